@@ -1,0 +1,65 @@
+# The commands of the README. Each does the set-up it needs; none needs root.
+
+SHELL := /bin/bash
+# A toolchain that rustup installed but no shell has picked up yet.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+CARGO ?= cargo
+EXPERIMENTS := $(basename $(patsubst experiments/%,%,$(wildcard experiments/*/*.toml)))
+# Where cargo puts what it builds.
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+GREENWAVE = $(TARGET)/release/greenwave
+
+.PHONY: demo test ci bench exp-smoke clean build toolchain tools
+
+# The mixed workload under none, lns, darc and adps: a table, and report.html.
+demo: build
+	@$(GREENWAVE) demo
+
+# Every test. Those that cannot run here print why.
+test: toolchain tools
+	$(CARGO) test --workspace --locked
+
+# What continuous integration runs.
+ci: toolchain
+	.ci/run
+
+# Every benchmark; docs/benchmarks.md says what the figures mean.
+bench: toolchain
+	$(CARGO) bench --workspace --locked --benches
+
+# Every experiment, small. A claim that fails at this scale is printed and does
+# not fail the run: smoke scale shows that experiments run, not that they hold.
+exp-smoke: build
+	@for name in $(EXPERIMENTS); do \
+	  echo "== $$name"; \
+	  $(GREENWAVE) exp run $$name --scale smoke --out $(TARGET)/exp-smoke; rc=$$?; \
+	  if [ $$rc -gt 1 ]; then echo "error: $$name could not run (exit $$rc)" >&2; exit 2; fi; \
+	done
+
+clean: toolchain
+	$(CARGO) clean
+	rm -rf report.html out
+
+build: toolchain
+	@$(CARGO) build --release --locked -p cli
+
+toolchain:
+	@command -v $(CARGO) >/dev/null || { \
+	  echo "error: cargo is not there" >&2; \
+	  echo "  try: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" >&2; \
+	  exit 2; }
+
+# curl and wrk, for the test against the kernel's TCP; it runs as root only.
+tools:
+	@if [ "$$(id -u)" != 0 ]; then \
+	  echo "note: not root, so the test against the kernel's TCP will be skipped"; \
+	elif ! command -v curl >/dev/null || ! command -v wrk >/dev/null || ! command -v unshare >/dev/null; then \
+	  if command -v apt-get >/dev/null; then \
+	    apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends curl wrk util-linux >/dev/null \
+	    || echo "note: apt-get could not install curl and wrk; the test that needs them will be skipped"; \
+	  else \
+	    echo "note: curl or wrk is not there and neither is apt-get; the test that needs them will be skipped"; \
+	  fi; \
+	fi

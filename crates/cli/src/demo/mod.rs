@@ -1,0 +1,231 @@
+//! `greenwave demo`: a bursty mixed workload, without and with priority.
+//!
+//! Server and load generator are two instances of our own stack in one
+//! process, joined by a wire made of memory that carries real Ethernet
+//! frames: no root, no network. Modes run one after the other on the same
+//! requests; a report says where each one's tail went.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use ::load::Report;
+use queueing::Span;
+use runtime::Mode;
+use serde_json::json;
+
+use crate::options::Burst;
+use crate::table::Table;
+use crate::{Error, progress, result};
+
+mod page;
+mod wire;
+
+/// Run a bursty mixed workload through the stack, without and with priority.
+///
+/// Latency-sensitive requests (LS) are few and share the server with many
+/// others; all arrive in bursts. Each mode serves the same requests.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Seconds per mode.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// Replays the same requests.
+    #[arg(long, default_value_t = 7)]
+    seed: u64,
+    /// Modes to run, in this order.
+    #[arg(long, value_delimiter = ',', default_value = "none,lns,darc,adps")]
+    modes: Vec<Mode>,
+    /// Requests at once and how often.
+    #[arg(long, value_name = "SIZE/PERIOD", default_value = "300/10ms")]
+    burst: Burst,
+    /// How long a request holds the server's core.
+    #[arg(long, default_value = "5us")]
+    service: Span,
+    /// Where the report goes.
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    out: PathBuf,
+    /// Print JSON instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was run, and on what.
+struct Settings {
+    seconds: u32,
+    seed: u64,
+    burst: Burst,
+    service: Span,
+    connections: u32,
+    /// Share of latency-sensitive requests.
+    urgent: f64,
+    /// Worker threads; 0: the stack's own thread serves.
+    workers: usize,
+    machine: host::Machine,
+}
+
+/// Cores it takes to give client, stack and two workers one each.
+const CORES_WANTED: usize = 4;
+
+/// Share of late requests above which the figures say more of the machine.
+const LATE_MAX: f64 = 0.05;
+
+/// Runs the modes, prints the table, writes the page.
+///
+/// # Errors
+/// A run that cannot start, or a page that cannot be written.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let machine = host::Machine::this();
+    let settings = Settings {
+        seconds: args.seconds,
+        seed: args.seed,
+        burst: args.burst,
+        service: args.service,
+        connections: 100,
+        urgent: 0.05,
+        workers: if machine.cores >= CORES_WANTED { 2 } else { 0 },
+        machine,
+    };
+    writable(&args.out)?;
+    let stop = host::interrupt::flag();
+    let bar = progress::bar(args.modes.len() as u64 * u64::from(args.seconds) * 1000);
+    let mut results: Vec<(Mode, Report)> = Vec::new();
+    for (index, &mode) in args.modes.iter().enumerate() {
+        let before = index as u64 * u64::from(args.seconds) * 1000;
+        bar.set_message(format!("{mode} ({} of {})", index + 1, args.modes.len()));
+        let report = wire::run(mode, &settings, stop, |ms| bar.set_position(before + ms));
+        // A run that was cut short is kept if it measured something.
+        match report {
+            Ok(report) if report.answered() > 0 || !stop.load(Ordering::Relaxed) => {
+                results.push((mode, report))
+            }
+            Ok(_) => {}
+            Err(e) if !stop.load(Ordering::Relaxed) => return Err(e),
+            Err(_) => {}
+        }
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    if results.is_empty() {
+        return Err(Error::new("interrupted before anything was measured; nothing was written"));
+    }
+    if stop.load(Ordering::Relaxed) {
+        eprintln!("interrupted: this is what was measured so far");
+    }
+    show(args, &settings, &results)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)]) -> Result<(), Error> {
+    let html = page::page(settings, results, &table(results), &last_line(settings, results));
+    std::fs::write(&args.out, html).map_err(|e| Error::file(&args.out, &e))?;
+    if args.json {
+        let modes: Vec<_> =
+            results.iter().map(|(mode, report)| json!({ "mode": mode.name(), "report": report })).collect();
+        let settings = json!({
+            "seconds": settings.seconds,
+            "seed": settings.seed,
+            "burst_size": settings.burst.size,
+            "burst_period_ns": settings.burst.period.as_nanos(),
+            "service_ns": settings.service.as_nanos(),
+            "connections": settings.connections,
+            "urgent_share": settings.urgent,
+            "workers": settings.workers.max(1),
+            "machine": settings.machine.to_string(),
+        });
+        let compared = compared(results)
+            .map(|(from, to)| json!({ "ls_p99_none_ns": from.as_nanos(), "ls_p99_adps_ns": to.as_nanos() }));
+        let all = json!({
+            "world": "host",
+            "settings": settings,
+            "modes": modes,
+            "compared": compared,
+            "page": args.out,
+        });
+        println!("{}", serde_json::to_string_pretty(&all).map_err(|e| Error::new(e.to_string()))?);
+        return Ok(());
+    }
+    println!("times in µs; LS = latency-sensitive; report in {}", args.out.display());
+    if settings.machine.cores < CORES_WANTED {
+        println!(
+            "note: {} cores, fewer than {CORES_WANTED}: the stack's thread also serves,",
+            settings.machine.cores
+        );
+        println!("and whatever else this machine does shows in the tails");
+    }
+    if let Some(share) = late(results).filter(|&share| share > LATE_MAX) {
+        println!(
+            "note: {:.0} % of requests were sent late: this machine was too busy to believe",
+            share * 100.0
+        );
+        println!("the tails; run again when it is quiet, or with a smaller --burst");
+    }
+    println!("\n{}\n{}", table(results), last_line(settings, results));
+    Ok(())
+}
+
+/// One row per mode and class: counts, latency, and where the p99 went.
+fn table(results: &[(Mode, Report)]) -> Table {
+    let header = [
+        "mode", "class", "reqs", "never", "late", "p50", "p99", "p99.9", "max", "nic", "tcp", "event",
+        "serve", "rest",
+    ];
+    let groups = [("", 5), ("latency", 4), ("p99 spent in", 5)];
+    let mut table = Table::new(2, &header).groups(&groups);
+    for (mode, report) in results {
+        for (i, class) in report.classes.iter().enumerate() {
+            let mode = if i == 0 { mode.name() } else { "" };
+            let [requests, unsent, late, _] = result::counts(class);
+            let words = vec![mode.to_owned(), class.name.clone(), requests, unsent, late];
+            table.row(
+                [words, result::latency(class).to_vec(), result::stages(&class.at_p99).to_vec()].concat(),
+            );
+        }
+    }
+    table
+}
+
+/// The largest share of requests that were sent late in any mode.
+fn late(results: &[(Mode, Report)]) -> Option<f64> {
+    let share = |report: &Report| {
+        let late: u64 = report.classes.iter().map(|class| class.late).sum();
+        late as f64 / report.requests().max(1) as f64
+    };
+    results.iter().map(|(_, report)| share(report)).max_by(f64::total_cmp)
+}
+
+/// The p99 of the latency-sensitive under none and under adps.
+fn compared(results: &[(Mode, Report)]) -> Option<(Span, Span)> {
+    let p99 = |wanted| {
+        let (_, report) = results.iter().find(|(mode, _)| *mode == wanted)?;
+        report.class(wire::LS).filter(|class| class.answered() > 0).map(::load::ClassReport::p99)
+    };
+    Some((p99(Mode::None)?, p99(Mode::Adps)?))
+}
+
+fn last_line(settings: &Settings, results: &[(Mode, Report)]) -> String {
+    let place = format!("(seed {}, world host, {})", settings.seed, settings.machine);
+    match compared(results) {
+        Some((none, adps)) if adps <= none => {
+            let times = none.as_nanos() as f64 / adps.as_nanos().max(1) as f64;
+            format!("LS p99 {adps}   {times:.1}× lower with adps than with none ({none})\n{place}")
+        }
+        Some((none, adps)) => {
+            let times = adps.as_nanos() as f64 / none.as_nanos().max(1) as f64;
+            format!("LS p99 {adps}   {times:.1}× higher with adps than with none ({none})\n{place}")
+        }
+        None => format!("nothing to compare: it takes both none and adps\n{place}"),
+    }
+}
+
+/// Whether the page can be written, before the measurement rather than after.
+fn writable(path: &std::path::Path) -> Result<(), Error> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
+    if path.is_dir() || !parent.is_dir() {
+        return Err(Error::new(format!("{} cannot be written", path.display()))
+            .advice("--out FILE in a folder that exists"));
+    }
+    Ok(())
+}

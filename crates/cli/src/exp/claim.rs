@@ -1,0 +1,279 @@
+//! Claims: what the paper says, as a formula over measured figures.
+//!
+//! A metric is arithmetic over references `mode.class.stat`, such as
+//! `adps.LS.p99 / none.LS.p99`. A claim names the metric, the bound it must
+//! keep and the points of the experiment at which it must keep it; over
+//! several points the worst one counts. The paper's own figure stands beside
+//! it for comparison and never decides.
+
+use std::fmt;
+
+/// Arithmetic over measured figures.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Metric {
+    /// A literal.
+    Number(f64),
+    /// A measured figure.
+    Reference(Reference),
+    /// Two metrics joined by `+ - * /`.
+    Binary(char, Box<Metric>, Box<Metric>),
+}
+
+/// Names a measured figure: `mode.class.stat`, or `mode.class.stat@point` to
+/// look at another point than the claim's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// Mode, such as `adps`.
+    pub mode: String,
+    /// Class, such as `LS`.
+    pub class: String,
+    /// Figure, such as `p99`.
+    pub stat: String,
+    /// Another point than the claim's own.
+    pub point: Option<String>,
+}
+
+impl Metric {
+    /// Reads a metric.
+    ///
+    /// # Errors
+    /// One line that quotes the text and says where it stops making sense.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut parser = Parser { text, at: 0 };
+        let metric = parser.sum()?;
+        parser.skip_space();
+        if parser.at < text.len() { Err(parser.error("end of the metric or + - * /")) } else { Ok(metric) }
+    }
+
+    /// The metric's value, where `figure` looks references up.
+    ///
+    /// # Errors
+    /// Whatever `figure` says of a reference that does not exist.
+    pub fn value(&self, figure: &dyn Fn(&Reference) -> Result<f64, String>) -> Result<f64, String> {
+        Ok(match self {
+            Self::Number(n) => *n,
+            Self::Reference(reference) => figure(reference)?,
+            Self::Binary(op, left, right) => {
+                let (left, right) = (left.value(figure)?, right.value(figure)?);
+                match op {
+                    '+' => left + right,
+                    '-' => left - right,
+                    '*' => left * right,
+                    _ => left / right,
+                }
+            }
+        })
+    }
+}
+
+/// The bound a claim must keep.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// At most this.
+    AtMost(f64),
+    /// At least this.
+    AtLeast(f64),
+    /// Between these, both included.
+    Within(f64, f64),
+}
+
+impl Bound {
+    /// Reads `<= 0.015`, `>= 2` or `0.25..0.42`.
+    ///
+    /// # Errors
+    /// One line that quotes the text and lists the three forms.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let bad = || format!("bound {text:?} is none of \"<= X\", \">= X\", \"X..Y\"");
+        let number = |t: &str| t.trim().parse::<f64>().map_err(|_| bad());
+        if let Some(rest) = text.trim().strip_prefix("<=") {
+            return Ok(Self::AtMost(number(rest)?));
+        }
+        if let Some(rest) = text.trim().strip_prefix(">=") {
+            return Ok(Self::AtLeast(number(rest)?));
+        }
+        let (low, high) = text.split_once("..").ok_or_else(bad)?;
+        let (low, high) = (number(low)?, number(high)?);
+        if low <= high { Ok(Self::Within(low, high)) } else { Err(bad()) }
+    }
+
+    /// Whether `value` keeps the bound; NaN keeps none.
+    #[must_use]
+    pub fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(x) => value <= x,
+            Self::AtLeast(x) => value >= x,
+            Self::Within(low, high) => low <= value && value <= high,
+        }
+    }
+
+    /// By how much `value` misses the bound: negative inside it, larger is worse.
+    fn badness(self, value: f64) -> f64 {
+        match self {
+            Self::AtMost(x) => value - x,
+            Self::AtLeast(x) => x - value,
+            Self::Within(low, high) => (low - value).max(value - high),
+        }
+    }
+
+    /// Of several values, the one that counts: the worst. NaN is worst of all.
+    #[must_use]
+    pub fn worst(self, values: impl IntoIterator<Item = f64>) -> Option<f64> {
+        let rank = |v: f64| if v.is_nan() { f64::INFINITY } else { self.badness(v) };
+        values.into_iter().max_by(|a, b| rank(*a).total_cmp(&rank(*b)))
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(x) => write!(f, "<= {x}"),
+            Self::AtLeast(x) => write!(f, ">= {x}"),
+            Self::Within(low, high) => write!(f, "{low}..{high}"),
+        }
+    }
+}
+
+/// Recursive descent over `sum = product (('+'|'-') product)*`,
+/// `product = atom (('*'|'/') atom)*`, `atom = number | reference | '(' sum ')'`.
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Parser<'_> {
+    fn sum(&mut self) -> Result<Metric, String> {
+        self.left_to_right(['+', '-'], Self::product)
+    }
+
+    fn product(&mut self) -> Result<Metric, String> {
+        self.left_to_right(['*', '/'], Self::atom)
+    }
+
+    fn left_to_right(
+        &mut self,
+        ops: [char; 2],
+        operand: fn(&mut Self) -> Result<Metric, String>,
+    ) -> Result<Metric, String> {
+        let mut left = operand(self)?;
+        while let Some(op) = self.peek().filter(|c| ops.contains(c)) {
+            self.at += 1;
+            left = Metric::Binary(op, Box::new(left), Box::new(operand(self)?));
+        }
+        Ok(left)
+    }
+
+    fn atom(&mut self) -> Result<Metric, String> {
+        match self.peek() {
+            Some('(') => {
+                self.at += 1;
+                let inner = self.sum()?;
+                if self.peek() == Some(')') {
+                    self.at += 1;
+                    Ok(inner)
+                } else {
+                    Err(self.error("a closing )"))
+                }
+            }
+            Some(c) if c.is_ascii_digit() => {
+                let digits = self.take(|c| c.is_ascii_digit() || c == '.');
+                digits.parse().map(Metric::Number).map_err(|_| self.error("a number"))
+            }
+            Some(c) if c.is_alphabetic() => self.reference(),
+            _ => Err(self.error("a number, a reference mode.class.stat or (")),
+        }
+    }
+
+    fn reference(&mut self) -> Result<Metric, String> {
+        let word = |c: char| c.is_alphanumeric() || "_-".contains(c);
+        let mut part = |last: bool| {
+            let name = self.take(word);
+            let ends = last || self.text[self.at..].starts_with('.');
+            if name.is_empty() || !ends {
+                return Err(self.error("a reference mode.class.stat"));
+            }
+            self.at += usize::from(!last);
+            Ok(name)
+        };
+        let (mode, class, stat) = (part(false)?, part(false)?, part(true)?);
+        let point = self.text[self.at..].starts_with('@').then(|| {
+            self.at += 1;
+            self.take(|c| word(c) || c == '.' || c == '%')
+        });
+        Ok(Metric::Reference(Reference { mode, class, stat, point }))
+    }
+
+    fn take(&mut self, wanted: impl Fn(char) -> bool) -> String {
+        let rest = &self.text[self.at..];
+        let taken = &rest[..rest.find(|c| !wanted(c)).unwrap_or(rest.len())];
+        self.at += taken.len();
+        taken.to_owned()
+    }
+
+    fn skip_space(&mut self) {
+        self.take(char::is_whitespace);
+    }
+
+    fn peek(&mut self) -> Option<char> {
+        self.skip_space();
+        self.text[self.at..].chars().next()
+    }
+
+    fn error(&self, wanted: &str) -> String {
+        format!("metric {:?} at character {}: expected {wanted}", self.text, self.at + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> Result<f64, String> {
+        Metric::parse(text)?.value(
+            &|r| match (r.mode.as_str(), r.class.as_str(), r.stat.as_str(), &r.point) {
+                ("adps", "LS", "p99", None) => Ok(3.0),
+                ("none", "LS", "p99", None) => Ok(60.0),
+                ("none", "LS", "p99", Some(point)) if point == "80%" => Ok(600.0),
+                _ => Err(format!("no figure {r:?}")),
+            },
+        )
+    }
+
+    #[test]
+    fn metrics_are_ordinary_arithmetic() {
+        assert_eq!(value("1 + 2 * 3"), Ok(7.0));
+        assert_eq!(value("(1 + 2) * 3"), Ok(9.0));
+        assert_eq!(value("8 / 2 / 2"), Ok(2.0));
+        assert_eq!(value("7 - 2 - 1"), Ok(4.0));
+        assert_eq!(value("adps.LS.p99 / none.LS.p99"), Ok(0.05));
+        assert_eq!(value("1 - adps.LS.p99/none.LS.p99@80%"), Ok(0.995));
+    }
+
+    #[test]
+    fn a_bad_metric_says_where_it_stops_making_sense() {
+        for text in ["", "adps", "adps.LS", "adps.LS.", "(1", "1 +", "1 2", "adps.LS.p99 none.LS.p99", "%"] {
+            let error = Metric::parse(text).unwrap_err();
+            assert!(error.contains("expected"), "{text:?}: {error}");
+        }
+        assert!(value("adps.LS.p42").is_err(), "an unknown figure is no zero");
+    }
+
+    #[test]
+    fn the_worst_point_counts() {
+        let values = [0.01, 0.03, 0.02];
+        assert_eq!(Bound::AtMost(0.015).worst(values), Some(0.03));
+        assert_eq!(Bound::AtLeast(0.015).worst(values), Some(0.01));
+        assert_eq!(Bound::Within(0.015, 0.025).worst(values), Some(0.01));
+        assert!(Bound::AtMost(0.015).worst([0.01, f64::NAN]).is_some_and(f64::is_nan));
+        assert!(!Bound::AtMost(1.0).holds(f64::NAN), "a figure that does not exist proves nothing");
+    }
+
+    #[test]
+    fn bounds_read_as_they_are_written() {
+        for text in ["<= 0.015", ">= 2", "0.25..0.42"] {
+            assert_eq!(Bound::parse(text).unwrap().to_string(), text);
+        }
+        for text in ["", "0.5", "< 1", "2..1", "<= x"] {
+            assert!(Bound::parse(text).is_err(), "{text:?} is no bound");
+        }
+    }
+}

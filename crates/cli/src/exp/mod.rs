@@ -1,0 +1,138 @@
+//! `greenwave exp`: the papers' figures, run again and held to their claims.
+//!
+//! An experiment is a file (see [`spec`]); this command runs its grid of
+//! points, modes and seeds in the simulator, prints the figures, and checks
+//! every claim. It draws what it measured and hard-codes nothing.
+
+mod catalogue;
+mod claim;
+mod figures;
+mod grid;
+mod result;
+mod spec;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+
+use crate::error::Error;
+use catalogue::Source;
+use result::ExperimentResult;
+
+/// List or run the papers' experiments.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the experiments with their titles.
+    List {
+        /// One JSON object instead of a table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run experiments and check their claims.
+    Run(RunArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+struct RunArgs {
+    /// Names such as adps/fig5, a paper's name for all of its experiments, or the path of a .toml file.
+    #[arg(required = true)]
+    names: Vec<String>,
+    /// How large.
+    #[arg(long, value_enum, default_value_t = ScaleName::Smoke)]
+    scale: ScaleName,
+    /// First seed; further runs take the numbers after it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// One JSON object per experiment instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Folder for <paper>-<name>.json and .html.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// The two sizes every experiment has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ScaleName {
+    /// Seconds: the shape is there, the tail is rough.
+    Smoke,
+    /// Minutes: the paper's size, several seeds.
+    Paper,
+}
+
+impl ScaleName {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Smoke => "smoke",
+            Self::Paper => "paper",
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When an experiment does not exist or cannot run; a failed claim is exit
+/// code 1, not an error.
+pub fn run(args: Args) -> Result<ExitCode, Error> {
+    match args.command {
+        Command::List { json } => list(json),
+        Command::Run(args) => run_all(&args),
+    }
+}
+
+fn list(json: bool) -> Result<ExitCode, Error> {
+    let sources = catalogue::all();
+    if json {
+        let rows = sources.iter().map(|s| Ok(serde_json::json!({"name": s.name, "title": s.parse()?.title})));
+        let rows: Vec<_> = rows.collect::<Result<_, Error>>()?;
+        println!("{}", serde_json::json!({ "experiments": rows }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = crate::table::Table::new(2, &["experiment", "title"]);
+    for source in &sources {
+        table.row(vec![source.name.clone(), source.parse()?.title]);
+    }
+    print!("{table}");
+    println!("run one: greenwave exp run {}", sources.first().map_or("NAME", |s| &s.name));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
+    let mut sources: Vec<Source> = Vec::new();
+    for name in &args.names {
+        sources.extend(catalogue::find(name)?);
+    }
+    let mut all_hold = true;
+    for source in &sources {
+        let result = run_one(source, args)?;
+        all_hold &= result.all_hold();
+        if args.json {
+            println!("{}", result.json());
+        } else {
+            print!("{}", result.text());
+        }
+        if let Some(folder) = &args.out {
+            let written = result.write(folder)?;
+            eprintln!("wrote {} and .html", written.display());
+        }
+    }
+    Ok(if all_hold { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn run_one(source: &Source, args: &RunArgs) -> Result<ExperimentResult, Error> {
+    let experiment = source.parse()?;
+    let scale = &experiment.scale[args.scale.name()];
+    let measured = grid::run(&source.name, &experiment, scale, args.seed)?;
+    ExperimentResult::new(source, experiment, args.scale.name(), args.seed, measured)
+}
+
+#[cfg(test)]
+mod tests;

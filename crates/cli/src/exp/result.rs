@@ -1,0 +1,314 @@
+//! What an experiment found: tables for people, JSON for programs, a page to look at.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::catalogue::Source;
+use super::claim::{Bound, Metric};
+use super::figures::STATS;
+use super::grid::Measured;
+use super::spec::Experiment;
+use crate::error::Error;
+use crate::report::{self, Section};
+use crate::table::Table;
+
+/// A claim, checked.
+struct Checked {
+    id: String,
+    says: String,
+    paper: Option<f64>,
+    ours: f64,
+    bound: Bound,
+    unit: String,
+    /// Where it was checked, if not everywhere.
+    at: String,
+}
+
+impl Checked {
+    fn holds(&self) -> bool {
+        self.bound.holds(self.ours)
+    }
+}
+
+/// An experiment with its figures and checked claims.
+pub struct ExperimentResult {
+    name: String,
+    experiment: Experiment,
+    scale: &'static str,
+    seed: u64,
+    measured: Measured,
+    claims: Vec<Checked>,
+    /// Claims whose points this scale does not run.
+    left_out: Vec<String>,
+}
+
+impl ExperimentResult {
+    /// Checks the claims of `experiment` against what was measured.
+    ///
+    /// # Errors
+    /// When a claim names a figure that does not exist.
+    pub fn new(
+        source: &Source,
+        experiment: Experiment,
+        scale: &'static str,
+        seed: u64,
+        measured: Measured,
+    ) -> Result<Self, Error> {
+        let mut points: Vec<&str> = measured.outcomes.iter().map(|run| run.point.as_str()).collect();
+        points.dedup();
+        let mut claims = Vec::new();
+        let mut left_out = Vec::new();
+        for claim in &experiment.claim {
+            let error =
+                |e: String| Error::new(format!("experiment {}, claim {}: {e}", source.name, claim.id));
+            let wanted = |p: &&&str| claim.at.as_ref().is_none_or(|at| at.iter().any(|name| name == **p));
+            let at: Vec<&str> = points.iter().filter(wanted).copied().collect();
+            let metric = Metric::parse(&claim.metric).map_err(error)?;
+            let bound = Bound::parse(&claim.holds).map_err(error)?;
+            let value = |point: &str| {
+                metric.value(&|r| {
+                    let point = r.point.as_deref().unwrap_or(point);
+                    measured.figures.mean(point, &r.mode, &r.class, &r.stat)
+                })
+            };
+            let values = at.iter().map(|point| value(point)).collect::<Result<Vec<_>, _>>().map_err(error)?;
+            let Some(ours) = bound.worst(values) else {
+                left_out.push(claim.id.clone());
+                continue;
+            };
+            claims.push(Checked {
+                id: claim.id.clone(),
+                says: claim.says.clone(),
+                paper: claim.paper.as_deref().map(|id| source.printed(id)).transpose()?,
+                ours,
+                bound,
+                unit: claim.unit.clone(),
+                at: claim.at.as_ref().map(|_| at.join(", ")).unwrap_or_default(),
+            });
+        }
+        Ok(Self { name: source.name.clone(), experiment, scale, seed, measured, claims, left_out })
+    }
+
+    /// Whether every claim that was checked holds.
+    #[must_use]
+    pub fn all_hold(&self) -> bool {
+        self.claims.iter().all(Checked::holds)
+    }
+
+    /// Tables and one closing line.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!("{}  {}  ({})\n\n", self.name, self.experiment.title, self.experiment.source);
+        let _ = writeln!(text, "{}", self.figure_table());
+        let _ = writeln!(text, "{}", self.claim_table());
+        for id in &self.left_out {
+            let _ =
+                writeln!(text, "claim {id} was not checked: scale {} does not run its points", self.scale);
+        }
+        let _ = writeln!(text, "{}\n", self.closing());
+        text
+    }
+
+    fn closing(&self) -> String {
+        let hold = self.claims.iter().filter(|c| c.holds()).count();
+        format!(
+            "{hold} of {} claims hold   (sim, scale {}, seed {}, {} each, {} events)",
+            self.claims.len(),
+            self.scale,
+            self.seed,
+            if self.measured.runs == 1 { "1 run".to_owned() } else { format!("{} runs", self.measured.runs) },
+            self.measured.events,
+        )
+    }
+
+    fn figure_table(&self) -> Table {
+        let varies = self.experiment.varies.as_deref().unwrap_or("");
+        let header = [
+            varies, "mode", "class", "requests", "never", "unans.", "p50", "p99", "p99.9", "wire", "nic",
+            "tcp", "event", "serve",
+        ];
+        let mut table =
+            Table::new(3, &header).groups(&[("", 6), ("latency, µs", 3), ("of it at p99, µs", 5)]);
+        let stats = [
+            "requests",
+            "never_sent",
+            "unanswered",
+            "p50",
+            "p99",
+            "p999",
+            "wire",
+            "nic",
+            "tcp",
+            "event",
+            "service",
+        ];
+        for run in &self.measured.outcomes {
+            for class in run.outcome.report.classes.iter().map(|c| c.name.as_str()) {
+                let mean =
+                    |stat| self.measured.figures.mean(&run.point, &run.mode, class, stat).unwrap_or(f64::NAN);
+                let words = [run.point.clone(), run.mode.clone(), class.to_owned()];
+                table.row(words.into_iter().chain(stats.map(|stat| number(mean(stat)))).collect());
+            }
+        }
+        table
+    }
+
+    fn claim_table(&self) -> Table {
+        let mut table = Table::new(1, &["claim", "paper", "ours", "ours/paper", "must be", "holds", "at"]);
+        for claim in &self.claims {
+            table.row(vec![
+                claim.id.clone(),
+                claim.paper.map_or("–".to_owned(), number),
+                number(claim.ours),
+                claim.paper.map_or("–".to_owned(), |paper| number(claim.ours / paper)),
+                claim.bound.to_string(),
+                if claim.holds() { "yes" } else { "NO" }.to_owned(),
+                claim.at.clone(),
+            ]);
+        }
+        table
+    }
+
+    /// The same figures as one JSON object.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let figures = self.measured.outcomes.iter().flat_map(|run| {
+            run.outcome.report.classes.iter().map(move |class| {
+                let mean = |stat| self.measured.figures.mean(&run.point, &run.mode, &class.name, stat);
+                let stats = STATS.iter().map(|(stat, _)| ((*stat).to_owned(), json!(mean(stat).ok())));
+                let mut row: serde_json::Map<_, _> = stats.collect();
+                row.insert("point".to_owned(), json!(run.point));
+                row.insert("mode".to_owned(), json!(run.mode));
+                row.insert("class".to_owned(), json!(class.name));
+                Value::Object(row)
+            })
+        });
+        let units: serde_json::Map<_, _> =
+            STATS.iter().map(|(s, unit)| ((*s).to_owned(), json!(unit))).collect();
+        let claims = self.claims.iter().map(|c| {
+            json!({
+                "id": c.id, "says": c.says, "paper": c.paper, "ours": c.ours, "unit": c.unit,
+                "bound": c.bound.to_string(), "holds": c.holds(),
+            })
+        });
+        let runs = self
+            .measured
+            .outcomes
+            .iter()
+            .map(|run| json!({"point": run.point, "mode": run.mode, "settings": run.settings}));
+        json!({
+            "experiment": self.name,
+            "title": self.experiment.title,
+            "source": self.experiment.source,
+            "world": "sim",
+            "scale": self.scale,
+            "seed": self.seed,
+            "runs": self.measured.runs,
+            "events": self.measured.events,
+            "settings": runs.collect::<Vec<_>>(),
+            "units": units,
+            "figures": figures.collect::<Vec<_>>(),
+            "claims": claims.collect::<Vec<_>>(),
+            "not_checked": self.left_out,
+        })
+    }
+
+    /// Writes JSON and page into `folder`; returns the JSON's path.
+    ///
+    /// # Errors
+    /// When the folder or a file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf, Error> {
+        std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, &e))?;
+        let stem = self.name.trim_end_matches(".toml").trim_matches(['.', '/']).replace('/', "-");
+        let json = folder.join(format!("{stem}.json"));
+        let page = folder.join(format!("{stem}.html"));
+        std::fs::write(&json, format!("{:#}\n", self.json())).map_err(|e| Error::file(&json, &e))?;
+        std::fs::write(&page, self.page()).map_err(|e| Error::file(&page, &e))?;
+        Ok(json)
+    }
+
+    fn page(&self) -> String {
+        let says: String = self.claims.iter().map(|c| format!("{}: {}\n", c.id, c.says)).collect();
+        let sections = [
+            Section::text("Source", &format!("{}\n{}", self.experiment.source, self.closing())),
+            Section::new("Figure", self.plots()),
+            Section::new("Claims", self.claim_table().html()),
+            Section::text("What the claims say", &says),
+            Section::new("Figures, mean over runs", self.figure_table().html()),
+            Section::text("Settings of the first run", &self.settings_text()),
+        ];
+        report::page(&self.experiment.title, &sections)
+    }
+
+    fn settings_text(&self) -> String {
+        self.measured.outcomes.first().map(|run| run.settings.to_string()).unwrap_or_default()
+    }
+
+    /// p99 over the points where they are numbers, and where the p99 was spent;
+    /// distributions where there is only one point.
+    fn plots(&self) -> String {
+        let class = &self.experiment.class;
+        let numeric = |point: &str| point.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<f64>().ok();
+        let runs = &self.measured.outcomes;
+        let mean = |point: &str, mode: &str, stat: &str| self.measured.figures.mean(point, mode, class, stat).ok();
+        let mut plots = String::new();
+        if self.experiment.point.len() > 2 && runs.iter().all(|run| numeric(&run.point).is_some()) {
+            let line = |mode: &String| {
+                let of_mode = runs.iter().filter(|run| run.mode == *mode);
+                let points =
+                    of_mode.filter_map(|run| Some((numeric(&run.point)?, mean(&run.point, mode, "p99")?)));
+                (mode.clone(), points.collect::<Vec<_>>())
+            };
+            let series: Vec<_> = self.experiment.modes.iter().map(line).collect();
+            let varies = self.experiment.varies.as_deref().unwrap_or("point");
+            plots += &report::line_plot(&format!("p99 of {class}"), varies, "p99, µs", true, &series);
+        }
+        if self.experiment.point.is_empty() {
+            let curve = |run: &super::grid::Run| {
+                let cdf = run.outcome.report.class(class).map(|c| c.cdf()).unwrap_or_default();
+                let points = cdf.into_iter().map(|(span, share)| (span.as_micros_f64(), share));
+                (run.mode.clone(), points.collect::<Vec<_>>())
+            };
+            let series: Vec<_> = runs.iter().map(curve).collect();
+            plots += &report::cdf_plot(&format!("Latency of {class}, first seed"), &series);
+        }
+        let bar = |run: &super::grid::Run| {
+            let parts = ["wire", "nic", "tcp", "event", "service"];
+            let part = |stat: &str| Some((stat.to_owned(), mean(&run.point, &run.mode, stat)?));
+            let label = format!("{} {}", run.point, run.mode);
+            (label.trim().to_owned(), parts.into_iter().filter_map(part).collect::<Vec<_>>())
+        };
+        let bars: Vec<_> = runs.iter().map(bar).collect();
+        plots + &report::stacked_bars(&format!("Where the p99 of {class} was spent"), &bars)
+    }
+}
+
+/// Three significant digits, plain notation.
+fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        0.0 => 0,
+        v if v < 0.1 => 4,
+        v if v < 1.0 => 3,
+        v if v < 10.0 => 2,
+        v if v < 100.0 => 1,
+        _ => 0,
+    };
+    if value.is_finite() { format!("{value:.digits$}") } else { "none".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        for (value, text) in
+            [(0.0, "0"), (0.01534, "0.0153"), (0.25, "0.250"), (24.51, "24.5"), (1234.5, "1234")]
+        {
+            assert_eq!(number(value), text);
+        }
+        assert_eq!(number(f64::NAN), "none");
+    }
+}

@@ -1,0 +1,261 @@
+//! An experiment as a file: settings, what varies, what is claimed.
+//!
+//! `experiments/<paper>/<name>.toml` holds one simulated world's settings and
+//! the ways in which its points, modes and scales differ from them, each as
+//! `path = value` ("load.classes.*.service" sets it for every class). The
+//! paper's own numbers stand apart in `paper.csv`, so that no claim can be
+//! tuned by editing what it is compared with.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::claim::{Bound, Metric};
+
+/// One experiment.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// One line: what it shows.
+    pub title: String,
+    /// Paper section and figure.
+    pub source: String,
+    /// Modes to run, in the order of the table.
+    pub modes: Vec<String>,
+    /// Class whose tail the figure shows.
+    pub class: String,
+    /// Settings that all runs share: a `sim::world::server::Config` without mode and seed.
+    pub settings: Table,
+    /// Per mode, what differs.
+    #[serde(default)]
+    pub mode: BTreeMap<String, Overrides>,
+    /// Per scale, what differs: `smoke` and `paper`.
+    pub scale: BTreeMap<String, Scale>,
+    /// What the points vary, as the plot's axis says it.
+    #[serde(default)]
+    pub varies: Option<String>,
+    /// The points; none means a single unnamed one.
+    #[serde(default)]
+    pub point: Vec<Point>,
+    /// What is claimed.
+    pub claim: Vec<Claim>,
+}
+
+/// `path = value` pairs laid over the settings.
+pub type Overrides = BTreeMap<String, Value>;
+
+/// How large the experiment runs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scale {
+    /// Seeds to average over.
+    pub runs: u64,
+    /// What differs.
+    #[serde(default)]
+    pub set: Overrides,
+    /// Points to run; all when absent. Claims at other points are left out and named.
+    pub points: Option<Vec<String>>,
+}
+
+/// One point of the figure.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// Its name in tables and claims.
+    pub name: String,
+    /// What differs.
+    #[serde(default)]
+    pub set: Overrides,
+}
+
+/// One claim.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Short name.
+    pub id: String,
+    /// What is measured, in words.
+    pub says: String,
+    /// What is measured, as a [`Metric`].
+    pub metric: String,
+    /// What it must be, as a [`Bound`].
+    pub holds: String,
+    /// Row of `paper.csv` to stand beside it, if the paper prints one.
+    pub paper: Option<String>,
+    /// Unit of the metric; `ratio` when absent.
+    #[serde(default = "ratio")]
+    pub unit: String,
+    /// Points at which it must hold; all when absent.
+    pub at: Option<Vec<String>>,
+}
+
+fn ratio() -> String {
+    "ratio".to_owned()
+}
+
+impl Experiment {
+    /// Reads and checks an experiment file; every metric and bound must parse
+    /// and every name it uses must exist.
+    ///
+    /// # Errors
+    /// One line that says what was given and what would be valid.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let experiment: Self = toml::from_str(text).map_err(|e| e.to_string().trim().replace('\n', " "))?;
+        experiment.check()?;
+        Ok(experiment)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for scale in ["smoke", "paper"] {
+            if !self.scale.contains_key(scale) {
+                return Err(format!("scale {scale} is missing; [scale.smoke] and [scale.paper] are needed"));
+            }
+        }
+        if let Some(mode) = self.mode.keys().find(|m| !self.modes.contains(m)) {
+            return Err(format!("[mode.{mode}] is not among modes {:?}", self.modes));
+        }
+        let points = self.points();
+        let known = |name: &String| points.iter().any(|p| p.name == *name);
+        let named = self.claim.iter().filter_map(|c| c.at.as_ref());
+        for name in named.chain(self.scale.values().filter_map(|s| s.points.as_ref())).flatten() {
+            if !known(name) {
+                return Err(format!("point {name:?} is none of {:?}", self.point_names()));
+            }
+        }
+        for claim in &self.claim {
+            Bound::parse(&claim.holds).map_err(|e| format!("claim {}: {e}", claim.id))?;
+            let metric = Metric::parse(&claim.metric).map_err(|e| format!("claim {}: {e}", claim.id))?;
+            metric.value(&|reference| {
+                if !self.modes.contains(&reference.mode) {
+                    return Err(format!(
+                        "claim {}: mode {:?} is none of {:?}",
+                        claim.id, reference.mode, self.modes
+                    ));
+                }
+                match &reference.point {
+                    Some(name) if !known(name) => {
+                        Err(format!("claim {}: point {name:?} is none of {:?}", claim.id, self.point_names()))
+                    }
+                    _ => Ok(1.0),
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The points; a single unnamed one when the file lists none.
+    #[must_use]
+    pub fn points(&self) -> Vec<Point> {
+        if self.point.is_empty() { vec![Point::default()] } else { self.point.clone() }
+    }
+
+    fn point_names(&self) -> Vec<&str> {
+        self.point.iter().map(|p| p.name.as_str()).collect()
+    }
+
+    /// The world's settings for one run: shared settings, then scale, point
+    /// and mode laid over them, in this order.
+    ///
+    /// # Errors
+    /// One line naming the path that leads nowhere.
+    pub fn settings_for(&self, scale: &Scale, point: &Point, mode: &str) -> Result<Table, String> {
+        let mut settings = Value::Table(self.settings.clone());
+        let of_mode = self.mode.get(mode);
+        for (path, value) in [Some(&scale.set), Some(&point.set), of_mode].into_iter().flatten().flatten() {
+            let steps: Vec<&str> = path.split('.').collect();
+            lay(&mut settings, &steps, value).map_err(|e| format!("{path:?}: {e}"))?;
+        }
+        let Value::Table(mut settings) = settings else { unreachable!("laying over a table leaves a table") };
+        settings.entry("mode").or_insert_with(|| Value::String(mode.to_owned()));
+        Ok(settings)
+    }
+}
+
+/// Sets the value at `steps` below `target`, making tables on the way; `*`
+/// stands for every element of an array.
+fn lay(target: &mut Value, steps: &[&str], value: &Value) -> Result<(), String> {
+    let Some((step, rest)) = steps.split_first() else {
+        *target = value.clone();
+        return Ok(());
+    };
+    match target {
+        Value::Array(elements) if *step == "*" => elements.iter_mut().try_for_each(|e| lay(e, rest, value)),
+        Value::Array(elements) => {
+            let count = elements.len();
+            let element = step.parse::<usize>().ok().and_then(|i| elements.get_mut(i));
+            lay(element.ok_or(format!("{step:?} is neither * nor an index below {count}"))?, rest, value)
+        }
+        Value::Table(table) => {
+            let below = table.entry(step.to_owned()).or_insert_with(|| Value::Table(Table::new()));
+            lay(below, rest, value)
+        }
+        other => Err(format!("{step:?} lies below {other}, which is no table")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+        title = "t"
+        source = "s"
+        modes = ["none", "adps"]
+        class = "LS"
+        [settings]
+        workers = 2
+        load.classes = [{ service = "1us" }, { service = "2us" }]
+        [mode.adps]
+        "steering.low" = [1]
+        [scale.smoke]
+        runs = 1
+        points = ["a"]
+        [scale.paper]
+        runs = 4
+        set = { "workers" = 3 }
+        [[point]]
+        name = "a"
+        [[point]]
+        name = "b"
+        set = { "load.classes.*.service" = "9us", "workers" = 4 }
+        [[claim]]
+        id = "c"
+        says = "x"
+        metric = "adps.LS.p99 / none.LS.p99"
+        holds = "<= 1"
+    "#;
+
+    #[test]
+    fn later_layers_win_and_modes_differ_only_where_they_say() {
+        let experiment = Experiment::parse(FILE).unwrap();
+        let (paper, b) = (&experiment.scale["paper"], &experiment.points()[1]);
+        let none = experiment.settings_for(paper, b, "none").unwrap();
+        assert_eq!(none["workers"].as_integer(), Some(4));
+        assert_eq!(none["load"]["classes"][1]["service"].as_str(), Some("9us"));
+        assert!(none.get("steering").is_none());
+        let adps = experiment.settings_for(paper, b, "adps").unwrap();
+        assert_eq!(adps["steering"]["low"][0].as_integer(), Some(1));
+    }
+
+    #[test]
+    fn names_that_lead_nowhere_are_refused() {
+        let check = |from: &str, to: &str, says: &str| {
+            let error = Experiment::parse(&FILE.replace(from, to)).expect_err(to);
+            assert!(error.contains(says), "{error}");
+        };
+        check("adps.LS.p99 /", "fast.LS.p99 /", "\"fast\" is none of");
+        check("points = [\"a\"]", "points = [\"z\"]", "\"z\" is none of");
+        check("[mode.adps]", "[mode.lns]", "mode.lns");
+        check("\"<= 1\"", "\"small\"", "small");
+        check("runs = 4", "runs = 4\nwalks = 3", "walks");
+        check("[scale.smoke]\n        runs = 1\n        points = [\"a\"]", "", "smoke");
+    }
+
+    #[test]
+    fn a_path_below_a_number_is_refused() {
+        let experiment = Experiment::parse(&FILE.replace("\"workers\" = 4", "\"workers.x\" = 4")).unwrap();
+        let (scale, b) = (&experiment.scale["smoke"], &experiment.points()[1]);
+        assert!(experiment.settings_for(scale, b, "none").unwrap_err().contains("workers.x"));
+    }
+}

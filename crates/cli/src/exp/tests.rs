@@ -1,0 +1,46 @@
+//! Every shipped experiment is complete: it parses, its settings are valid at
+//! every point, mode and scale, and every printed number it names exists.
+
+use super::catalogue::{self, Source};
+use sim::world::server::Config;
+
+fn each(check: impl Fn(&Source)) {
+    let sources = catalogue::all();
+    assert!(sources.len() >= 7, "the seven figures of ADPS ship with the program");
+    sources.iter().for_each(check);
+}
+
+#[test]
+fn all_settings_make_a_world() {
+    each(|source| {
+        let experiment = source.parse().unwrap();
+        for (scale_name, scale) in &experiment.scale {
+            for (point, mode) in
+                experiment.points().iter().flat_map(|p| experiment.modes.iter().map(move |m| (p, m)))
+            {
+                let settings = experiment.settings_for(scale, point, mode).unwrap();
+                let config = settings.try_into::<Config>().map_err(|e| e.to_string());
+                let checked = config.and_then(|c| c.check().map_err(|e| e.to_string()));
+                assert_eq!(checked, Ok(()), "{} {scale_name} {} {mode}", source.name, point.name);
+            }
+        }
+    });
+}
+
+#[test]
+fn every_printed_number_exists() {
+    each(|source| {
+        for claim in &source.parse().unwrap().claim {
+            if let Some(id) = &claim.paper {
+                assert!(source.printed(id).is_ok(), "{} claim {}: {id}", source.name, claim.id);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_unknown_experiment_lists_those_there_are() {
+    let error = catalogue::find("adps/fig9").unwrap_err().to_string();
+    assert!(error.contains("adps/fig5"), "{error}");
+    assert_eq!(catalogue::find("adps").unwrap().len(), catalogue::all().len());
+}

@@ -1,0 +1,164 @@
+//! `greenwave load`: an open-loop load generator on the kernel's sockets.
+//!
+//! Requests are due by the clock, whatever the server does; latency counts
+//! from when a request was due, so a stalled server cannot hide its stalls.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+
+use ::load::kernel::{KernelError, Protocol};
+use ::load::{Class, Plan, kernel};
+use clap::ValueEnum;
+use queueing::{Arrivals, Law, Span};
+
+use crate::options::Burst;
+use crate::{Error, progress, result};
+
+/// Load a server, open loop, over the kernel's sockets.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The server, such as 10.77.0.2:80.
+    #[arg(long, value_name = "HOST:PORT")]
+    target: String,
+    /// What to speak.
+    #[arg(long, value_enum, default_value = "http")]
+    protocol: Speaks,
+    /// What to GET (http).
+    #[arg(long, default_value = "/")]
+    path: String,
+    /// Requests per second, at random instants (Poisson).
+    #[arg(long, value_name = "PER_SECOND", conflicts_with = "burst", required_unless_present = "burst")]
+    rate: Option<f64>,
+    /// Requests at once and how often, such as 300/10ms.
+    #[arg(long, value_name = "SIZE/PERIOD")]
+    burst: Option<Burst>,
+    /// Connections, kept open.
+    #[arg(long, default_value_t = 50)]
+    connections: u32,
+    /// How long requests are due.
+    #[arg(long, default_value = "5s")]
+    duration: Span,
+    /// Requests due before this are sent and not counted.
+    #[arg(long, default_value = "0s")]
+    warmup: Span,
+    /// A request without an answer this long after it was due is given up.
+    #[arg(long, default_value = "1s")]
+    timeout: Span,
+    /// Share of urgent requests, 0 to 1 (synthetic).
+    #[arg(long, default_value_t = 0.05)]
+    urgent: f64,
+    /// How long a request holds the server's core, such as 5us (synthetic).
+    #[arg(long, default_value = "5us")]
+    service: Law,
+    /// A request's length in bytes, 32 to 65536 (synthetic).
+    #[arg(long, default_value_t = 64)]
+    length: usize,
+    /// Replays the same requests.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Speaks {
+    /// HTTP/1.1 GET.
+    Http,
+    /// The synthetic server's protocol.
+    Synthetic,
+}
+
+/// Loads and prints what was found.
+///
+/// # Errors
+/// Arguments out of range, or a target that does not answer.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let target = resolve(&args.target)?;
+    let plan = args.plan()?;
+    let protocol = match args.protocol {
+        Speaks::Http => Protocol::Http { path: args.path.clone() },
+        Speaks::Synthetic => Protocol::Synthetic,
+    };
+    let bar = progress::bar(plan.duration.unwrap_or_default().as_nanos() / 1_000_000);
+    let requests = plan.arrivals.rate_per_s() * args.duration.as_secs_f64();
+    bar.set_length(requests as u64);
+    bar.set_message(format!("load {target}"));
+    let mut on_progress = |p: ::load::Progress| bar.set_position(p.settled);
+    let clock = host::Monotonic::new();
+    let stop = host::interrupt::flag();
+    let report = kernel::run(&plan, target, &protocol, &clock, &mut on_progress, stop);
+    bar.finish_and_clear();
+    let mut report = report.map_err(|e| refused(&e))?;
+    report.machine = Some(host::Machine::this().to_string());
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report).map_err(|e| Error::new(e.to_string()))?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    print!("{}", result::latency_table(&report));
+    let answered = report.answered() as f64 / report.requests().max(1) as f64;
+    println!(
+        "{} of {} answered ({:.3} %), {} reconnects   (seed {}, target {target})",
+        report.answered(),
+        report.requests(),
+        100.0 * answered,
+        report.reconnects,
+        args.seed,
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn plan(&self) -> Result<Plan, Error> {
+        let arrivals = match (self.rate, self.burst) {
+            (_, Some(Burst { size, period })) => Arrivals::Burst { size, period, spacing: Span::ZERO },
+            (Some(rate_per_s), None) if rate_per_s.is_finite() && rate_per_s > 0.0 => {
+                Arrivals::Poisson { rate_per_s }
+            }
+            (rate, None) => {
+                return Err(Error::new(format!("rate {} is not above 0", rate.unwrap_or_default())));
+            }
+        };
+        let class = |name: &str, share: f64, kind: u8, priority: u8| Class {
+            name: name.to_owned(),
+            share,
+            service: self.service,
+            length: self.length,
+            kind,
+            priority,
+        };
+        if !(0.0..=1.0).contains(&self.urgent) {
+            return Err(Error::new(format!("urgent {} is outside 0..=1", self.urgent)));
+        }
+        let classes = match self.protocol {
+            Speaks::Http => vec![class("all", 1.0, 0, 0)],
+            Speaks::Synthetic => {
+                let both = [class("LS", self.urgent, 1, 0), class("other", 1.0 - self.urgent, 2, 7)];
+                both.into_iter().filter(|class| class.share > 0.0).collect()
+            }
+        };
+        let mut plan = Plan::new(self.connections, arrivals, classes);
+        plan.duration = Some(self.duration);
+        plan.warmup = self.warmup;
+        plan.timeout = self.timeout;
+        plan.seed = self.seed;
+        Ok(plan)
+    }
+}
+
+/// The first address of `target`.
+fn resolve(target: &str) -> Result<SocketAddr, Error> {
+    let bad = |why: String| {
+        Error::new(format!("target {target:?}: {why}")).advice("HOST:PORT, such as 10.77.0.2:80")
+    };
+    let mut found = target.to_socket_addrs().map_err(|e| bad(e.to_string()))?;
+    found.next().ok_or_else(|| bad("no address".to_owned()))
+}
+
+fn refused(e: &KernelError) -> Error {
+    let error = Error::new(e.to_string());
+    match e {
+        KernelError::Opening { target, .. } => error.advice(format!("start a server on {target}")),
+        _ => error,
+    }
+}

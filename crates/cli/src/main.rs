@@ -1,0 +1,88 @@
+//! `greenwave`: the one binary. One file per subcommand; results on stdout,
+//! progress on stderr.
+//!
+//! Exit 0: done; 1: a claim failed; 2: could not run.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use error::Error;
+
+mod calibrate;
+mod check;
+mod classify;
+mod demo;
+mod error;
+mod exp;
+mod load;
+mod options;
+mod progress;
+mod report;
+mod result;
+mod serve;
+mod table;
+
+/// Application-defined priority from the network card to the worker.
+#[derive(Parser)]
+#[command(name = "greenwave", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a bursty mixed workload through the stack, without and with priority.
+    Demo(demo::Args),
+    /// Serve on a network device through our own TCP/IP.
+    Serve(serve::Args),
+    /// Load a server, open loop, over the kernel's sockets.
+    Load(load::Args),
+    /// List and run the papers' experiments.
+    Exp(exp::Args),
+    /// Measure what the stack's steps cost on this machine.
+    Calibrate(calibrate::Args),
+    /// Check a policy file and show its rules.
+    Check(check::Args),
+}
+
+fn main() -> ExitCode {
+    let command = match Cli::try_parse() {
+        Ok(Cli { command }) => command,
+        Err(e) => return usage(&e),
+    };
+    let done = match command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Load(args) => load::run(&args),
+        Command::Exp(args) => exp::run(args),
+        Command::Calibrate(args) => calibrate::run(&args),
+        Command::Check(args) => check::run(&args),
+    };
+    done.unwrap_or_else(|e| {
+        eprintln!("{e}");
+        ExitCode::from(2)
+    })
+}
+
+/// Help as it is; an error as one line, and what to try.
+fn usage(e: &clap::Error) -> ExitCode {
+    if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        print!("{e}");
+        return ExitCode::SUCCESS;
+    }
+    if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprint!("{e}");
+        return ExitCode::from(2);
+    }
+    let text = e.to_string();
+    let what: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+    let advice = tip.map_or_else(|| "greenwave help, or the command with --help".to_owned(), str::to_owned);
+    let what = what.join(" ");
+    eprintln!("{}", Error::new(what.strip_prefix("error: ").unwrap_or(&what)).advice(advice));
+    ExitCode::from(2)
+}

@@ -1,0 +1,139 @@
+//! Arguments that several commands take, and how they are read.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+
+use queueing::Span;
+
+/// `300/10ms`: so many requests at once, so often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Burst {
+    /// Requests per burst, 1 or more.
+    pub size: u64,
+    /// From the start of one burst to the next, more than 0.
+    pub period: Span,
+}
+
+impl FromStr for Burst {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("burst {text:?} is not SIZE/PERIOD with both above 0, such as 300/10ms");
+        let (size, period) = text.split_once('/').ok_or_else(bad)?;
+        let (size, period) = (size.parse().map_err(|_| bad())?, period.parse().map_err(|_| bad())?);
+        if size == 0 || period == Span::ZERO { Err(bad()) } else { Ok(Self { size, period }) }
+    }
+}
+
+impl fmt::Display for Burst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} every {}", self.size, self.period)
+    }
+}
+
+/// An address within its subnet: `10.77.0.2/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    /// The address.
+    pub addr: Ipv4Addr,
+    /// Length of the subnet's prefix, 1..=30.
+    pub prefix: u8,
+}
+
+impl Cidr {
+    fn mask(self) -> u32 {
+        u32::MAX << (32 - u32::from(self.prefix))
+    }
+
+    /// Whether `addr` is a host's address in this subnet.
+    #[must_use]
+    pub fn holds(self, addr: Ipv4Addr) -> bool {
+        let (own, bits) = (u32::from(self.addr), u32::from(addr));
+        let host = bits & !self.mask();
+        own & self.mask() == bits & self.mask() && host != 0 && host != !self.mask()
+    }
+
+    /// The subnet's first address that is not this one.
+    #[must_use]
+    pub fn first_other(self) -> Ipv4Addr {
+        let first = (u32::from(self.addr) & self.mask()) + 1;
+        let own = u32::from(self.addr);
+        Ipv4Addr::from(if first == own { first + 1 } else { first })
+    }
+}
+
+impl FromStr for Cidr {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is not ADDRESS/PREFIX, such as 10.77.0.2/24");
+        let (addr, prefix) = text.split_once('/').ok_or_else(bad)?;
+        let cidr =
+            Self { addr: addr.parse().map_err(|_| bad())?, prefix: prefix.parse().map_err(|_| bad())? };
+        if !(1..=30).contains(&cidr.prefix) {
+            return Err(format!("prefix {} is outside 1..=30", cidr.prefix));
+        }
+        if !cidr.holds(cidr.addr) || cidr.addr.is_multicast() || cidr.addr.is_loopback() {
+            return Err(format!("{} is no host's address in a /{} subnet", cidr.addr, cidr.prefix));
+        }
+        Ok(cidr)
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.addr, self.prefix)
+    }
+}
+
+/// 16 bytes nobody can guess, for a stack's `secret`.
+///
+/// # Errors
+/// When the kernel offers no random bytes.
+pub fn secret() -> Result<[u8; 16], crate::Error> {
+    use std::io::Read;
+    let path = std::path::Path::new("/dev/urandom");
+    let mut bytes = [0; 16];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    read.map(|()| bytes).map_err(|e| crate::Error::file(path, &e))
+}
+
+/// `bytes` that only depend on `seed` and `which`, for runs that must replay.
+#[must_use]
+pub fn secret_of(seed: u64, which: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&seed.to_be_bytes());
+    bytes[8..].copy_from_slice(&which.to_be_bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_read_as_they_are_written() {
+        assert_eq!("300/10ms".parse(), Ok(Burst { size: 300, period: Span::from_millis(10) }));
+        for text in ["300", "0/10ms", "300/0ms", "x/10ms", "300/10"] {
+            assert!(text.parse::<Burst>().is_err(), "{text:?} is no burst");
+        }
+    }
+
+    #[test]
+    fn the_kernels_end_gets_the_first_other_address() {
+        let other = |text: &str| text.parse::<Cidr>().map(|c| c.first_other().to_string());
+        assert_eq!(other("10.77.0.2/24"), Ok("10.77.0.1".to_owned()));
+        assert_eq!(other("10.77.0.1/24"), Ok("10.77.0.2".to_owned()));
+        assert_eq!(other("10.77.3.9/16"), Ok("10.77.0.1".to_owned()));
+        assert_eq!(other("10.77.0.1/30"), Ok("10.77.0.2".to_owned()));
+    }
+
+    #[test]
+    fn addresses_no_host_can_have_are_refused() {
+        let texts = ["10.77.0.0/24", "10.77.0.255/24", "10.77.0.2", "10.77.0.2/0", "10.77.0.2/31"];
+        for text in texts.into_iter().chain(["224.0.0.1/24", "127.0.0.1/8", "1.2.3/8", "1.2.3.4/x"]) {
+            assert!(text.parse::<Cidr>().is_err(), "{text} is no host's address");
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Plots as inline SVG. Legends stand beside the plot, never on it.
+
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+/// Width of a plot in pixels; a page scales it.
+const WIDTH: u32 = 900;
+/// Room for the legend on the right.
+const LEGEND: u32 = 170;
+/// Where the tail's axis ends: the share 1 - 10⁻⁵.
+const NINES_MAX: f64 = 5.0;
+
+/// Colours that stay apart for colour-blind eyes (Okabe and Ito).
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(213, 94, 0),
+    RGBColor(0, 114, 178),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(90, 90, 90),
+];
+
+fn colour(index: usize) -> RGBColor {
+    COLOURS[index % COLOURS.len()]
+}
+
+/// Distribution functions: latency in µs on a logarithmic axis, the share
+/// answered within it on an axis that gives each further nine the same room,
+/// so that the tail can be seen. A share is 0.0..=1.0.
+#[must_use]
+pub fn cdf_plot(title: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
+    let nines = |share: f64| (-(1.0 - share).max(1e-12).log10()).clamp(0.0, NINES_MAX);
+    let lines: Vec<(String, Vec<(f64, f64)>)> = series
+        .iter()
+        .map(|(name, points)| {
+            let points = points.iter().filter(|p| p.0 > 0.0).map(|&(us, share)| (us, nines(share)));
+            (name.clone(), points.collect())
+        })
+        .collect();
+    let (from, to) = log_range(lines.iter().flat_map(|(_, points)| points.iter().map(|p| p.0)));
+    draw(360, &names(series), |plot| {
+        let mut chart = frame(plot, title, 75)
+            .build_cartesian_2d((from..to).log_scale(), Nines)
+            .map_err(|e| e.to_string())?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_desc("latency, µs")
+            .y_desc("answered within")
+            .x_label_formatter(&|us| number(*us))
+            .draw()
+            .map_err(|e| e.to_string())?;
+        lines.iter().enumerate().try_for_each(|(i, (_, points))| {
+            let line = LineSeries::new(points.iter().copied(), colour(i).stroke_width(2));
+            chart.draw_series(line).map(drop).map_err(|e| e.to_string())
+        })
+    })
+}
+
+/// Lines through points, the y axis logarithmic if `log_y` (values ≤ 0 are
+/// left out then).
+#[must_use]
+pub fn line_plot(
+    title: &str,
+    x_label: &str,
+    y_label: &str,
+    log_y: bool,
+    series: &[(String, Vec<(f64, f64)>)],
+) -> String {
+    let shown = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite() && (!log_y || p.1 > 0.0);
+    let points = || series.iter().flat_map(|(_, points)| points.iter().filter(shown));
+    let (x_from, x_to) = range(points().map(|p| p.0), 0.03);
+    draw(360, &names(series), |plot| {
+        let mut builder = frame(plot, title, 75);
+        macro_rules! lines {
+            ($y:expr) => {{
+                let mut chart = builder.build_cartesian_2d(x_from..x_to, $y).map_err(|e| e.to_string())?;
+                chart
+                    .configure_mesh()
+                    .light_line_style(TRANSPARENT)
+                    .x_desc(x_label)
+                    .y_desc(y_label)
+                    .x_label_formatter(&|x| number(*x))
+                    .y_label_formatter(&|y| number(*y))
+                    .draw()
+                    .map_err(|e| e.to_string())?;
+                for (i, (_, points)) in series.iter().enumerate() {
+                    let points = || points.iter().filter(shown).copied();
+                    let line = LineSeries::new(points(), colour(i).stroke_width(2));
+                    chart.draw_series(line).map_err(|e| e.to_string())?;
+                    let dots = points().map(|p| Circle::new(p, 3, colour(i).filled()));
+                    chart.draw_series(dots).map_err(|e| e.to_string())?;
+                }
+                Ok(())
+            }};
+        }
+        if log_y {
+            let (from, to) = log_range(points().map(|p| p.1));
+            lines!((from..to).log_scale())
+        } else {
+            let (_, to) = range(points().map(|p| p.1), 0.05);
+            lines!(0.0..to)
+        }
+    })
+}
+
+/// One horizontal bar per label, cut into its parts, in µs; parts of the same
+/// name have the same colour. A bar's sum stands behind it.
+#[must_use]
+pub fn stacked_bars(title: &str, bars: &[(String, Vec<(String, f64)>)]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for (name, _) in bars.iter().flat_map(|(_, parts)| parts) {
+        if !parts.contains(name) {
+            parts.push(name.clone());
+        }
+    }
+    let sum = |parts: &[(String, f64)]| parts.iter().map(|p| p.1.max(0.0)).sum::<f64>();
+    // Room behind the longest bar for its sum.
+    let to = bars.iter().map(|(_, parts)| sum(parts)).fold(0.0, f64::max).max(1e-3) * 1.12;
+    let height = 110 + 34 * bars.len() as u32;
+    draw(height, &parts, |plot| {
+        let rows = bars.len() as f64;
+        let mut chart =
+            frame(plot, title, 120).build_cartesian_2d(0.0..to, 0.0..rows).map_err(|e| e.to_string())?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .light_line_style(TRANSPARENT)
+            .y_labels(0)
+            .x_desc("µs")
+            .x_label_formatter(&|us| number(*us))
+            .draw()
+            .map_err(|e| e.to_string())?;
+        for (row, (label, cuts)) in bars.iter().enumerate() {
+            // The first bar is the top one.
+            let (low, high) = (rows - row as f64 - 0.85, rows - row as f64 - 0.15);
+            let mut x = 0.0;
+            for (name, us) in cuts {
+                let index = parts.iter().position(|p| p == name).unwrap_or_default();
+                let bar = Rectangle::new([(x, low), (x + us.max(0.0), high)], colour(index).filled());
+                chart.draw_series([bar]).map_err(|e| e.to_string())?;
+                x += us.max(0.0);
+            }
+            let middle = (low + high) / 2.0;
+            let (x_px, y_px) = chart.backend_coord(&(x, middle));
+            let (left_px, _) = chart.backend_coord(&(0.0, middle));
+            let area = chart.plotting_area().strip_coord_spec();
+            let (base_x, base_y) = area.get_base_pixel();
+            let (x_px, y_px, left_px) = (x_px - base_x, y_px - base_y, left_px - base_x);
+            let style = |h| text_style().pos(Pos::new(h, VPos::Center));
+            area.draw_text(&number(x), &style(HPos::Left), (x_px + 6, y_px)).map_err(|e| e.to_string())?;
+            area.draw_text(label, &style(HPos::Right), (left_px - 8, y_px)).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    })
+}
+
+/// An axis of shares in nines: 0 %, 90 %, 99 %, …
+struct Nines;
+
+impl Ranged for Nines {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let share = value / NINES_MAX;
+        limit.0 + (f64::from(limit.1 - limit.0) * share).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        (0..=NINES_MAX as u32).map(f64::from).collect()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        0.0..NINES_MAX
+    }
+}
+
+impl ValueFormatter<f64> for Nines {
+    fn format_ext(&self, value: &f64) -> String {
+        match value.round() as u32 {
+            0 => "0 %".to_owned(),
+            1 => "90 %".to_owned(),
+            2 => "99 %".to_owned(),
+            n => format!("99.{} %", "9".repeat(n as usize - 2)),
+        }
+    }
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+/// How all plots are framed: `label` pixels for the y axis's labels.
+fn frame<'a, 'b>(area: &'a Area<'b>, title: &str, label: u32) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let mut frame = ChartBuilder::on(area);
+    frame.caption(title, ("sans-serif", 18)).margin(8).margin_right(20);
+    frame.x_label_area_size(46).y_label_area_size(label);
+    frame
+}
+
+fn text_style() -> TextStyle<'static> {
+    ("sans-serif", 13).into_font().color(&BLACK)
+}
+
+/// Draws a plot and, right of it, what its colours mean.
+fn draw(height: u32, names: &[String], plot: impl FnOnce(&Area<'_>) -> Result<(), String>) -> String {
+    let mut svg = String::new();
+    let drawn = (|| {
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+        root.fill(&WHITE).map_err(|e| e.to_string())?;
+        let (left, right) = root.split_horizontally(WIDTH - LEGEND);
+        plot(&left)?;
+        for (i, name) in names.iter().enumerate() {
+            let y = 50 + 22 * i as i32;
+            let mark = Rectangle::new([(4, y), (18, y + 12)], colour(i).filled());
+            right.draw(&mark).map_err(|e| e.to_string())?;
+            let style = text_style().pos(Pos::new(HPos::Left, VPos::Center));
+            right.draw_text(name, &style, (26, y + 6)).map_err(|e| e.to_string())?;
+        }
+        root.present().map_err(|e| e.to_string())
+    })();
+    match drawn {
+        Ok(()) => svg,
+        // Only a font or coordinate bug of ours can end here; the figures in
+        // the table are still worth the page.
+        Err(e) => format!("<p class=\"note\">no plot: {}</p>\n", super::escape(&e)),
+    }
+}
+
+fn names(series: &[(String, Vec<(f64, f64)>)]) -> Vec<String> {
+    series.iter().map(|(name, _)| name.clone()).collect()
+}
+
+/// Smallest and largest value with `margin` of the width on both sides.
+fn range(values: impl Iterator<Item = f64>, margin: f64) -> (f64, f64) {
+    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+    if low > high {
+        return (0.0, 1.0);
+    }
+    let width = if high > low { high - low } else { high.abs().max(1.0) };
+    (low - margin * width, high + margin * width)
+}
+
+/// Whole decades around the values, which are above 0.
+fn log_range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (low, high) = values.fold((f64::INFINITY, 0.0), |(l, h): (f64, f64), v| (l.min(v), h.max(v)));
+    if low > high {
+        return (1.0, 10.0);
+    }
+    let decade = |exponent: f64| 10f64.powf(exponent);
+    let (from, to) = (low.log10().floor(), high.log10().ceil());
+    (decade(from), decade(if to > from { to } else { from + 1.0 }))
+}
+
+/// A number without digits that say nothing.
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 100.0 || v == 0.0 || (v >= 1.0 && v.fract() < 1e-9) => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        v if v >= 0.1 => {
+            let text = format!("{value:.2}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        _ => format!("{value}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(points: &[(f64, f64)]) -> Vec<(String, Vec<(f64, f64)>)> {
+        vec![("none".to_owned(), points.to_vec())]
+    }
+
+    #[track_caller]
+    fn is_plot(svg: &str, parts: &[&str]) {
+        assert!(svg.starts_with("<svg"), "{svg}");
+        for part in parts {
+            assert!(svg.contains(part), "{part} in {svg}");
+        }
+    }
+
+    #[test]
+    fn a_distribution_shows_its_nines() {
+        let svg = cdf_plot("LS", &named(&[(5.0, 0.5), (80.0, 0.99), (400.0, 1.0)]));
+        is_plot(&svg, &["LS", "none", "99.9 %", "latency, µs", "1000"]);
+    }
+
+    #[test]
+    fn bars_show_their_parts_and_their_sum() {
+        let parts = vec![("nic".to_owned(), 30.0), ("event".to_owned(), 12.5)];
+        let svg = stacked_bars("p99", &[("adps LS".to_owned(), parts)]);
+        is_plot(&svg, &["adps LS", "nic", "event", "42.5"]);
+    }
+
+    #[test]
+    fn lines_may_be_logarithmic() {
+        let points = [(0.1, 10.0), (0.9, 10_000.0)];
+        is_plot(&line_plot("t", "load", "p99, µs", true, &named(&points)), &["load", "p99, µs", "10000"]);
+        is_plot(&line_plot("t", "load", "share", false, &named(&points)), &["share"]);
+    }
+
+    #[test]
+    fn nothing_measured_is_an_empty_plot() {
+        is_plot(&cdf_plot("t", &named(&[])), &["none"]);
+        is_plot(&line_plot("t", "x", "y", true, &named(&[(1.0, 0.0), (f64::NAN, 1.0)])), &[]);
+        is_plot(&stacked_bars("t", &[]), &[]);
+    }
+}

@@ -1,0 +1,154 @@
+//! Aligned tables: the first columns left, figures right, on the terminal and
+//! in a page.
+
+use std::fmt;
+
+/// Rows of text under a header.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// Titles over neighbouring columns: text and how many columns it spans.
+    groups: Vec<(String, usize)>,
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+    /// Leading columns that hold words, not figures.
+    words: usize,
+}
+
+impl Table {
+    /// A table whose first `words` columns hold words and the others figures.
+    #[must_use]
+    pub fn new(words: usize, header: &[&str]) -> Self {
+        let header = header.iter().map(|&h| h.to_owned()).collect();
+        Self { header, words, ..Self::default() }
+    }
+
+    /// Puts a line of titles above the header; the spans must add up to the
+    /// number of columns.
+    #[must_use]
+    pub fn groups(mut self, groups: &[(&str, usize)]) -> Self {
+        assert_eq!(groups.iter().map(|g| g.1).sum::<usize>(), self.header.len(), "titles cover all columns");
+        self.groups = groups.iter().map(|&(text, span)| (text.to_owned(), span)).collect();
+        self
+    }
+
+    /// Adds a row of as many cells as the header has.
+    pub fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.header.len(), "a row has as many cells as the header");
+        self.rows.push(cells);
+    }
+
+    /// The table as an HTML `<table>`.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let escape = crate::report::escape;
+        let cell = |tag: &str, index: usize, text: &str| {
+            let class = if index < self.words { " class=\"word\"" } else { "" };
+            format!("<{tag}{class}>{}</{tag}>", escape(text))
+        };
+        let line = |tag: &str, cells: &[String]| {
+            let cells = cells.iter().enumerate().map(|(i, text)| cell(tag, i, text));
+            format!("<tr>{}</tr>\n", cells.collect::<String>())
+        };
+        let group = |(text, span): &(String, usize)| format!("<th colspan=\"{span}\">{}</th>", escape(text));
+        let groups = match self.groups.as_slice() {
+            [] => String::new(),
+            groups => format!("<tr class=\"group\">{}</tr>\n", groups.iter().map(group).collect::<String>()),
+        };
+        let rows: String = self.rows.iter().map(|row| line("td", row)).collect();
+        let head = line("th", &self.header);
+        format!("<table>\n<thead>\n{groups}{head}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n")
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let lines = || std::iter::once(&self.header).chain(&self.rows);
+        (0..self.header.len())
+            .map(|i| lines().map(|cells| cells[i].chars().count()).max().unwrap_or_default())
+            .collect()
+    }
+}
+
+/// Columns one space apart where that keeps the table within 80 columns and
+/// two apart otherwise; no trailing space.
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let widths = self.widths();
+        let sum: usize = widths.iter().sum();
+        let gap = if sum + 2 * (widths.len().saturating_sub(1)) <= 80 { 2 } else { 1 };
+        if !self.groups.is_empty() {
+            let (mut line, mut column) = (String::new(), 0);
+            for (text, span) in &self.groups {
+                let columns = &widths[column..column + span];
+                let width = columns.iter().sum::<usize>() + gap * (span - 1);
+                let text = if text.is_empty() { String::new() } else { format!(" {text} ") };
+                let fill = if text.is_empty() { ' ' } else { '-' };
+                line.push_str(&centred(&text, width, fill));
+                line.push_str(&" ".repeat(gap));
+                column += span;
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        for cells in std::iter::once(&self.header).chain(&self.rows) {
+            let mut line = String::new();
+            for (i, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
+                let pad = " ".repeat(width - cell.chars().count());
+                let (before, after) = if i < self.words { ("", pad.as_str()) } else { (pad.as_str(), "") };
+                line.extend([before, cell, after, &" ".repeat(gap)]);
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+fn centred(text: &str, width: usize, fill: char) -> String {
+    let free = width.saturating_sub(text.chars().count());
+    let side = |n: usize| std::iter::repeat_n(fill, n).collect::<String>();
+    format!("{}{text}{}", side(free / 2), side(free - free / 2))
+}
+
+/// Microseconds with as many digits as matter: `0.42`, `5.2`, `41`, `1234`;
+/// what would take six digits carries its unit: `507ms`.
+#[must_use]
+pub fn micros(span: queueing::Span) -> String {
+    match span.as_micros_f64() {
+        0.0 => "0".to_owned(),
+        us if us < 1.0 => format!("{us:.2}"),
+        us if us < 10.0 => format!("{us:.1}"),
+        us if us < 99_999.5 => format!("{us:.0}"),
+        us => format!("{:.0}ms", us / 1e3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use queueing::Span;
+
+    use super::*;
+
+    #[test]
+    fn words_stand_left_and_figures_right() {
+        let mut table = Table::new(1, &["mode", "p50", "p99"]).groups(&[("", 1), ("µs", 2)]);
+        table.row(["none", "5", "1234"].map(str::to_owned).to_vec());
+        table.row(["µ", "12.5", "7"].map(str::to_owned).to_vec());
+        let expected =
+            concat!("      --- µs ---\n", "mode   p50   p99\n", "none     5  1234\n", "µ     12.5     7\n",);
+        assert_eq!(table.to_string(), expected);
+    }
+
+    #[test]
+    fn a_page_gets_the_same_cells_escaped() {
+        let mut table = Table::new(1, &["a<b", "n"]);
+        table.row(vec!["x & y".to_owned(), "1".to_owned()]);
+        let html = table.html();
+        assert!(html.contains("<th class=\"word\">a&lt;b</th><th>n</th>"), "{html}");
+        assert!(html.contains("<td class=\"word\">x &amp; y</td><td>1</td>"), "{html}");
+    }
+
+    #[test]
+    fn microseconds_keep_the_digits_that_matter() {
+        let spans = [(0, "0"), (420, "0.42"), (5_230, "5.2"), (41_200, "41"), (1_234_000, "1234")];
+        for (ns, expected) in spans.into_iter().chain([(506_724_000, "507ms")]) {
+            assert_eq!(micros(Span::from_nanos(ns)), expected);
+        }
+    }
+}

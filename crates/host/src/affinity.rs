@@ -1,0 +1,48 @@
+//! Which core the current thread runs on.
+
+use std::io;
+
+use queueing::CoreId;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The cores the current thread may run on, ascending.
+///
+/// # Errors
+/// What the kernel says.
+pub fn cores() -> io::Result<Vec<CoreId>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).map(|core| CoreId(core as u16)).collect())
+}
+
+/// Keeps the current thread, and threads it starts from now on, on `core`.
+///
+/// # Errors
+/// `InvalidInput` when this machine has no such core or forbids it to us.
+pub fn pin(core: CoreId) -> io::Result<()> {
+    let index = usize::from(core.0);
+    if index >= CpuSet::MAX_CPU {
+        let text = format!("core {index} is outside 0..{}", CpuSet::MAX_CPU);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let mut set = CpuSet::new();
+    set.set(index);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_may_run_on_its_core_only() {
+        let core = cores().unwrap()[0];
+        // On a thread of its own: the test harness keeps its cores.
+        let seen = std::thread::spawn(move || pin(core).and_then(|()| cores())).join().unwrap();
+        assert_eq!(seen.unwrap(), [core]);
+    }
+
+    #[test]
+    fn a_core_that_does_not_exist_is_refused() {
+        assert_eq!(pin(CoreId(u16::MAX)).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}

@@ -1,0 +1,26 @@
+//! ctrl-C as a flag that loops look at, so that a run can end in order.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// A flag that becomes true at ctrl-C (SIGINT) or SIGTERM. A second ctrl-C
+/// ends the process at once, as without this.
+#[must_use]
+pub fn flag() -> &'static AtomicBool {
+    extern "C" fn on_signal(_: libc::c_int) {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+    }
+    let handler: extern "C" fn(libc::c_int) = on_signal;
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: all-zero bytes are a valid `sigaction`: no flags, no mask,
+        // the default action.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = handler as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESETHAND;
+        // SAFETY: the handler stores to an atomic and does nothing else, which
+        // is allowed in a signal handler; `action` lives through the call.
+        unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+    }
+    &INTERRUPTED
+}

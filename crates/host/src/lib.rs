@@ -1,0 +1,26 @@
+//! Linux: the only room that asks the kernel for anything.
+//!
+//! [`Monotonic`] is the clock, [`Tap`] a device that the kernel's own TCP can
+//! talk to, [`affinity`] gives a thread its core, [`machine`] says what a
+//! report was measured on. Nothing here decides; the pure rooms do.
+//!
+//! ```
+//! use queueing::{Clock, Span};
+//!
+//! let clock = host::Monotonic::new();
+//! let start = clock.now();
+//! clock.compute(Span::from_micros(5));
+//! assert!(clock.now().since(start) >= Span::from_micros(5));
+//! ```
+
+pub mod affinity;
+pub mod clock;
+pub mod interrupt;
+pub mod machine;
+pub mod tap;
+mod today;
+
+pub use clock::Monotonic;
+pub use machine::Machine;
+pub use tap::Tap;
+pub use today::today;

@@ -1,0 +1,91 @@
+//! Why there is no TAP device, and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::net::Ipv4Addr;
+
+/// Why a TAP device could not be made or brought up.
+#[derive(Debug)]
+pub enum TapError {
+    /// The name is empty, longer than 15 bytes, or holds `/`, `:` or white space.
+    Name(String),
+    /// The prefix is outside 0..=32.
+    Prefix(u8),
+    /// There is no `/dev/net/tun`.
+    NoTun,
+    /// The kernel does not let us.
+    NoPermission,
+    /// A device of this name exists.
+    NameInUse(String),
+    /// The kernel refused the address.
+    Up {
+        /// The device.
+        name: String,
+        /// The address asked for.
+        addr: Ipv4Addr,
+        /// Its prefix length.
+        prefix: u8,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Anything else.
+    Other(io::Error),
+}
+
+impl TapError {
+    /// Opening `/dev/net/tun` failed.
+    pub(super) fn open(e: io::Error) -> Self {
+        match e.raw_os_error() {
+            Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => Self::NoTun,
+            Some(libc::EACCES | libc::EPERM) => Self::NoPermission,
+            _ => Self::Other(e),
+        }
+    }
+
+    /// Attaching to device `name` failed.
+    pub(super) fn attach(name: &str, e: io::Error) -> Self {
+        match e.raw_os_error() {
+            Some(libc::EBUSY | libc::EEXIST) => Self::NameInUse(name.to_owned()),
+            // A device that is no TAP has the name.
+            Some(libc::EINVAL) => Self::NameInUse(name.to_owned()),
+            Some(libc::EACCES | libc::EPERM) => Self::NoPermission,
+            _ => Self::Other(e),
+        }
+    }
+
+    /// What to do about it, if anything is known to help.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        Some(match self {
+            Self::Name(_) => "a name such as gw0".to_owned(),
+            Self::Prefix(_) => "a prefix such as /24".to_owned(),
+            Self::NoTun => "modprobe tun; in a container, start it with --device /dev/net/tun".to_owned(),
+            Self::NoPermission => {
+                "run as root, or once: setcap cap_net_admin+ep <path of greenwave>".to_owned()
+            }
+            Self::NameInUse(name) => format!("another name, or end the program that holds {name}"),
+            Self::Up { addr, .. } => format!("an address other than {addr} for the kernel's end"),
+            Self::Other(_) => return None,
+        })
+    }
+}
+
+impl fmt::Display for TapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => {
+                write!(f, "device name {name:?} is not 1..=15 bytes without '/', ':' and white space")
+            }
+            Self::Prefix(prefix) => write!(f, "prefix {prefix} is outside 0..=32"),
+            Self::NoTun => f.write_str("this kernel offers no TAP devices: /dev/net/tun is not there"),
+            Self::NoPermission => f.write_str("no permission to make a TAP device"),
+            Self::NameInUse(name) => write!(f, "a network device named {name} exists already"),
+            Self::Up { name, addr, prefix, source } => {
+                write!(f, "the kernel does not take {addr}/{prefix} on {name}: {source}")
+            }
+            Self::Other(source) => write!(f, "no TAP device: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for TapError {}

@@ -1,0 +1,64 @@
+//! The four kernel calls behind a TAP device, each one wrapped.
+
+use std::fs::File;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use libc::{__c_anonymous_ifr_ifru as Argument, IFNAMSIZ, c_char, c_short, ifreq};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use super::TapError;
+
+/// A device name as the kernel takes it: NUL-terminated, 15 bytes at most.
+#[derive(Clone, Copy)]
+pub(super) struct Name([c_char; IFNAMSIZ]);
+
+impl Name {
+    /// # Errors
+    /// [`TapError::Name`] when no device can be called so.
+    pub(super) fn new(text: &str) -> Result<Self, TapError> {
+        let bad = |b: u8| b == b'/' || b == b':' || b == b'%' || b == 0 || b.is_ascii_whitespace();
+        if text.is_empty() || text.len() >= IFNAMSIZ || text == "." || text == ".." || text.bytes().any(bad) {
+            return Err(TapError::Name(text.to_owned()));
+        }
+        let mut name = [0; IFNAMSIZ];
+        name.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from as c_char);
+        Ok(Self(name))
+    }
+}
+
+/// Makes `file`, an open `/dev/net/tun`, the new TAP device `name`.
+pub(super) fn attach(file: &File, name: Name) -> io::Result<()> {
+    // EXCL: never take over a device that somebody else set up.
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_TUN_EXCL;
+    request(file, libc::TUNSETIFF, name, Argument { ifru_flags: flags as c_short })
+}
+
+/// Gives device `name` its address and brings it up.
+pub(super) fn configure(name: Name, addr: Ipv4Addr, prefix: u8) -> io::Result<()> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+    let flags = libc::IFF_UP | libc::IFF_RUNNING;
+    request(&socket, libc::SIOCSIFADDR, name, Argument { ifru_addr: sockaddr(addr) })?;
+    request(&socket, libc::SIOCSIFNETMASK, name, Argument { ifru_netmask: sockaddr(mask.into()) })?;
+    request(&socket, libc::SIOCSIFFLAGS, name, Argument { ifru_flags: flags as c_short })
+}
+
+/// One `ifreq` ioctl.
+fn request(fd: impl AsFd, request: libc::Ioctl, name: Name, argument: Argument) -> io::Result<()> {
+    let mut ifreq = ifreq { ifr_name: name.0, ifr_ifru: argument };
+    // SAFETY: all requests above read and write one `ifreq`, which lives on
+    // this frame until the call returns; the descriptor is borrowed, so open.
+    match unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request, &raw mut ifreq) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// `addr` as `sockaddr_in` lays it out: port 0 first, then the address.
+fn sockaddr(addr: Ipv4Addr) -> libc::sockaddr {
+    let mut sa_data = [0; 14];
+    sa_data[2..6].iter_mut().zip(addr.octets()).for_each(|(to, from)| *to = from as c_char);
+    libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data }
+}

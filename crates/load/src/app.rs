@@ -1,0 +1,127 @@
+//! The synthetic server: holds a core as long as the request asks, then says
+//! where the request waited.
+//!
+//! Requests that are longer than the protocol allows or ask for more than
+//! `service_max` close their connection: a client must not hold a core for
+//! ever.
+
+use queueing::Span;
+use runtime::App;
+use runtime::app::{Context, Framing, Kind, Outcome};
+
+use crate::protocol::Decoded;
+use crate::protocol::synthetic::{KIND_AT, MAGIC, Request, Response, TYPE_AT, TYPE_REQUEST};
+
+/// Serves [`Request`]s.
+#[derive(Clone, Copy, Debug)]
+pub struct Synthetic {
+    /// The longest service time that is granted.
+    pub service_max: Span,
+}
+
+impl Default for Synthetic {
+    fn default() -> Self {
+        Self { service_max: Span::from_secs(1) }
+    }
+}
+
+impl App for Synthetic {
+    fn frame(&self, received: &[u8]) -> Framing {
+        match Request::decode(received) {
+            Decoded::Complete { value, .. } if value.service > self.service_max => Framing::Invalid,
+            Decoded::Complete { len, .. } => Framing::Complete { len },
+            Decoded::Incomplete => Framing::Incomplete,
+            Decoded::Invalid => Framing::Invalid,
+        }
+    }
+
+    fn kind(&self, segment: &[u8]) -> Option<Kind> {
+        let head = segment.first_chunk::<4>()?;
+        let begins = head[..2] == MAGIC && head[TYPE_AT] == TYPE_REQUEST;
+        begins.then_some(Kind(head[KIND_AT].into()))
+    }
+
+    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
+        let Decoded::Complete { value: request, .. } = Request::decode_header(request) else {
+            return Outcome::Close;
+        };
+        let taken = cx.clock.now();
+        cx.clock.compute(request.service);
+        let answer = Response {
+            id: request.id,
+            kind: request.kind,
+            priority: cx.label.priority,
+            nic: cx.stages.nic,
+            tcp: cx.stages.tcp,
+            event: cx.stages.event,
+            service: cx.clock.now().since(taken),
+        };
+        response.extend_from_slice(&answer.encode());
+        Outcome::Keep
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use queueing::{Clock, Label, Priority, Time};
+    use runtime::app::Stages;
+
+    use super::*;
+
+    /// A clock that only computing moves.
+    struct Virtual(Cell<Time>);
+
+    impl Clock for Virtual {
+        fn now(&self) -> Time {
+            self.0.get()
+        }
+        fn compute(&self, span: Span) {
+            self.0.set(self.0.get() + span);
+        }
+    }
+
+    fn request(service: Span) -> Vec<u8> {
+        let priority = Priority::new(3).expect("a level");
+        let mut bytes = Vec::new();
+        Request { id: 9, kind: 4, priority, length: 100, service }.encode(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_request_holds_the_core_as_long_as_it_asks_and_learns_where_it_waited() {
+        let clock = Virtual(Cell::new(Time::from_nanos(50)));
+        let [nic, tcp, event] = [10, 20, 30].map(Span::from_nanos);
+        let mut cx = Context {
+            label: Label::new(Priority::HIGHEST),
+            stages: Stages { nic, tcp, event },
+            private: &mut [0; 64],
+            clock: &clock,
+        };
+        let (mut response, service) = (Vec::new(), Span::from_micros(7));
+        assert_eq!(Synthetic::default().serve(&request(service), &mut cx, &mut response), Outcome::Keep);
+        let value = Response { id: 9, kind: 4, priority: Priority::HIGHEST, nic, tcp, event, service };
+        assert_eq!(Response::decode(&response), Decoded::Complete { value, len: 64 });
+        assert_eq!(clock.now(), Time::from_nanos(7_050));
+    }
+
+    #[test]
+    fn a_request_is_framed_by_its_length_and_refused_when_it_asks_too_much() {
+        let app = Synthetic { service_max: Span::from_micros(10) };
+        let bytes = request(Span::from_micros(10));
+        assert_eq!(app.frame(&bytes), Framing::Complete { len: 100 });
+        assert_eq!(app.frame(&bytes[..99]), Framing::Incomplete);
+        assert_eq!(app.frame(&request(Span::from_micros(11))), Framing::Invalid);
+        assert_eq!(app.frame(b"GET /"), Framing::Invalid);
+    }
+
+    #[test]
+    fn only_the_first_segment_of_a_request_tells_its_kind() {
+        let bytes = request(Span::ZERO);
+        let app = Synthetic::default();
+        assert_eq!(app.kind(&bytes[..40]), Some(Kind(4)));
+        assert_eq!(app.kind(&bytes[40..]), None);
+        assert_eq!(app.kind(&bytes[..3]), None);
+    }
+}

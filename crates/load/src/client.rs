@@ -1,0 +1,423 @@
+//! The load client on our own stack: a plan in, frames out, a report at the end.
+//!
+//! Pure: the caller brings the time and the device, so the same client runs
+//! on a thread and in the simulator. The loop is open: latency counts from the
+//! time a request was *due*, and a busy connection takes the next request at
+//! once (the server answers in order).
+//!
+//! One address has 28,232 ephemeral ports for each target port. Up to that
+//! many connections per target the stack chooses the local port; beyond, the
+//! client numbers them itself from 1024 on, up to 64,512 per target, and says
+//! so when even that is not enough.
+
+mod error;
+
+use std::collections::VecDeque;
+use std::net::SocketAddrV4;
+
+use net::classify::PacketMeta;
+use net::stack::{CloseReason, ConnectError};
+use net::{ConnId, Device, Event, EventKind, Stack};
+use queueing::{Span, Time};
+
+pub use error::ClientError;
+
+use crate::flights::Flights;
+use crate::outbox::Outbox;
+use crate::plan::Plan;
+use crate::protocol::synthetic::{self, Response};
+use crate::record::Stages;
+use crate::report::Report;
+
+/// Connections of one local address to one target.
+pub const PORTS_PER_TARGET: u32 = 64_512;
+const EPHEMERAL_PORTS: u32 = 28_232;
+const LOCAL_PORT_MIN: u32 = 1024;
+
+/// Handshakes under way at once.
+const OPENING_MAX: usize = 256;
+/// Wait before a connection is tried again.
+const RETRY_AFTER: Span = Span::from_millis(10);
+/// Frames received and requests started in one step.
+const BATCH: usize = 64;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Connections that are open.
+    pub open: u32,
+    /// Connections there will be.
+    pub connections: u32,
+    /// Requests that have become due.
+    pub due: u64,
+    /// Requests that were answered or given up.
+    pub settled: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Conn {
+    Closed,
+    Opening(ConnId),
+    Open(ConnId),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Opens connections until all are open or this instant, which the first step sets.
+    Opening(Option<Time>),
+    /// Sends since this instant.
+    Running(Time),
+    Done,
+}
+
+/// Sends a plan's synthetic requests over a [`Stack`].
+pub struct Client {
+    stack: Stack,
+    targets: Vec<SocketAddrV4>,
+    outbox: Outbox,
+    open_within: Span,
+    phase: Phase,
+    started: Option<Time>,
+    flights: Flights,
+    conns: Vec<Conn>,
+    /// The connection that owns each of the stack's slots.
+    owners: Vec<u32>,
+    /// Connections to open, and not before when.
+    to_open: VecDeque<(Time, u32)>,
+    opening: usize,
+    open: u32,
+    reconnects: u64,
+    garbled: u64,
+    seed: u64,
+    why: String,
+    error: Option<ClientError>,
+    stepped: Time,
+}
+
+impl Client {
+    /// A client that will load `target`.
+    ///
+    /// # Errors
+    /// An invalid plan, or more connections than there are ports.
+    pub fn new(plan: &Plan, stack: net::stack::Config, target: SocketAddrV4) -> Result<Self, ClientError> {
+        Self::with_targets(plan, stack, vec![target])
+    }
+
+    /// A client that spreads its connections over `targets`.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    ///
+    /// # Panics
+    /// When `targets` is empty.
+    pub fn with_targets(
+        plan: &Plan,
+        stack: net::stack::Config,
+        targets: Vec<SocketAddrV4>,
+    ) -> Result<Self, ClientError> {
+        assert!(!targets.is_empty(), "a client needs a target");
+        plan.validate()?;
+        let connections = plan.connections;
+        let max = PORTS_PER_TARGET.saturating_mul(targets.len() as u32);
+        if connections > max {
+            return Err(ClientError::Ports { connections, max });
+        }
+        Ok(Self {
+            stack: Stack::new(stack),
+            targets,
+            outbox: Outbox::new(plan),
+            open_within: Span::from_secs(30),
+            phase: Phase::Opening(None),
+            started: None,
+            flights: Flights::new(plan),
+            conns: vec![Conn::Closed; connections as usize],
+            owners: Vec::new(),
+            to_open: (0..connections).map(|conn| (Time::ZERO, conn)).collect(),
+            opening: 0,
+            open: 0,
+            reconnects: 0,
+            garbled: 0,
+            seed: plan.seed,
+            why: "no answer".to_owned(),
+            error: None,
+            stepped: Time::ZERO,
+        })
+    }
+
+    /// How long all connections together may take to open; 30 s unless set.
+    pub fn open_within(&mut self, span: Span) {
+        self.open_within = span;
+    }
+
+    /// Does what is due; false when there was nothing to do.
+    pub fn step<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
+        self.stepped = now;
+        let mut busy = self.receive(now, device);
+        if self.stack.poll_timeout().is_some_and(|due| due <= now) {
+            self.stack.handle_timeout(now);
+            busy = true;
+        }
+        while let Some(event) = self.stack.poll_event() {
+            self.on_event(now, event);
+            busy = true;
+        }
+        if self.phase != Phase::Done {
+            busy |= self.open_more(now);
+        }
+        match self.phase {
+            Phase::Opening(None) => self.phase = Phase::Opening(Some(now + self.open_within)),
+            Phase::Opening(_) if self.open as usize == self.conns.len() => {
+                self.phase = Phase::Running(now);
+                self.started = Some(now);
+                busy = true;
+            }
+            Phase::Opening(Some(end)) if now >= end => {
+                let (open, connections) = (self.open, self.conns.len() as u32);
+                self.error = Some(ClientError::Opening { open, connections, why: self.why.clone() });
+                self.phase = Phase::Done;
+            }
+            Phase::Running(start) => {
+                let since = Time::ZERO + now.since(start);
+                busy |= self.flights.expire(since);
+                for _ in 0..BATCH {
+                    let Some(conn) = self.flights.pull(since) else { break };
+                    self.send(now, conn);
+                    busy = true;
+                }
+                if self.flights.is_done() {
+                    self.phase = Phase::Done;
+                }
+            }
+            Phase::Opening(_) | Phase::Done => {}
+        }
+        if self.stack.wants_egress() {
+            busy |= self.stack.egress(now, device) > 0;
+        }
+        busy
+    }
+
+    /// When `step` should be called next if no frame comes.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let own = match self.phase {
+            Phase::Opening(None) => Some(Time::ZERO),
+            Phase::Opening(end) => end,
+            Phase::Running(start) => {
+                let next = self.flights.next_due().into_iter().chain(self.flights.next_expiry()).min();
+                next.map(|t| start + t.since(Time::ZERO))
+            }
+            Phase::Done => None,
+        };
+        let reopen = (self.phase != Phase::Done && self.opening < OPENING_MAX)
+            .then(|| self.to_open.front().map(|&(due, _)| due))
+            .flatten();
+        // The device was full: ask again soon.
+        let blocked = self.stack.wants_egress().then(|| self.stepped + Span::from_micros(1));
+        [own, reopen, blocked, self.stack.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Whether every request was answered or given up, or the run could not start.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    /// Why the run could not start, if it could not.
+    #[must_use]
+    pub fn error(&self) -> Option<&ClientError> {
+        self.error.as_ref()
+    }
+
+    /// The instant from which due times count; `None` while connections open.
+    #[must_use]
+    pub const fn started(&self) -> Option<Time> {
+        self.started
+    }
+
+    /// How far the run is.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let (due, settled) = self.flights.progress();
+        Progress { open: self.open, connections: self.conns.len() as u32, due, settled }
+    }
+
+    /// Gives up what is under way: the run ends now.
+    pub fn stop(&mut self) {
+        self.flights.abandon();
+        self.phase = Phase::Done;
+    }
+
+    /// Resets all connections; `step` sends the resets.
+    pub fn hang_up(&mut self, now: Time) {
+        for conn in &mut self.conns {
+            if let Conn::Open(id) | Conn::Opening(id) = std::mem::replace(conn, Conn::Closed) {
+                self.stack.abort(now, id);
+            }
+        }
+        (self.open, self.opening) = (0, 0);
+        self.to_open.clear();
+    }
+
+    /// What was found so far; `world` says where.
+    #[must_use]
+    pub fn report(&self, world: &str) -> Report {
+        Report {
+            world: world.to_owned(),
+            seed: self.seed,
+            machine: None,
+            reconnects: self.reconnects,
+            garbled: self.garbled,
+            classes: self.flights.report(),
+        }
+    }
+
+    /// The stack, to read counters and flows.
+    #[must_use]
+    pub const fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    fn receive<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
+        for received in 0..BATCH {
+            let Some(frame) = device.receive(now) else { return received > 0 };
+            let bytes = frame.frame.as_ref();
+            let meta = PacketMeta {
+                received: frame.arrived.unwrap_or(now),
+                bytes: bytes.len().min(usize::from(u16::MAX)) as u16,
+                priority: None,
+            };
+            self.stack.ingress(now, bytes, &meta);
+            device.recycle(frame.frame);
+        }
+        true
+    }
+
+    fn on_event(&mut self, now: Time, event: Event) {
+        let Some(&conn) = self.owners.get(event.conn.index as usize) else { return };
+        let Some(&state) = self.conns.get(conn as usize) else { return };
+        match (state, event.kind) {
+            (Conn::Opening(id), EventKind::Connected) if id == event.conn => {
+                self.conns[conn as usize] = Conn::Open(id);
+                self.opening -= 1;
+                self.open += 1;
+                self.send(now, conn);
+            }
+            (Conn::Opening(id), EventKind::Closed(reason)) if id == event.conn => {
+                self.opening -= 1;
+                self.closed(now, conn, reason);
+            }
+            (Conn::Open(id), kind) if id == event.conn => match kind {
+                EventKind::Readable { .. } => self.read(now, conn, id, event.received),
+                EventKind::Writable => self.send(now, conn),
+                EventKind::PeerClosed => {
+                    self.stack.close(now, id);
+                    self.open -= 1;
+                    self.closed(now, conn, CloseReason::Finished);
+                }
+                EventKind::Closed(reason) => {
+                    self.open -= 1;
+                    self.closed(now, conn, reason);
+                }
+                EventKind::Connected | EventKind::Accepted(_) => {}
+            },
+            // An earlier connection in this slot.
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, now: Time, conn: u32, id: ConnId, received: Time) {
+        let Phase::Running(start) = self.phase else {
+            let stray = self.stack.received(id).len();
+            return self.stack.consume(now, id, stray);
+        };
+        let at = Time::ZERO + received.since(start);
+        let (taken, understood) = synthetic::responses(self.stack.received(id), |response| {
+            let Response { id, nic, tcp, event, service, .. } = response;
+            self.flights.answered(conn, Some(id), at, Stages { nic, tcp, event, service }).is_ok()
+        });
+        if !understood {
+            self.garbled += 1;
+            self.stack.abort(now, id);
+            self.open -= 1;
+            self.closed(now, conn, CloseReason::Aborted);
+        } else if taken > 0 {
+            self.stack.consume(now, id, taken);
+        }
+    }
+
+    /// Sends what waits on `conn`, as far as the stack takes it.
+    fn send(&mut self, now: Time, conn: u32) {
+        let (Conn::Open(id), Phase::Running(start)) = (self.conns[conn as usize], self.phase) else { return };
+        while let Some((request, offset)) = self.flights.unsent(conn) {
+            let bytes = self.outbox.write(request);
+            let len = bytes.len();
+            let Ok(taken) = self.stack.send(now, id, &bytes[offset..]) else { return };
+            self.flights.sent(conn, Time::ZERO + now.since(start), taken, len);
+            if offset + taken < len {
+                return;
+            }
+        }
+    }
+
+    /// Starts handshakes, a bounded number at once.
+    fn open_more(&mut self, now: Time) -> bool {
+        let mut any = false;
+        while self.opening < OPENING_MAX
+            && let Some(&(due, conn)) = self.to_open.front()
+            && due <= now
+        {
+            self.to_open.pop_front();
+            any = true;
+            let target = self.targets[conn as usize % self.targets.len()];
+            match self.stack.connect(now, target, self.local_port(conn)) {
+                Ok(id) => {
+                    let slot = id.index as usize;
+                    if self.owners.len() <= slot {
+                        self.owners.resize(slot + 1, u32::MAX);
+                    }
+                    self.owners[slot] = conn;
+                    self.conns[conn as usize] = Conn::Opening(id);
+                    self.opening += 1;
+                }
+                Err(error) => {
+                    self.why = match error {
+                        ConnectError::NoPort => format!("no local port is left for {target}"),
+                        ConnectError::TooMany => "the client's stack holds no more connections".to_owned(),
+                        ConnectError::NoRoute => {
+                            format!("{target} is outside the subnet and there is no gateway")
+                        }
+                    };
+                    self.to_open.push_back((now + RETRY_AFTER, conn));
+                }
+            }
+        }
+        any
+    }
+
+    /// The local port of `conn`, where the stack's ephemeral ones do not suffice.
+    fn local_port(&self, conn: u32) -> Option<u16> {
+        let targets = self.targets.len() as u32;
+        let numbered = self.conns.len() as u32 > EPHEMERAL_PORTS.saturating_mul(targets);
+        numbered.then(|| (LOCAL_PORT_MIN + conn / targets) as u16)
+    }
+
+    /// `conn` is gone: what was under way on it is lost; it will be opened again.
+    fn closed(&mut self, now: Time, conn: u32, reason: CloseReason) {
+        let target = self.targets[conn as usize % self.targets.len()];
+        self.why = match reason {
+            CloseReason::Finished => format!("{target} closed the connection"),
+            CloseReason::Reset => format!("{target} refused or reset the connection"),
+            CloseReason::TimedOut => format!("{target} did not answer"),
+            CloseReason::Aborted => format!("{target} sent what is no response"),
+        };
+        self.conns[conn as usize] = Conn::Closed;
+        self.flights.broken(conn);
+        if matches!(self.phase, Phase::Running(_)) {
+            self.reconnects += 1;
+        }
+        self.to_open.push_back((now + RETRY_AFTER, conn));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+use std::net::Ipv4Addr;
+
+use net::device::memory::{MemoryDevice, pair};
+use net::stack::{Config, ListenOptions};
+
+use super::*;
+use crate::plan::Class;
+use crate::protocol::Decoded;
+use crate::protocol::synthetic::Request;
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const PORT: u16 = 7000;
+
+fn host(last: u8) -> Config {
+    Config::new([2, 0, 0, 0, 0, last], Ipv4Addr::new(10, 0, 0, last), 24, [last; 16])
+}
+
+fn plan(connections: u32, arrivals: &str, service: &str) -> Plan {
+    let class = |name: &str, share, length| {
+        let service = service.parse().expect(service);
+        Class { name: name.into(), share, service, length, kind: 0, priority: 0 }
+    };
+    let classes = vec![class("short", 0.5, 64), class("long", 0.5, 4096)];
+    let mut plan = Plan::new(connections, arrivals.parse().expect(arrivals), classes);
+    plan.requests = Some(1000);
+    plan
+}
+
+/// One core that serves requests in the order in which they are complete.
+struct Server {
+    stack: Stack,
+    free_at: Time,
+    served: VecDeque<(Time, ConnId, Response)>,
+    /// Reset a connection instead of its `n`th answer.
+    reset_at: Option<u64>,
+    answers: u64,
+}
+
+impl Server {
+    fn new() -> Self {
+        let mut stack = Stack::new(host(2));
+        stack.listen(PORT, ListenOptions::default()).expect("free");
+        Self { stack, free_at: Time::ZERO, served: VecDeque::new(), reset_at: None, answers: 0 }
+    }
+
+    fn step(&mut self, now: Time, device: &mut MemoryDevice) -> bool {
+        let mut busy = false;
+        while let Some(got) = device.receive(now) {
+            busy = true;
+            let bytes = got.frame.as_ref().len() as u16;
+            let meta = PacketMeta { received: now, bytes, priority: None };
+            self.stack.ingress(now, got.frame.as_ref(), &meta);
+            device.recycle(got.frame);
+        }
+        if self.stack.poll_timeout().is_some_and(|due| due <= now) {
+            self.stack.handle_timeout(now);
+        }
+        while let Some(event) = self.stack.poll_event() {
+            match event.kind {
+                EventKind::Readable { .. } => self.take(now, event.conn),
+                EventKind::PeerClosed => self.stack.close(now, event.conn),
+                _ => {}
+            }
+        }
+        while let Some(&(at, conn, response)) = self.served.front()
+            && at <= now
+        {
+            self.served.pop_front();
+            self.answers += 1;
+            if self.reset_at == Some(self.answers) {
+                self.stack.abort(now, conn);
+            } else if let Ok(taken) = self.stack.send(now, conn, &response.encode()) {
+                assert_eq!(taken, synthetic::RESPONSE_LEN);
+            }
+            busy = true;
+        }
+        self.stack.egress(now, device) > 0 || busy
+    }
+
+    fn take(&mut self, now: Time, conn: ConnId) {
+        while let Decoded::Complete { value, len } = Request::decode(self.stack.received(conn)) {
+            let Request { id, kind, priority, service, .. } = value;
+            let begins = self.free_at.max(now);
+            self.free_at = begins + service;
+            let event = begins.since(now);
+            let (nic, tcp) = (Span::ZERO, Span::ZERO);
+            let response = Response { id, kind, priority, nic, tcp, event, service };
+            self.served.push_back((self.free_at, conn, response));
+            self.stack.consume(now, conn, len);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.served.front().map(|s| s.0).into_iter().chain(self.stack.poll_timeout()).min()
+    }
+}
+
+/// Runs client and server in virtual time until the client is done.
+fn drive(mut client: Client, server: &mut Server) -> (Client, Time) {
+    let (mut here, mut there) = pair(4096, 1514);
+    let mut now = Time::from_nanos(1);
+    for _ in 0..10_000_000u64 {
+        if client.is_done() {
+            return (client, now);
+        }
+        let busy = client.step(now, &mut here) | server.step(now, &mut there);
+        if !busy {
+            let next = client.poll_timeout().into_iter().chain(server.poll_timeout()).min();
+            now = next.expect("something is to come").max(now + Span::from_nanos(1));
+        }
+    }
+    panic!("the run does not end");
+}
+
+fn load(plan: &Plan) -> Report {
+    let client = Client::new(plan, host(1), SocketAddrV4::new(SERVER, PORT)).expect("valid");
+    let (client, _) = drive(client, &mut Server::new());
+    assert_eq!(client.error(), None);
+    client.report("memory")
+}
+
+#[test]
+fn every_request_is_answered_after_its_service_time() {
+    let report = load(&plan(10, "uniform 10000", "20us"));
+    assert_eq!((report.requests(), report.answered(), report.reconnects, report.garbled), (1000, 1000, 0, 0));
+    for class in &report.classes {
+        assert_eq!((class.late, class.never_sent), (0, 0));
+        let (p50, max) = (class.p50().as_micros_f64(), class.max().as_micros_f64());
+        assert!((20.0..21.0).contains(&p50) && max < 21.0, "{}: {p50} {max}", class.name);
+        assert_eq!(class.at_p99.service, Span::from_micros(20));
+        assert!(class.at_p99.total().saturating_sub(class.max()) < Span::from_micros(1));
+    }
+}
+
+#[test]
+fn an_overloaded_server_is_sent_every_request_on_time() {
+    // Twice what the server can do: its queue grows by one request each 20 µs.
+    let report = load(&plan(10, "uniform 100000", "20us"));
+    assert_eq!((report.answered(), report.classes[0].late), (1000, 0));
+    let max = report.classes.iter().map(crate::ClassReport::max).max().expect("two classes");
+    assert!((max.as_micros_f64() - 10_010.0).abs() < 50.0, "{max}");
+    let waits = report.classes[0].at_p99;
+    assert!(waits.event > waits.service * 100, "{waits:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report() {
+    let json = |seed| {
+        let plan = Plan { seed, ..plan(20, "poisson 30000", "exp 20us") };
+        serde_json::to_string(&load(&plan)).expect("serialises")
+    };
+    assert_eq!(json(3), json(3));
+    assert_ne!(json(3), json(4));
+}
+
+#[test]
+fn requests_of_a_burst_share_connections() {
+    let mut plan = plan(2, "burst 500 1s 0ns", "1us");
+    plan.timeout = Span::from_secs(5);
+    let report = load(&plan);
+    assert_eq!(report.answered(), 1000);
+}
+
+#[test]
+fn a_connection_that_is_reset_is_opened_again() {
+    let plan = plan(4, "uniform 10000", "20us");
+    let client = Client::new(&plan, host(1), SocketAddrV4::new(SERVER, PORT)).expect("valid");
+    let mut server = Server { reset_at: Some(500), ..Server::new() };
+    let report = drive(client, &mut server).0.report("memory");
+    assert_eq!(report.reconnects, 1);
+    let lost: u64 = report.classes.iter().map(|c| c.unanswered).sum();
+    assert!((1..20).contains(&lost), "{lost}");
+    assert_eq!(report.answered() + lost, 1000);
+}
+
+#[test]
+fn thousands_of_connections_open_at_a_bounded_pace() {
+    let plan = plan(3000, "uniform 10000", "1us");
+    let client = Client::new(&plan, host(1), SocketAddrV4::new(SERVER, PORT)).expect("valid");
+    let (client, _) = drive(client, &mut Server::new());
+    assert_eq!(client.progress(), Progress { open: 3000, connections: 3000, due: 1000, settled: 1000 });
+    assert_eq!(client.report("memory").answered(), 1000);
+}
+
+#[test]
+fn a_server_that_does_not_listen_is_named() {
+    let plan = plan(2, "uniform 10000", "1us");
+    let mut client = Client::new(&plan, host(1), SocketAddrV4::new(SERVER, 9)).expect("valid");
+    client.open_within(Span::from_millis(100));
+    let (client, _) = drive(client, &mut Server::new());
+    let error = client.error().expect("refused").to_string();
+    assert_eq!(error, "only 0 of 2 connections opened: 10.0.0.2:9 refused or reset the connection");
+}
+
+#[test]
+fn more_connections_than_ports_are_refused_with_the_way_out() {
+    let plan = plan(100_000, "uniform 10000", "1us");
+    let target = |port| SocketAddrV4::new(SERVER, port);
+    let error = Client::new(&plan, host(1), target(1)).err().expect("refused").to_string();
+    assert_eq!(error, "connections 100000 is outside 1..=64512; give 2 target ports");
+    assert!(Client::with_targets(&plan, host(1), vec![target(1), target(2)]).is_ok());
+}

@@ -1,0 +1,141 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::plan::Class;
+
+fn plan(arrivals: &str, connections: u32, requests: u64) -> Plan {
+    let service = "1us".parse().expect("law");
+    let class = Class { name: "c".into(), share: 1.0, service, length: 64, kind: 0, priority: 0 };
+    let mut plan = Plan::new(connections, arrivals.parse().expect(arrivals), vec![class]);
+    plan.requests = Some(requests);
+    plan
+}
+
+fn ms(n: u64) -> Time {
+    Time::ZERO + Span::from_millis(n)
+}
+
+/// Runs `plan`, one step each millisecond; requests are sent in the steps for
+/// which `sends`, and answered in those for which `answers`.
+fn run(plan: &Plan, sends: impl Fn(u64) -> bool, answers: impl Fn(u64) -> bool) -> ClassReport {
+    let mut flights = Flights::new(plan);
+    let mut n = 0;
+    while !flights.is_done() {
+        let now = ms(n);
+        flights.expire(now);
+        while flights.pull(now).is_some() {}
+        for conn in 0..plan.connections {
+            while sends(n) && flights.unsent(conn).is_some() {
+                flights.sent(conn, now, 64, 64);
+            }
+            while answers(n) && flights.answered(conn, None, now, Stages::default()).is_ok() {}
+        }
+        n += 1;
+    }
+    flights.report().remove(0)
+}
+
+#[test]
+fn a_server_that_stalls_does_not_hide_the_requests_it_holds_up() {
+    let plan = plan("uniform 1000", 1, 1000);
+    let report = run(&plan, |_| true, |n| !(500..600).contains(&n));
+    // 100 requests fall into the stall and wait 50 ms in the mean; a closed
+    // loop would have seen a single slow one.
+    assert_eq!((report.answered(), report.late), (1000, 0));
+    assert_eq!(report.max(), Span::from_millis(100));
+    let p95 = report.latency.quantile(0.95).as_secs_f64();
+    assert!((p95 - 0.050).abs() < 0.002, "{p95}");
+}
+
+#[test]
+fn latency_counts_from_when_a_request_was_due_however_late_it_was_sent() {
+    let mut plan = plan("uniform 1000", 1, 10);
+    plan.late_after = Span::from_millis(5);
+    let report = run(&plan, |n| n == 9, |n| n == 9);
+    // Due at 0, 1, … 9 ms, all sent at 9 ms: those before 4 ms are late.
+    assert_eq!((report.late, report.answered()), (4, 10));
+    assert_eq!(report.max(), Span::from_millis(9));
+}
+
+#[test]
+fn what_is_never_sent_is_counted_as_that() {
+    let mut plan = plan("uniform 1000", 3, 100);
+    plan.timeout = Span::from_millis(20);
+    let report = run(&plan, |n| n < 40, |n| n < 40);
+    assert_eq!((report.requests, report.never_sent, report.unanswered), (100, 60, 0));
+    assert_eq!(report.answered(), 40);
+}
+
+#[test]
+fn what_is_not_answered_in_time_is_counted_as_that_even_if_it_comes_later() {
+    let mut plan = plan("uniform 1000", 1, 100);
+    plan.timeout = Span::from_millis(20);
+    let report = run(&plan, |_| true, |n| n == 50 || n > 90);
+    // At 50 ms the requests of 31..=50 ms are in time, from 91 ms on those after 71.
+    assert_eq!(report.answered(), 20 + 28);
+    assert_eq!((report.never_sent, report.unanswered), (0, 52));
+    assert!(report.max() < plan.timeout);
+}
+
+#[test]
+fn the_warm_up_is_sent_but_not_measured() {
+    let mut plan = plan("uniform 1000", 1, 100);
+    plan.warmup = Span::from_millis(30);
+    assert_eq!(run(&plan, |_| true, |_| true).requests, 70);
+}
+
+#[test]
+fn a_broken_connection_loses_what_was_sent_and_keeps_what_waits() {
+    let plan = plan("uniform 1000", 1, 4);
+    let mut flights = Flights::new(&plan);
+    while flights.pull(ms(3)).is_some() {}
+    flights.sent(0, ms(3), 64, 64);
+    flights.sent(0, ms(3), 30, 64);
+    assert_eq!(flights.unsent(0).map(|(r, offset)| (r.id, offset)), Some((1, 30)));
+    flights.broken(0);
+    assert_eq!(flights.unsent(0).map(|(r, offset)| (r.id, offset)), Some((1, 0)), "half a request is none");
+    assert_eq!(flights.answered(0, Some(0), ms(4), Stages::default()), Err(Unasked));
+    while flights.unsent(0).is_some() {
+        flights.sent(0, ms(5), 64, 64);
+    }
+    assert_eq!(flights.answered(0, Some(2), ms(6), Stages::default()), Err(Unasked), "1 comes first");
+    for id in 1..4 {
+        assert_eq!(flights.answered(0, Some(id), ms(6), Stages::default()), Ok(()));
+    }
+    assert!(flights.is_done());
+    assert_eq!(flights.report()[0].unanswered, 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_request_is_accounted_for_once(
+        seed: u64,
+        steps in proptest::collection::vec((0u32..4, 0u8..6, 1usize..64), 1..400),
+    ) {
+        let mut plan = plan("poisson 2000", 4, 200);
+        (plan.seed, plan.timeout) = (seed, Span::from_millis(20));
+        let mut flights = Flights::new(&plan);
+        for (n, (conn, what, bytes)) in steps.into_iter().enumerate() {
+            let now = ms(n as u64);
+            match what {
+                0 | 1 => while flights.pull(now).is_some() {},
+                2 | 3 => if let Some((_, offset)) = flights.unsent(conn) {
+                    flights.sent(conn, now, bytes.min(64 - offset), 64);
+                },
+                4 => { let _ = flights.answered(conn, None, now, Stages::default()); }
+                _ if bytes < 8 => flights.broken(conn),
+                _ => { flights.expire(now); }
+            }
+        }
+        while flights.pull(Time::MAX).is_some() {}
+        flights.abandon();
+        prop_assert!(flights.is_done());
+        (0..4).for_each(|conn| flights.broken(conn));
+        prop_assert_eq!(flights.free.len(), flights.slab.len(), "every slot is free again");
+        let report = &flights.report()[0];
+        prop_assert_eq!(report.requests, 200);
+        prop_assert_eq!(report.latency.count(), report.answered());
+    }
+}

@@ -1,0 +1,391 @@
+//! The load client on the Linux kernel's sockets: the same plan, the same
+//! report, against any server.
+//!
+//! One thread, non-blocking sockets, edge-triggered readiness. It does not
+//! sleep through a due time: within the last two milliseconds before one it
+//! spins. As with the client on our own stack, a busy connection takes the
+//! next request at once, so HTTP requests are pipelined.
+
+mod error;
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use queueing::{Clock, Span, Time};
+
+pub use error::KernelError;
+
+use crate::client::Progress;
+use crate::flights::Flights;
+use crate::outbox::Outbox;
+use crate::plan::Plan;
+use crate::protocol::http;
+use crate::protocol::synthetic::{self, Response};
+use crate::record::Stages;
+use crate::report::Report;
+
+/// What is spoken on the connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// The synthetic protocol.
+    Synthetic,
+    /// GET requests; classes differ in nothing but their name and share.
+    Http {
+        /// What is asked for: `/` and what follows.
+        path: String,
+    },
+}
+
+/// Handshakes under way at once.
+const OPENING_MAX: usize = 128;
+/// Wait before a connection is tried again.
+const RETRY_AFTER: Span = Span::from_millis(10);
+/// How long all connections together may take to open.
+const OPEN_WITHIN: Span = Span::from_secs(30);
+/// Below this the kernel's timer is too coarse to sleep.
+const SPIN: Span = Span::from_millis(2);
+/// Longest sleep, so that the stop flag is seen.
+const SLEEP_MAX: Span = Span::from_millis(100);
+/// Files a process holds besides its connections.
+const FILES_OTHER: u64 = 64;
+
+/// Carries `plan` out against `target`.
+///
+/// `progress` is told about ten times a second. When `stop` becomes true the
+/// run ends and what is under way counts as never sent or unanswered.
+///
+/// # Errors
+/// When the run could not start; once it has, failures are in the report.
+pub fn run(
+    plan: &Plan,
+    target: SocketAddr,
+    protocol: &Protocol,
+    clock: &dyn Clock,
+    progress: &mut dyn FnMut(Progress),
+    stop: &AtomicBool,
+) -> Result<Report, KernelError> {
+    plan.validate()?;
+    if let Protocol::Http { path } = protocol
+        && !http::path_is_valid(path)
+    {
+        return Err(KernelError::Path(path.clone()));
+    }
+    raise_file_limit(plan.connections)?;
+    let mut run = Run::new(plan, target, protocol, clock)?;
+    let mut told = clock.now();
+    run.open(stop)?;
+    run.start = clock.now();
+    while !run.flights.is_done() {
+        if stop.load(Ordering::Relaxed) {
+            run.flights.abandon();
+            break;
+        }
+        run.turn()?;
+        let now = clock.now();
+        if now.since(told) >= SLEEP_MAX {
+            told = now;
+            progress(run.progress());
+        }
+    }
+    progress(run.progress());
+    Ok(Report {
+        world: "kernel".to_owned(),
+        seed: plan.seed,
+        machine: None,
+        reconnects: run.reconnects,
+        garbled: run.garbled,
+        classes: run.flights.report(),
+    })
+}
+
+/// Lifts the soft limit on open files to what `connections` need.
+fn raise_file_limit(connections: u32) -> Result<(), KernelError> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let needed = u64::from(connections) + FILES_OTHER;
+    if limit.current.is_none_or(|soft| soft >= needed) {
+        return Ok(());
+    }
+    let max = limit.maximum.unwrap_or(u64::MAX);
+    if needed > max {
+        return Err(KernelError::Files { connections, max: max.saturating_sub(FILES_OTHER) });
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum })
+        .map_err(|error| KernelError::Io(error.into()))
+}
+
+/// A connection's state.
+enum Socket {
+    Closed,
+    Opening(TcpStream),
+    Open(TcpStream, Inbox),
+}
+
+/// What has come of an answer that is not complete.
+enum Inbox {
+    Synthetic(Vec<u8>),
+    Http(http::Framer),
+}
+
+struct Run<'a> {
+    target: SocketAddr,
+    protocol: &'a Protocol,
+    clock: &'a dyn Clock,
+    poll: Poll,
+    events: Events,
+    start: Time,
+    running: bool,
+    flights: Flights,
+    sockets: Vec<Socket>,
+    to_open: VecDeque<(Time, u32)>,
+    opening: usize,
+    open: u32,
+    reconnects: u64,
+    garbled: u64,
+    why: String,
+    outbox: Outbox,
+    /// Every HTTP request.
+    get: Vec<u8>,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        plan: &Plan,
+        target: SocketAddr,
+        protocol: &'a Protocol,
+        clock: &'a dyn Clock,
+    ) -> io::Result<Self> {
+        let mut get = Vec::new();
+        if let Protocol::Http { path } = protocol {
+            http::write_get(path, &target.to_string(), &mut get);
+        }
+        Ok(Self {
+            target,
+            protocol,
+            clock,
+            poll: Poll::new()?,
+            events: Events::with_capacity(1024),
+            start: Time::ZERO,
+            running: false,
+            flights: Flights::new(plan),
+            sockets: (0..plan.connections).map(|_| Socket::Closed).collect(),
+            to_open: (0..plan.connections).map(|conn| (Time::ZERO, conn)).collect(),
+            opening: 0,
+            open: 0,
+            reconnects: 0,
+            garbled: 0,
+            why: "no answer".to_owned(),
+            outbox: Outbox::new(plan),
+            get,
+            buffer: vec![0; 64 * 1024],
+        })
+    }
+
+    fn progress(&self) -> Progress {
+        let (due, settled) = self.flights.progress();
+        Progress { open: self.open, connections: self.sockets.len() as u32, due, settled }
+    }
+
+    /// Opens all connections before the first request is due.
+    fn open(&mut self, stop: &AtomicBool) -> Result<(), KernelError> {
+        let end = self.clock.now() + OPEN_WITHIN;
+        while (self.open as usize) < self.sockets.len() {
+            let now = self.clock.now();
+            if now >= end || stop.load(Ordering::Relaxed) {
+                let (open, connections) = (self.open, self.sockets.len() as u32);
+                let why = std::mem::take(&mut self.why);
+                return Err(KernelError::Opening { target: self.target, open, connections, why });
+            }
+            self.open_more(now);
+            self.wait(RETRY_AFTER)?;
+        }
+        self.running = true;
+        Ok(())
+    }
+
+    /// One round: what is due is sent, what has come is read.
+    fn turn(&mut self) -> io::Result<()> {
+        let now = self.clock.now();
+        self.open_more(now);
+        let since = self.since_start();
+        self.flights.expire(since);
+        while let Some(conn) = self.flights.pull(since) {
+            self.send(conn);
+        }
+        let next = self.flights.next_due().into_iter().chain(self.flights.next_expiry()).min();
+        let until = next.map_or(SLEEP_MAX, |t| t.since(self.since_start()));
+        let retry = self.to_open.front().map_or(SLEEP_MAX, |(due, _)| due.since(now));
+        self.wait(until.min(retry).min(SLEEP_MAX))
+    }
+
+    fn since_start(&self) -> Time {
+        Time::ZERO + self.clock.now().since(self.start)
+    }
+
+    /// Waits for readiness, at most `span`, and handles it.
+    fn wait(&mut self, span: Span) -> io::Result<()> {
+        let ms = span.saturating_sub(SPIN).as_nanos() / 1_000_000;
+        match self.poll.poll(&mut self.events, Some(Duration::from_millis(ms))) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            other => other?,
+        }
+        let ready: Vec<(u32, bool, bool)> = self
+            .events
+            .iter()
+            .map(|e| (e.token().0 as u32, e.is_readable() || e.is_error(), e.is_writable()))
+            .collect();
+        for (conn, readable, writable) in ready {
+            if matches!(self.sockets[conn as usize], Socket::Opening(_)) {
+                self.on_opening(conn);
+            } else if writable {
+                self.send(conn);
+            }
+            if readable {
+                self.read(conn);
+            }
+        }
+        Ok(())
+    }
+
+    fn open_more(&mut self, now: Time) {
+        while self.opening < OPENING_MAX
+            && let Some(&(due, conn)) = self.to_open.front()
+            && due <= now
+        {
+            self.to_open.pop_front();
+            let opened = TcpStream::connect(self.target).and_then(|mut stream| {
+                let both = Interest::READABLE | Interest::WRITABLE;
+                self.poll.registry().register(&mut stream, Token(conn as usize), both)?;
+                Ok(stream)
+            });
+            match opened {
+                Ok(stream) => {
+                    self.sockets[conn as usize] = Socket::Opening(stream);
+                    self.opening += 1;
+                }
+                Err(error) => {
+                    self.why = error.to_string();
+                    self.to_open.push_back((now + RETRY_AFTER, conn));
+                }
+            }
+        }
+    }
+
+    fn on_opening(&mut self, conn: u32) {
+        let slot = &mut self.sockets[conn as usize];
+        let Socket::Opening(stream) = std::mem::replace(slot, Socket::Closed) else { return };
+        let failure = match stream.take_error() {
+            Ok(None) => match stream.peer_addr() {
+                Ok(_) => stream.set_nodelay(true).err(),
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                    *slot = Socket::Opening(stream);
+                    return;
+                }
+                Err(error) => Some(error),
+            },
+            Ok(error) => error,
+            Err(error) => Some(error),
+        };
+        self.opening -= 1;
+        if let Some(error) = failure {
+            return self.closed(conn, error.to_string());
+        }
+        let inbox = match self.protocol {
+            Protocol::Synthetic => Inbox::Synthetic(Vec::new()),
+            Protocol::Http { .. } => Inbox::Http(http::Framer::default()),
+        };
+        *slot = Socket::Open(stream, inbox);
+        self.open += 1;
+        self.send(conn);
+    }
+
+    /// Sends what waits on `conn`, as far as the kernel takes it.
+    fn send(&mut self, conn: u32) {
+        if !self.running {
+            return;
+        }
+        while let Some((request, offset)) = self.flights.unsent(conn) {
+            let Socket::Open(stream, _) = &mut self.sockets[conn as usize] else { return };
+            let bytes = match self.protocol {
+                Protocol::Synthetic => self.outbox.write(request),
+                Protocol::Http { .. } => &self.get,
+            };
+            let len = bytes.len();
+            match stream.write(&bytes[offset..]) {
+                Ok(taken) => {
+                    let at = self.since_start();
+                    self.flights.sent(conn, at, taken, len);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => return self.lost(conn, error.to_string()),
+            }
+        }
+    }
+
+    fn read(&mut self, conn: u32) {
+        loop {
+            let Socket::Open(stream, inbox) = &mut self.sockets[conn as usize] else { return };
+            let n = match stream.read(&mut self.buffer) {
+                Ok(0) => return self.lost(conn, "the server closed the connection".to_owned()),
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => return self.lost(conn, error.to_string()),
+            };
+            let at = Time::ZERO + self.clock.now().since(self.start);
+            let mut last = false;
+            let understood = match inbox {
+                Inbox::Synthetic(partial) => {
+                    partial.extend_from_slice(&self.buffer[..n]);
+                    let (taken, understood) = synthetic::responses(partial, |response| {
+                        let Response { nic, tcp, event, service, .. } = response;
+                        let stages = Stages { nic, tcp, event, service };
+                        self.flights.answered(conn, Some(response.id), at, stages).is_ok()
+                    });
+                    partial.drain(..taken);
+                    partial.shrink_to(synthetic::RESPONSE_LEN);
+                    understood
+                }
+                Inbox::Http(framer) => {
+                    let mut asked = true;
+                    let framed = framer.push(&self.buffer[..n], |response| {
+                        asked &= self.flights.answered(conn, None, at, Stages::default()).is_ok();
+                        last |= response.last;
+                    });
+                    framed.is_ok() && asked
+                }
+            };
+            if !understood {
+                self.garbled += 1;
+                return self.lost(conn, "the server sent what is no response".to_owned());
+            }
+            if last {
+                return self.lost(conn, "the server closed the connection".to_owned());
+            }
+        }
+    }
+
+    /// An open connection is gone.
+    fn lost(&mut self, conn: u32, why: String) {
+        self.open -= 1;
+        self.reconnects += u64::from(self.running);
+        self.closed(conn, why);
+    }
+
+    fn closed(&mut self, conn: u32, why: String) {
+        self.why = why;
+        self.sockets[conn as usize] = Socket::Closed;
+        self.flights.broken(conn);
+        self.to_open.push_back((self.clock.now() + RETRY_AFTER, conn));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+use std::net::TcpListener;
+use std::time::Instant;
+
+use super::*;
+use crate::plan::Class;
+use crate::protocol::Decoded;
+use crate::protocol::synthetic::Request;
+
+struct Wall(Instant);
+
+impl Clock for Wall {
+    fn now(&self) -> Time {
+        Time::from_nanos(self.0.elapsed().as_nanos() as u64)
+    }
+    fn compute(&self, _: Span) {}
+}
+
+fn plan(connections: u32, requests: u64) -> Plan {
+    let class = |name: &str, share, length| {
+        let service = "1us".parse().expect("law");
+        Class { name: name.into(), share, service, length, kind: 0, priority: 0 }
+    };
+    let classes = vec![class("small", 0.5, 32), class("large", 0.5, 5000)];
+    let mut plan = Plan::new(connections, "uniform 20000".parse().expect("arrivals"), classes);
+    plan.requests = Some(requests);
+    plan.timeout = Span::from_secs(20);
+    plan
+}
+
+/// A server on loopback; `serve` handles one connection on a thread of its
+/// own and says how it ends. Threads end with their connections.
+fn server(connections: usize, serve: fn(std::net::TcpStream)) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let target = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(connections).flatten() {
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    target
+}
+
+/// Answers every synthetic request, in order.
+fn serve_synthetic(mut stream: std::net::TcpStream) {
+    answer(&mut stream, usize::MAX);
+}
+
+fn answer(stream: &mut std::net::TcpStream, most: usize) {
+    let (mut received, mut buffer, mut served) = (Vec::new(), [0; 4096], 0);
+    while let Ok(n @ 1..) = stream.read(&mut buffer) {
+        received.extend_from_slice(&buffer[..n]);
+        while let Decoded::Complete { value, len } = Request::decode(&received) {
+            received.drain(..len);
+            let [nic, tcp, event, service] = [1, 2, 3, 4].map(Span::from_nanos);
+            let Request { id, kind, priority, .. } = value;
+            let response = Response { id, kind, priority, nic, tcp, event, service };
+            if served == most || stream.write_all(&response.encode()).is_err() {
+                return;
+            }
+            served += 1;
+        }
+    }
+}
+
+fn load(plan: &Plan, target: SocketAddr, protocol: &Protocol) -> Result<Report, KernelError> {
+    let clock = Wall(Instant::now());
+    run(plan, target, protocol, &clock, &mut |_| {}, &AtomicBool::new(false))
+}
+
+#[test]
+fn every_request_is_answered_over_the_kernels_sockets() {
+    let target = server(8, serve_synthetic);
+    let mut last = Progress::default();
+    let clock = Wall(Instant::now());
+    let report =
+        run(&plan(8, 400), target, &Protocol::Synthetic, &clock, &mut |p| last = p, &AtomicBool::new(false))
+            .expect("it runs");
+    assert_eq!((report.requests(), report.answered(), report.reconnects), (400, 400, 0));
+    assert_eq!(last, Progress { open: 8, connections: 8, due: 400, settled: 400 });
+    let small = report.class("small").expect("planned");
+    assert_eq!(small.at_p99.event, Span::from_nanos(3), "stages come from the responses");
+}
+
+#[test]
+fn a_connection_that_dies_is_opened_again_and_its_requests_are_lost() {
+    // Every connection is closed after ten answers.
+    let target = server(64, |mut stream| answer(&mut stream, 10));
+    let mut plan = plan(1, 40);
+    plan.arrivals = "uniform 2000".parse().expect("arrivals");
+    let report = load(&plan, target, &Protocol::Synthetic).expect("it runs");
+    assert!(report.reconnects >= 1);
+    let unanswered: u64 = report.classes.iter().map(|c| c.unanswered).sum();
+    assert!(unanswered >= 1, "what was under way is lost");
+    assert_eq!(report.answered() + unanswered, 40);
+}
+
+#[test]
+fn http_responses_are_matched_in_order() {
+    let target = server(4, |mut stream| {
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while let Ok(1) = stream.read(&mut byte) {
+            head.push(byte[0]);
+            if head.ends_with(b"\r\n\r\n") {
+                assert!(head.starts_with(b"GET /x HTTP/1.1\r\n"));
+                head.clear();
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc");
+            }
+        }
+    });
+    let report = load(&plan(4, 200), target, &Protocol::Http { path: "/x".into() }).expect("it runs");
+    assert_eq!((report.answered(), report.garbled), (200, 0));
+}
+
+#[test]
+fn a_run_that_is_stopped_counts_what_was_under_way() {
+    let target = server(2, |mut stream| {
+        let mut sink = [0; 4096];
+        while let Ok(1..) = stream.read(&mut sink) {}
+    });
+    let (plan, stop, clock) = (plan(2, 100_000), AtomicBool::new(false), Wall(Instant::now()));
+    let mut stopper = |p: Progress| stop.store(p.due > 0, Ordering::Relaxed);
+    let report = run(&plan, target, &Protocol::Synthetic, &clock, &mut stopper, &stop).expect("it runs");
+    assert!(report.requests() < 100_000 && report.answered() == 0);
+}
+
+#[test]
+fn what_cannot_run_says_why() {
+    let target: SocketAddr = "127.0.0.1:9".parse().expect("address");
+    let refused = |plan: &Plan, protocol| load(plan, target, &protocol).expect_err("refused").to_string();
+    let mut none = plan(1, 1);
+    none.connections = 0;
+    assert_eq!(refused(&none, Protocol::Synthetic), "connections 0 is outside 1..=1000000");
+    let path = Protocol::Http { path: "no slash".into() };
+    assert_eq!(refused(&plan(1, 1), path), "path \"no slash\" does not begin with / or has a space in it");
+}

@@ -1,0 +1,33 @@
+//! Requests as bytes: one buffer, a header written over zeros.
+
+use queueing::Priority;
+
+use crate::plan::{Plan, Request};
+use crate::protocol::synthetic;
+
+/// Writes a plan's synthetic requests.
+pub(crate) struct Outbox {
+    /// Kind, priority and length of each class.
+    tags: Vec<(u8, Priority, u32)>,
+    /// As long as the longest request; zero past the header.
+    bytes: Vec<u8>,
+}
+
+impl Outbox {
+    pub fn new(plan: &Plan) -> Self {
+        let tags = plan.classes.iter().map(|c| {
+            let priority = Priority::new(c.priority).expect("a valid plan has valid priorities");
+            (c.kind, priority, c.length as u32)
+        });
+        let longest = plan.classes.iter().map(|c| c.length).max().unwrap_or(0);
+        Self { tags: tags.collect(), bytes: vec![0; longest] }
+    }
+
+    /// The whole of `request`.
+    pub fn write(&mut self, request: &Request) -> &[u8] {
+        let (kind, priority, length) = self.tags[usize::from(request.class)];
+        let header = synthetic::Request { id: request.id, kind, priority, length, service: request.service };
+        self.bytes[..synthetic::REQUEST_LEN_MIN].copy_from_slice(&header.header());
+        &self.bytes[..length as usize]
+    }
+}

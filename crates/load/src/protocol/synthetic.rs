@@ -1,0 +1,314 @@
+//! The synthetic protocol: requests that name their own service time.
+//!
+//! Big-endian. A request is a header of 32 bytes and zeros up to its length;
+//! a response is 64 bytes and says where the request waited. The offsets are
+//! public, so that classifiers can be given them as parameters.
+//!
+//! | bytes | request | response |
+//! |---|---|---|
+//! | 0..2 | `GW` | `GW` |
+//! | 2 | 1 | 2 |
+//! | 3 | kind | kind |
+//! | 4 | priority tag, 0..=7 | priority as served |
+//! | 5..8 | zero | zero |
+//! | 8..12 | total length | 64 |
+//! | 12..16 | zero | zero |
+//! | 16..24 | id | id |
+//! | 24..32 | service time, ns | NIC queue, ns |
+//! | 32..64 | zeros to the length | TCP, event queue, service, ns; zero |
+
+use queueing::{Priority, Span};
+
+use super::Decoded;
+
+/// The first two bytes of every message.
+pub const MAGIC: [u8; 2] = *b"GW";
+/// Where the message type stands.
+pub const TYPE_AT: usize = 2;
+/// Where the request's kind stands.
+pub const KIND_AT: usize = 3;
+/// Where the priority tag stands.
+pub const LEVEL_AT: usize = 4;
+/// Where the total length stands (u32).
+pub const LENGTH_AT: usize = 8;
+/// Where the id stands (u64).
+pub const ID_AT: usize = 16;
+/// Where a request's service time stands (u64, ns).
+pub const SERVICE_AT: usize = 24;
+/// The type byte of a request.
+pub const TYPE_REQUEST: u8 = 1;
+/// The type byte of a response.
+pub const TYPE_RESPONSE: u8 = 2;
+/// The shortest request: its header.
+pub const REQUEST_LEN_MIN: usize = 32;
+/// The longest request; longer ones are refused rather than buffered.
+pub const REQUEST_LEN_MAX: usize = 64 * 1024;
+/// Every response's length.
+pub const RESPONSE_LEN: usize = 64;
+
+/// A request's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Names the request; the response repeats it.
+    pub id: u64,
+    /// Its type, as policies tell types apart.
+    pub kind: u8,
+    /// Its priority tag.
+    pub priority: Priority,
+    /// Total length in bytes, 32..=65536.
+    pub length: u32,
+    /// How long the server's core is to be held.
+    pub service: Span,
+}
+
+impl Request {
+    /// The header; zeros follow up to `length`.
+    #[must_use]
+    pub fn header(&self) -> [u8; REQUEST_LEN_MIN] {
+        let mut bytes = [0; REQUEST_LEN_MIN];
+        bytes[..2].copy_from_slice(&MAGIC);
+        bytes[TYPE_AT] = TYPE_REQUEST;
+        bytes[KIND_AT] = self.kind;
+        bytes[LEVEL_AT] = self.priority.level();
+        put(&mut bytes, LENGTH_AT, self.length.to_be_bytes());
+        put(&mut bytes, ID_AT, self.id.to_be_bytes());
+        put(&mut bytes, SERVICE_AT, self.service.as_nanos().to_be_bytes());
+        bytes
+    }
+
+    /// Appends the whole request, padding included.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        let start = into.len();
+        into.extend_from_slice(&self.header());
+        into.resize(start + (self.length as usize).max(REQUEST_LEN_MIN), 0);
+    }
+
+    /// The request whose *header* stands at the head of `bytes`; `len` is the
+    /// whole request's length, which may be more than `bytes` holds.
+    ///
+    /// Invalid as soon as a byte is wrong, without waiting for the others.
+    #[must_use]
+    pub fn decode_header(bytes: &[u8]) -> Decoded<Self> {
+        if !starts(bytes, TYPE_REQUEST) || bytes.get(LEVEL_AT).is_some_and(|&l| l > Priority::LOWEST.level())
+        {
+            return Decoded::Invalid;
+        }
+        if let Some(length) = get(bytes, LENGTH_AT).map(u32::from_be_bytes)
+            && !(REQUEST_LEN_MIN..=REQUEST_LEN_MAX).contains(&(length as usize))
+        {
+            return Decoded::Invalid;
+        }
+        let Some(header) = bytes.first_chunk::<REQUEST_LEN_MIN>() else { return Decoded::Incomplete };
+        let length = u32::from_be_bytes(field(header, LENGTH_AT));
+        let value = Self {
+            id: u64::from_be_bytes(field(header, ID_AT)),
+            kind: header[KIND_AT],
+            priority: Priority::new(header[LEVEL_AT]).unwrap_or_default(),
+            length,
+            service: Span::from_nanos(u64::from_be_bytes(field(header, SERVICE_AT))),
+        };
+        Decoded::Complete { value, len: length as usize }
+    }
+
+    /// The request at the head of `bytes`, complete with its padding.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Decoded<Self> {
+        match Self::decode_header(bytes) {
+            Decoded::Complete { len, .. } if bytes.len() < len => Decoded::Incomplete,
+            decoded => decoded,
+        }
+    }
+}
+
+/// A response: what was served, and where the request waited before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The request's id.
+    pub id: u64,
+    /// The request's type.
+    pub kind: u8,
+    /// The priority it was served with.
+    pub priority: Priority,
+    /// Wait in the NIC queue.
+    pub nic: Span,
+    /// Time in TCP.
+    pub tcp: Span,
+    /// Wait in the event queue.
+    pub event: Span,
+    /// Time on a worker.
+    pub service: Span,
+}
+
+impl Response {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; RESPONSE_LEN] {
+        let mut bytes = [0; RESPONSE_LEN];
+        bytes[..2].copy_from_slice(&MAGIC);
+        bytes[TYPE_AT] = TYPE_RESPONSE;
+        bytes[KIND_AT] = self.kind;
+        bytes[LEVEL_AT] = self.priority.level();
+        put(&mut bytes, LENGTH_AT, (RESPONSE_LEN as u32).to_be_bytes());
+        put(&mut bytes, ID_AT, self.id.to_be_bytes());
+        for (at, span) in [(24, self.nic), (32, self.tcp), (40, self.event), (48, self.service)] {
+            put(&mut bytes, at, span.as_nanos().to_be_bytes());
+        }
+        bytes
+    }
+
+    /// The response at the head of `bytes`.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Decoded<Self> {
+        if !starts(bytes, TYPE_RESPONSE) || bytes.get(LEVEL_AT).is_some_and(|&l| l > Priority::LOWEST.level())
+        {
+            return Decoded::Invalid;
+        }
+        let Some(head) = bytes.first_chunk::<RESPONSE_LEN>() else { return Decoded::Incomplete };
+        if u32::from_be_bytes(field(head, LENGTH_AT)) as usize != RESPONSE_LEN {
+            return Decoded::Invalid;
+        }
+        let span = |at| Span::from_nanos(u64::from_be_bytes(field(head, at)));
+        let value = Self {
+            id: u64::from_be_bytes(field(head, ID_AT)),
+            kind: head[KIND_AT],
+            priority: Priority::new(head[LEVEL_AT]).unwrap_or_default(),
+            nic: span(24),
+            tcp: span(32),
+            event: span(40),
+            service: span(48),
+        };
+        Decoded::Complete { value, len: RESPONSE_LEN }
+    }
+}
+
+/// Takes whole responses off the head of `bytes`, one call each; says how many
+/// bytes they took, and false when something else follows or `answered`
+/// refuses one.
+pub fn responses(bytes: &[u8], mut answered: impl FnMut(Response) -> bool) -> (usize, bool) {
+    let mut taken = 0;
+    loop {
+        match Response::decode(&bytes[taken..]) {
+            Decoded::Incomplete => return (taken, true),
+            Decoded::Invalid => return (taken, false),
+            Decoded::Complete { value, len } => {
+                taken += len;
+                if !answered(value) {
+                    return (taken, false);
+                }
+            }
+        }
+    }
+}
+
+/// Whether what there is of `bytes` begins like a message of type `kind`.
+fn starts(bytes: &[u8], kind: u8) -> bool {
+    [MAGIC[0], MAGIC[1], kind].iter().zip(bytes).all(|(want, have)| want == have)
+}
+
+fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
+    bytes[at..at + N].copy_from_slice(&value);
+}
+
+fn get<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    get(bytes, at).expect("every field lies inside its message")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn requests() -> impl Strategy<Value = Request> {
+        (any::<u64>(), any::<u8>(), 0u8..8, 32u32..5000, any::<u64>()).prop_map(
+            |(id, kind, level, length, ns)| Request {
+                id,
+                kind,
+                priority: Priority::new(level).unwrap(),
+                length,
+                service: Span::from_nanos(ns),
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn a_request_reads_as_it_was_written(request in requests(), cut in 0.0f64..1.0) {
+            let mut bytes = Vec::new();
+            request.encode(&mut bytes);
+            let len = request.length as usize;
+            prop_assert_eq!(bytes.len(), len);
+            prop_assert_eq!(Request::decode(&bytes), Decoded::Complete { value: request, len });
+            let cut = (len as f64 * cut) as usize;
+            prop_assert_eq!(Request::decode(&bytes[..cut]), Decoded::Incomplete);
+        }
+
+        #[test]
+        fn a_response_reads_as_it_was_written(id: u64, kind: u8, level in 0u8..8, ns: [u32; 4], cut in 0usize..64) {
+            let [nic, tcp, event, service] = ns.map(|n| Span::from_nanos(n.into()));
+            let priority = Priority::new(level).unwrap();
+            let response = Response { id, kind, priority, nic, tcp, event, service };
+            let bytes = response.encode();
+            prop_assert_eq!(Response::decode(&bytes), Decoded::Complete { value: response, len: 64 });
+            prop_assert_eq!(Response::decode(&bytes[..cut]), Decoded::Incomplete);
+        }
+
+        #[test]
+        fn no_bytes_make_the_decoders_panic(bytes: Vec<u8>, magic: bool, kind in 1u8..3) {
+            let mut bytes = bytes;
+            if magic {
+                bytes.splice(..0, [b'G', b'W', kind]);
+            }
+            let _ = Request::decode(&bytes);
+            let _ = Response::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn responses_are_taken_off_one_by_one() {
+        let span = Span::from_nanos(1);
+        let of = |id| Response {
+            id,
+            kind: 0,
+            priority: Priority::HIGHEST,
+            nic: span,
+            tcp: span,
+            event: span,
+            service: span,
+        };
+        let mut bytes = [of(1).encode(), of(2).encode(), of(3).encode()].concat();
+        let mut ids = Vec::new();
+        let mut take = |bytes: &[u8]| {
+            responses(bytes, |r| {
+                ids.push(r.id);
+                r.id != 3
+            })
+        };
+        assert_eq!(take(&bytes[..130]), (128, true));
+        assert_eq!(take(&bytes), (192, false), "3 was refused");
+        bytes[64] = 0;
+        assert_eq!(take(&bytes), (64, false), "not a response");
+        assert_eq!(ids, [1, 2, 1, 2, 3, 1]);
+    }
+
+    #[test]
+    fn a_wrong_byte_is_refused_at_once() {
+        let request =
+            Request { id: 1, kind: 0, priority: Priority::HIGHEST, length: 32, service: Span::from_nanos(1) };
+        let refused = |at: usize, byte: u8| {
+            let mut bytes = request.header();
+            bytes[at] = byte;
+            Request::decode(&bytes[..12]) == Decoded::Invalid
+        };
+        assert!(refused(0, b'H') && refused(TYPE_AT, TYPE_RESPONSE), "not a request");
+        assert!(refused(LEVEL_AT, 8), "no such priority");
+        assert!(refused(LENGTH_AT, 1), "too long");
+        assert!(refused(LENGTH_AT + 3, 31), "shorter than its header");
+    }
+}

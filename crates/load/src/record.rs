@@ -1,0 +1,201 @@
+//! What became of every request, class by class.
+//!
+//! Counters and a histogram hold all requests; where the time went is kept
+//! for a sample of bounded size, because the question "what made the p99?"
+//! can only be asked once the p99 is known.
+//! Source of the sampling: Vitter, *Random sampling with a reservoir* (1985), algorithm R.
+
+use queueing::{Histogram, Rng, Span, Time};
+
+use crate::plan::Plan;
+use crate::report::{Breakdown, ClassReport};
+
+/// Samples kept per class: 24 B each.
+const SAMPLES_MAX: usize = 1 << 16;
+
+/// Where a request has waited, as the server tells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// In the NIC queue.
+    pub nic: Span,
+    /// In TCP.
+    pub tcp: Span,
+    /// In the event queue.
+    pub event: Span,
+    /// On a worker.
+    pub service: Span,
+}
+
+/// One request's latency and stages; 32-bit floats are exact to 1 in 10⁷.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    latency_ns: u64,
+    stages_ns: [f32; 4],
+}
+
+/// Keeps account of one class.
+struct Account {
+    requests: u64,
+    never_sent: u64,
+    late: u64,
+    unanswered: u64,
+    latency: Histogram,
+    seen: u64,
+    samples: Vec<Sample>,
+}
+
+/// Keeps account of all requests that are due after the warm-up.
+pub(crate) struct Recorder {
+    warmup: Span,
+    late_after: Span,
+    rng: Rng,
+    names: Vec<String>,
+    accounts: Vec<Account>,
+}
+
+impl Recorder {
+    pub fn new(plan: &Plan) -> Self {
+        let account = |_| Account {
+            requests: 0,
+            never_sent: 0,
+            late: 0,
+            unanswered: 0,
+            latency: Histogram::new(),
+            seen: 0,
+            samples: Vec::new(),
+        };
+        Self {
+            warmup: plan.warmup,
+            late_after: plan.late_after,
+            rng: Rng::seeded(plan.seed).fork(u64::from(u32::MAX)),
+            names: plan.classes.iter().map(|c| c.name.clone()).collect(),
+            accounts: plan.classes.iter().map(account).collect(),
+        }
+    }
+
+    /// The class's account, if a request meant for `intended` (counted from
+    /// the run's start) is measured.
+    fn account(&mut self, class: u16, intended: Time) -> Option<&mut Account> {
+        (intended >= Time::ZERO + self.warmup).then(|| &mut self.accounts[usize::from(class)])
+    }
+
+    pub fn due(&mut self, class: u16, intended: Time) {
+        if let Some(account) = self.account(class, intended) {
+            account.requests += 1;
+        }
+    }
+
+    pub fn sent(&mut self, class: u16, intended: Time, sent: Time) {
+        let late = sent.since(intended) > self.late_after;
+        if let Some(account) = self.account(class, intended)
+            && late
+        {
+            account.late += 1;
+        }
+    }
+
+    pub fn never_sent(&mut self, class: u16, intended: Time) {
+        if let Some(account) = self.account(class, intended) {
+            account.never_sent += 1;
+        }
+    }
+
+    pub fn unanswered(&mut self, class: u16, intended: Time) {
+        if let Some(account) = self.account(class, intended) {
+            account.unanswered += 1;
+        }
+    }
+
+    pub fn answered(&mut self, class: u16, intended: Time, answered: Time, stages: Stages) {
+        if intended < Time::ZERO + self.warmup {
+            return;
+        }
+        let latency = answered.since(intended);
+        let account = &mut self.accounts[usize::from(class)];
+        account.latency.record(latency);
+        account.seen += 1;
+        let Stages { nic, tcp, event, service } = stages;
+        let sample = Sample {
+            latency_ns: latency.as_nanos(),
+            stages_ns: [nic, tcp, event, service].map(|s| s.as_nanos() as f32),
+        };
+        if account.samples.len() < SAMPLES_MAX {
+            account.samples.push(sample);
+        } else {
+            let slot = self.rng.below(account.seen) as usize;
+            if let Some(kept) = account.samples.get_mut(slot) {
+                *kept = sample;
+            }
+        }
+    }
+
+    pub fn report(&self) -> Vec<ClassReport> {
+        let of = |(name, account): (&String, &Account)| ClassReport {
+            name: name.clone(),
+            requests: account.requests,
+            never_sent: account.never_sent,
+            late: account.late,
+            unanswered: account.unanswered,
+            latency: account.latency.clone(),
+            at_p99: at_p99(&account.samples),
+        };
+        self.names.iter().zip(&self.accounts).map(of).collect()
+    }
+}
+
+/// The mean over the samples between p98.5 and p99.5, at least one.
+fn at_p99(samples: &[Sample]) -> Breakdown {
+    let mut sorted: Vec<&Sample> = samples.iter().collect();
+    sorted.sort_by_key(|s| s.latency_ns);
+    let rank = |q: f64| ((sorted.len() as f64 * q).ceil() as usize).clamp(1, sorted.len());
+    let Some(_) = sorted.first() else { return Breakdown::default() };
+    let near = &sorted[rank(0.985) - 1..rank(0.995)];
+    let mean = |of: &dyn Fn(&Sample) -> f64| {
+        let sum: f64 = near.iter().map(|s| of(s)).sum();
+        Span::from_nanos((sum / near.len() as f64).round() as u64)
+    };
+    let stage = |i: usize| mean(&|s| s.stages_ns[i].into());
+    let outside = |s: &Sample| s.latency_ns as f64 - s.stages_ns.iter().copied().map(f64::from).sum::<f64>();
+    Breakdown {
+        client_and_wire: mean(&|s| outside(s).max(0.0)),
+        nic: stage(0),
+        tcp: stage(1),
+        event: stage(2),
+        service: stage(3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(latency: u64, event: u64) -> Sample {
+        Sample { latency_ns: latency, stages_ns: [0.0, 0.0, event as f32, 1.0] }
+    }
+
+    #[test]
+    fn the_breakdown_is_that_of_the_requests_near_p99() {
+        let mut samples: Vec<Sample> = (1..=1000).map(|n| sample(n * 100, 10)).collect();
+        for s in &mut samples[984..995] {
+            s.stages_ns[2] = 50_000.0;
+        }
+        samples.reverse();
+        let at = at_p99(&samples);
+        assert_eq!(
+            (at.event, at.service, at.nic),
+            (Span::from_nanos(50_000), Span::from_nanos(1), Span::ZERO)
+        );
+        assert_eq!(at.client_and_wire, Span::from_nanos(99_000 - 50_001));
+    }
+
+    #[test]
+    fn one_request_is_its_own_p99_and_none_has_none() {
+        assert_eq!(at_p99(&[sample(100, 40)]).event, Span::from_nanos(40));
+        assert_eq!(at_p99(&[]), Breakdown::default());
+    }
+
+    #[test]
+    fn stages_that_exceed_the_latency_leave_nothing_for_the_wire() {
+        assert_eq!(at_p99(&[sample(10, 40)]).client_and_wire, Span::ZERO);
+    }
+}

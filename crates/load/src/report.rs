@@ -1,0 +1,232 @@
+//! What a run found, honest figures first: what was never sent and what was
+//! late come before any latency.
+
+use queueing::{Histogram, Span};
+use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
+
+/// A run's result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Where it ran: `sim`, `memory`, `kernel`, a device's name.
+    pub world: String,
+    /// Replays the run.
+    pub seed: u64,
+    /// The machine, where that matters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// Connections that had to be opened again during the run.
+    pub reconnects: u64,
+    /// Connections given up because of bytes that are no response.
+    pub garbled: u64,
+    /// One entry per class, in the plan's order.
+    pub classes: Vec<ClassReport>,
+}
+
+impl Report {
+    /// The class called `name`.
+    #[must_use]
+    pub fn class(&self, name: &str) -> Option<&ClassReport> {
+        self.classes.iter().find(|c| c.name == name)
+    }
+
+    /// Requests that were due, all classes.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.classes.iter().map(|c| c.requests).sum()
+    }
+
+    /// Requests that were answered in time, all classes.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.classes.iter().map(ClassReport::answered).sum()
+    }
+}
+
+/// One class's result. Serialises to one flat row; times are integers in ns.
+#[derive(Clone, Debug)]
+pub struct ClassReport {
+    /// The class's name.
+    pub name: String,
+    /// Requests that were due after the warm-up.
+    pub requests: u64,
+    /// Of these, not handed to TCP before their timeout or the end of the run.
+    pub never_sent: u64,
+    /// Handed to TCP more than `late_after` after they were due; if answered, they
+    /// count in `latency` too.
+    pub late: u64,
+    /// Sent, but not answered before their timeout or lost with their connection.
+    pub unanswered: u64,
+    /// Latency of the answered ones, from the time they were due.
+    pub latency: Histogram,
+    /// Where the requests near the 99th percentile spent their time.
+    pub at_p99: Breakdown,
+}
+
+impl ClassReport {
+    /// Requests answered in time.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.requests.saturating_sub(self.never_sent + self.unanswered)
+    }
+
+    /// The median latency.
+    #[must_use]
+    pub fn p50(&self) -> Span {
+        self.latency.quantile(0.5)
+    }
+
+    /// The 99th percentile.
+    #[must_use]
+    pub fn p99(&self) -> Span {
+        self.latency.quantile(0.99)
+    }
+
+    /// The 99.9th percentile.
+    #[must_use]
+    pub fn p999(&self) -> Span {
+        self.latency.quantile(0.999)
+    }
+
+    /// The largest latency.
+    #[must_use]
+    pub fn max(&self) -> Span {
+        self.latency.max()
+    }
+
+    /// Points of the distribution function, for plots: latency and the share
+    /// of answered requests that took at most that long; rising, the last
+    /// share is 1. Empty when nothing was answered.
+    #[must_use]
+    pub fn cdf(&self) -> Vec<(Span, f64)> {
+        if self.latency.count() == 0 {
+            return Vec::new();
+        }
+        let steps = (0..100).map(|i| f64::from(i) / 100.0);
+        // Past p99 each decade gets as many points as the last tenth before it.
+        let tail =
+            (2..7).flat_map(|d| (0..10).map(move |i| 1.0 - 10f64.powf(-f64::from(d) - f64::from(i) / 10.0)));
+        let mut points: Vec<(Span, f64)> = steps.chain(tail).map(|q| (self.latency.quantile(q), q)).collect();
+        points.push((self.latency.max(), 1.0));
+        points.dedup_by(|later, kept| {
+            let same = later.0 == kept.0;
+            if same {
+                kept.1 = later.1;
+            }
+            same
+        });
+        points
+    }
+}
+
+impl Serialize for ClassReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ns = Span::as_nanos;
+        let mut row = serializer.serialize_struct("ClassReport", 11)?;
+        row.serialize_field("class", &self.name)?;
+        row.serialize_field("requests", &self.requests)?;
+        row.serialize_field("never_sent", &self.never_sent)?;
+        row.serialize_field("late", &self.late)?;
+        row.serialize_field("unanswered", &self.unanswered)?;
+        row.serialize_field("mean_ns", &ns(self.latency.mean()))?;
+        row.serialize_field("p50_ns", &ns(self.p50()))?;
+        row.serialize_field("p99_ns", &ns(self.p99()))?;
+        row.serialize_field("p999_ns", &ns(self.p999()))?;
+        row.serialize_field("max_ns", &ns(self.max()))?;
+        row.serialize_field("at_p99", &self.at_p99)?;
+        row.end()
+    }
+}
+
+/// Where time went, stage by stage; the parts add up to the latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Breakdown {
+    /// Before the server's device and after its worker: the client, both
+    /// directions of the wire, retransmissions.
+    pub client_and_wire: Span,
+    /// In the NIC queue.
+    pub nic: Span,
+    /// In TCP.
+    pub tcp: Span,
+    /// In the event queue.
+    pub event: Span,
+    /// On a worker.
+    pub service: Span,
+}
+
+impl Breakdown {
+    /// Name and share of each stage, in the order a request passes them.
+    #[must_use]
+    pub fn stages(&self) -> [(&'static str, Span); 5] {
+        [
+            ("client and wire", self.client_and_wire),
+            ("nic queue", self.nic),
+            ("tcp", self.tcp),
+            ("event queue", self.event),
+            ("service", self.service),
+        ]
+    }
+
+    /// All stages together.
+    #[must_use]
+    pub fn total(&self) -> Span {
+        self.stages().into_iter().map(|(_, span)| span).sum()
+    }
+}
+
+impl Serialize for Breakdown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut row = serializer.serialize_struct("Breakdown", 5)?;
+        row.serialize_field("client_and_wire_ns", &self.client_and_wire.as_nanos())?;
+        row.serialize_field("nic_ns", &self.nic.as_nanos())?;
+        row.serialize_field("tcp_ns", &self.tcp.as_nanos())?;
+        row.serialize_field("event_ns", &self.event.as_nanos())?;
+        row.serialize_field("service_ns", &self.service.as_nanos())?;
+        row.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(latencies: impl IntoIterator<Item = u64>) -> ClassReport {
+        let mut latency = Histogram::new();
+        let mut requests = 3;
+        for ns in latencies {
+            latency.record(Span::from_nanos(ns));
+            requests += 1;
+        }
+        let name = "ls".to_owned();
+        ClassReport {
+            name,
+            requests,
+            never_sent: 1,
+            late: 0,
+            unanswered: 2,
+            latency,
+            at_p99: Breakdown::default(),
+        }
+    }
+
+    #[test]
+    fn the_distribution_rises_to_one() {
+        let points = report((1..5000).map(|n| n * n)).cdf();
+        assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{points:?}");
+        assert_eq!(points.last().map(|p| p.1), Some(1.0));
+        assert!(report([]).cdf().is_empty());
+    }
+
+    #[test]
+    fn what_was_never_sent_comes_before_any_latency() {
+        let row = serde_json::to_string(&report([1000])).unwrap();
+        let at = |key: &str| row.find(key).unwrap_or_else(|| panic!("{key} in {row}"));
+        assert!(at("never_sent") < at("late") && at("late") < at("unanswered"), "{row}");
+        assert!(at("unanswered") < at("p50_ns") && at("p999_ns") < at("at_p99"), "{row}");
+    }
+
+    #[test]
+    fn answered_is_what_is_left() {
+        assert_eq!(report([5, 6]).answered(), 2);
+    }
+}

@@ -1,0 +1,104 @@
+//! Several classifiers as one.
+
+use std::sync::Arc;
+
+use super::{DriverClassifier, FlowContext, PacketView, TransportClassifier, Verdict};
+
+/// Classifiers that can be joined: those of the driver and those of the transport.
+pub trait Combine: Sized {
+    /// One classifier that calls each of `parts` and joins the verdicts;
+    /// `enough` says when no further one need be asked.
+    fn combine(parts: Vec<Self>, enough: fn(Verdict) -> bool) -> Self;
+}
+
+impl Combine for DriverClassifier {
+    fn combine(parts: Vec<Self>, enough: fn(Verdict) -> bool) -> Self {
+        Arc::new(move |packet: &PacketView<'_>| join(parts.iter().map(|part| part(packet)), enough))
+    }
+}
+
+impl Combine for TransportClassifier {
+    fn combine(parts: Vec<Self>, enough: fn(Verdict) -> bool) -> Self {
+        Arc::new(move |cx: &mut FlowContext<'_>| join(parts.iter().map(|part| part(cx)), enough))
+    }
+}
+
+/// The verdict of the first classifier that has one; later ones are not asked.
+pub fn first_of<C: Combine>(classifiers: impl IntoIterator<Item = C>) -> C {
+    C::combine(classifiers.into_iter().collect(), |verdict| verdict != Verdict::Keep)
+}
+
+/// The most urgent of all verdicts. All are asked, so that those with memory
+/// see every packet, unless one drops the packet: that is final.
+pub fn most_urgent_of<C: Combine>(classifiers: impl IntoIterator<Item = C>) -> C {
+    C::combine(classifiers.into_iter().collect(), |verdict| verdict == Verdict::Drop)
+}
+
+fn join(verdicts: impl Iterator<Item = Verdict>, enough: fn(Verdict) -> bool) -> Verdict {
+    let mut joined = Verdict::Keep;
+    for verdict in verdicts {
+        joined = more_urgent(joined, verdict);
+        if enough(verdict) {
+            break;
+        }
+    }
+    joined
+}
+
+pub(super) fn more_urgent(one: Verdict, other: Verdict) -> Verdict {
+    match (one, other) {
+        (Verdict::Drop, _) | (_, Verdict::Drop) => Verdict::Drop,
+        (Verdict::Keep, verdict) | (verdict, Verdict::Keep) => verdict,
+        (Verdict::Level(one), Verdict::Level(other)) => Verdict::Level(one.min(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::classify::testing::{Flow, Packet, view};
+    use Verdict::{Drop, Keep, Level};
+
+    fn says(verdict: Verdict) -> DriverClassifier {
+        Arc::new(move |_: &PacketView<'_>| verdict)
+    }
+
+    #[test]
+    fn first_of_takes_the_first_verdict_and_most_urgent_of_the_lowest_level() {
+        let check = |verdicts: &[Verdict], first, most_urgent| {
+            let frame = Packet::new(b"").frame();
+            let parts = || verdicts.iter().map(|&v| says(v));
+            assert_eq!(view(&frame, |v| first_of(parts())(v)), first, "first of {verdicts:?}");
+            assert_eq!(
+                view(&frame, |v| most_urgent_of(parts())(v)),
+                most_urgent,
+                "most urgent of {verdicts:?}"
+            );
+        };
+        check(&[], Keep, Keep);
+        check(&[Keep, Keep], Keep, Keep);
+        check(&[Keep, Level(5), Level(2)], Level(5), Level(2));
+        check(&[Level(5), Drop, Level(0)], Level(5), Drop);
+        check(&[Level(9), Level(3)], Level(9), Level(3));
+    }
+
+    #[test]
+    fn the_most_urgent_of_transport_classifiers_asks_them_all() {
+        let calls = Arc::new(AtomicU32::new(0));
+        let counted = |verdict| -> TransportClassifier {
+            let calls = Arc::clone(&calls);
+            Arc::new(move |_: &mut FlowContext<'_>| {
+                calls.fetch_add(1, Ordering::Relaxed);
+                verdict
+            })
+        };
+        let joined = most_urgent_of([counted(Level(0)), counted(Keep), counted(Level(4))]);
+        assert_eq!(Flow::new().segment(&joined, b"x"), Level(0));
+        assert_eq!(calls.load(Ordering::Relaxed), 3);
+        let first = first_of([counted(Level(6)), counted(Level(0))]);
+        assert_eq!(Flow::new().segment(&first, b"x"), Level(6));
+        assert_eq!(calls.load(Ordering::Relaxed), 4);
+    }
+}

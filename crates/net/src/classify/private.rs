@@ -1,0 +1,89 @@
+//! How the 64 private bytes of a connection are shared out (M5).
+//!
+//! | bytes | owner |
+//! |---|---|
+//! | 0..16 | the shipped classifiers: the request under way ([`Current`]) |
+//! | 16..64 | the application and its own classifiers, in any layout they agree on |
+//!
+//! All zeros, as a new connection has them, means *at the start of a request*.
+
+use super::Private;
+
+/// First byte that belongs to the application.
+pub const APPLICATION: usize = 16;
+
+/// The application's 48 bytes.
+#[must_use]
+pub fn application(private: &Private) -> &[u8] {
+    &private[APPLICATION..]
+}
+
+/// The application's 48 bytes, to write.
+pub fn application_mut(private: &mut Private) -> &mut [u8] {
+    &mut private[APPLICATION..]
+}
+
+/// The request that a connection's bytes are in the middle of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Current {
+    /// Bytes of it that have come; 0 between requests. (bytes 0..4)
+    pub position: u32,
+    /// Its length, as far as its length field has come. (bytes 4..8)
+    pub length: u32,
+    /// Number of the next stream byte, modulo 2³². (bytes 8..12)
+    pub next: u32,
+    /// The level its header named; [`Current::NO_LEVEL`] before that byte. (byte 12, stored plus one)
+    pub level: u8,
+    /// Whether the bytes made no sense as requests. (byte 13)
+    pub lost: bool,
+}
+
+impl Current {
+    /// The header's level byte has not come yet.
+    pub const NO_LEVEL: u8 = u8::MAX;
+
+    /// Reads it from a connection's private bytes.
+    #[must_use]
+    pub fn load(private: &Private) -> Self {
+        let word =
+            |at: usize| u32::from_le_bytes([private[at], private[at + 1], private[at + 2], private[at + 3]]);
+        Self {
+            position: word(0),
+            length: word(4),
+            next: word(8),
+            level: private[12].wrapping_sub(1),
+            lost: private[13] != 0,
+        }
+    }
+
+    /// Writes it into a connection's private bytes; the application's stay.
+    pub fn store(&self, private: &mut Private) {
+        private[..4].copy_from_slice(&self.position.to_le_bytes());
+        private[4..8].copy_from_slice(&self.length.to_le_bytes());
+        private[8..12].copy_from_slice(&self.next.to_le_bytes());
+        private[12] = self.level.wrapping_add(1);
+        private[13] = self.lost.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_the_start_of_a_request() {
+        let start = Current { level: Current::NO_LEVEL, ..Current::default() };
+        assert_eq!(Current::load(&[0; 64]), start);
+    }
+
+    #[test]
+    fn the_current_request_leaves_the_applications_bytes_alone() {
+        let mut private = [0xee; 64];
+        let current = Current { position: 1, length: 0x0203_0405, next: u32::MAX, level: 7, lost: true };
+        current.store(&mut private);
+        assert_eq!(Current::load(&private), current);
+        assert_eq!(application(&private), [0xee; 48]);
+        application_mut(&mut private).fill(0);
+        assert_eq!(Current::load(&private), current);
+    }
+}

@@ -1,0 +1,168 @@
+//! What a rule asks of a packet, as it was written, and which conditions imply
+//! others.
+
+use std::net::Ipv4Addr;
+
+/// The conditions of one rule; all that are there must hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Conditions {
+    /// Our port.
+    pub port: Option<Range>,
+    /// The peer's address.
+    pub source: Option<Cidr>,
+    /// Differentiated services code point.
+    pub dscp: Option<Range>,
+    /// Bytes of the frame.
+    pub length: Option<Range>,
+    /// Bytes at a place of the TCP payload.
+    pub bytes: Option<(usize, Vec<u8>)>,
+    /// Start of an HTTP request.
+    pub http: Option<Http>,
+    /// Bytes received on the connection.
+    pub received: Option<Range>,
+    /// Smoothed round-trip time in nanoseconds.
+    pub rtt: Option<Range>,
+    /// Loss, as [`loss_order`] counts it.
+    pub loss: Option<Range>,
+}
+
+/// Both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    pub min: u64,
+    pub max: u64,
+}
+
+impl Range {
+    /// Everything.
+    pub const FULL: Self = Self { min: 0, max: u64::MAX };
+
+    #[inline]
+    pub const fn contains(self, value: u64) -> bool {
+        value.wrapping_sub(self.min) <= self.max - self.min
+    }
+
+    const fn covers(self, other: Self) -> bool {
+        self.min <= other.min && other.max <= self.max
+    }
+}
+
+/// A loss of 0.0..=1.0 as an integer of the same order: the bits of a float
+/// that is not negative are one.
+pub fn loss_order(loss: f32) -> u64 {
+    u64::from(loss.max(0.0).to_bits())
+}
+
+/// Addresses that share their first bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    pub net: u32,
+    pub mask: u32,
+}
+
+impl Cidr {
+    /// Every address.
+    pub const ANY: Self = Self { net: 0, mask: 0 };
+
+    pub fn new(addr: Ipv4Addr, prefix: u8) -> Self {
+        let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+        Self { net: addr.to_bits() & mask, mask }
+    }
+
+    #[inline]
+    pub const fn contains(self, addr: u32) -> bool {
+        addr & self.mask == self.net
+    }
+
+    const fn covers(self, other: Self) -> bool {
+        self.mask & other.mask == self.mask && self.contains(other.net)
+    }
+}
+
+/// The start of an HTTP request line; at least one of the two is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http {
+    /// The whole method.
+    pub method: Option<String>,
+    /// The start of the path.
+    pub path: Option<String>,
+}
+
+/// Bytes that a payload must have, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// At this offset.
+    At(usize, Box<[u8]>),
+    /// Right behind the first space, which must be among the first
+    /// [`METHOD_LEN_MAX`] + 1 bytes.
+    AfterSpace(Box<[u8]>),
+}
+
+/// No HTTP method is longer.
+pub const METHOD_LEN_MAX: usize = 16;
+
+impl Pattern {
+    #[inline]
+    pub fn matches(&self, payload: &[u8]) -> bool {
+        match self {
+            Self::At(at, bytes) => payload.get(*at..).is_some_and(|rest| rest.starts_with(bytes)),
+            Self::AfterSpace(bytes) => behind_space(payload).is_some_and(|rest| rest.starts_with(bytes)),
+        }
+    }
+
+    /// Whether every payload that has `other` has this too.
+    fn implied_by(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::At(at, bytes), Self::At(start, text)) => at
+                .checked_sub(*start)
+                .and_then(|skip| text.get(skip..))
+                .is_some_and(|rest| rest.starts_with(bytes)),
+            (Self::AfterSpace(bytes), Self::AfterSpace(text)) => text.starts_with(bytes),
+            (Self::AfterSpace(bytes), Self::At(0, text)) => {
+                behind_space(text).is_some_and(|rest| rest.starts_with(bytes))
+            }
+            _ => false,
+        }
+    }
+}
+
+fn behind_space(payload: &[u8]) -> Option<&[u8]> {
+    let space = payload.iter().take(METHOD_LEN_MAX + 1).position(|&byte| byte == b' ')?;
+    Some(&payload[space + 1..])
+}
+
+impl Conditions {
+    /// What the payload must have.
+    pub fn patterns(&self) -> Vec<Pattern> {
+        let bytes = self.bytes.as_ref().map(|(at, bytes)| Pattern::At(*at, bytes.as_slice().into()));
+        let http = self.http.as_ref().map(|http| match (&http.method, http.path.as_deref().unwrap_or("")) {
+            (Some(method), path) => Pattern::At(0, format!("{method} {path}").into_bytes().into()),
+            (None, path) => Pattern::AfterSpace(path.as_bytes().into()),
+        });
+        bytes.into_iter().chain(http).collect()
+    }
+
+    /// Whether every packet that fulfils `other` fulfils this too. It may
+    /// overlook that it does, never the reverse.
+    pub fn cover(&self, other: &Self) -> bool {
+        let range = |this: Option<Range>, other: Option<Range>| match (this, other) {
+            (None, _) => true,
+            (Some(this), Some(other)) => this.covers(other),
+            (Some(_), None) => false,
+        };
+        let source = match (self.source, other.source) {
+            (None, _) => true,
+            (Some(this), Some(other)) => this.covers(other),
+            (Some(_), None) => false,
+        };
+        let theirs = other.patterns();
+        source
+            && range(self.port, other.port)
+            && range(self.dscp, other.dscp)
+            && range(self.length, other.length)
+            && range(self.received, other.received)
+            && range(self.rtt, other.rtt)
+            && range(self.loss, other.loss)
+            && self.patterns().iter().all(|mine| theirs.iter().any(|their| mine.implied_by(their)))
+    }
+}

@@ -1,0 +1,51 @@
+//! Scenario 2: a keyword in the request. Source: ADPS §3.
+
+use std::sync::Arc;
+
+use queueing::Priority;
+
+use crate::classify::{DriverClassifier, PacketView, Verdict};
+
+/// A packet whose payload has one of `words` at offset `at` gets that word's
+/// priority, the first that fits. Others keep the default.
+///
+/// ```
+/// use net::classify::scenarios::keyword;
+/// use queueing::Priority;
+/// let reads_first = keyword(0, [("get ", Priority::HIGHEST), ("set ", Priority::LOWEST)]);
+/// ```
+pub fn keyword<W: Into<Vec<u8>>>(
+    at: usize,
+    words: impl IntoIterator<Item = (W, Priority)>,
+) -> DriverClassifier {
+    let words: Vec<(Vec<u8>, Priority)> = words.into_iter().map(|(word, p)| (word.into(), p)).collect();
+    Arc::new(move |packet: &PacketView<'_>| {
+        let Some(text) = packet.tcp_payload().and_then(|payload| payload.get(at..)) else {
+            return Verdict::Keep;
+        };
+        let found = words.iter().find(|(word, _)| text.starts_with(word));
+        found.map_or(Verdict::Keep, |&(_, priority)| priority.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::testing::{Packet, view};
+
+    #[test]
+    fn the_first_word_that_fits_decides() {
+        let level = |n| Priority::new(n).unwrap();
+        let classifier = keyword(1, [("get", level(0)), ("g", level(4)), ("set", level(6))]);
+        let check = |payload: &[u8], expected| {
+            let frame = Packet::new(payload).frame();
+            assert_eq!(view(&frame, |v| classifier(v)), expected, "{payload:?}");
+        };
+        check(b"/get x", Verdict::Level(0));
+        check(b"/go", Verdict::Level(4));
+        check(b"/set", Verdict::Level(6));
+        check(b"get", Verdict::Keep);
+        check(b"/se", Verdict::Keep);
+        check(b"", Verdict::Keep);
+    }
+}

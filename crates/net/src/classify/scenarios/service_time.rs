@@ -1,0 +1,126 @@
+//! Scenario 6: the application says which kinds of request run long.
+//!
+//! Workers measure; the classifier compares. They share [`ServiceTimes`],
+//! which needs no lock. Source: ADPS §3.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use queueing::Span;
+
+use super::{Magic, has_magic, two_levels};
+use crate::classify::{FlowContext, TransportClassifier, Verdict};
+
+/// Where a request's header names its kind.
+#[derive(Clone, Copy, Debug)]
+pub struct KindAt {
+    /// Offset and bytes that mark the start of a request.
+    pub magic: Magic,
+    /// Offset of the byte that is the kind.
+    pub kind_at: usize,
+}
+
+/// Expected service time per kind, written by workers, read by classifiers.
+///
+/// Takes 2 KiB. A moving average in which each observation weighs 1/8.
+pub struct ServiceTimes {
+    /// Nanoseconds; 0 before the first observation.
+    expected: [AtomicU64; 256],
+}
+
+impl Default for ServiceTimes {
+    fn default() -> Self {
+        Self { expected: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+}
+
+impl ServiceTimes {
+    /// Nothing observed yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A request of `kind` was served for `service`. Two workers at once may
+    /// lose one observation of the two: an average does not mind.
+    pub fn observe(&self, kind: u8, service: Span) {
+        let slot = &self.expected[usize::from(kind)];
+        let service = service.as_nanos().clamp(1, u64::MAX >> 3);
+        let expected = match slot.load(Ordering::Relaxed) {
+            0 => service,
+            old => old - old / WEIGHT + service / WEIGHT,
+        };
+        slot.store(expected.max(1), Ordering::Relaxed);
+    }
+
+    /// Publishes the expected service time of `kind` outright.
+    pub fn publish(&self, kind: u8, expected: Span) {
+        self.expected[usize::from(kind)].store(expected.as_nanos().max(1), Ordering::Relaxed);
+    }
+
+    /// The expected service time of `kind`, once there is one.
+    #[must_use]
+    #[inline]
+    pub fn expected(&self, kind: u8) -> Option<Span> {
+        match self.expected[usize::from(kind)].load(Ordering::Relaxed) {
+            0 => None,
+            ns => Some(Span::from_nanos(ns)),
+        }
+    }
+}
+
+/// Requests of kinds that are expected to run longer than `threshold` are low,
+/// those of other known kinds high; unknown kinds and segments that start no
+/// request keep the driver's verdict. [`ServiceTimes`] attached to the
+/// connection go before the shared `times`.
+#[must_use]
+pub fn service_time(times: Arc<ServiceTimes>, at: KindAt, threshold: Span) -> TransportClassifier {
+    Arc::new(move |cx: &mut FlowContext<'_>| {
+        let Some(&kind) = cx.payload.get(at.kind_at) else { return Verdict::Keep };
+        if !has_magic(cx.payload, at.magic) {
+            return Verdict::Keep;
+        }
+        let times = cx.app.and_then(|memory| memory.downcast_ref()).unwrap_or(&*times);
+        times.expected(kind).map_or(Verdict::Keep, |expected| two_levels(expected > threshold))
+    })
+}
+
+const WEIGHT: u64 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::testing::Flow;
+
+    const AT: KindAt = KindAt { magic: (0, b"GW"), kind_at: 3 };
+
+    #[test]
+    fn kinds_that_run_long_are_low_once_they_are_known() {
+        let times = Arc::new(ServiceTimes::new());
+        let classifier = service_time(Arc::clone(&times), AT, Span::from_micros(10));
+        let mut flow = Flow::new();
+        let mut check = |payload: &[u8], expected| assert_eq!(flow.segment(&classifier, payload), expected);
+        check(b"GW\x01\x05", Verdict::Keep);
+        times.observe(5, Span::from_millis(1));
+        times.observe(6, Span::from_micros(1));
+        check(b"GW\x01\x05", Verdict::Level(7));
+        check(b"GW\x01\x06....", Verdict::Level(0));
+        check(b"XX\x01\x06", Verdict::Keep);
+        check(b"GW\x01", Verdict::Keep);
+    }
+
+    #[test]
+    fn an_average_follows_what_is_observed() {
+        let times = ServiceTimes::new();
+        times.publish(1, Span::from_micros(100));
+        for _ in 0..64 {
+            times.observe(1, Span::from_micros(10));
+        }
+        let expected = times.expected(1).unwrap();
+        assert!(Span::from_micros(9) < expected && expected < Span::from_micros(11), "{expected}");
+        times.observe(2, Span::MAX);
+        times.observe(2, Span::MAX);
+        times.observe(3, Span::ZERO);
+        assert!(times.expected(2) > Some(Span::from_secs(1)) && times.expected(3).is_some());
+    }
+}

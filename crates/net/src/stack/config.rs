@@ -1,0 +1,94 @@
+//! How a stack and its listeners are set up.
+
+use std::net::Ipv4Addr;
+
+use queueing::Span;
+
+use crate::classify::TransportClassifier;
+use crate::wire::{ipv4, tcp};
+
+/// How a stack is set up.
+#[derive(Clone)]
+pub struct Config {
+    /// Our hardware address.
+    pub mac: [u8; 6],
+    /// Our address.
+    pub addr: Ipv4Addr,
+    /// Prefix length of the local subnet, 0..=32.
+    pub prefix: u8,
+    /// Next hop for other subnets.
+    pub gateway: Option<Ipv4Addr>,
+    /// IP MTU, 68..=9216.
+    pub mtu: u16,
+    /// Keys initial sequence numbers (RFC 6528) and the flow table's hash; draw it at random.
+    pub secret: [u8; 16],
+    /// Classifier of connections whose listener and socket give none (M3).
+    pub classifier: Option<TransportClassifier>,
+    /// Smallest retransmission timeout.
+    pub rto_min: Span,
+    /// Largest receive window / receive buffer per connection, in bytes.
+    pub recv_buffer: usize,
+    /// Largest send buffer per connection, in bytes.
+    pub send_buffer: usize,
+    /// How long a closed connection lingers in TIME-WAIT (2 MSL).
+    pub time_wait: Span,
+    /// Idle time before keep-alive probes start; `None` turns them off.
+    pub keep_alive: Option<Span>,
+    /// Most connections at once.
+    pub connections_max: usize,
+}
+
+impl Config {
+    /// A host at `addr`/`prefix` with this MAC and `secret`; the rest as documented in the guide.
+    #[must_use]
+    pub fn new(mac: [u8; 6], addr: Ipv4Addr, prefix: u8, secret: [u8; 16]) -> Self {
+        Self {
+            mac,
+            addr,
+            prefix,
+            gateway: None,
+            mtu: 1500,
+            secret,
+            classifier: None,
+            rto_min: Span::from_millis(5),
+            recv_buffer: 256 * 1024,
+            send_buffer: 256 * 1024,
+            time_wait: Span::from_secs(60),
+            keep_alive: None,
+            connections_max: 1 << 20,
+        }
+    }
+}
+
+/// How a listener is set up.
+#[derive(Clone, Default)]
+pub struct ListenOptions {
+    /// Connections that may wait for the handshake or for being taken; 0 means 1024.
+    pub backlog: usize,
+    /// Classifier that accepted connections inherit (M3).
+    pub classifier: Option<TransportClassifier>,
+}
+
+impl Config {
+    /// The largest segment without options that fits a packet, RFC 6691.
+    pub(crate) fn mss(&self) -> u16 {
+        self.mtu.saturating_sub((ipv4::HEADER_LEN + tcp::HEADER_LEN) as u16).max(28)
+    }
+
+    /// The smallest shift at which the whole receive buffer can be announced.
+    pub(crate) fn window_scale(&self) -> u8 {
+        (0..14).find(|shift| self.recv_buffer >> shift <= 65_535).unwrap_or(14)
+    }
+
+    /// The host to hand a packet for `target` to.
+    pub(crate) fn next_hop(&self, target: Ipv4Addr) -> Option<Ipv4Addr> {
+        if self.is_local(target) { Some(target) } else { self.gateway }
+    }
+
+    /// Whether `addr` is in our subnet.
+    pub(crate) fn is_local(&self, addr: Ipv4Addr) -> bool {
+        let host_bits = 32 - u32::from(self.prefix.min(32));
+        let differing = addr.to_bits() ^ self.addr.to_bits();
+        differing.checked_shr(host_bits).unwrap_or(0) == 0
+    }
+}

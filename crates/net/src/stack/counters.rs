@@ -1,0 +1,87 @@
+//! What was counted; nothing is dropped without a number here.
+
+use queueing::Time;
+
+use crate::wire::Malformed;
+
+/// Counts since the stack was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames taken in.
+    pub frames_received: u64,
+    /// Frames handed to the device.
+    pub frames_sent: u64,
+    /// Frames refused, by [`Malformed::index`].
+    pub malformed: [u64; Malformed::ALL.len()],
+    /// Frames or packets for another host, or of a protocol that is not spoken.
+    pub not_for_us: u64,
+    /// Pieces of larger packets: never reassembled.
+    pub fragments: u64,
+    /// Replies (ARP, ICMP, RST) dropped because too many waited.
+    pub replies_dropped: u64,
+    /// SYNs for a port without listener.
+    pub no_listener: u64,
+    /// Segments of no connection, other than SYNs.
+    pub no_connection: u64,
+    /// SYNs dropped because the listener's backlog was full.
+    pub backlog_drops: u64,
+    /// SYNs dropped because `connections_max` connections existed.
+    pub connections_max_drops: u64,
+    /// TIME-WAIT connections that gave way to a new SYN.
+    pub time_wait_reused: u64,
+    /// Acknowledgements of what was never sent, or far too old.
+    pub bad_acks: u64,
+    /// Segments outside the window, probes and old duplicates among them.
+    pub out_of_window: u64,
+    /// Acknowledgements that challenge a suspicious RST, SYN or ACK (RFC 5961).
+    pub challenge_acks: u64,
+    /// Segments refused by their timestamp (PAWS).
+    pub paws: u64,
+    /// Segments with payload that came before their turn.
+    pub out_of_order: u64,
+    /// Segments whose payload was all here already.
+    pub duplicates: u64,
+    /// Segments sent again.
+    pub retransmissions: u64,
+    /// Recoveries started by duplicate acknowledgements.
+    pub fast_retransmits: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Probes for a closed window or a silent peer.
+    pub probes: u64,
+    /// Classifiers that panicked.
+    pub classifier_panics: u64,
+    /// Verdicts outside 0..=7.
+    pub classifier_out_of_range: u64,
+    /// Segments that a transport classifier dropped.
+    pub classifier_drops: u64,
+}
+
+impl Counters {
+    pub(crate) fn malformed(&mut self, reason: Malformed) {
+        self.malformed[reason.index()] += 1;
+    }
+}
+
+/// How many challenges may be sent: 1000 each second, RFC 5961 §7.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Challenges {
+    second: u64,
+    sent: u32,
+}
+
+impl Challenges {
+    const PER_SECOND_MAX: u32 = 1000;
+
+    /// Whether one more may be sent at `now`; counts it.
+    pub(crate) fn allow(&mut self, now: Time, counters: &mut Counters) -> bool {
+        let second = now.as_nanos() / 1_000_000_000;
+        if self.second != second {
+            *self = Self { second, sent: 0 };
+        }
+        let allowed = self.sent < Self::PER_SECOND_MAX;
+        self.sent += u32::from(allowed);
+        counters.challenge_acks += u64::from(allowed);
+        allowed
+    }
+}

@@ -1,0 +1,230 @@
+//! Frames out: replies first, then connections in turn.
+//!
+//! A connection sends a few segments and goes to the end of the queue, so one
+//! with much to send delays the acknowledgements of others only briefly.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+
+use queueing::Time;
+
+use super::neighbors::Reach;
+use super::{Config, Counters, Stack};
+use crate::Device;
+use crate::device::Full;
+use crate::wire::ethernet::{self, BROADCAST, EtherType, Mac};
+use crate::wire::icmp::Echo;
+use crate::wire::ipv4::{self, Protocol};
+use crate::wire::tcp::{Flags, Options, Segment, Seq};
+use crate::wire::{FourTuple, arp};
+
+/// Most replies that wait; more are dropped.
+pub(super) const REPLIES_MAX: usize = 256;
+/// Segments that a connection sends before it is the next one's turn.
+const TURN: usize = 16;
+
+/// What is sent for no connection.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// An ARP question or answer.
+    Arp(arp::Packet),
+    /// The answer to a ping.
+    Echo { mac: Mac, target: Ipv4Addr, ident: u16, sequence: u16, payload: Vec<u8> },
+    /// A reset.
+    Reset { mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags },
+}
+
+/// What became of a connection's turn.
+enum Turn {
+    Finished,
+    Again,
+    Full,
+}
+
+impl Stack {
+    /// Sends what is due, until nothing is or the device is full. Returns frames sent.
+    pub fn egress<D: Device>(&mut self, now: Time, device: &mut D) -> usize {
+        let before = self.counters.frames_sent;
+        let mut room = self.send_replies(now, device).is_ok();
+        while room && let Some(&index) = self.ready.front() {
+            match self.take_turn(now, device, index) {
+                Turn::Full => room = false,
+                Turn::Again => self.ready.rotate_left(1),
+                Turn::Finished => {
+                    self.ready.pop_front();
+                }
+            }
+        }
+        if room {
+            // Connections may have asked for hardware addresses.
+            let _ = self.send_replies(now, device);
+        }
+        (self.counters.frames_sent - before) as usize
+    }
+
+    fn take_turn<D: Device>(&mut self, now: Time, device: &mut D, index: u32) -> Turn {
+        let Some((_, connection)) = self.flows.at(index) else { return Turn::Finished };
+        connection.flags.queued = false;
+        let (mut plan, config) = (connection.plan(), &self.config);
+        let mut turn = Turn::Finished;
+        if plan.is_some() {
+            let Some(hop) = config.next_hop(connection.tuple.remote) else { return Turn::Finished };
+            let reach = self.neighbors.reach(now, hop);
+            if matches!(reach, Reach::Ask | Reach::Refresh(_)) {
+                queue_reply(&mut self.replies, &mut self.counters, question(config, hop));
+            }
+            let (Reach::Known(mac) | Reach::Refresh(mac)) = reach else {
+                self.park(now, hop, index);
+                return Turn::Finished;
+            };
+            for _ in 0..TURN {
+                let Some(next) = plan else { break };
+                let segment = connection.segment(&next, now, config);
+                if transmit_segment(now, device, config.mac, mac, &connection.tuple, &segment).is_err() {
+                    turn = Turn::Full;
+                    break;
+                }
+                self.counters.frames_sent += 1;
+                self.counters.retransmissions += u64::from(next.again);
+                self.counters.probes += u64::from(next.probe);
+                connection.transmitted(&next, now, config);
+                plan = if connection.wants_output() { connection.plan() } else { None };
+            }
+        }
+        if plan.is_none() {
+            connection.wait_for_window(now, config);
+        } else {
+            connection.flags.queued = true;
+            if !matches!(turn, Turn::Full) {
+                turn = Turn::Again;
+            }
+        }
+        super::set_timer(&mut self.timers, connection, config, index);
+        turn
+    }
+
+    /// Lets a connection wait until `hop` is known; its timer runs meanwhile.
+    fn park(&mut self, now: Time, hop: Ipv4Addr, index: u32) {
+        let Some((_, connection)) = self.flows.at(index) else { return };
+        if !connection.flags.parked {
+            connection.flags.parked = self.neighbors.park(hop, index);
+        }
+        connection.arm(now, &self.config);
+        super::set_timer(&mut self.timers, connection, &self.config, index);
+    }
+
+    fn send_replies<D: Device>(&mut self, now: Time, device: &mut D) -> Result<(), Full> {
+        while let Some(reply) = self.replies.front() {
+            transmit_reply(now, device, self.config.mac, self.config.addr, reply)?;
+            self.counters.frames_sent += 1;
+            if let Some(Reply::Echo { payload, .. }) = self.replies.pop_front() {
+                self.pool.give(payload);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets `reply` wait for egress, if there is room.
+pub(super) fn queue_reply(replies: &mut VecDeque<Reply>, counters: &mut Counters, reply: Reply) {
+    if replies.len() < REPLIES_MAX {
+        replies.push_back(reply);
+    } else {
+        counters.replies_dropped += 1;
+    }
+}
+
+/// Who has `target`?
+fn question(config: &Config, target: Ipv4Addr) -> Reply {
+    Reply::Arp(arp::Packet {
+        operation: arp::Operation::Request,
+        sender_mac: config.mac,
+        sender: config.addr,
+        target_mac: [0; 6],
+        target,
+    })
+}
+
+fn transmit_reply<D: Device>(
+    now: Time,
+    device: &mut D,
+    source_mac: Mac,
+    source: Ipv4Addr,
+    reply: &Reply,
+) -> Result<(), Full> {
+    match reply {
+        Reply::Arp(packet) => {
+            let request = packet.operation == arp::Operation::Request;
+            let target = if request { BROADCAST } else { packet.target_mac };
+            device.transmit(now, ethernet::HEADER_LEN + arp::LEN, &mut |buf| {
+                ethernet::emit_header(buf, target, source_mac, EtherType::Arp);
+                packet.emit(&mut buf[ethernet::HEADER_LEN..]);
+            })
+        }
+        Reply::Echo { mac, target, ident, sequence, payload } => {
+            let echo = Echo { reply: true, ident: *ident, sequence: *sequence, payload };
+            transmit_packet(
+                now,
+                device,
+                source_mac,
+                *mac,
+                source,
+                *target,
+                Protocol::Icmp,
+                echo.len(),
+                &mut |buf| {
+                    echo.emit(buf);
+                },
+            )
+        }
+        Reply::Reset { mac, tuple, seq, ack, flags } => {
+            let segment = Segment {
+                source_port: tuple.local_port,
+                target_port: tuple.remote_port,
+                seq: *seq,
+                ack: *ack,
+                flags: *flags,
+                window: 0,
+                options: Options::NONE,
+                payload: &[],
+            };
+            transmit_segment(now, device, source_mac, *mac, tuple, &segment)
+        }
+    }
+}
+
+fn transmit_segment<D: Device>(
+    now: Time,
+    device: &mut D,
+    source_mac: Mac,
+    target_mac: Mac,
+    tuple: &FourTuple,
+    segment: &Segment<'_>,
+) -> Result<(), Full> {
+    let len = segment.header_len() + segment.payload.len();
+    let (source, target) = (tuple.local, tuple.remote);
+    transmit_packet(now, device, source_mac, target_mac, source, target, Protocol::Tcp, len, &mut |buf| {
+        segment.emit(source, target, buf);
+    })
+}
+
+#[allow(clippy::too_many_arguments)] // One for each header field that varies.
+fn transmit_packet<D: Device>(
+    now: Time,
+    device: &mut D,
+    source_mac: Mac,
+    target_mac: Mac,
+    source: Ipv4Addr,
+    target: Ipv4Addr,
+    protocol: Protocol,
+    payload_len: usize,
+    fill: &mut dyn FnMut(&mut [u8]),
+) -> Result<(), Full> {
+    let start = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+    device.transmit(now, start + payload_len, &mut |buf| {
+        ethernet::emit_header(buf, target_mac, source_mac, EtherType::Ipv4);
+        let header = ipv4::Header { source, target, protocol, dscp: 0, payload_len };
+        header.emit(&mut buf[ethernet::HEADER_LEN..]);
+        fill(&mut buf[start..]);
+    })
+}

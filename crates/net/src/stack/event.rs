@@ -1,0 +1,87 @@
+//! What a stack tells its owner, and the names it uses.
+
+use queueing::{Label, Time};
+
+/// Names a connection for as long as it lives; a reused slot has a new
+/// generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId {
+    /// Slot; small and dense, so that it can index tables.
+    pub index: u32,
+    /// How often the slot was used before.
+    pub generation: u32,
+}
+
+/// Names a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub u32);
+
+/// Something happened on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Where.
+    pub conn: ConnId,
+    /// What.
+    pub kind: EventKind,
+    /// The label of the packet that caused it (M6).
+    pub label: Label,
+    /// When the device received that packet.
+    pub received: Time,
+}
+
+/// What can happen on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// `connect` succeeded.
+    Connected,
+    /// A listener's handshake completed.
+    Accepted(ListenerId),
+    /// `fresh` more bytes can be read: the tail of [`Stack::received`](super::Stack::received).
+    Readable {
+        /// Bytes that this segment made readable.
+        fresh: u32,
+    },
+    /// The send buffer has room again after `send` took less than it was given.
+    Writable,
+    /// The peer has closed its half: after the bytes already there, nothing comes.
+    PeerClosed,
+    /// The connection is gone; its id is invalid from now on.
+    Closed(CloseReason),
+}
+
+/// Why a connection is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// Both sides closed.
+    Finished,
+    /// The peer reset it, or refused `connect`.
+    Reset,
+    /// Nothing came back for too long.
+    TimedOut,
+    /// We aborted it.
+    Aborted,
+}
+
+/// Why `listen` failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListenError {
+    /// Another listener has the port.
+    PortInUse(u16),
+    /// Port 0 cannot be listened on.
+    PortZero,
+}
+
+/// Why `connect` failed at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectError {
+    /// All 28,232 ephemeral ports to this peer are taken.
+    NoPort,
+    /// `connections_max` connections exist.
+    TooMany,
+    /// The peer is outside the subnet and there is no gateway.
+    NoRoute,
+}
+
+/// The connection is gone or the direction is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotOpen;

@@ -1,0 +1,241 @@
+//! Where connections live and how a segment finds its own, in O(1).
+//!
+//! Connections stand in slots that never move; the table beside them holds
+//! eight bytes for each: 32 bits of a keyed hash, so that nobody can choose
+//! colliding ports, and the slot.
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use super::event::ConnId;
+use crate::tcp::Connection;
+use crate::wire::FourTuple;
+
+/// A keyed hash of `tuple`; `purpose` tells uses of the key apart.
+pub(crate) fn hash(secret: &[u8; 16], purpose: u8, tuple: &FourTuple) -> u64 {
+    let mut bytes = [0; 13];
+    bytes[..4].copy_from_slice(&tuple.local.octets());
+    bytes[4..8].copy_from_slice(&tuple.remote.octets());
+    bytes[8..10].copy_from_slice(&tuple.local_port.to_be_bytes());
+    bytes[10..12].copy_from_slice(&tuple.remote_port.to_be_bytes());
+    bytes[12] = purpose;
+    let mut hasher = SipHasher13::new_with_key(secret);
+    hasher.write(&bytes);
+    hasher.finish()
+}
+
+struct Slot {
+    generation: u32,
+    connection: Option<Connection>,
+}
+
+/// Connections by slot and by tuple.
+pub(crate) struct Flows {
+    /// Slots in chunks, so that growing moves nothing and wastes little.
+    chunks: Vec<Vec<Slot>>,
+    free: Vec<u32>,
+    /// Open addressing with linear probing; at most three quarters full.
+    table: Vec<Entry>,
+    linked: usize,
+    live: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    hash: u32,
+    index: u32,
+}
+
+const EMPTY: Entry = Entry { hash: 0, index: u32::MAX };
+
+impl Flows {
+    const CHUNK_BITS: u32 = 6;
+    const CHUNK_LEN: usize = 1 << Self::CHUNK_BITS;
+
+    pub(crate) fn new() -> Self {
+        Self { chunks: Vec::new(), free: Vec::new(), table: vec![EMPTY; 16], linked: 0, live: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Bytes that all of this takes up.
+    pub(crate) fn bytes(&self) -> usize {
+        let slots: usize =
+            self.chunks.iter().map(|c| c.capacity() * size_of::<Slot>() + size_of::<Vec<Slot>>()).sum();
+        slots + self.table.capacity() * size_of::<Entry>() + self.free.capacity() * size_of::<u32>()
+    }
+
+    /// Puts a connection into a free slot.
+    pub(crate) fn insert(&mut self, connection: Connection) -> ConnId {
+        self.live += 1;
+        if let Some(index) = self.free.pop() {
+            let slot = &mut self.chunks[index as usize >> Self::CHUNK_BITS][index as usize % Self::CHUNK_LEN];
+            slot.connection = Some(connection);
+            return ConnId { index, generation: slot.generation };
+        }
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == Self::CHUNK_LEN) {
+            self.chunks.push(Vec::with_capacity(Self::CHUNK_LEN));
+        }
+        let chunk_index = self.chunks.len() - 1;
+        let chunk = &mut self.chunks[chunk_index];
+        chunk.push(Slot { generation: 0, connection: Some(connection) });
+        let index = (chunk_index << Self::CHUNK_BITS) + chunk.len() - 1;
+        ConnId { index: index as u32, generation: 0 }
+    }
+
+    /// Empties a slot; its id is never valid again.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Connection> {
+        let slot = self
+            .chunks
+            .get_mut(index as usize >> Self::CHUNK_BITS)?
+            .get_mut(index as usize % Self::CHUNK_LEN)?;
+        let connection = slot.connection.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(index);
+        self.live -= 1;
+        Some(connection)
+    }
+
+    fn slot(&self, index: u32) -> Option<&Slot> {
+        self.chunks.get(index as usize >> Self::CHUNK_BITS)?.get(index as usize % Self::CHUNK_LEN)
+    }
+
+    /// The connection in slot `index` with its id.
+    pub(crate) fn at(&mut self, index: u32) -> Option<(ConnId, &mut Connection)> {
+        let slot = self
+            .chunks
+            .get_mut(index as usize >> Self::CHUNK_BITS)?
+            .get_mut(index as usize % Self::CHUNK_LEN)?;
+        let id = ConnId { index, generation: slot.generation };
+        slot.connection.as_mut().map(|connection| (id, connection))
+    }
+
+    /// The connection that the application calls `id`.
+    pub(crate) fn get(&self, id: ConnId) -> Option<&Connection> {
+        let slot = self.slot(id.index).filter(|slot| slot.generation == id.generation)?;
+        slot.connection.as_ref().filter(|connection| !connection.flags.detached)
+    }
+
+    /// The connection that the application calls `id`.
+    pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
+        let (found, connection) = self.at(id.index)?;
+        (found == id && !connection.flags.detached).then_some(connection)
+    }
+
+    /// The slot of the connection with `tuple`, whose hash is `hash`.
+    pub(crate) fn find(&self, hash: u64, tuple: &FourTuple) -> Option<u32> {
+        let hash = hash as u32;
+        let mask = self.table.len() - 1;
+        let mut at = hash as usize & mask;
+        loop {
+            let entry = self.table[at];
+            if entry.index == EMPTY.index {
+                return None;
+            }
+            let same = |slot: &Slot| slot.connection.as_ref().is_some_and(|c| c.tuple == *tuple);
+            if entry.hash == hash && self.slot(entry.index).is_some_and(same) {
+                return Some(entry.index);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// Makes slot `index` findable.
+    pub(crate) fn link(&mut self, hash: u64, index: u32) {
+        if (self.linked + 1) * 4 > self.table.len() * 3 {
+            let old = std::mem::take(&mut self.table);
+            self.table = vec![EMPTY; old.len() * 2];
+            old.into_iter().filter(|e| e.index != EMPTY.index).for_each(|e| self.place(e));
+        }
+        self.place(Entry { hash: hash as u32, index });
+        self.linked += 1;
+    }
+
+    fn place(&mut self, entry: Entry) {
+        let mask = self.table.len() - 1;
+        let mut at = entry.hash as usize & mask;
+        while self.table[at].index != EMPTY.index {
+            at = (at + 1) & mask;
+        }
+        self.table[at] = entry;
+    }
+
+    /// Makes slot `index` no longer findable; what stood behind it moves up.
+    pub(crate) fn unlink(&mut self, hash: u64, index: u32) {
+        let mask = self.table.len() - 1;
+        let mut hole = hash as u32 as usize & mask;
+        while self.table[hole].index != index {
+            if self.table[hole].index == EMPTY.index {
+                return;
+            }
+            hole = (hole + 1) & mask;
+        }
+        self.linked -= 1;
+        let mut at = hole;
+        loop {
+            at = (at + 1) & mask;
+            let entry = self.table[at];
+            if entry.index == EMPTY.index {
+                break;
+            }
+            let home = entry.hash as usize & mask;
+            // It may move up unless its home lies behind the hole.
+            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
+                self.table[hole] = entry;
+                hole = at;
+            }
+        }
+        self.table[hole] = EMPTY;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stack::Config;
+    use crate::wire::tcp::Seq;
+    use proptest::prelude::*;
+    use queueing::Time;
+    use std::collections::BTreeMap;
+    use std::net::Ipv4Addr;
+
+    fn tuple(remote_port: u16) -> FourTuple {
+        FourTuple { local: Ipv4Addr::LOCALHOST, local_port: 80, remote: Ipv4Addr::LOCALHOST, remote_port }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn flows_equal_a_map(steps in prop::collection::vec((any::<bool>(), 1u16..60), 1..200)) {
+            let config = Config::new([2; 6], Ipv4Addr::LOCALHOST, 8, [7; 16]);
+            let (mut flows, mut model) = (Flows::new(), BTreeMap::new());
+            for (add, port) in steps {
+                // A poor hash, so that probing and moving up are exercised.
+                let (t, h) = (tuple(port), u64::from(port / 5) * 3);
+                match (add, model.get(&port)) {
+                    (true, None) => {
+                        let c = Connection::open(t, Seq(0), 0, Time::ZERO, &config);
+                        let id = flows.insert(c);
+                        flows.link(h, id.index);
+                        model.insert(port, id);
+                    }
+                    (false, Some(&id)) => {
+                        flows.unlink(h, id.index);
+                        prop_assert!(flows.remove(id.index).is_some());
+                        prop_assert!(flows.get(id).is_none());
+                        model.remove(&port);
+                    }
+                    _ => {}
+                }
+                for port in 1..60 {
+                    let found = flows.find(u64::from(port / 5) * 3, &tuple(port));
+                    prop_assert_eq!(found, model.get(&port).map(|id: &ConnId| id.index));
+                }
+                prop_assert_eq!(flows.len(), model.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Frames in: from Ethernet to the connection that a segment belongs to.
+
+use std::net::Ipv4Addr;
+
+use queueing::{Label, Time};
+
+use super::egress::Reply;
+use super::{HASH_FLOW, Stack, flows, look_after};
+use crate::classify::PacketMeta;
+use crate::tcp::{Arrival, Connection, Context, Verdicts};
+use crate::wire::ethernet::{BROADCAST, EtherType, Frame, Mac};
+use crate::wire::icmp::Echo;
+use crate::wire::ipv4::{Packet, Protocol};
+use crate::wire::tcp::{Flags, Segment, Seq};
+use crate::wire::{FourTuple, Malformed, arp};
+
+impl Stack {
+    /// Takes one frame in. Malformed ones are counted and dropped.
+    pub fn ingress(&mut self, now: Time, frame: &[u8], meta: &PacketMeta) {
+        self.counters.frames_received += 1;
+        if let Err(reason) = self.on_frame(now, frame, meta) {
+            self.counters.malformed(reason);
+        }
+    }
+
+    fn on_frame(&mut self, now: Time, frame: &[u8], meta: &PacketMeta) -> Result<(), Malformed> {
+        let frame = Frame::parse(frame)?;
+        let ours = frame.target == self.config.mac;
+        match frame.kind {
+            EtherType::Ipv4 if ours => self.on_packet(now, frame.payload, frame.source, meta),
+            EtherType::Arp if ours || frame.target == BROADCAST => self.on_arp(now, frame.payload),
+            _ => {
+                self.counters.not_for_us += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn on_arp(&mut self, now: Time, packet: &[u8]) -> Result<(), Malformed> {
+        let packet = arp::Packet::parse(packet)?;
+        if packet.sender == self.config.addr || !self.config.is_local(packet.sender) {
+            return Err(Malformed::BadAddress);
+        }
+        let asks_us = packet.operation == arp::Operation::Request && packet.target == self.config.addr;
+        self.neighbors.learn(now, packet.sender, packet.sender_mac, asks_us);
+        for index in self.neighbors.unpark(packet.sender) {
+            if let Some((_, connection)) = self.flows.at(index) {
+                connection.flags.parked = false;
+                self.settle(now, index);
+            }
+        }
+        if asks_us {
+            self.reply(Reply::Arp(arp::Packet {
+                operation: arp::Operation::Reply,
+                sender_mac: self.config.mac,
+                sender: self.config.addr,
+                target_mac: packet.sender_mac,
+                target: packet.sender,
+            }));
+        }
+        Ok(())
+    }
+
+    fn on_packet(&mut self, now: Time, packet: &[u8], from: Mac, meta: &PacketMeta) -> Result<(), Malformed> {
+        let packet = Packet::parse(packet)?;
+        let source = packet.source;
+        if packet.target != self.config.addr {
+            self.counters.not_for_us += 1;
+            return Ok(());
+        }
+        if source == self.config.addr
+            || source.is_multicast()
+            || source.is_broadcast()
+            || source.is_unspecified()
+        {
+            return Err(Malformed::BadAddress);
+        }
+        if packet.fragment {
+            self.counters.fragments += 1;
+            return Ok(());
+        }
+        match packet.protocol {
+            Protocol::Tcp => {
+                let segment = Segment::parse(packet.payload, source, packet.target, true)?;
+                self.on_segment(now, source, &segment, from, meta);
+            }
+            Protocol::Icmp => self.on_icmp(source, packet.payload, from)?,
+            Protocol::Other(_) => self.counters.not_for_us += 1,
+        }
+        Ok(())
+    }
+
+    fn on_icmp(&mut self, source: Ipv4Addr, message: &[u8], from: Mac) -> Result<(), Malformed> {
+        let echo = Echo::parse(message)?;
+        if !echo.reply {
+            let mut payload = self.pool.take();
+            payload.extend_from_slice(echo.payload);
+            let (ident, sequence) = (echo.ident, echo.sequence);
+            self.reply(Reply::Echo { mac: from, target: source, ident, sequence, payload });
+        }
+        Ok(())
+    }
+
+    fn on_segment(&mut self, now: Time, source: Ipv4Addr, s: &Segment<'_>, from: Mac, meta: &PacketMeta) {
+        let tuple = FourTuple {
+            local: self.config.addr,
+            local_port: s.target_port,
+            remote: source,
+            remote_port: s.source_port,
+        };
+        let same = |c: &Connection| c.flags.linked && c.tuple == tuple;
+        let found = match self.flows.at(self.recent) {
+            Some((_, connection)) if same(connection) => Some(self.recent),
+            _ => self.flows.find(flows::hash(&self.config.secret, HASH_FLOW, &tuple), &tuple),
+        };
+        let Some(index) = found else { return self.on_stray(now, tuple, s, from) };
+        self.recent = index;
+        let Some((id, connection)) = self.flows.at(index) else { return };
+        let mut cx = Context {
+            now,
+            id,
+            config: &self.config,
+            pool: &mut self.pool,
+            counters: &mut self.counters,
+            challenges: &mut self.challenges,
+            events: &mut self.events,
+            label: Label::new(meta.priority.unwrap_or_default()),
+            received: meta.received,
+        };
+        if connection.gives_way_to(s) {
+            connection.end(&mut cx, super::CloseReason::Finished);
+            self.counters.time_wait_reused += 1;
+            self.settle(now, index);
+            return self.on_stray(now, tuple, s, from);
+        }
+        let listener = connection.listener.and_then(|l| self.listeners[usize::from(l)].classifier.as_ref());
+        let verdicts = Verdicts { listener, default: self.config.classifier.as_ref(), meta };
+        let arrival = connection.on_segment(&mut cx, s, &verdicts);
+        if connection.state.is_ending() {
+            self.settle_closed(now, id);
+        } else {
+            look_after(&mut self.ready, &mut self.timers, &self.config, connection, index);
+        }
+        if arrival == Arrival::Refuse {
+            self.refuse(&tuple, s, from);
+        }
+    }
+
+    /// A segment that belongs to no connection: it opens one, or is refused.
+    fn on_stray(&mut self, now: Time, tuple: FourTuple, s: &Segment<'_>, from: Mac) {
+        let has = |flag| s.flags.contains(flag);
+        if has(Flags::RST) || has(Flags::ACK) || !has(Flags::SYN) {
+            self.counters.no_connection += 1;
+            return self.refuse(&tuple, s, from);
+        }
+        let Some(&index) = self.ports.get(&tuple.local_port) else {
+            self.counters.no_listener += 1;
+            return self.refuse(&tuple, s, from);
+        };
+        let listener = &mut self.listeners[usize::from(index)];
+        if listener.pending >= listener.backlog {
+            self.counters.backlog_drops += 1;
+            return;
+        }
+        if self.flows.len() >= self.config.connections_max {
+            self.counters.connections_max_drops += 1;
+            return;
+        }
+        listener.pending += 1;
+        let mut connection = self.new_connection(now, tuple);
+        connection.accept(index, s, &self.config);
+        let id = self.add(connection);
+        self.settle(now, id.index);
+    }
+
+    /// Answers a segment with a reset, unless it is one (RFC 9293 §3.10.7.1).
+    fn refuse(&mut self, tuple: &FourTuple, s: &Segment<'_>, mac: Mac) {
+        if s.flags.contains(Flags::RST) {
+            return;
+        }
+        let (seq, ack, flags) = if s.flags.contains(Flags::ACK) {
+            (s.ack, Seq(0), Flags::RST)
+        } else {
+            (Seq(0), s.seq + s.seq_len(), Flags::RST | Flags::ACK)
+        };
+        self.reply(Reply::Reset { mac, tuple: *tuple, seq, ack, flags });
+    }
+}

@@ -1,0 +1,514 @@
+//! One host's TCP/IP: frames and timeouts in, events and frames out.
+//!
+//! A stack never blocks, reads no clock and owns no device: its owner hands it
+//! frames ([`Stack::ingress`]) and the time ([`Stack::handle_timeout`]), takes
+//! events out and lets it fill a device's buffers ([`Stack::egress`]). Bounds:
+//! connections by [`Config::connections_max`], bytes per connection by its
+//! buffers, replies and neighbours by constants; the queue of events by what
+//! one call causes, as long as the owner drains it after each.
+//!
+//! ```
+//! use net::{EventKind, Stack, device::memory, Device};
+//! use net::classify::PacketMeta;
+//! use net::stack::{Config, ListenOptions};
+//! use queueing::Time;
+//!
+//! let config = |n: u8| Config::new([2, 0, 0, 0, 0, n], [10, 0, 0, n].into(), 24, [n; 16]);
+//! let (mut server, mut client) = (Stack::new(config(1)), Stack::new(config(2)));
+//! server.listen(80, ListenOptions::default()).unwrap();
+//! let conn = client.connect(Time::ZERO, "10.0.0.1:80".parse().unwrap(), None).unwrap();
+//! let (mut server_end, mut client_end) = memory::pair(64, 1514);
+//! for _ in 0..8 {
+//!     for (stack, end) in [(&mut client, &mut client_end), (&mut server, &mut server_end)] {
+//!         stack.egress(Time::ZERO, end);
+//!         while let Some(received) = end.receive(Time::ZERO) {
+//!             let bytes = received.frame.as_ref().len() as u16;
+//!             let meta = PacketMeta { received: Time::ZERO, bytes, priority: None };
+//!             stack.ingress(Time::ZERO, received.frame.as_ref(), &meta);
+//!             end.recycle(received.frame);
+//!         }
+//!     }
+//! }
+//! let event = client.poll_event().unwrap();
+//! assert_eq!((event.conn, event.kind), (conn, EventKind::Connected));
+//! ```
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+use queueing::{Label, Time, TimerKey, TimerWheel};
+
+use crate::classify::{FlowState, Private, TransportClassifier};
+use crate::tcp::{Connection, Context, Pool, State};
+use crate::wire::FourTuple;
+use crate::wire::tcp::{Flags, Seq};
+
+mod config;
+mod counters;
+mod egress;
+mod event;
+mod flows;
+mod ingress;
+mod neighbors;
+
+pub use config::{Config, ListenOptions};
+pub(crate) use counters::Challenges;
+pub use counters::Counters;
+pub use event::{CloseReason, ConnId, ConnectError, Event, EventKind, ListenError, ListenerId, NotOpen};
+
+use egress::Reply;
+use flows::Flows;
+use neighbors::Neighbors;
+
+/// Who listens on a port.
+struct Listener {
+    backlog: usize,
+    classifier: Option<TransportClassifier>,
+    /// Connections in their handshake, or accepted and not yet polled.
+    pending: usize,
+}
+
+/// One host's TCP/IP.
+pub struct Stack {
+    config: Config,
+    flows: Flows,
+    ports: BTreeMap<u16, u16>,
+    listeners: Vec<Listener>,
+    neighbors: Neighbors,
+    timers: TimerWheel<u32>,
+    events: VecDeque<Event>,
+    /// Connections (by slot) that may have something to send.
+    ready: VecDeque<u32>,
+    replies: VecDeque<Reply>,
+    pool: Pool,
+    counters: Counters,
+    challenges: Challenges,
+    ports_tried: u16,
+    /// The slot of the latest segment's connection: often the next one's, too.
+    recent: u32,
+}
+
+/// First port that `connect` chooses by itself, and how many there are.
+const EPHEMERAL: (u16, u16) = (32_768, 28_232);
+const BACKLOG: usize = 1024;
+
+/// Uses of the secret.
+const HASH_FLOW: u8 = 0;
+const HASH_ISN: u8 = 1;
+const HASH_PORT: u8 = 2;
+
+impl Stack {
+    /// A stack without listeners or connections.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            flows: Flows::new(),
+            ports: BTreeMap::new(),
+            listeners: Vec::new(),
+            neighbors: Neighbors::default(),
+            timers: TimerWheel::new(),
+            events: VecDeque::new(),
+            ready: VecDeque::new(),
+            replies: VecDeque::new(),
+            pool: Pool::default(),
+            counters: Counters::default(),
+            challenges: Challenges::default(),
+            ports_tried: 0,
+            recent: 0,
+        }
+    }
+
+    /// How the stack was set up.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Listens on `port`.
+    ///
+    /// # Errors
+    /// [`ListenError::PortZero`], [`ListenError::PortInUse`].
+    pub fn listen(&mut self, port: u16, options: ListenOptions) -> Result<ListenerId, ListenError> {
+        if port == 0 {
+            return Err(ListenError::PortZero);
+        }
+        if self.ports.contains_key(&port) {
+            return Err(ListenError::PortInUse(port));
+        }
+        let index = self.listeners.len() as u16;
+        let backlog = if options.backlog == 0 { BACKLOG } else { options.backlog };
+        self.listeners.push(Listener { backlog, classifier: options.classifier, pending: 0 });
+        self.ports.insert(port, index);
+        Ok(ListenerId(u32::from(index)))
+    }
+
+    /// Starts a handshake; [`EventKind::Connected`] or [`EventKind::Closed`]
+    /// follows. Without `local_port` a free ephemeral one is taken.
+    ///
+    /// # Errors
+    /// [`ConnectError::NoPort`] when the port (or all of them) is taken towards
+    /// `remote`, [`ConnectError::TooMany`], [`ConnectError::NoRoute`].
+    pub fn connect(
+        &mut self,
+        now: Time,
+        remote: SocketAddrV4,
+        local_port: Option<u16>,
+    ) -> Result<ConnId, ConnectError> {
+        if self.config.next_hop(*remote.ip()).is_none() {
+            return Err(ConnectError::NoRoute);
+        }
+        if self.flows.len() >= self.config.connections_max {
+            return Err(ConnectError::TooMany);
+        }
+        let local_port = match local_port {
+            Some(port) => port,
+            None => self.ephemeral_port(remote).ok_or(ConnectError::NoPort)?,
+        };
+        let tuple = self.tuple_to(remote, local_port);
+        if local_port == 0 || self.flows.find(self.hash(&tuple), &tuple).is_some() {
+            return Err(ConnectError::NoPort);
+        }
+        let mut connection = self.new_connection(now, tuple);
+        connection.flags.announced = true;
+        let id = self.add(connection);
+        self.settle(now, id.index);
+        Ok(id)
+    }
+
+    fn tuple_to(&self, remote: SocketAddrV4, local_port: u16) -> FourTuple {
+        FourTuple { local: self.config.addr, local_port, remote: *remote.ip(), remote_port: remote.port() }
+    }
+
+    /// A port that is free towards `remote`, from a secret start (RFC 6056 §3.3.3).
+    fn ephemeral_port(&mut self, remote: SocketAddrV4) -> Option<u16> {
+        let (first, count) = EPHEMERAL;
+        let start = flows::hash(&self.config.secret, HASH_PORT, &self.tuple_to(remote, 0)) as u16 % count;
+        (0..count).find_map(|_| {
+            self.ports_tried = (self.ports_tried + 1) % count;
+            let port = first + ((u32::from(start) + u32::from(self.ports_tried)) % u32::from(count)) as u16;
+            let tuple = self.tuple_to(remote, port);
+            self.flows.find(self.hash(&tuple), &tuple).is_none().then_some(port)
+        })
+    }
+
+    /// A connection with the sequence number that RFC 6528 asks for.
+    fn new_connection(&self, now: Time, tuple: FourTuple) -> Connection {
+        let secret = flows::hash(&self.config.secret, HASH_ISN, &tuple);
+        let clock = (now.as_nanos() / 4_000) as u32;
+        let iss = Seq((secret as u32).wrapping_add(clock));
+        Connection::open(tuple, iss, (secret >> 32) as u32, now, &self.config)
+    }
+
+    fn hash(&self, tuple: &FourTuple) -> u64 {
+        flows::hash(&self.config.secret, HASH_FLOW, tuple)
+    }
+
+    fn add(&mut self, connection: Connection) -> ConnId {
+        let hash = self.hash(&connection.tuple);
+        let id = self.flows.insert(connection);
+        self.flows.link(hash, id.index);
+        id
+    }
+
+    /// Whether `egress` has something to send.
+    #[must_use]
+    pub fn wants_egress(&self) -> bool {
+        !self.ready.is_empty() || !self.replies.is_empty()
+    }
+
+    /// Runs the timers that are due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some((_, index)) = self.timers.expire(now) {
+            let Some((id, connection)) = self.flows.at(index) else { continue };
+            connection.timer = None;
+            if connection.deadline(&self.config) > now {
+                set_timer(&mut self.timers, connection, &self.config, index);
+                continue;
+            }
+            let mut cx = Context {
+                now,
+                id,
+                config: &self.config,
+                pool: &mut self.pool,
+                counters: &mut self.counters,
+                challenges: &mut self.challenges,
+                events: &mut self.events,
+                label: Label::default(),
+                received: now,
+            };
+            connection.on_timeout(&mut cx);
+            self.settle(now, index);
+        }
+    }
+
+    /// When `handle_timeout` should be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// The next event, in the order in which packets were processed.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        match event.kind {
+            EventKind::Accepted(ListenerId(listener)) => self.listeners[listener as usize].pending -= 1,
+            EventKind::Closed(_) => self.detach(event.conn),
+            _ => {}
+        }
+        Some(event)
+    }
+
+    /// The owner has heard that `id` is closed: the id ends here, the
+    /// connection itself when TIME-WAIT does.
+    fn detach(&mut self, id: ConnId) {
+        let Some(connection) = self.flows.get_mut(id) else { return };
+        if connection.state == State::Closed {
+            self.free(id.index);
+        } else {
+            connection.flags.detached = true;
+            connection.release(&mut self.pool);
+        }
+    }
+
+    fn free(&mut self, index: u32) {
+        if let Some(mut connection) = self.flows.remove(index) {
+            connection.release(&mut self.pool);
+            if let Some(timer) = connection.timer {
+                self.timers.cancel(timer.1);
+            }
+        }
+    }
+
+    /// Unread bytes in order, contiguous; empty when none or when `conn` is gone.
+    #[must_use]
+    pub fn received(&self, conn: ConnId) -> &[u8] {
+        self.flows.get(conn).map_or(&[], |connection| connection.recv.as_slice())
+    }
+
+    /// Marks the first `n` unread bytes as read; opens the window.
+    pub fn consume(&mut self, now: Time, conn: ConnId, n: usize) {
+        self.call(now, conn, |connection, cx| connection.consume(cx, n));
+    }
+
+    /// Queues bytes for sending; returns how many were taken. When fewer than
+    /// given, [`EventKind::Writable`] follows.
+    ///
+    /// # Errors
+    /// [`NotOpen`] when the connection is gone or our half is closed.
+    pub fn send(&mut self, now: Time, conn: ConnId, bytes: &[u8]) -> Result<usize, NotOpen> {
+        self.call(now, conn, |connection, cx| connection.write(cx, bytes)).flatten().ok_or(NotOpen)
+    }
+
+    /// Closes our half after what is queued (FIN).
+    pub fn close(&mut self, now: Time, conn: ConnId) {
+        self.call(now, conn, |connection, cx| connection.close(cx));
+    }
+
+    /// Resets the connection.
+    pub fn abort(&mut self, now: Time, conn: ConnId) {
+        let Some(connection) = self.flows.get(conn) else { return };
+        if !matches!(connection.state, State::Closed | State::SynSent | State::TimeWait { .. }) {
+            let (tuple, seq, ack) = (connection.tuple, connection.snd_nxt, connection.rcv_nxt);
+            self.reset(now, tuple, seq, ack);
+        }
+        self.call(now, conn, |connection, cx| connection.end(cx, CloseReason::Aborted));
+    }
+
+    /// The shared 64 bytes.
+    #[must_use]
+    pub fn private(&self, conn: ConnId) -> Option<&Private> {
+        self.flows.get(conn).map(|connection| &connection.private)
+    }
+
+    /// The shared 64 bytes, to write.
+    #[must_use]
+    pub fn private_mut(&mut self, conn: ConnId) -> Option<&mut Private> {
+        self.flows.get_mut(conn).map(|connection| &mut connection.private)
+    }
+
+    /// Gives one connection its own classifier (M3); `None` hands the choice
+    /// back to its listener's, or the stack's.
+    pub fn set_classifier(&mut self, conn: ConnId, classifier: Option<TransportClassifier>) {
+        if let Some(connection) = self.flows.get_mut(conn) {
+            connection.classifier = classifier;
+        }
+    }
+
+    /// Attaches application memory for the classifier (M5).
+    pub fn attach(&mut self, conn: ConnId, memory: Option<Arc<dyn Any + Send + Sync>>) {
+        if let Some(connection) = self.flows.get_mut(conn) {
+            connection.app = memory.map(Box::new);
+        }
+    }
+
+    /// What the flow has been like.
+    #[must_use]
+    pub fn flow(&self, conn: ConnId) -> Option<FlowState> {
+        self.flows.get(conn).map(Connection::flow)
+    }
+
+    /// The connection's addresses.
+    #[must_use]
+    pub fn tuple(&self, conn: ConnId) -> Option<FourTuple> {
+        self.flows.get(conn).map(|connection| connection.tuple)
+    }
+
+    /// Connections that exist, in any state: handshakes and TIME-WAIT too.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Bytes that connections take up without their buffers: slots, flow
+    /// table and timers.
+    #[must_use]
+    pub fn connection_bytes(&self) -> usize {
+        // A timer takes its item, list links, instant and generation.
+        self.flows.bytes() + self.timers.len() * 24
+    }
+
+    /// Runs `act` on the application's connection `id`, then looks after it.
+    fn call<R>(
+        &mut self,
+        now: Time,
+        id: ConnId,
+        act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let (found, connection) = self.flows.at(id.index)?;
+        if found != id || connection.flags.detached {
+            return None;
+        }
+        let mut cx = Context {
+            now,
+            id,
+            config: &self.config,
+            pool: &mut self.pool,
+            counters: &mut self.counters,
+            challenges: &mut self.challenges,
+            events: &mut self.events,
+            label: Label::default(),
+            received: now,
+        };
+        let result = act(connection, &mut cx);
+        if connection.state.is_ending() {
+            self.settle_closed(now, id);
+        } else {
+            look_after(&mut self.ready, &mut self.timers, &self.config, connection, id.index);
+        }
+        Some(result)
+    }
+
+    /// Does what follows from a connection's new state: tells the application
+    /// of its end, frees it, queues it for egress, sets its timer.
+    fn settle(&mut self, now: Time, index: u32) {
+        let Some((id, connection)) = self.flows.at(index) else { return };
+        if connection.state.is_ending() {
+            self.settle_closed(now, id);
+        } else {
+            look_after(&mut self.ready, &mut self.timers, &self.config, connection, index);
+        }
+    }
+
+    fn settle_closed(&mut self, now: Time, id: ConnId) {
+        let Some((_, connection)) = self.flows.at(id.index) else { return };
+        let over = connection.state == State::Closed;
+        let tuple = connection.tuple;
+        let (linked, detached, listener) =
+            (connection.flags.linked, connection.flags.detached, connection.listener);
+        let announced = connection.flags.announced;
+        if over {
+            connection.flags.linked = false;
+        } else {
+            look_after(&mut self.ready, &mut self.timers, &self.config, connection, id.index);
+        }
+        let reason = connection.reason.unwrap_or(CloseReason::Finished);
+        // What came before a polite end can still be read, for a while.
+        let unread = reason == CloseReason::Finished && !connection.recv.is_empty();
+        if over && unread {
+            connection.linger(now, &self.config);
+            set_timer(&mut self.timers, connection, &self.config, id.index);
+        }
+        if announced && !connection.flags.closed_pushed && !unread {
+            connection.flags.closed_pushed = true;
+            let kind = EventKind::Closed(reason);
+            self.events.push_back(Event { conn: id, kind, label: Label::default(), received: now });
+        }
+        if over && linked {
+            let hash = self.hash(&tuple);
+            self.flows.unlink(hash, id.index);
+        }
+        if over
+            && !announced
+            && let Some(listener) = listener
+        {
+            self.listeners[usize::from(listener)].pending -= 1;
+        }
+        if over && (detached || !announced) {
+            self.free(id.index);
+        }
+    }
+
+    /// Queues a reset to the peer of `tuple`, if its hardware address is known.
+    fn reset(&mut self, now: Time, tuple: FourTuple, seq: Seq, ack: Seq) {
+        let hop = self.config.next_hop(tuple.remote);
+        if let Some(neighbors::Reach::Known(mac) | neighbors::Reach::Refresh(mac)) =
+            hop.map(|hop| self.neighbors.reach(now, hop))
+        {
+            self.reply(Reply::Reset { mac, tuple, seq, ack, flags: Flags::RST | Flags::ACK });
+        }
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        egress::queue_reply(&mut self.replies, &mut self.counters, reply);
+    }
+}
+
+/// Queues a connection for egress if it may have something to send, and sets
+/// its timer.
+fn look_after(
+    ready: &mut VecDeque<u32>,
+    timers: &mut TimerWheel<u32>,
+    config: &Config,
+    connection: &mut Connection,
+    index: u32,
+) {
+    if !connection.flags.queued && connection.wants_output() {
+        connection.flags.queued = true;
+        ready.push_back(index);
+    }
+    set_timer(timers, connection, config, index);
+}
+
+/// Makes sure that a timer fires no later than the connection's deadline. One
+/// that fires too early finds nothing to do and is set anew: cheaper than
+/// moving it with every acknowledgement. Where very many connections take
+/// turns it is not: the connection would have to be fetched from memory only
+/// to find that nothing is due, so there an idle one takes its timer back.
+fn set_timer(timers: &mut TimerWheel<u32>, connection: &mut Connection, config: &Config, index: u32) {
+    let deadline = connection.deadline(config);
+    let set = connection.timer.map_or(Time::MAX, |timer: (Time, TimerKey)| timer.0);
+    if deadline < set {
+        if let Some((_, key)) = connection.timer.take() {
+            timers.cancel(key);
+        }
+        connection.timer = Some((deadline, timers.insert(deadline, index)));
+    } else if deadline == Time::MAX
+        && timers.len() > IDLE_TIMERS_MAX
+        && let Some((_, key)) = connection.timer.take()
+    {
+        timers.cancel(key);
+    }
+}
+
+/// With more timers than this, idle connections keep none.
+const IDLE_TIMERS_MAX: usize = 512;

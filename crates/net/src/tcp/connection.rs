@@ -1,0 +1,432 @@
+//! A connection's state, and what the application and the clock do to it.
+//!
+//! Kept small, since there may be a hundred thousand: buffers, reassembly and
+//! scoreboard own memory only while they hold something.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use queueing::{Bytes, Label, Span, Time, TimerKey};
+
+use super::buffer::{ByteQueue, Pool};
+use super::congestion::{CongestionControl, NewReno};
+use super::reassembly::Reassembly;
+use super::rtt::RttEstimator;
+use super::scoreboard::Scoreboard;
+use super::state::{State, Step};
+use crate::classify::{FlowState, Private, TransportClassifier};
+use crate::stack::{Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind};
+use crate::wire::FourTuple;
+use crate::wire::tcp::{Options, Seq};
+
+/// What a connection may use of the stack while it handles something.
+pub(crate) struct Context<'a> {
+    pub(crate) now: Time,
+    pub(crate) id: ConnId,
+    pub(crate) config: &'a Config,
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) challenges: &'a mut Challenges,
+    pub(crate) events: &'a mut VecDeque<Event>,
+    /// The label of the packet at hand, or the default.
+    pub(crate) label: Label,
+    /// When the device received it.
+    pub(crate) received: Time,
+}
+
+impl Context<'_> {
+    pub(crate) fn push(&mut self, kind: EventKind) {
+        self.events.push_back(Event { conn: self.id, kind, label: self.label, received: self.received });
+    }
+
+    /// Whether one more challenge may be sent; counts it.
+    pub(crate) fn may_challenge(&mut self) -> bool {
+        self.challenges.allow(self.now, self.counters)
+    }
+}
+
+/// Yes or no about a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flags {
+    /// The application closed its half: FIN follows the last byte.
+    pub(crate) fin_queued: bool,
+    /// FIN was sent at least once.
+    pub(crate) fin_sent: bool,
+    /// The application knows the connection: it asked for it, or heard `Accepted`.
+    pub(crate) announced: bool,
+    /// `send` took less than it was given; `Writable` is owed.
+    pub(crate) blocked: bool,
+    /// Both sides send timestamps (RFC 7323).
+    pub(crate) timestamps: bool,
+    /// Both sides understand SACK.
+    pub(crate) sack: bool,
+    /// Both sides scale windows.
+    pub(crate) scaling: bool,
+    /// The next retransmission ignores the congestion window.
+    pub(crate) retransmit_now: bool,
+    /// A probe for life or window is due.
+    pub(crate) probe_due: bool,
+    /// A segment is being timed.
+    pub(crate) timing: bool,
+    /// The connection stands in the queue for egress.
+    pub(crate) queued: bool,
+    /// The connection waits for a neighbour's hardware address.
+    pub(crate) parked: bool,
+    /// The flow table knows the connection.
+    pub(crate) linked: bool,
+    /// `Closed` was pushed.
+    pub(crate) closed_pushed: bool,
+    /// `Closed` was polled: the id is invalid, the slot lives on in TIME-WAIT.
+    pub(crate) detached: bool,
+}
+
+/// Whether lost segments are being repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recovery {
+    /// Nothing is known to be lost.
+    None,
+    /// Three duplicate acknowledgements came; over once `until` is acknowledged.
+    Fast { until: Seq },
+    /// The timer fired; over once `until` is acknowledged.
+    Timeout { until: Seq },
+}
+
+/// One connection.
+pub(crate) struct Connection {
+    pub(crate) tuple: FourTuple,
+    pub(crate) state: State,
+    pub(crate) flags: Flags,
+    pub(crate) mss: u16,
+    pub(crate) send_scale: u8,
+    pub(crate) recv_scale: u8,
+    pub(crate) duplicate_acks: u8,
+    /// Timeouts or probes in a row without any answer.
+    pub(crate) retries: u8,
+    /// Segments that only acknowledge and that are owed to the peer.
+    pub(crate) acks_due: u8,
+    /// Keep-alive probes in a row without any answer.
+    pub(crate) keep_alives: u8,
+
+    // Ours: acknowledged up to `una`, sent up to `nxt`. What lies in
+    // `rtx_next..rtx_end` counts as lost and is to be sent again.
+    pub(crate) snd_una: Seq,
+    pub(crate) snd_nxt: Seq,
+    pub(crate) rtx_next: Seq,
+    pub(crate) rtx_end: Seq,
+    pub(crate) snd_wnd: u32,
+    pub(crate) snd_wnd_max: u32,
+    pub(crate) snd_wl1: Seq,
+    pub(crate) snd_wl2: Seq,
+    pub(crate) recovery: Recovery,
+    /// Bytes that duplicate acknowledgements added to the window (RFC 6582).
+    pub(crate) inflation: u32,
+    pub(crate) send: ByteQueue,
+
+    // The peer's: received up to `nxt`, invited up to `adv`.
+    pub(crate) rcv_nxt: Seq,
+    pub(crate) rcv_adv: Seq,
+    pub(crate) recv: ByteQueue,
+    pub(crate) ts_recent: u32,
+    pub(crate) ts_offset: u32,
+    pub(crate) last_ack_sent: Seq,
+    /// Where the peer's FIN stands, if it came early.
+    pub(crate) early_fin: Option<Seq>,
+
+    pub(crate) congestion: NewReno,
+    pub(crate) rtt: RttEstimator,
+    pub(crate) timed_seq: Seq,
+    pub(crate) timed_at: Time,
+    /// When to retransmit or probe; `Time::MAX` for never.
+    pub(crate) rto_at: Time,
+    pub(crate) heard_at: Time,
+    /// The stack's timer for this connection, and when it fires.
+    pub(crate) timer: Option<(Time, TimerKey)>,
+
+    pub(crate) received: u64,
+    pub(crate) acknowledged: u64,
+    pub(crate) segments_sent: u32,
+    pub(crate) segments_again: u32,
+
+    pub(crate) scoreboard: Scoreboard,
+    pub(crate) reassembly: Option<Box<Reassembly>>,
+    pub(crate) classifier: Option<TransportClassifier>,
+    pub(crate) app: Option<Box<Arc<dyn Any + Send + Sync>>>,
+    pub(crate) listener: Option<u16>,
+    pub(crate) reason: Option<CloseReason>,
+    pub(crate) private: Private,
+}
+
+impl Connection {
+    /// Most timeouts in a row (RFC 1122 §4.2.3.5: at least 100 s in all).
+    const RETRIES_MAX: u8 = 15;
+    /// Most timeouts of a SYN.
+    const RETRIES_SYN_MAX: u8 = 6;
+    /// Most keep-alive probes without an answer.
+    const KEEP_ALIVES_MAX: u8 = 8;
+    /// A peer that announces less gets this (RFC 9293 §3.7.1 has 536 as default).
+    const MSS_MIN: u16 = 88;
+    const MSS_DEFAULT: u16 = 536;
+    /// Bytes that timestamps take up in every segment.
+    const TIMESTAMPS_LEN: u16 = 12;
+
+    /// A connection that is about to send its SYN.
+    pub(crate) fn open(tuple: FourTuple, iss: Seq, ts_offset: u32, now: Time, config: &Config) -> Self {
+        let mss = config.mss();
+        Self {
+            tuple,
+            state: State::SynSent,
+            flags: Flags { timestamps: true, sack: true, scaling: true, linked: true, ..Flags::default() },
+            mss,
+            send_scale: 0,
+            recv_scale: config.window_scale(),
+            duplicate_acks: 0,
+            retries: 0,
+            acks_due: 0,
+            keep_alives: 0,
+            snd_una: iss,
+            snd_nxt: iss,
+            rtx_next: iss,
+            rtx_end: iss,
+            snd_wnd: 0,
+            snd_wnd_max: 0,
+            snd_wl1: Seq(0),
+            snd_wl2: Seq(0),
+            recovery: Recovery::None,
+            inflation: 0,
+            send: ByteQueue::default(),
+            rcv_nxt: Seq(0),
+            rcv_adv: Seq(0),
+            recv: ByteQueue::default(),
+            ts_recent: 0,
+            ts_offset,
+            last_ack_sent: Seq(0),
+            early_fin: None,
+            congestion: NewReno::new(mss),
+            rtt: RttEstimator::new(),
+            timed_seq: iss,
+            timed_at: now,
+            rto_at: Time::MAX,
+            heard_at: now,
+            timer: None,
+            received: 0,
+            acknowledged: 0,
+            segments_sent: 0,
+            segments_again: 0,
+            scoreboard: Scoreboard::default(),
+            reassembly: None,
+            classifier: None,
+            app: None,
+            listener: None,
+            reason: None,
+            private: [0; 64],
+        }
+    }
+
+    /// Takes over what the peer's SYN says.
+    pub(crate) fn negotiate(&mut self, irs: Seq, options: &Options, config: &Config) {
+        self.rcv_nxt = irs + 1;
+        self.rcv_adv = self.rcv_nxt;
+        self.flags.timestamps &= options.timestamps.is_some();
+        self.flags.sack &= options.sack_permitted;
+        self.flags.scaling &= options.window_scale.is_some();
+        let mss = options.mss.unwrap_or(Self::MSS_DEFAULT).min(config.mss()).max(Self::MSS_MIN);
+        self.mss = mss;
+        if let (true, Some(stamps)) = (self.flags.timestamps, options.timestamps) {
+            self.ts_recent = stamps.value;
+            self.mss -= Self::TIMESTAMPS_LEN;
+        }
+        match options.window_scale {
+            Some(shift) if self.flags.scaling => self.send_scale = shift,
+            _ => self.recv_scale = 0,
+        }
+        self.congestion = NewReno::new(self.mss);
+    }
+
+    /// Queues bytes for sending; returns how many fit.
+    pub(crate) fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<usize> {
+        if !self.state.can_send() || self.flags.fin_queued {
+            return None;
+        }
+        let taken = bytes.len().min(cx.config.send_buffer.saturating_sub(self.send.len()));
+        self.send.push(&bytes[..taken], cx.pool);
+        self.flags.blocked |= taken < bytes.len();
+        Some(taken)
+    }
+
+    /// Forgets the first `n` unread bytes; invites more when that is worth a segment.
+    pub(crate) fn consume(&mut self, cx: &mut Context<'_>, n: usize) {
+        self.recv.pop(n, cx.pool);
+        let worth = (cx.config.recv_buffer / 2).min(2 * usize::from(self.mss)) as i32;
+        let edge = self.rcv_nxt + self.receive_room(cx.config);
+        if self.state.can_receive() && edge.distance(self.rcv_adv) >= worth {
+            self.acks_due = self.acks_due.max(1);
+        }
+    }
+
+    /// Closes our half after what is queued.
+    pub(crate) fn close(&mut self, cx: &mut Context<'_>) {
+        if self.flags.fin_queued || !self.state.can_send() {
+            return;
+        }
+        if self.state == State::SynSent {
+            self.end(cx, CloseReason::Aborted);
+            return;
+        }
+        self.flags.fin_queued = true;
+        // FIN of a half-open connection waits for the handshake.
+        if self.state.is_synchronized() {
+            self.state = self.state.after(Step::Close);
+        }
+    }
+
+    /// The connection is over.
+    pub(crate) fn end(&mut self, cx: &mut Context<'_>, reason: CloseReason) {
+        self.state = State::Closed;
+        self.reason.get_or_insert(reason);
+        self.release_send(cx.pool);
+        self.rto_at = Time::MAX;
+        self.acks_due = 0;
+    }
+
+    /// Nothing will be sent or reassembled any more.
+    pub(crate) fn release_send(&mut self, pool: &mut Pool) {
+        self.send.release(pool);
+        self.scoreboard.clear();
+        if let Some(mut reassembly) = self.reassembly.take() {
+            reassembly.release(pool);
+        }
+    }
+
+    /// Gives all memory back.
+    pub(crate) fn release(&mut self, pool: &mut Pool) {
+        self.release_send(pool);
+        self.recv.release(pool);
+        self.classifier = None;
+        self.app = None;
+    }
+
+    /// Bytes that the receive buffer can still take.
+    pub(crate) fn receive_room(&self, config: &Config) -> u32 {
+        let room = config.recv_buffer.saturating_sub(self.recv.len()) as u64;
+        room.min(65_535 << self.recv_scale) as u32
+    }
+
+    /// Our clock as the peer sees it: milliseconds from a secret start.
+    pub(crate) fn timestamp(&self, now: Time) -> u32 {
+        ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.ts_offset)
+    }
+
+    /// What the flow has been like.
+    pub(crate) fn flow(&self) -> FlowState {
+        let sent = self.segments_sent.max(1);
+        FlowState {
+            srtt: self.rtt.srtt(),
+            loss: self.segments_again as f32 / sent as f32,
+            received: Bytes::new(self.received),
+            sent: Bytes::new(self.acknowledged),
+            cwnd: Bytes::new(u64::from(self.congestion.window())),
+            recovering: self.recovery != Recovery::None,
+        }
+    }
+
+    /// Keeps unread bytes of a connection that is over as long as TIME-WAIT lasts.
+    pub(crate) fn linger(&mut self, now: Time, config: &Config) {
+        if self.rto_at == Time::MAX {
+            self.rto_at = now + config.time_wait;
+        }
+    }
+
+    /// Starts the retransmission timer unless it runs.
+    pub(crate) fn arm(&mut self, now: Time, config: &Config) {
+        if self.rto_at == Time::MAX {
+            self.rto_at = now + self.rtt.rto(config.rto_min);
+        }
+    }
+
+    /// Nothing can be sent now: if only the peer's window is the reason, the
+    /// timer will ask for it (RFC 9293 §3.8.6.1).
+    pub(crate) fn wait_for_window(&mut self, now: Time, config: &Config) {
+        if self.is_stalled() {
+            self.arm(now, config);
+        }
+    }
+
+    /// When [`Connection::on_timeout`] is due; `Time::MAX` for never.
+    pub(crate) fn deadline(&self, config: &Config) -> Time {
+        match self.state {
+            State::Closed => self.rto_at,
+            State::TimeWait { until } => until,
+            _ => self.rto_at.min(self.keep_alive_at(config)),
+        }
+    }
+
+    fn keep_alive_at(&self, config: &Config) -> Time {
+        match config.keep_alive {
+            Some(idle) if self.state.is_synchronized() => {
+                self.heard_at + idle + keep_alive_interval(idle) * u64::from(self.keep_alives)
+            }
+            _ => Time::MAX,
+        }
+    }
+
+    /// Does what the clock demands.
+    pub(crate) fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        if let State::TimeWait { until } = self.state {
+            if until <= cx.now {
+                self.end(cx, CloseReason::Finished);
+            }
+            return;
+        }
+        if self.state == State::Closed {
+            self.recv.release(cx.pool);
+            return;
+        }
+        if self.rto_at <= cx.now {
+            self.on_retransmission_timeout(cx);
+        }
+        if self.keep_alive_at(cx.config) <= cx.now {
+            self.keep_alives += 1;
+            self.flags.probe_due = true;
+            if self.keep_alives > Self::KEEP_ALIVES_MAX {
+                self.end(cx, CloseReason::TimedOut);
+            }
+        }
+    }
+
+    fn on_retransmission_timeout(&mut self, cx: &mut Context<'_>) {
+        self.retries += 1;
+        let handshake = !self.state.is_synchronized();
+        if self.retries > if handshake { Self::RETRIES_SYN_MAX } else { Self::RETRIES_MAX } {
+            self.end(cx, CloseReason::TimedOut);
+            return;
+        }
+        self.rtt.on_timeout();
+        self.rto_at = cx.now + self.rtt.rto(cx.config.rto_min);
+        self.flags.timing = false;
+        if self.snd_una == self.snd_nxt {
+            // Nothing is in flight: the window is closed, or the SYN never got out.
+            self.flags.probe_due = self.state.is_synchronized();
+            return;
+        }
+        cx.counters.timeouts += 1;
+        // One reduction per episode (RFC 5681 §3.1).
+        if self.retries == 1 {
+            self.congestion.on_timeout(self.snd_nxt - self.snd_una);
+        } else {
+            // The peer may have dropped what it once reported (RFC 2018 §8).
+            self.scoreboard.clear();
+        }
+        self.recovery = Recovery::Timeout { until: self.snd_nxt };
+        self.inflation = 0;
+        self.duplicate_acks = 0;
+        self.rtx_next = self.snd_una;
+        self.rtx_end = self.snd_nxt;
+        self.flags.retransmit_now = true;
+    }
+}
+
+/// Between keep-alive probes: an eighth of the idle time, at least 1 ms.
+fn keep_alive_interval(idle: Span) -> Span {
+    (idle / 8).max(Span::from_millis(1))
+}

@@ -1,0 +1,533 @@
+//! What an arriving segment does to a connection.
+//!
+//! Order and wording of the checks follow RFC 9293 §3.10.7; blind resets and
+//! SYNs are challenged (RFC 5961), old duplicates are told by timestamps
+//! (RFC 7323 §5), loss by duplicate acknowledgements and SACK (RFC 6582, 6675).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use queueing::{Label, Priority};
+
+use super::congestion::CongestionControl;
+use super::connection::{Connection, Context, Recovery};
+use super::reassembly::{Reassembly, most_urgent};
+use super::state::{State, Step};
+use crate::classify::{FlowContext, PacketMeta, TransportClassifier, Verdict};
+use crate::stack::{CloseReason, Config, EventKind, ListenerId};
+use crate::wire::tcp::{Flags, Segment, Seq};
+
+/// What the stack still has to do for a segment.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Nothing.
+    Done,
+    /// Answer it with a reset.
+    Refuse,
+}
+
+/// Who is asked for a label when the connection has no classifier of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Verdicts<'a> {
+    pub(crate) listener: Option<&'a TransportClassifier>,
+    pub(crate) default: Option<&'a TransportClassifier>,
+    pub(crate) meta: &'a PacketMeta,
+}
+
+/// So many acknowledgements of the same byte mean that the next was lost.
+const DUPLICATE_ACKS_MAX: u8 = 3;
+
+impl Connection {
+    /// Makes a fresh connection the answer to a listener's SYN `s`.
+    pub(crate) fn accept(&mut self, listener: u16, s: &Segment<'_>, config: &Config) {
+        self.state = State::SynReceived { passive: true };
+        self.listener = Some(listener);
+        self.negotiate(s.seq, &s.options, config);
+        self.update_window(s, 0);
+    }
+
+    /// Whether a connection in TIME-WAIT may end for the sake of the SYN `s`:
+    /// nothing old can be taken for new (RFC 6191, RFC 9293 §3.6.1).
+    pub(crate) fn gives_way_to(&self, s: &Segment<'_>) -> bool {
+        let State::TimeWait { .. } = self.state else { return false };
+        let opens =
+            s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK) && !s.flags.contains(Flags::RST);
+        let later = match s.options.timestamps {
+            Some(stamps) if self.flags.timestamps => (stamps.value.wrapping_sub(self.ts_recent) as i32) > 0,
+            _ => false,
+        };
+        opens && (later || s.seq.after(self.rcv_nxt))
+    }
+
+    /// Handles one segment.
+    pub(crate) fn on_segment(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, v: &Verdicts<'_>) -> Arrival {
+        match self.state {
+            State::Closed => Arrival::Done,
+            State::SynSent => self.on_segment_in_syn_sent(cx, s),
+            _ => self.on_segment_synchronized(cx, s, v),
+        }
+    }
+
+    fn on_segment_in_syn_sent(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) -> Arrival {
+        let acks_syn = s.ack.after(self.snd_una) && s.ack.at_or_before(self.snd_nxt);
+        let has = |flag| s.flags.contains(flag);
+        if has(Flags::ACK) && !acks_syn {
+            cx.counters.bad_acks += 1;
+            return if has(Flags::RST) { Arrival::Done } else { Arrival::Refuse };
+        }
+        if has(Flags::RST) {
+            if has(Flags::ACK) {
+                self.end(cx, CloseReason::Reset);
+            }
+            return Arrival::Done;
+        }
+        if !has(Flags::SYN) || self.snd_una == self.snd_nxt {
+            return Arrival::Done;
+        }
+        self.negotiate(s.seq, &s.options, cx.config);
+        self.heard_at = cx.now;
+        self.update_window(s, 0);
+        if has(Flags::ACK) {
+            self.state = self.state.after(Step::SynAck);
+            self.sample_rtt(cx, s.ack);
+            self.on_handshake_done(cx, s.ack);
+            self.acks_due = 1;
+        } else {
+            // Both sides open at once: our SYN goes out again, now with ACK.
+            self.state = self.state.after(Step::Syn);
+            self.resend_syn();
+        }
+        Arrival::Done
+    }
+
+    fn resend_syn(&mut self) {
+        (self.rtx_next, self.rtx_end) = (self.snd_una, self.snd_nxt);
+        self.flags.retransmit_now = true;
+    }
+
+    fn on_handshake_done(&mut self, cx: &mut Context<'_>, ack: Seq) {
+        self.snd_una = ack;
+        (self.rtx_next, self.rtx_end) = (ack, ack);
+        self.retries = 0;
+        self.recovery = Recovery::None;
+        self.rto_at = queueing::Time::MAX;
+        self.flags.retransmit_now = false;
+        if self.flags.announced {
+            cx.push(EventKind::Connected);
+        } else if let Some(listener) = self.listener {
+            self.flags.announced = true;
+            cx.push(EventKind::Accepted(ListenerId(u32::from(listener))));
+        }
+        if self.flags.fin_queued {
+            self.state = self.state.after(Step::Close);
+        }
+    }
+
+    fn on_segment_synchronized(
+        &mut self,
+        cx: &mut Context<'_>,
+        s: &Segment<'_>,
+        v: &Verdicts<'_>,
+    ) -> Arrival {
+        let has = |flag| s.flags.contains(flag);
+        if !self.is_fresh(s) && !has(Flags::RST) {
+            cx.counters.paws += 1;
+            self.owe_ack();
+            return Arrival::Done;
+        }
+        if !self.is_acceptable(cx, s) {
+            return self.on_unacceptable(cx, s);
+        }
+        if has(Flags::RST) {
+            if s.seq == self.rcv_nxt {
+                self.end(cx, CloseReason::Reset);
+            } else if cx.may_challenge() {
+                self.owe_ack();
+            }
+            return Arrival::Done;
+        }
+        if has(Flags::SYN) {
+            if cx.may_challenge() {
+                self.owe_ack();
+            }
+            return Arrival::Done;
+        }
+        if !has(Flags::ACK) {
+            return Arrival::Done;
+        }
+        if matches!(self.state, State::SynReceived { .. }) {
+            if !(s.ack.after(self.snd_una) && s.ack.at_or_before(self.snd_nxt)) {
+                cx.counters.bad_acks += 1;
+                return Arrival::Refuse;
+            }
+        } else if s.ack.after(self.snd_nxt)
+            || s.ack.distance(self.snd_una) < -(self.snd_wnd_max.min(i32::MAX as u32) as i32)
+        {
+            cx.counters.bad_acks += 1;
+            if cx.may_challenge() {
+                self.owe_ack();
+            }
+            return Arrival::Done;
+        }
+        // The classifier may ask for the segment to be lost: nothing of it may count yet.
+        let (offset, len) = self.fitting(cx, s);
+        let payload = &s.payload[offset..offset + len];
+        if !s.payload.is_empty() && self.state.can_receive_soon() {
+            match self.classify(cx, s, len, v) {
+                Some(label) => cx.label = label,
+                None => {
+                    cx.counters.classifier_drops += 1;
+                    return Arrival::Done;
+                }
+            }
+        }
+        self.heard_at = cx.now;
+        self.keep_alives = 0;
+        if let Some(stamps) = s.options.timestamps
+            && self.flags.timestamps
+            && s.seq.at_or_before(self.last_ack_sent)
+        {
+            self.ts_recent = stamps.value;
+        }
+        if matches!(self.state, State::SynReceived { .. }) {
+            self.state = self.state.after(Step::SynAcked);
+            self.sample_rtt(cx, s.ack);
+            self.update_window(s, self.send_scale);
+            self.on_handshake_done(cx, s.ack);
+        } else {
+            self.on_ack(cx, s);
+        }
+        if self.state == State::Closed {
+            return Arrival::Done;
+        }
+        if !s.payload.is_empty() {
+            self.on_payload(cx, s.seq + offset as u32, payload, offset == s.payload.len());
+        }
+        if has(Flags::FIN) {
+            self.early_fin.get_or_insert(s.seq + s.payload.len() as u32);
+            self.owe_ack();
+        }
+        self.take_fin(cx);
+        Arrival::Done
+    }
+
+    /// Protection against wrapped sequence numbers, RFC 7323 §5.3.
+    fn is_fresh(&self, s: &Segment<'_>) -> bool {
+        match s.options.timestamps {
+            Some(stamps) if self.flags.timestamps => (stamps.value.wrapping_sub(self.ts_recent) as i32) >= 0,
+            _ => true,
+        }
+    }
+
+    /// Whether any of the segment lies in the window, RFC 9293 §3.10.7.4.
+    fn is_acceptable(&self, cx: &Context<'_>, s: &Segment<'_>) -> bool {
+        let window = self.receive_room(cx.config);
+        let within = |seq: Seq| seq.at_or_after(self.rcv_nxt) && seq.before(self.rcv_nxt + window);
+        match (s.seq_len(), window) {
+            // A closed window takes no data, but what else the segment says counts.
+            (_, 0) => s.seq == self.rcv_nxt,
+            (0, _) => within(s.seq) || s.seq == self.rcv_nxt,
+            (len, _) => within(s.seq) || within(s.seq + (len - 1)),
+        }
+    }
+
+    fn on_unacceptable(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) -> Arrival {
+        if s.flags.contains(Flags::RST) {
+            return Arrival::Done;
+        }
+        cx.counters.out_of_window += 1;
+        let answers = !s.flags.contains(Flags::ACK);
+        if matches!(self.state, State::SynReceived { .. }) && s.flags.contains(Flags::SYN) && answers {
+            self.resend_syn();
+        } else {
+            self.owe_ack();
+        }
+        if let State::TimeWait { ref mut until } = self.state
+            && s.flags.contains(Flags::FIN)
+        {
+            *until = cx.now + cx.config.time_wait;
+        }
+        Arrival::Done
+    }
+
+    fn owe_ack(&mut self) {
+        self.acks_due = self.acks_due.max(1);
+    }
+
+    /// Which part of the payload is new and has room: its offset and length.
+    fn fitting(&self, cx: &Context<'_>, s: &Segment<'_>) -> (usize, usize) {
+        let old = (self.rcv_nxt.distance(s.seq).max(0) as usize).min(s.payload.len());
+        let start = s.seq + old as u32;
+        let room = (self.rcv_nxt + self.receive_room(cx.config)).distance(start).max(0) as usize;
+        let mut len = (s.payload.len() - old).min(room);
+        if let Some(fin) = self.early_fin {
+            len = len.min(fin.distance(start).max(0) as usize);
+        }
+        (old, len)
+    }
+
+    /// Asks who is urgent; `None` means that the segment is to be lost.
+    fn classify(
+        &mut self,
+        cx: &mut Context<'_>,
+        s: &Segment<'_>,
+        fresh: usize,
+        v: &Verdicts<'_>,
+    ) -> Option<Label> {
+        let given = Label::new(v.meta.priority.unwrap_or_default());
+        let own = self.classifier.take();
+        let Some(classifier) = own.as_ref().or(v.listener).or(v.default) else { return Some(given) };
+        let mut flow = self.flow();
+        flow.received += queueing::Bytes::new(fresh as u64);
+        let mut context = FlowContext {
+            meta: v.meta,
+            payload: s.payload,
+            tuple: &self.tuple,
+            flow,
+            private: &mut self.private,
+            app: self.app.as_deref().map(|app| &**app as &(dyn std::any::Any + Send + Sync)),
+            successor: None,
+        };
+        let verdict = catch_unwind(AssertUnwindSafe(|| classifier(&mut context)));
+        let successor = context.successor.take();
+        self.classifier = successor.or(own);
+        match verdict {
+            Ok(Verdict::Keep) => Some(given),
+            Ok(Verdict::Drop) => None,
+            Ok(Verdict::Level(level)) => match Priority::new(level) {
+                Some(priority) => Some(Label::new(priority)),
+                None => {
+                    cx.counters.classifier_out_of_range += 1;
+                    Some(given)
+                }
+            },
+            Err(panic) => {
+                cx.counters.classifier_panics += 1;
+                // The payload of a panic may itself panic when it is dropped.
+                if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+                    std::mem::forget(again);
+                }
+                Some(given)
+            }
+        }
+    }
+
+    fn update_window(&mut self, s: &Segment<'_>, scale: u8) {
+        self.snd_wnd = u32::from(s.window) << scale;
+        self.snd_wnd_max = self.snd_wnd_max.max(self.snd_wnd);
+        self.snd_wl1 = s.seq;
+        self.snd_wl2 = s.ack;
+    }
+
+    fn on_ack(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
+        let outstanding = self.snd_nxt != self.snd_una;
+        let mut news = 0;
+        if self.flags.sack {
+            for (start, end) in s.options.sack.iter() {
+                let valid =
+                    start.before(end) && start.at_or_after(self.snd_una) && end.at_or_before(self.snd_nxt);
+                if valid && start.at_or_after(s.ack) {
+                    news += self.scoreboard.insert(start, end);
+                }
+            }
+        }
+        let window = u32::from(s.window) << self.send_scale;
+        let bare = s.payload.is_empty() && !s.flags.contains(Flags::FIN) && window == self.snd_wnd;
+        if s.ack.after(self.snd_una) {
+            self.on_new_ack(cx, s.ack);
+        } else if s.ack == self.snd_una && outstanding && (bare || news > 0) {
+            self.on_duplicate_ack(cx);
+        }
+        // Any acknowledgement answers a probe.
+        if !outstanding || window == 0 {
+            self.retries = 0;
+        }
+        let newer = self.snd_wl1.before(s.seq) || (self.snd_wl1 == s.seq && self.snd_wl2.at_or_before(s.ack));
+        if s.ack.at_or_after(self.snd_una) && newer {
+            let was = self.snd_wnd;
+            self.update_window(s, self.send_scale);
+            if was < self.snd_wnd && self.is_stalled() {
+                self.rto_at = queueing::Time::MAX;
+                self.rtt.on_progress();
+            }
+        }
+    }
+
+    fn sample_rtt(&mut self, cx: &Context<'_>, ack: Seq) {
+        if self.flags.timing && ack.at_or_after(self.timed_seq) {
+            self.flags.timing = false;
+            self.rtt.on_sample(cx.now.since(self.timed_at));
+        }
+    }
+
+    fn on_new_ack(&mut self, cx: &mut Context<'_>, ack: Seq) {
+        let flight = self.snd_nxt - self.snd_una;
+        let acked = ack - self.snd_una;
+        let fin = self.flags.fin_sent && ack == self.snd_nxt && acked as usize > self.send.len();
+        let data = acked - u32::from(fin);
+        self.send.pop(data as usize, cx.pool);
+        self.acknowledged += u64::from(data);
+        self.snd_una = ack;
+        self.scoreboard.advance(ack);
+        self.retries = 0;
+        self.rtt.on_progress();
+        self.sample_rtt(cx, ack);
+        self.repair_on_new_ack(cx, ack, acked, flight);
+        let idle = self.snd_una == self.snd_nxt;
+        self.rto_at = if idle { queueing::Time::MAX } else { cx.now + self.rtt.rto(cx.config.rto_min) };
+        if self.flags.blocked && self.send.len() <= cx.config.send_buffer / 2 {
+            self.flags.blocked = false;
+            cx.push(EventKind::Writable);
+        }
+        if fin {
+            let until = cx.now + cx.config.time_wait;
+            self.state = self.state.after(Step::FinAcked { until });
+            match self.state {
+                State::Closed => self.end(cx, CloseReason::Finished),
+                State::TimeWait { .. } => self.release_send(cx.pool),
+                _ => {}
+            }
+        }
+    }
+
+    /// Moves recovery on: `acked` bytes up to `ack` are confirmed.
+    fn repair_on_new_ack(&mut self, _cx: &mut Context<'_>, ack: Seq, acked: u32, flight: u32) {
+        self.duplicate_acks = 0;
+        match self.recovery {
+            Recovery::None => {
+                self.congestion.on_ack(acked, flight);
+                (self.rtx_next, self.rtx_end) = (ack, ack);
+            }
+            Recovery::Timeout { until } => {
+                self.congestion.on_ack(acked, flight);
+                (self.rtx_next, self.rtx_end) = (self.rtx_next.max(ack), self.rtx_end.max(ack));
+                if ack.at_or_after(until) {
+                    self.recovery = Recovery::None;
+                    (self.rtx_next, self.rtx_end) = (ack, ack);
+                }
+            }
+            Recovery::Fast { until } if ack.at_or_after(until) => {
+                self.congestion.on_recovered();
+                self.recovery = Recovery::None;
+                self.inflation = 0;
+                (self.rtx_next, self.rtx_end) = (ack, ack);
+            }
+            Recovery::Fast { .. } => {
+                // A partial acknowledgement: the next hole is lost, too (RFC 6582 §3.2).
+                self.inflation = self.inflation.saturating_sub(acked);
+                if self.scoreboard.is_empty() {
+                    self.rtx_next = ack;
+                    self.rtx_end = (ack + u32::from(self.mss)).min(self.snd_nxt);
+                    self.flags.retransmit_now = true;
+                } else {
+                    self.rtx_next = self.rtx_next.max(ack);
+                    self.mark_holes_lost();
+                }
+            }
+        }
+    }
+
+    fn on_duplicate_ack(&mut self, cx: &mut Context<'_>) {
+        self.duplicate_acks = self.duplicate_acks.saturating_add(1);
+        let mss = u32::from(self.mss);
+        match self.recovery {
+            Recovery::None => {
+                let sacked = self.scoreboard.bytes();
+                let lost =
+                    self.duplicate_acks >= DUPLICATE_ACKS_MAX || sacked > DUPLICATE_ACKS_MAX as u32 * mss;
+                if !lost {
+                    return;
+                }
+                cx.counters.fast_retransmits += 1;
+                self.congestion.on_loss(self.snd_nxt - self.snd_una);
+                self.recovery = Recovery::Fast { until: self.snd_nxt };
+                self.rtx_next = self.snd_una;
+                self.rtx_end = (self.snd_una + mss).min(self.snd_nxt);
+                self.flags.retransmit_now = true;
+                if self.scoreboard.is_empty() {
+                    self.inflation = 3 * mss;
+                }
+                self.mark_holes_lost();
+            }
+            Recovery::Fast { .. } if self.scoreboard.is_empty() => {
+                self.inflation = self.inflation.saturating_add(mss).min(1 << 24);
+            }
+            Recovery::Fast { .. } => self.mark_holes_lost(),
+            Recovery::Timeout { .. } => {}
+        }
+    }
+
+    /// What the peer lacks before the last byte it has counts as lost.
+    fn mark_holes_lost(&mut self) {
+        if let Some(end) = self.scoreboard.end() {
+            self.rtx_end = self.rtx_end.max(end);
+        }
+    }
+
+    fn on_payload(&mut self, cx: &mut Context<'_>, start: Seq, payload: &[u8], old: bool) {
+        if !self.state.can_receive() {
+            self.owe_ack();
+            return;
+        }
+        if payload.is_empty() {
+            cx.counters.duplicates += u64::from(old);
+            self.owe_ack();
+            return;
+        }
+        if start != self.rcv_nxt {
+            cx.counters.out_of_order += 1;
+            let reassembly = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
+            reassembly.insert(start, payload, cx.label, cx.pool);
+            // Each one tells the peer once more what is missing.
+            self.acks_due = self.acks_due.saturating_add(1);
+            return;
+        }
+        self.recv.push(payload, cx.pool);
+        self.rcv_nxt += payload.len() as u32;
+        let mut fresh = payload.len() as u32;
+        if self.reassembly.is_some() {
+            fresh += self.take_reassembled(cx);
+        }
+        self.received += u64::from(fresh);
+        self.owe_ack();
+        if !self.flags.detached {
+            cx.push(EventKind::Readable { fresh });
+        }
+    }
+
+    /// Moves what has become in order; the most urgent label of it goes on.
+    fn take_reassembled(&mut self, cx: &mut Context<'_>) -> u32 {
+        let Some(reassembly) = &mut self.reassembly else { return 0 };
+        let before = self.rcv_nxt;
+        while let Some(piece) = reassembly.pop(self.rcv_nxt) {
+            let old = self.rcv_nxt - piece.start;
+            if let Some(rest) = piece.bytes.get(old as usize..).filter(|rest| !rest.is_empty()) {
+                self.recv.push(rest, cx.pool);
+                self.rcv_nxt += rest.len() as u32;
+                cx.label = most_urgent(cx.label, piece.label);
+            }
+            cx.pool.give(piece.bytes);
+        }
+        if reassembly.is_empty() {
+            self.reassembly = None;
+        }
+        self.rcv_nxt - before
+    }
+
+    /// Handles the peer's FIN once everything before it is here.
+    fn take_fin(&mut self, cx: &mut Context<'_>) {
+        if self.early_fin != Some(self.rcv_nxt) || !self.state.can_receive() {
+            return;
+        }
+        self.early_fin = None;
+        self.rcv_nxt += 1;
+        let until = cx.now + cx.config.time_wait;
+        self.state = self.state.after(Step::Fin { until });
+        if let State::TimeWait { .. } = self.state {
+            self.release_send(cx.pool);
+            self.rto_at = queueing::Time::MAX;
+        }
+        self.owe_ack();
+        cx.push(EventKind::PeerClosed);
+    }
+}

@@ -1,0 +1,22 @@
+//! One TCP connection, without a network: segments and calls in, plans for
+//! segments out.
+//!
+//! [`Connection`] holds the state; `input` follows RFC 9293 §3.10.7 for a
+//! segment that arrives, `output` says what to send next. Everything that can
+//! be told apart is a part of its own: round-trip time, congestion window,
+//! reassembly, the SACK scoreboard.
+
+mod buffer;
+mod congestion;
+mod connection;
+mod input;
+mod output;
+mod reassembly;
+mod rtt;
+mod scoreboard;
+mod state;
+
+pub(crate) use buffer::Pool;
+pub(crate) use connection::{Connection, Context};
+pub(crate) use input::{Arrival, Verdicts};
+pub(crate) use state::State;

@@ -1,0 +1,235 @@
+//! What to send next.
+//!
+//! [`Connection::plan`] changes nothing, so that a device without room costs
+//! nothing; [`Connection::transmitted`] takes note of what went out.
+//! Order: what was lost, then what is new, then bare acknowledgements.
+
+use queueing::Time;
+
+use super::congestion::CongestionControl;
+use super::connection::{Connection, Recovery};
+use super::state::State;
+use crate::stack::Config;
+use crate::wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
+
+/// One segment that should go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) seq: Seq,
+    /// Bytes of data.
+    pub(crate) len: u32,
+    pub(crate) flags: Flags,
+    /// It was sent before.
+    pub(crate) again: bool,
+    /// It only makes the peer answer.
+    pub(crate) probe: bool,
+}
+
+impl Plan {
+    /// The sequence number after the segment.
+    fn end(&self) -> Seq {
+        let marks = self.flags.contains(Flags::SYN) as u32 + self.flags.contains(Flags::FIN) as u32;
+        self.seq + self.len + marks
+    }
+}
+
+impl Connection {
+    /// Whether it is worth asking [`Connection::plan`].
+    pub(crate) fn wants_output(&self) -> bool {
+        self.acks_due > 0 || self.flags.probe_due || self.rtx_next.before(self.rtx_end) || self.has_unsent()
+    }
+
+    /// The next segment, if one may go out now.
+    pub(crate) fn plan(&self) -> Option<Plan> {
+        match self.state {
+            State::Closed => return None,
+            State::TimeWait { .. } => return self.plan_ack(),
+            _ => {}
+        }
+        self.plan_again()
+            .or_else(|| self.plan_new())
+            .or_else(|| self.plan_probe())
+            .or_else(|| self.plan_ack())
+    }
+
+    fn plan_again(&self) -> Option<Plan> {
+        if !self.rtx_next.before(self.rtx_end) {
+            return None;
+        }
+        let (seq, hole_end) = self.scoreboard.hole(self.rtx_next);
+        let end = hole_end.unwrap_or(self.rtx_end).min(self.rtx_end);
+        if !seq.before(end) || !(self.flags.retransmit_now || self.in_flight() < self.congestion_window()) {
+            return None;
+        }
+        let mut plan = self.cut(seq, (end - seq).min(u32::from(self.mss)));
+        plan.again = true;
+        Some(plan)
+    }
+
+    fn plan_new(&self) -> Option<Plan> {
+        if self.snd_nxt == self.snd_una && !self.state.is_synchronized() {
+            return Some(self.cut(self.snd_nxt, 1));
+        }
+        if !self.state.is_synchronized() || !self.has_unsent() {
+            return None;
+        }
+        let mss = u32::from(self.mss);
+        let unsent = (self.data_start() + self.send.len() as u32) - self.snd_nxt;
+        let window = (self.snd_una + self.snd_wnd).distance(self.snd_nxt).max(0) as u32;
+        let flight = self.in_flight();
+        let room = self.congestion_window().saturating_sub(flight);
+        let len = unsent.min(mss).min(window);
+        if len > room && flight > 0 {
+            return None;
+        }
+        // No silly windows: a full segment, everything there is, or half the
+        // largest window ever offered (RFC 9293 §3.8.6.2.1).
+        if window == 0 || (len < mss.min(unsent) && len < self.snd_wnd_max / 2) {
+            return None;
+        }
+        let fin = u32::from(self.flags.fin_queued && len == unsent && window > len);
+        (len + fin > 0).then(|| self.cut(self.snd_nxt, len + fin))
+    }
+
+    fn plan_probe(&self) -> Option<Plan> {
+        // A number that the peer has acknowledged already makes it answer.
+        let probe = Plan { seq: self.snd_una - 1, len: 0, flags: Flags::ACK, again: false, probe: true };
+        (self.flags.probe_due && self.state.is_synchronized()).then_some(probe)
+    }
+
+    fn plan_ack(&self) -> Option<Plan> {
+        let ack = Plan { seq: self.snd_nxt, len: 0, flags: Flags::ACK, again: false, probe: false };
+        (self.acks_due > 0 && self.state != State::SynSent).then_some(ack)
+    }
+
+    /// The segment of `space` sequence numbers at `seq`.
+    fn cut(&self, seq: Seq, space: u32) -> Plan {
+        if !self.state.is_synchronized() && seq == self.snd_una {
+            let flags = if self.state == State::SynSent { Flags::SYN } else { Flags::SYN.with(Flags::ACK) };
+            return Plan { seq, len: 0, flags, again: false, probe: false };
+        }
+        let data_end = self.data_start() + self.send.len() as u32;
+        let len = (data_end.distance(seq).max(0) as u32).min(space);
+        let mut flags = Flags::ACK;
+        if len > 0 && seq + len == data_end {
+            flags |= Flags::PSH;
+        }
+        if self.flags.fin_queued && len < space {
+            flags |= Flags::FIN;
+        }
+        Plan { seq, len, flags, again: false, probe: false }
+    }
+
+    /// Whether the peer's window alone holds back what is there to send.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.snd_una == self.snd_nxt && self.state.is_synchronized() && self.has_unsent()
+    }
+
+    /// The number of the first byte in the send queue.
+    pub(crate) fn data_start(&self) -> Seq {
+        if self.state.is_synchronized() { self.snd_una } else { self.snd_una + 1 }
+    }
+
+    fn has_unsent(&self) -> bool {
+        match self.state {
+            State::SynSent | State::SynReceived { .. } => self.snd_nxt == self.snd_una,
+            State::TimeWait { .. } | State::Closed | State::FinWait2 => false,
+            _ => {
+                let sent = (self.snd_nxt - self.snd_una) as usize;
+                !self.flags.fin_sent && sent < self.send.len() + usize::from(self.flags.fin_queued)
+            }
+        }
+    }
+
+    /// Bytes believed to be in the network: not lost, not received.
+    fn in_flight(&self) -> u32 {
+        if self.scoreboard.is_empty() && !self.rtx_next.before(self.rtx_end) {
+            return self.snd_nxt - self.snd_una;
+        }
+        // Until recovery starts, nothing counts as lost.
+        let lost_end = self.rtx_end.max(self.snd_una);
+        let repaired_end = self.rtx_next.max(self.snd_una);
+        let repaired =
+            (repaired_end - self.snd_una) - self.scoreboard.bytes_within(self.snd_una, repaired_end);
+        let beyond = self.snd_nxt.distance(lost_end).max(0) as u32;
+        repaired + beyond - self.scoreboard.bytes_within(lost_end, self.snd_nxt).min(beyond)
+    }
+
+    pub(crate) fn congestion_window(&self) -> u32 {
+        self.congestion.window().saturating_add(self.inflation)
+    }
+
+    /// The window to announce: how far the peer may send. It grows only by
+    /// amounts worth a segment (RFC 9293 §3.8.6.2.2) and never shrinks.
+    fn edge(&self, config: &Config) -> Seq {
+        let edge = self.rcv_nxt + self.receive_room(config);
+        let worth = (config.recv_buffer / 2).min(usize::from(self.mss)) as i32;
+        if edge.distance(self.rcv_adv) >= worth { edge } else { self.rcv_adv.max(self.rcv_nxt) }
+    }
+
+    /// The segment that `plan` means.
+    pub(crate) fn segment(&self, plan: &Plan, now: Time, config: &Config) -> Segment<'_> {
+        let syn = plan.flags.contains(Flags::SYN);
+        let first = plan.flags == Flags::SYN;
+        let shift = if syn { 0 } else { self.recv_scale };
+        let window = if first { self.receive_room(config) } else { self.edge(config) - self.rcv_nxt };
+        let echo = if first { 0 } else { self.ts_recent };
+        let offset = plan.seq.distance(self.data_start()).max(0) as usize;
+        Segment {
+            source_port: self.tuple.local_port,
+            target_port: self.tuple.remote_port,
+            seq: plan.seq,
+            ack: if first { Seq(0) } else { self.rcv_nxt },
+            flags: plan.flags,
+            window: (window >> shift).min(65_535) as u16,
+            options: Options {
+                mss: syn.then(|| config.mss()),
+                window_scale: (syn && self.flags.scaling).then_some(self.recv_scale),
+                sack_permitted: syn && self.flags.sack,
+                timestamps: self.flags.timestamps.then(|| Timestamps { value: self.timestamp(now), echo }),
+                sack: match &self.reassembly {
+                    Some(reassembly) if self.flags.sack && plan.len == 0 => reassembly.blocks(),
+                    _ => SackBlocks::NONE,
+                },
+            },
+            payload: self.send.slice(offset, plan.len as usize),
+        }
+    }
+
+    /// `plan` went out at `now`.
+    pub(crate) fn transmitted(&mut self, plan: &Plan, now: Time, config: &Config) {
+        let end = plan.end();
+        if plan.flags.contains(Flags::ACK) {
+            self.rcv_adv = self.edge(config);
+            self.last_ack_sent = self.rcv_nxt;
+        }
+        if plan.seq == end {
+            if plan.seq == self.snd_nxt {
+                self.acks_due = self.acks_due.saturating_sub(1);
+            }
+            self.flags.probe_due = false;
+            return;
+        }
+        self.acks_due = 0;
+        self.flags.fin_sent |= plan.flags.contains(Flags::FIN);
+        self.segments_sent = self.segments_sent.saturating_add(1);
+        let restart = self.flags.retransmit_now;
+        self.flags.retransmit_now = false;
+        if plan.again {
+            self.segments_again = self.segments_again.saturating_add(1);
+            self.rtx_next = end;
+            self.flags.timing = false;
+        } else {
+            self.snd_nxt = end;
+            if self.recovery == Recovery::None {
+                (self.rtx_next, self.rtx_end) = (self.snd_una, self.snd_una);
+            }
+            if !self.flags.timing {
+                (self.flags.timing, self.timed_seq, self.timed_at) = (true, end, now);
+            }
+        }
+        if restart || self.rto_at == Time::MAX {
+            self.rto_at = now + self.rtt.rto(config.rto_min);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! How long a round trip takes, in nanoseconds, and how long to wait for one.
+//!
+//! Samples come from one segment at a time that was never retransmitted
+//! (Karn's rule), so no sample is ambiguous. Source: RFC 6298.
+
+use queueing::Span;
+
+/// Smoothed round-trip time and the retransmission timeout that follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RttEstimator {
+    srtt_ns: u64,
+    rttvar_ns: u64,
+    /// How often the timeout has doubled since the last sample.
+    backoff: u8,
+}
+
+impl RttEstimator {
+    /// The timeout before the first sample (RFC 6298 §2.1).
+    const RTO_INITIAL_NS: u64 = 1_000_000_000;
+    /// No timeout is longer (RFC 6298 §2.5 allows 60 s or more).
+    const RTO_MAX_NS: u64 = 60_000_000_000;
+
+    pub(crate) const fn new() -> Self {
+        Self { srtt_ns: 0, rttvar_ns: 0, backoff: 0 }
+    }
+
+    /// Takes one unambiguous sample; ends the backoff.
+    pub(crate) fn on_sample(&mut self, rtt: Span) {
+        let rtt_ns = rtt.as_nanos().clamp(1, Self::RTO_MAX_NS);
+        if self.srtt_ns == 0 {
+            self.srtt_ns = rtt_ns;
+            self.rttvar_ns = rtt_ns / 2;
+        } else {
+            let error_ns = self.srtt_ns.abs_diff(rtt_ns);
+            self.rttvar_ns = (3 * self.rttvar_ns + error_ns) / 4;
+            self.srtt_ns = ((7 * self.srtt_ns + rtt_ns) / 8).max(1);
+        }
+        self.backoff = 0;
+    }
+
+    /// Doubles the timeout after it fired (RFC 6298 §5.5).
+    pub(crate) fn on_timeout(&mut self) {
+        self.backoff = (self.backoff + 1).min(16);
+    }
+
+    /// New data was acknowledged: the path works again.
+    pub(crate) fn on_progress(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// How long to wait for an acknowledgement, at least `rto_min`.
+    pub(crate) fn rto(&self, rto_min: Span) -> Span {
+        let base_ns = match self.srtt_ns {
+            0 => Self::RTO_INITIAL_NS,
+            srtt_ns => srtt_ns + (4 * self.rttvar_ns).max(1),
+        };
+        let base_ns = base_ns.max(rto_min.as_nanos()).min(Self::RTO_MAX_NS);
+        Span::from_nanos((base_ns << self.backoff).min(Self::RTO_MAX_NS))
+    }
+
+    /// The smoothed round-trip time, once there is a sample.
+    pub(crate) fn srtt(&self) -> Option<Span> {
+        (self.srtt_ns != 0).then(|| Span::from_nanos(self.srtt_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOOR: Span = Span::from_millis(5);
+
+    #[test]
+    fn first_sample_sets_srtt_and_half_of_it_as_variance() {
+        let mut rtt = RttEstimator::new();
+        assert_eq!(rtt.rto(FLOOR), Span::from_secs(1));
+        rtt.on_sample(Span::from_millis(100));
+        assert_eq!(rtt.srtt(), Some(Span::from_millis(100)));
+        assert_eq!(rtt.rto(FLOOR), Span::from_millis(300));
+    }
+
+    #[test]
+    fn microsecond_round_trips_are_seen_and_the_floor_holds() {
+        let mut rtt = RttEstimator::new();
+        for _ in 0..100 {
+            rtt.on_sample(Span::from_micros(50));
+        }
+        assert_eq!(rtt.srtt(), Some(Span::from_micros(50)));
+        assert_eq!(rtt.rto(FLOOR), FLOOR);
+        assert!(rtt.rto(Span::from_micros(1)) < Span::from_micros(60));
+    }
+
+    #[test]
+    fn timeout_doubles_up_to_a_minute_and_a_sample_ends_it() {
+        let mut rtt = RttEstimator::new();
+        rtt.on_sample(Span::from_micros(50));
+        rtt.on_timeout();
+        assert_eq!(rtt.rto(FLOOR), FLOOR * 2);
+        for _ in 0..300 {
+            rtt.on_timeout();
+        }
+        assert_eq!(rtt.rto(FLOOR), Span::from_secs(60));
+        rtt.on_sample(Span::from_micros(50));
+        assert_eq!(rtt.rto(FLOOR), FLOOR);
+    }
+}

@@ -1,0 +1,125 @@
+//! The Internet checksum, eight bytes at a time.
+//!
+//! The one's complement sum does not care in which byte order it is taken, so
+//! whole words are loaded as they lie and only the result is put in order.
+//! Four sums run side by side, which compilers turn into vector code.
+//! Source: RFC 1071 §2.
+
+use std::net::Ipv4Addr;
+
+/// A checksum in the making.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Checksum {
+    sum: u64,
+}
+
+impl Checksum {
+    /// Nothing summed yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { sum: 0 }
+    }
+
+    /// The sum over the pseudo header of RFC 9293 §3.1; `len` in bytes.
+    #[must_use]
+    pub fn pseudo(source: Ipv4Addr, target: Ipv4Addr, protocol: u8, len: usize) -> Self {
+        let source = u64::from(u32::from_ne_bytes(source.octets()));
+        let target = u64::from(u32::from_ne_bytes(target.octets()));
+        let protocol = u64::from(u16::from_ne_bytes([0, protocol]));
+        let len = u64::from(u16::from_ne_bytes((len as u16).to_be_bytes()));
+        Self { sum: source + target + protocol + len }
+    }
+
+    /// This sum and that of `bytes`. Every part but the last must have an even length.
+    #[must_use]
+    pub fn with(self, bytes: &[u8]) -> Self {
+        let mut lanes = [self.sum, 0, 0, 0];
+        let mut blocks = bytes.chunks_exact(32);
+        for block in &mut blocks {
+            for (lane, word) in lanes.iter_mut().zip(block.chunks_exact(8)) {
+                *lane += halves(word);
+            }
+        }
+        let mut sum = lanes.iter().sum::<u64>();
+        let mut words = blocks.remainder().chunks_exact(8);
+        for word in &mut words {
+            sum += halves(word);
+        }
+        let mut last = [0; 8];
+        let rest = words.remainder();
+        last[..rest.len()].copy_from_slice(rest);
+        Self { sum: sum + halves(&last) }
+    }
+
+    /// The checksum as it stands on the wire; `[0, 0]` when the summed bytes
+    /// include a correct checksum.
+    #[must_use]
+    pub const fn finish(self) -> [u8; 2] {
+        let mut sum = self.sum;
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        (!(sum as u16)).to_ne_bytes()
+    }
+}
+
+/// The checksum of `bytes` alone.
+#[must_use]
+pub fn of(bytes: &[u8]) -> [u8; 2] {
+    Checksum::new().with(bytes).finish()
+}
+
+/// The two 32-bit halves of an 8-byte word, added: cannot overflow for 2³⁰ words.
+fn halves(word: &[u8]) -> u64 {
+    let word = u64::from_ne_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]]);
+    (word & 0xffff_ffff) + (word >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// RFC 1071 taken literally.
+    fn naive(bytes: &[u8]) -> [u8; 2] {
+        let mut sum = 0u32;
+        for pair in bytes.chunks(2) {
+            sum += u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        (!(sum as u16)).to_be_bytes()
+    }
+
+    #[test]
+    fn the_example_of_rfc_1071_sums_to_ddf2() {
+        assert_eq!(of(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), (!0xddf2u16).to_be_bytes());
+    }
+
+    proptest! {
+        #[test]
+        fn words_and_byte_pairs_give_the_same_sum(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(of(&bytes), naive(&bytes));
+        }
+
+        #[test]
+        fn parts_of_even_length_sum_like_the_whole(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            cut in 0usize..100,
+        ) {
+            let cut = (cut * 2).min(bytes.len() & !1);
+            let parts = Checksum::new().with(&bytes[..cut]).with(&bytes[cut..]).finish();
+            prop_assert_eq!(parts, of(&bytes));
+        }
+
+        #[test]
+        fn the_pseudo_header_counts_like_its_bytes(a in any::<u32>(), b in any::<u32>(), len in 0usize..65_536) {
+            let mut bytes = Vec::new();
+            bytes.extend(a.to_be_bytes());
+            bytes.extend(b.to_be_bytes());
+            bytes.extend([0, 6]);
+            bytes.extend((len as u16).to_be_bytes());
+            let pseudo = Checksum::pseudo(Ipv4Addr::from_bits(a), Ipv4Addr::from_bits(b), 6, len).finish();
+            prop_assert_eq!(pseudo, naive(&bytes));
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Ethernet II frames without FCS, with at most one 802.1Q tag.
+
+use super::{Malformed, be16};
+
+/// A hardware address.
+pub type Mac = [u8; 6];
+
+/// Everyone on the segment.
+pub const BROADCAST: Mac = [0xff; 6];
+
+/// Bytes of an untagged header.
+pub const HEADER_LEN: usize = 14;
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EtherType {
+    /// IPv4.
+    Ipv4,
+    /// ARP.
+    Arp,
+    /// Anything else, by number.
+    Other(u16),
+}
+
+impl EtherType {
+    /// The type with number `number`.
+    #[must_use]
+    pub const fn new(number: u16) -> Self {
+        match number {
+            0x0800 => Self::Ipv4,
+            0x0806 => Self::Arp,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The number on the wire.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::Ipv4 => 0x0800,
+            Self::Arp => 0x0806,
+            Self::Other(other) => other,
+        }
+    }
+}
+
+/// A received frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Whom it is for.
+    pub target: Mac,
+    /// Who sent it.
+    pub source: Mac,
+    /// The VLAN of its 802.1Q tag; 0 is a tag that carries only a priority.
+    pub vlan: Option<u16>,
+    /// What it carries.
+    pub kind: EtherType,
+    /// What it carries, with the padding of short frames.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// [`Malformed::Truncated`] when it is shorter than its header.
+    pub fn parse(frame: &'a [u8]) -> Result<Self, Malformed> {
+        let (kind, vlan, start) = network(frame).ok_or(Malformed::Truncated)?;
+        let mac = |at: usize| [0, 1, 2, 3, 4, 5].map(|i| frame[at + i]);
+        Ok(Self { target: mac(0), source: mac(6), vlan, kind, payload: &frame[start..] })
+    }
+}
+
+/// Type, VLAN and start of what `frame` carries.
+pub(crate) fn network(frame: &[u8]) -> Option<(EtherType, Option<u16>, usize)> {
+    if frame.len() < HEADER_LEN {
+        return None;
+    }
+    match be16(frame, 12) {
+        VLAN_TAG if frame.len() < HEADER_LEN + 4 => None,
+        VLAN_TAG => Some((EtherType::new(be16(frame, 16)), Some(be16(frame, 14) & 0xfff), HEADER_LEN + 4)),
+        kind => Some((EtherType::new(kind), None, HEADER_LEN)),
+    }
+}
+
+/// Writes an untagged header into the first [`HEADER_LEN`] bytes of `buf`.
+///
+/// # Panics
+/// When `buf` is shorter than that.
+pub fn emit_header(buf: &mut [u8], target: Mac, source: Mac, kind: EtherType) {
+    buf[..6].copy_from_slice(&target);
+    buf[6..12].copy_from_slice(&source);
+    buf[12..14].copy_from_slice(&kind.number().to_be_bytes());
+}
+
+const VLAN_TAG: u16 = 0x8100;

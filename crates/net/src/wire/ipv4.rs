@@ -1,0 +1,145 @@
+//! IPv4 headers. Options are skipped, fragments reported: this stack sends
+//! with DF set and reassembles nothing. Source: RFC 791, 2474, 3168.
+
+use std::net::Ipv4Addr;
+
+use super::{Malformed, addr, be16, checksum};
+
+/// Bytes of a header without options, which is all this stack sends.
+pub const HEADER_LEN: usize = 20;
+
+/// Hops a packet of ours may take.
+pub const TTL: u8 = 64;
+
+/// What a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// ICMP.
+    Icmp,
+    /// TCP.
+    Tcp,
+    /// Anything else, by number.
+    Other(u8),
+}
+
+impl Protocol {
+    /// The protocol with number `number`.
+    #[must_use]
+    pub const fn new(number: u8) -> Self {
+        match number {
+            1 => Self::Icmp,
+            6 => Self::Tcp,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The number on the wire.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Icmp => 1,
+            Self::Tcp => 6,
+            Self::Other(other) => other,
+        }
+    }
+}
+
+/// A received packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// Who sent it.
+    pub source: Ipv4Addr,
+    /// Whom it is for.
+    pub target: Ipv4Addr,
+    /// What it carries.
+    pub protocol: Protocol,
+    /// Differentiated services code point, 0..64.
+    pub dscp: u8,
+    /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    pub ecn: u8,
+    /// Hops left.
+    pub ttl: u8,
+    /// Whether this is a piece of a larger packet: its payload starts or ends
+    /// in the middle.
+    pub fragment: bool,
+    /// What it carries, without the link's padding.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Reads a packet and checks version, lengths and header checksum.
+    ///
+    /// # Errors
+    /// [`Malformed::Truncated`], [`Malformed::BadVersion`],
+    /// [`Malformed::BadLength`], [`Malformed::BadChecksum`].
+    pub fn parse(packet: &'a [u8]) -> Result<Self, Malformed> {
+        if packet.len() < HEADER_LEN {
+            return Err(Malformed::Truncated);
+        }
+        if packet[0] >> 4 != 4 {
+            return Err(Malformed::BadVersion);
+        }
+        let header_len = usize::from(packet[0] & 0xf) * 4;
+        let total_len = usize::from(be16(packet, 2));
+        if header_len < HEADER_LEN || total_len < header_len {
+            return Err(Malformed::BadLength);
+        }
+        if packet.len() < total_len {
+            return Err(Malformed::Truncated);
+        }
+        if checksum::of(&packet[..header_len]) != [0, 0] {
+            return Err(Malformed::BadChecksum);
+        }
+        Ok(Self {
+            source: addr(packet, 12),
+            target: addr(packet, 16),
+            protocol: Protocol::new(packet[9]),
+            dscp: packet[1] >> 2,
+            ecn: packet[1] & 3,
+            ttl: packet[8],
+            fragment: be16(packet, 6) & MORE_OR_OFFSET != 0,
+            payload: &packet[header_len..total_len],
+        })
+    }
+}
+
+/// What a packet of ours says in its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Who sends it.
+    pub source: Ipv4Addr,
+    /// Whom it is for.
+    pub target: Ipv4Addr,
+    /// What it carries.
+    pub protocol: Protocol,
+    /// Differentiated services code point, 0..64.
+    pub dscp: u8,
+    /// Bytes that follow the header, at most 65,515.
+    pub payload_len: usize,
+}
+
+impl Header {
+    /// Writes the header into the first [`HEADER_LEN`] bytes of `buf`, with
+    /// TTL 64 and DF.
+    ///
+    /// # Panics
+    /// When `buf` is shorter than that or `payload_len` does not fit a packet.
+    pub fn emit(&self, buf: &mut [u8]) {
+        let total_len = HEADER_LEN + self.payload_len;
+        assert!(total_len <= 0xffff, "a packet of {total_len} bytes is longer than 65535");
+        let buf = &mut buf[..HEADER_LEN];
+        buf[0] = 0x45;
+        buf[1] = self.dscp << 2;
+        buf[2..4].copy_from_slice(&(total_len as u16).to_be_bytes());
+        // With DF set the identification means nothing (RFC 6864 §4.1).
+        buf[4..8].copy_from_slice(&[0, 0, 0x40, 0]);
+        buf[8..12].copy_from_slice(&[TTL, self.protocol.number(), 0, 0]);
+        buf[12..16].copy_from_slice(&self.source.octets());
+        buf[16..20].copy_from_slice(&self.target.octets());
+        let sum = checksum::of(buf);
+        buf[10..12].copy_from_slice(&sum);
+    }
+}
+
+/// The bits "more fragments" and the fragment offset.
+pub(crate) const MORE_OR_OFFSET: u16 = 0x3fff;

@@ -1,0 +1,144 @@
+//! TCP segments. Source: RFC 9293 §3.1; options RFC 7323, 2018.
+
+use std::net::Ipv4Addr;
+
+mod flags;
+mod options;
+mod seq;
+
+pub use flags::Flags;
+pub use options::{Options, SackBlocks, Timestamps};
+pub use seq::Seq;
+
+use super::checksum::Checksum;
+use super::{Malformed, be16, be32};
+
+/// Bytes of a header without options.
+pub const HEADER_LEN: usize = 20;
+
+/// Bytes of the longest header.
+pub const HEADER_LEN_MAX: usize = 60;
+
+/// A segment, received or to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment<'a> {
+    /// The sender's port.
+    pub source_port: u16,
+    /// The receiver's port.
+    pub target_port: u16,
+    /// Number of the first byte (or of SYN).
+    pub seq: Seq,
+    /// The next byte expected, when ACK is set.
+    pub ack: Seq,
+    /// Control bits.
+    pub flags: Flags,
+    /// Receive window, not scaled.
+    pub window: u16,
+    /// Options.
+    pub options: Options,
+    /// Data.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    /// Reads a segment that IPv4 carried from `source` to `target`. The
+    /// checksum is checked unless a device has done so already.
+    ///
+    /// # Errors
+    /// [`Malformed::Truncated`], [`Malformed::BadLength`],
+    /// [`Malformed::BadChecksum`], [`Malformed::BadOption`];
+    /// [`Malformed::BadAddress`] when a port is 0.
+    pub fn parse(
+        packet: &'a [u8],
+        source: Ipv4Addr,
+        target: Ipv4Addr,
+        verify_checksum: bool,
+    ) -> Result<Self, Malformed> {
+        if packet.len() < HEADER_LEN {
+            return Err(Malformed::Truncated);
+        }
+        let header_len = usize::from(packet[12] >> 4) * 4;
+        if header_len < HEADER_LEN {
+            return Err(Malformed::BadLength);
+        }
+        if packet.len() < header_len {
+            return Err(Malformed::Truncated);
+        }
+        if verify_checksum
+            && Checksum::pseudo(source, target, PROTOCOL, packet.len()).with(packet).finish() != [0, 0]
+        {
+            return Err(Malformed::BadChecksum);
+        }
+        let (source_port, target_port) = (be16(packet, 0), be16(packet, 2));
+        if source_port == 0 || target_port == 0 {
+            return Err(Malformed::BadAddress);
+        }
+        Ok(Self {
+            source_port,
+            target_port,
+            seq: Seq(be32(packet, 4)),
+            ack: Seq(be32(packet, 8)),
+            flags: Flags::from_bits(packet[13]),
+            window: be16(packet, 14),
+            options: Options::parse(&packet[HEADER_LEN..header_len])?,
+            payload: &packet[header_len..],
+        })
+    }
+
+    /// Sequence numbers the segment takes up: its bytes, SYN and FIN.
+    #[must_use]
+    pub const fn seq_len(&self) -> u32 {
+        self.payload.len() as u32
+            + self.flags.contains(Flags::SYN) as u32
+            + self.flags.contains(Flags::FIN) as u32
+    }
+
+    /// Bytes of the header with its options, 20..=60.
+    #[must_use]
+    pub const fn header_len(&self) -> usize {
+        HEADER_LEN + self.options.len()
+    }
+
+    /// Writes the whole segment into the first `header_len() + payload.len()`
+    /// bytes of `buf`.
+    ///
+    /// # Panics
+    /// When `buf` is shorter than that.
+    pub fn emit(&self, source: Ipv4Addr, target: Ipv4Addr, buf: &mut [u8]) {
+        let header_len = self.header_len();
+        let buf = &mut buf[..header_len + self.payload.len()];
+        self.emit_header(buf);
+        buf[header_len..].copy_from_slice(self.payload);
+        finish_checksum(buf, source, target);
+    }
+
+    /// Writes the header alone, with a checksum of zero: the caller gathers
+    /// the data behind it and then calls [`finish_checksum`].
+    ///
+    /// # Panics
+    /// When `buf` is shorter than [`Segment::header_len`].
+    pub fn emit_header(&self, buf: &mut [u8]) {
+        let header_len = self.header_len();
+        let buf = &mut buf[..header_len];
+        buf[..2].copy_from_slice(&self.source_port.to_be_bytes());
+        buf[2..4].copy_from_slice(&self.target_port.to_be_bytes());
+        buf[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
+        buf[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
+        buf[12..14].copy_from_slice(&[(header_len as u8 / 4) << 4, self.flags.bits()]);
+        buf[14..16].copy_from_slice(&self.window.to_be_bytes());
+        buf[16..HEADER_LEN].fill(0);
+        self.options.emit(&mut buf[HEADER_LEN..]);
+    }
+}
+
+/// Writes the checksum of the whole segment in `segment`, whose checksum field
+/// is zero.
+///
+/// # Panics
+/// When `segment` is shorter than a header.
+pub fn finish_checksum(segment: &mut [u8], source: Ipv4Addr, target: Ipv4Addr) {
+    let sum = Checksum::pseudo(source, target, PROTOCOL, segment.len()).with(segment).finish();
+    segment[16..18].copy_from_slice(&sum);
+}
+
+const PROTOCOL: u8 = 6;

@@ -1,0 +1,227 @@
+//! TCP options: those this stack speaks; others are skipped.
+
+use super::super::{Malformed, be16, be32};
+use super::Seq;
+
+/// The options of one segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Largest segment the sender takes; on SYN.
+    pub mss: Option<u16>,
+    /// Shift of the sender's window, 0..=14; on SYN.
+    pub window_scale: Option<u8>,
+    /// The sender understands SACK; on SYN.
+    pub sack_permitted: bool,
+    /// Timestamps.
+    pub timestamps: Option<Timestamps>,
+    /// What the sender has received beyond its acknowledgement.
+    pub sack: SackBlocks,
+}
+
+/// The timestamps option (RFC 7323 §3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timestamps {
+    /// The sender's clock (TSval).
+    pub value: u32,
+    /// The latest value received (TSecr).
+    pub echo: u32,
+}
+
+/// Up to four blocks `[start, end)` of received bytes (RFC 2018 §3).
+#[derive(Clone, Copy, Default)]
+pub struct SackBlocks {
+    len: u8,
+    blocks: [(Seq, Seq); 4],
+}
+
+impl SackBlocks {
+    /// No block.
+    pub const NONE: Self = Self { len: 0, blocks: [(Seq(0), Seq(0)); 4] };
+
+    /// Adds a block; `false` when there are four already.
+    pub fn push(&mut self, start: Seq, end: Seq) -> bool {
+        let Some(slot) = self.blocks.get_mut(usize::from(self.len)) else { return false };
+        *slot = (start, end);
+        self.len += 1;
+        true
+    }
+
+    /// The blocks, in the order in which they stand.
+    #[must_use]
+    pub fn as_slice(&self) -> &[(Seq, Seq)] {
+        &self.blocks[..usize::from(self.len)]
+    }
+
+    /// The blocks one by one.
+    pub fn iter(&self) -> impl Iterator<Item = (Seq, Seq)> + '_ {
+        self.as_slice().iter().copied()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl PartialEq for SackBlocks {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for SackBlocks {}
+
+impl std::fmt::Debug for SackBlocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
+
+impl FromIterator<(Seq, Seq)> for SackBlocks {
+    /// The first four blocks.
+    fn from_iter<I: IntoIterator<Item = (Seq, Seq)>>(blocks: I) -> Self {
+        let mut sack = Self::NONE;
+        blocks.into_iter().take(4).for_each(|(start, end)| {
+            sack.push(start, end);
+        });
+        sack
+    }
+}
+
+impl Options {
+    /// No option.
+    pub const NONE: Self = Self {
+        mss: None,
+        window_scale: None,
+        sack_permitted: false,
+        timestamps: None,
+        sack: SackBlocks::NONE,
+    };
+
+    /// Reads the bytes between the fixed header and the data.
+    ///
+    /// # Errors
+    /// [`Malformed::BadOption`] when an option runs past the end, is shorter
+    /// than its own two bytes, or has a length that its kind cannot have.
+    pub fn parse(mut bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut options = Self::NONE;
+        // What nearly every segment of an open connection carries.
+        if bytes.len() == 12 && bytes[..4] == TIMESTAMPS_ALIGNED {
+            options.timestamps = Some(Timestamps { value: be32(bytes, 4), echo: be32(bytes, 8) });
+            return Ok(options);
+        }
+        while let [kind, rest @ ..] = bytes {
+            match *kind {
+                END => break,
+                NOP => {
+                    bytes = rest;
+                    continue;
+                }
+                _ => {}
+            }
+            let len = usize::from(*rest.first().ok_or(Malformed::BadOption)?);
+            if len < 2 || len > bytes.len() {
+                return Err(Malformed::BadOption);
+            }
+            let (option, after) = bytes.split_at(len);
+            match (*kind, len) {
+                (MSS, 4) => options.mss = Some(be16(option, 2)),
+                // A shift beyond 14 means 14 (RFC 7323 §2.3).
+                (WINDOW_SCALE, 3) => options.window_scale = Some(option[2].min(14)),
+                (SACK_PERMITTED, 2) => options.sack_permitted = true,
+                (SACK, 10 | 18 | 26 | 34) => {
+                    options.sack =
+                        option[2..].chunks_exact(8).map(|b| (Seq(be32(b, 0)), Seq(be32(b, 4)))).collect();
+                }
+                (TIMESTAMPS, 10) => {
+                    options.timestamps = Some(Timestamps { value: be32(option, 2), echo: be32(option, 6) });
+                }
+                (MSS | WINDOW_SCALE | SACK_PERMITTED | SACK | TIMESTAMPS, _) => {
+                    return Err(Malformed::BadOption);
+                }
+                _ => {}
+            }
+            bytes = after;
+        }
+        Ok(options)
+    }
+
+    /// Bytes on the wire, padding included: a multiple of 4, at most 40. SACK
+    /// blocks that do not fit are left out.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len_without_sack() + if self.sack_fitting() == 0 { 0 } else { 4 + 8 * self.sack_fitting() }
+    }
+
+    /// Whether there is no option at all.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes the options into the first [`Options::len`] bytes of `buf`,
+    /// every one padded in front to a multiple of 4.
+    ///
+    /// # Panics
+    /// When `buf` is shorter than that.
+    pub fn emit(&self, buf: &mut [u8]) {
+        let mut at = 0;
+        let mut put = |bytes: [u8; 4]| {
+            buf[at..at + 4].copy_from_slice(&bytes);
+            at += 4;
+        };
+        if let Some(mss) = self.mss {
+            let [high, low] = mss.to_be_bytes();
+            put([MSS, 4, high, low]);
+        }
+        if let Some(shift) = self.window_scale {
+            put([NOP, WINDOW_SCALE, 3, shift]);
+        }
+        if self.sack_permitted {
+            put([NOP, NOP, SACK_PERMITTED, 2]);
+        }
+        if let Some(stamps) = self.timestamps {
+            put(TIMESTAMPS_ALIGNED);
+            put(stamps.value.to_be_bytes());
+            put(stamps.echo.to_be_bytes());
+        }
+        let fitting = self.sack_fitting();
+        if fitting > 0 {
+            put([NOP, NOP, SACK, 2 + 8 * fitting as u8]);
+        }
+        for (start, end) in self.sack.iter().take(fitting) {
+            put(start.0.to_be_bytes());
+            put(end.0.to_be_bytes());
+        }
+    }
+
+    const fn len_without_sack(&self) -> usize {
+        4 * (self.mss.is_some() as usize
+            + self.window_scale.is_some() as usize
+            + self.sack_permitted as usize)
+            + 12 * self.timestamps.is_some() as usize
+    }
+
+    /// SACK blocks that fit behind the other options: three beside timestamps.
+    const fn sack_fitting(&self) -> usize {
+        let room = (LEN_MAX - self.len_without_sack()).saturating_sub(4) / 8;
+        if self.sack.len() < room { self.sack.len() } else { room }
+    }
+}
+
+const LEN_MAX: usize = 40;
+const END: u8 = 0;
+const NOP: u8 = 1;
+const MSS: u8 = 2;
+const WINDOW_SCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
+const SACK: u8 = 5;
+const TIMESTAMPS: u8 = 8;
+const TIMESTAMPS_ALIGNED: [u8; 4] = [NOP, NOP, TIMESTAMPS, 10];

@@ -1,0 +1,233 @@
+//! Connections end: politely, by reset, in every state; and then are gone.
+
+use net::stack::CloseReason;
+use net::wire::tcp::{Flags, Options, Timestamps};
+use net::{ConnId, EventKind};
+use queueing::Span;
+
+use crate::peer::{Peer, Seg};
+use crate::world::{World, config};
+
+/// Every state that a peer can bring a connection to, by name.
+const STATES: [&str; 8] = [
+    "SYN-RECEIVED",
+    "ESTABLISHED",
+    "FIN-WAIT-1",
+    "FIN-WAIT-2",
+    "CLOSE-WAIT",
+    "CLOSING",
+    "LAST-ACK",
+    "TIME-WAIT",
+];
+
+/// A peer whose connection is in state `STATES[n]`.
+pub fn in_state(n: usize) -> (Peer, Option<ConnId>) {
+    if n == 0 {
+        let mut peer = Peer::new(config(1));
+        let answer = peer.say(peer.seg(Flags::SYN));
+        peer.seq += 1;
+        peer.ack = answer[0].seq + 1;
+        return (peer, None);
+    }
+    let (mut peer, conn) = Peer::established();
+    let fin = |peer: &mut Peer| {
+        let fin = peer.seg(Flags::FIN | Flags::ACK);
+        peer.seq += 1;
+        peer.say(fin)
+    };
+    let close = |peer: &mut Peer| {
+        peer.stack.close(peer.now, conn);
+        assert!(peer.hear()[0].flags.contains(Flags::FIN));
+        peer.ack += 1;
+    };
+    let ack = |peer: &mut Peer| {
+        let ack = peer.seg(Flags::ACK);
+        peer.say(ack);
+    };
+    match STATES[n] {
+        "ESTABLISHED" => {}
+        "FIN-WAIT-1" => {
+            close(&mut peer);
+            peer.ack = peer.ack - 1;
+        }
+        "FIN-WAIT-2" => {
+            close(&mut peer);
+            ack(&mut peer);
+        }
+        "CLOSE-WAIT" => drop(fin(&mut peer)),
+        "CLOSING" => {
+            close(&mut peer);
+            peer.ack = peer.ack - 1;
+            fin(&mut peer);
+        }
+        "LAST-ACK" => {
+            fin(&mut peer);
+            close(&mut peer);
+            peer.ack = peer.ack - 1;
+        }
+        "TIME-WAIT" => {
+            close(&mut peer);
+            ack(&mut peer);
+            fin(&mut peer);
+        }
+        other => unreachable!("{other}"),
+    }
+    (peer, Some(conn))
+}
+
+#[test]
+fn reset_ends_every_state() {
+    for (n, name) in STATES.iter().enumerate() {
+        let (mut peer, conn) = in_state(n);
+        let reset = peer.seg(Flags::RST);
+        assert_eq!(peer.say(reset), [], "{name}: a reset is never answered");
+        assert_eq!(peer.stack.connections(), 0, "{name}");
+        let expected = match *name {
+            "SYN-RECEIVED" => vec![],
+            "TIME-WAIT" => vec![CloseReason::Finished],
+            _ => vec![CloseReason::Reset],
+        };
+        assert_eq!(peer.closed(), expected, "{name}: told once");
+        if let Some(conn) = conn {
+            assert!(peer.stack.send(peer.now, conn, b"x").is_err(), "{name}: the id is invalid");
+        }
+    }
+}
+
+#[test]
+fn reset_beside_the_point_is_challenged_in_every_state() {
+    for (n, name) in STATES.iter().enumerate() {
+        let (mut peer, _) = in_state(n);
+        for flags in [Flags::RST, Flags::SYN] {
+            if (*name, flags) == ("TIME-WAIT", Flags::SYN) {
+                continue; // A later SYN opens a new connection.
+            }
+            let blind = Seg { seq: peer.seq + 100, ..peer.seg(flags) };
+            let answer = peer.say(blind);
+            assert_eq!(peer.stack.connections(), 1, "{name} survives {flags:?}");
+            assert_eq!(answer.last().map(|s| s.flags), Some(Flags::ACK), "{name} answers {flags:?}");
+        }
+    }
+}
+
+#[test]
+fn fin_is_acknowledged_in_every_state() {
+    for (n, name) in STATES.iter().enumerate().skip(1) {
+        let (mut peer, _) = in_state(n);
+        let closed_already = matches!(*name, "CLOSE-WAIT" | "CLOSING" | "LAST-ACK" | "TIME-WAIT");
+        let seq = if closed_already { peer.seq - 1 } else { peer.seq };
+        let fin = Seg { seq, ..peer.seg(Flags::FIN | Flags::ACK) };
+        let answer = peer.say(fin);
+        assert_eq!(answer.last().map(|s| s.ack), Some(seq + 1), "{name}");
+    }
+}
+
+#[test]
+fn half_closed_connection_still_takes_and_gives() {
+    let (mut peer, conn) = in_state(4);
+    let conn = conn.unwrap();
+    assert_eq!(peer.kinds().last(), Some(&EventKind::PeerClosed));
+    assert_eq!(peer.stack.send(peer.now, conn, b"still"), Ok(5));
+    assert_eq!(peer.hear()[0].payload, b"still");
+
+    let (mut peer, conn) = in_state(3);
+    let conn = conn.unwrap();
+    assert!(peer.stack.send(peer.now, conn, b"no").is_err());
+    let data = peer.data(0, b"more");
+    peer.say(data);
+    assert_eq!(peer.stack.received(conn), b"more");
+}
+
+#[test]
+fn unread_bytes_can_be_read_after_both_sides_closed() {
+    let (mut peer, conn) = in_state(3);
+    let conn = conn.unwrap();
+    let last = Seg { flags: Flags::FIN | Flags::ACK, ..peer.data(0, b"last words") };
+    peer.say(last);
+    assert_eq!(peer.closed(), [], "not before everything is read");
+    assert_eq!(peer.stack.received(conn), b"last words");
+    peer.stack.consume(peer.now, conn, 10);
+    peer.hear();
+    assert_eq!(peer.closed(), [CloseReason::Finished]);
+}
+
+#[test]
+fn early_fin_waits_for_what_is_missing() {
+    let (mut peer, conn) = Peer::established();
+    let fin = Seg { flags: Flags::FIN | Flags::ACK, ..peer.data(3, b"def") };
+    peer.say(fin);
+    assert!(!peer.kinds().contains(&EventKind::PeerClosed));
+    let first = peer.data(0, b"abc");
+    let answer = peer.say(first);
+    assert_eq!((answer[0].ack, peer.stack.received(conn)), (peer.seq + 7, &b"abcdef"[..]));
+    assert_eq!(peer.kinds().last(), Some(&EventKind::PeerClosed));
+}
+
+#[test]
+fn time_wait_ends_by_itself() {
+    let (mut peer, _) = in_state(7);
+    assert_eq!((peer.closed(), peer.stack.connections()), (vec![CloseReason::Finished], 1));
+    peer.wait();
+    assert_eq!((peer.closed().len(), peer.stack.connections()), (1, 0));
+    assert_eq!(peer.stack.poll_timeout(), None);
+}
+
+#[test]
+fn time_wait_gives_way_to_a_new_connection() {
+    let (mut peer, _) = in_state(7);
+    let old = Seg { seq: peer.seq - 1, ..peer.seg(Flags::SYN) };
+    assert_ne!(peer.say(old)[0].flags, Flags::SYN | Flags::ACK, "an old SYN does not reopen");
+    peer.seq += 1000;
+    peer.pass(Span::from_millis(1));
+    peer.open(Options::NONE);
+    assert_eq!((peer.stack.connections(), peer.stack.counters().time_wait_reused), (1, 1));
+}
+
+#[test]
+fn time_wait_gives_way_to_a_later_timestamp_even_with_an_older_number() {
+    let stamp = |value| Options { timestamps: Some(Timestamps { value, echo: 0 }), ..Options::NONE };
+    let (mut peer, conn) = Peer::established_with(config(1), stamp(10));
+    let fin = Seg { options: stamp(11), ..peer.seg(Flags::FIN | Flags::ACK) };
+    peer.stack.close(peer.now, conn);
+    peer.hear();
+    peer.say(fin);
+    peer.seq += 1;
+    peer.ack += 1;
+    let ack = Seg { options: stamp(12), ..peer.seg(Flags::ACK) };
+    peer.say(ack);
+    assert_eq!(peer.closed(), [CloseReason::Finished]);
+    peer.seq = peer.seq - 5000;
+    peer.pass(Span::from_millis(1));
+    peer.open(stamp(13));
+    assert_eq!(peer.stack.counters().time_wait_reused, 1);
+}
+
+#[test]
+fn abort_resets_and_tells_both() {
+    let mut world = World::perfect();
+    let (server, client) = world.connect();
+    world.stacks[0].abort(world.now, server);
+    let events = world.run_for(Span::from_millis(1));
+    let last = |side: usize| events[side].last().map(|e| (e.conn, e.kind));
+    assert_eq!(last(0), Some((server, EventKind::Closed(CloseReason::Aborted))));
+    assert_eq!(last(1), Some((client, EventKind::Closed(CloseReason::Reset))));
+    assert_eq!(world.stacks.each_ref().map(net::Stack::connections), [0, 0]);
+}
+
+#[test]
+fn stale_ids_do_nothing() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack.abort(peer.now, conn);
+    peer.hear();
+    let again = peer.stack.connect(peer.now, "10.0.0.2:9".parse().unwrap(), None).unwrap();
+    assert_eq!(again.index, conn.index, "the slot is used again");
+    let stack = &mut peer.stack;
+    assert!(stack.send(peer.now, conn, b"x").is_err());
+    stack.consume(peer.now, conn, 1);
+    stack.close(peer.now, conn);
+    stack.abort(peer.now, conn);
+    stack.attach(conn, None);
+    stack.set_classifier(conn, None);
+    assert!(stack.received(conn).is_empty() && stack.private(conn).is_none() && stack.flow(conn).is_none());
+    assert_eq!(stack.connections(), 1);
+}

@@ -1,0 +1,163 @@
+//! Whatever comes, nothing panics and nothing leaks.
+
+use net::stack::ListenOptions;
+use net::wire::tcp::{Flags, Options, SackBlocks, Timestamps};
+use net::wire::{Malformed, ethernet, icmp, ipv4};
+use net::{EventKind, Stack};
+use proptest::prelude::*;
+use queueing::Span;
+
+use crate::closing::in_state;
+use crate::peer::{Peer, Seg, frame};
+use crate::world::{Dice, config, meta, sent};
+
+/// A segment near the connection's place, with anything in it.
+fn any_segment(peer: &Peer, dice: &mut Dice) -> Seg {
+    let near = |dice: &mut Dice| match dice.below(8) {
+        0 => dice.roll() as u32,
+        1 => (dice.below(200_000) as u32).wrapping_sub(100_000),
+        2 => (dice.below(2_000) as u32).wrapping_sub(1_000),
+        n => (n as u32).wrapping_sub(4),
+    };
+    let mut sack = SackBlocks::NONE;
+    for _ in 0..dice.below(4) {
+        let start = peer.ack + near(dice);
+        sack.push(start, start + dice.below(3000) as u32);
+    }
+    let stamps = Timestamps { value: near(dice), echo: near(dice) };
+    Seg {
+        seq: peer.seq + near(dice),
+        ack: peer.ack + near(dice),
+        flags: match dice.below(4) {
+            0 => Flags::from_bits(dice.roll() as u8),
+            1 => Flags::ACK | Flags::FIN,
+            _ => Flags::ACK,
+        },
+        window: if dice.percent(30) { dice.below(3) as u16 } else { dice.roll() as u16 },
+        options: Options { sack, timestamps: dice.percent(30).then_some(stamps), ..Options::NONE },
+        payload: vec![0x55; if dice.percent(50) { dice.below(1400) as usize } else { 0 }],
+        ..peer.seg(Flags::ACK)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(160))]
+    #[test]
+    fn any_segments_in_any_state_do_no_harm(state in 0usize..8, seed in any::<u64>()) {
+        let (mut peer, conn) = in_state(state);
+        let mut dice = Dice(seed);
+        for _ in 0..80 {
+            let s = any_segment(&peer, &mut dice);
+            let heard = peer.say(s);
+            // Follow the stack, so that later segments stay near the point.
+            if let Some(last) = heard.last().filter(|s| s.flags.contains(Flags::ACK)) {
+                peer.seq = last.ack;
+                peer.ack = last.seq + last.payload.len() as u32;
+            }
+            if let Some(conn) = conn {
+                let now = peer.now;
+                match dice.below(12) {
+                    0..4 => drop(peer.stack.send(now, conn, &[1; 700])),
+                    4..7 => peer.stack.consume(now, conn, dice.below(3000) as usize),
+                    7 if dice.percent(10) => peer.stack.close(now, conn),
+                    8 if dice.percent(5) => peer.stack.abort(now, conn),
+                    9 => peer.pass(Span::from_micros(dice.below(20_000))),
+                    10 => drop(peer.wait()),
+                    _ => {}
+                }
+            }
+            let accepted = peer.kinds().iter().filter(|k| matches!(k, EventKind::Accepted(_))).count();
+            prop_assert!(peer.closed().len() <= accepted, "closed at most once for each accepted");
+        }
+        // Whatever happened, silence and reset leave nothing behind.
+        let ids: Vec<_> = peer.events.iter().map(|e| e.conn).collect();
+        ids.into_iter().for_each(|id| peer.stack.abort(peer.now, id));
+        for _ in 0..100_000 {
+            peer.hear();
+            let Some(next) = peer.stack.poll_timeout() else { break };
+            peer.now = peer.now.max(next);
+            peer.stack.handle_timeout(peer.now);
+        }
+        peer.hear();
+        prop_assert_eq!(peer.stack.connections(), 0);
+        let accepted = peer.kinds().iter().filter(|k| matches!(k, EventKind::Accepted(_))).count();
+        prop_assert_eq!(peer.closed().len(), accepted, "each was closed exactly once");
+    }
+
+    #[test]
+    fn any_frame_does_no_harm(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20)) {
+        let mut stack = Stack::new(config(1));
+        stack.listen(80, ListenOptions::default()).unwrap();
+        let now = queueing::Time::ZERO;
+        for mut frame in frames {
+            if frame.len() > 14 {
+                frame[..6].copy_from_slice(&config(1).mac);
+                (frame[12], frame[13]) = (8, frame[12] & 6);
+            }
+            let meta = meta(now, &frame);
+            stack.ingress(now, &frame, &meta);
+            sent(&mut stack, now);
+        }
+    }
+
+    #[test]
+    fn damaged_segments_are_counted_and_dropped(at in 14usize..74, bit in 0u8..8) {
+        let (mut peer, conn) = Peer::established();
+        let mut frame = frame(&peer.data(0, &[9; 20]));
+        frame[at] ^= 1 << bit;
+        peer.raw(&frame);
+        prop_assert!(peer.stack.received(conn).is_empty());
+        let counters = peer.stack.counters();
+        prop_assert_eq!(counters.malformed.iter().sum::<u64>() + counters.not_for_us + counters.fragments, 1);
+    }
+}
+
+#[test]
+fn each_reason_is_counted() {
+    let (mut peer, _) = Peer::established();
+    peer.raw(&[0; 5]);
+    let mut truncated = frame(&peer.data(0, b"abc"));
+    truncated.truncate(40);
+    peer.raw(&truncated);
+    let count = |reason: Malformed| peer.stack.counters().malformed[reason.index()];
+    assert_eq!(count(Malformed::Truncated), 2);
+}
+
+#[test]
+fn ping_is_answered() {
+    let mut peer = Peer::new(config(1));
+    let echo = icmp::Echo { reply: false, ident: 7, sequence: 9, payload: b"hello" };
+    let start = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+    let mut ping = vec![0; start + echo.len()];
+    ethernet::emit_header(&mut ping, config(1).mac, config(2).mac, ethernet::EtherType::Ipv4);
+    let (source, target) = (config(2).addr, config(1).addr);
+    let header =
+        ipv4::Header { source, target, protocol: ipv4::Protocol::Icmp, dscp: 0, payload_len: echo.len() };
+    header.emit(&mut ping[ethernet::HEADER_LEN..]);
+    echo.emit(&mut ping[start..]);
+    peer.raw(&ping);
+    let answers = sent(&mut peer.stack, peer.now);
+    let packet = ipv4::Packet::parse(&answers[0][ethernet::HEADER_LEN..]).unwrap();
+    assert_eq!(packet.target, source);
+    assert_eq!(icmp::Echo::parse(packet.payload), Ok(icmp::Echo { reply: true, ..echo }));
+}
+
+#[test]
+fn replies_are_bounded() {
+    let mut peer = Peer::new(config(1));
+    for port in 0..1000 {
+        peer.tell(&Seg { from: 2000 + port, to: 9, ..peer.seg(Flags::SYN) });
+    }
+    assert_eq!((peer.hear().len(), peer.stack.counters().replies_dropped), (256, 744));
+}
+
+#[test]
+fn full_device_loses_nothing() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack.send(peer.now, conn, &[3; 5000]).unwrap();
+    let mut outbox = crate::world::Outbox { frames: Vec::new(), room: 2 };
+    assert_eq!(peer.stack.egress(peer.now, &mut outbox), 2);
+    assert!(peer.stack.wants_egress());
+    assert_eq!(peer.hear().iter().map(|s| s.payload.len()).sum::<usize>(), 3000);
+    assert!(!peer.stack.wants_egress());
+}

@@ -1,0 +1,160 @@
+//! Connections open: from either side, from both at once, or not at all.
+
+use net::stack::{CloseReason, ConnectError, ListenError, ListenOptions};
+use net::wire::tcp::{Flags, Options, Seq, Timestamps};
+use net::{EventKind, Stack};
+use queueing::{Span, Time};
+
+use crate::peer::{Peer, Seg};
+use crate::world::{World, config};
+
+#[test]
+fn handshake_tells_both_sides_once() {
+    let mut world = World::perfect();
+    let (server, client) = world.connect();
+    assert_eq!(world.stacks[0].tuple(server).unwrap().local_port, 80);
+    assert!((32_768..61_000).contains(&world.stacks[1].tuple(client).unwrap().local_port));
+    assert_eq!(world.stacks.each_ref().map(Stack::connections), [1, 1]);
+}
+
+#[test]
+fn both_sides_may_open_at_once() {
+    let mut world = World::perfect();
+    // Both know each other's hardware address, so that the SYNs really cross.
+    let _ = world.connect();
+    let ids = [
+        world.stacks[0].connect(world.now, "10.0.0.2:7000".parse().unwrap(), Some(6000)).unwrap(),
+        world.stacks[1].connect(world.now, "10.0.0.1:6000".parse().unwrap(), Some(7000)).unwrap(),
+    ];
+    let events = world.run_for(Span::from_secs(3));
+    for (side, id) in ids.into_iter().enumerate() {
+        let kinds: Vec<EventKind> = events[side].iter().map(|e| e.kind).collect();
+        assert_eq!(kinds, [EventKind::Connected], "side {side}");
+        assert_eq!(world.stacks[side].send(world.now, id, b"hello"), Ok(5));
+    }
+    world.run_for(Span::from_millis(10));
+    for (stack, id) in world.stacks.iter().zip(ids) {
+        assert_eq!(stack.received(id), b"hello");
+    }
+}
+
+#[test]
+fn sequence_numbers_start_differently_for_every_tuple_and_time() {
+    let mut peer = Peer::new(config(1));
+    let mut start = |port, ms| {
+        peer.port = port;
+        peer.pass(Span::from_millis(ms));
+        let answer = peer.say(peer.seg(Flags::SYN));
+        let reset = Seg { seq: peer.seq + 1, ..peer.seg(Flags::RST) };
+        peer.say(reset);
+        answer[0].seq
+    };
+    let (a, b, c) = (start(1000, 0), start(1001, 0), start(1000, 4));
+    assert_ne!(a, b);
+    assert_eq!(c - a, 1000, "a tick each 4 µs (RFC 6528)");
+}
+
+#[test]
+fn unknown_port_refuses() {
+    let mut world = World::perfect();
+    let conn = world.stacks[1].connect(world.now, "10.0.0.1:81".parse().unwrap(), None).unwrap();
+    let events = world.run_for(Span::from_millis(10));
+    assert_eq!(
+        events[1].last().map(|e| (e.conn, e.kind)),
+        Some((conn, EventKind::Closed(CloseReason::Reset)))
+    );
+    assert_eq!(world.stacks[0].counters().no_listener, 1);
+    assert_eq!(world.stacks[1].connections(), 0);
+}
+
+#[test]
+fn silent_peer_times_out() {
+    let mut stack = Stack::new(config(1));
+    let conn = stack.connect(Time::ZERO, "10.0.0.9:80".parse().unwrap(), None).unwrap();
+    crate::world::sent(&mut stack, Time::ZERO);
+    for _ in 0..10_000 {
+        let Some(next) = stack.poll_timeout() else { break };
+        stack.handle_timeout(next);
+        crate::world::sent(&mut stack, next);
+    }
+    let event = stack.poll_event().unwrap();
+    assert_eq!((event.conn, event.kind), (conn, EventKind::Closed(CloseReason::TimedOut)));
+    assert_eq!((stack.connections(), stack.poll_event()), (0, None));
+}
+
+#[test]
+fn backlog_bounds_half_open_connections() {
+    let mut peer = Peer::new(config(1));
+    let options = ListenOptions { backlog: 3, ..ListenOptions::default() };
+    peer.stack.listen(81, options).unwrap();
+    for port in 0..10 {
+        let syn = Seg { from: 1000 + port, to: 81, ..peer.seg(Flags::SYN) };
+        peer.say(syn);
+    }
+    assert_eq!((peer.stack.connections(), peer.stack.counters().backlog_drops), (3, 7));
+    // A reset makes room again, and so does an accepted connection that was polled.
+    let reset = Seg { from: 1000, to: 81, seq: peer.seq + 1, ..peer.seg(Flags::RST) };
+    peer.say(reset);
+    let syn = Seg { from: 1009, to: 81, ..peer.seg(Flags::SYN) };
+    assert_eq!(peer.say(syn)[0].flags, Flags::SYN | Flags::ACK);
+    assert_eq!(peer.closed(), [], "the application never knew it");
+}
+
+#[test]
+fn repeated_syn_is_answered_again() {
+    let mut peer = Peer::new(config(1));
+    let first = peer.say(peer.seg(Flags::SYN));
+    let again = peer.say(peer.seg(Flags::SYN));
+    assert_eq!((first[0].seq, first[0].flags), (again[0].seq, again[0].flags));
+    assert_eq!(peer.stack.connections(), 1);
+}
+
+#[test]
+fn options_are_used_only_if_both_offer_them() {
+    let (mut peer, conn) = Peer::established_with(config(1), Options { mss: Some(500), ..Options::NONE });
+    peer.stack.send(peer.now, conn, &[1; 600]).unwrap();
+    let heard = peer.hear();
+    assert_eq!(heard.iter().map(|s| s.payload.len()).collect::<Vec<_>>(), [500, 100]);
+    assert!(heard.iter().all(|s| s.options == Options::NONE));
+
+    let stamps = Timestamps { value: 77, echo: 0 };
+    let all = Options {
+        mss: Some(1460),
+        window_scale: Some(3),
+        sack_permitted: true,
+        timestamps: Some(stamps),
+        ..Options::NONE
+    };
+    let mut peer = Peer::new(config(1));
+    let answer = peer.say(Seg { options: all, ..peer.seg(Flags::SYN) });
+    let options = answer[0].options;
+    assert_eq!((options.mss, options.window_scale, options.sack_permitted), (Some(1460), Some(3), true));
+    assert_eq!(options.timestamps.map(|t| t.echo), Some(77));
+}
+
+#[test]
+fn ports_are_given_once() {
+    let mut stack = Stack::new(config(1));
+    let listen = |stack: &mut Stack, port| stack.listen(port, ListenOptions::default());
+    assert!(listen(&mut stack, 80).is_ok());
+    assert_eq!(listen(&mut stack, 80), Err(ListenError::PortInUse(80)));
+    assert_eq!(listen(&mut stack, 0), Err(ListenError::PortZero));
+    let remote = "10.0.0.9:80".parse().unwrap();
+    assert!(stack.connect(Time::ZERO, remote, Some(5)).is_ok());
+    assert_eq!(stack.connect(Time::ZERO, remote, Some(5)), Err(ConnectError::NoPort));
+    assert_eq!(stack.connect(Time::ZERO, "11.0.0.9:80".parse().unwrap(), None), Err(ConnectError::NoRoute));
+    let ids: Vec<_> = (0..28_232).map(|_| stack.connect(Time::ZERO, remote, None)).collect();
+    assert!(ids.iter().all(Result::is_ok));
+    assert_eq!(stack.connect(Time::ZERO, remote, None), Err(ConnectError::NoPort));
+}
+
+#[test]
+fn wrong_acknowledgement_of_the_handshake_is_refused() {
+    let mut peer = Peer::new(config(1));
+    let answer = peer.say(peer.seg(Flags::SYN));
+    let wrong = Seg { seq: peer.seq + 1, ack: answer[0].seq + 2, ..peer.seg(Flags::ACK) };
+    let reset = peer.say(wrong);
+    assert_eq!((reset[0].flags, reset[0].seq), (Flags::RST, answer[0].seq + 2));
+    assert_eq!(peer.stack.counters().bad_acks, 1);
+    assert_ne!(answer[0].seq, Seq(0));
+}

@@ -1,0 +1,132 @@
+//! What is lost is sent again: once, soon, and only that.
+
+use net::stack::CloseReason;
+use net::wire::tcp::{Flags, Options, SackBlocks, Timestamps};
+use queueing::Span;
+
+use crate::peer::{Peer, Seg};
+use crate::world::config;
+
+/// A peer that was sent `n` full segments and has acknowledged none.
+fn sender(options: Options, n: usize) -> (Peer, Vec<Seg>) {
+    let (mut peer, conn) = Peer::established_with(config(1), Options { mss: Some(1000), ..options });
+    peer.stack.send(peer.now, conn, &vec![7; 1000 * n]).unwrap();
+    let sent = peer.hear();
+    assert_eq!(sent.len(), n);
+    (peer, sent)
+}
+
+#[test]
+fn third_duplicate_ack_retransmits_once() {
+    let (mut peer, sent) = sender(Options::NONE, 6);
+    let ack = peer.seg(Flags::ACK);
+    assert_eq!(peer.say(ack.clone()), []);
+    assert_eq!(peer.say(ack.clone()), []);
+    let again = peer.say(ack.clone());
+    assert_eq!((again.len(), again[0].seq, again[0].payload.len()), (1, sent[0].seq, 1000));
+    assert_eq!(peer.say(ack), []);
+    assert_eq!(peer.stack.counters().fast_retransmits, 1);
+    assert_eq!(peer.stack.counters().retransmissions, 1);
+}
+
+#[test]
+fn partial_ack_retransmits_the_next_hole() {
+    let (mut peer, sent) = sender(Options::NONE, 6);
+    let ack = peer.seg(Flags::ACK);
+    (0..3).for_each(|_| drop(peer.say(ack.clone())));
+    let again = peer.say(Seg { ack: sent[2].seq, ..ack });
+    assert_eq!(again.iter().map(|s| s.seq).collect::<Vec<_>>(), [sent[2].seq]);
+}
+
+#[test]
+fn sacked_segments_are_not_sent_again() {
+    let (mut peer, sent) = sender(Options { sack_permitted: true, ..Options::NONE }, 8);
+    let end = |i: usize| sent[i].seq + 1000;
+    // Segments 0, 2 and 4 are lost.
+    let mut sack = SackBlocks::NONE;
+    for i in [1, 3, 5, 6, 7] {
+        sack.push(sent[i].seq, end(i));
+    }
+    let with = |sack| Seg { options: Options { sack, ..Options::NONE }, ..peer.seg(Flags::ACK) };
+    let blocks = [vec![(1, 1)], vec![(3, 3), (1, 1)], vec![(5, 7), (3, 3), (1, 1)]];
+    let acks: Vec<Seg> =
+        blocks.iter().map(|list| with(list.iter().map(|(a, b)| (sent[*a].seq, end(*b))).collect())).collect();
+    let again: Vec<_> = acks.into_iter().flat_map(|ack| peer.say(ack)).map(|s| s.seq).collect();
+    assert_eq!(again, [sent[0].seq, sent[2].seq, sent[4].seq]);
+}
+
+#[test]
+fn timeout_doubles_and_sends_one_segment() {
+    let (mut peer, sent) = sender(Options::NONE, 3);
+    let start = peer.now;
+    let again = peer.wait();
+    assert_eq!((again.len(), again[0].seq), (1, sent[0].seq));
+    let first = peer.now.since(start);
+    let middle = peer.now;
+    assert_eq!(peer.wait()[0].seq, sent[0].seq);
+    let second = peer.now.since(middle);
+    let doubled = second.as_nanos() as f64 / first.as_nanos() as f64;
+    assert!((1.9..2.1).contains(&doubled), "{first} then {second}");
+}
+
+#[test]
+fn timeout_is_milliseconds_once_the_path_is_known() {
+    let (mut peer, sent) = sender(Options::NONE, 1);
+    peer.pass(Span::from_micros(100));
+    let ack = Seg { ack: sent[0].seq + 1000, ..peer.seg(Flags::ACK) };
+    peer.say(ack);
+    let conn = peer.events[0].conn;
+    assert!(peer.stack.flow(conn).unwrap().srtt.unwrap() <= Span::from_micros(100));
+    peer.stack.send(peer.now, conn, b"x").unwrap();
+    peer.hear();
+    let start = peer.now;
+    assert_eq!(peer.wait().len(), 1);
+    assert!(peer.now.since(start) < Span::from_millis(6), "{}", peer.now.since(start));
+}
+
+#[test]
+fn silence_ends_the_connection() {
+    let (mut peer, _) = sender(Options::NONE, 1);
+    let start = peer.now;
+    while !peer.wait().is_empty() {}
+    assert_eq!(peer.closed(), [CloseReason::TimedOut]);
+    assert!(peer.now.since(start) > Span::from_secs(100), "at least 100 s (RFC 1122)");
+    assert_eq!(peer.stack.connections(), 0);
+}
+
+#[test]
+fn early_data_is_acknowledged_selectively() {
+    let options = Options { sack_permitted: true, mss: Some(1000), ..Options::NONE };
+    let (mut peer, conn) = Peer::established_with(config(1), options);
+    let s = peer.data(10, b"klmno");
+    let answer = peer.say(s);
+    assert_eq!(answer[0].ack, peer.seq);
+    assert_eq!(answer[0].options.sack.as_slice(), [(peer.seq + 10, peer.seq + 15)]);
+    let s = peer.data(0, b"abcdefghij");
+    let answer = peer.say(s);
+    assert_eq!((answer[0].ack, answer[0].options.sack.len()), (peer.seq + 15, 0));
+    assert_eq!(peer.stack.received(conn), b"abcdefghijklmno");
+}
+
+#[test]
+fn each_early_segment_is_one_duplicate_ack() {
+    let (mut peer, _) = Peer::established();
+    for offset in [10, 20, 30] {
+        let s = peer.data(offset, b"x");
+        peer.tell(&s);
+    }
+    let answers = peer.hear();
+    assert_eq!(answers.len(), 3);
+    assert!(answers.iter().all(|s| s.ack == peer.seq));
+}
+
+#[test]
+fn old_timestamps_are_refused() {
+    let stamp = |value| Options { timestamps: Some(Timestamps { value, echo: 0 }), ..Options::NONE };
+    let (mut peer, conn) = Peer::established_with(config(1), stamp(1000));
+    let old = Seg { options: stamp(999), ..peer.data(0, b"old") };
+    assert_eq!(peer.say(old).len(), 1, "an acknowledgement");
+    let new = Seg { options: stamp(1001), ..peer.data(0, b"new") };
+    peer.say(new);
+    assert_eq!((peer.stack.received(conn), peer.stack.counters().paws), (&b"new"[..], 1));
+}

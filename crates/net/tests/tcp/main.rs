@@ -1,0 +1,11 @@
+//! TCP as its peers and applications see it, under virtual time.
+
+mod classifiers;
+mod closing;
+mod garbage;
+mod handshake;
+mod loss;
+mod peer;
+mod streams;
+mod window;
+mod world;

@@ -1,0 +1,236 @@
+//! A peer made by hand: one stack, and segments written one by one.
+
+use std::net::Ipv4Addr;
+
+use net::stack::{Config, Event, ListenOptions};
+use net::wire::tcp::{Flags, Options, Segment, Seq};
+use net::wire::{arp, ethernet, ipv4};
+use net::{ConnId, EventKind, Stack};
+use queueing::{Span, Time};
+
+use crate::world::{config, meta, sent};
+
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+const ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const STACK_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const STACK_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+/// A segment that owns its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seg {
+    pub from: u16,
+    pub to: u16,
+    pub seq: Seq,
+    pub ack: Seq,
+    pub flags: Flags,
+    pub window: u16,
+    pub options: Options,
+    pub payload: Vec<u8>,
+}
+
+/// One stack and what it says to the peer.
+pub struct Peer {
+    pub now: Time,
+    pub stack: Stack,
+    pub events: Vec<Event>,
+    /// The peer's next sequence number and what it has received.
+    pub seq: Seq,
+    pub ack: Seq,
+    pub port: u16,
+    pub window: u16,
+}
+
+impl Peer {
+    pub fn new(config: Config) -> Self {
+        let mut stack = Stack::new(config);
+        stack.listen(80, ListenOptions::default()).unwrap();
+        let mut peer = Self {
+            now: Time::from_nanos(5_000_000_000),
+            stack,
+            events: Vec::new(),
+            seq: Seq(u32::MAX - 100),
+            ack: Seq(0),
+            port: 5000,
+            window: 60_000,
+        };
+        peer.introduce();
+        let answers = sent(&mut peer.stack, peer.now);
+        assert_eq!(answers.len(), 1, "the stack answers who it is");
+        peer
+    }
+
+    /// Asks for the stack's hardware address, and so tells it the peer's.
+    fn introduce(&mut self) {
+        let question = arp::Packet {
+            operation: arp::Operation::Request,
+            sender_mac: MAC,
+            sender: ADDR,
+            target_mac: [0; 6],
+            target: STACK_ADDR,
+        };
+        let mut frame = vec![0; 60];
+        ethernet::emit_header(&mut frame, ethernet::BROADCAST, MAC, ethernet::EtherType::Arp);
+        question.emit(&mut frame[ethernet::HEADER_LEN..]);
+        self.raw(&frame);
+    }
+
+    /// A stack with an established connection, and its id.
+    pub fn established() -> (Self, ConnId) {
+        Self::established_with(config(1), Options { mss: Some(1000), ..Options::NONE })
+    }
+
+    pub fn established_with(config: Config, options: Options) -> (Self, ConnId) {
+        let mut peer = Self::new(config);
+        let conn = peer.open(options);
+        (peer, conn)
+    }
+
+    /// The three-way handshake from the peer's side.
+    pub fn open(&mut self, options: Options) -> ConnId {
+        let answer = self.say(Seg { options, ..self.seg(Flags::SYN) });
+        assert_eq!(answer.len(), 1);
+        assert_eq!(answer[0].flags, Flags::SYN | Flags::ACK);
+        self.seq += 1;
+        self.ack = answer[0].seq + 1;
+        let echo = answer[0].options.timestamps.map(|t| t.value);
+        let options = match (options.timestamps, echo) {
+            (Some(stamps), Some(echo)) => {
+                Options { timestamps: Some(net::wire::tcp::Timestamps { echo, ..stamps }), ..Options::NONE }
+            }
+            _ => Options::NONE,
+        };
+        self.say(Seg { options, ..self.seg(Flags::ACK) });
+        let accepted = self.events.iter().rev().find(|e| matches!(e.kind, EventKind::Accepted(_)));
+        accepted.expect("the connection is accepted").conn
+    }
+
+    /// An empty segment at the peer's place in the streams.
+    pub fn seg(&self, flags: Flags) -> Seg {
+        let ack = if flags.contains(Flags::ACK) { self.ack } else { Seq(0) };
+        Seg {
+            from: self.port,
+            to: 80,
+            seq: self.seq,
+            ack,
+            flags,
+            window: self.window,
+            options: Options::NONE,
+            payload: Vec::new(),
+        }
+    }
+
+    /// A segment with data `offset` bytes ahead of the peer's place.
+    pub fn data(&self, offset: u32, payload: &[u8]) -> Seg {
+        Seg { seq: self.seq + offset, payload: payload.to_vec(), ..self.seg(Flags::ACK) }
+    }
+
+    pub fn raw(&mut self, frame: &[u8]) {
+        let meta = meta(self.now, frame);
+        self.stack.ingress(self.now, frame, &meta);
+        while let Some(event) = self.stack.poll_event() {
+            self.events.push(event);
+        }
+    }
+
+    /// Sends `s` without looking at the answer.
+    pub fn tell(&mut self, s: &Seg) {
+        let frame = frame(s);
+        self.raw(&frame);
+    }
+
+    /// Sends `s` and returns what the stack says to it.
+    pub fn say(&mut self, s: Seg) -> Vec<Seg> {
+        self.tell(&s);
+        self.hear()
+    }
+
+    /// What the stack has to say.
+    pub fn hear(&mut self) -> Vec<Seg> {
+        let mut frames = sent(&mut self.stack, self.now);
+        let all = frames.len();
+        frames.retain(|frame| frame[12..14] == ethernet::EtherType::Ipv4.number().to_be_bytes());
+        if frames.len() < all {
+            self.introduce();
+            frames.extend(sent(&mut self.stack, self.now).into_iter().skip(1));
+        }
+        while let Some(event) = self.stack.poll_event() {
+            self.events.push(event);
+        }
+        frames.iter().map(|frame| parse(frame)).collect()
+    }
+
+    /// Lets time pass to the next timer and returns what the stack says then.
+    pub fn wait(&mut self) -> Vec<Seg> {
+        for _ in 0..10_000 {
+            let Some(next) = self.stack.poll_timeout() else { return Vec::new() };
+            self.now = self.now.max(next);
+            self.stack.handle_timeout(self.now);
+            let heard = self.hear();
+            if !heard.is_empty() {
+                return heard;
+            }
+        }
+        Vec::new()
+    }
+
+    pub fn pass(&mut self, span: Span) {
+        self.now += span;
+    }
+
+    pub fn kinds(&self) -> Vec<EventKind> {
+        self.events.iter().map(|e| e.kind).collect()
+    }
+
+    /// How often `Closed` was told, and the last reason.
+    pub fn closed(&self) -> Vec<net::stack::CloseReason> {
+        let reason = |e: &Event| match e.kind {
+            EventKind::Closed(reason) => Some(reason),
+            _ => None,
+        };
+        self.events.iter().filter_map(reason).collect()
+    }
+}
+
+/// The frame that carries `s` from the peer.
+pub fn frame(s: &Seg) -> Vec<u8> {
+    let segment = Segment {
+        source_port: s.from,
+        target_port: s.to,
+        seq: s.seq,
+        ack: s.ack,
+        flags: s.flags,
+        window: s.window,
+        options: s.options,
+        payload: &s.payload,
+    };
+    let start = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+    let payload_len = segment.header_len() + s.payload.len();
+    let mut frame = vec![0; start + payload_len];
+    ethernet::emit_header(&mut frame, STACK_MAC, MAC, ethernet::EtherType::Ipv4);
+    let header = ipv4::Header {
+        source: ADDR,
+        target: STACK_ADDR,
+        protocol: ipv4::Protocol::Tcp,
+        dscp: 0,
+        payload_len,
+    };
+    header.emit(&mut frame[ethernet::HEADER_LEN..]);
+    segment.emit(ADDR, STACK_ADDR, &mut frame[start..]);
+    frame
+}
+
+fn parse(frame: &[u8]) -> Seg {
+    let frame = ethernet::Frame::parse(frame).expect("a frame");
+    let packet = ipv4::Packet::parse(frame.payload).expect("a packet");
+    let s = Segment::parse(packet.payload, packet.source, packet.target, true).expect("a segment");
+    Seg {
+        from: s.source_port,
+        to: s.target_port,
+        seq: s.seq,
+        ack: s.ack,
+        flags: s.flags,
+        window: s.window,
+        options: s.options,
+        payload: s.payload.to_vec(),
+    }
+}

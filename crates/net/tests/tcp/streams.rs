@@ -1,0 +1,126 @@
+//! Whatever the wire does, both streams arrive whole and nothing stays behind.
+
+use std::collections::BTreeMap;
+
+use net::stack::CloseReason;
+use net::{ConnId, EventKind};
+use proptest::prelude::*;
+use queueing::{Span, Time};
+
+use crate::world::{Faults, World, config};
+
+/// One end: what it sends, and what came.
+#[derive(Default)]
+struct End {
+    conn: Option<ConnId>,
+    to_send: Vec<u8>,
+    sent: usize,
+    received: Vec<u8>,
+    closed: BTreeMap<ConnId, CloseReason>,
+    peer_closed: bool,
+}
+
+impl End {
+    fn run(&mut self, now: Time, world: &mut World, side: usize) {
+        let appetite = 1 + world.dice.below(4000) as usize;
+        let stack = &mut world.stacks[side];
+        while let Some(event) = stack.poll_event() {
+            match event.kind {
+                EventKind::Accepted(_) | EventKind::Connected => self.conn = Some(event.conn),
+                EventKind::PeerClosed => self.peer_closed = true,
+                EventKind::Closed(reason) => {
+                    assert!(stack.received(event.conn).is_empty(), "the id is invalid");
+                    assert!(self.closed.insert(event.conn, reason).is_none(), "closed once");
+                }
+                EventKind::Readable { .. } => assert!(self.conn.is_some(), "accepted before readable"),
+                EventKind::Writable => {}
+            }
+        }
+        let Some(conn) = self.conn else { return };
+        if self.sent < self.to_send.len() {
+            let upto = (self.sent + appetite).min(self.to_send.len());
+            self.sent += stack.send(now, conn, &self.to_send[self.sent..upto]).unwrap_or(0);
+            if self.sent == self.to_send.len() {
+                stack.close(now, conn);
+                assert!(stack.send(now, conn, b"late").is_err(), "closed for sending");
+            }
+        }
+        let unread = stack.received(conn);
+        let n = unread.len().min(appetite);
+        self.received.extend_from_slice(&unread[..n]);
+        stack.consume(now, conn, n);
+    }
+}
+
+fn bytes(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8) ^ seed).collect()
+}
+
+/// Sends `sizes` bytes in both directions under `faults`.
+fn check(faults: Faults, sizes: [usize; 2], buffer: usize, seed: u64) {
+    let configs = [1, 2].map(|host| {
+        let mut config = config(host);
+        (config.recv_buffer, config.send_buffer) = (buffer, buffer);
+        config
+    });
+    let mut world = World::new(configs, faults, seed);
+    world.stacks[0].listen(80, net::stack::ListenOptions::default()).unwrap();
+    world.stacks[1].connect(world.now, "10.0.0.1:80".parse().unwrap(), None).unwrap();
+    let mut ends = [End::default(), End::default()];
+    (ends[0].to_send, ends[1].to_send) = (bytes(sizes[0], 1), bytes(sizes[1], 2));
+    for step in 0.. {
+        assert!(step < 200_000, "{faults:?} seed {seed}: no end in sight");
+        for (side, end) in ends.iter_mut().enumerate() {
+            end.run(world.now, &mut world, side);
+        }
+        let done = ends.iter().all(|end| !end.closed.is_empty());
+        if done && world.stacks.iter().all(|stack| stack.connections() == 0) {
+            break;
+        }
+        // Applications read slowly, but time does not run away from them.
+        let unread =
+            |(end, stack): (&End, &net::Stack)| end.conn.is_some_and(|c| !stack.received(c).is_empty());
+        if ends.iter().zip(&world.stacks).any(unread) {
+            world.flush();
+            world.arrive(world.now + Span::from_micros(10));
+        } else {
+            assert!(world.step(), "{faults:?} seed {seed}: everything sleeps");
+        }
+    }
+    for (end, other) in [(0, 1), (1, 0)] {
+        assert!(
+            ends[end].received == ends[other].to_send,
+            "{faults:?} seed {seed}: stream to {end} arrived whole"
+        );
+        assert!(ends[end].closed.values().all(|reason| *reason == CloseReason::Finished), "closed cleanly");
+        assert!(ends[end].peer_closed);
+    }
+}
+
+#[test]
+fn streams_arrive_on_a_perfect_wire() {
+    check(Faults::default(), [200_000, 200_000], 64 * 1024, 1);
+    check(Faults::default(), [1, 200_000], 256 * 1024, 2);
+}
+
+#[test]
+fn streams_arrive_through_tiny_windows() {
+    check(Faults { loss: 2, ..Faults::default() }, [20_000, 20_000], 2000, 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn streams_arrive_whole_whatever_the_wire_does(
+        loss in 0u64..12,
+        repeat in 0u64..10,
+        reorder in 0u64..40,
+        damage in 0u64..4,
+        there in 1usize..200_000,
+        back in 1usize..60_000,
+        buffer in prop::sample::select(vec![4_000usize, 30_000, 100_000, 256 * 1024]),
+        seed in any::<u64>(),
+    ) {
+        check(Faults { loss, repeat, reorder, damage }, [there, back], buffer, seed);
+    }
+}

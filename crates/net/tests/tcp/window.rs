@@ -1,0 +1,109 @@
+//! Nobody sends more than the other side can take.
+
+use net::EventKind;
+use net::wire::tcp::{Flags, Options};
+use queueing::Span;
+
+use crate::peer::{Peer, Seg};
+use crate::world::config;
+
+#[test]
+fn closed_window_is_probed_until_it_opens() {
+    let (mut peer, conn) = Peer::established();
+    peer.window = 0;
+    let close = peer.seg(Flags::ACK);
+    peer.say(close);
+    peer.stack.send(peer.now, conn, b"hello").unwrap();
+    assert_eq!(peer.hear(), []);
+    for _ in 0..40 {
+        let probe = peer.wait();
+        assert_eq!((probe.len(), probe[0].payload.len()), (1, 0));
+        assert_eq!(probe[0].seq, peer.ack - 1, "a number that is out of the window");
+        let answer = peer.seg(Flags::ACK);
+        assert_eq!(peer.say(answer), []);
+    }
+    peer.window = 1000;
+    let open = peer.seg(Flags::ACK);
+    assert_eq!(peer.say(open)[0].payload, b"hello");
+    assert_eq!(peer.closed(), [], "an answering peer is never given up");
+}
+
+#[test]
+fn window_is_scaled_but_not_in_syn() {
+    let mut config = config(1);
+    config.recv_buffer = 1 << 20;
+    let options = Options { mss: Some(1000), window_scale: Some(2), ..Options::NONE };
+    let mut peer = Peer::new(config);
+    peer.window = 500;
+    let answer = peer.say(Seg { options, ..peer.seg(Flags::SYN) });
+    assert_eq!((answer[0].options.window_scale, answer[0].window), (Some(5), 65_535));
+    peer.seq += 1;
+    peer.ack = answer[0].seq + 1;
+    let ack = peer.data(0, b"x");
+    let answer = peer.say(ack);
+    assert_eq!(u32::from(answer[0].window) << 5, (1 << 20) - 32, "the rest of the buffer, rounded down");
+    let conn = peer.events[0].conn;
+    peer.stack.send(peer.now, conn, &[0; 5000]).unwrap();
+    let sent: usize = peer.hear().iter().map(|s| s.payload.len()).sum();
+    assert_eq!(sent, 2000, "500 << 2");
+}
+
+#[test]
+fn reading_opens_the_window_by_whole_segments() {
+    let mut config = config(1);
+    config.recv_buffer = 4000;
+    let (mut peer, conn) = Peer::established_with(config, Options { mss: Some(1000), ..Options::NONE });
+    for _ in 0..4 {
+        let s = peer.data(0, &[1; 1000]);
+        peer.say(s);
+        peer.seq += 1000;
+    }
+    let beyond = peer.data(0, b"beyond");
+    let answer = peer.say(beyond);
+    assert_eq!((answer[0].ack, answer[0].window), (peer.seq, 0));
+    peer.stack.consume(peer.now, conn, 500);
+    assert_eq!(peer.hear(), [], "not worth a segment");
+    peer.stack.consume(peer.now, conn, 1500);
+    assert_eq!(peer.hear()[0].window, 2000);
+}
+
+#[test]
+fn writable_follows_a_full_buffer() {
+    let mut config = config(1);
+    config.send_buffer = 3000;
+    let (mut peer, conn) = Peer::established_with(config, Options { mss: Some(1000), ..Options::NONE });
+    assert_eq!(peer.stack.send(peer.now, conn, &[0; 5000]), Ok(3000));
+    peer.hear();
+    let ack = Seg { ack: peer.ack + 3000, ..peer.seg(Flags::ACK) };
+    peer.say(ack);
+    assert_eq!(peer.kinds().last(), Some(&EventKind::Writable));
+}
+
+#[test]
+fn idle_peer_is_asked_whether_it_lives() {
+    let mut config = config(1);
+    config.keep_alive = Some(Span::from_secs(8));
+    let (mut peer, _) = Peer::established_with(config, Options::NONE);
+    let start = peer.now;
+    let probe = peer.wait();
+    assert_eq!((probe[0].seq, probe[0].flags), (peer.ack - 1, Flags::ACK));
+    assert!(peer.now.since(start) >= Span::from_secs(8));
+    let alive = peer.seg(Flags::ACK);
+    peer.say(alive);
+    let mut probes = 0;
+    while !peer.wait().is_empty() {
+        probes += 1;
+    }
+    assert_eq!((probes, peer.closed()), (8, vec![net::stack::CloseReason::TimedOut]));
+}
+
+#[test]
+fn receiver_of_less_than_a_segment_is_not_sent_crumbs() {
+    let (mut peer, conn) = Peer::established();
+    peer.window = 10;
+    let small = peer.seg(Flags::ACK);
+    peer.say(small);
+    peer.stack.send(peer.now, conn, &[0; 5000]).unwrap();
+    assert_eq!(peer.hear(), [], "10 bytes are not worth a segment");
+    assert_eq!(peer.wait().len(), 1, "but the peer is asked for more");
+}

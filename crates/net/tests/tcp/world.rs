@@ -1,0 +1,193 @@
+//! Two stacks on a wire that loses, repeats, delays and damages frames, all
+//! from one seed.
+
+use std::collections::BTreeMap;
+
+use net::classify::PacketMeta;
+use net::device::{Device, Full, Received};
+use net::stack::{Config, Event};
+use net::{ConnId, Stack};
+use queueing::{Span, Time};
+
+/// Collects what a stack sends.
+pub struct Outbox {
+    pub frames: Vec<Vec<u8>>,
+    /// How many more frames it takes.
+    pub room: usize,
+}
+
+impl Device for Outbox {
+    type Frame = Vec<u8>;
+
+    fn receive(&mut self, _now: Time) -> Option<Received<Vec<u8>>> {
+        None
+    }
+
+    fn recycle(&mut self, _frame: Vec<u8>) {}
+
+    fn transmit(&mut self, _now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+        self.room = self.room.checked_sub(1).ok_or(Full)?;
+        let mut frame = vec![0; len];
+        fill(&mut frame);
+        self.frames.push(frame);
+        Ok(())
+    }
+}
+
+/// What `stack` has to send now.
+pub fn sent(stack: &mut Stack, now: Time) -> Vec<Vec<u8>> {
+    let mut outbox = Outbox { frames: Vec::new(), room: usize::MAX };
+    stack.egress(now, &mut outbox);
+    outbox.frames
+}
+
+pub fn meta(now: Time, frame: &[u8]) -> PacketMeta {
+    PacketMeta { received: now, bytes: frame.len() as u16, priority: None }
+}
+
+/// SplitMix64: small, and the same everywhere.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.roll() % n
+    }
+
+    pub fn percent(&mut self, n: u64) -> bool {
+        self.below(100) < n
+    }
+}
+
+/// What the wire does to frames, in percent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    pub loss: u64,
+    pub repeat: u64,
+    pub reorder: u64,
+    pub damage: u64,
+}
+
+pub struct World {
+    pub now: Time,
+    pub stacks: [Stack; 2],
+    pub faults: Faults,
+    pub dice: Dice,
+    pub delay: Span,
+    /// Frames under way, by arrival and number, with the receiving side.
+    wire: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
+    frames: u64,
+}
+
+pub fn config(host: u8) -> Config {
+    let mut config = Config::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16]);
+    config.time_wait = Span::from_secs(1);
+    config
+}
+
+impl World {
+    pub fn new(configs: [Config; 2], faults: Faults, seed: u64) -> Self {
+        Self {
+            now: Time::from_nanos(1_000_000_000),
+            stacks: configs.map(Stack::new),
+            faults,
+            dice: Dice(seed),
+            delay: Span::from_micros(50),
+            wire: BTreeMap::new(),
+            frames: 0,
+        }
+    }
+
+    pub fn perfect() -> Self {
+        Self::new([config(1), config(2)], Faults::default(), 1)
+    }
+
+    /// Puts what the stacks have to send on the wire.
+    pub fn flush(&mut self) {
+        for side in 0..2 {
+            for mut frame in sent(&mut self.stacks[side], self.now) {
+                if self.dice.percent(self.faults.loss) {
+                    continue;
+                }
+                if self.dice.percent(self.faults.damage) {
+                    let at = self.dice.below(frame.len() as u64) as usize;
+                    frame[at] ^= 1 << self.dice.below(8);
+                }
+                for _ in 0..1 + usize::from(self.dice.percent(self.faults.repeat)) {
+                    let late =
+                        if self.dice.percent(self.faults.reorder) { self.dice.below(300_000) } else { 0 };
+                    let arrival = self.now + self.delay + Span::from_nanos(late);
+                    self.wire.insert((arrival, self.frames), (1 - side, frame.clone()));
+                    self.frames += 1;
+                }
+            }
+        }
+    }
+
+    /// Goes to the next instant at which something happens; `false` when
+    /// nothing will.
+    pub fn step(&mut self) -> bool {
+        self.flush();
+        let arrival = self.wire.keys().next().map(|key| key.0);
+        let timeout = self.stacks.iter().filter_map(Stack::poll_timeout).min();
+        let Some(next) = arrival.into_iter().chain(timeout).min() else { return false };
+        self.arrive(next);
+        true
+    }
+
+    /// Goes to `next` and lets arrive what has arrived by then.
+    pub fn arrive(&mut self, next: Time) {
+        self.now = self.now.max(next);
+        while let Some(entry) = self.wire.first_entry() {
+            if entry.key().0 > self.now {
+                break;
+            }
+            let (side, frame) = entry.remove();
+            let meta = meta(self.now, &frame);
+            self.stacks[side].ingress(self.now, &frame, &meta);
+        }
+        self.stacks.iter_mut().for_each(|stack| stack.handle_timeout(self.now));
+    }
+
+    /// Steps until `done`, at most `steps` times; returns all events.
+    pub fn run_until(&mut self, steps: usize, mut done: impl FnMut(&mut World) -> bool) -> [Vec<Event>; 2] {
+        let mut events = [Vec::new(), Vec::new()];
+        for _ in 0..steps {
+            for (stack, events) in self.stacks.iter_mut().zip(&mut events) {
+                events.extend(std::iter::from_fn(|| stack.poll_event()));
+            }
+            if done(self) || !self.step() {
+                return events;
+            }
+        }
+        panic!("not done after {steps} steps");
+    }
+
+    /// Steps for `span`.
+    pub fn run_for(&mut self, span: Span) -> [Vec<Event>; 2] {
+        let end = self.now + span;
+        let events = self.run_until(1_000_000, |world| {
+            world.flush();
+            let arrival = world.wire.keys().next().map(|key| key.0);
+            let timeout = world.stacks.iter().filter_map(Stack::poll_timeout).min();
+            arrival.into_iter().chain(timeout).min().is_none_or(|next| next > end)
+        });
+        self.now = self.now.max(end);
+        events
+    }
+
+    /// A connection from stack 1 to a listener on stack 0, both ends.
+    pub fn connect(&mut self) -> (ConnId, ConnId) {
+        let _ = self.stacks[0].listen(80, net::stack::ListenOptions::default());
+        let client = self.stacks[1].connect(self.now, "10.0.0.1:80".parse().unwrap(), None).unwrap();
+        let events = self.run_for(Span::from_millis(1));
+        let server = events[0].iter().find(|e| matches!(e.kind, net::EventKind::Accepted(_)));
+        (server.expect("accepted").conn, client)
+    }
+}

@@ -1,0 +1,220 @@
+//! When requests are meant to be sent: open-loop arrival processes.
+//!
+//! The instants depend on the process alone, never on answers, and they do not
+//! drift: latency counts from them, whether or not the sender kept up.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::law::exact;
+use crate::{Rng, Span, Time};
+
+/// An arrival process.
+///
+/// ```
+/// use queueing::{Arrivals, Rng, Span, Time};
+/// let bursts: Arrivals = "burst 2 1ms 100ns".parse()?;
+/// let at_ns: Vec<_> = bursts.times(Time::ZERO, Rng::seeded(1)).take(4).map(Time::as_nanos).collect();
+/// assert_eq!(at_ns, [0, 100, 1_000_000, 1_000_100]);
+/// # Ok::<(), queueing::BadArrivals>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// Memoryless: `poisson 10000` (per second).
+    Poisson {
+        /// Arrivals per second.
+        rate_per_s: f64,
+    },
+    /// Evenly spaced: `uniform 10000` (per second).
+    Uniform {
+        /// Arrivals per second.
+        rate_per_s: f64,
+    },
+    /// A whole period's requests back to back, as MCC sends them:
+    /// `burst 10000 1s 0ns`.
+    Burst {
+        /// Requests per burst.
+        size: u64,
+        /// From the first of a burst to the first of the next. A burst longer
+        /// than this delays the next.
+        period: Span,
+        /// From one request to the next within a burst; zero leaves it to the
+        /// line.
+        spacing: Span,
+    },
+}
+
+impl Arrivals {
+    /// The intended instants from `start` on, in order, without end (unless
+    /// the rate or the burst size is zero: then there are none).
+    #[must_use]
+    pub const fn times(self, start: Time, rng: Rng) -> Times {
+        Times { arrivals: self, start, rng, sent: 0, offset_ns: 0.0, burst: start, last: start }
+    }
+
+    /// Arrivals per second in the long run.
+    #[must_use]
+    pub fn rate_per_s(&self) -> f64 {
+        match *self {
+            Self::Poisson { rate_per_s } | Self::Uniform { rate_per_s } => rate_per_s,
+            Self::Burst { size, period, spacing } => size as f64 / period.max(spacing * size).as_secs_f64(),
+        }
+    }
+}
+
+/// The intended instants of an arrival process.
+#[derive(Clone, Debug)]
+pub struct Times {
+    arrivals: Arrivals,
+    start: Time,
+    rng: Rng,
+    sent: u64,
+    /// Poisson: how far after the start the last arrival was.
+    offset_ns: f64,
+    /// Burst: when the running burst began, and its last request.
+    burst: Time,
+    last: Time,
+}
+
+impl Iterator for Times {
+    type Item = Time;
+
+    fn next(&mut self) -> Option<Time> {
+        let sent = self.sent;
+        self.sent += 1;
+        match self.arrivals {
+            Arrivals::Poisson { rate_per_s } => {
+                if rate_per_s <= 0.0 {
+                    return None;
+                }
+                self.offset_ns += self.rng.exponential() / rate_per_s * 1e9;
+                Some(self.start + Span::from_nanos(self.offset_ns as u64))
+            }
+            Arrivals::Uniform { rate_per_s } => {
+                if rate_per_s <= 0.0 {
+                    return None;
+                }
+                Some(self.start + Span::from_secs_f64(sent as f64 / rate_per_s))
+            }
+            Arrivals::Burst { size, period, spacing } => {
+                let place = sent.checked_rem(size)?;
+                if place == 0 && sent > 0 {
+                    self.burst = (self.burst + period).max(self.last + spacing);
+                }
+                self.last = self.burst + spacing * place;
+                Some(self.last)
+            }
+        }
+    }
+}
+
+/// Why a text is not an arrival process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadArrivals(String);
+
+impl fmt::Display for BadArrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "arrivals {:?} are none of: poisson RATE | uniform RATE (per second, more than 0) | \
+             burst SIZE PERIOD SPACING (SIZE > 0, PERIOD > 0), such as burst 10000 1s 0ns",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for BadArrivals {}
+
+/// `poisson 10000`, `uniform 10000`, `burst 10000 1s 0ns`.
+impl FromStr for Arrivals {
+    type Err = BadArrivals;
+    fn from_str(text: &str) -> Result<Self, BadArrivals> {
+        read(&text.split_whitespace().collect::<Vec<_>>()).ok_or_else(|| BadArrivals(text.to_owned()))
+    }
+}
+
+fn read(words: &[&str]) -> Option<Arrivals> {
+    let rate = |word: &str| word.parse().ok().filter(|&rate: &f64| rate.is_finite() && rate > 0.0);
+    let span = |word: &str| word.parse::<Span>().ok();
+    match *words {
+        ["poisson", per_s] => Some(Arrivals::Poisson { rate_per_s: rate(per_s)? }),
+        ["uniform", per_s] => Some(Arrivals::Uniform { rate_per_s: rate(per_s)? }),
+        ["burst", size, period, spacing] => Some(Arrivals::Burst {
+            size: size.parse().ok().filter(|&size| size > 0)?,
+            period: span(period).filter(|&period| period > Span::ZERO)?,
+            spacing: span(spacing)?,
+        }),
+        _ => None,
+    }
+}
+
+/// As [`FromStr`] reads it, without loss.
+impl fmt::Display for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Poisson { rate_per_s } => write!(f, "poisson {rate_per_s}"),
+            Self::Uniform { rate_per_s } => write!(f, "uniform {rate_per_s}"),
+            Self::Burst { size, period, spacing } => {
+                write!(f, "burst {size} {} {}", exact(period), exact(spacing))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(text: &str, n: usize) -> Vec<Time> {
+        let arrivals: Arrivals = text.parse().expect(text);
+        assert_eq!(arrivals.to_string(), text);
+        arrivals.times(Time::from_nanos(500), Rng::seeded(11)).take(n).collect()
+    }
+
+    #[test]
+    fn poisson_arrivals_have_their_rate_and_vary_as_much_as_their_mean() {
+        let times = times("poisson 100000", 200_000);
+        let gaps: Vec<f64> = times.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64()).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let deviation = (gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
+        assert!((mean / 1e-5 - 1.0).abs() < 0.01, "mean {mean}");
+        assert!((deviation / mean - 1.0).abs() < 0.02, "deviation {deviation}");
+    }
+
+    #[test]
+    fn uniform_arrivals_do_not_drift() {
+        let times = times("uniform 3", 3_000_001);
+        assert_eq!(times[3_000_000], Time::from_nanos(500) + Span::from_secs(1_000_000));
+    }
+
+    #[test]
+    fn a_burst_is_back_to_back_and_starts_on_its_period() {
+        let at: Vec<_> = times("burst 3 1us 10ns", 7).into_iter().map(Time::as_nanos).collect();
+        assert_eq!(at, [500, 510, 520, 1500, 1510, 1520, 2500]);
+        let at_once: Vec<_> = times("burst 2 1us 0s", 4).into_iter().map(Time::as_nanos).collect();
+        assert_eq!(at_once, [500, 500, 1500, 1500]);
+    }
+
+    #[test]
+    fn a_burst_longer_than_its_period_delays_the_next() {
+        let at: Vec<_> = times("burst 3 1us 600ns", 5).into_iter().map(Time::as_nanos).collect();
+        assert_eq!(at, [500, 1100, 1700, 2300, 2900]);
+    }
+
+    #[test]
+    fn the_rate_of_bursts_is_their_size_over_their_period() {
+        let arrivals = Arrivals::Burst { size: 500, period: Span::from_millis(10), spacing: Span::ZERO };
+        assert_eq!(arrivals.rate_per_s(), 50_000.0);
+    }
+
+    #[test]
+    fn what_never_arrives_is_refused() {
+        for text in
+            ["", "poisson", "poisson 0", "poisson -1", "uniform inf", "burst 0 1s 0ns", "burst 1 0s 0ns"]
+        {
+            assert!(text.parse::<Arrivals>().is_err(), "{text:?}");
+        }
+        let silent = Arrivals::Uniform { rate_per_s: 0.0 };
+        assert_eq!(silent.times(Time::ZERO, Rng::seeded(1)).next(), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! First come, first served.
+
+use std::collections::VecDeque;
+
+use super::{Discipline, Entry, Pushed, Starvation};
+use crate::Time;
+
+/// Serves entries in the order they came.
+///
+/// Starvation: at most `capacity - 1` entries go first.
+#[derive(Clone, Debug)]
+pub struct Fifo<T> {
+    waiting: VecDeque<(Time, T)>,
+    capacity: usize,
+}
+
+impl<T> Fifo<T> {
+    /// A queue of at most `capacity` entries. Memory grows with use and is kept.
+    ///
+    /// # Panics
+    /// When `capacity` is zero.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        assert!(capacity > 0, "a queue holds at least one entry");
+        Self { waiting: VecDeque::new(), capacity }
+    }
+
+    /// The entry whose turn it is, without taking it.
+    #[must_use]
+    pub fn peek(&self) -> Option<&T> {
+        self.waiting.front().map(|(_, entry)| entry)
+    }
+}
+
+impl<T: Entry> Discipline<T> for Fifo<T> {
+    #[inline]
+    fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
+        if self.waiting.len() == self.capacity {
+            return Pushed::Refused(entry);
+        }
+        self.waiting.push_back((now, entry));
+        Pushed::Queued
+    }
+
+    #[inline]
+    fn pop(&mut self, _now: Time) -> Option<T> {
+        self.waiting.pop_front().map(|(_, entry)| entry)
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn oldest(&self) -> Option<Time> {
+        self.waiting.front().map(|&(pushed, _)| pushed)
+    }
+
+    fn starvation(&self) -> Starvation {
+        Starvation::Bounded { entries: self.capacity as u64 - 1 }
+    }
+
+    /// The newest.
+    fn evict(&mut self, _now: Time) -> Option<T> {
+        self.waiting.pop_back().map(|(_, entry)| entry)
+    }
+}

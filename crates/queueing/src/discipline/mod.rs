@@ -1,0 +1,113 @@
+//! Who goes next: the one question every queue answers.
+//!
+//! A discipline orders entries and nothing else: no clock, no I/O, no
+//! blocking. Small ones compose into the papers' queues (FISH is strict over
+//! levels of round robin over flows of FIFO). Every discipline is bounded and
+//! says how long an entry can be passed over.
+//!
+//! Source: PIFO trees (Sivaraman et al., SIGCOMM '16) for the composition.
+
+mod drr;
+mod edf;
+mod fifo;
+mod laxity;
+mod strict;
+mod urgency;
+
+pub use drr::{Drr, Shares};
+pub use edf::Edf;
+pub use fifo::Fifo;
+pub use laxity::Laxity;
+pub use strict::Strict;
+
+use crate::{Bytes, Label, Priority, Span, Time};
+
+/// Which flow an entry belongs to; disciplines that are fair between flows
+/// hash nothing themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u64);
+
+/// What a discipline may know of an entry.
+pub trait Entry {
+    /// Urgency and remaining budget, as they were when the entry was pushed.
+    fn label(&self) -> Label;
+
+    /// The flow it belongs to.
+    fn flow(&self) -> FlowId {
+        FlowId::default()
+    }
+
+    /// Its size, for disciplines that share by bytes.
+    fn bytes(&self) -> Bytes {
+        Bytes::new(1)
+    }
+
+    /// How long its service is expected to take, for laxity.
+    fn service(&self) -> Span {
+        Span::ZERO
+    }
+}
+
+/// An order over waiting entries.
+pub trait Discipline<T: Entry> {
+    /// Takes `entry` in at `now`, or hands back what does not fit.
+    fn push(&mut self, now: Time, entry: T) -> Pushed<T>;
+
+    /// Hands out the entry whose turn it is.
+    fn pop(&mut self, now: Time) -> Option<T>;
+
+    /// How many entries wait.
+    fn len(&self) -> usize;
+
+    /// Whether nothing waits.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When the entry that has waited longest was pushed.
+    fn oldest(&self) -> Option<Time>;
+
+    /// How long an entry can be passed over.
+    fn starvation(&self) -> Starvation;
+
+    /// Gives up one entry, so that a more urgent one of an enclosing
+    /// discipline finds room. A discipline that knows which entry would be
+    /// served last gives up that one; by default it is the one whose turn it is.
+    fn evict(&mut self, now: Time) -> Option<T> {
+        self.pop(now)
+    }
+}
+
+/// What became of a push.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Pushed<T> {
+    /// It waits.
+    Queued,
+    /// The queue is full and nothing in it is less urgent: the entry comes back.
+    Refused(T),
+    /// The entry waits; a less urgent one had to leave for it.
+    PushedOut(T),
+}
+
+/// What can be served between an entry's push and its pop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Starvation {
+    /// At most this many entries go first, whatever arrives later.
+    Bounded {
+        /// Entries served before it, at the most.
+        entries: u64,
+    },
+    /// Only entries pushed before it, or at most this long after it, go first,
+    /// however many they are.
+    Window {
+        /// How much later an entry may come and still go first.
+        span: Span,
+    },
+    /// Entries of this level or less urgent can wait for ever while more
+    /// urgent ones keep coming.
+    Unbounded {
+        /// The most urgent level that can starve.
+        from: Priority,
+    },
+}

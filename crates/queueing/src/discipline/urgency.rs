@@ -1,0 +1,106 @@
+//! Entries ordered by an instant, and also by age: what [`Edf`] and
+//! [`Laxity`] share.
+//!
+//! A binary heap by instant (ties in order of arrival) over slots that are
+//! linked in order of arrival, so that the oldest is known too. Push and pop
+//! are O(log n).
+//!
+//! [`Edf`]: super::Edf
+//! [`Laxity`]: super::Laxity
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::Pushed;
+use crate::Time;
+
+#[derive(Clone, Debug)]
+pub(super) struct ByUrgency<T> {
+    heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    oldest: u32,
+    newest: u32,
+    turn: u64,
+    capacity: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Slot<T> {
+    pushed: Time,
+    older: u32,
+    newer: u32,
+    entry: Option<T>,
+}
+
+impl<T> ByUrgency<T> {
+    pub(super) fn new(capacity: usize) -> Self {
+        assert!(capacity > 0, "a queue holds at least one entry");
+        assert!(capacity < NONE as usize, "a queue holds fewer than 2^32 - 1 entries");
+        Self {
+            heap: BinaryHeap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+            turn: 0,
+            capacity,
+        }
+    }
+
+    pub(super) fn push(&mut self, now: Time, due: Time, entry: T) -> Pushed<T> {
+        if self.heap.len() == self.capacity {
+            return Pushed::Refused(entry);
+        }
+        let slot = Slot { pushed: now, older: self.newest, newer: NONE, entry: Some(entry) };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = slot;
+                index
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() as u32 - 1
+            }
+        };
+        match self.newest {
+            NONE => self.oldest = index,
+            newest => self.slots[newest as usize].newer = index,
+        }
+        self.newest = index;
+        self.heap.push(Reverse((due, self.turn, index)));
+        self.turn += 1;
+        Pushed::Queued
+    }
+
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let Reverse((_, _, index)) = self.heap.pop()?;
+        let slot = &mut self.slots[index as usize];
+        let (older, newer, entry) = (slot.older, slot.newer, slot.entry.take());
+        match older {
+            NONE => self.oldest = newer,
+            older => self.slots[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.slots[newer as usize].older = older,
+        }
+        self.free.push(index);
+        entry
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    pub(super) fn oldest(&self) -> Option<Time> {
+        self.slots.get(self.oldest as usize).map(|slot| slot.pushed)
+    }
+
+    /// When the entry whose turn it is falls due.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.heap.peek().map(|Reverse((due, _, _))| *due)
+    }
+}
+
+const NONE: u32 = u32::MAX;

@@ -1,0 +1,249 @@
+//! Where the time went: histograms of spans, and one per class and stage.
+//!
+//! Values are kept to three significant digits from 1 ns to 60 s in memory of
+//! a fixed size; longer ones count as 60 s and are counted apart, so that a
+//! report can say so. Maximum and mean are exact.
+//! Source: HdrHistogram (Gil Tene); crate `hdrhistogram`.
+
+use crate::Span;
+
+/// A histogram of spans.
+///
+/// ```
+/// use queueing::{Histogram, Span};
+/// let mut waits = Histogram::new();
+/// for us in 1..=100 {
+///     waits.record(Span::from_micros(us));
+/// }
+/// assert_eq!(waits.max(), Span::from_micros(100));
+/// assert_eq!(waits.quantile(0.5).to_string(), "50.0 µs");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    counts: hdrhistogram::Histogram<u64>,
+    max: Span,
+    sum_ns: u128,
+    saturated: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// The longest span that is told from longer ones.
+    pub const LONGEST: Span = Span::from_secs(60);
+
+    /// An empty histogram; about 220 kB.
+    #[must_use]
+    pub fn new() -> Self {
+        let counts = hdrhistogram::Histogram::new_with_bounds(1, Self::LONGEST.as_nanos(), 3)
+            .expect("1 ns to 60 s at three digits is a valid range");
+        Self { counts, max: Span::ZERO, sum_ns: 0, saturated: 0 }
+    }
+
+    /// Counts `span`.
+    #[inline]
+    pub fn record(&mut self, span: Span) {
+        self.saturated += u64::from(span > Self::LONGEST);
+        self.max = self.max.max(span);
+        self.sum_ns += u128::from(span.as_nanos());
+        self.counts.saturating_record(span.min(Self::LONGEST).as_nanos());
+    }
+
+    /// How many spans were recorded.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.len()
+    }
+
+    /// How many of them were longer than [`LONGEST`](Self::LONGEST).
+    #[must_use]
+    pub const fn saturated(&self) -> u64 {
+        self.saturated
+    }
+
+    /// The span that a share `q` (0 to 1) of those recorded did not exceed,
+    /// to three digits; zero when nothing was recorded.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> Span {
+        Span::from_nanos(self.counts.value_at_quantile(q)).min(self.max)
+    }
+
+    /// The longest span, exactly.
+    #[must_use]
+    pub const fn max(&self) -> Span {
+        self.max
+    }
+
+    /// The mean; zero when nothing was recorded.
+    #[must_use]
+    pub fn mean(&self) -> Span {
+        let mean_ns = self.sum_ns.checked_div(self.count().into()).unwrap_or(0);
+        Span::from_nanos(mean_ns as u64)
+    }
+
+    /// Adds everything that `other` recorded.
+    pub fn merge(&mut self, other: &Self) {
+        self.counts.add(&other.counts).expect("all histograms have the same range");
+        self.max = self.max.max(other.max);
+        self.sum_ns += other.sum_ns;
+        self.saturated += other.saturated;
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.counts.reset();
+        (self.max, self.sum_ns, self.saturated) = (Span::ZERO, 0, 0);
+    }
+
+    /// The cumulative distribution: each value that occurs and the share of
+    /// records not above it, ascending, the last share 1.
+    pub fn cdf(&self) -> impl Iterator<Item = (Span, f64)> + '_ {
+        let mut seen = 0;
+        self.counts.iter_recorded().map(move |step| {
+            seen += step.count_since_last_iteration();
+            let value = Span::from_nanos(step.value_iterated_to()).min(self.max);
+            (value, seen as f64 / self.count() as f64)
+        })
+    }
+}
+
+/// One histogram for each class of requests and each stage at which they wait.
+#[derive(Clone, Debug)]
+pub struct StageHistograms {
+    classes: Vec<String>,
+    stages: Vec<String>,
+    /// Class after class, each with all stages.
+    table: Vec<Histogram>,
+}
+
+impl StageHistograms {
+    /// An empty histogram for each pair; classes and stages are then named by
+    /// their place in these lists.
+    #[must_use]
+    pub fn new(classes: &[&str], stages: &[&str]) -> Self {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let table = vec![Histogram::new(); classes.len() * stages.len()];
+        Self { classes: owned(classes), stages: owned(stages), table }
+    }
+
+    /// Names of the classes.
+    #[must_use]
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// Names of the stages.
+    #[must_use]
+    pub fn stages(&self) -> &[String] {
+        &self.stages
+    }
+
+    /// A request of class `class` waited `span` at stage `stage`.
+    ///
+    /// # Panics
+    /// When either is outside its list.
+    #[inline]
+    pub fn record(&mut self, class: usize, stage: usize, span: Span) {
+        let place = self.place(class, stage);
+        self.table[place].record(span);
+    }
+
+    /// The histogram of one class at one stage.
+    ///
+    /// # Panics
+    /// When either is outside its list.
+    #[must_use]
+    pub fn get(&self, class: usize, stage: usize) -> &Histogram {
+        &self.table[self.place(class, stage)]
+    }
+
+    /// All pairs with their names: `(class, stage, histogram)`.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &Histogram)> {
+        let pairs = self.classes.iter().flat_map(|class| self.stages.iter().map(move |stage| (class, stage)));
+        pairs.zip(&self.table).map(|((class, stage), histogram)| (class.as_str(), stage.as_str(), histogram))
+    }
+
+    /// Adds everything that `other` recorded.
+    ///
+    /// # Panics
+    /// When its classes or stages are not the same.
+    pub fn merge(&mut self, other: &Self) {
+        assert_eq!((&self.classes, &self.stages), (&other.classes, &other.stages), "tables of one shape");
+        self.table.iter_mut().zip(&other.table).for_each(|(mine, theirs)| mine.merge(theirs));
+    }
+
+    fn place(&self, class: usize, stage: usize) -> usize {
+        assert!(stage < self.stages.len(), "stage {stage} is outside 0..{}", self.stages.len());
+        class * self.stages.len() + stage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(spans_ns: impl IntoIterator<Item = u64>) -> Histogram {
+        let mut histogram = Histogram::new();
+        spans_ns.into_iter().for_each(|ns| histogram.record(Span::from_nanos(ns)));
+        histogram
+    }
+
+    #[test]
+    fn quantiles_are_right_to_three_digits() {
+        let uniform = of((1..=100_000).map(|n| n * 37));
+        for q in [0.01, 0.5, 0.99, 0.999, 1.0] {
+            let (exact, shown) = (q * 3_700_000.0, uniform.quantile(q).as_nanos() as f64);
+            assert!((shown - exact).abs() <= exact / 1000.0 + 37.0, "{q}: {shown} for {exact}");
+        }
+        assert_eq!(uniform.max(), Span::from_nanos(3_700_000));
+        assert_eq!(uniform.mean(), Span::from_nanos(37 * 100_001 / 2));
+    }
+
+    #[test]
+    fn an_empty_histogram_is_all_zeros() {
+        let empty = Histogram::new();
+        assert_eq!((empty.quantile(0.99), empty.mean(), empty.max()), (Span::ZERO, Span::ZERO, Span::ZERO));
+        assert_eq!(empty.cdf().count(), 0);
+    }
+
+    #[test]
+    fn spans_beyond_the_longest_are_counted_apart() {
+        let long = of([0, 1, 61_000_000_000]);
+        assert_eq!((long.count(), long.saturated()), (3, 1));
+        assert_eq!(long.max(), Span::from_secs(61));
+        assert!(long.quantile(1.0) >= Span::from_secs(60));
+    }
+
+    #[test]
+    fn merging_equals_recording_everything_in_one() {
+        let (odd, even) = ((0..9_000).map(|n| n * 2 + 1), (0..9_000).map(|n| n * 200));
+        let mut merged = of(odd.clone());
+        merged.merge(&of(even.clone()));
+        let all = of(odd.chain(even));
+        assert!(merged.cdf().eq(all.cdf()));
+        assert_eq!((merged.max(), merged.mean(), merged.count()), (all.max(), all.mean(), all.count()));
+    }
+
+    #[test]
+    fn the_cdf_ascends_to_one() {
+        let histogram = of((0..1_000).map(|n| n * n));
+        let points: Vec<_> = histogram.cdf().collect();
+        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1));
+        assert_eq!(points.last(), Some(&(Span::from_nanos(998_001), 1.0)));
+    }
+
+    #[test]
+    fn a_table_keeps_classes_and_stages_apart() {
+        let mut table = StageHistograms::new(&["urgent", "other"], &["nic", "tcp", "service"]);
+        table.record(1, 2, Span::from_micros(3));
+        let mut sum = table.clone();
+        sum.merge(&table);
+        let counts: Vec<_> = sum.iter().map(|(class, stage, h)| (class, stage, h.count())).collect();
+        assert_eq!(counts[5], ("other", "service", 2));
+        assert!(counts[..5].iter().all(|&(_, _, count)| count == 0));
+    }
+}

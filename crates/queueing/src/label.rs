@@ -1,0 +1,170 @@
+//! What a request carries through every wait: how urgent it is and how much
+//! time it has left.
+
+use crate::Span;
+
+/// Urgency: 0 is the most urgent, 7 the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(u8);
+
+impl Priority {
+    /// How many levels there are.
+    pub const LEVELS: usize = 8;
+    /// The most urgent level, 0.
+    pub const HIGHEST: Self = Self(0);
+    /// The least urgent level, 7.
+    pub const LOWEST: Self = Self(7);
+
+    /// Level `level`, or `None` when it is outside 0..=7.
+    #[must_use]
+    pub const fn new(level: u8) -> Option<Self> {
+        if level < Self::LEVELS as u8 { Some(Self(level)) } else { None }
+    }
+
+    /// The level, 0..=7.
+    #[must_use]
+    pub const fn level(self) -> u8 {
+        self.0
+    }
+
+    /// The level as an array index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// All levels, most urgent first.
+    pub fn all() -> impl DoubleEndedIterator<Item = Self> {
+        (0..Self::LEVELS as u8).map(Self)
+    }
+}
+
+/// The least urgent: what is not known to be urgent must not overtake.
+impl Default for Priority {
+    fn default() -> Self {
+        Self::LOWEST
+    }
+}
+
+impl std::fmt::Display for Priority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A request's label: set by classifiers, obeyed by every queue.
+///
+/// Source: ADPS §2.3 (the priority travels), D2P §2 (the remaining time).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Label {
+    /// Urgency.
+    pub priority: Priority,
+    /// Remaining time budget, if the request has one. Relative, so that
+    /// machines' clocks need not agree.
+    pub deadline: Option<Span>,
+}
+
+impl Label {
+    /// A label with `priority` and no deadline.
+    #[must_use]
+    pub const fn new(priority: Priority) -> Self {
+        Self { priority, deadline: None }
+    }
+}
+
+/// A set of priorities: what a worker asks for when it waits (ADPS §2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrioritySet(u8);
+
+impl PrioritySet {
+    /// No level.
+    pub const NONE: Self = Self(0);
+    /// Every level.
+    pub const ALL: Self = Self(0xff);
+
+    /// This set and `priority`.
+    #[must_use]
+    pub const fn with(self, priority: Priority) -> Self {
+        Self(self.0 | 1 << priority.0)
+    }
+
+    /// This set less `priority`.
+    #[must_use]
+    pub const fn without(self, priority: Priority) -> Self {
+        Self(self.0 & !(1 << priority.0))
+    }
+
+    /// Whether `priority` is in the set.
+    #[must_use]
+    pub const fn contains(self, priority: Priority) -> bool {
+        self.0 & 1 << priority.0 != 0
+    }
+
+    /// The most urgent member.
+    #[must_use]
+    pub const fn first(self) -> Option<Priority> {
+        if self.0 == 0 { None } else { Some(Priority(self.0.trailing_zeros() as u8)) }
+    }
+
+    /// The members less urgent than `priority`.
+    #[must_use]
+    pub const fn after(self, priority: Priority) -> Self {
+        Self(self.0 & (0xfe << priority.0))
+    }
+
+    /// The least urgent member.
+    #[must_use]
+    pub const fn last(self) -> Option<Priority> {
+        if self.0 == 0 { None } else { Some(Priority(7 - self.0.leading_zeros() as u8)) }
+    }
+
+    /// The members, most urgent first.
+    pub fn iter(self) -> impl Iterator<Item = Priority> {
+        std::iter::successors(Some(self), |rest| Some(Self(rest.0 & rest.0.wrapping_sub(1))))
+            .map_while(Self::first)
+    }
+
+    /// The members of both sets.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether the set has no member.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl FromIterator<Priority> for PrioritySet {
+    fn from_iter<I: IntoIterator<Item = Priority>>(levels: I) -> Self {
+        levels.into_iter().fold(Self::NONE, Self::with)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_lists_its_members_from_the_most_urgent() {
+        for members in 0..=u8::MAX {
+            let listed: Vec<_> = Priority::all().filter(|level| members & 1 << level.level() != 0).collect();
+            let set: PrioritySet = listed.iter().copied().collect();
+            assert!(set.iter().eq(listed.iter().copied()), "{set:?}");
+            assert_eq!((set.first(), set.last()), (listed.first().copied(), listed.last().copied()));
+            for level in Priority::all() {
+                assert_eq!(set.contains(level), listed.contains(&level));
+                assert_eq!(set.without(level).with(level), set.with(level));
+                assert!(set.after(level).iter().eq(listed.iter().copied().filter(|&member| member > level)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_to_be_urgent_is_least_urgent() {
+        assert_eq!(Label::default(), Label::new(Priority::LOWEST));
+        assert_eq!(Priority::new(8), None);
+    }
+}

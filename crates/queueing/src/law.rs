@@ -1,0 +1,227 @@
+//! How long things take, and how that varies: laws of service times.
+//!
+//! A law is written as text (`exp 10us`, `bimodal 1us 1ms 0.005`), drawn from
+//! with a seeded [`Rng`], and knows its first two moments, which is all that
+//! M/G/1 asks for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Rng, Span};
+
+/// A distribution of spans.
+///
+/// ```
+/// use queueing::{Law, Rng, Span};
+/// let law: Law = "bimodal 1us 1ms 0.005".parse()?;
+/// assert_eq!(law.mean(), Span::from_nanos(5_995));
+/// assert!(law.sample(&mut Rng::seeded(1)) >= Span::from_micros(1));
+/// # Ok::<(), queueing::BadLaw>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Law {
+    /// Always the same: `3us`.
+    Constant(Span),
+    /// Memoryless: `exp 10us`.
+    Exponential {
+        /// The mean.
+        mean: Span,
+    },
+    /// All spans of a range equally likely: `uniform 1us 5us`.
+    Uniform {
+        /// The shortest.
+        min: Span,
+        /// The longest, not shorter than `min`.
+        max: Span,
+    },
+    /// The logarithm is normally distributed: `lognormal 10us 1.0`.
+    LogNormal {
+        /// The mean (not the median).
+        mean: Span,
+        /// Standard deviation of the logarithm, 0 or more.
+        sigma: f64,
+    },
+    /// Short, but for a share of long ones: `bimodal 1us 1ms 0.005`.
+    Bimodal {
+        /// The short span.
+        short: Span,
+        /// The long span.
+        long: Span,
+        /// Which share is long, 0 to 1.
+        share_long: f64,
+    },
+    /// Heavy-tailed between two bounds: `pareto 1us 10ms 1.2`.
+    Pareto {
+        /// The shortest, more than zero.
+        min: Span,
+        /// The longest, more than `min`.
+        max: Span,
+        /// How fast the tail falls, more than 0.
+        shape: f64,
+    },
+}
+
+impl Law {
+    /// Draws a span, rounded to the nanosecond.
+    pub fn sample(&self, rng: &mut Rng) -> Span {
+        match *self {
+            Self::Constant(span) => span,
+            Self::Exponential { mean } => nanos(ns(mean) * rng.exponential()),
+            Self::Uniform { min, max } => nanos(ns(min) + (ns(max) - ns(min)) * rng.unit()),
+            Self::LogNormal { mean, sigma } => {
+                nanos(ns(mean) * (sigma * rng.normal() - sigma * sigma / 2.0).exp())
+            }
+            Self::Bimodal { short, long, share_long } => {
+                if rng.chance(share_long) {
+                    long
+                } else {
+                    short
+                }
+            }
+            Self::Pareto { min, max, shape } => {
+                let kept = 1.0 - rng.unit() * (1.0 - (ns(min) / ns(max)).powf(shape));
+                nanos(ns(min) * kept.powf(-1.0 / shape))
+            }
+        }
+    }
+
+    /// The mean.
+    #[must_use]
+    pub fn mean(&self) -> Span {
+        match *self {
+            Self::Constant(span) => span,
+            Self::Exponential { mean } | Self::LogNormal { mean, .. } => mean,
+            _ => nanos(self.moment(1) * 1e9),
+        }
+    }
+
+    /// The mean of the square, in s².
+    #[must_use]
+    pub fn second_moment(&self) -> f64 {
+        self.moment(2)
+    }
+
+    /// The mean of the `k`-th power, k = 1 or 2, in sᵏ.
+    fn moment(&self, k: i32) -> f64 {
+        let power = |span: Span| span.as_secs_f64().powi(k);
+        match *self {
+            Self::Constant(span) => power(span),
+            Self::Exponential { mean } => power(mean) * f64::from(k),
+            Self::Uniform { min, max } if min == max => power(min),
+            Self::Uniform { min, max } => {
+                let (a, b) = (min.as_secs_f64(), max.as_secs_f64());
+                (b.powi(k + 1) - a.powi(k + 1)) / (f64::from(k + 1) * (b - a))
+            }
+            Self::LogNormal { mean, sigma } => {
+                power(mean) * (f64::from(k * (k - 1)) * sigma * sigma / 2.0).exp()
+            }
+            Self::Bimodal { short, long, share_long } => {
+                (1.0 - share_long) * power(short) + share_long * power(long)
+            }
+            Self::Pareto { min, max, shape } => {
+                let (a, b, k) = (min.as_secs_f64(), max.as_secs_f64(), f64::from(k));
+                let scale = shape * a.powf(shape) / (1.0 - (a / b).powf(shape));
+                // The integral of x^(k - shape - 1) from a to b.
+                if (k - shape).abs() < 1e-9 {
+                    scale * (b / a).ln()
+                } else {
+                    scale * (b.powf(k - shape) - a.powf(k - shape)) / (k - shape)
+                }
+            }
+        }
+    }
+}
+
+fn ns(span: Span) -> f64 {
+    span.as_nanos() as f64
+}
+
+fn nanos(ns: f64) -> Span {
+    Span::from_nanos(ns.round() as u64)
+}
+
+/// Why a text is not a law.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLaw(String);
+
+impl fmt::Display for BadLaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "law {:?} is none of: SPAN | exp MEAN | uniform MIN MAX (MIN <= MAX) | \
+             lognormal MEAN SIGMA (SIGMA >= 0) | bimodal SHORT LONG SHARE (of long, 0 to 1) | \
+             pareto MIN MAX SHAPE (0 < MIN < MAX, SHAPE > 0); spans like 3us",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for BadLaw {}
+
+/// `3us`, `exp 10us`, `uniform 1us 5us`, `lognormal 10us 1.0`,
+/// `bimodal 1us 1ms 0.005`, `pareto 1us 10ms 1.2`.
+impl FromStr for Law {
+    type Err = BadLaw;
+    fn from_str(text: &str) -> Result<Self, BadLaw> {
+        read(&text.split_whitespace().collect::<Vec<_>>()).ok_or_else(|| BadLaw(text.to_owned()))
+    }
+}
+
+fn read(words: &[&str]) -> Option<Law> {
+    let span = |word: &str| word.parse().ok();
+    let number = |word: &str| word.parse().ok().filter(|x: &f64| x.is_finite());
+    let law = match *words {
+        [value] => Law::Constant(span(value)?),
+        ["exp", mean] => Law::Exponential { mean: span(mean)? },
+        ["uniform", min, max] => Law::Uniform { min: span(min)?, max: span(max)? },
+        ["lognormal", mean, sigma] => Law::LogNormal { mean: span(mean)?, sigma: number(sigma)? },
+        ["bimodal", short, long, share] => {
+            Law::Bimodal { short: span(short)?, long: span(long)?, share_long: number(share)? }
+        }
+        ["pareto", min, max, shape] => {
+            Law::Pareto { min: span(min)?, max: span(max)?, shape: number(shape)? }
+        }
+        _ => return None,
+    };
+    let sound = match law {
+        Law::Constant(_) | Law::Exponential { .. } => true,
+        Law::Uniform { min, max } => min <= max,
+        Law::LogNormal { sigma, .. } => sigma >= 0.0,
+        Law::Bimodal { share_long, .. } => (0.0..=1.0).contains(&share_long),
+        Law::Pareto { min, max, shape } => Span::ZERO < min && min < max && shape > 0.0,
+    };
+    sound.then_some(law)
+}
+
+/// As [`FromStr`] reads it, without loss.
+impl fmt::Display for Law {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Constant(span) => write!(f, "{}", exact(span)),
+            Self::Exponential { mean } => write!(f, "exp {}", exact(mean)),
+            Self::Uniform { min, max } => write!(f, "uniform {} {}", exact(min), exact(max)),
+            Self::LogNormal { mean, sigma } => write!(f, "lognormal {} {sigma:?}", exact(mean)),
+            Self::Bimodal { short, long, share_long } => {
+                write!(f, "bimodal {} {} {share_long:?}", exact(short), exact(long))
+            }
+            Self::Pareto { min, max, shape } => {
+                write!(f, "pareto {} {} {shape:?}", exact(min), exact(max))
+            }
+        }
+    }
+}
+
+/// A span in the largest unit that needs no fraction.
+pub(crate) fn exact(span: Span) -> String {
+    let ns = span.as_nanos();
+    match [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)]
+        .iter()
+        .find(|(_, unit)| ns.is_multiple_of(*unit))
+    {
+        Some((name, unit)) => format!("{}{name}", ns / unit),
+        None => format!("{ns}ns"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

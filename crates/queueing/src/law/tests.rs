@@ -1,0 +1,113 @@
+use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};
+
+use super::*;
+
+const LAWS: [&str; 8] = [
+    "3us",
+    "exp 10us",
+    "uniform 1us 5us",
+    "lognormal 10us 1.0",
+    "bimodal 1us 1ms 0.005",
+    "pareto 1us 1ms 1.2",
+    "pareto 1us 1ms 1.0",
+    "pareto 10us 100us 2.0",
+];
+
+#[test]
+fn samples_have_the_moments_that_the_law_states() {
+    for text in LAWS {
+        let law: Law = text.parse().expect(text);
+        let mut rng = Rng::seeded(5);
+        let n = 400_000;
+        let (mut first, mut second) = (0.0, 0.0);
+        for _ in 0..n {
+            let s = law.sample(&mut rng).as_secs_f64();
+            first += s / f64::from(n);
+            second += s * s / f64::from(n);
+        }
+        let off = |measured: f64, stated: f64| (measured / stated - 1.0).abs();
+        assert!(off(first, law.mean().as_secs_f64()) < 0.03, "{text}: mean {first}, stated {}", law.mean());
+        assert!(off(second, law.second_moment()) < 0.05, "{text}: {second}, stated {}", law.second_moment());
+    }
+}
+
+#[test]
+fn laws_are_written_as_they_are_read() {
+    for text in LAWS {
+        assert_eq!(text.parse::<Law>().map(|law| law.to_string()).as_deref(), Ok(text));
+    }
+}
+
+#[test]
+fn impossible_laws_are_refused_with_what_would_be_valid() {
+    for text in [
+        "",
+        "10",
+        "exp",
+        "exp 10",
+        "exp 10us 3",
+        "uniform 5us 1us",
+        "lognormal 10us -1",
+        "lognormal 10us NaN",
+        "bimodal 1us 1ms 1.5",
+        "pareto 0ns 1ms 1",
+        "pareto 1ms 1ms 1",
+        "pareto 1us 1ms 0",
+    ] {
+        let refused = text.parse::<Law>().expect_err(text).to_string();
+        assert!(refused.contains("bimodal SHORT LONG SHARE"), "{refused}");
+    }
+}
+
+#[test]
+fn a_uniform_law_of_one_value_is_constant() {
+    let law: Law = "uniform 7us 7us".parse().expect("a law");
+    assert_eq!((law.sample(&mut Rng::seeded(1)), law.mean()), (Span::from_micros(7), Span::from_micros(7)));
+    assert!((law.second_moment() / 49e-12 - 1.0).abs() < 1e-9);
+}
+
+fn spans() -> impl Strategy<Value = Span> {
+    (1..1u64 << 50).prop_map(Span::from_nanos)
+}
+
+fn laws() -> impl Strategy<Value = Law> {
+    prop_oneof![
+        spans().prop_map(Law::Constant),
+        spans().prop_map(|mean| Law::Exponential { mean }),
+        (spans(), spans()).prop_map(|(a, b)| Law::Uniform { min: a.min(b), max: a.max(b) }),
+        (spans(), 0.0..3.0).prop_map(|(mean, sigma)| Law::LogNormal { mean, sigma }),
+        (spans(), spans(), 0.0..=1.0).prop_map(|(short, long, share_long)| Law::Bimodal {
+            short,
+            long,
+            share_long
+        }),
+        (spans(), spans(), 0.1..4.0).prop_map(|(a, b, shape)| Law::Pareto {
+            min: a.min(b),
+            max: a.max(b) + Span::from_nanos(1),
+            shape
+        }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_law_survives_a_round_trip_through_text(law in laws()) {
+        prop_assert_eq!(law.to_string().parse::<Law>(), Ok(law));
+    }
+
+    #[test]
+    fn samples_stay_within_the_bounds_of_the_law(law in laws(), seed: u64) {
+        let span = law.sample(&mut Rng::seeded(seed));
+        match law {
+            Law::Constant(only) => prop_assert_eq!(span, only),
+            Law::Bimodal { short, long, .. } => prop_assert!(span == short || span == long),
+            Law::Uniform { min, max } => prop_assert!(min <= span && span <= max),
+            Law::Pareto { min, max, .. } => {
+                // Powers of large numbers round; the bounds hold to a millionth.
+                let slack = Span::from_nanos(max.as_nanos() / 1_000_000 + 1);
+                prop_assert!(min <= span + slack && span <= max + slack);
+            }
+            Law::Exponential { .. } | Law::LogNormal { .. } => {}
+        }
+    }
+}

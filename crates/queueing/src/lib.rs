@@ -1,0 +1,49 @@
+//! Who goes next: the vocabulary and the theory of waiting.
+//!
+//! Every place where a request waits is a queue, and every queue asks the
+//! same question. This crate holds the words ([`Time`], [`Label`],
+//! [`Priority`]), the answers ([`Discipline`]: [`Fifo`], [`Strict`], [`Drr`],
+//! [`Edf`], [`Laxity`]), what measures the wait ([`Histogram`],
+//! [`TimerWheel`]), what causes it ([`Law`], [`Arrivals`]) and the formulas
+//! that say how long it should be ([`theory`]). It does no I/O, reads no clock
+//! and starts no thread.
+//!
+//! ```
+//! use queueing::{Discipline, Entry, Fifo, Label, Priority, Pushed, Strict, Time};
+//!
+//! #[derive(Debug, PartialEq)]
+//! struct Request(&'static str, Priority);
+//! impl Entry for Request {
+//!     fn label(&self) -> Label {
+//!         Label::new(self.1)
+//!     }
+//! }
+//!
+//! let now = Time::ZERO;
+//! let mut queue = Strict::new(100, |_| Fifo::new(100));
+//! assert_eq!(queue.push(now, Request("report", Priority::LOWEST)), Pushed::Queued);
+//! assert_eq!(queue.push(now, Request("payment", Priority::HIGHEST)), Pushed::Queued);
+//! assert_eq!(queue.pop(now).map(|request| request.0), Some("payment"));
+//! ```
+#![forbid(unsafe_code)]
+
+mod arrival;
+mod clock;
+mod discipline;
+mod histogram;
+mod label;
+mod law;
+mod rng;
+pub mod theory;
+mod timer;
+mod units;
+
+pub use arrival::{Arrivals, BadArrivals, Times};
+pub use clock::Clock;
+pub use discipline::{Discipline, Drr, Edf, Entry, Fifo, FlowId, Laxity, Pushed, Shares, Starvation, Strict};
+pub use histogram::{Histogram, StageHistograms};
+pub use label::{Label, Priority, PrioritySet};
+pub use law::{BadLaw, Law};
+pub use rng::Rng;
+pub use timer::{TimerKey, TimerWheel};
+pub use units::{BadSpan, Bytes, CoreId, Rate, Span, Time};

@@ -1,0 +1,97 @@
+//! M/G/1: one server, any law of service; with and without priorities.
+//! Source: Pollaczek 1930, Khinchine 1932 (Kleinrock I §5.6); Cobham 1954
+//! and White and Christie 1958 (Kleinrock II §3.4 to 3.6).
+
+use super::load;
+use crate::{Law, Span};
+
+/// Mean wait, first come first served: λ E\[S²\] / 2 (1 − ρ).
+#[must_use]
+pub fn wait_mean(rate_per_s: f64, service: &Law) -> Option<Span> {
+    let rho = load(rate_per_s, service.mean());
+    (rho < 1.0).then(|| Span::from_secs_f64(rate_per_s * service.second_moment() / (2.0 * (1.0 - rho))))
+}
+
+/// Mean sojourn, first come first served.
+#[must_use]
+pub fn sojourn_mean(rate_per_s: f64, service: &Law) -> Option<Span> {
+    Some(wait_mean(rate_per_s, service)? + service.mean())
+}
+
+/// A class of requests: what arrives per second, and its service.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Class {
+    /// Arrivals per second.
+    pub rate_per_s: f64,
+    /// Its service time.
+    pub service: Law,
+}
+
+impl Class {
+    fn load(&self) -> f64 {
+        load(self.rate_per_s, self.service.mean())
+    }
+
+    /// Mean service still to come, of the request in service, when someone
+    /// arrives (counted as zero when another class or nobody is served), in s.
+    fn residue_s(&self) -> f64 {
+        self.rate_per_s * self.service.second_moment() / 2.0
+    }
+}
+
+/// Mean wait of class `place` among `classes`, most urgent first, when a
+/// service once begun runs to its end.
+///
+/// `None` when this class or a more urgent one cannot be served in time, or
+/// the less urgent ones keep the server busy for ever.
+///
+/// # Panics
+/// When `place` is outside `classes`.
+#[must_use]
+pub fn wait_mean_nonpreemptive(classes: &[Class], place: usize) -> Option<Span> {
+    let spare = Spare::of(classes, place)?;
+    let total: f64 = classes.iter().map(Class::load).sum();
+    if total >= 1.0 {
+        return None;
+    }
+    let residue_s: f64 = classes.iter().map(Class::residue_s).sum();
+    Some(Span::from_secs_f64(residue_s / (spare.above * spare.with)))
+}
+
+/// Mean sojourn of class `place` among `classes`, most urgent first, when the
+/// more urgent interrupts and the interrupted resumes where it was. Less
+/// urgent classes do not matter.
+///
+/// # Panics
+/// When `place` is outside `classes`.
+#[must_use]
+pub fn sojourn_mean_preemptive(classes: &[Class], place: usize) -> Option<Span> {
+    let spare = Spare::of(classes, place)?;
+    let residue_s: f64 = classes[..=place].iter().map(Class::residue_s).sum();
+    let service_s = classes[place].service.mean().as_secs_f64();
+    Some(Span::from_secs_f64(service_s / spare.above + residue_s / (spare.above * spare.with)))
+}
+
+/// Mean of the time that class `place` is present but not served, before its
+/// first service and while interrupted: its sojourn less its service.
+///
+/// # Panics
+/// When `place` is outside `classes`.
+#[must_use]
+pub fn wait_mean_preemptive(classes: &[Class], place: usize) -> Option<Span> {
+    Some(sojourn_mean_preemptive(classes, place)? - classes[place].service.mean())
+}
+
+/// What is left of the server after the classes above one, and after it too.
+struct Spare {
+    above: f64,
+    with: f64,
+}
+
+impl Spare {
+    fn of(classes: &[Class], place: usize) -> Option<Self> {
+        let above = 1.0 - classes[..place].iter().map(Class::load).sum::<f64>();
+        let with = above - classes[place].load();
+        (with > 0.0).then_some(Self { above, with })
+    }
+}

@@ -1,0 +1,22 @@
+//! How long waits should be: closed forms that tests use as oracles.
+//!
+//! One file per queue, in Kendall's names. Arrivals are Poisson at a rate per
+//! second; a *wait* ends when service begins, a *sojourn* when it ends. A
+//! queue that gets more than it can serve has no steady state: `None`.
+//! Source: Kleinrock, Queueing Systems I (1975) and II (1976).
+
+pub mod mg1;
+pub mod mm1;
+pub mod mm1k;
+pub mod mmc;
+
+use crate::Span;
+
+/// Offered load: the service time that arrives per second, in seconds.
+#[must_use]
+pub fn load(rate_per_s: f64, service_mean: Span) -> f64 {
+    rate_per_s * service_mean.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! The formulas against seeded simulations that know none of them: a Lindley
+//! recursion for first come first served, single events for priorities.
+
+use std::collections::VecDeque;
+
+use super::mg1::Class;
+use super::*;
+use crate::{Law, Rng};
+
+const REQUESTS: usize = 2_000_000;
+
+/// What `REQUESTS` requests saw.
+struct Seen {
+    waits_s: Vec<f64>,
+    sojourns_s: Vec<f64>,
+    lost: usize,
+}
+
+/// First come, first served by `servers`, with room for `room` requests in all.
+fn fcfs(servers: usize, room: usize, rate_per_s: f64, service: &Law) -> Seen {
+    let mut rng = Rng::seeded(42);
+    let mut seen = Seen { waits_s: Vec::new(), sojourns_s: Vec::new(), lost: 0 };
+    let mut free_at = vec![0.0_f64; servers];
+    let mut departures = VecDeque::new();
+    let mut now = 0.0;
+    for _ in 0..REQUESTS {
+        now += rng.exponential() / rate_per_s;
+        while departures.front().is_some_and(|&departure| departure <= now) {
+            departures.pop_front();
+        }
+        if room < usize::MAX && departures.len() == room {
+            seen.lost += 1;
+            continue;
+        }
+        let server = (0..servers).min_by(|&a, &b| free_at[a].total_cmp(&free_at[b])).expect("a server");
+        let begin = free_at[server].max(now);
+        free_at[server] = begin + service.sample(&mut rng).as_secs_f64();
+        if room < usize::MAX {
+            departures.push_back(free_at[server]);
+        }
+        seen.waits_s.push(begin - now);
+        seen.sojourns_s.push(free_at[server] - now);
+    }
+    seen
+}
+
+/// Mean sojourn less service of each class at one server, most urgent first.
+fn priorities(classes: &[Class], preemptive: bool) -> Vec<f64> {
+    let mut rng = Rng::seeded(43);
+    let mut arrivals: Vec<f64> = classes.iter().map(|class| rng.exponential() / class.rate_per_s).collect();
+    // Per class, those present: when they arrived, their service, what is left of it.
+    let mut present: Vec<VecDeque<(f64, f64, f64)>> = vec![VecDeque::new(); classes.len()];
+    let (mut waited_s, mut served) = (vec![0.0; classes.len()], vec![0_u32; classes.len()]);
+    let (mut now, mut serving) = (0.0, None);
+    for _ in 0..2 * REQUESTS {
+        let next = (0..classes.len()).min_by(|&a, &b| arrivals[a].total_cmp(&arrivals[b])).expect("a class");
+        if preemptive || serving.is_none() {
+            serving = present.iter().position(|queue| !queue.is_empty());
+        }
+        if let Some(class) = serving {
+            let (arrived, service, left) = present[class][0];
+            if now + left <= arrivals[next] {
+                now += left;
+                present[class].pop_front();
+                waited_s[class] += now - arrived - service;
+                served[class] += 1;
+                serving = None;
+                continue;
+            }
+            present[class][0].2 = left - (arrivals[next] - now);
+        }
+        now = arrivals[next];
+        let service = classes[next].service.sample(&mut rng).as_secs_f64();
+        present[next].push_back((now, service, service));
+        arrivals[next] += rng.exponential() / classes[next].rate_per_s;
+    }
+    waited_s.iter().zip(&served).map(|(sum, &n)| sum / f64::from(n)).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn quantile(values: &[f64], q: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    let place = (q * values.len() as f64) as usize;
+    *sorted.select_nth_unstable_by(place, f64::total_cmp).1
+}
+
+#[track_caller]
+fn agree(what: &str, formula: Option<Span>, simulated_s: f64) {
+    let formula_s = formula.expect("a steady state").as_secs_f64();
+    assert!(
+        (simulated_s / formula_s - 1.0).abs() < 0.02,
+        "{what}: formula {formula_s:.4e} s, simulated {simulated_s:.4e} s"
+    );
+}
+
+const SERVICE: Span = Span::from_micros(10);
+const MEMORYLESS: Law = Law::Exponential { mean: SERVICE };
+
+#[test]
+fn mm1_agrees_with_simulation() {
+    for rate_per_s in [30_000.0, 70_000.0] {
+        let seen = fcfs(1, usize::MAX, rate_per_s, &MEMORYLESS);
+        agree("mean wait", mm1::wait_mean(rate_per_s, SERVICE), mean(&seen.waits_s));
+        agree("mean sojourn", mm1::sojourn_mean(rate_per_s, SERVICE), mean(&seen.sojourns_s));
+        for q in [0.5, 0.9, 0.99] {
+            agree("sojourn", mm1::sojourn_quantile(rate_per_s, SERVICE, q), quantile(&seen.sojourns_s, q));
+        }
+        agree("wait", mm1::wait_quantile(rate_per_s, SERVICE, 0.9), quantile(&seen.waits_s, 0.9));
+    }
+}
+
+#[test]
+fn mm1k_agrees_with_simulation() {
+    for (k, rate_per_s) in [(1, 50_000.0), (5, 80_000.0), (5, 100_000.0), (20, 150_000.0)] {
+        let seen = fcfs(1, k as usize, rate_per_s, &MEMORYLESS);
+        let (formula, simulated) = (mm1k::loss(k, rate_per_s, SERVICE), seen.lost as f64 / REQUESTS as f64);
+        assert!((simulated / formula - 1.0).abs() < 0.02, "K = {k}: {formula} and {simulated}");
+        agree("mean sojourn", Some(mm1k::sojourn_mean(k, rate_per_s, SERVICE)), mean(&seen.sojourns_s));
+    }
+}
+
+#[test]
+fn mmc_agrees_with_simulation() {
+    for (servers, rate_per_s) in [(2, 140_000.0), (8, 640_000.0)] {
+        let seen = fcfs(servers as usize, usize::MAX, rate_per_s, &MEMORYLESS);
+        let share = mmc::wait_share(servers, rate_per_s, SERVICE).expect("a steady state");
+        let waited = seen.waits_s.iter().filter(|&&wait| wait > 0.0).count() as f64 / REQUESTS as f64;
+        assert!((waited / share - 1.0).abs() < 0.02, "{servers} servers: {share} and {waited}");
+        agree("mean wait", mmc::wait_mean(servers, rate_per_s, SERVICE), mean(&seen.waits_s));
+        agree("mean sojourn", mmc::sojourn_mean(servers, rate_per_s, SERVICE), mean(&seen.sojourns_s));
+        for q in [0.9, 0.99] {
+            agree("wait", mmc::wait_quantile(servers, rate_per_s, SERVICE, q), quantile(&seen.waits_s, q));
+        }
+    }
+}
+
+#[test]
+fn mg1_agrees_with_simulation() {
+    for text in ["10us", "uniform 0s 20us", "lognormal 10us 0.8", "bimodal 5us 105us 0.05"] {
+        let service: Law = text.parse().expect(text);
+        let seen = fcfs(1, usize::MAX, 60_000.0, &service);
+        agree(text, mg1::wait_mean(60_000.0, &service), mean(&seen.waits_s));
+        agree(text, mg1::sojourn_mean(60_000.0, &service), mean(&seen.sojourns_s));
+    }
+}
+
+fn three_classes() -> [Class; 3] {
+    let class = |rate_per_s, law: &str| Class { rate_per_s, service: law.parse().expect(law) };
+    [class(100_000.0, "2us"), class(20_000.0, "exp 10us"), class(4_000.0, "uniform 20us 120us")]
+}
+
+#[test]
+fn mg1_with_nonpreemptive_priorities_agrees_with_simulation() {
+    let classes = three_classes();
+    for (place, waited_s) in priorities(&classes, false).into_iter().enumerate() {
+        agree(&format!("class {place}"), mg1::wait_mean_nonpreemptive(&classes, place), waited_s);
+    }
+}
+
+#[test]
+fn mg1_with_preemptive_priorities_agrees_with_simulation() {
+    let classes = three_classes();
+    for (place, waited_s) in priorities(&classes, true).into_iter().enumerate() {
+        agree(&format!("class {place}"), mg1::wait_mean_preemptive(&classes, place), waited_s);
+    }
+}
+
+#[test]
+fn a_full_server_has_no_steady_state() {
+    assert_eq!(mm1::wait_mean(100_000.0, SERVICE), None);
+    assert_eq!(mmc::wait_mean(2, 200_000.0, SERVICE), None);
+    assert_eq!(mg1::wait_mean(100_000.0, &MEMORYLESS), None);
+    let classes = [50_000.0, 60_000.0].map(|rate_per_s| Class { rate_per_s, service: MEMORYLESS });
+    assert_eq!(mg1::wait_mean_preemptive(&classes, 1), None);
+    assert!(mg1::wait_mean_preemptive(&classes, 0).is_some(), "the urgent class does not feel the other");
+}
+
+#[test]
+fn losses_stay_finite_at_any_load_and_room() {
+    for (k, rate_per_s) in [(1, 0.0), (10_000, 1.0), (10_000, 1e9), (3, 100_000.0)] {
+        let loss = mm1k::loss(k, rate_per_s, SERVICE);
+        assert!((0.0..=1.0).contains(&loss), "K = {k} at {rate_per_s}: {loss}");
+    }
+    assert!(
+        (mm1k::loss(3, 100_000.0, SERVICE) - 0.25).abs() < 1e-12,
+        "at full load all numbers are as likely"
+    );
+}

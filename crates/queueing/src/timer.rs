@@ -1,0 +1,277 @@
+//! A hierarchical timer wheel: insert, cancel and advance in O(1).
+//!
+//! Time is cut into ticks of 2ⁿ ns (1.024 µs unless asked otherwise), so
+//! instants become slots by shifts. Level 0 has a slot for each of the next
+//! 64 ticks, level 1 for each of the next 64 × 64, and so on over the whole
+//! range of [`Time`]; as time reaches a slot of a higher level, its timers
+//! move down. A timer never fires early, and late by less than a tick. Within
+//! a tick timers fire in no promised, yet always the same order.
+//! Source: Varghese and Lauck, SOSP '87, scheme 7.
+
+use std::num::NonZeroU32;
+
+use crate::{Span, Time};
+
+/// Timers that each carry a small `T`, such as a connection's number.
+///
+/// A timer takes `size_of::<T>()` plus 20 bytes (24 for `T = u32`, with
+/// alignment); the wheel itself under 3 kB. Room is kept and used again, so a
+/// warm wheel allocates nothing.
+///
+/// ```
+/// use queueing::{Time, TimerWheel};
+/// let mut wheel = TimerWheel::new();
+/// let retransmit = wheel.insert(Time::from_nanos(5_000_000), "retransmit");
+/// wheel.insert(Time::from_nanos(9_000_000), "keep alive");
+/// assert_eq!(wheel.cancel(retransmit), Some("retransmit"));
+/// assert_eq!(wheel.expire(Time::from_nanos(8_999_999)), None);
+/// assert_eq!(wheel.expire(Time::from_nanos(9_001_000)).map(|(_, name)| name), Some("keep alive"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct TimerWheel<T> {
+    /// First timer of each slot's list, level after level.
+    heads: [u32; LEVELS * SLOTS],
+    /// Per level, the slots that hold timers.
+    slots_used: [u64; LEVELS],
+    /// The levels that hold timers.
+    levels_used: u16,
+    tick_bits: u32,
+    /// The tick up to which time has come. Every timer waits at the level of
+    /// the highest digit (of base 64) in which its tick differs from this.
+    elapsed: u64,
+    nodes: Vec<Node<T>>,
+    free: u32,
+    len: u32,
+}
+
+/// Names one inserted timer; useless once that has fired or was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TimerKey {
+    index: u32,
+    generation: NonZeroU32,
+}
+
+#[derive(Clone, Debug)]
+struct Node<T> {
+    at: Time,
+    /// The node before it in its list, or `HEAD |` the slot that it heads.
+    before: u32,
+    after: u32,
+    /// Counts this room's tenants; a free node carries the next tenant's.
+    generation: NonZeroU32,
+    item: T,
+}
+
+impl<T: Copy> Default for TimerWheel<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Copy> TimerWheel<T> {
+    /// A wheel with ticks of 2¹⁰ ns.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_tick_bits(10)
+    }
+
+    /// A wheel with ticks of 2^`tick_bits` ns, `tick_bits` in 0..=32.
+    ///
+    /// # Panics
+    /// When `tick_bits` is larger.
+    #[must_use]
+    pub fn with_tick_bits(tick_bits: u32) -> Self {
+        assert!(tick_bits <= 32, "a tick is at most 2^32 ns");
+        Self {
+            heads: [NONE; LEVELS * SLOTS],
+            slots_used: [0; LEVELS],
+            levels_used: 0,
+            tick_bits,
+            elapsed: 0,
+            nodes: Vec::new(),
+            free: NONE,
+            len: 0,
+        }
+    }
+
+    /// Makes room for `more` timers beyond those that wait.
+    pub fn reserve(&mut self, more: usize) {
+        let wanted = self.len() + more;
+        self.nodes.reserve(wanted.saturating_sub(self.nodes.len()));
+    }
+
+    /// How late a timer may fire: less than this.
+    #[must_use]
+    pub const fn tick(&self) -> Span {
+        Span::from_nanos(1 << self.tick_bits)
+    }
+
+    /// How many timers wait.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether no timer waits.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Sets a timer for `at`; one in the past fires at the next
+    /// [`expire`](Self::expire), one in the last tick of time never.
+    pub fn insert(&mut self, at: Time, item: T) -> TimerKey {
+        let index = match self.free {
+            NONE => {
+                let index = self.nodes.len() as u32;
+                assert!(index < HEAD, "a wheel holds fewer than 2^31 timers");
+                self.nodes.push(Node { at, before: 0, after: 0, generation: NonZeroU32::MIN, item });
+                index
+            }
+            index => {
+                let node = &mut self.nodes[index as usize];
+                self.free = node.after;
+                (node.at, node.item) = (at, item);
+                index
+            }
+        };
+        self.len += 1;
+        self.link(index);
+        TimerKey { index, generation: self.nodes[index as usize].generation }
+    }
+
+    /// Takes a timer back; `None` when it has fired or was cancelled.
+    pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
+        if self.nodes.get(key.index as usize)?.generation != key.generation {
+            return None;
+        }
+        self.unlink(key.index);
+        Some(self.release(key.index).1)
+    }
+
+    /// An instant not later than the next expiry, `None` without timers.
+    /// Whoever calls [`expire`](Self::expire) then gets a timer or a later
+    /// instant.
+    #[must_use]
+    pub fn next(&self) -> Option<Time> {
+        let (level, slot) = self.next_slot()?;
+        let tick = self.slot_start(level, slot);
+        Some(Time::from_nanos(if tick > u64::MAX >> self.tick_bits {
+            u64::MAX
+        } else {
+            tick << self.tick_bits
+        }))
+    }
+
+    /// Advances to `now` and hands out one timer that is due, with the
+    /// instant it was set for; to be called until it returns `None`.
+    pub fn expire(&mut self, now: Time) -> Option<(Time, T)> {
+        let target = now.as_nanos() >> self.tick_bits;
+        while let Some((level, slot)) = self.next_slot() {
+            let start = self.slot_start(level, slot);
+            if start > target {
+                break;
+            }
+            self.elapsed = start;
+            let head = self.heads[level * SLOTS + slot];
+            if level == 0 {
+                self.unlink(head);
+                return Some(self.release(head));
+            }
+            self.cascade(level, slot);
+        }
+        self.elapsed = self.elapsed.max(target);
+        None
+    }
+
+    /// The first slot in use from now on.
+    fn next_slot(&self) -> Option<(usize, usize)> {
+        if self.levels_used == 0 {
+            return None;
+        }
+        let level = self.levels_used.trailing_zeros() as usize;
+        Some((level, self.slots_used[level].trailing_zeros() as usize))
+    }
+
+    /// The first tick of a slot: the digits above its level are those of
+    /// `elapsed`, the digits below are zero.
+    fn slot_start(&self, level: usize, slot: usize) -> u64 {
+        let shift = level as u32 * SLOT_BITS;
+        let above = self.elapsed.checked_shr(shift + SLOT_BITS).unwrap_or(0);
+        above.checked_shl(shift + SLOT_BITS).unwrap_or(0) | (slot as u64) << shift
+    }
+
+    /// Moves a slot's timers to lower levels, once time has reached it.
+    fn cascade(&mut self, level: usize, slot: usize) {
+        let mut index = std::mem::replace(&mut self.heads[level * SLOTS + slot], NONE);
+        self.mark_empty(level * SLOTS + slot);
+        while index != NONE {
+            let after = self.nodes[index as usize].after;
+            self.link(index);
+            index = after;
+        }
+    }
+
+    fn link(&mut self, index: u32) {
+        let at = self.nodes[index as usize].at.as_nanos();
+        let tick = at.div_ceil(1 << self.tick_bits).max(self.elapsed);
+        let level = (63 - ((tick ^ self.elapsed) | 1).leading_zeros()) / SLOT_BITS;
+        let slot = (tick >> (level * SLOT_BITS)) as usize % SLOTS;
+        let place = level as usize * SLOTS + slot;
+
+        let head = std::mem::replace(&mut self.heads[place], index);
+        let node = &mut self.nodes[index as usize];
+        (node.before, node.after) = (HEAD | place as u32, head);
+        if head != NONE {
+            self.nodes[head as usize].before = index;
+        }
+        self.slots_used[level as usize] |= 1 << slot;
+        self.levels_used |= 1 << level;
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let Node { before, after, .. } = self.nodes[index as usize];
+        if after != NONE {
+            self.nodes[after as usize].before = before;
+        }
+        if before & HEAD == 0 {
+            self.nodes[before as usize].after = after;
+            return;
+        }
+        let place = (before & !HEAD) as usize;
+        self.heads[place] = after;
+        if after == NONE {
+            self.mark_empty(place);
+        }
+    }
+
+    fn mark_empty(&mut self, place: usize) {
+        let (level, slot) = (place / SLOTS, place % SLOTS);
+        self.slots_used[level] &= !(1 << slot);
+        if self.slots_used[level] == 0 {
+            self.levels_used &= !(1 << level);
+        }
+    }
+
+    /// Gives the node's room to the next tenant.
+    fn release(&mut self, index: u32) -> (Time, T) {
+        let node = &mut self.nodes[index as usize];
+        node.generation = node.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        node.after = self.free;
+        self.free = index;
+        self.len -= 1;
+        (node.at, node.item)
+    }
+}
+
+const SLOT_BITS: u32 = 6;
+const SLOTS: usize = 1 << SLOT_BITS;
+/// Enough digits of six bits for 64-bit ticks.
+const LEVELS: usize = 64usize.div_ceil(SLOT_BITS as usize);
+/// No node.
+const NONE: u32 = u32::MAX;
+/// Marks `before` as the number of a slot.
+const HEAD: u32 = 1 << 31;
+
+#[cfg(test)]
+mod tests;

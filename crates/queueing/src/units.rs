@@ -1,0 +1,316 @@
+//! Units that cannot be confused: instants, spans, bytes, rates, cores.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+use std::str::FromStr;
+
+/// An instant: nanoseconds since an epoch that the clock's owner chooses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+impl Time {
+    /// The epoch.
+    pub const ZERO: Self = Self(0);
+    /// Later than anything that happens.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The instant `ns` nanoseconds after the epoch.
+    #[must_use]
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// Nanoseconds since the epoch.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long ago `earlier` was; zero when it is not earlier.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Span> for Time {
+    type Output = Self;
+    fn add(self, span: Span) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl AddAssign<Span> for Time {
+    fn add_assign(&mut self, span: Span) {
+        *self = *self + span;
+    }
+}
+
+impl Sub<Span> for Time {
+    type Output = Self;
+    fn sub(self, span: Span) -> Self {
+        Self(self.0.saturating_sub(span.0))
+    }
+}
+
+/// A length of time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(u64);
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// The longest span.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `n` nanoseconds.
+    #[must_use]
+    pub const fn from_nanos(n: u64) -> Self {
+        Self(n)
+    }
+
+    /// `n` microseconds.
+    #[must_use]
+    pub const fn from_micros(n: u64) -> Self {
+        Self(n.saturating_mul(1_000))
+    }
+
+    /// `n` milliseconds.
+    #[must_use]
+    pub const fn from_millis(n: u64) -> Self {
+        Self(n.saturating_mul(1_000_000))
+    }
+
+    /// `n` seconds.
+    #[must_use]
+    pub const fn from_secs(n: u64) -> Self {
+        Self(n.saturating_mul(1_000_000_000))
+    }
+
+    /// `s` seconds, rounded to the nanosecond; negative and NaN give zero.
+    #[must_use]
+    pub fn from_secs_f64(s: f64) -> Self {
+        Self((s * 1e9).round() as u64)
+    }
+
+    /// Nanoseconds.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Microseconds, with fraction.
+    #[must_use]
+    pub fn as_micros_f64(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+
+    /// Seconds, with fraction.
+    #[must_use]
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// The difference, or zero when `other` is longer.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Span {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Span {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Span {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        self.saturating_sub(other)
+    }
+}
+
+impl SubAssign for Span {
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
+    }
+}
+
+impl Mul<u64> for Span {
+    type Output = Self;
+    fn mul(self, n: u64) -> Self {
+        Self(self.0.saturating_mul(n))
+    }
+}
+
+impl Div<u64> for Span {
+    type Output = Self;
+    fn div(self, n: u64) -> Self {
+        Self(self.0 / n)
+    }
+}
+
+impl Sum for Span {
+    fn sum<I: Iterator<Item = Self>>(spans: I) -> Self {
+        spans.fold(Self::ZERO, Add::add)
+    }
+}
+
+/// Three significant digits in the unit that fits: `41.2 µs`.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = match self.0 {
+            0..1_000 => return f.pad(&format!("{} ns", self.0)),
+            1_000..1_000_000 => (self.0 as f64 / 1e3, "µs"),
+            1_000_000..1_000_000_000 => (self.0 as f64 / 1e6, "ms"),
+            _ => (self.0 as f64 / 1e9, "s"),
+        };
+        let digits = match value {
+            v if v < 10.0 => 2,
+            v if v < 100.0 => 1,
+            _ => 0,
+        };
+        f.pad(&format!("{value:.digits$} {unit}"))
+    }
+}
+
+/// Why a text is not a span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSpan(String);
+
+impl fmt::Display for BadSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "span {:?} is not a number with a unit (ns, us, ms, s), such as 50us", self.0)
+    }
+}
+
+impl std::error::Error for BadSpan {}
+
+/// `250ns`, `50us`, `50µs`, `1.5ms`, `2s`.
+impl FromStr for Span {
+    type Err = BadSpan;
+    fn from_str(text: &str) -> Result<Self, BadSpan> {
+        let bad = || BadSpan(text.to_owned());
+        let split = text.find(|c: char| c != '.' && !c.is_ascii_digit()).ok_or_else(bad)?;
+        let (number, unit) = text.split_at(split);
+        let scale = match unit.trim() {
+            "ns" => 1.0,
+            "us" | "µs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            _ => return Err(bad()),
+        };
+        let number: f64 = number.parse().map_err(|_| bad())?;
+        Ok(Self((number * scale).round() as u64))
+    }
+}
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(u64);
+
+impl Bytes {
+    /// No bytes.
+    pub const ZERO: Self = Self(0);
+
+    /// `n` bytes.
+    #[must_use]
+    pub const fn new(n: u64) -> Self {
+        Self(n)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl Add for Bytes {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Bytes {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+/// A data rate in bits per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(u64);
+
+impl Rate {
+    /// `n` bits per second.
+    ///
+    /// # Panics
+    /// When `n` is zero: nothing would ever arrive.
+    #[must_use]
+    pub const fn from_bits_per_sec(n: u64) -> Self {
+        assert!(n > 0, "a rate of zero sends nothing");
+        Self(n)
+    }
+
+    /// `n` gigabits (10⁹ bits) per second.
+    #[must_use]
+    pub const fn from_gbps(n: u64) -> Self {
+        Self::from_bits_per_sec(n * 1_000_000_000)
+    }
+
+    /// Bits per second.
+    #[must_use]
+    pub const fn bits_per_sec(self) -> u64 {
+        self.0
+    }
+
+    /// How long `bytes` take on this line, rounded up to the nanosecond.
+    #[must_use]
+    pub const fn time_for(self, bytes: Bytes) -> Span {
+        let ns = (bytes.0 as u128 * 8 * 1_000_000_000).div_ceil(self.0 as u128);
+        Span(if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 })
+    }
+}
+
+/// A core's number, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CoreId(pub u16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_read_as_they_are_written() {
+        for (text, ns) in [("250ns", 250), ("50us", 50_000), ("1.5ms", 1_500_000), ("2s", 2_000_000_000)] {
+            assert_eq!(text.parse(), Ok(Span::from_nanos(ns)));
+        }
+        for text in ["", "5", "us", "5 weeks", "-1us", "1.2.3s"] {
+            assert!(text.parse::<Span>().is_err(), "{text:?} is no span");
+        }
+    }
+
+    #[test]
+    fn spans_show_three_digits() {
+        let shown = |ns| Span::from_nanos(ns).to_string();
+        assert_eq!(shown(999), "999 ns");
+        assert_eq!(shown(41_200), "41.2 µs");
+        assert_eq!(shown(580_000_000), "580 ms");
+    }
+
+    #[test]
+    fn a_full_frame_takes_1230_ns_at_10_gbps() {
+        assert_eq!(Rate::from_gbps(10).time_for(Bytes::new(1538)), Span::from_nanos(1231));
+    }
+}

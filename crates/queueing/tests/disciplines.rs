@@ -1,0 +1,330 @@
+//! What every discipline promises, from one table: nothing is lost or
+//! doubled, lengths and ages are right, and nobody is passed over for longer
+//! than the discipline says, whatever arrives.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::{Strategy, prop_oneof, proptest};
+use queueing::{
+    Bytes, Discipline, Drr, Edf, Entry, Fifo, Label, Laxity, Priority, Pushed, Shares, Span, Starvation,
+    Strict, Time,
+};
+
+/// An entry that knows its number, so that losses and doubles show.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Request {
+    number: usize,
+    label: Label,
+    bytes: u64,
+    service: Span,
+}
+
+impl Entry for Request {
+    fn label(&self) -> Label {
+        self.label
+    }
+    fn bytes(&self) -> Bytes {
+        Bytes::new(self.bytes)
+    }
+    fn service(&self) -> Span {
+        self.service
+    }
+}
+
+type Named = (&'static str, fn() -> Box<dyn Discipline<Request>>);
+
+const CAPACITY: usize = 12;
+const PATIENCE: Span = Span::from_nanos(400);
+const AGE_MAX: Span = Span::from_nanos(300);
+
+/// Every discipline, small enough to be full often.
+const DISCIPLINES: [Named; 10] = [
+    ("fifo", || Box::new(Fifo::new(CAPACITY))),
+    ("strict over fifo", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(CAPACITY)))),
+    ("strict over short fifo", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(3)))),
+    ("strict with push-out", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(5)).with_push_out())),
+    ("strict over edf, push-out", || {
+        Box::new(Strict::new(CAPACITY, |_| Edf::new(CAPACITY, PATIENCE)).with_push_out())
+    }),
+    ("drr by count", || Box::new(Drr::new(CAPACITY, Shares::by_count([8, 7, 6, 5, 4, 3, 2, 1], AGE_MAX)))),
+    ("drr by bytes", || {
+        Box::new(Drr::new(CAPACITY, Shares::by_bytes([4, 1, 1, 1, 1, 1, 1, 2], Bytes::new(20), AGE_MAX)))
+    }),
+    ("drr that never ages", || {
+        Box::new(Drr::new(CAPACITY, Shares::by_bytes([3, 1, 1, 1, 1, 1, 1, 1], Bytes::new(20), Span::MAX)))
+    }),
+    ("edf", || Box::new(Edf::new(CAPACITY, PATIENCE))),
+    ("laxity", || Box::new(Laxity::new(CAPACITY, PATIENCE))),
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Push { priority: u8, deadline_ns: Option<u64>, bytes: u64, service_ns: u64 },
+    Pop,
+    Wait { ns: u64 },
+}
+
+/// Random steps; an adversary prefers to push the urgent, the small and the
+/// long served, right after each pop.
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let deadline_ns = || prop_oneof![(0..1_000_u64).prop_map(Some), (0..1_u64).prop_map(|_| None)];
+    let push = (0..8_u8, deadline_ns(), 0..40_u64, 0..2_000_u64).prop_map(
+        |(priority, deadline_ns, bytes, service_ns)| Step::Push { priority, deadline_ns, bytes, service_ns },
+    );
+    let urgent = (0..3_u8, 1..3_u64).prop_map(|(priority, bytes)| Step::Push {
+        priority,
+        deadline_ns: Some(0),
+        bytes,
+        service_ns: 1_000_000,
+    });
+    let step = prop_oneof![
+        3 => push,
+        5 => urgent,
+        6 => (0..1_u8).prop_map(|_| Step::Pop),
+        3 => (0..200_u64).prop_map(|ns| Step::Wait { ns }),
+    ];
+    vec(step, 1..600)
+}
+
+/// One that waits: when it was pushed, how many were popped since, and the
+/// latest push among them.
+struct Waiting {
+    request: Request,
+    pushed: Time,
+    overtaken: u64,
+    overtaken_by: Time,
+}
+
+/// A discipline beside a list of what it must hold.
+struct Checked {
+    name: &'static str,
+    queue: Box<dyn Discipline<Request>>,
+    waiting: BTreeMap<usize, Waiting>,
+}
+
+impl Checked {
+    fn push(&mut self, now: Time, request: Request) {
+        let gone = match self.queue.push(now, request) {
+            Pushed::Refused(refused) => return assert_eq!(refused, request, "{}", self.name),
+            Pushed::Queued => None,
+            Pushed::PushedOut(victim) => Some(victim),
+        };
+        let entry = Waiting { request, pushed: now, overtaken: 0, overtaken_by: now };
+        self.waiting.insert(request.number, entry);
+        if let Some(victim) = gone {
+            assert!(
+                victim.label.priority > request.label.priority,
+                "{}: {victim:?} for {request:?}",
+                self.name
+            );
+            self.leaves(victim);
+        }
+    }
+
+    fn pop(&mut self, now: Time) {
+        let Some(popped) = self.queue.pop(now) else {
+            return assert!(self.waiting.is_empty(), "{}: a pop in vain, yet something waits", self.name);
+        };
+        let left = self.leaves(popped);
+        match self.queue.starvation() {
+            Starvation::Bounded { entries } => {
+                assert!(
+                    left.overtaken <= entries,
+                    "{}: {} went first, of {entries}",
+                    self.name,
+                    left.overtaken
+                );
+            }
+            Starvation::Window { span } => {
+                assert!(left.overtaken_by <= left.pushed + span, "{}: passed over too long", self.name);
+            }
+            Starvation::Unbounded { from } => assert!(from > Priority::HIGHEST, "{}", self.name),
+        }
+        for other in self.waiting.values_mut() {
+            other.overtaken += 1;
+            other.overtaken_by = other.overtaken_by.max(left.pushed);
+        }
+    }
+
+    fn leaves(&mut self, request: Request) -> Waiting {
+        let known = self.waiting.remove(&request.number);
+        let known =
+            known.unwrap_or_else(|| panic!("{}: {request:?} came twice or was never pushed", self.name));
+        assert_eq!(known.request, request, "{}", self.name);
+        known
+    }
+
+    fn compare(&self) {
+        assert_eq!(self.queue.len(), self.waiting.len(), "{}", self.name);
+        assert_eq!(self.queue.is_empty(), self.waiting.is_empty(), "{}", self.name);
+        let oldest = self.waiting.values().map(|entry| entry.pushed).min();
+        assert_eq!(self.queue.oldest(), oldest, "{}", self.name);
+        assert!(self.queue.len() <= CAPACITY, "{}", self.name);
+    }
+}
+
+fn check((name, discipline): Named, steps: &[Step]) {
+    let mut checked = Checked { name, queue: discipline(), waiting: BTreeMap::new() };
+    let mut now = Time::from_nanos(1_000);
+    for (number, &step) in steps.iter().enumerate() {
+        match step {
+            Step::Push { priority, deadline_ns, bytes, service_ns } => {
+                let priority = Priority::new(priority).expect("a level");
+                let label = Label { priority, deadline: deadline_ns.map(Span::from_nanos) };
+                checked.push(now, Request { number, label, bytes, service: Span::from_nanos(service_ns) });
+            }
+            Step::Pop => checked.pop(now),
+            Step::Wait { ns } => now += Span::from_nanos(ns),
+        }
+        checked.compare();
+    }
+    while !checked.queue.is_empty() {
+        checked.pop(now);
+        checked.compare();
+    }
+    assert!(checked.waiting.is_empty(), "{name}: something was lost");
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_lost_or_doubled_and_nobody_waits_beyond_the_bound(steps in steps()) {
+        for named in DISCIPLINES {
+            check(named, &steps);
+        }
+    }
+}
+
+fn request(number: usize, priority: u8) -> Request {
+    let label = Label::new(Priority::new(priority).expect("a level"));
+    Request { number, label, bytes: 1, service: Span::ZERO }
+}
+
+fn due(number: usize, deadline_ns: Option<u64>, service_ns: u64) -> Request {
+    let label = Label { deadline: deadline_ns.map(Span::from_nanos), ..Label::default() };
+    Request { number, label, bytes: 1, service: Span::from_nanos(service_ns) }
+}
+
+/// Pushes all of `requests` at once and drains: the numbers in order of service.
+fn order(mut queue: impl Discipline<Request>, requests: &[Request]) -> Vec<usize> {
+    for &request in requests {
+        assert_eq!(queue.push(Time::ZERO, request), Pushed::Queued);
+    }
+    std::iter::from_fn(|| queue.pop(Time::ZERO)).map(|request| request.number).collect()
+}
+
+#[test]
+fn strict_serves_the_most_urgent_and_keeps_order_within_a_level() {
+    let requests = [request(0, 7), request(1, 3), request(2, 0), request(3, 3), request(4, 0)];
+    assert_eq!(order(Strict::new(9, |_| Fifo::new(9)), &requests), [2, 4, 1, 3, 0]);
+}
+
+#[test]
+fn strict_starves_the_less_urgent_for_as_long_as_the_urgent_keep_coming() {
+    let mut queue = Strict::new(CAPACITY, |_| Fifo::new(CAPACITY));
+    let level_1 = Priority::new(1).expect("a level");
+    assert_eq!(queue.starvation(), Starvation::Unbounded { from: level_1 });
+    assert_eq!(queue.push(Time::ZERO, request(0, 1)), Pushed::Queued);
+    for number in 1..100_000 {
+        let now = Time::from_nanos(number as u64);
+        assert_eq!(queue.push(now, request(number, 0)), Pushed::Queued);
+        assert_eq!(queue.pop(now), Some(request(number, 0)));
+    }
+    assert_eq!(queue.oldest(), Some(Time::ZERO));
+}
+
+#[test]
+fn push_out_gives_up_the_newest_of_the_least_urgent_and_never_an_equal() {
+    let mut queue = Strict::new(3, |_| Fifo::new(3)).with_push_out();
+    for entry in [request(0, 5), request(1, 5), request(2, 2)] {
+        assert_eq!(queue.push(Time::ZERO, entry), Pushed::Queued);
+    }
+    assert_eq!(queue.push(Time::ZERO, request(3, 5)), Pushed::Refused(request(3, 5)));
+    assert_eq!(queue.push(Time::ZERO, request(4, 0)), Pushed::PushedOut(request(1, 5)));
+    assert_eq!(queue.push(Time::ZERO, request(5, 1)), Pushed::PushedOut(request(0, 5)));
+    assert_eq!(queue.push(Time::ZERO, request(6, 2)), Pushed::Refused(request(6, 2)));
+    assert_eq!(queue.len(), 3);
+}
+
+#[test]
+fn strict_hands_out_only_the_levels_asked_for() {
+    let mut queue = Strict::new(9, |_| Fifo::new(9));
+    for entry in [request(0, 0), request(1, 4), request(2, 6)] {
+        assert_eq!(queue.push(Time::ZERO, entry), Pushed::Queued);
+    }
+    let wanted = Priority::all().filter(|priority| priority.level() >= 4).collect();
+    assert_eq!(queue.pop_among(Time::ZERO, wanted), Some(request(1, 4)));
+    assert_eq!(queue.pop_among(Time::ZERO, wanted), Some(request(2, 6)));
+    assert_eq!(queue.pop_among(Time::ZERO, wanted), None::<Request>);
+    assert_eq!(queue.len(), 1);
+}
+
+#[test]
+fn edf_serves_by_deadline_and_the_undated_last() {
+    let requests = [due(0, None, 0), due(1, Some(300), 0), due(2, Some(100), 0), due(3, Some(9_999), 0)];
+    assert_eq!(order(Edf::new(9, PATIENCE), &requests), [2, 1, 0, 3]);
+}
+
+#[test]
+fn laxity_starts_the_longer_of_two_that_are_due_together() {
+    let requests = [due(0, Some(300), 10), due(1, Some(300), 200), due(2, Some(150), 0)];
+    assert_eq!(order(Laxity::new(9, PATIENCE), &requests), [1, 2, 0]);
+}
+
+#[test]
+fn laxity_gives_the_hopeless_no_place_ahead_of_those_who_waited() {
+    let requests = [due(0, Some(0), 0), due(1, Some(0), 1_000_000)];
+    assert_eq!(order(Laxity::new(9, PATIENCE), &requests), [0, 1]);
+}
+
+/// How many of `pops` go to each level while all levels stay full; each pop
+/// takes 1 ns.
+fn served(queue: &mut Drr<Request>, per_level: usize, bytes: impl Fn(u8) -> u64, pops: usize) -> [usize; 8] {
+    let mut served = [0; 8];
+    let entry = |level: u8| Request { bytes: bytes(level), ..request(0, level) };
+    for level in (0..8).flat_map(|level| std::iter::repeat_n(level, per_level)) {
+        assert_eq!(queue.push(Time::ZERO, entry(level)), Pushed::Queued);
+    }
+    for now in (1..=pops as u64).map(Time::from_nanos) {
+        let level = queue.pop(now).expect("it is full").label.priority;
+        served[level.index()] += 1;
+        assert_eq!(queue.push(now, entry(level.level())), Pushed::Queued);
+    }
+    served
+}
+
+#[test]
+fn drr_shares_entries_in_proportion_to_the_weights() {
+    let mut queue = Drr::new(80, Shares::by_count([8, 4, 2, 1, 1, 1, 1, 2], Span::MAX));
+    assert_eq!(served(&mut queue, 10, |_| 1, 2_000), [800, 400, 200, 100, 100, 100, 100, 200]);
+}
+
+#[test]
+fn drr_shares_bytes_whatever_the_sizes() {
+    let mut queue = Drr::new(80, Shares::by_bytes([1; 8], Bytes::new(1_500), Span::MAX));
+    let bytes = |level| if level == 0 { 1_500 } else { 100 };
+    let served = served(&mut queue, 10, bytes, 10_600);
+    assert_eq!(served[0], 100, "{served:?}");
+    assert!(served[1..].iter().all(|&n| n == 1_500), "{served:?}");
+}
+
+#[test]
+fn drr_keeps_half_the_service_for_the_shares_when_everything_is_old() {
+    let mut queue = Drr::new(80, Shares::by_count([93, 1, 1, 1, 1, 1, 1, 1], Span::ZERO));
+    let served = served(&mut queue, 10, |_| 1, 4_000);
+    assert!(served[0] >= 1_800, "{served:?}");
+    assert!(served[1..].iter().all(|&n| n > 100), "age serves every level: {served:?}");
+}
+
+#[test]
+fn drr_serves_an_old_entry_within_two_pops_of_each_older_one() {
+    let mut queue = Drr::new(1_000, Shares::by_count([900, 1, 1, 1, 1, 1, 1, 1], Span::from_micros(1)));
+    for number in 0..500 {
+        assert_eq!(queue.push(Time::ZERO, request(number, 0)), Pushed::Queued);
+    }
+    let late = Time::from_nanos(10);
+    assert_eq!(queue.push(late, request(500, 7)), Pushed::Queued);
+    let now = late + Span::from_micros(1);
+    let place = (0..).find(|_| queue.pop(now).is_some_and(|popped| popped.number == 500));
+    assert!(place.is_some_and(|place| place <= 500), "{place:?}");
+}

@@ -1,0 +1,18 @@
+//! Sends back whatever came.
+
+use super::{App, Context, Framing, Outcome};
+
+/// Every received byte is a complete request; the response is the request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Echo;
+
+impl App for Echo {
+    fn frame(&self, received: &[u8]) -> Framing {
+        Framing::Complete { len: received.len() }
+    }
+
+    fn serve(&self, request: &[u8], _cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
+        response.extend_from_slice(request);
+        Outcome::Keep
+    }
+}

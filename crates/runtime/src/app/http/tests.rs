@@ -1,0 +1,85 @@
+use queueing::{Clock, Label, Span, Time};
+
+use super::*;
+use crate::app::Stages;
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+    fn compute(&self, _span: Span) {}
+}
+
+/// Serves everything in `received`; expects status lines, bodies, and whether it stays open.
+fn check(received: &str, expected: &[(u16, &str)], outcome: Outcome) {
+    let mut rest = received.as_bytes();
+    let mut last = Outcome::Keep;
+    for (status, body) in expected {
+        let Framing::Complete { len } = Http.frame(rest) else { panic!("not complete") };
+        let mut response = Vec::new();
+        let mut cx = Context {
+            label: Label::default(),
+            stages: Stages::default(),
+            private: &mut [0; 64],
+            clock: &Still,
+        };
+        last = Http.serve(&rest[..len], &mut cx, &mut response);
+        let response = String::from_utf8(response).unwrap();
+        let (head, got) = response.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+        assert_eq!(got, *body);
+        rest = &rest[len..];
+    }
+    assert_eq!((last, rest), (outcome, &b""[..]));
+}
+
+#[test]
+fn requests_are_answered_one_after_another() {
+    let get = "GET /bytes/3 HTTP/1.1\r\nHost: a\r\n\r\n";
+    let head = "HEAD /bytes/3 HTTP/1.1\r\nHost: a\r\n\r\n";
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
+    check(&[get, head, post].concat(), &[(200, "xxx"), (200, ""), (200, "hi")], Outcome::Keep);
+}
+
+#[test]
+fn http_1_0_closes_unless_asked() {
+    check("GET / HTTP/1.0\r\n\r\n", &[(200, "greenwave: who goes next?\n")], Outcome::Close);
+    let keep = "GET /bytes/0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    check(keep, &[(200, "")], Outcome::Keep);
+    let close = "GET /bytes/0 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    check(close, &[(200, "")], Outcome::Close);
+}
+
+#[test]
+fn what_is_wrong_is_answered_and_the_connection_closed() {
+    let big = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", BODY_BYTES_MAX + 1);
+    check(&big, &[(413, "the body is longer than 131072 bytes\n")], Outcome::Close);
+    let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    check(chunked, &[(501, "no transfer codings: send a content-length\n")], Outcome::Close);
+    check("GET / HTTP/1.1\r\n\r\n", &[(400, "HTTP/1.1 needs a host\n")], Outcome::Close);
+    check("PUT / HTTP/1.1\r\nHost: a\r\n\r\n", &[(405, "only GET, HEAD and POST\n")], Outcome::Close);
+    let two = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab";
+    check(two, &[(400, "content-length \"2\" is not one number\n")], Outcome::Close);
+    let endless = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(HEAD_BYTES_MAX));
+    check(&endless, &[(431, "the head is longer than 16384 bytes\n")], Outcome::Close);
+}
+
+#[test]
+fn a_request_is_incomplete_until_its_body_is_there() {
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
+    for cut in 1..post.len() {
+        assert_eq!(Http.frame(&post.as_bytes()[..cut]), Framing::Incomplete, "{cut} bytes");
+    }
+    assert_eq!(Http.frame(post.as_bytes()), Framing::Complete { len: post.len() });
+}
+
+proptest::proptest! {
+    #[test]
+    fn random_bytes_never_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 1..200)) {
+        if let Framing::Complete { len } = Http.frame(&bytes) {
+            proptest::prop_assert!((1..=bytes.len()).contains(&len));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The small typed API that a server implements.
+
+use queueing::{Clock, Label, Span};
+pub use sched::dispatch::Kind;
+
+mod echo;
+mod http;
+
+pub use echo::Echo;
+pub use http::Http;
+
+/// What stands at the head of the received bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// The request is not complete yet.
+    Incomplete,
+    /// The first `len` bytes are one request.
+    Complete {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// These bytes will never become a request: the connection is closed.
+    Invalid,
+}
+
+/// What to do with the connection after a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Keep it open.
+    Keep,
+    /// Close it once the response is out.
+    Close,
+}
+
+/// Where a request has waited, up to the moment a worker took it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// From the device's stamp to the transport layer: NIC queue.
+    pub nic: Span,
+    /// In TCP: from the transport's start on the packet to the event.
+    pub tcp: Span,
+    /// In the event queue, until a worker took it.
+    pub event: Span,
+}
+
+/// What a handler may know and use while it serves one request.
+pub struct Context<'a> {
+    /// The request's label.
+    pub label: Label,
+    /// Where it has waited.
+    pub stages: Stages,
+    /// The connection's 64 shared bytes (M5); written back when the handler returns.
+    pub private: &'a mut net::classify::Private,
+    /// Time, and the means to use it up.
+    pub clock: &'a dyn Clock,
+}
+
+/// A server: how requests are framed and what they do.
+pub trait App: Send + Sync + 'static {
+    /// What stands at the head of `received` (never empty).
+    fn frame(&self, received: &[u8]) -> Framing;
+
+    /// The type of the request that starts at `segment`, if these bytes tell
+    /// (DARC's analyser; called only for policies that need it).
+    fn kind(&self, segment: &[u8]) -> Option<Kind> {
+        let _ = segment;
+        None
+    }
+
+    /// Serves `request` and appends the response.
+    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome;
+}

@@ -1,0 +1,19 @@
+//! Servers on the stack: shards, workers, the event framework.
+//!
+//! A [`Shard`] is the pure heart: driver, transport, event queue and
+//! dispatcher of one core, stepped with `now`, the same on threads and in the
+//! simulator. The shell (`threads`) gives it a device, a clock and workers.
+
+#![forbid(unsafe_code)]
+
+pub mod app;
+pub mod mode;
+pub mod shard;
+pub mod threads;
+mod worker;
+
+pub use app::App;
+pub use mode::{Mode, Policy};
+pub use shard::Shard;
+pub use threads::serve;
+pub use worker::Worker;

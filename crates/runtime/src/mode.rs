@@ -1,0 +1,166 @@
+//! The compared systems, as modes of one server.
+//!
+//! A mode says which queues order by priority and which classifiers run; the
+//! scenario brings the classifiers. Everything else stays the same, so a
+//! difference between two modes is a difference of policy.
+//! Source: ADPS §4.1; `ideal` is the bound drawn in its figures.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use net::classify::{DriverClassifier, TransportClassifier, Verdict};
+use net::driver::RxOrder;
+use sched::dispatch::{Darc, Dispatch, Fcfs, Params, Steering, Strict};
+
+/// A compared system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// First come, first served everywhere (mTCP-like).
+    None,
+    /// The label is read at the driver only (Labeled Network Stack).
+    Lns,
+    /// Types told apart after the transport; workers reserved (Perséphone).
+    Darc,
+    /// Application-defined priority at driver, transport and event queue.
+    Adps,
+    /// As `Adps`, but what the driver calls less urgent is dropped there.
+    Ideal,
+}
+
+/// Every mode: name, one line.
+pub const MODES: &[(Mode, &str, &str)] = &[
+    (Mode::None, "none", "first come, first served everywhere"),
+    (Mode::Lns, "lns", "labels read at the driver only; strict queues"),
+    (Mode::Darc, "darc", "types told apart after TCP; workers reserved for short ones"),
+    (Mode::Adps, "adps", "application-defined priority at driver, transport and event queue"),
+    (Mode::Ideal, "ideal", "as adps, and less urgent packets are dropped by the driver: a bound"),
+];
+
+/// What the scenario brings.
+#[derive(Clone, Default)]
+pub struct Classifiers {
+    /// `pri_filter`.
+    pub driver: Option<DriverClassifier>,
+    /// `pri_extraction`.
+    pub transport: Option<TransportClassifier>,
+}
+
+/// What a mode means for a shard.
+pub struct Policy {
+    /// Receive buffer order.
+    pub rx_order: RxOrder,
+    /// `pri_filter`, if the mode uses it.
+    pub driver: Option<DriverClassifier>,
+    /// `pri_extraction`, if the mode uses it.
+    pub transport: Option<TransportClassifier>,
+    /// Who serves whom.
+    pub dispatch: Box<dyn Dispatch>,
+    /// Which workers serve which priorities.
+    pub steering: Steering,
+}
+
+/// The least urgent level that `ideal` keeps; steering calls 0–3 `high` too.
+pub const URGENT_LEVEL_MAX: u8 = 3;
+
+impl Mode {
+    /// What this mode makes of the scenario's classifiers and steering.
+    #[must_use]
+    pub fn policy(self, classifiers: Classifiers, params: &Params, steering: Steering) -> Policy {
+        let everyone = Steering::all(params.workers);
+        let strict = || Box::new(Strict::new(params.capacity));
+        match self {
+            Self::None => Policy {
+                rx_order: RxOrder::Fifo,
+                driver: None,
+                transport: None,
+                dispatch: Box::new(Fcfs::new(params.capacity)),
+                steering: everyone,
+            },
+            Self::Lns => Policy {
+                rx_order: RxOrder::Strict,
+                driver: classifiers.driver,
+                transport: None,
+                dispatch: strict(),
+                steering: everyone,
+            },
+            Self::Darc => Policy {
+                rx_order: RxOrder::Fifo,
+                driver: None,
+                transport: None,
+                dispatch: Box::new(Darc::new(params.workers, params.capacity, params.darc.clone())),
+                steering: everyone,
+            },
+            Self::Adps => Policy {
+                rx_order: RxOrder::Strict,
+                driver: classifiers.driver,
+                transport: classifiers.transport,
+                dispatch: strict(),
+                steering,
+            },
+            Self::Ideal => Policy {
+                rx_order: RxOrder::Strict,
+                driver: classifiers.driver.map(drop_less_urgent),
+                transport: classifiers.transport,
+                dispatch: strict(),
+                steering,
+            },
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        MODES.iter().find(|(mode, ..)| *mode == self).map_or("", |(_, name, _)| name)
+    }
+}
+
+/// Levels above [`URGENT_LEVEL_MAX`] become [`Verdict::Drop`]; no opinion stays none.
+fn drop_less_urgent(classifier: DriverClassifier) -> DriverClassifier {
+    Arc::new(move |packet| match classifier(packet) {
+        Verdict::Level(level) if level > URGENT_LEVEL_MAX => Verdict::Drop,
+        verdict => verdict,
+    })
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// There is no mode of that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownMode(String);
+
+impl fmt::Display for UnknownMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = MODES.iter().map(|(_, name, _)| *name).collect();
+        write!(f, "mode {:?} is not one of {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownMode {}
+
+impl FromStr for Mode {
+    type Err = UnknownMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMode> {
+        let found = MODES.iter().find(|(_, name, _)| *name == text);
+        found.map(|(mode, ..)| *mode).ok_or_else(|| UnknownMode(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_read_as_they_are_written() {
+        for (mode, name, _) in MODES {
+            assert_eq!((name.parse(), mode.to_string()), (Ok(*mode), (*name).to_owned()));
+        }
+        let error = "mtcp".parse::<Mode>().unwrap_err().to_string();
+        assert_eq!(error, "mode \"mtcp\" is not one of none, lns, darc, adps, ideal");
+    }
+}

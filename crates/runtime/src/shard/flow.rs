@@ -1,0 +1,295 @@
+//! What happens to a connection in a shard: events, looks, answers.
+//!
+//! [`Shard::on_event`] is the table of states and events; the rest are
+//! straight lines that it, a worker's look and an answer share.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use net::Device;
+use net::stack::{ConnId, Event, EventKind};
+use queueing::{Label, Priority, Time};
+use sched::dispatch::{Kind, Task, WorkerId};
+
+use super::conns::{Mark, State, aged, token};
+use super::{Job, Shard, Step};
+use crate::app::{App, Framing, Outcome, Stages};
+
+impl<D: Device, A: App> Shard<D, A> {
+    /// Takes what TCP has to tell.
+    pub(super) fn take_events(&mut self, now: Time) {
+        while let Some(event) = self.stack.poll_event() {
+            self.on_event(now, event);
+        }
+    }
+
+    fn on_event(&mut self, now: Time, event: Event) {
+        let id = event.conn;
+        if let EventKind::Accepted(_) | EventKind::Connected = event.kind {
+            self.stats.counters.accepted += 1;
+            return self.conns.open(id);
+        }
+        let Some(state) = self.conns.get(id).map(|conn| conn.state) else { return };
+        match (state, event.kind) {
+            (_, EventKind::Closed(_)) => self.forget(id),
+            (State::Closing, EventKind::Readable { .. }) => self.discard(now, id),
+            (_, EventKind::Readable { fresh }) => self.on_readable(now, event, state, u64::from(fresh)),
+            (State::Flushing, EventKind::Writable) => self.flush(now, id),
+            (State::Quiet, EventKind::PeerClosed) => self.hang_up(now, id),
+            (_, EventKind::PeerClosed) => {
+                if let Some(conn) = self.conns.get(id) {
+                    conn.peer_closed = true;
+                }
+            }
+            (_, EventKind::Writable | EventKind::Accepted(_) | EventKind::Connected) => {}
+        }
+    }
+
+    /// Notes a segment; makes a task of it, or a waiting task more urgent.
+    fn on_readable(&mut self, now: Time, event: Event, state: State, fresh: u64) {
+        let id = event.conn;
+        let Some(conn) = self.conns.get(id) else { return };
+        let start = (conn.end - conn.read) as usize;
+        conn.end += fresh;
+        let kind = self.needs_kind.then(|| self.kind(id, start, fresh as usize)).flatten();
+        let mark = |end| Mark {
+            end,
+            label: event.label,
+            kind,
+            received: event.received,
+            popped: self.popped,
+            pushed: now,
+        };
+        let Some(conn) = self.conns.get(id) else { return };
+        conn.mark(mark(conn.end));
+        match state {
+            State::Quiet => self.enter(now, id, event.label, kind),
+            State::Queued(priority) | State::Stalled(priority) if event.label.priority < priority => {
+                self.enter(now, id, event.label, kind);
+            }
+            _ => {}
+        }
+    }
+
+    /// The type that the segment at `start` of the unread bytes tells.
+    fn kind(&mut self, id: ConnId, start: usize, len: usize) -> Option<Kind> {
+        let received = self.stack.received(id);
+        let segment = received.get(start..(start + len).min(received.len()))?;
+        let app = &self.app;
+        catch_unwind(AssertUnwindSafe(|| app.kind(segment))).unwrap_or_else(|_| {
+            self.stats.counters.panics += 1;
+            None
+        })
+    }
+
+    /// Puts a task of `id` into the event queue; when that is full, the
+    /// connection waits to enter, or its less urgent task stays.
+    fn enter(&mut self, now: Time, id: ConnId, label: Label, kind: Option<Kind>) {
+        let Some(conn) = self.conns.get(id) else { return };
+        let seq = conn.seq.wrapping_add(1);
+        match self.dispatch.push(now, Task { token: token(id, seq), label, kind }) {
+            Ok(()) => {
+                conn.seq = seq;
+                conn.state = State::Queued(label.priority);
+            }
+            Err(_) => {
+                self.stats.counters.queue_full += 1;
+                if !matches!(conn.state, State::Queued(_)) {
+                    conn.state = State::Stalled(label.priority);
+                    self.stalled[label.priority.index()].push_back(id);
+                    self.stalled_len += 1;
+                }
+            }
+        }
+    }
+
+    /// Lets connections into the event queue that found it full, the most
+    /// urgent first, until it is full again.
+    pub(super) fn enter_stalled(&mut self, now: Time) {
+        if !self.room || self.stalled_len == 0 {
+            return;
+        }
+        self.room = false;
+        for priority in Priority::all() {
+            while let Some(id) = self.stalled[priority.index()].pop_front() {
+                self.stalled_len -= 1;
+                let Some(conn) = self.conns.get(id) else { continue };
+                if conn.state != State::Stalled(priority) {
+                    continue;
+                }
+                let Some(&mark) = conn.most_urgent() else { continue };
+                let seq = conn.seq.wrapping_add(1);
+                let task = Task { token: token(id, seq), label: aged(&mark, now), kind: mark.kind };
+                if self.dispatch.push(now, task).is_err() {
+                    self.stalled[priority.index()].push_front(id);
+                    self.stalled_len += 1;
+                    return;
+                }
+                conn.seq = seq;
+                conn.state = State::Queued(mark.label.priority);
+            }
+        }
+    }
+
+    /// `worker` looks at everything received on `id`.
+    pub(super) fn look(&mut self, now: Time, worker: WorkerId, id: ConnId, task: Task) -> Step {
+        let received = self.stack.received(id);
+        let app = &self.app;
+        let framing = catch_unwind(AssertUnwindSafe(|| app.frame(received)));
+        let (len, full) = (received.len(), received.len() >= self.recv_buffer);
+        match framing {
+            Ok(Framing::Complete { len: request }) if (1..=len).contains(&request) => {
+                return Step::Assign(self.give(now, worker, id, task, request));
+            }
+            Ok(Framing::Incomplete) if full => {
+                self.stats.counters.oversized += 1;
+                self.abort(now, id);
+            }
+            Ok(Framing::Incomplete) => {
+                self.stats.counters.partial += 1;
+                let Some(conn) = self.conns.get(id) else { return Step::Partial(worker) };
+                conn.state = State::Quiet;
+                if conn.peer_closed {
+                    self.hang_up(now, id);
+                }
+            }
+            Ok(Framing::Invalid | Framing::Complete { .. }) => {
+                self.stats.counters.invalid += 1;
+                self.abort(now, id);
+            }
+            Err(_) => {
+                self.stats.counters.panics += 1;
+                self.abort(now, id);
+            }
+        }
+        Step::Partial(worker)
+    }
+
+    /// Makes a job of the first `len` received bytes.
+    fn give(&mut self, now: Time, worker: WorkerId, id: ConnId, task: Task, len: usize) -> Job {
+        let (mut request, response) = (self.buffer(), self.buffer());
+        request.extend_from_slice(&self.stack.received(id)[..len]);
+        self.stack.consume(now, id, len);
+        let private = self.stack.private(id).copied().unwrap_or([0; 64]);
+        let mark = self.conns.get(id).and_then(|conn| {
+            conn.state = State::Serving;
+            conn.consume(len as u64)
+        });
+        let stages = mark.map_or(Stages::default(), |mark| Stages {
+            nic: mark.popped.since(mark.received),
+            tcp: mark.pushed.since(mark.popped),
+            event: now.since(mark.pushed),
+        });
+        self.assigned += 1;
+        self.workers.idle.remove(worker);
+        self.workers.given[usize::from(worker.0)] = private;
+        self.stats.on_given(task.label.priority, &stages);
+        Job {
+            worker,
+            conn: id,
+            label: task.label,
+            kind: task.kind,
+            stages,
+            request,
+            response,
+            private,
+            service: queueing::Span::ZERO,
+            outcome: Outcome::Keep,
+            panicked: false,
+        }
+    }
+
+    /// Sends the response of a served job, unless its connection is gone.
+    pub(super) fn answer(&mut self, now: Time, job: Job) {
+        let id = job.conn;
+        let given = self.workers.given[usize::from(job.worker.0)];
+        let Some(conn) = self.conns.get(id) else {
+            self.stats.counters.late += 1;
+            return self.recycle(job.response);
+        };
+        if job.panicked {
+            self.stats.counters.panics += 1;
+            self.recycle(job.response);
+            return self.abort(now, id);
+        }
+        conn.close = job.outcome == Outcome::Close;
+        conn.unsent = job.response;
+        conn.sent = 0;
+        conn.state = State::Flushing;
+        if job.private != given
+            && let Some(shared) = self.stack.private_mut(id)
+        {
+            let changed = job.private.iter().zip(given).enumerate().filter(|(_, (new, old))| **new != *old);
+            changed.for_each(|(at, (new, _))| shared[at] = *new);
+        }
+        self.flush(now, id);
+    }
+
+    /// Sends as much of the response as TCP takes; the rest when it is writable.
+    fn flush(&mut self, now: Time, id: ConnId) {
+        let Some(conn) = self.conns.get(id) else { return };
+        while conn.sent < conn.unsent.len() {
+            match self.stack.send(now, id, &conn.unsent[conn.sent..]) {
+                Ok(0) => return,
+                Ok(taken) => conn.sent += taken,
+                Err(_) => {
+                    self.stats.counters.late += 1;
+                    return self.abort(now, id);
+                }
+            }
+        }
+        let response = std::mem::take(&mut conn.unsent);
+        conn.state = State::Quiet;
+        let (close, peer_closed) = (conn.close, conn.peer_closed);
+        let next = conn.most_urgent().copied();
+        self.recycle(response);
+        self.stats.counters.responses += 1;
+        match next {
+            _ if close => self.close(now, id),
+            Some(mark) => self.enter(now, id, aged(&mark, now), mark.kind),
+            None if peer_closed => self.close(now, id),
+            None => {}
+        }
+    }
+
+    /// The peer sends no more and what it sent is answered; a torso of a
+    /// request is given up.
+    fn hang_up(&mut self, now: Time, id: ConnId) {
+        if !self.stack.received(id).is_empty() {
+            self.stats.counters.truncated += 1;
+        }
+        self.close(now, id);
+    }
+
+    /// Closes our half; what still comes is discarded.
+    fn close(&mut self, now: Time, id: ConnId) {
+        if let Some(conn) = self.conns.get(id) {
+            conn.state = State::Closing;
+            conn.marks.clear();
+        }
+        self.discard(now, id);
+        self.stack.close(now, id);
+    }
+
+    fn discard(&mut self, now: Time, id: ConnId) {
+        let unread = self.stack.received(id).len();
+        if unread > 0 {
+            self.stack.consume(now, id, unread);
+        }
+    }
+
+    /// Resets the connection.
+    fn abort(&mut self, now: Time, id: ConnId) {
+        self.stats.counters.aborted += 1;
+        self.stack.abort(now, id);
+        self.forget(id);
+    }
+
+    /// The connection is gone: its tasks become stale, a job in service late.
+    fn forget(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get(id) {
+            let unsent = conn.free();
+            self.stats.counters.closed += 1;
+            self.recycle(unsent);
+        }
+    }
+}

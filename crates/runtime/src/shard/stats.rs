@@ -1,0 +1,81 @@
+//! What a shard counts, and where its requests waited.
+
+use net::driver::DriverCounters;
+use queueing::{Priority, StageHistograms};
+
+use super::Job;
+use crate::app::Stages;
+
+/// How often each thing happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// The driver stage: frames, verdicts, drops.
+    pub driver: DriverCounters,
+    /// Connections that came.
+    pub accepted: u64,
+    /// Connections that ended, for any reason.
+    pub closed: u64,
+    /// Requests given to workers.
+    pub requests: u64,
+    /// Responses handed to TCP in full.
+    pub responses: u64,
+    /// Looks at a connection whose request was not complete.
+    pub partial: u64,
+    /// Tasks skipped because a more urgent copy went first or the connection ended.
+    pub stale: u64,
+    /// Tasks that found the event queue full; none is lost.
+    pub queue_full: u64,
+    /// Connections reset because their bytes will never be a request.
+    pub invalid: u64,
+    /// Connections reset because a request filled the receive buffer without being complete.
+    pub oversized: u64,
+    /// Connections whose peer closed in the middle of a request.
+    pub truncated: u64,
+    /// Responses dropped because their connection was gone.
+    pub late: u64,
+    /// Panics of the application; the connection was reset where one request caused it.
+    pub panics: u64,
+    /// Connections reset by us, whatever the reason.
+    pub aborted: u64,
+}
+
+/// Counters and histograms of one shard.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// How often each thing happened.
+    pub counters: Counters,
+    /// How long requests waited, by priority level (class) and stage
+    /// (`nic`, `tcp`, `event`, `service`).
+    pub stages: StageHistograms,
+}
+
+/// Names of the stages in [`Stats::stages`], in order.
+pub const STAGES: [&str; 4] = ["nic", "tcp", "event", "service"];
+
+impl Default for Stats {
+    fn default() -> Self {
+        let levels: Vec<String> = Priority::all().map(|p| p.to_string()).collect();
+        let levels: Vec<&str> = levels.iter().map(String::as_str).collect();
+        Self { counters: Counters::default(), stages: StageHistograms::new(&levels, &STAGES) }
+    }
+}
+
+impl Stats {
+    /// Forgets everything, at the end of a warm-up for instance.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A worker takes a request that waited `stages`.
+    pub(super) fn on_given(&mut self, priority: Priority, stages: &Stages) {
+        self.counters.requests += 1;
+        for (stage, span) in [stages.nic, stages.tcp, stages.event].into_iter().enumerate() {
+            self.stages.record(priority.index(), stage, span);
+        }
+    }
+
+    /// A worker has served `job`.
+    pub(super) fn on_served(&mut self, job: &Job) {
+        self.stages.record(job.label.priority.index(), STAGES.len() - 1, job.service);
+    }
+}

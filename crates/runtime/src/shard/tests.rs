@@ -1,0 +1,348 @@
+use std::cell::Cell;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use net::classify::Verdict;
+use net::device::memory::{MemoryDevice, pair};
+use net::stack::{EventKind, ListenOptions};
+use queueing::Clock;
+use sched::dispatch::{Fcfs, Params, Steering, Strict};
+
+use super::*;
+use crate::app::Framing;
+use crate::mode::{Classifiers, Mode};
+
+/// Lines; `!` cannot be framed, `P` panics, `C` closes, `W` writes to the shared bytes.
+struct Lines;
+
+impl App for Lines {
+    fn frame(&self, received: &[u8]) -> Framing {
+        if received[0] == b'!' {
+            return Framing::Invalid;
+        }
+        let end = received.iter().position(|&b| b == b'\n');
+        end.map_or(Framing::Incomplete, |end| Framing::Complete { len: end + 1 })
+    }
+
+    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
+        cx.clock.compute(Span::from_micros(1));
+        match request[0] {
+            b'P' => panic!("the application's own bug"),
+            b'W' => cx.private[9] = 9,
+            b'B' => response.resize(100_000, b'b'),
+            _ => {}
+        }
+        response.extend_from_slice(request);
+        if request[0] == b'C' { Outcome::Close } else { Outcome::Keep }
+    }
+}
+
+#[derive(Default)]
+struct Virtual(Cell<Time>);
+
+impl Clock for Virtual {
+    fn now(&self) -> Time {
+        self.0.get()
+    }
+    fn compute(&self, span: Span) {
+        self.0.set(self.now() + span);
+    }
+}
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+/// A shard and a client's stack on one wire under one clock.
+struct World {
+    clock: Virtual,
+    shard: Shard<MemoryDevice, Lines>,
+    near: MemoryDevice,
+    client: Stack,
+    far: MemoryDevice,
+    jobs: Vec<Job>,
+    got: Vec<(ConnId, Vec<u8>)>,
+    closed: Vec<ConnId>,
+    partial: usize,
+}
+
+/// The level is the digit that a payload begins with.
+fn by_digit() -> Classifiers {
+    let transport: net::classify::TransportClassifier = Arc::new(|flow| match flow.payload.first() {
+        Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
+        _ => Verdict::Keep,
+    });
+    Classifiers { driver: None, transport: Some(transport) }
+}
+
+fn world(workers: usize, change: impl FnOnce(&mut Config)) -> World {
+    let policy = Mode::Adps.policy(by_digit(), &Params::new(workers, 64), Steering::all(workers));
+    let mut config =
+        Config::new(net::stack::Config::new([2, 0, 0, 0, 0, 1], SERVER, 24, [7; 16]), policy, workers);
+    change(&mut config);
+    let (near, far) = pair(512, 1514);
+    let mut shard = Shard::new(config, Arc::new(Lines));
+    shard.stack().listen(80, ListenOptions::default()).unwrap();
+    let client = net::stack::Config::new([2, 0, 0, 0, 0, 2], Ipv4Addr::new(10, 0, 0, 2), 24, [8; 16]);
+    World {
+        clock: Virtual::default(),
+        shard,
+        near,
+        client: Stack::new(client),
+        far,
+        jobs: Vec::new(),
+        got: Vec::new(),
+        closed: Vec::new(),
+        partial: 0,
+    }
+}
+
+impl World {
+    /// Steps both sides until nothing moves; jobs stay with the worker.
+    fn settle(&mut self) {
+        let mut quiet = 0;
+        while quiet < 4 {
+            quiet += 1;
+            self.clock.compute(Span::from_nanos(100));
+            let now = self.clock.now();
+            loop {
+                match self.shard.step(now, &mut self.near) {
+                    Step::Idle => break,
+                    Step::Assign(job) => self.jobs.push(job),
+                    Step::Partial(_) => self.partial += 1,
+                    _ => {}
+                }
+                quiet = 0;
+            }
+            while let Some(received) = self.far.receive(now) {
+                let meta = net::classify::PacketMeta { received: now, bytes: 0, priority: None };
+                self.client.ingress(now, received.frame.as_ref(), &meta);
+                self.far.recycle(received.frame);
+                quiet = 0;
+            }
+            while let Some(event) = self.client.poll_event() {
+                match event.kind {
+                    EventKind::Readable { .. } => {
+                        let bytes = self.client.received(event.conn).to_vec();
+                        self.client.consume(now, event.conn, bytes.len());
+                        self.got.push((event.conn, bytes));
+                    }
+                    EventKind::PeerClosed | EventKind::Closed(_) => self.closed.push(event.conn),
+                    _ => {}
+                }
+            }
+            self.client.egress(now, &mut self.far);
+        }
+    }
+
+    fn connect(&mut self) -> ConnId {
+        let remote = SocketAddrV4::new(SERVER, 80);
+        let id = self.client.connect(self.clock.now(), remote, None).unwrap();
+        self.settle();
+        id
+    }
+
+    fn send(&mut self, id: ConnId, text: &str) {
+        let taken = self.client.send(self.clock.now(), id, text.as_bytes()).unwrap();
+        assert_eq!(taken, text.len());
+        self.settle();
+    }
+
+    /// The first waiting job is served and handed back.
+    fn serve_one(&mut self) -> String {
+        let mut job = self.jobs.remove(0);
+        job.serve(&Lines, &self.clock);
+        let request = String::from_utf8(job.request.clone()).unwrap();
+        self.shard.complete(self.clock.now(), job);
+        self.settle();
+        request
+    }
+
+    /// Serves until no job is left; returns the requests in order.
+    fn serve_all(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| (!self.jobs.is_empty()).then(|| self.serve_one())).collect()
+    }
+
+    fn text(&self, id: ConnId) -> String {
+        let bytes = self.got.iter().filter(|(conn, _)| *conn == id).flat_map(|(_, bytes)| bytes.clone());
+        String::from_utf8(bytes.collect()).unwrap()
+    }
+
+    fn counters(&self) -> Counters {
+        self.shard.stats().counters
+    }
+}
+
+#[test]
+fn a_request_gets_its_response() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    world.send(id, "3 hello\n");
+    assert_eq!(world.jobs[0].label.priority.level(), 3);
+    assert_eq!(world.serve_all(), ["3 hello\n"]);
+    assert_eq!(world.text(id), "3 hello\n");
+    let stats = world.shard.stats();
+    assert_eq!((stats.counters.requests, stats.counters.responses), (1, 1));
+    assert_eq!(stats.stages.get(3, 3).max(), Span::from_micros(1));
+}
+
+#[test]
+fn waiting_requests_are_served_by_priority_at_four_levels() {
+    let mut world = world(1, |_| {});
+    let ids: Vec<_> = (0..5).map(|_| world.connect()).collect();
+    for (id, text) in ids.iter().zip(["7 a\n", "5 b\n", "2 c\n", "0 d\n", "2 e\n"]) {
+        world.send(*id, text);
+    }
+    assert_eq!(world.serve_all(), ["7 a\n", "0 d\n", "2 c\n", "2 e\n", "5 b\n"]);
+}
+
+#[test]
+fn a_torn_request_waits_for_its_rest() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    world.send(id, "3 hel");
+    assert_eq!((world.jobs.len(), world.partial), (0, 1));
+    world.send(id, "lo\n");
+    assert_eq!(world.serve_all(), ["3 hello\n"]);
+    assert_eq!(world.counters().partial, 1);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_one_at_a_time() {
+    let mut world = world(4, |_| {});
+    let id = world.connect();
+    world.send(id, "5 a\n");
+    world.send(id, "5 b\n0 c\n");
+    assert_eq!(world.jobs.len(), 1, "one request of a connection is in service");
+    assert_eq!(world.serve_all(), ["5 a\n", "5 b\n", "0 c\n"]);
+    assert_eq!(world.text(id), "5 a\n5 b\n0 c\n");
+}
+
+#[test]
+fn a_more_urgent_segment_makes_its_connection_more_urgent() {
+    let mut world = world(1, |_| {});
+    let (busy, other, id) = (world.connect(), world.connect(), world.connect());
+    world.send(busy, "7 busy\n");
+    world.send(other, "5 other\n");
+    world.send(id, "6 first\n");
+    world.send(id, "0 second\n");
+    assert_eq!(world.serve_all(), ["7 busy\n", "6 first\n", "0 second\n", "5 other\n"]);
+    assert_eq!(world.counters().stale, 1);
+}
+
+#[test]
+fn bytes_that_are_no_request_reset_their_connection() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    world.send(id, "!\n");
+    assert_eq!(world.closed, [id]);
+    assert_eq!((world.counters().invalid, world.counters().aborted), (1, 1));
+}
+
+#[test]
+fn a_panic_of_the_application_costs_its_connection_only() {
+    let mut world = world(1, |_| {});
+    let (bad, good) = (world.connect(), world.connect());
+    world.send(bad, "P\n");
+    world.serve_one();
+    world.send(good, "fine\n");
+    world.serve_one();
+    assert_eq!((world.closed.clone(), world.text(good)), (vec![bad], "fine\n".to_owned()));
+    assert_eq!(world.counters().panics, 1);
+}
+
+#[test]
+fn a_response_to_a_gone_connection_is_dropped_and_counted() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    world.send(id, "late\n");
+    world.client.abort(world.clock.now(), id);
+    world.settle();
+    world.serve_one();
+    assert_eq!((world.counters().late, world.counters().responses), (1, 0));
+    assert!(world.shard.idle().contains(WorkerId(0)));
+}
+
+#[test]
+fn a_half_closed_connection_gets_its_answers_before_it_ends() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    world.send(id, "a\nb\ntorso");
+    world.client.close(world.clock.now(), id);
+    world.settle();
+    assert_eq!(world.serve_all(), ["a\n", "b\n"]);
+    assert_eq!(world.text(id), "a\nb\n");
+    assert_eq!((world.closed.contains(&id), world.counters().truncated), (true, 1));
+}
+
+#[test]
+fn an_application_that_closes_is_obeyed_after_its_response() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    world.send(id, "C\nmore\n");
+    assert_eq!(world.serve_all(), ["C\n"]);
+    assert_eq!((world.text(id), world.closed.clone()), ("C\n".to_owned(), vec![id]));
+}
+
+#[test]
+fn a_response_larger_than_the_send_buffer_arrives_whole() {
+    let mut world = world(1, |config| config.stack.send_buffer = 8 * 1024);
+    let id = world.connect();
+    world.send(id, "B\n");
+    world.serve_one();
+    assert_eq!(world.text(id).len(), 100_002);
+}
+
+#[test]
+fn a_full_event_queue_loses_nothing() {
+    let mut world = world(1, |config| config.dispatch = Box::new(Strict::new(1)));
+    let ids: Vec<_> = (0..5).map(|_| world.connect()).collect();
+    for (id, text) in ids.iter().zip(["7 a\n", "5 b\n", "2 c\n", "0 d\n", "2 e\n"]) {
+        world.send(*id, text);
+    }
+    assert_eq!(world.serve_all(), ["7 a\n", "5 b\n", "0 d\n", "2 c\n", "2 e\n"]);
+    assert!(world.counters().queue_full >= 3);
+}
+
+#[test]
+fn steered_priorities_stay_on_their_worker() {
+    let mut world = world(2, |config| {
+        config.steering = Steering::from_lists(2, [("low", &[1][..])]).unwrap().sets();
+    });
+    let ids: Vec<_> = (0..3).map(|_| world.connect()).collect();
+    world.send(ids[0], "7 a\n");
+    world.send(ids[1], "7 b\n");
+    world.send(ids[2], "0 c\n");
+    let on: Vec<_> = world.jobs.iter().map(|j| (j.worker.0, j.label.priority.level())).collect();
+    assert_eq!(on, [(1, 7), (0, 0)]);
+}
+
+#[test]
+fn a_worker_gets_only_the_priorities_it_waits_for() {
+    let mut world = world(1, |config| config.dispatch = Box::new(Fcfs::new(9)));
+    world.shard.wants(WorkerId(0), PrioritySet::NONE.with(Priority::HIGHEST));
+    let (low, high) = (world.connect(), world.connect());
+    world.send(low, "7 low\n");
+    world.send(high, "0 high\n");
+    assert_eq!(world.serve_all(), ["0 high\n"]);
+    world.shard.wants(WorkerId(0), PrioritySet::ALL);
+    world.settle();
+    assert_eq!(world.serve_all(), ["7 low\n"]);
+}
+
+#[test]
+fn shared_bytes_that_the_application_wrote_are_written_back() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    world.send(id, "W\n");
+    let conn = world.jobs[0].conn;
+    world.shard.stack().private_mut(conn).unwrap()[1] = 1;
+    world.serve_one();
+    let private = world.shard.stack().private(conn).unwrap();
+    assert_eq!((private[1], private[9]), (1, 9), "what the classifier wrote meanwhile stays");
+}
+
+#[test]
+fn a_request_that_fills_the_receive_buffer_is_refused() {
+    let mut world = world(1, |config| config.stack.recv_buffer = 4 * 1024);
+    let id = world.connect();
+    world.send(id, &"x".repeat(4 * 1024));
+    assert_eq!((world.closed.clone(), world.counters().oversized), (vec![id], 1));
+}

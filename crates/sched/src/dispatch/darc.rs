@@ -1,0 +1,329 @@
+//! Workers reserved for short requests, by profile: DARC.
+//!
+//! Starts first come, first served and measures. Once a window of samples is
+//! full, kinds of similar mean form groups, shortest first, and each group
+//! reserves workers in proportion to its demand, at least one. A group may
+//! also use idle workers reserved for longer groups; never for shorter ones.
+//! When workers run out, the last one, the *spillway*, is shared, and
+//! requests of unknown kind, which count as the longest, run only there. So
+//! a long request can never occupy every worker, at the price of idle ones.
+//!
+//! Within a group the kind declared more urgent goes first, which extends
+//! DARC to kinds of equal length (ADPS §4.1). Not preemptive, and not fair:
+//! under overload the shorter kinds can starve the longer ones.
+//! Source: Perséphone (SOSP '21) §3.
+
+use std::collections::BTreeMap;
+
+use queueing::{Priority, PrioritySet, Span, Starvation, Time};
+
+use super::levels::{Levels, Waiting};
+use super::profile::KINDS_MAX;
+use super::{Dispatch, Idle, Kind, Profile, Share, Task, WorkerId, WorkerSet};
+
+/// What DARC can be told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DarcSettings {
+    /// Served requests that make a window, at least 1.
+    pub samples: u64,
+    /// Kinds join a group while their mean is at most this times the mean of
+    /// its first, at least 1.0.
+    pub similarity: f64,
+    /// Workers are reserved anew only when a head has waited longer than this
+    /// times its kind's mean.
+    pub slowdown_max: f64,
+    /// … and some kind's demand moved by more than this part of the machine.
+    pub demand_change_min: f64,
+    /// Order of kinds within a group; a kind not listed has the most urgent
+    /// label it was seen with.
+    pub urgency: Vec<(Kind, Priority)>,
+}
+
+/// 50,000 samples, 20 % similarity, slowdown 10, 10 % of the machine
+/// (Perséphone §3 and §4.3).
+impl Default for DarcSettings {
+    fn default() -> Self {
+        Self {
+            samples: 50_000,
+            similarity: 1.2,
+            slowdown_max: 10.0,
+            demand_change_min: 0.1,
+            urgency: Vec::new(),
+        }
+    }
+}
+
+/// Who may run where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// Groups, shortest first.
+    pub groups: Vec<Group>,
+    /// The worker that is shared when workers run out, and that serves unknown kinds.
+    pub spillway: WorkerId,
+}
+
+/// Kinds of similar length and their workers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Its kinds, most urgent first, then shortest first.
+    pub kinds: Vec<Kind>,
+    /// Service time of the group of all service time, 0.0..=1.0.
+    pub demand: f64,
+    /// Workers reserved for it.
+    pub reserved: WorkerSet,
+    /// Workers reserved for longer groups, or for none.
+    pub stealable: WorkerSet,
+}
+
+impl Reservation {
+    /// Divides `workers` (1..=256) between the kinds of `shares`.
+    ///
+    /// Source: Perséphone §3, Algorithm 2.
+    #[must_use]
+    pub fn new(
+        shares: &[Share],
+        workers: usize,
+        similarity: f64,
+        urgency: impl Fn(Kind) -> Priority,
+    ) -> Self {
+        assert!((1..=256).contains(&workers), "workers {workers} is outside 1..=256");
+        let spillway = WorkerId((workers - 1) as u8);
+        let mut by_mean = shares.to_vec();
+        by_mean.sort_by(|a, b| a.mean_ns.total_cmp(&b.mean_ns).then(a.kind.cmp(&b.kind)));
+        let mut groups = Vec::new();
+        let mut free = 0;
+        let mut rest = &by_mean[..];
+        while let Some(first) = rest.first() {
+            let similar =
+                rest.iter().take_while(|s| s.mean_ns <= first.mean_ns * similarity.max(1.0)).count();
+            let (members, longer) = rest.split_at(similar.max(1));
+            let mut members = members.to_vec();
+            members.sort_by_key(|s| urgency(s.kind));
+            let demand: f64 = members.iter().map(|s| s.demand).sum();
+            let wanted = ((demand * workers as f64).round() as usize).max(1);
+            let until = (free + wanted).min(workers);
+            let mut reserved: WorkerSet = (free..until).map(|w| WorkerId(w as u8)).collect();
+            if reserved.is_empty() {
+                reserved.insert(spillway);
+            }
+            let stealable = (until..workers).map(|w| WorkerId(w as u8)).collect();
+            let kinds = members.iter().map(|s| s.kind).collect();
+            groups.push(Group { kinds, demand, reserved, stealable });
+            free = until;
+            rest = longer;
+        }
+        Self { groups, spillway }
+    }
+
+    /// The group that `kind` belongs to; none when it is unknown.
+    #[must_use]
+    pub fn group(&self, kind: Kind) -> Option<&Group> {
+        self.groups.iter().find(|group| group.kinds.contains(&kind))
+    }
+}
+
+/// The kind of tasks whose bytes did not tell one, such as a request's later
+/// packets: profiled and given workers like any other, and least urgent.
+pub const UNTOLD: Kind = Kind(u16::MAX);
+
+/// Dynamic application-aware reserved cores.
+#[derive(Debug)]
+pub struct Darc {
+    settings: DarcSettings,
+    workers: usize,
+    capacity: usize,
+    /// One queue per kind; the first is for kinds beyond the number that is told apart.
+    queues: Vec<Queue>,
+    index: BTreeMap<Kind, usize>,
+    arrivals: u64,
+    len: usize,
+    profile: Profile,
+    reservation: Option<Reservation>,
+    /// Per group, its kinds' queues.
+    order: Vec<Vec<usize>>,
+    /// Queues of kinds without a group.
+    unknown: Vec<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    kind: Option<Kind>,
+    tasks: Levels,
+    urgency: Priority,
+}
+
+impl Darc {
+    /// An empty policy for `workers` workers (1..=256) and at most `capacity`
+    /// waiting tasks; it starts first come, first served.
+    #[must_use]
+    pub fn new(workers: usize, capacity: usize, settings: DarcSettings) -> Self {
+        assert!((1..=256).contains(&workers), "workers {workers} is outside 1..=256");
+        Self {
+            settings,
+            workers,
+            capacity,
+            queues: vec![Queue::default()],
+            index: BTreeMap::new(),
+            arrivals: 0,
+            len: 0,
+            profile: Profile::default(),
+            reservation: None,
+            order: Vec::new(),
+            unknown: vec![0],
+        }
+    }
+
+    /// Who may run where; `None` while still first come, first served.
+    #[must_use]
+    pub fn reservation(&self) -> Option<&Reservation> {
+        self.reservation.as_ref()
+    }
+
+    /// The queue of `kind`, made when first seen.
+    fn queue(&mut self, kind: Kind) -> usize {
+        if let Some(&queue) = self.index.get(&kind) {
+            return queue;
+        }
+        if self.index.len() >= KINDS_MAX {
+            return 0;
+        }
+        let declared = self.settings.urgency.iter().find(|(k, _)| *k == kind);
+        let urgency = declared.map_or(Priority::LOWEST, |&(_, priority)| priority);
+        let queue = self.queues.len();
+        self.queues.push(Queue { kind: Some(kind), tasks: Levels::default(), urgency });
+        self.index.insert(kind, queue);
+        self.unknown.push(queue);
+        queue
+    }
+
+    /// Reserves when the first window is full; later also only when requests
+    /// wait too long and demand has moved.
+    fn update(&mut self, now: Time) {
+        let window = self.settings.samples.max(1);
+        if self.profile.samples() < window {
+            return;
+        }
+        let due = self.reservation.is_none()
+            || (self.late(now) && self.profile.moved() > self.settings.demand_change_min);
+        if due {
+            self.reserve();
+        } else if self.profile.samples() >= window.saturating_mul(2) {
+            self.profile.fade();
+        }
+    }
+
+    /// Whether the head of some kind has waited too long.
+    fn late(&self, now: Time) -> bool {
+        self.queues.iter().any(|queue| {
+            let Some(mean_ns) = queue.kind.and_then(|kind| self.profile.mean_ns(kind)) else { return false };
+            let head = queue.tasks.oldest(PrioritySet::ALL);
+            head.is_some_and(|w| now.since(w.since).as_nanos() as f64 > self.settings.slowdown_max * mean_ns)
+        })
+    }
+
+    fn reserve(&mut self) {
+        let urgency = |kind| self.index.get(&kind).map_or(Priority::LOWEST, |&q| self.queues[q].urgency);
+        let shares = self.profile.shares();
+        let reservation = Reservation::new(&shares, self.workers, self.settings.similarity, urgency);
+        self.profile.restart();
+        self.order = reservation
+            .groups
+            .iter()
+            .map(|group| group.kinds.iter().filter_map(|kind| self.index.get(kind).copied()).collect())
+            .collect();
+        self.unknown = (0..self.queues.len()).filter(|q| !self.order.iter().any(|o| o.contains(q))).collect();
+        self.reservation = Some(reservation);
+    }
+
+    /// Takes the oldest task of `queue` for the first worker of `sets` that
+    /// accepts it, trying the sets in turn.
+    fn take(&mut self, queue: usize, idle: &Idle, sets: &[&WorkerSet]) -> Option<(WorkerId, Task)> {
+        let tasks = &mut self.queues[queue].tasks;
+        if tasks.len() == 0 {
+            return None;
+        }
+        for set in sets {
+            let free = |p: Priority| idle.accepting[p.index()].and(set);
+            let wanted = Priority::all().filter(|&p| !free(p).is_empty()).collect();
+            if let Some(level) = tasks.oldest(wanted).map(|w| w.task.label.priority) {
+                let worker = free(level).lowest()?;
+                self.len -= 1;
+                return tasks.pop(level).map(|w| (worker, w.task));
+            }
+        }
+        None
+    }
+
+    /// The oldest task of a kind without a group: of any kind, as long as
+    /// nothing is reserved.
+    fn take_unknown(&mut self, idle: &Idle, set: &WorkerSet) -> Option<(WorkerId, Task)> {
+        let wanted = Priority::all().filter(|p| !idle.accepting[p.index()].and(set).is_empty()).collect();
+        let number = |q: usize| self.queues[q].tasks.oldest(wanted).map(|w| w.number);
+        let queue = self.unknown.iter().filter_map(|&q| Some((number(q)?, q))).min()?.1;
+        self.take(queue, idle, &[set])
+    }
+
+    fn take_reserved(&mut self, reservation: &Reservation, idle: &Idle) -> Option<(WorkerId, Task)> {
+        for (g, group) in reservation.groups.iter().enumerate() {
+            for at in 0..self.order[g].len() {
+                let taken = self.take(self.order[g][at], idle, &[&group.reserved, &group.stealable]);
+                if taken.is_some() {
+                    return taken;
+                }
+            }
+        }
+        self.take_unknown(idle, &WorkerSet::from_iter([reservation.spillway]))
+    }
+}
+
+impl Dispatch for Darc {
+    fn needs_kind(&self) -> bool {
+        true
+    }
+
+    fn push(&mut self, now: Time, task: Task) -> Result<(), Task> {
+        if self.len >= self.capacity {
+            return Err(task);
+        }
+        let kind = task.kind.unwrap_or(UNTOLD);
+        let at = self.queue(kind);
+        let declared = self.settings.urgency.iter().any(|&(declared, _)| declared == kind);
+        let queue = &mut self.queues[at];
+        if !declared {
+            queue.urgency = queue.urgency.min(task.label.priority);
+        }
+        queue.tasks.push(Waiting { number: self.arrivals, since: now, task });
+        self.arrivals += 1;
+        self.len += 1;
+        Ok(())
+    }
+
+    fn assign(&mut self, now: Time, idle: &Idle) -> Option<(WorkerId, Task)> {
+        if self.len == 0 {
+            return None;
+        }
+        self.update(now);
+        match self.reservation.take() {
+            None => self.take_unknown(idle, &WorkerSet::first(256)),
+            Some(reservation) => {
+                let taken = self.take_reserved(&reservation, idle);
+                self.reservation = Some(reservation);
+                taken
+            }
+        }
+    }
+
+    fn on_done(&mut self, _now: Time, _worker: WorkerId, kind: Option<Kind>, service: Span) {
+        self.profile.record(kind.unwrap_or(UNTOLD), service);
+    }
+
+    /// A shorter kind may use a longer one's workers, so under overload
+    /// every kind but the shortest can wait for ever, whatever its label.
+    fn starvation(&self) -> Starvation {
+        Starvation::Unbounded { from: Priority::HIGHEST }
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}

@@ -1,0 +1,98 @@
+//! The table of policies: name, one line, constructor.
+
+use std::fmt;
+
+use queueing::Span;
+
+use super::{Darc, DarcSettings, Dispatch, Edf, Fcfs, Strict, Weighted, WeightedSettings};
+
+/// What any policy may be told; each takes what concerns it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Params {
+    /// Workers, 1..=256.
+    pub workers: usize,
+    /// Tasks that may wait.
+    pub capacity: usize,
+    /// `edf`: the deadline of tasks that have none.
+    pub deadline_default: Span,
+    /// `weighted`: shares and aging.
+    pub weighted: WeightedSettings,
+    /// `darc`: profiling and reservation.
+    pub darc: DarcSettings,
+}
+
+impl Params {
+    /// Defaults for `workers` workers and `capacity` waiting tasks.
+    #[must_use]
+    pub fn new(workers: usize, capacity: usize) -> Self {
+        Self {
+            workers,
+            capacity,
+            deadline_default: Span::from_millis(100),
+            weighted: WeightedSettings::default(),
+            darc: DarcSettings::default(),
+        }
+    }
+}
+
+/// One line of [`POLICIES`].
+#[derive(Clone, Copy)]
+pub struct PolicyEntry {
+    /// What the user calls it.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// Makes one.
+    pub new: fn(&Params) -> Box<dyn Dispatch>,
+}
+
+/// Every policy, for the command line, the guide and the tests.
+pub const POLICIES: &[PolicyEntry] = &[
+    PolicyEntry {
+        name: "fcfs",
+        about: "first come, first served over all priorities",
+        new: |p| Box::new(Fcfs::new(p.capacity)),
+    },
+    PolicyEntry {
+        name: "strict",
+        about: "the most urgent priority first; the others may starve",
+        new: |p| Box::new(Strict::new(p.capacity)),
+    },
+    PolicyEntry {
+        name: "edf",
+        about: "the earliest deadline first",
+        new: |p| Box::new(Edf::new(p.capacity, p.deadline_default)),
+    },
+    PolicyEntry {
+        name: "weighted",
+        about: "shares per priority with aging; nothing starves",
+        new: |p| Box::new(Weighted::new(p.capacity, p.weighted)),
+    },
+    PolicyEntry {
+        name: "darc",
+        about: "workers reserved for short request types, by profile (Perséphone)",
+        new: |p| Box::new(Darc::new(p.workers, p.capacity, p.darc.clone())),
+    },
+];
+
+/// There is no policy of that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPolicy(String);
+
+impl fmt::Display for UnknownPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = POLICIES.iter().map(|p| p.name).collect();
+        write!(f, "policy {:?} is not one of {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownPolicy {}
+
+/// The policy called `name`.
+///
+/// # Errors
+/// [`UnknownPolicy`], whose text lists those that exist.
+pub fn by_name(name: &str, params: &Params) -> Result<Box<dyn Dispatch>, UnknownPolicy> {
+    let entry = POLICIES.iter().find(|p| p.name == name).ok_or_else(|| UnknownPolicy(name.to_owned()))?;
+    Ok((entry.new)(params))
+}

@@ -1,0 +1,123 @@
+//! How long each kind of request takes and how often it comes.
+//!
+//! The profile behind DARC: per kind a running mean of the service time and a
+//! count; from them, each kind's share of the machine. Kinds come from
+//! clients, so their number is bounded; what does not fit is not profiled.
+
+use std::collections::BTreeMap;
+
+use queueing::Span;
+
+use super::Kind;
+
+/// What a profile says of one kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// The kind.
+    pub kind: Kind,
+    /// Mean service time in nanoseconds.
+    pub mean_ns: f64,
+    /// Requests of this kind of all requests, 0.0..=1.0.
+    pub ratio: f64,
+    /// Service time of this kind of all service time, 0.0..=1.0.
+    pub demand: f64,
+}
+
+/// Service times seen in the current window.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    kinds: BTreeMap<Kind, Seen>,
+    samples: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    mean_ns: f64,
+    count: u64,
+    /// Demand when the window before this one was closed.
+    demand_before: f64,
+}
+
+/// Kinds a profile tells apart.
+pub(super) const KINDS_MAX: usize = 256;
+
+impl Profile {
+    /// Notes that a request of `kind` took `service`.
+    pub fn record(&mut self, kind: Kind, service: Span) {
+        if self.kinds.len() >= KINDS_MAX && !self.kinds.contains_key(&kind) {
+            return;
+        }
+        let seen = self.kinds.entry(kind).or_default();
+        seen.count += 1;
+        seen.mean_ns += (service.as_nanos() as f64 - seen.mean_ns) / seen.count as f64;
+        self.samples += 1;
+    }
+
+    /// Requests in this window.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// The mean service time of `kind`, once it was seen.
+    #[must_use]
+    pub fn mean_ns(&self, kind: Kind) -> Option<f64> {
+        self.kinds.get(&kind).map(|seen| seen.mean_ns)
+    }
+
+    /// Every kind of this window, by number.
+    #[must_use]
+    pub fn shares(&self) -> Vec<Share> {
+        let total = self.service_ns();
+        let share = |(&kind, seen): (&Kind, &Seen)| Share {
+            kind,
+            mean_ns: seen.mean_ns,
+            ratio: seen.count as f64 / self.samples.max(1) as f64,
+            demand: seen.demand(total),
+        };
+        self.kinds.iter().filter(|(_, seen)| seen.count > 0).map(share).collect()
+    }
+
+    /// The largest change of any kind's demand since the window before, as a
+    /// part of the machine; 1.0 when a kind appeared or vanished.
+    #[must_use]
+    pub fn moved(&self) -> f64 {
+        let total = self.service_ns();
+        let change = |seen: &Seen| match (seen.count > 0, seen.demand_before > 0.0) {
+            (true, true) => (seen.demand(total) - seen.demand_before).abs(),
+            (false, false) => 0.0,
+            _ => 1.0,
+        };
+        self.kinds.values().map(change).fold(0.0, f64::max)
+    }
+
+    /// Closes the window: means stay until they are measured anew.
+    pub fn restart(&mut self) {
+        let total = self.service_ns();
+        for seen in self.kinds.values_mut() {
+            seen.demand_before = seen.demand(total);
+            seen.count = 0;
+        }
+        self.samples = 0;
+    }
+
+    /// Lets the older half of a long window weigh less.
+    pub fn fade(&mut self) {
+        self.kinds.values_mut().for_each(|seen| seen.count = seen.count.div_ceil(2));
+        self.samples = self.kinds.values().map(|seen| seen.count).sum();
+    }
+
+    fn service_ns(&self) -> f64 {
+        self.kinds.values().map(|seen| seen.mean_ns * seen.count as f64).sum()
+    }
+}
+
+impl Seen {
+    /// A kind that was seen demands something, even if it took no time at all.
+    fn demand(&self, total_ns: f64) -> f64 {
+        match self.count {
+            0 => 0.0,
+            n => (self.mean_ns * n as f64 / total_ns.max(1.0)).max(f64::MIN_POSITIVE),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use queueing::{Priority, PrioritySet, Starvation};
+
+use super::*;
+
+mod darc;
+mod steering;
+
+fn task(token: u64, level: u8) -> Task {
+    Task { token, label: Label::new(Priority::new(level).unwrap()), kind: None }
+}
+
+fn due(token: u64, deadline_us: u64) -> Task {
+    let label = Label { deadline: Some(Span::from_micros(deadline_us)), ..Label::default() };
+    Task { token, label, kind: None }
+}
+
+fn all_idle(workers: usize) -> Idle {
+    Idle { accepting: [WorkerSet::first(workers); 8] }
+}
+
+fn at(us: u64) -> Time {
+    Time::ZERO + Span::from_micros(us)
+}
+
+/// Pushes `tasks` 1 µs apart, then lets one worker take everything.
+fn check(policy: &mut dyn Dispatch, tasks: &[Task], expected: &[u64]) {
+    for (i, &task) in tasks.iter().enumerate() {
+        policy.push(at(i as u64), task).unwrap();
+    }
+    let now = at(tasks.len() as u64);
+    let order: Vec<u64> =
+        std::iter::from_fn(|| policy.assign(now, &all_idle(1))).map(|(_, task)| task.token).collect();
+    assert_eq!(order, expected);
+    assert!(policy.is_empty());
+}
+
+#[test]
+fn fcfs_serves_in_order_of_arrival_whatever_the_priority() {
+    let tasks = [task(1, 7), task(2, 0), task(3, 3), task(4, 0)];
+    check(&mut Fcfs::new(9), &tasks, &[1, 2, 3, 4]);
+}
+
+#[test]
+fn strict_serves_the_most_urgent_and_then_the_oldest() {
+    let tasks = [task(1, 7), task(2, 3), task(3, 0), task(4, 3), task(5, 0)];
+    check(&mut Strict::new(9), &tasks, &[3, 5, 2, 4, 1]);
+}
+
+#[test]
+fn edf_serves_the_earliest_deadline_and_gives_the_default_to_those_without() {
+    let tasks = [task(1, 0), due(2, 500), due(3, 50), due(4, 49), due(5, 90)];
+    check(&mut Edf::new(9, Span::from_micros(100)), &tasks, &[3, 4, 5, 1, 2]);
+}
+
+#[test]
+fn weighted_shares_turns_by_weight() {
+    let settings = WeightedSettings { weights: [2, 1, 1, 1, 1, 1, 1, 1], age_max: Span::MAX };
+    let tasks: Vec<Task> = (0..6).map(|n| task(n, 0)).chain((6..9).map(|n| task(n, 7))).collect();
+    check(&mut Weighted::new(99, settings), &tasks, &[0, 1, 6, 2, 3, 7, 4, 5, 8]);
+}
+
+#[test]
+fn an_old_head_takes_every_second_turn() {
+    let settings = WeightedSettings { weights: [100, 1, 1, 1, 1, 1, 1, 1], age_max: Span::from_micros(3) };
+    let mut policy = Weighted::new(99, settings);
+    let tasks = [task(1, 7), task(2, 7), task(3, 0), task(4, 0), task(5, 0), task(6, 0)];
+    check(&mut policy, &tasks, &[1, 3, 2, 4, 5, 6]);
+}
+
+#[test]
+fn a_bounded_policy_serves_a_task_within_its_bound() {
+    for entry in POLICIES {
+        let mut policy = (entry.new)(&Params::new(1, 32));
+        let Starvation::Bounded { entries } = policy.starvation() else { continue };
+        for token in 0..20 {
+            policy.push(Time::ZERO, task(token, 0)).unwrap();
+        }
+        policy.push(Time::ZERO, task(99, 7)).unwrap();
+        let mut served = 0;
+        loop {
+            // Urgent work never ceases.
+            policy.push(Time::ZERO, task(served + 100, 0)).unwrap();
+            if policy.assign(Time::ZERO, &all_idle(1)).unwrap().1.token == 99 {
+                break;
+            }
+            served += 1;
+            assert!(served <= entries, "{}: passed over {served} times", entry.name);
+        }
+    }
+}
+
+#[test]
+fn a_full_queue_hands_the_task_back() {
+    for entry in POLICIES {
+        let mut policy = (entry.new)(&Params::new(1, 2));
+        policy.push(Time::ZERO, task(1, 0)).unwrap();
+        policy.push(Time::ZERO, task(2, 7)).unwrap();
+        assert_eq!(policy.push(Time::ZERO, task(3, 0)), Err(task(3, 0)), "{}", entry.name);
+        assert_eq!(policy.len(), 2);
+    }
+}
+
+#[test]
+fn an_unknown_policy_is_refused_with_those_that_exist() {
+    let error = by_name("sjf", &Params::new(1, 1)).err().unwrap();
+    assert_eq!(error.to_string(), "policy \"sjf\" is not one of fcfs, strict, edf, weighted, darc");
+}
+
+#[test]
+fn worker_sets_hold_256_workers() {
+    let all = WorkerSet::first(256);
+    assert_eq!(all.len(), 256);
+    assert!(all.iter().map(|w| usize::from(w.0)).eq(0..256));
+    let mut last = WorkerSet::NONE;
+    last.insert(WorkerId(255));
+    assert_eq!((last.lowest(), last.len()), (Some(WorkerId(255)), 1));
+    assert_eq!(all.and(&last), last);
+    last.remove(WorkerId(255));
+    assert!(last.is_empty() && last.lowest().is_none());
+}
+
+/// What happens to a policy in the property tests.
+#[derive(Clone, Debug)]
+enum Act {
+    Push {
+        level: u8,
+        kind: Option<u16>,
+        deadline_us: Option<u64>,
+    },
+    /// Idle workers ask, each for some levels.
+    Assign {
+        busy: u8,
+        levels: u8,
+    },
+    Done {
+        kind: Option<u16>,
+        service_us: u64,
+    },
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let kind = || prop::option::of(0u16..5);
+    prop_oneof![
+        3 => (0u8..8, kind(), prop::option::of(0u64..50))
+            .prop_map(|(level, kind, deadline_us)| Act::Push { level, kind, deadline_us }),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(busy, levels)| Act::Assign { busy, levels }),
+        1 => (kind(), 0u64..100).prop_map(|(kind, service_us)| Act::Done { kind, service_us }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Under every policy: no task is lost or handed out twice, a worker is
+    /// chosen only if it accepts the task, and what waits is counted.
+    #[test]
+    fn every_policy_keeps_its_promises(
+        acts in prop::collection::vec(act(), 1..150),
+        workers in prop_oneof![1usize..9, Just(256)],
+    ) {
+        for entry in POLICIES {
+            let mut params = Params::new(workers, 40);
+            params.darc.samples = 10;
+            let mut policy = (entry.new)(&params);
+            let mut waiting: Vec<Task> = Vec::new();
+            let mut given = BTreeSet::new();
+            for (n, act) in acts.iter().enumerate() {
+                let now = at(n as u64);
+                match *act {
+                    Act::Push { level, kind, deadline_us } => {
+                        let label = Label {
+                            priority: Priority::new(level).unwrap(),
+                            deadline: deadline_us.map(Span::from_micros),
+                        };
+                        let task = Task { token: n as u64, label, kind: kind.map(Kind) };
+                        let pushed = policy.push(now, task);
+                        prop_assert_eq!(pushed.is_ok(), waiting.len() < 40);
+                        if pushed.is_ok() {
+                            waiting.push(task);
+                        }
+                    }
+                    Act::Assign { busy, levels } => {
+                        let idle: WorkerSet = (0..workers)
+                            .filter(|w| busy >> (w % 8) & 1 == 0)
+                            .map(|w| WorkerId(w as u8))
+                            .collect();
+                        let accepting =
+                            std::array::from_fn(|p| if levels >> p & 1 == 1 { idle } else { WorkerSet::NONE });
+                        let idle = Idle { accepting };
+                        let wanted = idle.wanted();
+                        let Some((worker, task)) = policy.assign(now, &idle) else {
+                            let conserving = entry.name != "darc";
+                            let refused = waiting.iter().all(|t| !wanted.contains(t.label.priority));
+                            prop_assert!(!conserving || refused, "{} left work and a worker idle", entry.name);
+                            continue;
+                        };
+                        prop_assert!(idle.accepting[task.label.priority.index()].contains(worker));
+                        prop_assert!(given.insert(task.token), "{} gave a task twice", entry.name);
+                        let place = waiting.iter().position(|t| *t == task);
+                        prop_assert!(place.is_some(), "{} made a task up", entry.name);
+                        let candidates = || waiting.iter().filter(|t| wanted.contains(t.label.priority));
+                        match entry.name {
+                            "fcfs" => prop_assert_eq!(Some(&task), candidates().next()),
+                            "strict" => {
+                                prop_assert_eq!(Some(&task), candidates().min_by_key(|t| t.label.priority));
+                            }
+                            _ => {}
+                        }
+                        waiting.remove(place.unwrap());
+                    }
+                    Act::Done { kind, service_us } => {
+                        policy.on_done(now, WorkerId(0), kind.map(Kind), Span::from_micros(service_us));
+                    }
+                }
+                prop_assert_eq!(policy.len(), waiting.len());
+            }
+            // Whatever still waits comes out once every worker takes everything.
+            let late = at(1_000);
+            while let Some((_, task)) = policy.assign(late, &all_idle(workers)) {
+                prop_assert!(given.insert(task.token));
+                waiting.retain(|t| *t != task);
+            }
+            prop_assert!(waiting.is_empty(), "{} kept {:?}", entry.name, waiting);
+        }
+    }
+
+    #[test]
+    fn an_empty_wish_gets_nothing(level in 0u8..8) {
+        for entry in POLICIES {
+            let mut policy = (entry.new)(&Params::new(4, 4));
+            policy.push(Time::ZERO, task(1, level)).unwrap();
+            let idle = Idle { accepting: [WorkerSet::NONE; 8] };
+            prop_assert_eq!(idle.wanted(), PrioritySet::NONE);
+            prop_assert_eq!(policy.assign(Time::ZERO, &idle), None);
+        }
+    }
+}

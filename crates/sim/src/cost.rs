@@ -1,0 +1,137 @@
+//! What the stack's work costs a simulated core.
+//!
+//! One number per kind of [`Step`], measured by `greenwave calibrate` on the
+//! machine at hand and checked in as `cost-model.toml`. Deliberately flat: no
+//! caches, no batching gains, no bytes; an experiment that depends on those
+//! has to say so.
+
+use queueing::Span;
+use runtime::shard::Step;
+use serde::{Deserialize, Serialize};
+
+/// The checked-in model.
+const MEASURED: &str = include_str!("../cost-model.toml");
+
+/// Nanoseconds of one core per piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CostModel {
+    /// Taking one frame from the NIC into the receive buffer.
+    pub driver_ns: u64,
+    /// Calling the driver's classifier on it.
+    pub classify_ns: u64,
+    /// Running a frame with payload through TCP/IP, the transport's classifier included.
+    pub tcp_rx_ns: u64,
+    /// Running a frame without payload (an ACK, mostly) through TCP/IP.
+    pub tcp_ack_ns: u64,
+    /// Building and sending one frame.
+    pub tcp_tx_ns: u64,
+    /// Moving one event through the event queue.
+    pub event_ns: u64,
+    /// What a worker spends to take a job and to hand it back.
+    pub dispatch_ns: u64,
+}
+
+/// The checked-in `cost-model.toml`.
+impl Default for CostModel {
+    fn default() -> Self {
+        Self::from_toml(MEASURED).expect("the checked-in cost model is valid")
+    }
+}
+
+impl CostModel {
+    /// A stack that takes no time, for comparison with queueing theory.
+    pub const ZERO: Self = Self {
+        driver_ns: 0,
+        classify_ns: 0,
+        tcp_rx_ns: 0,
+        tcp_ack_ns: 0,
+        tcp_tx_ns: 0,
+        event_ns: 0,
+        dispatch_ns: 0,
+    };
+
+    /// Reads a model; every field has to be there.
+    ///
+    /// # Errors
+    /// The parser's message, with line and key.
+    pub fn from_toml(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    /// The text of a `cost-model.toml` that says where it was measured.
+    #[must_use]
+    pub fn to_toml(&self, machine: &str, date: &str, command: &str) -> String {
+        let body = toml::to_string(self).expect("seven numbers are valid TOML");
+        format!(
+            "# What each step of the stack costs one core, in nanoseconds.\n#\n\
+             # machine: {machine}\n# date:    {date}\n# command: {command}\n\n{body}"
+        )
+    }
+
+    /// How long `step` keeps the stack's core busy.
+    ///
+    /// A [`Step::Assign`] costs it the hand-over of one event; the worker
+    /// pays [`dispatch`](Self::dispatch) on top. A [`Step::Partial`] costs
+    /// the worker that looked, not this core.
+    #[must_use]
+    pub fn step(&self, step: &Step) -> Span {
+        Span::from_nanos(match step {
+            Step::Drive { classified: false } => self.driver_ns,
+            Step::Drive { classified: true } => self.driver_ns + self.classify_ns,
+            Step::Transport { payload: true } => self.tcp_rx_ns,
+            Step::Transport { payload: false } => self.tcp_ack_ns,
+            Step::Assign(_) => self.event_ns,
+            Step::Transmit { frames } => self.tcp_tx_ns * *frames as u64,
+            Step::Partial(_) | Step::Idle => 0,
+        })
+    }
+
+    /// What a worker spends on taking a job and handing it back.
+    #[must_use]
+    pub const fn dispatch(&self) -> Span {
+        Span::from_nanos(self.dispatch_ns)
+    }
+
+    /// What a worker spends on an event whose request is not complete yet.
+    #[must_use]
+    pub const fn event(&self) -> Span {
+        Span::from_nanos(self.event_ns)
+    }
+
+    /// What building and sending one frame costs.
+    #[must_use]
+    pub const fn transmit(&self) -> Span {
+        Span::from_nanos(self.tcp_tx_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_written_model_reads_back() {
+        let model = CostModel::default();
+        let text = model.to_toml("a machine", "2026-01-01", "greenwave calibrate");
+        assert!(text.contains("# machine: a machine\n"));
+        assert_eq!(CostModel::from_toml(&text), Ok(model));
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_by_name() {
+        let text = format!("{MEASURED}\ntypo_ns = 3\n");
+        let error = CostModel::from_toml(&text).unwrap_err().to_string();
+        assert!(error.contains("typo_ns"), "{error}");
+    }
+
+    #[test]
+    fn each_step_costs_what_the_model_says() {
+        let model = CostModel::default();
+        let ns = |step| model.step(&step).as_nanos();
+        assert_eq!(ns(Step::Drive { classified: true }), model.driver_ns + model.classify_ns);
+        assert_eq!(ns(Step::Transport { payload: false }), model.tcp_ack_ns);
+        assert_eq!(ns(Step::Transmit { frames: 3 }), 3 * model.tcp_tx_ns);
+        assert_eq!(ns(Step::Idle), 0);
+    }
+}

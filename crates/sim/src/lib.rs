@@ -1,0 +1,38 @@
+//! Virtual time: whole machines in one number.
+//!
+//! An [`Engine`] says what happens next. A [`SimDevice`] is a NIC on a modelled
+//! cable. A [`CostModel`] says what the stack's work costs a core. A [`world`]
+//! puts them around the *real* code of `net`, `sched`, `runtime` and `load`,
+//! so that a policy measured here runs on Linux unchanged. Nothing reads a
+//! clock and every draw has a seed: a run replays exactly.
+//!
+//! ```
+//! use sim::world::server::{self, Config};
+//!
+//! let config = Config::from_toml(r#"
+//!     mode = "none"
+//!     workers = 1
+//!     seed = 7
+//!     [load]
+//!     connections = 50
+//!     arrivals = "poisson 100000"
+//!     requests = 1000
+//!     classes = [{ name = "all", share = 1.0, service = "exp 5us" }]
+//! "#)?;
+//! let outcome = server::run(&config, &mut |_share| {});
+//! let class = &outcome.report.classes[0];
+//! assert_eq!(class.answered(), 1000);
+//! assert!(class.p50() < class.p99());
+//! assert_eq!(outcome.digest(), server::run(&config, &mut |_| {}).digest());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod cost;
+pub mod engine;
+pub mod link;
+pub mod world;
+
+pub use cost::CostModel;
+pub use engine::Engine;
+pub use link::SimDevice;

@@ -1,0 +1,171 @@
+//! Cores that run jobs under preemptive priority.
+//!
+//! The bound that experiments compare with: a more urgent job takes the core
+//! of the least urgent running one at once and for nothing; what is left of
+//! that one resumes later, before the others of its level. No real dispatcher
+//! can do this to requests of a microsecond. Works are opaque tokens; what
+//! they cost is asked when they first run.
+
+use std::collections::VecDeque;
+
+use queueing::{Priority, Span, Time};
+
+/// Says what the work named by the token costs when it first runs at `Time`.
+pub type Price<'a> = &'a mut dyn FnMut(u8, Time) -> Span;
+
+/// A core ends its present work at `at`, if `core` and `generation` still say the same then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Which core.
+    pub core: u8,
+    /// How often it had been given work.
+    pub generation: u32,
+    /// When.
+    pub at: Time,
+}
+
+/// Cores under preemptive priority.
+#[derive(Debug)]
+pub struct Preemptive {
+    cores: Vec<Core>,
+    ready: [VecDeque<Work>; Priority::LEVELS],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    token: u8,
+    priority: Priority,
+    /// `None` until it first runs.
+    remaining: Option<Span>,
+}
+
+#[derive(Debug, Default)]
+struct Core {
+    running: Option<(Work, Time)>,
+    generation: u32,
+    busy: Span,
+}
+
+impl Preemptive {
+    /// `n` idle cores, n ≤ 256.
+    #[must_use]
+    pub fn new(n: usize) -> Self {
+        Self { cores: (0..n).map(|_| Core::default()).collect(), ready: Default::default() }
+    }
+
+    /// Takes in the work `token`; the ending to expect, if it got a core at once.
+    #[must_use]
+    pub fn arrive(&mut self, now: Time, token: u8, priority: Priority, price: Price<'_>) -> Option<Ending> {
+        let work = Work { token, priority, remaining: None };
+        let Some(core) = self.victim(priority) else {
+            self.ready[priority.index()].push_back(work);
+            return None;
+        };
+        if let Some((mut evicted, since)) = self.cores[core].running.take() {
+            let ran = now.since(since);
+            self.cores[core].busy += ran;
+            evicted.remaining = evicted.remaining.map(|left| left - ran);
+            self.ready[evicted.priority.index()].push_front(evicted);
+        }
+        Some(self.run(now, core, work, price))
+    }
+
+    /// Ends what `ending` announced: the work that is done and what its core
+    /// runs next. `None` when the work was preempted meanwhile.
+    #[must_use]
+    pub fn end(&mut self, ending: Ending, price: Price<'_>) -> Option<(u8, Option<Ending>)> {
+        let core = &mut self.cores[ending.core as usize];
+        if core.generation != ending.generation {
+            return None;
+        }
+        let (done, since) = core.running.take()?;
+        core.busy += ending.at.since(since);
+        let next = self.ready.iter_mut().find_map(VecDeque::pop_front);
+        let next = next.map(|work| self.run(ending.at, ending.core as usize, work, price));
+        Some((done.token, next))
+    }
+
+    /// How long each core has run.
+    pub fn busy(&self) -> impl Iterator<Item = Span> + '_ {
+        self.cores.iter().map(|core| core.busy)
+    }
+
+    /// An idle core, or the one whose work is the least urgent and less so than `priority`.
+    fn victim(&self, priority: Priority) -> Option<usize> {
+        if let Some(idle) = self.cores.iter().position(|core| core.running.is_none()) {
+            return Some(idle);
+        }
+        let running = |core: usize| self.cores[core].running.expect("none is idle").0.priority;
+        (0..self.cores.len()).max_by_key(|&core| running(core)).filter(|&core| running(core) > priority)
+    }
+
+    fn run(&mut self, now: Time, core: usize, mut work: Work, price: Price<'_>) -> Ending {
+        let left = *work.remaining.get_or_insert_with(|| price(work.token, now));
+        let generation = self.cores[core].generation.wrapping_add(1);
+        self.cores[core].generation = generation;
+        self.cores[core].running = Some((work, now));
+        Ending { core: core as u8, generation, at: now + left }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOW: Priority = Priority::LOWEST;
+    const HIGH: Priority = Priority::HIGHEST;
+
+    fn at(ns: u64) -> Time {
+        Time::from_nanos(ns)
+    }
+
+    /// Runs `arrivals` (at, token, priority) whose work takes `cost` each and returns (end, token).
+    fn check(cores: usize, cost: &[u64], arrivals: &[(u64, u8, Priority)]) -> Vec<(u64, u8)> {
+        let mut price = |token: u8, _| Span::from_nanos(cost[token as usize]);
+        let mut cores = Preemptive::new(cores);
+        let mut engine = crate::Engine::new();
+        arrivals.iter().for_each(|&(t, ..)| engine.schedule(at(t), None));
+        let mut arrivals = arrivals.iter();
+        let mut ended = Vec::new();
+        while let Some((now, event)) = engine.next() {
+            let next = match event {
+                None => {
+                    let &(_, token, priority) = arrivals.next().unwrap();
+                    cores.arrive(now, token, priority, &mut price)
+                }
+                Some(ending) => cores.end(ending, &mut price).and_then(|(token, next)| {
+                    ended.push((now.as_nanos(), token));
+                    next
+                }),
+            };
+            if let Some(ending) = next {
+                engine.schedule(ending.at, Some(ending));
+            }
+        }
+        assert_eq!(cores.busy().map(Span::as_nanos).sum::<u64>(), cost.iter().sum(), "work is conserved");
+        ended
+    }
+
+    #[test]
+    fn an_urgent_work_interrupts_and_the_rest_resumes() {
+        assert_eq!(check(1, &[100, 10], &[(0, 0, LOW), (40, 1, HIGH)]), [(50, 1), (110, 0)]);
+    }
+
+    #[test]
+    fn equals_do_not_interrupt() {
+        assert_eq!(check(1, &[100, 10], &[(0, 0, LOW), (40, 1, LOW)]), [(100, 0), (110, 1)]);
+    }
+
+    #[test]
+    fn the_interrupted_goes_before_those_of_its_level() {
+        let arrivals = [(0, 0, LOW), (10, 1, LOW), (20, 2, HIGH)];
+        assert_eq!(check(1, &[100, 5, 30], &arrivals), [(50, 2), (130, 0), (135, 1)]);
+    }
+
+    #[test]
+    fn the_least_urgent_core_gives_way() {
+        let middle = Priority::new(3).unwrap();
+        let arrivals = [(0, 0, middle), (0, 1, LOW), (10, 2, HIGH)];
+        assert_eq!(check(2, &[100, 100, 10], &arrivals), [(20, 2), (100, 0), (110, 1)]);
+    }
+}

@@ -1,0 +1,288 @@
+//! What a world is made of, as it is written in an experiment's TOML.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use load::client::{Client, PORTS_PER_TARGET};
+use load::plan::{Class, Plan};
+use net::Stack;
+use net::stack::ListenOptions;
+use queueing::{Priority, Rate, Span};
+use runtime::mode::{Classifiers, Mode};
+use runtime::shard;
+use sched::dispatch::{Kind, Params, Steering, WorkerId, WorkerSet};
+use serde::de::{self, Deserialize, Deserializer};
+
+use super::scenario::Scenario;
+use crate::{CostModel, link};
+
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+const PORT_MIN: u16 = 7000;
+
+/// Jobs that a preemptive server has in hand per priority. What waits beyond
+/// that waits in the dispatcher in the same order, so any number not below
+/// the number of cores gives the same schedule.
+const IN_HAND: usize = WORKERS_MAX / Priority::LEVELS;
+const WORKERS_MAX: usize = 256;
+
+/// A world of one client and one server.
+///
+/// ```
+/// let config = sim::world::server::Config::from_toml(r#"
+///     mode = "adps"
+///     workers = 1
+///     scenario = { driver = "tag" }
+///     link = { gbps = 10, delay = "2us" }
+///     [load]
+///     connections = 100
+///     arrivals = "poisson 100000"
+///     requests = 1000
+///     classes = [{ name = "ls", share = 1.0, service = "exp 5us" }]
+/// "#)?;
+/// assert_eq!(config.workers, 1);
+/// # Ok::<(), sim::world::server::BadConfig>(())
+/// ```
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Which of the compared systems the server is.
+    #[serde(deserialize_with = "text")]
+    pub mode: Mode,
+    /// Which classifiers the application registers.
+    #[serde(default)]
+    pub scenario: Scenario,
+    /// Cores that serve requests, 1..=256; 1 where they are shared, 1..=32 where preemptive.
+    pub workers: usize,
+    /// Whose cores the workers run on.
+    #[serde(default)]
+    pub cores: Cores,
+    /// Workers per priority (`low = [1]`, `"0-1" = [0]`), for modes that
+    /// steer; levels not named go to any worker.
+    #[serde(default)]
+    pub steering: BTreeMap<String, Vec<usize>>,
+    /// Frames that the receive buffer holds.
+    #[serde(default = "rx_frames_default")]
+    pub rx_frames_max: usize,
+    /// Frames that a NIC's ring holds.
+    #[serde(default = "nic_ring_default")]
+    pub nic_ring: usize,
+    /// The cable.
+    #[serde(default)]
+    pub link: Link,
+    /// What the stack's work costs; the checked-in model where not given.
+    pub costs: Option<CostModel>,
+    /// What the client sends.
+    pub load: Plan,
+    /// Requests that `darc` profiles before it first reserves workers; the
+    /// paper's 50,000 where not given.
+    pub darc_samples: Option<u64>,
+    /// Replays the run; used instead of the load's own.
+    #[serde(default = "seed_default")]
+    pub seed: u64,
+}
+
+/// Whose cores the workers run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cores {
+    /// Each worker has a core of its own, and so has the stack.
+    #[default]
+    Own,
+    /// Stack and worker take turns on one core, as in mTCP.
+    Shared,
+    /// Own cores under ideal preemption: a more urgent request takes the core
+    /// of the least urgent one at once and for nothing.
+    Preemptive,
+}
+
+/// The cable between client and server.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Rate of each direction in Gbit/s, 0.001..=1000.
+    pub gbps: f64,
+    /// Propagation delay.
+    #[serde(deserialize_with = "text")]
+    pub delay: Span,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self { gbps: 10.0, delay: Span::from_micros(2) }
+    }
+}
+
+/// A world that cannot be built; the text names the value and what would be valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadConfig(String);
+
+impl fmt::Display for BadConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadConfig {}
+
+impl Config {
+    /// A server in `mode` with one worker, the default link and costs.
+    #[must_use]
+    pub fn new(mode: Mode, load: Plan) -> Self {
+        Self {
+            mode,
+            scenario: Scenario::default(),
+            workers: 1,
+            cores: Cores::Own,
+            steering: BTreeMap::new(),
+            rx_frames_max: rx_frames_default(),
+            nic_ring: nic_ring_default(),
+            link: Link::default(),
+            costs: None,
+            darc_samples: None,
+            seed: load.seed,
+            load,
+        }
+    }
+
+    /// Reads and checks a world.
+    ///
+    /// # Errors
+    /// What is wrong, with line and key or with value and range.
+    pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
+        let config: Self = toml::from_str(text).map_err(|error| BadConfig(error.to_string()))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// The first value that is outside its range.
+    pub fn check(&self) -> Result<(), BadConfig> {
+        let workers_max = match self.cores {
+            Cores::Own => WORKERS_MAX,
+            Cores::Shared => 1,
+            Cores::Preemptive => IN_HAND,
+        };
+        let within = |name: &str, value: f64, min: f64, max: f64| {
+            let text = format!("{name} {value} is outside {min}..={max}");
+            if (min..=max).contains(&value) { Ok(()) } else { Err(BadConfig(text)) }
+        };
+        within("workers", self.workers as f64, 1.0, workers_max as f64)?;
+        within("rx_frames_max", self.rx_frames_max as f64, 1.0, 1e7)?;
+        within("nic_ring", self.nic_ring as f64, 1.0, 1e7)?;
+        within("link.gbps", self.link.gbps, 0.001, 1000.0)?;
+        self.steering()?;
+        self.load.validate().map_err(|error| BadConfig(format!("load: {error}")))
+    }
+
+    pub(super) fn cost(&self) -> CostModel {
+        self.costs.unwrap_or_default()
+    }
+
+    pub(super) fn link(&self) -> link::Config {
+        link::Config {
+            rate: Rate::from_bits_per_sec((self.link.gbps * 1e9) as u64),
+            delay: self.link.delay,
+            rx_ring: self.nic_ring,
+            ..link::Config::default()
+        }
+    }
+
+    /// Workers as the shard knows them: a preemptive server's are not cores
+    /// but jobs in hand.
+    pub(super) fn slots(&self) -> usize {
+        if self.cores == Cores::Preemptive { WORKERS_MAX } else { self.workers }
+    }
+
+    pub(super) fn shard(&self, classifiers: Classifiers) -> shard::Config {
+        // Every connection waits at most once, besides its stale entries.
+        let mut params = Params::new(self.slots(), 4 * self.load.connections as usize + 1024);
+        params.darc.samples = self.darc_samples.unwrap_or(params.darc.samples);
+        params.darc.urgency = self.load.classes.iter().filter_map(urgency).collect();
+        let policy = self.mode.policy(classifiers, &params, self.steering().expect("checked"));
+        let mut shard = shard::Config::new(self.stack(SERVER), policy, self.slots());
+        shard.rx_frames_max = self.rx_frames_max;
+        match self.cores {
+            Cores::Own => {}
+            // A request is served as soon as TCP has it; its answer goes out before the next.
+            Cores::Shared => shard.budget.transport = 1,
+            Cores::Preemptive => shard.steering = std::array::from_fn(in_hand),
+        }
+        shard
+    }
+
+    pub(super) fn listen(&self, stack: &mut Stack) {
+        for target in self.targets() {
+            stack.listen(target.port(), ListenOptions::default()).expect("a fresh stack has its ports free");
+        }
+    }
+
+    pub(super) fn client(&self) -> Client {
+        let plan = Plan { seed: self.seed, ..self.load.clone() };
+        Client::with_targets(&plan, self.stack(CLIENT), self.targets()).expect("the plan was checked")
+    }
+
+    /// One port for as many connections as one address can have to it.
+    fn targets(&self) -> Vec<SocketAddrV4> {
+        let ports = self.load.connections.div_ceil(PORTS_PER_TARGET) as u16;
+        (0..ports).map(|i| SocketAddrV4::new(SERVER, PORT_MIN + i)).collect()
+    }
+
+    fn stack(&self, addr: Ipv4Addr) -> net::stack::Config {
+        let host = addr.octets()[3];
+        let mut secret = [host; 16];
+        secret[..8].copy_from_slice(&self.seed.to_le_bytes());
+        net::stack::Config::new([2, 0, 0, 0, 0, host], addr, 24, secret)
+    }
+
+    fn steering(&self) -> Result<Steering, BadConfig> {
+        if self.cores == Cores::Preemptive {
+            return Ok(Steering::all(WORKERS_MAX));
+        }
+        let lists = self.steering.iter().map(|(levels, workers)| (levels.as_str(), workers.as_slice()));
+        Steering::from_lists(self.workers, lists).map_err(|error| BadConfig(format!("steering: {error}")))
+    }
+}
+
+/// The application declares how urgent each kind is: DARC orders kinds of
+/// equal service time by it (ADPS §4.1).
+fn urgency(class: &Class) -> Option<(Kind, Priority)> {
+    Some((Kind(class.kind.into()), Priority::new(class.priority)?))
+}
+
+fn in_hand(level: usize) -> WorkerSet {
+    (level * IN_HAND..(level + 1) * IN_HAND).map(|worker| WorkerId(worker as u8)).collect()
+}
+
+const fn rx_frames_default() -> usize {
+    4096
+}
+
+const fn nic_ring_default() -> usize {
+    4096
+}
+
+const fn seed_default() -> u64 {
+    1
+}
+
+/// Reads what is written as text (`"2us"`, `"adps"`).
+fn text<'de, T, D>(from: D) -> Result<T, D::Error>
+where
+    T: std::str::FromStr<Err: fmt::Display>,
+    D: Deserializer<'de>,
+{
+    String::deserialize(from)?.parse().map_err(de::Error::custom)
+}
+
+/// As [`text`], for what may be left out.
+pub(super) fn text_or_none<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+where
+    T: std::str::FromStr<Err: fmt::Display>,
+    D: Deserializer<'de>,
+{
+    text(from).map(Some)
+}

@@ -1,0 +1,178 @@
+//! Which classifiers the server's application registers, by name.
+//!
+//! Written as a name and its thresholds, `"length 200"`; where the fields of
+//! a request stand is known, for the world speaks one protocol.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use load::Synthetic;
+use load::protocol::synthetic::{KIND_AT, LENGTH_AT, LEVEL_AT, MAGIC};
+use net::classify::scenarios::{KindAt, Magic, ServiceTimes, SpanAt, TagAt};
+use net::classify::{DriverClassifier, TransportClassifier, scenarios};
+use queueing::{Bytes, Span};
+use runtime::App;
+use runtime::app::{Context, Framing, Outcome};
+use runtime::mode::Classifiers;
+use sched::dispatch::Kind;
+
+use super::config::text_or_none;
+
+const MAGIC_AT: Magic = (0, &MAGIC);
+const TAG_AT: TagAt = TagAt { magic: MAGIC_AT, level_at: LEVEL_AT };
+const SPAN_AT: SpanAt = SpanAt { magic: MAGIC_AT, level_at: LEVEL_AT, length_at: LENGTH_AT };
+const KIND: KindAt = KindAt { magic: MAGIC_AT, kind_at: KIND_AT };
+
+/// A scenario's classifiers; a mode uses those that it knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scenario {
+    /// Asked for each frame.
+    #[serde(deserialize_with = "text_or_none")]
+    pub driver: Option<Driver>,
+    /// Asked for each segment with payload.
+    #[serde(deserialize_with = "text_or_none")]
+    pub transport: Option<Transport>,
+}
+
+/// The driver's classifiers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Driver {
+    /// `tag`: the tag in a request's header (scenario 2).
+    Tag,
+    /// `lns`: the same, and every packet without a tag is low.
+    Lns,
+    /// `length 200`: frames of more bytes are low (scenario 1).
+    Length(usize),
+}
+
+/// The transport's classifiers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Transport {
+    /// `network 100ms 0.01`: a longer round trip or more loss is low (scenario 3).
+    Network(Span, f32),
+    /// `volume 1000000`: more bytes received on the connection are low (scenario 4).
+    Volume(Bytes),
+    /// `span`: a request's later packets are as urgent as its first (scenario 5).
+    Span,
+    /// `service-time 100us`: kinds that were measured to run longer are low (scenario 6).
+    ServiceTime(Span),
+}
+
+/// There is no such classifier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadClassifier {
+    text: String,
+    valid: &'static str,
+}
+
+impl fmt::Display for BadClassifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "classifier {:?} is not one of {}", self.text, self.valid)
+    }
+}
+
+impl std::error::Error for BadClassifier {}
+
+impl FromStr for Driver {
+    type Err = BadClassifier;
+
+    fn from_str(text: &str) -> Result<Self, BadClassifier> {
+        let words: Vec<_> = text.split_whitespace().collect();
+        let driver = match words[..] {
+            ["tag"] => Some(Self::Tag),
+            ["lns"] => Some(Self::Lns),
+            ["length", bytes] => bytes.parse().ok().map(Self::Length),
+            _ => None,
+        };
+        driver.ok_or_else(|| BadClassifier { text: text.to_owned(), valid: "tag, lns, length BYTES" })
+    }
+}
+
+impl FromStr for Transport {
+    type Err = BadClassifier;
+
+    fn from_str(text: &str) -> Result<Self, BadClassifier> {
+        let words: Vec<_> = text.split_whitespace().collect();
+        let transport = match words[..] {
+            ["network", rtt, loss] => {
+                rtt.parse().ok().zip(loss.parse().ok()).map(|(r, l)| Self::Network(r, l))
+            }
+            ["volume", bytes] => bytes.parse().ok().map(|bytes| Self::Volume(Bytes::new(bytes))),
+            ["span"] => Some(Self::Span),
+            ["service-time", span] => span.parse().ok().map(Self::ServiceTime),
+            _ => None,
+        };
+        let valid = "network RTT LOSS, volume BYTES, span, service-time SPAN";
+        transport.ok_or_else(|| BadClassifier { text: text.to_owned(), valid })
+    }
+}
+
+impl Scenario {
+    /// The application and the classifiers it registers.
+    pub(super) fn build(&self) -> (Application, Classifiers) {
+        let times = Arc::new(ServiceTimes::new());
+        let driver = self.driver.map(|driver| -> DriverClassifier {
+            match driver {
+                Driver::Tag => scenarios::tag(TAG_AT),
+                Driver::Lns => scenarios::lns(TAG_AT),
+                Driver::Length(bytes) => scenarios::length(bytes),
+            }
+        });
+        let transport = self.transport.map(|transport| -> TransportClassifier {
+            match transport {
+                Transport::Network(rtt, loss) => scenarios::network(rtt, loss),
+                Transport::Volume(bytes) => scenarios::volume(bytes),
+                Transport::Span => scenarios::span(SPAN_AT),
+                Transport::ServiceTime(span) => scenarios::service_time(Arc::clone(&times), KIND, span),
+            }
+        });
+        (Application { synthetic: Synthetic::default(), times }, Classifiers { driver, transport })
+    }
+}
+
+/// The synthetic server, which also measures its kinds of requests for the
+/// classifier of scenario 6.
+pub struct Application {
+    synthetic: Synthetic,
+    times: Arc<ServiceTimes>,
+}
+
+impl App for Application {
+    fn frame(&self, received: &[u8]) -> Framing {
+        self.synthetic.frame(received)
+    }
+
+    fn kind(&self, segment: &[u8]) -> Option<Kind> {
+        self.synthetic.kind(segment)
+    }
+
+    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
+        let taken = cx.clock.now();
+        let outcome = self.synthetic.serve(request, cx, response);
+        if let Some(&kind) = request.get(KIND_AT) {
+            self.times.observe(kind, cx.clock.now().since(taken));
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classifiers_read_as_they_are_written() {
+        assert_eq!("length 200".parse(), Ok(Driver::Length(200)));
+        assert_eq!("network 100ms 0.01".parse(), Ok(Transport::Network(Span::from_millis(100), 0.01)));
+        assert_eq!("service-time 100us".parse(), Ok(Transport::ServiceTime(Span::from_micros(100))));
+    }
+
+    #[test]
+    fn what_is_no_classifier_is_answered_with_those_that_are() {
+        let error = "size 200".parse::<Driver>().unwrap_err().to_string();
+        assert_eq!(error, "classifier \"size 200\" is not one of tag, lns, length BYTES");
+        assert!("span 3".parse::<Transport>().is_err());
+    }
+}
