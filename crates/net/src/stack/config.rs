@@ -71,6 +71,7 @@ pub struct ListenOptions {
 
 impl Config {
     /// The largest segment without options that fits a packet, RFC 6691.
+    #[inline]
     pub(crate) fn mss(&self) -> u16 {
         self.mtu.saturating_sub((ipv4::HEADER_LEN + tcp::HEADER_LEN) as u16).max(28)
     }
@@ -81,11 +82,13 @@ impl Config {
     }
 
     /// The host to hand a packet for `target` to.
+    #[inline]
     pub(crate) fn next_hop(&self, target: Ipv4Addr) -> Option<Ipv4Addr> {
         if self.is_local(target) { Some(target) } else { self.gateway }
     }
 
     /// Whether `addr` is in our subnet.
+    #[inline]
     pub(crate) fn is_local(&self, addr: Ipv4Addr) -> bool {
         let host_bits = 32 - u32::from(self.prefix.min(32));
         let differing = addr.to_bits() ^ self.addr.to_bits();

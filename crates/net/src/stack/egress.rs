@@ -62,6 +62,7 @@ impl Stack {
         (self.counters.frames_sent - before) as usize
     }
 
+    #[inline]
     fn take_turn<D: Device>(&mut self, now: Time, device: &mut D, index: u32) -> Turn {
         let Some((_, connection)) = self.flows.at(index) else { return Turn::Finished };
         connection.flags.queued = false;
@@ -193,6 +194,7 @@ fn transmit_reply<D: Device>(
     }
 }
 
+#[inline]
 fn transmit_segment<D: Device>(
     now: Time,
     device: &mut D,
@@ -209,6 +211,7 @@ fn transmit_segment<D: Device>(
 }
 
 #[allow(clippy::too_many_arguments)] // One for each header field that varies.
+#[inline]
 fn transmit_packet<D: Device>(
     now: Time,
     device: &mut D,

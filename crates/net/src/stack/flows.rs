@@ -13,6 +13,7 @@ use crate::tcp::Connection;
 use crate::wire::FourTuple;
 
 /// A keyed hash of `tuple`; `purpose` tells uses of the key apart.
+#[inline]
 pub(crate) fn hash(secret: &[u8; 16], purpose: u8, tuple: &FourTuple) -> u64 {
     let mut bytes = [0; 13];
     bytes[..4].copy_from_slice(&tuple.local.octets());
@@ -99,11 +100,13 @@ impl Flows {
         Some(connection)
     }
 
+    #[inline]
     fn slot(&self, index: u32) -> Option<&Slot> {
         self.chunks.get(index as usize >> Self::CHUNK_BITS)?.get(index as usize % Self::CHUNK_LEN)
     }
 
     /// The connection in slot `index` with its id.
+    #[inline]
     pub(crate) fn at(&mut self, index: u32) -> Option<(ConnId, &mut Connection)> {
         let slot = self
             .chunks
@@ -114,18 +117,21 @@ impl Flows {
     }
 
     /// The connection that the application calls `id`.
+    #[inline]
     pub(crate) fn get(&self, id: ConnId) -> Option<&Connection> {
         let slot = self.slot(id.index).filter(|slot| slot.generation == id.generation)?;
         slot.connection.as_ref().filter(|connection| !connection.flags.detached)
     }
 
     /// The connection that the application calls `id`.
+    #[inline]
     pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
         let (found, connection) = self.at(id.index)?;
         (found == id && !connection.flags.detached).then_some(connection)
     }
 
     /// The slot of the connection with `tuple`, whose hash is `hash`.
+    #[inline]
     pub(crate) fn find(&self, hash: u64, tuple: &FourTuple) -> Option<u32> {
         let hash = hash as u32;
         let mask = self.table.len() - 1;

@@ -378,6 +378,7 @@ impl Stack {
     }
 
     /// Runs `act` on the application's connection `id`, then looks after it.
+    #[inline]
     fn call<R>(
         &mut self,
         now: Time,
@@ -475,6 +476,7 @@ impl Stack {
 
 /// Queues a connection for egress if it may have something to send, and sets
 /// its timer.
+#[inline]
 fn look_after(
     ready: &mut VecDeque<u32>,
     timers: &mut TimerWheel<u32>,
@@ -494,6 +496,7 @@ fn look_after(
 /// moving it with every acknowledgement. Where very many connections take
 /// turns it is not: the connection would have to be fetched from memory only
 /// to find that nothing is due, so there an idle one takes its timer back.
+#[inline]
 fn set_timer(timers: &mut TimerWheel<u32>, connection: &mut Connection, config: &Config, index: u32) {
     let deadline = connection.deadline(config);
     let set = connection.timer.map_or(Time::MAX, |timer: (Time, TimerKey)| timer.0);

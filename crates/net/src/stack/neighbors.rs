@@ -51,6 +51,7 @@ impl Neighbors {
     const ASK_INTERVAL: Span = Span::from_millis(500);
     const FRESH: Span = Span::from_secs(60);
 
+    #[inline]
     pub(crate) fn reach(&mut self, now: Time, addr: Ipv4Addr) -> Reach {
         if let Some((last, mac, until)) = self.last
             && last == addr

@@ -18,10 +18,12 @@ impl Pool {
     /// More free buffers than this are freed.
     const KEPT_MAX: usize = 4096;
 
+    #[inline]
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.free.pop().unwrap_or_else(|| Vec::with_capacity(Self::BUFFER_LEN))
     }
 
+    #[inline]
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         let kept = 1..=Self::KEPT_LEN_MAX;
         if kept.contains(&buffer.capacity()) && self.free.len() < Self::KEPT_MAX {
@@ -39,25 +41,30 @@ pub(crate) struct ByteQueue {
 }
 
 impl ByteQueue {
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.head as usize
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    #[inline]
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[self.head as usize..]
     }
 
     /// `len` bytes from `offset` on, less where the queue ends.
+    #[inline]
     pub(crate) fn slice(&self, offset: usize, len: usize) -> &[u8] {
         let all = self.as_slice();
         let start = offset.min(all.len());
         &all[start..start.saturating_add(len).min(all.len())]
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8], pool: &mut Pool) {
         if bytes.is_empty() {
             return;
@@ -74,6 +81,7 @@ impl ByteQueue {
     }
 
     /// Forgets the first `n` bytes.
+    #[inline]
     pub(crate) fn pop(&mut self, n: usize, pool: &mut Pool) {
         self.head += n.min(self.len()) as u32;
         if self.is_empty() {
@@ -82,6 +90,7 @@ impl ByteQueue {
     }
 
     /// Forgets everything and gives the memory back.
+    #[inline]
     pub(crate) fn release(&mut self, pool: &mut Pool) {
         pool.give(std::mem::take(&mut self.bytes));
         self.head = 0;

@@ -47,6 +47,7 @@ impl NewReno {
 }
 
 impl CongestionControl for NewReno {
+    #[inline]
     fn on_ack(&mut self, acked: u32, flight: u32) {
         // A window that was not used says nothing about the path (RFC 7661's concern).
         let limited = flight.saturating_add(u32::from(self.mss)) >= self.cwnd
@@ -77,6 +78,7 @@ impl CongestionControl for NewReno {
         self.cwnd = u32::from(self.mss);
     }
 
+    #[inline]
     fn window(&self) -> u32 {
         self.cwnd
     }

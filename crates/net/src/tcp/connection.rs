@@ -244,6 +244,7 @@ impl Connection {
     }
 
     /// Queues bytes for sending; returns how many fit.
+    #[inline]
     pub(crate) fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<usize> {
         if !self.state.can_send() || self.flags.fin_queued {
             return None;
@@ -255,6 +256,7 @@ impl Connection {
     }
 
     /// Forgets the first `n` unread bytes; invites more when that is worth a segment.
+    #[inline]
     pub(crate) fn consume(&mut self, cx: &mut Context<'_>, n: usize) {
         self.recv.pop(n, cx.pool);
         let worth = (cx.config.recv_buffer / 2).min(2 * usize::from(self.mss)) as i32;
@@ -307,12 +309,14 @@ impl Connection {
     }
 
     /// Bytes that the receive buffer can still take.
+    #[inline]
     pub(crate) fn receive_room(&self, config: &Config) -> u32 {
         let room = config.recv_buffer.saturating_sub(self.recv.len()) as u64;
         room.min(65_535 << self.recv_scale) as u32
     }
 
     /// Our clock as the peer sees it: milliseconds from a secret start.
+    #[inline]
     pub(crate) fn timestamp(&self, now: Time) -> u32 {
         ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.ts_offset)
     }
@@ -338,6 +342,7 @@ impl Connection {
     }
 
     /// Starts the retransmission timer unless it runs.
+    #[inline]
     pub(crate) fn arm(&mut self, now: Time, config: &Config) {
         if self.rto_at == Time::MAX {
             self.rto_at = now + self.rtt.rto(config.rto_min);
@@ -346,6 +351,7 @@ impl Connection {
 
     /// Nothing can be sent now: if only the peer's window is the reason, the
     /// timer will ask for it (RFC 9293 §3.8.6.1).
+    #[inline]
     pub(crate) fn wait_for_window(&mut self, now: Time, config: &Config) {
         if self.is_stalled() {
             self.arm(now, config);
@@ -353,6 +359,7 @@ impl Connection {
     }
 
     /// When [`Connection::on_timeout`] is due; `Time::MAX` for never.
+    #[inline]
     pub(crate) fn deadline(&self, config: &Config) -> Time {
         match self.state {
             State::Closed => self.rto_at,
@@ -361,6 +368,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn keep_alive_at(&self, config: &Config) -> Time {
         match config.keep_alive {
             Some(idle) if self.state.is_synchronized() => {

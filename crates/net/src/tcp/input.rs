@@ -48,6 +48,7 @@ impl Connection {
 
     /// Whether a connection in TIME-WAIT may end for the sake of the SYN `s`:
     /// nothing old can be taken for new (RFC 6191, RFC 9293 §3.6.1).
+    #[inline]
     pub(crate) fn gives_way_to(&self, s: &Segment<'_>) -> bool {
         let State::TimeWait { .. } = self.state else { return false };
         let opens =
@@ -60,6 +61,7 @@ impl Connection {
     }
 
     /// Handles one segment.
+    #[inline]
     pub(crate) fn on_segment(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, v: &Verdicts<'_>) -> Arrival {
         match self.state {
             State::Closed => Arrival::Done,
@@ -123,6 +125,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn on_segment_synchronized(
         &mut self,
         cx: &mut Context<'_>,
@@ -212,6 +215,7 @@ impl Connection {
     }
 
     /// Protection against wrapped sequence numbers, RFC 7323 §5.3.
+    #[inline]
     fn is_fresh(&self, s: &Segment<'_>) -> bool {
         match s.options.timestamps {
             Some(stamps) if self.flags.timestamps => (stamps.value.wrapping_sub(self.ts_recent) as i32) >= 0,
@@ -220,6 +224,7 @@ impl Connection {
     }
 
     /// Whether any of the segment lies in the window, RFC 9293 §3.10.7.4.
+    #[inline]
     fn is_acceptable(&self, cx: &Context<'_>, s: &Segment<'_>) -> bool {
         let window = self.receive_room(cx.config);
         let within = |seq: Seq| seq.at_or_after(self.rcv_nxt) && seq.before(self.rcv_nxt + window);
@@ -250,11 +255,13 @@ impl Connection {
         Arrival::Done
     }
 
+    #[inline]
     fn owe_ack(&mut self) {
         self.acks_due = self.acks_due.max(1);
     }
 
     /// Which part of the payload is new and has room: its offset and length.
+    #[inline]
     fn fitting(&self, cx: &Context<'_>, s: &Segment<'_>) -> (usize, usize) {
         let old = (self.rcv_nxt.distance(s.seq).max(0) as usize).min(s.payload.len());
         let start = s.seq + old as u32;
@@ -267,6 +274,7 @@ impl Connection {
     }
 
     /// Asks who is urgent; `None` means that the segment is to be lost.
+    #[inline]
     fn classify(
         &mut self,
         cx: &mut Context<'_>,
@@ -312,6 +320,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn update_window(&mut self, s: &Segment<'_>, scale: u8) {
         self.snd_wnd = u32::from(s.window) << scale;
         self.snd_wnd_max = self.snd_wnd_max.max(self.snd_wnd);
@@ -319,6 +328,7 @@ impl Connection {
         self.snd_wl2 = s.ack;
     }
 
+    #[inline]
     fn on_ack(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
         let outstanding = self.snd_nxt != self.snd_una;
         let mut news = 0;
@@ -353,6 +363,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn sample_rtt(&mut self, cx: &Context<'_>, ack: Seq) {
         if self.flags.timing && ack.at_or_after(self.timed_seq) {
             self.flags.timing = false;
@@ -360,6 +371,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn on_new_ack(&mut self, cx: &mut Context<'_>, ack: Seq) {
         let flight = self.snd_nxt - self.snd_una;
         let acked = ack - self.snd_una;
@@ -391,6 +403,7 @@ impl Connection {
     }
 
     /// Moves recovery on: `acked` bytes up to `ack` are confirmed.
+    #[inline]
     fn repair_on_new_ack(&mut self, _cx: &mut Context<'_>, ack: Seq, acked: u32, flight: u32) {
         self.duplicate_acks = 0;
         match self.recovery {
@@ -464,6 +477,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn on_payload(&mut self, cx: &mut Context<'_>, start: Seq, payload: &[u8], old: bool) {
         if !self.state.can_receive() {
             self.owe_ack();
@@ -515,6 +529,7 @@ impl Connection {
     }
 
     /// Handles the peer's FIN once everything before it is here.
+    #[inline]
     fn take_fin(&mut self, cx: &mut Context<'_>) {
         if self.early_fin != Some(self.rcv_nxt) || !self.state.can_receive() {
             return;

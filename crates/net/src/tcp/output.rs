@@ -35,11 +35,13 @@ impl Plan {
 
 impl Connection {
     /// Whether it is worth asking [`Connection::plan`].
+    #[inline]
     pub(crate) fn wants_output(&self) -> bool {
         self.acks_due > 0 || self.flags.probe_due || self.rtx_next.before(self.rtx_end) || self.has_unsent()
     }
 
     /// The next segment, if one may go out now.
+    #[inline]
     pub(crate) fn plan(&self) -> Option<Plan> {
         match self.state {
             State::Closed => return None,
@@ -52,6 +54,7 @@ impl Connection {
             .or_else(|| self.plan_ack())
     }
 
+    #[inline]
     fn plan_again(&self) -> Option<Plan> {
         if !self.rtx_next.before(self.rtx_end) {
             return None;
@@ -66,6 +69,7 @@ impl Connection {
         Some(plan)
     }
 
+    #[inline]
     fn plan_new(&self) -> Option<Plan> {
         if self.snd_nxt == self.snd_una && !self.state.is_synchronized() {
             return Some(self.cut(self.snd_nxt, 1));
@@ -97,12 +101,14 @@ impl Connection {
         (self.flags.probe_due && self.state.is_synchronized()).then_some(probe)
     }
 
+    #[inline]
     fn plan_ack(&self) -> Option<Plan> {
         let ack = Plan { seq: self.snd_nxt, len: 0, flags: Flags::ACK, again: false, probe: false };
         (self.acks_due > 0 && self.state != State::SynSent).then_some(ack)
     }
 
     /// The segment of `space` sequence numbers at `seq`.
+    #[inline]
     fn cut(&self, seq: Seq, space: u32) -> Plan {
         if !self.state.is_synchronized() && seq == self.snd_una {
             let flags = if self.state == State::SynSent { Flags::SYN } else { Flags::SYN.with(Flags::ACK) };
@@ -121,15 +127,18 @@ impl Connection {
     }
 
     /// Whether the peer's window alone holds back what is there to send.
+    #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
         self.snd_una == self.snd_nxt && self.state.is_synchronized() && self.has_unsent()
     }
 
     /// The number of the first byte in the send queue.
+    #[inline]
     pub(crate) fn data_start(&self) -> Seq {
         if self.state.is_synchronized() { self.snd_una } else { self.snd_una + 1 }
     }
 
+    #[inline]
     fn has_unsent(&self) -> bool {
         match self.state {
             State::SynSent | State::SynReceived { .. } => self.snd_nxt == self.snd_una,
@@ -142,6 +151,7 @@ impl Connection {
     }
 
     /// Bytes believed to be in the network: not lost, not received.
+    #[inline]
     fn in_flight(&self) -> u32 {
         if self.scoreboard.is_empty() && !self.rtx_next.before(self.rtx_end) {
             return self.snd_nxt - self.snd_una;
@@ -155,12 +165,14 @@ impl Connection {
         repaired + beyond - self.scoreboard.bytes_within(lost_end, self.snd_nxt).min(beyond)
     }
 
+    #[inline]
     pub(crate) fn congestion_window(&self) -> u32 {
         self.congestion.window().saturating_add(self.inflation)
     }
 
     /// The window to announce: how far the peer may send. It grows only by
     /// amounts worth a segment (RFC 9293 §3.8.6.2.2) and never shrinks.
+    #[inline]
     fn edge(&self, config: &Config) -> Seq {
         let edge = self.rcv_nxt + self.receive_room(config);
         let worth = (config.recv_buffer / 2).min(usize::from(self.mss)) as i32;
@@ -168,6 +180,7 @@ impl Connection {
     }
 
     /// The segment that `plan` means.
+    #[inline]
     pub(crate) fn segment(&self, plan: &Plan, now: Time, config: &Config) -> Segment<'_> {
         let syn = plan.flags.contains(Flags::SYN);
         let first = plan.flags == Flags::SYN;
@@ -197,6 +210,7 @@ impl Connection {
     }
 
     /// `plan` went out at `now`.
+    #[inline]
     pub(crate) fn transmitted(&mut self, plan: &Plan, now: Time, config: &Config) {
         let end = plan.end();
         if plan.flags.contains(Flags::ACK) {

@@ -25,6 +25,7 @@ impl RttEstimator {
     }
 
     /// Takes one unambiguous sample; ends the backoff.
+    #[inline]
     pub(crate) fn on_sample(&mut self, rtt: Span) {
         let rtt_ns = rtt.as_nanos().clamp(1, Self::RTO_MAX_NS);
         if self.srtt_ns == 0 {
@@ -44,11 +45,13 @@ impl RttEstimator {
     }
 
     /// New data was acknowledged: the path works again.
+    #[inline]
     pub(crate) fn on_progress(&mut self) {
         self.backoff = 0;
     }
 
     /// How long to wait for an acknowledgement, at least `rto_min`.
+    #[inline]
     pub(crate) fn rto(&self, rto_min: Span) -> Span {
         let base_ns = match self.srtt_ns {
             0 => Self::RTO_INITIAL_NS,

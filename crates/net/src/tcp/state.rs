@@ -62,6 +62,7 @@ pub(crate) enum Step {
 impl State {
     /// The state after `step`; a step that does not belong here changes nothing.
     #[must_use]
+    #[inline]
     pub(crate) fn after(self, step: Step) -> Self {
         use State::*;
         match (self, step) {
@@ -79,26 +80,31 @@ impl State {
     }
 
     /// Whether the application may still send.
+    #[inline]
     pub(crate) fn can_send(self) -> bool {
         matches!(self, Self::SynSent | Self::SynReceived { .. } | Self::Established | Self::CloseWait)
     }
 
     /// Whether the peer may still send.
+    #[inline]
     pub(crate) fn can_receive(self) -> bool {
         matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
     }
 
     /// Whether the peer may send, now or once the handshake is done.
+    #[inline]
     pub(crate) fn can_receive_soon(self) -> bool {
         self.can_receive() || matches!(self, Self::SynReceived { .. })
     }
 
     /// Whether the application has no more to do with it than to hear so.
+    #[inline]
     pub(crate) fn is_ending(self) -> bool {
         matches!(self, Self::TimeWait { .. } | Self::Closed)
     }
 
     /// Whether both SYNs have been acknowledged.
+    #[inline]
     pub(crate) fn is_synchronized(self) -> bool {
         !matches!(self, Self::SynSent | Self::SynReceived { .. } | Self::Closed)
     }

@@ -41,7 +41,7 @@ fn any_segment(peer: &Peer, dice: &mut Dice) -> Seg {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(160))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
     fn any_segments_in_any_state_do_no_harm(state in 0usize..8, seed in any::<u64>()) {
         let (mut peer, conn) = in_state(state);
