@@ -23,8 +23,30 @@ impl Error {
 
     /// An error about `path`.
     pub fn file(path: &std::path::Path, e: &std::io::Error) -> Self {
-        Self::new(format!("{}: {e}", path.display()))
+        Self::new(format!("{}: {}", path.display(), plain(&e.to_string())))
     }
+
+    /// Unless `path` can be written, before a long measurement rather than
+    /// after it; what is there already stays as it is.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn unless_writable(path: &std::path::Path) -> Result<(), Self> {
+        let is_new = !path.exists();
+        std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(|e| {
+            Self::file(path, &e).advice("--out FILE in a folder that is there and may be written")
+        })?;
+        if is_new {
+            std::fs::remove_file(path).map_err(|e| Self::file(path, &e))?;
+        }
+        Ok(())
+    }
+}
+
+/// What the kernel said, without its number.
+#[must_use]
+pub fn plain(text: &str) -> &str {
+    text.split(" (os error").next().unwrap_or(text)
 }
 
 /// `error: …`, and `  try: …` on a second line where something is known to help.
@@ -53,5 +75,19 @@ mod tests {
         let error = Error::new("port 80 is\nin use");
         assert_eq!(error.to_string(), "error: port 80 is in use");
         assert_eq!(error.advice("--port 81").to_string(), "error: port 80 is in use\n  try: --port 81");
+    }
+
+    #[test]
+    fn the_kernels_number_is_left_out() {
+        let error = std::fs::read("/no/such/file").map_err(|e| Error::file("/no/such/file".as_ref(), &e));
+        assert_eq!(error.unwrap_err().to_string(), "error: /no/such/file: No such file or directory");
+    }
+
+    #[test]
+    fn asking_whether_a_file_can_be_written_leaves_none() {
+        let path = std::env::temp_dir().join(format!("greenwave-writable-{}", std::process::id()));
+        assert_eq!(Error::unless_writable(&path), Ok(()));
+        assert!(!path.exists());
+        assert!(Error::unless_writable("/no/such/folder/file".as_ref()).is_err());
     }
 }

@@ -3,11 +3,12 @@
 //! Requests are due by the clock, whatever the server does; latency counts
 //! from when a request was due, so a stalled server cannot hide its stalls.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use ::load::kernel::{KernelError, Protocol};
-use ::load::{Class, Plan, kernel};
+use ::load::{Class, Plan, Spread, kernel};
 use clap::ValueEnum;
 use queueing::{Arrivals, Law, Span};
 
@@ -32,7 +33,7 @@ pub struct Args {
     /// Requests at once and how often, such as 300/10ms.
     #[arg(long, value_name = "SIZE/PERIOD")]
     burst: Option<Burst>,
-    /// Connections, kept open.
+    /// Connections, kept open, each for one class.
     #[arg(long, default_value_t = 50)]
     connections: u32,
     /// How long requests are due.
@@ -76,6 +77,7 @@ enum Speaks {
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let target = resolve(&args.target)?;
     let plan = args.plan()?;
+    answers(target)?;
     let protocol = match args.protocol {
         Speaks::Http => Protocol::Http { path: args.path.clone() },
         Speaks::Synthetic => Protocol::Synthetic,
@@ -116,7 +118,8 @@ impl Args {
                 Arrivals::Poisson { rate_per_s }
             }
             (rate, None) => {
-                return Err(Error::new(format!("rate {} is not above 0", rate.unwrap_or_default())));
+                let what = format!("rate {} is not a number above 0", rate.unwrap_or_default());
+                return Err(Error::new(what).advice("--rate 1000"));
             }
         };
         let class = |name: &str, share: f64, kind: u8, priority: u8| Class {
@@ -138,6 +141,9 @@ impl Args {
             }
         };
         let mut plan = Plan::new(self.connections, arrivals, classes);
+        // A connection's bytes keep their order, so an urgent request behind
+        // others on the same connection would wait for them.
+        plan.spread = Spread::PerClass;
         plan.duration = Some(self.duration);
         plan.warmup = self.warmup;
         plan.timeout = self.timeout;
@@ -154,6 +160,19 @@ fn resolve(target: &str) -> Result<SocketAddr, Error> {
     let mut found = target.to_socket_addrs().map_err(|e| bad(e.to_string()))?;
     found.next().ok_or_else(|| bad("no address".to_owned()))
 }
+
+/// Refuses a target where nobody listens at once; a busy one is tried for
+/// longer when the run opens its connections.
+fn answers(target: SocketAddr) -> Result<(), Error> {
+    let tried = TcpStream::connect_timeout(&target, ANSWERS_WITHIN);
+    tried.map(drop).map_err(|e| {
+        let what = format!("target {target}: {}", crate::error::plain(&e.to_string()));
+        Error::new(what).advice(format!("start a server on {target}"))
+    })
+}
+
+/// Time for a lost SYN to be sent again.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 fn refused(e: &KernelError) -> Error {
     let error = Error::new(e.to_string());

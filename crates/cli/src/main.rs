@@ -4,10 +4,11 @@
 //! Exit 0: done; 1: a claim failed; 2: could not run.
 #![forbid(unsafe_code)]
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use error::Error;
 
@@ -27,7 +28,7 @@ mod table;
 
 /// Application-defined priority from the network card to the worker.
 #[derive(Parser)]
-#[command(name = "greenwave", version, max_term_width = 100)]
+#[command(name = "greenwave", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -35,7 +36,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a bursty mixed workload through the stack, without and with priority.
+    /// Run a bursty mixed workload, without and with priority.
     Demo(demo::Args),
     /// Serve on a network device through our own TCP/IP.
     Serve(serve::Args),
@@ -50,6 +51,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    host::interrupt::end_on_closed_pipe();
+    end_on_full_output();
     let command = match Cli::try_parse() {
         Ok(Cli { command }) => command,
         Err(e) => return usage(&e),
@@ -68,6 +71,21 @@ fn main() -> ExitCode {
     })
 }
 
+/// A result that cannot be printed, as on a full disk, is an error like any
+/// other; `println!` would make a panic of it.
+fn end_on_full_output() {
+    let other = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload().downcast_ref::<String>();
+        let Some(why) = text.and_then(|text| text.strip_prefix("failed printing to ")) else {
+            return other(panic);
+        };
+        // Where stderr is gone too, there is nobody left to tell.
+        let _ = writeln!(std::io::stderr(), "{}", Error::new(error::plain(why)));
+        std::process::exit(2);
+    }));
+}
+
 /// Help as it is; an error as one line, and what to try.
 fn usage(e: &clap::Error) -> ExitCode {
     if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
@@ -81,8 +99,16 @@ fn usage(e: &clap::Error) -> ExitCode {
     let text = e.to_string();
     let what: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
-    let advice = tip.map_or_else(|| "greenwave help, or the command with --help".to_owned(), str::to_owned);
-    let what = what.join(" ");
+    let advice = tip.map_or_else(help, str::to_owned);
+    // Rust's own words for a number it cannot read say little.
+    let what = what.join(" ").replace("invalid digit found in string", "it is not a whole number");
     eprintln!("{}", Error::new(what.strip_prefix("error: ").unwrap_or(&what)).advice(advice));
     ExitCode::from(2)
+}
+
+/// The command whose help explains what went wrong.
+fn help() -> String {
+    let commands = Cli::command();
+    let given = std::env::args().nth(1).filter(|name| commands.find_subcommand(name).is_some());
+    given.map_or("greenwave --help".to_owned(), |name| format!("greenwave {name} --help"))
 }

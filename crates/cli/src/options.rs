@@ -74,8 +74,14 @@ impl FromStr for Cidr {
         if !(1..=30).contains(&cidr.prefix) {
             return Err(format!("prefix {} is outside 1..=30", cidr.prefix));
         }
-        if !cidr.holds(cidr.addr) || cidr.addr.is_multicast() || cidr.addr.is_loopback() {
-            return Err(format!("{} is no host's address in a /{} subnet", cidr.addr, cidr.prefix));
+        let unusable = cidr.addr.is_loopback() || !(1..=223).contains(&cidr.addr.octets()[0]);
+        if unusable {
+            return Err(format!("{} is no address that a host can have, such as 10.77.0.2", cidr.addr));
+        }
+        if !cidr.holds(cidr.addr) {
+            let (network, hosts) = (u32::from(cidr.addr) & cidr.mask(), !cidr.mask() - 1);
+            let (first, last) = (Ipv4Addr::from(network + 1), Ipv4Addr::from(network + hosts));
+            return Err(format!("{} is not one of the subnet's hosts, {first} to {last}", cidr.addr));
         }
         Ok(cidr)
     }
@@ -132,8 +138,17 @@ mod tests {
     #[test]
     fn addresses_no_host_can_have_are_refused() {
         let texts = ["10.77.0.0/24", "10.77.0.255/24", "10.77.0.2", "10.77.0.2/0", "10.77.0.2/31"];
-        for text in texts.into_iter().chain(["224.0.0.1/24", "127.0.0.1/8", "1.2.3/8", "1.2.3.4/x"]) {
+        for text in texts.into_iter().chain([
+            "224.0.0.1/24",
+            "240.0.0.1/8",
+            "0.0.0.5/8",
+            "127.0.0.1/8",
+            "1.2.3/8",
+            "1.2.3.4/x",
+        ]) {
             assert!(text.parse::<Cidr>().is_err(), "{text} is no host's address");
         }
+        let error = "10.77.0.0/24".parse::<Cidr>().unwrap_err();
+        assert_eq!(error, "10.77.0.0 is not one of the subnet's hosts, 10.77.0.1 to 10.77.0.254");
     }
 }

@@ -37,7 +37,7 @@ pub struct Args {
     /// The server's address and its subnet, such as 10.77.0.2/24.
     #[arg(long, value_name = "ADDRESS/PREFIX")]
     addr: Cidr,
-    /// The kernel's address at the other end [default: the subnet's first other one].
+    /// The kernel's end [default: the subnet's first other address].
     #[arg(long, value_name = "ADDRESS")]
     host_addr: Option<Ipv4Addr>,
     /// Next hop for other subnets [default: the kernel's end].
@@ -79,7 +79,8 @@ enum Serves {
 /// Anything that keeps the server from starting.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let name = args.device.strip_prefix("tap:").ok_or_else(|| {
-        Error::new(format!("device {:?} is of no kind that there is", args.device)).advice("--device tap:gw0")
+        Error::new(format!("device {:?} is not tap:NAME, the only kind there is", args.device))
+            .advice("--device tap:gw0")
     })?;
     let host_addr = args.host_addr.unwrap_or_else(|| args.addr.first_other());
     if !args.addr.holds(host_addr) || host_addr == args.addr.addr {
@@ -99,6 +100,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     };
     let file =
         args.pcap.as_ref().map(|path| File::create(path).map_err(|e| Error::file(path, &e))).transpose()?;
+    not_ours(args.addr.addr)?;
+    not_ours(host_addr)?;
     let tap = Tap::create(name)?;
     tap.up(host_addr, args.addr.prefix)?;
     let place = Place { args, gateway, host_addr, classifiers };
@@ -109,6 +112,16 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             place.serve_on(tee)
         }
     }
+}
+
+/// Refuses an address that this machine has already: the kernel would answer
+/// for it, or send answers elsewhere.
+fn not_ours(addr: Ipv4Addr) -> Result<(), Error> {
+    if host::address::is_ours(addr) {
+        let what = format!("address {addr} is in use: this machine has it already");
+        return Err(Error::new(what).advice("--addr in another subnet, such as 10.78.0.2/24"));
+    }
+    Ok(())
 }
 
 /// A server that has its device.
@@ -152,6 +165,13 @@ impl Place<'_> {
             addr.addr, args.device
         );
         eprintln!("ctrl-C ends");
+        let cores = host::Machine::this().cores;
+        if usize::from(args.workers) >= cores {
+            eprintln!(
+                "note: the stack and {} workers each want a core, and there are {cores}; --workers 0 takes one",
+                args.workers
+            );
+        }
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
         let stop = Arc::new(AtomicBool::new(false));
         let interrupted = host::interrupt::flag();

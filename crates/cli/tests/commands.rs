@@ -50,6 +50,46 @@ fn bad_arguments_are_one_line_and_exit_2() {
     refused(&["load", "--target", "127.0.0.1:1"], "--rate");
     refused(&["load", "--target", "nowhere", "--rate", "10"], "nowhere");
     refused(&["load", "--target", "127.0.0.1:1", "--rate", "-1"], "-1");
+    refused(&["demo", "--seconds", "x"], "it is not a whole number");
+    refused(&["demo", "--modes", "none,adps,none"], "mode none is given twice");
+    refused(&["demo", "--burst", "1/1s", "--seconds", "1"], "no burst to measure in 1 s");
+    refused(&["demo", "--service", "1ms"], "of what serves it");
+    refused(&["calibrate", "--slices", "1"], "1 is not in 2..");
+}
+
+#[test]
+fn a_result_that_could_not_be_written_is_refused_before_it_is_measured() {
+    refused(&["demo", "--out", "no/such/folder/report.html"], "no/such/folder/report.html: No such file");
+    refused(&["demo", "--out", "/"], "/: Is a directory");
+    refused(&["calibrate", "--out", "no/such/folder/model.toml"], "no/such/folder/model.toml: No such file");
+}
+
+#[test]
+fn a_target_where_nobody_listens_is_refused_at_once() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let target = listener.local_addr().expect("a listener has an address").to_string();
+    drop(listener);
+    refused(&["load", "--target", &target, "--rate", "10"], "Connection refused");
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_ends_the_command_without_a_word() {
+    let (reader, writer) = std::io::pipe().expect("there are pipes");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));
+    let out = command.args(["exp", "list"]).stdout(writer).stderr(std::process::Stdio::piped()).output();
+    let stderr = out.expect("greenwave starts").stderr;
+    assert_eq!(String::from_utf8_lossy(&stderr), "");
+}
+
+#[test]
+fn a_result_that_cannot_be_printed_is_an_error_and_no_panic() {
+    let full = std::fs::File::create("/dev/full").expect("Linux has /dev/full");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));
+    let out = command.args(["exp", "list"]).stdout(full).stderr(std::process::Stdio::piped()).output();
+    let out = out.expect("greenwave starts");
+    assert_eq!(out.status.code(), Some(2));
+    assert_eq!(String::from_utf8_lossy(&out.stderr), "error: stdout: No space left on device\n");
 }
 
 #[test]
@@ -67,6 +107,17 @@ fn a_server_that_cannot_be_is_refused_before_anything_is_made() {
         &["--device", "tap:gw0", "--addr", "10.77.0.2/24", "--policy", "no-such-file.toml"],
         "no-such-file",
     );
+}
+
+#[test]
+fn help_fits_a_terminal_of_80_columns() {
+    for command in ["", "demo", "serve", "load", "calibrate", "check", "exp"] {
+        let out = greenwave(&[command, "--help"].into_iter().filter(|c| !c.is_empty()).collect::<Vec<_>>());
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{command}: {line}");
+        }
+    }
 }
 
 #[test]

@@ -4,13 +4,20 @@
 //! machine's network is left alone. Needs root, `unshare` and `curl`; `wrk`
 //! joins in where it is there. What is missing is printed.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 /// Set for the copy of this test that runs in the namespace.
 const INSIDE: &str = "GREENWAVE_TEST_NAMESPACE";
+
+/// Says what is not tested. Written past the test harness, which keeps what
+/// passing tests print to itself.
+fn skipped(why: &str) {
+    let line = format!("skipped: the_kernels_tcp_is_served_over_a_tap_device: {why}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
 
 fn is_there(program: &str) -> bool {
     let tried = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -24,16 +31,16 @@ fn the_kernels_tcp_is_served_over_a_tap_device() {
     }
     let missing = ["unshare", "curl"].into_iter().find(|program| !is_there(program));
     if !geteuid().is_root() {
-        return eprintln!("skipped: making a TAP device needs root");
+        return skipped("making a TAP device needs root");
     }
     if let Some(program) = missing {
-        return eprintln!("skipped: {program} is not there");
+        return skipped(&format!("{program} is not there"));
     }
     if !std::path::Path::new("/dev/net/tun").exists() {
-        return eprintln!("skipped: this kernel offers no TAP devices");
+        return skipped("this kernel offers no TAP devices");
     }
     if !Command::new("unshare").args(["-n", "true"]).status().is_ok_and(|status| status.success()) {
-        return eprintln!("skipped: network namespaces are not allowed here");
+        return skipped("network namespaces are not allowed here");
     }
     let this = std::env::current_exe().expect("a test knows its own path");
     let status = Command::new("unshare")
@@ -104,6 +111,7 @@ fn inside() {
     let server = Server::start(&["--app", "http"]);
     assert!(!curl(&[URL]).is_empty());
     a_device_of_this_name_is_refused();
+    an_address_in_use_is_refused();
     ten_megabytes_arrive_intact();
     one_connection_serves_several_requests();
     wrk_sees_no_errors();
@@ -122,6 +130,14 @@ fn a_device_of_this_name_is_refused() {
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2));
     assert!(stderr.starts_with("error: a network device named gw0 exists already"), "{stderr}");
+}
+
+fn an_address_in_use_is_refused() {
+    let again = ["serve", "--device", "tap:gw1", "--addr", "10.77.0.3/24"];
+    let out = Command::new(env!("CARGO_BIN_EXE_greenwave")).args(again).output().expect("greenwave starts");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(stderr.starts_with("error: address 10.77.0.1 is in use"), "{stderr}");
 }
 
 /// The same bytes twice and once in a piece: a stack that loses, repeats or
@@ -146,7 +162,7 @@ fn one_connection_serves_several_requests() {
 
 fn wrk_sees_no_errors() {
     if !is_there("wrk") {
-        return eprintln!("skipped: wrk is not there");
+        return skipped("its part with wrk, which is not there");
     }
     let out = output("wrk", &["--threads", "1", "--connections", "50", "--duration", "2s", URL]);
     let text = String::from_utf8_lossy(&out);

@@ -1,4 +1,5 @@
-//! ctrl-C as a flag that loops look at, so that a run can end in order.
+//! The signals a command meets: ctrl-C as a flag that loops look at, so that a
+//! run can end in order, and a closed pipe as a quiet end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,4 +24,13 @@ pub fn flag() -> &'static AtomicBool {
         unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
     }
     &INTERRUPTED
+}
+
+/// From now on a write to a pipe that nobody reads ends the process without a
+/// word, as it ends other commands; Rust programs are started with an error
+/// instead, which `println!` turns into a panic. Sockets are not concerned.
+pub fn end_on_closed_pipe() {
+    // SAFETY: sets the default action of a signal that no handler of ours is
+    // installed for.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }

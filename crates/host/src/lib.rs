@@ -13,6 +13,7 @@
 //! assert!(clock.now().since(start) >= Span::from_micros(5));
 //! ```
 
+pub mod address;
 pub mod affinity;
 pub mod clock;
 pub mod interrupt;

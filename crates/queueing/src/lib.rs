@@ -2,8 +2,8 @@
 //!
 //! Every place where a request waits is a queue, and every queue asks the
 //! same question. This crate holds the words ([`Time`], [`Label`],
-//! [`Priority`]), the answers ([`Discipline`]: [`Fifo`], [`Strict`], [`Drr`],
-//! [`Edf`], [`Laxity`]), what measures the wait ([`Histogram`],
+//! [`Priority`]), the answers ([`Discipline`]: [`Fifo`], [`Levels`],
+//! [`Strict`], [`Drr`], [`Edf`], [`Laxity`]), what measures the wait ([`Histogram`],
 //! [`TimerWheel`]), what causes it ([`Law`], [`Arrivals`]) and the formulas
 //! that say how long it should be ([`theory`]). It does no I/O, reads no clock
 //! and starts no thread.
@@ -40,7 +40,9 @@ mod units;
 
 pub use arrival::{Arrivals, BadArrivals, Times};
 pub use clock::Clock;
-pub use discipline::{Discipline, Drr, Edf, Entry, Fifo, FlowId, Laxity, Pushed, Shares, Starvation, Strict};
+pub use discipline::{
+    Discipline, Drr, Edf, Entry, Fifo, FlowId, Laxity, Levels, Pushed, Selective, Shares, Starvation, Strict,
+};
 pub use histogram::{Histogram, StageHistograms};
 pub use label::{Label, Priority, PrioritySet};
 pub use law::{BadLaw, Law};

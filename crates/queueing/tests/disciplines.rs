@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 use queueing::{
-    Bytes, Discipline, Drr, Edf, Entry, Fifo, Label, Laxity, Priority, Pushed, Shares, Span, Starvation,
-    Strict, Time,
+    Bytes, Discipline, Drr, Edf, Entry, Fifo, Label, Laxity, Levels, Priority, PrioritySet, Pushed,
+    Selective, Shares, Span, Starvation, Strict, Time,
 };
 
 /// An entry that knows its number, so that losses and doubles show.
@@ -39,8 +39,9 @@ const PATIENCE: Span = Span::from_nanos(400);
 const AGE_MAX: Span = Span::from_nanos(300);
 
 /// Every discipline, small enough to be full often.
-const DISCIPLINES: [Named; 10] = [
+const DISCIPLINES: [Named; 11] = [
     ("fifo", || Box::new(Fifo::new(CAPACITY))),
+    ("levels", || Box::new(Levels::new(CAPACITY))),
     ("strict over fifo", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(CAPACITY)))),
     ("strict over short fifo", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(3)))),
     ("strict with push-out", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(5)).with_push_out())),
@@ -246,17 +247,43 @@ fn push_out_gives_up_the_newest_of_the_least_urgent_and_never_an_equal() {
     assert_eq!(queue.len(), 3);
 }
 
-#[test]
-fn strict_hands_out_only_the_levels_asked_for() {
-    let mut queue = Strict::new(9, |_| Fifo::new(9));
-    for entry in [request(0, 0), request(1, 4), request(2, 6)] {
-        assert_eq!(queue.push(Time::ZERO, entry), Pushed::Queued);
+/// Asked for levels 4 and up, then for nothing, then for everything.
+fn check_among(mut queue: impl Selective<Request>, expected: [usize; 3]) {
+    for (number, priority) in [(0, 0), (1, 6), (2, 4)] {
+        assert_eq!(queue.push(Time::ZERO, request(number, priority)), Pushed::Queued);
     }
-    let wanted = Priority::all().filter(|priority| priority.level() >= 4).collect();
-    assert_eq!(queue.pop_among(Time::ZERO, wanted), Some(request(1, 4)));
-    assert_eq!(queue.pop_among(Time::ZERO, wanted), Some(request(2, 6)));
-    assert_eq!(queue.pop_among(Time::ZERO, wanted), None::<Request>);
-    assert_eq!(queue.len(), 1);
+    let low = Priority::all().filter(|priority| priority.level() >= 4).collect();
+    let mut among = |wanted| queue.pop_among(Time::ZERO, wanted).map(|request| request.number);
+    let got = [among(low), among(low), among(low), among(PrioritySet::NONE), among(PrioritySet::ALL)];
+    let [first, second, third] = expected.map(Some);
+    assert_eq!(got, [first, second, None, None, third]);
+    assert!(queue.is_empty() && queue.oldest().is_none());
+}
+
+#[test]
+fn only_the_levels_asked_for_are_handed_out() {
+    check_among(Strict::new(9, |_| Fifo::new(9)), [2, 1, 0]);
+    check_among(Levels::new(9), [1, 2, 0]);
+    check_among(Drr::new(9, Shares::by_count([1; 8], Span::MAX)), [2, 1, 0]);
+    check_among(Drr::new(9, Shares::by_count([1; 8], Span::ZERO)), [1, 2, 0]);
+    check_among(Edf::new(9, PATIENCE), [1, 2, 0]);
+    check_among(Laxity::new(9, PATIENCE), [1, 2, 0]);
+}
+
+#[test]
+fn an_urgent_entry_waits_for_a_turn_only_when_its_level_has_had_its_share() {
+    let mut queue = Drr::new(99, Shares::by_count([2, 1, 1, 1, 1, 1, 1, 4], Span::MAX));
+    for number in 0..9 {
+        assert_eq!(queue.push(Time::ZERO, request(number, 7)), Pushed::Queued);
+    }
+    let pops = |queue: &mut Drr<Request>, n| -> Vec<usize> {
+        (0..n).filter_map(|_| queue.pop(Time::ZERO)).map(|request| request.number).collect()
+    };
+    assert_eq!(pops(&mut queue, 1), [0]);
+    for number in 10..14 {
+        assert_eq!(queue.push(Time::ZERO, request(number, 0)), Pushed::Queued);
+    }
+    assert_eq!(pops(&mut queue, 12), [10, 11, 1, 2, 3, 12, 13, 4, 5, 6, 7, 8]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use net::classify::{DriverClassifier, TransportClassifier, Verdict};
 use net::driver::RxOrder;
-use sched::dispatch::{Darc, Dispatch, Fcfs, Params, Steering, Strict};
+use sched::dispatch::{Darc, Dispatch, Params, Steering, fcfs, strict};
 
 /// A compared system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,13 +68,13 @@ impl Mode {
     #[must_use]
     pub fn policy(self, classifiers: Classifiers, params: &Params, steering: Steering) -> Policy {
         let everyone = Steering::all(params.workers);
-        let strict = || Box::new(Strict::new(params.capacity));
+        let strict = || Box::new(strict(params.capacity));
         match self {
             Self::None => Policy {
                 rx_order: RxOrder::Fifo,
                 driver: None,
                 transport: None,
-                dispatch: Box::new(Fcfs::new(params.capacity)),
+                dispatch: Box::new(fcfs(params.capacity)),
                 steering: everyone,
             },
             Self::Lns => Policy {

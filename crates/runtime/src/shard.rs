@@ -13,99 +13,36 @@
 //! request per connection is in service and its response is out before the
 //! next is looked at. Nothing is lost when the event queue is full: the
 //! connection keeps its bytes (its window closes) and waits to enter, the
-//! most urgent first. No clock, no thread, no allocation per request once the
+//! most urgent first. A waiting connection is as urgent as its most urgent
+//! segment; once a worker has looked in vain, the next segment speaks for
+//! itself: that a request's rest is as urgent as its beginning is for a
+//! classifier that knows the flow to say. No clock, no thread, no allocation per request once the
 //! pools are warm.
 //! Source: ADPS §2.3, M6 and M7.
 
+mod config;
 mod conns;
 mod flow;
+mod job;
+mod receive;
 mod stats;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use net::classify::{DriverClassifier, Private};
+use net::driver::RxBuffer;
 pub use net::driver::RxOrder;
-use net::driver::{Admission, RxBuffer, classify};
 use net::stack::ConnId;
 use net::{Device, Stack};
-use queueing::{Label, Priority, PrioritySet, Span, Time};
-use sched::dispatch::{Dispatch, Idle, Kind, WorkerId, WorkerSet};
+use queueing::{Priority, PrioritySet, Span, Time};
+use sched::dispatch::{Dispatch, Idle, WorkerId, WorkerSet};
 
-use crate::app::{App, Context, Outcome, Stages};
-use crate::mode::Policy;
+use crate::app::App;
+pub use config::{Budget, Config};
 use conns::Conns;
+pub use job::Job;
 pub use stats::{Counters, STAGES, Stats};
-
-/// How a shard is set up.
-pub struct Config {
-    /// TCP/IP.
-    pub stack: net::stack::Config,
-    /// Receive buffer order.
-    pub rx_order: RxOrder,
-    /// Frames the receive buffer holds.
-    pub rx_frames_max: usize,
-    /// `pri_filter`, if any.
-    pub driver_classifier: Option<DriverClassifier>,
-    /// Who serves whom.
-    pub dispatch: Box<dyn Dispatch>,
-    /// Workers, 1..=256.
-    pub workers: usize,
-    /// Per priority, the workers that may serve it (M7).
-    pub steering: [WorkerSet; Priority::LEVELS],
-    /// How much of each kind of work a round does.
-    pub budget: Budget,
-}
-
-impl Config {
-    /// A shard of `workers` workers under `policy`, whose transport
-    /// classifier becomes the stack's default; 16,384 frames of buffer.
-    #[must_use]
-    pub fn new(mut stack: net::stack::Config, policy: Policy, workers: usize) -> Self {
-        if policy.transport.is_some() {
-            stack.classifier = policy.transport;
-        }
-        Self {
-            stack,
-            rx_order: policy.rx_order,
-            rx_frames_max: 16_384,
-            driver_classifier: policy.driver,
-            dispatch: policy.dispatch,
-            workers,
-            steering: policy.steering.sets(),
-            budget: Budget::default(),
-        }
-    }
-}
-
-/// How much of each kind of work a round does at the most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// Frames taken from the device, at least 1.
-    pub drive: usize,
-    /// Frames run through TCP, at least 1.
-    pub transport: usize,
-    /// Requests given to workers, at least 1. A shard that serves them itself
-    /// gives one per round, so that an urgent frame waits for one request at
-    /// the most; with other workers a limit would only leave them idle.
-    pub assign: usize,
-}
-
-/// Classify 32, then process 8, and leave no worker idle: the receive buffer sees enough frames to have
-/// a choice, and the urgent one waits for 8 others at the most.
-impl Default for Budget {
-    fn default() -> Self {
-        Self { drive: 128, transport: 1, assign: usize::MAX }
-    }
-}
-
-impl Budget {
-    fn check(&self) {
-        assert!(self.drive > 0, "a round drives nothing");
-        assert!(self.transport > 0, "a round transports nothing");
-        assert!(self.assign > 0, "a round assigns nothing");
-    }
-}
 
 /// What the shard did in one step, so that the simulator can charge for it.
 #[derive(Debug)]
@@ -133,39 +70,12 @@ pub enum Step {
     Idle,
 }
 
-/// One request on its way to a worker; comes back by [`Shard::complete`].
-#[derive(Debug)]
-pub struct Job {
-    /// Who serves it.
-    pub worker: WorkerId,
-    /// Where it came from.
-    pub conn: ConnId,
-    /// Its label.
-    pub label: Label,
-    /// Its type, if known.
-    pub kind: Option<Kind>,
-    /// Where it has waited.
-    pub stages: Stages,
-    /// The request's bytes.
-    pub request: Vec<u8>,
-    /// The response's bytes, filled in by the worker.
-    pub response: Vec<u8>,
-    /// A copy of the 64 shared bytes; the bytes that the worker changed are
-    /// written back on completion.
-    pub private: Private,
-    /// Filled in by the worker: how long it served.
-    pub service: Span,
-    /// Filled in by the worker: what becomes of the connection.
-    pub outcome: Outcome,
-    /// Filled in by the worker: the application panicked.
-    pub panicked: bool,
-}
-
 /// The pure heart of a server core.
 pub struct Shard<D: Device, A: App> {
     app: Arc<A>,
     stack: Stack,
     rx: RxBuffer<D::Frame>,
+    rx_order: RxOrder,
     classifier: Option<DriverClassifier>,
     dispatch: Box<dyn Dispatch>,
     needs_kind: bool,
@@ -231,6 +141,7 @@ impl<D: Device, A: App> Shard<D, A> {
             recv_buffer: config.stack.recv_buffer,
             stack: Stack::new(config.stack),
             rx: RxBuffer::new(config.rx_order, config.rx_frames_max),
+            rx_order: config.rx_order,
             classifier: config.driver_classifier,
             needs_kind: config.dispatch.needs_kind(),
             dispatch: config.dispatch,
@@ -392,31 +303,6 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    fn drive(&mut self, now: Time, device: &mut D) -> Option<Step> {
-        let net::device::Received { frame, arrived } = device.receive(now)?;
-        let counters = &mut self.stats.counters.driver;
-        let received = arrived.unwrap_or(now);
-        match classify(self.classifier.as_ref(), frame.as_ref(), received, counters) {
-            Admission::Queue(meta) => {
-                if let Some(frame) = self.rx.push(now, frame, meta) {
-                    counters.dropped_full += 1;
-                    device.recycle(frame);
-                }
-            }
-            Admission::Drop => device.recycle(frame),
-        }
-        Some(Step::Drive { classified: self.classifier.is_some() })
-    }
-
-    fn transport(&mut self, now: Time, device: &mut D) -> Option<Step> {
-        let (frame, meta) = self.rx.pop(now)?;
-        self.popped = now;
-        self.stack.ingress(now, frame.as_ref(), &meta);
-        let payload = carries_payload(frame.as_ref());
-        device.recycle(frame);
-        Some(Step::Transport { payload })
-    }
-
     fn transmit(&mut self, now: Time, device: &mut D) -> Option<Step> {
         if !self.stack.wants_egress() {
             self.blocked = None;
@@ -459,32 +345,6 @@ impl<D: Device, A: App> Shard<D, A> {
 
 /// A full round without work: every phase once, and the one it began in again.
 const ROUND_PHASES: usize = 7;
-
-/// Whether an Ethernet frame is an IPv4 TCP segment with payload.
-fn carries_payload(frame: &[u8]) -> bool {
-    let Some(ip) = frame.get(14..).filter(|ip| ip.len() >= 20) else { return false };
-    let header = usize::from(ip[0] & 0x0f) * 4;
-    let total = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
-    let Some(offset) = ip.get(header + 12) else { return false };
-    frame[12..14] == [8, 0] && ip[9] == 6 && total > header + usize::from(offset >> 4) * 4
-}
-
-/// Lets a worker thread and the simulator serve a job the same way.
-impl Job {
-    /// Runs the application on this job. A panic of the application is caught
-    /// and noted; the shard then aborts the connection.
-    pub fn serve<A: App>(&mut self, app: &A, clock: &dyn queueing::Clock) {
-        let start = clock.now();
-        let served = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut cx =
-                Context { label: self.label, stages: self.stages, private: &mut self.private, clock };
-            app.serve(&self.request, &mut cx, &mut self.response)
-        }));
-        self.panicked = served.is_err();
-        self.outcome = served.unwrap_or(Outcome::Close);
-        self.service = clock.now().since(start);
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -5,12 +5,13 @@
 //! spins for a moment, because a request usually comes soon, and then parks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use queueing::{Clock, Priority, PrioritySet};
 use rtrb::{Consumer, Producer, RingBuffer};
 use sched::dispatch::WorkerId;
 
+use crate::doorbell::Doorbell;
 use crate::shard::Job;
 
 /// Where requests come from and go to, for one worker thread.
@@ -25,8 +26,8 @@ pub struct Worker {
 /// What both ends see besides the rings.
 #[derive(Default)]
 struct Shared {
-    /// The worker sleeps or is about to.
-    parked: AtomicBool,
+    /// Wakes the worker.
+    bell: Doorbell,
     /// Priorities it waits for, one bit each; none while it serves.
     wants: AtomicU8,
 }
@@ -70,6 +71,86 @@ impl Worker {
     }
 
     /// The next request among `priorities`; `None` when the server stops.
+    ///
+    /// A worker may wait for other priorities each time. Steering still holds:
+    /// it gets nothing that its shard steers elsewhere.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// # use std::sync::atomic::{AtomicBool, Ordering};
+    /// # use net::classify::Verdict;
+    /// # use net::stack::{Config as Tcp, EventKind, ListenOptions};
+    /// # use net::{Device, Stack};
+    /// # use queueing::{Clock, Span, Time};
+    /// # use runtime::mode::Classifiers;
+    /// # use runtime::shard::Config;
+    /// # use runtime::{Mode, Shard};
+    /// # use sched::dispatch::{Params, Steering};
+    /// use queueing::{Priority, PrioritySet};
+    /// use runtime::app::Echo;
+    /// use runtime::threads::Workers;
+    /// use runtime::{Worker, serve};
+    /// # struct Real(std::time::Instant);
+    /// # impl Clock for Real {
+    /// #     fn now(&self) -> Time {
+    /// #         Time::from_nanos(self.0.elapsed().as_nanos() as u64)
+    /// #     }
+    /// #     fn compute(&self, _: Span) {}
+    /// # }
+    /// # let policy = Mode::Adps.policy(Classifiers {
+    /// #     transport: Some(Arc::new(|flow| Verdict::Level(flow.payload[0] - b'0'))),
+    /// #     driver: None,
+    /// # }, &Params::new(2, 64), Steering::all(2));
+    /// # let tcp = |host| Tcp::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16]);
+    /// # let mut shard = Shard::new(Config::new(tcp(1), policy, 2), Arc::new(Echo));
+    /// # shard.stack().listen(80, ListenOptions::default()).unwrap();
+    /// # let (near, mut far) = net::device::memory::pair(64, 1514);
+    /// # let clock: runtime::threads::SharedClock = Arc::new(Real(std::time::Instant::now()));
+    /// # let stop = Arc::new(AtomicBool::new(false));
+    ///
+    /// // Worker 0 is kept for the most urgent requests; the others take all.
+    /// let work = |worker: &mut Worker| {
+    ///     let urgent = PrioritySet::NONE.with(Priority::HIGHEST);
+    ///     let mine = if worker.id().0 == 0 { urgent } else { PrioritySet::ALL };
+    ///     while let Some(mut job) = worker.wait(mine) {
+    ///         assert!(mine.contains(job.label.priority));
+    ///         job.serve(&Echo, worker.clock());
+    ///         worker.done(job);
+    ///     }
+    /// };
+    /// # let server = std::thread::spawn({
+    /// #     let (clock, stop) = (clock.clone(), stop.clone());
+    /// #     move || {
+    /// let stats = serve(vec![(shard, near)], clock, stop, Workers::Custom(Arc::new(work)), None);
+    /// #         stats
+    /// #     }
+    /// # });
+    /// # let mut client = Stack::new(tcp(2));
+    /// # let id = client.connect(clock.now(), "10.0.0.1:80".parse().unwrap(), None).unwrap();
+    /// # let mut requests = ["7 report", "0 payment"].iter();
+    /// # while !stop.load(Ordering::Relaxed) {
+    /// #     let now = clock.now();
+    /// #     while let Some(received) = far.receive(now) {
+    /// #         let meta = net::classify::PacketMeta { received: now, bytes: 0, priority: None };
+    /// #         client.ingress(now, received.frame.as_ref(), &meta);
+    /// #         far.recycle(received.frame);
+    /// #     }
+    /// #     client.handle_timeout(now);
+    /// #     while let Some(event) = client.poll_event() {
+    /// #         let len = client.received(id).len();
+    /// #         client.consume(now, id, len);
+    /// #         if matches!(event.kind, EventKind::Connected | EventKind::Readable { .. }) {
+    /// #             match requests.next() {
+    /// #                 Some(request) => { client.send(now, id, request.as_bytes()).unwrap(); }
+    /// #                 None => stop.store(true, Ordering::Relaxed),
+    /// #             }
+    /// #         }
+    /// #     }
+    /// #     client.egress(now, &mut far);
+    /// #     std::thread::yield_now();
+    /// # }
+    /// # assert_eq!(server.join().unwrap()[0].counters.responses, 2);
+    /// ```
     pub fn wait(&mut self, priorities: PrioritySet) -> Option<Job> {
         self.shared.wants.store(bits(priorities), Ordering::Release);
         let mut spins = 0;
@@ -83,7 +164,7 @@ impl Worker {
             spins += 1;
             match spins {
                 0..SPINS => std::hint::spin_loop(),
-                _ => self.park(),
+                _ => self.shared.bell.sleep(|| self.jobs.is_empty() && !self.jobs.is_abandoned()),
             }
         }
     }
@@ -93,18 +174,6 @@ impl Worker {
         self.shared.wants.store(0, Ordering::Release);
         let pushed = self.done.push(job);
         assert!(pushed.is_ok(), "a worker has one job at a time");
-    }
-
-    /// Sleeps until the shard wakes it; may return early.
-    fn park(&self) {
-        self.shared.parked.store(true, Ordering::SeqCst);
-        // Pairs with the fence in `Remote::wake`: either the shard sees the
-        // flag, or this thread sees the job.
-        fence(Ordering::SeqCst);
-        if self.jobs.is_empty() && !self.jobs.is_abandoned() {
-            std::thread::park();
-        }
-        self.shared.parked.store(false, Ordering::SeqCst);
     }
 }
 
@@ -140,10 +209,7 @@ impl Remote {
     /// Ends the worker's [`Worker::wait`].
     pub fn stop(&mut self) {
         self.jobs = None;
-        fence(Ordering::SeqCst);
-        if let Some(thread) = &self.thread {
-            thread.unpark();
-        }
+        self.wake();
     }
 
     /// Whether the worker is gone, so that nothing more comes back.
@@ -152,11 +218,8 @@ impl Remote {
     }
 
     fn wake(&self) {
-        fence(Ordering::SeqCst);
-        if self.shared.parked.load(Ordering::SeqCst)
-            && let Some(thread) = &self.thread
-        {
-            thread.unpark();
+        if let Some(thread) = &self.thread {
+            self.shared.bell.ring(thread);
         }
     }
 }

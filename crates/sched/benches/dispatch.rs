@@ -1,6 +1,7 @@
 //! One task through each policy: push and assign, with 64 others waiting.
 //!
-//! `cargo bench -p sched --bench dispatch`
+//! `cargo bench -p sched --bench dispatch`; the claim is that `fcfs` and
+//! `strict` take at most 30 ns.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use queueing::{Label, Priority, Time};

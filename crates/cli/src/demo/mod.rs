@@ -33,14 +33,17 @@ pub struct Args {
     /// Replays the same requests.
     #[arg(long, default_value_t = 7)]
     seed: u64,
-    /// Modes to run, in this order.
+    /// Modes, in this order.
     #[arg(long, value_delimiter = ',', default_value = "none,lns,darc,adps")]
     modes: Vec<Mode>,
     /// Requests at once and how often.
-    #[arg(long, value_name = "SIZE/PERIOD", default_value = "300/10ms")]
+    #[arg(long, value_name = "SIZE/PERIOD", default_value = "200/10ms")]
     burst: Burst,
-    /// How long a request holds the server's core.
-    #[arg(long, default_value = "5us")]
+    /// Between requests of a burst.
+    #[arg(long, default_value = "1us")]
+    spacing: Span,
+    /// What a request takes.
+    #[arg(long, default_value = "10us")]
     service: Span,
     /// Where the report goes.
     #[arg(long, value_name = "FILE", default_value = "report.html")]
@@ -55,6 +58,7 @@ struct Settings {
     seconds: u32,
     seed: u64,
     burst: Burst,
+    spacing: Span,
     service: Span,
     connections: u32,
     /// Share of latency-sensitive requests.
@@ -67,8 +71,40 @@ struct Settings {
 /// Cores it takes to give client, stack and two workers one each.
 const CORES_WANTED: usize = 4;
 
-/// Share of late requests above which the figures say more of the machine.
-const LATE_MAX: f64 = 0.05;
+/// Share of late requests above which the p99 says more of the machine.
+const LATE_MAX: f64 = 0.005;
+
+/// Settings that would measure nothing are refused.
+impl Settings {
+    fn check(&self, modes: &[Mode]) -> Result<(), Error> {
+        if let Some(mode) = modes.iter().enumerate().find_map(|(i, m)| modes[..i].contains(m).then_some(m)) {
+            return Err(Error::new(format!("mode {mode} is given twice")).advice("each mode once"));
+        }
+        let Burst { size, period } = self.burst;
+        let period = period.max(self.spacing * size);
+        if period > Span::from_secs(self.seconds.into()) / 2 {
+            let what = format!("burst {} leaves no burst to measure in {} s", self.burst, self.seconds);
+            return Err(Error::new(what).advice("a shorter period, such as --burst 200/10ms"));
+        }
+        let cores = self.workers.max(1);
+        let busy = size as f64 * self.service.as_secs_f64() / period.as_secs_f64() / cores as f64;
+        if busy >= BUSY_MAX {
+            let what = format!(
+                "burst {} of {} each takes {:.0} % of what serves it, and less than {:.0} % can be measured",
+                self.burst,
+                self.service,
+                busy * 100.0,
+                BUSY_MAX * 100.0
+            );
+            return Err(Error::new(what).advice("a smaller --burst or a shorter --service"));
+        }
+        Ok(())
+    }
+}
+
+/// Share of the server's time that requests may take: above it no queue ends
+/// and every mode is late.
+const BUSY_MAX: f64 = 0.8;
 
 /// Runs the modes, prints the table, writes the page.
 ///
@@ -80,13 +116,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         seconds: args.seconds,
         seed: args.seed,
         burst: args.burst,
+        spacing: args.spacing,
         service: args.service,
-        connections: 100,
+        connections: 1000,
         urgent: 0.05,
         workers: if machine.cores >= CORES_WANTED { 2 } else { 0 },
         machine,
     };
-    writable(&args.out)?;
+    settings.check(&args.modes)?;
+    Error::unless_writable(&args.out)?;
     let stop = host::interrupt::flag();
     let bar = progress::bar(args.modes.len() as u64 * u64::from(args.seconds) * 1000);
     let mut results: Vec<(Mode, Report)> = Vec::new();
@@ -129,6 +167,7 @@ fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)]) -> Result<
             "seed": settings.seed,
             "burst_size": settings.burst.size,
             "burst_period_ns": settings.burst.period.as_nanos(),
+            "spacing_ns": settings.spacing.as_nanos(),
             "service_ns": settings.service.as_nanos(),
             "connections": settings.connections,
             "urgent_share": settings.urgent,
@@ -157,7 +196,7 @@ fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)]) -> Result<
     }
     if let Some(share) = late(results).filter(|&share| share > LATE_MAX) {
         println!(
-            "note: {:.0} % of requests were sent late: this machine was too busy to believe",
+            "note: {:.1} % of requests were sent late: this machine was too busy to believe",
             share * 100.0
         );
         println!("the tails; run again when it is quiet, or with a smaller --burst");
@@ -218,14 +257,4 @@ fn last_line(settings: &Settings, results: &[(Mode, Report)]) -> String {
         }
         None => format!("nothing to compare: it takes both none and adps\n{place}"),
     }
-}
-
-/// Whether the page can be written, before the measurement rather than after.
-fn writable(path: &std::path::Path) -> Result<(), Error> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
-    if path.is_dir() || !parent.is_dir() {
-        return Err(Error::new(format!("{} cannot be written", path.display()))
-            .advice("--out FILE in a folder that exists"));
-    }
-    Ok(())
 }

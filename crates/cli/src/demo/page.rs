@@ -67,7 +67,7 @@ fn set_up(settings: &Settings) -> Section {
         ("machine", settings.machine.to_string()),
         ("seed", settings.seed.to_string()),
         ("duration", format!("{} s per mode, the first tenth not counted", settings.seconds)),
-        ("requests", settings.burst.to_string()),
+        ("requests", format!("{}, {} apart", settings.burst, settings.spacing)),
         ("service", format!("{} each", settings.service)),
         ("latency-sensitive", format!("{} % of requests", settings.urgent * 100.0)),
         ("connections", format!("{}, each for one class", settings.connections)),

@@ -71,8 +71,11 @@ fn plan(settings: &Settings) -> Plan {
         priority,
     };
     let classes = vec![class(LS, settings.urgent, 1, 0), class("other", 1.0 - settings.urgent, 2, 7)];
-    let arrivals =
-        Arrivals::Burst { size: settings.burst.size, period: settings.burst.period, spacing: Span::ZERO };
+    let arrivals = Arrivals::Burst {
+        size: settings.burst.size,
+        period: settings.burst.period,
+        spacing: settings.spacing,
+    };
     let mut plan = Plan::new(settings.connections, arrivals, classes);
     plan.spread = Spread::PerClass;
     let duration = Span::from_secs(settings.seconds.into());

@@ -41,7 +41,7 @@ enum Command {
 
 #[derive(Debug, ClapArgs)]
 struct RunArgs {
-    /// Names such as adps/fig5, a paper's name for all of its experiments, or the path of a .toml file.
+    /// Names (adps/fig5), a paper's name for all of its own, or a .toml file.
     #[arg(required = true)]
     names: Vec<String>,
     /// How large.
@@ -109,6 +109,10 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     let mut sources: Vec<Source> = Vec::new();
     for name in &args.names {
         sources.extend(catalogue::find(name)?);
+    }
+    if let Some(folder) = &args.out {
+        std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, &e))?;
+        Error::unless_writable(&folder.join(".greenwave"))?;
     }
     let mut all_hold = true;
     for source in &sources {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use queueing::Span;
 use serde_json::{Value, json};
 
 use super::catalogue::Source;
@@ -12,7 +13,7 @@ use super::grid::Measured;
 use super::spec::Experiment;
 use crate::error::Error;
 use crate::report::{self, Section};
-use crate::table::Table;
+use crate::table::{Table, micros};
 
 /// A claim, checked.
 struct Checked {
@@ -100,7 +101,12 @@ impl ExperimentResult {
     /// Tables and one closing line.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = format!("{}  {}  ({})\n\n", self.name, self.experiment.title, self.experiment.source);
+        let mut text = format!("{}  {}\n", self.name, self.experiment.title);
+        let _ = writeln!(
+            text,
+            "{}; world sim; times in µs; lost: sent and not answered\n",
+            self.experiment.source
+        );
         let _ = writeln!(text, "{}", self.figure_table());
         let _ = writeln!(text, "{}", self.claim_table());
         for id in &self.left_out {
@@ -126,11 +132,10 @@ impl ExperimentResult {
     fn figure_table(&self) -> Table {
         let varies = self.experiment.varies.as_deref().unwrap_or("");
         let header = [
-            varies, "mode", "class", "requests", "never", "unans.", "p50", "p99", "p99.9", "wire", "nic",
-            "tcp", "event", "serve",
+            varies, "mode", "class", "reqs", "never", "lost", "p50", "p99", "p99.9", "wire", "nic", "tcp",
+            "event", "serve",
         ];
-        let mut table =
-            Table::new(3, &header).groups(&[("", 6), ("latency, µs", 3), ("of it at p99, µs", 5)]);
+        let mut table = Table::new(3, &header).groups(&[("", 6), ("latency", 3), ("p99 spent in", 5)]);
         let stats = [
             "requests",
             "never_sent",
@@ -149,7 +154,10 @@ impl ExperimentResult {
                 let mean =
                     |stat| self.measured.figures.mean(&run.point, &run.mode, class, stat).unwrap_or(f64::NAN);
                 let words = [run.point.clone(), run.mode.clone(), class.to_owned()];
-                table.row(words.into_iter().chain(stats.map(|stat| number(mean(stat)))).collect());
+                let (counts, times) = stats.split_at(3);
+                let counts = counts.iter().map(|stat| format!("{:.0}", mean(stat)));
+                let times = times.iter().map(|stat| micros(Span::from_secs_f64(mean(stat) * 1e-6)));
+                table.row(words.into_iter().chain(counts).chain(times).collect());
             }
         }
         table
@@ -250,11 +258,13 @@ impl ExperimentResult {
     /// distributions where there is only one point.
     fn plots(&self) -> String {
         let class = &self.experiment.class;
-        let numeric = |point: &str| point.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<f64>().ok();
         let runs = &self.measured.outcomes;
-        let mean = |point: &str, mode: &str, stat: &str| self.measured.figures.mean(point, mode, class, stat).ok();
+        let numeric = |point: &str| point.parse::<f64>().ok();
+        let several = runs.iter().any(|run| run.point != runs[0].point);
+        let mean =
+            |point: &str, mode: &str, stat: &str| self.measured.figures.mean(point, mode, class, stat).ok();
         let mut plots = String::new();
-        if self.experiment.point.len() > 2 && runs.iter().all(|run| numeric(&run.point).is_some()) {
+        if several && runs.iter().all(|run| numeric(&run.point).is_some()) {
             let line = |mode: &String| {
                 let of_mode = runs.iter().filter(|run| run.mode == *mode);
                 let points =

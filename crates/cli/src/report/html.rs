@@ -61,8 +61,8 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
   max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 section > svg { display: block; max-width: 100%; height: auto; margin: 1rem 0; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; display: block; overflow-x: auto; }
-th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; display: block; overflow-x: auto; }
+th, td { padding: .2rem .45rem; text-align: right; white-space: nowrap; }
 thead th { border-bottom: 1px solid #888; } tr.group th { text-align: center; border-bottom: 1px solid #ccc; }
 tbody tr:nth-child(even) { background: #f5f5f5; }
 .word { text-align: left; }

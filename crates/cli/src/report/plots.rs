@@ -26,6 +26,35 @@ fn colour(index: usize) -> RGBColor {
     COLOURS[index % COLOURS.len()]
 }
 
+/// The colours of stages, which are other things than the lines of a plot.
+fn part_colour(index: usize) -> RGBColor {
+    const PARTS: [RGBColor; 7] = [
+        RGBColor(170, 170, 170),
+        RGBColor(0, 90, 140),
+        RGBColor(120, 190, 230),
+        RGBColor(220, 90, 40),
+        RGBColor(245, 190, 90),
+        RGBColor(0, 130, 95),
+        RGBColor(90, 90, 90),
+    ];
+    PARTS[index % PARTS.len()]
+}
+
+/// How wide line `index` of `count` is: one that a later one covers still shows.
+fn width(index: usize, count: usize) -> u32 {
+    2 + count.saturating_sub(index + 1).min(5) as u32
+}
+
+/// Times between the smallest and the largest value above which a linear
+/// scale hides the small ones.
+const DECADES: f64 = 20.0;
+
+/// The largest value over the smallest; 1.0 unless all are above 0.
+fn spread(values: impl Iterator<Item = f64>) -> f64 {
+    let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
+    if low > 0.0 && high >= low { high / low } else { 1.0 }
+}
+
 /// Distribution functions: latency in µs on a logarithmic axis, the share
 /// answered within it on an axis that gives each further nine the same room,
 /// so that the tail can be seen. A share is 0.0..=1.0.
@@ -40,27 +69,29 @@ pub fn cdf_plot(title: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
         })
         .collect();
     let (from, to) = log_range(lines.iter().flat_map(|(_, points)| points.iter().map(|p| p.0)));
-    draw(360, &names(series), |plot| {
+    draw(360, &names(series), colour, |plot| {
         let mut chart = frame(plot, title, 75)
             .build_cartesian_2d((from..to).log_scale(), Nines)
             .map_err(|e| e.to_string())?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
+            .label_style(text_style())
+            .axis_desc_style(text_style())
             .x_desc("latency, µs")
             .y_desc("answered within")
             .x_label_formatter(&|us| number(*us))
             .draw()
             .map_err(|e| e.to_string())?;
         lines.iter().enumerate().try_for_each(|(i, (_, points))| {
-            let line = LineSeries::new(points.iter().copied(), colour(i).stroke_width(2));
+            let line = LineSeries::new(points.iter().copied(), colour(i).stroke_width(width(i, lines.len())));
             chart.draw_series(line).map(drop).map_err(|e| e.to_string())
         })
     })
 }
 
 /// Lines through points, the y axis logarithmic if `log_y` (values ≤ 0 are
-/// left out then).
+/// left out then); the x axis is logarithmic where its values span decades.
 #[must_use]
 pub fn line_plot(
     title: &str,
@@ -71,15 +102,17 @@ pub fn line_plot(
 ) -> String {
     let shown = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite() && (!log_y || p.1 > 0.0);
     let points = || series.iter().flat_map(|(_, points)| points.iter().filter(shown));
-    let (x_from, x_to) = range(points().map(|p| p.0), 0.03);
-    draw(360, &names(series), |plot| {
+    let log_x = spread(points().map(|p| p.0)) >= DECADES;
+    draw(360, &names(series), colour, |plot| {
         let mut builder = frame(plot, title, 75);
         macro_rules! lines {
-            ($y:expr) => {{
-                let mut chart = builder.build_cartesian_2d(x_from..x_to, $y).map_err(|e| e.to_string())?;
+            ($x:expr, $y:expr) => {{
+                let mut chart = builder.build_cartesian_2d($x, $y).map_err(|e| e.to_string())?;
                 chart
                     .configure_mesh()
                     .light_line_style(TRANSPARENT)
+                    .label_style(text_style())
+                    .axis_desc_style(text_style())
                     .x_desc(x_label)
                     .y_desc(y_label)
                     .x_label_formatter(&|x| number(*x))
@@ -88,26 +121,32 @@ pub fn line_plot(
                     .map_err(|e| e.to_string())?;
                 for (i, (_, points)) in series.iter().enumerate() {
                     let points = || points.iter().filter(shown).copied();
-                    let line = LineSeries::new(points(), colour(i).stroke_width(2));
+                    let width = width(i, series.len());
+                    let line = LineSeries::new(points(), colour(i).stroke_width(width));
                     chart.draw_series(line).map_err(|e| e.to_string())?;
-                    let dots = points().map(|p| Circle::new(p, 3, colour(i).filled()));
+                    let dots = points().map(|p| Circle::new(p, width + 1, colour(i).filled()));
                     chart.draw_series(dots).map_err(|e| e.to_string())?;
                 }
                 Ok(())
             }};
         }
-        if log_y {
-            let (from, to) = log_range(points().map(|p| p.1));
-            lines!((from..to).log_scale())
-        } else {
-            let (_, to) = range(points().map(|p| p.1), 0.05);
-            lines!(0.0..to)
+        let (x_from, x_to) = range(points().map(|p| p.0), 0.03);
+        let (x_low, x_high) = log_range(points().map(|p| p.0));
+        let (y_low, y_high) = log_range(points().map(|p| p.1));
+        let (_, y_to) = range(points().map(|p| p.1), 0.05);
+        match (log_x, log_y) {
+            (false, false) => lines!(x_from..x_to, 0.0..y_to),
+            (false, true) => lines!(x_from..x_to, (y_low..y_high).log_scale()),
+            (true, false) => lines!((x_low..x_high).log_scale(), 0.0..y_to),
+            (true, true) => lines!((x_low..x_high).log_scale(), (y_low..y_high).log_scale()),
         }
     })
 }
 
 /// One horizontal bar per label, cut into its parts, in µs; parts of the same
-/// name have the same colour. A bar's sum stands behind it.
+/// name have the same colour. A bar's sum stands behind it. Where sums differ
+/// so much that the shorter bars could not be read, all bars have the same
+/// length and show shares.
 #[must_use]
 pub fn stacked_bars(title: &str, bars: &[(String, Vec<(String, f64)>)]) -> String {
     let mut parts: Vec<String> = Vec::new();
@@ -117,10 +156,13 @@ pub fn stacked_bars(title: &str, bars: &[(String, Vec<(String, f64)>)]) -> Strin
         }
     }
     let sum = |parts: &[(String, f64)]| parts.iter().map(|p| p.1.max(0.0)).sum::<f64>();
+    let as_shares = spread(bars.iter().map(|(_, parts)| sum(parts))) >= DECADES;
+    let scale = |parts: &[(String, f64)]| if as_shares { 100.0 / sum(parts).max(1e-9) } else { 1.0 };
+    let longest = bars.iter().map(|(_, parts)| sum(parts) * scale(parts)).fold(0.0, f64::max);
     // Room behind the longest bar for its sum.
-    let to = bars.iter().map(|(_, parts)| sum(parts)).fold(0.0, f64::max).max(1e-3) * 1.12;
+    let to = longest.max(1e-3) * 1.15;
     let height = 110 + 34 * bars.len() as u32;
-    draw(height, &parts, |plot| {
+    draw(height, &parts, part_colour, |plot| {
         let rows = bars.len() as f64;
         let mut chart =
             frame(plot, title, 120).build_cartesian_2d(0.0..to, 0.0..rows).map_err(|e| e.to_string())?;
@@ -128,9 +170,11 @@ pub fn stacked_bars(title: &str, bars: &[(String, Vec<(String, f64)>)]) -> Strin
             .configure_mesh()
             .disable_y_mesh()
             .light_line_style(TRANSPARENT)
+            .label_style(text_style())
+            .axis_desc_style(text_style())
             .y_labels(0)
-            .x_desc("µs")
-            .x_label_formatter(&|us| number(*us))
+            .x_desc(if as_shares { "share of the time, %; the time in µs stands behind" } else { "µs" })
+            .x_label_formatter(&|x| if as_shares && *x > 100.5 { String::new() } else { number(*x) })
             .draw()
             .map_err(|e| e.to_string())?;
         for (row, (label, cuts)) in bars.iter().enumerate() {
@@ -139,9 +183,10 @@ pub fn stacked_bars(title: &str, bars: &[(String, Vec<(String, f64)>)]) -> Strin
             let mut x = 0.0;
             for (name, us) in cuts {
                 let index = parts.iter().position(|p| p == name).unwrap_or_default();
-                let bar = Rectangle::new([(x, low), (x + us.max(0.0), high)], colour(index).filled());
+                let end = x + us.max(0.0) * scale(cuts);
+                let bar = Rectangle::new([(x, low), (end, high)], part_colour(index).filled());
                 chart.draw_series([bar]).map_err(|e| e.to_string())?;
-                x += us.max(0.0);
+                x = end;
             }
             let middle = (low + high) / 2.0;
             let (x_px, y_px) = chart.backend_coord(&(x, middle));
@@ -150,7 +195,8 @@ pub fn stacked_bars(title: &str, bars: &[(String, Vec<(String, f64)>)]) -> Strin
             let (base_x, base_y) = area.get_base_pixel();
             let (x_px, y_px, left_px) = (x_px - base_x, y_px - base_y, left_px - base_x);
             let style = |h| text_style().pos(Pos::new(h, VPos::Center));
-            area.draw_text(&number(x), &style(HPos::Left), (x_px + 6, y_px)).map_err(|e| e.to_string())?;
+            area.draw_text(&number(sum(cuts)), &style(HPos::Left), (x_px + 6, y_px))
+                .map_err(|e| e.to_string())?;
             area.draw_text(label, &style(HPos::Right), (left_px - 8, y_px)).map_err(|e| e.to_string())?;
         }
         Ok(())
@@ -204,7 +250,12 @@ fn text_style() -> TextStyle<'static> {
 }
 
 /// Draws a plot and, right of it, what its colours mean.
-fn draw(height: u32, names: &[String], plot: impl FnOnce(&Area<'_>) -> Result<(), String>) -> String {
+fn draw(
+    height: u32,
+    names: &[String],
+    colour: fn(usize) -> RGBColor,
+    plot: impl FnOnce(&Area<'_>) -> Result<(), String>,
+) -> String {
     let mut svg = String::new();
     let drawn = (|| {
         let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
@@ -253,9 +304,18 @@ fn log_range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     (decade(from), decade(if to > from { to } else { from + 1.0 }))
 }
 
-/// A number without digits that say nothing.
+/// A number without digits that say nothing, five and more in groups of three.
 fn number(value: f64) -> String {
     match value.abs() {
+        v if v >= 9_999.5 => {
+            let digits = format!("{v:.0}");
+            let group = |(i, digit): (usize, char)| {
+                let gap = (i > 0 && (digits.len() - i).is_multiple_of(3)).then_some('\u{202f}');
+                gap.into_iter().chain([digit])
+            };
+            let grouped: String = digits.chars().enumerate().flat_map(group).collect();
+            if value < 0.0 { format!("-{grouped}") } else { grouped }
+        }
         v if v >= 100.0 || v == 0.0 || (v >= 1.0 && v.fract() < 1e-9) => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
         v if v >= 0.1 => {
@@ -296,9 +356,27 @@ mod tests {
     }
 
     #[test]
+    fn bars_of_very_different_lengths_show_shares_and_their_sums() {
+        let bar = |name: &str, us: f64| {
+            (name.to_owned(), vec![("nic".to_owned(), us * 0.75), ("tcp".to_owned(), us * 0.25)])
+        };
+        let svg = stacked_bars("p99", &[bar("none", 40_000.0), bar("adps", 20.0)]);
+        is_plot(&svg, &["share of the time", "40\u{202f}000", ">\n20\n<"]);
+    }
+
+    #[test]
+    fn points_decades_apart_get_a_logarithmic_axis() {
+        let points = [(1.0, 2.0), (100.0, 3.0), (10_000.0, 4.0)];
+        is_plot(&line_plot("t", "service", "y", false, &named(&points)), &[">\n1\n<", "10\u{202f}000"]);
+    }
+
+    #[test]
     fn lines_may_be_logarithmic() {
         let points = [(0.1, 10.0), (0.9, 10_000.0)];
-        is_plot(&line_plot("t", "load", "p99, µs", true, &named(&points)), &["load", "p99, µs", "10000"]);
+        is_plot(
+            &line_plot("t", "load", "p99, µs", true, &named(&points)),
+            &["load", "p99, µs", "10\u{202f}000"],
+        );
         is_plot(&line_plot("t", "load", "share", false, &named(&points)), &["share"]);
     }
 

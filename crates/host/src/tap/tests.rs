@@ -48,19 +48,27 @@ fn a_device_exists_once_and_until_it_is_dropped() {
     std::thread::spawn(in_own_network).join().unwrap();
 }
 
+/// Says what is not tested. Written past the test harness, which keeps what
+/// passing tests print to itself.
+fn skipped(why: &str) {
+    use std::io::Write;
+    let line = format!("skipped: a_device_exists_once_and_until_it_is_dropped: {why}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
 /// Runs on a thread with a network namespace of its own, so that the
 /// machine's network is left alone.
 fn in_own_network() {
     // SAFETY: NEWNET shares no memory and no descriptors; only the calling
     // thread moves, and it opens its sockets after the move.
     if let Err(e) = unsafe { unshare_unsafe(UnshareFlags::NEWNET) } {
-        return eprintln!("skipped: no network namespace: {e}");
+        return skipped(&format!("no network namespace: {e}"));
     }
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).unwrap();
     let exists = || name_to_index(&socket, "gw0").is_ok();
     let mut tap = match Tap::create("gw0") {
         Ok(tap) => tap,
-        Err(e @ (TapError::NoPermission | TapError::NoTun)) => return eprintln!("skipped: {e}"),
+        Err(e @ (TapError::NoPermission | TapError::NoTun)) => return skipped(&e.to_string()),
         Err(e) => panic!("{e}"),
     };
     assert!(exists());

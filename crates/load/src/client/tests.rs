@@ -1,3 +1,5 @@
+//! A client against a bare server, in virtual time.
+
 use std::net::Ipv4Addr;
 
 use net::device::memory::{MemoryDevice, pair};

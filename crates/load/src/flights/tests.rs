@@ -1,3 +1,5 @@
+//! Requests under way: who is sent when, and what becomes of it.
+
 use proptest::prelude::*;
 
 use super::*;

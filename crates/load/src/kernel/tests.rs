@@ -1,3 +1,5 @@
+//! The client on kernel sockets against a server on the loopback.
+
 use std::net::TcpListener;
 use std::time::Instant;
 

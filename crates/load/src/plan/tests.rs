@@ -1,3 +1,5 @@
+//! Plans: what they draw and what is refused.
+
 use super::*;
 
 fn class(name: &str, share: f64, service: &str) -> Class {

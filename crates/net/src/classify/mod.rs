@@ -3,7 +3,11 @@
 //! Two places ask. The driver asks once per frame, before any copy
 //! ([`DriverClassifier`], the paper's `pri_filter`); the transport asks once
 //! per segment that carries payload and knows the flow
-//! ([`TransportClassifier`], `pri_extraction`). A verdict that is out of range
+//! ([`TransportClassifier`], `pri_extraction`). The transport asks when the
+//! segment's turn in the byte stream has come: one that came early is shown
+//! once the gap before it has closed, of a retransmission only the new bytes.
+//! So a classifier sees the stream in order and each byte once, unless it
+//! drops the segment; only then do the same bytes come again. A verdict that is out of range
 //! and a classifier that panics both mean *no verdict*, and are counted.
 //!
 //! A classifier is a closure: an application's own, one of the shipped
@@ -35,7 +39,7 @@ pub use view::{Ipv4View, PacketView};
 pub enum Layer {
     /// Once per received frame, before any copy: `pri_filter`.
     Driver,
-    /// Once per segment with payload, knowing the flow: `pri_extraction`.
+    /// Once per segment with payload, in order, knowing the flow: `pri_extraction`.
     Transport,
 }
 
@@ -80,7 +84,8 @@ pub struct PacketMeta {
 /// `pri_filter`: called for every received frame (M1).
 pub type DriverClassifier = Arc<dyn Fn(&PacketView<'_>) -> Verdict + Send + Sync>;
 
-/// `pri_extraction`: called for every segment that carries payload (M2).
+/// `pri_extraction`: called for every segment that carries payload, when its
+/// turn in the stream has come (M2).
 pub type TransportClassifier = Arc<dyn Fn(&mut FlowContext<'_>) -> Verdict + Send + Sync>;
 
 /// What the flow has been like so far (M4).
@@ -90,8 +95,8 @@ pub struct FlowState {
     pub srtt: Option<Span>,
     /// Segments retransmitted of segments sent, 0.0..=1.0.
     pub loss: f32,
-    /// Payload received in order, this segment included when it is the next
-    /// one in order; one that came early counts once the gap before it closes.
+    /// Payload received in order, this segment included: the stream position
+    /// after its last byte.
     pub received: Bytes,
     /// Payload sent and acknowledged.
     pub sent: Bytes,
@@ -108,7 +113,7 @@ pub type Private = [u8; 64];
 pub struct FlowContext<'a> {
     /// The packet's metadata; `priority` is the driver's verdict.
     pub meta: &'a PacketMeta,
-    /// The segment's payload: never empty.
+    /// What is new of the segment's payload: never empty, in order.
     pub payload: &'a [u8],
     /// The peer's and our port and address.
     pub tuple: &'a crate::wire::FourTuple,

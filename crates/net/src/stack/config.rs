@@ -32,6 +32,12 @@ pub struct Config {
     pub send_buffer: usize,
     /// How long a closed connection lingers in TIME-WAIT (2 MSL).
     pub time_wait: Span,
+    /// Idle time before a peer is probed for life once we have closed our half
+    /// (FIN-WAIT-2), when `keep_alive` is off: a peer that died then would
+    /// otherwise be waited for without end.
+    pub fin_wait: Span,
+    /// Most connections in TIME-WAIT; the oldest makes room for one more.
+    pub time_wait_max: usize,
     /// Idle time before keep-alive probes start; `None` turns them off.
     pub keep_alive: Option<Span>,
     /// Most connections at once.
@@ -54,6 +60,8 @@ impl Config {
             recv_buffer: 256 * 1024,
             send_buffer: 256 * 1024,
             time_wait: Span::from_secs(60),
+            fin_wait: Span::from_secs(60),
+            time_wait_max: 1 << 17,
             keep_alive: None,
             connections_max: 1 << 20,
         }

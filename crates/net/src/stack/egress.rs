@@ -45,7 +45,7 @@ impl Stack {
     /// Sends what is due, until nothing is or the device is full. Returns frames sent.
     pub fn egress<D: Device>(&mut self, now: Time, device: &mut D) -> usize {
         let before = self.counters.frames_sent;
-        let mut room = self.send_replies(now, device).is_ok();
+        let mut room = self.replies.is_empty() || self.send_replies(now, device).is_ok();
         while room && let Some(&index) = self.ready.front() {
             match self.take_turn(now, device, index) {
                 Turn::Full => room = false,
@@ -55,7 +55,7 @@ impl Stack {
                 }
             }
         }
-        if room {
+        if room && !self.replies.is_empty() {
             // Connections may have asked for hardware addresses.
             let _ = self.send_replies(now, device);
         }
@@ -173,9 +173,7 @@ fn transmit_reply<D: Device>(
                 *target,
                 Protocol::Icmp,
                 echo.len(),
-                &mut |buf| {
-                    echo.emit(buf);
-                },
+                |buf| echo.emit(buf),
             )
         }
         Reply::Reset { mac, tuple, seq, ack, flags } => {
@@ -205,7 +203,7 @@ fn transmit_segment<D: Device>(
 ) -> Result<(), Full> {
     let len = segment.header_len() + segment.payload.len();
     let (source, target) = (tuple.local, tuple.remote);
-    transmit_packet(now, device, source_mac, target_mac, source, target, Protocol::Tcp, len, &mut |buf| {
+    transmit_packet(now, device, source_mac, target_mac, source, target, Protocol::Tcp, len, |buf| {
         segment.emit(source, target, buf);
     })
 }
@@ -221,7 +219,7 @@ fn transmit_packet<D: Device>(
     target: Ipv4Addr,
     protocol: Protocol,
     payload_len: usize,
-    fill: &mut dyn FnMut(&mut [u8]),
+    fill: impl Fn(&mut [u8]),
 ) -> Result<(), Full> {
     let start = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
     device.transmit(now, start + payload_len, &mut |buf| {

@@ -85,6 +85,8 @@ pub struct Stack {
     pool: Pool,
     counters: Counters,
     challenges: Challenges,
+    /// Connections in TIME-WAIT by age; some may be gone already.
+    time_wait: VecDeque<ConnId>,
     ports_tried: u16,
     /// The slot of the latest segment's connection: often the next one's, too.
     recent: u32,
@@ -93,6 +95,9 @@ pub struct Stack {
 /// First port that `connect` chooses by itself, and how many there are.
 const EPHEMERAL: (u16, u16) = (32_768, 28_232);
 const BACKLOG: usize = 1024;
+
+/// After so many timeouts in a row the peer's hardware address is asked for anew.
+const DOUBTS_MIN: u8 = 2;
 
 /// Uses of the secret.
 const HASH_FLOW: u8 = 0;
@@ -116,6 +121,7 @@ impl Stack {
             pool: Pool::default(),
             counters: Counters::default(),
             challenges: Challenges::default(),
+            time_wait: VecDeque::new(),
             ports_tried: 0,
             recent: 0,
         }
@@ -246,6 +252,11 @@ impl Stack {
                 received: now,
             };
             connection.on_timeout(&mut cx);
+            if connection.retries >= DOUBTS_MIN
+                && let Some(hop) = self.config.next_hop(connection.tuple.remote)
+            {
+                self.neighbors.doubt(hop);
+            }
             self.settle(now, index);
         }
     }
@@ -297,7 +308,7 @@ impl Stack {
 
     /// Marks the first `n` unread bytes as read; opens the window.
     pub fn consume(&mut self, now: Time, conn: ConnId, n: usize) {
-        self.call(now, conn, |connection, cx| connection.consume(cx, n));
+        self.touch(now, conn, |connection, cx| connection.consume(cx, n));
     }
 
     /// Queues bytes for sending; returns how many were taken. When fewer than
@@ -306,7 +317,7 @@ impl Stack {
     /// # Errors
     /// [`NotOpen`] when the connection is gone or our half is closed.
     pub fn send(&mut self, now: Time, conn: ConnId, bytes: &[u8]) -> Result<usize, NotOpen> {
-        self.call(now, conn, |connection, cx| connection.write(cx, bytes)).flatten().ok_or(NotOpen)
+        self.touch(now, conn, |connection, cx| connection.write(cx, bytes)).flatten().ok_or(NotOpen)
     }
 
     /// Closes our half after what is queued (FIN).
@@ -385,10 +396,21 @@ impl Stack {
         id: ConnId,
         act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
     ) -> Option<R> {
-        let (found, connection) = self.flows.at(id.index)?;
-        if found != id || connection.flags.detached {
-            return None;
-        }
+        let result = self.touch(now, id, act)?;
+        self.settle(now, id.index);
+        Some(result)
+    }
+
+    /// Runs `act` on the application's connection `id` and queues it for
+    /// egress; `act` changes neither its state nor its deadline.
+    #[inline]
+    fn touch<R>(
+        &mut self,
+        now: Time,
+        id: ConnId,
+        act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let connection = self.flows.get_mut(id)?;
         let mut cx = Context {
             now,
             id,
@@ -404,7 +426,7 @@ impl Stack {
         if connection.state.is_ending() {
             self.settle_closed(now, id);
         } else {
-            look_after(&mut self.ready, &mut self.timers, &self.config, connection, id.index);
+            enqueue(&mut self.ready, connection, id.index);
         }
         Some(result)
     }
@@ -427,9 +449,11 @@ impl Stack {
         let (linked, detached, listener) =
             (connection.flags.linked, connection.flags.detached, connection.listener);
         let announced = connection.flags.announced;
+        let aging = !over && !connection.flags.aging;
         if over {
             connection.flags.linked = false;
         } else {
+            connection.flags.aging = true;
             look_after(&mut self.ready, &mut self.timers, &self.config, connection, id.index);
         }
         let reason = connection.reason.unwrap_or(CloseReason::Finished);
@@ -456,6 +480,25 @@ impl Stack {
         }
         if over && (detached || !announced) {
             self.free(id.index);
+        }
+        if aging {
+            self.limit_time_wait(now, id);
+        }
+    }
+
+    /// Takes note that `id` is in TIME-WAIT; the oldest ends if there are too many.
+    fn limit_time_wait(&mut self, now: Time, id: ConnId) {
+        self.time_wait.push_back(id);
+        while self.time_wait.len() > self.config.time_wait_max
+            && let Some(oldest) = self.time_wait.pop_front()
+        {
+            if let Some((found, connection)) = self.flows.at(oldest.index)
+                && found == oldest
+                && let State::TimeWait { ref mut until } = connection.state
+            {
+                *until = now;
+                set_timer(&mut self.timers, connection, &self.config, oldest.index);
+            }
         }
     }
 
@@ -484,11 +527,17 @@ fn look_after(
     connection: &mut Connection,
     index: u32,
 ) {
+    enqueue(ready, connection, index);
+    set_timer(timers, connection, config, index);
+}
+
+/// Queues a connection for egress if it may have something to send.
+#[inline]
+fn enqueue(ready: &mut VecDeque<u32>, connection: &mut Connection, index: u32) {
     if !connection.flags.queued && connection.wants_output() {
         connection.flags.queued = true;
         ready.push_back(index);
     }
-    set_timer(timers, connection, config, index);
 }
 
 /// Makes sure that a timer fires no later than the connection's deadline. One

@@ -17,6 +17,8 @@ use crate::wire::ethernet::Mac;
 struct Neighbor {
     mac: Option<Mac>,
     confirmed: Time,
+    /// Someone says otherwise, or nothing comes back: to be asked soon.
+    doubted: bool,
     asked: Option<Time>,
 }
 
@@ -62,9 +64,14 @@ impl Neighbors {
         if !self.known.contains_key(&addr) {
             self.make_room();
         }
-        let neighbor = self.known.entry(addr).or_insert(Neighbor { mac: None, confirmed: now, asked: None });
+        let neighbor = self.known.entry(addr).or_insert(Neighbor {
+            mac: None,
+            confirmed: now,
+            doubted: false,
+            asked: None,
+        });
         let may_ask = neighbor.asked.is_none_or(|asked| now.since(asked) >= Self::ASK_INTERVAL);
-        let stale = now.since(neighbor.confirmed) >= Self::FRESH;
+        let stale = neighbor.doubted || now.since(neighbor.confirmed) >= Self::FRESH;
         match neighbor.mac {
             Some(mac) if !stale => {
                 self.last = Some((addr, mac, neighbor.confirmed + Self::FRESH));
@@ -87,16 +94,31 @@ impl Neighbors {
         }
     }
 
-    /// Takes note that `addr` has `mac`. Strangers are remembered only if `may_add`.
+    /// Asks for `addr` again when it is next sent to: what is known may be wrong.
+    pub(crate) fn doubt(&mut self, addr: Ipv4Addr) {
+        if let Some(neighbor) = self.known.get_mut(&addr) {
+            neighbor.doubted = true;
+            self.last = None;
+        }
+    }
+
+    /// Takes note that `addr` has `mac`. Strangers are remembered only if
+    /// `may_add`; who contradicts what is known without having been asked is
+    /// not believed, but makes us ask.
     pub(crate) fn learn(&mut self, now: Time, addr: Ipv4Addr, mac: Mac, may_add: bool) {
         let unicast = mac[0] & 1 == 0 && mac != [0; 6];
         if !unicast || !(may_add || self.known.contains_key(&addr)) {
             return;
         }
-        if !self.known.contains_key(&addr) {
-            self.make_room();
+        match self.known.get(&addr) {
+            Some(known) if known.asked.is_none() && known.mac.is_some_and(|other| other != mac) => {
+                self.doubt(addr);
+                return;
+            }
+            Some(_) => {}
+            None => self.make_room(),
         }
-        self.known.insert(addr, Neighbor { mac: Some(mac), confirmed: now, asked: None });
+        self.known.insert(addr, Neighbor { mac: Some(mac), confirmed: now, doubted: false, asked: None });
         self.last = None;
     }
 

@@ -8,6 +8,7 @@
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     free: Vec<Vec<u8>>,
+    free_bytes: usize,
 }
 
 impl Pool {
@@ -15,19 +16,22 @@ impl Pool {
     const BUFFER_LEN: usize = 2048;
     /// Larger buffers are freed instead of kept.
     const KEPT_LEN_MAX: usize = 64 * 1024;
-    /// More free buffers than this are freed.
-    const KEPT_MAX: usize = 4096;
+    /// With more bytes than this in free buffers, further ones are freed.
+    const KEPT_BYTES_MAX: usize = 16 << 20;
 
     #[inline]
     pub(crate) fn take(&mut self) -> Vec<u8> {
-        self.free.pop().unwrap_or_else(|| Vec::with_capacity(Self::BUFFER_LEN))
+        let Some(buffer) = self.free.pop() else { return Vec::with_capacity(Self::BUFFER_LEN) };
+        self.free_bytes -= buffer.capacity();
+        buffer
     }
 
     #[inline]
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         let kept = 1..=Self::KEPT_LEN_MAX;
-        if kept.contains(&buffer.capacity()) && self.free.len() < Self::KEPT_MAX {
+        if kept.contains(&buffer.capacity()) && self.free_bytes + buffer.capacity() <= Self::KEPT_BYTES_MAX {
             buffer.clear();
+            self.free_bytes += buffer.capacity();
             self.free.push(buffer);
         }
     }
@@ -110,6 +114,18 @@ mod tests {
         queue.push(b"abc", &mut pool);
         queue.pop(3, &mut pool);
         assert_eq!((queue.bytes.capacity(), pool.free.len()), (0, 1));
+    }
+
+    #[test]
+    fn pool_keeps_a_bounded_number_of_bytes() {
+        let mut pool = Pool::default();
+        for _ in 0..100_000 {
+            pool.give(Vec::with_capacity(2048));
+        }
+        let held: usize = pool.free.iter().map(Vec::capacity).sum();
+        assert!(held <= Pool::KEPT_BYTES_MAX && held > Pool::KEPT_BYTES_MAX / 2);
+        let _ = (0..100_000).map(|_| pool.take()).collect::<Vec<_>>();
+        assert_eq!(pool.free_bytes, 0);
     }
 
     proptest! {

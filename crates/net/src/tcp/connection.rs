@@ -75,6 +75,8 @@ pub(crate) struct Flags {
     pub(crate) parked: bool,
     /// The flow table knows the connection.
     pub(crate) linked: bool,
+    /// TIME-WAIT has begun and was noted.
+    pub(crate) aging: bool,
     /// `Closed` was pushed.
     pub(crate) closed_pushed: bool,
     /// `Closed` was polled: the id is invalid, the slot lives on in TIME-WAIT.
@@ -160,8 +162,11 @@ pub(crate) struct Connection {
 impl Connection {
     /// Most timeouts in a row (RFC 1122 §4.2.3.5: at least 100 s in all).
     const RETRIES_MAX: u8 = 15;
-    /// Most timeouts of a SYN.
+    /// Most timeouts of a SYN: 127 s in all, when a round trip was never timed.
     const RETRIES_SYN_MAX: u8 = 6;
+    /// Most timeouts of the answer to a listener's SYN: 63 s in all, so that
+    /// half-open connections make room.
+    const RETRIES_SYN_RECEIVED_MAX: u8 = 5;
     /// Most keep-alive probes without an answer.
     const KEEP_ALIVES_MAX: u8 = 8;
     /// A peer that announces less gets this (RFC 9293 §3.7.1 has 536 as default).
@@ -370,7 +375,9 @@ impl Connection {
 
     #[inline]
     fn keep_alive_at(&self, config: &Config) -> Time {
-        match config.keep_alive {
+        // Only the peer can end FIN-WAIT-2: whether it lives is always asked there.
+        let always = (self.state == State::FinWait2).then_some(config.fin_wait);
+        match config.keep_alive.or(always) {
             Some(idle) if self.state.is_synchronized() => {
                 self.heard_at + idle + keep_alive_interval(idle) * u64::from(self.keep_alives)
             }
@@ -403,9 +410,18 @@ impl Connection {
     }
 
     fn on_retransmission_timeout(&mut self, cx: &mut Context<'_>) {
+        if self.state.is_synchronized() && self.snd_una == self.snd_nxt && !self.has_unsent() {
+            // Only an acknowledgement waited, for the peer's hardware address.
+            self.rto_at = Time::MAX;
+            return;
+        }
         self.retries += 1;
-        let handshake = !self.state.is_synchronized();
-        if self.retries > if handshake { Self::RETRIES_SYN_MAX } else { Self::RETRIES_MAX } {
+        let retries_max = match self.state {
+            State::SynSent | State::SynReceived { passive: false } => Self::RETRIES_SYN_MAX,
+            State::SynReceived { passive: true } => Self::RETRIES_SYN_RECEIVED_MAX,
+            _ => Self::RETRIES_MAX,
+        };
+        if self.retries > retries_max {
             self.end(cx, CloseReason::TimedOut);
             return;
         }
@@ -421,7 +437,8 @@ impl Connection {
         // One reduction per episode (RFC 5681 §3.1).
         if self.retries == 1 {
             self.congestion.on_timeout(self.snd_nxt - self.snd_una);
-        } else {
+        }
+        if self.retries > 1 || self.scoreboard.contradicts(self.snd_una) {
             // The peer may have dropped what it once reported (RFC 2018 §8).
             self.scoreboard.clear();
         }

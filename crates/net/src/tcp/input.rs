@@ -6,11 +6,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use queueing::{Label, Priority};
+use queueing::{Label, Priority, Span, Time};
 
-use super::congestion::CongestionControl;
 use super::connection::{Connection, Context, Recovery};
-use super::reassembly::{Reassembly, most_urgent};
+use super::reassembly::Reassembly;
 use super::state::{State, Step};
 use crate::classify::{FlowContext, PacketMeta, TransportClassifier, Verdict};
 use crate::stack::{CloseReason, Config, EventKind, ListenerId};
@@ -33,9 +32,6 @@ pub(crate) struct Verdicts<'a> {
     pub(crate) default: Option<&'a TransportClassifier>,
     pub(crate) meta: &'a PacketMeta,
 }
-
-/// So many acknowledgements of the same byte mean that the next was lost.
-const DUPLICATE_ACKS_MAX: u8 = 3;
 
 impl Connection {
     /// Makes a fresh connection the answer to a listener's SYN `s`.
@@ -112,7 +108,7 @@ impl Connection {
         (self.rtx_next, self.rtx_end) = (ack, ack);
         self.retries = 0;
         self.recovery = Recovery::None;
-        self.rto_at = queueing::Time::MAX;
+        self.rto_at = Time::MAX;
         self.flags.retransmit_now = false;
         if self.flags.announced {
             cx.push(EventKind::Connected);
@@ -133,7 +129,7 @@ impl Connection {
         v: &Verdicts<'_>,
     ) -> Arrival {
         let has = |flag| s.flags.contains(flag);
-        if !self.is_fresh(s) && !has(Flags::RST) {
+        if !self.is_fresh(cx.now, s) && !has(Flags::RST) {
             cx.counters.paws += 1;
             self.owe_ack();
             return Arrival::Done;
@@ -143,7 +139,9 @@ impl Connection {
         }
         if has(Flags::RST) {
             if s.seq == self.rcv_nxt {
-                self.end(cx, CloseReason::Reset);
+                // In TIME-WAIT both streams are complete: nothing was cut off.
+                let over = matches!(self.state, State::TimeWait { .. });
+                self.end(cx, if over { CloseReason::Finished } else { CloseReason::Reset });
             } else if cx.may_challenge() {
                 self.owe_ack();
             }
@@ -175,8 +173,9 @@ impl Connection {
         // The classifier may ask for the segment to be lost: nothing of it may count yet.
         let (offset, len) = self.fitting(cx, s);
         let payload = &s.payload[offset..offset + len];
-        if !s.payload.is_empty() && self.state.can_receive_soon() {
-            match self.classify(cx, s, len, v) {
+        let in_order = s.seq + offset as u32 == self.rcv_nxt;
+        if in_order && len > 0 && self.state.can_receive_soon() {
+            match self.classify(cx, payload, v.meta, v) {
                 Some(label) => cx.label = label,
                 None => {
                     cx.counters.classifier_drops += 1;
@@ -204,7 +203,7 @@ impl Connection {
             return Arrival::Done;
         }
         if !s.payload.is_empty() {
-            self.on_payload(cx, s.seq + offset as u32, payload, offset == s.payload.len());
+            self.on_payload(cx, s.seq + offset as u32, payload, offset == s.payload.len(), v);
         }
         if has(Flags::FIN) {
             self.early_fin.get_or_insert(s.seq + s.payload.len() as u32);
@@ -214,11 +213,15 @@ impl Connection {
         Arrival::Done
     }
 
-    /// Protection against wrapped sequence numbers, RFC 7323 §5.3.
+    /// Protection against wrapped sequence numbers, RFC 7323 §5.3. After 24
+    /// days of silence the timestamps themselves may have wrapped (§5.5).
     #[inline]
-    fn is_fresh(&self, s: &Segment<'_>) -> bool {
+    fn is_fresh(&self, now: Time, s: &Segment<'_>) -> bool {
         match s.options.timestamps {
-            Some(stamps) if self.flags.timestamps => (stamps.value.wrapping_sub(self.ts_recent) as i32) >= 0,
+            Some(stamps) if self.flags.timestamps => {
+                (stamps.value.wrapping_sub(self.ts_recent) as i32) >= 0
+                    || now.since(self.heard_at) > Span::from_secs(24 * 24 * 3600)
+            }
             _ => true,
         }
     }
@@ -273,23 +276,27 @@ impl Connection {
         (old, len)
     }
 
-    /// Asks who is urgent; `None` means that the segment is to be lost.
+    /// Asks who is urgent; `None` means that the segment is to be lost. Asked
+    /// for `payload` in order: once for every byte that is not dropped.
     #[inline]
     fn classify(
         &mut self,
         cx: &mut Context<'_>,
-        s: &Segment<'_>,
-        fresh: usize,
+        payload: &[u8],
+        meta: &PacketMeta,
         v: &Verdicts<'_>,
     ) -> Option<Label> {
-        let given = Label::new(v.meta.priority.unwrap_or_default());
+        let given = Label::new(meta.priority.unwrap_or_default());
+        if self.classifier.is_none() && v.listener.is_none() && v.default.is_none() {
+            return Some(given);
+        }
         let own = self.classifier.take();
         let Some(classifier) = own.as_ref().or(v.listener).or(v.default) else { return Some(given) };
         let mut flow = self.flow();
-        flow.received += queueing::Bytes::new(fresh as u64);
+        flow.received += queueing::Bytes::new(payload.len() as u64);
         let mut context = FlowContext {
-            meta: v.meta,
-            payload: s.payload,
+            meta,
+            payload,
             tuple: &self.tuple,
             flow,
             private: &mut self.private,
@@ -321,7 +328,7 @@ impl Connection {
     }
 
     #[inline]
-    fn update_window(&mut self, s: &Segment<'_>, scale: u8) {
+    pub(super) fn update_window(&mut self, s: &Segment<'_>, scale: u8) {
         self.snd_wnd = u32::from(s.window) << scale;
         self.snd_wnd_max = self.snd_wnd_max.max(self.snd_wnd);
         self.snd_wl1 = s.seq;
@@ -329,156 +336,7 @@ impl Connection {
     }
 
     #[inline]
-    fn on_ack(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
-        let outstanding = self.snd_nxt != self.snd_una;
-        let mut news = 0;
-        if self.flags.sack {
-            for (start, end) in s.options.sack.iter() {
-                let valid =
-                    start.before(end) && start.at_or_after(self.snd_una) && end.at_or_before(self.snd_nxt);
-                if valid && start.at_or_after(s.ack) {
-                    news += self.scoreboard.insert(start, end);
-                }
-            }
-        }
-        let window = u32::from(s.window) << self.send_scale;
-        let bare = s.payload.is_empty() && !s.flags.contains(Flags::FIN) && window == self.snd_wnd;
-        if s.ack.after(self.snd_una) {
-            self.on_new_ack(cx, s.ack);
-        } else if s.ack == self.snd_una && outstanding && (bare || news > 0) {
-            self.on_duplicate_ack(cx);
-        }
-        // Any acknowledgement answers a probe.
-        if !outstanding || window == 0 {
-            self.retries = 0;
-        }
-        let newer = self.snd_wl1.before(s.seq) || (self.snd_wl1 == s.seq && self.snd_wl2.at_or_before(s.ack));
-        if s.ack.at_or_after(self.snd_una) && newer {
-            let was = self.snd_wnd;
-            self.update_window(s, self.send_scale);
-            if was < self.snd_wnd && self.is_stalled() {
-                self.rto_at = queueing::Time::MAX;
-                self.rtt.on_progress();
-            }
-        }
-    }
-
-    #[inline]
-    fn sample_rtt(&mut self, cx: &Context<'_>, ack: Seq) {
-        if self.flags.timing && ack.at_or_after(self.timed_seq) {
-            self.flags.timing = false;
-            self.rtt.on_sample(cx.now.since(self.timed_at));
-        }
-    }
-
-    #[inline]
-    fn on_new_ack(&mut self, cx: &mut Context<'_>, ack: Seq) {
-        let flight = self.snd_nxt - self.snd_una;
-        let acked = ack - self.snd_una;
-        let fin = self.flags.fin_sent && ack == self.snd_nxt && acked as usize > self.send.len();
-        let data = acked - u32::from(fin);
-        self.send.pop(data as usize, cx.pool);
-        self.acknowledged += u64::from(data);
-        self.snd_una = ack;
-        self.scoreboard.advance(ack);
-        self.retries = 0;
-        self.rtt.on_progress();
-        self.sample_rtt(cx, ack);
-        self.repair_on_new_ack(cx, ack, acked, flight);
-        let idle = self.snd_una == self.snd_nxt;
-        self.rto_at = if idle { queueing::Time::MAX } else { cx.now + self.rtt.rto(cx.config.rto_min) };
-        if self.flags.blocked && self.send.len() <= cx.config.send_buffer / 2 {
-            self.flags.blocked = false;
-            cx.push(EventKind::Writable);
-        }
-        if fin {
-            let until = cx.now + cx.config.time_wait;
-            self.state = self.state.after(Step::FinAcked { until });
-            match self.state {
-                State::Closed => self.end(cx, CloseReason::Finished),
-                State::TimeWait { .. } => self.release_send(cx.pool),
-                _ => {}
-            }
-        }
-    }
-
-    /// Moves recovery on: `acked` bytes up to `ack` are confirmed.
-    #[inline]
-    fn repair_on_new_ack(&mut self, _cx: &mut Context<'_>, ack: Seq, acked: u32, flight: u32) {
-        self.duplicate_acks = 0;
-        match self.recovery {
-            Recovery::None => {
-                self.congestion.on_ack(acked, flight);
-                (self.rtx_next, self.rtx_end) = (ack, ack);
-            }
-            Recovery::Timeout { until } => {
-                self.congestion.on_ack(acked, flight);
-                (self.rtx_next, self.rtx_end) = (self.rtx_next.max(ack), self.rtx_end.max(ack));
-                if ack.at_or_after(until) {
-                    self.recovery = Recovery::None;
-                    (self.rtx_next, self.rtx_end) = (ack, ack);
-                }
-            }
-            Recovery::Fast { until } if ack.at_or_after(until) => {
-                self.congestion.on_recovered();
-                self.recovery = Recovery::None;
-                self.inflation = 0;
-                (self.rtx_next, self.rtx_end) = (ack, ack);
-            }
-            Recovery::Fast { .. } => {
-                // A partial acknowledgement: the next hole is lost, too (RFC 6582 §3.2).
-                self.inflation = self.inflation.saturating_sub(acked);
-                if self.scoreboard.is_empty() {
-                    self.rtx_next = ack;
-                    self.rtx_end = (ack + u32::from(self.mss)).min(self.snd_nxt);
-                    self.flags.retransmit_now = true;
-                } else {
-                    self.rtx_next = self.rtx_next.max(ack);
-                    self.mark_holes_lost();
-                }
-            }
-        }
-    }
-
-    fn on_duplicate_ack(&mut self, cx: &mut Context<'_>) {
-        self.duplicate_acks = self.duplicate_acks.saturating_add(1);
-        let mss = u32::from(self.mss);
-        match self.recovery {
-            Recovery::None => {
-                let sacked = self.scoreboard.bytes();
-                let lost =
-                    self.duplicate_acks >= DUPLICATE_ACKS_MAX || sacked > DUPLICATE_ACKS_MAX as u32 * mss;
-                if !lost {
-                    return;
-                }
-                cx.counters.fast_retransmits += 1;
-                self.congestion.on_loss(self.snd_nxt - self.snd_una);
-                self.recovery = Recovery::Fast { until: self.snd_nxt };
-                self.rtx_next = self.snd_una;
-                self.rtx_end = (self.snd_una + mss).min(self.snd_nxt);
-                self.flags.retransmit_now = true;
-                if self.scoreboard.is_empty() {
-                    self.inflation = 3 * mss;
-                }
-                self.mark_holes_lost();
-            }
-            Recovery::Fast { .. } if self.scoreboard.is_empty() => {
-                self.inflation = self.inflation.saturating_add(mss).min(1 << 24);
-            }
-            Recovery::Fast { .. } => self.mark_holes_lost(),
-            Recovery::Timeout { .. } => {}
-        }
-    }
-
-    /// What the peer lacks before the last byte it has counts as lost.
-    fn mark_holes_lost(&mut self) {
-        if let Some(end) = self.scoreboard.end() {
-            self.rtx_end = self.rtx_end.max(end);
-        }
-    }
-
-    #[inline]
-    fn on_payload(&mut self, cx: &mut Context<'_>, start: Seq, payload: &[u8], old: bool) {
+    fn on_payload(&mut self, cx: &mut Context<'_>, start: Seq, payload: &[u8], old: bool, v: &Verdicts<'_>) {
         if !self.state.can_receive() {
             self.owe_ack();
             return;
@@ -491,41 +349,51 @@ impl Connection {
         if start != self.rcv_nxt {
             cx.counters.out_of_order += 1;
             let reassembly = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
-            reassembly.insert(start, payload, cx.label, cx.pool);
+            reassembly.insert(start, payload, v.meta, cx.pool);
             // Each one tells the peer once more what is missing.
             self.acks_due = self.acks_due.saturating_add(1);
             return;
         }
-        self.recv.push(payload, cx.pool);
-        self.rcv_nxt += payload.len() as u32;
-        let mut fresh = payload.len() as u32;
+        let before = self.rcv_nxt;
+        self.append(cx, payload);
         if self.reassembly.is_some() {
-            fresh += self.take_reassembled(cx);
+            self.append_reassembled(cx, v);
         }
-        self.received += u64::from(fresh);
         self.owe_ack();
         if !self.flags.detached {
+            let fresh = self.rcv_nxt - before;
             cx.push(EventKind::Readable { fresh });
         }
     }
 
-    /// Moves what has become in order; the most urgent label of it goes on.
-    fn take_reassembled(&mut self, cx: &mut Context<'_>) -> u32 {
-        let Some(reassembly) = &mut self.reassembly else { return 0 };
-        let before = self.rcv_nxt;
+    #[inline]
+    fn append(&mut self, cx: &mut Context<'_>, payload: &[u8]) {
+        self.recv.push(payload, cx.pool);
+        self.rcv_nxt += payload.len() as u32;
+        self.received += payload.len() as u64;
+    }
+
+    /// Moves what has become in order, segment by segment; the most urgent
+    /// label of all goes on. A segment that the classifier drops now was
+    /// reported as here, which the peer must expect to be taken back (RFC 2018 §8).
+    fn append_reassembled(&mut self, cx: &mut Context<'_>, v: &Verdicts<'_>) {
+        let Some(mut reassembly) = self.reassembly.take() else { return };
         while let Some(piece) = reassembly.pop(self.rcv_nxt) {
-            let old = self.rcv_nxt - piece.start;
-            if let Some(rest) = piece.bytes.get(old as usize..).filter(|rest| !rest.is_empty()) {
-                self.recv.push(rest, cx.pool);
-                self.rcv_nxt += rest.len() as u32;
-                cx.label = most_urgent(cx.label, piece.label);
+            for (bytes, meta) in piece.segments(self.rcv_nxt) {
+                let Some(label) = self.classify(cx, bytes, meta, v) else {
+                    cx.counters.classifier_drops += 1;
+                    break;
+                };
+                self.append(cx, bytes);
+                if label.priority < cx.label.priority {
+                    cx.label = label;
+                }
             }
             cx.pool.give(piece.bytes);
         }
-        if reassembly.is_empty() {
-            self.reassembly = None;
+        if !reassembly.is_empty() {
+            self.reassembly = Some(reassembly);
         }
-        self.rcv_nxt - before
     }
 
     /// Handles the peer's FIN once everything before it is here.
@@ -540,7 +408,7 @@ impl Connection {
         self.state = self.state.after(Step::Fin { until });
         if let State::TimeWait { .. } = self.state {
             self.release_send(cx.pool);
-            self.rto_at = queueing::Time::MAX;
+            self.rto_at = Time::MAX;
         }
         self.owe_ack();
         cx.push(EventKind::PeerClosed);

@@ -2,10 +2,11 @@
 //! segments out.
 //!
 //! [`Connection`] holds the state; `input` follows RFC 9293 §3.10.7 for a
-//! segment that arrives, `output` says what to send next. Everything that can
+//! segment that arrives, `acks` for what it acknowledges, `output` says what to send next. Everything that can
 //! be told apart is a part of its own: round-trip time, congestion window,
 //! reassembly, the SACK scoreboard.
 
+mod acks;
 mod buffer;
 mod congestion;
 mod connection;

@@ -87,8 +87,10 @@ impl Connection {
             return None;
         }
         // No silly windows: a full segment, everything there is, or half the
-        // largest window ever offered (RFC 9293 §3.8.6.2.1).
-        if window == 0 || (len < mss.min(unsent) && len < self.snd_wnd_max / 2) {
+        // largest window ever offered; but when the timer asked, whatever the
+        // peer takes (RFC 9293 §3.8.6.2.1).
+        let silly = len < mss.min(unsent) && len < self.snd_wnd_max / 2 && !self.flags.probe_due;
+        if window == 0 || silly {
             return None;
         }
         let fin = u32::from(self.flags.fin_queued && len == unsent && window > len);
@@ -139,7 +141,7 @@ impl Connection {
     }
 
     #[inline]
-    fn has_unsent(&self) -> bool {
+    pub(crate) fn has_unsent(&self) -> bool {
         match self.state {
             State::SynSent | State::SynReceived { .. } => self.snd_nxt == self.snd_una,
             State::TimeWait { .. } | State::Closed | State::FinWait2 => false,
@@ -225,6 +227,7 @@ impl Connection {
             return;
         }
         self.acks_due = 0;
+        self.flags.probe_due = false;
         self.flags.fin_sent |= plan.flags.contains(Flags::FIN);
         self.segments_sent = self.segments_sent.saturating_add(1);
         let restart = self.flags.retransmit_now;

@@ -1,12 +1,13 @@
 //! Bytes that came before their turn.
 //!
-//! Pieces are sorted and disjoint; neighbours become one piece. The number of
-//! pieces is bounded and the receive window bounds their bytes; what does not
-//! fit is dropped, and the peer sends it again.
-
-use queueing::Label;
+//! Pieces are sorted and disjoint; neighbours become one piece, which still
+//! knows the segments it came in: the classifier is asked for each of them
+//! once its turn has come. The number of pieces and of segments is bounded and
+//! the receive window bounds their bytes; what does not fit is dropped, and
+//! the peer sends it again.
 
 use super::buffer::Pool;
+use crate::classify::PacketMeta;
 use crate::wire::tcp::{SackBlocks, Seq};
 
 /// A run of bytes.
@@ -14,13 +15,24 @@ use crate::wire::tcp::{SackBlocks, Seq};
 pub(crate) struct Piece {
     pub(crate) start: Seq,
     pub(crate) bytes: Vec<u8>,
-    /// The most urgent label of the segments it came in.
-    pub(crate) label: Label,
+    /// Where each segment in it ends, and what came with it.
+    segments: Vec<(Seq, PacketMeta)>,
 }
 
 impl Piece {
     pub(crate) fn end(&self) -> Seq {
         self.start + self.bytes.len() as u32
+    }
+
+    /// Its segments in order, from `next` on: bytes and what came with them.
+    pub(crate) fn segments(&self, next: Seq) -> impl Iterator<Item = (&[u8], &PacketMeta)> {
+        let mut at = next.max(self.start);
+        self.segments.iter().filter_map(move |(end, meta)| {
+            let from = at;
+            at = at.max(*end);
+            let range = (from - self.start) as usize..(at - self.start) as usize;
+            Some((self.bytes.get(range).filter(|bytes| !bytes.is_empty())?, meta))
+        })
     }
 }
 
@@ -35,6 +47,8 @@ pub(crate) struct Reassembly {
 impl Reassembly {
     /// Most pieces kept.
     const PIECES_MAX: usize = 64;
+    /// Most segments that a piece tells apart; more count as one.
+    const SEGMENTS_MAX: usize = 1024;
 
     pub(crate) fn new() -> Self {
         Self { pieces: Vec::new(), latest: Seq(0) }
@@ -46,7 +60,7 @@ impl Reassembly {
 
     /// Keeps what is new of `bytes`, which start at `start`; returns how many
     /// bytes were kept. Bytes that are here already stay as they are.
-    pub(crate) fn insert(&mut self, start: Seq, bytes: &[u8], label: Label, pool: &mut Pool) -> usize {
+    pub(crate) fn insert(&mut self, start: Seq, bytes: &[u8], meta: &PacketMeta, pool: &mut Pool) -> usize {
         self.latest = start;
         let end = start + bytes.len() as u32;
         let (mut at, mut kept) = (start, 0);
@@ -56,11 +70,11 @@ impl Reassembly {
             if at.before(gap_end) {
                 let part = &bytes[(at - start) as usize..(gap_end - start) as usize];
                 if i > 0 && self.pieces[i - 1].end() == at {
-                    self.pieces[i - 1].extend(part, label);
+                    self.pieces[i - 1].extend(part, &[(gap_end, *meta)]);
                 } else if self.pieces.len() < Self::PIECES_MAX {
                     let mut own = pool.take();
                     own.extend_from_slice(part);
-                    self.pieces.insert(i, Piece { start: at, bytes: own, label });
+                    self.pieces.insert(i, Piece { start: at, bytes: own, segments: vec![(gap_end, *meta)] });
                     i += 1;
                 } else {
                     return kept;
@@ -84,7 +98,7 @@ impl Reassembly {
             return;
         }
         let piece = self.pieces.remove(i);
-        self.pieces[i - 1].extend(&piece.bytes, piece.label);
+        self.pieces[i - 1].extend(&piece.bytes, &piece.segments);
         pool.give(piece.bytes);
     }
 
@@ -107,39 +121,54 @@ impl Reassembly {
 }
 
 impl Piece {
-    fn extend(&mut self, bytes: &[u8], label: Label) {
+    fn extend(&mut self, bytes: &[u8], segments: &[(Seq, PacketMeta)]) {
         self.bytes.extend_from_slice(bytes);
-        self.label = most_urgent(self.label, label);
+        self.segments.extend_from_slice(segments);
+        if self.segments.len() > Reassembly::SEGMENTS_MAX {
+            self.segments.truncate(Reassembly::SEGMENTS_MAX);
+            self.segments[Reassembly::SEGMENTS_MAX - 1].0 = self.end();
+        }
     }
-}
-
-/// The more urgent of two labels.
-pub(crate) fn most_urgent(a: Label, b: Label) -> Label {
-    if b.priority < a.priority { b } else { a }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use queueing::Priority;
+    use queueing::Time;
+
+    fn meta(bytes: u16) -> PacketMeta {
+        PacketMeta { received: Time::ZERO, bytes, priority: None }
+    }
 
     #[test]
-    fn joined_pieces_are_as_urgent_as_the_most_urgent() {
+    fn joined_pieces_still_know_their_segments() {
         let (mut r, mut pool) = (Reassembly::new(), Pool::default());
-        r.insert(Seq(10), b"ab", Label::default(), &mut pool);
-        r.insert(Seq(14), b"ef", Label::default(), &mut pool);
-        r.insert(Seq(12), b"cd", Label::new(Priority::HIGHEST), &mut pool);
-        let piece = r.pop(Seq(10)).unwrap();
-        assert_eq!((&piece.bytes[..], piece.label), (&b"abcdef"[..], Label::new(Priority::HIGHEST)));
+        for (start, bytes) in [(10, &b"ab"[..]), (14, b"ef"), (11, b"bcde"), (16, b"g")] {
+            r.insert(Seq(start), bytes, &meta(start as u16), &mut pool);
+        }
+        let piece = r.pop(Seq(11)).unwrap();
+        let segments: Vec<_> = piece.segments(Seq(11)).map(|(bytes, meta)| (bytes, meta.bytes)).collect();
+        assert_eq!(segments, [(&b"b"[..], 10), (b"cd", 11), (b"ef", 14), (b"g", 16)]);
         assert!(r.is_empty());
+    }
+
+    #[test]
+    fn segments_beyond_the_bound_count_as_one() {
+        let (mut r, mut pool) = (Reassembly::new(), Pool::default());
+        for i in 0..2000 {
+            r.insert(Seq(i), b"x", &meta(1), &mut pool);
+        }
+        let piece = r.pop(Seq(0)).unwrap();
+        assert_eq!(piece.segments.len(), Reassembly::SEGMENTS_MAX);
+        assert_eq!(piece.segments(Seq(0)).map(|(bytes, _)| bytes.len()).sum::<usize>(), 2000);
     }
 
     #[test]
     fn latest_block_is_told_first() {
         let (mut r, mut pool) = (Reassembly::new(), Pool::default());
         for start in [30, 10, 20] {
-            r.insert(Seq(start), b"abc", Label::default(), &mut pool);
+            r.insert(Seq(start), b"abc", &meta(0), &mut pool);
         }
         let starts: Vec<u32> = r.blocks().iter().map(|b| b.0.0).collect();
         assert_eq!(starts, [20, 10, 30]);
@@ -156,7 +185,7 @@ mod tests {
             let (mut r, mut pool) = (Reassembly::new(), Pool::default());
             let mut map = [false; 1024];
             for (start, len) in parts {
-                r.insert(Seq(base) + start as u32, &stream[start..start + len], Label::default(), &mut pool);
+                r.insert(Seq(base) + start as u32, &stream[start..start + len], &meta(0), &mut pool);
                 map[start..start + len].fill(true);
             }
             let mut held = [false; 1024];

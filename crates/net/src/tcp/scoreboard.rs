@@ -19,6 +19,12 @@ impl Scoreboard {
         self.ranges.is_empty()
     }
 
+    /// Whether the byte at `una` is reported as received, though `una` is
+    /// what is acknowledged: the peer took its report back (RFC 2018 §8).
+    pub(crate) fn contradicts(&self, una: Seq) -> bool {
+        self.ranges.first().is_some_and(|r| r.0.at_or_before(una))
+    }
+
     /// The end of the last range.
     pub(crate) fn end(&self) -> Option<Seq> {
         self.ranges.last().map(|r| r.1)

@@ -64,14 +64,17 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     /// [`Malformed::Truncated`] when it is shorter than its header.
+    #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, Malformed> {
         let (kind, vlan, start) = network(frame).ok_or(Malformed::Truncated)?;
-        let mac = |at: usize| [0, 1, 2, 3, 4, 5].map(|i| frame[at + i]);
-        Ok(Self { target: mac(0), source: mac(6), vlan, kind, payload: &frame[start..] })
+        let &[a, b, c, d, e, f, g, h, i, j, k, l, ..] = frame else { return Err(Malformed::Truncated) };
+        let (target, source) = ([a, b, c, d, e, f], [g, h, i, j, k, l]);
+        Ok(Self { target, source, vlan, kind, payload: &frame[start..] })
     }
 }
 
 /// Type, VLAN and start of what `frame` carries.
+#[inline]
 pub(crate) fn network(frame: &[u8]) -> Option<(EtherType, Option<u16>, usize)> {
     if frame.len() < HEADER_LEN {
         return None;
@@ -87,6 +90,7 @@ pub(crate) fn network(frame: &[u8]) -> Option<(EtherType, Option<u16>, usize)> {
 ///
 /// # Panics
 /// When `buf` is shorter than that.
+#[inline]
 pub fn emit_header(buf: &mut [u8], target: Mac, source: Mac, kind: EtherType) {
     buf[..6].copy_from_slice(&target);
     buf[6..12].copy_from_slice(&source);

@@ -72,6 +72,7 @@ impl<'a> Packet<'a> {
     /// # Errors
     /// [`Malformed::Truncated`], [`Malformed::BadVersion`],
     /// [`Malformed::BadLength`], [`Malformed::BadChecksum`].
+    #[inline]
     pub fn parse(packet: &'a [u8]) -> Result<Self, Malformed> {
         if packet.len() < HEADER_LEN {
             return Err(Malformed::Truncated);
@@ -87,7 +88,11 @@ impl<'a> Packet<'a> {
         if packet.len() < total_len {
             return Err(Malformed::Truncated);
         }
-        if checksum::of(&packet[..header_len]) != [0, 0] {
+        let sum = match packet.first_chunk() {
+            Some(header) if header_len == HEADER_LEN => checksum::of_header(header),
+            _ => checksum::of(&packet[..header_len]),
+        };
+        if sum != [0, 0] {
             return Err(Malformed::BadChecksum);
         }
         Ok(Self {
@@ -124,20 +129,18 @@ impl Header {
     ///
     /// # Panics
     /// When `buf` is shorter than that or `payload_len` does not fit a packet.
+    #[inline]
     pub fn emit(&self, buf: &mut [u8]) {
         let total_len = HEADER_LEN + self.payload_len;
         assert!(total_len <= 0xffff, "a packet of {total_len} bytes is longer than 65535");
-        let buf = &mut buf[..HEADER_LEN];
-        buf[0] = 0x45;
-        buf[1] = self.dscp << 2;
-        buf[2..4].copy_from_slice(&(total_len as u16).to_be_bytes());
+        let ([a, b], [c, d, e, f]) = ((total_len as u16).to_be_bytes(), self.source.octets());
+        let ([g, h, i, j], protocol) = (self.target.octets(), self.protocol.number());
         // With DF set the identification means nothing (RFC 6864 §4.1).
-        buf[4..8].copy_from_slice(&[0, 0, 0x40, 0]);
-        buf[8..12].copy_from_slice(&[TTL, self.protocol.number(), 0, 0]);
-        buf[12..16].copy_from_slice(&self.source.octets());
-        buf[16..20].copy_from_slice(&self.target.octets());
-        let sum = checksum::of(buf);
-        buf[10..12].copy_from_slice(&sum);
+        let mut header =
+            [0x45, self.dscp << 2, a, b, 0, 0, 0x40, 0, TTL, protocol, 0, 0, c, d, e, f, g, h, i, j];
+        let sum = checksum::of_header(&header);
+        header[10..12].copy_from_slice(&sum);
+        buf[..HEADER_LEN].copy_from_slice(&header);
     }
 }
 

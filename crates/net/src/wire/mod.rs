@@ -92,16 +92,19 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 /// The big-endian `u16` at `at`; the caller has checked that it is there.
+#[inline]
 pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
 /// The big-endian `u32` at `at`; the caller has checked that it is there.
+#[inline]
 pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 /// The address at `at`; the caller has checked that it is there.
+#[inline]
 pub(crate) fn addr(bytes: &[u8], at: usize) -> Ipv4Addr {
     Ipv4Addr::from_bits(be32(bytes, at))
 }

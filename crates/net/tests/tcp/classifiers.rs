@@ -1,16 +1,18 @@
 //! Who is urgent: verdicts at the four levels, and classifiers that fail.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use net::classify::scenarios::{SpanAt, span};
 use net::classify::{FlowContext, TransportClassifier, Verdict};
 use net::stack::{Event, ListenOptions};
 use net::wire::tcp::Options;
 use net::{EventKind, Stack};
+use proptest::prelude::*;
 use queueing::Priority;
 
 use crate::peer::{Peer, Seg, frame};
-use crate::world::{config, meta};
+use crate::world::{Dice, config, meta};
 
 fn always(level: u8) -> Option<TransportClassifier> {
     Some(Arc::new(move |_: &mut FlowContext<'_>| Verdict::Level(level)))
@@ -168,4 +170,81 @@ fn classifier_sees_what_the_flow_has_been_like() {
     assert_eq!(levels(&peer.events), [1, 6]);
     let flow = Stack::flow(&peer.stack, conn).unwrap();
     assert_eq!((flow.received.get(), flow.loss, flow.recovering), (5, 0.0, false));
+}
+
+/// A synthetic request of `len` bytes.
+fn request(level: u8, len: usize) -> Vec<u8> {
+    let mut bytes = b"GW\x01\x00".to_vec();
+    bytes.extend([level, 0, 0, 0]);
+    bytes.extend((len as u32).to_be_bytes());
+    bytes.resize(len, 0);
+    bytes
+}
+
+/// What a classifier saw: where the bytes end in the stream, the bytes, the verdict.
+type Seen = Arc<Mutex<Vec<(u64, Vec<u8>, Verdict)>>>;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn bytes_get_their_requests_level_whatever_the_order_of_segments(
+        requests in prop::collection::vec((0u8..8, 12usize..400), 1..12),
+        cuts in prop::collection::vec(1usize..300, 1..40),
+        drops in 0u64..20,
+        seed in any::<u64>(),
+    ) {
+        let stream: Vec<u8> = requests.iter().flat_map(|&(level, len)| request(level, len)).collect();
+        let (mut peer, conn) = Peer::established();
+        let mut dice = Dice(seed);
+        let seen = Seen::default();
+        let at = SpanAt { magic: (0, b"GW"), level_at: 4, length_at: 8 };
+        let (span, log, luck) = (span(at), Arc::clone(&seen), Mutex::new(Dice(!seed)));
+        let classifier: TransportClassifier = Arc::new(move |cx: &mut FlowContext<'_>| {
+            let verdict = span(cx);
+            if luck.lock().unwrap().percent(drops) {
+                return Verdict::Drop;
+            }
+            log.lock().unwrap().push((cx.flow.received.get(), cx.payload.to_vec(), verdict));
+            verdict
+        });
+        peer.stack.set_classifier(conn, Some(classifier));
+        let mut segments = Vec::new();
+        let (mut start, mut cuts) = (0, cuts.iter().cycle());
+        while start < stream.len() {
+            // Now and then with bytes of the segment before.
+            let from = start - dice.below(1 + start.min(20) as u64) as usize;
+            let end = (start + cuts.next().unwrap()).min(stream.len());
+            segments.push((from, end));
+            start = end;
+        }
+        let base = peer.seq;
+        while peer.stack.received(conn).len() < stream.len() {
+            let (from, end) = segments[dice.below(segments.len() as u64) as usize];
+            let s = Seg { seq: base + from as u32, ..peer.data(0, &stream[from..end]) };
+            peer.tell(&s);
+            if dice.percent(10) {
+                peer.hear();
+            }
+        }
+        prop_assert_eq!(peer.stack.received(conn), &stream[..]);
+        let mut next = 0;
+        for (end, bytes, verdict) in seen.lock().unwrap().iter() {
+            let (start, end) = (*end as usize - bytes.len(), *end as usize);
+            prop_assert_eq!(start, next, "in order, each byte once");
+            prop_assert_eq!(&bytes[..], &stream[start..end]);
+            next = end;
+            let mut begin = 0;
+            let expected = requests.iter().filter_map(|&(level, len)| {
+                let range = begin..begin + len;
+                begin += len;
+                let touched = range.start < end && range.end > start && end > range.start + at.level_at;
+                touched.then_some(level)
+            }).min();
+            // A segment that was dropped once has been walked over already.
+            if drops == 0 {
+                prop_assert_eq!(*verdict, expected.map_or(Verdict::Keep, Verdict::Level));
+            }
+        }
+        prop_assert_eq!(next, stream.len());
+    }
 }

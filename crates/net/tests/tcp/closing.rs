@@ -231,3 +231,45 @@ fn stale_ids_do_nothing() {
     assert!(stack.received(conn).is_empty() && stack.private(conn).is_none() && stack.flow(conn).is_none());
     assert_eq!(stack.connections(), 1);
 }
+
+#[test]
+fn dead_peer_does_not_hold_a_half_closed_connection_for_ever() {
+    let (mut peer, _) = in_state(3);
+    let start = peer.now;
+    // A live peer that answers the probes may take its time.
+    for _ in 0..20 {
+        let probe = peer.wait();
+        assert_eq!((probe.len(), probe[0].payload.len()), (1, 0));
+        peer.say(peer.seg(Flags::ACK));
+    }
+    assert!(peer.now.since(start) > Span::from_secs(20 * 59));
+    let silent = peer.now;
+    while peer.closed().is_empty() {
+        peer.wait();
+        assert!(peer.now.since(silent) < Span::from_secs(130), "FIN-WAIT-2 has an end");
+    }
+    assert_eq!((peer.closed(), peer.stack.connections()), (vec![CloseReason::TimedOut], 0));
+}
+
+#[test]
+fn oldest_time_wait_makes_room() {
+    let mut few = config(1);
+    few.time_wait_max = 3;
+    let mut peer = Peer::new(few);
+    for port in 6000..6010 {
+        peer.port = port;
+        let conn = peer.open(Options::NONE);
+        peer.stack.close(peer.now, conn);
+        peer.hear();
+        peer.ack += 1;
+        peer.say(peer.seg(Flags::FIN | Flags::ACK));
+        peer.seq += 1;
+        peer.pass(Span::from_millis(1));
+        peer.stack.handle_timeout(peer.now);
+        assert!(peer.stack.connections() <= 3);
+    }
+    assert_eq!(peer.closed(), [CloseReason::Finished; 10]);
+    // The last three are still there: a repeated FIN is acknowledged, not refused.
+    let again = Seg { seq: peer.seq - 1, ..peer.seg(Flags::FIN | Flags::ACK) };
+    assert_eq!(peer.say(again)[0].flags, Flags::ACK);
+}

@@ -158,3 +158,27 @@ fn wrong_acknowledgement_of_the_handshake_is_refused() {
     assert_eq!(peer.stack.counters().bad_acks, 1);
     assert_ne!(answer[0].seq, Seq(0));
 }
+
+#[test]
+fn flood_of_half_open_connections_is_bounded_and_passes() {
+    let mut peer = Peer::new(config(1));
+    peer.window = 0;
+    for i in 0..50_000_u32 {
+        peer.seq += 7;
+        peer.tell(&Seg { from: 1024 + (i % 60_000) as u16, ..peer.seg(Flags::SYN) });
+        peer.pass(Span::from_micros(10));
+        if i % 100 == 0 {
+            peer.hear();
+        }
+    }
+    assert_eq!(peer.stack.connections(), 1024, "the default backlog");
+    assert!(peer.stack.connection_bytes() < 2 * 1024 * 640);
+    let start = peer.now;
+    while peer.stack.connections() > 0 {
+        peer.wait();
+        assert!(peer.now.since(start) < Span::from_secs(70), "half-open connections give up");
+    }
+    peer.window = 60_000;
+    peer.open(Options::NONE);
+    assert_eq!(peer.closed(), [], "the application never knew them");
+}

@@ -130,3 +130,28 @@ fn old_timestamps_are_refused() {
     peer.say(new);
     assert_eq!((peer.stack.received(conn), peer.stack.counters().paws), (&b"new"[..], 1));
 }
+
+#[test]
+fn what_the_peer_takes_back_is_sent_again() {
+    let (mut peer, sent) = sender(Options { sack_permitted: true, ..Options::NONE }, 5);
+    // All but the first is reported, then the report is taken back.
+    let mut options = Options::NONE;
+    options.sack.push(sent[1].seq, sent[4].seq + sent[4].payload.len() as u32);
+    for _ in 0..3 {
+        let s = Seg { options, ..peer.seg(Flags::ACK) };
+        peer.say(s);
+    }
+    peer.ack = sent[1].seq;
+    peer.say(peer.seg(Flags::ACK));
+    let end = sent[4].seq + sent[4].payload.len() as u32;
+    for _ in 0..20 {
+        let heard = peer.wait();
+        for s in heard {
+            if s.seq == peer.ack {
+                peer.ack += s.payload.len() as u32;
+            }
+        }
+        peer.say(peer.seg(Flags::ACK));
+    }
+    assert_eq!(peer.ack, end);
+}

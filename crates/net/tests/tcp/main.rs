@@ -5,6 +5,7 @@ mod closing;
 mod garbage;
 mod handshake;
 mod loss;
+mod neighbors;
 mod peer;
 mod streams;
 mod window;

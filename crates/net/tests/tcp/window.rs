@@ -107,3 +107,42 @@ fn receiver_of_less_than_a_segment_is_not_sent_crumbs() {
     assert_eq!(peer.hear(), [], "10 bytes are not worth a segment");
     assert_eq!(peer.wait().len(), 1, "but the peer is asked for more");
 }
+
+#[test]
+fn receiver_that_stays_small_is_sent_what_it_takes() {
+    let (mut peer, conn) = Peer::established();
+    // From now on the peer never has room for more than a tenth of a segment.
+    peer.window = 100;
+    peer.say(peer.seg(Flags::ACK));
+    peer.stack.send(peer.now, conn, &[7; 450]).unwrap();
+    assert_eq!(peer.hear(), [], "no crumbs at once");
+    let mut lens = Vec::new();
+    while lens.iter().sum::<usize>() < 450 {
+        let heard = peer.wait();
+        assert!(!heard.is_empty(), "the timer sends what the peer takes");
+        for s in heard.iter().filter(|s| !s.payload.is_empty()) {
+            lens.push(s.payload.len());
+            peer.ack += s.payload.len() as u32;
+        }
+        peer.say(peer.seg(Flags::ACK));
+    }
+    assert_eq!(lens, [100, 100, 100, 100, 50]);
+}
+
+#[test]
+fn peer_cannot_make_us_hold_more_than_the_window() {
+    let mut small = config(1);
+    small.recv_buffer = 10_000;
+    let (mut peer, conn) = Peer::established_with(small, Options { mss: Some(1000), ..Options::NONE });
+    let start = peer.seq;
+    for offset in (1..40_000).step_by(900) {
+        let s = peer.data(offset, &[1; 1000]);
+        peer.say(s);
+    }
+    let first = peer.data(0, b"x");
+    let answer = peer.say(first);
+    let held = peer.stack.received(conn).len();
+    assert_eq!(held, 10_000);
+    let last = answer.last().expect("an answer");
+    assert_eq!((last.ack, last.window), (start + held as u32, 0));
+}

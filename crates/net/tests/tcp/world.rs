@@ -115,9 +115,7 @@ impl World {
                 if self.dice.percent(self.faults.loss) {
                     continue;
                 }
-                // ARP has no checksum of its own: on a real link the FCS guards it.
-                let guarded = frame[12..14] == [8, 6];
-                if self.dice.percent(self.faults.damage) && !guarded {
+                if self.dice.percent(self.faults.damage) {
                     let at = self.dice.below(frame.len() as u64) as usize;
                     frame[at] ^= 1 << self.dice.below(8);
                 }

@@ -8,8 +8,8 @@
 //! Source: Liu and Layland, JACM 1973, §7.
 
 use super::urgency::ByUrgency;
-use super::{Discipline, Entry, Pushed, Starvation};
-use crate::{Span, Time};
+use super::{Discipline, Entry, Pushed, Selective, Starvation};
+use crate::{PrioritySet, Span, Time};
 
 /// Serves the entry that falls due first; ties in order of arrival.
 ///
@@ -44,7 +44,7 @@ impl<T: Entry> Discipline<T> for Edf<T> {
     }
 
     fn pop(&mut self, _now: Time) -> Option<T> {
-        self.queue.pop()
+        self.queue.pop(PrioritySet::ALL)
     }
 
     fn len(&self) -> usize {
@@ -57,5 +57,11 @@ impl<T: Entry> Discipline<T> for Edf<T> {
 
     fn starvation(&self) -> Starvation {
         Starvation::Window { span: self.patience }
+    }
+}
+
+impl<T: Entry> Selective<T> for Edf<T> {
+    fn pop_among(&mut self, _now: Time, wanted: PrioritySet) -> Option<T> {
+        self.queue.pop(wanted)
     }
 }

@@ -11,8 +11,8 @@
 //! [`Edf`]: super::Edf
 
 use super::urgency::ByUrgency;
-use super::{Discipline, Entry, Pushed, Starvation};
-use crate::{Span, Time};
+use super::{Discipline, Entry, Pushed, Selective, Starvation};
+use crate::{PrioritySet, Span, Time};
 
 /// Serves the entry whose latest start comes first; ties in order of arrival.
 ///
@@ -47,7 +47,7 @@ impl<T: Entry> Discipline<T> for Laxity<T> {
     }
 
     fn pop(&mut self, _now: Time) -> Option<T> {
-        self.queue.pop()
+        self.queue.pop(PrioritySet::ALL)
     }
 
     fn len(&self) -> usize {
@@ -60,5 +60,11 @@ impl<T: Entry> Discipline<T> for Laxity<T> {
 
     fn starvation(&self) -> Starvation {
         Starvation::Window { span: self.patience }
+    }
+}
+
+impl<T: Entry> Selective<T> for Laxity<T> {
+    fn pop_among(&mut self, _now: Time, wanted: PrioritySet) -> Option<T> {
+        self.queue.pop(wanted)
     }
 }

@@ -11,6 +11,7 @@ mod drr;
 mod edf;
 mod fifo;
 mod laxity;
+mod levels;
 mod strict;
 mod urgency;
 
@@ -18,9 +19,10 @@ pub use drr::{Drr, Shares};
 pub use edf::Edf;
 pub use fifo::Fifo;
 pub use laxity::Laxity;
+pub use levels::Levels;
 pub use strict::Strict;
 
-use crate::{Bytes, Label, Priority, Span, Time};
+use crate::{Bytes, Label, Priority, PrioritySet, Span, Time};
 
 /// Which flow an entry belongs to; disciplines that are fair between flows
 /// hash nothing themselves.
@@ -76,6 +78,15 @@ pub trait Discipline<T: Entry> {
     fn evict(&mut self, now: Time) -> Option<T> {
         self.pop(now)
     }
+}
+
+/// A discipline that also serves those who take some levels only, as an event
+/// loop that waits for some priorities does (ADPS §2.3).
+///
+/// The bound of [`Discipline::starvation`] holds while every level is asked for.
+pub trait Selective<T: Entry>: Discipline<T> {
+    /// Hands out the entry whose turn it is among the levels in `wanted`.
+    fn pop_among(&mut self, now: Time, wanted: PrioritySet) -> Option<T>;
 }
 
 /// What became of a push.

@@ -7,7 +7,7 @@
 //!
 //! [`Drr`]: super::Drr
 
-use super::{Discipline, Entry, Pushed, Starvation};
+use super::{Discipline, Entry, Pushed, Selective, Starvation};
 use crate::{Priority, PrioritySet, Time};
 
 /// Serves the most urgent non-empty level first; `D` orders each level.
@@ -52,17 +52,7 @@ impl<D> Strict<D> {
         self.used
     }
 
-    /// Hands out the most urgent entry among the levels in `wanted`, as an
-    /// event loop that waits for some priorities only does (ADPS §2.3).
     #[inline]
-    pub fn pop_among<T: Entry>(&mut self, now: Time, wanted: PrioritySet) -> Option<T>
-    where
-        D: Discipline<T>,
-    {
-        let priority = self.used.and(wanted).first()?;
-        self.take(priority, |level| level.pop(now))
-    }
-
     fn take<T: Entry>(&mut self, priority: Priority, take: impl FnOnce(&mut D) -> Option<T>) -> Option<T>
     where
         D: Discipline<T>,
@@ -121,5 +111,13 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Strict<D> {
     fn evict(&mut self, now: Time) -> Option<T> {
         let least = self.used.last()?;
         self.take(least, |level| level.evict(now))
+    }
+}
+
+impl<T: Entry, D: Discipline<T>> Selective<T> for Strict<D> {
+    #[inline]
+    fn pop_among(&mut self, now: Time, wanted: PrioritySet) -> Option<T> {
+        let priority = self.used.and(wanted).first()?;
+        self.take(priority, |level| level.pop(now))
     }
 }

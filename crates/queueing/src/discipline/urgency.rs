@@ -1,9 +1,9 @@
 //! Entries ordered by an instant, and also by age: what [`Edf`] and
 //! [`Laxity`] share.
 //!
-//! A binary heap by instant (ties in order of arrival) over slots that are
-//! linked in order of arrival, so that the oldest is known too. Push and pop
-//! are O(log n).
+//! Per level a binary heap by instant (ties in order of arrival) over slots
+//! that are linked in order of arrival, so that the oldest is known too. Push
+//! and pop are O(log n).
 //!
 //! [`Edf`]: super::Edf
 //! [`Laxity`]: super::Laxity
@@ -11,12 +11,14 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::Pushed;
-use crate::Time;
+use super::{Entry, Pushed};
+use crate::{Priority, PrioritySet, Time};
 
 #[derive(Clone, Debug)]
 pub(super) struct ByUrgency<T> {
-    heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
+    heaps: [BinaryHeap<Reverse<(Time, u64, u32)>>; Priority::LEVELS],
+    used: PrioritySet,
+    len: usize,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     oldest: u32,
@@ -38,7 +40,9 @@ impl<T> ByUrgency<T> {
         assert!(capacity > 0, "a queue holds at least one entry");
         assert!(capacity < NONE as usize, "a queue holds fewer than 2^32 - 1 entries");
         Self {
-            heap: BinaryHeap::new(),
+            heaps: Default::default(),
+            used: PrioritySet::NONE,
+            len: 0,
             slots: Vec::new(),
             free: Vec::new(),
             oldest: NONE,
@@ -48,10 +52,14 @@ impl<T> ByUrgency<T> {
         }
     }
 
-    pub(super) fn push(&mut self, now: Time, due: Time, entry: T) -> Pushed<T> {
-        if self.heap.len() == self.capacity {
+    pub(super) fn push(&mut self, now: Time, due: Time, entry: T) -> Pushed<T>
+    where
+        T: Entry,
+    {
+        if self.len == self.capacity {
             return Pushed::Refused(entry);
         }
+        let level = entry.label().priority;
         let slot = Slot { pushed: now, older: self.newest, newer: NONE, entry: Some(entry) };
         let index = match self.free.pop() {
             Some(index) => {
@@ -68,13 +76,22 @@ impl<T> ByUrgency<T> {
             newest => self.slots[newest as usize].newer = index,
         }
         self.newest = index;
-        self.heap.push(Reverse((due, self.turn, index)));
+        self.heaps[level.index()].push(Reverse((due, self.turn, index)));
+        self.used = self.used.with(level);
+        self.len += 1;
         self.turn += 1;
         Pushed::Queued
     }
 
-    pub(super) fn pop(&mut self) -> Option<T> {
-        let Reverse((_, _, index)) = self.heap.pop()?;
+    /// Takes the entry of `wanted` that is due first.
+    pub(super) fn pop(&mut self, wanted: PrioritySet) -> Option<T> {
+        let (_, _, level) = self.next(wanted)?;
+        let heap = &mut self.heaps[level.index()];
+        let Reverse((_, _, index)) = heap.pop()?;
+        if heap.is_empty() {
+            self.used = self.used.without(level);
+        }
+        self.len -= 1;
         let slot = &mut self.slots[index as usize];
         let (older, newer, entry) = (slot.older, slot.newer, slot.entry.take());
         match older {
@@ -90,7 +107,7 @@ impl<T> ByUrgency<T> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.heap.len()
+        self.len
     }
 
     pub(super) fn oldest(&self) -> Option<Time> {
@@ -99,7 +116,15 @@ impl<T> ByUrgency<T> {
 
     /// When the entry whose turn it is falls due.
     pub(super) fn due(&self) -> Option<Time> {
-        self.heap.peek().map(|Reverse((due, _, _))| *due)
+        self.next(PrioritySet::ALL).map(|(due, ..)| due)
+    }
+
+    /// Instant, turn and level of the entry of `wanted` that is due first.
+    fn next(&self, wanted: PrioritySet) -> Option<(Time, u64, Priority)> {
+        let heads = self.used.and(wanted).iter().filter_map(|level| {
+            self.heaps[level.index()].peek().map(|&Reverse((due, turn, _))| (due, turn, level))
+        });
+        heads.min()
     }
 }
 

@@ -1,3 +1,5 @@
+//! Laws: their moments, and the texts that name them.
+
 use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Timers come due in order and never early.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::{Strategy, any, prop, prop_oneof, proptest};

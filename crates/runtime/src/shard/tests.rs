@@ -1,3 +1,5 @@
+//! A shard and a client's stack on one wire, in virtual time.
+
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -5,13 +7,18 @@ use net::classify::Verdict;
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{EventKind, ListenOptions};
 use queueing::Clock;
-use sched::dispatch::{Fcfs, Params, Steering, Strict};
+use sched::dispatch::{Kind, Params, Steering, fcfs, strict};
 
 use super::*;
 use crate::app::Framing;
+use crate::app::{Context, Outcome};
 use crate::mode::{Classifiers, Mode};
 
-/// Lines; `!` cannot be framed, `P` panics, `C` closes, `W` writes to the shared bytes.
+mod modes;
+mod urgency;
+
+/// Lines; `!` cannot be framed, `P` panics, `C` closes, `W` writes to the
+/// shared bytes and `R` reads them, `7` takes long. The kind is the digit.
 struct Lines;
 
 impl App for Lines {
@@ -23,11 +30,16 @@ impl App for Lines {
         end.map_or(Framing::Incomplete, |end| Framing::Complete { len: end + 1 })
     }
 
+    fn kind(&self, segment: &[u8]) -> Option<Kind> {
+        segment.first().filter(|byte| byte.is_ascii_digit()).map(|&digit| Kind(digit.into()))
+    }
+
     fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
-        cx.clock.compute(Span::from_micros(1));
+        cx.clock.compute(Span::from_micros(if request[0] == b'7' { 100 } else { 1 }));
         match request[0] {
             b'P' => panic!("the application's own bug"),
             b'W' => cx.private[9] = 9,
+            b'R' => response.push(b'0' + cx.private[1]),
             b'B' => response.resize(100_000, b'b'),
             _ => {}
         }
@@ -48,6 +60,7 @@ impl Clock for Virtual {
     }
 }
 
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
 /// A shard and a client's stack on one wire under one clock.
@@ -74,8 +87,7 @@ fn by_digit() -> Classifiers {
 
 fn world(workers: usize, change: impl FnOnce(&mut Config)) -> World {
     let policy = Mode::Adps.policy(by_digit(), &Params::new(workers, 64), Steering::all(workers));
-    let mut config =
-        Config::new(net::stack::Config::new([2, 0, 0, 0, 0, 1], SERVER, 24, [7; 16]), policy, workers);
+    let mut config = Config::new(net::stack::Config::new(MAC, SERVER, 24, [7; 16]), policy, workers);
     change(&mut config);
     let (near, far) = pair(512, 1514);
     let mut shard = Shard::new(config, Arc::new(Lines));
@@ -111,25 +123,34 @@ impl World {
                 }
                 quiet = 0;
             }
-            while let Some(received) = self.far.receive(now) {
-                let meta = net::classify::PacketMeta { received: now, bytes: 0, priority: None };
-                self.client.ingress(now, received.frame.as_ref(), &meta);
-                self.far.recycle(received.frame);
+            if self.listen() {
                 quiet = 0;
             }
-            while let Some(event) = self.client.poll_event() {
-                match event.kind {
-                    EventKind::Readable { .. } => {
-                        let bytes = self.client.received(event.conn).to_vec();
-                        self.client.consume(now, event.conn, bytes.len());
-                        self.got.push((event.conn, bytes));
-                    }
-                    EventKind::PeerClosed | EventKind::Closed(_) => self.closed.push(event.conn),
-                    _ => {}
-                }
-            }
-            self.client.egress(now, &mut self.far);
         }
+    }
+
+    /// The client takes what has come and answers it.
+    fn listen(&mut self) -> bool {
+        let (now, mut heard) = (self.clock.now(), false);
+        while let Some(received) = self.far.receive(now) {
+            let meta = net::classify::PacketMeta { received: now, bytes: 0, priority: None };
+            self.client.ingress(now, received.frame.as_ref(), &meta);
+            self.far.recycle(received.frame);
+            heard = true;
+        }
+        while let Some(event) = self.client.poll_event() {
+            match event.kind {
+                EventKind::Readable { .. } => {
+                    let bytes = self.client.received(event.conn).to_vec();
+                    self.client.consume(now, event.conn, bytes.len());
+                    self.got.push((event.conn, bytes));
+                }
+                EventKind::PeerClosed | EventKind::Closed(_) => self.closed.push(event.conn),
+                _ => {}
+            }
+        }
+        self.client.egress(now, &mut self.far);
+        heard
     }
 
     fn connect(&mut self) -> ConnId {
@@ -143,6 +164,18 @@ impl World {
         let taken = self.client.send(self.clock.now(), id, text.as_bytes()).unwrap();
         assert_eq!(taken, text.len());
         self.settle();
+    }
+
+    /// Sends, and leaves the shard alone.
+    fn queue(&mut self, id: ConnId, text: &str) {
+        assert_eq!(self.client.send(self.clock.now(), id, text.as_bytes()), Ok(text.len()));
+        self.client.egress(self.clock.now(), &mut self.far);
+    }
+
+    /// Which worker has which request.
+    fn workers(&self) -> Vec<(u8, String)> {
+        let text = |job: &Job| String::from_utf8(job.request.clone()).unwrap();
+        self.jobs.iter().map(|job| (job.worker.0, text(job))).collect()
     }
 
     /// The first waiting job is served and handed back.
@@ -292,7 +325,7 @@ fn a_response_larger_than_the_send_buffer_arrives_whole() {
 
 #[test]
 fn a_full_event_queue_loses_nothing() {
-    let mut world = world(1, |config| config.dispatch = Box::new(Strict::new(1)));
+    let mut world = world(1, |config| config.dispatch = Box::new(strict(1)));
     let ids: Vec<_> = (0..5).map(|_| world.connect()).collect();
     for (id, text) in ids.iter().zip(["7 a\n", "5 b\n", "2 c\n", "0 d\n", "2 e\n"]) {
         world.send(*id, text);
@@ -316,7 +349,7 @@ fn steered_priorities_stay_on_their_worker() {
 
 #[test]
 fn a_worker_gets_only_the_priorities_it_waits_for() {
-    let mut world = world(1, |config| config.dispatch = Box::new(Fcfs::new(9)));
+    let mut world = world(1, |config| config.dispatch = Box::new(fcfs(9)));
     world.shard.wants(WorkerId(0), PrioritySet::NONE.with(Priority::HIGHEST));
     let (low, high) = (world.connect(), world.connect());
     world.send(low, "7 low\n");

@@ -1,3 +1,5 @@
+//! A served shard answers, whoever serves, and stops.
+
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Instant;
 

@@ -15,9 +15,8 @@
 
 use std::collections::BTreeMap;
 
-use queueing::{Priority, PrioritySet, Span, Starvation, Time};
+use queueing::{Discipline, Entry, Label, Levels, Priority, Pushed, Selective, Span, Starvation, Time};
 
-use super::levels::{Levels, Waiting};
 use super::profile::KINDS_MAX;
 use super::{Dispatch, Idle, Kind, Profile, Share, Task, WorkerId, WorkerSet};
 
@@ -145,11 +144,24 @@ pub struct Darc {
     unknown: Vec<usize>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
     kind: Option<Kind>,
-    tasks: Levels,
+    tasks: Levels<Numbered>,
     urgency: Priority,
+}
+
+/// A task and its place in the order of arrival over all kinds.
+#[derive(Clone, Copy, Debug)]
+struct Numbered {
+    number: u64,
+    task: Task,
+}
+
+impl Entry for Numbered {
+    fn label(&self) -> Label {
+        self.task.label
+    }
 }
 
 impl Darc {
@@ -162,7 +174,7 @@ impl Darc {
             settings,
             workers,
             capacity,
-            queues: vec![Queue::default()],
+            queues: vec![Queue { kind: None, tasks: Levels::new(capacity), urgency: Priority::LOWEST }],
             index: BTreeMap::new(),
             arrivals: 0,
             len: 0,
@@ -190,7 +202,7 @@ impl Darc {
         let declared = self.settings.urgency.iter().find(|(k, _)| *k == kind);
         let urgency = declared.map_or(Priority::LOWEST, |&(_, priority)| priority);
         let queue = self.queues.len();
-        self.queues.push(Queue { kind: Some(kind), tasks: Levels::default(), urgency });
+        self.queues.push(Queue { kind: Some(kind), tasks: Levels::new(self.capacity), urgency });
         self.index.insert(kind, queue);
         self.unknown.push(queue);
         queue
@@ -216,8 +228,10 @@ impl Darc {
     fn late(&self, now: Time) -> bool {
         self.queues.iter().any(|queue| {
             let Some(mean_ns) = queue.kind.and_then(|kind| self.profile.mean_ns(kind)) else { return false };
-            let head = queue.tasks.oldest(PrioritySet::ALL);
-            head.is_some_and(|w| now.since(w.since).as_nanos() as f64 > self.settings.slowdown_max * mean_ns)
+            let oldest = queue.tasks.oldest();
+            oldest.is_some_and(|since| {
+                now.since(since).as_nanos() as f64 > self.settings.slowdown_max * mean_ns
+            })
         })
     }
 
@@ -237,18 +251,22 @@ impl Darc {
 
     /// Takes the oldest task of `queue` for the first worker of `sets` that
     /// accepts it, trying the sets in turn.
-    fn take(&mut self, queue: usize, idle: &Idle, sets: &[&WorkerSet]) -> Option<(WorkerId, Task)> {
+    fn take(
+        &mut self,
+        now: Time,
+        queue: usize,
+        idle: &Idle,
+        sets: &[&WorkerSet],
+    ) -> Option<(WorkerId, Task)> {
         let tasks = &mut self.queues[queue].tasks;
-        if tasks.len() == 0 {
+        if tasks.is_empty() {
             return None;
         }
         for set in sets {
-            let free = |p: Priority| idle.accepting[p.index()].and(set);
-            let wanted = Priority::all().filter(|&p| !free(p).is_empty()).collect();
-            if let Some(level) = tasks.oldest(wanted).map(|w| w.task.label.priority) {
-                let worker = free(level).lowest()?;
+            let free = idle.within(set);
+            if let Some(Numbered { task, .. }) = tasks.pop_among(now, free.wanted()) {
                 self.len -= 1;
-                return tasks.pop(level).map(|w| (worker, w.task));
+                return free.accepting[task.label.priority.index()].lowest().map(|worker| (worker, task));
             }
         }
         None
@@ -256,23 +274,28 @@ impl Darc {
 
     /// The oldest task of a kind without a group: of any kind, as long as
     /// nothing is reserved.
-    fn take_unknown(&mut self, idle: &Idle, set: &WorkerSet) -> Option<(WorkerId, Task)> {
-        let wanted = Priority::all().filter(|p| !idle.accepting[p.index()].and(set).is_empty()).collect();
-        let number = |q: usize| self.queues[q].tasks.oldest(wanted).map(|w| w.number);
+    fn take_unknown(&mut self, now: Time, idle: &Idle, set: &WorkerSet) -> Option<(WorkerId, Task)> {
+        let wanted = idle.within(set).wanted();
+        let number = |q: usize| self.queues[q].tasks.peek_among(wanted).map(|head| head.number);
         let queue = self.unknown.iter().filter_map(|&q| Some((number(q)?, q))).min()?.1;
-        self.take(queue, idle, &[set])
+        self.take(now, queue, idle, &[set])
     }
 
-    fn take_reserved(&mut self, reservation: &Reservation, idle: &Idle) -> Option<(WorkerId, Task)> {
+    fn take_reserved(
+        &mut self,
+        now: Time,
+        reservation: &Reservation,
+        idle: &Idle,
+    ) -> Option<(WorkerId, Task)> {
         for (g, group) in reservation.groups.iter().enumerate() {
             for at in 0..self.order[g].len() {
-                let taken = self.take(self.order[g][at], idle, &[&group.reserved, &group.stealable]);
+                let taken = self.take(now, self.order[g][at], idle, &[&group.reserved, &group.stealable]);
                 if taken.is_some() {
                     return taken;
                 }
             }
         }
-        self.take_unknown(idle, &WorkerSet::from_iter([reservation.spillway]))
+        self.take_unknown(now, idle, &WorkerSet::from_iter([reservation.spillway]))
     }
 }
 
@@ -292,7 +315,10 @@ impl Dispatch for Darc {
         if !declared {
             queue.urgency = queue.urgency.min(task.label.priority);
         }
-        queue.tasks.push(Waiting { number: self.arrivals, since: now, task });
+        let numbered = Numbered { number: self.arrivals, task };
+        if let Pushed::Refused(_) | Pushed::PushedOut(_) = queue.tasks.push(now, numbered) {
+            return Err(task);
+        }
         self.arrivals += 1;
         self.len += 1;
         Ok(())
@@ -304,9 +330,9 @@ impl Dispatch for Darc {
         }
         self.update(now);
         match self.reservation.take() {
-            None => self.take_unknown(idle, &WorkerSet::first(256)),
+            None => self.take_unknown(now, idle, &WorkerSet::first(256)),
             Some(reservation) => {
-                let taken = self.take_reserved(&reservation, idle);
+                let taken = self.take_reserved(now, &reservation, idle);
                 self.reservation = Some(reservation);
                 taken
             }

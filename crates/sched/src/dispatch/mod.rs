@@ -1,7 +1,7 @@
 //! Which waiting request goes to which idle worker.
 //!
-//! One file per policy; [`POLICIES`] names them all. A policy runs nothing: it
-//! takes tasks in, learns who is idle, and answers who serves whom. Every
+//! [`POLICIES`] names every policy: the orders that [`queueing`] has, and those
+//! that need more than an order, one file each. A policy runs nothing: it takes tasks in, learns who is idle, and answers who serves whom. Every
 //! policy obeys [`Idle::accepting`], so steering and waiting for given
 //! priorities (M7) work under all of them; each states its starvation bound.
 //!
@@ -18,26 +18,19 @@
 //! assert_eq!(strict.assign(Time::ZERO, &idle).unwrap().1.token, 2);
 //! ```
 
-use queueing::{Label, PrioritySet, Span, Starvation, Time};
+use queueing::{Entry, Label, PrioritySet, Span, Starvation, Time};
 
 mod darc;
-mod edf;
-mod fcfs;
-mod levels;
+mod ordered;
 mod policies;
 mod profile;
 mod steering;
-mod strict;
-mod weighted;
 
 pub use darc::{Darc, DarcSettings, Reservation};
-pub use edf::Edf;
-pub use fcfs::Fcfs;
+pub use ordered::{Ordered, edf, fcfs, strict, weighted};
 pub use policies::{POLICIES, Params, PolicyEntry, UnknownPolicy, by_name};
 pub use profile::{Profile, Share};
 pub use steering::{Steering, SteeringError};
-pub use strict::Strict;
-pub use weighted::{Weighted, WeightedSettings};
 
 /// A worker's number within its shard, 0..256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +49,12 @@ pub struct Task {
     pub label: Label,
     /// Its type, where the policy asked for it and the bytes told it.
     pub kind: Option<Kind>,
+}
+
+impl Entry for Task {
+    fn label(&self) -> Label {
+        self.label
+    }
 }
 
 /// A set of workers (256 at most).
@@ -149,6 +148,12 @@ impl Idle {
     #[must_use]
     pub fn wanted(&self) -> PrioritySet {
         queueing::Priority::all().filter(|p| !self.accepting[p.index()].is_empty()).collect()
+    }
+
+    /// The same, of the workers in `set` only.
+    #[must_use]
+    pub fn within(&self, set: &WorkerSet) -> Self {
+        Self { accepting: self.accepting.map(|workers| workers.and(set)) }
     }
 }
 

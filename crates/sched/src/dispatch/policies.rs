@@ -2,34 +2,35 @@
 
 use std::fmt;
 
-use queueing::Span;
+use queueing::{Shares, Span};
 
-use super::{Darc, DarcSettings, Dispatch, Edf, Fcfs, Strict, Weighted, WeightedSettings};
+use super::{Darc, DarcSettings, Dispatch, edf, fcfs, strict, weighted};
 
 /// What any policy may be told; each takes what concerns it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Params {
     /// Workers, 1..=256.
     pub workers: usize,
-    /// Tasks that may wait.
+    /// Tasks that may wait, at least 1.
     pub capacity: usize,
-    /// `edf`: the deadline of tasks that have none.
+    /// `edf`: the deadline of tasks that have none, and the longest that counts.
     pub deadline_default: Span,
     /// `weighted`: shares and aging.
-    pub weighted: WeightedSettings,
+    pub weighted: Shares,
     /// `darc`: profiling and reservation.
     pub darc: DarcSettings,
 }
 
 impl Params {
-    /// Defaults for `workers` workers and `capacity` waiting tasks.
+    /// Defaults for `workers` workers and `capacity` waiting tasks: each level
+    /// has twice the share of the next, and tasks are old after 10 ms.
     #[must_use]
     pub fn new(workers: usize, capacity: usize) -> Self {
         Self {
             workers,
             capacity,
             deadline_default: Span::from_millis(100),
-            weighted: WeightedSettings::default(),
+            weighted: Shares::by_count([128, 64, 32, 16, 8, 4, 2, 1], Span::from_millis(10)),
             darc: DarcSettings::default(),
         }
     }
@@ -51,22 +52,22 @@ pub const POLICIES: &[PolicyEntry] = &[
     PolicyEntry {
         name: "fcfs",
         about: "first come, first served over all priorities",
-        new: |p| Box::new(Fcfs::new(p.capacity)),
+        new: |p| Box::new(fcfs(p.capacity)),
     },
     PolicyEntry {
         name: "strict",
         about: "the most urgent priority first; the others may starve",
-        new: |p| Box::new(Strict::new(p.capacity)),
+        new: |p| Box::new(strict(p.capacity)),
     },
     PolicyEntry {
         name: "edf",
         about: "the earliest deadline first",
-        new: |p| Box::new(Edf::new(p.capacity, p.deadline_default)),
+        new: |p| Box::new(edf(p.capacity, p.deadline_default)),
     },
     PolicyEntry {
         name: "weighted",
         about: "shares per priority with aging; nothing starves",
-        new: |p| Box::new(Weighted::new(p.capacity, p.weighted)),
+        new: |p| Box::new(weighted(p.capacity, p.weighted)),
     },
     PolicyEntry {
         name: "darc",

@@ -1,7 +1,9 @@
+//! What every policy promises, from one table, and the order of each.
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use queueing::{Priority, PrioritySet, Starvation};
+use queueing::{Priority, PrioritySet, Shares, Starvation};
 
 use super::*;
 
@@ -40,32 +42,32 @@ fn check(policy: &mut dyn Dispatch, tasks: &[Task], expected: &[u64]) {
 #[test]
 fn fcfs_serves_in_order_of_arrival_whatever_the_priority() {
     let tasks = [task(1, 7), task(2, 0), task(3, 3), task(4, 0)];
-    check(&mut Fcfs::new(9), &tasks, &[1, 2, 3, 4]);
+    check(&mut fcfs(9), &tasks, &[1, 2, 3, 4]);
 }
 
 #[test]
 fn strict_serves_the_most_urgent_and_then_the_oldest() {
     let tasks = [task(1, 7), task(2, 3), task(3, 0), task(4, 3), task(5, 0)];
-    check(&mut Strict::new(9), &tasks, &[3, 5, 2, 4, 1]);
+    check(&mut strict(9), &tasks, &[3, 5, 2, 4, 1]);
 }
 
 #[test]
 fn edf_serves_the_earliest_deadline_and_gives_the_default_to_those_without() {
     let tasks = [task(1, 0), due(2, 500), due(3, 50), due(4, 49), due(5, 90)];
-    check(&mut Edf::new(9, Span::from_micros(100)), &tasks, &[3, 4, 5, 1, 2]);
+    check(&mut edf(9, Span::from_micros(100)), &tasks, &[3, 4, 5, 1, 2]);
 }
 
 #[test]
 fn weighted_shares_turns_by_weight() {
-    let settings = WeightedSettings { weights: [2, 1, 1, 1, 1, 1, 1, 1], age_max: Span::MAX };
+    let shares = Shares::by_count([2, 1, 1, 1, 1, 1, 1, 1], Span::MAX);
     let tasks: Vec<Task> = (0..6).map(|n| task(n, 0)).chain((6..9).map(|n| task(n, 7))).collect();
-    check(&mut Weighted::new(99, settings), &tasks, &[0, 1, 6, 2, 3, 7, 4, 5, 8]);
+    check(&mut weighted(99, shares), &tasks, &[0, 1, 6, 2, 3, 7, 4, 5, 8]);
 }
 
 #[test]
 fn an_old_head_takes_every_second_turn() {
-    let settings = WeightedSettings { weights: [100, 1, 1, 1, 1, 1, 1, 1], age_max: Span::from_micros(3) };
-    let mut policy = Weighted::new(99, settings);
+    let shares = Shares::by_count([100, 1, 1, 1, 1, 1, 1, 1], Span::from_micros(3));
+    let mut policy = weighted(99, shares);
     let tasks = [task(1, 7), task(2, 7), task(3, 0), task(4, 0), task(5, 0), task(6, 0)];
     check(&mut policy, &tasks, &[1, 3, 2, 4, 5, 6]);
 }
@@ -90,6 +92,21 @@ fn a_bounded_policy_serves_a_task_within_its_bound() {
             assert!(served <= entries, "{}: passed over {served} times", entry.name);
         }
     }
+}
+
+#[test]
+fn under_edf_nothing_pushed_after_a_task_is_due_goes_before_it() {
+    let window = Span::from_micros(100);
+    let mut policy = edf(32, window);
+    assert_eq!(policy.starvation(), Starvation::Window { span: window });
+    let far = Label { deadline: Some(Span::from_secs(9)), ..Label::default() };
+    policy.push(Time::ZERO, Task { token: 0, label: far, kind: None }).unwrap();
+    let last = (1..).find(|&us| {
+        // Work that is due at once never ceases.
+        policy.push(at(us), due(us, 0)).unwrap();
+        policy.assign(at(us), &all_idle(1)).unwrap().1.token == 0
+    });
+    assert_eq!(last, Some(100));
 }
 
 #[test]

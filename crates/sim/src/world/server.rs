@@ -11,6 +11,7 @@
 mod config;
 mod outcome;
 mod scenario;
+mod text;
 mod workers;
 
 use std::sync::Arc;

@@ -48,6 +48,7 @@ impl<'a> Segment<'a> {
     /// [`Malformed::Truncated`], [`Malformed::BadLength`],
     /// [`Malformed::BadChecksum`], [`Malformed::BadOption`];
     /// [`Malformed::BadAddress`] when a port is 0.
+    #[inline]
     pub fn parse(
         packet: &'a [u8],
         source: Ipv4Addr,
@@ -87,6 +88,7 @@ impl<'a> Segment<'a> {
 
     /// Sequence numbers the segment takes up: its bytes, SYN and FIN.
     #[must_use]
+    #[inline]
     pub const fn seq_len(&self) -> u32 {
         self.payload.len() as u32
             + self.flags.contains(Flags::SYN) as u32
@@ -95,6 +97,7 @@ impl<'a> Segment<'a> {
 
     /// Bytes of the header with its options, 20..=60.
     #[must_use]
+    #[inline]
     pub const fn header_len(&self) -> usize {
         HEADER_LEN + self.options.len()
     }
@@ -104,6 +107,7 @@ impl<'a> Segment<'a> {
     ///
     /// # Panics
     /// When `buf` is shorter than that.
+    #[inline]
     pub fn emit(&self, source: Ipv4Addr, target: Ipv4Addr, buf: &mut [u8]) {
         let header_len = self.header_len();
         let buf = &mut buf[..header_len + self.payload.len()];
@@ -117,16 +121,16 @@ impl<'a> Segment<'a> {
     ///
     /// # Panics
     /// When `buf` is shorter than [`Segment::header_len`].
+    #[inline]
     pub fn emit_header(&self, buf: &mut [u8]) {
         let header_len = self.header_len();
         let buf = &mut buf[..header_len];
-        buf[..2].copy_from_slice(&self.source_port.to_be_bytes());
-        buf[2..4].copy_from_slice(&self.target_port.to_be_bytes());
-        buf[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
-        buf[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
-        buf[12..14].copy_from_slice(&[(header_len as u8 / 4) << 4, self.flags.bits()]);
-        buf[14..16].copy_from_slice(&self.window.to_be_bytes());
-        buf[16..HEADER_LEN].fill(0);
+        let ([a, b], [c, d]) = (self.source_port.to_be_bytes(), self.target_port.to_be_bytes());
+        let ([e, f, g, h], [i, j, k, l]) = (self.seq.0.to_be_bytes(), self.ack.0.to_be_bytes());
+        let ([m, n], len, flags) =
+            (self.window.to_be_bytes(), (header_len as u8 / 4) << 4, self.flags.bits());
+        buf[..HEADER_LEN]
+            .copy_from_slice(&[a, b, c, d, e, f, g, h, i, j, k, l, len, flags, m, n, 0, 0, 0, 0]);
         self.options.emit(&mut buf[HEADER_LEN..]);
     }
 }
@@ -136,6 +140,7 @@ impl<'a> Segment<'a> {
 ///
 /// # Panics
 /// When `segment` is shorter than a header.
+#[inline]
 pub fn finish_checksum(segment: &mut [u8], source: Ipv4Addr, target: Ipv4Addr) {
     let sum = Checksum::pseudo(source, target, PROTOCOL, segment.len()).with(segment).finish();
     segment[16..18].copy_from_slice(&sum);

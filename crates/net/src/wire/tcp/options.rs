@@ -110,13 +110,17 @@ impl Options {
     /// # Errors
     /// [`Malformed::BadOption`] when an option runs past the end, is shorter
     /// than its own two bytes, or has a length that its kind cannot have.
-    pub fn parse(mut bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut options = Self::NONE;
-        // What nearly every segment of an open connection carries.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         if bytes.len() == 12 && bytes[..4] == TIMESTAMPS_ALIGNED {
-            options.timestamps = Some(Timestamps { value: be32(bytes, 4), echo: be32(bytes, 8) });
-            return Ok(options);
+            let timestamps = Some(Timestamps { value: be32(bytes, 4), echo: be32(bytes, 8) });
+            return Ok(Self { timestamps, ..Self::NONE });
         }
+        Self::parse_each(bytes)
+    }
+
+    fn parse_each(mut bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut options = Self::NONE;
         while let [kind, rest @ ..] = bytes {
             match *kind {
                 END => break,
@@ -156,7 +160,11 @@ impl Options {
     /// Bytes on the wire, padding included: a multiple of 4, at most 40. SACK
     /// blocks that do not fit are left out.
     #[must_use]
+    #[inline]
     pub const fn len(&self) -> usize {
+        if self.is_timestamps_alone() {
+            return 12;
+        }
         self.len_without_sack() + if self.sack_fitting() == 0 { 0 } else { 4 + 8 * self.sack_fitting() }
     }
 
@@ -171,7 +179,17 @@ impl Options {
     ///
     /// # Panics
     /// When `buf` is shorter than that.
+    #[inline]
     pub fn emit(&self, buf: &mut [u8]) {
+        let Some(stamps) = self.timestamps.filter(|_| self.is_timestamps_alone()) else {
+            return self.emit_each(buf);
+        };
+        buf[..4].copy_from_slice(&TIMESTAMPS_ALIGNED);
+        buf[4..8].copy_from_slice(&stamps.value.to_be_bytes());
+        buf[8..12].copy_from_slice(&stamps.echo.to_be_bytes());
+    }
+
+    fn emit_each(&self, buf: &mut [u8]) {
         let mut at = 0;
         let mut put = |bytes: [u8; 4]| {
             buf[at..at + 4].copy_from_slice(&bytes);
@@ -200,6 +218,16 @@ impl Options {
             put(start.0.to_be_bytes());
             put(end.0.to_be_bytes());
         }
+    }
+
+    /// Whether this is what nearly every segment of an open connection carries.
+    #[inline]
+    const fn is_timestamps_alone(&self) -> bool {
+        self.timestamps.is_some()
+            && self.mss.is_none()
+            && self.window_scale.is_none()
+            && !self.sack_permitted
+            && self.sack.is_empty()
     }
 
     const fn len_without_sack(&self) -> usize {

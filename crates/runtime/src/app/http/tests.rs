@@ -1,3 +1,5 @@
+//! Requests that are framed, answered, refused.
+
 use queueing::{Clock, Label, Span, Time};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Reservations, profiles and who may run where.
+
 use super::*;
 
 const SHORT: Kind = Kind(1);

@@ -1,3 +1,5 @@
+//! Lists of workers: what they mean and which are refused.
+
 use super::*;
 
 type Lists<'a> = &'a [(&'a str, &'a [usize])];

@@ -12,9 +12,9 @@ use queueing::{Priority, Rate, Span};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard;
 use sched::dispatch::{Kind, Params, Steering, WorkerId, WorkerSet};
-use serde::de::{self, Deserialize, Deserializer};
 
 use super::scenario::Scenario;
+use super::text::text;
 use crate::{CostModel, link};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -267,22 +267,4 @@ const fn nic_ring_default() -> usize {
 
 const fn seed_default() -> u64 {
     1
-}
-
-/// Reads what is written as text (`"2us"`, `"adps"`).
-fn text<'de, T, D>(from: D) -> Result<T, D::Error>
-where
-    T: std::str::FromStr<Err: fmt::Display>,
-    D: Deserializer<'de>,
-{
-    String::deserialize(from)?.parse().map_err(de::Error::custom)
-}
-
-/// As [`text`], for what may be left out.
-pub(super) fn text_or_none<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
-where
-    T: std::str::FromStr<Err: fmt::Display>,
-    D: Deserializer<'de>,
-{
-    text(from).map(Some)
 }

@@ -1,0 +1,76 @@
+//! Every experiment runs at smoke scale, says what it found in one shape, and
+//! replays from its seed.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn greenwave(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_greenwave")).args(args).output().expect("the program starts")
+}
+
+fn run(name: &str, seed: &str) -> (Option<i32>, Value) {
+    let output = greenwave(&["exp", "run", name, "--scale", "smoke", "--seed", seed, "--json"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let json = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}\n{text}\n{said}"));
+    (output.status.code(), json)
+}
+
+fn names() -> Vec<String> {
+    let output = greenwave(&["exp", "list", "--json"]);
+    let list: Value = serde_json::from_slice(&output.stdout).expect("the list is JSON");
+    let rows = list["experiments"].as_array().expect("experiments is a list");
+    rows.iter().map(|row| row["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn every_experiment_runs_small_and_its_claims_hold() {
+    for name in names() {
+        let (code, json) = run(&name, "1");
+        assert_eq!(json["world"], "sim", "{name} says its world");
+        assert!(json["settings"].as_array().is_some_and(|s| !s.is_empty()), "{name} says its settings");
+        let claims = json["claims"].as_array().expect("claims is a list");
+        assert!(!claims.is_empty(), "{name} claims something");
+        for claim in claims {
+            assert!(claim["id"].is_string() && claim["unit"].is_string(), "{name}: {claim}");
+            assert!(claim["ours"].is_number(), "{name}: {claim}");
+            assert!(claim["paper"].is_number() || claim["paper"].is_null(), "{name}: {claim}");
+            assert_eq!(claim["holds"], true, "{name}: {claim}");
+        }
+        assert_eq!(code, Some(0), "{name}: all claims hold");
+    }
+}
+
+#[test]
+fn a_seed_replays_a_run_and_another_does_not() {
+    let (_, first) = run("adps/fig5", "3");
+    let (_, again) = run("adps/fig5", "3");
+    let (_, other) = run("adps/fig5", "4");
+    assert_eq!(first, again);
+    assert_ne!(first["figures"], other["figures"]);
+}
+
+#[test]
+fn a_claim_that_fails_is_exit_1_and_a_file_that_is_wrong_exit_2() {
+    let folder = std::env::temp_dir().join(format!("greenwave-exp-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let shipped = include_str!("../../../experiments/adps/fig5.toml");
+    let paper = include_str!("../../../experiments/adps/paper.csv");
+    std::fs::write(folder.join("paper.csv"), paper).unwrap();
+    let check = |from: &str, to: &str, code: i32, says: &str| {
+        assert!(shipped.contains(from), "{from:?} is in the file");
+        let path = folder.join("changed.toml");
+        std::fs::write(&path, shipped.replace(from, to)).unwrap();
+        let output = greenwave(&["exp", "run", path.to_str().unwrap()]);
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(text.contains(says), "{says:?} is not in {text}");
+    };
+    check("holds = \"<= 0.015\"", "holds = \"<= 0.000001\"", 1, "NO");
+    check("workers = 2", "workers = 0", 2, "workers 0 is outside 1..=256");
+    check("workers = 2", "wrokers = 2", 2, "wrokers");
+    check("adps.LS.p99 / none.LS.p99", "adps.XS.p99 / none.LS.p99", 2, "XS");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

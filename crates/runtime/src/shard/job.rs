@@ -1,0 +1,55 @@
+//! A request on its way to a worker and back.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use net::classify::Private;
+use net::stack::ConnId;
+use queueing::{Clock, Label, Span};
+use sched::dispatch::{Kind, WorkerId};
+
+use crate::app::{App, Context, Outcome, Stages};
+
+/// One request on its way to a worker; comes back by [`Shard::complete`].
+#[derive(Debug)]
+pub struct Job {
+    /// Who serves it.
+    pub worker: WorkerId,
+    /// Where it came from.
+    pub conn: ConnId,
+    /// Its label.
+    pub label: Label,
+    /// Its type, if known.
+    pub kind: Option<Kind>,
+    /// Where it has waited.
+    pub stages: Stages,
+    /// The request's bytes.
+    pub request: Vec<u8>,
+    /// The response's bytes, filled in by the worker.
+    pub response: Vec<u8>,
+    /// A copy of the 64 shared bytes; the bytes that the worker changed are
+    /// written back on completion.
+    pub private: Private,
+    /// Filled in by the worker: how long it served.
+    pub service: Span,
+    /// Filled in by the worker: what becomes of the connection.
+    pub outcome: Outcome,
+    /// Filled in by the worker: the application panicked.
+    pub panicked: bool,
+}
+
+/// Lets a worker thread and the simulator serve a job the same way.
+impl Job {
+    /// Runs the application on this job. A panic of the application is caught
+    /// and noted; the shard then aborts the connection.
+    pub fn serve<A: App>(&mut self, app: &A, clock: &dyn Clock) {
+        let start = clock.now();
+        let served = catch_unwind(AssertUnwindSafe(|| {
+            let mut cx =
+                Context { label: self.label, stages: self.stages, private: &mut self.private, clock };
+            app.serve(&self.request, &mut cx, &mut self.response)
+        }));
+        self.panicked = served.is_err();
+        self.outcome = served.unwrap_or(Outcome::Close);
+        self.service = clock.now().since(start);
+    }
+}

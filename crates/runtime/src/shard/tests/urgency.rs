@@ -1,0 +1,137 @@
+//! What happens to urgency when segments of one connection differ in it, and
+//! to frames that carry none.
+
+use super::*;
+
+#[test]
+fn an_urgent_request_behind_one_in_service_goes_next() {
+    let mut world = world(1, |_| {});
+    let (id, other) = (world.connect(), world.connect());
+    world.send(id, "7 slow\n");
+    world.send(other, "3 other\n");
+    world.send(id, "0 urgent\n");
+    assert_eq!(world.serve_all(), ["7 slow\n", "0 urgent\n", "3 other\n"]);
+}
+
+#[test]
+fn a_waiting_request_stays_as_urgent_as_its_most_urgent_segment() {
+    let mut world = world(1, |_| {});
+    let (busy, id, other) = (world.connect(), world.connect(), world.connect());
+    world.send(busy, "7 busy\n");
+    world.send(id, "1 to");
+    world.send(other, "3 other\n");
+    world.send(id, "rn\n");
+    assert_eq!(world.serve_all(), ["7 busy\n", "1 torn\n", "3 other\n"]);
+    assert_eq!(world.counters().stale, 0, "the less urgent segment made no task of its own");
+}
+
+#[test]
+fn a_segment_after_a_look_in_vain_speaks_for_itself() {
+    let mut world = world(1, |_| {});
+    let (busy, id, other) = (world.connect(), world.connect(), world.connect());
+    world.send(id, "1 to");
+    world.send(busy, "7 busy\n");
+    world.send(id, "rn\n");
+    world.send(other, "3 other\n");
+    assert_eq!(world.serve_all(), ["7 busy\n", "3 other\n", "1 torn\n"]);
+}
+
+/// By the digit, at the driver: what has no payload has no verdict.
+fn driven() -> World {
+    let driver: DriverClassifier = Arc::new(|packet| match packet.payload_byte(0) {
+        Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
+        _ => Verdict::Keep,
+    });
+    world(1, |config| config.driver_classifier = Some(driver))
+}
+
+/// Steps the shard until nothing moves; for each frame through TCP, whether
+/// it carried payload.
+fn transported(world: &mut World) -> Vec<bool> {
+    let mut payloads = Vec::new();
+    loop {
+        match world.shard.step(world.clock.now(), &mut world.near) {
+            Step::Idle => return payloads,
+            Step::Transport { payload } => payloads.push(payload),
+            Step::Assign(job) => world.jobs.push(job),
+            _ => {}
+        }
+    }
+}
+
+/// Three requests of `level` come before an acknowledgement of a response:
+/// which of the four frames carry payload, in the order in which TCP sees them.
+fn check_ack(level: u8, expected: [bool; 4]) {
+    let mut world = driven();
+    let (large, urgent) = (world.connect(), world.connect());
+    world.send(large, "B\n");
+    let mut job = world.jobs.remove(0);
+    job.serve(&Lines, &world.clock);
+    world.shard.complete(world.clock.now(), job);
+    transported(&mut world);
+    for _ in 0..3 {
+        world.queue(urgent, &format!("{level} request\n"));
+    }
+    world.listen();
+    assert_eq!(transported(&mut world), expected, "level {level}");
+}
+
+#[test]
+fn an_acknowledgement_takes_its_turn_with_the_most_urgent_data() {
+    check_ack(0, [true, true, true, false]);
+    check_ack(1, [false, true, true, true]);
+    check_ack(7, [false, true, true, true]);
+}
+
+#[test]
+fn a_new_connection_does_not_overtake_urgent_data() {
+    let mut world = driven();
+    let urgent = world.connect();
+    let remote = SocketAddrV4::new(SERVER, 80);
+    world.client.connect(world.clock.now(), remote, None).unwrap();
+    world.client.egress(world.clock.now(), &mut world.far);
+    world.queue(urgent, "0 urgent\n");
+    assert_eq!(transported(&mut world), [true, false]);
+}
+
+#[test]
+fn what_the_driver_classifier_does_wrong_is_counted_and_the_stack_goes_on() {
+    let driver: DriverClassifier = Arc::new(|packet| match packet.payload_byte(0) {
+        Some(b'x') => panic!("a classifier with a bug"),
+        Some(b'y') => Verdict::Level(200),
+        _ => Verdict::Keep,
+    });
+    let mut world = world(1, |config| config.driver_classifier = Some(driver));
+    let id = world.connect();
+    for text in ["x\n", "y\n", "z\n"] {
+        world.send(id, text);
+        assert_eq!(world.jobs[0].label.priority, Priority::LOWEST);
+        assert_eq!(world.serve_all(), [text]);
+    }
+    let driver = world.counters().driver;
+    assert_eq!((driver.panics, driver.out_of_range, driver.dropped_by_verdict), (1, 1, 0));
+    assert_eq!(world.text(id), "x\ny\nz\n");
+}
+
+#[test]
+fn classifier_and_application_talk_through_the_shared_bytes() {
+    // The classifier counts a connection's segments and serves first whom the
+    // application has let in; the application tells the count.
+    let transport: net::classify::TransportClassifier = Arc::new(|flow| {
+        flow.private[1] += 1;
+        Verdict::Level(if flow.private[9] == 9 { 0 } else { 5 })
+    });
+    let mut world = world(1, |config| config.stack.classifier = Some(transport));
+    let (member, guest) = (world.connect(), world.connect());
+    world.send(member, "W\n");
+    assert_eq!(world.jobs[0].label.priority.level(), 5);
+    world.serve_one();
+    let busy = world.connect();
+    world.send(busy, "busy\n");
+    world.send(guest, "R\n");
+    world.send(member, "R\n");
+    assert_eq!(world.serve_one(), "busy\n");
+    assert_eq!(world.jobs[0].label.priority, Priority::HIGHEST);
+    world.serve_all();
+    assert_eq!((world.text(member), world.text(guest)), ("W\n2R\n".to_owned(), "1R\n".to_owned()));
+}

@@ -1,0 +1,166 @@
+//! Once warm, a request through a shard allocates nothing: not in the driver
+//! stage, TCP, the event queue, the dispatcher, or on the way back.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use net::classify::{PacketMeta, Verdict};
+use net::device::memory::{MemoryDevice, pair};
+use net::stack::{Config as Tcp, EventKind, ListenOptions};
+use net::{ConnId, Device, Stack};
+use queueing::{Clock, Span, Time};
+use runtime::app::Echo;
+use runtime::mode::{Classifiers, MODES};
+use runtime::shard::{Config, Shard, Step};
+use sched::dispatch::{Params, Steering};
+
+/// The system's allocator, counting.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system's allocator with the caller's own
+// arguments, which the caller promises to be valid; counting touches no memory
+// but the counter.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// A clock that the test moves.
+struct Virtual(Cell<Time>);
+
+impl Clock for Virtual {
+    fn now(&self) -> Time {
+        self.0.get()
+    }
+    fn compute(&self, span: Span) {
+        self.0.set(self.0.get() + span);
+    }
+}
+
+/// A shard, a client with some connections, and the wire between them.
+struct World {
+    clock: Virtual,
+    shard: Shard<MemoryDevice, Echo>,
+    near: MemoryDevice,
+    client: Stack,
+    far: MemoryDevice,
+    conns: Vec<ConnId>,
+}
+
+impl World {
+    fn new(mut config: Config, connections: usize) -> Self {
+        config.rx_frames_max = 256;
+        let (near, far) = pair(256, 1514);
+        let mut shard = Shard::new(config, Arc::new(Echo));
+        shard.stack().listen(80, ListenOptions::default()).unwrap();
+        let mut world = Self {
+            clock: Virtual(Cell::new(Time::from_nanos(1))),
+            shard,
+            near,
+            client: Stack::new(tcp(2)),
+            far,
+            conns: Vec::new(),
+        };
+        for _ in 0..connections {
+            let remote = "10.0.0.1:80".parse().unwrap();
+            world.conns.push(world.client.connect(world.clock.now(), remote, None).unwrap());
+            world.settle();
+        }
+        world
+    }
+
+    /// Steps both sides until nothing moves; returns the responses that came.
+    fn settle(&mut self) -> usize {
+        let mut responses = 0;
+        loop {
+            self.clock.compute(Span::from_nanos(500));
+            let now = self.clock.now();
+            self.client.handle_timeout(now);
+            let mut busy = self.client.egress(now, &mut self.far) > 0;
+            loop {
+                match self.shard.step(now, &mut self.near) {
+                    Step::Idle => break,
+                    Step::Assign(mut job) => {
+                        job.serve(&Echo, &self.clock);
+                        self.shard.complete(self.clock.now(), job);
+                    }
+                    _ => busy = true,
+                }
+            }
+            while let Some(received) = self.far.receive(now) {
+                let meta = PacketMeta { received: now, bytes: 64, priority: None };
+                self.client.ingress(now, received.frame.as_ref(), &meta);
+                self.far.recycle(received.frame);
+                busy = true;
+            }
+            while let Some(event) = self.client.poll_event() {
+                if let EventKind::Readable { .. } = event.kind {
+                    let len = self.client.received(event.conn).len();
+                    self.client.consume(now, event.conn, len);
+                    responses += 1;
+                }
+            }
+            if !busy {
+                return responses;
+            }
+        }
+    }
+
+    /// Ten requests at once, over and over; returns how many were answered.
+    fn exchange(&mut self, rounds: usize) -> usize {
+        let mut answered = 0;
+        for round in 0..rounds {
+            for n in 0..10 {
+                let conn = self.conns[(round * 10 + n) % self.conns.len()];
+                self.client.send(self.clock.now(), conn, &[n as u8; 64]).unwrap();
+            }
+            answered += self.settle();
+        }
+        answered
+    }
+}
+
+fn tcp(host: u8) -> Tcp {
+    Tcp::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16])
+}
+
+// One test: the counter belongs to the whole process.
+#[test]
+fn a_warm_shard_allocates_nothing_for_a_request_in_any_mode() {
+    for (mode, name, _) in MODES {
+        let classifiers = Classifiers {
+            driver: Some(Arc::new(|packet| {
+                packet.payload_byte(0).map_or(Verdict::Keep, |n| Verdict::Level(n % 4))
+            })),
+            transport: Some(Arc::new(|flow| Verdict::Level(flow.payload[0] % 8))),
+        };
+        let policy = mode.policy(classifiers, &Params::new(2, 1024), Steering::all(2));
+        let mut world = World::new(Config::new(tcp(1), policy, 2), 100);
+        assert_eq!(world.exchange(1_000), 10_000, "{name}");
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        assert_eq!(world.exchange(1_000), 10_000, "{name}");
+        let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        assert_eq!(allocations, 0, "{name}: allocations in 10,000 requests");
+    }
+}
