@@ -1,5 +1,6 @@
 //! Truths about the server's world, in every mode.
 
+use sim::CostModel;
 use sim::world::server::{self, Config, Outcome};
 
 /// The paper's bursty mix, small: 5 % urgent, a burst each millisecond, 90 % load.
@@ -127,7 +128,8 @@ fn preemption_spares_the_urgent_the_long_ones() {
 
 #[test]
 fn a_small_ring_drops_and_tcp_repairs() {
-    let outcome = run(&Config { nic_ring: 64, ..bursts("none") });
+    let slow = CostModel { driver_ns: 2000, ..CostModel::default() };
+    let outcome = run(&Config { nic_ring: 64, costs: Some(slow), ..bursts("none") });
     assert!(outcome.nic.dropped > 0);
     let answered: u64 = outcome.report.classes.iter().map(|class| class.latency.count()).sum();
     assert_eq!(answered, 20_000);
