@@ -160,7 +160,7 @@ fn run_inline<D: Device, A: App>(
     stop: &AtomicBool,
 ) -> Stats {
     let app = shard.app();
-    shard.set_budget(Budget { assign: 1, ..Budget::default() });
+    shard.set_budget(Budget { transport: 8, assign: 1, ..Budget::default() });
     let mut patience = Patience::default();
     while !stop.load(Ordering::Relaxed) {
         let now = clock.now();

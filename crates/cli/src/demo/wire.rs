@@ -93,7 +93,7 @@ fn shard(
     let workers = settings.workers.max(1);
     let mut params = Params::new(workers, TASKS);
     // Past its profiling before the warm-up ends.
-    params.darc.samples = 1000;
+    params.darc.samples = 5000;
     let policy = mode.policy(classify::by_tag(), &params, Steering::all(workers));
     let mut config = Config::new(stack, policy, workers);
     config.rx_frames_max = FRAMES;
