@@ -108,6 +108,12 @@ impl Mode {
         }
     }
 
+    /// Whether its workers can be told which priorities to serve (M7).
+    #[must_use]
+    pub const fn steers(self) -> bool {
+        matches!(self, Self::Adps | Self::Ideal)
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -154,6 +160,15 @@ impl FromStr for Mode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mode_steers_exactly_when_its_policy_keeps_the_steering() {
+        let low = Steering::from_lists(2, [("low", &[1][..])]).unwrap();
+        for (mode, ..) in MODES {
+            let policy = mode.policy(Classifiers::default(), &Params::new(2, 64), low);
+            assert_eq!(policy.steering == low, mode.steers(), "{mode}");
+        }
+    }
 
     #[test]
     fn modes_read_as_they_are_written() {

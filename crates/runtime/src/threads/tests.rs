@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use net::Stack;
 use net::classify::PacketMeta;
-use net::device::memory::pair;
-use net::stack::{EventKind, ListenOptions};
+use net::device::memory::{MemoryDevice, pair};
+use net::stack::{ConnId, EventKind, ListenOptions};
 use sched::dispatch::{Params, Steering};
 
 use super::*;
@@ -26,63 +26,108 @@ impl Clock for Real {
     }
 }
 
-/// An echo through a served shard, which then stops.
-fn check(workers: Workers) {
-    let clock: SharedClock = Arc::new(Real(Instant::now()));
-    let server = Ipv4Addr::new(10, 0, 0, 1);
+/// A host on the other end of a shard's wire.
+struct Client {
+    stack: Stack,
+    wire: MemoryDevice,
+    id: ConnId,
+    echoed: Vec<u8>,
+}
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const SAID: &[u8] = b"who goes next?";
+
+/// More turns than any run needs, so that a shard that is silent fails the test.
+const TURNS_MAX: usize = 100_000_000;
+
+fn shard() -> (Shard<MemoryDevice, Echo>, MemoryDevice, MemoryDevice) {
     let policy = Mode::None.policy(Classifiers::default(), &Params::new(2, 64), Steering::all(2));
-    let config = Config::new(net::stack::Config::new([2, 0, 0, 0, 0, 1], server, 24, [7; 16]), policy, 2);
-    let (near, mut far) = pair(64, 1514);
+    let config = Config::new(net::stack::Config::new([2, 0, 0, 0, 0, 1], SERVER, 24, [7; 16]), policy, 2);
+    let (near, far) = pair(64, 1514);
     let mut shard = Shard::new(config, Arc::new(Echo));
     shard.stack().listen(80, ListenOptions::default()).unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
-    let serving = std::thread::spawn({
-        let (clock, stop) = (clock.clone(), stop.clone());
-        move || serve(vec![(shard, near)], clock, stop, workers, None)
-    });
-    let mut client =
-        Stack::new(net::stack::Config::new([2, 0, 0, 0, 0, 2], Ipv4Addr::new(10, 0, 0, 2), 24, [8; 16]));
-    let id = client.connect(clock.now(), SocketAddrV4::new(server, 80), None).unwrap();
-    let mut echoed = Vec::new();
-    while echoed != b"who goes next?" {
-        let now = clock.now();
-        while let Some(received) = far.receive(now) {
+    (shard, near, far)
+}
+
+impl Client {
+    fn connected_to(wire: MemoryDevice, now: Time) -> Self {
+        let addr = Ipv4Addr::new(10, 0, 0, 2);
+        let mut stack = Stack::new(net::stack::Config::new([2, 0, 0, 0, 0, 2], addr, 24, [8; 16]));
+        let id = stack.connect(now, SocketAddrV4::new(SERVER, 80), None).unwrap();
+        Self { stack, wire, id, echoed: Vec::new() }
+    }
+
+    fn turn(&mut self, now: Time) {
+        while let Some(received) = self.wire.receive(now) {
             let meta = PacketMeta { received: now, bytes: 0, priority: None };
-            client.ingress(now, received.frame.as_ref(), &meta);
-            far.recycle(received.frame);
+            self.stack.ingress(now, received.frame.as_ref(), &meta);
+            self.wire.recycle(received.frame);
         }
-        client.handle_timeout(now);
-        while let Some(event) = client.poll_event() {
+        self.stack.handle_timeout(now);
+        while let Some(event) = self.stack.poll_event() {
             match event.kind {
-                EventKind::Connected => assert_eq!(client.send(now, id, b"who goes next?"), Ok(14)),
-                EventKind::Readable { .. } => echoed = client.received(id).to_vec(),
+                EventKind::Connected => assert_eq!(self.stack.send(now, self.id, SAID), Ok(SAID.len())),
+                EventKind::Readable { .. } => self.echoed = self.stack.received(self.id).to_vec(),
                 _ => {}
             }
         }
-        client.egress(now, &mut far);
-        std::thread::yield_now();
+        self.stack.egress(now, &mut self.wire);
     }
+}
+
+/// An echo through each of `shards` served shards, which then stop.
+fn check(workers: Workers, shards: usize) {
+    let clock: SharedClock = Arc::new(Real(Instant::now()));
+    let mut served = Vec::new();
+    let mut clients = Vec::new();
+    for _ in 0..shards {
+        let (shard, near, far) = shard();
+        served.push((shard, near));
+        clients.push(Client::connected_to(far, clock.now()));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let serving = std::thread::spawn({
+        let (clock, stop) = (clock.clone(), stop.clone());
+        move || serve(served, clock, stop, workers, None)
+    });
+    let answered = (0..TURNS_MAX).any(|_| {
+        let now = clock.now();
+        clients.iter_mut().for_each(|client| client.turn(now));
+        std::thread::yield_now();
+        clients.iter().all(|client| client.echoed == SAID)
+    });
     stop.store(true, Ordering::Relaxed);
     let stats = serving.join().unwrap();
-    assert_eq!((stats.len(), stats[0].counters.responses), (1, 1));
+    assert!(answered, "every shard answers");
+    let responses: Vec<u64> = stats.iter().map(|s| s.counters.responses).collect();
+    assert_eq!(responses, vec![1; shards]);
 }
 
 #[test]
 fn worker_threads_serve_and_stop() {
-    check(Workers::Threads);
+    check(Workers::Threads, 1);
 }
 
 #[test]
 fn a_shard_serves_its_own_requests() {
-    check(Workers::Inline);
+    check(Workers::Inline, 1);
 }
 
 #[test]
 fn an_application_may_pull_its_events() {
-    check(Workers::Custom(Arc::new(|worker: &mut Worker| {
-        while let Some(mut job) = worker.wait(PrioritySet::ALL) {
-            job.serve(&Echo, worker.clock());
-            worker.done(job);
-        }
-    })));
+    check(
+        Workers::Custom(Arc::new(|worker: &mut Worker| {
+            while let Some(mut job) = worker.wait(PrioritySet::ALL) {
+                job.serve(&Echo, worker.clock());
+                worker.done(job);
+            }
+        })),
+        1,
+    );
+}
+
+#[test]
+fn several_shards_serve_side_by_side() {
+    check(Workers::Inline, 3);
+    check(Workers::Threads, 2);
 }
