@@ -32,6 +32,26 @@ impl fmt::Display for Burst {
     }
 }
 
+/// `low=1,2`: these priorities are for these workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steer {
+    /// Levels, as [`sched::dispatch::Steering::from_lists`] names them.
+    pub levels: String,
+    /// Workers, from 0.
+    pub workers: Vec<usize>,
+}
+
+impl FromStr for Steer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is not LEVELS=WORKERS, such as high=0 or 4-7=1,2");
+        let (levels, workers) = text.split_once('=').ok_or_else(bad)?;
+        let workers = workers.split(',').map(|worker| worker.parse().map_err(|_| bad()));
+        Ok(Self { levels: levels.to_owned(), workers: workers.collect::<Result<_, _>>()? })
+    }
+}
+
 /// An address within its subnet: `10.77.0.2/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
@@ -123,6 +143,15 @@ mod tests {
         assert_eq!("300/10ms".parse(), Ok(Burst { size: 300, period: Span::from_millis(10) }));
         for text in ["300", "0/10ms", "300/0ms", "x/10ms", "300/10"] {
             assert!(text.parse::<Burst>().is_err(), "{text:?} is no burst");
+        }
+    }
+
+    #[test]
+    fn steering_names_levels_and_lists_workers() {
+        let steer = Steer { levels: "4-7".to_owned(), workers: vec![1, 2] };
+        assert_eq!("4-7=1,2".parse(), Ok(steer));
+        for text in ["low", "low=", "low=1,", "low=1;2", "low=-1", "low=high"] {
+            assert!(text.parse::<Steer>().is_err(), "{text:?} steers nothing");
         }
     }
 

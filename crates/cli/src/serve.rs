@@ -17,14 +17,15 @@ use host::{Monotonic, Tap};
 use net::Device;
 use net::device::pcap::Tee;
 use net::stack::{Config as StackConfig, ListenOptions};
+use queueing::CoreId;
 use runtime::app::{Echo, Http};
-use runtime::mode::{Classifiers, Mode};
+use runtime::mode::{Classifiers, Mode, Policy};
 use runtime::shard::{Config, Stats};
 use runtime::threads::{self, Workers};
 use runtime::{App, Shard};
-use sched::dispatch::{Params, Steering};
+use sched::dispatch::{Params, Steering, by_name};
 
-use crate::options::{Cidr, secret};
+use crate::options::{Cidr, Steer, secret};
 use crate::table::{Table, micros};
 use crate::{Error, check, classify};
 
@@ -55,9 +56,18 @@ pub struct Args {
     /// Who is urgent: a policy file (see `greenwave check`).
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
+    /// In the mode's place: fcfs, strict, edf, weighted or darc.
+    #[arg(long, value_name = "POLICY")]
+    dispatch: Option<String>,
     /// Worker threads; 0: the stack's own thread serves.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=256))]
     workers: u16,
+    /// Who serves these levels: high=0 or 4-7=1,2; may be repeated.
+    #[arg(long, value_name = "LEVELS=WORKERS")]
+    steer: Vec<Steer>,
+    /// Keep the stack's thread and each worker on a core of its own.
+    #[arg(long)]
+    pin: bool,
     /// Write every frame to this file, for Wireshark.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -98,19 +108,77 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         None if matches!(args.app, Serves::Synthetic) => classify::by_tag(),
         None => Classifiers::default(),
     };
+    let policy = policy(args, classifiers)?;
     let file =
         args.pcap.as_ref().map(|path| File::create(path).map_err(|e| Error::file(path, &e))).transpose()?;
     not_ours(args.addr.addr)?;
     not_ours(host_addr)?;
     let tap = Tap::create(name)?;
     tap.up(host_addr, args.addr.prefix)?;
-    let place = Place { args, gateway, host_addr, classifiers };
+    let place = Place { args, gateway, host_addr, policy };
     match file {
         None => place.serve_on(tap),
         Some(file) => {
             let tee = Tee::new(tap, BufWriter::new(file)).map_err(|e| Error::new(format!("pcap: {e}")))?;
             place.serve_on(tee)
         }
+    }
+}
+
+/// What the mode makes of the classifiers, and what was asked for instead.
+fn policy(args: &Args, classifiers: Classifiers) -> Result<Policy, Error> {
+    let workers = usize::from(args.workers.max(1));
+    let params = Params::new(workers, TASKS);
+    let asked = [classifiers.driver.is_some(), classifiers.transport.is_some()];
+    let mut policy = args.mode.policy(classifiers, &params, steering(args, workers)?);
+    let asks = [policy.driver.is_some(), policy.transport.is_some()];
+    if args.policy.is_some()
+        && let Some(layer) = (0..2).find(|&layer| asked[layer] && !asks[layer])
+    {
+        let what = format!("mode {} never asks the {}'s rules", args.mode, ["driver", "transport"][layer]);
+        return Err(
+            Error::new(format!("{what}, so --policy would mean less than it says")).advice("--mode adps")
+        );
+    }
+    if let Some(name) = &args.dispatch {
+        policy.dispatch = by_name(name, &params).map_err(|e| Error::new(format!("dispatch {e}")))?;
+    }
+    Ok(policy)
+}
+
+fn steering(args: &Args, workers: usize) -> Result<Steering, Error> {
+    if args.steer.is_empty() {
+        return Ok(Steering::all(workers));
+    }
+    if args.workers == 0 {
+        return Err(
+            Error::new("--steer needs workers to choose from, and --workers is 0").advice("--workers 2")
+        );
+    }
+    if !args.mode.steers() {
+        let what = format!("mode {} lets every worker serve everything, so --steer means nothing", args.mode);
+        return Err(Error::new(what).advice("--mode adps"));
+    }
+    let lists = args.steer.iter().map(|steer| (steer.levels.as_str(), steer.workers.as_slice()));
+    Steering::from_lists(workers, lists).map_err(|e| Error::new(e.to_string()))
+}
+
+/// Says where threads must share a core.
+fn note_cores(args: &Args) {
+    let (workers, cores) = (usize::from(args.workers), host::Machine::this().cores);
+    if workers < cores {
+        return;
+    }
+    let pinned = if args.pin { "; pinned, some share one" } else { "" };
+    eprintln!(
+        "note: the stack and {workers} workers each want a core, and there are {cores}{pinned}; --workers 0 takes one"
+    );
+}
+
+/// Keeps this thread on the core; it runs where it can when that is refused.
+fn pin(core: CoreId) {
+    if let Err(e) = host::affinity::pin_nth(core) {
+        eprintln!("note: --pin: core {} is not for us: {e}", core.0);
     }
 }
 
@@ -129,7 +197,7 @@ struct Place<'a> {
     args: &'a Args,
     gateway: Ipv4Addr,
     host_addr: Ipv4Addr,
-    classifiers: Classifiers,
+    policy: Policy,
 }
 
 impl Place<'_> {
@@ -148,37 +216,32 @@ impl Place<'_> {
     where
         D::Frame: Send,
     {
-        let Self { args, gateway, host_addr, classifiers } = self;
+        let Self { args, gateway, host_addr, policy } = self;
         let secret = secret()?;
         // Locally administered, and another one each time: no stale ARP entry fits it.
         let mac = [2, secret[0] ^ secret[8], secret[1], secret[2], secret[3], secret[4]];
         let mut stack = StackConfig::new(mac, args.addr.addr, args.addr.prefix, self::secret()?);
         stack.gateway = Some(gateway);
         let workers = usize::from(args.workers.max(1));
-        let policy = args.mode.policy(classifiers, &Params::new(workers, TASKS), Steering::all(workers));
         let mut shard = Shard::new(Config::new(stack, policy, workers), Arc::new(app));
         let listening = shard.stack().listen(args.port, ListenOptions::default());
         listening.map_err(|e| Error::new(format!("port {}: {e:?}", args.port)))?;
         let (addr, port, mode) = (args.addr, args.port, args.mode);
+        let dispatch = args.dispatch.as_ref().map_or(String::new(), |name| format!(", dispatch {name}"));
         println!(
-            "listening on {}:{port}, {}, mode {mode}; the kernel's end is {host_addr}",
+            "listening on {}:{port}, {}, mode {mode}{dispatch}; the kernel's end is {host_addr}",
             addr.addr, args.device
         );
         eprintln!("ctrl-C ends");
-        let cores = host::Machine::this().cores;
-        if usize::from(args.workers) >= cores {
-            eprintln!(
-                "note: the stack and {} workers each want a core, and there are {cores}; --workers 0 takes one",
-                args.workers
-            );
-        }
+        note_cores(args);
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
+        let pin = args.pin.then_some(pin as fn(CoreId));
         let stop = Arc::new(AtomicBool::new(false));
         let interrupted = host::interrupt::flag();
         let stats = std::thread::scope(|scope| {
             let (stop_there, clock) = (stop.clone(), Arc::new(Monotonic::new()));
             let server =
-                scope.spawn(|| threads::serve(vec![(shard, device)], clock, stop_there, workers, None));
+                scope.spawn(|| threads::serve(vec![(shard, device)], clock, stop_there, workers, pin));
             while !interrupted.load(Ordering::Relaxed) && !server.is_finished() {
                 std::thread::park_timeout(LOOK_EVERY);
             }

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+const GUIDE: &str = include_str!("../../../docs/guide/zero-to-priority.md");
+
 fn greenwave(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_greenwave")).args(args).output().expect("greenwave starts")
 }
@@ -110,6 +112,35 @@ fn a_server_that_cannot_be_is_refused_before_anything_is_made() {
 }
 
 #[test]
+fn a_policy_that_the_mode_never_asks_is_refused() {
+    let rule =
+        |layer: &str| format!("[[rule]]\nname = \"web\"\nlayer = \"{layer}\"\nport = 80\npriority = 0\n");
+    let check = |layer: &str, mode: &str, expected: &str| {
+        let policy = Policy::new(&format!("{layer}-{mode}.toml"), &rule(layer));
+        let serve = ["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"];
+        refused(&[&serve[..], &["--mode", mode, "--policy", policy.path()]].concat(), expected);
+    };
+    check("driver", "none", "mode none never asks the driver's rules");
+    check("driver", "darc", "mode darc never asks the driver's rules");
+    check("transport", "lns", "mode lns never asks the transport's rules");
+}
+
+#[test]
+fn dispatch_and_steering_that_cannot_be_are_refused() {
+    let serve = |more: &[&str], expected: &str| {
+        refused(&[&["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"], more].concat(), expected);
+    };
+    serve(&["--dispatch", "lifo"], "policy \"lifo\" is not one of fcfs, strict, edf, weighted, darc");
+    serve(&["--steer", "low=0"], "--steer needs workers");
+    serve(&["--workers", "2", "--steer", "low"], "LEVELS=WORKERS");
+    serve(&["--workers", "2", "--steer", "low="], "LEVELS=WORKERS");
+    serve(&["--workers", "2", "--steer", "low=2"], "steering low: worker 2 is outside 0..=1");
+    serve(&["--workers", "2", "--steer", "slow=1"], "steering \"slow\" is no level");
+    serve(&["--workers", "2", "--steer", "low=1", "--steer", "5=0"], "level 5 is named by another line");
+    serve(&["--workers", "2", "--mode", "none", "--steer", "low=1"], "mode none lets every worker");
+}
+
+#[test]
 fn help_fits_a_terminal_of_80_columns() {
     for command in ["", "demo", "serve", "load", "calibrate", "check", "exp"] {
         let out = greenwave(&[command, "--help"].into_iter().filter(|c| !c.is_empty()).collect::<Vec<_>>());
@@ -118,6 +149,41 @@ fn help_fits_a_terminal_of_80_columns() {
             assert!(line.chars().count() <= 80, "{command}: {line}");
         }
     }
+}
+
+#[test]
+fn help_names_every_dispatch_policy() {
+    let help = greenwave(&["serve", "--help"]).stdout;
+    let help = String::from_utf8_lossy(&help);
+    for policy in sched::dispatch::POLICIES {
+        assert!(help.contains(policy.name), "{}", policy.name);
+    }
+}
+
+/// Every `greenwave COMMAND --flag` of the pages that a newcomer reads.
+#[test]
+fn the_flags_that_the_readme_and_the_guide_use_exist() {
+    let pages = [include_str!("../../../README.md"), GUIDE];
+    let mut seen = 0;
+    for line in pages.iter().flat_map(|page| page.lines()) {
+        let line = line.replace("-p cli -- ", "greenwave ");
+        let Some((_, rest)) = line.split_once("greenwave ") else { continue };
+        let words = || rest.split_whitespace().take_while(|word| *word != "#");
+        let flags: Vec<_> =
+            words().map(|word| word.trim_matches('`')).filter(|word| word.starts_with("--")).collect();
+        if flags.is_empty() {
+            continue;
+        }
+        // `exp run` has its own.
+        let parts = if rest.starts_with("exp ") { 2 } else { 1 };
+        let help = greenwave(&words().take(parts).chain(["--help"]).collect::<Vec<_>>()).stdout;
+        let help = String::from_utf8_lossy(&help);
+        for flag in flags {
+            assert!(help.split_whitespace().any(|word| word == flag), "{flag} of {line:?}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 8, "only {seen} flags were found");
 }
 
 #[test]
@@ -144,22 +210,16 @@ fn a_good_policy_is_shown_rule_by_rule() {
     }
 }
 
+/// The policy that the guide tells its reader to save.
 #[test]
-fn a_small_demo_measures_both_classes_and_writes_its_page() {
-    let page = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("demo.html");
-    let path = page.to_str().expect("a path of ours is UTF-8");
-    let modes = ["--modes", "none,adps", "--burst", "20/10ms"];
-    let out = greenwave(&[&["demo", "--seconds", "1", "--json", "--out", path], &modes[..]].concat());
+fn the_guides_policy_is_valid() {
+    let (_, rest) = GUIDE.split_once("```toml\n").expect("the guide shows a policy");
+    let (text, _) = rest.split_once("```").expect("the block ends");
+    let policy = Policy::new("guide.toml", text);
+    let out = greenwave(&["check", policy.path()]);
+    let stdout = String::from_utf8_lossy(&out.stdout);
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
-    let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("--json prints JSON");
-    assert_eq!(json["world"], "host");
-    for mode in 0..2 {
-        for class in 0..2 {
-            let row = &json["modes"][mode]["report"]["classes"][class];
-            assert!(row["requests"].as_u64() > Some(0), "{row}");
-        }
+    for rule in text.lines().filter_map(|line| line.strip_prefix("name = ")) {
+        assert!(stdout.contains(rule.trim_matches('"')), "{rule} in {stdout}");
     }
-    let html = std::fs::read_to_string(&page).expect("the page is there");
-    assert!(html.contains("<svg") && html.contains("adps"), "the page has plots");
-    let _ = std::fs::remove_file(&page);
 }

@@ -1,10 +1,13 @@
 //! The server on a TAP device against the Linux kernel's own TCP.
 //!
 //! Everything happens in a network namespace that this test makes, so the
-//! machine's network is left alone. Needs root, `unshare` and `curl`; `wrk`
-//! joins in where it is there. What is missing is printed.
+//! machine's network is left alone. Needs root, `unshare` and `curl`; `wrk`,
+//! `nft` or `iptables`, and `setpriv` join in where they are there. What is
+//! missing is printed.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
@@ -122,6 +125,29 @@ fn inside() {
     let server = Server::start(&["--app", "synthetic", "--mode", "adps"]);
     the_load_generator_gets_its_answers(&["--protocol", "synthetic"]);
     server.stop();
+
+    for policy in sched::dispatch::POLICIES {
+        let server = Server::start(&["--app", "http", "--dispatch", policy.name]);
+        one_connection_serves_several_requests();
+        if policy.name == "weighted" {
+            the_load_generator_gets_its_answers(&["--protocol", "http"]);
+        }
+        server.stop();
+    }
+
+    let workers = ["--workers", "2", "--steer", "high=0", "--steer", "low=1", "--pin"];
+    let server = Server::start(&[&["--app", "synthetic"], &workers[..]].concat());
+    the_load_generator_gets_its_answers(&["--protocol", "synthetic"]);
+    server.stop();
+
+    let server = Server::start(&["--app", "echo"]);
+    what_is_sent_comes_back(1_000_000);
+    server.stop();
+
+    what_a_policy_drops_is_not_answered();
+    a_capture_holds_the_frames();
+    lost_packets_cost_time_and_no_bytes();
+    without_permission_it_says_so();
 }
 
 fn a_device_of_this_name_is_refused() {
@@ -189,4 +215,136 @@ fn the_load_generator_gets_its_answers(protocol: &[&str]) {
         assert!(class["requests"].as_u64() > Some(0), "{class}");
         assert_eq!((&class["never_sent"], &class["unanswered"]), (&0.into(), &0.into()), "{class}");
     }
+}
+
+/// `length` bytes that differ from any shifted copy of themselves.
+fn noise(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8).collect()
+}
+
+/// Sends and receives at once, as an echo that stops taking when its own
+/// sending stops demands.
+fn what_is_sent_comes_back(length: usize) {
+    let sent = noise(length);
+    let stream = TcpStream::connect("10.77.0.2:80").expect("the server listens");
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).expect("60 s is a valid timeout");
+    let mut received = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (&stream).write_all(&sent).expect("the server takes all");
+            stream.shutdown(Shutdown::Write).expect("the connection stands");
+        });
+        (&stream).read_to_end(&mut received).expect("the server sends all back");
+    });
+    assert_eq!(received.len(), sent.len());
+    assert!(received == sent, "the echo is what was sent");
+}
+
+/// A file's path that nothing else uses; the file goes when this is dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        Self(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path of ours is UTF-8")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn what_a_policy_drops_is_not_answered() {
+    let rule = "[[rule]]\nname = \"closed\"\nlayer = \"driver\"\nport = 80\n\
+                http = { method = \"GET\", path = \"/bytes\" }\ndrop = true\n";
+    let policy = Scratch::new("tap-drop.toml");
+    std::fs::write(&policy.0, rule).expect("the folder for test files is writable");
+    let server = Server::start(&["--app", "http", "--policy", policy.path()]);
+    assert!(!curl(&[URL]).is_empty());
+    let closed = format!("{URL}bytes/10");
+    let dropped = Command::new("curl").args(["--silent", "--max-time", "1", &closed]).output();
+    let dropped = dropped.expect("curl is there");
+    assert_eq!((dropped.status.code(), dropped.stdout.len()), (Some(28), 0), "28: nobody answered");
+    assert!(!curl(&[URL]).is_empty());
+    server.stop();
+}
+
+fn a_capture_holds_the_frames() {
+    let capture = Scratch::new("tap.pcap");
+    let server = Server::start(&["--app", "http", "--pcap", capture.path()]);
+    curl(&[&format!("{URL}bytes/100000")]);
+    server.stop();
+    let bytes = std::fs::read(&capture.0).expect("the capture is there");
+    assert_eq!(bytes[..4], 0xa1b2_3c4d_u32.to_le_bytes(), "little-endian, in nanoseconds");
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")) as usize;
+    let (mut at, mut frames, mut payload) = (24, 0, 0);
+    while at < bytes.len() {
+        let (kept, whole) = (word(at + 8), word(at + 12));
+        assert!(kept <= whole && kept >= 14, "{kept} of {whole} bytes at {at}");
+        (at, frames, payload) = (at + 16 + kept, frames + 1, payload + whole);
+    }
+    assert_eq!(at, bytes.len(), "the last frame is whole");
+    assert!(frames > 10 && payload > 100_000, "{frames} frames, {payload} bytes");
+}
+
+/// Every 50th packet of either direction is lost.
+fn lost_packets_cost_time_and_no_bytes() {
+    if !lose_packets() {
+        return skipped("its part with lost packets: neither nft nor iptables can drop every 50th here");
+    }
+    let server = Server::start(&["--app", "http"]);
+    let url = format!("{URL}bytes/5000000");
+    let body = curl(&[&url]);
+    assert_eq!(body.len(), 5_000_000);
+    assert!(body == curl(&[&url]), "the same bytes come twice");
+    server.stop();
+    let server = Server::start(&["--app", "echo"]);
+    what_is_sent_comes_back(5_000_000);
+    server.stop();
+}
+
+/// Whether the namespace's firewall now drops packets.
+fn lose_packets() -> bool {
+    let works = |program: &str, args: &[&str]| {
+        let tried = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        tried.is_ok_and(|status| status.success())
+    };
+    let rules = "table inet loss {\n\
+        chain into { type filter hook input priority 0; iifname gw0 numgen inc mod 50 49 drop; }\n\
+        chain from { type filter hook output priority 0; oifname gw0 numgen inc mod 50 49 drop; }\n}\n";
+    let file = Scratch::new("tap-loss.nft");
+    std::fs::write(&file.0, rules).expect("the folder for test files is writable");
+    let nth = ["-m", "statistic", "--mode", "nth", "--every", "50", "--packet", "49", "-j", "DROP"];
+    works("nft", &["-f", file.path()])
+        || works("iptables", &[&["-A", "INPUT", "-i", "gw0"], &nth[..]].concat())
+            && works("iptables", &[&["-A", "OUTPUT", "-o", "gw0"], &nth[..]].concat())
+}
+
+fn without_permission_it_says_so() {
+    if !is_there("setpriv") {
+        return skipped("its part without root: setpriv is not there");
+    }
+    // Where anybody may run it: the build's folder may be root's alone.
+    let copy = Scratch(std::env::temp_dir().join(format!("greenwave-{}", std::process::id())));
+    std::fs::copy(env!("CARGO_BIN_EXE_greenwave"), &copy.0).expect("the temporary folder is writable");
+    let out = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", copy.path()])
+        .args(["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"])
+        .current_dir("/")
+        .output()
+        .expect("setpriv starts");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    if matches!(out.status.code(), Some(126 | 127)) {
+        return skipped(&format!("its part without root: {stderr}"));
+    }
+    assert_eq!(out.status.code(), Some(2), "{stderr}");
+    let mut lines = stderr.lines();
+    let first = lines.next().unwrap_or_default();
+    assert!(first.starts_with("error: ") && first.contains("permission"), "{stderr}");
+    assert!(lines.all(|line| line.starts_with("  try: ")), "{stderr}");
 }

@@ -29,6 +29,20 @@ pub fn pin(core: CoreId) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// As [`pin`], to the core of this number among those the current thread may
+/// run on, so that a process confined to some cores counts them from 0.
+///
+/// # Errors
+/// As [`pin`].
+pub fn pin_nth(nth: CoreId) -> io::Result<()> {
+    let cores = cores()?;
+    let Some(&core) = cores.get(usize::from(nth.0)) else {
+        let text = format!("core {} is outside the {} that this thread may use", nth.0, cores.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    };
+    pin(core)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +53,18 @@ mod tests {
         // On a thread of its own: the test harness keeps its cores.
         let seen = std::thread::spawn(move || pin(core).and_then(|()| cores())).join().unwrap();
         assert_eq!(seen.unwrap(), [core]);
+    }
+
+    #[test]
+    fn cores_are_counted_among_those_the_thread_may_use() {
+        let last = *cores().unwrap().last().unwrap();
+        let confined = move || {
+            pin(last)?;
+            pin_nth(CoreId(0))?;
+            Ok::<_, io::Error>((cores()?, pin_nth(CoreId(1)).is_err()))
+        };
+        let seen = std::thread::spawn(confined).join().unwrap();
+        assert_eq!(seen.unwrap(), (vec![last], true));
     }
 
     #[test]

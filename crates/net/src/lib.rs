@@ -16,3 +16,4 @@ pub mod wire;
 
 pub use device::Device;
 pub use stack::{ConnId, Event, EventKind, Stack};
+pub use tcp::congestion;

@@ -146,3 +146,38 @@ fn a_bad_world_is_refused_with_what_would_be_valid() {
     assert!(refused("seed = 11", "sede = 11").contains("sede"));
     assert!(refused("delay = \"2us\"", "delay = \"2 weeks\"").contains("ns, us, ms, s"));
 }
+
+/// Short and long requests whose tags nobody reads; the long ones are rare and take half a core.
+const UNMARKED: &str = r#"
+    mode = "MODE"
+    workers = 2
+    seed = 5
+    scenario = { transport = "service-time 100us" }
+    steering = { low = [1] }
+    [load]
+    connections = 1000
+    spread = "per-class"
+    arrivals = "poisson 25000"
+    requests = 20000
+    warmup = "20ms"
+    classes = [
+        { name = "short", share = 0.98, service = "1us", kind = 0, priority = 0 },
+        { name = "long", share = 0.02, service = "1ms", kind = 1, priority = 7 },
+    ]
+"#;
+
+#[test]
+fn kinds_that_were_measured_to_run_long_stay_on_their_own_worker() {
+    let [none, adps] =
+        ["none", "adps"].map(|mode| run(&Config::from_toml(&UNMARKED.replace("MODE", mode)).unwrap()));
+    let p99 = [&none, &adps].map(|outcome| p99_us(outcome, "short"));
+    assert!(p99[1] < 30.0 && p99[0] > 10.0 * p99[1], "p99 of the short: none and adps {p99:?} µs");
+    // No classifier reads the tags: what was measured keeps the long ones off worker 0.
+    let busy = |outcome: &Outcome, core: usize| outcome.cores[core].utilisation;
+    assert!(busy(&adps, 1) < 0.25 && busy(&adps, 2) > 0.35, "{:?}", adps.cores);
+    assert!(busy(&none, 1) > 0.25, "{:?}", none.cores);
+    for outcome in [none, adps] {
+        let long = outcome.report.class("long").unwrap();
+        assert_eq!(long.latency.count(), long.requests, "the long ones are answered, too");
+    }
+}

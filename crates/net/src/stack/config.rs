@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use queueing::Span;
 
 use crate::classify::TransportClassifier;
+use crate::tcp::congestion::NewCongestion;
 use crate::wire::{ipv4, tcp};
 
 /// How a stack is set up.
@@ -24,6 +25,8 @@ pub struct Config {
     pub secret: [u8; 16],
     /// Classifier of connections whose listener and socket give none (M3).
     pub classifier: Option<TransportClassifier>,
+    /// Makes each connection's congestion control; `None` is NewReno.
+    pub congestion: Option<NewCongestion>,
     /// Smallest retransmission timeout.
     pub rto_min: Span,
     /// Largest receive window / receive buffer per connection, in bytes.
@@ -42,6 +45,9 @@ pub struct Config {
     pub keep_alive: Option<Span>,
     /// Most connections at once.
     pub connections_max: usize,
+    /// Most acknowledgements each second that challenge a suspicious RST, SYN
+    /// or ACK, over all connections (RFC 5961 §7).
+    pub challenges_per_second_max: u32,
 }
 
 impl Config {
@@ -56,6 +62,7 @@ impl Config {
             mtu: 1500,
             secret,
             classifier: None,
+            congestion: None,
             rto_min: Span::from_millis(5),
             recv_buffer: 256 * 1024,
             send_buffer: 256 * 1024,
@@ -64,6 +71,7 @@ impl Config {
             time_wait_max: 1 << 17,
             keep_alive: None,
             connections_max: 1 << 20,
+            challenges_per_second_max: 1000,
         }
     }
 }

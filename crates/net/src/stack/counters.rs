@@ -63,7 +63,7 @@ impl Counters {
     }
 }
 
-/// How many challenges may be sent: 1000 each second, RFC 5961 §7.
+/// How many challenges were sent this second, RFC 5961 §7.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Challenges {
     second: u64,
@@ -71,15 +71,13 @@ pub(crate) struct Challenges {
 }
 
 impl Challenges {
-    const PER_SECOND_MAX: u32 = 1000;
-
-    /// Whether one more may be sent at `now`; counts it.
-    pub(crate) fn allow(&mut self, now: Time, counters: &mut Counters) -> bool {
+    /// Whether one more of `per_second_max` may be sent at `now`; counts it.
+    pub(crate) fn allow(&mut self, now: Time, per_second_max: u32, counters: &mut Counters) -> bool {
         let second = now.as_nanos() / 1_000_000_000;
         if self.second != second {
             *self = Self { second, sent: 0 };
         }
-        let allowed = self.sent < Self::PER_SECOND_MAX;
+        let allowed = self.sent < per_second_max;
         self.sent += u32::from(allowed);
         counters.challenge_acks += u64::from(allowed);
         allowed

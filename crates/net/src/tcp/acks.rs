@@ -1,9 +1,9 @@
 //! What an acknowledgement does: it frees what was sent, times the path, and
 //! tells by repetition or SACK what was lost. Source: RFC 5681, 6298, 6582, 6675.
 
-use queueing::Time;
+use queueing::{Bytes, Time};
 
-use super::congestion::CongestionControl;
+use super::congestion::{Ack, CongestionControl};
 use super::connection::{Connection, Context, Recovery};
 use super::state::{State, Step};
 use crate::stack::{CloseReason, EventKind};
@@ -89,15 +89,17 @@ impl Connection {
 
     /// Moves recovery on: `acked` bytes up to `ack` are confirmed.
     #[inline]
-    fn repair_on_new_ack(&mut self, _cx: &mut Context<'_>, ack: Seq, acked: u32, flight: u32) {
+    fn repair_on_new_ack(&mut self, cx: &mut Context<'_>, ack: Seq, acked: u32, flight: u32) {
         self.duplicate_acks = 0;
+        let bytes = |n: u32| Bytes::new(u64::from(n));
+        let news = Ack { now: cx.now, acked: bytes(acked), flight: bytes(flight), srtt: self.rtt.srtt() };
         match self.recovery {
             Recovery::None => {
-                self.congestion.on_ack(acked, flight);
+                self.congestion.on_ack(&news);
                 (self.rtx_next, self.rtx_end) = (ack, ack);
             }
             Recovery::Timeout { until } => {
-                self.congestion.on_ack(acked, flight);
+                self.congestion.on_ack(&news);
                 (self.rtx_next, self.rtx_end) = (self.rtx_next.max(ack), self.rtx_end.max(ack));
                 if ack.at_or_after(until) {
                     self.recovery = Recovery::None;
@@ -105,7 +107,7 @@ impl Connection {
                 }
             }
             Recovery::Fast { until } if ack.at_or_after(until) => {
-                self.congestion.on_recovered();
+                self.congestion.on_recovered(cx.now);
                 self.recovery = Recovery::None;
                 self.inflation = 0;
                 (self.rtx_next, self.rtx_end) = (ack, ack);
@@ -137,7 +139,7 @@ impl Connection {
                     return;
                 }
                 cx.counters.fast_retransmits += 1;
-                self.congestion.on_loss(self.snd_nxt - self.snd_una);
+                self.congestion.on_loss(cx.now, self.unacknowledged());
                 self.recovery = Recovery::Fast { until: self.snd_nxt };
                 self.rtx_next = self.snd_una;
                 self.rtx_end = (self.snd_una + mss).min(self.snd_nxt);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use queueing::{Bytes, Label, Span, Time, TimerKey};
 
 use super::buffer::{ByteQueue, Pool};
-use super::congestion::{CongestionControl, NewReno};
+use super::congestion::{Congestion, CongestionControl};
 use super::reassembly::Reassembly;
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
@@ -42,7 +42,7 @@ impl Context<'_> {
 
     /// Whether one more challenge may be sent; counts it.
     pub(crate) fn may_challenge(&mut self) -> bool {
-        self.challenges.allow(self.now, self.counters)
+        self.challenges.allow(self.now, self.config.challenges_per_second_max, self.counters)
     }
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct Connection {
     /// Where the peer's FIN stands, if it came early.
     pub(crate) early_fin: Option<Seq>,
 
-    pub(crate) congestion: NewReno,
+    pub(crate) congestion: Congestion,
     pub(crate) rtt: RttEstimator,
     pub(crate) timed_seq: Seq,
     pub(crate) timed_at: Time,
@@ -207,7 +207,7 @@ impl Connection {
             ts_offset,
             last_ack_sent: Seq(0),
             early_fin: None,
-            congestion: NewReno::new(mss),
+            congestion: Congestion::new(config.congestion, mss),
             rtt: RttEstimator::new(),
             timed_seq: iss,
             timed_at: now,
@@ -245,7 +245,7 @@ impl Connection {
             Some(shift) if self.flags.scaling => self.send_scale = shift,
             _ => self.recv_scale = 0,
         }
-        self.congestion = NewReno::new(self.mss);
+        self.congestion = Congestion::new(config.congestion, self.mss);
     }
 
     /// Queues bytes for sending; returns how many fit.
@@ -334,7 +334,7 @@ impl Connection {
             loss: self.segments_again as f32 / sent as f32,
             received: Bytes::new(self.received),
             sent: Bytes::new(self.acknowledged),
-            cwnd: Bytes::new(u64::from(self.congestion.window())),
+            cwnd: self.congestion.window(),
             recovering: self.recovery != Recovery::None,
         }
     }
@@ -344,6 +344,11 @@ impl Connection {
         if self.rto_at == Time::MAX {
             self.rto_at = now + config.time_wait;
         }
+    }
+
+    /// Bytes that were sent and not yet acknowledged.
+    pub(super) fn unacknowledged(&self) -> Bytes {
+        Bytes::new(u64::from(self.snd_nxt - self.snd_una))
     }
 
     /// Starts the retransmission timer unless it runs.
@@ -436,7 +441,7 @@ impl Connection {
         cx.counters.timeouts += 1;
         // One reduction per episode (RFC 5681 §3.1).
         if self.retries == 1 {
-            self.congestion.on_timeout(self.snd_nxt - self.snd_una);
+            self.congestion.on_timeout(cx.now, self.unacknowledged());
         }
         if self.retries > 1 || self.scoreboard.contradicts(self.snd_una) {
             // The peer may have dropped what it once reported (RFC 2018 §8).

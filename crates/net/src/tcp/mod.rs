@@ -8,7 +8,7 @@
 
 mod acks;
 mod buffer;
-mod congestion;
+pub mod congestion;
 mod connection;
 mod input;
 mod output;

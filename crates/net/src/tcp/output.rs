@@ -169,7 +169,8 @@ impl Connection {
 
     #[inline]
     pub(crate) fn congestion_window(&self) -> u32 {
-        self.congestion.window().saturating_add(self.inflation)
+        let window = self.congestion.window().get().clamp(u64::from(self.mss), u64::from(u32::MAX)) as u32;
+        window.saturating_add(self.inflation)
     }
 
     /// The window to announce: how far the peer may send. It grows only by

@@ -3,16 +3,16 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex};
 
-use net::classify::scenarios::{SpanAt, span};
-use net::classify::{FlowContext, TransportClassifier, Verdict};
-use net::stack::{Event, ListenOptions};
-use net::wire::tcp::Options;
+use net::classify::scenarios::{self, SpanAt, span};
+use net::classify::{FlowContext, FlowState, TransportClassifier, Verdict};
+use net::stack::{Config, Event, ListenOptions};
+use net::wire::tcp::{Flags, Options};
 use net::{EventKind, Stack};
 use proptest::prelude::*;
-use queueing::Priority;
+use queueing::{Priority, Span};
 
 use crate::peer::{Peer, Seg, frame};
-use crate::world::{Dice, config, meta};
+use crate::world::{Dice, Faults, World, config, meta};
 
 fn always(level: u8) -> Option<TransportClassifier> {
     Some(Arc::new(move |_: &mut FlowContext<'_>| Verdict::Level(level)))
@@ -170,6 +170,72 @@ fn classifier_sees_what_the_flow_has_been_like() {
     assert_eq!(levels(&peer.events), [1, 6]);
     let flow = Stack::flow(&peer.stack, conn).unwrap();
     assert_eq!((flow.received.get(), flow.loss, flow.recovering), (5, 0.0, false));
+}
+
+/// Notes what a connection's classifier sees of the flow.
+fn watch(peer: &mut Peer, conn: net::ConnId) -> Arc<Mutex<Vec<FlowState>>> {
+    let seen = Arc::<Mutex<Vec<FlowState>>>::default();
+    let log = Arc::clone(&seen);
+    let classifier: TransportClassifier = Arc::new(move |cx: &mut FlowContext<'_>| {
+        log.lock().unwrap().push(cx.flow);
+        Verdict::Keep
+    });
+    peer.stack.set_classifier(conn, Some(classifier));
+    seen
+}
+
+#[test]
+fn classifier_sees_a_lossy_flow_as_it_is() {
+    let (mut peer, conn) = Peer::established();
+    let seen = watch(&mut peer, conn);
+    send(&mut peer, b"before");
+    peer.stack.send(peer.now, conn, &[7; 8000]).unwrap();
+    let segments = peer.hear();
+    assert_eq!(segments.len(), 8);
+    peer.pass(Span::from_micros(800));
+    // The first arrives, the second is lost, the others are early.
+    peer.ack += 1000;
+    (0..4).for_each(|_| drop(peer.say(peer.seg(Flags::ACK))));
+    assert_eq!(peer.stack.counters().retransmissions, 1);
+    send(&mut peer, b"lost");
+    peer.ack += 7000;
+    peer.say(peer.seg(Flags::ACK));
+    send(&mut peer, b"repaired");
+
+    let seen = seen.lock().unwrap();
+    let bytes = |flow: &FlowState| (flow.received.get(), flow.sent.get());
+    assert_eq!(seen.iter().map(bytes).collect::<Vec<_>>(), [(6, 0), (10, 1000), (18, 8000)]);
+    assert_eq!(seen.iter().map(|flow| flow.recovering).collect::<Vec<_>>(), [false, true, false]);
+    // One again of ten: the SYN's answer, eight, and the one again.
+    assert_eq!(seen.iter().map(|flow| flow.loss).collect::<Vec<_>>(), [0.0, 0.1, 0.1]);
+    let [before, lost] = [seen[0], seen[1]];
+    assert!(before.cwnd.get() >= 10_000 && lost.cwnd < before.cwnd, "{before:?} {lost:?}");
+    assert!((3_500..=4_500).contains(&lost.cwnd.get()), "half of 7 to 8 segments in flight: {lost:?}");
+    // Nothing passed between SYN and answer; an eighth of the new sample counts.
+    let srtt = lost.srtt.unwrap();
+    assert!(Span::from_micros(99) < srtt && srtt < Span::from_micros(102), "{srtt}");
+}
+
+#[test]
+fn far_and_lossy_peers_are_low() {
+    let level = |delay: Span, loss: u64| {
+        let classifier = Some(scenarios::network(Span::from_millis(20), 0.02));
+        let mut world = World::new([Config { classifier, ..config(1) }, config(2)], Faults::default(), 3);
+        let (server, client) = world.connect();
+        (world.delay, world.faults.loss) = (delay, loss);
+        for _ in 0..30 {
+            world.stacks[0].send(world.now, server, &[1; 3000]).unwrap();
+            world.run_for(Span::from_millis(200));
+            world.stacks[1].consume(world.now, client, 3000);
+        }
+        world.faults.loss = 0;
+        world.stacks[1].send(world.now, client, b"request").unwrap();
+        let events = world.run_for(Span::from_millis(500));
+        levels(&events[0])
+    };
+    assert_eq!(level(Span::from_micros(50), 0), [0]);
+    assert_eq!(level(Span::from_millis(30), 0), [7], "far");
+    assert_eq!(level(Span::from_micros(50), 20), [7], "lossy");
 }
 
 /// A synthetic request of `len` bytes.

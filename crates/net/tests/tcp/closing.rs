@@ -273,3 +273,50 @@ fn oldest_time_wait_makes_room() {
     let again = Seg { seq: peer.seq - 1, ..peer.seg(Flags::FIN | Flags::ACK) };
     assert_eq!(peer.say(again)[0].flags, Flags::ACK);
 }
+
+#[test]
+fn both_sides_may_close_at_once() {
+    let mut world = World::perfect();
+    let (server, client) = world.connect();
+    world.stacks[0].send(world.now, server, b"from the server").unwrap();
+    world.stacks[1].send(world.now, client, b"from the client").unwrap();
+    world.stacks[0].close(world.now, server);
+    world.stacks[1].close(world.now, client);
+    world.run_for(Span::from_millis(1));
+    // Both FINs crossed: each side reads what the other said, then is done.
+    for (side, id, said) in [(0, server, b"from the client"), (1, client, b"from the server")] {
+        assert_eq!(world.stacks[side].received(id), said);
+        world.stacks[side].consume(world.now, id, said.len());
+    }
+    let events = world.run_for(Span::from_millis(100));
+    for (side, id) in [(0, server), (1, client)] {
+        let last = events[side].last().map(|e| (e.conn, e.kind));
+        assert_eq!(last, Some((id, EventKind::Closed(CloseReason::Finished))), "side {side}");
+        assert_eq!(world.stacks[side].connections(), 1, "TIME-WAIT on both sides");
+        assert_eq!(world.stacks[side].counters().retransmissions, 0, "side {side}");
+    }
+    world.run_for(Span::from_secs(2));
+    assert_eq!(world.stacks.each_ref().map(net::Stack::connections), [0, 0]);
+}
+
+#[test]
+fn challenges_have_a_budget_for_each_second() {
+    let few = net::stack::Config { challenges_per_second_max: 5, ..config(1) };
+    let (mut peer, conn) = Peer::established_with(few, Options::NONE);
+    for second in 1..=2 {
+        for flags in [Flags::RST, Flags::SYN, Flags::RST, Flags::SYN] {
+            for _ in 0..10 {
+                let blind = Seg { seq: peer.seq + 100, ..peer.seg(flags) };
+                peer.say(blind);
+            }
+        }
+        let unsent = Seg { ack: peer.ack + 5000, ..peer.seg(Flags::ACK) };
+        assert_eq!(peer.say(unsent), [], "the budget is one for all reasons");
+        assert_eq!(peer.stack.counters().challenge_acks, 5 * second);
+        peer.pass(Span::from_secs(1));
+    }
+    // What is no suspicion is answered all the same.
+    let data = peer.data(0, b"fine");
+    assert_eq!(peer.say(data)[0].ack, peer.seq + 4);
+    assert_eq!(peer.stack.received(conn), b"fine");
+}

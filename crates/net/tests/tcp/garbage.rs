@@ -1,6 +1,7 @@
 //! Whatever comes, nothing panics and nothing leaks.
 
-use net::stack::ListenOptions;
+use net::stack::{Counters, ListenOptions};
+use net::wire::checksum::Checksum;
 use net::wire::tcp::{Flags, Options, SackBlocks, Timestamps};
 use net::wire::{Malformed, ethernet, icmp, ipv4};
 use net::{EventKind, Stack};
@@ -112,34 +113,110 @@ proptest! {
     }
 }
 
+/// Where a frame's TCP segment starts.
+const TCP: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+
+/// Makes a segment's checksum right again.
+fn seal(frame: &mut [u8]) {
+    frame[TCP + 16..TCP + 18].fill(0);
+    let sum = Checksum::pseudo(config(2).addr, config(1).addr, 6, frame.len() - TCP).with(&frame[TCP..]);
+    frame[TCP + 16..TCP + 18].copy_from_slice(&sum.finish());
+}
+
+/// Spoils a good segment's frame so that it is refused for `reason`.
+fn spoil(frame: &mut Vec<u8>, reason: Malformed) {
+    match reason {
+        Malformed::Truncated => frame.truncate(40),
+        Malformed::BadLength => frame[14] = 0x44,
+        Malformed::BadChecksum => frame[TCP + 20] ^= 1,
+        Malformed::BadVersion => frame[14] = 0x65,
+        Malformed::BadOption => {
+            // The payload becomes an option that is longer than the header.
+            frame[TCP + 12] = 0x60;
+            frame[TCP + 20..].copy_from_slice(&[8, 10, 1, 1]);
+            seal(frame);
+        }
+        Malformed::BadAddress => {
+            frame[TCP..TCP + 2].fill(0);
+            seal(frame);
+        }
+        // An ARP packet for hardware that is not Ethernet.
+        Malformed::Unsupported => frame[12..].copy_from_slice(&[&[8, 6][..], &[0; 44]].concat()),
+    }
+}
+
 #[test]
 fn each_reason_is_counted() {
-    let (mut peer, _) = Peer::established();
-    peer.raw(&[0; 5]);
-    let mut truncated = frame(&peer.data(0, b"abc"));
-    truncated.truncate(40);
-    peer.raw(&truncated);
-    let count = |reason: Malformed| peer.stack.counters().malformed[reason.index()];
-    assert_eq!(count(Malformed::Truncated), 2);
+    for reason in Malformed::ALL {
+        let (mut peer, conn) = Peer::established();
+        let before = *peer.stack.counters();
+        let mut frame = frame(&peer.data(0, b"abcd"));
+        spoil(&mut frame, reason);
+        peer.raw(&frame);
+        let mut expected = Counters { frames_received: before.frames_received + 1, ..before };
+        expected.malformed[reason.index()] = 1;
+        assert_eq!(*peer.stack.counters(), expected, "{reason}");
+        assert!(peer.stack.received(conn).is_empty() && peer.hear().is_empty(), "{reason}");
+    }
+}
+
+#[test]
+fn urgent_data_is_data() {
+    let (mut peer, conn) = Peer::established();
+    for (pointer, text) in [(1_u16, b"one"), (0, b"two"), (u16::MAX, b"six")] {
+        let urgent = Seg { flags: Flags::ACK | Flags::URG, ..peer.data(0, text) };
+        let mut frame = frame(&urgent);
+        frame[TCP + 18..TCP + 20].copy_from_slice(&pointer.to_be_bytes());
+        seal(&mut frame);
+        peer.raw(&frame);
+        peer.seq += 3;
+        let answers = peer.hear();
+        assert_eq!((answers[0].ack, answers[0].flags), (peer.seq, Flags::ACK));
+    }
+    // A pointer without the flag, and the flag without data.
+    let mut frame = frame(&Seg { flags: Flags::ACK | Flags::URG, ..peer.seg(Flags::ACK) });
+    frame[TCP + 18] = 1;
+    seal(&mut frame);
+    peer.raw(&frame);
+    assert_eq!(peer.stack.received(conn), b"onetwosix");
+    assert_eq!((peer.closed(), peer.stack.counters().malformed.iter().sum::<u64>()), (vec![], 0));
+}
+
+#[test]
+fn packets_are_never_fragmented_and_have_no_identification() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack.send(peer.now, conn, &[1; 5000]).unwrap();
+    let ping = echo();
+    peer.raw(&ping);
+    let frames = sent(&mut peer.stack, peer.now);
+    assert!(frames.len() > 5, "segments and an answer");
+    for frame in frames {
+        assert_eq!(frame[18..22], [0, 0, 0x40, 0], "identification 0, DF and no fragment (RFC 6864)");
+    }
+}
+
+const ECHO: icmp::Echo<'static> = icmp::Echo { reply: false, ident: 7, sequence: 9, payload: b"hello" };
+
+/// The frame of an echo request.
+fn echo() -> Vec<u8> {
+    let mut ping = vec![0; TCP + ECHO.len()];
+    ethernet::emit_header(&mut ping, config(1).mac, config(2).mac, ethernet::EtherType::Ipv4);
+    let (source, target) = (config(2).addr, config(1).addr);
+    let header =
+        ipv4::Header { source, target, protocol: ipv4::Protocol::Icmp, dscp: 0, payload_len: ECHO.len() };
+    header.emit(&mut ping[ethernet::HEADER_LEN..]);
+    ECHO.emit(&mut ping[TCP..]);
+    ping
 }
 
 #[test]
 fn ping_is_answered() {
     let mut peer = Peer::new(config(1));
-    let echo = icmp::Echo { reply: false, ident: 7, sequence: 9, payload: b"hello" };
-    let start = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
-    let mut ping = vec![0; start + echo.len()];
-    ethernet::emit_header(&mut ping, config(1).mac, config(2).mac, ethernet::EtherType::Ipv4);
-    let (source, target) = (config(2).addr, config(1).addr);
-    let header =
-        ipv4::Header { source, target, protocol: ipv4::Protocol::Icmp, dscp: 0, payload_len: echo.len() };
-    header.emit(&mut ping[ethernet::HEADER_LEN..]);
-    echo.emit(&mut ping[start..]);
-    peer.raw(&ping);
+    peer.raw(&echo());
     let answers = sent(&mut peer.stack, peer.now);
     let packet = ipv4::Packet::parse(&answers[0][ethernet::HEADER_LEN..]).unwrap();
-    assert_eq!(packet.target, source);
-    assert_eq!(icmp::Echo::parse(packet.payload), Ok(icmp::Echo { reply: true, ..echo }));
+    assert_eq!(packet.target, config(2).addr);
+    assert_eq!(icmp::Echo::parse(packet.payload), Ok(icmp::Echo { reply: true, ..ECHO }));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Connections open: from either side, from both at once, or not at all.
 
-use net::stack::{CloseReason, ConnectError, ListenError, ListenOptions};
+use net::stack::{CloseReason, Config, ConnectError, ListenError, ListenOptions};
 use net::wire::tcp::{Flags, Options, Seq, Timestamps};
 use net::{EventKind, Stack};
 use queueing::{Span, Time};
@@ -52,6 +52,54 @@ fn sequence_numbers_start_differently_for_every_tuple_and_time() {
     let (a, b, c) = (start(1000, 0), start(1001, 0), start(1000, 4));
     assert_ne!(a, b);
     assert_eq!(c - a, 1000, "a tick each 4 µs (RFC 6528)");
+}
+
+#[test]
+fn secret_keys_the_sequence_numbers() {
+    // The first answer at one instant to one tuple; only the secret differs.
+    let start = |secret, port| {
+        let mut peer = Peer::new(Config { secret: [secret; 16], ..config(1) });
+        peer.port = port;
+        peer.say(peer.seg(Flags::SYN))[0].seq
+    };
+    assert_eq!(start(1, 1000), start(1, 1000));
+    assert_ne!(start(1, 1000), start(2, 1000));
+    // How far apart two tuples start is secret, too.
+    assert_ne!(start(1, 1000) - start(1, 1001), start(2, 1000) - start(2, 1001));
+}
+
+#[test]
+fn ephemeral_ports_start_where_secret_and_peer_say() {
+    let first = |secret, remote: &str| {
+        let mut stack = Stack::new(Config { secret: [secret; 16], ..config(1) });
+        let mut port = || {
+            let conn = stack.connect(Time::ZERO, remote.parse().unwrap(), None).unwrap();
+            stack.tuple(conn).unwrap().local_port
+        };
+        let ports = (port(), port());
+        assert!(ports.1 == ports.0 + 1 || ports == (60_999, 32_768), "one after the other: {ports:?}");
+        ports.0
+    };
+    assert_eq!(first(1, "10.0.0.9:80"), first(1, "10.0.0.9:80"));
+    assert_ne!(first(1, "10.0.0.9:80"), first(2, "10.0.0.9:80"));
+    assert_ne!(first(1, "10.0.0.9:80"), first(1, "10.0.0.8:80"));
+    assert_ne!(first(1, "10.0.0.9:80"), first(1, "10.0.0.9:81"));
+}
+
+#[test]
+fn fin_in_syn_received_opens_and_half_closes() {
+    let (mut peer, _) = crate::closing::in_state(0);
+    let last = Seg { flags: Flags::FIN | Flags::ACK, ..peer.data(0, b"all") };
+    let answer = peer.say(last);
+    assert_eq!(answer.last().map(|s| (s.flags, s.ack)), Some((Flags::ACK, peer.seq + 4)));
+    let conn = peer.events[0].conn;
+    let readable = EventKind::Readable { fresh: 3 };
+    assert!(
+        matches!(peer.kinds()[..], [EventKind::Accepted(_), kind, EventKind::PeerClosed] if kind == readable)
+    );
+    assert_eq!(peer.stack.received(conn), b"all");
+    assert_eq!(peer.stack.send(peer.now, conn, b"answer"), Ok(6));
+    assert_eq!(peer.hear()[0].payload, b"answer");
 }
 
 #[test]

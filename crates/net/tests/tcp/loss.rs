@@ -1,8 +1,11 @@
 //! What is lost is sent again: once, soon, and only that.
 
-use net::stack::CloseReason;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use net::congestion::{Ack, CongestionControl};
+use net::stack::{CloseReason, Config};
 use net::wire::tcp::{Flags, Options, SackBlocks, Timestamps};
-use queueing::Span;
+use queueing::{Bytes, Span, Time};
 
 use crate::peer::{Peer, Seg};
 use crate::world::config;
@@ -154,4 +157,63 @@ fn what_the_peer_takes_back_is_sent_again() {
         peer.say(peer.seg(Flags::ACK));
     }
     assert_eq!(peer.ack, end);
+}
+
+/// Two segments at a time, whatever happens; counts what it is told.
+struct Two {
+    window: Bytes,
+}
+
+static TOLD: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
+
+fn told(what: usize) {
+    TOLD[what].fetch_add(1, Ordering::Relaxed);
+}
+
+impl CongestionControl for Two {
+    fn on_ack(&mut self, ack: &Ack) {
+        assert!(ack.acked <= ack.flight && ack.flight <= self.window);
+        told(0);
+    }
+
+    fn on_loss(&mut self, _now: Time, _flight: Bytes) {
+        told(1);
+    }
+
+    fn on_recovered(&mut self, _now: Time) {
+        told(2);
+    }
+
+    fn on_timeout(&mut self, _now: Time, flight: Bytes) {
+        assert_eq!(flight, self.window);
+        told(3);
+    }
+
+    fn window(&self) -> Bytes {
+        self.window
+    }
+}
+
+#[test]
+fn congestion_control_may_be_chosen() {
+    let two =
+        |mss: u16| -> Box<dyn CongestionControl> { Box::new(Two { window: Bytes::new(2 * u64::from(mss)) }) };
+    let chosen = Config { congestion: Some(two), ..config(1) };
+    let (mut peer, conn) = Peer::established_with(chosen, Options { mss: Some(1000), ..Options::NONE });
+    peer.stack.send(peer.now, conn, &[7; 8000]).unwrap();
+    assert_eq!(peer.stack.flow(conn).unwrap().cwnd, Bytes::new(2000));
+    for _ in 0..3 {
+        assert_eq!(peer.hear().len(), 2);
+        peer.ack += 2000;
+        peer.tell(&peer.seg(Flags::ACK));
+    }
+    // The last two are lost: first by duplicates, then, with the timer, again.
+    peer.hear();
+    (0..3).for_each(|_| drop(peer.say(peer.seg(Flags::ACK))));
+    peer.wait();
+    peer.ack += 2000;
+    peer.say(peer.seg(Flags::ACK));
+    let told = TOLD.each_ref().map(|n| n.load(Ordering::Relaxed));
+    assert_eq!((told[1], told[3]), (1, 1), "one loss and one timeout: {told:?}");
+    assert!(told[0] >= 3, "{told:?}");
 }
