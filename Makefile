@@ -5,6 +5,8 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 CARGO ?= cargo
+# Property tests draw the same cases each time here; `cargo test` draws new ones.
+export PROPTEST_RNG_SEED ?= 20261121
 EXPERIMENTS := $(basename $(patsubst experiments/%,%,$(wildcard experiments/*/*.toml)))
 # Where cargo puts what it builds.
 TARGET = $(or $(CARGO_TARGET_DIR),target)

@@ -85,8 +85,14 @@ fn check(faults: Faults, sizes: [usize; 2], buffer: usize, seed: u64) {
         if ends.iter().zip(&world.stacks).any(unread) {
             world.flush();
             world.arrive(world.now + Span::from_micros(10));
-        } else {
-            assert!(world.step(), "{faults:?} seed {seed}: everything sleeps");
+        } else if !world.step() {
+            // A handshake may fail for good: every SYN lost, or its last step until the
+            // listener gives up. Then nobody was accepted and nothing was delivered.
+            let gave_up = |reason: &CloseReason| matches!(reason, CloseReason::TimedOut | CloseReason::Reset);
+            let failed = ends[0].conn.is_none() && ends[1].closed.values().all(gave_up);
+            let excused = failed && ends[1].received.is_empty() && faults.loss + faults.damage > 0;
+            assert!(excused, "{faults:?} seed {seed}: everything sleeps");
+            return;
         }
     }
     for (end, other) in [(0, 1), (1, 0)] {
