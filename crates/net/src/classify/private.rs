@@ -7,6 +7,10 @@
 //!
 //! All zeros, as a new connection has them, means *at the start of a request*.
 
+use std::ops::Range;
+
+use queueing::Span;
+
 use super::Private;
 
 /// First byte that belongs to the application.
@@ -21,6 +25,37 @@ pub fn application(private: &Private) -> &[u8] {
 /// The application's 48 bytes, to write.
 pub fn application_mut(private: &mut Private) -> &mut [u8] {
     &mut private[APPLICATION..]
+}
+
+/// Kinds whose expected service time fits into the application's bytes.
+pub const KINDS: usize = (64 - APPLICATION) / 4;
+
+/// Publishes that requests of `kind` are expected to run for `expected`, to
+/// the nanosecond and at most 4.29 s; the application's bytes then hold one
+/// little-endian word per kind (scenario 6).
+///
+/// # Errors
+/// The kind, when it is outside `0..KINDS`.
+pub fn publish(private: &mut Private, kind: u8, expected: Span) -> Result<(), u8> {
+    let word = place(kind).ok_or(kind)?;
+    let ns = u32::try_from(expected.as_nanos()).unwrap_or(u32::MAX).max(1);
+    private[word].copy_from_slice(&ns.to_le_bytes());
+    Ok(())
+}
+
+/// What [`publish`] said of `kind`; `None` before it said anything.
+#[must_use]
+pub fn expected(private: &Private, kind: u8) -> Option<Span> {
+    let word = private[place(kind)?].try_into().expect("a word is four bytes");
+    match u32::from_le_bytes(word) {
+        0 => None,
+        ns => Some(Span::from_nanos(ns.into())),
+    }
+}
+
+fn place(kind: u8) -> Option<Range<usize>> {
+    let at = APPLICATION + 4 * usize::from(kind);
+    (usize::from(kind) < KINDS).then_some(at..at + 4)
 }
 
 /// The request that a connection's bytes are in the middle of.
@@ -74,6 +109,19 @@ mod tests {
     fn zeros_are_the_start_of_a_request() {
         let start = Current { level: Current::NO_LEVEL, ..Current::default() };
         assert_eq!(Current::load(&[0; 64]), start);
+    }
+
+    #[test]
+    fn published_times_read_back_and_leave_the_classifiers_bytes_alone() {
+        let mut private = [0; 64];
+        assert_eq!(expected(&private, 11), None);
+        assert_eq!(publish(&mut private, 11, Span::from_micros(70)), Ok(()));
+        assert_eq!(publish(&mut private, 0, Span::MAX), Ok(()));
+        assert_eq!(publish(&mut private, 12, Span::ZERO), Err(12), "twelve kinds fit");
+        assert_eq!(expected(&private, 11), Some(Span::from_micros(70)));
+        assert_eq!(expected(&private, 0), Some(Span::from_nanos(u32::MAX.into())));
+        assert_eq!(expected(&private, 255), None);
+        assert_eq!(private[..APPLICATION], [0; APPLICATION]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod volume;
 pub use keyword::keyword;
 pub use length::length;
 pub use network::network;
-pub use service_time::{KindAt, ServiceTimes, service_time};
+pub use service_time::{KindAt, ServiceTimes, service_time, service_time_private};
 pub use span::{SpanAt, span};
 pub use tag::{TagAt, lns, tag};
 pub use volume::volume;

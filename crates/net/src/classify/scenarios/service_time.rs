@@ -1,7 +1,8 @@
 //! Scenario 6: the application says which kinds of request run long.
 //!
-//! Workers measure; the classifier compares. They share [`ServiceTimes`],
-//! which needs no lock. Source: ADPS §3.
+//! Workers measure; the classifier compares. They talk through a connection's
+//! private bytes, as in the paper, or share [`ServiceTimes`] between all
+//! connections, which needs no lock. Source: ADPS §2.2, scenario 6.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use queueing::Span;
 
 use super::{Magic, has_magic, two_levels};
-use crate::classify::{FlowContext, TransportClassifier, Verdict};
+use crate::classify::{FlowContext, TransportClassifier, Verdict, private};
 
 /// Where a request's header names its kind.
 #[derive(Clone, Copy, Debug)]
@@ -76,13 +77,29 @@ impl ServiceTimes {
 #[must_use]
 pub fn service_time(times: Arc<ServiceTimes>, at: KindAt, threshold: Span) -> TransportClassifier {
     Arc::new(move |cx: &mut FlowContext<'_>| {
-        let Some(&kind) = cx.payload.get(at.kind_at) else { return Verdict::Keep };
-        if !has_magic(cx.payload, at.magic) {
-            return Verdict::Keep;
-        }
         let times = cx.app.and_then(|memory| memory.downcast_ref()).unwrap_or(&*times);
-        times.expected(kind).map_or(Verdict::Keep, |expected| two_levels(expected > threshold))
+        compare(at.kind(cx.payload).and_then(|kind| times.expected(kind)), threshold)
     })
+}
+
+/// As [`service_time`], with times that the application published in the
+/// connection's own bytes ([`private::publish`]).
+#[must_use]
+pub fn service_time_private(at: KindAt, threshold: Span) -> TransportClassifier {
+    Arc::new(move |cx: &mut FlowContext<'_>| {
+        compare(at.kind(cx.payload).and_then(|kind| private::expected(cx.private, kind)), threshold)
+    })
+}
+
+impl KindAt {
+    /// The kind of the request that starts here, if one does.
+    fn kind(&self, payload: &[u8]) -> Option<u8> {
+        payload.get(self.kind_at).copied().filter(|_| has_magic(payload, self.magic))
+    }
+}
+
+fn compare(expected: Option<Span>, threshold: Span) -> Verdict {
+    expected.map_or(Verdict::Keep, |expected| two_levels(expected > threshold))
 }
 
 const WEIGHT: u64 = 8;
@@ -107,6 +124,18 @@ mod tests {
         check(b"GW\x01\x06....", Verdict::Level(0));
         check(b"XX\x01\x06", Verdict::Keep);
         check(b"GW\x01", Verdict::Keep);
+    }
+
+    #[test]
+    fn what_the_application_published_on_a_connection_counts_on_that_one() {
+        let classifier = service_time_private(AT, Span::from_micros(10));
+        let (mut told, mut untold) = (Flow::new(), Flow::new());
+        private::publish(&mut told.private, 5, Span::from_millis(1)).unwrap();
+        private::publish(&mut told.private, 6, Span::from_micros(1)).unwrap();
+        assert_eq!(told.segment(&classifier, b"GW\x01\x05"), Verdict::Level(7));
+        assert_eq!(told.segment(&classifier, b"GW\x01\x06"), Verdict::Level(0));
+        assert_eq!(told.segment(&classifier, b"XX\x01\x06"), Verdict::Keep);
+        assert_eq!(untold.segment(&classifier, b"GW\x01\x05"), Verdict::Keep);
     }
 
     #[test]
