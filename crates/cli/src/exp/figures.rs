@@ -76,24 +76,14 @@ impl Figures {
     /// # Errors
     /// One line: what was asked for and what there is.
     pub fn mean(&self, point: &str, mode: &str, class: &str, stat: &str) -> Result<f64, String> {
-        let index = STATS
-            .iter()
-            .position(|(name, _)| *name == stat)
-            .ok_or_else(|| format!("figure {stat:?} is none of {}", STATS.map_names()))?;
+        let index = STATS.iter().position(|(name, _)| *name == stat).ok_or_else(|| {
+            let names: Vec<_> = STATS.iter().map(|(name, _)| *name).collect();
+            format!("figure {stat:?} is none of {}", names.join(", "))
+        })?;
         let cell = Cell { point: point.to_owned(), mode: mode.to_owned(), class: class.to_owned() };
         let runs = self.cells.get(&cell).ok_or_else(|| {
             format!("nothing was measured for mode {mode:?}, class {class:?}, point {point:?}")
         })?;
         Ok(runs.iter().map(|run| run[index]).sum::<f64>() / runs.len() as f64)
-    }
-}
-
-trait Names {
-    fn map_names(&self) -> String;
-}
-
-impl Names for [(&str, &str)] {
-    fn map_names(&self) -> String {
-        self.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
     }
 }

@@ -55,11 +55,11 @@ pub fn run(name: &str, experiment: &Experiment, scale: &Scale, seed: u64) -> Res
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(task) = tasks.get(index) else { break };
                     let outcome = server::run(&task.config, &mut |_| {});
-                    let index = tasks.iter().position(|t| std::ptr::eq(t, task));
-                    let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-                    outcomes[index.expect("the task is one of the tasks")] = Some(outcome);
+                    outcomes.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(outcome);
                     bar.inc(1);
                 }
             });
