@@ -1,7 +1,7 @@
 //! What an acknowledgement does: it frees what was sent, times the path, and
 //! tells by repetition or SACK what was lost. Source: RFC 5681, 6298, 6582, 6675.
 
-use queueing::{Bytes, Time};
+use queueing::{Bytes, Span, Time};
 
 use super::congestion::{Ack, CongestionControl};
 use super::connection::{Connection, Context, Recovery};
@@ -49,11 +49,14 @@ impl Connection {
     }
 
     #[inline]
-    pub(super) fn sample_rtt(&mut self, cx: &Context<'_>, ack: Seq) {
-        if self.flags.timing && ack.at_or_after(self.timed_seq) {
-            self.flags.timing = false;
-            self.rtt.on_sample(cx.now.since(self.timed_at));
+    pub(super) fn sample_rtt(&mut self, cx: &Context<'_>, ack: Seq) -> Option<Span> {
+        if !self.flags.timing || ack.before(self.timed_seq) {
+            return None;
         }
+        self.flags.timing = false;
+        let rtt = cx.now.since(self.timed_at);
+        self.rtt.on_sample(rtt);
+        Some(rtt)
     }
 
     #[inline]
@@ -68,8 +71,8 @@ impl Connection {
         self.scoreboard.advance(ack);
         self.retries = 0;
         self.rtt.on_progress();
-        self.sample_rtt(cx, ack);
-        self.repair_on_new_ack(cx, ack, acked, flight);
+        let rtt = self.sample_rtt(cx, ack);
+        self.repair_on_new_ack(cx, ack, acked, flight, rtt);
         let idle = self.snd_una == self.snd_nxt;
         self.rto_at = if idle { Time::MAX } else { cx.now + self.rtt.rto(cx.config.rto_min) };
         if self.flags.blocked && self.send.len() <= cx.config.send_buffer / 2 {
@@ -89,10 +92,27 @@ impl Connection {
 
     /// Moves recovery on: `acked` bytes up to `ack` are confirmed.
     #[inline]
-    fn repair_on_new_ack(&mut self, cx: &mut Context<'_>, ack: Seq, acked: u32, flight: u32) {
+    fn repair_on_new_ack(
+        &mut self,
+        cx: &mut Context<'_>,
+        ack: Seq,
+        acked: u32,
+        flight: u32,
+        rtt: Option<Span>,
+    ) {
         self.duplicate_acks = 0;
         let bytes = |n: u32| Bytes::new(u64::from(n));
-        let news = Ack { now: cx.now, acked: bytes(acked), flight: bytes(flight), srtt: self.rtt.srtt() };
+        let news = Ack {
+            now: cx.now,
+            acked: bytes(acked),
+            flight: bytes(flight),
+            srtt: self.rtt.srtt(),
+            rtt,
+            marked: Bytes::ZERO,
+            delivered: self.acknowledged,
+            sent: self.acknowledged + self.unacknowledged().get(),
+            limited: self.congestion.limits(flight, self.mss),
+        };
         match self.recovery {
             Recovery::None => {
                 self.congestion.on_ack(&news);

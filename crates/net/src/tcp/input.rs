@@ -87,7 +87,7 @@ impl Connection {
         self.update_window(s, 0);
         if has(Flags::ACK) {
             self.state = self.state.after(Step::SynAck);
-            self.sample_rtt(cx, s.ack);
+            let _ = self.sample_rtt(cx, s.ack);
             self.on_handshake_done(cx, s.ack);
             self.acks_due = 1;
         } else {
@@ -193,7 +193,7 @@ impl Connection {
         }
         if matches!(self.state, State::SynReceived { .. }) {
             self.state = self.state.after(Step::SynAcked);
-            self.sample_rtt(cx, s.ack);
+            let _ = self.sample_rtt(cx, s.ack);
             self.update_window(s, self.send_scale);
             self.on_handshake_done(cx, s.ack);
         } else {

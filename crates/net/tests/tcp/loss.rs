@@ -192,6 +192,10 @@ impl CongestionControl for Two {
     fn window(&self) -> Bytes {
         self.window
     }
+
+    fn ssthresh(&self) -> Bytes {
+        self.window
+    }
 }
 
 #[test]

@@ -1,0 +1,213 @@
+//! How much may be in flight.
+//!
+//! The connection knows what was acknowledged and lost, and repairs it; a
+//! [`CongestionControl`] turns that into a window and knows nothing else.
+//! [`NewReno`] is the default and lies inside the connection;
+//! [`Config::congestion`](crate::stack::Config::congestion) names another one.
+//!
+//! ```
+//! use net::congestion::{Ack, CongestionControl, NewReno};
+//! use net::stack::Config;
+//! use queueing::{Bytes, Time};
+//!
+//! /// NewReno that never has more than 64 KiB in flight.
+//! struct Capped(NewReno);
+//!
+//! impl CongestionControl for Capped {
+//!     fn on_ack(&mut self, ack: &Ack) { self.0.on_ack(ack) }
+//!     fn on_loss(&mut self, now: Time, flight: Bytes) { self.0.on_loss(now, flight) }
+//!     fn on_timeout(&mut self, now: Time, flight: Bytes) { self.0.on_timeout(now, flight) }
+//!     fn window(&self) -> Bytes { self.0.window().min(Bytes::new(65_536)) }
+//!     fn ssthresh(&self) -> Bytes { self.0.ssthresh() }
+//! }
+//!
+//! let mut config = Config::new([2, 0, 0, 0, 0, 1], [10, 0, 0, 1].into(), 24, [7; 16]);
+//! config.congestion = Some(|mss| Box::new(Capped(NewReno::new(mss))));
+//! ```
+
+mod newreno;
+
+pub use newreno::NewReno;
+
+use queueing::{Bytes, Span, Time};
+
+/// New bytes were delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ack {
+    /// When the sender heard of it.
+    pub now: Time,
+    /// How many, cumulatively or selectively acknowledged for the first time.
+    pub acked: Bytes,
+    /// How many were in flight before, these among them.
+    pub flight: Bytes,
+    /// The smoothed round-trip time, once there is a sample.
+    pub srtt: Option<Span>,
+    /// The round trip that this acknowledgement timed, if it timed one.
+    pub rtt: Option<Span>,
+    /// How many of `acked` met congestion on their way (CE, told by ECE).
+    pub marked: Bytes,
+    /// Bytes delivered so far, these included.
+    pub delivered: u64,
+    /// Bytes sent so far: what is sent now starts a round trip that ends when
+    /// `delivered` reaches this number.
+    pub sent: u64,
+    /// The window held the flight back, not the application or the peer: a
+    /// window that was not used says nothing about the path (RFC 7661's concern).
+    pub limited: bool,
+}
+
+/// Decides the congestion window of one connection.
+///
+/// All amounts are bytes of sequence space. A reduction happens once per
+/// recovery, per timeout episode, or per round trip with ECN echoes.
+pub trait CongestionControl: Send {
+    /// New bytes were delivered, and no fast recovery is under way: the one
+    /// chance to grow.
+    fn on_ack(&mut self, ack: &Ack);
+
+    /// A segment was lost with `flight` bytes in flight: fast recovery starts.
+    /// Until [`CongestionControl::on_recovered`], the connection brings its
+    /// flight down to [`CongestionControl::ssthresh`] (PRR, RFC 9937).
+    fn on_loss(&mut self, now: Time, flight: Bytes);
+
+    /// The peer echoed congestion (ECE) with `flight` bytes in flight; called
+    /// at most once a round trip (RFC 3168 §6.1.2).
+    fn on_ecn(&mut self, now: Time, flight: Bytes) {
+        self.on_loss(now, flight);
+    }
+
+    /// Everything lost in this episode was repaired.
+    fn on_recovered(&mut self, _now: Time) {}
+
+    /// The retransmission timer fired with `flight` bytes in flight.
+    fn on_timeout(&mut self, now: Time, flight: Bytes);
+
+    /// The last reduction was a mistake: nothing was lost (RFC 3522, RFC 5682).
+    fn on_undo(&mut self, _now: Time) {}
+
+    /// Sending resumes after `idle`, which is longer than a retransmission
+    /// timeout (RFC 5681 §4.1).
+    fn on_idle(&mut self, _now: Time, _idle: Span) {}
+
+    /// Bytes that may be in flight; less than one MSS counts as one.
+    #[must_use]
+    fn window(&self) -> Bytes;
+
+    /// Where slow start ends, and what fast recovery aims at.
+    #[must_use]
+    fn ssthresh(&self) -> Bytes;
+
+    /// Whether the window still doubles each round trip.
+    #[must_use]
+    fn in_slow_start(&self) -> bool {
+        self.window() < self.ssthresh()
+    }
+}
+
+/// Makes the congestion control of a connection whose segments carry up to
+/// `mss` bytes.
+pub type NewCongestion = fn(mss: u16) -> Box<dyn CongestionControl>;
+
+/// A connection's own: the default costs neither memory nor an indirect call.
+pub(crate) enum Congestion {
+    NewReno(NewReno),
+    Other(Box<dyn CongestionControl>),
+}
+
+impl Congestion {
+    pub(crate) fn new(congestion: Option<NewCongestion>, mss: u16) -> Self {
+        congestion.map_or_else(|| Self::NewReno(NewReno::new(mss)), |new| Self::Other(new(mss)))
+    }
+
+    /// Whether a flight of `flight` bytes was held back by the window (what
+    /// [`Ack::limited`] tells): less than a segment was free, or in slow start,
+    /// which doubles, less than half.
+    #[inline]
+    pub(crate) fn limits(&self, flight: u32, mss: u16) -> bool {
+        let window = self.window().get();
+        let flight = u64::from(flight);
+        flight + u64::from(mss) >= window || (self.in_slow_start() && flight >= window / 2)
+    }
+}
+
+impl CongestionControl for Congestion {
+    #[inline]
+    fn on_ack(&mut self, ack: &Ack) {
+        match self {
+            Self::NewReno(own) => own.on_ack(ack),
+            Self::Other(other) => other.on_ack(ack),
+        }
+    }
+
+    fn on_loss(&mut self, now: Time, flight: Bytes) {
+        match self {
+            Self::NewReno(own) => own.on_loss(now, flight),
+            Self::Other(other) => other.on_loss(now, flight),
+        }
+    }
+
+    fn on_ecn(&mut self, now: Time, flight: Bytes) {
+        match self {
+            Self::NewReno(own) => own.on_ecn(now, flight),
+            Self::Other(other) => other.on_ecn(now, flight),
+        }
+    }
+
+    fn on_recovered(&mut self, now: Time) {
+        match self {
+            Self::NewReno(own) => own.on_recovered(now),
+            Self::Other(other) => other.on_recovered(now),
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time, flight: Bytes) {
+        match self {
+            Self::NewReno(own) => own.on_timeout(now, flight),
+            Self::Other(other) => other.on_timeout(now, flight),
+        }
+    }
+
+    fn on_undo(&mut self, now: Time) {
+        match self {
+            Self::NewReno(own) => own.on_undo(now),
+            Self::Other(other) => other.on_undo(now),
+        }
+    }
+
+    fn on_idle(&mut self, now: Time, idle: Span) {
+        match self {
+            Self::NewReno(own) => own.on_idle(now, idle),
+            Self::Other(other) => other.on_idle(now, idle),
+        }
+    }
+
+    #[inline]
+    fn window(&self) -> Bytes {
+        match self {
+            Self::NewReno(own) => own.window(),
+            Self::Other(other) => other.window(),
+        }
+    }
+
+    #[inline]
+    fn ssthresh(&self) -> Bytes {
+        match self {
+            Self::NewReno(own) => own.ssthresh(),
+            Self::Other(other) => other.ssthresh(),
+        }
+    }
+
+    #[inline]
+    fn in_slow_start(&self) -> bool {
+        match self {
+            Self::NewReno(own) => own.in_slow_start(),
+            Self::Other(other) => other.in_slow_start(),
+        }
+    }
+}
+
+/// Sequence numbers have 32 bits: no more can be in flight.
+#[inline]
+fn narrow(bytes: Bytes) -> u32 {
+    u32::try_from(bytes.get()).unwrap_or(u32::MAX)
+}
