@@ -1,8 +1,9 @@
 //! Linux: the only room that asks the kernel for anything.
 //!
 //! [`Monotonic`] is the clock, [`Tap`] a device that the kernel's own TCP can
-//! talk to, [`affinity`] gives a thread its core, [`machine`] says what a
-//! report was measured on. Nothing here decides; the pure rooms do.
+//! talk to, [`lab`] a network to try things in, [`affinity`] gives a thread its
+//! core, [`machine`] says what a report was measured on. Nothing here decides;
+//! the pure rooms do.
 //!
 //! ```
 //! use queueing::{Clock, Span};
@@ -17,6 +18,7 @@ pub mod address;
 pub mod affinity;
 pub mod clock;
 pub mod interrupt;
+pub mod lab;
 pub mod machine;
 pub mod tap;
 mod today;

@@ -1,0 +1,105 @@
+//! Programs in the laboratory, and those that a crash left behind.
+//!
+//! Every program started in a namespace has an environment variable that
+//! names the process which started it, by id and start time. One whose
+//! starter is gone serves nobody: its end, by process id, is the whole
+//! clean-up, as namespace and devices go with the last process inside.
+
+use std::ops::{Deref, DerefMut};
+use std::process;
+use std::sync::OnceLock;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A program that ends when this is dropped.
+#[derive(Debug)]
+pub struct Child(process::Child);
+
+impl Child {
+    pub(super) fn new(child: process::Child) -> Self {
+        Self(child)
+    }
+}
+
+impl Deref for Child {
+    type Target = process::Child;
+
+    fn deref(&self) -> &process::Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Child {
+    fn deref_mut(&mut self) -> &mut process::Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The environment variable that says who started a program.
+pub(super) const MARK: &str = "GREENWAVE_LAB";
+
+/// Who this process is: `ID-START`.
+pub(super) fn mark() -> &'static str {
+    static MARK: OnceLock<String> = OnceLock::new();
+    MARK.get_or_init(|| {
+        let id = process::id();
+        format!("{id}-{}", started(id).unwrap_or_default())
+    })
+}
+
+/// When process `id` started, in clock ticks since the machine did; none if
+/// there is no such process. Field 22 of proc_pid_stat(5).
+fn started(id: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The second field is a name in parentheses and may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Whether the process that `mark` names is gone.
+fn is_gone(mark: &str) -> bool {
+    let Some((id, start)) = mark.split_once('-') else { return false };
+    let (Ok(id), Ok(start)) = (id.parse(), start.parse()) else { return false };
+    started(id) != Some(start)
+}
+
+/// Ends programs whose starter is gone.
+pub(super) fn end_leftovers() {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    for id in ids.filter(|&id| id > 1) {
+        // One that ends meanwhile, or is not ours to read, is nobody's leftover.
+        let Ok(environment) = std::fs::read(format!("/proc/{id}/environ")) else { continue };
+        let mark = environment
+            .split(|&b| b == 0)
+            .find_map(|line| line.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="));
+        let is_leftover = mark.and_then(|mark| std::str::from_utf8(mark).ok()).is_some_and(is_gone);
+        if is_leftover && let Some(pid) = Pid::from_raw(id) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_lives_is_not_gone_and_one_of_another_start_is() {
+        assert!(!is_gone(mark()));
+        let id = process::id();
+        assert!(is_gone(&format!("{id}-1")), "the id is used again by another process");
+        assert!(is_gone("4194305-1"), "beyond the largest id there is");
+        for text in ["", "x", "1", "x-1", "1-x"] {
+            assert!(!is_gone(text), "{text:?} names nobody");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What only a machine with root can show; elsewhere it says so.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+
+use super::*;
+
+/// A laboratory, unless there can be none here: then `test` is skipped.
+/// Written past the test harness, which keeps what passing tests print.
+fn lab(test: &str) -> Option<Lab> {
+    use std::io::Write;
+    if let Some(why) = Lab::unavailable() {
+        let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
+        return None;
+    }
+    Some(Lab::new(test).unwrap())
+}
+
+/// Two namespaces, a cable, an address of each kind at both ends.
+fn pair(lab: &Lab) -> [Namespace; 2] {
+    let [a, b] = ["a", "b"].map(|name| lab.namespace(name).unwrap());
+    lab.veth((&a, "eth0"), (&b, "eth0"), &Veth::default()).unwrap();
+    for (i, namespace) in (1..).zip([&a, &b]) {
+        namespace.address("eth0", Ipv4Addr::new(10, 9, 8, i).into(), 24).unwrap();
+        namespace.address("eth0", Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, i.into()).into(), 64).unwrap();
+    }
+    [a, b]
+}
+
+#[test]
+fn namespaces_reach_each_other_by_their_cable_alone() {
+    let Some(lab) = lab("namespaces_reach_each_other_by_their_cable_alone") else { return };
+    let [a, b] = pair(&lab);
+    for addr in ["10.9.8.1:80", "[fd00::1]:80"] {
+        let listener = a.enter(|| TcpListener::bind(addr).unwrap());
+        let mut stream = b.enter(|| TcpStream::connect(addr).unwrap());
+        stream.write_all(b"hello").unwrap();
+        drop(stream);
+        let mut text = String::new();
+        listener.accept().unwrap().0.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello");
+    }
+    assert!(TcpListener::bind("10.9.8.1:0").is_err(), "this thread is outside");
+}
+
+#[test]
+fn parameters_and_queues_are_those_of_one_namespace() {
+    let Some(lab) = lab("parameters_and_queues_are_those_of_one_namespace") else { return };
+    let [a, b] = ["a", "b"].map(|name| lab.namespace(name).unwrap());
+    lab.veth((&a, "eth0"), (&b, "eth0"), &Veth { queues: 4, mtu: 9000, offloads: false }).unwrap();
+    let read = |namespace: &Namespace| {
+        namespace.enter(|| std::fs::read_to_string("/proc/sys/net/ipv4/tcp_sack").unwrap())
+    };
+    a.sysctl("net.ipv4.tcp_sack", "0").unwrap();
+    assert_eq!((read(&a).trim(), read(&b).trim()), ("0", "1"));
+    let link = b.run("ip", &["-details", "link", "show", "dev", "eth0"]).unwrap();
+    assert!(link.contains("mtu 9000") && link.contains("numrxqueues 4"), "{link}");
+    let offloads = b.run("ethtool", &["--show-offload", "eth0"]).unwrap();
+    assert!(offloads.contains("tcp-segmentation-offload: off"), "{offloads}");
+    assert!(offloads.contains("tx-checksumming: off"), "{offloads}");
+    a.steer_receive("eth0", 1).unwrap();
+    assert_eq!(a.mac("eth0").unwrap()[0] & 1, 0, "a host's address");
+}
+
+#[test]
+fn what_goes_wrong_is_said_with_the_command() {
+    let Some(lab) = lab("what_goes_wrong_is_said_with_the_command") else { return };
+    let namespace = lab.namespace("a").unwrap();
+    let error = namespace.up("eth9").unwrap_err().to_string();
+    assert!(error.contains("/a: ip link set dev eth9 up: ") && error.contains("eth9"), "{error}");
+    let error = namespace.sysctl("net.ipv4.no_such", "1").unwrap_err().to_string();
+    assert!(error.contains("net.ipv4.no_such=1"), "{error}");
+    let error = namespace.run("no-such-program", &[]).unwrap_err();
+    assert_eq!(error.to_string(), "no-such-program: it is not there");
+    assert!(error.advice().is_some());
+}
+
+#[test]
+fn a_program_ends_with_its_handle() {
+    let Some(lab) = lab("a_program_ends_with_its_handle") else { return };
+    let namespace = lab.namespace("a").unwrap();
+    let child = namespace.spawn(namespace.command("sleep").arg("600")).unwrap();
+    let entry = format!("/proc/{}", child.id());
+    assert!(std::path::Path::new(&entry).exists());
+    let inside = std::fs::read_link(format!("{entry}/ns/net")).unwrap();
+    assert_ne!(inside, std::fs::read_link("/proc/self/ns/net").unwrap());
+    drop(child);
+    assert!(!std::path::Path::new(&entry).exists());
+}
+
+#[test]
+fn what_a_crashed_run_left_is_ended_by_the_next() {
+    let Some(lab) = lab("what_a_crashed_run_left_is_ended_by_the_next") else { return };
+    let namespace = lab.namespace("a").unwrap();
+    let mut command = namespace.command("sleep");
+    // The mark of a process that is gone.
+    let mut child = namespace.spawn(command.arg("600").env(child::MARK, "4194305-1")).unwrap();
+    let mut other = namespace.spawn(namespace.command("sleep").arg("600")).unwrap();
+    Lab::new("next").unwrap();
+    assert!(!child.wait().unwrap().success(), "ended by a signal");
+    assert!(other.try_wait().unwrap().is_none(), "this run's programs live");
+}
