@@ -10,7 +10,7 @@
 //! fastest slice counts. A cost is that of a warm cache and a busy stack.
 
 use std::cell::Cell;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -236,7 +236,7 @@ fn measure(requests: u64, classifiers: Classifiers) -> Result<Measured, Error> {
     let stack = |last: u8, addr| {
         StackConfig::new([2, 0, 0, 0, 0, last], addr, 24, options::secret_of(1, last.into()))
     };
-    let target = SocketAddrV4::new(SERVER, PORT);
+    let target = SocketAddr::new(SERVER.into(), PORT);
     let mut client = Client::new(&plan, stack(1, CLIENT), target).map_err(|e| Error::new(e.to_string()))?;
     let app = Arc::new(Synthetic::default());
     let policy = Mode::Adps.policy(classifiers, &Params::new(1, FRAMES), Steering::all(1));

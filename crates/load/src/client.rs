@@ -13,7 +13,7 @@
 mod error;
 
 use std::collections::VecDeque;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use net::classify::PacketMeta;
 use net::stack::{CloseReason, ConnectError};
@@ -73,7 +73,7 @@ enum Phase {
 /// Sends a plan's synthetic requests over a [`Stack`].
 pub struct Client {
     stack: Stack,
-    targets: Vec<SocketAddrV4>,
+    targets: Vec<SocketAddr>,
     outbox: Outbox,
     open_within: Span,
     phase: Phase,
@@ -99,7 +99,7 @@ impl Client {
     ///
     /// # Errors
     /// An invalid plan, or more connections than there are ports.
-    pub fn new(plan: &Plan, stack: net::stack::Config, target: SocketAddrV4) -> Result<Self, ClientError> {
+    pub fn new(plan: &Plan, stack: net::stack::Config, target: SocketAddr) -> Result<Self, ClientError> {
         Self::with_targets(plan, stack, vec![target])
     }
 
@@ -113,7 +113,7 @@ impl Client {
     pub fn with_targets(
         plan: &Plan,
         stack: net::stack::Config,
-        targets: Vec<SocketAddrV4>,
+        targets: Vec<SocketAddr>,
     ) -> Result<Self, ClientError> {
         assert!(!targets.is_empty(), "a client needs a target");
         plan.validate()?;

@@ -1,6 +1,6 @@
 //! A hundred thousand connections over two target ports, in virtual time.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use load::protocol::Decoded;
 use load::protocol::synthetic::{Request, Response};
@@ -53,7 +53,7 @@ fn a_client_opens_and_uses_a_hundred_thousand_connections() {
     };
     let mut plan = Plan::new(CONNECTIONS, "uniform 1000000".parse().unwrap(), vec![class]);
     plan.requests = Some(u64::from(CONNECTIONS));
-    let targets = PORTS.map(|port| SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), port)).to_vec();
+    let targets = PORTS.map(|port| SocketAddr::new(Ipv4Addr::new(10, 0, 0, 2).into(), port)).to_vec();
     let mut client = Client::with_targets(&plan, host(1), targets).unwrap();
     let mut server = Stack::new(host(2));
     for port in PORTS {

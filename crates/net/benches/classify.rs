@@ -36,6 +36,7 @@ fn frame(payload: &[u8]) -> Vec<u8> {
         target: TARGET,
         protocol: Protocol::Tcp,
         dscp: 0,
+        ecn: 0,
         payload_len: segment_len,
     };
     header.emit(&mut frame[ethernet::HEADER_LEN..]);

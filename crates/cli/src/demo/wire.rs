@@ -1,6 +1,6 @@
 //! One mode's run: client thread, server thread, a wire of memory.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,7 +39,7 @@ pub(super) fn run(
     let mac = |last: u8| [2, 0, 0, 0, 0, last];
     let stack =
         |last, addr, which| StackConfig::new(mac(last), addr, 24, options::secret_of(settings.seed, which));
-    let target = SocketAddrV4::new(SERVER, PORT);
+    let target = SocketAddr::new(SERVER.into(), PORT);
     let mut client =
         Client::new(&plan, stack(1, CLIENT, 1), target).map_err(|e| Error::new(e.to_string()))?;
     let server = shard(mode, settings, stack(2, SERVER, 2))?;

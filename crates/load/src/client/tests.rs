@@ -115,7 +115,7 @@ fn drive(mut client: Client, server: &mut Server) -> (Client, Time) {
 }
 
 fn load(plan: &Plan) -> Report {
-    let client = Client::new(plan, host(1), SocketAddrV4::new(SERVER, PORT)).expect("valid");
+    let client = Client::new(plan, host(1), SocketAddr::new(SERVER.into(), PORT)).expect("valid");
     let (client, _) = drive(client, &mut Server::new());
     assert_eq!(client.error(), None);
     client.report("memory")
@@ -166,7 +166,7 @@ fn requests_of_a_burst_share_connections() {
 #[test]
 fn a_connection_that_is_reset_is_opened_again() {
     let plan = plan(4, "uniform 10000", "20us");
-    let client = Client::new(&plan, host(1), SocketAddrV4::new(SERVER, PORT)).expect("valid");
+    let client = Client::new(&plan, host(1), SocketAddr::new(SERVER.into(), PORT)).expect("valid");
     let mut server = Server { reset_at: Some(500), ..Server::new() };
     let report = drive(client, &mut server).0.report("memory");
     assert_eq!(report.reconnects, 1);
@@ -178,7 +178,7 @@ fn a_connection_that_is_reset_is_opened_again() {
 #[test]
 fn thousands_of_connections_open_at_a_bounded_pace() {
     let plan = plan(3000, "uniform 10000", "1us");
-    let client = Client::new(&plan, host(1), SocketAddrV4::new(SERVER, PORT)).expect("valid");
+    let client = Client::new(&plan, host(1), SocketAddr::new(SERVER.into(), PORT)).expect("valid");
     let (client, _) = drive(client, &mut Server::new());
     assert_eq!(client.progress(), Progress { open: 3000, connections: 3000, due: 1000, settled: 1000 });
     assert_eq!(client.report("memory").answered(), 1000);
@@ -187,7 +187,7 @@ fn thousands_of_connections_open_at_a_bounded_pace() {
 #[test]
 fn a_server_that_does_not_listen_is_named() {
     let plan = plan(2, "uniform 10000", "1us");
-    let mut client = Client::new(&plan, host(1), SocketAddrV4::new(SERVER, 9)).expect("valid");
+    let mut client = Client::new(&plan, host(1), SocketAddr::new(SERVER.into(), 9)).expect("valid");
     client.open_within(Span::from_millis(100));
     let (client, _) = drive(client, &mut Server::new());
     let error = client.error().expect("refused").to_string();
@@ -197,7 +197,7 @@ fn a_server_that_does_not_listen_is_named() {
 #[test]
 fn more_connections_than_ports_are_refused_with_the_way_out() {
     let plan = plan(100_000, "uniform 10000", "1us");
-    let target = |port| SocketAddrV4::new(SERVER, port);
+    let target = |port| SocketAddr::new(SERVER.into(), port);
     let error = Client::new(&plan, host(1), target(1)).err().expect("refused").to_string();
     assert_eq!(error, "connections 100000 is outside 1..=64512; give 2 target ports");
     assert!(Client::with_targets(&plan, host(1), vec![target(1), target(2)]).is_ok());

@@ -89,6 +89,7 @@ impl Packet {
             target: Ipv4Addr::new(10, 0, 0, 2),
             protocol: Protocol::Tcp,
             dscp: self.dscp,
+            ecn: 0,
             payload_len: self.ip_options + segment_len,
         };
         header.emit(&mut bytes[start..]);
@@ -128,9 +129,9 @@ pub struct Flow {
 impl Flow {
     pub fn new() -> Self {
         let tuple = FourTuple {
-            local: Ipv4Addr::new(10, 0, 0, 2),
+            local: Ipv4Addr::new(10, 0, 0, 2).into(),
             local_port: 80,
-            remote: Ipv4Addr::new(10, 0, 0, 1),
+            remote: Ipv4Addr::new(10, 0, 0, 1).into(),
             remote_port: 40_000,
         };
         Self { state: FlowState::default(), private: [0; 64], tuple, driver: None }

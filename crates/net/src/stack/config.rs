@@ -1,6 +1,6 @@
 //! How a stack and its listeners are set up.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use queueing::Span;
 
@@ -99,8 +99,19 @@ impl Config {
 
     /// The host to hand a packet for `target` to.
     #[inline]
-    pub(crate) fn next_hop(&self, target: Ipv4Addr) -> Option<Ipv4Addr> {
-        if self.is_local(target) { Some(target) } else { self.gateway }
+    pub(crate) fn next_hop(&self, target: IpAddr) -> Option<IpAddr> {
+        match target {
+            IpAddr::V4(addr) if self.is_local(addr) => Some(target),
+            IpAddr::V4(_) => self.gateway.map(IpAddr::V4),
+            IpAddr::V6(_) => None,
+        }
+    }
+
+    /// The address that a packet for `target` comes from; `None` when there
+    /// is no way there.
+    #[inline]
+    pub(crate) fn source(&self, target: IpAddr) -> Option<IpAddr> {
+        self.next_hop(target).map(|_| self.addr.into())
     }
 
     /// Whether `addr` is in our subnet.

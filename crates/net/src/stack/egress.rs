@@ -4,7 +4,7 @@
 //! with much to send delays the acknowledgements of others only briefly.
 
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use queueing::Time;
 
@@ -14,9 +14,9 @@ use crate::Device;
 use crate::device::Full;
 use crate::wire::ethernet::{self, BROADCAST, EtherType, Mac};
 use crate::wire::icmp::Echo;
-use crate::wire::ipv4::{self, Protocol};
+use crate::wire::ip::{self, Protocol};
 use crate::wire::tcp::{Flags, Options, Segment, Seq};
-use crate::wire::{FourTuple, arp};
+use crate::wire::{FourTuple, arp, ipv4};
 
 /// Most replies that wait; more are dropped.
 pub(super) const REPLIES_MAX: usize = 256;
@@ -71,7 +71,9 @@ impl Stack {
         if plan.is_some() {
             let Some(hop) = config.next_hop(connection.tuple.remote) else { return Turn::Finished };
             let reach = self.neighbors.reach(now, hop);
-            if matches!(reach, Reach::Ask | Reach::Refresh(_)) {
+            if matches!(reach, Reach::Ask | Reach::Refresh(_))
+                && let IpAddr::V4(hop) = hop
+            {
                 queue_reply(&mut self.replies, &mut self.counters, question(config, hop));
             }
             let (Reach::Known(mac) | Reach::Refresh(mac)) = reach else {
@@ -81,7 +83,8 @@ impl Stack {
             for _ in 0..TURN {
                 let Some(next) = plan else { break };
                 let segment = connection.segment(&next, now, config);
-                if transmit_segment(now, device, config.mac, mac, &connection.tuple, &segment).is_err() {
+                let envelope = Envelope::of(config.mac, mac, &connection.tuple);
+                if envelope.transmit_segment(now, device, &segment).is_err() {
                     turn = Turn::Full;
                     break;
                 }
@@ -105,7 +108,7 @@ impl Stack {
     }
 
     /// Lets a connection wait until `hop` is known; its timer runs meanwhile.
-    fn park(&mut self, now: Time, hop: Ipv4Addr, index: u32) {
+    fn park(&mut self, now: Time, hop: IpAddr, index: u32) {
         let Some((_, connection)) = self.flows.at(index) else { return };
         if !connection.flags.parked {
             connection.flags.parked = self.neighbors.park(hop, index);
@@ -164,14 +167,11 @@ fn transmit_reply<D: Device>(
         }
         Reply::Echo { mac, target, ident, sequence, payload } => {
             let echo = Echo { reply: true, ident: *ident, sequence: *sequence, payload };
-            transmit_packet(
+            let (source, target) = (&source.into(), &(*target).into());
+            let protocol = Protocol::Icmp;
+            Envelope { source_mac, target_mac: *mac, source, target, protocol, dscp: 0, ecn: 0 }.transmit(
                 now,
                 device,
-                source_mac,
-                *mac,
-                source,
-                *target,
-                Protocol::Icmp,
                 echo.len(),
                 |buf| echo.emit(buf),
             )
@@ -187,45 +187,70 @@ fn transmit_reply<D: Device>(
                 options: Options::NONE,
                 payload: &[],
             };
-            transmit_segment(now, device, source_mac, *mac, tuple, &segment)
+            Envelope::of(source_mac, *mac, tuple).transmit_segment(now, device, &segment)
         }
     }
 }
 
-#[inline]
-fn transmit_segment<D: Device>(
-    now: Time,
-    device: &mut D,
+/// The headers below a packet's payload, as far as they vary.
+struct Envelope<'a> {
     source_mac: Mac,
     target_mac: Mac,
-    tuple: &FourTuple,
-    segment: &Segment<'_>,
-) -> Result<(), Full> {
-    let len = segment.header_len() + segment.payload.len();
-    let (source, target) = (tuple.local, tuple.remote);
-    transmit_packet(now, device, source_mac, target_mac, source, target, Protocol::Tcp, len, |buf| {
-        segment.emit(source, target, buf);
-    })
+    source: &'a IpAddr,
+    target: &'a IpAddr,
+    protocol: Protocol,
+    dscp: u8,
+    ecn: u8,
 }
 
-#[allow(clippy::too_many_arguments)] // One for each header field that varies.
-#[inline]
-fn transmit_packet<D: Device>(
-    now: Time,
-    device: &mut D,
-    source_mac: Mac,
-    target_mac: Mac,
-    source: Ipv4Addr,
-    target: Ipv4Addr,
-    protocol: Protocol,
-    payload_len: usize,
-    fill: impl Fn(&mut [u8]),
-) -> Result<(), Full> {
-    let start = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
-    device.transmit(now, start + payload_len, &mut |buf| {
-        ethernet::emit_header(buf, target_mac, source_mac, EtherType::Ipv4);
-        let header = ipv4::Header { source, target, protocol, dscp: 0, payload_len };
-        header.emit(&mut buf[ethernet::HEADER_LEN..]);
-        fill(&mut buf[start..]);
-    })
+impl<'a> Envelope<'a> {
+    /// That of a segment of `tuple`, without marks.
+    #[inline]
+    fn of(source_mac: Mac, target_mac: Mac, tuple: &'a FourTuple) -> Self {
+        let FourTuple { local: source, remote: target, .. } = tuple;
+        Self { source_mac, target_mac, source, target, protocol: Protocol::Tcp, dscp: 0, ecn: 0 }
+    }
+
+    /// Sends a packet of `payload_len` bytes, which `fill` writes.
+    fn transmit<D: Device>(
+        &self,
+        now: Time,
+        device: &mut D,
+        payload_len: usize,
+        fill: impl Fn(&mut [u8]),
+    ) -> Result<(), Full> {
+        let Self { protocol, dscp, ecn, .. } = *self;
+        let header =
+            ip::Header { source: *self.source, target: *self.target, protocol, dscp, ecn, payload_len };
+        let kind = if header.target.is_ipv4() { EtherType::Ipv4 } else { EtherType::Ipv6 };
+        let start = ethernet::HEADER_LEN + header.len();
+        device.transmit(now, start + payload_len, &mut |buf| {
+            ethernet::emit_header(buf, self.target_mac, self.source_mac, kind);
+            header.emit(&mut buf[ethernet::HEADER_LEN..]);
+            fill(&mut buf[start..]);
+        })
+    }
+
+    /// Sends `segment`; the family is looked at once.
+    #[inline]
+    fn transmit_segment<D: Device>(
+        &self,
+        now: Time,
+        device: &mut D,
+        segment: &Segment<'_>,
+    ) -> Result<(), Full> {
+        let Self { source_mac, target_mac, protocol, dscp, ecn, .. } = *self;
+        let payload_len = segment.header_len() + segment.payload.len();
+        let (&IpAddr::V4(source), &IpAddr::V4(target)) = (self.source, self.target) else {
+            let (source, target) = (*self.source, *self.target);
+            return self.transmit(now, device, payload_len, |buf| segment.emit(source, target, buf));
+        };
+        let start = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+        device.transmit(now, start + payload_len, &mut |buf| {
+            ethernet::emit_header(buf, target_mac, source_mac, EtherType::Ipv4);
+            let header = ipv4::Header { source, target, protocol, dscp, ecn, payload_len };
+            header.emit(&mut buf[ethernet::HEADER_LEN..]);
+            segment.emit(source, target, &mut buf[start..]);
+        })
+    }
 }

@@ -4,7 +4,7 @@
 //! eight bytes for each: 32 bits of a keyed hash, so that nobody can choose
 //! colliding ports, and the slot.
 
-use std::hash::Hasher;
+use std::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
 
@@ -13,17 +13,47 @@ use crate::tcp::Connection;
 use crate::wire::FourTuple;
 
 /// A keyed hash of `tuple`; `purpose` tells uses of the key apart.
-#[inline]
+#[inline(always)] // Once for each segment; a call would cost as much as the work.
 pub(crate) fn hash(secret: &[u8; 16], purpose: u8, tuple: &FourTuple) -> u64 {
-    let mut bytes = [0; 13];
-    bytes[..4].copy_from_slice(&tuple.local.octets());
-    bytes[4..8].copy_from_slice(&tuple.remote.octets());
-    bytes[8..10].copy_from_slice(&tuple.local_port.to_be_bytes());
-    bytes[10..12].copy_from_slice(&tuple.remote_port.to_be_bytes());
-    bytes[12] = purpose;
-    let mut hasher = SipHasher13::new_with_key(secret);
-    hasher.write(&bytes);
-    hasher.finish()
+    match (tuple.local, tuple.remote) {
+        (IpAddr::V4(local), IpAddr::V4(remote)) => {
+            let mut bytes = [0; 13];
+            bytes[..4].copy_from_slice(&local.octets());
+            bytes[4..8].copy_from_slice(&remote.octets());
+            bytes[8..10].copy_from_slice(&tuple.local_port.to_be_bytes());
+            bytes[10..12].copy_from_slice(&tuple.remote_port.to_be_bytes());
+            bytes[12] = purpose;
+            sip(secret, &bytes)
+        }
+        (local, remote) => {
+            let mut bytes = [0; 37];
+            bytes[..16].copy_from_slice(&octets(local));
+            bytes[16..32].copy_from_slice(&octets(remote));
+            bytes[32..34].copy_from_slice(&tuple.local_port.to_be_bytes());
+            bytes[34..36].copy_from_slice(&tuple.remote_port.to_be_bytes());
+            bytes[36] = purpose;
+            sip_long(secret, &bytes)
+        }
+    }
+}
+
+#[inline]
+fn sip(secret: &[u8; 16], bytes: &[u8]) -> u64 {
+    SipHasher13::new_with_key(secret).hash(bytes)
+}
+
+/// [`sip`] out of line, so that it does not stand in the way of the short one.
+#[inline(never)]
+fn sip_long(secret: &[u8; 16], bytes: &[u8; 37]) -> u64 {
+    sip(secret, bytes)
+}
+
+/// The address as IPv6 writes it.
+fn octets(addr: IpAddr) -> [u8; 16] {
+    match addr {
+        IpAddr::V4(addr) => addr.to_ipv6_mapped().octets(),
+        IpAddr::V6(addr) => addr.octets(),
+    }
 }
 
 struct Slot {
@@ -209,7 +239,8 @@ mod tests {
     use std::net::Ipv4Addr;
 
     fn tuple(remote_port: u16) -> FourTuple {
-        FourTuple { local: Ipv4Addr::LOCALHOST, local_port: 80, remote: Ipv4Addr::LOCALHOST, remote_port }
+        let here = Ipv4Addr::LOCALHOST.into();
+        FourTuple { local: here, local_port: 80, remote: here, remote_port }
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! Frames in: from Ethernet to the connection that a segment belongs to.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use queueing::{Label, Time};
 
@@ -42,8 +42,9 @@ impl Stack {
             return Err(Malformed::BadAddress);
         }
         let asks_us = packet.operation == arp::Operation::Request && packet.target == self.config.addr;
-        self.neighbors.learn(now, packet.sender, packet.sender_mac, asks_us);
-        for index in self.neighbors.unpark(packet.sender) {
+        let sender = IpAddr::V4(packet.sender);
+        self.neighbors.learn(now, sender, packet.sender_mac, asks_us);
+        for index in self.neighbors.unpark(sender) {
             if let Some((_, connection)) = self.flows.at(index) {
                 connection.flags.parked = false;
                 self.settle(now, index);
@@ -82,7 +83,13 @@ impl Stack {
         match packet.protocol {
             Protocol::Tcp => {
                 let segment = Segment::parse(packet.payload, source, packet.target, true)?;
-                self.on_segment(now, source, &segment, from, meta);
+                let tuple = FourTuple {
+                    local: packet.target.into(),
+                    local_port: segment.target_port,
+                    remote: source.into(),
+                    remote_port: segment.source_port,
+                };
+                self.on_segment(now, tuple, &segment, packet.ecn, from, meta);
             }
             Protocol::Icmp => self.on_icmp(source, packet.payload, from)?,
             Protocol::Other(_) => self.counters.not_for_us += 1,
@@ -101,13 +108,15 @@ impl Stack {
         Ok(())
     }
 
-    fn on_segment(&mut self, now: Time, source: Ipv4Addr, s: &Segment<'_>, from: Mac, meta: &PacketMeta) {
-        let tuple = FourTuple {
-            local: self.config.addr,
-            local_port: s.target_port,
-            remote: source,
-            remote_port: s.source_port,
-        };
+    fn on_segment(
+        &mut self,
+        now: Time,
+        tuple: FourTuple,
+        s: &Segment<'_>,
+        ecn: u8,
+        from: Mac,
+        meta: &PacketMeta,
+    ) {
         let same = |c: &Connection| c.flags.linked && c.tuple == tuple;
         let found = match self.flows.at(self.recent) {
             Some((_, connection)) if same(connection) => Some(self.recent),
@@ -126,6 +135,7 @@ impl Stack {
             events: &mut self.events,
             label: Label::new(meta.priority.unwrap_or_default()),
             received: meta.received,
+            ecn,
         };
         if connection.gives_way_to(s) {
             connection.end(&mut cx, super::CloseReason::Finished);

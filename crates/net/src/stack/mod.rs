@@ -35,7 +35,7 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use queueing::{Label, Time, TimerKey, TimerWheel};
@@ -166,20 +166,18 @@ impl Stack {
     pub fn connect(
         &mut self,
         now: Time,
-        remote: SocketAddrV4,
+        remote: SocketAddr,
         local_port: Option<u16>,
     ) -> Result<ConnId, ConnectError> {
-        if self.config.next_hop(*remote.ip()).is_none() {
-            return Err(ConnectError::NoRoute);
-        }
+        let local = self.config.source(remote.ip()).ok_or(ConnectError::NoRoute)?;
         if self.flows.len() >= self.config.connections_max {
             return Err(ConnectError::TooMany);
         }
         let local_port = match local_port {
             Some(port) => port,
-            None => self.ephemeral_port(remote).ok_or(ConnectError::NoPort)?,
+            None => self.ephemeral_port(local, remote).ok_or(ConnectError::NoPort)?,
         };
-        let tuple = self.tuple_to(remote, local_port);
+        let tuple = tuple(local, local_port, remote);
         if local_port == 0 || self.flows.find(self.hash(&tuple), &tuple).is_some() {
             return Err(ConnectError::NoPort);
         }
@@ -190,18 +188,14 @@ impl Stack {
         Ok(id)
     }
 
-    fn tuple_to(&self, remote: SocketAddrV4, local_port: u16) -> FourTuple {
-        FourTuple { local: self.config.addr, local_port, remote: *remote.ip(), remote_port: remote.port() }
-    }
-
     /// A port that is free towards `remote`, from a secret start (RFC 6056 §3.3.3).
-    fn ephemeral_port(&mut self, remote: SocketAddrV4) -> Option<u16> {
+    fn ephemeral_port(&mut self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
         let (first, count) = EPHEMERAL;
-        let start = flows::hash(&self.config.secret, HASH_PORT, &self.tuple_to(remote, 0)) as u16 % count;
+        let start = flows::hash(&self.config.secret, HASH_PORT, &tuple(local, 0, remote)) as u16 % count;
         (0..count).find_map(|_| {
             self.ports_tried = (self.ports_tried + 1) % count;
             let port = first + ((u32::from(start) + u32::from(self.ports_tried)) % u32::from(count)) as u16;
-            let tuple = self.tuple_to(remote, port);
+            let tuple = tuple(local, port, remote);
             self.flows.find(self.hash(&tuple), &tuple).is_none().then_some(port)
         })
     }
@@ -214,6 +208,7 @@ impl Stack {
         Connection::open(tuple, iss, (secret >> 32) as u32, now, &self.config)
     }
 
+    #[inline(never)]
     fn hash(&self, tuple: &FourTuple) -> u64 {
         flows::hash(&self.config.secret, HASH_FLOW, tuple)
     }
@@ -250,6 +245,7 @@ impl Stack {
                 events: &mut self.events,
                 label: Label::default(),
                 received: now,
+                ecn: 0,
             };
             connection.on_timeout(&mut cx);
             if connection.retries >= DOUBTS_MIN
@@ -421,6 +417,7 @@ impl Stack {
             events: &mut self.events,
             label: Label::default(),
             received: now,
+            ecn: 0,
         };
         let result = act(connection, &mut cx);
         if connection.state.is_ending() {
@@ -515,6 +512,10 @@ impl Stack {
     fn reply(&mut self, reply: Reply) {
         egress::queue_reply(&mut self.replies, &mut self.counters, reply);
     }
+}
+
+fn tuple(local: IpAddr, local_port: u16, remote: SocketAddr) -> FourTuple {
+    FourTuple { local, local_port, remote: remote.ip(), remote_port: remote.port() }
 }
 
 /// Queues a connection for egress if it may have something to send, and sets

@@ -6,7 +6,7 @@
 //! Source: RFC 826, RFC 1122 §2.3.2.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use queueing::{Span, Time};
 
@@ -38,11 +38,11 @@ pub(crate) enum Reach {
 /// The cache.
 #[derive(Debug, Default)]
 pub(crate) struct Neighbors {
-    known: BTreeMap<Ipv4Addr, Neighbor>,
+    known: BTreeMap<IpAddr, Neighbor>,
     /// The last answer, for the many who talk to one gateway or one peer.
-    last: Option<(Ipv4Addr, Mac, Time)>,
+    last: Option<(IpAddr, Mac, Time)>,
     /// Connections (by slot) that wait for an answer, and for whose.
-    waiting: Vec<(Ipv4Addr, u32)>,
+    waiting: Vec<(IpAddr, u32)>,
 }
 
 impl Neighbors {
@@ -54,7 +54,7 @@ impl Neighbors {
     const FRESH: Span = Span::from_secs(60);
 
     #[inline]
-    pub(crate) fn reach(&mut self, now: Time, addr: Ipv4Addr) -> Reach {
+    pub(crate) fn reach(&mut self, now: Time, addr: IpAddr) -> Reach {
         if let Some((last, mac, until)) = self.last
             && last == addr
             && now < until
@@ -95,7 +95,7 @@ impl Neighbors {
     }
 
     /// Asks for `addr` again when it is next sent to: what is known may be wrong.
-    pub(crate) fn doubt(&mut self, addr: Ipv4Addr) {
+    pub(crate) fn doubt(&mut self, addr: IpAddr) {
         if let Some(neighbor) = self.known.get_mut(&addr) {
             neighbor.doubted = true;
             self.last = None;
@@ -105,7 +105,7 @@ impl Neighbors {
     /// Takes note that `addr` has `mac`. Strangers are remembered only if
     /// `may_add`; who contradicts what is known without having been asked is
     /// not believed, but makes us ask.
-    pub(crate) fn learn(&mut self, now: Time, addr: Ipv4Addr, mac: Mac, may_add: bool) {
+    pub(crate) fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, may_add: bool) {
         let unicast = mac[0] & 1 == 0 && mac != [0; 6];
         if !unicast || !(may_add || self.known.contains_key(&addr)) {
             return;
@@ -123,7 +123,7 @@ impl Neighbors {
     }
 
     /// Lets the connection in slot `index` wait for `addr`; `false` when too many do.
-    pub(crate) fn park(&mut self, addr: Ipv4Addr, index: u32) -> bool {
+    pub(crate) fn park(&mut self, addr: IpAddr, index: u32) -> bool {
         let room = self.waiting.len() < Self::WAITING_MAX;
         if room {
             self.waiting.push((addr, index));
@@ -132,13 +132,13 @@ impl Neighbors {
     }
 
     /// Who waited for `addr`.
-    pub(crate) fn unpark(&mut self, addr: Ipv4Addr) -> Vec<u32> {
+    pub(crate) fn unpark(&mut self, addr: IpAddr) -> Vec<u32> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
         let (ready, waiting) = self.waiting.drain(..).partition(|(a, _)| *a == addr);
         self.waiting = waiting;
-        let ready: Vec<(Ipv4Addr, u32)> = ready;
+        let ready: Vec<(IpAddr, u32)> = ready;
         ready.into_iter().map(|(_, index)| index).collect()
     }
 
@@ -155,10 +155,11 @@ mod tests {
     #[test]
     fn cache_is_bounded_and_keeps_the_answered() {
         let mut neighbors = Neighbors::default();
-        let here = Ipv4Addr::new(10, 0, 0, 1);
+        let here = IpAddr::from([10, 0, 0, 1]);
         neighbors.learn(Time::ZERO, here, [2; 6], true);
         for i in 0..5000 {
-            let _ = neighbors.reach(Time::from_nanos(i), Ipv4Addr::from_bits(0x0b00_0000 + i as u32));
+            let _ =
+                neighbors.reach(Time::from_nanos(i), IpAddr::from((0x0b00_0000 + i as u32).to_be_bytes()));
         }
         assert_eq!(neighbors.len(), Neighbors::KNOWN_MAX);
         assert_eq!(neighbors.reach(Time::from_nanos(5000), here), Reach::Known([2; 6]));
@@ -167,7 +168,7 @@ mod tests {
     #[test]
     fn question_is_repeated_only_after_a_while() {
         let mut neighbors = Neighbors::default();
-        let there = Ipv4Addr::new(10, 0, 0, 2);
+        let there = IpAddr::from([10, 0, 0, 2]);
         let mut at = |ms| neighbors.reach(Time::ZERO + Span::from_millis(ms), there);
         assert_eq!((at(0), at(499), at(500)), (Reach::Ask, Reach::Wait, Reach::Ask));
     }
@@ -175,7 +176,7 @@ mod tests {
     #[test]
     fn old_answer_is_used_while_it_is_checked() {
         let mut neighbors = Neighbors::default();
-        let there = Ipv4Addr::new(10, 0, 0, 2);
+        let there = IpAddr::from([10, 0, 0, 2]);
         neighbors.learn(Time::ZERO, there, [2; 6], true);
         let mut at = |s| neighbors.reach(Time::ZERO + Span::from_secs(s), there);
         assert_eq!(

@@ -33,6 +33,9 @@ pub(crate) struct Context<'a> {
     pub(crate) label: Label,
     /// When the device received it.
     pub(crate) received: Time,
+    /// Its congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    #[expect(dead_code, reason = "read once connections understand congestion marks")]
+    pub(crate) ecn: u8,
 }
 
 impl Context<'_> {

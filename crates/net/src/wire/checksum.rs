@@ -3,9 +3,9 @@
 //! The one's complement sum does not care in which byte order it is taken, so
 //! whole words are loaded as they lie and only the result is put in order.
 //! Four sums run side by side, which compilers turn into vector code.
-//! Source: RFC 1071 §2.
+//! Source: RFC 1071 §2; pseudo headers RFC 9293 §3.1, RFC 8200 §8.1.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 /// A checksum in the making.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,15 +20,15 @@ impl Checksum {
         Self { sum: 0 }
     }
 
-    /// The sum over the pseudo header of RFC 9293 §3.1; `len` in bytes.
+    /// The sum over the pseudo header of either family: RFC 9293 §3.1,
+    /// RFC 8200 §8.1; `len` in bytes. The two pseudo headers differ in layout,
+    /// and a sum does not see that.
     #[must_use]
     #[inline]
-    pub fn pseudo(source: Ipv4Addr, target: Ipv4Addr, protocol: u8, len: usize) -> Self {
-        let source = u64::from(u32::from_ne_bytes(source.octets()));
-        let target = u64::from(u32::from_ne_bytes(target.octets()));
+    pub fn pseudo(source: impl Into<IpAddr>, target: impl Into<IpAddr>, protocol: u8, len: usize) -> Self {
         let protocol = u64::from(u16::from_ne_bytes([0, protocol]));
-        let len = u64::from(u16::from_ne_bytes((len as u16).to_be_bytes()));
-        Self { sum: source + target + protocol + len }
+        let len = u64::from(u32::from_ne_bytes((len as u32).to_be_bytes()));
+        Self { sum: address(source.into()) + address(target.into()) + protocol + len }
     }
 
     /// This sum and that of `bytes`. Every part but the last must have an even length.
@@ -83,6 +83,19 @@ pub(crate) fn of_header(header: &[u8; 20]) -> [u8; 2] {
     Checksum { sum }.finish()
 }
 
+/// The words of an address, added.
+#[inline]
+fn address(addr: IpAddr) -> u64 {
+    match addr {
+        IpAddr::V4(addr) => u64::from(u32::from_ne_bytes(addr.octets())),
+        IpAddr::V6(addr) => {
+            let octets = addr.octets();
+            let (words, _) = octets.as_chunks::<4>();
+            words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum()
+        }
+    }
+}
+
 /// The two 32-bit halves of an 8-byte word, added: cannot overflow for 2³⁰ words.
 #[inline]
 fn halves(word: &[u8]) -> u64 {
@@ -92,6 +105,8 @@ fn halves(word: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
     use proptest::prelude::*;
 
@@ -137,6 +152,17 @@ mod tests {
             bytes.extend([0, 6]);
             bytes.extend((len as u16).to_be_bytes());
             let pseudo = Checksum::pseudo(Ipv4Addr::from_bits(a), Ipv4Addr::from_bits(b), 6, len).finish();
+            prop_assert_eq!(pseudo, naive(&bytes));
+        }
+
+        #[test]
+        fn the_pseudo_header_of_ipv6_counts_like_its_bytes(a in any::<u128>(), b in any::<u128>(), len in 0usize..100_000) {
+            let mut bytes = Vec::new();
+            bytes.extend(a.to_be_bytes());
+            bytes.extend(b.to_be_bytes());
+            bytes.extend((len as u32).to_be_bytes());
+            bytes.extend([0, 0, 0, 58]);
+            let pseudo = Checksum::pseudo(Ipv6Addr::from_bits(a), Ipv6Addr::from_bits(b), 58, len).finish();
             prop_assert_eq!(pseudo, naive(&bytes));
         }
     }

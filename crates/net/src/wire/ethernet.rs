@@ -18,6 +18,8 @@ pub enum EtherType {
     Ipv4,
     /// ARP.
     Arp,
+    /// IPv6.
+    Ipv6,
     /// Anything else, by number.
     Other(u16),
 }
@@ -29,6 +31,7 @@ impl EtherType {
         match number {
             0x0800 => Self::Ipv4,
             0x0806 => Self::Arp,
+            0x86dd => Self::Ipv6,
             other => Self::Other(other),
         }
     }
@@ -39,6 +42,7 @@ impl EtherType {
         match self {
             Self::Ipv4 => 0x0800,
             Self::Arp => 0x0806,
+            Self::Ipv6 => 0x86dd,
             Self::Other(other) => other,
         }
     }

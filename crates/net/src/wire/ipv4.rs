@@ -3,6 +3,7 @@
 
 use std::net::Ipv4Addr;
 
+pub use super::ip::Protocol;
 use super::{Malformed, addr, be16, checksum};
 
 /// Bytes of a header without options, which is all this stack sends.
@@ -10,39 +11,6 @@ pub const HEADER_LEN: usize = 20;
 
 /// Hops a packet of ours may take.
 pub const TTL: u8 = 64;
-
-/// What a packet carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// ICMP.
-    Icmp,
-    /// TCP.
-    Tcp,
-    /// Anything else, by number.
-    Other(u8),
-}
-
-impl Protocol {
-    /// The protocol with number `number`.
-    #[must_use]
-    pub const fn new(number: u8) -> Self {
-        match number {
-            1 => Self::Icmp,
-            6 => Self::Tcp,
-            other => Self::Other(other),
-        }
-    }
-
-    /// The number on the wire.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        match self {
-            Self::Icmp => 1,
-            Self::Tcp => 6,
-            Self::Other(other) => other,
-        }
-    }
-}
 
 /// A received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +87,8 @@ pub struct Header {
     pub protocol: Protocol,
     /// Differentiated services code point, 0..64.
     pub dscp: u8,
+    /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    pub ecn: u8,
     /// Bytes that follow the header, at most 65,515.
     pub payload_len: usize,
 }
@@ -136,8 +106,28 @@ impl Header {
         let ([a, b], [c, d, e, f]) = ((total_len as u16).to_be_bytes(), self.source.octets());
         let ([g, h, i, j], protocol) = (self.target.octets(), self.protocol.number());
         // With DF set the identification means nothing (RFC 6864 §4.1).
-        let mut header =
-            [0x45, self.dscp << 2, a, b, 0, 0, 0x40, 0, TTL, protocol, 0, 0, c, d, e, f, g, h, i, j];
+        let mut header = [
+            0x45,
+            (self.dscp << 2) | self.ecn,
+            a,
+            b,
+            0,
+            0,
+            0x40,
+            0,
+            TTL,
+            protocol,
+            0,
+            0,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            i,
+            j,
+        ];
         let sum = checksum::of_header(&header);
         header[10..12].copy_from_slice(&sum);
         buf[..HEADER_LEN].copy_from_slice(&header);

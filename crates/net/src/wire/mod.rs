@@ -6,13 +6,15 @@
 //! or `header_len`. Sources: IEEE 802.3, RFC 826, 791, 792, 9293, 7323, 2018.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
 pub mod icmp;
+pub mod ip;
 pub mod ipv4;
+pub mod ipv6;
 pub mod tcp;
 
 #[cfg(test)]
@@ -21,12 +23,12 @@ mod tests;
 /// Which connection a segment belongs to, seen from this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FourTuple {
-    /// Our address.
-    pub local: Ipv4Addr,
+    /// Our address, of the same family as the peer's.
+    pub local: IpAddr,
     /// Our port.
     pub local_port: u16,
     /// The peer's address.
-    pub remote: Ipv4Addr,
+    pub remote: IpAddr,
     /// The peer's port.
     pub remote_port: u16,
 }

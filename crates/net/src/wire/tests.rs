@@ -81,13 +81,13 @@ proptest! {
     }
 
     #[test]
-    fn ipv4_round_trips(source in ip(), target in ip(), protocol in any::<u8>(), dscp in 0u8..64, payload in vec(any::<u8>(), 0..64), padding in 0usize..8) {
+    fn ipv4_round_trips(source in ip(), target in ip(), protocol in any::<u8>(), dscp in 0u8..64, ecn in 0u8..4, payload in vec(any::<u8>(), 0..64), padding in 0usize..8) {
         let protocol = Protocol::new(protocol);
         let mut bytes = vec![0xaa; ipv4::HEADER_LEN];
-        ipv4::Header { source, target, protocol, dscp, payload_len: payload.len() }.emit(&mut bytes);
+        ipv4::Header { source, target, protocol, dscp, ecn, payload_len: payload.len() }.emit(&mut bytes);
         bytes.extend(&payload);
         bytes.resize(bytes.len() + padding, 0);
-        let expected = ipv4::Packet { source, target, protocol, dscp, ecn: 0, ttl: 64, fragment: false, payload: &payload };
+        let expected = ipv4::Packet { source, target, protocol, dscp, ecn, ttl: 64, fragment: false, payload: &payload };
         prop_assert_eq!(ipv4::Packet::parse(&bytes), Ok(expected));
     }
 
@@ -157,7 +157,7 @@ proptest! {
         let tcp = emitted(&segment, source, target);
         let mut bytes = vec![0; ethernet::HEADER_LEN + ipv4::HEADER_LEN];
         ethernet::emit_header(&mut bytes, [1; 6], [2; 6], EtherType::Ipv4);
-        ipv4::Header { source, target, protocol: Protocol::Tcp, dscp: 0, payload_len: tcp.len() }.emit(&mut bytes[14..]);
+        ipv4::Header { source, target, protocol: Protocol::Tcp, dscp: 0, ecn: 0, payload_len: tcp.len() }.emit(&mut bytes[14..]);
         bytes.extend(tcp);
         bytes.truncate(len.index(bytes.len() + 1).max(1));
         let bit = flip.index(bytes.len() * 8);
@@ -185,7 +185,8 @@ proptest! {
 fn check_ipv4(change: impl FnOnce(&mut Vec<u8>), expected: Result<&[u8], Malformed>) {
     let (source, target) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
     let mut bytes = vec![0; ipv4::HEADER_LEN];
-    ipv4::Header { source, target, protocol: Protocol::Tcp, dscp: 46, payload_len: 4 }.emit(&mut bytes);
+    ipv4::Header { source, target, protocol: Protocol::Tcp, dscp: 46, ecn: 0, payload_len: 4 }
+        .emit(&mut bytes);
     bytes.extend(b"data");
     change(&mut bytes);
     let header_len = (usize::from(bytes[0] & 0xf) * 4).clamp(12, bytes.len());
@@ -222,7 +223,7 @@ fn fragments_are_reported() {
     for (high, low, fragment) in [(0x40, 0, false), (0x20, 0, true), (0, 5, true)] {
         let mut bytes = vec![0; ipv4::HEADER_LEN];
         let any = Ipv4Addr::UNSPECIFIED;
-        ipv4::Header { source: any, target: any, protocol: Protocol::Tcp, dscp: 0, payload_len: 0 }
+        ipv4::Header { source: any, target: any, protocol: Protocol::Tcp, dscp: 0, ecn: 0, payload_len: 0 }
             .emit(&mut bytes);
         bytes[6..8].copy_from_slice(&[high, low]);
         bytes[10..12].fill(0);

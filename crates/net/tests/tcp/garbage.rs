@@ -202,8 +202,14 @@ fn echo() -> Vec<u8> {
     let mut ping = vec![0; TCP + ECHO.len()];
     ethernet::emit_header(&mut ping, config(1).mac, config(2).mac, ethernet::EtherType::Ipv4);
     let (source, target) = (config(2).addr, config(1).addr);
-    let header =
-        ipv4::Header { source, target, protocol: ipv4::Protocol::Icmp, dscp: 0, payload_len: ECHO.len() };
+    let header = ipv4::Header {
+        source,
+        target,
+        protocol: ipv4::Protocol::Icmp,
+        dscp: 0,
+        ecn: 0,
+        payload_len: ECHO.len(),
+    };
     header.emit(&mut ping[ethernet::HEADER_LEN..]);
     ECHO.emit(&mut ping[TCP..]);
     ping

@@ -212,6 +212,7 @@ pub fn frame(s: &Seg) -> Vec<u8> {
         target: STACK_ADDR,
         protocol: ipv4::Protocol::Tcp,
         dscp: 0,
+        ecn: 0,
         payload_len,
     };
     header.emit(&mut frame[ethernet::HEADER_LEN..]);

@@ -1,7 +1,7 @@
 //! A shard and a client's stack on one wire, in virtual time.
 
 use std::cell::Cell;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use net::classify::Verdict;
 use net::device::memory::{MemoryDevice, pair};
@@ -154,7 +154,7 @@ impl World {
     }
 
     fn connect(&mut self) -> ConnId {
-        let remote = SocketAddrV4::new(SERVER, 80);
+        let remote = SocketAddr::new(SERVER.into(), 80);
         let id = self.client.connect(self.clock.now(), remote, None).unwrap();
         self.settle();
         id

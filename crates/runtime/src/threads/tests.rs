@@ -1,6 +1,6 @@
 //! A served shard answers, whoever serves, and stops.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
 use net::Stack;
@@ -53,7 +53,7 @@ impl Client {
     fn connected_to(wire: MemoryDevice, now: Time) -> Self {
         let addr = Ipv4Addr::new(10, 0, 0, 2);
         let mut stack = Stack::new(net::stack::Config::new([2, 0, 0, 0, 0, 2], addr, 24, [8; 16]));
-        let id = stack.connect(now, SocketAddrV4::new(SERVER, 80), None).unwrap();
+        let id = stack.connect(now, SocketAddr::new(SERVER.into(), 80), None).unwrap();
         Self { stack, wire, id, echoed: Vec::new() }
     }
 

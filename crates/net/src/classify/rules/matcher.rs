@@ -78,7 +78,10 @@ impl Facts<'_> {
             dscp: 0,
             port: cx.tuple.local_port,
             length: cx.meta.bytes,
-            source: cx.tuple.remote.to_bits(),
+            source: match cx.tuple.remote {
+                std::net::IpAddr::V4(addr) => addr.to_bits(),
+                std::net::IpAddr::V6(_) => 0,
+            },
             payload: cx.payload,
             received: cx.flow.received.get(),
             rtt: cx.flow.srtt.map_or(0, queueing::Span::as_nanos),

@@ -341,7 +341,7 @@ proptest! {
         let mut flow = Flow::new();
         flow.state = crate::classify::FlowState { srtt: srtt.map(Span::from_nanos), loss, received: Bytes::new(received), ..flow.state };
         flow.tuple.local_port = packet.target_port;
-        flow.tuple.remote = packet.source;
+        flow.tuple.remote = packet.source.into();
         let length = packet.payload.len() as u64 + 66;
         let received = received + packet.payload.len() as u64;
         let naive = rules.iter().find(|(rule, _)| {

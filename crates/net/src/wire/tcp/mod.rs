@@ -1,6 +1,6 @@
 //! TCP segments. Source: RFC 9293 §3.1; options RFC 7323, 2018.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 mod flags;
 mod options;
@@ -41,7 +41,7 @@ pub struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Reads a segment that IPv4 carried from `source` to `target`. The
+    /// Reads a segment that went from `source` to `target`. The
     /// checksum is checked unless a device has done so already.
     ///
     /// # Errors
@@ -51,8 +51,8 @@ impl<'a> Segment<'a> {
     #[inline]
     pub fn parse(
         packet: &'a [u8],
-        source: Ipv4Addr,
-        target: Ipv4Addr,
+        source: impl Into<IpAddr>,
+        target: impl Into<IpAddr>,
         verify_checksum: bool,
     ) -> Result<Self, Malformed> {
         if packet.len() < HEADER_LEN {
@@ -108,7 +108,7 @@ impl<'a> Segment<'a> {
     /// # Panics
     /// When `buf` is shorter than that.
     #[inline]
-    pub fn emit(&self, source: Ipv4Addr, target: Ipv4Addr, buf: &mut [u8]) {
+    pub fn emit(&self, source: impl Into<IpAddr>, target: impl Into<IpAddr>, buf: &mut [u8]) {
         let header_len = self.header_len();
         let buf = &mut buf[..header_len + self.payload.len()];
         self.emit_header(buf);
@@ -141,7 +141,7 @@ impl<'a> Segment<'a> {
 /// # Panics
 /// When `segment` is shorter than a header.
 #[inline]
-pub fn finish_checksum(segment: &mut [u8], source: Ipv4Addr, target: Ipv4Addr) {
+pub fn finish_checksum(segment: &mut [u8], source: impl Into<IpAddr>, target: impl Into<IpAddr>) {
     let sum = Checksum::pseudo(source, target, PROTOCOL, segment.len()).with(segment).finish();
     segment[16..18].copy_from_slice(&sum);
 }

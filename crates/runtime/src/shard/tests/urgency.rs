@@ -87,7 +87,7 @@ fn an_acknowledgement_takes_its_turn_with_the_most_urgent_data() {
 fn a_new_connection_does_not_overtake_urgent_data() {
     let mut world = driven();
     let urgent = world.connect();
-    let remote = SocketAddrV4::new(SERVER, 80);
+    let remote = SocketAddr::new(SERVER.into(), 80);
     world.client.connect(world.clock.now(), remote, None).unwrap();
     world.client.egress(world.clock.now(), &mut world.far);
     world.queue(urgent, "0 urgent\n");

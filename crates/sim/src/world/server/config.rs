@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use load::client::{Client, PORTS_PER_TARGET};
 use load::plan::{Class, Plan};
@@ -226,9 +226,9 @@ impl Config {
     }
 
     /// One port for as many connections as one address can have to it.
-    fn targets(&self) -> Vec<SocketAddrV4> {
+    fn targets(&self) -> Vec<SocketAddr> {
         let ports = self.load.connections.div_ceil(PORTS_PER_TARGET) as u16;
-        (0..ports).map(|i| SocketAddrV4::new(SERVER, PORT_MIN + i)).collect()
+        (0..ports).map(|i| SocketAddr::new(SERVER.into(), PORT_MIN + i)).collect()
     }
 
     fn stack(&self, addr: Ipv4Addr) -> net::stack::Config {
