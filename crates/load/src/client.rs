@@ -285,6 +285,7 @@ impl Client {
                 received: frame.arrived.unwrap_or(now),
                 bytes: bytes.len().min(usize::from(u16::MAX)) as u16,
                 priority: None,
+                checked: frame.checked,
             };
             self.stack.ingress(now, bytes, &meta);
             device.recycle(frame.frame);

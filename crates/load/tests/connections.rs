@@ -22,7 +22,12 @@ fn host(last: u8) -> Config {
 fn serve(now: Time, stack: &mut Stack, device: &mut MemoryDevice) -> bool {
     let mut busy = false;
     while let Some(got) = device.receive(now) {
-        let meta = PacketMeta { received: now, bytes: got.frame.as_ref().len() as u16, priority: None };
+        let meta = PacketMeta {
+            received: now,
+            bytes: got.frame.as_ref().len() as u16,
+            priority: None,
+            checked: false,
+        };
         stack.ingress(now, got.frame.as_ref(), &meta);
         device.recycle(got.frame);
         busy = true;

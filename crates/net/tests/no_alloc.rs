@@ -55,7 +55,7 @@ impl Host {
     fn receive(&mut self, now: Time) {
         while let Some(received) = self.end.receive(now) {
             let bytes = received.frame.as_ref().len() as u16;
-            let meta = PacketMeta { received: now, bytes, priority: None };
+            let meta = PacketMeta { received: now, bytes, priority: None, checked: false };
             self.stack.ingress(now, received.frame.as_ref(), &meta);
             self.end.recycle(received.frame);
         }

@@ -131,7 +131,7 @@ impl Worker {
     /// # while !stop.load(Ordering::Relaxed) {
     /// #     let now = clock.now();
     /// #     while let Some(received) = far.receive(now) {
-    /// #         let meta = net::classify::PacketMeta { received: now, bytes: 0, priority: None };
+    /// #         let meta = net::classify::PacketMeta { received: now, bytes: 0, priority: None, checked: false };
     /// #         client.ingress(now, received.frame.as_ref(), &meta);
     /// #         far.recycle(received.frame);
     /// #     }

@@ -109,7 +109,7 @@ impl World {
                 }
             }
             while let Some(received) = self.far.receive(now) {
-                let meta = PacketMeta { received: now, bytes: 64, priority: None };
+                let meta = PacketMeta { received: now, bytes: 64, priority: None, checked: false };
                 self.client.ingress(now, received.frame.as_ref(), &meta);
                 self.far.recycle(received.frame);
                 busy = true;

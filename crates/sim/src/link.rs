@@ -158,7 +158,7 @@ impl Device for SimDevice {
         rx.advance(now, self.config.rx_ring, &mut self.pool.borrow_mut());
         let Frame { arrives, bytes } = rx.ring.pop_front()?;
         rx.counters.received += 1;
-        Some(Received { frame: bytes, arrived: Some(arrives) })
+        Some(Received { frame: bytes, arrived: Some(arrives), checked: false })
     }
 
     fn recycle(&mut self, frame: Vec<u8>) {

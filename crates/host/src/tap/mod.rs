@@ -107,7 +107,9 @@ impl net::Device for Tap {
         let max = self.frame_len_max();
         let mut buffer = self.pool.pop().unwrap_or_else(|| vec![0; max].into_boxed_slice());
         match (&self.file).read(&mut buffer) {
-            Ok(len) if len > 0 => Some(Received { frame: Frame { buffer, len }, arrived: None }),
+            Ok(len) if len > 0 => {
+                Some(Received { frame: Frame { buffer, len }, arrived: None, checked: false })
+            }
             // Nothing there, or the device is going away: either way no frame.
             _ => {
                 self.pool.push(buffer);

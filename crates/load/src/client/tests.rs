@@ -50,7 +50,7 @@ impl Server {
         while let Some(got) = device.receive(now) {
             busy = true;
             let bytes = got.frame.as_ref().len() as u16;
-            let meta = PacketMeta { received: now, bytes, priority: None };
+            let meta = PacketMeta { received: now, bytes, priority: None, checked: false };
             self.stack.ingress(now, got.frame.as_ref(), &meta);
             device.recycle(got.frame);
         }

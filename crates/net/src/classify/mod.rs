@@ -79,6 +79,8 @@ pub struct PacketMeta {
     pub bytes: u16,
     /// The driver's verdict, if it gave one (M6).
     pub priority: Option<Priority>,
+    /// The device vouches for the transport checksum: it is not looked at again.
+    pub checked: bool,
 }
 
 /// `pri_filter`: called for every received frame (M1).

@@ -111,7 +111,12 @@ impl Packet {
 }
 
 pub fn meta(bytes: usize, priority: Option<u8>) -> PacketMeta {
-    PacketMeta { received: Time::ZERO, bytes: bytes as u16, priority: priority.and_then(Priority::new) }
+    PacketMeta {
+        received: Time::ZERO,
+        bytes: bytes as u16,
+        priority: priority.and_then(Priority::new),
+        checked: false,
+    }
 }
 
 pub fn view<R>(frame: &[u8], look: impl FnOnce(&PacketView<'_>) -> R) -> R {

@@ -96,7 +96,7 @@ impl Device for MemoryDevice {
 
     fn receive(&mut self, _now: Time) -> Option<Received<MemoryFrame>> {
         let Sent { frame, at } = self.received.pop().ok()?;
-        Some(Received { frame, arrived: Some(at) })
+        Some(Received { frame, arrived: Some(at), checked: false })
     }
 
     fn recycle(&mut self, frame: MemoryFrame) {

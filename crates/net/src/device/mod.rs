@@ -16,6 +16,17 @@ pub struct Received<F> {
     pub frame: F,
     /// Arrival as stamped by the device (hardware stamp, wire model), if it can.
     pub arrived: Option<Time>,
+    /// The device has verified the transport checksum, or the frame never left
+    /// this machine's memory and has none yet: nobody need sum it up again.
+    pub checked: bool,
+}
+
+/// What a device does in the stack's place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offloads {
+    /// It completes the checksum of a TCP segment whose checksum field holds
+    /// the sum of the pseudo header, not complemented.
+    pub tx_checksum: bool,
 }
 
 /// The device has no room to send; try again after it has been served.
@@ -43,6 +54,18 @@ pub trait Device {
     /// The largest frame the device carries, without FCS.
     fn frame_len_max(&self) -> usize {
         1514
+    }
+
+    /// Sends what [`transmit`](Self::transmit) has gathered. A device whose
+    /// transmit needs a system call may leave it to this, one for a whole
+    /// batch; the stack calls it at the end of each egress.
+    fn flush(&mut self, now: Time) {
+        let _ = now;
+    }
+
+    /// What the device does in the stack's place; the same at every call.
+    fn offloads(&self) -> Offloads {
+        Offloads::default()
     }
 
     /// Gives up the core until a frame may have come, at most for `span`.

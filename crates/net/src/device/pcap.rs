@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use queueing::{Span, Time};
 
-use super::{Device, Full, Received};
+use super::{Device, Full, Offloads, Received};
 
 /// A device that writes down what passes through it.
 pub struct Tee<D, W> {
@@ -70,6 +70,14 @@ impl<D: Device, W: Write> Device for Tee<D, W> {
 
     fn frame_len_max(&self) -> usize {
         self.device.frame_len_max()
+    }
+
+    fn flush(&mut self, now: Time) {
+        self.device.flush(now);
+    }
+
+    fn offloads(&self) -> Offloads {
+        self.device.offloads()
     }
 
     fn wait(&mut self, span: Span) {

@@ -59,6 +59,7 @@ impl Stack {
             // Connections may have asked for hardware addresses.
             let _ = self.send_replies(now, device);
         }
+        device.flush(now);
         (self.counters.frames_sent - before) as usize
     }
 
@@ -241,16 +242,23 @@ impl<'a> Envelope<'a> {
     ) -> Result<(), Full> {
         let Self { source_mac, target_mac, protocol, dscp, ecn, .. } = *self;
         let payload_len = segment.header_len() + segment.payload.len();
+        let offloaded = device.offloads().tx_checksum;
         let (&IpAddr::V4(source), &IpAddr::V4(target)) = (self.source, self.target) else {
             let (source, target) = (*self.source, *self.target);
-            return self.transmit(now, device, payload_len, |buf| segment.emit(source, target, buf));
+            return self.transmit(now, device, payload_len, |buf| match offloaded {
+                false => segment.emit(source, target, buf),
+                true => segment.emit_partial(source, target, buf),
+            });
         };
         let start = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
         device.transmit(now, start + payload_len, &mut |buf| {
             ethernet::emit_header(buf, target_mac, source_mac, EtherType::Ipv4);
             let header = ipv4::Header { source, target, protocol, dscp, ecn, payload_len };
             header.emit(&mut buf[ethernet::HEADER_LEN..]);
-            segment.emit(source, target, &mut buf[start..]);
+            match offloaded {
+                false => segment.emit(source, target, &mut buf[start..]),
+                true => segment.emit_partial(source, target, &mut buf[start..]),
+            }
         })
     }
 }

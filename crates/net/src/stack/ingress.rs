@@ -82,7 +82,7 @@ impl Stack {
         }
         match packet.protocol {
             Protocol::Tcp => {
-                let segment = Segment::parse(packet.payload, source, packet.target, true)?;
+                let segment = Segment::parse(packet.payload, source, packet.target, !meta.checked)?;
                 let tuple = FourTuple {
                     local: packet.target.into(),
                     local_port: segment.target_port,

@@ -23,7 +23,7 @@
 //!         stack.egress(Time::ZERO, end);
 //!         while let Some(received) = end.receive(Time::ZERO) {
 //!             let bytes = received.frame.as_ref().len() as u16;
-//!             let meta = PacketMeta { received: Time::ZERO, bytes, priority: None };
+//!             let meta = PacketMeta { received: Time::ZERO, bytes, priority: None, checked: false };
 //!             stack.ingress(Time::ZERO, received.frame.as_ref(), &meta);
 //!             end.recycle(received.frame);
 //!         }

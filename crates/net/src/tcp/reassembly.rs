@@ -138,7 +138,7 @@ mod tests {
     use queueing::Time;
 
     fn meta(bytes: u16) -> PacketMeta {
-        PacketMeta { received: Time::ZERO, bytes, priority: None }
+        PacketMeta { received: Time::ZERO, bytes, priority: None, checked: false }
     }
 
     #[test]

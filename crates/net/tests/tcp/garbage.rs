@@ -1,5 +1,6 @@
 //! Whatever comes, nothing panics and nothing leaks.
 
+use net::classify::PacketMeta;
 use net::stack::{Counters, ListenOptions};
 use net::wire::checksum::Checksum;
 use net::wire::tcp::{Flags, Options, SackBlocks, Timestamps};
@@ -38,6 +39,20 @@ fn any_segment(peer: &Peer, dice: &mut Dice) -> Seg {
         options: Options { sack, timestamps: dice.percent(30).then_some(stamps), ..Options::NONE },
         payload: vec![0x55; if dice.percent(50) { dice.below(1400) as usize } else { 0 }],
         ..peer.seg(Flags::ACK)
+    }
+}
+
+#[test]
+fn a_checksum_is_verified_unless_the_device_vouches_for_it() {
+    for (checked, malformed, answers) in [(false, 1, 0), (true, 0, 1)] {
+        let mut peer = Peer::new(config(1));
+        let mut syn = frame(&peer.seg(Flags::SYN));
+        let at = ethernet::HEADER_LEN + ipv4::HEADER_LEN + 16;
+        syn[at] ^= 0xff;
+        let meta = PacketMeta { checked, ..meta(peer.now, &syn) };
+        peer.stack.ingress(peer.now, &syn, &meta);
+        let counted = peer.stack.counters().malformed[Malformed::BadChecksum.index()];
+        assert_eq!((counted, sent(&mut peer.stack, peer.now).len()), (malformed, answers), "{checked}");
     }
 }
 

@@ -22,11 +22,12 @@ use crate::app::App;
 impl<D: Device, A: App> Shard<D, A> {
     /// The driver stage: takes a frame from the device into the receive buffer.
     pub(super) fn drive(&mut self, now: Time, device: &mut D) -> Option<Step> {
-        let net::device::Received { frame, arrived } = device.receive(now)?;
+        let net::device::Received { frame, arrived, checked } = device.receive(now)?;
         let counters = &mut self.stats.counters.driver;
         let received = arrived.unwrap_or(now);
         match classify(self.classifier.as_ref(), frame.as_ref(), received, counters) {
             Admission::Queue(mut meta) => {
+                meta.checked = checked;
                 let ordered = self.rx_order == RxOrder::Strict && self.classifier.is_some();
                 if ordered && meta.priority.is_none() {
                     meta.priority = is_bare_ack(frame.as_ref(), &meta).then_some(Priority::HIGHEST);

@@ -133,7 +133,7 @@ impl World {
     fn listen(&mut self) -> bool {
         let (now, mut heard) = (self.clock.now(), false);
         while let Some(received) = self.far.receive(now) {
-            let meta = net::classify::PacketMeta { received: now, bytes: 0, priority: None };
+            let meta = net::classify::PacketMeta { received: now, bytes: 0, priority: None, checked: false };
             self.client.ingress(now, received.frame.as_ref(), &meta);
             self.far.recycle(received.frame);
             heard = true;

@@ -59,7 +59,7 @@ impl Client {
 
     fn turn(&mut self, now: Time) {
         while let Some(received) = self.wire.receive(now) {
-            let meta = PacketMeta { received: now, bytes: 0, priority: None };
+            let meta = PacketMeta { received: now, bytes: 0, priority: None, checked: false };
             self.stack.ingress(now, received.frame.as_ref(), &meta);
             self.wire.recycle(received.frame);
         }

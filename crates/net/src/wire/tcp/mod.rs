@@ -116,6 +116,21 @@ impl<'a> Segment<'a> {
         finish_checksum(buf, source, target);
     }
 
+    /// As [`emit`](Self::emit), for a device that completes the checksum: its
+    /// field holds the sum of the pseudo header, not complemented.
+    ///
+    /// # Panics
+    /// When `buf` is too short.
+    #[inline]
+    pub fn emit_partial(&self, source: impl Into<IpAddr>, target: impl Into<IpAddr>, buf: &mut [u8]) {
+        let header_len = self.header_len();
+        let buf = &mut buf[..header_len + self.payload.len()];
+        self.emit_header(buf);
+        buf[header_len..].copy_from_slice(self.payload);
+        let [a, b] = Checksum::pseudo(source, target, PROTOCOL, buf.len()).finish();
+        buf[16..18].copy_from_slice(&[!a, !b]);
+    }
+
     /// Writes the header alone, with a checksum of zero: the caller gathers
     /// the data behind it and then calls [`finish_checksum`].
     ///
