@@ -25,7 +25,8 @@ pub struct Config {
     pub secret: [u8; 16],
     /// Classifier of connections whose listener and socket give none (M3).
     pub classifier: Option<TransportClassifier>,
-    /// Makes each connection's congestion control; `None` is NewReno.
+    /// Makes each connection's congestion control, such as the `new` of one of
+    /// [`ALGORITHMS`](crate::congestion::ALGORITHMS); `None` is CUBIC.
     pub congestion: Option<NewCongestion>,
     /// Smallest retransmission timeout.
     pub rto_min: Span,

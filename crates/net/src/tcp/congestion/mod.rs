@@ -2,8 +2,9 @@
 //!
 //! The connection knows what was acknowledged and lost, and repairs it; a
 //! [`CongestionControl`] turns that into a window and knows nothing else.
-//! [`NewReno`] is the default and lies inside the connection;
-//! [`Config::congestion`](crate::stack::Config::congestion) names another one.
+//! [`Cubic`] is the default and lies inside the connection;
+//! [`Config::congestion`](crate::stack::Config::congestion) names another one:
+//! one of [`ALGORITHMS`], or your own.
 //!
 //! ```
 //! use net::congestion::{Ack, CongestionControl, NewReno};
@@ -25,11 +26,18 @@
 //! config.congestion = Some(|mss| Box::new(Capped(NewReno::new(mss))));
 //! ```
 
-mod newreno;
-
-pub use newreno::NewReno;
+use std::fmt;
 
 use queueing::{Bytes, Span, Time};
+
+mod cubic;
+mod dctcp;
+mod hystart;
+mod newreno;
+
+pub use cubic::Cubic;
+pub use dctcp::Dctcp;
+pub use newreno::NewReno;
 
 /// New bytes were delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,15 +116,66 @@ pub trait CongestionControl: Send {
 /// `mss` bytes.
 pub type NewCongestion = fn(mss: u16) -> Box<dyn CongestionControl>;
 
+/// One line of [`ALGORITHMS`].
+#[derive(Clone, Copy)]
+pub struct Algorithm {
+    /// What the user calls it.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// Makes one.
+    pub new: NewCongestion,
+}
+
+/// Every congestion control, for the command line, the guide and the tests.
+pub const ALGORITHMS: &[Algorithm] = &[
+    Algorithm {
+        name: "cubic",
+        about: "grows with the time since the last loss (RFC 9438); the default",
+        new: |mss| Box::new(Cubic::new(mss)),
+    },
+    Algorithm {
+        name: "newreno",
+        about: "a segment each round trip, half on loss (RFC 5681)",
+        new: |mss| Box::new(NewReno::new(mss)),
+    },
+    Algorithm {
+        name: "dctcp",
+        about: "shrinks by the fraction of marked bytes (RFC 8257); data centres with ECN only",
+        new: |mss| Box::new(Dctcp::new(mss)),
+    },
+];
+
+/// The algorithm called `name`.
+///
+/// # Errors
+/// [`UnknownAlgorithm`], whose text lists those that exist.
+pub fn by_name(name: &str) -> Result<&'static Algorithm, UnknownAlgorithm> {
+    ALGORITHMS.iter().find(|known| known.name == name).ok_or_else(|| UnknownAlgorithm(name.to_owned()))
+}
+
+/// There is no algorithm of that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownAlgorithm(String);
+
+impl fmt::Display for UnknownAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = ALGORITHMS.iter().map(|known| known.name).collect();
+        write!(f, "congestion control {:?} is not one of {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownAlgorithm {}
+
 /// A connection's own: the default costs neither memory nor an indirect call.
 pub(crate) enum Congestion {
-    NewReno(NewReno),
+    Cubic(Cubic),
     Other(Box<dyn CongestionControl>),
 }
 
 impl Congestion {
     pub(crate) fn new(congestion: Option<NewCongestion>, mss: u16) -> Self {
-        congestion.map_or_else(|| Self::NewReno(NewReno::new(mss)), |new| Self::Other(new(mss)))
+        congestion.map_or_else(|| Self::Cubic(Cubic::new(mss)), |new| Self::Other(new(mss)))
     }
 
     /// Whether a flight of `flight` bytes was held back by the window (what
@@ -134,49 +193,49 @@ impl CongestionControl for Congestion {
     #[inline]
     fn on_ack(&mut self, ack: &Ack) {
         match self {
-            Self::NewReno(own) => own.on_ack(ack),
+            Self::Cubic(own) => own.on_ack(ack),
             Self::Other(other) => other.on_ack(ack),
         }
     }
 
     fn on_loss(&mut self, now: Time, flight: Bytes) {
         match self {
-            Self::NewReno(own) => own.on_loss(now, flight),
+            Self::Cubic(own) => own.on_loss(now, flight),
             Self::Other(other) => other.on_loss(now, flight),
         }
     }
 
     fn on_ecn(&mut self, now: Time, flight: Bytes) {
         match self {
-            Self::NewReno(own) => own.on_ecn(now, flight),
+            Self::Cubic(own) => own.on_ecn(now, flight),
             Self::Other(other) => other.on_ecn(now, flight),
         }
     }
 
     fn on_recovered(&mut self, now: Time) {
         match self {
-            Self::NewReno(own) => own.on_recovered(now),
+            Self::Cubic(own) => own.on_recovered(now),
             Self::Other(other) => other.on_recovered(now),
         }
     }
 
     fn on_timeout(&mut self, now: Time, flight: Bytes) {
         match self {
-            Self::NewReno(own) => own.on_timeout(now, flight),
+            Self::Cubic(own) => own.on_timeout(now, flight),
             Self::Other(other) => other.on_timeout(now, flight),
         }
     }
 
     fn on_undo(&mut self, now: Time) {
         match self {
-            Self::NewReno(own) => own.on_undo(now),
+            Self::Cubic(own) => own.on_undo(now),
             Self::Other(other) => other.on_undo(now),
         }
     }
 
     fn on_idle(&mut self, now: Time, idle: Span) {
         match self {
-            Self::NewReno(own) => own.on_idle(now, idle),
+            Self::Cubic(own) => own.on_idle(now, idle),
             Self::Other(other) => other.on_idle(now, idle),
         }
     }
@@ -184,7 +243,7 @@ impl CongestionControl for Congestion {
     #[inline]
     fn window(&self) -> Bytes {
         match self {
-            Self::NewReno(own) => own.window(),
+            Self::Cubic(own) => own.window(),
             Self::Other(other) => other.window(),
         }
     }
@@ -192,7 +251,7 @@ impl CongestionControl for Congestion {
     #[inline]
     fn ssthresh(&self) -> Bytes {
         match self {
-            Self::NewReno(own) => own.ssthresh(),
+            Self::Cubic(own) => own.ssthresh(),
             Self::Other(other) => other.ssthresh(),
         }
     }
@@ -200,14 +259,46 @@ impl CongestionControl for Congestion {
     #[inline]
     fn in_slow_start(&self) -> bool {
         match self {
-            Self::NewReno(own) => own.in_slow_start(),
+            Self::Cubic(own) => own.in_slow_start(),
             Self::Other(other) => other.in_slow_start(),
         }
     }
+}
+
+/// No window grows beyond this: twice the largest that TCP can announce.
+const WINDOW_MAX: u32 = 1 << 31;
+
+/// Ten segments, but few kilobytes (RFC 6928 §2).
+fn initial_window(mss: u16) -> u32 {
+    let mss = u32::from(mss);
+    (10 * mss).min((2 * mss).max(14_600))
 }
 
 /// Sequence numbers have 32 bits: no more can be in flight.
 #[inline]
 fn narrow(bytes: Bytes) -> u32 {
     u32::try_from(bytes.get()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn algorithms_are_found_by_name() {
+        for known in ALGORITHMS {
+            assert_eq!(by_name(known.name).map(|found| found.about), Ok(known.about));
+            assert_eq!((known.new)(1460).window(), Bytes::new(14_600), "{}", known.name);
+        }
+        let error = by_name("vegas").err().unwrap().to_string();
+        assert_eq!(error, "congestion control \"vegas\" is not one of cubic, newreno, dctcp");
+    }
+
+    #[test]
+    fn a_full_flight_is_limited_by_the_window_and_in_slow_start_half_a_one() {
+        let mut congestion = Congestion::new(None, 1000);
+        assert_eq!([4999, 5000, 9000].map(|flight| congestion.limits(flight, 1000)), [false, true, true]);
+        congestion.on_loss(Time::ZERO, Bytes::new(10_000));
+        assert_eq!([5999, 6000].map(|flight| congestion.limits(flight, 1000)), [false, true]);
+    }
 }

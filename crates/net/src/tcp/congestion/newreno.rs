@@ -1,10 +1,11 @@
 //! NewReno: slow start, congestion avoidance, halving on loss.
 //!
-//! Source: RFC 5681, RFC 6582; initial window of ten segments, RFC 6928.
+//! The first slow start is HyStart++. Source: RFC 5681, RFC 6582.
 
-use queueing::{Bytes, Time};
+use queueing::{Bytes, Span, Time};
 
-use super::{Ack, CongestionControl, narrow};
+use super::hystart::{Growth, HyStart};
+use super::{Ack, CongestionControl, WINDOW_MAX, initial_window, narrow};
 
 /// Adds a segment each round trip and halves on loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,52 +13,76 @@ pub struct NewReno {
     cwnd: u32,
     ssthresh: u32,
     mss: u16,
+    hystart: HyStart,
+    /// Window and threshold before the last reduction.
+    before: Option<(u32, u32)>,
 }
 
 impl NewReno {
-    /// No window grows beyond this: twice the largest that TCP can announce.
-    const WINDOW_MAX: u32 = 1 << 31;
-
     /// The initial window for segments of up to `mss` bytes.
     #[must_use]
     pub fn new(mss: u16) -> Self {
-        let mss32 = u32::from(mss);
-        Self { cwnd: (10 * mss32).min((2 * mss32).max(14_600)), ssthresh: u32::MAX, mss }
+        Self { cwnd: initial_window(mss), ssthresh: u32::MAX, mss, hystart: HyStart::new(), before: None }
     }
 
-    fn halve(&mut self, flight: Bytes) {
-        self.ssthresh = (narrow(flight) / 2).max(2 * u32::from(self.mss));
+    /// Leaves a window of `bytes`, two segments at least.
+    pub(super) fn reduce_to(&mut self, bytes: f64) {
+        self.before = Some((self.cwnd, self.ssthresh));
+        self.ssthresh = (bytes as u32).max(2 * u32::from(self.mss));
+        self.cwnd = self.ssthresh;
+    }
+
+    /// Growth of a window that is in use.
+    #[inline]
+    fn growth(&mut self, ack: &Ack) -> u32 {
+        let mss = u32::from(self.mss);
+        let acked = narrow(ack.acked).min(mss);
+        if self.cwnd >= self.ssthresh {
+            return (u64::from(mss) * u64::from(acked) / u64::from(self.cwnd)).max(1) as u32;
+        }
+        if self.ssthresh < u32::MAX {
+            return acked;
+        }
+        match self.hystart.on_ack(ack, self.mss) {
+            Growth::By(grow) => grow,
+            Growth::Last(grow) => {
+                self.ssthresh = self.cwnd + grow;
+                grow
+            }
+        }
     }
 }
 
 impl CongestionControl for NewReno {
     #[inline]
     fn on_ack(&mut self, ack: &Ack) {
-        let acked = narrow(ack.acked);
-        if !ack.limited {
-            return;
+        if ack.limited {
+            self.cwnd = self.cwnd.saturating_add(self.growth(ack)).min(WINDOW_MAX);
         }
-        let mss = u32::from(self.mss);
-        let grow = if self.cwnd < self.ssthresh {
-            acked.min(mss)
-        } else {
-            (u64::from(mss) * u64::from(mss.min(acked)) / u64::from(self.cwnd)).max(1) as u32
-        };
-        self.cwnd = self.cwnd.saturating_add(grow).min(Self::WINDOW_MAX);
     }
 
     fn on_loss(&mut self, _now: Time, flight: Bytes) {
-        self.halve(flight);
-        self.cwnd = self.ssthresh;
+        self.reduce_to(f64::from(narrow(flight)) / 2.0);
     }
 
     fn on_recovered(&mut self, _now: Time) {
         self.cwnd = self.cwnd.min(self.ssthresh);
     }
 
-    fn on_timeout(&mut self, _now: Time, flight: Bytes) {
-        self.halve(flight);
+    fn on_timeout(&mut self, now: Time, flight: Bytes) {
+        self.on_loss(now, flight);
         self.cwnd = u32::from(self.mss);
+    }
+
+    fn on_undo(&mut self, _now: Time) {
+        if let Some((cwnd, ssthresh)) = self.before.take() {
+            self.cwnd = self.cwnd.max(cwnd);
+            self.ssthresh = ssthresh;
+        }
+    }
+
+    fn on_idle(&mut self, _now: Time, _idle: Span) {
+        self.cwnd = self.cwnd.min(initial_window(self.mss));
     }
 
     #[inline]
@@ -116,6 +141,16 @@ mod tests {
         for _ in 0..1000 {
             ack(&mut cc, 64, Bytes::new(64));
         }
+        assert_eq!(cc.window(), Bytes::new(10_000));
+    }
+
+    #[test]
+    fn a_spurious_loss_is_undone() {
+        let mut cc = NewReno::new(MSS);
+        cc.on_timeout(Time::ZERO, Bytes::new(8000));
+        cc.on_undo(Time::ZERO);
+        assert_eq!((cc.window(), cc.in_slow_start()), (Bytes::new(10_000), true));
+        cc.on_undo(Time::ZERO);
         assert_eq!(cc.window(), Bytes::new(10_000));
     }
 
