@@ -1,0 +1,339 @@
+//! Socket calls, as far as scripts need them, on the stack's own interface.
+//!
+//! Nothing blocks. Events stay in the stack until a call asks, as they would
+//! with an application that is slow to accept or to read.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use net::stack::{CloseReason, Event, ListenOptions, ListenerId};
+use net::{ConnId, EventKind};
+
+use super::ast::Call;
+use super::codec::{PEER_V4, PEER_V6};
+use super::flow::bytes;
+use super::run::{Failure, PORTS, Runner};
+
+/// What a file descriptor names.
+#[derive(Clone, Copy)]
+enum Socket {
+    /// Not connected yet; perhaps bound to a port.
+    Fresh {
+        port: Option<u16>,
+    },
+    Listener(ListenerId),
+    Stream(ConnId),
+}
+
+/// What is known of a connection.
+#[derive(Default)]
+pub struct Stream {
+    pub connected: bool,
+    pub peer_closed: bool,
+    pub closed: Option<CloseReason>,
+    pub writable: u32,
+    read: u32,
+    written: u32,
+    /// The error was told.
+    told: bool,
+    /// SO_LINGER with a time of zero: closing resets.
+    abrupt: bool,
+}
+
+#[derive(Default)]
+pub struct Sockets {
+    open: BTreeMap<i64, Socket>,
+    streams: BTreeMap<ConnId, Stream>,
+    /// Accepted by the stack, not yet by the application.
+    waiting: VecDeque<(ListenerId, ConnId)>,
+    latest: Option<ConnId>,
+}
+
+/// A call's result: a number, or an error's name.
+type Outcome = Result<i64, &'static str>;
+
+/// Socket options that change nothing here.
+const OPTIONS_WITHOUT_EFFECT: [&str; 3] = ["SO_REUSEADDR", "SO_REUSEPORT", "TCP_NODELAY"];
+
+impl Sockets {
+    /// The connection that `fd` names, or the latest one.
+    pub fn stream(&self, fd: Option<i64>) -> Option<(ConnId, &Stream)> {
+        let id = match fd {
+            None => self.latest?,
+            Some(fd) => match self.open.get(&fd)? {
+                Socket::Stream(id) => *id,
+                _ => return None,
+            },
+        };
+        Some((id, self.streams.get(&id)?))
+    }
+
+    fn add(&mut self, socket: Socket) -> i64 {
+        let fd = (3..).find(|fd| !self.open.contains_key(fd)).unwrap_or(3);
+        self.open.insert(fd, socket);
+        fd
+    }
+
+    fn take_event(&mut self, event: Event) {
+        let stream = self.streams.entry(event.conn).or_default();
+        match event.kind {
+            EventKind::Connected => stream.connected = true,
+            EventKind::Accepted(listener) => {
+                stream.connected = true;
+                self.waiting.push_back((listener, event.conn));
+            }
+            EventKind::PeerClosed => stream.peer_closed = true,
+            EventKind::Writable => stream.writable += 1,
+            EventKind::Closed(reason) => stream.closed = Some(reason),
+            _ => {}
+        }
+    }
+}
+
+impl Runner {
+    /// Hears everything that the stack has to tell.
+    pub fn drain(&mut self) {
+        while let Some(event) = self.stack.poll_event() {
+            self.sockets.take_event(event);
+        }
+    }
+
+    /// Makes `call`; returns how it reads with its result.
+    pub fn call(&mut self, call: &Call) -> Result<String, Failure> {
+        let outcome = self.outcome(call)?;
+        let expected = match (call.result, &call.errno) {
+            (None, _) => None,
+            (Some(value), None) => Some(value.to_string()),
+            (Some(value), Some(errno)) => Some(format!("{value} {errno}")),
+        };
+        let got = match outcome {
+            Ok(value) => value.to_string(),
+            Err(errno) => format!("-1 {errno}"),
+        };
+        let line = format!("{}({}) = ", call.name, call.args.join(", "));
+        match expected {
+            Some(expected) if expected != got => {
+                Err(Failure::differs("the result differs", line.clone() + &expected, line + &got))
+            }
+            _ => Ok(line + &got),
+        }
+    }
+
+    fn outcome(&mut self, call: &Call) -> Result<Outcome, Failure> {
+        match call.name.as_str() {
+            "socket" => Ok(Ok(self.sockets.add(Socket::Fresh { port: None }))),
+            "bind" => {
+                let port = call.args.get(1).and_then(|address| port_in(address)).unwrap_or(PORTS.1);
+                self.sockets.open.insert(fd(call)?, Socket::Fresh { port: Some(port) });
+                Ok(Ok(0))
+            }
+            "listen" => self.listen(call),
+            "accept" => self.accept(call),
+            "connect" => self.connect(call),
+            "write" | "send" | "sendto" => self.write(call),
+            "read" | "recv" | "recvfrom" => self.read(call),
+            "close" => self.close(call),
+            "shutdown" => self.shutdown(call),
+            "fcntl" => Ok(Ok(0)),
+            "setsockopt" => self.set_option(call),
+            "getsockopt" => self.get_option(call),
+            other => Err(Failure::new(format!(
+                "{other} is no call here; valid: socket, bind, listen, accept, connect, write, send, read, \
+                 recv, close, shutdown, fcntl, setsockopt, getsockopt"
+            ))),
+        }
+    }
+
+    fn listen(&mut self, call: &Call) -> Result<Outcome, Failure> {
+        let fd = fd(call)?;
+        let Some(Socket::Fresh { port }) = self.sockets.open.get(&fd) else { return Ok(Err("EINVAL")) };
+        let options = ListenOptions { backlog: number(call, 1)? as usize, ..ListenOptions::default() };
+        match self.stack.listen(port.unwrap_or(PORTS.1), options) {
+            Ok(id) => {
+                self.sockets.open.insert(fd, Socket::Listener(id));
+                Ok(Ok(0))
+            }
+            Err(_) => Ok(Err("EADDRINUSE")),
+        }
+    }
+
+    fn accept(&mut self, call: &Call) -> Result<Outcome, Failure> {
+        let Some(Socket::Listener(listener)) = self.sockets.open.get(&fd(call)?).copied() else {
+            return Ok(Err("EINVAL"));
+        };
+        loop {
+            if let Some(at) = self.sockets.waiting.iter().position(|(of, _)| *of == listener) {
+                let (_, id) = self.sockets.waiting.remove(at).expect("it is there");
+                self.sockets.latest = Some(id);
+                return Ok(Ok(self.sockets.add(Socket::Stream(id))));
+            }
+            match self.stack.poll_event() {
+                Some(event) => self.sockets.take_event(event),
+                None => return Ok(Err("EAGAIN")),
+            }
+        }
+    }
+
+    fn connect(&mut self, call: &Call) -> Result<Outcome, Failure> {
+        self.drain();
+        let fd = fd(call)?;
+        let port = match self.sockets.open.get(&fd) {
+            Some(Socket::Fresh { port }) => port.unwrap_or(PORTS.1),
+            Some(Socket::Stream(id)) => {
+                let connected = self.sockets.streams[id].connected;
+                return Ok(if connected { Err("EISCONN") } else { Err("EALREADY") });
+            }
+            _ => return Ok(Err("EBADF")),
+        };
+        let remote_port = call.args.get(1).and_then(|address| port_in(address)).unwrap_or(PORTS.0);
+        let peer = if self.v6 { IpAddr::from(PEER_V6) } else { IpAddr::from(PEER_V4) };
+        self.connects(remote_port, port);
+        match self.open(SocketAddr::new(peer, remote_port), port) {
+            Some(id) => {
+                self.sockets.open.insert(fd, Socket::Stream(id));
+                self.sockets.streams.insert(id, Stream::default());
+                self.sockets.latest = Some(id);
+                Ok(Err("EINPROGRESS"))
+            }
+            None => Ok(Err("EADDRNOTAVAIL")),
+        }
+    }
+
+    fn open(&mut self, remote: SocketAddr, port: u16) -> Option<ConnId> {
+        let SocketAddr::V4(remote) = remote else { return None };
+        self.stack.connect(self.now, remote, Some(port)).ok()
+    }
+
+    /// The connection of the call's file descriptor, and what is known of it.
+    fn stream_of(&mut self, call: &Call) -> Result<Option<(ConnId, &mut Stream)>, Failure> {
+        self.drain();
+        let Some(Socket::Stream(id)) = self.sockets.open.get(&fd(call)?).copied() else { return Ok(None) };
+        self.sockets.latest = Some(id);
+        Ok(Some((id, self.sockets.streams.entry(id).or_default())))
+    }
+
+    fn write(&mut self, call: &Call) -> Result<Outcome, Failure> {
+        let len = number(call, 2)?;
+        let Some((id, stream)) = self.stream_of(call)? else { return Ok(Err("ENOTCONN")) };
+        let data = bytes(stream.written, len as u32);
+        let now = self.now;
+        match self.stack.send(now, id, &data) {
+            Ok(0) if len > 0 => Ok(Err("EAGAIN")),
+            Ok(taken) => {
+                self.sockets.streams.entry(id).or_default().written += taken as u32;
+                Ok(Ok(taken as i64))
+            }
+            Err(_) => Ok(Err("EPIPE")),
+        }
+    }
+
+    fn read(&mut self, call: &Call) -> Result<Outcome, Failure> {
+        let len = number(call, 2)? as usize;
+        let Some((id, _)) = self.stream_of(call)? else { return Ok(Err("ENOTCONN")) };
+        let unread = self.stack.received(id);
+        let taken = unread.len().min(len);
+        let stream = self.sockets.streams.entry(id).or_default();
+        if taken > 0 {
+            if unread[..taken] != bytes(stream.read, taken as u32) {
+                return Err(Failure::new("the bytes read are not those that the peer sent there"));
+            }
+            stream.read += taken as u32;
+            self.stack.consume(self.now, id, taken);
+            return Ok(Ok(taken as i64));
+        }
+        match stream.closed {
+            Some(reason) if !stream.told && errno(reason).is_some() => {
+                stream.told = true;
+                Ok(Err(errno(reason).unwrap_or_default()))
+            }
+            None if !stream.peer_closed => Ok(Err("EAGAIN")),
+            _ => Ok(Ok(0)),
+        }
+    }
+
+    fn close(&mut self, call: &Call) -> Result<Outcome, Failure> {
+        let fd = fd(call)?;
+        let found = self.stream_of(call)?.map(|(id, stream)| (id, stream.abrupt));
+        if self.sockets.open.remove(&fd).is_none() {
+            return Ok(Err("EBADF"));
+        }
+        match found {
+            Some((id, true)) => self.stack.abort(self.now, id),
+            Some((id, false)) => self.stack.close(self.now, id),
+            None => {}
+        }
+        Ok(Ok(0))
+    }
+
+    fn shutdown(&mut self, call: &Call) -> Result<Outcome, Failure> {
+        if call.args.get(1).is_none_or(|how| how != "SHUT_WR") {
+            return Err(Failure::new("only our own half can be closed; valid: SHUT_WR"));
+        }
+        let Some((id, stream)) = self.stream_of(call)? else { return Ok(Err("ENOTCONN")) };
+        if stream.closed.is_some() {
+            return Ok(Err("ENOTCONN"));
+        }
+        self.stack.close(self.now, id);
+        Ok(Ok(0))
+    }
+
+    fn set_option(&mut self, call: &Call) -> Result<Outcome, Failure> {
+        let name = call.args.get(2).map(String::as_str).unwrap_or_default();
+        if name == "SO_LINGER" {
+            let abrupt = call.args.get(3).is_some_and(|value| value.contains("onoff=1"));
+            if let Some((_, stream)) = self.stream_of(call)? {
+                stream.abrupt = abrupt;
+            }
+            return Ok(Ok(0));
+        }
+        if OPTIONS_WITHOUT_EFFECT.contains(&name) {
+            return Ok(Ok(0));
+        }
+        Err(Failure::new(format!(
+            "{name:?} is no option here; valid: SO_LINGER, {}",
+            OPTIONS_WITHOUT_EFFECT.join(", ")
+        )))
+    }
+
+    /// `getsockopt(3, SOL_SOCKET, SO_ERROR, [ECONNREFUSED], [4]) = 0`.
+    fn get_option(&mut self, call: &Call) -> Result<Outcome, Failure> {
+        if call.args.get(2).is_none_or(|name| name != "SO_ERROR") {
+            return Err(Failure::new("only SO_ERROR can be asked for"));
+        }
+        let Some((_, stream)) = self.stream_of(call)? else { return Ok(Err("ENOTCONN")) };
+        let error = match stream.closed {
+            Some(CloseReason::Reset) if !stream.connected => "ECONNREFUSED",
+            Some(reason) => errno(reason).unwrap_or("0"),
+            None => "0",
+        };
+        let got = format!("[{error}]");
+        match call.args.get(3) {
+            Some(expected) if *expected != got => Err(Failure::differs("the error differs", expected, got)),
+            _ => Ok(Ok(0)),
+        }
+    }
+}
+
+/// The error that a reader of a connection hears that ended for `reason`.
+fn errno(reason: CloseReason) -> Option<&'static str> {
+    match reason {
+        CloseReason::Finished => None,
+        CloseReason::Reset => Some("ECONNRESET"),
+        CloseReason::TimedOut => Some("ETIMEDOUT"),
+        CloseReason::Aborted => Some("ECONNABORTED"),
+    }
+}
+
+fn fd(call: &Call) -> Result<i64, Failure> {
+    number(call, 0)
+}
+
+fn number(call: &Call, at: usize) -> Result<i64, Failure> {
+    let arg = call.args.get(at).and_then(|arg| arg.parse().ok());
+    arg.ok_or_else(|| Failure::new(format!("argument {} of {} is no number", at + 1, call.name)))
+}
+
+/// The port in `… htons(443) …`.
+fn port_in(address: &str) -> Option<u16> {
+    address.split_once("htons(")?.1.split_once(')')?.0.trim().parse().ok()
+}

@@ -1,0 +1,149 @@
+//! A place in one line of a script, and what can be read there.
+
+use queueing::Span;
+
+/// Why a line is not understood.
+#[derive(Debug)]
+pub struct Invalid(pub String);
+
+pub type Parsed<T> = Result<T, Invalid>;
+
+pub struct Cursor<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Cursor<'a> {
+    pub fn new(line: &'a str) -> Self {
+        Self { rest: line }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.rest.trim().is_empty()
+    }
+
+    pub fn spaces(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    /// What stands here instead of `valid`.
+    pub fn invalid<T>(&self, valid: &str) -> Parsed<T> {
+        let here = match self.rest.trim() {
+            "" => "the end of the line".to_owned(),
+            rest => format!("{:?}", rest.split_whitespace().next().unwrap_or_default()),
+        };
+        Err(Invalid(format!("{here} cannot stand here; valid: {valid}")))
+    }
+
+    pub fn peek(&mut self, text: &str) -> bool {
+        self.spaces();
+        self.rest.starts_with(text)
+    }
+
+    /// Steps over `text`, if it stands here.
+    pub fn eat(&mut self, text: &str) -> bool {
+        let found = self.peek(text);
+        if found {
+            self.rest = &self.rest[text.len()..];
+        }
+        found
+    }
+
+    pub fn expect(&mut self, text: &str) -> Parsed<()> {
+        if self.eat(text) { Ok(()) } else { self.invalid(&format!("{text:?}")) }
+    }
+
+    /// Steps over the word `word`: `ack` is not in `acknowledge`.
+    pub fn eat_word(&mut self, word: &str) -> bool {
+        let mut ahead = Cursor { rest: self.rest };
+        let found = ahead.word() == word;
+        if found {
+            self.rest = ahead.rest;
+        }
+        found
+    }
+
+    /// Letters, digits and underscores; empty when none stand here.
+    pub fn word(&mut self) -> &'a str {
+        self.take_while(|c| c.is_ascii_alphanumeric() || c == '_')
+    }
+
+    pub fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
+        self.spaces();
+        let end = self.rest.find(|c| !wanted(c)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        taken
+    }
+
+    /// Whether a digit stands here.
+    pub fn at_digit(&mut self) -> bool {
+        self.spaces();
+        self.rest.starts_with(|c: char| c.is_ascii_digit())
+    }
+
+    pub fn number<T: std::str::FromStr>(&mut self, what: &str) -> Parsed<T> {
+        let before = self.rest;
+        let digits = self.take_while(|c| c.is_ascii_digit());
+        match digits.parse() {
+            Ok(number) => Ok(number),
+            Err(_) => {
+                self.rest = before;
+                self.invalid(what)
+            }
+        }
+    }
+
+    /// Seconds with up to nine decimals.
+    pub fn seconds(&mut self) -> Parsed<Span> {
+        let before = self.rest;
+        let digits = self.take_while(|c| c.is_ascii_digit() || c == '.');
+        // What `...` or `0...0.1` would be is not a time here.
+        let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+        let padded = format!("{part:0<9}");
+        let whole_ns: Result<u64, _> = if whole.is_empty() { Ok(0) } else { whole.parse::<u64>() };
+        match (whole_ns, padded.parse::<u64>(), digits) {
+            (Ok(whole), Ok(part_ns), digits) if padded.len() == 9 && !digits.is_empty() => {
+                Ok(Span::from_nanos(whole * 1_000_000_000 + part_ns))
+            }
+            _ => {
+                self.rest = before;
+                self.invalid("a time in seconds with up to nine decimals")
+            }
+        }
+    }
+
+    /// Everything up to the `close` that belongs to an `open` just read.
+    pub fn until_close(&mut self, open: char, close: char) -> Parsed<&'a str> {
+        let mut depth = 1;
+        for (at, c) in self.rest.char_indices() {
+            depth += i32::from(c == open) - i32::from(c == close);
+            if depth == 0 {
+                let inside = &self.rest[..at];
+                self.rest = &self.rest[at + close.len_utf8()..];
+                return Ok(inside);
+            }
+        }
+        self.invalid(&format!("something that ends with {close:?}"))
+    }
+}
+
+/// The parts of `text` between commas that stand in no bracket.
+pub fn split_top(text: &str) -> Vec<String> {
+    let (mut parts, mut depth, mut part) = (Vec::new(), 0, String::new());
+    for c in text.chars() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(std::mem::take(&mut part).trim().to_owned());
+                continue;
+            }
+            _ => {}
+        }
+        part.push(c);
+    }
+    if !part.trim().is_empty() || !parts.is_empty() {
+        parts.push(part.trim().to_owned());
+    }
+    parts
+}

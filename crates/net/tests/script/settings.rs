@@ -1,0 +1,89 @@
+//! A script's options: how the stack under it is set up.
+
+use net::congestion::NewReno;
+use net::stack::Config;
+use queueing::Span;
+
+use super::ast::Script;
+use super::codec::{STACK_MAC, STACK_V4};
+
+/// What a script's options come to.
+pub struct Settings {
+    pub config: Config,
+    pub v6: bool,
+    /// How far from its time a segment may be sent.
+    pub tolerance: Span,
+}
+
+type Set = fn(&mut Config, &str) -> Option<()>;
+
+/// The options that are fields of the stack's configuration.
+const FIELDS: &[(&str, Set)] = &[
+    ("mtu", |c, v| v.parse().ok().map(|v| c.mtu = v)),
+    ("rto_min", |c, v| span(v).map(|v| c.rto_min = v)),
+    ("recv_buffer", |c, v| v.parse().ok().map(|v| c.recv_buffer = v)),
+    ("send_buffer", |c, v| v.parse().ok().map(|v| c.send_buffer = v)),
+    ("time_wait", |c, v| span(v).map(|v| c.time_wait = v)),
+    ("time_wait_max", |c, v| v.parse().ok().map(|v| c.time_wait_max = v)),
+    ("fin_wait", |c, v| span(v).map(|v| c.fin_wait = v)),
+    ("keep_alive", |c, v| span(v).map(|v| c.keep_alive = Some(v))),
+    ("connections_max", |c, v| v.parse().ok().map(|v| c.connections_max = v)),
+    ("challenges_per_second_max", |c, v| v.parse().ok().map(|v| c.challenges_per_second_max = v)),
+    ("congestion", |c, v| {
+        c.congestion = match v {
+            "newreno" => Some(|mss| Box::new(NewReno::new(mss))),
+            _ => return None,
+        };
+        Some(())
+    }),
+];
+
+/// Reads a script's options.
+///
+/// # Errors
+/// One line: `path:line: what stands there; valid: what could`.
+pub fn settings(script: &Script) -> Result<Settings, String> {
+    let mut config = Config::new(STACK_MAC, STACK_V4.into(), 24, [7; 16]);
+    config.rto_min = Span::from_millis(200);
+    let mut settings = Settings { config, v6: false, tolerance: Span::ZERO };
+    for (line, name, value) in &script.options {
+        let fail = |why: String| format!("{}:{line}: {why}", script.path);
+        let taken = match name.as_str() {
+            "ip_version" => match value.as_str() {
+                "ipv4" => Some(()),
+                "ipv6" => {
+                    settings.v6 = true;
+                    Some(())
+                }
+                _ => None,
+            },
+            "tolerance_usecs" => value.parse().ok().map(|us| settings.tolerance = Span::from_micros(us)),
+            _ => match FIELDS.iter().find(|(field, _)| field == name) {
+                Some((_, set)) => set(&mut settings.config, value),
+                None => {
+                    let names: Vec<_> = FIELDS.iter().map(|(name, _)| *name).collect();
+                    return Err(fail(format!(
+                        "there is no option {name:?}; valid: ip_version, tolerance_usecs, {}",
+                        names.join(", ")
+                    )));
+                }
+            },
+        };
+        taken.ok_or_else(|| fail(format!("{name} cannot be {value:?}")))?;
+    }
+    Ok(settings)
+}
+
+/// `5ms`, `0.5s`, `100us`, `1s`, `30ns`.
+pub fn span(text: &str) -> Option<Span> {
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let number: f64 = text[..unit_at].parse().ok()?;
+    let unit_ns = match &text[unit_at..] {
+        "s" => 1e9,
+        "ms" => 1e6,
+        "us" => 1e3,
+        "ns" => 1.0,
+        _ => return None,
+    };
+    Some(Span::from_nanos((number * unit_ns).round() as u64))
+}
