@@ -201,7 +201,7 @@ impl Runner {
 
     fn open(&mut self, remote: SocketAddr, port: u16) -> Option<ConnId> {
         let SocketAddr::V4(remote) = remote else { return None };
-        self.stack.connect(self.now, remote, Some(port)).ok()
+        self.stack.connect(self.now, remote.into(), Some(port)).ok()
     }
 
     /// The connection of the call's file descriptor, and what is known of it.
