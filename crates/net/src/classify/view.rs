@@ -238,7 +238,7 @@ mod tests {
             let at = change.0.index(frame.len());
             frame[at] ^= change.1;
             let parsed = Frame::parse(&frame).ok().filter(|f| f.kind == EtherType::Ipv4).and_then(|f| {
-                let ip = ipv4::Packet::parse(f.payload).ok().filter(|p| p.protocol == Protocol::Tcp && !p.fragment)?;
+                let ip = ipv4::Packet::parse(f.payload).ok().filter(|p| p.protocol == Protocol::Tcp && p.fragment.is_none())?;
                 let segment = Segment::parse(ip.payload, ip.source, ip.target, false).ok()?;
                 Some((ip.source, ip.target, ip.dscp, (segment.source_port, segment.target_port), segment.payload))
             });

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use queueing::Span;
 
+use super::cookies::SynCookies;
 use crate::classify::TransportClassifier;
 use crate::tcp::congestion::NewCongestion;
 use crate::wire::{ipv4, tcp};
@@ -44,6 +45,8 @@ pub struct Config {
     pub time_wait_max: usize,
     /// Idle time before keep-alive probes start; `None` turns them off.
     pub keep_alive: Option<Span>,
+    /// When listeners answer without remembering (RFC 4987).
+    pub syn_cookies: SynCookies,
     /// Most connections at once.
     pub connections_max: usize,
     /// Most acknowledgements each second that challenge a suspicious RST, SYN
@@ -71,6 +74,7 @@ impl Config {
             fin_wait: Span::from_secs(60),
             time_wait_max: 1 << 17,
             keep_alive: None,
+            syn_cookies: SynCookies::WhenFull,
             connections_max: 1 << 20,
             challenges_per_second_max: 1000,
         }
@@ -80,8 +84,10 @@ impl Config {
 /// How a listener is set up.
 #[derive(Clone, Default)]
 pub struct ListenOptions {
-    /// Connections that may wait for the handshake or for being taken; 0 means 1024.
+    /// Connections that may wait for being taken; 0 means 1024.
     pub backlog: usize,
+    /// Connections whose handshake may be under way; 0 means as many as `backlog`.
+    pub half_open: usize,
     /// Classifier that accepted connections inherit (M3).
     pub classifier: Option<TransportClassifier>,
 }

@@ -23,8 +23,17 @@ pub struct Counters {
     pub no_listener: u64,
     /// Segments of no connection, other than SYNs.
     pub no_connection: u64,
-    /// SYNs dropped because the listener's backlog was full.
+    /// SYNs dropped because as many handshakes as allowed were under way.
     pub backlog_drops: u64,
+    /// SYNs and last segments of handshakes dropped because as many
+    /// connections as allowed waited for being taken.
+    pub accept_drops: u64,
+    /// SYNs answered with a cookie.
+    pub cookies_sent: u64,
+    /// Connections opened by a cookie.
+    pub cookies_accepted: u64,
+    /// Acknowledgements of no connection that were no cookie, while cookies were about.
+    pub cookies_refused: u64,
     /// SYNs dropped because `connections_max` connections existed.
     pub connections_max_drops: u64,
     /// TIME-WAIT connections that gave way to a new SYN.

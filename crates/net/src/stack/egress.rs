@@ -30,6 +30,8 @@ pub(super) enum Reply {
     Arp(arp::Packet),
     /// The answer to a ping.
     Echo { mac: Mac, target: Ipv4Addr, ident: u16, sequence: u16, payload: Vec<u8> },
+    /// The answer to a SYN that nothing is remembered of.
+    SynAck { mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, window: u16, options: Options },
     /// A reset.
     Reset { mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags },
 }
@@ -176,6 +178,19 @@ fn transmit_reply<D: Device>(
                 echo.len(),
                 |buf| echo.emit(buf),
             )
+        }
+        Reply::SynAck { mac, tuple, seq, ack, window, options } => {
+            let segment = Segment {
+                source_port: tuple.local_port,
+                target_port: tuple.remote_port,
+                seq: *seq,
+                ack: *ack,
+                flags: Flags::SYN | Flags::ACK,
+                window: *window,
+                options: *options,
+                payload: &[],
+            };
+            Envelope::of(source_mac, *mac, tuple).transmit_segment(now, device, &segment)
         }
         Reply::Reset { mac, tuple, seq, ack, flags } => {
             let segment = Segment {

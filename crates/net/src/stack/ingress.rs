@@ -5,13 +5,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use queueing::{Label, Time};
 
 use super::egress::Reply;
+use super::opening::Listener;
 use super::{HASH_FLOW, Stack, flows, look_after};
 use crate::classify::PacketMeta;
 use crate::tcp::{Arrival, Connection, Context, Verdicts};
 use crate::wire::ethernet::{BROADCAST, EtherType, Frame, Mac};
 use crate::wire::icmp::Echo;
 use crate::wire::ipv4::{Packet, Protocol};
-use crate::wire::tcp::{Flags, Segment, Seq};
+use crate::wire::tcp::Segment;
 use crate::wire::{FourTuple, Malformed, arp};
 
 impl Stack {
@@ -76,7 +77,7 @@ impl Stack {
         {
             return Err(Malformed::BadAddress);
         }
-        if packet.fragment {
+        if packet.fragment.is_some() {
             self.counters.fragments += 1;
             return Ok(());
         }
@@ -92,7 +93,7 @@ impl Stack {
                 self.on_segment(now, tuple, &segment, packet.ecn, from, meta);
             }
             Protocol::Icmp => self.on_icmp(source, packet.payload, from)?,
-            Protocol::Other(_) => self.counters.not_for_us += 1,
+            Protocol::Udp | Protocol::Icmpv6 | Protocol::Other(_) => self.counters.not_for_us += 1,
         }
         Ok(())
     }
@@ -108,7 +109,7 @@ impl Stack {
         Ok(())
     }
 
-    fn on_segment(
+    pub(super) fn on_segment(
         &mut self,
         now: Time,
         tuple: FourTuple,
@@ -122,7 +123,7 @@ impl Stack {
             Some((_, connection)) if same(connection) => Some(self.recent),
             _ => self.flows.find(flows::hash(&self.config.secret, HASH_FLOW, &tuple), &tuple),
         };
-        let Some(index) = found else { return self.on_stray(now, tuple, s, from) };
+        let Some(index) = found else { return self.on_stray(now, tuple, s, ecn, from, meta) };
         self.recent = index;
         let Some((id, connection)) = self.flows.at(index) else { return };
         let mut cx = Context {
@@ -141,11 +142,23 @@ impl Stack {
             connection.end(&mut cx, super::CloseReason::Finished);
             self.counters.time_wait_reused += 1;
             self.settle(now, index);
-            return self.on_stray(now, tuple, s, from);
+            return self.on_stray(now, tuple, s, ecn, from, meta);
         }
-        let listener = connection.listener.and_then(|l| self.listeners[usize::from(l)].classifier.as_ref());
-        let verdicts = Verdicts { listener, default: self.config.classifier.as_ref(), meta };
+        let listener = connection.listener.map(|l| &self.listeners[usize::from(l)]);
+        let verdicts = Verdicts {
+            listener: listener.and_then(|l| l.classifier.as_ref()),
+            default: self.config.classifier.as_ref(),
+            meta,
+            room: listener.is_none_or(Listener::has_room),
+        };
+        let opening = !connection.flags.announced;
         let arrival = connection.on_segment(&mut cx, s, &verdicts);
+        if opening
+            && connection.flags.announced
+            && let Some(listener) = connection.listener
+        {
+            self.listeners[usize::from(listener)].on_accepted();
+        }
         if connection.state.is_ending() {
             self.settle_closed(now, id);
         } else {
@@ -154,45 +167,5 @@ impl Stack {
         if arrival == Arrival::Refuse {
             self.refuse(&tuple, s, from);
         }
-    }
-
-    /// A segment that belongs to no connection: it opens one, or is refused.
-    fn on_stray(&mut self, now: Time, tuple: FourTuple, s: &Segment<'_>, from: Mac) {
-        let has = |flag| s.flags.contains(flag);
-        if has(Flags::RST) || has(Flags::ACK) || !has(Flags::SYN) {
-            self.counters.no_connection += 1;
-            return self.refuse(&tuple, s, from);
-        }
-        let Some(&index) = self.ports.get(&tuple.local_port) else {
-            self.counters.no_listener += 1;
-            return self.refuse(&tuple, s, from);
-        };
-        let listener = &mut self.listeners[usize::from(index)];
-        if listener.pending >= listener.backlog {
-            self.counters.backlog_drops += 1;
-            return;
-        }
-        if self.flows.len() >= self.config.connections_max {
-            self.counters.connections_max_drops += 1;
-            return;
-        }
-        listener.pending += 1;
-        let mut connection = self.new_connection(now, tuple);
-        connection.accept(index, s, &self.config);
-        let id = self.add(connection);
-        self.settle(now, id.index);
-    }
-
-    /// Answers a segment with a reset, unless it is one (RFC 9293 §3.10.7.1).
-    fn refuse(&mut self, tuple: &FourTuple, s: &Segment<'_>, mac: Mac) {
-        if s.flags.contains(Flags::RST) {
-            return;
-        }
-        let (seq, ack, flags) = if s.flags.contains(Flags::ACK) {
-            (s.ack, Seq(0), Flags::RST)
-        } else {
-            (Seq(0), s.seq + s.seq_len(), Flags::RST | Flags::ACK)
-        };
-        self.reply(Reply::Reset { mac, tuple: *tuple, seq, ack, flags });
     }
 }

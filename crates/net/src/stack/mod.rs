@@ -46,14 +46,17 @@ use crate::wire::FourTuple;
 use crate::wire::tcp::{Flags, Seq};
 
 mod config;
+mod cookies;
 mod counters;
 mod egress;
 mod event;
 mod flows;
 mod ingress;
 mod neighbors;
+mod opening;
 
 pub use config::{Config, ListenOptions};
+pub use cookies::SynCookies;
 pub(crate) use counters::Challenges;
 pub use counters::Counters;
 pub use event::{CloseReason, ConnId, ConnectError, Event, EventKind, ListenError, ListenerId, NotOpen};
@@ -61,14 +64,7 @@ pub use event::{CloseReason, ConnId, ConnectError, Event, EventKind, ListenError
 use egress::Reply;
 use flows::Flows;
 use neighbors::Neighbors;
-
-/// Who listens on a port.
-struct Listener {
-    backlog: usize,
-    classifier: Option<TransportClassifier>,
-    /// Connections in their handshake, or accepted and not yet polled.
-    pending: usize,
-}
+use opening::Listener;
 
 /// One host's TCP/IP.
 pub struct Stack {
@@ -85,6 +81,8 @@ pub struct Stack {
     pool: Pool,
     counters: Counters,
     challenges: Challenges,
+    /// Until when a cookie may come back.
+    cookies_until: Time,
     /// Connections in TIME-WAIT by age; some may be gone already.
     time_wait: VecDeque<ConnId>,
     ports_tried: u16,
@@ -94,7 +92,6 @@ pub struct Stack {
 
 /// First port that `connect` chooses by itself, and how many there are.
 const EPHEMERAL: (u16, u16) = (32_768, 28_232);
-const BACKLOG: usize = 1024;
 
 /// After so many timeouts in a row the peer's hardware address is asked for anew.
 const DOUBTS_MIN: u8 = 2;
@@ -121,6 +118,7 @@ impl Stack {
             pool: Pool::default(),
             counters: Counters::default(),
             challenges: Challenges::default(),
+            cookies_until: Time::ZERO,
             time_wait: VecDeque::new(),
             ports_tried: 0,
             recent: 0,
@@ -151,8 +149,7 @@ impl Stack {
             return Err(ListenError::PortInUse(port));
         }
         let index = self.listeners.len() as u16;
-        let backlog = if options.backlog == 0 { BACKLOG } else { options.backlog };
-        self.listeners.push(Listener { backlog, classifier: options.classifier, pending: 0 });
+        self.listeners.push(Listener::new(options));
         self.ports.insert(port, index);
         Ok(ListenerId(u32::from(index)))
     }
@@ -268,7 +265,7 @@ impl Stack {
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
         match event.kind {
-            EventKind::Accepted(ListenerId(listener)) => self.listeners[listener as usize].pending -= 1,
+            EventKind::Accepted(ListenerId(listener)) => self.listeners[listener as usize].accepted -= 1,
             EventKind::Closed(_) => self.detach(event.conn),
             _ => {}
         }
@@ -473,7 +470,7 @@ impl Stack {
             && !announced
             && let Some(listener) = listener
         {
-            self.listeners[usize::from(listener)].pending -= 1;
+            self.listeners[usize::from(listener)].half_open -= 1;
         }
         if over && (detached || !announced) {
             self.free(id.index);

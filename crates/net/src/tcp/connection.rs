@@ -174,7 +174,7 @@ impl Connection {
     const KEEP_ALIVES_MAX: u8 = 8;
     /// A peer that announces less gets this (RFC 9293 §3.7.1 has 536 as default).
     const MSS_MIN: u16 = 88;
-    const MSS_DEFAULT: u16 = 536;
+    pub(crate) const MSS_DEFAULT: u16 = 536;
     /// Bytes that timestamps take up in every segment.
     const TIMESTAMPS_LEN: u16 = 12;
 

@@ -13,7 +13,7 @@ use super::reassembly::Reassembly;
 use super::state::{State, Step};
 use crate::classify::{FlowContext, PacketMeta, TransportClassifier, Verdict};
 use crate::stack::{CloseReason, Config, EventKind, ListenerId};
-use crate::wire::tcp::{Flags, Segment, Seq};
+use crate::wire::tcp::{Flags, Options, Segment, Seq};
 
 /// What the stack still has to do for a segment.
 #[must_use]
@@ -31,15 +31,32 @@ pub(crate) struct Verdicts<'a> {
     pub(crate) listener: Option<&'a TransportClassifier>,
     pub(crate) default: Option<&'a TransportClassifier>,
     pub(crate) meta: &'a PacketMeta,
+    /// The listener has room for one more connection.
+    pub(crate) room: bool,
 }
 
 impl Connection {
     /// Makes a fresh connection the answer to a listener's SYN `s`.
     pub(crate) fn accept(&mut self, listener: u16, s: &Segment<'_>, config: &Config) {
-        self.state = State::SynReceived { passive: true };
+        self.answer(s.seq, &s.options, config);
         self.listener = Some(listener);
-        self.negotiate(s.seq, &s.options, config);
         self.update_window(s, 0);
+    }
+
+    /// Makes a fresh connection one that has received a SYN numbered `irs`.
+    pub(crate) fn answer(&mut self, irs: Seq, options: &Options, config: &Config) {
+        self.state = State::SynReceived { passive: true };
+        self.negotiate(irs, options, config);
+    }
+
+    /// Makes a connection that would answer a SYN one that has done so, with
+    /// `number`, and waits for the acknowledgement.
+    pub(crate) fn resume(&mut self, listener: u16, number: Seq, config: &Config) {
+        self.listener = Some(listener);
+        (self.snd_una, self.snd_nxt) = (number, number + 1);
+        (self.rtx_next, self.rtx_end, self.timed_seq) = (number, number, number);
+        self.rcv_adv = self.rcv_nxt + self.receive_room(config).min(65_535);
+        self.last_ack_sent = self.rcv_nxt;
     }
 
     /// Whether a connection in TIME-WAIT may end for the sake of the SYN `s`:
@@ -156,7 +173,11 @@ impl Connection {
         if !has(Flags::ACK) {
             return Arrival::Done;
         }
-        if matches!(self.state, State::SynReceived { .. }) {
+        if let State::SynReceived { passive } = self.state {
+            if passive && !v.room {
+                cx.counters.accept_drops += 1;
+                return Arrival::Done;
+            }
             if !(s.ack.after(self.snd_una) && s.ack.at_or_before(self.snd_nxt)) {
                 cx.counters.bad_acks += 1;
                 return Arrival::Refuse;

@@ -4,15 +4,19 @@
 
 use std::net::IpAddr;
 
-use super::{ipv4, ipv6};
+use super::{Malformed, ipv4, ipv6};
 
 /// What a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// ICMP.
+    /// ICMP for IPv4.
     Icmp,
     /// TCP.
     Tcp,
+    /// UDP.
+    Udp,
+    /// ICMP for IPv6, neighbour discovery included.
+    Icmpv6,
     /// Anything else, by number.
     Other(u8),
 }
@@ -24,6 +28,8 @@ impl Protocol {
         match number {
             1 => Self::Icmp,
             6 => Self::Tcp,
+            17 => Self::Udp,
+            58 => Self::Icmpv6,
             other => Self::Other(other),
         }
     }
@@ -34,7 +40,67 @@ impl Protocol {
         match self {
             Self::Icmp => 1,
             Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Icmpv6 => 58,
             Self::Other(other) => other,
+        }
+    }
+}
+
+/// Where a piece of a larger packet belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Common to all pieces of one packet.
+    pub ident: u32,
+    /// Bytes of the larger packet's payload before this piece's, in multiples of 8.
+    pub offset: u32,
+    /// Whether others follow.
+    pub more: bool,
+}
+
+/// A received packet of either version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// Who sent it.
+    pub source: IpAddr,
+    /// Whom it is for.
+    pub target: IpAddr,
+    /// What it carries; of a fragment, what the whole carries.
+    pub protocol: Protocol,
+    /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    pub ecn: u8,
+    /// Hops left.
+    pub hops: u8,
+    /// What it carries, without the link's padding.
+    pub payload: &'a [u8],
+}
+
+/// What an ICMP error quotes of the packet that caused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quote<'a> {
+    /// Who had sent it.
+    pub source: IpAddr,
+    /// Whom it was for.
+    pub target: IpAddr,
+    /// What it carried.
+    pub protocol: Protocol,
+    /// The start of what it carried.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Quote<'a> {
+    /// Reads the start of a packet, of which most may be missing.
+    ///
+    /// # Errors
+    /// [`Malformed::Truncated`] when the header is not whole,
+    /// [`Malformed::BadVersion`], [`Malformed::BadLength`],
+    /// [`Malformed::BadOption`]; [`Malformed::Unsupported`] for a fragment
+    /// that is not the first.
+    pub fn parse(packet: &'a [u8]) -> Result<Self, Malformed> {
+        match packet.first().ok_or(Malformed::Truncated)? >> 4 {
+            4 => ipv4::quote(packet),
+            6 => ipv6::quote(packet),
+            _ => Err(Malformed::BadVersion),
         }
     }
 }
@@ -83,7 +149,7 @@ impl Header {
                 ipv4::Header { source, target, protocol, dscp, ecn, payload_len }.emit(buf);
             }
             (IpAddr::V6(source), IpAddr::V6(target)) => {
-                ipv6::Header { source, target, protocol, dscp, ecn, payload_len }.emit(buf);
+                ipv6::Header { source, target, protocol, dscp, ecn, hops: ipv6::HOPS, payload_len }.emit(buf);
             }
             (source, target) => panic!("no packet goes from {source} to {target}"),
         }

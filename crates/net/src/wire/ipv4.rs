@@ -1,9 +1,10 @@
-//! IPv4 headers. Options are skipped, fragments reported: this stack sends
-//! with DF set and reassembles nothing. Source: RFC 791, 2474, 3168.
+//! IPv4 headers. Options are skipped. What is sent whole carries DF; what is
+//! sent in pieces does not. Source: RFC 791, 2474, 3168, 6864.
 
 use std::net::Ipv4Addr;
 
 pub use super::ip::Protocol;
+use super::ip::{Fragment, Quote};
 use super::{Malformed, addr, be16, checksum};
 
 /// Bytes of a header without options, which is all this stack sends.
@@ -27,9 +28,8 @@ pub struct Packet<'a> {
     pub ecn: u8,
     /// Hops left.
     pub ttl: u8,
-    /// Whether this is a piece of a larger packet: its payload starts or ends
-    /// in the middle.
-    pub fragment: bool,
+    /// Where it belongs, when it is a piece of a larger packet.
+    pub fragment: Option<Fragment>,
     /// What it carries, without the link's padding.
     pub payload: &'a [u8],
 }
@@ -70,7 +70,7 @@ impl<'a> Packet<'a> {
             dscp: packet[1] >> 2,
             ecn: packet[1] & 3,
             ttl: packet[8],
-            fragment: be16(packet, 6) & MORE_OR_OFFSET != 0,
+            fragment: fragment(packet),
             payload: &packet[header_len..total_len],
         })
     }
@@ -132,6 +132,51 @@ impl Header {
         header[10..12].copy_from_slice(&sum);
         buf[..HEADER_LEN].copy_from_slice(&header);
     }
+
+    /// Writes the header of a piece: DF clear, `fragment` filled in.
+    ///
+    /// # Panics
+    /// As [`Header::emit`].
+    pub fn emit_fragment(&self, fragment: Fragment, buf: &mut [u8]) {
+        self.emit(buf);
+        let place = (fragment.offset / 8) as u16 | if fragment.more { 0x2000 } else { 0 };
+        buf[4..6].copy_from_slice(&(fragment.ident as u16).to_be_bytes());
+        buf[6..8].copy_from_slice(&place.to_be_bytes());
+        buf[10..12].fill(0);
+        let sum = checksum::of(&buf[..HEADER_LEN]);
+        buf[10..12].copy_from_slice(&sum);
+    }
+}
+
+/// Where a packet belongs that is a piece of a larger one.
+#[inline]
+fn fragment(packet: &[u8]) -> Option<Fragment> {
+    let place = be16(packet, 6);
+    (place & MORE_OR_OFFSET != 0).then(|| Fragment {
+        ident: be16(packet, 4).into(),
+        offset: u32::from(place & 0x1fff) * 8,
+        more: place & 0x2000 != 0,
+    })
+}
+
+/// The start of a packet inside an ICMP error; its checksum may be of any hop.
+pub(super) fn quote(packet: &[u8]) -> Result<Quote<'_>, Malformed> {
+    let header_len = usize::from(packet[0] & 0xf) * 4;
+    if packet.len() < HEADER_LEN || packet.len() < header_len {
+        return Err(Malformed::Truncated);
+    }
+    if header_len < HEADER_LEN {
+        return Err(Malformed::BadLength);
+    }
+    if fragment(packet).is_some_and(|fragment| fragment.offset > 0) {
+        return Err(Malformed::Unsupported);
+    }
+    Ok(Quote {
+        source: addr(packet, 12).into(),
+        target: addr(packet, 16).into(),
+        protocol: Protocol::new(packet[9]),
+        payload: &packet[header_len..],
+    })
 }
 
 /// The bits "more fragments" and the fragment offset.

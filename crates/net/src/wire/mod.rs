@@ -3,19 +3,23 @@
 //! One file per format. Parsing borrows the bytes and says with [`Malformed`]
 //! why they are refused; it never panics, whatever the bytes. Emitting writes
 //! into a buffer that the caller has sized with the format's length constant
-//! or `header_len`. Sources: IEEE 802.3, RFC 826, 791, 792, 9293, 7323, 2018.
+//! or `header_len`. Sources: IEEE 802.3, RFC 826, 791, 792, 768, 8200, 4443,
+//! 4861, 9293, 7323, 2018.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
 pub mod icmp;
+pub mod icmpv6;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
+pub mod ndp;
 pub mod tcp;
+pub mod udp;
 
 #[cfg(test)]
 mod tests;
@@ -109,4 +113,12 @@ pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
 #[inline]
 pub(crate) fn addr(bytes: &[u8], at: usize) -> Ipv4Addr {
     Ipv4Addr::from_bits(be32(bytes, at))
+}
+
+/// The IPv6 address at `at`; the caller has checked that it is there.
+#[inline]
+pub(crate) fn addr6(bytes: &[u8], at: usize) -> Ipv6Addr {
+    let mut octets = [0; 16];
+    octets.copy_from_slice(&bytes[at..at + 16]);
+    octets.into()
 }

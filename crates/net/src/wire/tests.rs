@@ -9,9 +9,11 @@ use super::ethernet::{self, EtherType, Frame};
 use super::icmp::Echo;
 use super::ipv4::{self, Protocol};
 use super::tcp::{self, Flags, Options, SackBlocks, Segment, Seq, Timestamps};
-use super::{Malformed, arp};
+use super::{Malformed, arp, ip};
 
-fn ip() -> impl Strategy<Value = Ipv4Addr> {
+mod network;
+
+fn addr4() -> impl Strategy<Value = Ipv4Addr> {
     any::<u32>().prop_map(Ipv4Addr::from_bits)
 }
 
@@ -72,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn arp_round_trips(sender_mac in any::<[u8; 6]>(), sender in ip(), target_mac in any::<[u8; 6]>(), target in ip(), reply in any::<bool>()) {
+    fn arp_round_trips(sender_mac in any::<[u8; 6]>(), sender in addr4(), target_mac in any::<[u8; 6]>(), target in addr4(), reply in any::<bool>()) {
         let operation = if reply { arp::Operation::Reply } else { arp::Operation::Request };
         let packet = arp::Packet { operation, sender_mac, sender, target_mac, target };
         let mut bytes = [0xaa; arp::LEN + 18];
@@ -81,13 +83,13 @@ proptest! {
     }
 
     #[test]
-    fn ipv4_round_trips(source in ip(), target in ip(), protocol in any::<u8>(), dscp in 0u8..64, ecn in 0u8..4, payload in vec(any::<u8>(), 0..64), padding in 0usize..8) {
+    fn ipv4_round_trips(source in addr4(), target in addr4(), protocol in any::<u8>(), dscp in 0u8..64, ecn in 0u8..4, payload in vec(any::<u8>(), 0..64), padding in 0usize..8) {
         let protocol = Protocol::new(protocol);
         let mut bytes = vec![0xaa; ipv4::HEADER_LEN];
         ipv4::Header { source, target, protocol, dscp, ecn, payload_len: payload.len() }.emit(&mut bytes);
         bytes.extend(&payload);
         bytes.resize(bytes.len() + padding, 0);
-        let expected = ipv4::Packet { source, target, protocol, dscp, ecn, ttl: 64, fragment: false, payload: &payload };
+        let expected = ipv4::Packet { source, target, protocol, dscp, ecn, ttl: 64, fragment: None, payload: &payload };
         prop_assert_eq!(ipv4::Packet::parse(&bytes), Ok(expected));
     }
 
@@ -100,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn segments_round_trip(mut segment in segment(), source in ip(), target in ip(), payload in vec(any::<u8>(), 0..100)) {
+    fn segments_round_trip(mut segment in segment(), source in addr4(), target in addr4(), payload in vec(any::<u8>(), 0..100)) {
         segment.payload = &payload;
         let bytes = emitted(&segment, source, target);
         // SACK blocks that do not fit beside the other options stay behind.
@@ -232,12 +234,13 @@ fn ipv4_options_are_skipped() {
 
 #[test]
 fn fragments_are_reported() {
-    for (high, low, fragment) in [(0x40, 0, false), (0x20, 0, true), (0, 5, true)] {
+    let piece = |offset, more| Some(ip::Fragment { ident: 0x1234, offset, more });
+    for (high, low, fragment) in [(0x40, 0, None), (0x20, 0, piece(0, true)), (0, 5, piece(40, false))] {
         let mut bytes = vec![0; ipv4::HEADER_LEN];
         let any = Ipv4Addr::UNSPECIFIED;
         ipv4::Header { source: any, target: any, protocol: Protocol::Tcp, dscp: 0, ecn: 0, payload_len: 0 }
             .emit(&mut bytes);
-        bytes[6..8].copy_from_slice(&[high, low]);
+        bytes[4..8].copy_from_slice(&[0x12, 0x34, high, low]);
         bytes[10..12].fill(0);
         let sum = super::checksum::of(&bytes);
         bytes[10..12].copy_from_slice(&sum);

@@ -1,6 +1,6 @@
 //! Connections open: from either side, from both at once, or not at all.
 
-use net::stack::{CloseReason, Config, ConnectError, ListenError, ListenOptions};
+use net::stack::{CloseReason, Config, ConnectError, ListenError, ListenOptions, SynCookies};
 use net::wire::tcp::{Flags, Options, Seq, Timestamps};
 use net::{EventKind, Stack};
 use queueing::{Span, Time};
@@ -132,7 +132,7 @@ fn silent_peer_times_out() {
 
 #[test]
 fn backlog_bounds_half_open_connections() {
-    let mut peer = Peer::new(config(1));
+    let mut peer = Peer::new(Config { syn_cookies: SynCookies::Off, ..config(1) });
     let options = ListenOptions { backlog: 3, ..ListenOptions::default() };
     peer.stack.listen(81, options).unwrap();
     for port in 0..10 {

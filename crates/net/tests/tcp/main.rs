@@ -1,5 +1,6 @@
 //! TCP as its peers and applications see it, under virtual time.
 
+mod backlog;
 mod classifiers;
 mod closing;
 mod garbage;

@@ -1,0 +1,201 @@
+//! SYN cookies: a handshake without state.
+//!
+//! When a listener's half-open connections are as many as it allows, the
+//! answer to a SYN carries all that the stack would have to remember: the
+//! sequence number holds a keyed hash of the tuple and of the peer's number,
+//! the time in steps of 64 s, and the class of the peer's MSS; the lowest six
+//! bits of our timestamp hold window scale, SACK and ECN. Nothing is kept until
+//! the peer proves, by acknowledging the number, that it receives at its
+//! address. A guess is right once in 2^28: two epochs of 256 times eight
+//! classes of 2^24. A peer without timestamps gets neither SACK nor scaling.
+//! Source: RFC 4987 §3.6; bits as Linux has them.
+
+use std::hash::Hasher;
+
+use queueing::{Span, Time};
+use siphasher::sip::SipHasher13;
+
+use super::flows;
+use crate::wire::FourTuple;
+use crate::wire::tcp::{Options, Seq, Timestamps};
+
+/// When a listener answers with cookies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SynCookies {
+    /// Never: SYNs beyond the bound of half-open connections are dropped.
+    Off,
+    /// While as many connections are half open as the listener allows.
+    #[default]
+    WhenFull,
+    /// Always: no connection is ever half open.
+    Always,
+}
+
+/// How long a cookie's epoch lasts; it is good in its own and the next.
+const EPOCH: Span = Span::from_secs(64);
+/// After so long no cookie is good any more.
+pub(super) const COOKIE_LIFE: Span = Span::from_secs(128);
+
+/// What a cookie can say about the peer's MSS: the largest that is not larger.
+const MSS: [u16; 8] = [88, 536, 1220, 1360, 1440, 1452, 1460, 8960];
+
+/// Uses of the secret, beside those of the stack.
+const HASH_TUPLE: u8 = 8;
+const HASH_BASE: u8 = 9;
+const HASH_PAD: u8 = 10;
+
+/// What cookies of one stack are made of.
+#[derive(Clone, Copy)]
+pub(super) struct Cookies<'a> {
+    pub(super) secret: &'a [u8; 16],
+    pub(super) now: Time,
+}
+
+impl Cookies<'_> {
+    /// The sequence number that answers a SYN numbered `irs` with this MSS.
+    pub(super) fn number(&self, tuple: &FourTuple, irs: Seq, mss: u16) -> Seq {
+        let class = MSS.iter().rposition(|known| *known <= mss).unwrap_or(0) as u32;
+        let epoch = self.epoch();
+        let hash = flows::hash(self.secret, HASH_TUPLE, tuple);
+        let low = self.mix(HASH_PAD, hash, irs, epoch).wrapping_add(class) & LOW;
+        Seq(self.mix(HASH_BASE, hash, irs, 0).wrapping_add(epoch << LOW_BITS).wrapping_add(low))
+    }
+
+    /// The MSS that `number`, which answered a SYN numbered `irs`, stands for;
+    /// none when it is no cookie of ours or too old.
+    pub(super) fn mss(&self, tuple: &FourTuple, irs: Seq, number: Seq) -> Option<u16> {
+        let hash = flows::hash(self.secret, HASH_TUPLE, tuple);
+        let rest = number.0.wrapping_sub(self.mix(HASH_BASE, hash, irs, 0));
+        let age = self.epoch().wrapping_sub(rest >> LOW_BITS) & 0xff;
+        if age > 1 {
+            return None;
+        }
+        let epoch = self.epoch().wrapping_sub(age);
+        let class = rest.wrapping_sub(self.mix(HASH_PAD, hash, irs, epoch)) & LOW;
+        MSS.get(class as usize).copied()
+    }
+
+    fn epoch(&self) -> u32 {
+        (self.now.as_nanos() / EPOCH.as_nanos()) as u32
+    }
+
+    fn mix(&self, purpose: u8, tuple: u64, irs: Seq, epoch: u32) -> u32 {
+        let mut hasher = SipHasher13::new_with_key(self.secret);
+        hasher.write_u64(tuple);
+        hasher.write_u32(irs.0);
+        hasher.write_u32(epoch);
+        hasher.write_u8(purpose);
+        hasher.finish() as u32
+    }
+}
+
+/// What the lowest bits of a timestamp say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Remembered {
+    pub(super) window_scale: Option<u8>,
+    pub(super) sack: bool,
+    pub(super) ecn: bool,
+}
+
+impl Remembered {
+    /// What of a SYN's options must outlast it.
+    pub(super) fn from(options: &Options, ecn: bool) -> Self {
+        Self { window_scale: options.window_scale, sack: options.sack_permitted, ecn }
+    }
+
+    /// Our clock at `timestamp` with this in its lowest bits; never later
+    /// than `timestamp`, so that our clock does not run back afterwards.
+    pub(super) fn into_stamp(self, timestamp: u32) -> u32 {
+        let scale = self.window_scale.map_or(NO_SCALE, |shift| u32::from(shift.min(14)));
+        let bits = scale | u32::from(self.sack) << 4 | u32::from(self.ecn) << 5;
+        let stamp = timestamp & !BITS | bits;
+        if stamp.wrapping_sub(timestamp) as i32 > 0 { stamp.wrapping_sub(BITS + 1) } else { stamp }
+    }
+
+    /// What the peer's echo of such a timestamp says.
+    pub(super) fn of_stamp(stamp: u32) -> Self {
+        let scale = stamp & NO_SCALE;
+        Self {
+            window_scale: (scale != NO_SCALE).then_some(scale as u8),
+            sack: stamp & 1 << 4 != 0,
+            ecn: stamp & 1 << 5 != 0,
+        }
+    }
+
+    /// The options of the SYN, as far as they are still known.
+    pub(super) fn options(self, mss: u16, timestamps: Timestamps) -> Options {
+        Options {
+            mss: Some(mss),
+            window_scale: self.window_scale,
+            sack_permitted: self.sack,
+            timestamps: Some(timestamps),
+            ..Options::NONE
+        }
+    }
+}
+
+const LOW_BITS: u32 = 24;
+const LOW: u32 = (1 << LOW_BITS) - 1;
+const BITS: u32 = 0x3f;
+const NO_SCALE: u32 = 0xf;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::net::Ipv4Addr;
+
+    fn tuple(remote_port: u16) -> FourTuple {
+        let (local, remote) = (Ipv4Addr::new(10, 0, 0, 1).into(), Ipv4Addr::new(10, 0, 0, 2).into());
+        FourTuple { local, local_port: 80, remote, remote_port }
+    }
+
+    fn at(secs: u64) -> Cookies<'static> {
+        Cookies { secret: &[7; 16], now: Time::from_nanos(secs * 1_000_000_000) }
+    }
+
+    proptest! {
+        #[test]
+        fn cookie_gives_the_mss_back_for_64_s_at_least_and_128_at_most(
+            irs: u32, port: u16, mss in 88u16.., made in 0u64..100_000, later in 0u64..300,
+        ) {
+            let number = at(made).number(&tuple(port), Seq(irs), mss);
+            let known = at(made + later).mss(&tuple(port), Seq(irs), number);
+            if later <= 64 || known.is_some() && later < 128 {
+                prop_assert!(known.is_some_and(|known| known <= mss && MSS.contains(&known)));
+            } else if later >= 128 {
+                prop_assert_eq!(known, None);
+            }
+        }
+
+        #[test]
+        fn timestamp_remembers_the_options_and_never_runs_ahead(
+            shift in proptest::option::of(0u8..15), sack: bool, ecn: bool, timestamp: u32,
+        ) {
+            let remembered = Remembered { window_scale: shift, sack, ecn };
+            let stamp = remembered.into_stamp(timestamp);
+            prop_assert_eq!(Remembered::of_stamp(stamp), remembered);
+            prop_assert!(timestamp.wrapping_sub(stamp) < 64);
+        }
+    }
+
+    #[test]
+    fn guesses_fail_but_once_in_a_quarter_of_a_billion() {
+        let (cookies, t) = (at(1000), tuple(5000));
+        let right = (0..2_000_000_u32).filter(|i| {
+            let guess = Seq(i.wrapping_mul(2_654_435_761));
+            cookies.mss(&t, Seq(1), guess).is_some()
+        });
+        assert!(right.count() <= 1, "expected 0.007");
+    }
+
+    #[test]
+    fn cookie_is_of_one_tuple_one_number_and_one_secret() {
+        let number = at(0).number(&tuple(1), Seq(5), 1460);
+        assert_eq!(at(0).mss(&tuple(1), Seq(5), number), Some(1460));
+        assert_eq!(at(0).mss(&tuple(2), Seq(5), number), None);
+        assert_eq!(at(0).mss(&tuple(1), Seq(6), number), None);
+        let other = Cookies { secret: &[8; 16], now: Time::ZERO };
+        assert_eq!(other.mss(&tuple(1), Seq(5), number), None);
+    }
+}

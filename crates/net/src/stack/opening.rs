@@ -1,0 +1,194 @@
+//! How connections come to a listener.
+//!
+//! A listener bounds two things apart: connections whose handshake is under
+//! way, and those that nobody has taken yet. Beyond the first bound it answers
+//! with cookies and remembers nothing; while the second is reached, neither a
+//! SYN nor the segment that would complete a handshake is heard, so the peer
+//! tries again instead of believing itself connected. A segment of no
+//! connection and no listener is refused. Source: RFC 9293 §3.10.7.1 and
+//! §3.10.7.2, RFC 4987.
+
+use queueing::Time;
+
+use super::cookies::{COOKIE_LIFE, Cookies, Remembered, SynCookies};
+use super::egress::Reply;
+use super::{ListenOptions, Stack};
+use crate::classify::{PacketMeta, TransportClassifier};
+use crate::tcp::Connection;
+use crate::wire::FourTuple;
+use crate::wire::ethernet::Mac;
+use crate::wire::tcp::{Flags, Options, Segment, Seq, Timestamps};
+
+/// Who listens on a port.
+pub(super) struct Listener {
+    pub(super) classifier: Option<TransportClassifier>,
+    /// Connections in their handshake.
+    pub(super) half_open: usize,
+    half_open_max: usize,
+    /// Connections accepted and not yet polled.
+    pub(super) accepted: usize,
+    accepted_max: usize,
+}
+
+/// What a listener's bounds are unless it says otherwise.
+const BACKLOG: usize = 1024;
+/// Most cookies that wait to be sent; others need room among the replies, too.
+const COOKIES_WAITING_MAX: usize = super::egress::REPLIES_MAX / 2;
+
+impl Listener {
+    pub(super) fn new(options: ListenOptions) -> Self {
+        let accepted_max = if options.backlog == 0 { BACKLOG } else { options.backlog };
+        let half_open_max = if options.half_open == 0 { accepted_max } else { options.half_open };
+        Self { classifier: options.classifier, half_open: 0, half_open_max, accepted: 0, accepted_max }
+    }
+
+    /// Whether one more connection can wait for being taken.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.accepted < self.accepted_max
+    }
+
+    /// A handshake is complete.
+    pub(super) fn on_accepted(&mut self) {
+        self.half_open -= 1;
+        self.accepted += 1;
+    }
+}
+
+impl Stack {
+    /// A segment that belongs to no connection: it opens one, or is refused.
+    pub(super) fn on_stray(
+        &mut self,
+        now: Time,
+        tuple: FourTuple,
+        s: &Segment<'_>,
+        ecn: u8,
+        from: Mac,
+        meta: &PacketMeta,
+    ) {
+        let has = |flag| s.flags.contains(flag);
+        if has(Flags::ACK) && !has(Flags::SYN) && !has(Flags::RST) && now < self.cookies_until {
+            match self.take_cookie(now, tuple, s) {
+                Cookie::Good => return self.on_segment(now, tuple, s, ecn, from, meta),
+                Cookie::NoRoom => return,
+                Cookie::None => {}
+            }
+        }
+        if has(Flags::RST) || has(Flags::ACK) || !has(Flags::SYN) {
+            self.counters.no_connection += 1;
+            return self.refuse(&tuple, s, from);
+        }
+        let Some(&index) = self.ports.get(&tuple.local_port) else {
+            self.counters.no_listener += 1;
+            return self.refuse(&tuple, s, from);
+        };
+        let listener = &mut self.listeners[usize::from(index)];
+        if !listener.has_room() {
+            self.counters.accept_drops += 1;
+            return;
+        }
+        if self.flows.len() >= self.config.connections_max {
+            self.counters.connections_max_drops += 1;
+            return;
+        }
+        match (self.config.syn_cookies, listener.half_open < listener.half_open_max) {
+            (SynCookies::Always, _) | (SynCookies::WhenFull, false) => {
+                return self.send_cookie(now, tuple, s, from);
+            }
+            (SynCookies::Off, false) => {
+                self.counters.backlog_drops += 1;
+                return;
+            }
+            (_, true) => {}
+        }
+        listener.half_open += 1;
+        let mut connection = self.new_connection(now, tuple);
+        connection.accept(index, s, &self.config);
+        let id = self.add(connection);
+        self.settle(now, id.index);
+    }
+
+    /// Answers the SYN `s` with a cookie.
+    fn send_cookie(&mut self, now: Time, tuple: FourTuple, s: &Segment<'_>, mac: Mac) {
+        if self.replies.len() >= COOKIES_WAITING_MAX {
+            self.counters.replies_dropped += 1;
+            return;
+        }
+        // What the handshake agrees on is what any connection would.
+        let connection = self.answering(now, tuple, s.seq, &s.options);
+        let Some(plan) = connection.plan() else { return };
+        let offer = connection.segment(&plan, now, &self.config);
+        let options = Options {
+            window_scale: offer.options.window_scale.filter(|_| s.options.timestamps.is_some()),
+            sack_permitted: offer.options.sack_permitted && s.options.timestamps.is_some(),
+            timestamps: offer.options.timestamps.map(|stamps| Timestamps {
+                value: Remembered::from(&s.options, false).into_stamp(stamps.value),
+                echo: stamps.echo,
+            }),
+            ..offer.options
+        };
+        let cookies = Cookies { secret: &self.config.secret, now };
+        let mss = s.options.mss.unwrap_or(Connection::MSS_DEFAULT);
+        let (seq, ack, window) = (cookies.number(&tuple, s.seq, mss), s.seq + 1, offer.window);
+        self.reply(Reply::SynAck { mac, tuple, seq, ack, window, options });
+        self.cookies_until = now + COOKIE_LIFE;
+        self.counters.cookies_sent += 1;
+    }
+
+    /// Opens a connection if `s` acknowledges a cookie: as if it had been half
+    /// open all the time.
+    fn take_cookie(&mut self, now: Time, tuple: FourTuple, s: &Segment<'_>) -> Cookie {
+        let Some(&index) = self.ports.get(&tuple.local_port) else { return Cookie::None };
+        let (irs, number) = (s.seq - 1, s.ack - 1);
+        let cookies = Cookies { secret: &self.config.secret, now };
+        let Some(mss) = cookies.mss(&tuple, irs, number) else {
+            self.counters.cookies_refused += 1;
+            return Cookie::None;
+        };
+        let listener = &mut self.listeners[usize::from(index)];
+        if !listener.has_room() || self.flows.len() >= self.config.connections_max {
+            self.counters.accept_drops += 1;
+            return Cookie::NoRoom;
+        }
+        listener.half_open += 1;
+        let options = match s.options.timestamps {
+            Some(stamps) => Remembered::of_stamp(stamps.echo).options(mss, stamps),
+            None => Options { mss: Some(mss), ..Options::NONE },
+        };
+        let mut connection = self.answering(now, tuple, irs, &options);
+        connection.resume(index, number, &self.config);
+        self.add(connection);
+        self.counters.cookies_accepted += 1;
+        Cookie::Good
+    }
+
+    /// A connection that has negotiated what a SYN numbered `irs` asks for.
+    fn answering(&self, now: Time, tuple: FourTuple, irs: Seq, options: &Options) -> Connection {
+        let mut connection = self.new_connection(now, tuple);
+        connection.answer(irs, options, &self.config);
+        connection
+    }
+
+    /// Answers a segment with a reset, unless it is one (RFC 9293 §3.10.7.1).
+    pub(super) fn refuse(&mut self, tuple: &FourTuple, s: &Segment<'_>, mac: Mac) {
+        if s.flags.contains(Flags::RST) {
+            return;
+        }
+        let (seq, ack, flags) = if s.flags.contains(Flags::ACK) {
+            (s.ack, Seq(0), Flags::RST)
+        } else {
+            (Seq(0), s.seq + s.seq_len(), Flags::RST | Flags::ACK)
+        };
+        self.reply(Reply::Reset { mac, tuple: *tuple, seq, ack, flags });
+    }
+}
+
+/// What an acknowledgement of no connection turned out to be.
+enum Cookie {
+    /// It opened a connection.
+    Good,
+    /// It would have, but there is no room.
+    NoRoom,
+    /// It acknowledges no cookie.
+    None,
+}

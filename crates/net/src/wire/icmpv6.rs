@@ -1,0 +1,94 @@
+//! ICMP for IPv6: echo, errors, and the door to neighbour discovery.
+//! Source: RFC 4443.
+
+use std::net::Ipv6Addr;
+
+use super::checksum::Checksum;
+use super::icmp::{Cause, Echo, Error, HEADER_LEN};
+use super::{Malformed, be32, ndp};
+
+const PROTOCOL: u8 = 58;
+
+/// A received message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// A ping or its answer.
+    Echo(Echo<'a>),
+    /// A packet did not get where it should.
+    Error(Error<'a>),
+    /// Neighbour discovery.
+    Ndp(ndp::Message<'a>),
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message that went from `source` to `target`.
+    ///
+    /// # Errors
+    /// [`Malformed::Truncated`], [`Malformed::BadChecksum`]; those of
+    /// [`ndp::Message::parse`]; [`Malformed::Unsupported`] for other types.
+    pub fn parse(message: &'a [u8], source: Ipv6Addr, target: Ipv6Addr) -> Result<Self, Malformed> {
+        if message.len() < HEADER_LEN {
+            return Err(Malformed::Truncated);
+        }
+        if Checksum::pseudo(source, target, PROTOCOL, message.len()).with(message).finish() != [0, 0] {
+            return Err(Malformed::BadChecksum);
+        }
+        let cause = match (message[0], message[1]) {
+            (128, 0) => return Ok(Self::Echo(Echo::read(false, message))),
+            (129, 0) => return Ok(Self::Echo(Echo::read(true, message))),
+            (133..=136, 0) => return ndp::Message::parse(message).map(Self::Ndp),
+            (1, 1 | 5 | 6) => Cause::Prohibited,
+            (1, 4) => Cause::Port,
+            (1, _) => Cause::Unreachable,
+            (2, _) => Cause::TooBig { mtu: be32(message, 4) },
+            (3, 0) => Cause::Hops,
+            (3, 1) => Cause::Reassembly,
+            (4, 1) => Cause::Protocol,
+            (4, _) => Cause::Parameter,
+            _ => return Err(Malformed::Unsupported),
+        };
+        Ok(Self::Error(Error { cause, quoted: &message[HEADER_LEN..] }))
+    }
+}
+
+/// Bytes of the largest error: it fits the smallest MTU (RFC 4443 §2.4 c).
+pub const ERROR_LEN_MAX: usize = 1280 - 40;
+
+/// Appends the error to `buf`, which is empty.
+pub fn emit_error(error: &Error<'_>, source: Ipv6Addr, target: Ipv6Addr, buf: &mut Vec<u8>) {
+    let (kind, code, word) = match error.cause {
+        Cause::Unreachable => (1, 0, 0),
+        Cause::Prohibited => (1, 1, 0),
+        Cause::Port => (1, 4, 0),
+        Cause::TooBig { mtu } => (2, 0, mtu),
+        Cause::Hops => (3, 0, 0),
+        Cause::Reassembly => (3, 1, 0),
+        Cause::Parameter => (4, 0, 0),
+        // The pointer names the header that said so: the first one.
+        Cause::Protocol => (4, 1, 6),
+    };
+    buf.extend([kind, code, 0, 0]);
+    buf.extend(u32::to_be_bytes(word));
+    buf.extend(&error.quoted[..error.quoted.len().min(ERROR_LEN_MAX - HEADER_LEN)]);
+    finish_checksum(buf, source, target);
+}
+
+/// Writes `echo` into the first [`Echo::len`] bytes of `buf`.
+///
+/// # Panics
+/// When `buf` is shorter than that.
+pub fn emit_echo(echo: &Echo<'_>, source: Ipv6Addr, target: Ipv6Addr, buf: &mut [u8]) {
+    let buf = &mut buf[..echo.len()];
+    echo.write(if echo.reply { 129 } else { 128 }, buf);
+    finish_checksum(buf, source, target);
+}
+
+/// Writes the checksum of the whole message in `message`, whose checksum field
+/// is zero.
+///
+/// # Panics
+/// When `message` is shorter than 4 bytes.
+pub fn finish_checksum(message: &mut [u8], source: Ipv6Addr, target: Ipv6Addr) {
+    let sum = Checksum::pseudo(source, target, PROTOCOL, message.len()).with(message).finish();
+    message[2..4].copy_from_slice(&sum);
+}

@@ -1,0 +1,197 @@
+//! Listeners bound what they remember: cookies, half-open connections, and
+//! connections that nobody takes.
+
+use net::EventKind;
+use net::stack::{Config, ListenOptions, SynCookies};
+use net::wire::tcp::{Flags, Options, Timestamps};
+use queueing::Span;
+
+use crate::peer::{Peer, Seg};
+use crate::world::{World, config};
+
+/// A peer of a stack that answers every SYN with a cookie.
+fn peer_of_cookies() -> Peer {
+    Peer::new(Config { syn_cookies: SynCookies::Always, ..config(1) })
+}
+
+fn stamps(value: u32, echo: u32) -> Option<Timestamps> {
+    Some(Timestamps { value, echo })
+}
+
+/// Everything that a SYN of Linux offers.
+fn all(value: u32) -> Options {
+    Options {
+        mss: Some(1460),
+        window_scale: Some(7),
+        sack_permitted: true,
+        timestamps: stamps(value, 0),
+        ..Options::NONE
+    }
+}
+
+/// The acknowledgement of the SYN-ACK `answer`, with `payload`.
+fn last(peer: &mut Peer, answer: &Seg, payload: &[u8]) -> Seg {
+    peer.seq += 1;
+    peer.ack = answer.seq + 1;
+    let options = match answer.options.timestamps {
+        Some(t) => Options { timestamps: stamps(t.echo + 1, t.value), ..Options::NONE },
+        None => Options::NONE,
+    };
+    Seg { options, ..peer.data(0, payload) }
+}
+
+#[test]
+fn cookie_remembers_nothing_until_it_is_acknowledged() {
+    let mut peer = peer_of_cookies();
+    let answer = peer.say(Seg { options: all(9), ..peer.seg(Flags::SYN) }).remove(0);
+    assert_eq!((answer.flags, answer.ack), (Flags::SYN | Flags::ACK, peer.seq + 1));
+    assert_eq!((peer.stack.connections(), peer.stack.poll_timeout()), (0, None));
+    let again = peer.say(Seg { options: all(9), ..peer.seg(Flags::SYN) }).remove(0);
+    assert_eq!(again.seq, answer.seq, "the same SYN gets the same cookie");
+
+    let ack = last(&mut peer, &answer, b"hello");
+    let heard = peer.say(ack);
+    assert_eq!(heard.last().map(|s| s.ack), Some(peer.seq + 5), "its data is taken at once");
+    let conn = peer.events[0].conn;
+    assert!(matches!(peer.kinds()[..], [EventKind::Accepted(_), EventKind::Readable { fresh: 5 }]));
+    assert_eq!(peer.stack.received(conn), b"hello");
+    let counters = peer.stack.counters();
+    assert_eq!((counters.cookies_sent, counters.cookies_accepted, counters.cookies_refused), (2, 1, 0));
+}
+
+#[test]
+fn cookie_keeps_options_in_the_timestamp() {
+    let mut peer = peer_of_cookies();
+    peer.window = 1000;
+    let answer = peer.say(Seg { options: all(9), ..peer.seg(Flags::SYN) }).remove(0);
+    assert!(answer.options.window_scale.is_some() && answer.options.sack_permitted);
+    let ack = last(&mut peer, &answer, b"");
+    peer.say(ack);
+    let conn = peer.events[0].conn;
+    // The peer's window is 1000 << 7; a segment is 1460 less the timestamps.
+    assert_eq!(peer.stack.send(peer.now, conn, &[1; 20_000]), Ok(20_000));
+    let heard = peer.hear();
+    assert_eq!(heard[0].payload.len(), 1448);
+    assert!(heard.iter().map(|s| s.payload.len()).sum::<usize>() > 1000);
+    assert!(heard.iter().all(|s| {
+        let [cookie, now] = [&answer, s].map(|s| s.options.timestamps.expect("both have them").value);
+        now.wrapping_sub(cookie) < 64
+    }));
+    // What comes out of order is reported.
+    let options =
+        Options { timestamps: stamps(11, heard[0].options.timestamps.unwrap().value), ..Options::NONE };
+    let early = Seg { options, ..peer.data(100, b"early") };
+    assert_eq!(peer.say(early)[0].options.sack.as_slice(), [(peer.seq + 100, peer.seq + 105)]);
+}
+
+#[test]
+fn peer_without_timestamps_keeps_its_mss_and_no_more() {
+    let mut peer = peer_of_cookies();
+    let offer = Options { mss: Some(1300), window_scale: Some(7), sack_permitted: true, ..Options::NONE };
+    let answer = peer.say(Seg { options: offer, ..peer.seg(Flags::SYN) }).remove(0);
+    assert_eq!(answer.options, Options { mss: Some(1460), ..Options::NONE });
+    let ack = last(&mut peer, &answer, b"");
+    peer.say(ack);
+    let conn = peer.events[0].conn;
+    peer.stack.send(peer.now, conn, &[1; 5000]).unwrap();
+    assert_eq!(peer.hear()[0].payload.len(), 1220, "the largest class that 1300 holds");
+}
+
+#[test]
+fn cookie_is_good_for_a_minute_and_then_no_more() {
+    for (secs, good) in [(60, true), (129, false)] {
+        let mut peer = peer_of_cookies();
+        let answer = peer.say(peer.seg(Flags::SYN)).remove(0);
+        peer.pass(Span::from_secs(secs));
+        // Another cookie, so that the stack still looks for them.
+        peer.tell(&Seg { from: 6000, ..peer.seg(Flags::SYN) });
+        peer.hear();
+        let ack = last(&mut peer, &answer, b"");
+        let heard = peer.say(ack);
+        assert_eq!(peer.stack.connections(), usize::from(good));
+        let reset = heard.iter().any(|s| s.flags == Flags::RST);
+        assert_eq!((reset, peer.stack.counters().cookies_refused), (!good, u64::from(!good)));
+    }
+}
+
+#[test]
+fn wrong_number_is_refused() {
+    let mut peer = peer_of_cookies();
+    let answer = peer.say(peer.seg(Flags::SYN)).remove(0);
+    let right = last(&mut peer, &answer, b"");
+    for wrong in [Seg { ack: right.ack + 100, ..right.clone() }, Seg { seq: right.seq + 1, ..right.clone() }] {
+        assert_eq!(peer.say(wrong)[0].flags, Flags::RST);
+    }
+    assert_eq!((peer.stack.connections(), peer.stack.counters().cookies_refused), (0, 2));
+    peer.say(right);
+    assert_eq!(peer.stack.connections(), 1, "the right one still is");
+}
+
+#[test]
+fn cookies_begin_where_the_bound_of_half_open_connections_is() {
+    let mut peer = Peer::new(config(1));
+    let options = ListenOptions { half_open: 3, ..ListenOptions::default() };
+    peer.stack.listen(81, options).unwrap();
+    let mut answers = Vec::new();
+    for port in 0..10 {
+        answers.extend(peer.say(Seg { from: 1000 + port, to: 81, ..peer.seg(Flags::SYN) }));
+    }
+    assert_eq!((answers.len(), peer.stack.connections(), peer.stack.counters().cookies_sent), (10, 3, 7));
+    peer.seq += 1;
+    for answer in answers {
+        peer.say(Seg { from: answer.to, to: 81, ack: answer.seq + 1, ..peer.seg(Flags::ACK) });
+    }
+    let accepted = peer.kinds().iter().filter(|k| matches!(k, EventKind::Accepted(_))).count();
+    assert_eq!((accepted, peer.stack.connections()), (10, 10), "all come in");
+}
+
+#[test]
+fn full_accept_queue_hears_neither_syn_nor_last_ack_and_opens_when_taken() {
+    let mut peer = Peer::new(config(1));
+    peer.stack.listen(81, ListenOptions { backlog: 2, half_open: 8, ..ListenOptions::default() }).unwrap();
+    let syn = |peer: &Peer, port| Seg { from: port, to: 81, ..peer.seg(Flags::SYN) };
+    let frames: Vec<_> = (1000..1003).map(|port| crate::peer::frame(&syn(&peer, port))).collect();
+    let tell = |peer: &mut Peer, frame: &[u8]| {
+        let meta = crate::world::meta(peer.now, frame);
+        peer.stack.ingress(peer.now, frame, &meta);
+    };
+    frames.iter().for_each(|frame| tell(&mut peer, frame));
+    let answers = peer.hear();
+    peer.seq += 1;
+    // Nobody polls events meanwhile.
+    let acks: Vec<_> = answers
+        .iter()
+        .map(|a| crate::peer::frame(&Seg { from: a.to, to: 81, ack: a.seq + 1, ..peer.seg(Flags::ACK) }))
+        .collect();
+    acks.iter().for_each(|frame| tell(&mut peer, frame));
+    let late = crate::peer::frame(&syn(&peer, 1009));
+    tell(&mut peer, &late);
+    assert_eq!((peer.stack.connections(), peer.stack.counters().accept_drops), (3, 2));
+    peer.hear();
+    let accepted = |peer: &Peer| peer.kinds().iter().filter(|k| matches!(k, EventKind::Accepted(_))).count();
+    assert_eq!(accepted(&peer), 2);
+    // The third handshake is repeated, and now there is room.
+    assert_eq!(peer.wait()[0].flags, Flags::SYN | Flags::ACK);
+    tell(&mut peer, &acks[2]);
+    peer.hear();
+    assert_eq!(accepted(&peer), 3);
+}
+
+#[test]
+fn two_stacks_talk_through_cookies() {
+    let cookies = Config { syn_cookies: SynCookies::Always, ..config(1) };
+    let mut world = World::new([cookies, config(2)], crate::world::Faults::default(), 1);
+    let (server, client) = world.connect();
+    let data: Vec<u8> = (0..200_000).map(|i| (i % 251) as u8).collect();
+    let mut sent = 0;
+    let mut got = Vec::new();
+    world.run_until(100_000, |world| {
+        sent += world.stacks[0].send(world.now, server, &data[sent..]).unwrap();
+        got.extend_from_slice(world.stacks[1].received(client));
+        world.stacks[1].consume(world.now, client, usize::MAX);
+        got.len() == data.len()
+    });
+    assert_eq!(got, data);
+    assert_eq!(world.stacks[0].counters().retransmissions, 0);
+    assert_eq!(world.stacks[0].counters().cookies_accepted, 1);
+}
