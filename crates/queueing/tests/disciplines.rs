@@ -39,12 +39,15 @@ const PATIENCE: Span = Span::from_nanos(400);
 const AGE_MAX: Span = Span::from_nanos(300);
 
 /// Every discipline, small enough to be full often.
-const DISCIPLINES: [Named; 11] = [
+const DISCIPLINES: [Named; 12] = [
     ("fifo", || Box::new(Fifo::new(CAPACITY))),
     ("levels", || Box::new(Levels::new(CAPACITY))),
     ("strict over fifo", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(CAPACITY)))),
     ("strict over short fifo", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(3)))),
     ("strict with push-out", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(5)).with_push_out())),
+    ("strict that ages", || {
+        Box::new(Strict::new(CAPACITY, |_| Fifo::new(CAPACITY)).with_push_out().with_age_max(AGE_MAX))
+    }),
     ("strict over edf, push-out", || {
         Box::new(Strict::new(CAPACITY, |_| Edf::new(CAPACITY, PATIENCE)).with_push_out())
     }),
@@ -88,12 +91,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..600)
 }
 
-/// One that waits: when it was pushed, how many were popped since, and the
-/// latest push among them.
+/// One that waits: when it was pushed, how many were popped since (and since
+/// it was old), and the latest push among them.
 struct Waiting {
     request: Request,
     pushed: Time,
     overtaken: u64,
+    overtaken_old: u64,
     overtaken_by: Time,
 }
 
@@ -111,7 +115,7 @@ impl Checked {
             Pushed::Queued => None,
             Pushed::PushedOut(victim) => Some(victim),
         };
-        let entry = Waiting { request, pushed: now, overtaken: 0, overtaken_by: now };
+        let entry = Waiting { request, pushed: now, overtaken: 0, overtaken_old: 0, overtaken_by: now };
         self.waiting.insert(request.number, entry);
         if let Some(victim) = gone {
             assert!(
@@ -140,10 +144,20 @@ impl Checked {
             Starvation::Window { span } => {
                 assert!(left.overtaken_by <= left.pushed + span, "{}: passed over too long", self.name);
             }
+            Starvation::Aged { span, entries } => {
+                assert_eq!(span, AGE_MAX);
+                assert!(
+                    left.overtaken_old <= entries,
+                    "{}: {} went before an old one, of {entries}",
+                    self.name,
+                    left.overtaken_old
+                );
+            }
             Starvation::Unbounded { from } => assert!(from > Priority::HIGHEST, "{}", self.name),
         }
         for other in self.waiting.values_mut() {
             other.overtaken += 1;
+            other.overtaken_old += u64::from(now.since(other.pushed) >= AGE_MAX);
             other.overtaken_by = other.overtaken_by.max(left.pushed);
         }
     }

@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use queueing::Span;
+use queueing::{Priority, Span};
 
 use super::cookies::SynCookies;
+use super::ready::TransmitOrder;
 use crate::classify::TransportClassifier;
 use crate::tcp::congestion::NewCongestion;
 use crate::wire::{ipv4, tcp};
@@ -29,6 +30,15 @@ pub struct Config {
     /// Makes each connection's congestion control, such as the `new` of one of
     /// [`ALGORITHMS`](crate::congestion::ALGORITHMS); `None` is CUBIC.
     pub congestion: Option<NewCongestion>,
+    /// Which connection sends first.
+    pub transmit: TransmitOrder,
+    /// DSCP of TCP segments by the level they are sent at, 0..64 each. The
+    /// default follows RFC 4594: real-time interactive (CS4), conferencing
+    /// (AF41), streaming (AF31), broadcast (CS3), low-latency data (AF21),
+    /// operations (CS2), high-throughput data (AF11), and best effort for the
+    /// least urgent, which is also what nobody has classified: the lower
+    /// effort of RFC 8622 is for the operator to choose.
+    pub dscp: [u8; Priority::LEVELS],
     /// Smallest retransmission timeout.
     pub rto_min: Span,
     /// Largest receive window / receive buffer per connection, in bytes.
@@ -67,6 +77,8 @@ impl Config {
             secret,
             classifier: None,
             congestion: None,
+            transmit: TransmitOrder::default(),
+            dscp: [32, 34, 26, 24, 18, 16, 10, 0],
             rto_min: Span::from_millis(5),
             recv_buffer: 256 * 1024,
             send_buffer: 256 * 1024,

@@ -1,7 +1,5 @@
-//! Frames out: replies first, then connections in turn.
-//!
-//! A connection sends a few segments and goes to the end of the queue, so one
-//! with much to send delays the acknowledgements of others only briefly.
+//! Frames out: replies first, then connections, a turn of a few segments each,
+//! in the order that [`ready`](super::ready) keeps.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,9 +7,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use queueing::Time;
 
 use super::neighbors::Reach;
+use super::ready::Turn;
 use super::{Config, Counters, Stack};
 use crate::Device;
 use crate::device::Full;
+use crate::tcp::Connection;
 use crate::wire::ethernet::{self, BROADCAST, EtherType, Mac};
 use crate::wire::icmp::Echo;
 use crate::wire::ip::{self, Protocol};
@@ -20,8 +20,8 @@ use crate::wire::{FourTuple, arp, ipv4};
 
 /// Most replies that wait; more are dropped.
 pub(super) const REPLIES_MAX: usize = 256;
-/// Segments that a connection sends before it is the next one's turn.
-const TURN: usize = 16;
+/// The largest code point.
+const DSCP_MAX: u8 = 63;
 
 /// What is sent for no connection.
 #[derive(Debug)]
@@ -36,25 +36,20 @@ pub(super) enum Reply {
     Reset { mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags },
 }
 
-/// What became of a connection's turn.
-enum Turn {
-    Finished,
-    Again,
-    Full,
-}
-
 impl Stack {
     /// Sends what is due, until nothing is or the device is full. Returns frames sent.
     pub fn egress<D: Device>(&mut self, now: Time, device: &mut D) -> usize {
         let before = self.counters.frames_sent;
         let mut room = self.replies.is_empty() || self.send_replies(now, device).is_ok();
-        while room && let Some(&index) = self.ready.front() {
-            match self.take_turn(now, device, index) {
-                Turn::Full => room = false,
-                Turn::Again => self.ready.rotate_left(1),
-                Turn::Finished => {
-                    self.ready.pop_front();
-                }
+        while room {
+            let flows = &mut self.flows;
+            let Some(mut turn) = self.ready.next(now, |index| flows.places(index)) else {
+                self.ready.caught_up();
+                break;
+            };
+            if self.take_turn(now, device, &mut turn).is_err() {
+                self.ready.suspend(turn);
+                room = false;
             }
         }
         if room && !self.replies.is_empty() {
@@ -65,14 +60,21 @@ impl Stack {
         (self.counters.frames_sent - before) as usize
     }
 
+    /// Sends what a connection may send in its turn; who has more waits again.
     #[inline]
-    fn take_turn<D: Device>(&mut self, now: Time, device: &mut D, index: u32) -> Turn {
-        let Some((_, connection)) = self.flows.at(index) else { return Turn::Finished };
-        connection.flags.queued = false;
-        let (mut plan, config) = (connection.plan(), &self.config);
-        let mut turn = Turn::Finished;
+    fn take_turn<D: Device>(&mut self, now: Time, device: &mut D, turn: &mut Turn) -> Result<(), Full> {
+        let index = turn.index;
+        let Some((_, connection)) = self.flows.at(index) else { return Ok(()) };
+        // What has data takes its acknowledgement along, unless that has to wait.
+        if turn.bare && connection.wants_data() && !self.ready.is_behind() {
+            return Ok(());
+        }
+        let next =
+            |connection: &Connection| if turn.bare { connection.plan_ack() } else { connection.plan() };
+        let (mut plan, config) = (next(connection), &self.config);
+        let mut sent = Ok(());
         if plan.is_some() {
-            let Some(hop) = config.next_hop(connection.tuple.remote) else { return Turn::Finished };
+            let Some(hop) = config.next_hop(connection.tuple.remote) else { return Ok(()) };
             let reach = self.neighbors.reach(now, hop);
             if matches!(reach, Reach::Ask | Reach::Refresh(_))
                 && let IpAddr::V4(hop) = hop
@@ -81,33 +83,34 @@ impl Stack {
             }
             let (Reach::Known(mac) | Reach::Refresh(mac)) = reach else {
                 self.park(now, hop, index);
-                return Turn::Finished;
+                return Ok(());
             };
-            for _ in 0..TURN {
-                let Some(next) = plan else { break };
-                let segment = connection.segment(&next, now, config);
-                let envelope = Envelope::of(config.mac, mac, &connection.tuple);
-                if envelope.transmit_segment(now, device, &segment).is_err() {
-                    turn = Turn::Full;
+            while let Some(going) = plan
+                && turn.left > 0
+            {
+                let segment = connection.segment(&going, now, config);
+                let dscp = config.dscp[connection.transmit.level.index()] & DSCP_MAX;
+                let envelope = Envelope { dscp, ..Envelope::of(config.mac, mac, &connection.tuple) };
+                sent = envelope.transmit_segment(now, device, &segment);
+                if sent.is_err() {
                     break;
                 }
+                turn.left -= 1;
                 self.counters.frames_sent += 1;
-                self.counters.retransmissions += u64::from(next.again);
-                self.counters.probes += u64::from(next.probe);
-                connection.transmitted(&next, now, config);
-                plan = if connection.wants_output() { connection.plan() } else { None };
+                self.counters.retransmissions += u64::from(going.again);
+                self.counters.probes += u64::from(going.probe);
+                connection.transmitted(&going, now, config);
+                plan = if connection.wants_output() { next(connection) } else { None };
             }
         }
-        if plan.is_none() {
-            connection.wait_for_window(now, config);
-        } else {
-            connection.flags.queued = true;
-            if !matches!(turn, Turn::Full) {
-                turn = Turn::Again;
-            }
+        match plan {
+            None if turn.bare => {}
+            None => connection.wait_for_window(now, config),
+            Some(_) if sent.is_ok() => self.ready.enqueue(now, connection, index),
+            Some(_) => {}
         }
         super::set_timer(&mut self.timers, connection, config, index);
-        turn
+        sent
     }
 
     /// Lets a connection wait until `hop` is known; its timer runs meanwhile.

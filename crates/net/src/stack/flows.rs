@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use siphasher::sip::SipHasher13;
 
 use super::event::ConnId;
+use super::ready::Places;
 use crate::tcp::Connection;
 use crate::wire::FourTuple;
 
@@ -58,6 +59,8 @@ fn octets(addr: IpAddr) -> [u8; 16] {
 
 struct Slot {
     generation: u32,
+    /// Where the connection before waited to send, while the slot is empty.
+    places: Places,
     connection: Option<Connection>,
 }
 
@@ -100,10 +103,11 @@ impl Flows {
     }
 
     /// Puts a connection into a free slot.
-    pub(crate) fn insert(&mut self, connection: Connection) -> ConnId {
+    pub(crate) fn insert(&mut self, mut connection: Connection) -> ConnId {
         self.live += 1;
         if let Some(index) = self.free.pop() {
             let slot = &mut self.chunks[index as usize >> Self::CHUNK_BITS][index as usize % Self::CHUNK_LEN];
+            connection.places = slot.places;
             slot.connection = Some(connection);
             return ConnId { index, generation: slot.generation };
         }
@@ -112,7 +116,7 @@ impl Flows {
         }
         let chunk_index = self.chunks.len() - 1;
         let chunk = &mut self.chunks[chunk_index];
-        chunk.push(Slot { generation: 0, connection: Some(connection) });
+        chunk.push(Slot { generation: 0, places: Places::default(), connection: Some(connection) });
         let index = (chunk_index << Self::CHUNK_BITS) + chunk.len() - 1;
         ConnId { index: index as u32, generation: 0 }
     }
@@ -124,6 +128,7 @@ impl Flows {
             .get_mut(index as usize >> Self::CHUNK_BITS)?
             .get_mut(index as usize % Self::CHUNK_LEN)?;
         let connection = slot.connection.take()?;
+        slot.places = connection.places;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
         self.live -= 1;
@@ -144,6 +149,16 @@ impl Flows {
             .get_mut(index as usize % Self::CHUNK_LEN)?;
         let id = ConnId { index, generation: slot.generation };
         slot.connection.as_mut().map(|connection| (id, connection))
+    }
+
+    /// Where slot `index` waits to send, whether a connection is in it or not.
+    #[inline]
+    pub(crate) fn places(&mut self, index: u32) -> Option<&mut Places> {
+        let slot = self
+            .chunks
+            .get_mut(index as usize >> Self::CHUNK_BITS)?
+            .get_mut(index as usize % Self::CHUNK_LEN)?;
+        Some(slot.connection.as_mut().map_or(&mut slot.places, |connection| &mut connection.places))
     }
 
     /// The connection that the application calls `id`.

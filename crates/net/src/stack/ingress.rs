@@ -162,7 +162,7 @@ impl Stack {
         if connection.state.is_ending() {
             self.settle_closed(now, id);
         } else {
-            look_after(&mut self.ready, &mut self.timers, &self.config, connection, index);
+            look_after(now, &mut self.ready, &mut self.timers, &self.config, connection, index);
         }
         if arrival == Arrival::Refuse {
             self.refuse(&tuple, s, from);

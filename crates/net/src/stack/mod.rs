@@ -54,6 +54,7 @@ mod flows;
 mod ingress;
 mod neighbors;
 mod opening;
+mod ready;
 
 pub use config::{Config, ListenOptions};
 pub use cookies::SynCookies;
@@ -61,10 +62,14 @@ pub(crate) use counters::Challenges;
 pub use counters::Counters;
 pub use event::{CloseReason, ConnId, ConnectError, Event, EventKind, ListenError, ListenerId, NotOpen};
 
+pub(crate) use ready::Places;
+pub use ready::TransmitOrder;
+
 use egress::Reply;
 use flows::Flows;
 use neighbors::Neighbors;
 use opening::Listener;
+use ready::Ready;
 
 /// One host's TCP/IP.
 pub struct Stack {
@@ -75,8 +80,7 @@ pub struct Stack {
     neighbors: Neighbors,
     timers: TimerWheel<u32>,
     events: VecDeque<Event>,
-    /// Connections (by slot) that may have something to send.
-    ready: VecDeque<u32>,
+    ready: Ready,
     replies: VecDeque<Reply>,
     pool: Pool,
     counters: Counters,
@@ -105,7 +109,9 @@ impl Stack {
     /// A stack without listeners or connections.
     #[must_use]
     pub fn new(config: Config) -> Self {
+        let frame_len_max = usize::from(config.mtu) + crate::wire::ethernet::HEADER_LEN;
         Self {
+            ready: Ready::new(config.transmit, config.connections_max, frame_len_max),
             config,
             flows: Flows::new(),
             ports: BTreeMap::new(),
@@ -113,7 +119,6 @@ impl Stack {
             neighbors: Neighbors::default(),
             timers: TimerWheel::new(),
             events: VecDeque::new(),
-            ready: VecDeque::new(),
             replies: VecDeque::new(),
             pool: Pool::default(),
             counters: Counters::default(),
@@ -328,6 +333,14 @@ impl Stack {
         self.call(now, conn, |connection, cx| connection.end(cx, CloseReason::Aborted));
     }
 
+    /// What `conn` sends from now on is as urgent as `label` says: which
+    /// connection sends first ([`Config::transmit`]) and the packets' DSCP
+    /// ([`Config::dscp`]) follow. Until the application says so, it is the
+    /// label of the segment that was delivered last.
+    pub fn set_label(&mut self, now: Time, conn: ConnId, label: Label) {
+        self.touch(now, conn, |connection, _| connection.set_level(label.priority));
+    }
+
     /// The shared 64 bytes.
     #[must_use]
     pub fn private(&self, conn: ConnId) -> Option<&Private> {
@@ -420,7 +433,7 @@ impl Stack {
         if connection.state.is_ending() {
             self.settle_closed(now, id);
         } else {
-            enqueue(&mut self.ready, connection, id.index);
+            self.ready.enqueue(now, connection, id.index);
         }
         Some(result)
     }
@@ -432,7 +445,7 @@ impl Stack {
         if connection.state.is_ending() {
             self.settle_closed(now, id);
         } else {
-            look_after(&mut self.ready, &mut self.timers, &self.config, connection, index);
+            look_after(now, &mut self.ready, &mut self.timers, &self.config, connection, index);
         }
     }
 
@@ -448,7 +461,7 @@ impl Stack {
             connection.flags.linked = false;
         } else {
             connection.flags.aging = true;
-            look_after(&mut self.ready, &mut self.timers, &self.config, connection, id.index);
+            look_after(now, &mut self.ready, &mut self.timers, &self.config, connection, id.index);
         }
         let reason = connection.reason.unwrap_or(CloseReason::Finished);
         // What came before a polite end can still be read, for a while.
@@ -519,23 +532,15 @@ fn tuple(local: IpAddr, local_port: u16, remote: SocketAddr) -> FourTuple {
 /// its timer.
 #[inline]
 fn look_after(
-    ready: &mut VecDeque<u32>,
+    now: Time,
+    ready: &mut Ready,
     timers: &mut TimerWheel<u32>,
     config: &Config,
     connection: &mut Connection,
     index: u32,
 ) {
-    enqueue(ready, connection, index);
+    ready.enqueue(now, connection, index);
     set_timer(timers, connection, config, index);
-}
-
-/// Queues a connection for egress if it may have something to send.
-#[inline]
-fn enqueue(ready: &mut VecDeque<u32>, connection: &mut Connection, index: u32) {
-    if !connection.flags.queued && connection.wants_output() {
-        connection.flags.queued = true;
-        ready.push_back(index);
-    }
 }
 
 /// Makes sure that a timer fires no later than the connection's deadline. One

@@ -15,8 +15,9 @@ use super::reassembly::Reassembly;
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
 use super::state::{State, Step};
+use super::transmit::Transmit;
 use crate::classify::{FlowState, Private, TransportClassifier};
-use crate::stack::{Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind};
+use crate::stack::{Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind, Places};
 use crate::wire::FourTuple;
 use crate::wire::tcp::{Options, Seq};
 
@@ -72,8 +73,6 @@ pub(crate) struct Flags {
     pub(crate) probe_due: bool,
     /// A segment is being timed.
     pub(crate) timing: bool,
-    /// The connection stands in the queue for egress.
-    pub(crate) queued: bool,
     /// The connection waits for a neighbour's hardware address.
     pub(crate) parked: bool,
     /// The flow table knows the connection.
@@ -102,6 +101,10 @@ pub(crate) struct Connection {
     pub(crate) tuple: FourTuple,
     pub(crate) state: State,
     pub(crate) flags: Flags,
+    /// Where it waits for its turn to send.
+    pub(crate) places: Places,
+    /// How urgent what it sends is.
+    pub(crate) transmit: Transmit,
     pub(crate) mss: u16,
     pub(crate) send_scale: u8,
     pub(crate) recv_scale: u8,
@@ -185,6 +188,8 @@ impl Connection {
             tuple,
             state: State::SynSent,
             flags: Flags { timestamps: true, sack: true, scaling: true, linked: true, ..Flags::default() },
+            places: Places::default(),
+            transmit: Transmit::default(),
             mss,
             send_scale: 0,
             recv_scale: config.window_scale(),

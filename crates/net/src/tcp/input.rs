@@ -381,6 +381,7 @@ impl Connection {
             self.append_reassembled(cx, v);
         }
         self.owe_ack();
+        self.set_level(cx.label.priority);
         if !self.flags.detached {
             let fresh = self.rcv_nxt - before;
             cx.push(EventKind::Readable { fresh });

@@ -16,6 +16,7 @@ mod reassembly;
 mod rtt;
 mod scoreboard;
 mod state;
+mod transmit;
 
 pub(crate) use buffer::Pool;
 pub(crate) use connection::{Connection, Context};

@@ -37,7 +37,13 @@ impl Connection {
     /// Whether it is worth asking [`Connection::plan`].
     #[inline]
     pub(crate) fn wants_output(&self) -> bool {
-        self.acks_due > 0 || self.flags.probe_due || self.rtx_next.before(self.rtx_end) || self.has_unsent()
+        self.acks_due > 0 || self.wants_data()
+    }
+
+    /// Whether more than an acknowledgement may be due.
+    #[inline]
+    pub(crate) fn wants_data(&self) -> bool {
+        self.flags.probe_due || self.rtx_next.before(self.rtx_end) || self.has_unsent()
     }
 
     /// The next segment, if one may go out now.
@@ -103,8 +109,9 @@ impl Connection {
         (self.flags.probe_due && self.state.is_synchronized()).then_some(probe)
     }
 
+    /// A segment that only acknowledges, if one is due.
     #[inline]
-    fn plan_ack(&self) -> Option<Plan> {
+    pub(crate) fn plan_ack(&self) -> Option<Plan> {
         let ack = Plan { seq: self.snd_nxt, len: 0, flags: Flags::ACK, again: false, probe: false };
         (self.acks_due > 0 && self.state != State::SynSent).then_some(ack)
     }
@@ -239,6 +246,7 @@ impl Connection {
             self.flags.timing = false;
         } else {
             self.snd_nxt = end;
+            self.transmit.on_sent(end);
             if self.recovery == Recovery::None {
                 (self.rtx_next, self.rtx_end) = (self.snd_una, self.snd_una);
             }

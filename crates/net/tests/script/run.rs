@@ -226,7 +226,8 @@ impl Runner {
     }
 
     fn frame(&mut self, frame: &[u8]) {
-        let meta = PacketMeta { received: self.now, bytes: frame.len() as u16, priority: None, checked: false };
+        let meta =
+            PacketMeta { received: self.now, bytes: frame.len() as u16, priority: None, checked: false };
         self.stack.ingress(self.now, frame, &meta);
     }
 

@@ -119,7 +119,8 @@ fn wrong_number_is_refused() {
     let mut peer = peer_of_cookies();
     let answer = peer.say(peer.seg(Flags::SYN)).remove(0);
     let right = last(&mut peer, &answer, b"");
-    for wrong in [Seg { ack: right.ack + 100, ..right.clone() }, Seg { seq: right.seq + 1, ..right.clone() }] {
+    for wrong in [Seg { ack: right.ack + 100, ..right.clone() }, Seg { seq: right.seq + 1, ..right.clone() }]
+    {
         assert_eq!(peer.say(wrong)[0].flags, Flags::RST);
     }
     assert_eq!((peer.stack.connections(), peer.stack.counters().cookies_refused), (0, 2));

@@ -9,5 +9,6 @@ mod loss;
 mod neighbors;
 mod peer;
 mod streams;
+mod transmit;
 mod window;
 mod world;

@@ -115,6 +115,14 @@ pub enum Starvation {
         /// How much later an entry may come and still go first.
         span: Span,
     },
+    /// Anything goes first for this long; from then on at most this many
+    /// entries do, whatever arrives.
+    Aged {
+        /// How long an entry is passed over without limit.
+        span: Span,
+        /// Entries served before it after that, at the most.
+        entries: u64,
+    },
     /// Entries of this level or less urgent can wait for ever while more
     /// urgent ones keep coming.
     Unbounded {

@@ -2,18 +2,19 @@
 //!
 //! Any discipline serves as a level, so FISH's queue is strict over round
 //! robin over FIFO. A bitmap of the levels in use makes push and pop O(1).
-//! Starves the less urgent by design; who cannot accept that takes [`Drr`].
-//! Source: ADPS §2.3 (receive buffer and event queue).
+//! Starves the less urgent by design; who cannot accept that lets entries age
+//! ([`Strict::with_age_max`]) or shares by [`Drr`].
+//! Source: ADPS §2.3 (receive buffer and event queue); aging is ours.
 //!
 //! [`Drr`]: super::Drr
 
-use super::{Discipline, Entry, Pushed, Selective, Starvation};
-use crate::{Priority, PrioritySet, Time};
+use super::{Discipline, Entry, Fifo, Pushed, Selective, Starvation};
+use crate::{Priority, PrioritySet, Span, Time};
 
 /// Serves the most urgent non-empty level first; `D` orders each level.
 ///
 /// Starvation: unbounded for every level but the most urgent, whose bound is
-/// that of its `D`. With push-out an entry of those levels may also have to
+/// that of its `D`; bounded for all where entries age. With push-out an entry of those levels may also have to
 /// leave without service, and comes back to the caller.
 #[derive(Clone, Debug)]
 pub struct Strict<D> {
@@ -22,6 +23,23 @@ pub struct Strict<D> {
     len: usize,
     capacity: usize,
     push_out: bool,
+    /// How long an entry waits before it is old; `Span::MAX` for ever.
+    age_max: Span,
+    /// An instant before which none of the waiting was pushed.
+    not_older: Time,
+    /// Whether the last pop went to the oldest.
+    rescued: bool,
+}
+
+impl<T> Strict<Fifo<T>> {
+    /// Once the oldest entry has waited `age_max`, every other pop goes to the
+    /// oldest: at most every other, so that in lasting overload, when
+    /// everybody is old, half the service is still the most urgent's.
+    #[must_use]
+    pub const fn with_age_max(mut self, age_max: Span) -> Self {
+        self.age_max = age_max;
+        self
+    }
 }
 
 impl<D> Strict<D> {
@@ -35,7 +53,16 @@ impl<D> Strict<D> {
         assert!(capacity > 0, "a queue holds at least one entry");
         let levels =
             std::array::from_fn(|i| level(Priority::new(i as u8).expect("an array index is a level")));
-        Self { levels, used: PrioritySet::NONE, len: 0, capacity, push_out: false }
+        Self {
+            levels,
+            used: PrioritySet::NONE,
+            len: 0,
+            capacity,
+            push_out: false,
+            age_max: Span::MAX,
+            not_older: Time::ZERO,
+            rescued: false,
+        }
     }
 
     /// When full, lets a more urgent entry take the place of one from the
@@ -50,6 +77,20 @@ impl<D> Strict<D> {
     #[must_use]
     pub const fn levels_used(&self) -> PrioritySet {
         self.used
+    }
+
+    /// The level of the oldest entry of `ready`, if that is old.
+    #[cold]
+    fn aged<T: Entry>(&mut self, now: Time, ready: PrioritySet) -> Option<Priority>
+    where
+        D: Discipline<T>,
+    {
+        let oldest = |level: Priority| Some((self.levels[level.index()].oldest()?, level));
+        let (pushed, level) = ready.iter().filter_map(oldest).min()?;
+        if ready == self.used {
+            self.not_older = pushed;
+        }
+        (now.since(pushed) >= self.age_max).then_some(level)
     }
 
     #[inline]
@@ -75,6 +116,9 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Strict<D> {
         if full && !(self.push_out && self.used.last().is_some_and(|least| least > priority)) {
             return Pushed::Refused(entry);
         }
+        if self.len == 0 {
+            self.not_older = now;
+        }
         let outcome = self.levels[priority.index()].push(now, entry);
         if !matches!(outcome, Pushed::Queued) {
             return outcome;
@@ -98,7 +142,12 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Strict<D> {
         self.used.iter().filter_map(|priority| self.levels[priority.index()].oldest()).min()
     }
 
+    /// Of those older than an old entry, at most `capacity - 1`, each may go
+    /// first, and before each of them and before the entry one more urgent.
     fn starvation(&self) -> Starvation {
+        if self.age_max < Span::MAX {
+            return Starvation::Aged { span: self.age_max, entries: 2 * self.capacity as u64 - 1 };
+        }
         match self.levels[0].starvation() {
             Starvation::Unbounded { from: Priority::HIGHEST } => {
                 Starvation::Unbounded { from: Priority::HIGHEST }
@@ -117,7 +166,15 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Strict<D> {
 impl<T: Entry, D: Discipline<T>> Selective<T> for Strict<D> {
     #[inline]
     fn pop_among(&mut self, now: Time, wanted: PrioritySet) -> Option<T> {
-        let priority = self.used.and(wanted).first()?;
+        let ready = self.used.and(wanted);
+        let mut priority = ready.first()?;
+        if !self.rescued && now.since(self.not_older) >= self.age_max {
+            let rescue = self.aged(now, ready);
+            self.rescued = rescue.is_some();
+            priority = rescue.unwrap_or(priority);
+        } else {
+            self.rescued = false;
+        }
         self.take(priority, |level| level.pop(now))
     }
 }

@@ -221,6 +221,7 @@ impl<D: Device, A: App> Shard<D, A> {
             let changed = job.private.iter().zip(given).enumerate().filter(|(_, (new, old))| **new != *old);
             changed.for_each(|(at, (new, _))| shared[at] = *new);
         }
+        self.stack.set_label(now, id, job.label);
         self.flush(now, id);
     }
 

@@ -1,0 +1,398 @@
+//! Which connection sends next.
+//!
+//! Connections that may have something to send wait here, ordered by the
+//! label of what they send: [`queueing`]'s disciplines say who is next, a turn
+//! is a few segments, and who has more waits again, so that equals take turns.
+//!
+//! A bare acknowledgement waits for no data. It is small, and the peer's
+//! sending hangs on it, so connections that only acknowledge have a queue of
+//! their own that goes first; after [`ACKS_IN_ROW_MAX`] of them one turn of
+//! data is due, so that neither starves the other. An acknowledgement that
+//! data of its own connection can carry waits for that data, unless the device
+//! is behind: then it goes by itself.
+//!
+//! Bound: a connection stands once on each level and once among the
+//! acknowledgements, whatever happens to it; its slot remembers where.
+
+use queueing::{Bytes, Discipline, Drr, Entry, Fifo, Label, Priority, Pushed, Shares, Span, Strict, Time};
+
+use crate::tcp::Connection;
+
+/// Who sends first among connections that may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransmitOrder {
+    /// In turn, whatever their labels say. Starvation: each other connection
+    /// goes first once.
+    Fifo,
+    /// The most urgent first, but who has waited `age_max` has every other
+    /// turn, the oldest first. Starvation: `age_max`, then two turns for each
+    /// connection that has waited longer.
+    Strict {
+        /// From then on a waiting connection is old.
+        age_max: Span,
+    },
+    /// Levels share the bytes in proportion, the more urgent first in each
+    /// round; age counts as in `Strict`.
+    Weighted {
+        /// Share of each level, 1 or more.
+        weights: [u32; Priority::LEVELS],
+        /// From then on a waiting connection is old.
+        age_max: Span,
+    },
+}
+
+impl TransmitOrder {
+    /// Strict, with an age of 10 ms: longer than any burst of urgent
+    /// responses should take, shorter than a person notices.
+    pub const STRICT: Self = Self::Strict { age_max: AGE_MAX };
+    /// Each level gets twice the share of the next.
+    pub const WEIGHTED: Self = Self::Weighted { weights: [128, 64, 32, 16, 8, 4, 2, 1], age_max: AGE_MAX };
+}
+
+const AGE_MAX: Span = Span::from_millis(10);
+
+impl Default for TransmitOrder {
+    fn default() -> Self {
+        Self::STRICT
+    }
+}
+
+/// Segments that a connection sends in one turn.
+pub(super) const TURN: u8 = 16;
+/// So many connections may acknowledge before one that has data has a turn:
+/// together they take less of the wire than that turn.
+const ACKS_IN_ROW_MAX: u16 = 64;
+
+/// What a segment without payload takes of the wire.
+const HEADERS: u32 = 66;
+
+/// Where a connection waits; outlives it, in its slot.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Places {
+    /// One bit for each level.
+    levels: u8,
+    acks: bool,
+}
+
+/// A connection's turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    pub(super) index: u32,
+    /// It may acknowledge, nothing else.
+    pub(super) bare: bool,
+    /// Segments it may still send.
+    pub(super) left: u8,
+}
+
+/// A waiting connection.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    index: u32,
+    /// What it has to send, as far as one turn goes and shares are counted.
+    bytes: u32,
+    level: Priority,
+}
+
+impl Entry for Waiting {
+    fn label(&self) -> Label {
+        Label::new(self.level)
+    }
+
+    fn bytes(&self) -> Bytes {
+        Bytes::new(self.bytes.into())
+    }
+}
+
+/// Connections (by slot) that may have something to send.
+pub(super) struct Ready {
+    acks: Fifo<Waiting>,
+    data: Data,
+    /// The device was full in the middle of this turn; it goes on first.
+    current: Option<Turn>,
+    acks_in_row: u16,
+    /// The device was full when it was last asked.
+    behind: bool,
+}
+
+enum Data {
+    Fifo(Fifo<Waiting>),
+    Strict(Box<Strict<Fifo<Waiting>>>),
+    Weighted(Box<Drr<Waiting>>),
+}
+
+impl Data {
+    #[inline]
+    fn push(&mut self, now: Time, waiting: Waiting) -> Pushed<Waiting> {
+        match self {
+            Self::Fifo(queue) => queue.push(now, waiting),
+            Self::Strict(queue) => queue.push(now, waiting),
+            Self::Weighted(queue) => queue.push(now, waiting),
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self, now: Time) -> Option<Waiting> {
+        match self {
+            Self::Fifo(queue) => queue.pop(now),
+            Self::Strict(queue) => queue.pop(now),
+            Self::Weighted(queue) => queue.pop(now),
+        }
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Fifo(queue) => queue.is_empty(),
+            Self::Strict(queue) => queue.is_empty(),
+            Self::Weighted(queue) => queue.is_empty(),
+        }
+    }
+}
+
+impl Ready {
+    /// For at most `connections_max` connections on a link that carries
+    /// `frame_len_max` bytes in a frame.
+    pub(super) fn new(order: TransmitOrder, connections_max: usize, frame_len_max: usize) -> Self {
+        let slots = connections_max.max(1);
+        let places = slots.saturating_mul(Priority::LEVELS);
+        let data = match order {
+            TransmitOrder::Fifo => Data::Fifo(Fifo::new(places)),
+            TransmitOrder::Strict { age_max } => {
+                Data::Strict(Box::new(Strict::new(places, |_| Fifo::new(slots)).with_age_max(age_max)))
+            }
+            TransmitOrder::Weighted { weights, age_max } => {
+                let turn_max = Bytes::new((usize::from(TURN) * frame_len_max) as u64);
+                let shares = Shares::by_bytes(weights.map(|weight| weight.max(1)), turn_max, age_max);
+                Data::Weighted(Box::new(Drr::new(places, shares)))
+            }
+        };
+        Self { acks: Fifo::new(slots), data, current: None, acks_in_row: 0, behind: false }
+    }
+
+    /// Lets a connection wait for its turn if it may have something to send.
+    #[inline]
+    pub(super) fn enqueue(&mut self, now: Time, connection: &mut Connection, index: u32) {
+        let data = connection.wants_data();
+        if data {
+            let level = connection.transmit.level;
+            let bit = 1 << level.level();
+            if connection.places.levels & bit == 0 {
+                connection.places.levels |= bit;
+                let bytes = match self.data {
+                    Data::Weighted(_) => HEADERS + connection.turn_bytes(u32::from(TURN)),
+                    _ => 0,
+                };
+                expect_room(self.data.push(now, Waiting { index, bytes, level }));
+            }
+        }
+        if connection.acks_due > 0 && !connection.places.acks && (!data || self.behind) {
+            connection.places.acks = true;
+            let waiting = Waiting { index, bytes: 0, level: Priority::HIGHEST };
+            expect_room(self.acks.push(now, waiting));
+        }
+    }
+
+    /// Whose turn it is; `places` finds a connection's, by its slot.
+    #[inline]
+    pub(super) fn next<'a>(
+        &mut self,
+        now: Time,
+        places: impl FnOnce(u32) -> Option<&'a mut Places>,
+    ) -> Option<Turn> {
+        if let Some(turn) = self.current.take() {
+            return Some(turn);
+        }
+        if self.acks_in_row < ACKS_IN_ROW_MAX || self.data.is_empty() {
+            if let Some(Waiting { index, .. }) = self.acks.pop(now) {
+                self.acks_in_row = self.acks_in_row.saturating_add(1);
+                if let Some(places) = places(index) {
+                    places.acks = false;
+                }
+                return Some(Turn { index, bare: true, left: TURN });
+            }
+        }
+        let Waiting { index, level, .. } = self.data.pop(now)?;
+        self.acks_in_row = 0;
+        if let Some(places) = places(index) {
+            places.levels &= !(1 << level.level());
+        }
+        Some(Turn { index, bare: false, left: TURN })
+    }
+
+    /// The device is full: `turn` goes on when it has room again.
+    pub(super) fn suspend(&mut self, turn: Turn) {
+        self.current = Some(turn);
+        self.behind = true;
+    }
+
+    /// Everybody had a turn.
+    pub(super) fn caught_up(&mut self) {
+        self.behind = false;
+    }
+
+    /// Whether the device was full when it was last asked.
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// Whether nobody waits.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.data.is_empty() && self.acks.is_empty() && self.current.is_none()
+    }
+}
+
+/// There is a place for every slot on every level.
+#[inline]
+fn expect_room(pushed: Pushed<Waiting>) {
+    assert!(matches!(pushed, Pushed::Queued), "a connection stands once on each level");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::stack::Config;
+    use crate::tcp::{Pool, State};
+    use crate::wire::FourTuple;
+    use crate::wire::tcp::Seq;
+
+    /// Connections that always have more to send, or to acknowledge.
+    struct World {
+        now: Time,
+        ready: Ready,
+        connections: Vec<Connection>,
+    }
+
+    const TURN_TIME: Span = Span::from_micros(100);
+
+    impl World {
+        fn new(order: TransmitOrder, levels: &[u8]) -> Self {
+            let local = Ipv4Addr::LOCALHOST;
+            let config = Config::new([2; 6], local, 8, [7; 16]);
+            let at = std::net::IpAddr::V4(local);
+            let tuple = FourTuple { local: at, local_port: 80, remote: at, remote_port: 1 };
+            let ready = Ready::new(order, levels.len(), 1514);
+            let mut world = Self { now: Time::ZERO, ready, connections: Vec::new() };
+            for (index, &level) in levels.iter().enumerate() {
+                let mut connection = Connection::open(tuple, Seq(0), 0, Time::ZERO, &config);
+                connection.transmit.level = Priority::new(level).unwrap();
+                world.connections.push(connection);
+                world.enqueue(index);
+            }
+            world
+        }
+
+        fn enqueue(&mut self, index: usize) {
+            self.ready.enqueue(self.now, &mut self.connections[index], index as u32);
+        }
+
+        /// From now on `index` only acknowledges.
+        fn only_acknowledges(&mut self, index: usize) {
+            let connection = &mut self.connections[index];
+            (connection.state, connection.acks_due) = (State::Established, 1);
+            self.enqueue(index);
+        }
+
+        /// The next turn, after which the connection waits again.
+        fn turn(&mut self) -> Option<usize> {
+            let connections = &mut self.connections;
+            let turn = self.ready.next(self.now, |index| Some(&mut connections[index as usize].places))?;
+            self.now += TURN_TIME;
+            self.enqueue(turn.index as usize);
+            Some(turn.index as usize)
+        }
+
+        fn turns(&mut self, n: usize) -> Vec<usize> {
+            (0..n).map_while(|_| self.turn()).collect()
+        }
+    }
+
+    #[test]
+    fn the_most_urgent_take_turns() {
+        let mut world = World::new(TransmitOrder::Strict { age_max: Span::MAX }, &[7, 2, 5, 2]);
+        assert_eq!(world.turns(6), [1, 3, 1, 3, 1, 3]);
+        let mut world = World::new(TransmitOrder::Fifo, &[7, 2, 5]);
+        assert_eq!(world.turns(6), [0, 1, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_the_age_and_two_turns_for_each_who_is_older() {
+        let age_max = TURN_TIME * 20;
+        let levels = [0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 7, 7];
+        let mut world = World::new(TransmitOrder::Strict { age_max }, &levels);
+        let turns = world.turns(5_000);
+        let bound = 20 + 2 * levels.len() + 1;
+        for index in 0..levels.len() {
+            let at: Vec<_> = (0..turns.len()).filter(|&t| turns[t] == index).collect();
+            let gap = at.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+            assert!(gap <= bound, "connection {index} waited {gap} turns, more than {bound}");
+        }
+        let urgent = turns.iter().filter(|&&index| levels[index] == 0).count();
+        assert!(urgent >= 3_500, "age alone gives the others their turns, not half of all: {urgent}");
+    }
+
+    #[test]
+    fn weights_share_the_bytes() {
+        let mut weights = [1; Priority::LEVELS];
+        weights[0] = 3;
+        let order = TransmitOrder::Weighted { weights, age_max: Span::MAX };
+        let mut world = World::new(order, &[0, 7]);
+        for connection in &mut world.connections {
+            connection.state = State::Established;
+            connection.send.push(&[0; 60_000], &mut Pool::default());
+        }
+        // The first turns were queued before there was data.
+        world.turns(400);
+        let turns = world.turns(4_000);
+        let urgent = turns.iter().filter(|&&index| index == 0).count();
+        assert!((2_950..=3_050).contains(&urgent), "{urgent} of 4000 turns are three quarters");
+    }
+
+    #[test]
+    fn acknowledgements_go_first_and_let_data_through() {
+        let levels = vec![0; 201];
+        let mut world = World::new(TransmitOrder::STRICT, &levels);
+        world.turns(201);
+        // Everybody still stands in the queue for data; all but one only acknowledge now.
+        let mut world = World { ready: Ready::new(TransmitOrder::STRICT, 201, 1514), ..world };
+        for index in 0..201 {
+            world.connections[index].places = Places::default();
+            if index > 0 { world.only_acknowledges(index) } else { world.enqueue(0) }
+        }
+        let turns = world.turns(1_000);
+        let first = turns.iter().position(|&index| index == 0).unwrap();
+        assert_eq!(first, usize::from(ACKS_IN_ROW_MAX), "acknowledgements go first, a bounded number");
+        let acks = turns.iter().filter(|&&index| index != 0).count();
+        assert!(acks > 980, "most turns acknowledge: {acks}");
+    }
+
+    #[test]
+    fn a_raised_connection_stands_once_on_each_level() {
+        let mut world = World::new(TransmitOrder::Strict { age_max: Span::MAX }, &[7, 6]);
+        for _ in 0..3 {
+            for level in 0..8 {
+                world.connections[0].transmit.level = Priority::new(level).unwrap();
+                world.enqueue(0);
+            }
+        }
+        let places = std::iter::from_fn(|| {
+            let connections = &mut world.connections;
+            world.ready.next(world.now, |index| Some(&mut connections[index as usize].places))
+        });
+        assert_eq!(places.map(|turn| turn.index).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_turn_that_the_device_cut_off_goes_on_first() {
+        let mut world = World::new(TransmitOrder::STRICT, &[7, 7]);
+        let turn = world.ready.next(world.now, |_| None).unwrap();
+        world.ready.suspend(Turn { left: 5, ..turn });
+        world.connections[1].transmit.level = Priority::HIGHEST;
+        world.enqueue(1);
+        let resumed = world.ready.next(world.now, |_| None).unwrap();
+        assert_eq!((resumed.index, resumed.left), (turn.index, 5));
+        assert_eq!(world.ready.next(world.now, |_| None).unwrap().index, 1);
+    }
+}
