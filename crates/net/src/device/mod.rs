@@ -6,6 +6,7 @@
 
 use queueing::{Span, Time};
 
+pub mod fault;
 pub mod memory;
 pub mod pcap;
 
