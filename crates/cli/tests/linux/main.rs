@@ -1,0 +1,14 @@
+//! Our TCP/IP against the Linux kernel's, byte by byte.
+//!
+//! Each test has a namespace for the kernel's end and runs our stack itself,
+//! so it sees both sides. Needs root; without it each says `skipped: …`.
+
+mod closing;
+mod many;
+mod options;
+mod ours;
+mod port;
+mod programs;
+mod streams;
+mod windows;
+mod world;

@@ -1,0 +1,195 @@
+//! Our end: the stack, its device, and an application that keeps everything.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use host::Monotonic;
+use net::classify::PacketMeta;
+use net::stack::{CloseReason, Config, ListenOptions};
+use net::{ConnId, Device, Event, EventKind, Stack};
+use queueing::{Clock, Span, Time};
+
+use crate::port::Port;
+
+/// What one connection is to do, and what has come of it.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    /// What it sends; all that comes as well, if it is an echo.
+    pub outbox: Vec<u8>,
+    pub is_echo: bool,
+    /// It closes its half once the outbox is sent and, if it is an echo, the
+    /// peer has closed.
+    pub finishes: bool,
+    /// It waits with its outbox until the peer has closed its half.
+    pub answers: bool,
+    /// It leaves what comes in the stack's buffer.
+    pub holds: bool,
+    /// Bytes of the outbox that the stack has taken.
+    pub sent: usize,
+    /// What came.
+    pub inbox: Vec<u8>,
+    pub is_open: bool,
+    pub peer_closed: bool,
+    /// We have closed our half.
+    pub closed: bool,
+    /// Why it is gone, if it is.
+    pub ended: Option<CloseReason>,
+}
+
+/// A stack on its device, without an application.
+pub struct Host {
+    pub stack: Stack,
+    pub clock: Monotonic,
+    device: Port,
+}
+
+impl Host {
+    pub fn new(config: Config, device: Port) -> Self {
+        Self { stack: Stack::new(config), clock: Monotonic::new(), device }
+    }
+
+    pub fn listen(&mut self, port: u16) {
+        let options = ListenOptions { backlog: 16_384, ..ListenOptions::default() };
+        self.stack.listen(port, options).expect("the port is free");
+    }
+
+    /// Takes what has come, sends what is due; waits a millisecond for frames
+    /// when there is nothing to do. `on_event` hears of each event.
+    pub fn turn(&mut self, mut on_event: impl FnMut(&mut Stack, Time, Event)) {
+        let mut busy = false;
+        for _ in 0..256 {
+            let now = self.clock.now();
+            let Some(received) = self.device.receive(now) else { break };
+            busy = true;
+            let bytes = received.frame.as_ref();
+            let checked = received.checked;
+            let meta = PacketMeta { received: now, bytes: bytes.len() as u16, priority: None, checked };
+            self.stack.ingress(now, bytes, &meta);
+            self.device.recycle(received.frame);
+            while let Some(event) = self.stack.poll_event() {
+                on_event(&mut self.stack, now, event);
+            }
+        }
+        let now = self.clock.now();
+        self.stack.handle_timeout(now);
+        while let Some(event) = self.stack.poll_event() {
+            on_event(&mut self.stack, now, event);
+        }
+        if self.stack.wants_egress() {
+            busy |= self.stack.egress(now, &mut self.device) > 0;
+        }
+        if !busy {
+            self.device.wait(Span::from_millis(1));
+        }
+    }
+}
+
+/// Our end.
+pub struct Ours {
+    host: Host,
+    /// Every connection there was, by id.
+    pub streams: BTreeMap<ConnId, Stream>,
+    /// What an accepted connection is to do.
+    pub accepts: Stream,
+}
+
+/// The port that our end listens on.
+pub const PORT: u16 = 80;
+
+impl Ours {
+    pub fn new(mut host: Host) -> Self {
+        host.listen(PORT);
+        Self { host, streams: BTreeMap::new(), accepts: Stream::default() }
+    }
+
+    /// Opens a connection to `remote` that does what `stream` says.
+    pub fn connect(&mut self, remote: SocketAddr, stream: Stream) -> ConnId {
+        let now = self.host.clock.now();
+        let id = self.host.stack.connect(now, remote, None).expect("a port is free");
+        self.streams.insert(id, stream);
+        id
+    }
+
+    /// As [`Host::turn`], with every connection doing what it is to do.
+    pub fn turn(&mut self) {
+        let Self { host, streams, accepts } = self;
+        host.turn(|stack, now, event| {
+            let id = event.conn;
+            if matches!(event.kind, EventKind::Accepted(_)) {
+                streams.insert(id, accepts.clone());
+            }
+            let stream = streams.get_mut(&id).expect("events are about known connections");
+            match event.kind {
+                EventKind::Connected | EventKind::Accepted(_) => stream.is_open = true,
+                EventKind::Readable { .. } | EventKind::Writable => {}
+                EventKind::PeerClosed => stream.peer_closed = true,
+                EventKind::Closed(reason) => stream.ended = Some(reason),
+            }
+            stream.serve(stack, now, id);
+        });
+    }
+
+    /// Lets `id` read and write what it can.
+    pub fn serve(&mut self, id: ConnId) {
+        let now = self.host.clock.now();
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.serve(&mut self.host.stack, now, id);
+        }
+    }
+
+    /// Resets `id`.
+    pub fn abort(&mut self, id: ConnId) {
+        let now = self.host.clock.now();
+        self.host.stack.abort(now, id);
+    }
+
+    pub fn now(&self) -> Time {
+        self.host.clock.now()
+    }
+
+    pub fn stack(&self) -> &Stack {
+        &self.host.stack
+    }
+
+    /// Connections that are not gone.
+    pub fn living(&self) -> usize {
+        self.streams.values().filter(|stream| stream.ended.is_none()).count()
+    }
+
+    /// The only connection there was.
+    pub fn only(&self) -> &Stream {
+        assert_eq!(self.streams.len(), 1, "one connection");
+        self.streams.values().next().expect("there is one")
+    }
+}
+
+impl Stream {
+    /// Reads and writes what it can.
+    fn serve(&mut self, stack: &mut Stack, now: Time, id: ConnId) {
+        if !self.is_open || self.ended.is_some() {
+            return;
+        }
+        if !self.holds {
+            let bytes = stack.received(id);
+            self.inbox.extend_from_slice(bytes);
+            if self.is_echo {
+                self.outbox.extend_from_slice(bytes);
+            }
+            let n = bytes.len();
+            if n > 0 {
+                stack.consume(now, id, n);
+            }
+        }
+        if self.answers && !self.peer_closed {
+            return;
+        }
+        if self.sent < self.outbox.len() {
+            self.sent += stack.send(now, id, &self.outbox[self.sent..]).unwrap_or(0);
+        }
+        let is_sent = self.sent == self.outbox.len() && (!self.is_echo || self.peer_closed);
+        if self.finishes && is_sent && !self.closed {
+            self.closed = true;
+            stack.close(now, id);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Programs that everybody has: `curl`, `wrk` and `nc` against `greenwave
+//! serve`, and `iperf3` through a relay on our stack.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use host::lab::{Child, Namespace, is_there};
+use net::{ConnId, Event, EventKind, Stack};
+use queueing::Time;
+
+use crate::ours::{Host, PORT};
+use crate::world::{KERNEL, OURS, World, namespace, noise, same, skipped};
+
+/// `greenwave serve` on a TAP device in `place`, once it listens.
+fn serve(place: &Namespace, app: &str) -> Child {
+    let mut command = place.command(env!("CARGO_BIN_EXE_greenwave"));
+    let addr = format!("{OURS}/24");
+    command.args(["serve", "--device", "tap:gw0", "--addr", &addr, "--app", app]);
+    let mut server = place.spawn(command.stdout(Stdio::piped()).stderr(Stdio::null())).expect("it starts");
+    let mut line = String::new();
+    let stdout = server.stdout.take().expect("stdout is a pipe");
+    BufReader::new(stdout).read_line(&mut line).expect("stdout is text");
+    assert!(line.starts_with("listening on"), "{line:?}");
+    server
+}
+
+/// What `program` prints in `place` when it reads `input`; it must succeed.
+fn output(place: &Namespace, program: &str, args: &[&str], input: &[u8]) -> Vec<u8> {
+    let mut command = place.command(program);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program is there");
+    let mut stdin = child.stdin.take().expect("stdin is a pipe");
+    let out = std::thread::scope(|scope| {
+        scope.spawn(move || stdin.write_all(input).expect("the program reads all"));
+        child.wait_with_output().expect("the program ends")
+    });
+    assert!(out.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    out.stdout
+}
+
+/// The namespace for a test that needs these programs.
+fn with_programs(test: &str, programs: &[&str]) -> Option<Namespace> {
+    if let Some(program) = programs.iter().find(|program| !is_there(program)) {
+        skipped(test, &format!("{program} is not there"));
+        return None;
+    }
+    namespace(test)
+}
+
+#[test]
+fn curl_gets_and_posts_and_wrk_sees_no_errors() {
+    let Some(place) = with_programs("curl_gets_and_posts_and_wrk_sees_no_errors", &["curl", "wrk"]) else {
+        return;
+    };
+    let _server = serve(&place, "http");
+    let curl = |args: &[&str], input: &[u8]| {
+        output(
+            &place,
+            "curl",
+            &[&["--silent", "--show-error", "--fail", "--max-time", "30"], args].concat(),
+            input,
+        )
+    };
+    let url = format!("http://{OURS}/");
+    same("eight megabytes", &curl(&[&format!("{url}bytes/8388608")], b""), &[b'x'; 8 << 20]);
+    let body = noise(100_000, 3);
+    let post = ["--data-binary", "@-", "--header", "Expect:", &url];
+    same("what was posted", &curl(&post, &body), &body);
+    let wrk = ["--threads", "1", "--connections", "100", "--duration", "1s", &url];
+    let text = output(&place, "wrk", &wrk, b"");
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("requests in"), "{text}");
+    assert!(!text.contains("Socket errors") && !text.contains("Non-2xx"), "{text}");
+}
+
+#[test]
+fn what_nc_sends_comes_back_to_it() {
+    let Some(place) = with_programs("what_nc_sends_comes_back_to_it", &["nc"]) else { return };
+    let _server = serve(&place, "echo");
+    let sent = noise(4 << 20, 4);
+    // -N: close our half at the end of the input.
+    same("the echo", &output(&place, "nc", &["-N", &OURS.to_string(), "80"], &sent), &sent);
+}
+
+/// Carries bytes between pairs of connections, each as fast as the slower end
+/// takes them: whoever connects to us is connected on to `target`.
+struct Relay {
+    target: SocketAddr,
+    other: BTreeMap<ConnId, ConnId>,
+    /// Connections whose peer has closed its half.
+    ended: BTreeMap<ConnId, ()>,
+}
+
+impl Relay {
+    fn on_event(&mut self, stack: &mut Stack, now: Time, event: Event) {
+        let id = event.conn;
+        match event.kind {
+            EventKind::Accepted(_) => {
+                let on = stack.connect(now, self.target, None).expect("a port is free");
+                self.other.insert(id, on);
+                self.other.insert(on, id);
+            }
+            EventKind::PeerClosed => drop(self.ended.insert(id, ())),
+            EventKind::Closed(_) => {
+                if let Some(other) = self.other.remove(&id) {
+                    self.other.remove(&other);
+                    stack.close(now, other);
+                }
+            }
+            EventKind::Connected | EventKind::Readable { .. } | EventKind::Writable => {}
+        }
+        if let Some(&other) = self.other.get(&id) {
+            self.carry(stack, now, id, other);
+            self.carry(stack, now, other, id);
+        }
+    }
+
+    fn carry(&mut self, stack: &mut Stack, now: Time, from: ConnId, to: ConnId) {
+        loop {
+            let bytes = stack.received(from);
+            if bytes.is_empty() {
+                break;
+            }
+            let bytes = bytes.to_vec();
+            let Ok(taken @ 1..) = stack.send(now, to, &bytes) else { return };
+            stack.consume(now, from, taken);
+        }
+        if self.ended.remove(&from).is_some() {
+            stack.close(now, to);
+        }
+    }
+}
+
+#[test]
+fn iperf3_runs_both_ways_through_a_relay() {
+    let test = "iperf3_runs_both_ways_through_a_relay";
+    if !is_there("iperf3") {
+        return skipped(test, "iperf3 is not there");
+    }
+    let Some((mut host, place)) = World::bare(test, |_| {}) else { return };
+    host.listen(PORT);
+    let mut server = place.command("iperf3");
+    server.args(["--server", "--bind", &KERNEL.to_string()]).stdout(Stdio::null());
+    let _server = place.spawn(&mut server).expect("it is there");
+    let mut relay = Relay {
+        target: SocketAddr::new(KERNEL.into(), 5201),
+        other: BTreeMap::new(),
+        ended: BTreeMap::new(),
+    };
+    for way in [&[][..], &["--reverse"], &["--parallel", "4"]] {
+        let (ours, port) = (OURS.to_string(), PORT.to_string());
+        let args = ["--client", &ours, "--port", &port, "--time", "1", "--json"];
+        let args = [&args, way].concat();
+        let report = run(&mut host, &mut relay, &place, &args);
+        let end = &report["end"];
+        let sent = end["sum_sent"]["bytes"].as_u64().unwrap_or_default();
+        let received = end["sum_received"]["bytes"].as_u64().unwrap_or_default();
+        assert!(sent >= received && received > 1 << 20, "{way:?}: {received} of {sent} bytes");
+    }
+}
+
+/// Runs `iperf3` in `place` while the relay works.
+fn run(host: &mut Host, relay: &mut Relay, place: &Namespace, args: &[&str]) -> serde_json::Value {
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| output(place, "iperf3", args, b""));
+        while !client.is_finished() {
+            host.turn(|stack, now, event| relay.on_event(stack, now, event));
+        }
+        let out = client.join().expect("iperf3 succeeds");
+        serde_json::from_slice(&out).expect("--json prints JSON")
+    })
+}

@@ -1,0 +1,197 @@
+//! Two hosts on one cable: the kernel's TCP in a namespace, and ours.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use host::Tap;
+use host::lab::{Lab, Namespace};
+use net::stack::Config;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::ours::{Host, Ours, PORT};
+use crate::port::Port;
+
+/// Our address.
+pub const OURS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// The kernel's.
+pub const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+
+/// Says what is not tested. Written past the test harness, which keeps what
+/// passing tests print to itself.
+pub fn skipped(test: &str, why: &str) {
+    let _ = io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
+}
+
+/// Both hosts.
+pub struct World {
+    pub ours: Ours,
+    pub kernel: Namespace,
+}
+
+impl World {
+    /// A world over a TAP device, unless there can be none here: then `test`
+    /// is skipped.
+    pub fn tap(test: &str) -> Option<Self> {
+        Self::with(test, |_| {})
+    }
+
+    /// As [`World::tap`], with our stack set up otherwise.
+    pub fn with(test: &str, change: impl FnOnce(&mut Config)) -> Option<Self> {
+        let (host, kernel) = Self::bare(test, change)?;
+        Some(Self { ours: Ours::new(host), kernel })
+    }
+
+    /// The same cable, with no application at our end yet.
+    pub fn bare(test: &str, change: impl FnOnce(&mut Config)) -> Option<(Host, Namespace)> {
+        let kernel = namespace(test)?;
+        let tap = kernel.enter(|| {
+            let tap = Tap::create("gw0").expect("the namespace is new and we are root");
+            tap.up(KERNEL, 24).expect("the address is free");
+            tap
+        });
+        let mut config = Config::new([2, 0, 0, 0, 0, 2], OURS, 24, *b"sixteen bytes!!!");
+        change(&mut config);
+        Some((Host::new(config, Port::Tap(tap)), kernel))
+    }
+
+    /// Where the kernel's applications find us.
+    pub fn target() -> SocketAddr {
+        (OURS, PORT).into()
+    }
+
+    /// Lets `there` run in the kernel's namespace while our stack runs here,
+    /// until `there` is done and `is_over` holds.
+    #[track_caller]
+    pub fn meet<R: Send>(
+        &mut self,
+        there: impl FnOnce() -> R + Send,
+        mut is_over: impl FnMut(&mut Ours) -> bool,
+    ) -> R {
+        let Self { ours, kernel } = self;
+        let kernel = &*kernel;
+        thread::scope(|scope| {
+            let peer = scope.spawn(|| kernel.enter(there));
+            let end = Instant::now() + LIMIT;
+            while !(is_over(ours) & peer.is_finished()) {
+                ours.turn();
+                assert!(
+                    Instant::now() < end,
+                    "nothing more happens: peer finished: {}; {:?}; {}",
+                    peer.is_finished(),
+                    ours.stack().counters(),
+                    state(ours),
+                );
+            }
+            peer.join().expect("the kernel's application panicked")
+        })
+    }
+
+    /// Loses this share of what comes to the kernel and of what it sends, by
+    /// its firewall; false when it has none that can.
+    pub fn lose(&self, share: f64) -> bool {
+        let share = share.to_string();
+        let random = ["-m", "statistic", "--mode", "random", "--probability", &share, "-j", "DROP"];
+        // What is dropped on the way out would be seen by the sender; on the
+        // way in nobody sees it. OUTPUT is seen as a local error, so TCP
+        // resends it just the same.
+        ["INPUT", "OUTPUT"]
+            .into_iter()
+            .all(|chain| self.kernel.run("iptables", &[&["-w", "-A", chain], &random[..]].concat()).is_ok())
+    }
+}
+
+/// What the first few connections that still live look like.
+fn state(ours: &Ours) -> String {
+    let living = ours.streams.iter().filter(|(_, stream)| stream.ended.is_none());
+    let line = |(id, s): (&net::ConnId, &crate::ours::Stream)| {
+        format!(
+            "{id:?}: open {}, sent {} of {}, received {} (+ {} held), peer closed {}, closed {}",
+            s.is_open,
+            s.sent,
+            s.outbox.len(),
+            s.inbox.len(),
+            ours.stack().received(*id).len(),
+            s.peer_closed,
+            s.closed
+        )
+    };
+    living.take(4).map(line).collect::<Vec<_>>().join("; ")
+}
+
+/// How long a test may take, and before that each call of the kernel's
+/// applications; many times what they need.
+const LIMIT: Duration = Duration::from_secs(40);
+const CALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// A namespace for the kernel's end.
+pub fn namespace(test: &str) -> Option<Namespace> {
+    if let Some(why) = Lab::unavailable() {
+        skipped(test, &why);
+        return None;
+    }
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        skipped(test, "this kernel offers no TAP devices");
+        return None;
+    }
+    Some(Lab::new(test).and_then(|lab| lab.namespace("kernel")).expect("the lab is available"))
+}
+
+/// `length` bytes that differ from any shifted copy of themselves and, by
+/// `seed`, from others.
+pub fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mix = |i: u64| ((i ^ seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8;
+    (0..length as u64).map(mix).collect()
+}
+
+/// The kernel's application: connects to us.
+pub fn dial() -> TcpStream {
+    bounded(TcpStream::connect_timeout(&World::target(), CALL_LIMIT).expect("our end listens"))
+}
+
+/// The kernel's application: listens, and keeps as many connections for
+/// [`accept`] as a test opens.
+pub fn listener() -> TcpListener {
+    let listener = TcpListener::bind((KERNEL, 0)).expect("the kernel's address");
+    rustix::net::listen(&listener, 4096).expect("it listens already");
+    listener
+}
+
+/// The kernel's application: takes the next connection.
+pub fn accept(listener: &TcpListener) -> TcpStream {
+    let limit = Timespec { tv_sec: CALL_LIMIT.as_secs() as _, tv_nsec: 0 };
+    let mut fds = [PollFd::new(listener, PollFlags::IN)];
+    assert!(poll(&mut fds, Some(&limit)).is_ok_and(|n| n > 0), "nobody connects");
+    bounded(listener.accept().expect("somebody connects").0)
+}
+
+/// So that a test that fails does not hang.
+fn bounded(stream: TcpStream) -> TcpStream {
+    stream.set_read_timeout(Some(CALL_LIMIT)).expect("a valid timeout");
+    stream.set_write_timeout(Some(CALL_LIMIT)).expect("a valid timeout");
+    stream
+}
+
+/// The kernel's application: sends `bytes`, closes its half, and returns what
+/// has come until the peer closed its own.
+pub fn converse(stream: &TcpStream, bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut received = Vec::new();
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            (&mut &*stream).write_all(bytes)?;
+            stream.shutdown(Shutdown::Write)
+        });
+        (&mut &*stream).read_to_end(&mut received)?;
+        sender.join().expect("the sender does not panic")
+    })?;
+    Ok(received)
+}
+
+/// That `got` is `expected`; says where they differ, not what they are.
+#[track_caller]
+pub fn same(what: &str, got: &[u8], expected: &[u8]) {
+    let differs = got.iter().zip(expected).position(|(a, b)| a != b);
+    assert_eq!(differs, None, "{what}: the first byte that differs");
+    assert_eq!(got.len(), expected.len(), "{what}: the length");
+}
