@@ -63,6 +63,7 @@ struct Held {
     due: Time,
     number: u64,
     bytes: Vec<u8>,
+    checked: bool,
 }
 
 /// A received frame: the device's own, or a copy that waited or was damaged.
@@ -88,12 +89,12 @@ impl Direction {
         Self { faults: Faults::new(rates, rng), held: BinaryHeap::new(), count: 0 }
     }
 
-    fn hold(&mut self, due: Time, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
+    fn hold(&mut self, due: Time, bytes: Vec<u8>, checked: bool) -> Result<(), Vec<u8>> {
         if self.held.len() >= HELD_MAX {
             self.faults.on_overflow();
             return Err(bytes);
         }
-        self.held.push(Reverse(Held { due, number: self.count, bytes }));
+        self.held.push(Reverse(Held { due, number: self.count, bytes, checked }));
         self.count += 1;
         Ok(())
     }
@@ -165,15 +166,17 @@ impl<D: Device> Faulty<D> {
             match self.receiving.faults.decide(entered, bytes.len()) {
                 Fate::Lost => {}
                 Fate::Arrives { at, flipped: None, again: None } if at <= entered => {
-                    let Received { frame, arrived } = received;
-                    return Some(Received { frame: Frame::Device(frame), arrived });
+                    let Received { frame, arrived, checked } = received;
+                    return Some(Received { frame: Frame::Device(frame), arrived, checked });
                 }
                 Fate::Arrives { at, flipped, again } => {
                     let mut copy = self.spare.pop().unwrap_or_default();
                     copy.clear();
                     copy.extend_from_slice(bytes);
                     flip(&mut copy, flipped);
-                    self.hold_copies(at, again, copy, |faulty| &mut faulty.receiving);
+                    // Damage happens after the device that vouches for the sum.
+                    let checked = received.checked && flipped.is_none();
+                    self.hold_copies(at, again, copy, checked, |faulty| &mut faulty.receiving);
                 }
             }
             self.device.recycle(received.frame);
@@ -186,16 +189,17 @@ impl<D: Device> Faulty<D> {
         at: Time,
         again: Option<Time>,
         bytes: Vec<u8>,
+        checked: bool,
         direction: fn(&mut Self) -> &mut Direction,
     ) {
         if let Some(again) = again {
             let mut copy = self.spare.pop().unwrap_or_default();
             copy.clone_from(&bytes);
-            if let Err(copy) = direction(self).hold(again, copy) {
+            if let Err(copy) = direction(self).hold(again, copy, checked) {
                 self.give(copy);
             }
         }
-        if let Err(bytes) = direction(self).hold(at, bytes) {
+        if let Err(bytes) = direction(self).hold(at, bytes, checked) {
             self.give(bytes);
         }
     }
@@ -217,15 +221,15 @@ impl<D: Device> Device for Faulty<D> {
             return through;
         }
         // What waited goes first, and what just came joins it.
-        if let Some(Received { frame: Frame::Device(frame), arrived }) = through {
+        if let Some(Received { frame: Frame::Device(frame), arrived, checked }) = through {
             let mut copy = self.spare.pop().unwrap_or_default();
             copy.clear();
             copy.extend_from_slice(frame.as_ref());
             self.device.recycle(frame);
-            self.hold_copies(arrived.unwrap_or(now), None, copy, |faulty| &mut faulty.receiving);
+            self.hold_copies(arrived.unwrap_or(now), None, copy, checked, |faulty| &mut faulty.receiving);
         }
-        let Held { due, bytes, .. } = self.receiving.due(now)?;
-        Some(Received { frame: Frame::Copy(bytes), arrived: Some(due) })
+        let Held { due, bytes, checked, .. } = self.receiving.due(now)?;
+        Some(Received { frame: Frame::Copy(bytes), arrived: Some(due), checked })
     }
 
     fn recycle(&mut self, frame: Self::Frame) {
@@ -259,7 +263,7 @@ impl<D: Device> Device for Faulty<D> {
             Fate::Lost => self.give(bytes),
             Fate::Arrives { at, flipped, again } => {
                 flip(&mut bytes, flipped);
-                self.hold_copies(at, again, bytes, |faulty| &mut faulty.sending);
+                self.hold_copies(at, again, bytes, false, |faulty| &mut faulty.sending);
                 self.advance(now);
             }
         }
@@ -268,6 +272,12 @@ impl<D: Device> Device for Faulty<D> {
 
     fn frame_len_max(&self) -> usize {
         self.device.frame_len_max()
+    }
+
+    // Offloads stay off: a device that completes checksums would mend the damage.
+
+    fn flush(&mut self, now: Time) {
+        self.device.flush(now);
     }
 
     fn wait(&mut self, span: Span) {
