@@ -168,8 +168,9 @@ pub(crate) struct Connection {
 impl Connection {
     /// Most timeouts in a row (RFC 1122 §4.2.3.5: at least 100 s in all).
     const RETRIES_MAX: u8 = 15;
-    /// Most timeouts of a SYN: 127 s in all, when a round trip was never timed.
-    const RETRIES_SYN_MAX: u8 = 6;
+    /// Most timeouts of a SYN: 183 s in all, when a round trip was never timed
+    /// (RFC 9293 §3.8.3 asks for at least three minutes).
+    const RETRIES_SYN_MAX: u8 = 7;
     /// Most timeouts of the answer to a listener's SYN: 63 s in all, so that
     /// half-open connections make room.
     const RETRIES_SYN_RECEIVED_MAX: u8 = 5;

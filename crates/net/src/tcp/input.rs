@@ -148,7 +148,10 @@ impl Connection {
         let has = |flag| s.flags.contains(flag);
         if !self.is_fresh(cx.now, s) && !has(Flags::RST) {
             cx.counters.paws += 1;
-            self.owe_ack();
+            // One without a timestamp is dropped silently (RFC 7323 §3.2).
+            if s.options.timestamps.is_some() {
+                self.owe_ack();
+            }
             return Arrival::Done;
         }
         if !self.is_acceptable(cx, s) {
@@ -243,7 +246,8 @@ impl Connection {
                 (stamps.value.wrapping_sub(self.ts_recent) as i32) >= 0
                     || now.since(self.heard_at) > Span::from_secs(24 * 24 * 3600)
             }
-            _ => true,
+            None => !self.flags.timestamps,
+            Some(_) => true,
         }
     }
 
@@ -264,6 +268,14 @@ impl Connection {
         if s.flags.contains(Flags::RST) {
             return Arrival::Done;
         }
+        if self.ends_crossed_open(s) {
+            self.state = self.state.after(Step::SynAcked);
+            self.sample_rtt(cx, s.ack);
+            self.update_window(s, 0);
+            self.on_handshake_done(cx, s.ack);
+            self.owe_ack();
+            return Arrival::Done;
+        }
         cx.counters.out_of_window += 1;
         let answers = !s.flags.contains(Flags::ACK);
         if matches!(self.state, State::SynReceived { .. }) && s.flags.contains(Flags::SYN) && answers {
@@ -277,6 +289,16 @@ impl Connection {
             *until = cx.now + cx.config.time_wait;
         }
         Arrival::Done
+    }
+
+    /// Whether both sides opened at once and this is the peer's SYN again, now
+    /// with the ACK of ours: old by its number, but it opens (RFC 9293 §3.5, Figure 8).
+    fn ends_crossed_open(&self, s: &Segment<'_>) -> bool {
+        self.state == (State::SynReceived { passive: false })
+            && s.flags.contains(Flags::SYN.with(Flags::ACK))
+            && s.seq + 1 == self.rcv_nxt
+            && s.ack.after(self.snd_una)
+            && s.ack.at_or_before(self.snd_nxt)
     }
 
     #[inline]

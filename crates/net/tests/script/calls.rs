@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use net::stack::{CloseReason, Event, ListenOptions, ListenerId};
+use net::stack::{CloseReason, ConnectError, Event, ListenOptions, ListenerId};
 use net::{ConnId, EventKind};
 
 use super::ast::Call;
@@ -188,20 +188,17 @@ impl Runner {
         let remote_port = call.args.get(1).and_then(|address| port_in(address)).unwrap_or(PORTS.0);
         let peer = if self.v6 { IpAddr::from(PEER_V6) } else { IpAddr::from(PEER_V4) };
         self.connects(remote_port, port);
-        match self.open(SocketAddr::new(peer, remote_port), port) {
-            Some(id) => {
+        match self.stack.connect(self.now, SocketAddr::new(peer, remote_port), Some(port)) {
+            Ok(id) => {
                 self.sockets.open.insert(fd, Socket::Stream(id));
                 self.sockets.streams.insert(id, Stream::default());
                 self.sockets.latest = Some(id);
                 Ok(Err("EINPROGRESS"))
             }
-            None => Ok(Err("EADDRNOTAVAIL")),
+            Err(ConnectError::NoRoute) => Ok(Err("ENETUNREACH")),
+            Err(ConnectError::TooMany) => Ok(Err("EMFILE")),
+            Err(_) => Ok(Err("EADDRINUSE")),
         }
-    }
-
-    fn open(&mut self, remote: SocketAddr, port: u16) -> Option<ConnId> {
-        let SocketAddr::V4(remote) = remote else { return None };
-        self.stack.connect(self.now, remote.into(), Some(port)).ok()
     }
 
     /// The connection of the call's file descriptor, and what is known of it.

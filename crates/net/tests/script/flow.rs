@@ -3,7 +3,7 @@
 //! A script counts each direction from its first SYN; the peer's side starts
 //! close below 2³² on the wire, so that every script wraps.
 
-use super::ast::{Body, Opt, Packet, Quote, SYN, Tcp};
+use super::ast::{Body, FIN, Opt, Packet, Quote, SYN, Tcp};
 
 /// One pair of ports.
 #[derive(Default)]
@@ -12,6 +12,8 @@ pub struct Flow {
     local: Option<u32>,
     /// Whether the next SYN of the stack's may count anew.
     anew: bool,
+    /// Whether the stack has closed its half: a SYN of the peer's is another connection's.
+    ending: bool,
     /// The peer's latest SYN, as the script counts.
     syn: Option<u32>,
     /// The stack's timestamp that is 0 in the script.
@@ -38,7 +40,7 @@ impl Flow {
         let local = self.local.unwrap_or(0);
         match &mut packet.body {
             Body::Tcp(tcp) => {
-                if tcp.has(SYN) && self.syn != Some(tcp.seq) {
+                if tcp.has(SYN) && (self.ending || self.syn != Some(tcp.seq)) {
                     self.syn = Some(tcp.seq);
                     self.anew = true;
                 }
@@ -63,8 +65,9 @@ impl Flow {
         if tcp.has(SYN) && (self.local.is_none() || self.anew) {
             let seq = wanted.map_or(0, |wanted| wanted.seq);
             self.local = Some(tcp.seq.wrapping_sub(seq));
-            self.anew = false;
+            (self.anew, self.ending) = (false, false);
         }
+        self.ending |= tcp.has(FIN);
         for option in tcp.options.iter().flatten() {
             if let Opt::Stamps(Some(live), _) = option
                 && self.stamps.is_none()

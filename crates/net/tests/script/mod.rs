@@ -30,7 +30,8 @@ pub fn play(path: &str, text: &str) -> Result<(), String> {
         line = event.line;
         runner.play(event)
     });
-    outcome
-        .and_then(|()| runner.finish())
-        .map_err(|failure| report::report(&script, line, &failure, &runner.exchange))
+    outcome.and_then(|()| runner.finish()).map_err(|failure| {
+        runner.note_rest();
+        report::report(&script, line, &failure, &runner.exchange)
+    })
 }

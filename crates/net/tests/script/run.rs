@@ -22,7 +22,8 @@ use super::settings::Settings;
 /// The ports that a script means when it names none: the peer's and the stack's.
 pub const PORTS: (u16, u16) = (50_000, 8080);
 
-/// A timer may fire late by less than this: a tick of the stack's timer wheel.
+/// A timer may fire late by less than this (a tick of the stack's timer wheel),
+/// so the one after a late one seems early by as much.
 const TICK: Span = Span::from_nanos(1024);
 
 /// How long a report waits for what comes instead of what was expected.
@@ -110,9 +111,9 @@ impl Runner {
         if let What::Out(packet) = &event.what {
             let exact = from == to;
             let late = if exact { self.tolerance + TICK } else { TICK };
-            let early = if exact { self.tolerance } else { Span::ZERO };
+            let early = if exact { self.tolerance + TICK } else { Span::ZERO };
             let at = self.expect(packet, from.since(Time::ZERO + early), to + late)?;
-            self.last = if exact { from } else { at };
+            self.last = at;
             return self.check_broken();
         }
         if from != to {
@@ -138,6 +139,11 @@ impl Runner {
         }
         self.collect();
         self.check_broken()
+    }
+
+    /// Puts what no line has taken into the exchange, for a report.
+    pub fn note_rest(&mut self) {
+        while self.take(None).is_some() {}
     }
 
     /// The script is over: nothing may be left that no line took.

@@ -1,7 +1,7 @@
 //! A script's options: how the stack under it is set up.
 
-use net::congestion::NewReno;
-use net::stack::Config;
+use net::congestion::by_name;
+use net::stack::{Config, SynCookies};
 use queueing::Span;
 
 use super::ast::Script;
@@ -29,9 +29,12 @@ const FIELDS: &[(&str, Set)] = &[
     ("keep_alive", |c, v| span(v).map(|v| c.keep_alive = Some(v))),
     ("connections_max", |c, v| v.parse().ok().map(|v| c.connections_max = v)),
     ("challenges_per_second_max", |c, v| v.parse().ok().map(|v| c.challenges_per_second_max = v)),
-    ("congestion", |c, v| {
-        c.congestion = match v {
-            "newreno" => Some(|mss| Box::new(NewReno::new(mss))),
+    ("congestion", |c, v| by_name(v).ok().map(|algorithm| c.congestion = Some(algorithm.new))),
+    ("syn_cookies", |c, v| {
+        c.syn_cookies = match v {
+            "off" => SynCookies::Off,
+            "full" => SynCookies::WhenFull,
+            "always" => SynCookies::Always,
             _ => return None,
         };
         Some(())
