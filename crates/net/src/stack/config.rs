@@ -41,15 +41,34 @@ pub struct Config {
     pub dscp: [u8; Priority::LEVELS],
     /// Smallest retransmission timeout.
     pub rto_min: Span,
-    /// Largest receive window / receive buffer per connection, in bytes.
+    /// Receive window / receive buffer of a new connection, in bytes.
     pub recv_buffer: usize,
-    /// Largest send buffer per connection, in bytes.
+    /// How far the receive window may grow while the application reads as
+    /// fast as the peer sends, in bytes; less than `recv_buffer`: not at all.
+    pub recv_buffer_max: usize,
+    /// Send buffer of a new connection, in bytes.
     pub send_buffer: usize,
+    /// How far the send buffer may grow with the congestion window, in bytes;
+    /// less than `send_buffer`: not at all.
+    pub send_buffer_max: usize,
+    /// Most bytes that send and receive buffers and early segments of all
+    /// connections may take up together (up to 16 MiB more are kept for reuse).
+    /// From half of it on, windows promise only 16 KiB and early segments are
+    /// dropped; the last quarter is for connections that hold no more than that.
+    pub memory_max: usize,
+    /// How long the acknowledgement of data may wait for company, at most
+    /// 500 ms (RFC 9293 §3.8.6.3); `None`: not at all.
+    pub delayed_ack: Option<Span>,
+    /// How long data may wait for its acknowledgement before the connection
+    /// ends; `None`: as long as retransmission takes. Looked at when the
+    /// retransmission timer fires.
+    pub user_timeout: Option<Span>,
     /// How long a closed connection lingers in TIME-WAIT (2 MSL).
     pub time_wait: Span,
-    /// Idle time before a peer is probed for life once we have closed our half
-    /// (FIN-WAIT-2), when `keep_alive` is off: a peer that died then would
-    /// otherwise be waited for without end.
+    /// How long the peer may take to close its half after ours (FIN-WAIT-2)
+    /// once the application has let go. While it has not, and `keep_alive` is
+    /// off, the idle time before the peer is asked whether it lives: one that
+    /// died then would otherwise be waited for without end.
     pub fin_wait: Span,
     /// Most connections in TIME-WAIT; the oldest makes room for one more.
     pub time_wait_max: usize,
@@ -62,6 +81,9 @@ pub struct Config {
     /// Most acknowledgements each second that challenge a suspicious RST, SYN
     /// or ACK, over all connections (RFC 5961 §7).
     pub challenges_per_second_max: u32,
+    /// Most answers in each half second that one connection gives to segments
+    /// without data that fit nowhere.
+    pub answers_max: u8,
 }
 
 impl Config {
@@ -81,7 +103,12 @@ impl Config {
             dscp: [32, 34, 26, 24, 18, 16, 10, 0],
             rto_min: Span::from_millis(5),
             recv_buffer: 256 * 1024,
+            recv_buffer_max: 4 << 20,
             send_buffer: 256 * 1024,
+            send_buffer_max: 4 << 20,
+            memory_max: 1 << 30,
+            delayed_ack: None,
+            user_timeout: None,
             time_wait: Span::from_secs(60),
             fin_wait: Span::from_secs(60),
             time_wait_max: 1 << 17,
@@ -89,6 +116,7 @@ impl Config {
             syn_cookies: SynCookies::WhenFull,
             connections_max: 1 << 20,
             challenges_per_second_max: 1000,
+            answers_max: 4,
         }
     }
 }
@@ -111,9 +139,15 @@ impl Config {
         self.mtu.saturating_sub((ipv4::HEADER_LEN + tcp::HEADER_LEN) as u16).max(28)
     }
 
-    /// The smallest shift at which the whole receive buffer can be announced.
+    /// How far a receive window may grow.
+    #[inline]
+    pub(crate) fn recv_buffer_max(&self) -> usize {
+        self.recv_buffer_max.max(self.recv_buffer)
+    }
+
+    /// The smallest shift at which the largest receive buffer can be announced.
     pub(crate) fn window_scale(&self) -> u8 {
-        (0..14).find(|shift| self.recv_buffer >> shift <= 65_535).unwrap_or(14)
+        (0..14).find(|shift| self.recv_buffer_max() >> shift <= 65_535).unwrap_or(14)
     }
 
     /// The host to hand a packet for `target` to.

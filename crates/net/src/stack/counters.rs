@@ -44,6 +44,18 @@ pub struct Counters {
     pub out_of_window: u64,
     /// Acknowledgements that challenge a suspicious RST, SYN or ACK (RFC 5961).
     pub challenge_acks: u64,
+    /// Answers to segments that fit nowhere and that were one too many.
+    pub answers_withheld: u64,
+    /// Resets for a connection in TIME-WAIT, which do nothing (RFC 1337).
+    pub time_wait_resets: u64,
+    /// Acknowledgements of data that had waited long enough.
+    pub delayed_acks: u64,
+    /// Connections that the application had let go of and the peer did not close in time.
+    pub fin_wait_timeouts: u64,
+    /// Calls of `send` that took less than they might, for want of memory.
+    pub memory_refusals: u64,
+    /// Segments whose data was dropped for want of memory.
+    pub memory_drops: u64,
     /// Segments refused by their timestamp (PAWS).
     pub paws: u64,
     /// Segments with payload that came before their turn.

@@ -38,7 +38,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use queueing::{Label, Time, TimerKey, TimerWheel};
+use queueing::{Label, Span, Time, TimerKey, TimerWheel};
 
 use crate::classify::{FlowState, Private, TransportClassifier};
 use crate::tcp::{Connection, Context, Pool, State};
@@ -56,6 +56,7 @@ mod neighbors;
 mod opening;
 mod ready;
 
+pub use crate::tcp::KeepAlive;
 pub use config::{Config, ListenOptions};
 pub use cookies::SynCookies;
 pub(crate) use counters::Challenges;
@@ -112,7 +113,6 @@ impl Stack {
         let frame_len_max = usize::from(config.mtu) + crate::wire::ethernet::HEADER_LEN;
         Self {
             ready: Ready::new(config.transmit, config.connections_max, frame_len_max),
-            config,
             flows: Flows::new(),
             ports: BTreeMap::new(),
             listeners: Vec::new(),
@@ -120,10 +120,11 @@ impl Stack {
             timers: TimerWheel::new(),
             events: VecDeque::new(),
             replies: VecDeque::new(),
-            pool: Pool::default(),
+            pool: Pool::bounded(config.memory_max),
             counters: Counters::default(),
             challenges: Challenges::default(),
             cookies_until: Time::ZERO,
+            config,
             time_wait: VecDeque::new(),
             ports_tried: 0,
             recent: 0,
@@ -207,7 +208,11 @@ impl Stack {
         let secret = flows::hash(&self.config.secret, HASH_ISN, &tuple);
         let clock = (now.as_nanos() / 4_000) as u32;
         let iss = Seq((secret as u32).wrapping_add(clock));
-        Connection::open(tuple, iss, (secret >> 32) as u32, now, &self.config)
+        let mut connection = Connection::open(tuple, iss, (secret >> 32) as u32, now, &self.config);
+        if self.pool.is_short() {
+            connection.window.shorten();
+        }
+        connection
     }
 
     #[inline(never)]
@@ -268,6 +273,9 @@ impl Stack {
     /// The next event, in the order in which packets were processed.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<Event> {
+        if self.events.is_empty() {
+            self.feed();
+        }
         let event = self.events.pop_front()?;
         match event.kind {
             EventKind::Accepted(ListenerId(listener)) => self.listeners[listener as usize].accepted -= 1,
@@ -275,6 +283,19 @@ impl Stack {
             _ => {}
         }
         Some(event)
+    }
+
+    /// Tells those whose `send` found no memory that there is some again.
+    #[inline]
+    fn feed(&mut self) {
+        for id in self.pool.fed() {
+            let Some(connection) = self.flows.get_mut(id) else { continue };
+            connection.flags.starved = false;
+            if std::mem::take(&mut connection.flags.blocked) {
+                let (kind, label, received) = (EventKind::Writable, Label::default(), Time::ZERO);
+                self.events.push_back(Event { conn: id, kind, label, received });
+            }
+        }
     }
 
     /// The owner has heard that `id` is closed: the id ends here, the
@@ -326,7 +347,7 @@ impl Stack {
     /// Resets the connection.
     pub fn abort(&mut self, now: Time, conn: ConnId) {
         let Some(connection) = self.flows.get(conn) else { return };
-        if !matches!(connection.state, State::Closed | State::SynSent | State::TimeWait { .. }) {
+        if connection.state.is_reset_by_abort() {
             let (tuple, seq, ack) = (connection.tuple, connection.snd_nxt, connection.rcv_nxt);
             self.reset(now, tuple, seq, ack);
         }
@@ -339,6 +360,43 @@ impl Stack {
     /// label of the segment that was delivered last.
     pub fn set_label(&mut self, now: Time, conn: ConnId, label: Label) {
         self.touch(now, conn, |connection, _| connection.set_level(label.priority));
+    }
+
+    /// Lets go of the connection: our half closes after what is queued, `conn`
+    /// is invalid from now on, and nothing more is heard of it. Bytes that
+    /// were not read, or that the peer still sends, reset it (RFC 9293
+    /// §3.6.1); otherwise the peer has [`Config::fin_wait`] to close its half.
+    pub fn release(&mut self, now: Time, conn: ConnId) {
+        let Some(connection) = self.flows.get_mut(conn) else { return };
+        let open = connection.state.is_synchronized() && !connection.state.is_ending();
+        if open && connection.recv.is_empty() {
+            self.touch(now, conn, Connection::let_go);
+            return self.settle(now, conn.index);
+        }
+        connection.flags.closed_pushed = true;
+        if !connection.state.is_ending() {
+            self.abort(now, conn);
+        }
+        self.detach(conn);
+    }
+
+    /// Asks `conn`'s peer, when silent, whether it lives, whatever the
+    /// configuration says; `None` never does.
+    pub fn set_keep_alive(&mut self, now: Time, conn: ConnId, keep_alive: Option<KeepAlive>) {
+        self.call(now, conn, |connection, _| connection.patience().keep_alive = Some(keep_alive));
+    }
+
+    /// Ends `conn` when its data waits so long for an acknowledgement,
+    /// whatever the configuration says; `None` waits as long as
+    /// retransmission takes. Looked at when the retransmission timer fires.
+    pub fn set_user_timeout(&mut self, now: Time, conn: ConnId, timeout: Option<Span>) {
+        self.call(now, conn, |connection, _| connection.patience().user_timeout = Some(timeout));
+    }
+
+    /// Sends small segments at once (the default), or lets them wait for what
+    /// is in flight (Nagle's algorithm, RFC 9293 §3.7.4).
+    pub fn set_nodelay(&mut self, now: Time, conn: ConnId, nodelay: bool) {
+        self.call(now, conn, |connection, _| connection.flags.nagle = !nodelay);
     }
 
     /// The shared 64 bytes.
@@ -384,6 +442,12 @@ impl Stack {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.flows.len()
+    }
+
+    /// Bytes that send and receive buffers and early segments take up.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> usize {
+        self.pool.held()
     }
 
     /// Bytes that connections take up without their buffers: slots, flow

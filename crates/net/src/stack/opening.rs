@@ -156,7 +156,7 @@ impl Stack {
             None => Options { mss: Some(mss), ..Options::NONE },
         };
         let mut connection = self.answering(now, tuple, irs, &options);
-        connection.resume(index, number, &self.config);
+        connection.resume(index, number);
         self.add(connection);
         self.counters.cookies_accepted += 1;
         Cookie::Good

@@ -70,12 +70,13 @@ impl Connection {
         self.snd_una = ack;
         self.scoreboard.advance(ack);
         self.retries = 0;
+        self.patience_regained();
         self.rtt.on_progress();
         let rtt = self.sample_rtt(cx, ack);
         self.repair_on_new_ack(cx, ack, acked, flight, rtt);
         let idle = self.snd_una == self.snd_nxt;
         self.rto_at = if idle { Time::MAX } else { cx.now + self.rtt.rto(cx.config.rto_min) };
-        if self.flags.blocked && self.send.len() <= cx.config.send_buffer / 2 {
+        if self.flags.blocked && self.send.len() <= self.send_limit(cx.config, cx.pool) / 2 {
             self.flags.blocked = false;
             cx.push(EventKind::Writable);
         }
@@ -85,7 +86,7 @@ impl Connection {
             match self.state {
                 State::Closed => self.end(cx, CloseReason::Finished),
                 State::TimeWait { .. } => self.release_send(cx.pool),
-                _ => {}
+                _ => self.limit_fin_wait(cx),
             }
         }
     }

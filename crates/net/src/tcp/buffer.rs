@@ -3,12 +3,42 @@
 //! An idle connection owns no buffer: the memory is taken when the first byte
 //! comes and given back when the last one leaves, so that 100,000 idle
 //! connections cost nothing here and busy ones share few, cache-warm buffers.
+//! What all of them hold together is bounded; the last quarter is for those
+//! who hold little, so that a few who hold much do not shut out the rest.
 
-/// Buffers without an owner.
-#[derive(Debug, Default)]
+use std::collections::VecDeque;
+
+use crate::stack::ConnId;
+
+/// Buffers without an owner, and the count of bytes in those that have one.
+#[derive(Debug)]
 pub(crate) struct Pool {
     free: Vec<Vec<u8>>,
     free_bytes: usize,
+    /// Bytes in buffers that connections own.
+    held: usize,
+    held_max: usize,
+    /// Connections whose `send` found no memory.
+    starved: VecDeque<ConnId>,
+    /// Memory was given back since the starved ones were last looked at.
+    relieved: bool,
+}
+
+/// What memory is wanted for: the less it matters, the sooner it is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Bytes that came before their turn: up to half of all memory.
+    Early,
+    /// More for a connection that holds much: up to three quarters.
+    Much,
+    /// A little for a connection that holds little: whatever is there.
+    Little,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::bounded(usize::MAX)
+    }
 }
 
 impl Pool {
@@ -18,6 +48,56 @@ impl Pool {
     const KEPT_LEN_MAX: usize = 64 * 1024;
     /// With more bytes than this in free buffers, further ones are freed.
     const KEPT_BYTES_MAX: usize = 16 << 20;
+    /// A connection that holds no more in one queue holds little.
+    const LITTLE: usize = 16 * 1024;
+
+    /// A pool whose owners may hold `held_max` bytes.
+    pub(crate) const fn bounded(held_max: usize) -> Self {
+        Self { free: Vec::new(), free_bytes: 0, held: 0, held_max, starved: VecDeque::new(), relieved: false }
+    }
+
+    /// Bytes in buffers that connections own.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Whether windows should promise only little: more than half is in use.
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        self.held > self.held_max / 2
+    }
+
+    /// Whether `more` bytes may be held for `purpose`.
+    pub(crate) fn allows(&self, purpose: Use, more: usize) -> bool {
+        let max = match purpose {
+            Use::Early => self.held_max / 2,
+            Use::Much => self.held_max / 4 * 3,
+            Use::Little => self.held_max,
+        };
+        self.held.saturating_add(more) <= max
+    }
+
+    /// A buffer of `before` bytes now has `after`.
+    #[inline]
+    pub(crate) fn account(&mut self, before: usize, after: usize) {
+        self.held = (self.held + after).saturating_sub(before);
+        self.relieved |= after < before;
+    }
+
+    /// `conn` waits for memory.
+    pub(crate) fn starve(&mut self, conn: ConnId) {
+        self.starved.push_back(conn);
+    }
+
+    /// Those who may try again, since memory was given back: each waits once.
+    #[inline]
+    pub(crate) fn fed(&mut self) -> VecDeque<ConnId> {
+        if !self.relieved || self.starved.is_empty() {
+            return VecDeque::new();
+        }
+        self.relieved = false;
+        std::mem::take(&mut self.starved)
+    }
 
     #[inline]
     pub(crate) fn take(&mut self) -> Vec<u8> {
@@ -73,7 +153,8 @@ impl ByteQueue {
         if bytes.is_empty() {
             return;
         }
-        if self.bytes.capacity() == 0 {
+        let before = self.bytes.capacity();
+        if before == 0 {
             self.bytes = pool.take();
         }
         // Move the rest to the front when that is cheaper than growing.
@@ -82,6 +163,23 @@ impl ByteQueue {
             self.head = 0;
         }
         self.bytes.extend_from_slice(bytes);
+        if self.bytes.capacity() != before {
+            pool.account(before, self.bytes.capacity());
+        }
+    }
+
+    /// How many of `n` more bytes there is memory for.
+    #[inline]
+    pub(crate) fn affordable(&self, n: usize, pool: &Pool) -> usize {
+        let (capacity, needed) = (self.bytes.capacity(), self.len() + n);
+        // What stands before `head` is used first, but only once it is the larger part.
+        let used = if self.head as usize >= self.len() { self.len() } else { self.bytes.len() };
+        if used + n <= capacity {
+            return n;
+        }
+        let growth = (2 * capacity).max(used + n).max(Pool::BUFFER_LEN) - capacity;
+        let purpose = if needed <= Pool::LITTLE { Use::Little } else { Use::Much };
+        if pool.allows(purpose, growth) { n } else { capacity - used }
     }
 
     /// Forgets the first `n` bytes.
@@ -96,6 +194,7 @@ impl ByteQueue {
     /// Forgets everything and gives the memory back.
     #[inline]
     pub(crate) fn release(&mut self, pool: &mut Pool) {
+        pool.account(self.bytes.capacity(), 0);
         pool.give(std::mem::take(&mut self.bytes));
         self.head = 0;
     }
@@ -105,7 +204,6 @@ impl ByteQueue {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::VecDeque;
 
     #[test]
     fn empty_queue_owns_no_memory() {
@@ -128,6 +226,25 @@ mod tests {
         assert_eq!(pool.free_bytes, 0);
     }
 
+    #[test]
+    fn last_quarter_is_for_those_who_hold_little() {
+        let mut pool = Pool::bounded(400_000);
+        let mut queues: Vec<ByteQueue> = (0..200).map(|_| ByteQueue::default()).collect();
+        let fill = |queue: &mut ByteQueue, n: usize, pool: &mut Pool| {
+            let n = queue.affordable(n, pool);
+            queue.push(&vec![0; n], pool);
+            queue.len()
+        };
+        let (many, few) = queues.split_at_mut(10);
+        let much: usize = many.iter_mut().map(|queue| fill(queue, 50_000, &mut pool)).sum();
+        assert!((250_000..=300_000).contains(&much) && pool.held <= 300_000, "{much}");
+        let little: usize = few.iter_mut().map(|queue| fill(queue, 1500, &mut pool)).sum();
+        assert!(little >= 45 * 1500 && pool.held <= 400_000, "{little}");
+        assert!(!pool.allows(Use::Early, 1) && pool.is_short());
+        queues.iter_mut().for_each(|queue| queue.release(&mut pool));
+        assert_eq!(pool.held, 0);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
@@ -141,6 +258,7 @@ mod tests {
                 queue.pop(pop, &mut pool);
                 model.drain(..pop.min(model.len()));
                 prop_assert_eq!(queue.as_slice(), model.make_contiguous() as &[u8]);
+                prop_assert_eq!(pool.held, queue.bytes.capacity());
             }
         }
     }

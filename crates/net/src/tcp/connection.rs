@@ -7,10 +7,13 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use queueing::{Bytes, Label, Span, Time, TimerKey};
+use queueing::{Bytes, Label, Time, TimerKey};
 
+use super::answers::Answers;
+use super::autotune::ReceiveWindow;
 use super::buffer::{ByteQueue, Pool};
 use super::congestion::{Congestion, CongestionControl};
+use super::patience::Patience;
 use super::reassembly::Reassembly;
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
@@ -35,7 +38,6 @@ pub(crate) struct Context<'a> {
     /// When the device received it.
     pub(crate) received: Time,
     /// Its congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
-    #[expect(dead_code, reason = "read once connections understand congestion marks")]
     pub(crate) ecn: u8,
 }
 
@@ -45,7 +47,7 @@ impl Context<'_> {
     }
 
     /// Whether one more challenge may be sent; counts it.
-    pub(crate) fn may_challenge(&mut self) -> bool {
+    pub(super) fn may_challenge(&mut self) -> bool {
         self.challenges.allow(self.now, self.config.challenges_per_second_max, self.counters)
     }
 }
@@ -73,6 +75,12 @@ pub(crate) struct Flags {
     pub(crate) probe_due: bool,
     /// A segment is being timed.
     pub(crate) timing: bool,
+    /// An acknowledgement of data waits for company.
+    pub(crate) ack_delayed: bool,
+    /// Small segments wait for what is in flight (Nagle's algorithm).
+    pub(crate) nagle: bool,
+    /// `send` found no memory; the pool knows.
+    pub(crate) starved: bool,
     /// The connection waits for a neighbour's hardware address.
     pub(crate) parked: bool,
     /// The flow table knows the connection.
@@ -81,7 +89,8 @@ pub(crate) struct Flags {
     pub(crate) aging: bool,
     /// `Closed` was pushed.
     pub(crate) closed_pushed: bool,
-    /// `Closed` was polled: the id is invalid, the slot lives on in TIME-WAIT.
+    /// `Closed` was polled, or the application let go: the id is invalid, the
+    /// slot lives on until the connection ends.
     pub(crate) detached: bool,
 }
 
@@ -138,6 +147,10 @@ pub(crate) struct Connection {
     pub(crate) ts_recent: u32,
     pub(crate) ts_offset: u32,
     pub(crate) last_ack_sent: Seq,
+    /// When the acknowledgement that waits is due, in microseconds.
+    pub(crate) ack_due_us: u32,
+    pub(crate) window: ReceiveWindow,
+    pub(crate) answers: Answers,
     /// Where the peer's FIN stands, if it came early.
     pub(crate) early_fin: Option<Seq>,
 
@@ -160,6 +173,7 @@ pub(crate) struct Connection {
     pub(crate) reassembly: Option<Box<Reassembly>>,
     pub(crate) classifier: Option<TransportClassifier>,
     pub(crate) app: Option<Box<Arc<dyn Any + Send + Sync>>>,
+    pub(crate) patience: Option<Box<Patience>>,
     pub(crate) listener: Option<u16>,
     pub(crate) reason: Option<CloseReason>,
     pub(crate) private: Private,
@@ -174,8 +188,6 @@ impl Connection {
     /// Most timeouts of the answer to a listener's SYN: 63 s in all, so that
     /// half-open connections make room.
     const RETRIES_SYN_RECEIVED_MAX: u8 = 5;
-    /// Most keep-alive probes without an answer.
-    const KEEP_ALIVES_MAX: u8 = 8;
     /// A peer that announces less gets this (RFC 9293 §3.7.1 has 536 as default).
     const MSS_MIN: u16 = 88;
     pub(crate) const MSS_DEFAULT: u16 = 536;
@@ -215,6 +227,9 @@ impl Connection {
             ts_recent: 0,
             ts_offset,
             last_ack_sent: Seq(0),
+            ack_due_us: 0,
+            window: ReceiveWindow::new(now, config),
+            answers: Answers::default(),
             early_fin: None,
             congestion: Congestion::new(config.congestion, mss),
             rtt: RttEstimator::new(),
@@ -231,6 +246,7 @@ impl Connection {
             reassembly: None,
             classifier: None,
             app: None,
+            patience: None,
             listener: None,
             reason: None,
             private: [0; 64],
@@ -263,7 +279,12 @@ impl Connection {
         if !self.state.can_send() || self.flags.fin_queued {
             return None;
         }
-        let taken = bytes.len().min(cx.config.send_buffer.saturating_sub(self.send.len()));
+        let room = self.send_limit(cx.config, cx.pool).saturating_sub(self.send.len());
+        let fitting = bytes.len().min(room);
+        let taken = self.send.affordable(fitting, cx.pool);
+        if taken < fitting {
+            self.starve(cx);
+        }
         self.send.push(&bytes[..taken], cx.pool);
         self.flags.blocked |= taken < bytes.len();
         Some(taken)
@@ -272,11 +293,54 @@ impl Connection {
     /// Forgets the first `n` unread bytes; invites more when that is worth a segment.
     #[inline]
     pub(crate) fn consume(&mut self, cx: &mut Context<'_>, n: usize) {
+        let n = n.min(self.recv.len());
         self.recv.pop(n, cx.pool);
-        let worth = (cx.config.recv_buffer / 2).min(2 * usize::from(self.mss)) as i32;
-        let edge = self.rcv_nxt + self.receive_room(cx.config);
+        self.window.on_read(cx.now, n, self.rtt.srtt(), cx.config, cx.pool);
+        let worth = (self.window.limit() / 2).min(2 * usize::from(self.mss)) as i32;
+        let edge = self.rcv_nxt + self.receive_room();
         if self.state.can_receive() && edge.distance(self.rcv_adv) >= worth {
             self.acks_due = self.acks_due.max(1);
+        }
+    }
+
+    /// Most bytes that may wait for their acknowledgement: twice what the
+    /// path takes at once, so that acknowledgements never find nothing to send.
+    #[inline]
+    pub(super) fn send_limit(&self, config: &Config, pool: &Pool) -> usize {
+        if pool.is_short() {
+            return config.send_buffer.min(ReceiveWindow::SHORT);
+        }
+        let wanted = self.congestion.window().get().saturating_mul(2) as usize;
+        wanted.clamp(config.send_buffer, config.send_buffer_max.max(config.send_buffer))
+    }
+
+    #[cold]
+    fn starve(&mut self, cx: &mut Context<'_>) {
+        cx.counters.memory_refusals += 1;
+        if !self.flags.starved {
+            self.flags.starved = true;
+            cx.pool.starve(cx.id);
+        }
+    }
+
+    /// The application lets go: our half closes after what is queued, and
+    /// what the peer still says is not kept.
+    pub(crate) fn let_go(&mut self, cx: &mut Context<'_>) {
+        self.close(cx);
+        self.recv.release(cx.pool);
+        self.classifier = None;
+        self.app = None;
+        self.flags.blocked = false;
+        self.flags.closed_pushed = true;
+        self.flags.detached = true;
+        self.limit_fin_wait(cx);
+    }
+
+    /// Nobody waits for what the peer still has to say: FIN-WAIT-2 ends by
+    /// itself, even if the peer lives.
+    pub(super) fn limit_fin_wait(&mut self, cx: &Context<'_>) {
+        if self.state == State::FinWait2 && self.flags.detached {
+            self.rto_at = cx.now + cx.config.fin_wait;
         }
     }
 
@@ -324,9 +388,16 @@ impl Connection {
 
     /// Bytes that the receive buffer can still take.
     #[inline]
-    pub(crate) fn receive_room(&self, config: &Config) -> u32 {
-        let room = config.recv_buffer.saturating_sub(self.recv.len()) as u64;
+    pub(crate) fn receive_room(&self) -> u32 {
+        let room = self.window.limit().saturating_sub(self.recv.len()) as u64;
         room.min(65_535 << self.recv_scale) as u32
+    }
+
+    /// How far beyond what has come the peer may send: what there is room for,
+    /// and whatever was promised before.
+    #[inline]
+    pub(super) fn receive_window(&self) -> u32 {
+        self.receive_room().max(self.rcv_adv.distance(self.rcv_nxt).max(0) as u32)
     }
 
     /// Our clock as the peer sees it: milliseconds from a secret start.
@@ -364,7 +435,7 @@ impl Connection {
     #[inline]
     pub(crate) fn arm(&mut self, now: Time, config: &Config) {
         if self.rto_at == Time::MAX {
-            self.rto_at = now + self.rtt.rto(config.rto_min);
+            self.rto_at = self.rto_from(now, config);
         }
     }
 
@@ -383,19 +454,7 @@ impl Connection {
         match self.state {
             State::Closed => self.rto_at,
             State::TimeWait { until } => until,
-            _ => self.rto_at.min(self.keep_alive_at(config)),
-        }
-    }
-
-    #[inline]
-    fn keep_alive_at(&self, config: &Config) -> Time {
-        // Only the peer can end FIN-WAIT-2: whether it lives is always asked there.
-        let always = (self.state == State::FinWait2).then_some(config.fin_wait);
-        match config.keep_alive.or(always) {
-            Some(idle) if self.state.is_synchronized() => {
-                self.heard_at + idle + keep_alive_interval(idle) * u64::from(self.keep_alives)
-            }
-            _ => Time::MAX,
+            _ => self.rto_at.min(self.keep_alive_at(config)).min(self.ack_due_at()),
         }
     }
 
@@ -411,13 +470,15 @@ impl Connection {
             self.recv.release(cx.pool);
             return;
         }
+        self.on_ack_due(cx);
         if self.rto_at <= cx.now {
             self.on_retransmission_timeout(cx);
         }
         if self.keep_alive_at(cx.config) <= cx.now {
             self.keep_alives += 1;
             self.flags.probe_due = true;
-            if self.keep_alives > Self::KEEP_ALIVES_MAX {
+            let count = self.keep_alive(cx.config).map_or(0, |asked| asked.count.max(1));
+            if self.keep_alives > count {
                 self.end(cx, CloseReason::TimedOut);
             }
         }
@@ -425,22 +486,27 @@ impl Connection {
 
     fn on_retransmission_timeout(&mut self, cx: &mut Context<'_>) {
         if self.state.is_synchronized() && self.snd_una == self.snd_nxt && !self.has_unsent() {
+            if self.state == State::FinWait2 && self.flags.detached {
+                cx.counters.fin_wait_timeouts += 1;
+                return self.end(cx, CloseReason::TimedOut);
+            }
             // Only an acknowledgement waited, for the peer's hardware address.
             self.rto_at = Time::MAX;
             return;
         }
+        let over = self.patience_is_over(cx.now, cx.config);
         self.retries += 1;
         let retries_max = match self.state {
             State::SynSent | State::SynReceived { passive: false } => Self::RETRIES_SYN_MAX,
             State::SynReceived { passive: true } => Self::RETRIES_SYN_RECEIVED_MAX,
             _ => Self::RETRIES_MAX,
         };
-        if self.retries > retries_max {
+        if self.retries > retries_max || over {
             self.end(cx, CloseReason::TimedOut);
             return;
         }
         self.rtt.on_timeout();
-        self.rto_at = cx.now + self.rtt.rto(cx.config.rto_min);
+        self.rto_at = self.rto_from(cx.now, cx.config);
         self.flags.timing = false;
         if self.snd_una == self.snd_nxt {
             // Nothing is in flight: the window is closed, or the SYN never got out.
@@ -463,9 +529,4 @@ impl Connection {
         self.rtx_end = self.snd_nxt;
         self.flags.retransmit_now = true;
     }
-}
-
-/// Between keep-alive probes: an eighth of the idle time, at least 1 ms.
-fn keep_alive_interval(idle: Span) -> Span {
-    (idle / 8).max(Span::from_millis(1))
 }

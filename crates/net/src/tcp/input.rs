@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use queueing::{Label, Priority, Span, Time};
 
+use super::buffer::Use;
 use super::connection::{Connection, Context, Recovery};
 use super::reassembly::Reassembly;
 use super::state::{State, Step};
@@ -51,11 +52,11 @@ impl Connection {
 
     /// Makes a connection that would answer a SYN one that has done so, with
     /// `number`, and waits for the acknowledgement.
-    pub(crate) fn resume(&mut self, listener: u16, number: Seq, config: &Config) {
+    pub(crate) fn resume(&mut self, listener: u16, number: Seq) {
         self.listener = Some(listener);
         (self.snd_una, self.snd_nxt) = (number, number + 1);
         (self.rtx_next, self.rtx_end, self.timed_seq) = (number, number, number);
-        self.rcv_adv = self.rcv_nxt + self.receive_room(config).min(65_535);
+        self.rcv_adv = self.rcv_nxt + self.receive_room().min(65_535);
         self.last_ack_sent = self.rcv_nxt;
     }
 
@@ -78,12 +79,12 @@ impl Connection {
     pub(crate) fn on_segment(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, v: &Verdicts<'_>) -> Arrival {
         match self.state {
             State::Closed => Arrival::Done,
-            State::SynSent => self.on_segment_in_syn_sent(cx, s),
+            State::SynSent => self.on_segment_in_syn_sent(cx, s, v),
             _ => self.on_segment_synchronized(cx, s, v),
         }
     }
 
-    fn on_segment_in_syn_sent(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) -> Arrival {
+    fn on_segment_in_syn_sent(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, v: &Verdicts<'_>) -> Arrival {
         let acks_syn = s.ack.after(self.snd_una) && s.ack.at_or_before(self.snd_nxt);
         let has = |flag| s.flags.contains(flag);
         if has(Flags::ACK) && !acks_syn {
@@ -107,6 +108,11 @@ impl Connection {
             let _ = self.sample_rtt(cx, s.ack);
             self.on_handshake_done(cx, s.ack);
             self.acks_due = 1;
+            if s.seq_len() > 1 {
+                // What comes with the SYN counts from now on.
+                let flags = Flags::from_bits(s.flags.bits() & !Flags::SYN.bits());
+                return self.on_segment_synchronized(cx, &Segment { seq: s.seq + 1, flags, ..*s }, v);
+            }
         } else {
             // Both sides open at once: our SYN goes out again, now with ACK.
             self.state = self.state.after(Step::Syn);
@@ -150,27 +156,27 @@ impl Connection {
             cx.counters.paws += 1;
             // One without a timestamp is dropped silently (RFC 7323 §3.2).
             if s.options.timestamps.is_some() {
-                self.owe_ack();
+                self.answer_stray(cx, s);
             }
             return Arrival::Done;
         }
-        if !self.is_acceptable(cx, s) {
+        if !self.is_acceptable(s) {
             return self.on_unacceptable(cx, s);
         }
         if has(Flags::RST) {
-            if s.seq == self.rcv_nxt {
-                // In TIME-WAIT both streams are complete: nothing was cut off.
-                let over = matches!(self.state, State::TimeWait { .. });
-                self.end(cx, if over { CloseReason::Finished } else { CloseReason::Reset });
-            } else if cx.may_challenge() {
-                self.owe_ack();
+            // TIME-WAIT is there to outlast old duplicates: one of them may have
+            // provoked the reset, which therefore ends nothing (RFC 1337 §3).
+            if matches!(self.state, State::TimeWait { .. }) {
+                cx.counters.time_wait_resets += 1;
+            } else if s.seq == self.rcv_nxt {
+                self.end(cx, CloseReason::Reset);
+            } else {
+                self.challenge(cx);
             }
             return Arrival::Done;
         }
         if has(Flags::SYN) {
-            if cx.may_challenge() {
-                self.owe_ack();
-            }
+            self.challenge(cx);
             return Arrival::Done;
         }
         if !has(Flags::ACK) {
@@ -189,16 +195,15 @@ impl Connection {
             || s.ack.distance(self.snd_una) < -(self.snd_wnd_max.min(i32::MAX as u32) as i32)
         {
             cx.counters.bad_acks += 1;
-            if cx.may_challenge() {
-                self.owe_ack();
-            }
+            self.challenge(cx);
             return Arrival::Done;
         }
         // The classifier may ask for the segment to be lost: nothing of it may count yet.
-        let (offset, len) = self.fitting(cx, s);
+        let (offset, len) = self.fitting(s);
         let payload = &s.payload[offset..offset + len];
         let in_order = s.seq + offset as u32 == self.rcv_nxt;
-        if in_order && len > 0 && self.state.can_receive_soon() {
+        let lacking = in_order && self.recv.affordable(len, cx.pool) < len;
+        if in_order && !lacking && len > 0 && self.state.can_receive_soon() {
             match self.classify(cx, payload, v.meta, v) {
                 Some(label) => cx.label = label,
                 None => {
@@ -214,6 +219,9 @@ impl Connection {
             && s.seq.at_or_before(self.last_ack_sent)
         {
             self.ts_recent = stamps.value;
+            if len > 0 {
+                self.window.on_echo(self.timestamp(cx.now).wrapping_sub(stamps.echo));
+            }
         }
         if matches!(self.state, State::SynReceived { .. }) {
             self.state = self.state.after(Step::SynAcked);
@@ -225,6 +233,16 @@ impl Connection {
         }
         if self.state == State::Closed {
             return Arrival::Done;
+        }
+        if lacking {
+            // As if it had been lost, but what it acknowledges frees memory.
+            cx.counters.memory_drops += 1;
+            return Arrival::Done;
+        }
+        if len > 0 && self.flags.detached && self.state.can_receive() {
+            // Nobody will ever read it (RFC 9293 §3.6.1).
+            self.end(cx, CloseReason::Aborted);
+            return Arrival::Refuse;
         }
         if !s.payload.is_empty() {
             self.on_payload(cx, s.seq + offset as u32, payload, offset == s.payload.len(), v);
@@ -253,8 +271,8 @@ impl Connection {
 
     /// Whether any of the segment lies in the window, RFC 9293 §3.10.7.4.
     #[inline]
-    fn is_acceptable(&self, cx: &Context<'_>, s: &Segment<'_>) -> bool {
-        let window = self.receive_room(cx.config);
+    fn is_acceptable(&self, s: &Segment<'_>) -> bool {
+        let window = self.receive_window();
         let within = |seq: Seq| seq.at_or_after(self.rcv_nxt) && seq.before(self.rcv_nxt + window);
         match (s.seq_len(), window) {
             // A closed window takes no data, but what else the segment says counts.
@@ -277,11 +295,13 @@ impl Connection {
             return Arrival::Done;
         }
         cx.counters.out_of_window += 1;
-        let answers = !s.flags.contains(Flags::ACK);
-        if matches!(self.state, State::SynReceived { .. }) && s.flags.contains(Flags::SYN) && answers {
-            self.resend_syn();
+        let opens = s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK);
+        if matches!(self.state, State::SynReceived { .. }) && opens {
+            if self.may_answer(cx) {
+                self.resend_syn();
+            }
         } else {
-            self.owe_ack();
+            self.answer_stray(cx, s);
         }
         if let State::TimeWait { ref mut until } = self.state
             && s.flags.contains(Flags::FIN)
@@ -302,16 +322,39 @@ impl Connection {
     }
 
     #[inline]
-    fn owe_ack(&mut self) {
+    pub(super) fn owe_ack(&mut self) {
         self.acks_due = self.acks_due.max(1);
+    }
+
+    /// Whether one more answer to what fits nowhere may be given.
+    fn may_answer(&mut self, cx: &mut Context<'_>) -> bool {
+        let may = self.answers.allow(cx.now, cx.config.answers_max);
+        cx.counters.answers_withheld += u64::from(!may);
+        may
+    }
+
+    /// Answers a segment outside the window, or too old.
+    fn answer_stray(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
+        if s.flags.contains(Flags::SYN) {
+            self.challenge(cx);
+        } else if !s.payload.is_empty() || self.may_answer(cx) {
+            self.owe_ack();
+        }
+    }
+
+    /// Makes the peer prove a suspicious segment (RFC 5961).
+    fn challenge(&mut self, cx: &mut Context<'_>) {
+        if self.may_answer(cx) && cx.may_challenge() {
+            self.owe_ack();
+        }
     }
 
     /// Which part of the payload is new and has room: its offset and length.
     #[inline]
-    fn fitting(&self, cx: &Context<'_>, s: &Segment<'_>) -> (usize, usize) {
+    fn fitting(&self, s: &Segment<'_>) -> (usize, usize) {
         let old = (self.rcv_nxt.distance(s.seq).max(0) as usize).min(s.payload.len());
         let start = s.seq + old as u32;
-        let room = (self.rcv_nxt + self.receive_room(cx.config)).distance(start).max(0) as usize;
+        let room = (self.rcv_nxt + self.receive_window()).distance(start).max(0) as usize;
         let mut len = (s.payload.len() - old).min(room);
         if let Some(fin) = self.early_fin {
             len = len.min(fin.distance(start).max(0) as usize);
@@ -391,19 +434,27 @@ impl Connection {
         }
         if start != self.rcv_nxt {
             cx.counters.out_of_order += 1;
-            let reassembly = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
-            reassembly.insert(start, payload, v.meta, cx.pool);
             // Each one tells the peer once more what is missing.
             self.acks_due = self.acks_due.saturating_add(1);
+            if !cx.pool.allows(Use::Early, payload.len() + Reassembly::PIECE_BYTES) {
+                cx.counters.memory_drops += 1;
+                return;
+            }
+            let reassembly = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
+            reassembly.insert(start, payload, v.meta, cx.pool);
             return;
         }
         let before = self.rcv_nxt;
         self.append(cx, payload);
-        if self.reassembly.is_some() {
+        let gap = self.reassembly.is_some();
+        if gap {
             self.append_reassembled(cx, v);
         }
-        self.owe_ack();
         self.set_level(cx.label.priority);
+        if cx.pool.is_short() {
+            self.window.shorten();
+        }
+        self.owe_ack_for_data(cx, gap);
         if !self.flags.detached {
             let fresh = self.rcv_nxt - before;
             cx.push(EventKind::Readable { fresh });
@@ -433,7 +484,7 @@ impl Connection {
                     cx.label = label;
                 }
             }
-            cx.pool.give(piece.bytes);
+            piece.release(cx.pool);
         }
         if !reassembly.is_empty() {
             self.reassembly = Some(reassembly);
@@ -455,6 +506,8 @@ impl Connection {
             self.rto_at = Time::MAX;
         }
         self.owe_ack();
-        cx.push(EventKind::PeerClosed);
+        if !self.flags.detached {
+            cx.push(EventKind::PeerClosed);
+        }
     }
 }

@@ -7,11 +7,15 @@
 //! reassembly, the SACK scoreboard.
 
 mod acks;
+mod answers;
+mod autotune;
 mod buffer;
 pub mod congestion;
 mod connection;
+mod delayed;
 mod input;
 mod output;
+mod patience;
 mod reassembly;
 mod rtt;
 mod scoreboard;
@@ -21,4 +25,5 @@ mod transmit;
 pub(crate) use buffer::Pool;
 pub(crate) use connection::{Connection, Context};
 pub(crate) use input::{Arrival, Verdicts};
+pub use patience::KeepAlive;
 pub(crate) use state::State;

@@ -100,6 +100,10 @@ impl Connection {
             return None;
         }
         let fin = u32::from(self.flags.fin_queued && len == unsent && window > len);
+        // Nagle: what is small waits while anything is in flight (RFC 9293 §3.7.4).
+        if self.flags.nagle && len < mss && fin == 0 && self.snd_nxt != self.snd_una {
+            return None;
+        }
         (len + fin > 0).then(|| self.cut(self.snd_nxt, len + fin))
     }
 
@@ -183,9 +187,9 @@ impl Connection {
     /// The window to announce: how far the peer may send. It grows only by
     /// amounts worth a segment (RFC 9293 §3.8.6.2.2) and never shrinks.
     #[inline]
-    fn edge(&self, config: &Config) -> Seq {
-        let edge = self.rcv_nxt + self.receive_room(config);
-        let worth = (config.recv_buffer / 2).min(usize::from(self.mss)) as i32;
+    fn edge(&self) -> Seq {
+        let edge = self.rcv_nxt + self.receive_room();
+        let worth = (self.window.limit() / 2).min(usize::from(self.mss)) as i32;
         if edge.distance(self.rcv_adv) >= worth { edge } else { self.rcv_adv.max(self.rcv_nxt) }
     }
 
@@ -195,7 +199,7 @@ impl Connection {
         let syn = plan.flags.contains(Flags::SYN);
         let first = plan.flags == Flags::SYN;
         let shift = if syn { 0 } else { self.recv_scale };
-        let window = if first { self.receive_room(config) } else { self.edge(config) - self.rcv_nxt };
+        let window = if first { self.receive_room() } else { self.edge() - self.rcv_nxt };
         let echo = if first { 0 } else { self.ts_recent };
         let offset = plan.seq.distance(self.data_start()).max(0) as usize;
         Segment {
@@ -224,7 +228,8 @@ impl Connection {
     pub(crate) fn transmitted(&mut self, plan: &Plan, now: Time, config: &Config) {
         let end = plan.end();
         if plan.flags.contains(Flags::ACK) {
-            self.rcv_adv = self.edge(config);
+            self.rcv_adv = self.edge();
+            self.flags.ack_delayed = false;
             self.last_ack_sent = self.rcv_nxt;
         }
         if plan.seq == end {
@@ -255,7 +260,7 @@ impl Connection {
             }
         }
         if restart || self.rto_at == Time::MAX {
-            self.rto_at = now + self.rtt.rto(config.rto_min);
+            self.rto_at = self.rto_from(now, config);
         }
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Reassembly {
 }
 
 impl Reassembly {
+    /// What a piece takes up before its first byte.
+    pub(crate) const PIECE_BYTES: usize = 2048;
     /// Most pieces kept.
     const PIECES_MAX: usize = 64;
     /// Most segments that a piece tells apart; more count as one.
@@ -70,11 +72,13 @@ impl Reassembly {
             if at.before(gap_end) {
                 let part = &bytes[(at - start) as usize..(gap_end - start) as usize];
                 if i > 0 && self.pieces[i - 1].end() == at {
-                    self.pieces[i - 1].extend(part, &[(gap_end, *meta)]);
+                    self.pieces[i - 1].extend(part, &[(gap_end, *meta)], pool);
                 } else if self.pieces.len() < Self::PIECES_MAX {
                     let mut own = pool.take();
                     own.extend_from_slice(part);
-                    self.pieces.insert(i, Piece { start: at, bytes: own, segments: vec![(gap_end, *meta)] });
+                    let piece = Piece { start: at, bytes: own, segments: vec![(gap_end, *meta)] };
+                    pool.account(0, piece.footprint());
+                    self.pieces.insert(i, piece);
                     i += 1;
                 } else {
                     return kept;
@@ -98,8 +102,8 @@ impl Reassembly {
             return;
         }
         let piece = self.pieces.remove(i);
-        self.pieces[i - 1].extend(&piece.bytes, &piece.segments);
-        pool.give(piece.bytes);
+        self.pieces[i - 1].extend(&piece.bytes, &piece.segments, pool);
+        piece.release(pool);
     }
 
     /// The first piece, once its turn has come: when it starts at or before `next`.
@@ -116,18 +120,31 @@ impl Reassembly {
     }
 
     pub(crate) fn release(&mut self, pool: &mut Pool) {
-        self.pieces.drain(..).for_each(|p| pool.give(p.bytes));
+        self.pieces.drain(..).for_each(|piece| piece.release(pool));
     }
 }
 
 impl Piece {
-    fn extend(&mut self, bytes: &[u8], segments: &[(Seq, PacketMeta)]) {
+    /// Bytes of memory that it takes up.
+    fn footprint(&self) -> usize {
+        self.bytes.capacity() + self.segments.capacity() * size_of::<(Seq, PacketMeta)>()
+    }
+
+    /// Gives its memory back.
+    pub(crate) fn release(self, pool: &mut Pool) {
+        pool.account(self.footprint(), 0);
+        pool.give(self.bytes);
+    }
+
+    fn extend(&mut self, bytes: &[u8], segments: &[(Seq, PacketMeta)], pool: &mut Pool) {
+        let before = self.footprint();
         self.bytes.extend_from_slice(bytes);
         self.segments.extend_from_slice(segments);
         if self.segments.len() > Reassembly::SEGMENTS_MAX {
             self.segments.truncate(Reassembly::SEGMENTS_MAX);
             self.segments[Reassembly::SEGMENTS_MAX - 1].0 = self.end();
         }
+        pool.account(before, self.footprint());
     }
 }
 
@@ -198,6 +215,9 @@ mod tests {
                 last_end = Some(piece.end());
             }
             prop_assert_eq!(map, held);
+            prop_assert_eq!(pool.held(), r.pieces.iter().map(Piece::footprint).sum::<usize>());
+            r.release(&mut pool);
+            prop_assert_eq!(pool.held(), 0);
         }
     }
 }

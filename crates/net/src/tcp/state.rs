@@ -103,6 +103,14 @@ impl State {
         matches!(self, Self::TimeWait { .. } | Self::Closed)
     }
 
+    /// Whether the peer has to hear of an abort (RFC 9293 §3.10.5).
+    pub(crate) fn is_reset_by_abort(self) -> bool {
+        matches!(
+            self,
+            Self::SynReceived { .. } | Self::Established | Self::FinWait1 | Self::FinWait2 | Self::CloseWait
+        )
+    }
+
     /// Whether both SYNs have been acknowledged.
     #[inline]
     pub(crate) fn is_synchronized(self) -> bool {

@@ -176,7 +176,7 @@ fn options_are_used_only_if_both_offer_them() {
     let mut peer = Peer::new(config(1));
     let answer = peer.say(Seg { options: all, ..peer.seg(Flags::SYN) });
     let options = answer[0].options;
-    assert_eq!((options.mss, options.window_scale, options.sack_permitted), (Some(1460), Some(3), true));
+    assert_eq!((options.mss, options.window_scale, options.sack_permitted), (Some(1460), Some(7), true));
     assert_eq!(options.timestamps.map(|t| t.echo), Some(77));
 }
 

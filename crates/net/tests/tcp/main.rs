@@ -10,5 +10,6 @@ mod neighbors;
 mod peer;
 mod streams;
 mod transmit;
+mod waiting;
 mod window;
 mod world;

@@ -61,6 +61,7 @@ fn check(faults: Faults, sizes: [usize; 2], buffer: usize, seed: u64) {
     let configs = [1, 2].map(|host| {
         let mut config = config(host);
         (config.recv_buffer, config.send_buffer) = (buffer, buffer);
+        (config.recv_buffer_max, config.send_buffer_max) = (0, 0);
         // Longer than a last FIN can take under loss, or its answer is a reset.
         config.time_wait = Span::from_secs(600);
         config

@@ -31,7 +31,7 @@ fn closed_window_is_probed_until_it_opens() {
 #[test]
 fn window_is_scaled_but_not_in_syn() {
     let mut config = config(1);
-    config.recv_buffer = 1 << 20;
+    (config.recv_buffer, config.recv_buffer_max) = (1 << 20, 0);
     let options = Options { mss: Some(1000), window_scale: Some(2), ..Options::NONE };
     let mut peer = Peer::new(config);
     peer.window = 500;
@@ -51,7 +51,7 @@ fn window_is_scaled_but_not_in_syn() {
 #[test]
 fn reading_opens_the_window_by_whole_segments() {
     let mut config = config(1);
-    config.recv_buffer = 4000;
+    (config.recv_buffer, config.recv_buffer_max) = (4000, 0);
     let (mut peer, conn) = Peer::established_with(config, Options { mss: Some(1000), ..Options::NONE });
     for _ in 0..4 {
         let s = peer.data(0, &[1; 1000]);
@@ -70,7 +70,7 @@ fn reading_opens_the_window_by_whole_segments() {
 #[test]
 fn writable_follows_a_full_buffer() {
     let mut config = config(1);
-    config.send_buffer = 3000;
+    (config.send_buffer, config.send_buffer_max) = (3000, 0);
     let (mut peer, conn) = Peer::established_with(config, Options { mss: Some(1000), ..Options::NONE });
     assert_eq!(peer.stack.send(peer.now, conn, &[0; 5000]), Ok(3000));
     peer.hear();
@@ -132,7 +132,7 @@ fn receiver_that_stays_small_is_sent_what_it_takes() {
 #[test]
 fn peer_cannot_make_us_hold_more_than_the_window() {
     let mut small = config(1);
-    small.recv_buffer = 10_000;
+    (small.recv_buffer, small.recv_buffer_max) = (10_000, 0);
     let (mut peer, conn) = Peer::established_with(small, Options { mss: Some(1000), ..Options::NONE });
     let start = peer.seq;
     for offset in (1..40_000).step_by(900) {

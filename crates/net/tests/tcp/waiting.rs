@@ -1,0 +1,277 @@
+//! What waits, and for how long: delayed acknowledgements, Nagle, keep-alive,
+//! user timeout, and peers that do not close their half.
+
+use net::stack::{CloseReason, Config, KeepAlive};
+use net::wire::tcp::{Flags, Options, Timestamps};
+use net::{ConnId, EventKind};
+use queueing::Span;
+
+use crate::peer::{Peer, Seg};
+use crate::world::{World, config};
+
+/// Time until `closed` tells that the connection is over, letting every timer fire.
+fn time_to_end(peer: &mut Peer, ends: impl Fn(&Peer) -> bool) -> Span {
+    let start = peer.now;
+    for _ in 0..1000 {
+        peer.hear();
+        if ends(peer) {
+            return peer.now.since(start);
+        }
+        peer.now = peer.now.max(peer.stack.poll_timeout().expect("a timer runs"));
+        peer.stack.handle_timeout(peer.now);
+    }
+    panic!("it never ends");
+}
+
+/// A peer past the start of a connection whose acknowledgements may wait 40 ms.
+fn delaying() -> (Peer, ConnId) {
+    let delayed_ack = Some(Span::from_millis(40));
+    let options = Options { mss: Some(1000), ..Options::NONE };
+    let (mut peer, conn) = Peer::established_with(Config { delayed_ack, ..config(1) }, options);
+    for _ in 0..16 {
+        let data = peer.data(0, &[1; 1000]);
+        assert_eq!(peer.say(data).len(), 1, "at the start nothing waits");
+        peer.seq += 1000;
+        peer.stack.consume(peer.now, conn, 1000);
+    }
+    (peer, conn)
+}
+
+#[test]
+fn second_full_segment_is_acknowledged_and_a_single_one_after_the_delay() {
+    let (mut peer, _) = delaying();
+    let first = peer.data(0, &[1; 1000]);
+    assert_eq!(peer.say(first), []);
+    peer.seq += 1000;
+    peer.pass(Span::from_millis(30));
+    let second = peer.data(0, &[1; 1000]);
+    let acks = peer.say(second);
+    peer.seq += 1000;
+    assert_eq!((acks.len(), acks[0].ack), (1, peer.seq));
+    let third = peer.data(0, b"tail");
+    assert_eq!(peer.say(third), []);
+    let (start, acks) = (peer.now, peer.wait());
+    assert_eq!((acks.len(), acks[0].ack), (1, peer.seq + 4));
+    let waited = peer.now.since(start);
+    assert!(waited >= Span::from_millis(40) && waited < Span::from_millis(42), "{waited:?}");
+    assert_eq!(peer.stack.counters().delayed_acks, 1);
+}
+
+#[test]
+fn small_segments_do_not_put_the_acknowledgement_off() {
+    let (mut peer, _) = delaying();
+    let start = peer.now;
+    let mut acked = None;
+    for _ in 0..10 {
+        let byte = peer.data(0, b"x");
+        peer.tell(&byte);
+        peer.seq += 1;
+        peer.pass(Span::from_millis(10));
+        peer.stack.handle_timeout(peer.now);
+        if !peer.hear().is_empty() {
+            acked.get_or_insert(peer.now.since(start));
+        }
+    }
+    assert!(acked.is_some_and(|at| at <= Span::from_millis(50)), "{acked:?}");
+}
+
+#[test]
+fn delayed_acknowledgement_rides_with_the_answer() {
+    let (mut peer, conn) = delaying();
+    let question = peer.data(0, b"question");
+    assert_eq!(peer.say(question), []);
+    peer.stack.send(peer.now, conn, b"answer").unwrap();
+    let answer = peer.hear();
+    assert_eq!((answer.len(), answer[0].ack), (1, peer.seq + 8));
+    peer.ack += 6;
+    peer.seq += 8;
+    peer.say(peer.seg(Flags::ACK));
+    assert_eq!((peer.wait(), peer.stack.counters().delayed_acks), (vec![], 0));
+}
+
+#[test]
+fn gaps_and_what_fills_them_are_acknowledged_at_once() {
+    let (mut peer, _) = delaying();
+    let early = peer.data(3, b"def");
+    assert_eq!(peer.say(early)[0].ack, peer.seq);
+    let first = peer.data(0, b"abc");
+    assert_eq!(peer.say(first)[0].ack, peer.seq + 6);
+    peer.seq += 6;
+    let fin = Seg { flags: Flags::FIN | Flags::ACK, ..peer.data(0, b"end") };
+    assert_eq!(peer.say(fin)[0].ack, peer.seq + 4);
+}
+
+#[test]
+fn nagle_lets_small_segments_wait_for_what_is_in_flight() {
+    let (mut peer, conn) = Peer::established();
+    let lens = |heard: &[Seg]| heard.iter().map(|s| s.payload.len()).collect::<Vec<_>>();
+    peer.stack.set_nodelay(peer.now, conn, false);
+    peer.stack.send(peer.now, conn, b"first").unwrap();
+    assert_eq!(lens(&peer.hear()), [5]);
+    for _ in 0..3 {
+        peer.stack.send(peer.now, conn, b"more").unwrap();
+        assert_eq!(peer.hear(), []);
+    }
+    peer.ack += 5;
+    let ack = peer.seg(Flags::ACK);
+    assert_eq!(lens(&peer.say(ack)), [12], "all at once");
+    peer.stack.send(peer.now, conn, &[0; 1010]).unwrap();
+    assert_eq!(lens(&peer.hear()), [1000], "a full segment does not wait");
+    peer.stack.set_nodelay(peer.now, conn, true);
+    assert_eq!(lens(&peer.hear()), [10]);
+    // FIN does not wait either.
+    peer.stack.set_nodelay(peer.now, conn, false);
+    peer.stack.send(peer.now, conn, b"last").unwrap();
+    peer.stack.close(peer.now, conn);
+    let last = peer.hear();
+    assert!(last[0].flags.contains(Flags::FIN) && last[0].payload == b"last");
+}
+
+#[test]
+fn one_connection_may_ask_sooner_whether_its_peer_lives() {
+    let (mut peer, conn) = Peer::established();
+    let asked = KeepAlive { idle: Span::from_secs(5), interval: Span::from_secs(1), count: 3 };
+    peer.stack.set_keep_alive(peer.now, conn, Some(asked));
+    let end = time_to_end(&mut peer, |peer| !peer.closed().is_empty());
+    assert!(end >= Span::from_secs(8) && end < Span::from_millis(8100), "{end:?}");
+    assert_eq!((peer.closed(), peer.stack.counters().probes), (vec![CloseReason::TimedOut], 3));
+}
+
+#[test]
+fn one_connection_may_leave_its_peer_alone() {
+    let keep_alive = Some(Span::from_secs(8));
+    let (mut peer, conn) = Peer::established_with(Config { keep_alive, ..config(1) }, Options::NONE);
+    peer.stack.set_keep_alive(peer.now, conn, None);
+    assert_eq!((peer.wait(), peer.closed()), (vec![], vec![]));
+}
+
+#[test]
+fn user_timeout_ends_a_connection_whose_data_is_lost() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack.set_user_timeout(peer.now, conn, Some(Span::from_secs(3)));
+    peer.stack.send(peer.now, conn, b"anybody there?").unwrap();
+    let end = time_to_end(&mut peer, |peer| !peer.closed().is_empty());
+    assert!(end >= Span::from_secs(3) && end < Span::from_millis(3100), "{end:?}");
+    assert_eq!(peer.closed(), [CloseReason::TimedOut]);
+}
+
+#[test]
+fn user_timeout_ends_a_connection_whose_window_stays_closed_and_progress_renews_it() {
+    let user_timeout = Some(Span::from_secs(10));
+    let options = Options { mss: Some(1000), ..Options::NONE };
+    let (mut peer, conn) = Peer::established_with(Config { user_timeout, ..config(1) }, options);
+    peer.stack.send(peer.now, conn, &[0; 3000]).unwrap();
+    peer.hear();
+    for ack in [1000, 2000] {
+        // Two windows, each after some seconds.
+        peer.pass(Span::from_secs(7));
+        peer.stack.handle_timeout(peer.now);
+        peer.hear();
+        peer.say(Seg { ack: peer.ack + ack, ..peer.seg(Flags::ACK) });
+    }
+    peer.ack += 3000;
+    peer.window = 0;
+    peer.say(peer.seg(Flags::ACK));
+    peer.stack.send(peer.now, conn, b"more").unwrap();
+    peer.hear();
+    let start = peer.now;
+    while peer.closed().is_empty() {
+        if !peer.wait().is_empty() {
+            peer.say(peer.seg(Flags::ACK));
+        }
+        assert!(peer.now.since(start) < Span::from_secs(12), "though every probe is answered");
+    }
+    assert!(peer.now.since(start) >= Span::from_secs(10));
+}
+
+#[test]
+fn connection_that_was_let_go_ends_in_fin_wait_2_though_its_peer_lives() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack.send(peer.now, conn, b"bye").unwrap();
+    peer.stack.release(peer.now, conn);
+    assert!(peer.stack.send(peer.now, conn, b"x").is_err(), "the id is invalid");
+    let last = peer.hear();
+    assert!(last[0].payload == b"bye" && last[0].flags.contains(Flags::FIN));
+    peer.ack += 4;
+    peer.say(peer.seg(Flags::ACK));
+    // The peer answers whatever it is asked and never closes.
+    let start = peer.now;
+    while peer.stack.connections() > 0 {
+        for probe in peer.wait() {
+            assert_eq!(probe.payload, b"", "{probe:?}");
+            peer.say(peer.seg(Flags::ACK));
+        }
+        assert!(peer.now.since(start) <= Span::from_secs(61));
+    }
+    assert!(peer.now.since(start) >= Span::from_secs(60));
+    assert_eq!((peer.closed(), peer.stack.counters().fin_wait_timeouts), (vec![], 1), "nobody is told");
+}
+
+#[test]
+fn connection_that_was_let_go_ends_politely_when_its_peer_does() {
+    let mut world = World::perfect();
+    let (server, client) = world.connect();
+    world.stacks[0].release(world.now, server);
+    world.run_for(Span::from_millis(1));
+    world.stacks[1].close(world.now, client);
+    let events = world.run_for(Span::from_secs(2));
+    assert!(events[1].iter().any(|e| e.kind == EventKind::Closed(CloseReason::Finished)));
+    assert!(events[0].iter().all(|e| e.conn != server), "{:?}", events[0]);
+    assert_eq!(world.stacks.each_ref().map(net::Stack::connections), [0, 0]);
+}
+
+#[test]
+fn what_nobody_will_read_resets_the_connection() {
+    // Data that comes after the application has let go.
+    let (mut peer, conn) = Peer::established();
+    peer.stack.release(peer.now, conn);
+    peer.hear();
+    peer.ack += 1;
+    let late = peer.data(0, b"late");
+    assert_eq!(peer.say(late)[0].flags, Flags::RST);
+    assert_eq!((peer.stack.connections(), peer.closed()), (0, vec![]));
+    // Data that was there already.
+    let (mut peer, conn) = Peer::established();
+    let unread = peer.data(0, b"unread");
+    peer.say(unread);
+    peer.stack.release(peer.now, conn);
+    assert!(peer.hear()[0].flags.contains(Flags::RST));
+    assert_eq!((peer.stack.connections(), peer.closed()), (0, vec![]));
+}
+
+#[test]
+fn letting_go_works_in_every_state() {
+    for n in 1..8 {
+        let (mut peer, conn) = crate::closing::in_state(n);
+        peer.stack.release(peer.now, conn.unwrap());
+        peer.hear();
+        for _ in 0..100 {
+            peer.wait();
+        }
+        assert_eq!(peer.stack.connections(), 0, "state {n}");
+        let told = usize::from(n == 7);
+        assert_eq!(peer.closed().len(), told, "state {n}: told only what was before");
+    }
+}
+
+#[test]
+fn data_and_fin_that_come_with_the_syn_count() {
+    let mut peer = Peer::new(config(1));
+    let conn = peer.stack.connect(peer.now, "10.0.0.2:7".parse().unwrap(), Some(9)).unwrap();
+    let syn = peer.hear().remove(0);
+    let answer = Seg {
+        from: 7,
+        to: 9,
+        seq: peer.seq,
+        ack: syn.seq + 1,
+        flags: Flags::SYN | Flags::ACK | Flags::FIN,
+        payload: b"early".to_vec(),
+        options: Options { timestamps: Some(Timestamps { value: 5, echo: 0 }), ..Options::NONE },
+        ..peer.seg(Flags::ACK)
+    };
+    let heard = peer.say(answer);
+    assert_eq!(heard.last().map(|s| s.ack), Some(peer.seq + 7));
+    assert_eq!(peer.stack.received(conn), b"early");
+    let kinds = [EventKind::Connected, EventKind::Readable { fresh: 5 }, EventKind::PeerClosed];
+    assert_eq!(peer.kinds(), kinds);
+}
