@@ -41,6 +41,12 @@ pub struct Config {
     pub dscp: [u8; Priority::LEVELS],
     /// Smallest retransmission timeout.
     pub rto_min: Span,
+    /// Whether loss is told by time (RACK-TLP, RFC 8985) with peers that
+    /// understand SACK; otherwise it is told by counting (RFC 6675).
+    pub rack: bool,
+    /// How long a peer is expected to delay an acknowledgement at most: a
+    /// single segment in flight is probed for that much later (RFC 8985 §7.2).
+    pub ack_delay_max: Span,
     /// Receive window / receive buffer of a new connection, in bytes.
     pub recv_buffer: usize,
     /// How far the receive window may grow while the application reads as
@@ -102,6 +108,8 @@ impl Config {
             transmit: TransmitOrder::default(),
             dscp: [32, 34, 26, 24, 18, 16, 10, 0],
             rto_min: Span::from_millis(5),
+            rack: true,
+            ack_delay_max: Span::from_millis(25),
             recv_buffer: 256 * 1024,
             recv_buffer_max: 4 << 20,
             send_buffer: 256 * 1024,

@@ -64,8 +64,14 @@ pub struct Counters {
     pub duplicates: u64,
     /// Segments sent again.
     pub retransmissions: u64,
-    /// Recoveries started by duplicate acknowledgements.
+    /// Fast recoveries: losses found by time, SACK or duplicate acknowledgements.
     pub fast_retransmits: u64,
+    /// Recoveries and timeouts that turned out to be mistakes (Eifel, F-RTO).
+    pub recoveries_undone: u64,
+    /// Probes for a lost tail (RFC 8985 §7).
+    pub tail_probes: u64,
+    /// Acknowledgements that tell of a segment received twice (RFC 2883).
+    pub duplicates_reported: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
     /// Probes for a closed window or a silent peer.

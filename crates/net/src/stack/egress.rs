@@ -69,9 +69,10 @@ impl Stack {
         if turn.bare && connection.wants_data() && !self.ready.is_behind() {
             return Ok(());
         }
+        let (config, bare) = (&self.config, turn.bare);
         let next =
-            |connection: &Connection| if turn.bare { connection.plan_ack() } else { connection.plan() };
-        let (mut plan, config) = (next(connection), &self.config);
+            |connection: &Connection| if bare { connection.plan_ack() } else { connection.plan(config) };
+        let mut plan = next(connection);
         let mut sent = Ok(());
         if plan.is_some() {
             let Some(hop) = config.next_hop(connection.tuple.remote) else { return Ok(()) };
@@ -99,7 +100,7 @@ impl Stack {
                 self.counters.frames_sent += 1;
                 self.counters.retransmissions += u64::from(going.again);
                 self.counters.probes += u64::from(going.probe);
-                connection.transmitted(&going, now, config);
+                connection.transmitted(&going, now, config, &mut self.pool);
                 plan = if connection.wants_output() { next(connection) } else { None };
             }
         }

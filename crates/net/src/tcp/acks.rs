@@ -1,40 +1,94 @@
 //! What an acknowledgement does: it frees what was sent, times the path, and
-//! tells by repetition or SACK what was lost. Source: RFC 5681, 6298, 6582, 6675.
+//! hands what it says about loss to `recovery`.
+//! Source: RFC 5681, 6298, 2018, 2883.
 
 use queueing::{Bytes, Span, Time};
 
 use super::congestion::{Ack, CongestionControl};
 use super::connection::{Connection, Context, Recovery};
+use super::flight::Record;
+use super::rack::{Arrived, millis};
 use super::state::{State, Step};
 use crate::stack::{CloseReason, EventKind};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
-/// So many acknowledgements of the same byte mean that the next was lost.
-const DUPLICATE_ACKS_MAX: u8 = 3;
+/// What one acknowledgement brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct News {
+    /// Bytes delivered that were not known to be.
+    pub(super) bytes: u32,
+    /// Bytes by which it moves `snd_una`.
+    pub(super) advanced: u32,
+    /// Bytes in flight before, and how many of them the peer held.
+    pub(super) flight: u32,
+    pub(super) sacked: u32,
+    /// It repeats what is known, as a segment out of order makes a peer do.
+    pub(super) duplicate: bool,
+    /// It delivers a segment, sent before the timeout at hand, that was never
+    /// sent again.
+    pub(super) original: bool,
+    /// What the peer received twice (D-SACK).
+    pub(super) twice: Option<(Seq, Seq)>,
+    /// The round trip of the oldest segment among them, if that is beyond doubt.
+    pub(super) rtt: Option<Span>,
+    pub(super) echo_ms: Option<u32>,
+    /// When the oldest and the youngest delivered segment were sent, of those
+    /// that were sent once.
+    oldest: Option<Time>,
+    youngest: Option<Time>,
+    /// It covers a segment that was sent again (Karn's rule).
+    again: bool,
+}
+
+impl News {
+    #[inline]
+    fn add(&mut self, record: &Record) {
+        self.bytes += record.len();
+        if !record.again {
+            self.oldest.get_or_insert(record.sent);
+            self.youngest = Some(record.sent);
+        }
+    }
+}
 
 impl Connection {
     #[inline]
+    fn news(&self, s: &Segment<'_>) -> News {
+        let stamps = s.options.timestamps.filter(|_| self.flags.timestamps);
+        News {
+            bytes: 0,
+            advanced: 0,
+            flight: self.snd_nxt - self.snd_una,
+            sacked: self.flight.sacked(),
+            duplicate: false,
+            original: false,
+            twice: None,
+            rtt: None,
+            echo_ms: stamps.map(|stamps| stamps.echo.wrapping_sub(self.ts_offset)),
+            oldest: None,
+            youngest: None,
+            again: false,
+        }
+    }
+
+    #[inline]
     pub(super) fn on_ack(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
-        let outstanding = self.snd_nxt != self.snd_una;
-        let mut news = 0;
-        if self.flags.sack {
-            for (start, end) in s.options.sack.iter() {
-                let valid =
-                    start.before(end) && start.at_or_after(self.snd_una) && end.at_or_before(self.snd_nxt);
-                if valid && start.at_or_after(s.ack) {
-                    news += self.scoreboard.insert(start, end);
-                }
-            }
+        let mut news = self.news(s);
+        let awaited = news.flight != 0 || self.tail.is_some();
+        if s.ack.after(self.snd_una) {
+            self.take_acknowledged(cx, s.ack, &mut news);
+        }
+        if self.flags.sack && awaited && !s.options.sack.is_empty() {
+            self.take_reports(cx, s, &mut news);
         }
         let window = u32::from(s.window) << self.send_scale;
         let bare = s.payload.is_empty() && !s.flags.contains(Flags::FIN) && window == self.snd_wnd;
-        if s.ack.after(self.snd_una) {
-            self.on_new_ack(cx, s.ack);
-        } else if s.ack == self.snd_una && outstanding && (bare || news > 0) {
-            self.on_duplicate_ack(cx);
+        news.duplicate = news.advanced == 0 && s.ack == self.snd_una && awaited && (bare || news.bytes > 0);
+        if news.advanced > 0 || news.bytes > 0 || news.duplicate || news.twice.is_some() {
+            self.on_news(cx, s, &mut news);
         }
         // Any acknowledgement answers a probe.
-        if !outstanding || window == 0 {
+        if news.flight == 0 || window == 0 {
             self.retries = 0;
         }
         let newer = self.snd_wl1.before(s.seq) || (self.snd_wl1 == s.seq && self.snd_wl2.at_or_before(s.ack));
@@ -48,39 +102,175 @@ impl Connection {
         }
     }
 
-    #[inline]
-    pub(super) fn sample_rtt(&mut self, cx: &Context<'_>, ack: Seq) -> Option<Span> {
-        if !self.flags.timing || ack.before(self.timed_seq) {
-            return None;
+    /// Our SYN is acknowledged; there is no more to know about it than how
+    /// long it took.
+    pub(super) fn on_syn_acked(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
+        let mut news = self.news(s);
+        self.take_records(cx, s.ack, &mut news);
+        self.sample_rtt(cx.now, &mut news);
+        self.snd_una = s.ack;
+        if self.flight.is_empty() {
+            self.flight.close(cx.pool);
         }
-        self.flags.timing = false;
-        let rtt = cx.now.since(self.timed_at);
-        self.rtt.on_sample(rtt);
-        Some(rtt)
     }
 
+    /// Frees what lies before `ack`.
     #[inline]
-    fn on_new_ack(&mut self, cx: &mut Context<'_>, ack: Seq) {
-        let flight = self.snd_nxt - self.snd_una;
+    fn take_acknowledged(&mut self, cx: &mut Context<'_>, ack: Seq, news: &mut News) {
         let acked = ack - self.snd_una;
         let fin = self.flags.fin_sent && ack == self.snd_nxt && acked as usize > self.send.len();
         let data = acked - u32::from(fin);
         self.send.pop(data as usize, cx.pool);
         self.acknowledged += u64::from(data);
+        self.take_records(cx, ack, news);
         self.snd_una = ack;
-        self.scoreboard.advance(ack);
-        self.retries = 0;
-        self.patience_regained();
-        self.rtt.on_progress();
-        let rtt = self.sample_rtt(cx, ack);
-        self.repair_on_new_ack(cx, ack, acked, flight, rtt);
+        news.advanced = acked;
+    }
+
+    #[inline]
+    fn take_records(&mut self, cx: &mut Context<'_>, ack: Seq, news: &mut News) {
+        let arrived = self.arrived(cx.now, news);
+        let until = self.timeout_until();
+        let mut reordered = false;
+        self.flight.acknowledge(ack, |ledger, record| {
+            news.add(record);
+            news.again |= record.again;
+            if let Some(ledger) = ledger {
+                reordered |= ledger.rack.on_delivered(record, &arrived);
+                news.original |= !record.again && until.is_some_and(|until| record.end.at_or_before(until));
+            }
+        });
+        if reordered {
+            self.reordering.on_reordering();
+        }
+    }
+
+    /// Takes in what the peer reports beyond its acknowledgement, and what it
+    /// got twice: a first block that lies before the acknowledgement, or
+    /// within the second block (RFC 2883 §4).
+    fn take_reports(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut News) {
+        let blocks = s.options.sack.as_slice();
+        let within = |a: (Seq, Seq), b: (Seq, Seq)| a.0.at_or_after(b.0) && a.1.at_or_before(b.1);
+        let first = blocks[0];
+        if first.0.before(first.1)
+            && (first.1.at_or_before(s.ack) || blocks.get(1).is_some_and(|second| within(first, *second)))
+        {
+            news.twice = Some(first);
+        }
+        let arrived = self.arrived(cx.now, news);
+        let until = self.timeout_until();
+        let mut reordered = false;
+        for &(start, end) in blocks {
+            let valid = start.before(end) && start.after(self.snd_una) && end.at_or_before(self.snd_nxt);
+            if !valid || start.before(s.ack) {
+                continue;
+            }
+            self.flight.sack(start, end, cx.pool, |rack, record| {
+                news.add(record);
+                reordered |= rack.on_delivered(record, &arrived);
+                news.original |= !record.again && until.is_some_and(|until| record.end.at_or_before(until));
+            });
+        }
+        if reordered {
+            self.reordering.on_reordering();
+        }
+    }
+
+    #[inline]
+    fn arrived(&self, now: Time, news: &News) -> Arrived {
+        Arrived { now, echo_ms: news.echo_ms, min_rtt: self.reordering.min_rtt() }
+    }
+
+    /// Where the flight of the latest timeout ended, while that is repaired.
+    #[inline]
+    fn timeout_until(&self) -> Option<Seq> {
+        match self.recovery {
+            Recovery::Timeout { until } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Times the path by the oldest segment delivered, unless it is not clear
+    /// which of its copies was; then by timestamps, whose milliseconds do for
+    /// long round trips.
+    #[inline]
+    fn sample_rtt(&mut self, now: Time, news: &mut News) {
+        if let (Some(oldest), Some(youngest), false) = (news.oldest, news.youngest, news.again) {
+            let rtt = now.since(oldest);
+            self.rtt.on_sample(rtt);
+            self.reordering.on_rtt(now, now.since(youngest));
+            news.rtt = Some(rtt);
+        } else if let (Some(echo_ms), true) = (news.echo_ms, news.bytes > 0) {
+            let rtt_ms = millis(now).wrapping_sub(echo_ms);
+            if (STAMPED_RTT_MS_MIN..STAMPED_RTT_MS_MAX).contains(&rtt_ms) {
+                let rtt = Span::from_millis(u64::from(rtt_ms));
+                self.rtt.on_sample(rtt);
+                news.rtt = Some(rtt);
+            }
+        }
+    }
+
+    #[inline]
+    fn on_news(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut News) {
+        if news.advanced > 0 {
+            self.retries = 0;
+            self.patience_regained();
+            self.rtt.on_progress();
+            self.flags.tail_due = false;
+        }
+        self.sample_rtt(cx.now, news);
+        let smooth = self.recovery == Recovery::None
+            && news.advanced > 0
+            && news.sacked == 0
+            && self.flight.is_smooth()
+            && self.tail.is_none()
+            && news.twice.is_none();
+        if smooth {
+            self.duplicate_acks = 0;
+            self.grow(cx.now, news.advanced, news);
+        } else {
+            self.repair(cx, s, news);
+        }
+        if news.advanced > 0 {
+            self.on_advance(cx);
+        }
+        self.arm_early(cx.now, cx.config);
+    }
+
+    /// Tells congestion control that `acked` bytes were delivered.
+    #[inline]
+    pub(super) fn grow(&mut self, now: Time, acked: u32, news: &News) {
+        let bytes = |n: u32| Bytes::new(u64::from(n));
+        let delivered = self.acknowledged + u64::from(self.flight.sacked());
+        self.congestion.on_ack(&Ack {
+            now,
+            acked: bytes(acked),
+            flight: bytes(news.flight),
+            srtt: self.rtt.srtt(),
+            rtt: news.rtt,
+            marked: Bytes::ZERO,
+            delivered,
+            sent: self.acknowledged + self.unacknowledged().get(),
+            limited: self.congestion.limits(news.flight, self.mss),
+        });
+    }
+
+    /// What follows once `snd_una` has moved.
+    #[inline]
+    fn on_advance(&mut self, cx: &mut Context<'_>) {
         let idle = self.snd_una == self.snd_nxt;
-        self.rto_at = if idle { Time::MAX } else { cx.now + self.rtt.rto(cx.config.rto_min) };
+        if idle {
+            self.rto_at = Time::MAX;
+            self.flight.close(cx.pool);
+        } else {
+            self.rto_at = self.rto_from(cx.now, cx.config);
+        }
         if self.flags.blocked && self.send.len() <= self.send_limit(cx.config, cx.pool) / 2 {
             self.flags.blocked = false;
             cx.push(EventKind::Writable);
         }
-        if fin {
+        // FIN is the last number: all acknowledged means that it is, too.
+        if idle && self.flags.fin_sent {
             let until = cx.now + cx.config.time_wait;
             self.state = self.state.after(Step::FinAcked { until });
             match self.state {
@@ -90,98 +280,9 @@ impl Connection {
             }
         }
     }
-
-    /// Moves recovery on: `acked` bytes up to `ack` are confirmed.
-    #[inline]
-    fn repair_on_new_ack(
-        &mut self,
-        cx: &mut Context<'_>,
-        ack: Seq,
-        acked: u32,
-        flight: u32,
-        rtt: Option<Span>,
-    ) {
-        self.duplicate_acks = 0;
-        let bytes = |n: u32| Bytes::new(u64::from(n));
-        let news = Ack {
-            now: cx.now,
-            acked: bytes(acked),
-            flight: bytes(flight),
-            srtt: self.rtt.srtt(),
-            rtt,
-            marked: Bytes::ZERO,
-            delivered: self.acknowledged,
-            sent: self.acknowledged + self.unacknowledged().get(),
-            limited: self.congestion.limits(flight, self.mss),
-        };
-        match self.recovery {
-            Recovery::None => {
-                self.congestion.on_ack(&news);
-                (self.rtx_next, self.rtx_end) = (ack, ack);
-            }
-            Recovery::Timeout { until } => {
-                self.congestion.on_ack(&news);
-                (self.rtx_next, self.rtx_end) = (self.rtx_next.max(ack), self.rtx_end.max(ack));
-                if ack.at_or_after(until) {
-                    self.recovery = Recovery::None;
-                    (self.rtx_next, self.rtx_end) = (ack, ack);
-                }
-            }
-            Recovery::Fast { until } if ack.at_or_after(until) => {
-                self.congestion.on_recovered(cx.now);
-                self.recovery = Recovery::None;
-                self.inflation = 0;
-                (self.rtx_next, self.rtx_end) = (ack, ack);
-            }
-            Recovery::Fast { .. } => {
-                // A partial acknowledgement: the next hole is lost, too (RFC 6582 §3.2).
-                self.inflation = self.inflation.saturating_sub(acked);
-                if self.scoreboard.is_empty() {
-                    self.rtx_next = ack;
-                    self.rtx_end = (ack + u32::from(self.mss)).min(self.snd_nxt);
-                    self.flags.retransmit_now = true;
-                } else {
-                    self.rtx_next = self.rtx_next.max(ack);
-                    self.mark_holes_lost();
-                }
-            }
-        }
-    }
-
-    fn on_duplicate_ack(&mut self, cx: &mut Context<'_>) {
-        self.duplicate_acks = self.duplicate_acks.saturating_add(1);
-        let mss = u32::from(self.mss);
-        match self.recovery {
-            Recovery::None => {
-                let sacked = self.scoreboard.bytes();
-                let lost =
-                    self.duplicate_acks >= DUPLICATE_ACKS_MAX || sacked > DUPLICATE_ACKS_MAX as u32 * mss;
-                if !lost {
-                    return;
-                }
-                cx.counters.fast_retransmits += 1;
-                self.congestion.on_loss(cx.now, self.unacknowledged());
-                self.recovery = Recovery::Fast { until: self.snd_nxt };
-                self.rtx_next = self.snd_una;
-                self.rtx_end = (self.snd_una + mss).min(self.snd_nxt);
-                self.flags.retransmit_now = true;
-                if self.scoreboard.is_empty() {
-                    self.inflation = 3 * mss;
-                }
-                self.mark_holes_lost();
-            }
-            Recovery::Fast { .. } if self.scoreboard.is_empty() => {
-                self.inflation = self.inflation.saturating_add(mss).min(1 << 24);
-            }
-            Recovery::Fast { .. } => self.mark_holes_lost(),
-            Recovery::Timeout { .. } => {}
-        }
-    }
-
-    /// What the peer lacks before the last byte it has counts as lost.
-    fn mark_holes_lost(&mut self) {
-        if let Some(end) = self.scoreboard.end() {
-            self.rtx_end = self.rtx_end.max(end);
-        }
-    }
 }
+
+/// Round trips that timestamps can measure to a quarter; longer ones than the
+/// longest timeout are not believed.
+const STAMPED_RTT_MS_MIN: u32 = 4;
+const STAMPED_RTT_MS_MAX: u32 = 60_000;

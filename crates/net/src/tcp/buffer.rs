@@ -8,9 +8,10 @@
 
 use std::collections::VecDeque;
 
+use super::flight::Ledger;
 use crate::stack::ConnId;
 
-/// Buffers without an owner, and the count of bytes in those that have one.
+/// Buffers and ledgers without an owner, and the count of bytes in those that have one.
 #[derive(Debug)]
 pub(crate) struct Pool {
     free: Vec<Vec<u8>>,
@@ -22,6 +23,9 @@ pub(crate) struct Pool {
     starved: VecDeque<ConnId>,
     /// Memory was given back since the starved ones were last looked at.
     relieved: bool,
+    // They change owner as boxes: nothing is copied.
+    #[allow(clippy::vec_box)]
+    ledgers: Vec<Box<Ledger>>,
 }
 
 /// What memory is wanted for: the less it matters, the sooner it is refused.
@@ -48,12 +52,22 @@ impl Pool {
     const KEPT_LEN_MAX: usize = 64 * 1024;
     /// With more bytes than this in free buffers, further ones are freed.
     const KEPT_BYTES_MAX: usize = 16 << 20;
+    /// With more free ledgers than this, further ones are freed.
+    const KEPT_LEDGERS_MAX: usize = 1024;
     /// A connection that holds no more in one queue holds little.
     const LITTLE: usize = 16 * 1024;
 
     /// A pool whose owners may hold `held_max` bytes.
     pub(crate) const fn bounded(held_max: usize) -> Self {
-        Self { free: Vec::new(), free_bytes: 0, held: 0, held_max, starved: VecDeque::new(), relieved: false }
+        Self {
+            free: Vec::new(),
+            free_bytes: 0,
+            held: 0,
+            held_max,
+            starved: VecDeque::new(),
+            relieved: false,
+            ledgers: Vec::new(),
+        }
     }
 
     /// Bytes in buffers that connections own.
@@ -113,6 +127,19 @@ impl Pool {
             buffer.clear();
             self.free_bytes += buffer.capacity();
             self.free.push(buffer);
+        }
+    }
+}
+
+impl Pool {
+    pub(crate) fn take_ledger(&mut self) -> Box<Ledger> {
+        self.ledgers.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_ledger(&mut self, mut ledger: Box<Ledger>) {
+        if self.ledgers.len() < Self::KEPT_LEDGERS_MAX {
+            ledger.reset();
+            self.ledgers.push(ledger);
         }
     }
 }

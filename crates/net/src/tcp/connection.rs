@@ -13,10 +13,12 @@ use super::answers::Answers;
 use super::autotune::ReceiveWindow;
 use super::buffer::{ByteQueue, Pool};
 use super::congestion::{Congestion, CongestionControl};
+use super::flight::Flight;
 use super::patience::Patience;
+use super::rack::Reordering;
 use super::reassembly::Reassembly;
+use super::recovery::TailProbe;
 use super::rtt::RttEstimator;
-use super::scoreboard::Scoreboard;
 use super::state::{State, Step};
 use super::transmit::Transmit;
 use crate::classify::{FlowState, Private, TransportClassifier};
@@ -73,8 +75,8 @@ pub(crate) struct Flags {
     pub(crate) retransmit_now: bool,
     /// A probe for life or window is due.
     pub(crate) probe_due: bool,
-    /// A segment is being timed.
-    pub(crate) timing: bool,
+    /// A tail loss probe is due.
+    pub(crate) tail_due: bool,
     /// An acknowledgement of data waits for company.
     pub(crate) ack_delayed: bool,
     /// Small segments wait for what is in flight (Nagle's algorithm).
@@ -99,7 +101,7 @@ pub(crate) struct Flags {
 pub(crate) enum Recovery {
     /// Nothing is known to be lost.
     None,
-    /// Three duplicate acknowledgements came; over once `until` is acknowledged.
+    /// A segment was found lost; over once `until` is acknowledged.
     Fast { until: Seq },
     /// The timer fired; over once `until` is acknowledged.
     Timeout { until: Seq },
@@ -125,19 +127,16 @@ pub(crate) struct Connection {
     /// Keep-alive probes in a row without any answer.
     pub(crate) keep_alives: u8,
 
-    // Ours: acknowledged up to `una`, sent up to `nxt`. What lies in
-    // `rtx_next..rtx_end` counts as lost and is to be sent again.
+    // Ours: acknowledged up to `una`, sent up to `nxt`; `flight` knows what
+    // became of what lies between.
     pub(crate) snd_una: Seq,
     pub(crate) snd_nxt: Seq,
-    pub(crate) rtx_next: Seq,
-    pub(crate) rtx_end: Seq,
     pub(crate) snd_wnd: u32,
     pub(crate) snd_wnd_max: u32,
     pub(crate) snd_wl1: Seq,
     pub(crate) snd_wl2: Seq,
     pub(crate) recovery: Recovery,
-    /// Bytes that duplicate acknowledgements added to the window (RFC 6582).
-    pub(crate) inflation: u32,
+    pub(crate) flight: Flight,
     pub(crate) send: ByteQueue,
 
     // The peer's: received up to `nxt`, invited up to `adv`.
@@ -156,8 +155,11 @@ pub(crate) struct Connection {
 
     pub(crate) congestion: Congestion,
     pub(crate) rtt: RttEstimator,
-    pub(crate) timed_seq: Seq,
-    pub(crate) timed_at: Time,
+    pub(crate) reordering: Reordering,
+    /// A probe for a lost tail that was not answered yet.
+    pub(crate) tail: Option<TailProbe>,
+    /// When to probe for a lost tail, or to give up on a late segment.
+    pub(crate) early_at: Time,
     /// When to retransmit or probe; `Time::MAX` for never.
     pub(crate) rto_at: Time,
     pub(crate) heard_at: Time,
@@ -169,7 +171,6 @@ pub(crate) struct Connection {
     pub(crate) segments_sent: u32,
     pub(crate) segments_again: u32,
 
-    pub(crate) scoreboard: Scoreboard,
     pub(crate) reassembly: Option<Box<Reassembly>>,
     pub(crate) classifier: Option<TransportClassifier>,
     pub(crate) app: Option<Box<Arc<dyn Any + Send + Sync>>>,
@@ -212,14 +213,12 @@ impl Connection {
             keep_alives: 0,
             snd_una: iss,
             snd_nxt: iss,
-            rtx_next: iss,
-            rtx_end: iss,
             snd_wnd: 0,
             snd_wnd_max: 0,
             snd_wl1: Seq(0),
             snd_wl2: Seq(0),
             recovery: Recovery::None,
-            inflation: 0,
+            flight: Flight::new(iss, now),
             send: ByteQueue::default(),
             rcv_nxt: Seq(0),
             rcv_adv: Seq(0),
@@ -233,8 +232,9 @@ impl Connection {
             early_fin: None,
             congestion: Congestion::new(config.congestion, mss),
             rtt: RttEstimator::new(),
-            timed_seq: iss,
-            timed_at: now,
+            reordering: Reordering::new(),
+            tail: None,
+            early_at: Time::MAX,
             rto_at: Time::MAX,
             heard_at: now,
             timer: None,
@@ -242,7 +242,6 @@ impl Connection {
             acknowledged: 0,
             segments_sent: 0,
             segments_again: 0,
-            scoreboard: Scoreboard::default(),
             reassembly: None,
             classifier: None,
             app: None,
@@ -372,7 +371,9 @@ impl Connection {
     /// Nothing will be sent or reassembled any more.
     pub(crate) fn release_send(&mut self, pool: &mut Pool) {
         self.send.release(pool);
-        self.scoreboard.clear();
+        self.flight.clear(self.snd_nxt, pool);
+        self.early_at = Time::MAX;
+        self.tail = None;
         if let Some(mut reassembly) = self.reassembly.take() {
             reassembly.release(pool);
         }
@@ -431,6 +432,15 @@ impl Connection {
         Bytes::new(u64::from(self.snd_nxt - self.snd_una))
     }
 
+    /// Most timeouts in a row.
+    pub(super) fn retries_max(&self) -> u8 {
+        match self.state {
+            State::SynSent | State::SynReceived { passive: false } => Self::RETRIES_SYN_MAX,
+            State::SynReceived { passive: true } => Self::RETRIES_SYN_RECEIVED_MAX,
+            _ => Self::RETRIES_MAX,
+        }
+    }
+
     /// Starts the retransmission timer unless it runs.
     #[inline]
     pub(crate) fn arm(&mut self, now: Time, config: &Config) {
@@ -454,7 +464,7 @@ impl Connection {
         match self.state {
             State::Closed => self.rto_at,
             State::TimeWait { until } => until,
-            _ => self.rto_at.min(self.keep_alive_at(config)).min(self.ack_due_at()),
+            _ => self.rto_at.min(self.early_at).min(self.keep_alive_at(config)).min(self.ack_due_at()),
         }
     }
 
@@ -471,7 +481,9 @@ impl Connection {
             return;
         }
         self.on_ack_due(cx);
-        if self.rto_at <= cx.now {
+        if self.early_at <= cx.now {
+            self.on_early_timeout(cx);
+        } else if self.rto_at <= cx.now {
             self.on_retransmission_timeout(cx);
         }
         if self.keep_alive_at(cx.config) <= cx.now {
@@ -482,51 +494,5 @@ impl Connection {
                 self.end(cx, CloseReason::TimedOut);
             }
         }
-    }
-
-    fn on_retransmission_timeout(&mut self, cx: &mut Context<'_>) {
-        if self.state.is_synchronized() && self.snd_una == self.snd_nxt && !self.has_unsent() {
-            if self.state == State::FinWait2 && self.flags.detached {
-                cx.counters.fin_wait_timeouts += 1;
-                return self.end(cx, CloseReason::TimedOut);
-            }
-            // Only an acknowledgement waited, for the peer's hardware address.
-            self.rto_at = Time::MAX;
-            return;
-        }
-        let over = self.patience_is_over(cx.now, cx.config);
-        self.retries += 1;
-        let retries_max = match self.state {
-            State::SynSent | State::SynReceived { passive: false } => Self::RETRIES_SYN_MAX,
-            State::SynReceived { passive: true } => Self::RETRIES_SYN_RECEIVED_MAX,
-            _ => Self::RETRIES_MAX,
-        };
-        if self.retries > retries_max || over {
-            self.end(cx, CloseReason::TimedOut);
-            return;
-        }
-        self.rtt.on_timeout();
-        self.rto_at = self.rto_from(cx.now, cx.config);
-        self.flags.timing = false;
-        if self.snd_una == self.snd_nxt {
-            // Nothing is in flight: the window is closed, or the SYN never got out.
-            self.flags.probe_due = self.state.is_synchronized();
-            return;
-        }
-        cx.counters.timeouts += 1;
-        // One reduction per episode (RFC 5681 §3.1).
-        if self.retries == 1 {
-            self.congestion.on_timeout(cx.now, self.unacknowledged());
-        }
-        if self.retries > 1 || self.scoreboard.contradicts(self.snd_una) {
-            // The peer may have dropped what it once reported (RFC 2018 §8).
-            self.scoreboard.clear();
-        }
-        self.recovery = Recovery::Timeout { until: self.snd_nxt };
-        self.inflation = 0;
-        self.duplicate_acks = 0;
-        self.rtx_next = self.snd_una;
-        self.rtx_end = self.snd_nxt;
-        self.flags.retransmit_now = true;
     }
 }

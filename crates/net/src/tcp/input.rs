@@ -10,6 +10,7 @@ use queueing::{Label, Priority, Span, Time};
 
 use super::buffer::Use;
 use super::connection::{Connection, Context, Recovery};
+use super::flight::Judgement;
 use super::reassembly::Reassembly;
 use super::state::{State, Step};
 use crate::classify::{FlowContext, PacketMeta, TransportClassifier, Verdict};
@@ -55,7 +56,6 @@ impl Connection {
     pub(crate) fn resume(&mut self, listener: u16, number: Seq) {
         self.listener = Some(listener);
         (self.snd_una, self.snd_nxt) = (number, number + 1);
-        (self.rtx_next, self.rtx_end, self.timed_seq) = (number, number, number);
         self.rcv_adv = self.rcv_nxt + self.receive_room().min(65_535);
         self.last_ack_sent = self.rcv_nxt;
     }
@@ -105,8 +105,7 @@ impl Connection {
         self.update_window(s, 0);
         if has(Flags::ACK) {
             self.state = self.state.after(Step::SynAck);
-            let _ = self.sample_rtt(cx, s.ack);
-            self.on_handshake_done(cx, s.ack);
+            self.on_handshake_done(cx, s);
             self.acks_due = 1;
             if s.seq_len() > 1 {
                 // What comes with the SYN counts from now on.
@@ -122,13 +121,14 @@ impl Connection {
     }
 
     fn resend_syn(&mut self) {
-        (self.rtx_next, self.rtx_end) = (self.snd_una, self.snd_nxt);
+        let una = self.snd_una;
+        let first = |start| if start == una { Judgement::Lost } else { Judgement::Stop };
+        self.flight.mark_lost(|record| first(record.start));
         self.flags.retransmit_now = true;
     }
 
-    fn on_handshake_done(&mut self, cx: &mut Context<'_>, ack: Seq) {
-        self.snd_una = ack;
-        (self.rtx_next, self.rtx_end) = (ack, ack);
+    fn on_handshake_done(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
+        self.on_syn_acked(cx, s);
         self.retries = 0;
         self.recovery = Recovery::None;
         self.rto_at = Time::MAX;
@@ -225,9 +225,8 @@ impl Connection {
         }
         if matches!(self.state, State::SynReceived { .. }) {
             self.state = self.state.after(Step::SynAcked);
-            let _ = self.sample_rtt(cx, s.ack);
             self.update_window(s, self.send_scale);
-            self.on_handshake_done(cx, s.ack);
+            self.on_handshake_done(cx, s);
         } else {
             self.on_ack(cx, s);
         }
@@ -288,9 +287,8 @@ impl Connection {
         }
         if self.ends_crossed_open(s) {
             self.state = self.state.after(Step::SynAcked);
-            self.sample_rtt(cx, s.ack);
             self.update_window(s, 0);
-            self.on_handshake_done(cx, s.ack);
+            self.on_handshake_done(cx, s);
             self.owe_ack();
             return Arrival::Done;
         }

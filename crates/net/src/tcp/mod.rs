@@ -2,9 +2,11 @@
 //! segments out.
 //!
 //! [`Connection`] holds the state; `input` follows RFC 9293 §3.10.7 for a
-//! segment that arrives, `acks` for what it acknowledges, `output` says what to send next. Everything that can
-//! be told apart is a part of its own: round-trip time, congestion window,
-//! reassembly, the SACK scoreboard.
+//! segment that arrives, `acks` for what it acknowledges, `recovery` for what
+//! was lost; `output` says what to send next. Everything that can be told apart
+//! is a part of its own: round-trip time, congestion window, reassembly, the
+//! records of what is in flight, the rules of loss (`rack`, `scoreboard`), of
+//! repair (`prr`) and of mistakes (`spurious`).
 
 mod acks;
 mod answers;
@@ -13,12 +15,17 @@ mod buffer;
 pub mod congestion;
 mod connection;
 mod delayed;
+mod flight;
 mod input;
 mod output;
 mod patience;
+mod prr;
+mod rack;
 mod reassembly;
+mod recovery;
 mod rtt;
 mod scoreboard;
+mod spurious;
 mod state;
 mod transmit;
 

@@ -6,8 +6,11 @@
 
 use queueing::Time;
 
+use super::buffer::Pool;
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Recovery};
+use super::flight::Record;
+use super::recovery::TailProbe;
 use super::state::State;
 use crate::stack::Config;
 use crate::wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
@@ -43,12 +46,12 @@ impl Connection {
     /// Whether more than an acknowledgement may be due.
     #[inline]
     pub(crate) fn wants_data(&self) -> bool {
-        self.flags.probe_due || self.rtx_next.before(self.rtx_end) || self.has_unsent()
+        self.flags.probe_due || self.flags.tail_due || self.flight.lost() > 0 || self.has_unsent()
     }
 
     /// The next segment, if one may go out now.
     #[inline]
-    pub(crate) fn plan(&self) -> Option<Plan> {
+    pub(crate) fn plan(&self, config: &Config) -> Option<Plan> {
         match self.state {
             State::Closed => return None,
             State::TimeWait { .. } => return self.plan_ack(),
@@ -56,23 +59,46 @@ impl Connection {
         }
         self.plan_again()
             .or_else(|| self.plan_new())
+            .or_else(|| self.plan_doubtful(config))
+            .or_else(|| self.plan_tail())
             .or_else(|| self.plan_probe())
             .or_else(|| self.plan_ack())
     }
 
     #[inline]
     fn plan_again(&self) -> Option<Plan> {
-        if !self.rtx_next.before(self.rtx_end) {
+        if self.flight.lost() == 0 {
             return None;
         }
-        let (seq, hole_end) = self.scoreboard.hole(self.rtx_next);
-        let end = hole_end.unwrap_or(self.rtx_end).min(self.rtx_end);
-        if !seq.before(end) || !(self.flags.retransmit_now || self.in_flight() < self.congestion_window()) {
+        if !self.flags.retransmit_now {
+            let waits = self.flight.ledger().is_some_and(|ledger| ledger.spurious.wants_new_data());
+            if waits || self.in_flight() >= self.congestion_window() {
+                return None;
+            }
+        }
+        Some(self.cut_again(self.flight.first_lost()?))
+    }
+
+    /// With nothing else to send in a recovery by counting, what may be lost
+    /// goes again (RFC 6675 §4, NextSeg rule 3).
+    fn plan_doubtful(&self, config: &Config) -> Option<Plan> {
+        let counts = !config.rack && matches!(self.recovery, Recovery::Fast { .. });
+        if !counts || self.flight.lost() > 0 || self.in_flight() >= self.congestion_window() {
             return None;
         }
-        let mut plan = self.cut(seq, (end - seq).min(u32::from(self.mss)));
+        Some(self.cut_again(self.flight.first_doubtful()?))
+    }
+
+    /// The last segment again, for an answer that tells what is missing.
+    fn plan_tail(&self) -> Option<Plan> {
+        let due = self.flags.tail_due && self.state.is_synchronized();
+        Some(self.cut_again(self.flight.last().filter(|_| due)?))
+    }
+
+    fn cut_again(&self, record: &Record) -> Plan {
+        let mut plan = self.cut(record.start, record.len().min(u32::from(self.mss)));
         plan.again = true;
-        Some(plan)
+        plan
     }
 
     #[inline]
@@ -80,7 +106,7 @@ impl Connection {
         if self.snd_nxt == self.snd_una && !self.state.is_synchronized() {
             return Some(self.cut(self.snd_nxt, 1));
         }
-        if !self.state.is_synchronized() || !self.has_unsent() {
+        if !self.state.is_synchronized() || !self.has_unsent() || self.flight.is_full() {
             return None;
         }
         let mss = u32::from(self.mss);
@@ -89,7 +115,7 @@ impl Connection {
         let flight = self.in_flight();
         let room = self.congestion_window().saturating_sub(flight);
         let len = unsent.min(mss).min(window);
-        if len > room && flight > 0 {
+        if len > room && flight > 0 && !self.flags.tail_due {
             return None;
         }
         // No silly windows: a full segment, everything there is, or half the
@@ -165,23 +191,17 @@ impl Connection {
 
     /// Bytes believed to be in the network: not lost, not received.
     #[inline]
-    fn in_flight(&self) -> u32 {
-        if self.scoreboard.is_empty() && !self.rtx_next.before(self.rtx_end) {
-            return self.snd_nxt - self.snd_una;
-        }
-        // Until recovery starts, nothing counts as lost.
-        let lost_end = self.rtx_end.max(self.snd_una);
-        let repaired_end = self.rtx_next.max(self.snd_una);
-        let repaired =
-            (repaired_end - self.snd_una) - self.scoreboard.bytes_within(self.snd_una, repaired_end);
-        let beyond = self.snd_nxt.distance(lost_end).max(0) as u32;
-        repaired + beyond - self.scoreboard.bytes_within(lost_end, self.snd_nxt).min(beyond)
+    pub(super) fn in_flight(&self) -> u32 {
+        (self.snd_nxt - self.snd_una).saturating_sub(self.flight.sacked() + self.flight.lost())
     }
 
+    /// Bytes that may be in flight.
     #[inline]
     pub(crate) fn congestion_window(&self) -> u32 {
-        let window = self.congestion.window().get().clamp(u64::from(self.mss), u64::from(u32::MAX)) as u32;
-        window.saturating_add(self.inflation)
+        if let (Recovery::Fast { .. }, Some(ledger)) = (self.recovery, self.flight.ledger()) {
+            return ledger.prr.window();
+        }
+        self.congestion.window().get().clamp(u64::from(self.mss), u64::from(u32::MAX)) as u32
     }
 
     /// The window to announce: how far the peer may send. It grows only by
@@ -225,7 +245,7 @@ impl Connection {
 
     /// `plan` went out at `now`.
     #[inline]
-    pub(crate) fn transmitted(&mut self, plan: &Plan, now: Time, config: &Config) {
+    pub(crate) fn transmitted(&mut self, plan: &Plan, now: Time, config: &Config, pool: &mut Pool) {
         let end = plan.end();
         if plan.flags.contains(Flags::ACK) {
             self.rcv_adv = self.edge();
@@ -243,24 +263,29 @@ impl Connection {
         self.flags.probe_due = false;
         self.flags.fin_sent |= plan.flags.contains(Flags::FIN);
         self.segments_sent = self.segments_sent.saturating_add(1);
-        let restart = self.flags.retransmit_now;
+        let restart = self.flags.retransmit_now || self.flags.tail_due;
         self.flags.retransmit_now = false;
         if plan.again {
             self.segments_again = self.segments_again.saturating_add(1);
-            self.rtx_next = end;
-            self.flags.timing = false;
+            self.flight.sent_again(plan.seq, end - plan.seq, now, pool);
+            if let Some(ledger) = self.flight.ledger_mut() {
+                ledger.spurious.on_sent_again(now);
+            }
         } else {
+            self.flight.push(plan.seq, end, now, pool);
             self.snd_nxt = end;
             self.transmit.on_sent(end);
-            if self.recovery == Recovery::None {
-                (self.rtx_next, self.rtx_end) = (self.snd_una, self.snd_una);
-            }
-            if !self.flags.timing {
-                (self.flags.timing, self.timed_seq, self.timed_at) = (true, end, now);
-            }
+        }
+        if let (Recovery::Fast { .. }, Some(ledger)) = (self.recovery, self.flight.ledger_mut()) {
+            ledger.prr.on_sent(end - plan.seq);
+        }
+        if self.flags.tail_due {
+            self.flags.tail_due = false;
+            self.tail = Some(TailProbe { end: self.snd_nxt, again: plan.again });
         }
         if restart || self.rto_at == Time::MAX {
             self.rto_at = self.rto_from(now, config);
         }
+        self.arm_early(now, config);
     }
 }

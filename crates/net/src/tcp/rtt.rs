@@ -8,8 +8,9 @@ use queueing::Span;
 /// Smoothed round-trip time and the retransmission timeout that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RttEstimator {
-    srtt_ns: u64,
-    rttvar_ns: u64,
+    // In units of 16 ns, in which a minute fits.
+    srtt: u32,
+    rttvar: u32,
     /// How often the timeout has doubled since the last sample.
     backoff: u8,
 }
@@ -20,21 +21,23 @@ impl RttEstimator {
     /// No timeout is longer (RFC 6298 §2.5 allows 60 s or more).
     const RTO_MAX_NS: u64 = 60_000_000_000;
 
+    const UNIT_BITS: u32 = 4;
+
     pub(crate) const fn new() -> Self {
-        Self { srtt_ns: 0, rttvar_ns: 0, backoff: 0 }
+        Self { srtt: 0, rttvar: 0, backoff: 0 }
     }
 
     /// Takes one unambiguous sample; ends the backoff.
     #[inline]
     pub(crate) fn on_sample(&mut self, rtt: Span) {
-        let rtt_ns = rtt.as_nanos().clamp(1, Self::RTO_MAX_NS);
-        if self.srtt_ns == 0 {
-            self.srtt_ns = rtt_ns;
-            self.rttvar_ns = rtt_ns / 2;
+        let rtt = (rtt.as_nanos().min(Self::RTO_MAX_NS) >> Self::UNIT_BITS).max(1);
+        if self.srtt == 0 {
+            self.srtt = rtt as u32;
+            self.rttvar = rtt as u32 / 2;
         } else {
-            let error_ns = self.srtt_ns.abs_diff(rtt_ns);
-            self.rttvar_ns = (3 * self.rttvar_ns + error_ns) / 4;
-            self.srtt_ns = ((7 * self.srtt_ns + rtt_ns) / 8).max(1);
+            let (srtt, rttvar) = (u64::from(self.srtt), u64::from(self.rttvar));
+            self.rttvar = ((3 * rttvar + srtt.abs_diff(rtt)) / 4) as u32;
+            self.srtt = ((7 * srtt + rtt) / 8).max(1) as u32;
         }
         self.backoff = 0;
     }
@@ -53,9 +56,9 @@ impl RttEstimator {
     /// How long to wait for an acknowledgement, at least `rto_min`.
     #[inline]
     pub(crate) fn rto(&self, rto_min: Span) -> Span {
-        let base_ns = match self.srtt_ns {
+        let base_ns = match self.srtt {
             0 => Self::RTO_INITIAL_NS,
-            srtt_ns => srtt_ns + (4 * self.rttvar_ns).max(1),
+            srtt => (u64::from(srtt) + (4 * u64::from(self.rttvar)).max(1)) << Self::UNIT_BITS,
         };
         let base_ns = base_ns.max(rto_min.as_nanos()).min(Self::RTO_MAX_NS);
         Span::from_nanos((base_ns << self.backoff).min(Self::RTO_MAX_NS))
@@ -63,7 +66,7 @@ impl RttEstimator {
 
     /// The smoothed round-trip time, once there is a sample.
     pub(crate) fn srtt(&self) -> Option<Span> {
-        (self.srtt_ns != 0).then(|| Span::from_nanos(self.srtt_ns))
+        (self.srtt != 0).then(|| Span::from_nanos(u64::from(self.srtt) << Self::UNIT_BITS))
     }
 }
 

@@ -14,37 +14,31 @@ pub(crate) struct Scoreboard {
 impl Scoreboard {
     /// Most ranges kept.
     const RANGES_MAX: usize = 64;
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
-    }
-
-    /// Whether the byte at `una` is reported as received, though `una` is
-    /// what is acknowledged: the peer took its report back (RFC 2018 §8).
-    pub(crate) fn contradicts(&self, una: Seq) -> bool {
-        self.ranges.first().is_some_and(|r| r.0.at_or_before(una))
-    }
+    /// DupThresh of RFC 6675.
+    const DUP_THRESH: usize = 3;
 
     /// The end of the last range.
     pub(crate) fn end(&self) -> Option<Seq> {
         self.ranges.last().map(|r| r.1)
     }
 
-    /// Adds `[start, end)`; returns how many bytes of it are news.
-    pub(crate) fn insert(&mut self, start: Seq, end: Seq) -> u32 {
-        let before = self.bytes();
+    /// Adds `[start, end)`; if any of it is news, returns where the news start
+    /// and the range that they are part of now.
+    pub(crate) fn insert(&mut self, start: Seq, end: Seq) -> Option<(Seq, (Seq, Seq))> {
         let first = self.ranges.partition_point(|r| r.1.before(start));
         let last = self.ranges.partition_point(|r| r.0.at_or_before(end));
         if first == last {
             if self.ranges.len() == Self::RANGES_MAX {
-                return 0;
+                return None;
             }
             self.ranges.insert(first, (start, end));
-        } else {
-            let merged = (start.min(self.ranges[first].0), end.max(self.ranges[last - 1].1));
-            self.ranges.splice(first..last, [merged]);
+            return Some((start, (start, end)));
         }
-        self.bytes() - before
+        let old = self.ranges[first];
+        let merged = (start.min(old.0), end.max(self.ranges[last - 1].1));
+        self.ranges.splice(first..last, [merged]);
+        let fresh = if start.before(old.0) { start } else { old.1 };
+        (merged != old).then_some((fresh, merged))
     }
 
     /// Forgets what lies before `una`: it is acknowledged.
@@ -55,36 +49,22 @@ impl Scoreboard {
         self.ranges.retain(|r| r.1.after(una));
         if let Some(first) = self.ranges.first_mut() {
             first.0 = first.0.max(una);
-        } else {
-            self.ranges = Vec::new();
         }
     }
 
+    /// Forgets everything, room aside.
     pub(crate) fn clear(&mut self) {
-        self.ranges = Vec::new();
+        self.ranges.clear();
     }
 
-    /// The first hole at or after `seq`, and where it ends; an open end for
-    /// what lies behind the last range.
-    pub(crate) fn hole(&self, mut seq: Seq) -> (Seq, Option<Seq>) {
-        for &(start, end) in &self.ranges {
-            if seq.before(start) {
-                return (seq, Some(start));
-            }
-            seq = seq.max(end);
-        }
-        (seq, None)
-    }
-
-    /// How many bytes all ranges hold.
-    pub(crate) fn bytes(&self) -> u32 {
-        self.ranges.iter().map(|r| r.1 - r.0).sum()
-    }
-
-    /// How many bytes of `[from, to)` the peer holds.
-    pub(crate) fn bytes_within(&self, from: Seq, to: Seq) -> u32 {
-        let within = |r: &(Seq, Seq)| r.1.min(to).distance(r.0.max(from)).max(0) as u32;
-        self.ranges.iter().map(within).sum()
+    /// What the peer lacks before this number counts as lost: three ranges, or
+    /// more than two segments' bytes, were received beyond it (RFC 6675 §4, IsLost).
+    pub(crate) fn lost_edge(&self, mss: u32) -> Option<Seq> {
+        let mut bytes = 0;
+        self.ranges.iter().rev().enumerate().find_map(|(i, range)| {
+            bytes += range.1 - range.0;
+            (i + 1 >= Self::DUP_THRESH || bytes > (Self::DUP_THRESH as u32 - 1) * mss).then_some(range.0)
+        })
     }
 }
 
@@ -103,18 +83,38 @@ mod tests {
         ) {
             let (mut board, mut map) = (Scoreboard::default(), [false; 240]);
             for (start, len) in ranges {
-                let news = (start..start + len).filter(|i| !map[*i as usize]).count() as u32;
-                prop_assert_eq!(board.insert(Seq(base) + start, Seq(base) + start + len), news);
+                let news = (start..start + len).find(|i| !map[*i as usize]);
+                let merged = board.insert(Seq(base) + start, Seq(base) + start + len);
                 map[start as usize..(start + len) as usize].fill(true);
+                prop_assert_eq!(merged.map(|m| m.0), news.map(|i| Seq(base) + i));
+                if let Some((_, (from, to))) = merged {
+                    let (from, to) = ((from - Seq(base)) as usize, (to - Seq(base)) as usize);
+                    prop_assert!(map[from..to].iter().all(|held| *held) && !map[to] && (from == 0 || !map[from - 1]));
+                }
             }
             board.advance(Seq(base) + una);
             map[..una as usize].fill(false);
-            prop_assert_eq!(board.bytes() as usize, map.iter().filter(|b| **b).count());
-            let (hole, end) = board.hole(Seq(base) + una);
-            let first = (una as usize..240).find(|i| !map[*i]).unwrap();
-            prop_assert_eq!(hole, Seq(base) + first as u32);
-            let next = (first..240).find(|i| map[*i]).map(|i| Seq(base) + i as u32);
-            prop_assert_eq!(end, next);
+            let mut held = [false; 240];
+            for (start, end) in &board.ranges {
+                held[(*start - Seq(base)) as usize..(*end - Seq(base)) as usize].fill(true);
+            }
+            prop_assert_eq!(held, map);
         }
+    }
+
+    #[test]
+    fn three_ranges_or_more_than_two_segments_beyond_a_hole_mean_loss() {
+        let edge = |ranges: &[(u32, u32)]| {
+            let mut board = Scoreboard::default();
+            for (a, b) in ranges {
+                let _ = board.insert(Seq(*a), Seq(*b));
+            }
+            board.lost_edge(1000)
+        };
+        assert_eq!(edge(&[(1000, 3000)]), None);
+        assert_eq!(edge(&[(1000, 3001)]), Some(Seq(1000)));
+        assert_eq!(edge(&[(1000, 1100), (2000, 2100)]), None);
+        assert_eq!(edge(&[(1000, 1100), (2000, 2100), (3000, 3100)]), Some(Seq(1000)));
+        assert_eq!(edge(&[(1000, 1100), (2000, 2100), (3000, 6000)]), Some(Seq(3000)));
     }
 }

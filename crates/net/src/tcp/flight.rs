@@ -1,0 +1,438 @@
+//! What is in flight: one record for each segment that was sent and not yet
+//! acknowledged.
+//!
+//! The first record lies in the connection, so that a request in flight costs
+//! no memory; with a second one, or once something has to be repaired, a
+//! [`Ledger`] is taken from the pool and given back when nothing is in flight
+//! any more. Records are contiguous and sorted by sequence number; their
+//! number is bounded ([`Flight::RECORDS_MAX`]): with so many in flight nothing
+//! new is sent. Source: RFC 8985 §5.
+
+use std::collections::VecDeque;
+
+use queueing::Time;
+
+use super::buffer::Pool;
+use super::prr::Prr;
+use super::rack::Rack;
+use super::scoreboard::Scoreboard;
+use super::spurious::Spurious;
+use crate::wire::tcp::Seq;
+
+/// A segment that was sent: the numbers `[start, end)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) start: Seq,
+    pub(crate) end: Seq,
+    /// When it was sent last.
+    pub(crate) sent: Time,
+    /// It was sent more than once.
+    pub(crate) again: bool,
+    /// The peer has it (SACK).
+    pub(crate) sacked: bool,
+    /// It counts as lost and was not sent again since.
+    pub(crate) lost: bool,
+}
+
+impl Record {
+    pub(crate) fn new(start: Seq, end: Seq, sent: Time) -> Self {
+        Self { start, end, sent, again: false, sacked: false, lost: false }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.end - self.start
+    }
+}
+
+/// What a flight of more than one segment, or one that is repaired, needs.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// All records but the first.
+    rest: VecDeque<Record>,
+    /// What the peer holds beyond its acknowledgement.
+    pub(crate) board: Scoreboard,
+    /// Bytes that count as lost and were not sent again since; all but those of
+    /// the first record.
+    lost: u32,
+    /// Bytes that the peer holds: by report, or by counting duplicate
+    /// acknowledgements where there is no SACK.
+    sacked: u32,
+    /// How many records are `sacked`.
+    pub(crate) sacked_records: u32,
+    pub(crate) rack: Rack,
+    pub(crate) prr: Prr,
+    pub(crate) spurious: Spurious,
+    /// No record before this one is lost.
+    lost_from: Seq,
+    /// What was sent again lies before this.
+    again_end: Option<Seq>,
+}
+
+impl Ledger {
+    /// Records a ledger keeps room for while it waits for its next owner.
+    const KEPT_RECORDS_MAX: usize = 512;
+
+    /// Makes it as good as new, room aside.
+    pub(crate) fn reset(&mut self) {
+        let (mut rest, mut board) = (std::mem::take(&mut self.rest), std::mem::take(&mut self.board));
+        rest.clear();
+        if rest.capacity() > Self::KEPT_RECORDS_MAX {
+            rest = VecDeque::new();
+        }
+        board.clear();
+        *self = Self { rest, board, ..Self::default() };
+    }
+}
+
+/// What is in flight.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    /// The first record; it is empty when nothing is in flight.
+    head: Record,
+    ledger: Option<Box<Ledger>>,
+    /// When a segment with data was sent last.
+    pub(crate) latest: Time,
+}
+
+impl Flight {
+    /// Most records: 24 bytes each.
+    pub(crate) const RECORDS_MAX: usize = 1 << 14;
+
+    pub(crate) fn new(at: Seq, now: Time) -> Self {
+        Self { head: Record::new(at, at, now), ledger: None, latest: now }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.start == self.head.end
+    }
+
+    /// How many segments are in flight.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        match &self.ledger {
+            _ if self.is_empty() => 0,
+            Some(ledger) => 1 + ledger.rest.len(),
+            None => 1,
+        }
+    }
+
+    /// Whether no further segment may be sent.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| ledger.rest.len() + 1 >= Self::RECORDS_MAX)
+    }
+
+    #[inline]
+    pub(crate) fn lost(&self) -> u32 {
+        let head = if self.head.lost { self.head.len() } else { 0 };
+        head + self.ledger.as_ref().map_or(0, |ledger| ledger.lost)
+    }
+
+    #[inline]
+    pub(crate) fn sacked(&self) -> u32 {
+        self.ledger.as_ref().map_or(0, |ledger| ledger.sacked)
+    }
+
+    /// Whether acknowledgements come in order and nothing was sent again.
+    #[inline]
+    pub(crate) fn is_smooth(&self) -> bool {
+        self.ledger.as_ref().is_none_or(|ledger| ledger.sacked == 0 && ledger.again_end.is_none())
+    }
+
+    #[inline]
+    pub(crate) fn ledger(&self) -> Option<&Ledger> {
+        self.ledger.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn ledger_mut(&mut self) -> Option<&mut Ledger> {
+        self.ledger.as_deref_mut()
+    }
+
+    /// The ledger; takes one if there is none.
+    #[inline]
+    pub(crate) fn open(&mut self, pool: &mut Pool) -> &mut Ledger {
+        let head = self.head;
+        self.ledger.get_or_insert_with(|| {
+            let mut ledger = pool.take_ledger();
+            ledger.lost_from = head.start;
+            ledger.rack.start(head.start);
+            ledger
+        })
+    }
+
+    pub(crate) fn get(&self, i: usize) -> Option<&Record> {
+        match i {
+            0 => (!self.is_empty()).then_some(&self.head),
+            _ => self.ledger.as_ref()?.rest.get(i - 1),
+        }
+    }
+
+    fn get_mut(&mut self, i: usize) -> Option<&mut Record> {
+        match i {
+            0 => (!self.is_empty()).then_some(&mut self.head),
+            _ => self.ledger.as_mut()?.rest.get_mut(i - 1),
+        }
+    }
+
+    pub(crate) fn last(&self) -> Option<&Record> {
+        self.get(self.len().checked_sub(1)?)
+    }
+
+    /// The first record that ends after `seq`.
+    pub(crate) fn index_of(&self, seq: Seq) -> usize {
+        if self.head.end.after(seq) {
+            return 0;
+        }
+        self.ledger.as_ref().map_or(1, |ledger| 1 + ledger.rest.partition_point(|r| r.end.at_or_before(seq)))
+    }
+
+    /// `[start, end)` was sent for the first time.
+    #[inline]
+    pub(crate) fn push(&mut self, start: Seq, end: Seq, now: Time, pool: &mut Pool) {
+        self.latest = now;
+        let record = Record::new(start, end, now);
+        if self.is_empty() {
+            self.head = record;
+        } else {
+            self.open(pool).rest.push_back(record);
+        }
+    }
+
+    /// The segment of `len` numbers that starts at `start` was sent again.
+    pub(crate) fn sent_again(&mut self, start: Seq, len: u32, now: Time, pool: &mut Pool) {
+        self.latest = now;
+        let i = self.index_of(start);
+        self.split(i, start + len, pool);
+        let Some(record) = self.get_mut(i) else { return };
+        let (was_lost, len, end) = (record.lost, record.len(), record.end);
+        (record.sent, record.again, record.lost) = (now, true, false);
+        let ledger = self.open(pool);
+        ledger.lost -= if was_lost && i > 0 { len } else { 0 };
+        ledger.again_end = Some(ledger.again_end.map_or(end, |old| old.max(end)));
+        if was_lost {
+            // It was the first.
+            ledger.lost_from = end;
+        }
+    }
+
+    /// Cuts record `i` in two at `seq`, unless it ends there or before.
+    fn split(&mut self, i: usize, seq: Seq, pool: &mut Pool) {
+        let Some(record) = self.get_mut(i) else { return };
+        if seq.at_or_after(record.end) || seq.at_or_before(record.start) {
+            return;
+        }
+        let tail = Record { start: seq, ..*record };
+        record.end = seq;
+        let ledger = self.open(pool);
+        ledger.lost += if tail.lost && i == 0 { tail.len() } else { 0 };
+        ledger.rest.insert(i, tail);
+    }
+
+    /// Everything before `una` is acknowledged; tells `deliver` of every record
+    /// of which the peer had not reported to hold it.
+    #[inline]
+    pub(crate) fn acknowledge(
+        &mut self,
+        una: Seq,
+        mut deliver: impl FnMut(&mut Option<Box<Ledger>>, &Record),
+    ) {
+        while !self.is_empty() && self.head.start.before(una) {
+            let mut gone = self.head;
+            gone.end = gone.end.min(una);
+            if gone.sacked {
+                if let Some(ledger) = &mut self.ledger {
+                    ledger.sacked -= gone.len();
+                }
+            } else {
+                deliver(&mut self.ledger, &gone);
+            }
+            if gone.end != self.head.end {
+                self.head.start = una;
+                break;
+            }
+            self.head.start = self.head.end;
+            if let Some(ledger) = &mut self.ledger {
+                ledger.sacked_records -= u32::from(gone.sacked);
+                if let Some(next) = ledger.rest.pop_front() {
+                    ledger.lost -= if next.lost { next.len() } else { 0 };
+                    self.head = next;
+                }
+            }
+        }
+        if let Some(ledger) = &mut self.ledger {
+            ledger.board.advance(una);
+            if ledger.again_end.is_some_and(|end| end.at_or_before(una)) {
+                ledger.again_end = None;
+            }
+        }
+    }
+
+    /// Nothing is in flight any more: gives the ledger back.
+    #[inline]
+    pub(crate) fn close(&mut self, pool: &mut Pool) {
+        if let Some(ledger) = self.ledger.take() {
+            pool.give_ledger(ledger);
+        }
+    }
+
+    /// Forgets everything; what comes next starts at `at`.
+    pub(crate) fn clear(&mut self, at: Seq, pool: &mut Pool) {
+        (self.head.start, self.head.end) = (at, at);
+        self.close(pool);
+    }
+
+    /// The peer reports `[start, end)` as received; tells `deliver` of every
+    /// record that is news. Records of which it has only a part stay.
+    pub(crate) fn sack(
+        &mut self,
+        start: Seq,
+        end: Seq,
+        pool: &mut Pool,
+        mut deliver: impl FnMut(&mut Rack, &Record),
+    ) {
+        let Some((fresh, (from, to))) = self.open(pool).board.insert(start, end) else { return };
+        // A record that began before the news may be complete now.
+        let mut i = self.index_of(fresh);
+        let Self { head, ledger, .. } = self;
+        let Some(ledger) = ledger.as_deref_mut() else { return };
+        loop {
+            let record = match i {
+                0 => &mut *head,
+                _ => match ledger.rest.get_mut(i - 1) {
+                    Some(record) => record,
+                    None => break,
+                },
+            };
+            if record.start.at_or_after(end) {
+                break;
+            }
+            i += 1;
+            if record.sacked || record.start.before(from) || record.end.after(to) {
+                continue;
+            }
+            ledger.lost -= if record.lost && i > 1 { record.len() } else { 0 };
+            ledger.sacked += record.len();
+            ledger.sacked_records += 1;
+            deliver(&mut ledger.rack, record);
+            (record.sacked, record.lost) = (true, false);
+        }
+    }
+
+    /// Without SACK: one more duplicate says that the peer got `bytes` more,
+    /// never all that is in flight; returns how much of that can be true.
+    pub(crate) fn count_duplicate(&mut self, bytes: u32, in_flight: u32) -> u32 {
+        let most = in_flight.saturating_sub(self.head.len());
+        let Some(ledger) = self.ledger.as_deref_mut() else { return 0 };
+        let before = ledger.sacked;
+        ledger.sacked = before.saturating_add(bytes).min(most).max(before);
+        ledger.sacked - before
+    }
+
+    /// Without SACK: `acked` bytes were acknowledged at once, all but the first
+    /// segment of which were counted as duplicates before (RFC 6582 §3.2).
+    pub(crate) fn discount_duplicates(&mut self, acked: u32, mss: u32) -> u32 {
+        let Some(ledger) = self.ledger.as_deref_mut() else { return 0 };
+        let before = ledger.sacked;
+        ledger.sacked = before.saturating_sub(acked.saturating_sub(mss.min(acked)));
+        before - ledger.sacked
+    }
+
+    pub(crate) fn forget_duplicates(&mut self) {
+        if let Some(ledger) = self.ledger.as_deref_mut() {
+            ledger.sacked = 0;
+        }
+    }
+
+    /// Every record for which `judge` says so counts as lost; returns how many
+    /// do so newly. `judge` sees neither what the peer holds nor what is lost.
+    pub(crate) fn mark_lost(&mut self, mut judge: impl FnMut(&Record) -> Judgement) -> u32 {
+        let (mut marked, mut first) = (0, None);
+        let mut mark = |record: &mut Record| {
+            if record.sacked || record.lost || record.start == record.end {
+                return Judgement::Keep;
+            }
+            let judgement = judge(record);
+            if judgement == Judgement::Lost {
+                record.lost = true;
+                marked += 1;
+                first.get_or_insert(record.start);
+            }
+            judgement
+        };
+        let mut stop = mark(&mut self.head) == Judgement::Stop;
+        if let Some(ledger) = self.ledger.as_deref_mut() {
+            let mut rest = ledger.rest.iter_mut();
+            while !stop && let Some(record) = rest.next() {
+                let judgement = mark(record);
+                stop = judgement == Judgement::Stop;
+                ledger.lost += if judgement == Judgement::Lost { record.len() } else { 0 };
+            }
+            ledger.lost_from = first.map_or(ledger.lost_from, |first| ledger.lost_from.min(first));
+        }
+        marked
+    }
+
+    /// Nothing counts as lost any more.
+    pub(crate) fn forgive(&mut self) {
+        self.head.lost = false;
+        if let Some(ledger) = self.ledger.as_deref_mut() {
+            ledger.lost = 0;
+            ledger.rest.iter_mut().for_each(|record| record.lost = false);
+        }
+    }
+
+    /// What the peer once reported does not count any more (RFC 2018 §8).
+    pub(crate) fn forget_reports(&mut self) {
+        self.head.sacked = false;
+        if let Some(ledger) = self.ledger.as_deref_mut() {
+            ledger.sacked = 0;
+            ledger.rest.iter_mut().for_each(|record| record.sacked = false);
+            ledger.board.clear();
+            ledger.sacked_records = 0;
+        }
+    }
+
+    /// Whether the peer reported the very first byte that it has not acknowledged.
+    pub(crate) fn contradicts(&self) -> bool {
+        self.head.sacked
+    }
+
+    /// The first lost record.
+    pub(crate) fn first_lost(&self) -> Option<&Record> {
+        if self.head.lost && !self.is_empty() {
+            return Some(&self.head);
+        }
+        let ledger = self.ledger.as_ref().filter(|ledger| ledger.lost > 0)?;
+        let from = ledger.rest.partition_point(|r| r.end.at_or_before(ledger.lost_from));
+        ledger.rest.range(from..).find(|record| record.lost)
+    }
+
+    /// The first record below the last report that was neither received nor
+    /// sent again (RFC 6675 §4, NextSeg rule 3).
+    pub(crate) fn first_doubtful(&self) -> Option<&Record> {
+        let end = self.ledger.as_ref()?.board.end()?;
+        (0..self.len())
+            .map_while(|i| self.get(i))
+            .take_while(|r| r.start.before(end))
+            .find(|r| !r.sacked && !r.again)
+    }
+
+    /// Where what was sent again ends; nothing behind it was.
+    pub(crate) fn again_end(&self) -> Option<Seq> {
+        self.ledger.as_ref().and_then(|ledger| ledger.again_end)
+    }
+}
+
+/// What [`Flight::mark_lost`] does with a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// It is lost.
+    Lost,
+    /// It may still arrive.
+    Keep,
+    /// It and all behind it may still arrive.
+    Stop,
+}

@@ -1,0 +1,284 @@
+//! Loss by time: a segment counts as lost once one that was sent later has
+//! arrived and the network had time to deliver both in either order.
+//!
+//! Here is only the rule; `recovery` walks the records with it.
+//! Source: RFC 8985 §6.2.
+
+use queueing::{Span, Time};
+
+use super::flight::Record;
+use crate::wire::tcp::Seq;
+
+/// The most recently sent segment that has arrived, and the order of arrivals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rack {
+    /// When it was sent (RACK.xmit_ts).
+    sent: Time,
+    /// Where it ends (RACK.end_seq).
+    end: Seq,
+    /// How long it took (RACK.rtt).
+    rtt: Span,
+    /// It had been sent before.
+    again: bool,
+    /// One has arrived.
+    known: bool,
+    /// The highest number that has arrived (RACK.fack).
+    fack: Seq,
+    /// Until this is acknowledged, further duplicates say nothing new (RACK.dsack_round).
+    dsack_round: Option<Seq>,
+}
+
+/// What an acknowledgement says about time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) now: Time,
+    /// The echoed timestamp, in our milliseconds, if there is one.
+    pub(crate) echo_ms: Option<u32>,
+    pub(crate) min_rtt: Span,
+}
+
+impl Rack {
+    /// A flight starts at `una`.
+    pub(crate) fn start(&mut self, una: Seq) {
+        self.fack = una;
+    }
+
+    /// Segment `r` has arrived (RFC 8985 §6.2 steps 1 to 3). Returns whether
+    /// it came after one that was sent later, though it was sent once only.
+    #[inline]
+    pub(crate) fn on_delivered(&mut self, r: &Record, a: &Arrived) -> bool {
+        let rtt = a.now.since(r.sent);
+        let of_the_original = r.again
+            && match a.echo_ms {
+                Some(echo_ms) => (millis(r.sent).wrapping_sub(echo_ms) as i32) > 0,
+                None => rtt < a.min_rtt,
+            };
+        let later = !self.known || is_later((r.sent, r.again, r.end), (self.sent, self.again, self.end));
+        if !of_the_original && later {
+            *self = Self { sent: r.sent, end: r.end, rtt, again: r.again, known: true, ..*self };
+        }
+        if r.end.after(self.fack) {
+            self.fack = r.end;
+            return false;
+        }
+        !r.again && r.end.before(self.fack)
+    }
+
+    /// Whether any segment was sent before the one that has arrived.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known
+    }
+
+    /// When `r` counts as lost, if it was sent before what has arrived.
+    pub(crate) fn lost_at(&self, r: &Record, window: Span) -> Option<Time> {
+        let earlier = self.known && is_later((self.sent, self.again, self.end), (r.sent, r.again, r.end));
+        earlier.then(|| r.sent + self.rtt + window)
+    }
+
+    /// The last round trip that was seen; for a flight without any, `fallback`.
+    pub(crate) fn rtt_or(&self, fallback: Span) -> Span {
+        if self.known { self.rtt } else { fallback }
+    }
+
+    pub(crate) fn fack(&self) -> Seq {
+        self.fack
+    }
+
+    /// A duplicate was reported at `una`, with `nxt` to be sent next: whether
+    /// it is the first of its round.
+    pub(crate) fn on_dsack(&mut self, nxt: Seq) -> bool {
+        let first = self.dsack_round.is_none();
+        self.dsack_round.get_or_insert(nxt);
+        first
+    }
+
+    /// `una` is acknowledged: a round of duplicates may be over.
+    pub(crate) fn end_round(&mut self, una: Seq) {
+        if self.dsack_round.is_some_and(|round| una.at_or_after(round)) {
+            self.dsack_round = None;
+        }
+    }
+}
+
+/// How much reordering a path has shown: outlives every flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reordering {
+    /// Smallest round trip of the last period and of this one.
+    min_rtt_ns: [u32; 2],
+    period: u16,
+    /// Quarters of a round trip to wait (RACK.reo_wnd_mult).
+    quarters: u8,
+    /// Recoveries until that is forgotten (RACK.reo_wnd_persist).
+    persist: u8,
+    /// RACK.reordering_seen.
+    seen: bool,
+}
+
+impl Reordering {
+    /// Recoveries for which a wider window lasts.
+    const PERSIST: u8 = 16;
+    /// So many segments beyond a hole mean loss, as long as no reordering was seen.
+    const DUP_THRESH: u32 = 3;
+    /// A period of the minimum is 2³³ ns: 8.6 s.
+    const PERIOD_BITS: u32 = 33;
+
+    pub(crate) const fn new() -> Self {
+        Self { min_rtt_ns: [u32::MAX; 2], period: 0, quarters: 1, persist: 0, seen: false }
+    }
+
+    /// Takes note of a round trip.
+    #[inline]
+    pub(crate) fn on_rtt(&mut self, now: Time, rtt: Span) {
+        let rtt_ns = u32::try_from(rtt.as_nanos()).unwrap_or(u32::MAX);
+        let period = (now.as_nanos() >> Self::PERIOD_BITS) as u16;
+        if period != self.period {
+            (self.min_rtt_ns, self.period) = ([self.min_rtt_ns[1], rtt_ns], period);
+        }
+        self.min_rtt_ns[1] = self.min_rtt_ns[1].min(rtt_ns);
+    }
+
+    /// The smallest round trip lately; the longest there is without any.
+    #[inline]
+    pub(crate) fn min_rtt(&self) -> Span {
+        Span::from_nanos(u64::from(self.min_rtt_ns[0].min(self.min_rtt_ns[1])))
+    }
+
+    pub(crate) fn on_reordering(&mut self) {
+        self.seen = true;
+    }
+
+    /// A duplicate was reported: the window was too small.
+    pub(crate) fn on_dsack(&mut self) {
+        self.quarters = self.quarters.saturating_add(1);
+        self.persist = Self::PERSIST;
+    }
+
+    /// A recovery is over.
+    pub(crate) fn on_recovered(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+        if self.persist == 0 {
+            self.quarters = 1;
+        }
+    }
+
+    /// How much later than expected a segment may come (RACK.reo_wnd).
+    pub(crate) fn window(&self, repairing: bool, sacked_records: u32, srtt: Option<Span>) -> Span {
+        if !self.seen && (repairing || sacked_records >= Self::DUP_THRESH) {
+            return Span::ZERO;
+        }
+        (self.min_rtt() / 4 * u64::from(self.quarters)).min(srtt.unwrap_or(Span::ZERO))
+    }
+}
+
+/// `at` in whole milliseconds, as timestamps count them.
+#[inline]
+pub(crate) fn millis(at: Time) -> u32 {
+    (at.as_nanos() / 1_000_000) as u32
+}
+
+/// Whether the segment `a` was sent after `b` (RACK_sent_after); what is sent
+/// again leaves after what led to that, though it may be within one instant.
+#[inline]
+fn is_later(a: (Time, bool, Seq), b: (Time, bool, Seq)) -> bool {
+    (a.0, a.1) > (b.0, b.1) || ((a.0, a.1) == (b.0, b.1) && a.2.after(b.2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Span = Span::from_micros(100);
+
+    fn at(us: u64) -> Time {
+        Time::from_nanos(us * 1000)
+    }
+
+    fn record(i: u32, sent_us: u64) -> Record {
+        Record::new(Seq(i * 1000), Seq(i * 1000 + 1000), at(sent_us))
+    }
+
+    fn arrived(now_us: u64) -> Arrived {
+        Arrived { now: at(now_us), echo_ms: None, min_rtt: RTT }
+    }
+
+    #[test]
+    fn segment_sent_before_an_arrived_one_is_lost_after_the_window() {
+        let mut rack = Rack::default();
+        rack.start(Seq(0));
+        assert!(!rack.on_delivered(&record(1, 10), &arrived(110)));
+        assert_eq!(rack.lost_at(&record(0, 0), Span::from_micros(25)), Some(at(125)));
+        assert_eq!(rack.lost_at(&record(2, 20), Span::ZERO), None, "sent later");
+    }
+
+    #[test]
+    fn of_segments_sent_at_once_the_later_number_was_sent_later() {
+        let mut rack = Rack::default();
+        rack.start(Seq(0));
+        rack.on_delivered(&record(1, 0), &arrived(100));
+        assert!(rack.lost_at(&record(0, 0), Span::ZERO).is_some());
+        assert!(rack.lost_at(&record(2, 0), Span::ZERO).is_none());
+    }
+
+    #[test]
+    fn late_original_is_reordering_and_a_retransmission_is_not() {
+        let mut rack = Rack::default();
+        rack.start(Seq(0));
+        rack.on_delivered(&record(2, 0), &arrived(100));
+        assert!(rack.on_delivered(&record(1, 0), &arrived(110)));
+        assert!(!rack.on_delivered(&Record { again: true, ..record(0, 50) }, &arrived(160)));
+    }
+
+    #[test]
+    fn answer_to_the_original_says_nothing_about_the_retransmission() {
+        let mut rack = Rack::default();
+        rack.start(Seq(0));
+        let again = Record { again: true, ..record(0, 50) };
+        rack.on_delivered(&again, &arrived(60));
+        assert!(!rack.is_known(), "faster than the path");
+        let echo = |echo_ms| Arrived { now: at(9000), echo_ms: Some(echo_ms), min_rtt: RTT };
+        let later = Record { again: true, ..record(0, 5000) };
+        rack.on_delivered(&later, &echo(4));
+        assert!(!rack.is_known(), "echoes what was sent before");
+        rack.on_delivered(&later, &echo(5));
+        assert!(rack.is_known());
+    }
+
+    #[test]
+    fn window_is_a_quarter_of_the_round_trip_and_grows_with_duplicates() {
+        let mut path = Reordering::new();
+        path.on_rtt(at(0), RTT);
+        let srtt = Some(Span::from_micros(120));
+        assert_eq!(path.window(false, 0, srtt), RTT / 4);
+        assert_eq!(path.window(false, 3, srtt), Span::ZERO, "no reordering was seen: three mean loss");
+        path.on_reordering();
+        assert_eq!(path.window(true, 3, srtt), RTT / 4);
+        path.on_dsack();
+        assert_eq!(path.window(true, 3, srtt), RTT / 2);
+        (0..9).for_each(|_| path.on_dsack());
+        assert_eq!(path.window(true, 3, srtt), Span::from_micros(120), "never more than SRTT");
+        (0..16).for_each(|_| path.on_recovered());
+        assert_eq!(path.window(true, 3, srtt), RTT / 4, "forgotten after 16 recoveries");
+    }
+
+    #[test]
+    fn duplicates_widen_the_window_once_a_round() {
+        let mut rack = Rack::default();
+        assert!(rack.on_dsack(Seq(5000)));
+        assert!(!rack.on_dsack(Seq(6000)));
+        rack.end_round(Seq(4999));
+        assert!(!rack.on_dsack(Seq(6000)));
+        rack.end_round(Seq(5000));
+        assert!(rack.on_dsack(Seq(7000)));
+    }
+
+    #[test]
+    fn smallest_round_trip_is_forgotten_after_two_periods() {
+        let mut path = Reordering::new();
+        let second = |s: u64| Time::from_nanos(s * 1_000_000_000);
+        path.on_rtt(second(0), RTT);
+        for s in [9, 18, 27] {
+            path.on_rtt(second(s), RTT * 3);
+        }
+        assert_eq!(path.min_rtt(), RTT * 3);
+    }
+}

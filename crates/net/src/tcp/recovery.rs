@@ -1,0 +1,399 @@
+//! Repair of what was lost: which of three ways to tell it (RACK by time, SACK
+//! by counting, duplicate acknowledgements alone), when recovery starts and
+//! ends, and the timers of a sender.
+//!
+//! Only one deadline is kept beside the retransmission timer: that of a tail
+//! loss probe or of a segment that is late by RACK's window, for the two
+//! exclude each other. Source: RFC 8985, 6675, 6582, 9937, 6298 §5, 3522, 5682.
+
+use queueing::{Span, Time};
+
+use super::acks::News;
+use super::congestion::CongestionControl;
+use super::connection::{Connection, Context, Recovery};
+use super::flight::Judgement;
+use super::prr::Prr;
+use super::spurious::Evidence;
+use super::state::State;
+use crate::stack::{CloseReason, Config};
+use crate::wire::tcp::{Segment, Seq};
+
+/// So many acknowledgements of the same byte mean that the next was lost.
+const DUPLICATE_ACKS_MAX: u8 = 3;
+
+/// A probe is not sent earlier: a timer fires up to 1 µs late, and so may both hosts.
+const PROBE_MIN: Span = Span::from_micros(10);
+
+/// How loss is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    /// By time (RFC 8985).
+    Rack,
+    /// By what was received beyond (RFC 6675).
+    Sack,
+    /// By duplicate acknowledgements (RFC 6582).
+    NewReno,
+}
+
+/// A probe for a lost tail that was not answered yet (RFC 8985 §7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TailProbe {
+    /// What had been sent with it (TLP.end_seq).
+    pub(crate) end: Seq,
+    /// It was a segment sent again (TLP.is_retrans).
+    pub(crate) again: bool,
+}
+
+impl Connection {
+    fn method(&self, config: &Config) -> Method {
+        match (self.flags.sack, config.rack) {
+            (true, true) => Method::Rack,
+            (true, false) => Method::Sack,
+            (false, _) => Method::NewReno,
+        }
+    }
+
+    /// Handles an acknowledgement where not everything comes in order.
+    #[inline(never)]
+    pub(super) fn repair(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut News) {
+        let method = self.method(cx.config);
+        if news.advanced > 0 {
+            self.duplicate_acks = 0;
+        } else if news.duplicate {
+            self.duplicate_acks = self.duplicate_acks.saturating_add(1);
+        }
+        if method == Method::NewReno {
+            self.count_duplicates(news);
+        }
+        self.note_duplicates(cx, news);
+        if self.flight.contradicts() {
+            self.forget_reports(cx);
+        }
+        if self.is_undone(news) {
+            self.undo(cx);
+        }
+        self.judge_tail_probe(cx, s, news);
+        let lost = self.detect_loss(cx, method, news);
+        match self.recovery {
+            Recovery::None if lost > 0 => {
+                self.recover(cx, news.flight - news.sacked.min(news.flight));
+            }
+            Recovery::None if news.advanced > 0 => self.grow(cx.now, news.advanced, news),
+            Recovery::Timeout { until } if news.advanced > 0 => {
+                self.grow(cx.now, news.bytes, news);
+                if self.snd_una.at_or_after(until) {
+                    self.recovery = Recovery::None;
+                }
+            }
+            Recovery::Fast { until } if self.snd_una.at_or_after(until) => {
+                self.congestion.on_recovered(cx.now);
+                self.reordering.on_recovered();
+                self.recovery = Recovery::None;
+                self.duplicate_acks = 0;
+                if method == Method::NewReno {
+                    self.flight.forget_duplicates();
+                }
+            }
+            _ => {}
+        }
+        if let Recovery::Fast { .. } = self.recovery {
+            let safe = news.advanced > 0 && lost == 0;
+            self.apportion(news.bytes, safe);
+        }
+    }
+
+    /// Without SACK, duplicates tell how much has left the network.
+    fn count_duplicates(&mut self, news: &mut News) {
+        let mss = u32::from(self.mss);
+        match self.recovery {
+            Recovery::Timeout { .. } => {}
+            _ if news.duplicate => {
+                let in_flight = self.snd_nxt - self.snd_una;
+                news.bytes += self.flight.count_duplicate(mss, in_flight);
+            }
+            Recovery::None => self.flight.forget_duplicates(),
+            Recovery::Fast { .. } => {
+                let known = self.flight.discount_duplicates(news.advanced, mss);
+                news.bytes = news.bytes.saturating_sub(known);
+            }
+        }
+    }
+
+    /// The peer asks for what it reported to hold: it dropped it (RFC 2018 §8).
+    fn forget_reports(&mut self, cx: &mut Context<'_>) {
+        self.flight.forget_reports();
+        if let Recovery::Timeout { .. } = self.recovery {
+            self.mark_after_timeout(cx);
+        }
+    }
+
+    /// A segment that came twice was sent again for nothing.
+    fn note_duplicates(&mut self, cx: &mut Context<'_>, news: &News) {
+        if news.twice.is_some() {
+            cx.counters.duplicates_reported += 1;
+        }
+        let (una, nxt) = (self.snd_una, self.snd_nxt);
+        let Some(ledger) = self.flight.ledger_mut() else { return };
+        if news.advanced > 0 {
+            ledger.rack.end_round(una);
+        }
+        if news.twice.is_some() && ledger.rack.on_dsack(nxt) {
+            self.reordering.on_dsack();
+        }
+    }
+
+    /// Whether what is being repaired turns out not to have been lost.
+    fn is_undone(&mut self, news: &News) -> bool {
+        let until = match self.recovery {
+            Recovery::None => return false,
+            Recovery::Fast { until } | Recovery::Timeout { until } => until,
+        };
+        let evidence = Evidence {
+            advances: news.advanced > 0,
+            ends: self.snd_una.at_or_after(until),
+            original: news.original,
+            echo_ms: news.echo_ms,
+            sack: self.flags.sack,
+            can_send_new: self.has_unsent() && (self.snd_una + self.snd_wnd).after(self.snd_nxt),
+        };
+        self.flight.ledger_mut().is_some_and(|ledger| ledger.spurious.on_ack(&evidence))
+    }
+
+    /// Goes on as if nothing had been thought lost (RFC 4015).
+    fn undo(&mut self, cx: &mut Context<'_>) {
+        if let Recovery::Fast { .. } = self.recovery {
+            self.reordering.on_reordering();
+        }
+        cx.counters.recoveries_undone += 1;
+        self.congestion.on_undo(cx.now);
+        self.recovery = Recovery::None;
+        self.duplicate_acks = 0;
+        self.flags.retransmit_now = false;
+        self.flight.forgive();
+        if !self.flags.sack {
+            self.flight.forget_duplicates();
+        }
+    }
+
+    /// What the answer to a tail loss probe says (RFC 8985 §7.4.2).
+    fn judge_tail_probe(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &News) {
+        let Some(probe) = self.tail else { return };
+        if s.ack.before(probe.end) {
+            return;
+        }
+        let came_twice = news.twice.is_some_and(|twice| twice.1 == probe.end);
+        let repaired = s.ack.after(probe.end);
+        let unneeded = !probe.again || came_twice || (news.duplicate && s.options.sack.is_empty());
+        if !unneeded && repaired && self.recovery == Recovery::None {
+            // The probe itself repaired a loss, which nobody else has seen.
+            self.congestion.on_loss(cx.now, self.unacknowledged());
+            self.congestion.on_recovered(cx.now);
+            self.note_reduction();
+        }
+        if unneeded || repaired {
+            self.tail = None;
+        }
+    }
+
+    /// Marks what is lost; returns how many segments newly are.
+    fn detect_loss(&mut self, cx: &mut Context<'_>, method: Method, news: &News) -> u32 {
+        match method {
+            Method::Rack => self.detect_by_time(cx.now),
+            Method::Sack => self.detect_by_count(),
+            Method::NewReno => match self.recovery {
+                Recovery::None if self.duplicate_acks < DUPLICATE_ACKS_MAX => 0,
+                Recovery::Timeout { .. } => 0,
+                // A partial acknowledgement: the next hole is lost, too.
+                Recovery::Fast { until } if news.advanced == 0 || self.snd_una.at_or_after(until) => 0,
+                _ => {
+                    self.flags.retransmit_now = true;
+                    self.mark_first_lost()
+                }
+            },
+        }
+    }
+
+    fn mark_first_lost(&mut self) -> u32 {
+        let una = self.snd_una;
+        let first = |start: Seq| if start == una { Judgement::Lost } else { Judgement::Stop };
+        self.flight.mark_lost(|record| first(record.start))
+    }
+
+    fn detect_by_count(&mut self) -> u32 {
+        let edge = self.flight.ledger().and_then(|ledger| ledger.board.lost_edge(u32::from(self.mss)));
+        let starts =
+            self.recovery == Recovery::None && (self.duplicate_acks >= DUPLICATE_ACKS_MAX || edge.is_some());
+        if let Recovery::Timeout { .. } = self.recovery {
+            return 0;
+        }
+        let first = if starts { self.mark_first_lost() } else { 0 };
+        let Some(edge) = edge else { return first };
+        first
+            + self.flight.mark_lost(|record| match record.end.at_or_before(edge) {
+                true if !record.again => Judgement::Lost,
+                true => Judgement::Keep,
+                false => Judgement::Stop,
+            })
+    }
+
+    /// Marks what RACK's window has passed for, and sets the timer for what it
+    /// has not (RFC 8985 §6.2 step 5).
+    fn detect_by_time(&mut self, now: Time) -> u32 {
+        let (repairing, srtt) = (self.recovery != Recovery::None, self.rtt.srtt());
+        self.early_at = Time::MAX;
+        let Some(ledger) = self.flight.ledger() else { return 0 };
+        let rack = ledger.rack;
+        if !rack.is_known() {
+            return 0;
+        }
+        let window = self.reordering.window(repairing, ledger.sacked_records, srtt);
+        let old_end = self.flight.again_end().map_or(rack.fack(), |end| end.max(rack.fack()));
+        let mut late_at = Time::ZERO;
+        let lost = self.flight.mark_lost(|record| match rack.lost_at(record, window) {
+            Some(at) if at <= now => Judgement::Lost,
+            Some(at) => {
+                late_at = late_at.max(at);
+                Judgement::Keep
+            }
+            None if record.start.at_or_after(old_end) => Judgement::Stop,
+            None => Judgement::Keep,
+        });
+        if late_at != Time::ZERO {
+            self.early_at = late_at;
+        }
+        lost
+    }
+
+    /// Fast recovery starts with `base` bytes in flight before the loss was known.
+    fn recover(&mut self, cx: &mut Context<'_>, base: u32) {
+        cx.counters.fast_retransmits += 1;
+        self.congestion.on_loss(cx.now, self.unacknowledged());
+        self.recovery = Recovery::Fast { until: self.snd_nxt };
+        self.flags.retransmit_now = true;
+        self.flags.tail_due = false;
+        let target = self.congestion.ssthresh().get().clamp(u64::from(self.mss), u64::from(u32::MAX)) as u32;
+        let ledger = self.flight.open(cx.pool);
+        ledger.prr = Prr::start(base, target);
+        ledger.spurious.on_loss();
+        self.note_reduction();
+    }
+
+    /// Says how much may be sent now that `delivered` bytes have left the network.
+    fn apportion(&mut self, delivered: u32, safe: bool) {
+        let (pipe, mss) = (self.in_flight(), u32::from(self.mss));
+        if let Some(ledger) = self.flight.ledger_mut() {
+            ledger.prr.on_ack(delivered, pipe, safe, mss);
+        }
+    }
+
+    /// The window was reduced: no further mark of this round trip counts.
+    pub(super) fn note_reduction(&mut self) {}
+
+    /// Sets the timer of a tail loss probe, if one may be sent (RFC 8985 §7.2):
+    /// two round trips after the latest segment or acknowledgement; where the
+    /// peer may wait for a second segment, as much later as it may wait.
+    #[inline]
+    pub(super) fn arm_early(&mut self, now: Time, config: &Config) {
+        if self.flight.sacked() != 0 || self.recovery != Recovery::None {
+            // RACK's timer, set by `detect_by_time`, stays.
+            return;
+        }
+        self.early_at = Time::MAX;
+        let eligible = config.rack
+            && self.flags.sack
+            && self.flight.lost() == 0
+            && self.tail.is_none()
+            && !self.flight.is_empty()
+            && self.state.is_synchronized();
+        if eligible {
+            let alone = if self.flight.len() == 1 { config.ack_delay_max } else { Span::ZERO };
+            let wait = self.rtt.srtt().map_or(Span::from_secs(1), |srtt| (srtt * 2).max(PROBE_MIN) + alone);
+            self.early_at = (now + wait).min(self.rto_at);
+        }
+    }
+
+    /// A tail loss probe is due, or a segment has been late for too long.
+    pub(super) fn on_early_timeout(&mut self, cx: &mut Context<'_>) {
+        self.early_at = Time::MAX;
+        if self.flight.sacked() == 0 && self.recovery == Recovery::None {
+            if !self.flight.is_empty() {
+                cx.counters.tail_probes += 1;
+                self.flags.tail_due = true;
+                self.rto_at = self.rto_from(cx.now, cx.config);
+            }
+            return;
+        }
+        let base = (self.snd_nxt - self.snd_una).saturating_sub(self.flight.sacked());
+        let lost = self.detect_by_time(cx.now);
+        if lost > 0 && self.recovery == Recovery::None {
+            self.recover(cx, base);
+        }
+        if let Recovery::Fast { .. } = self.recovery {
+            self.apportion(0, false);
+        }
+    }
+
+    /// The retransmission timer fired (RFC 6298 §5.4 to 5.6, RFC 8985 §6.3).
+    pub(super) fn on_retransmission_timeout(&mut self, cx: &mut Context<'_>) {
+        if self.state.is_synchronized() && self.snd_una == self.snd_nxt && !self.has_unsent() {
+            if self.state == State::FinWait2 && self.flags.detached {
+                cx.counters.fin_wait_timeouts += 1;
+                return self.end(cx, CloseReason::TimedOut);
+            }
+            // Only an acknowledgement waited, for the peer's hardware address.
+            self.rto_at = Time::MAX;
+            return;
+        }
+        let over = self.patience_is_over(cx.now, cx.config);
+        self.retries += 1;
+        if self.retries > self.retries_max() || over {
+            self.end(cx, CloseReason::TimedOut);
+            return;
+        }
+        self.rtt.on_timeout();
+        self.rto_at = self.rto_from(cx.now, cx.config);
+        self.early_at = Time::MAX;
+        if self.snd_una == self.snd_nxt {
+            // Nothing is in flight: the window is closed, or the SYN never got out.
+            self.flags.probe_due = self.state.is_synchronized();
+            return;
+        }
+        cx.counters.timeouts += 1;
+        let repeatedly = self.retries > 1;
+        // One reduction per episode (RFC 5681 §3.1).
+        if !repeatedly {
+            self.congestion.on_timeout(cx.now, self.unacknowledged());
+            self.note_reduction();
+        }
+        if repeatedly || self.flight.contradicts() || !self.flags.sack {
+            // The peer may have dropped what it once reported (RFC 2018 §8).
+            self.flight.forget_reports();
+        }
+        let timestamps = self.flags.timestamps;
+        self.flight.open(cx.pool).spurious.on_timeout(timestamps, repeatedly);
+        self.mark_after_timeout(cx);
+        self.recovery = Recovery::Timeout { until: self.snd_nxt };
+        self.duplicate_acks = 0;
+        self.tail = None;
+        self.flags.tail_due = false;
+        self.flags.retransmit_now = true;
+    }
+
+    /// After a timeout, the first segment is lost, and all that could have
+    /// been acknowledged by now.
+    fn mark_after_timeout(&mut self, cx: &mut Context<'_>) {
+        let (now, una) = (cx.now, self.snd_una);
+        let srtt = self.rtt.srtt().unwrap_or(Span::ZERO);
+        let patience = match (self.method(cx.config), self.flight.ledger()) {
+            (Method::Rack, Some(ledger)) => {
+                let window = self.reordering.window(true, ledger.sacked_records, Some(srtt));
+                ledger.rack.rtt_or(srtt) + window
+            }
+            _ => Span::ZERO,
+        };
+        self.flight.mark_lost(|record| match record.start == una || record.sent + patience <= now {
+            true => Judgement::Lost,
+            false => Judgement::Keep,
+        });
+    }
+}
