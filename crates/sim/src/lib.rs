@@ -31,6 +31,7 @@
 pub mod cost;
 pub mod engine;
 pub mod link;
+pub mod path;
 pub mod world;
 
 pub use cost::CostModel;

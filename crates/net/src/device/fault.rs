@@ -26,7 +26,7 @@ use std::collections::BinaryHeap;
 
 use queueing::{Rng, Span, Time};
 
-use super::{Device, Full, Received};
+use super::{Device, Full, Offloads, Received};
 
 mod fate;
 mod rates;
@@ -63,6 +63,7 @@ struct Held {
     due: Time,
     number: u64,
     bytes: Vec<u8>,
+    /// As [`Received::checked`]; means nothing when sending.
     checked: bool,
 }
 
@@ -174,7 +175,6 @@ impl<D: Device> Faulty<D> {
                     copy.clear();
                     copy.extend_from_slice(bytes);
                     flip(&mut copy, flipped);
-                    // Damage happens after the device that vouches for the sum.
                     let checked = received.checked && flipped.is_none();
                     self.hold_copies(at, again, copy, checked, |faulty| &mut faulty.receiving);
                 }
@@ -244,7 +244,11 @@ impl<D: Device> Device for Faulty<D> {
         if self.sending.next().is_some_and(|due| due <= now) {
             return Err(Full);
         }
-        let fate = self.decided.take().unwrap_or_else(|| self.sending.faults.decide(now, len));
+        let mut fate = self.decided.take().unwrap_or_else(|| self.sending.faults.decide(now, len));
+        if matches!(fate, Fate::Arrives { flipped: Some(_), .. }) && self.offloads().tx_checksum {
+            // The device would sum up the damage; whoever receives it has to drop it.
+            fate = Fate::Lost;
+        }
         if let Fate::Arrives { at, flipped, again: None } = fate
             && at <= now
         {
@@ -274,10 +278,13 @@ impl<D: Device> Device for Faulty<D> {
         self.device.frame_len_max()
     }
 
-    // Offloads stay off: a device that completes checksums would mend the damage.
-
     fn flush(&mut self, now: Time) {
+        self.advance(now);
         self.device.flush(now);
+    }
+
+    fn offloads(&self) -> Offloads {
+        self.device.offloads()
     }
 
     fn wait(&mut self, span: Span) {

@@ -295,6 +295,13 @@ impl Connection {
         cx.counters.out_of_window += 1;
         let opens = s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK);
         if matches!(self.state, State::SynReceived { .. }) && opens {
+            // The answer echoes this SYN and not the one before it, or the peer
+            // would take its own patience for the length of the path.
+            if s.seq + 1 == self.rcv_nxt
+                && let Some(stamps) = s.options.timestamps
+            {
+                self.ts_recent = stamps.value;
+            }
             if self.may_answer(cx) {
                 self.resend_syn();
             }

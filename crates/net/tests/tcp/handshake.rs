@@ -158,6 +158,19 @@ fn repeated_syn_is_answered_again() {
 }
 
 #[test]
+fn repeated_syn_is_echoed_by_its_own_time() {
+    let mut peer = Peer::new(config(1));
+    let syn = |peer: &Peer, value| {
+        let timestamps = Some(Timestamps { value, echo: 0 });
+        Seg { options: Options { timestamps, ..Options::NONE }, ..peer.seg(Flags::SYN) }
+    };
+    for value in [7000, 8000] {
+        let answer = peer.say(syn(&peer, value));
+        assert_eq!(answer[0].options.timestamps.map(|stamps| stamps.echo), Some(value));
+    }
+}
+
+#[test]
 fn options_are_used_only_if_both_offer_them() {
     let (mut peer, conn) = Peer::established_with(config(1), Options { mss: Some(500), ..Options::NONE });
     peer.stack.send(peer.now, conn, &[1; 600]).unwrap();

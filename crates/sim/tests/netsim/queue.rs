@@ -1,0 +1,70 @@
+//! What flows do to a bottleneck, and to each other there.
+
+use net::stack::Config;
+use queueing::{Bytes, Rate, Span, Time};
+use sim::path;
+
+use super::world::{Wish, World};
+
+const SERVER: usize = 1;
+/// More than is ever sent: the flow goes on.
+const ENDLESS: u64 = 1 << 40;
+
+fn buffers(config: &mut Config) {
+    (config.recv_buffer, config.send_buffer) = (4 << 20, 4 << 20);
+}
+
+fn way(rate_mbps: u64, rtt: Span, buffer: u64) -> path::Config {
+    path::Config {
+        rate: Rate::from_bits_per_sec(rate_mbps * 1_000_000),
+        delay: rtt / 2,
+        buffer: Bytes::new(buffer),
+        mark: None,
+        faults: net::device::fault::Rates::NONE,
+    }
+}
+
+/// Bytes that each of two endless flows receives between `from` and `to` when
+/// the second begins `later`.
+fn shares(way: path::Config, later: Span, from: Span, to: Span) -> [u64; 2] {
+    let wish = |starts| Wish { starts, bytes: ENDLESS, count: 1 };
+    let mut world = World::new(buffers, [way; 2], 1, &[wish(Span::ZERO), wish(later)]);
+    let start = world.now;
+    world.run_until(start + from, |_| false, &mut |_| {});
+    let before = [0, 1].map(|flow| world.received(flow));
+    world.run_until(start + to, |_| false, &mut |_| {});
+    [0, 1].map(|flow| world.received(flow) - before[flow])
+}
+
+#[test]
+fn two_cubic_flows_share_a_bottleneck() {
+    // 20 Mbit/s, 20 ms, one bandwidth-delay product of buffer.
+    let way = way(20, Span::from_millis(20), 50_000);
+    for later_ms in [0, 700, 3000] {
+        let [first, second] =
+            shares(way, Span::from_millis(later_ms), Span::from_secs(10), Span::from_secs(30));
+        let ratio = first.max(second) as f64 / first.min(second) as f64;
+        assert!(ratio < 2.0, "later by {later_ms} ms: {first} and {second} bytes");
+        let used = (first + second) as f64 * 8.0 / 20.0 / 20e6;
+        assert!(used > 0.9, "{used} of the line");
+        println!("{later_ms} {first} {second} {used}");
+    }
+}
+
+#[test]
+fn slow_start_ends_before_a_deep_buffer_overflows() {
+    // 20 Mbit/s, 50 ms, eight bandwidth-delay products: doubling would fill
+    // them and overshoot by as much again.
+    let way = way(20, Span::from_millis(50), 1_000_000);
+    let mut world =
+        World::new(buffers, [way; 2], 1, &[Wish { starts: Span::ZERO, bytes: 6_000_000, count: 1 }]);
+    let mut most = 0;
+    world.run_until(Time::MAX, |world| !world.got.is_empty(), &mut |world| {
+        most = most.max(world.ends[SERVER].waiting(world.now).get());
+    });
+    let took = world.got[&0].answers[0];
+    println!("{most} {took}");
+    assert_eq!(world.ends[SERVER].sent().dropped, 0);
+    assert!(most < 800_000, "{most} bytes waited");
+    assert!(took < Span::from_millis(3000), "{took} for 2.4 s of line");
+}

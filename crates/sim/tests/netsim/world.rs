@@ -1,0 +1,285 @@
+//! One path, the two stacks at its ends, and the applications that use it.
+//!
+//! A client asks over each of its connections for a number of bytes, the
+//! server sends them, and every byte is checked where it arrives. Runs until
+//! all have what they asked for and are closed, or fails: nothing may hang.
+
+use std::collections::BTreeMap;
+
+use net::Stack;
+use net::classify::PacketMeta;
+use net::device::Device;
+use net::stack::{CloseReason, Config, ConnId, Counters, Event, EventKind, ListenOptions};
+use queueing::{Rng, Span, Time};
+use sim::path::{self, PathDevice};
+
+/// Client and server.
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+const REQUEST: usize = 64;
+
+/// What a connection wants: `count` answers of `bytes` each, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    pub starts: Span,
+    pub bytes: u64,
+    pub count: u64,
+}
+
+/// What a connection got.
+#[derive(Clone, Debug)]
+pub struct Got {
+    /// When each answer was complete, counted from when it was asked for.
+    pub answers: Vec<Span>,
+    /// When the connection began, and had everything.
+    pub began: Time,
+    pub ended: Time,
+}
+
+pub struct World {
+    pub now: Time,
+    pub stacks: [Stack; 2],
+    pub ends: [PathDevice; 2],
+    wishes: Vec<Wish>,
+    clients: BTreeMap<ConnId, Client>,
+    servers: BTreeMap<ConnId, Server>,
+    pub got: BTreeMap<usize, Got>,
+    closed: [usize; 2],
+    events: Vec<Event>,
+}
+
+struct Client {
+    wish: usize,
+    asked: Time,
+    received: u64,
+    got: Got,
+}
+
+#[derive(Default)]
+struct Server {
+    /// Bytes of requests that were heard, bytes that are owed, bytes that were sent.
+    heard: u64,
+    owed: u64,
+    sent: u64,
+    peer_closed: bool,
+}
+
+/// The stream of every connection, from byte 0 on: no period of a power of
+/// two, so that misplaced segments show.
+pub struct Pattern(Vec<u8>);
+
+const PERIOD: u64 = 65_521;
+
+impl Pattern {
+    fn new() -> Self {
+        let mut rng = Rng::seeded(1);
+        let period: Vec<u8> = (0..PERIOD).map(|_| rng.next_u64() as u8).collect();
+        Self(period.repeat(2))
+    }
+
+    /// At most `len` bytes of the stream from `at` on.
+    fn at(&self, at: u64, len: u64) -> &[u8] {
+        let start = (at % PERIOD) as usize;
+        &self.0[start..start + len.min(PERIOD) as usize]
+    }
+
+    fn check(&self, mut at: u64, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let expected = self.at(at, bytes.len() as u64);
+            assert!(bytes[..expected.len()] == *expected, "byte {at} or one soon after is wrong");
+            at += expected.len() as u64;
+            bytes = &bytes[expected.len()..];
+        }
+    }
+}
+
+impl World {
+    /// A client and a server with these settings at the ends of this path
+    /// (server to client, client to server).
+    pub fn new(
+        settings: impl Fn(&mut Config),
+        [down, up]: [path::Config; 2],
+        seed: u64,
+        wishes: &[Wish],
+    ) -> Self {
+        let stack = |host: u8| {
+            let mut config = Config::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16]);
+            settings(&mut config);
+            Stack::new(config)
+        };
+        let (server, client) = path::connect(down, up, &Rng::seeded(seed));
+        let mut stacks = [stack(2), stack(1)];
+        stacks[SERVER].listen(80, ListenOptions::default()).expect("port 80 is free");
+        Self {
+            now: Time::from_nanos(1_000_000_000),
+            stacks,
+            ends: [client, server],
+            wishes: wishes.to_vec(),
+            clients: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            got: BTreeMap::new(),
+            closed: [0, 0],
+            events: Vec::new(),
+        }
+    }
+
+    /// Runs until every wish is fulfilled and every connection closed.
+    ///
+    /// # Panics
+    /// When that takes longer than `limit`, when nothing more will happen
+    /// before, or when a byte differs.
+    pub fn run(&mut self, limit: Span) {
+        let done = |world: &Self| world.closed == [world.wishes.len(); 2];
+        self.run_until(Time::ZERO + limit + self.now.since(Time::ZERO), done, &mut |_| {});
+        assert!(done(self), "not done after {limit}: {} of {} wishes", self.got.len(), self.wishes.len());
+    }
+
+    /// Runs until `end` or until `done`; shows every instant to `look`.
+    pub fn run_until(&mut self, end: Time, done: impl Fn(&Self) -> bool, look: &mut dyn FnMut(&Self)) {
+        let pattern = Pattern::new();
+        let mut begun = 0;
+        let start = self.now;
+        while !done(self) && self.now <= end {
+            while let Some(wish) = self.wishes.get(begun)
+                && start + wish.starts <= self.now
+            {
+                self.begin(begun);
+                begun += 1;
+            }
+            self.serve(&pattern);
+            for (stack, end) in self.stacks.iter_mut().zip(&mut self.ends) {
+                if stack.wants_egress() {
+                    stack.egress(self.now, end);
+                }
+            }
+            look(self);
+            let arrivals = self.ends.iter().filter_map(PathDevice::next_arrival);
+            let timeouts = self.stacks.iter().filter_map(Stack::poll_timeout);
+            let wishes = self.wishes.get(begun).map(|wish| start + wish.starts);
+            let Some(next) = arrivals.chain(timeouts).chain(wishes).min() else { return };
+            self.now = self.now.max(next);
+            self.arrive();
+        }
+    }
+
+    fn arrive(&mut self) {
+        for (stack, end) in self.stacks.iter_mut().zip(&mut self.ends) {
+            while let Some(received) = end.receive(self.now) {
+                let bytes = received.frame.len() as u16;
+                stack.ingress(
+                    self.now,
+                    &received.frame,
+                    &PacketMeta { received: self.now, bytes, priority: None, checked: received.checked },
+                );
+                end.recycle(received.frame);
+            }
+            stack.handle_timeout(self.now);
+        }
+    }
+
+    fn begin(&mut self, wish: usize) {
+        let remote = "10.0.0.1:80".parse().expect("an address");
+        let conn = self.stacks[CLIENT].connect(self.now, remote, None).expect("a free port");
+        let got = Got { answers: Vec::new(), began: self.now, ended: self.now };
+        self.clients.insert(conn, Client { wish, asked: self.now, received: 0, got });
+    }
+
+    fn serve(&mut self, pattern: &Pattern) {
+        for side in [CLIENT, SERVER] {
+            let mut events = std::mem::take(&mut self.events);
+            events.extend(std::iter::from_fn(|| self.stacks[side].poll_event()));
+            for event in events.drain(..) {
+                match (side, event.kind) {
+                    (_, EventKind::Closed(reason)) => self.on_closed(side, event.conn, reason),
+                    (CLIENT, kind) => self.on_client_event(event.conn, kind, pattern),
+                    (_, kind) => self.on_server_event(event.conn, kind, pattern),
+                }
+            }
+            self.events = events;
+        }
+    }
+
+    fn on_closed(&mut self, side: usize, conn: ConnId, reason: CloseReason) {
+        // A last acknowledgement may be lost so often that the peer gives up or resets.
+        assert!(matches!(reason, CloseReason::Finished), "side {side} closed: {reason:?}");
+        self.closed[side] += 1;
+        self.servers.remove(&conn);
+    }
+
+    fn on_client_event(&mut self, conn: ConnId, kind: EventKind, pattern: &Pattern) {
+        let stack = &mut self.stacks[CLIENT];
+        let Some(client) = self.clients.get_mut(&conn) else { return };
+        let wish = self.wishes[client.wish];
+        match kind {
+            EventKind::Connected => {
+                client.asked = self.now;
+                assert_eq!(stack.send(self.now, conn, &request(wish.bytes)), Ok(REQUEST));
+            }
+            EventKind::Readable { .. } => {
+                let bytes = stack.received(conn);
+                pattern.check(client.received, bytes);
+                let len = bytes.len();
+                client.received += len as u64;
+                stack.consume(self.now, conn, len);
+                if len == 0 || !client.received.is_multiple_of(wish.bytes) {
+                    return;
+                }
+                client.got.answers.push(self.now.since(client.asked));
+                if client.received < wish.bytes * wish.count {
+                    client.asked = self.now;
+                    assert_eq!(stack.send(self.now, conn, &request(wish.bytes)), Ok(REQUEST));
+                    return;
+                }
+                client.got.ended = self.now;
+                self.got.insert(client.wish, client.got.clone());
+                stack.close(self.now, conn);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_server_event(&mut self, conn: ConnId, kind: EventKind, pattern: &Pattern) {
+        let stack = &mut self.stacks[SERVER];
+        let server = self.servers.entry(conn).or_default();
+        match kind {
+            EventKind::Readable { .. } => {
+                // Requests come one at a time, whole or in pieces.
+                let bytes = stack.received(conn);
+                let whole = bytes.len() / REQUEST * REQUEST;
+                for request in bytes[..whole].chunks(REQUEST) {
+                    server.heard += 1;
+                    server.owed += u64::from_be_bytes(request[..8].try_into().expect("eight bytes"));
+                }
+                stack.consume(self.now, conn, whole);
+            }
+            EventKind::PeerClosed => server.peer_closed = true,
+            _ => {}
+        }
+        while server.sent < server.owed {
+            let bytes = pattern.at(server.sent, server.owed - server.sent);
+            match stack.send(self.now, conn, bytes) {
+                Ok(0) | Err(_) => return,
+                Ok(taken) => server.sent += taken as u64,
+            }
+        }
+        if server.peer_closed {
+            stack.close(self.now, conn);
+        }
+    }
+
+    /// What the two stacks counted, the client's first.
+    pub fn counters(&self) -> [&Counters; 2] {
+        self.stacks.each_ref().map(Stack::counters)
+    }
+
+    /// Bytes that the wish's connection has received so far.
+    pub fn received(&self, wish: usize) -> u64 {
+        self.clients.values().find(|client| client.wish == wish).map_or(0, |client| client.received)
+    }
+}
+
+fn request(bytes: u64) -> [u8; REQUEST] {
+    let mut request = [0; REQUEST];
+    request[..8].copy_from_slice(&bytes.to_be_bytes());
+    request
+}
