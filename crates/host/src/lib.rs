@@ -1,7 +1,8 @@
 //! Linux: the only room that asks the kernel for anything.
 //!
 //! [`Monotonic`] is the clock, [`Tap`] a device that the kernel's own TCP can
-//! talk to, [`lab`] a network to try things in, [`affinity`] gives a thread its
+//! talk to, [`afxdp`] and [`packet`] drive an
+//! interface beside the kernel, [`lab`] a network to try things in, [`affinity`] gives a thread its
 //! core, [`machine`] says what a report was measured on. Nothing here decides;
 //! the pure rooms do.
 //!
@@ -16,12 +17,21 @@
 
 pub mod address;
 pub mod affinity;
+pub mod afxdp;
+mod bpf;
 pub mod clock;
+pub mod interface;
 pub mod interrupt;
 pub mod lab;
 pub mod machine;
+mod mapping;
+pub mod packet;
+mod pool;
+mod ready;
+mod sockopt;
 pub mod tap;
 mod today;
+mod vnet;
 
 pub use clock::Monotonic;
 pub use machine::Machine;

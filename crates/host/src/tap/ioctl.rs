@@ -1,4 +1,4 @@
-//! The four kernel calls behind a TAP device, each one wrapped.
+//! The kernel calls behind a TAP device, each one wrapped.
 
 use std::fs::File;
 use std::io;
@@ -28,11 +28,35 @@ impl Name {
     }
 }
 
-/// Makes `file`, an open `/dev/net/tun`, the new TAP device `name`.
-pub(super) fn attach(file: &File, name: Name) -> io::Result<()> {
-    // EXCL: never take over a device that somebody else set up.
-    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_TUN_EXCL;
-    request(file, libc::TUNSETIFF, name, Argument { ifru_flags: flags as c_short })
+/// What an open `/dev/net/tun` becomes.
+#[derive(Clone, Copy)]
+pub(super) enum New {
+    /// A device with one queue.
+    Single,
+    /// The first queue of a device with several.
+    FirstQueue,
+    /// One more queue of the device that the first one made.
+    NextQueue,
+}
+
+/// Makes `file`, an open `/dev/net/tun`, the TAP device `name` or a queue of
+/// it. Each frame has a virtio header before it, and the kernel neither sums
+/// up what it sends us nor cuts TCP into segments.
+pub(super) fn attach(file: &File, name: Name, kind: New) -> io::Result<()> {
+    let more = match kind {
+        // EXCL: never take over a device that somebody else set up.
+        New::Single => libc::IFF_TUN_EXCL,
+        New::FirstQueue => libc::IFF_TUN_EXCL | libc::IFF_MULTI_QUEUE,
+        New::NextQueue => libc::IFF_MULTI_QUEUE,
+    };
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | more;
+    request(file, libc::TUNSETIFF, name, Argument { ifru_flags: flags as c_short })?;
+    let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    // SAFETY: this request takes an integer; the descriptor is borrowed, so open.
+    match unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(offloads)) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
 }
 
 /// Gives device `name` its address and brings it up.

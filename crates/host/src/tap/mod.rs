@@ -1,53 +1,48 @@
 //! A TAP device: a network card whose other end is the kernel's own stack.
 //!
 //! One frame per system call, so it is for talking to ordinary clients, not
-//! for speed. The device is not persistent: it disappears when it is dropped
-//! or the process ends. [`Tap::up`] gives the kernel's end an address by
-//! ioctl, so no `ip` command is needed.
+//! for speed. Frames never leave the machine's memory, so checksums are left
+//! out in both directions, and what the kernel would cut into segments for a
+//! card it hands over whole, up to 64 KiB. The device is not persistent: it
+//! disappears when it is dropped or the process ends. [`Tap::up`] gives the
+//! kernel's end an address by ioctl, so no `ip` command is needed.
 //! Source: Linux, Documentation/networking/tuntap.rst.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
 
-use net::device::{Full, Received};
+use net::device::{Full, Offloads, Received};
 use queueing::{Span, Time};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
+
+use crate::pool::{LARGE_LEN, Pool};
+use crate::{ready, vnet};
 
 mod error;
 mod ioctl;
 
+pub use crate::pool::Frame;
 pub use error::TapError;
 
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
+/// The MTU of a new device.
+const MTU: usize = 1500;
 
-/// A TAP device, non-blocking.
+/// A TAP device, or one of its queues; non-blocking.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
     name: String,
-    mtu: usize,
-    /// Buffers that wait for a frame; [`POOL`] at most.
-    pool: Vec<Box<[u8]>>,
+    pool: Pool,
+    /// What of a received frame is longer than an ordinary one.
+    rest: Box<[u8]>,
+    /// A frame to send.
     scratch: Box<[u8]>,
-}
-
-/// Buffers that are kept; more in flight at once are allocated and freed.
-const POOL: usize = 256;
-
-/// A received frame in one of the device's buffers.
-#[derive(Debug)]
-pub struct Frame {
-    buffer: Box<[u8]>,
-    len: usize,
-}
-
-impl AsRef<[u8]> for Frame {
-    fn as_ref(&self) -> &[u8] {
-        &self.buffer[..self.len]
-    }
+    /// Bytes of the frame in `scratch` that the kernel has not taken yet.
+    held: Option<usize>,
 }
 
 impl Tap {
@@ -57,7 +52,27 @@ impl Tap {
     /// A name the kernel cannot take or has already, no permission, no TAP
     /// support. Nothing is left behind.
     pub fn create(name: &str) -> Result<Self, TapError> {
-        const MTU: usize = 1500;
+        Self::attach(name, ioctl::New::Single)
+    }
+
+    /// Creates device `name` with `queues` queues (1..=256), one device for
+    /// each. The kernel keeps a flow on the queue that last sent for it.
+    ///
+    /// # Errors
+    /// As [`Tap::create`].
+    ///
+    /// # Panics
+    /// When `queues` is outside 1..=256.
+    pub fn create_queues(name: &str, queues: u16) -> Result<Vec<Self>, TapError> {
+        assert!((1..=256).contains(&queues), "{queues} queues are outside 1..=256");
+        if queues == 1 {
+            return Self::create(name).map(|tap| vec![tap]);
+        }
+        let kinds = [ioctl::New::FirstQueue].into_iter().chain(std::iter::repeat(ioctl::New::NextQueue));
+        kinds.take(queues.into()).map(|kind| Self::attach(name, kind)).collect()
+    }
+
+    fn attach(name: &str, kind: ioctl::New) -> Result<Self, TapError> {
         let c_name = ioctl::Name::new(name)?;
         let file = OpenOptions::new()
             .read(true)
@@ -65,14 +80,15 @@ impl Tap {
             .custom_flags(libc::O_NONBLOCK)
             .open("/dev/net/tun")
             .map_err(TapError::open)?;
-        ioctl::attach(&file, c_name).map_err(|e| TapError::attach(name, e))?;
+        ioctl::attach(&file, c_name, kind).map_err(|e| TapError::attach(name, e))?;
         let len = MTU + ETHERNET;
         Ok(Self {
             file,
             name: name.to_owned(),
-            mtu: MTU,
-            pool: Vec::with_capacity(POOL),
+            pool: Pool::new(len),
+            rest: vec![0; LARGE_LEN - len].into_boxed_slice(),
             scratch: vec![0; len].into_boxed_slice(),
+            held: None,
         })
     }
 
@@ -98,66 +114,85 @@ impl Tap {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// Hands the frame in `scratch` to the kernel; `false` when it must wait.
+    fn send(&mut self, len: usize) -> bool {
+        let frame = &self.scratch[..len];
+        let header = vnet::header_for(frame);
+        loop {
+            match (&self.file).write_vectored(&[IoSlice::new(&header), IoSlice::new(frame)]) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
+                // A device that is down (EIO) loses the frame, as a cable would.
+                _ => return true,
+            }
+        }
+    }
 }
 
 impl net::Device for Tap {
     type Frame = Frame;
 
     fn receive(&mut self, _now: Time) -> Option<Received<Frame>> {
-        let max = self.frame_len_max();
-        let mut buffer = self.pool.pop().unwrap_or_else(|| vec![0; max].into_boxed_slice());
-        match (&self.file).read(&mut buffer) {
-            Ok(len) if len > 0 => {
-                Some(Received { frame: Frame { buffer, len }, arrived: None, checked: false })
-            }
+        let mut header = [0; vnet::HEADER_LEN];
+        let mut small = self.pool.small();
+        let parts =
+            &mut [IoSliceMut::new(&mut header), IoSliceMut::new(&mut small), IoSliceMut::new(&mut self.rest)];
+        let got = (&self.file).read_vectored(parts);
+        let len = got.ok().and_then(|got| got.checked_sub(header.len())).filter(|&len| len > 0);
+        let frame = match len {
             // Nothing there, or the device is going away: either way no frame.
-            _ => {
-                self.pool.push(buffer);
-                None
+            None => {
+                self.pool.take_back_buffer(small);
+                return None;
             }
-        }
+            Some(len) if len <= small.len() => Pool::frame(small, len),
+            Some(len) => {
+                let mut large = self.pool.large();
+                let (first, second) = large.split_at_mut(small.len());
+                first.copy_from_slice(&small);
+                second[..len - small.len()].copy_from_slice(&self.rest[..len - small.len()]);
+                self.pool.take_back_buffer(small);
+                Pool::frame(large, len)
+            }
+        };
+        Some(Received { frame, arrived: None, checked: vnet::is_checked(&header) })
     }
 
     fn recycle(&mut self, frame: Frame) {
-        if self.pool.len() < POOL {
-            self.pool.push(frame.buffer);
-        }
+        self.pool.take_back(frame);
     }
 
-    fn transmit(&mut self, _now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+    fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
         assert!(len <= self.scratch.len(), "a frame of {len} bytes exceeds {}", self.scratch.len());
-        // `fill` may run once only, so ask for room before it does.
-        if !self.ready(PollFlags::OUT, Span::ZERO) {
+        self.flush(now);
+        if self.held.is_some() {
             return Err(Full);
         }
         fill(&mut self.scratch[..len]);
-        loop {
-            match (&self.file).write(&self.scratch[..len]) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // A device that is down (EIO) loses the frame, as a cable would.
-                _ => return Ok(()),
-            }
-        }
+        self.held = (!self.send(len)).then_some(len);
+        Ok(())
     }
 
     fn frame_len_max(&self) -> usize {
-        self.mtu + ETHERNET
+        MTU + ETHERNET
+    }
+
+    fn flush(&mut self, _now: Time) {
+        if let Some(len) = self.held
+            && self.send(len)
+        {
+            self.held = None;
+        }
+    }
+
+    fn offloads(&self) -> Offloads {
+        Offloads { tx_checksum: true }
     }
 
     fn wait(&mut self, span: Span) {
-        self.ready(PollFlags::IN, span);
-    }
-}
-
-impl Tap {
-    /// Whether the device becomes ready for `flags` within `span`.
-    fn ready(&self, flags: PollFlags, span: Span) -> bool {
-        const SECOND: u64 = 1_000_000_000;
-        let ns = span.as_nanos();
-        let timeout = Timespec { tv_sec: (ns / SECOND) as i64, tv_nsec: (ns % SECOND) as _ };
-        let mut fds = [PollFd::new(&self.file, flags)];
-        // An interrupted wait is a short one; the caller looks again.
-        poll(&mut fds, Some(&timeout)).is_ok_and(|n| n > 0)
+        let sending = if self.held.is_some() { PollFlags::OUT } else { PollFlags::empty() };
+        ready::within(&self.file, PollFlags::IN | sending, span);
     }
 }
 

@@ -8,6 +8,7 @@ use queueing::{Span, Time};
 
 pub mod fault;
 pub mod memory;
+pub mod merged;
 pub mod pcap;
 
 /// A received frame and when the device says it came.

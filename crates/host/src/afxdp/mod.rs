@@ -1,0 +1,414 @@
+//! AF_XDP: frames in memory that we share with the driver, one socket for each
+//! receive queue of an interface.
+//!
+//! The kernel keeps the interface. An XDP program (see [`Claims`]) gives us
+//! what is for our addresses, and the kernel the rest, so the host stays
+//! reachable over the same card. Our hardware address is the interface's own.
+//!
+//! Nothing stays behind: the program is attached by a link, multicast is asked
+//! for by a socket, and the kernel takes both back with our descriptors,
+//! however the process ends. So there is nothing to restore at the next start.
+//!
+//! A received frame is lent out where the kernel put it, and a sent one is
+//! written in place. `transmit` only fills the ring; `flush` makes the one
+//! system call for a batch.
+//!
+//! Not here: shared memory between queues (each has its own, so that queues
+//! share nothing), frames longer than a chunk, checksums by the card (AF_XDP
+//! hands none through on receipt).
+//! Source: Linux, Documentation/networking/af_xdp.rst.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use net::Device;
+use net::device::{Full, Received};
+use queueing::{Span, Time};
+use rustix::event::PollFlags;
+
+use crate::interface::{AllMulticast, Interface, InterfaceError};
+use crate::{bpf, ready};
+
+mod attached;
+mod program;
+mod ring;
+mod shared;
+mod socket;
+mod umem;
+
+pub use program::Claims;
+pub use umem::Frame;
+
+use socket::{Descriptor, Socket};
+use umem::{HUGEPAGE, Umem};
+
+/// Where the XDP program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In the driver, before the kernel makes a packet of the frame.
+    Native,
+    /// After that, with any driver.
+    Generic,
+}
+
+/// How to open an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where the program runs; `None`: in the driver if it can.
+    pub mode: Option<Mode>,
+    /// Refuse to open rather than copy. Without it frames are copied only
+    /// where driver or mode cannot do otherwise.
+    pub zerocopy: bool,
+    /// Receive queues, all of which must be served; `None`: as many as there are.
+    pub queues: Option<u16>,
+    /// Our system calls do the card's work in place of its interrupts: for a
+    /// core that spins.
+    pub busy_poll: bool,
+    /// Frames lie in huge pages of 2 MiB.
+    pub hugepages: bool,
+    /// Frames that each direction of a queue holds, a power of two in 64..=32768.
+    pub frames: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { mode: None, zerocopy: false, queues: None, busy_poll: false, hugepages: false, frames: 2048 }
+    }
+}
+
+/// An interface with our program on it.
+#[derive(Debug)]
+pub struct Opened {
+    /// What was opened.
+    pub interface: Interface,
+    /// Where the program runs.
+    pub mode: Mode,
+    /// Whether frames cross between kernel and us without a copy.
+    pub zerocopy: bool,
+    /// One device for each receive queue, queue 0 first. The program goes with
+    /// the last of them.
+    pub devices: Vec<AfXdp>,
+}
+
+impl Opened {
+    /// How it was opened, in a line: `native XDP, copied frames, 4 queues`.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let mode = match self.mode {
+            Mode::Native => "native XDP",
+            Mode::Generic => "generic XDP",
+        };
+        let copies = if self.zerocopy { "no copies" } else { "copied frames" };
+        let queues = if self.devices.len() == 1 { "queue" } else { "queues" };
+        format!("{mode}, {copies}, {} {queues}", self.devices.len())
+    }
+}
+
+/// One receive queue of an interface.
+#[derive(Debug)]
+pub struct AfXdp {
+    socket: Socket,
+    umem: Umem,
+    /// Chunks to send with, by address.
+    free: Vec<u64>,
+    frame_len_max: usize,
+    busy_poll: bool,
+    /// The kernel had more to send than it does in one call.
+    unsent: bool,
+    _steering: Arc<Steering>,
+}
+
+/// What holds the program in place.
+#[derive(Debug)]
+struct Steering {
+    _link: OwnedFd,
+    _sockets: OwnedFd,
+    _multicast: Option<AllMulticast>,
+}
+
+/// Opens interface `name` for what `claims` says is ours, one device for each
+/// of its queues.
+///
+/// # Errors
+/// Whatever keeps it from being opened, with the way out where one is known.
+/// Nothing is left behind.
+///
+/// # Panics
+/// When `options.frames` is not a power of two in 64..=32768, or `claims`
+/// holds more than its program can.
+pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, InterfaceError> {
+    let frames = options.frames;
+    assert!(frames.is_power_of_two() && (64..=32_768).contains(&frames), "{frames} frames are not a ring");
+    let interface = Interface::find(name)?;
+    let chunk = chunk_for(&interface)?;
+    let queues = options.queues.unwrap_or(interface.queues);
+    if queues != interface.queues {
+        return Err(InterfaceError::Queues { name: name.to_owned(), asked: queues, there: interface.queues });
+    }
+    let refused = |what| move |e: io::Error| refusal(name, what, e);
+    raise_memory_limit();
+    let sockets = bpf::socket_map(queues.into()).map_err(refused("a map of sockets"))?;
+    let opened: Vec<(Socket, Umem)> = (0..queues)
+        .map(|_| {
+            let chunks = 2 * frames as usize;
+            let umem = Umem::new(chunks, chunk, options.hugepages).map_err(|_| {
+                let bytes = chunks * chunk;
+                match options.hugepages {
+                    true => {
+                        InterfaceError::NoHugepages { pages: bytes.div_ceil(HUGEPAGE) * usize::from(queues) }
+                    }
+                    false => InterfaceError::NoMemory { bytes },
+                }
+            })?;
+            let fd = socket::open().map_err(refused("an AF_XDP socket"))?;
+            let socket = Socket::set_up(fd, &umem, chunk, frames).map_err(refused("memory for AF_XDP"))?;
+            Ok((socket, umem))
+        })
+        .collect::<Result<_, InterfaceError>>()?;
+    let code = claims.assemble(std::os::fd::AsRawFd::as_raw_fd(&sockets), program::XDP_PASS);
+    let program = bpf::load_xdp("greenwave", &code).map_err(refused("the XDP program"))?;
+    let (link, mode) = attach(&interface, &program, options.mode)?;
+    for (queue, (socket, _)) in (0..).zip(&opened) {
+        socket.bind(interface.index, queue.into(), options.zerocopy).map_err(|e| match e.raw_os_error() {
+            Some(libc::EBUSY) => InterfaceError::QueueBusy { name: name.to_owned(), queue },
+            Some(libc::EOPNOTSUPP | libc::EINVAL) if options.zerocopy => {
+                InterfaceError::NoZeroCopy(name.to_owned())
+            }
+            _ => refusal(name, "an AF_XDP socket on a queue", e),
+        })?;
+        if options.busy_poll {
+            socket.busy_poll(BUSY_POLL_MICROS, BUSY_POLL_FRAMES).map_err(refused("busy polling"))?;
+        }
+        bpf::set_socket(&sockets, queue.into(), socket).map_err(refused("a socket in the map"))?;
+    }
+    // IPv6 neighbours ask for us by multicast.
+    let by_multicast = claims.addresses.iter().any(std::net::IpAddr::is_ipv6);
+    let multicast = by_multicast.then(|| AllMulticast::on(interface.index)).transpose();
+    let multicast = multicast.map_err(refused("all multicast"))?;
+    let steering = Arc::new(Steering { _link: link, _sockets: sockets, _multicast: multicast });
+    let zerocopy = opened.iter().all(|(socket, _)| socket.is_zerocopy());
+    let frame_len_max = usize::from(interface.mtu) + ETHERNET;
+    let devices = opened
+        .into_iter()
+        .map(|(socket, umem)| AfXdp::new(socket, umem, chunk, options, frame_len_max, steering.clone()))
+        .collect();
+    Ok(Opened { interface, mode, zerocopy, devices })
+}
+
+/// The chunk that holds the interface's longest frame with the kernel's room
+/// before it.
+fn chunk_for(interface: &Interface) -> Result<usize, InterfaceError> {
+    let needed = HEADROOM + ETHERNET + usize::from(interface.mtu);
+    CHUNKS.into_iter().find(|&chunk| needed <= chunk).ok_or_else(|| InterfaceError::MtuLarge {
+        name: interface.name.clone(),
+        mtu: interface.mtu,
+        max: (CHUNKS[1] - HEADROOM - ETHERNET) as u16,
+    })
+}
+
+/// Attaches the program in `mode`, or in the driver if it can.
+fn attach(
+    interface: &Interface,
+    program: &OwnedFd,
+    mode: Option<Mode>,
+) -> Result<(OwnedFd, Mode), InterfaceError> {
+    let name = || interface.name.clone();
+    let native = || bpf::link_xdp(program, interface.index, XDP_FLAGS_DRV_MODE);
+    let generic = || bpf::link_xdp(program, interface.index, XDP_FLAGS_SKB_MODE);
+    let unsupported = |e: &io::Error| e.raw_os_error() == Some(libc::EOPNOTSUPP);
+    let attached = match mode {
+        Some(Mode::Native) => match native() {
+            Err(e) if unsupported(&e) => return Err(InterfaceError::NoNativeXdp(name())),
+            done => done.map(|link| (link, Mode::Native)),
+        },
+        Some(Mode::Generic) => generic().map(|link| (link, Mode::Generic)),
+        None => match native() {
+            Err(e) if unsupported(&e) => generic().map(|link| (link, Mode::Generic)),
+            done => done.map(|link| (link, Mode::Native)),
+        },
+    };
+    attached.map_err(|e| match e.raw_os_error() {
+        Some(libc::EBUSY | libc::EEXIST) => {
+            let id = attached::program(interface.index);
+            InterfaceError::XdpAttached { name: name(), id, program: id.and_then(bpf::program_name) }
+        }
+        Some(libc::EINVAL) if mode != Some(Mode::Generic) => refusal(
+            &interface.name,
+            "a native XDP program, as drivers do for a large MTU; mode=skb takes any",
+            e,
+        ),
+        _ => refusal(&interface.name, "an XDP program", e),
+    })
+}
+
+fn refusal(name: &str, what: &'static str, e: io::Error) -> InterfaceError {
+    match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => InterfaceError::NoPermission {
+            name: name.to_owned(),
+            what: "AF_XDP",
+            capabilities: "cap_net_raw,cap_net_admin,cap_bpf",
+        },
+        Some(libc::EAFNOSUPPORT) => InterfaceError::Unsupported { what: "AF_XDP", since: "4.18" },
+        Some(libc::ENOSYS) => InterfaceError::Unsupported { what: "bpf(2)", since: "4.18" },
+        _ => InterfaceError::Refused { name: name.to_owned(), what, source: e },
+    }
+}
+
+/// Older kernels count BPF maps and frames against a limit of 64 KiB.
+fn raise_memory_limit() {
+    let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // Where that is not allowed the limit may still do; if not, what needs the
+    // memory says so.
+    // SAFETY: reads one `rlimit` that lives through the call.
+    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) };
+}
+
+impl AfXdp {
+    fn new(
+        socket: Socket,
+        umem: Umem,
+        chunk: usize,
+        options: &Options,
+        frame_len_max: usize,
+        steering: Arc<Steering>,
+    ) -> Self {
+        let frames = u64::from(options.frames);
+        let chunk = chunk as u64;
+        let mut device = Self {
+            socket,
+            umem,
+            free: (frames..2 * frames).map(|index| index * chunk).collect(),
+            frame_len_max,
+            busy_poll: options.busy_poll,
+            unsent: false,
+            _steering: steering,
+        };
+        for index in 0..frames {
+            assert!(device.socket.fill.push(index * chunk), "the fill ring holds every chunk for receiving");
+        }
+        device.socket.fill.publish();
+        device.socket.kick_receive();
+        device
+    }
+
+    /// Frames that the kernel dropped because we were too slow.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.socket.dropped()
+    }
+
+    /// Nothing came: what can be done to make something come.
+    fn nudge(&mut self) {
+        self.socket.fill.publish();
+        if self.unsent {
+            self.send();
+        }
+        if self.busy_poll || self.socket.fill.words().needs_wakeup() {
+            self.socket.kick_receive();
+        }
+    }
+
+    /// Has the kernel send, as often as it gets on with it.
+    fn send(&mut self) {
+        self.unsent = false;
+        if !self.socket.sending.words().needs_wakeup() {
+            return;
+        }
+        // Each call sends 32 frames when the kernel copies them.
+        for _ in 0..KICKS_MAX {
+            if !self.socket.kick_send() {
+                return;
+            }
+        }
+        self.unsent = self.socket.sending.is_pending();
+    }
+
+    /// Takes back the chunks of frames that were sent.
+    fn reap(&mut self) {
+        while let Some(address) = self.socket.completed.pop() {
+            self.free.push(self.umem.chunk_of(address));
+        }
+    }
+}
+
+impl Device for AfXdp {
+    type Frame = Frame;
+
+    #[inline]
+    fn receive(&mut self, _now: Time) -> Option<Received<Frame>> {
+        loop {
+            let Some(Descriptor { addr, len, .. }) = self.socket.received.pop() else {
+                self.nudge();
+                return None;
+            };
+            // SAFETY: the kernel hands out a chunk once, and again only after
+            // `recycle` has put it into the fill ring.
+            if let Some(frame) = unsafe { self.umem.lend(addr, len) } {
+                return Some(Received { frame, arrived: None, checked: false });
+            }
+        }
+    }
+
+    #[inline]
+    fn recycle(&mut self, frame: Frame) {
+        let chunk = self.umem.take_back(frame);
+        let pushed = self.socket.fill.push(chunk);
+        debug_assert!(pushed, "the fill ring holds every chunk for receiving");
+        if self.socket.fill.unpublished() >= FILL_BATCH {
+            self.socket.fill.publish();
+        }
+    }
+
+    #[inline]
+    fn transmit(&mut self, _now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+        assert!(len <= self.frame_len_max, "a frame of {len} bytes is longer than {}", self.frame_len_max);
+        if self.free.is_empty() {
+            self.reap();
+        }
+        if !self.socket.sending.has_room() {
+            return Err(Full);
+        }
+        let address = self.free.pop().ok_or(Full)?;
+        // SAFETY: free chunks are in no ring and lent to nobody.
+        fill(unsafe { self.umem.chunk_mut(address, len) });
+        let pushed = self.socket.sending.push(Descriptor { addr: address, len: len as u32, options: 0 });
+        debug_assert!(pushed, "there was room");
+        Ok(())
+    }
+
+    fn frame_len_max(&self) -> usize {
+        self.frame_len_max
+    }
+
+    fn flush(&mut self, _now: Time) {
+        if self.socket.sending.unpublished() > 0 {
+            self.socket.sending.publish();
+            self.send();
+        } else if self.unsent {
+            self.send();
+        }
+        self.reap();
+    }
+
+    fn wait(&mut self, span: Span) {
+        self.nudge();
+        ready::within(&self.socket, PollFlags::IN, span);
+    }
+}
+
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+/// What the kernel keeps free before a frame, `XDP_PACKET_HEADROOM`.
+const HEADROOM: usize = 256;
+/// Chunks: the smallest that holds 1500 bytes, and a page, the largest there is.
+const CHUNKS: [usize; 2] = [2048, 4096];
+/// Chunks that go to the fill ring at once.
+const FILL_BATCH: u32 = 16;
+/// Calls in a row to send a batch.
+const KICKS_MAX: usize = 64;
+/// How long and how far one busy poll goes.
+const BUSY_POLL_MICROS: i32 = 20;
+const BUSY_POLL_FRAMES: i32 = 64;
+const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;

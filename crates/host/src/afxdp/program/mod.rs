@@ -1,0 +1,250 @@
+//! Which frames of an interface are ours: the XDP program.
+//!
+//! It runs in the kernel for every frame and gives those for our addresses to
+//! the AF_XDP socket of the queue they came on. Everything else goes on to the
+//! kernel as if we were not there, so the host stays reachable. [`Claims::hold`]
+//! is the same decision in Rust; shared vectors hold the two together.
+//!
+//! The addresses stand in the program as constants: it is assembled anew for
+//! each start, and there is no map to look things up in but that of sockets.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::ops::RangeInclusive;
+
+mod asm;
+mod model;
+#[cfg(test)]
+mod tests;
+
+use asm::{Assembler, Label, REDIRECT_MAP, Reg, When, Width};
+
+/// What of an interface's traffic is ours.
+///
+/// TCP, UDP and ICMP to one of our addresses, whole or in fragments; ARP that
+/// asks or answers our IPv4 address; neighbour solicitations for our IPv6
+/// address. Frames with a VLAN tag are the kernel's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// Our addresses, 1 to [`Claims::ADDRESSES_MAX`].
+    pub addresses: Vec<IpAddr>,
+    /// TCP and UDP ports that are ours on these addresses; none means all.
+    /// [`Claims::PORTS_MAX`] ranges at most.
+    pub ports: Vec<RangeInclusive<u16>>,
+}
+
+const ARP: u32 = 0x0806;
+const IPV4: u32 = 0x0800;
+const IPV6: u32 = 0x86dd;
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+/// Extension headers that may stand before what is ours: hop-by-hop options,
+/// routing, fragment, destination options (RFC 8200 §4).
+const EXTENSIONS: [u8; 4] = [0, 43, 44, 60];
+const NEIGHBOR_SOLICITATION: u8 = 135;
+/// Where an IPv4 header says that it is a fragment: any offset, or more to come.
+const FRAGMENT_BITS: u16 = 0x3fff;
+
+/// What the program says of a frame that is not ours: the kernel's.
+pub(super) const XDP_PASS: i32 = 2;
+
+/// Registers of the program.
+const CONTEXT: Reg = Reg::R6;
+const DATA: Reg = Reg::R2;
+const END: Reg = Reg::R3;
+const SCRATCH: Reg = Reg::R4;
+const VALUE: Reg = Reg::R5;
+
+impl Claims {
+    /// More addresses than this make the program long.
+    pub const ADDRESSES_MAX: usize = 8;
+    /// More ranges than this make the program long.
+    pub const PORTS_MAX: usize = 16;
+
+    /// The program that gives our frames to the sockets in map `sockets`, an
+    /// open descriptor. Where the frame's queue has no socket the answer is
+    /// `without_socket`, an XDP action.
+    ///
+    /// # Panics
+    /// When there are too many addresses or ranges, or no address at all.
+    pub(super) fn assemble(&self, sockets: i32, without_socket: i32) -> Vec<u64> {
+        let addresses = 1..=Self::ADDRESSES_MAX;
+        assert!(
+            addresses.contains(&self.addresses.len()),
+            "{addresses:?} addresses, not {:?}",
+            self.addresses
+        );
+        assert!(self.ports.len() <= Self::PORTS_MAX, "too many ports for the program");
+        let mut a = Assembler::default();
+        let [arp, ipv4, ipv6, pass, ours] = std::array::from_fn(|_| a.label());
+        a.mov(CONTEXT, Reg::R1);
+        a.load(Width::Word, DATA, CONTEXT, 0);
+        a.load(Width::Word, END, CONTEXT, 4);
+        need(&mut a, 14, pass);
+        a.load(Width::Half, VALUE, DATA, 12);
+        // The verifier refuses code that nothing leads to.
+        let has_ipv4 = self.addresses.iter().any(IpAddr::is_ipv4);
+        let has_ipv6 = self.addresses.iter().any(IpAddr::is_ipv6);
+        let kinds = [(has_ipv4, IPV4, ipv4), (has_ipv4, ARP, arp), (has_ipv6, IPV6, ipv6)];
+        for (_, kind, label) in kinds.into_iter().filter(|(has, ..)| *has) {
+            a.jump_when(When::Equal, VALUE, half(kind as u16), label);
+        }
+        a.jump(pass);
+        if has_ipv4 {
+            a.bind(ipv4);
+            self.ipv4(&mut a, pass, ours);
+            a.bind(arp);
+            self.arp(&mut a, pass, ours);
+        }
+        if has_ipv6 {
+            a.bind(ipv6);
+            self.ipv6(&mut a, pass, ours);
+        }
+        a.bind(pass);
+        a.set(Reg::R0, XDP_PASS);
+        a.exit();
+        a.bind(ours);
+        a.load(Width::Word, Reg::R2, CONTEXT, 16);
+        a.map(Reg::R1, sockets);
+        a.set(Reg::R3, without_socket);
+        a.call(REDIRECT_MAP);
+        a.exit();
+        a.finish()
+    }
+
+    fn arp(&self, a: &mut Assembler, pass: Label, ours: Label) {
+        need(a, 42, pass);
+        a.load(Width::Word, VALUE, DATA, 38);
+        self.any_ipv4(a, ours);
+        a.jump(pass);
+    }
+
+    /// Goes to `label` when the word in `VALUE` is one of our IPv4 addresses.
+    fn any_ipv4(&self, a: &mut Assembler, label: Label) {
+        for addr in &self.addresses {
+            if let IpAddr::V4(addr) = addr {
+                a.jump_when(When::Equal, VALUE, u32::from_ne_bytes(addr.octets()), label);
+            }
+        }
+    }
+
+    fn ipv4(&self, a: &mut Assembler, pass: Label, ours: Label) {
+        let [to_us, transport] = std::array::from_fn(|_| a.label());
+        need(a, 34, pass);
+        a.load(Width::Word, VALUE, DATA, 30);
+        self.any_ipv4(a, to_us);
+        a.jump(pass);
+        a.bind(to_us);
+        a.load(Width::Byte, VALUE, DATA, 23);
+        a.jump_when(When::Equal, VALUE, ICMP.into(), ours);
+        a.jump_when(When::Equal, VALUE, TCP.into(), transport);
+        a.jump_when(When::Equal, VALUE, UDP.into(), transport);
+        a.jump(pass);
+        a.bind(transport);
+        if self.ports.is_empty() {
+            a.jump(ours);
+            return;
+        }
+        a.load(Width::Half, VALUE, DATA, 20);
+        a.and_value(VALUE, half(FRAGMENT_BITS) as i32);
+        a.jump_when(When::NotEqual, VALUE, 0, ours);
+        // The header's length in words, times 4, after the Ethernet header.
+        a.load(Width::Byte, VALUE, DATA, 14);
+        a.and_value(VALUE, 15);
+        a.shift_left(VALUE, 2);
+        a.add(DATA, VALUE);
+        a.add_value(DATA, 14);
+        self.port(a, 0, pass, ours);
+    }
+
+    fn ipv6(&self, a: &mut Assembler, pass: Label, ours: Label) {
+        let [to_us, transport] = std::array::from_fn(|_| a.label());
+        need(a, 54, pass);
+        let addresses: Vec<Ipv6Addr> = self
+            .addresses
+            .iter()
+            .filter_map(|addr| match addr {
+                IpAddr::V6(addr) => Some(*addr),
+                IpAddr::V4(_) => None,
+            })
+            .collect();
+        for &addr in &addresses {
+            let next = a.label();
+            differs(a, 38, addr, next);
+            a.jump(to_us);
+            a.bind(next);
+        }
+        for &addr in &addresses {
+            let next = a.label();
+            differs(a, 38, solicited_node(addr), next);
+            a.load(Width::Byte, VALUE, DATA, 20);
+            a.jump_when(When::NotEqual, VALUE, ICMPV6.into(), pass);
+            need(a, 78, pass);
+            a.load(Width::Byte, VALUE, DATA, 54);
+            a.jump_when(When::NotEqual, VALUE, NEIGHBOR_SOLICITATION.into(), pass);
+            differs(a, 62, addr, next);
+            a.jump(ours);
+            a.bind(next);
+        }
+        a.jump(pass);
+        a.bind(to_us);
+        a.load(Width::Byte, VALUE, DATA, 20);
+        for protocol in [ICMPV6].into_iter().chain(EXTENSIONS) {
+            a.jump_when(When::Equal, VALUE, protocol.into(), ours);
+        }
+        a.jump_when(When::Equal, VALUE, TCP.into(), transport);
+        a.jump_when(When::Equal, VALUE, UDP.into(), transport);
+        a.jump(pass);
+        a.bind(transport);
+        match self.ports.is_empty() {
+            true => a.jump(ours),
+            false => self.port(a, 54, pass, ours),
+        }
+    }
+
+    /// Goes to `ours` when the destination port of the transport header at
+    /// `DATA + start` is, to `pass` otherwise.
+    fn port(&self, a: &mut Assembler, start: i16, pass: Label, ours: Label) {
+        need(a, start + 4, pass);
+        a.load(Width::Half, VALUE, DATA, start + 2);
+        a.half_from_network(VALUE);
+        for range in &self.ports {
+            let next = a.label();
+            a.jump_when(When::Less, VALUE, u32::from(*range.start()), next);
+            a.jump_when(When::Greater, VALUE, u32::from(*range.end()), next);
+            a.jump(ours);
+            a.bind(next);
+        }
+        a.jump(pass);
+    }
+}
+
+/// Goes to `pass` unless the frame has `len` bytes after `DATA`.
+fn need(a: &mut Assembler, len: i16, pass: Label) {
+    a.mov(SCRATCH, DATA);
+    a.add_value(SCRATCH, len.into());
+    a.jump_after(SCRATCH, END, pass);
+}
+
+/// Goes to `other` unless `addr` stands at byte `at`.
+fn differs(a: &mut Assembler, at: i16, addr: Ipv6Addr, other: Label) {
+    let octets = addr.octets();
+    let (words, _) = octets.as_chunks::<4>();
+    for (offset, word) in (at..).step_by(4).zip(words) {
+        a.load(Width::Word, VALUE, DATA, offset);
+        a.jump_when(When::NotEqual, VALUE, u32::from_ne_bytes(*word), other);
+    }
+}
+
+/// 16 bits in network order, as a load sees them.
+fn half(value: u16) -> u32 {
+    u16::from_ne_bytes(value.to_be_bytes()).into()
+}
+
+/// Where neighbours ask for `addr`, RFC 4291 §2.7.1.
+fn solicited_node(addr: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b, c] = addr.octets();
+    let [high, low] = [0xff00 | u16::from(a), u16::from_be_bytes([b, c])];
+    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, high, low)
+}

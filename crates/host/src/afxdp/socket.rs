@@ -1,0 +1,160 @@
+//! An AF_XDP socket with its memory and its four rings, and the calls to the
+//! kernel that keep them going.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use libc::{
+    SOL_XDP, XDP_MMAP_OFFSETS, XDP_OPTIONS, XDP_OPTIONS_ZEROCOPY, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
+    XDP_RX_RING, XDP_TX_RING, XDP_UMEM_COMPLETION_RING, XDP_UMEM_FILL_RING, XDP_UMEM_PGOFF_COMPLETION_RING,
+    XDP_UMEM_PGOFF_FILL_RING, XDP_UMEM_REG, XDP_USE_NEED_WAKEUP, XDP_ZEROCOPY,
+};
+
+use super::ring::{Consumer, Producer};
+use super::shared::Shared;
+use super::umem::Umem;
+use crate::sockopt;
+
+pub(super) type Descriptor = libc::xdp_desc;
+
+/// A bound socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: OwnedFd,
+    pub(super) fill: Producer<Shared<u64>>,
+    pub(super) completed: Consumer<Shared<u64>>,
+    pub(super) received: Consumer<Shared<Descriptor>>,
+    pub(super) sending: Producer<Shared<Descriptor>>,
+}
+
+/// Opens a socket for AF_XDP.
+pub(super) fn open() -> io::Result<OwnedFd> {
+    // SAFETY: a plain call; its result is checked.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is fresh and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+impl Socket {
+    /// Gives `fd` its memory and rings of `slots` slots.
+    pub(super) fn set_up(fd: OwnedFd, umem: &Umem, chunk: usize, slots: u32) -> io::Result<Self> {
+        let region = libc::xdp_umem_reg {
+            addr: umem.address(),
+            len: umem.len() as u64,
+            chunk_size: chunk as u32,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        sockopt::set(&fd, SOL_XDP, XDP_UMEM_REG, &region)?;
+        for ring in [XDP_UMEM_FILL_RING, XDP_UMEM_COMPLETION_RING, XDP_RX_RING, XDP_TX_RING] {
+            sockopt::set(&fd, SOL_XDP, ring, &slots)?;
+        }
+        // SAFETY: a structure of integers.
+        let offsets: libc::xdp_mmap_offsets = unsafe { sockopt::get(&fd, SOL_XDP, XDP_MMAP_OFFSETS)? };
+        let fill = Shared::map(&fd, XDP_UMEM_PGOFF_FILL_RING as i64, &offsets.fr, slots)?;
+        let completed = Shared::map(&fd, XDP_UMEM_PGOFF_COMPLETION_RING as i64, &offsets.cr, slots)?;
+        let received = Shared::map(&fd, XDP_PGOFF_RX_RING, &offsets.rx, slots)?;
+        let sending = Shared::map(&fd, XDP_PGOFF_TX_RING, &offsets.tx, slots)?;
+        Ok(Self {
+            fd,
+            fill: Producer::new(fill, slots),
+            completed: Consumer::new(completed, slots),
+            received: Consumer::new(received, slots),
+            sending: Producer::new(sending, slots),
+        })
+    }
+
+    /// Binds to a queue: `zerocopy`, or as the driver can. A queue whose last
+    /// socket was just closed is busy for some milliseconds: that is waited for.
+    pub(super) fn bind(&self, index: u32, queue: u32, zerocopy: bool) -> io::Result<()> {
+        let address = libc::sockaddr_xdp {
+            sxdp_family: libc::AF_XDP as u16,
+            sxdp_flags: XDP_USE_NEED_WAKEUP | if zerocopy { XDP_ZEROCOPY } else { 0 },
+            sxdp_ifindex: index,
+            sxdp_queue_id: queue,
+            sxdp_shared_umem_fd: 0,
+        };
+        let mut tries = BUSY_WAIT.as_millis();
+        loop {
+            let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+            // SAFETY: the address lives through the call and has this length.
+            let bound = unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), len) };
+            if bound == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EBUSY) || tries == 0 {
+                return Err(error);
+            }
+            tries -= 1;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether frames are not copied between kernel and us.
+    pub(super) fn is_zerocopy(&self) -> bool {
+        // SAFETY: a structure of integers.
+        let options = unsafe { sockopt::get::<libc::xdp_options>(&self.fd, SOL_XDP, XDP_OPTIONS) };
+        options.is_ok_and(|options| options.flags & XDP_OPTIONS_ZEROCOPY != 0)
+    }
+
+    /// Frames that the kernel had to drop: no room here, or nothing to fill.
+    pub(super) fn dropped(&self) -> u64 {
+        // SAFETY: a structure of integers.
+        let counts = unsafe { sockopt::get::<libc::xdp_statistics>(&self.fd, SOL_XDP, libc::XDP_STATISTICS) };
+        counts.map_or(0, |counts| counts.rx_dropped + counts.rx_ring_full)
+    }
+
+    /// Lets our calls to the kernel do the card's work, `budget` frames at a
+    /// time, in place of its interrupts.
+    pub(super) fn busy_poll(&self, micros: i32, budget: i32) -> io::Result<()> {
+        sockopt::set(&self.fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, &1_i32)?;
+        sockopt::set(&self.fd, libc::SOL_SOCKET, SO_BUSY_POLL, &micros)?;
+        sockopt::set(&self.fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget)
+    }
+
+    /// Has the kernel look at the fill ring, or poll the card.
+    pub(super) fn kick_receive(&self) {
+        // SAFETY: no buffer; nothing is written.
+        unsafe {
+            libc::recvfrom(
+                self.fd.as_raw_fd(),
+                std::ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+    }
+
+    /// Has the kernel send what is in the transmit ring. Returns whether it
+    /// has more to do than it does in one call.
+    pub(super) fn kick_send(&self) -> bool {
+        // SAFETY: no buffer and no address; nothing is read.
+        let sent = unsafe {
+            libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
+        };
+        // Busy or out of buffers: the link is, so let it be and try later.
+        sent < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// How long a busy queue is waited for: 10 to 13 ms are usual.
+const BUSY_WAIT: Duration = Duration::from_millis(50);
+
+/// Options of the generic architectures, asm-generic/socket.h.
+const SO_BUSY_POLL: i32 = 46;
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;

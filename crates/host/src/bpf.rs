@@ -1,0 +1,161 @@
+//! The bpf(2) calls that steering needs, each one wrapped.
+//!
+//! No library: these seven calls are all, and greenwave is to build without a
+//! BPF toolchain. Descriptors own what the kernel keeps, so that nothing is
+//! left behind by a process that dies, however it dies.
+//! Source: bpf(2), linux/bpf.h.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+/// `union bpf_attr` as these calls use it: 128 bytes, zero where unused.
+#[repr(C, align(8))]
+struct Attributes([u8; 128]);
+
+impl Attributes {
+    fn new() -> Self {
+        Self([0; 128])
+    }
+
+    fn with<const N: usize>(mut self, at: usize, bytes: [u8; N]) -> Self {
+        self.0[at..at + N].copy_from_slice(&bytes);
+        self
+    }
+
+    fn u32(self, at: usize, value: u32) -> Self {
+        self.with(at, value.to_ne_bytes())
+    }
+
+    fn fd(self, at: usize, fd: impl AsFd) -> Self {
+        self.u32(at, fd.as_fd().as_raw_fd() as u32)
+    }
+
+    /// A pointer that the kernel reads from or writes to during the call.
+    fn pointer<T>(self, at: usize, pointer: *const T) -> Self {
+        self.with(at, (pointer as u64).to_ne_bytes())
+    }
+
+    /// # Safety
+    /// Every pointer in `self` points to memory as large as the call takes it
+    /// to be, and writable where the call writes.
+    unsafe fn call(&mut self, command: libc::c_long) -> io::Result<i32> {
+        // SAFETY: the kernel reads and writes 128 bytes of attributes, which
+        // live through the call; the caller vouches for what they point to.
+        let result =
+            unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(self), size_of::<Self>()) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+    }
+
+    /// As [`call`](Self::call), for a command that opens something.
+    ///
+    /// # Safety
+    /// As for [`call`](Self::call).
+    unsafe fn open(mut self, command: libc::c_long) -> io::Result<OwnedFd> {
+        // SAFETY: passed on.
+        let fd = unsafe { self.call(command)? };
+        // SAFETY: the descriptor is fresh and nobody else's.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+const MAP_CREATE: libc::c_long = 0;
+const MAP_UPDATE: libc::c_long = 2;
+const PROG_LOAD: libc::c_long = 5;
+#[cfg(test)]
+const PROG_TEST_RUN: libc::c_long = 10;
+const PROG_BY_ID: libc::c_long = 13;
+const INFO_BY_FD: libc::c_long = 15;
+const LINK_CREATE: libc::c_long = 28;
+
+const MAP_XSK: u32 = 17;
+const PROG_XDP: u32 = 6;
+const ATTACH_XDP: u32 = 37;
+
+/// How many bytes of a program's info are asked for, and where its name is.
+const INFO_LEN: usize = 80;
+const INFO_NAME: usize = 64;
+
+/// A map from receive queue to AF_XDP socket, for queues below `queues`.
+pub(crate) fn socket_map(queues: u32) -> io::Result<OwnedFd> {
+    let attributes = Attributes::new().u32(0, MAP_XSK).u32(4, 4).u32(8, 4).u32(12, queues);
+    // SAFETY: no pointers.
+    unsafe { attributes.open(MAP_CREATE) }
+}
+
+/// Frames that came on `queue` go to `socket` from now on.
+pub(crate) fn set_socket(map: impl AsFd, queue: u32, socket: impl AsFd) -> io::Result<()> {
+    let value = socket.as_fd().as_raw_fd() as u32;
+    let mut attributes =
+        Attributes::new().fd(0, map).pointer(8, &raw const queue).pointer(16, &raw const value);
+    // SAFETY: key and value of this map have 4 bytes each and live here.
+    unsafe { attributes.call(MAP_UPDATE) }.map(drop)
+}
+
+/// Has the kernel verify an XDP program and makes it ready to run.
+///
+/// # Errors
+/// The kernel's, with the verifier's last words where it has any.
+pub(crate) fn load_xdp(name: &str, code: &[u64]) -> io::Result<OwnedFd> {
+    let mut log = vec![0_u8; 16 * 1024];
+    let mut c_name = [0; 16];
+    c_name.iter_mut().take(15).zip(name.bytes()).for_each(|(to, from)| *to = from);
+    let license = c"Apache-2.0";
+    let attributes = |log: &mut [u8]| {
+        let attributes = Attributes::new()
+            .u32(0, PROG_XDP)
+            .u32(4, code.len() as u32)
+            .pointer(8, code.as_ptr())
+            .pointer(16, license.as_ptr())
+            .with(48, c_name)
+            .u32(68, ATTACH_XDP);
+        match log.len() as u32 {
+            0 => attributes,
+            len => attributes.u32(24, 1).u32(28, len).pointer(32, log.as_mut_ptr().cast_const()),
+        }
+    };
+    // SAFETY: code and license live through the call and are as long as said.
+    let loaded = unsafe { attributes(&mut []).open(PROG_LOAD) };
+    let Err(first) = loaded else { return loaded };
+    if !matches!(first.raw_os_error(), Some(libc::EACCES | libc::EINVAL)) {
+        return Err(first);
+    }
+    // SAFETY: as above, and the log is writable and as long as said.
+    unsafe { attributes(&mut log).open(PROG_LOAD) }.map_err(|e| {
+        let text = String::from_utf8_lossy(&log);
+        match text.trim_end_matches(['\0', '\n']).lines().rfind(|line| !line.starts_with("processed")) {
+            Some(last) if !last.is_empty() => io::Error::new(e.kind(), format!("{e}: {last}")),
+            _ => e,
+        }
+    })
+}
+
+/// Attaches `program` to interface `index` for as long as the link is open.
+pub(crate) fn link_xdp(program: impl AsFd, index: u32, flags: u32) -> io::Result<OwnedFd> {
+    let attributes = Attributes::new().fd(0, program).u32(4, index).u32(8, ATTACH_XDP).u32(12, flags);
+    // SAFETY: no pointers.
+    unsafe { attributes.open(LINK_CREATE) }
+}
+
+/// The name of the program with this number, if it may be known.
+pub(crate) fn program_name(id: u32) -> Option<String> {
+    // SAFETY: no pointers.
+    let program = unsafe { Attributes::new().u32(0, id).open(PROG_BY_ID) }.ok()?;
+    let mut info = [0_u8; INFO_LEN];
+    let mut attributes =
+        Attributes::new().fd(0, &program).u32(4, INFO_LEN as u32).pointer(8, info.as_mut_ptr().cast_const());
+    // SAFETY: the kernel writes at most `INFO_LEN` bytes.
+    unsafe { attributes.call(INFO_BY_FD) }.ok()?;
+    let name = info[INFO_NAME..].split(|&byte| byte == 0).next()?;
+    (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
+}
+
+/// Runs an XDP program on `frame` and returns its verdict.
+#[cfg(test)]
+pub(crate) fn run_xdp(program: impl AsFd, frame: &[u8]) -> io::Result<u32> {
+    let mut attributes =
+        Attributes::new().fd(0, program).u32(8, frame.len() as u32).pointer(16, frame.as_ptr());
+    // SAFETY: the kernel reads as many bytes as the frame has.
+    unsafe { attributes.call(PROG_TEST_RUN)? };
+    let [a, b, c, d] = [4, 5, 6, 7].map(|at| attributes.0[at]);
+    Ok(u32::from_ne_bytes([a, b, c, d]))
+}

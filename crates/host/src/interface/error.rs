@@ -1,0 +1,181 @@
+//! Why a driver could not be opened on an interface, and what to do about it.
+
+use std::fmt;
+use std::io;
+
+/// Why an interface could not be opened by AF_XDP or a packet socket.
+#[derive(Debug)]
+pub enum InterfaceError {
+    /// There is no interface of this name.
+    Missing {
+        /// The name asked for.
+        name: String,
+        /// Those that are there.
+        there: Vec<String>,
+    },
+    /// It is down.
+    Down(String),
+    /// It carries no Ethernet frames.
+    NotEthernet(String),
+    /// Its MTU is below what is worth a stack.
+    MtuSmall {
+        /// The interface.
+        name: String,
+        /// Its MTU.
+        mtu: u16,
+        /// The smallest that would do.
+        min: u16,
+    },
+    /// Its MTU is more than a frame buffer holds.
+    MtuLarge {
+        /// The interface.
+        name: String,
+        /// Its MTU.
+        mtu: u16,
+        /// The largest that would do.
+        max: u16,
+    },
+    /// The kernel does not let us.
+    NoPermission {
+        /// The interface.
+        name: String,
+        /// What was tried: "AF_XDP" or "a packet socket".
+        what: &'static str,
+        /// The capabilities that it takes, as setcap names them.
+        capabilities: &'static str,
+    },
+    /// This kernel does not have what it takes.
+    Unsupported {
+        /// What is missing.
+        what: &'static str,
+        /// Since when Linux has it.
+        since: &'static str,
+    },
+    /// Another XDP program is attached.
+    XdpAttached {
+        /// The interface.
+        name: String,
+        /// The program's number, if the kernel told.
+        id: Option<u32>,
+        /// The program's name, if the kernel told.
+        program: Option<String>,
+    },
+    /// The driver runs no XDP programs.
+    NoNativeXdp(String),
+    /// Neither driver nor mode can do without copies.
+    NoZeroCopy(String),
+    /// Somebody else's socket has the queue.
+    QueueBusy {
+        /// The interface.
+        name: String,
+        /// Its queue, from 0.
+        queue: u16,
+    },
+    /// More or fewer queues were asked for than there are.
+    Queues {
+        /// The interface.
+        name: String,
+        /// How many were asked for.
+        asked: u16,
+        /// How many there are.
+        there: u16,
+    },
+    /// There are not enough huge pages.
+    NoHugepages {
+        /// How many of 2 MiB are needed.
+        pages: usize,
+    },
+    /// Memory may not be locked, or there is none.
+    NoMemory {
+        /// Bytes asked for.
+        bytes: usize,
+    },
+    /// Anything else.
+    Refused {
+        /// The interface.
+        name: String,
+        /// What was asked of the kernel.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl InterfaceError {
+    /// What to do about it, if anything is known to help.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        Some(match self {
+            Self::Missing { there, .. } if there.is_empty() => "ip link, to see which there are".to_owned(),
+            Self::Missing { there, .. } => format!("one of {}", there.join(", ")),
+            Self::Down(name) => format!("ip link set {name} up"),
+            Self::NotEthernet(_) => "an Ethernet interface, or --device tap:gw0".to_owned(),
+            Self::MtuSmall { name, .. } => format!("ip link set {name} mtu 1500"),
+            Self::MtuLarge { name, max, .. } => format!("ip link set {name} mtu {max}"),
+            Self::NoPermission { capabilities, .. } => {
+                format!("run as root, or once: setcap {capabilities}+ep <path of greenwave>")
+            }
+            Self::Unsupported { since, .. } => format!("Linux {since} or newer, or --device packet:NAME"),
+            Self::XdpAttached { name, id, .. } => {
+                let whose = id.map_or(String::new(), |id| format!("bpftool prog show id {id} says whose; "));
+                format!("{whose}end its owner, or take it off: ip link set {name} xdp off")
+            }
+            Self::NoNativeXdp(name) => format!("--device xdp:{name},mode=skb"),
+            Self::NoZeroCopy(name) => format!("--device xdp:{name}, which copies"),
+            Self::QueueBusy { name, .. } => {
+                format!("end the program that uses it; ss --xdp shows the sockets on {name}")
+            }
+            Self::Queues { name, asked, there } => {
+                format!("queues={there}, or ethtool -L {name} combined {asked}")
+            }
+            Self::NoHugepages { pages } => format!("sysctl -w vm.nr_hugepages={pages}"),
+            Self::NoMemory { .. } => "ulimit -l unlimited, or fewer queues".to_owned(),
+            Self::Refused { .. } => return None,
+        })
+    }
+}
+
+impl fmt::Display for InterfaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing { name, .. } => write!(f, "there is no network interface {name:?}"),
+            Self::Down(name) => write!(f, "{name} is down"),
+            Self::NotEthernet(name) => write!(f, "{name} carries no Ethernet frames"),
+            Self::MtuSmall { name, mtu, min } => write!(f, "{name}: mtu {mtu} is below {min}"),
+            Self::MtuLarge { name, mtu, max } => {
+                write!(f, "{name}: mtu {mtu} is more than a frame buffer holds, {max}")
+            }
+            Self::NoPermission { name, what, capabilities } => {
+                let all = capabilities.to_uppercase().replace(',', ", ");
+                write!(f, "{name}: no permission for {what}, which takes {all}")
+            }
+            Self::Unsupported { what, since } => write!(f, "this kernel has no {what} (Linux {since} has)"),
+            Self::XdpAttached { name, id, program } => {
+                write!(f, "{name}: an XDP program is attached already")?;
+                if let Some(id) = id {
+                    write!(f, ": id {id}")?;
+                }
+                match program {
+                    Some(program) => write!(f, ", {program:?}"),
+                    None => Ok(()),
+                }
+            }
+            Self::NoNativeXdp(name) => write!(f, "{name}: its driver has no native XDP"),
+            Self::NoZeroCopy(name) => {
+                write!(f, "{name}: neither its driver nor generic XDP does without copies")
+            }
+            Self::QueueBusy { name, queue } => write!(f, "{name}: queue {queue} is in use by another socket"),
+            Self::Queues { name, asked, there } => {
+                let queues = if *there == 1 { "queue" } else { "queues" };
+                write!(f, "{name} has {there} {queues}, not {asked}")
+            }
+            Self::NoHugepages { pages } => write!(f, "there are no {pages} free huge pages of 2 MiB"),
+            Self::NoMemory { bytes } => write!(f, "{} KiB of memory cannot be locked", bytes / 1024),
+            Self::Refused { name, what, source } => {
+                write!(f, "{name}: the kernel refuses {what}: {source}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for InterfaceError {}

@@ -1,0 +1,171 @@
+//! A network interface that is there already, as the kernel describes it.
+//!
+//! What AF_XDP and packet sockets need to know before they open one, and every
+//! reason why it cannot be opened. Nothing here changes the interface. Asked
+//! by ioctl, not read from `/sys`, which shows the network namespace it was
+//! mounted in and not the one that a thread is in.
+//! Source: netdevice(7), ethtool's `ETHTOOL_GCHANNELS`.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use libc::{__c_anonymous_ifr_ifru as Argument, IFNAMSIZ, c_char, ifreq};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+mod error;
+mod membership;
+
+pub use error::InterfaceError;
+pub(crate) use membership::AllMulticast;
+
+/// An Ethernet interface that is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its number in this network namespace.
+    pub index: u32,
+    /// Its hardware address.
+    pub mac: [u8; 6],
+    /// The largest packet it carries, without the Ethernet header.
+    pub mtu: u16,
+    /// Receive queues, 1 or more.
+    pub queues: u16,
+}
+
+/// The smallest MTU that is worth a stack: what every IPv4 host must take
+/// (RFC 1122 §3.3.2).
+const MTU_MIN: u16 = 576;
+
+impl Interface {
+    /// The interface called `name`.
+    ///
+    /// # Errors
+    /// There is none, it is down, is no Ethernet, or its MTU is below 576.
+    pub fn find(name: &str) -> Result<Self, InterfaceError> {
+        let missing = || InterfaceError::Missing { name: name.to_owned(), there: names() };
+        let asked = Question::new(name).ok_or_else(missing)?;
+        let refused = |what: &'static str| {
+            move |source| InterfaceError::Refused { name: name.to_owned(), what, source }
+        };
+        let index = match asked.ask(libc::SIOCGIFINDEX) {
+            // SAFETY: this request fills in the index.
+            Ok(answer) => unsafe { answer.ifru_ifindex }.cast_unsigned(),
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => return Err(missing()),
+            Err(e) => return Err(refused("what it is")(e)),
+        };
+        let hardware = asked.ask(libc::SIOCGIFHWADDR).map_err(refused("its hardware address"))?;
+        // SAFETY: this request fills in the hardware address.
+        let hardware = unsafe { hardware.ifru_hwaddr };
+        if hardware.sa_family != libc::ARPHRD_ETHER {
+            return Err(InterfaceError::NotEthernet(name.to_owned()));
+        }
+        let flags = asked.ask(libc::SIOCGIFFLAGS).map_err(refused("its flags"))?;
+        // SAFETY: this request fills in the flags.
+        if i32::from(unsafe { flags.ifru_flags }) & libc::IFF_UP == 0 {
+            return Err(InterfaceError::Down(name.to_owned()));
+        }
+        let mtu = asked.ask(libc::SIOCGIFMTU).map_err(refused("its MTU"))?;
+        // SAFETY: this request fills in the MTU.
+        let mtu = u16::try_from(unsafe { mtu.ifru_mtu }).unwrap_or(u16::MAX);
+        if mtu < MTU_MIN {
+            return Err(InterfaceError::MtuSmall { name: name.to_owned(), mtu, min: MTU_MIN });
+        }
+        let mut mac = [0; 6];
+        mac.iter_mut().zip(hardware.sa_data).for_each(|(to, from)| *to = from as u8);
+        Ok(Self { name: name.to_owned(), index, mac, mtu, queues: asked.queues() })
+    }
+}
+
+/// What an interface can be asked by name.
+struct Question {
+    socket: OwnedFd,
+    name: [c_char; IFNAMSIZ],
+}
+
+impl Question {
+    /// `None` for a name that no interface can have.
+    fn new(text: &str) -> Option<Self> {
+        if text.is_empty() || text.len() >= IFNAMSIZ || text.contains('\0') {
+            return None;
+        }
+        let mut name = [0; IFNAMSIZ];
+        name.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from as c_char);
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
+        Some(Self { socket, name })
+    }
+
+    fn ask(&self, request: libc::Ioctl) -> io::Result<Argument> {
+        self.ask_with(request, Argument { ifru_map: EMPTY })
+    }
+
+    fn ask_with(&self, request: libc::Ioctl, argument: Argument) -> io::Result<Argument> {
+        let mut ifreq = ifreq { ifr_name: self.name, ifr_ifru: argument };
+        // SAFETY: every request used here reads and writes one `ifreq`, which
+        // lives until the call returns, and what it points to, if anything.
+        match unsafe { libc::ioctl(self.socket.as_raw_fd(), request, &raw mut ifreq) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(ifreq.ifr_ifru),
+        }
+    }
+
+    /// Receive queues in use; 1 where the driver does not say.
+    fn queues(&self) -> u16 {
+        let mut channels = Channels { cmd: ETHTOOL_GCHANNELS, ..Channels::default() };
+        let argument = Argument { ifru_data: (&raw mut channels).cast() };
+        match self.ask_with(libc::SIOCETHTOOL as libc::Ioctl, argument) {
+            Ok(_) => (channels.rx + channels.combined).clamp(1, u32::from(u16::MAX)) as u16,
+            Err(_) => 1,
+        }
+    }
+}
+
+/// `struct ethtool_channels`.
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    cmd: u32,
+    max: [u32; 4],
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// All-zero argument, as long as the longest.
+const EMPTY: libc::__c_anonymous_ifru_map =
+    libc::__c_anonymous_ifru_map { mem_start: 0, mem_end: 0, base_addr: 0, irq: 0, dma: 0, port: 0 };
+
+/// The interfaces of this network namespace.
+fn names() -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let names = table.lines().skip(2).filter_map(|line| line.split_once(':'));
+    names.map(|(name, _)| name.trim().to_owned()).filter(|name| name != "lo").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_is_not_there_is_named_with_those_that_are() {
+        for name in ["no-such-device", "", "a-name-that-is-much-too-long", "a\0b"] {
+            match Interface::find(name) {
+                Err(e @ InterfaceError::Missing { .. }) => {
+                    assert!(e.to_string().contains(&format!("{name:?}")), "{e}")
+                }
+                other => panic!("{name:?} is no interface, got {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_loopback_is_no_ethernet() {
+        match Interface::find("lo") {
+            Err(InterfaceError::NotEthernet(name)) => assert_eq!(name, "lo"),
+            other => panic!("lo is no Ethernet, got {other:?}"),
+        }
+    }
+}

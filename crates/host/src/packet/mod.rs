@@ -1,0 +1,309 @@
+//! AF_PACKET: frames copied by the kernel into a ring that we share with it,
+//! for any Ethernet interface and any kernel.
+//!
+//! The kernel sees the same frames as we do. It leaves ours alone as long as
+//! our address is not its own and it does not forward: a host with
+//! `net.ipv4.ip_forward=1` would try to send them on, so there use AF_XDP. Our
+//! hardware address is the interface's.
+//!
+//! Version 2 of the rings, not 3, whose blocks come a millisecond late. Frames
+//! are copied out of the ring at once: it is a ring, so one frame that waits
+//! would hold up all behind it. Frames that the kernel has merged (GRO) do not
+//! fit a slot and are fetched by a system call.
+//! Source: packet(7), Linux, Documentation/networking/packet_mmap.rst.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use libc::{
+    SOL_PACKET, TP_STATUS_AVAILABLE, TP_STATUS_COPY, TP_STATUS_CSUMNOTREADY, TP_STATUS_KERNEL,
+    TP_STATUS_SEND_REQUEST, TP_STATUS_SENDING, TP_STATUS_USER, tpacket2_hdr,
+};
+use net::Device;
+use net::device::{Full, Offloads, Received};
+use queueing::{Span, Time};
+use rustix::event::PollFlags;
+
+use crate::interface::{AllMulticast, Interface, InterfaceError};
+use crate::pool::{LARGE_LEN, Pool};
+use crate::{ready, sockopt, vnet};
+
+mod ring;
+
+pub use crate::pool::Frame;
+use ring::Ring;
+
+/// Who gets which frame where several sockets share an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fanout {
+    /// All frames of a flow go to one socket.
+    #[default]
+    Flow,
+    /// All frames of a receive queue go to one socket.
+    Queue,
+}
+
+/// How to open an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Sockets, 1..=256.
+    pub sockets: u16,
+    /// How they share.
+    pub fanout: Fanout,
+    /// Frames that each direction of a socket holds, 64..=65536.
+    pub frames: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { sockets: 1, fanout: Fanout::Flow, frames: 2048 }
+    }
+}
+
+/// A packet socket with its rings.
+#[derive(Debug)]
+pub struct Packet {
+    fd: OwnedFd,
+    receiving: Ring,
+    sending: Ring,
+    pool: Pool,
+    frame_len_max: usize,
+    /// Slots filled since the last system call.
+    unsent: bool,
+    /// Frames that came longer than could be fetched.
+    truncated: u64,
+    _multicast: AllMulticast,
+}
+
+/// Opens interface `name`: the interface and one device for each socket.
+///
+/// # Errors
+/// Whatever keeps it from being opened, with the way out where one is known.
+///
+/// # Panics
+/// When an option is outside its range.
+pub fn open(name: &str, options: &Options) -> Result<(Interface, Vec<Packet>), InterfaceError> {
+    assert!((1..=256).contains(&options.sockets), "{} sockets are outside 1..=256", options.sockets);
+    assert!((64..=65_536).contains(&options.frames), "{} frames are outside 64..=65536", options.frames);
+    let interface = Interface::find(name)?;
+    let devices =
+        (0..options.sockets).map(|_| Packet::open(&interface, options)).collect::<Result<_, _>>()?;
+    Ok((interface, devices))
+}
+
+impl Packet {
+    fn open(interface: &Interface, options: &Options) -> Result<Self, InterfaceError> {
+        let refused = |what| move |e: io::Error| refusal(&interface.name, what, e);
+        // Protocol 0: nothing is received before it is bound.
+        // SAFETY: a plain call; its result is checked.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(refused("a packet socket")(io::Error::last_os_error()));
+        }
+        // SAFETY: the descriptor is fresh and nobody else's.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let set = |option, value: i32| sockopt::set(&fd, SOL_PACKET, option, &value);
+        set(libc::PACKET_VERSION, TPACKET_V2).map_err(refused("packet rings of version 2"))?;
+        set(PACKET_VNET_HDR, 1).map_err(refused("checksum offload"))?;
+        set(libc::PACKET_IGNORE_OUTGOING, 1).map_err(refused("leaving out our own frames"))?;
+        // A frame that fits no slot waits in the socket instead.
+        set(libc::PACKET_COPY_THRESH, 1).map_err(refused("fetching long frames"))?;
+        // A slot in disorder is skipped rather than waited for.
+        set(libc::PACKET_LOSS, 1).map_err(refused("skipping bad slots"))?;
+        // These may fail: a queue in the way only costs time, and what the
+        // kernel grants of a buffer is what it grants.
+        let _ = set(libc::PACKET_QDISC_BYPASS, 1);
+        for buffer in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
+            let _ = sockopt::set(&fd, libc::SOL_SOCKET, buffer, &BUFFER);
+        }
+        let frame_len_max = usize::from(interface.mtu) + ETHERNET;
+        let slot = (HEADROOM + frame_len_max).next_power_of_two();
+        let (receiving, sending) =
+            ring::map_pair(&fd, slot, options.frames).map_err(refused("memory for packet rings"))?;
+        bind(&fd, interface.index).map_err(refused("a packet socket on it"))?;
+        if options.sockets > 1 {
+            let kind = match options.fanout {
+                Fanout::Flow => libc::PACKET_FANOUT_HASH,
+                Fanout::Queue => libc::PACKET_FANOUT_QM,
+            };
+            // One group for each process and interface.
+            let group = (std::process::id() ^ interface.index << 8) & 0xffff;
+            let fanout = group | kind << 16;
+            sockopt::set(&fd, SOL_PACKET, libc::PACKET_FANOUT, &fanout).map_err(refused("a fanout group"))?;
+        }
+        let multicast = AllMulticast::on(interface.index).map_err(refused("all multicast"))?;
+        Ok(Self {
+            fd,
+            receiving,
+            sending,
+            pool: Pool::new(frame_len_max),
+            frame_len_max,
+            unsent: false,
+            truncated: 0,
+            _multicast: multicast,
+        })
+    }
+
+    /// Frames that came longer than they could be fetched.
+    #[must_use]
+    pub fn truncated(&self) -> u64 {
+        self.truncated
+    }
+
+    /// Has the kernel send what is in the ring, as far as it can now.
+    fn send(&mut self) {
+        // SAFETY: no buffer; nothing is read.
+        let sent = unsafe { libc::send(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT) };
+        // The socket's buffer was full: the rest goes with the next call.
+        self.unsent = sent < 0 && self.is_sending();
+    }
+
+    /// Whether the slot filled last is still to be sent.
+    fn is_sending(&self) -> bool {
+        let status = self.sending.previous().load(Ordering::Acquire);
+        status & (TP_STATUS_SEND_REQUEST | TP_STATUS_SENDING) != 0
+    }
+
+    /// Copies the frame out of the slot at hand; `None` when it was cut short.
+    fn copy(&mut self, status: u32) -> Option<Received<Frame>> {
+        if status & TP_STATUS_COPY != 0 {
+            return self.fetch();
+        }
+        let (vnet, frame) = self.receiving.received()?;
+        if frame.len() > self.frame_len_max {
+            return None;
+        }
+        let mut buffer = self.pool.small();
+        buffer[..frame.len()].copy_from_slice(frame);
+        let checked = status & TP_STATUS_CSUMNOTREADY != 0 || vnet::is_checked(vnet);
+        Some(Received { frame: Pool::frame(buffer, frame.len()), arrived: None, checked })
+    }
+
+    /// A frame that fits no slot.
+    fn fetch(&mut self) -> Option<Received<Frame>> {
+        let mut vnet = [0; vnet::HEADER_LEN];
+        let mut buffer = self.pool.large();
+        let mut parts = [
+            libc::iovec { iov_base: vnet.as_mut_ptr().cast(), iov_len: vnet.len() },
+            libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: LARGE_LEN },
+        ];
+        // SAFETY: all-zero bytes are a valid `msghdr`: no name, no control data.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len() as _;
+        // SAFETY: two buffers of the lengths said, which live through the call.
+        let got = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+        let len = usize::try_from(got).ok().and_then(|got| got.checked_sub(vnet.len()));
+        match len {
+            Some(len) if message.msg_flags & libc::MSG_TRUNC == 0 => {
+                let checked = vnet::is_checked(&vnet);
+                Some(Received { frame: Pool::frame(buffer, len), arrived: None, checked })
+            }
+            _ => {
+                self.pool.take_back_buffer(buffer);
+                None
+            }
+        }
+    }
+}
+
+impl Device for Packet {
+    type Frame = Frame;
+
+    fn receive(&mut self, _now: Time) -> Option<Received<Frame>> {
+        loop {
+            let status = self.receiving.current().load(Ordering::Acquire);
+            if status & TP_STATUS_USER == 0 {
+                if self.unsent {
+                    self.send();
+                }
+                return None;
+            }
+            let received = self.copy(status);
+            self.receiving.current().store(TP_STATUS_KERNEL, Ordering::Release);
+            self.receiving.advance();
+            match received {
+                None => self.truncated += 1,
+                received => return received,
+            }
+        }
+    }
+
+    fn recycle(&mut self, frame: Frame) {
+        self.pool.take_back(frame);
+    }
+
+    fn transmit(&mut self, _now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+        assert!(len <= self.frame_len_max, "a frame of {len} bytes is longer than {}", self.frame_len_max);
+        if self.sending.current().load(Ordering::Acquire) != TP_STATUS_AVAILABLE {
+            return Err(Full);
+        }
+        self.sending.fill(len, |slot| {
+            let (header, frame) = slot.split_at_mut(vnet::HEADER_LEN);
+            fill(frame);
+            header.copy_from_slice(&vnet::header_for(frame));
+        });
+        self.sending.current().store(TP_STATUS_SEND_REQUEST, Ordering::Release);
+        self.sending.advance();
+        self.unsent = true;
+        Ok(())
+    }
+
+    fn frame_len_max(&self) -> usize {
+        self.frame_len_max
+    }
+
+    fn flush(&mut self, _now: Time) {
+        if self.unsent {
+            self.send();
+        }
+    }
+
+    fn offloads(&self) -> Offloads {
+        Offloads { tx_checksum: true }
+    }
+
+    fn wait(&mut self, span: Span) {
+        if self.unsent {
+            self.send();
+        }
+        ready::within(&self.fd, PollFlags::IN, span);
+    }
+}
+
+fn bind(fd: &OwnedFd, index: u32) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid address.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = index as i32;
+    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the address lives through the call and has this length.
+    match unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn refusal(name: &str, what: &'static str, e: io::Error) -> InterfaceError {
+    match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => InterfaceError::NoPermission {
+            name: name.to_owned(),
+            what: "a packet socket",
+            capabilities: "cap_net_raw",
+        },
+        Some(libc::ENOMEM) => InterfaceError::NoMemory { bytes: 0 },
+        _ => InterfaceError::Refused { name: name.to_owned(), what, source: e },
+    }
+}
+
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+/// What a slot holds before a frame: the kernel's header and address, and the
+/// virtio header, each aligned.
+const HEADROOM: usize = size_of::<tpacket2_hdr>() + size_of::<libc::sockaddr_ll>() + 48;
+/// Bytes for frames between socket and card, and for those that fit no slot.
+const BUFFER: i32 = 8 << 20;
+const TPACKET_V2: i32 = 1;
+const PACKET_VNET_HDR: i32 = 15;

@@ -1,0 +1,127 @@
+//! A ring of slots that each say whose they are.
+//!
+//! A slot is ours when its status says so; the status is acquired before the
+//! slot is touched and released after.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use libc::{SOL_PACKET, tpacket_req, tpacket2_hdr};
+
+use crate::mapping::Mapping;
+use crate::{sockopt, vnet};
+
+/// One direction's slots, visited in order.
+#[derive(Debug)]
+pub(super) struct Ring {
+    start: NonNull<u8>,
+    slot: usize,
+    count: usize,
+    next: usize,
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: the pointer leads into a mapping that goes with it.
+unsafe impl Send for Ring {}
+
+/// Gives the socket a ring of `count` slots of `slot` bytes, a power of two,
+/// for receiving and one for sending.
+pub(super) fn map_pair(fd: &OwnedFd, slot: usize, count: u32) -> io::Result<(Ring, Ring)> {
+    let block = BLOCK.max(slot);
+    let blocks = (count as usize * slot).div_ceil(block);
+    let count = blocks * (block / slot);
+    let request = tpacket_req {
+        tp_block_size: block as u32,
+        tp_block_nr: blocks as u32,
+        tp_frame_size: slot as u32,
+        tp_frame_nr: count as u32,
+    };
+    sockopt::set(fd, SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+    sockopt::set(fd, SOL_PACKET, PACKET_TX_RING, &request)?;
+    // One mapping: the ring for receiving, and behind it the one for sending.
+    let mapping = Mapping::of(fd, 0, 2 * blocks * block)?;
+    // SAFETY: the second half of the mapping.
+    let middle = unsafe { mapping.start().add(blocks * block) };
+    let mapping = Arc::new(mapping);
+    let ring = |start| Ring { start, slot, count, next: 0, _mapping: mapping.clone() };
+    Ok((ring(mapping.start()), ring(middle)))
+}
+
+impl Ring {
+    /// The status of the slot at hand.
+    #[inline]
+    pub(super) fn current(&self) -> &AtomicU32 {
+        self.status(self.next)
+    }
+
+    /// The status of the slot before.
+    #[inline]
+    pub(super) fn previous(&self) -> &AtomicU32 {
+        self.status((self.next + self.count - 1) % self.count)
+    }
+
+    /// Goes on to the next slot.
+    #[inline]
+    pub(super) fn advance(&mut self) {
+        self.next += 1;
+        if self.next == self.count {
+            self.next = 0;
+        }
+    }
+
+    /// The frame in the slot at hand, which is ours, and what precedes it;
+    /// `None` when the frame is longer than the slot.
+    #[inline]
+    pub(super) fn received(&self) -> Option<(&vnet::Header, &[u8])> {
+        // SAFETY: the caller has acquired the slot, and any bytes are a valid header.
+        let header = unsafe { self.header().read() };
+        let (at, len) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
+        let fits = header.tp_snaplen == header.tp_len && at >= vnet::HEADER_LEN && at + len <= self.slot;
+        if !fits {
+            return None;
+        }
+        // SAFETY: within the slot, initialised by the kernel, ours until the
+        // status says otherwise.
+        let bytes = unsafe {
+            let start = self.slot_start().add(at - vnet::HEADER_LEN);
+            std::slice::from_raw_parts(start.as_ptr(), vnet::HEADER_LEN + len)
+        };
+        bytes.split_first_chunk()
+    }
+
+    /// Writes a frame of `len` bytes with what precedes it into the slot at
+    /// hand, which is ours.
+    #[inline]
+    pub(super) fn fill(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
+        let len = vnet::HEADER_LEN + len;
+        assert!(DATA + len <= self.slot, "{len} bytes do not fit a slot");
+        // SAFETY: within the slot, which the caller has acquired.
+        write(unsafe { std::slice::from_raw_parts_mut(self.slot_start().add(DATA).as_ptr(), len) });
+        // SAFETY: as above; a plain field of the header.
+        unsafe { (*self.header().as_ptr()).tp_len = len as u32 };
+    }
+
+    fn status(&self, slot: usize) -> &AtomicU32 {
+        // SAFETY: the status is the first word of each slot, aligned as slots
+        // are, in a mapping that lives as long as `self`.
+        unsafe { self.start.add(slot * self.slot).cast().as_ref() }
+    }
+
+    fn slot_start(&self) -> NonNull<u8> {
+        // SAFETY: `next` is below `count`.
+        unsafe { self.start.add(self.next * self.slot) }
+    }
+
+    fn header(&self) -> NonNull<tpacket2_hdr> {
+        self.slot_start().cast()
+    }
+}
+
+/// Bytes that the kernel allocates in one piece.
+const BLOCK: usize = 1 << 16;
+/// Where a slot for sending has its frame.
+const DATA: usize = (size_of::<tpacket2_hdr>() + 15) & !15;
+const PACKET_TX_RING: i32 = 13;

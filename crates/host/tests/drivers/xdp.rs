@@ -1,0 +1,120 @@
+//! AF_XDP beside the kernel, over veth.
+
+use host::afxdp::{self, Claims, Mode, Opened, Options};
+use host::interface::InterfaceError;
+use host::lab::{Lab, Veth};
+use net::device::merged::Merged;
+
+use crate::echo::{Cable, OURS, Server};
+use crate::skipped;
+
+fn ours() -> Claims {
+    Claims { addresses: vec![OURS.into()], ports: Vec::new() }
+}
+
+fn options(mode: Mode) -> Options {
+    Options { mode: Some(mode), ..Options::default() }
+}
+
+impl Cable {
+    fn open(&self, options: &Options) -> Result<Opened, InterfaceError> {
+        self.ours.enter(|| afxdp::open("gw0", options, &ours()))
+    }
+
+    /// Whether an XDP program is attached to our end.
+    fn has_program(&self) -> bool {
+        self.ours.run("ip", &["link", "show", "dev", "gw0"]).unwrap().contains("xdp")
+    }
+}
+
+fn echo_over(test: &str, name: &str, veth: &Veth, options: &Options) {
+    if let Some(why) = Lab::unavailable() {
+        return skipped(test, &why);
+    }
+    let cable = Cable::new(name, veth);
+    let opened = cable.open(options).expect("veth takes AF_XDP");
+    assert_eq!(opened.devices.len(), usize::from(veth.queues));
+    let server = Server::on(Merged::new(opened.devices), opened.interface.mac);
+    assert!(cable.has_program());
+    cable.echoes(1_000_000);
+    cable.host_answers();
+    let (devices, stack) = server.stop();
+    assert_eq!(stack.counters().not_for_us, 0, "the program sends us only what is ours");
+    drop(devices);
+    assert!(!cable.has_program(), "the program goes with its devices");
+    cable.host_answers();
+}
+
+#[test]
+fn the_kernels_tcp_is_served_over_native_xdp_and_the_host_stays_reachable() {
+    let test = "the_kernels_tcp_is_served_over_native_xdp_and_the_host_stays_reachable";
+    echo_over(test, "xdp-native", &Veth::default(), &options(Mode::Native));
+}
+
+#[test]
+fn the_kernels_tcp_is_served_over_generic_xdp_and_the_host_stays_reachable() {
+    let test = "the_kernels_tcp_is_served_over_generic_xdp_and_the_host_stays_reachable";
+    echo_over(test, "xdp-generic", &Veth::default(), &options(Mode::Generic));
+}
+
+#[test]
+fn two_queues_are_served() {
+    let veth = Veth { queues: 2, ..Veth::default() };
+    echo_over(
+        "two_queues_are_served",
+        "xdp-queues",
+        &veth,
+        &Options { busy_poll: true, ..options(Mode::Native) },
+    );
+}
+
+#[test]
+fn large_frames_get_larger_chunks() {
+    let veth = Veth { mtu: 3000, ..Veth::default() };
+    echo_over("large_frames_get_larger_chunks", "xdp-large", &veth, &options(Mode::Generic));
+}
+
+/// What opening says when it fails: the line and its advice.
+fn refusal(cable: &Cable, name: &str, options: &Options) -> String {
+    match cable.ours.enter(|| afxdp::open(name, options, &ours())) {
+        Ok(opened) => panic!("{name} must be refused, not opened: {}", opened.summary()),
+        Err(e) => format!("{e}; {}", e.advice().unwrap_or_default()),
+    }
+}
+
+#[test]
+fn what_keeps_an_interface_from_being_opened_is_said_in_a_line() {
+    if let Some(why) = Lab::unavailable() {
+        return skipped("what_keeps_an_interface_from_being_opened_is_said_in_a_line", &why);
+    }
+    let cable = Cable::new("xdp-refused", &Veth::default());
+    let any = Options::default();
+    let says = |name: &str, options: &Options, expected: &[&str]| {
+        let said = refusal(&cable, name, options);
+        assert!(expected.iter().all(|part| said.contains(part)) && !said.contains('\n'), "{said}");
+        assert!(!cable.has_program(), "nothing stays behind: {said}");
+    };
+    says("gw9", &any, &["there is no network interface \"gw9\"", "one of gw0"]);
+    says("lo", &any, &["lo carries no Ethernet frames"]);
+    says("gw0", &Options { zerocopy: true, ..any.clone() }, &["without copies", "--device xdp:gw0"]);
+    says("gw0", &Options { queues: Some(4), ..any.clone() }, &["gw0 has 1 queue, not 4", "ethtool -L gw0"]);
+    says("gw0", &Options { hugepages: true, ..any.clone() }, &["4 free huge pages", "vm.nr_hugepages=4"]);
+    let mtu = |mtu: &str| cable.ours.run("ip", &["link", "set", "gw0", "mtu", mtu]).unwrap();
+    mtu("9000");
+    says("gw0", &any, &["gw0: mtu 9000 is more than a frame buffer holds, 3826", "ip link set gw0 mtu 3826"]);
+    mtu("500");
+    says("gw0", &any, &["gw0: mtu 500 is below 576", "ip link set gw0 mtu 1500"]);
+    mtu("1500");
+    cable.ours.run("ip", &["link", "set", "gw0", "down"]).unwrap();
+    says("gw0", &any, &["gw0 is down", "ip link set gw0 up"]);
+    cable.ours.up("gw0").unwrap();
+    let first = cable.open(&any).expect("veth takes AF_XDP");
+    let said = refusal(&cable, "gw0", &any);
+    let expected =
+        ["gw0: an XDP program is attached already: id ", "\"greenwave\"", "ip link set gw0 xdp off"];
+    assert!(expected.iter().all(|part| said.contains(part)), "{said}");
+    let said = refusal(&cable, "gw0", &options(Mode::Generic));
+    assert!(said.contains("attached already"), "the other mode is taken too: {said}");
+    drop(first);
+    cable.open(&any).expect("a queue that was just closed is waited for");
+}

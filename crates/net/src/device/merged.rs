@@ -1,0 +1,141 @@
+//! Several devices as one: a card's queues for a stack on a single core.
+//!
+//! Frames are taken from the devices in turns, a batch at a time, so a busy
+//! one holds up a frame of another by at most a batch. What is sent leaves by
+//! the device of the frame received last, or by the next that has room.
+
+use queueing::{Span, Time};
+
+use super::{Device, Full, Offloads, Received};
+
+/// Several devices as one.
+#[derive(Debug)]
+pub struct Merged<D> {
+    devices: Vec<D>,
+    /// Whose turn it is, and frames left in it.
+    turn: usize,
+    left: u32,
+}
+
+/// A frame and the device it came from.
+#[derive(Debug)]
+pub struct MergedFrame<F> {
+    frame: F,
+    from: usize,
+}
+
+impl<F: AsRef<[u8]>> AsRef<[u8]> for MergedFrame<F> {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self.frame.as_ref()
+    }
+}
+
+/// Frames that are taken from one device in its turn.
+const BATCH: u32 = 32;
+
+impl<D: Device> Merged<D> {
+    /// `devices` as one.
+    ///
+    /// # Panics
+    /// When there are none.
+    #[must_use]
+    pub fn new(devices: Vec<D>) -> Self {
+        assert!(!devices.is_empty(), "no devices make no device");
+        Self { devices, turn: 0, left: BATCH }
+    }
+
+    fn pass_on(&mut self) {
+        self.turn = (self.turn + 1) % self.devices.len();
+        self.left = BATCH;
+    }
+}
+
+impl<D: Device> Device for Merged<D> {
+    type Frame = MergedFrame<D::Frame>;
+
+    fn receive(&mut self, now: Time) -> Option<Received<Self::Frame>> {
+        for _ in 0..self.devices.len() {
+            if self.left == 0 {
+                self.pass_on();
+            }
+            if let Some(Received { frame, arrived, checked }) = self.devices[self.turn].receive(now) {
+                self.left -= 1;
+                let frame = MergedFrame { frame, from: self.turn };
+                return Some(Received { frame, arrived, checked });
+            }
+            self.pass_on();
+        }
+        None
+    }
+
+    fn recycle(&mut self, frame: Self::Frame) {
+        self.devices[frame.from].recycle(frame.frame);
+    }
+
+    fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+        let count = self.devices.len();
+        // A full device has not called `fill`.
+        let room = (0..count).any(|n| self.devices[(self.turn + n) % count].transmit(now, len, fill).is_ok());
+        if room { Ok(()) } else { Err(Full) }
+    }
+
+    fn frame_len_max(&self) -> usize {
+        self.devices.iter().map(Device::frame_len_max).min().unwrap_or(0)
+    }
+
+    fn flush(&mut self, now: Time) {
+        self.devices.iter_mut().for_each(|device| device.flush(now));
+    }
+
+    /// What all of them do.
+    fn offloads(&self) -> Offloads {
+        Offloads { tx_checksum: self.devices.iter().all(|device| device.offloads().tx_checksum) }
+    }
+
+    /// Sleeps on each in turn, for a part of `span`.
+    fn wait(&mut self, span: Span) {
+        let part = Span::from_nanos(span.as_nanos() / self.devices.len() as u64);
+        self.devices[self.turn].wait(part);
+        self.pass_on();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::memory;
+
+    fn send(device: &mut impl Device, byte: u8) -> Result<(), Full> {
+        device.transmit(Time::ZERO, 1, &mut |buf| buf[0] = byte)
+    }
+
+    #[test]
+    fn a_busy_device_lets_the_others_have_their_turn() {
+        let ((a, mut far_a), (b, mut far_b)) = (memory::pair(64, 64), memory::pair(64, 64));
+        let mut merged = Merged::new(vec![a, b]);
+        for _ in 0..64 {
+            send(&mut far_a, 1).unwrap();
+        }
+        send(&mut far_b, 2).unwrap();
+        let first: Vec<u8> = (0..=BATCH)
+            .map(|_| {
+                let got = merged.receive(Time::ZERO).unwrap().frame;
+                let byte = got.as_ref()[0];
+                merged.recycle(got);
+                byte
+            })
+            .collect();
+        assert_eq!(first.iter().position(|&byte| byte == 2), Some(BATCH as usize));
+        assert_eq!(std::iter::from_fn(|| merged.receive(Time::ZERO)).count(), 64 - BATCH as usize);
+    }
+
+    #[test]
+    fn when_one_is_full_the_next_sends() {
+        let ((a, mut far_a), (b, mut far_b)) = (memory::pair(1, 64), memory::pair(1, 64));
+        let mut merged = Merged::new(vec![a, b]);
+        assert_eq!([1, 2, 3].map(|byte| send(&mut merged, byte)), [Ok(()), Ok(()), Err(Full)]);
+        assert_eq!(far_a.receive(Time::ZERO).unwrap().frame.as_ref(), [1]);
+        assert_eq!(far_b.receive(Time::ZERO).unwrap().frame.as_ref(), [2]);
+    }
+}
