@@ -24,6 +24,7 @@
 
 pub mod app;
 pub mod client;
+pub mod exchange;
 mod flights;
 pub mod kernel;
 mod outbox;

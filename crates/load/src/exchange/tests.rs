@@ -1,0 +1,114 @@
+//! Against a stack that answers in this process, under virtual time.
+
+use net::device::memory::{self, MemoryDevice};
+use net::stack::{Config, ListenOptions};
+
+use super::*;
+
+/// Answers what `reply` makes of the bytes that have come.
+struct Server {
+    stack: Stack,
+    end: MemoryDevice,
+    reply: fn(&[u8]) -> (usize, Vec<u8>),
+}
+
+impl Server {
+    fn step(&mut self, now: Time) {
+        while let Some(received) = self.end.receive(now) {
+            let bytes = received.frame.as_ref().len() as u16;
+            let meta = PacketMeta { received: now, bytes, priority: None, checked: false };
+            self.stack.ingress(now, received.frame.as_ref(), &meta);
+            self.end.recycle(received.frame);
+            while let Some(event) = self.stack.poll_event() {
+                let (taken, answer) = (self.reply)(self.stack.received(event.conn));
+                if taken > 0 {
+                    self.stack.consume(now, event.conn, taken);
+                    let sent = self.stack.send(now, event.conn, &answer).expect("it is open");
+                    assert_eq!(sent, answer.len());
+                }
+            }
+        }
+        self.stack.handle_timeout(now);
+        self.stack.egress(now, &mut self.end);
+    }
+}
+
+fn config(host: u8) -> Config {
+    Config::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16])
+}
+
+const TICK: Span = Span::from_micros(10);
+
+/// Runs `exchange` to its end; each side takes its turn every 10 µs.
+fn run(exchange: Exchange, reply: fn(&[u8]) -> (usize, Vec<u8>)) -> Outcome {
+    let (near, far) = memory::pair(4096, 1514);
+    let mut server = Server { stack: Stack::new(config(1)), end: near, reply };
+    server.stack.listen(80, ListenOptions::default()).expect("the port is free");
+    let (mut device, mut now) = (far, Time::ZERO);
+    let mut client = Exchanger::new(exchange, config(2), "10.0.0.1:80".parse().expect("an address"));
+    while !client.is_done() {
+        client.step(now, &mut device);
+        server.step(now);
+        now += TICK;
+        assert!(now < Time::from_nanos(10_000_000_000), "{} are open", client.opened());
+    }
+    client.outcome().clone()
+}
+
+fn echo(bytes: &[u8]) -> (usize, Vec<u8>) {
+    (bytes.len(), bytes.to_vec())
+}
+
+fn exchange(connections: u32, answer: Answer, pace: Pace) -> Exchange {
+    let (warmup, duration) = (Span::from_millis(1), Span::from_millis(10));
+    Exchange { connections, request: (0..64).collect(), answer, pace, warmup, duration }
+}
+
+#[test]
+fn a_closed_loop_has_as_many_under_way_as_it_may() {
+    // An answer comes a tick after its request, so a request ends each tick.
+    for outstanding in [1, 3] {
+        let outcome = run(exchange(5, Answer::Echo, Pace::Closed { outstanding }), echo);
+        assert_eq!(outcome.answers, 5 * u64::from(outstanding) * 1000);
+        assert_eq!(outcome.unanswered, 5 * u64::from(outstanding));
+        assert_eq!((outcome.broken, outcome.latency.quantile(0.5)), (0, TICK));
+        assert_eq!(outcome.bytes, outcome.answers * 128);
+    }
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate() {
+    let pace = Pace::Open { rate_per_s: 200_000.0, seed: 1 };
+    let outcome = run(exchange(5, Answer::Echo, pace), echo);
+    assert!((1800..2200).contains(&outcome.answers), "{}", outcome.answers);
+    assert!(outcome.latency.quantile(0.5) > TICK, "it counts from when a request was due");
+}
+
+#[test]
+fn an_answer_that_differs_breaks_its_connection() {
+    let wrong = |bytes: &[u8]| (bytes.len(), bytes.iter().map(|b| b ^ 1).collect());
+    let outcome = run(exchange(2, Answer::Echo, Pace::Closed { outstanding: 1 }), wrong);
+    assert_eq!((outcome.answers, outcome.broken), (0, 2));
+}
+
+#[test]
+fn http_answers_end_where_their_head_says() {
+    let page = |bytes: &[u8]| {
+        let asked = bytes.len() / 64;
+        (asked * 64, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes".repeat(asked))
+    };
+    let outcome = run(exchange(2, Answer::Http, Pace::Closed { outstanding: 2 }), page);
+    assert_eq!((outcome.answers, outcome.broken), (4000, 0));
+}
+
+#[test]
+fn a_stream_goes_either_way_without_end() {
+    let mut out = exchange(1, Answer::Nothing, Pace::Closed { outstanding: 1 });
+    out.request = vec![7; 16 * 1024];
+    let outcome = run(out, |bytes| (bytes.len(), Vec::new()));
+    assert!(outcome.bytes > 1 << 20, "{}", outcome.bytes);
+    let mut into = exchange(1, Answer::Bytes(10_000), Pace::Closed { outstanding: 4 });
+    into.request = vec![1];
+    let outcome = run(into, |bytes| (bytes.len(), vec![9; 10_000 * bytes.len()]));
+    assert!(outcome.bytes > 1 << 20, "{}", outcome.bytes);
+}
