@@ -409,6 +409,7 @@ impl Client {
             CloseReason::Finished => format!("{target} closed the connection"),
             CloseReason::Reset => format!("{target} refused or reset the connection"),
             CloseReason::TimedOut => format!("{target} did not answer"),
+            CloseReason::Unreachable => format!("{target} cannot be reached"),
             CloseReason::Aborted => format!("{target} sent what is no response"),
         };
         self.conns[conn as usize] = Conn::Closed;

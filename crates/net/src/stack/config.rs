@@ -1,6 +1,6 @@
 //! How a stack and its listeners are set up.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use queueing::{Priority, Span};
 
@@ -8,7 +8,7 @@ use super::cookies::SynCookies;
 use super::ready::TransmitOrder;
 use crate::classify::TransportClassifier;
 use crate::tcp::congestion::NewCongestion;
-use crate::wire::{ipv4, tcp};
+use crate::wire::{ip, tcp};
 
 /// How a stack is set up.
 #[derive(Clone)]
@@ -21,8 +21,15 @@ pub struct Config {
     pub prefix: u8,
     /// Next hop for other subnets.
     pub gateway: Option<Ipv4Addr>,
-    /// IP MTU, 68..=9216.
+    /// IPv6, if it is spoken.
+    pub ipv6: Option<Ipv6>,
+    /// IP MTU, 68..=9216; IPv6 needs 1280.
     pub mtu: u16,
+    /// Largest segment without options that is sent or asked for, whatever
+    /// the MTU allows; `None` leaves it to the MTU.
+    pub mss_max: Option<u16>,
+    /// Most ICMP errors sent each second (RFC 1812 §4.3.2.8, RFC 4443 §2.4 f).
+    pub icmp_errors_per_second_max: u32,
     /// Keys initial sequence numbers (RFC 6528) and the flow table's hash; draw it at random.
     pub secret: [u8; 16],
     /// Classifier of connections whose listener and socket give none (M3).
@@ -101,7 +108,10 @@ impl Config {
             addr,
             prefix,
             gateway: None,
+            ipv6: None,
             mtu: 1500,
+            mss_max: None,
+            icmp_errors_per_second_max: 100,
             secret,
             classifier: None,
             congestion: None,
@@ -129,6 +139,40 @@ impl Config {
     }
 }
 
+/// How IPv6 is set up. There is always a link-local address.
+#[derive(Clone, Debug)]
+pub struct Ipv6 {
+    /// Further addresses of ours, each with its prefix length, 0..=128: what
+    /// shares that many bits with it is on this link. At most 15.
+    pub addrs: Vec<(Ipv6Addr, u8)>,
+    /// Next hop for what is not on this link; without one, the routers that
+    /// advertise themselves.
+    pub gateway: Option<Ipv6Addr>,
+    /// Whether routers' advertisements make addresses and routes (RFC 4862).
+    pub slaac: bool,
+    /// How addresses of our own making end.
+    pub interface_id: InterfaceId,
+    /// How often to ask, a second apart, whether an address is taken before it
+    /// is used; 0 uses it at once (RFC 4862 §5.1, DupAddrDetectTransmits).
+    pub probes: u8,
+}
+
+impl Default for Ipv6 {
+    /// A link-local address and what routers advertise.
+    fn default() -> Self {
+        Self { addrs: Vec::new(), gateway: None, slaac: true, interface_id: InterfaceId::Stable, probes: 1 }
+    }
+}
+
+/// The last 64 bits of an address of our own making.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterfaceId {
+    /// The hardware address (RFC 4291, appendix A): tells it to everybody.
+    Eui64,
+    /// Drawn from [`Config::secret`], another one in each network (RFC 7217).
+    Stable,
+}
+
 /// How a listener is set up.
 #[derive(Clone, Default)]
 pub struct ListenOptions {
@@ -141,10 +185,11 @@ pub struct ListenOptions {
 }
 
 impl Config {
-    /// The largest segment without options that fits a packet, RFC 6691.
+    /// The largest segment without options that fits a packet to `remote`, RFC 6691.
     #[inline]
-    pub(crate) fn mss(&self) -> u16 {
-        self.mtu.saturating_sub((ipv4::HEADER_LEN + tcp::HEADER_LEN) as u16).max(28)
+    pub(crate) fn mss(&self, remote: IpAddr) -> u16 {
+        let fits = self.mtu.saturating_sub((ip::header_len(remote) + tcp::HEADER_LEN) as u16);
+        fits.min(self.mss_max.unwrap_or(u16::MAX)).max(28)
     }
 
     /// How far a receive window may grow.
@@ -160,19 +205,8 @@ impl Config {
 
     /// The host to hand a packet for `target` to.
     #[inline]
-    pub(crate) fn next_hop(&self, target: IpAddr) -> Option<IpAddr> {
-        match target {
-            IpAddr::V4(addr) if self.is_local(addr) => Some(target),
-            IpAddr::V4(_) => self.gateway.map(IpAddr::V4),
-            IpAddr::V6(_) => None,
-        }
-    }
-
-    /// The address that a packet for `target` comes from; `None` when there
-    /// is no way there.
-    #[inline]
-    pub(crate) fn source(&self, target: IpAddr) -> Option<IpAddr> {
-        self.next_hop(target).map(|_| self.addr.into())
+    pub(crate) fn next_hop(&self, target: Ipv4Addr) -> Option<Ipv4Addr> {
+        if self.is_local(target) { Some(target) } else { self.gateway }
     }
 
     /// Whether `addr` is in our subnet.

@@ -17,6 +17,20 @@ pub struct Counters {
     pub not_for_us: u64,
     /// Pieces of larger packets: never reassembled.
     pub fragments: u64,
+    /// Neighbours that did not answer who they are.
+    pub neighbors_silent: u64,
+    /// Addresses that someone else has or wants, ours by name.
+    pub duplicate_addresses: u64,
+    /// Addresses of ours whose life ended.
+    pub addresses_lost: u64,
+    /// ICMP errors received, well-formed.
+    pub icmp_errors: u64,
+    /// Of those, what quotes nothing that is in flight.
+    pub icmp_ignored: u64,
+    /// ICMP errors sent.
+    pub icmp_errors_sent: u64,
+    /// ICMP errors not sent: too many, or about a packet to a group.
+    pub icmp_suppressed: u64,
     /// Replies (ARP, ICMP, RST) dropped because too many waited.
     pub replies_dropped: u64,
     /// SYNs for a port without listener.

@@ -2,10 +2,12 @@
 //! in the order that [`ready`](super::ready) keeps.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use queueing::Time;
 
+use super::ip::outgoing::Outgoing;
+use super::ip::question;
 use super::neighbors::Reach;
 use super::ready::Turn;
 use super::{Config, Counters, Stack};
@@ -13,7 +15,6 @@ use crate::Device;
 use crate::device::Full;
 use crate::tcp::Connection;
 use crate::wire::ethernet::{self, BROADCAST, EtherType, Mac};
-use crate::wire::icmp::Echo;
 use crate::wire::ip::{self, Protocol};
 use crate::wire::tcp::{Flags, Options, Segment, Seq};
 use crate::wire::{FourTuple, arp, ipv4};
@@ -28,12 +29,25 @@ const DSCP_MAX: u8 = 63;
 pub(super) enum Reply {
     /// An ARP question or answer.
     Arp(arp::Packet),
-    /// The answer to a ping.
-    Echo { mac: Mac, target: Ipv4Addr, ident: u16, sequence: u16, payload: Vec<u8> },
+    /// An answer of the network layer.
+    Packet(Outgoing),
     /// The answer to a SYN that nothing is remembered of.
     SynAck { mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, window: u16, options: Options },
     /// A reset.
     Reset { mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags },
+}
+
+impl Reply {
+    /// A packet to a known hardware address.
+    pub(super) fn packet(
+        mac: Mac,
+        source: IpAddr,
+        target: IpAddr,
+        protocol: Protocol,
+        payload: Vec<u8>,
+    ) -> Self {
+        Self::Packet(Outgoing { mac, source, target, protocol, dscp: 0, payload, ident: 0, sent: 0 })
+    }
 }
 
 impl Stack {
@@ -75,15 +89,24 @@ impl Stack {
         let mut plan = next(connection);
         let mut sent = Ok(());
         if plan.is_some() {
-            let Some(hop) = config.next_hop(connection.tuple.remote) else { return Ok(()) };
+            let FourTuple { local, remote, .. } = connection.tuple;
+            let Some(hop) = self.ip.next_hop(config, remote) else {
+                self.park(now, None, index);
+                return Ok(());
+            };
+            if self.ip.holds_back(local) {
+                self.park(now, Some(local), index);
+                return Ok(());
+            }
             let reach = self.neighbors.reach(now, hop);
-            if matches!(reach, Reach::Ask | Reach::Refresh(_))
-                && let IpAddr::V4(hop) = hop
-            {
-                queue_reply(&mut self.replies, &mut self.counters, question(config, hop));
+            if matches!(reach, Reach::Ask | Reach::Refresh(_)) {
+                self.ip.due = self.ip.due.min(self.neighbors.deadline());
+                if let Some(question) = question(config, &self.ip, hop) {
+                    queue_reply(&mut self.replies, &mut self.counters, question);
+                }
             }
             let (Reach::Known(mac) | Reach::Refresh(mac)) = reach else {
-                self.park(now, hop, index);
+                self.park(now, Some(hop), index);
                 return Ok(());
             };
             while let Some(going) = plan
@@ -114,22 +137,23 @@ impl Stack {
         sent
     }
 
-    /// Lets a connection wait until `hop` is known; its timer runs meanwhile.
-    fn park(&mut self, now: Time, hop: IpAddr, index: u32) {
+    /// Lets a connection wait until it hears of `addr`; its timer runs meanwhile.
+    fn park(&mut self, now: Time, addr: Option<IpAddr>, index: u32) {
         let Some((_, connection)) = self.flows.at(index) else { return };
-        if !connection.flags.parked {
-            connection.flags.parked = self.neighbors.park(hop, index);
+        if let Some(addr) = addr
+            && !connection.flags.parked
+        {
+            connection.flags.parked = self.neighbors.park(addr, index);
         }
         connection.arm(now, &self.config);
         super::set_timer(&mut self.timers, connection, &self.config, index);
     }
 
     fn send_replies<D: Device>(&mut self, now: Time, device: &mut D) -> Result<(), Full> {
-        while let Some(reply) = self.replies.front() {
-            transmit_reply(now, device, self.config.mac, self.config.addr, reply)?;
-            self.counters.frames_sent += 1;
-            if let Some(Reply::Echo { payload, .. }) = self.replies.pop_front() {
-                self.pool.give(payload);
+        while let Some(reply) = self.replies.front_mut() {
+            self.counters.frames_sent += transmit_reply(now, device, &self.config, reply)?;
+            if let Some(Reply::Packet(packet)) = self.replies.pop_front() {
+                self.pool.give(packet.payload);
             }
         }
         Ok(())
@@ -145,25 +169,16 @@ pub(super) fn queue_reply(replies: &mut VecDeque<Reply>, counters: &mut Counters
     }
 }
 
-/// Who has `target`?
-fn question(config: &Config, target: Ipv4Addr) -> Reply {
-    Reply::Arp(arp::Packet {
-        operation: arp::Operation::Request,
-        sender_mac: config.mac,
-        sender: config.addr,
-        target_mac: [0; 6],
-        target,
-    })
-}
-
+/// Sends `reply`; returns the number of packets it took.
 fn transmit_reply<D: Device>(
     now: Time,
     device: &mut D,
-    source_mac: Mac,
-    source: Ipv4Addr,
-    reply: &Reply,
-) -> Result<(), Full> {
+    config: &Config,
+    reply: &mut Reply,
+) -> Result<u64, Full> {
+    let source_mac = config.mac;
     match reply {
+        Reply::Packet(packet) => return packet.transmit(now, device, source_mac, config.mtu),
         Reply::Arp(packet) => {
             let request = packet.operation == arp::Operation::Request;
             let target = if request { BROADCAST } else { packet.target_mac };
@@ -171,17 +186,6 @@ fn transmit_reply<D: Device>(
                 ethernet::emit_header(buf, target, source_mac, EtherType::Arp);
                 packet.emit(&mut buf[ethernet::HEADER_LEN..]);
             })
-        }
-        Reply::Echo { mac, target, ident, sequence, payload } => {
-            let echo = Echo { reply: true, ident: *ident, sequence: *sequence, payload };
-            let (source, target) = (&source.into(), &(*target).into());
-            let protocol = Protocol::Icmp;
-            Envelope { source_mac, target_mac: *mac, source, target, protocol, dscp: 0, ecn: 0 }.transmit(
-                now,
-                device,
-                echo.len(),
-                |buf| echo.emit(buf),
-            )
         }
         Reply::SynAck { mac, tuple, seq, ack, window, options } => {
             let segment = Segment {
@@ -209,7 +213,8 @@ fn transmit_reply<D: Device>(
             };
             Envelope::of(source_mac, *mac, tuple).transmit_segment(now, device, &segment)
         }
-    }
+    }?;
+    Ok(1)
 }
 
 /// The headers below a packet's payload, as far as they vary.

@@ -60,6 +60,8 @@ pub enum CloseReason {
     TimedOut,
     /// We aborted it.
     Aborted,
+    /// The peer's host or port cannot be reached (ICMP), or does not answer who it is.
+    Unreachable,
 }
 
 /// Why `listen` failed.

@@ -1,19 +1,16 @@
 //! Frames in: from Ethernet to the connection that a segment belongs to.
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use queueing::{Label, Time};
 
-use super::egress::Reply;
+use super::ip::is_group;
 use super::opening::Listener;
 use super::{HASH_FLOW, Stack, flows, look_after};
 use crate::classify::PacketMeta;
 use crate::tcp::{Arrival, Connection, Context, Verdicts};
 use crate::wire::ethernet::{BROADCAST, EtherType, Frame, Mac};
-use crate::wire::icmp::Echo;
 use crate::wire::ipv4::{Packet, Protocol};
 use crate::wire::tcp::Segment;
-use crate::wire::{FourTuple, Malformed, arp};
+use crate::wire::{FourTuple, Malformed, ipv6};
 
 impl Stack {
     /// Takes one frame in. Malformed ones are counted and dropped.
@@ -29,38 +26,15 @@ impl Stack {
         let ours = frame.target == self.config.mac;
         match frame.kind {
             EtherType::Ipv4 if ours => self.on_packet(now, frame.payload, frame.source, meta),
+            EtherType::Ipv6 if ours || is_group(frame.target) => {
+                self.on_packet6(now, frame.payload, frame.source, meta)
+            }
             EtherType::Arp if ours || frame.target == BROADCAST => self.on_arp(now, frame.payload),
             _ => {
                 self.counters.not_for_us += 1;
                 Ok(())
             }
         }
-    }
-
-    fn on_arp(&mut self, now: Time, packet: &[u8]) -> Result<(), Malformed> {
-        let packet = arp::Packet::parse(packet)?;
-        if packet.sender == self.config.addr || !self.config.is_local(packet.sender) {
-            return Err(Malformed::BadAddress);
-        }
-        let asks_us = packet.operation == arp::Operation::Request && packet.target == self.config.addr;
-        let sender = IpAddr::V4(packet.sender);
-        self.neighbors.learn(now, sender, packet.sender_mac, asks_us);
-        for index in self.neighbors.unpark(sender) {
-            if let Some((_, connection)) = self.flows.at(index) {
-                connection.flags.parked = false;
-                self.settle(now, index);
-            }
-        }
-        if asks_us {
-            self.reply(Reply::Arp(arp::Packet {
-                operation: arp::Operation::Reply,
-                sender_mac: self.config.mac,
-                sender: self.config.addr,
-                target_mac: packet.sender_mac,
-                target: packet.sender,
-            }));
-        }
-        Ok(())
     }
 
     fn on_packet(&mut self, now: Time, packet: &[u8], from: Mac, meta: &PacketMeta) -> Result<(), Malformed> {
@@ -92,19 +66,50 @@ impl Stack {
                 };
                 self.on_segment(now, tuple, &segment, packet.ecn, from, meta);
             }
-            Protocol::Icmp => self.on_icmp(source, packet.payload, from)?,
+            Protocol::Icmp => self.on_icmp(now, source, packet.target, packet.payload, from)?,
             Protocol::Udp | Protocol::Icmpv6 | Protocol::Other(_) => self.counters.not_for_us += 1,
         }
         Ok(())
     }
 
-    fn on_icmp(&mut self, source: Ipv4Addr, message: &[u8], from: Mac) -> Result<(), Malformed> {
-        let echo = Echo::parse(message)?;
-        if !echo.reply {
-            let mut payload = self.pool.take();
-            payload.extend_from_slice(echo.payload);
-            let (ident, sequence) = (echo.ident, echo.sequence);
-            self.reply(Reply::Echo { mac: from, target: source, ident, sequence, payload });
+    fn on_packet6(
+        &mut self,
+        now: Time,
+        packet: &[u8],
+        from: Mac,
+        meta: &PacketMeta,
+    ) -> Result<(), Malformed> {
+        let packet = ipv6::Packet::parse(packet)?;
+        let (source, target) = (packet.source, packet.target);
+        let Some(v6) = &self.ip.v6 else {
+            self.counters.not_for_us += 1;
+            return Ok(());
+        };
+        let group = target.is_multicast();
+        if !(if group { v6.listens_to(target) } else { v6.owns(target) }) {
+            self.counters.not_for_us += 1;
+            return Ok(());
+        }
+        if source.is_multicast() || source.is_loopback() || v6.owns(source) {
+            return Err(Malformed::BadAddress);
+        }
+        if packet.fragment.is_some() {
+            self.counters.fragments += 1;
+            return Ok(());
+        }
+        match packet.protocol {
+            Protocol::Tcp if !group && !source.is_unspecified() => {
+                let segment = Segment::parse(packet.payload, source, target, !meta.checked)?;
+                let tuple = FourTuple {
+                    local: target.into(),
+                    local_port: segment.target_port,
+                    remote: source.into(),
+                    remote_port: segment.source_port,
+                };
+                self.on_segment(now, tuple, &segment, packet.ecn, from, meta);
+            }
+            Protocol::Icmpv6 => self.on_icmpv6(now, source, target, packet.hops, packet.payload, from)?,
+            _ => self.counters.not_for_us += 1,
         }
         Ok(())
     }

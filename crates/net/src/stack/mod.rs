@@ -52,12 +52,13 @@ mod egress;
 mod event;
 mod flows;
 mod ingress;
+mod ip;
 mod neighbors;
 mod opening;
 mod ready;
 
 pub use crate::tcp::KeepAlive;
-pub use config::{Config, ListenOptions};
+pub use config::{Config, InterfaceId, Ipv6, ListenOptions};
 pub use cookies::SynCookies;
 pub(crate) use counters::Challenges;
 pub use counters::Counters;
@@ -68,6 +69,7 @@ pub use ready::TransmitOrder;
 
 use egress::Reply;
 use flows::Flows;
+use ip::Ip;
 use neighbors::Neighbors;
 use opening::Listener;
 use ready::Ready;
@@ -79,6 +81,7 @@ pub struct Stack {
     ports: BTreeMap<u16, u16>,
     listeners: Vec<Listener>,
     neighbors: Neighbors,
+    ip: Ip,
     timers: TimerWheel<u32>,
     events: VecDeque<Event>,
     ready: Ready,
@@ -105,6 +108,7 @@ const DOUBTS_MIN: u8 = 2;
 const HASH_FLOW: u8 = 0;
 const HASH_ISN: u8 = 1;
 const HASH_PORT: u8 = 2;
+const HASH_IDENT: u8 = 3;
 
 impl Stack {
     /// A stack without listeners or connections.
@@ -112,6 +116,7 @@ impl Stack {
     pub fn new(config: Config) -> Self {
         let frame_len_max = usize::from(config.mtu) + crate::wire::ethernet::HEADER_LEN;
         Self {
+            ip: Ip::new(&config),
             ready: Ready::new(config.transmit, config.connections_max, frame_len_max),
             flows: Flows::new(),
             ports: BTreeMap::new(),
@@ -172,7 +177,7 @@ impl Stack {
         remote: SocketAddr,
         local_port: Option<u16>,
     ) -> Result<ConnId, ConnectError> {
-        let local = self.config.source(remote.ip()).ok_or(ConnectError::NoRoute)?;
+        let local = self.ip.source(&self.config, remote.ip()).ok_or(ConnectError::NoRoute)?;
         if self.flows.len() >= self.config.connections_max {
             return Err(ConnectError::TooMany);
         }
@@ -235,6 +240,9 @@ impl Stack {
 
     /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
+        if self.ip.due <= now {
+            self.run_ip_clock(now);
+        }
         while let Some((_, index)) = self.timers.expire(now) {
             let Some((id, connection)) = self.flows.at(index) else { continue };
             connection.timer = None;
@@ -256,7 +264,7 @@ impl Stack {
             };
             connection.on_timeout(&mut cx);
             if connection.retries >= DOUBTS_MIN
-                && let Some(hop) = self.config.next_hop(connection.tuple.remote)
+                && let Some(hop) = self.ip.next_hop(&self.config, connection.tuple.remote)
             {
                 self.neighbors.doubt(hop);
             }
@@ -267,7 +275,8 @@ impl Stack {
     /// When `handle_timeout` should be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next()
+        let below = Some(self.ip.due).filter(|due| *due < Time::MAX);
+        self.timers.next().into_iter().chain(below).min()
     }
 
     /// The next event, in the order in which packets were processed.
@@ -575,7 +584,7 @@ impl Stack {
 
     /// Queues a reset to the peer of `tuple`, if its hardware address is known.
     fn reset(&mut self, now: Time, tuple: FourTuple, seq: Seq, ack: Seq) {
-        let hop = self.config.next_hop(tuple.remote);
+        let hop = self.ip.next_hop(&self.config, tuple.remote);
         if let Some(neighbors::Reach::Known(mac) | neighbors::Reach::Refresh(mac)) =
             hop.map(|hop| self.neighbors.reach(now, hop))
         {

@@ -1,9 +1,11 @@
-//! Hardware addresses of hosts on the link (ARP cache).
+//! Hardware addresses of hosts on the link, for both versions of IP.
 //!
 //! What waits for an answer is a connection, not a packet: once the answer is
 //! here, the connection is asked again for what it would send. So nothing is
-//! queued that could grow old, and a question costs no buffer.
-//! Source: RFC 826, RFC 1122 §2.3.2.
+//! queued that could grow old, and a question costs no buffer. The cache has a
+//! clock of its own: a question is repeated, and given up, whether or not
+//! anyone sends meanwhile.
+//! Source: RFC 826, RFC 1122 §2.3.2, RFC 4861 §7.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,7 +21,10 @@ struct Neighbor {
     confirmed: Time,
     /// Someone says otherwise, or nothing comes back: to be asked soon.
     doubted: bool,
-    asked: Option<Time>,
+    /// Questions that are out without an answer.
+    asked: u8,
+    /// When to ask again or give up; `Time::MAX` while no question is out.
+    ask_at: Time,
 }
 
 /// What to do to reach a neighbour.
@@ -35,14 +40,40 @@ pub(crate) enum Reach {
     Wait,
 }
 
+/// What the clock demands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Ask who it is, once more.
+    Ask(IpAddr),
+    /// It does not answer: who waits for it waits in vain.
+    Silent(IpAddr),
+}
+
+/// Whether someone may become known without having been asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stranger {
+    /// Yes: it wants to talk to us.
+    Welcome,
+    /// No.
+    Ignored,
+}
+
 /// The cache.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Neighbors {
     known: BTreeMap<IpAddr, Neighbor>,
     /// The last answer, for the many who talk to one gateway or one peer.
     last: Option<(IpAddr, Mac, Time)>,
     /// Connections (by slot) that wait for an answer, and for whose.
     waiting: Vec<(IpAddr, u32)>,
+    /// Nothing is due before.
+    due: Time,
+}
+
+impl Default for Neighbors {
+    fn default() -> Self {
+        Self { known: BTreeMap::new(), last: None, waiting: Vec::new(), due: Time::MAX }
+    }
 }
 
 impl Neighbors {
@@ -50,17 +81,22 @@ impl Neighbors {
     pub(crate) const KNOWN_MAX: usize = 1024;
     /// Most connections that wait; others try again when their timer fires.
     const WAITING_MAX: usize = 16_384;
-    const ASK_INTERVAL: Span = Span::from_millis(500);
+    /// Questions before a neighbour counts as silent (RFC 4861 §10).
+    const ASKED_MAX: u8 = 3;
+    /// A lost question delays a first connection no longer than this.
+    const ASK_FIRST: Span = Span::from_millis(250);
+    const ASK_INTERVAL: Span = Span::from_secs(1);
     const FRESH: Span = Span::from_secs(60);
 
     #[inline]
     pub(crate) fn reach(&mut self, now: Time, addr: IpAddr) -> Reach {
-        if let Some((last, mac, until)) = self.last
-            && last == addr
-            && now < until
-        {
-            return Reach::Known(mac);
+        match self.last {
+            Some((last, mac, until)) if last == addr && now < until => Reach::Known(mac),
+            _ => self.look_up(now, addr),
         }
+    }
+
+    fn look_up(&mut self, now: Time, addr: IpAddr) -> Reach {
         if !self.known.contains_key(&addr) {
             self.make_room();
         }
@@ -68,22 +104,48 @@ impl Neighbors {
             mac: None,
             confirmed: now,
             doubted: false,
-            asked: None,
+            asked: 0,
+            ask_at: Time::MAX,
         });
-        let may_ask = neighbor.asked.is_none_or(|asked| now.since(asked) >= Self::ASK_INTERVAL);
         let stale = neighbor.doubted || now.since(neighbor.confirmed) >= Self::FRESH;
         match neighbor.mac {
             Some(mac) if !stale => {
                 self.last = Some((addr, mac, neighbor.confirmed + Self::FRESH));
                 Reach::Known(mac)
             }
-            Some(mac) if !may_ask => Reach::Known(mac),
-            None if !may_ask => Reach::Wait,
+            Some(mac) if neighbor.asked > 0 => Reach::Known(mac),
+            None if neighbor.asked > 0 => Reach::Wait,
             mac => {
-                neighbor.asked = Some(now);
+                neighbor.asked = 1;
+                neighbor.ask_at = now + Self::ASK_FIRST;
+                self.due = self.due.min(neighbor.ask_at);
                 mac.map_or(Reach::Ask, Reach::Refresh)
             }
         }
+    }
+
+    /// When [`Neighbors::poll`] is due; not before, perhaps later.
+    pub(crate) fn deadline(&self) -> Time {
+        self.due
+    }
+
+    /// The next thing that is due at `now`.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Due> {
+        if now < self.due {
+            return None;
+        }
+        let Some((&addr, neighbor)) = self.known.iter_mut().find(|(_, n)| n.ask_at <= now) else {
+            self.due = self.known.values().map(|n| n.ask_at).min().unwrap_or(Time::MAX);
+            return None;
+        };
+        if neighbor.asked < Self::ASKED_MAX {
+            neighbor.asked += 1;
+            neighbor.ask_at = now + Self::ASK_INTERVAL;
+            return Some(Due::Ask(addr));
+        }
+        self.known.remove(&addr);
+        self.last = None;
+        Some(Due::Silent(addr))
     }
 
     fn make_room(&mut self) {
@@ -102,24 +164,35 @@ impl Neighbors {
         }
     }
 
-    /// Takes note that `addr` has `mac`. Strangers are remembered only if
-    /// `may_add`; who contradicts what is known without having been asked is
-    /// not believed, but makes us ask.
-    pub(crate) fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, may_add: bool) {
+    /// Takes note that `addr` has `mac`. Who contradicts what is known
+    /// without having been asked is not believed, but makes us ask.
+    pub(crate) fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, stranger: Stranger) {
         let unicast = mac[0] & 1 == 0 && mac != [0; 6];
-        if !unicast || !(may_add || self.known.contains_key(&addr)) {
+        if !unicast || !(stranger == Stranger::Welcome || self.known.contains_key(&addr)) {
             return;
         }
         match self.known.get(&addr) {
-            Some(known) if known.asked.is_none() && known.mac.is_some_and(|other| other != mac) => {
+            Some(known) if known.asked == 0 && known.mac.is_some_and(|other| other != mac) => {
                 self.doubt(addr);
                 return;
             }
             Some(_) => {}
             None => self.make_room(),
         }
-        self.known.insert(addr, Neighbor { mac: Some(mac), confirmed: now, doubted: false, asked: None });
+        let neighbor =
+            Neighbor { mac: Some(mac), confirmed: now, doubted: false, asked: 0, ask_at: Time::MAX };
+        self.known.insert(addr, neighbor);
         self.last = None;
+    }
+
+    /// The hardware address of `addr`, as far as known.
+    pub(crate) fn known(&self, addr: IpAddr) -> Option<Mac> {
+        self.known.get(&addr)?.mac
+    }
+
+    /// Whether `mac` is what is known of `addr`, or nothing is.
+    pub(crate) fn agrees(&self, addr: IpAddr, mac: Mac) -> bool {
+        self.known(addr).is_none_or(|known| known == mac)
     }
 
     /// Lets the connection in slot `index` wait for `addr`; `false` when too many do.
@@ -152,36 +225,60 @@ impl Neighbors {
 mod tests {
     use super::*;
 
+    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::from_millis(ms)
+    }
+
     #[test]
     fn cache_is_bounded_and_keeps_the_answered() {
         let mut neighbors = Neighbors::default();
-        let here = IpAddr::from([10, 0, 0, 1]);
-        neighbors.learn(Time::ZERO, here, [2; 6], true);
-        for i in 0..5000 {
-            let _ =
-                neighbors.reach(Time::from_nanos(i), IpAddr::from((0x0b00_0000 + i as u32).to_be_bytes()));
+        neighbors.learn(Time::ZERO, THERE, [2; 6], Stranger::Welcome);
+        for i in 0..5000u32 {
+            let other = IpAddr::from((0x0b00_0000 + i).to_be_bytes());
+            let _ = neighbors.reach(Time::from_nanos(i.into()), other);
         }
         assert_eq!(neighbors.len(), Neighbors::KNOWN_MAX);
-        assert_eq!(neighbors.reach(Time::from_nanos(5000), here), Reach::Known([2; 6]));
+        assert_eq!(neighbors.reach(Time::from_nanos(5000), THERE), Reach::Known([2; 6]));
     }
 
     #[test]
-    fn question_is_repeated_only_after_a_while() {
+    fn question_is_repeated_by_the_clock_and_given_up_after_three() {
         let mut neighbors = Neighbors::default();
-        let there = IpAddr::from([10, 0, 0, 2]);
-        let mut at = |ms| neighbors.reach(Time::ZERO + Span::from_millis(ms), there);
-        assert_eq!((at(0), at(499), at(500)), (Reach::Ask, Reach::Wait, Reach::Ask));
+        assert_eq!(neighbors.reach(at(0), THERE), Reach::Ask);
+        assert_eq!(neighbors.deadline(), at(250));
+        let mut poll = |ms| (neighbors.reach(at(ms), THERE), neighbors.poll(at(ms)), neighbors.poll(at(ms)));
+        assert_eq!(poll(249), (Reach::Wait, None, None));
+        assert_eq!(poll(250), (Reach::Wait, Some(Due::Ask(THERE)), None));
+        assert_eq!(poll(1249), (Reach::Wait, None, None));
+        assert_eq!(poll(1250), (Reach::Wait, Some(Due::Ask(THERE)), None));
+        assert_eq!(poll(2250), (Reach::Wait, Some(Due::Silent(THERE)), None));
+        assert_eq!((neighbors.deadline(), neighbors.len()), (Time::MAX, 0));
     }
 
     #[test]
-    fn old_answer_is_used_while_it_is_checked() {
+    fn old_answer_is_used_while_it_is_checked_and_forgotten_when_nobody_answers() {
         let mut neighbors = Neighbors::default();
-        let there = IpAddr::from([10, 0, 0, 2]);
-        neighbors.learn(Time::ZERO, there, [2; 6], true);
-        let mut at = |s| neighbors.reach(Time::ZERO + Span::from_secs(s), there);
-        assert_eq!(
-            (at(59), at(61), at(61)),
-            (Reach::Known([2; 6]), Reach::Refresh([2; 6]), Reach::Known([2; 6]))
-        );
+        neighbors.learn(Time::ZERO, THERE, [2; 6], Stranger::Welcome);
+        assert_eq!(neighbors.reach(at(59_000), THERE), Reach::Known([2; 6]));
+        assert_eq!(neighbors.reach(at(61_000), THERE), Reach::Refresh([2; 6]));
+        assert_eq!(neighbors.reach(at(61_000), THERE), Reach::Known([2; 6]));
+        for ms in [61_250, 62_250, 63_250] {
+            assert!(neighbors.poll(at(ms)).is_some());
+        }
+        assert_eq!(neighbors.reach(at(63_250), THERE), Reach::Ask);
+    }
+
+    #[test]
+    fn unasked_contradiction_is_not_believed_but_makes_us_ask() {
+        let mut neighbors = Neighbors::default();
+        neighbors.learn(Time::ZERO, THERE, [2; 6], Stranger::Welcome);
+        neighbors.learn(Time::ZERO, THERE, [4; 6], Stranger::Welcome);
+        assert_eq!(neighbors.reach(Time::ZERO, THERE), Reach::Refresh([2; 6]));
+        neighbors.learn(Time::ZERO, THERE, [4; 6], Stranger::Ignored);
+        assert_eq!(neighbors.reach(Time::ZERO, THERE), Reach::Known([4; 6]));
+        neighbors.learn(Time::ZERO, THERE, [5; 6], Stranger::Ignored);
+        assert!(neighbors.agrees(THERE, [4; 6]) && !neighbors.agrees(THERE, [5; 6]));
     }
 }

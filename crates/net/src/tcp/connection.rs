@@ -197,7 +197,7 @@ impl Connection {
 
     /// A connection that is about to send its SYN.
     pub(crate) fn open(tuple: FourTuple, iss: Seq, ts_offset: u32, now: Time, config: &Config) -> Self {
-        let mss = config.mss();
+        let mss = config.mss(tuple.remote);
         Self {
             tuple,
             state: State::SynSent,
@@ -259,7 +259,7 @@ impl Connection {
         self.flags.timestamps &= options.timestamps.is_some();
         self.flags.sack &= options.sack_permitted;
         self.flags.scaling &= options.window_scale.is_some();
-        let mss = options.mss.unwrap_or(Self::MSS_DEFAULT).min(config.mss()).max(Self::MSS_MIN);
+        let mss = options.mss.unwrap_or(Self::MSS_DEFAULT).min(self.mss).max(Self::MSS_MIN);
         self.mss = mss;
         if let (true, Some(stamps)) = (self.flags.timestamps, options.timestamps) {
             self.ts_recent = stamps.value;

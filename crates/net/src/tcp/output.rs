@@ -230,7 +230,7 @@ impl Connection {
             flags: plan.flags,
             window: (window >> shift).min(65_535) as u16,
             options: Options {
-                mss: syn.then(|| config.mss()),
+                mss: syn.then(|| config.mss(self.tuple.remote)),
                 window_scale: (syn && self.flags.scaling).then_some(self.recv_scale),
                 sack_permitted: syn && self.flags.sack,
                 timestamps: self.flags.timestamps.then(|| Timestamps { value: self.timestamp(now), echo }),

@@ -149,7 +149,9 @@ impl Header {
                 ipv4::Header { source, target, protocol, dscp, ecn, payload_len }.emit(buf);
             }
             (IpAddr::V6(source), IpAddr::V6(target)) => {
-                ipv6::Header { source, target, protocol, dscp, ecn, hops: ipv6::HOPS, payload_len }.emit(buf);
+                // Neighbour discovery must show that no router touched it (RFC 4861 §3.1).
+                let hops = if protocol == Protocol::Icmpv6 { 255 } else { ipv6::HOPS };
+                ipv6::Header { source, target, protocol, dscp, ecn, hops, payload_len }.emit(buf);
             }
             (source, target) => panic!("no packet goes from {source} to {target}"),
         }

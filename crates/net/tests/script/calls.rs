@@ -318,6 +318,7 @@ fn errno(reason: CloseReason) -> Option<&'static str> {
         CloseReason::Reset => Some("ECONNRESET"),
         CloseReason::TimedOut => Some("ETIMEDOUT"),
         CloseReason::Aborted => Some("ECONNABORTED"),
+        CloseReason::Unreachable => Some("EHOSTUNREACH"),
     }
 }
 

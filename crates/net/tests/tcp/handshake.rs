@@ -117,6 +117,19 @@ fn unknown_port_refuses() {
 
 #[test]
 fn silent_peer_times_out() {
+    let mut peer = Peer::new(config(1));
+    let conn = peer.stack.connect(peer.now, "10.0.0.2:9".parse().unwrap(), None).unwrap();
+    assert_eq!(peer.hear().len(), 1);
+    let syns = (0..100).take_while(|_| !peer.wait().is_empty()).count();
+    assert_eq!(
+        peer.events.last().map(|e| (e.conn, e.kind)),
+        Some((conn, EventKind::Closed(CloseReason::TimedOut)))
+    );
+    assert_eq!((syns, peer.stack.connections()), (6, 0));
+}
+
+#[test]
+fn neighbor_that_does_not_answer_is_unreachable() {
     let mut stack = Stack::new(config(1));
     let conn = stack.connect(Time::ZERO, "10.0.0.9:80".parse().unwrap(), None).unwrap();
     crate::world::sent(&mut stack, Time::ZERO);
@@ -126,7 +139,7 @@ fn silent_peer_times_out() {
         crate::world::sent(&mut stack, next);
     }
     let event = stack.poll_event().unwrap();
-    assert_eq!((event.conn, event.kind), (conn, EventKind::Closed(CloseReason::TimedOut)));
+    assert_eq!((event.conn, event.kind), (conn, EventKind::Closed(CloseReason::Unreachable)));
     assert_eq!((stack.connections(), stack.poll_event()), (0, None));
 }
 

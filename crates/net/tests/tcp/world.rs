@@ -2,10 +2,11 @@
 //! from one seed.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 
 use net::classify::PacketMeta;
 use net::device::{Device, Full, Received};
-use net::stack::{Config, Event};
+use net::stack::{Config, Event, Ipv6};
 use net::{ConnId, Stack};
 use queueing::{Span, Time};
 
@@ -85,9 +86,14 @@ pub struct World {
     frames: u64,
 }
 
+/// Stack 0's port 80 in both families.
+pub const SERVER: [&str; 2] = ["10.0.0.1:80", "[fd00::1]:80"];
+
 pub fn config(host: u8) -> Config {
     let mut config = Config::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16]);
     config.time_wait = Span::from_secs(1);
+    let addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host.into());
+    config.ipv6 = Some(Ipv6 { addrs: vec![(addr, 64)], slaac: false, probes: 0, ..Ipv6::default() });
     config
 }
 
@@ -184,8 +190,13 @@ impl World {
 
     /// A connection from stack 1 to a listener on stack 0, both ends.
     pub fn connect(&mut self) -> (ConnId, ConnId) {
+        self.connect_to(SERVER[0])
+    }
+
+    /// A connection to one of stack 0's addresses.
+    pub fn connect_to(&mut self, remote: &str) -> (ConnId, ConnId) {
         let _ = self.stacks[0].listen(80, net::stack::ListenOptions::default());
-        let client = self.stacks[1].connect(self.now, "10.0.0.1:80".parse().unwrap(), None).unwrap();
+        let client = self.stacks[1].connect(self.now, remote.parse().unwrap(), None).unwrap();
         let events = self.run_for(Span::from_millis(1));
         let server = events[0].iter().find(|e| matches!(e.kind, net::EventKind::Accepted(_)));
         (server.expect("accepted").conn, client)

@@ -1,0 +1,144 @@
+//! Who has which hardware address: questions and answers as they come in.
+//! Source: RFC 826, RFC 4861 §6.1 and §7, RFC 4862 §5.4.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use queueing::Time;
+
+use super::discovery;
+use crate::stack::Stack;
+use crate::stack::egress::Reply;
+use crate::stack::neighbors::Stranger;
+use crate::wire::ethernet::Mac;
+use crate::wire::ndp::{Message, NeighborAdvertisement};
+use crate::wire::{Malformed, arp, ipv6};
+
+/// What no router has touched (RFC 4861 §3.1).
+const HOPS_ON_LINK: u8 = 255;
+
+impl Stack {
+    pub(in crate::stack) fn on_arp(&mut self, now: Time, packet: &[u8]) -> Result<(), Malformed> {
+        let packet = arp::Packet::parse(packet)?;
+        if packet.sender == self.config.addr || !self.config.is_local(packet.sender) {
+            return Err(Malformed::BadAddress);
+        }
+        let asks_us = packet.operation == arp::Operation::Request && packet.target == self.config.addr;
+        let stranger = if asks_us { Stranger::Welcome } else { Stranger::Ignored };
+        self.learn(now, packet.sender.into(), packet.sender_mac, stranger);
+        if asks_us {
+            self.reply(Reply::Arp(arp::Packet {
+                operation: arp::Operation::Reply,
+                sender_mac: self.config.mac,
+                sender: self.config.addr,
+                target_mac: packet.sender_mac,
+                target: packet.sender,
+            }));
+        }
+        Ok(())
+    }
+
+    /// `addr` says that it has `mac`: who waited for that goes on.
+    fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, stranger: Stranger) {
+        self.neighbors.learn(now, addr, mac, stranger);
+        self.wake(now, addr);
+    }
+
+    /// A message of neighbour discovery that came with `hops` left.
+    pub(super) fn on_discovery(
+        &mut self,
+        now: Time,
+        source: Ipv6Addr,
+        target: Ipv6Addr,
+        hops: u8,
+        message: &Message<'_>,
+    ) -> Result<(), Malformed> {
+        if hops != HOPS_ON_LINK {
+            return Err(Malformed::BadAddress);
+        }
+        match message {
+            Message::RouterSolicitation { .. } => {}
+            Message::RouterAdvertisement(said) => {
+                if !source.is_unicast_link_local() {
+                    return Err(Malformed::BadAddress);
+                }
+                if let Some(mac) = said.mac {
+                    self.learn(now, source.into(), mac, Stranger::Welcome);
+                }
+                if let Some(v6) = &mut self.ip.v6 {
+                    v6.on_advertisement(now, source, said);
+                }
+            }
+            Message::NeighborSolicitation { target: wanted, source: mac } => {
+                self.on_solicitation(now, source, *wanted, *mac)?;
+            }
+            Message::NeighborAdvertisement(said) => {
+                if said.solicited && target.is_multicast() {
+                    return Err(Malformed::BadAddress);
+                }
+                self.on_neighbor(now, said);
+            }
+        }
+        self.watch_ip_clock();
+        Ok(())
+    }
+
+    fn on_solicitation(
+        &mut self,
+        now: Time,
+        source: Ipv6Addr,
+        wanted: Ipv6Addr,
+        mac: Option<Mac>,
+    ) -> Result<(), Malformed> {
+        let Some(v6) = &mut self.ip.v6 else { return Ok(()) };
+        let checks = source.is_unspecified();
+        if checks && mac.is_some() {
+            return Err(Malformed::BadOption);
+        }
+        if v6.is_tentative(wanted) {
+            // Someone wants it as well; one who only asks for it is not heard yet.
+            if checks && v6.on_conflict(now, wanted) {
+                self.counters.duplicate_addresses += 1;
+            }
+            return Ok(());
+        }
+        if !v6.owns(wanted) {
+            return Ok(());
+        }
+        let answer = Message::NeighborAdvertisement(NeighborAdvertisement {
+            target: wanted,
+            mac: Some(self.config.mac),
+            router: false,
+            solicited: !checks,
+            replaces: true,
+        });
+        if checks {
+            let group = ipv6::ALL_NODES;
+            self.reply(discovery(&answer, ipv6::multicast_mac(group), wanted, group));
+            return Ok(());
+        }
+        // Without its hardware address it gets an answer only if we know it.
+        if let Some(mac) = mac {
+            self.learn(now, source.into(), mac, Stranger::Welcome);
+            self.reply(discovery(&answer, mac, wanted, source));
+        } else if let Some(mac) = self.neighbors.known(source.into()) {
+            self.reply(discovery(&answer, mac, wanted, source));
+        }
+        Ok(())
+    }
+
+    fn on_neighbor(&mut self, now: Time, said: &NeighborAdvertisement) {
+        let Some(v6) = &mut self.ip.v6 else { return };
+        if v6.on_conflict(now, said.target) || v6.owns(said.target) {
+            self.counters.duplicate_addresses += 1;
+            return;
+        }
+        let Some(mac) = said.mac else { return };
+        let addr = said.target.into();
+        // Who may not replace what is known can still make us ask (RFC 4861 §7.2.5).
+        if said.replaces || self.neighbors.agrees(addr, mac) {
+            self.learn(now, addr, mac, Stranger::Ignored);
+        } else {
+            self.neighbors.doubt(addr);
+        }
+    }
+}

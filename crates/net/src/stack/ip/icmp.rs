@@ -1,0 +1,203 @@
+//! ICMP of both versions: pings are answered, errors reach the connections
+//! they are about, and what we cannot deliver is answered with errors of our
+//! own, not too many.
+//!
+//! An error counts only if what it quotes is in flight, so that nobody off the
+//! path can forge one; and only a connection that is not established yet ends
+//! by it. Source: RFC 1122 §3.2.2 and §4.2.3.9, RFC 4443, RFC 5927.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use queueing::{Label, Time};
+
+use crate::stack::egress::Reply;
+use crate::stack::{CloseReason, Stack};
+use crate::tcp::{Context, State};
+use crate::wire::ethernet::Mac;
+use crate::wire::icmp::{Cause, Echo, Error, Message};
+use crate::wire::ip::{Protocol, Quote};
+use crate::wire::tcp::Seq;
+use crate::wire::{FourTuple, Malformed, be16, be32, icmpv6};
+
+/// How many of something were allowed this second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Allowance {
+    second: u64,
+    used: u32,
+}
+
+impl Allowance {
+    /// Whether one more of `per_second_max` is allowed at `now`; counts it.
+    fn take(&mut self, now: Time, per_second_max: u32) -> bool {
+        let second = now.as_nanos() / 1_000_000_000;
+        if self.second != second {
+            *self = Self { second, used: 0 };
+        }
+        let allowed = self.used < per_second_max;
+        self.used += u32::from(allowed);
+        allowed
+    }
+}
+
+impl Stack {
+    pub(in crate::stack) fn on_icmp(
+        &mut self,
+        now: Time,
+        source: Ipv4Addr,
+        target: Ipv4Addr,
+        message: &[u8],
+        from: Mac,
+    ) -> Result<(), Malformed> {
+        match Message::parse(message)? {
+            Message::Echo(echo) if !echo.reply => {
+                self.on_ping(source.into(), target.into(), Protocol::Icmp, echo.len(), from, |buf| {
+                    Echo { reply: true, ..echo }.emit(buf);
+                });
+            }
+            Message::Echo(_) => {}
+            Message::Error(error) => self.on_error(now, &error),
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)] // One for each header field that matters.
+    pub(in crate::stack) fn on_icmpv6(
+        &mut self,
+        now: Time,
+        source: Ipv6Addr,
+        target: Ipv6Addr,
+        hops: u8,
+        message: &[u8],
+        from: Mac,
+    ) -> Result<(), Malformed> {
+        match icmpv6::Message::parse(message, source, target)? {
+            icmpv6::Message::Ndp(message) => self.on_discovery(now, source, target, hops, &message)?,
+            icmpv6::Message::Echo(echo) if !echo.reply && !target.is_multicast() => {
+                self.on_ping(source.into(), target.into(), Protocol::Icmpv6, echo.len(), from, |buf| {
+                    icmpv6::emit_echo(&Echo { reply: true, ..echo }, target, source, buf);
+                });
+            }
+            icmpv6::Message::Echo(_) => {}
+            icmpv6::Message::Error(error) => self.on_error(now, &error),
+        }
+        Ok(())
+    }
+
+    fn on_ping(
+        &mut self,
+        source: IpAddr,
+        target: IpAddr,
+        protocol: Protocol,
+        len: usize,
+        from: Mac,
+        fill: impl Fn(&mut [u8]),
+    ) {
+        let mut payload = self.pool.take();
+        payload.resize(len, 0);
+        fill(&mut payload);
+        self.send_packet(from, target, source, protocol, payload);
+    }
+
+    /// Queues a packet to a known hardware address.
+    pub(in crate::stack) fn send_packet(
+        &mut self,
+        mac: Mac,
+        source: IpAddr,
+        target: IpAddr,
+        protocol: Protocol,
+        payload: Vec<u8>,
+    ) {
+        let Reply::Packet(mut packet) = Reply::packet(mac, source, target, protocol, payload) else { return };
+        packet.ident = self.ip.idents.next(&self.config.secret, source, target);
+        self.reply(Reply::Packet(packet));
+    }
+
+    /// Someone could not deliver a packet of ours.
+    fn on_error(&mut self, now: Time, error: &Error<'_>) {
+        self.counters.icmp_errors += 1;
+        let Ok(quote) = Quote::parse(error.quoted) else { return };
+        match quote.protocol {
+            Protocol::Tcp if quote.payload.len() >= 8 => {
+                let tuple = FourTuple {
+                    local: quote.source,
+                    local_port: be16(quote.payload, 0),
+                    remote: quote.target,
+                    remote_port: be16(quote.payload, 2),
+                };
+                self.on_segment_error(now, tuple, Seq(be32(quote.payload, 4)), error.cause);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_segment_error(&mut self, now: Time, tuple: FourTuple, seq: Seq, cause: Cause) {
+        let Some(index) = self.flows.find(self.hash(&tuple), &tuple) else {
+            self.counters.icmp_ignored += 1;
+            return;
+        };
+        let Some((_, connection)) = self.flows.at(index) else { return };
+        let in_flight = seq.at_or_after(connection.snd_una) && seq.before(connection.snd_nxt);
+        if !in_flight {
+            self.counters.icmp_ignored += 1;
+            return;
+        }
+        if cause.is_hard() && connection.state == State::SynSent {
+            self.on_unreachable(now, index);
+        }
+    }
+
+    /// The peer of connection `index` cannot be reached: an attempt to
+    /// connect ends, anything else goes on trying.
+    pub(super) fn on_unreachable(&mut self, now: Time, index: u32) {
+        let Some((id, connection)) = self.flows.at(index) else { return };
+        if connection.state == State::SynSent {
+            let mut cx = Context {
+                now,
+                id,
+                config: &self.config,
+                pool: &mut self.pool,
+                counters: &mut self.counters,
+                challenges: &mut self.challenges,
+                events: &mut self.events,
+                label: Label::default(),
+                received: now,
+                ecn: 0,
+            };
+            connection.end(&mut cx, CloseReason::Unreachable);
+        }
+        self.settle(now, index);
+    }
+
+    /// Tells `target` that its packet, of which `quoted` is the start, was
+    /// not delivered; unless that was an error itself, or to a group
+    /// (RFC 1122 §3.2.2, RFC 4443 §2.4 e).
+    pub(in crate::stack) fn send_error(
+        &mut self,
+        now: Time,
+        cause: Cause,
+        source: IpAddr,
+        target: IpAddr,
+        quoted: &[u8],
+        mac: Mac,
+    ) {
+        if super::is_group(mac) || !self.ip.errors.take(now, self.config.icmp_errors_per_second_max) {
+            self.counters.icmp_suppressed += 1;
+            return;
+        }
+        let error = Error { cause, quoted };
+        let mut payload = self.pool.take();
+        let protocol = match (source, target) {
+            (IpAddr::V4(_), IpAddr::V4(_)) => {
+                error.emit(&mut payload);
+                Protocol::Icmp
+            }
+            (IpAddr::V6(source), IpAddr::V6(target)) => {
+                icmpv6::emit_error(&error, source, target, &mut payload);
+                Protocol::Icmpv6
+            }
+            _ => return,
+        };
+        self.counters.icmp_errors_sent += 1;
+        self.send_packet(mac, source, target, protocol, payload);
+    }
+}

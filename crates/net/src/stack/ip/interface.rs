@@ -1,0 +1,477 @@
+//! Our IPv6 addresses, what is on this link, and who routes beyond it.
+//!
+//! Pure bookkeeping: what routers say and what time it is come in, what to ask
+//! comes out. Everything is bounded: [`ADDRS_MAX`] addresses, [`PREFIXES_MAX`]
+//! prefixes, [`ROUTERS_MAX`] routers; what comes beyond that is ignored, so
+//! that a flood of advertisements cannot push out what works.
+//! Source: RFC 4861 §6.3, RFC 4862 §5, RFC 7217, RFC 6724 (its rules 1–3 and 8).
+
+use std::hash::Hasher;
+use std::net::Ipv6Addr;
+
+use queueing::{Span, Time};
+use siphasher::sip::SipHasher13;
+
+use crate::stack::config::{InterfaceId, Ipv6};
+use crate::wire::ethernet::Mac;
+use crate::wire::ipv6::MTU_MIN;
+use crate::wire::ndp::{Prefix, RouterAdvertisement};
+
+pub(crate) const ADDRS_MAX: usize = 16;
+pub(crate) const PREFIXES_MAX: usize = 16;
+pub(crate) const ROUTERS_MAX: usize = 8;
+
+/// Between questions whether an address is taken (RFC 4861 §10, RetransTimer).
+const PROBE_INTERVAL: Span = Span::from_secs(1);
+/// Between questions for routers, and how many (RFC 4861 §10).
+const SOLICIT_INTERVAL: Span = Span::from_secs(4);
+const SOLICITS_MAX: u8 = 3;
+/// A router that nobody vouches for cannot shorten a life below this (RFC 4862 §5.5.3).
+const SHORTENED_MIN: Span = Span::from_secs(2 * 3600);
+/// Other interface identifiers that are tried when one is taken (RFC 7217 §6).
+const CONFLICTS_MAX: u8 = 3;
+
+const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
+
+/// One of our addresses.
+#[derive(Clone, Copy, Debug)]
+struct Address {
+    addr: Ipv6Addr,
+    prefix: u8,
+    /// When to ask again whether someone has it, and how often that was done;
+    /// `None` once it is ours.
+    tentative: Option<(Time, u8)>,
+    preferred_until: Time,
+    deprecated: bool,
+    valid_until: Time,
+    /// Made by us, with the identifier after so many conflicts.
+    made: Option<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OnLink {
+    addr: Ipv6Addr,
+    len: u8,
+    until: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Router {
+    addr: Ipv6Addr,
+    until: Time,
+}
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Ask whether someone has this address.
+    Probe(Ipv6Addr),
+    /// Ask for routers.
+    Solicit,
+    /// This address is ours now.
+    Ours(Ipv6Addr),
+    /// This address is not ours any more.
+    Gone(Ipv6Addr),
+}
+
+/// The state of one interface.
+#[derive(Debug)]
+pub(crate) struct Interface {
+    mac: Mac,
+    secret: [u8; 16],
+    config: Ipv6,
+    addrs: Vec<Address>,
+    prefixes: Vec<OnLink>,
+    routers: Vec<Router>,
+    solicits: u8,
+    due: Time,
+    solicit_at: Time,
+    /// What routers say the link's MTU is.
+    mtu: Option<u16>,
+}
+
+impl Interface {
+    /// An interface that asks whether its addresses are free as soon as it is polled.
+    pub(crate) fn new(mac: Mac, secret: [u8; 16], config: Ipv6) -> Self {
+        let mut interface = Self {
+            mac,
+            secret,
+            addrs: Vec::new(),
+            prefixes: Vec::new(),
+            routers: Vec::new(),
+            solicits: 0,
+            due: Time::ZERO,
+            solicit_at: if config.slaac { Time::ZERO } else { Time::MAX },
+            mtu: None,
+            config,
+        };
+        let link_local = interface.made_in(LINK_LOCAL, 0);
+        interface.add(Time::ZERO, link_local, 64, Some(0), [Time::MAX; 2]);
+        for (addr, prefix) in interface.config.addrs.clone() {
+            interface.add(Time::ZERO, addr, prefix.min(128), None, [Time::MAX; 2]);
+        }
+        if interface.addrs.iter().all(|a| a.tentative.is_none()) {
+            interface.due = interface.solicit_at;
+        }
+        interface
+    }
+
+    fn add(
+        &mut self,
+        now: Time,
+        addr: Ipv6Addr,
+        prefix: u8,
+        made: Option<u8>,
+        [preferred, valid]: [Time; 2],
+    ) {
+        let unicast = !addr.is_multicast() && !addr.is_unspecified() && !addr.is_loopback();
+        if self.addrs.len() < ADDRS_MAX && unicast && !self.addrs.iter().any(|a| a.addr == addr) {
+            let tentative = (self.config.probes > 0).then_some((now, 0));
+            self.addrs.push(Address {
+                addr,
+                prefix,
+                tentative,
+                preferred_until: preferred,
+                deprecated: false,
+                valid_until: valid,
+                made,
+            });
+            self.due = now;
+        }
+    }
+
+    /// The address in the /64 of `prefix` that we make for ourselves.
+    fn made_in(&self, prefix: Ipv6Addr, conflicts: u8) -> Ipv6Addr {
+        let mut octets = prefix.octets();
+        let [a, b, c, d, e, f] = self.mac;
+        let id = match self.config.interface_id {
+            InterfaceId::Eui64 => [a ^ 2, b, c, 0xff, 0xfe, d, e, f],
+            InterfaceId::Stable => {
+                let mut hasher = SipHasher13::new_with_key(&self.secret);
+                hasher.write(b"interface identifier");
+                hasher.write(&octets[..8]);
+                hasher.write(&self.mac);
+                hasher.write_u8(conflicts);
+                hasher.finish().to_be_bytes()
+            }
+        };
+        octets[8..].copy_from_slice(&id);
+        octets.into()
+    }
+
+    /// Whether `addr` is ours.
+    #[inline]
+    pub(crate) fn owns(&self, addr: Ipv6Addr) -> bool {
+        self.addrs.iter().any(|a| a.addr == addr && a.tentative.is_none())
+    }
+
+    /// Whether we may not use `addr` yet.
+    pub(crate) fn is_tentative(&self, addr: Ipv6Addr) -> bool {
+        self.addrs.iter().any(|a| a.addr == addr && a.tentative.is_some())
+    }
+
+    /// Whether a packet to the group `addr` concerns us.
+    pub(crate) fn listens_to(&self, addr: Ipv6Addr) -> bool {
+        use crate::wire::ipv6::{ALL_NODES, solicited_node};
+        addr == ALL_NODES || self.addrs.iter().any(|a| solicited_node(a.addr) == addr)
+    }
+
+    /// Our addresses, those that are still being checked apart.
+    pub(crate) fn addrs(&self) -> impl Iterator<Item = Ipv6Addr> {
+        self.addrs.iter().filter(|a| a.tentative.is_none()).map(|a| a.addr)
+    }
+
+    /// The link's MTU as routers say it, if that is less than `mtu`.
+    pub(crate) fn mtu(&self, mtu: u16) -> u16 {
+        self.mtu.map_or(mtu, |said| said.min(mtu))
+    }
+
+    /// The address that a packet to `target` comes from; one that is still
+    /// being checked only when there is no other.
+    pub(crate) fn source(&self, target: Ipv6Addr) -> Option<Ipv6Addr> {
+        let local = target.is_unicast_link_local() || target.is_multicast();
+        let shared = |a: &Address| (a.addr.to_bits() ^ target.to_bits()).leading_zeros().min(64);
+        let fits = self.addrs.iter().filter(|a| local || !a.addr.is_unicast_link_local());
+        let rank = |a: &&Address| {
+            let scope = a.addr.is_unicast_link_local() == local;
+            (a.addr == target, a.tentative.is_none(), scope, !a.deprecated, shared(a))
+        };
+        fits.max_by_key(rank).map(|a| a.addr)
+    }
+
+    /// The host to hand a packet for `target` to.
+    #[inline]
+    pub(crate) fn next_hop(&self, target: Ipv6Addr) -> Option<Ipv6Addr> {
+        if target.is_multicast() || target.is_unspecified() || target.is_loopback() {
+            return None;
+        }
+        if self.is_on_link(target) {
+            return Some(target);
+        }
+        self.config.gateway.or_else(|| self.routers.first().map(|r| r.addr))
+    }
+
+    fn is_on_link(&self, target: Ipv6Addr) -> bool {
+        let ours = self.addrs.iter().filter(|a| a.made.is_none()).map(|a| (a.addr, a.prefix));
+        target.is_unicast_link_local()
+            || ours
+                .chain(self.prefixes.iter().map(|p| (p.addr, p.len)))
+                .any(|(a, len)| within(target, a, len))
+    }
+
+    /// Router `addr` does not answer: another has its turn.
+    pub(crate) fn on_silent(&mut self, addr: Ipv6Addr) {
+        if self.routers.first().is_some_and(|router| router.addr == addr) {
+            self.routers.rotate_left(1);
+        }
+    }
+
+    /// Someone else has or wants `addr`, which we were about to use. Returns
+    /// whether that was news.
+    pub(crate) fn on_conflict(&mut self, now: Time, addr: Ipv6Addr) -> bool {
+        let Some(at) = self.addrs.iter().position(|a| a.addr == addr && a.tentative.is_some()) else {
+            return false;
+        };
+        let lost = self.addrs.remove(at);
+        if let (Some(conflicts), InterfaceId::Stable) = (lost.made, self.config.interface_id)
+            && conflicts < CONFLICTS_MAX
+        {
+            let other = self.made_in(addr, conflicts + 1);
+            self.add(now, other, 64, Some(conflicts + 1), [lost.preferred_until, lost.valid_until]);
+        }
+        true
+    }
+
+    /// Router `from` has advertised.
+    pub(crate) fn on_advertisement(&mut self, now: Time, from: Ipv6Addr, said: &RouterAdvertisement<'_>) {
+        if !self.config.slaac {
+            return;
+        }
+        self.solicit_at = Time::MAX;
+        let until = now + Span::from_secs(said.lifetime_s.into());
+        let known = self.routers.iter().position(|r| r.addr == from);
+        match known {
+            Some(at) if said.lifetime_s == 0 => drop(self.routers.remove(at)),
+            Some(at) => self.routers[at].until = until,
+            None if said.lifetime_s > 0 && self.routers.len() < ROUTERS_MAX => {
+                self.routers.push(Router { addr: from, until });
+            }
+            None => {}
+        }
+        if let Some(mtu) = said.mtu.and_then(|mtu| u16::try_from(mtu).ok()).filter(|mtu| *mtu >= MTU_MIN) {
+            self.mtu = Some(mtu);
+        }
+        // No link has more prefixes than this for good reason.
+        said.prefixes().take(PREFIXES_MAX).for_each(|prefix| self.on_prefix(now, &prefix));
+        self.due = now;
+    }
+
+    fn on_prefix(&mut self, now: Time, said: &Prefix) {
+        if said.addr.is_unicast_link_local() || said.addr.is_multicast() {
+            return;
+        }
+        let until = end(now, said.valid_s);
+        if said.on_link {
+            let same = |p: &OnLink| p.len == said.len && within(said.addr, p.addr, p.len);
+            match self.prefixes.iter().position(same) {
+                Some(at) => self.prefixes[at].until = until,
+                None if said.valid_s > 0 && self.prefixes.len() < PREFIXES_MAX => {
+                    self.prefixes.push(OnLink { addr: said.addr, len: said.len, until });
+                }
+                None => {}
+            }
+        }
+        if !said.autonomous || said.len != 64 || said.preferred_s > said.valid_s {
+            return;
+        }
+        let preferred = end(now, said.preferred_s);
+        let ours = self.addrs.iter_mut().find(|a| a.made.is_some() && within(a.addr, said.addr, 64));
+        match ours {
+            Some(ours) => {
+                ours.preferred_until = preferred;
+                if until > now + SHORTENED_MIN || until > ours.valid_until {
+                    ours.valid_until = until;
+                } else if ours.valid_until > now + SHORTENED_MIN {
+                    ours.valid_until = now + SHORTENED_MIN;
+                }
+            }
+            None if said.valid_s > 0 => {
+                let addr = self.made_in(said.addr, 0);
+                self.add(now, addr, 64, Some(0), [preferred, until]);
+            }
+            None => {}
+        }
+    }
+
+    /// When [`Interface::poll`] is due.
+    pub(crate) fn deadline(&self) -> Time {
+        self.due
+    }
+
+    /// The next thing that is due at `now`.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Due> {
+        if now < self.due {
+            return None;
+        }
+        self.routers.retain(|router| router.until > now);
+        self.prefixes.retain(|prefix| prefix.until > now);
+        if let Some(at) = self.addrs.iter().position(|a| a.valid_until <= now) {
+            return Some(Due::Gone(self.addrs.remove(at).addr));
+        }
+        for address in &mut self.addrs {
+            match &mut address.tentative {
+                Some((at, probes)) if *at <= now && *probes < self.config.probes => {
+                    (*at, *probes) = (now + PROBE_INTERVAL, *probes + 1);
+                    return Some(Due::Probe(address.addr));
+                }
+                Some((at, _)) if *at <= now => {
+                    address.tentative = None;
+                    return Some(Due::Ours(address.addr));
+                }
+                _ => {}
+            }
+            address.deprecated = address.preferred_until <= now;
+        }
+        if self.solicit_at <= now {
+            self.solicits += 1;
+            let again = self.solicits < SOLICITS_MAX;
+            self.solicit_at = if again { now + SOLICIT_INTERVAL } else { Time::MAX };
+            return Some(Due::Solicit);
+        }
+        let next = |a: &Address| {
+            let preferred = if a.deprecated { Time::MAX } else { a.preferred_until };
+            a.tentative.map_or(Time::MAX, |(at, _)| at).min(a.valid_until).min(preferred)
+        };
+        let addrs = self.addrs.iter().map(next);
+        let others = self.routers.iter().map(|r| r.until).chain(self.prefixes.iter().map(|p| p.until));
+        self.due = addrs.chain(others).min().unwrap_or(Time::MAX).min(self.solicit_at);
+        None
+    }
+
+    #[cfg(test)]
+    fn sizes(&self) -> [usize; 3] {
+        [self.addrs.len(), self.prefixes.len(), self.routers.len()]
+    }
+}
+
+/// The end of a life of `seconds`; all ones never ends.
+fn end(now: Time, seconds: u32) -> Time {
+    if seconds == u32::MAX { Time::MAX } else { now + Span::from_secs(seconds.into()) }
+}
+
+/// Whether `addr` shares its first `len` bits with `prefix`.
+fn within(addr: Ipv6Addr, prefix: Ipv6Addr, len: u8) -> bool {
+    let differing = addr.to_bits() ^ prefix.to_bits();
+    differing.checked_shr(128 - u32::from(len)).unwrap_or(0) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: Mac = [2, 0, 0, 0, 0, 1];
+    const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
+    const NET: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 0);
+
+    fn at(s: u64) -> Time {
+        Time::ZERO + Span::from_secs(s)
+    }
+
+    fn interface(interface_id: InterfaceId) -> Interface {
+        let config = Ipv6 { interface_id, slaac: true, ..Ipv6::default() };
+        Interface::new(MAC, [7; 16], config)
+    }
+
+    fn dues(interface: &mut Interface, s: u64) -> Vec<Due> {
+        std::iter::from_fn(|| interface.poll(at(s))).collect()
+    }
+
+    fn advertise(interface: &mut Interface, s: u64, prefix: Ipv6Addr, valid_s: u32, lifetime_s: u16) {
+        let mut options = Vec::new();
+        let said =
+            Prefix { addr: prefix, len: 64, on_link: true, autonomous: true, valid_s, preferred_s: valid_s };
+        said.emit(&mut options);
+        let said = RouterAdvertisement {
+            hops: 0,
+            lifetime_s,
+            reachable_ms: 0,
+            mac: None,
+            mtu: None,
+            options: &options,
+        };
+        interface.on_advertisement(at(s), ROUTER, &said);
+    }
+
+    #[test]
+    fn an_address_is_ours_after_nobody_claimed_it() {
+        let mut i = interface(InterfaceId::Eui64);
+        let addr: Ipv6Addr = "fe80::ff:fe00:1".parse().unwrap();
+        assert_eq!(dues(&mut i, 0), [Due::Probe(addr), Due::Solicit]);
+        assert!(!i.owns(addr) && i.is_tentative(addr));
+        assert_eq!(dues(&mut i, 1), [Due::Ours(addr)]);
+        assert!(i.owns(addr));
+    }
+
+    #[test]
+    fn another_identifier_is_tried_when_one_is_taken_but_an_eui_64_is_given_up() {
+        for (id, tries) in [(InterfaceId::Stable, 4), (InterfaceId::Eui64, 1)] {
+            let mut i = interface(id);
+            let mut seen = Vec::new();
+            while let Some(Due::Probe(addr)) = i.poll(at(0)) {
+                assert!(i.on_conflict(at(0), addr) && !i.on_conflict(at(0), addr));
+                seen.push(addr);
+            }
+            seen.dedup();
+            assert_eq!(seen.len(), tries);
+        }
+    }
+
+    #[test]
+    fn a_prefix_makes_an_address_and_a_router_a_way_until_they_end() {
+        let mut i = interface(InterfaceId::Eui64);
+        let far = Ipv6Addr::new(0x2001, 0xdb8, 9, 9, 0, 0, 0, 1);
+        assert_eq!((i.next_hop(far), i.source(far)), (None, None));
+        advertise(&mut i, 0, NET, 9000, 1800);
+        let addr: Ipv6Addr = "2001:db8:0:1:0:ff:fe00:1".parse().unwrap();
+        let _ = dues(&mut i, 0);
+        assert!(dues(&mut i, 1).contains(&Due::Ours(addr)));
+        assert_eq!((i.next_hop(far), i.source(far)), (Some(ROUTER), Some(addr)));
+        let near = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 5);
+        assert_eq!(i.next_hop(near), Some(near));
+        let _ = dues(&mut i, 1800);
+        assert_eq!(i.next_hop(far), None);
+        assert_eq!(dues(&mut i, 9000), [Due::Gone(addr)]);
+        assert_eq!((i.next_hop(near), i.source(near)), (None, None));
+    }
+
+    #[test]
+    fn an_advertisement_cannot_end_an_address_at_once() {
+        let mut i = interface(InterfaceId::Eui64);
+        advertise(&mut i, 0, NET, 100_000, 0);
+        let _ = (dues(&mut i, 0), dues(&mut i, 1));
+        advertise(&mut i, 10, NET, 1, 0);
+        assert_eq!(dues(&mut i, 100), []);
+        assert!(matches!(dues(&mut i, 10 + 7200)[..], [Due::Gone(_)]));
+    }
+
+    #[test]
+    fn a_flood_of_advertisements_is_bounded() {
+        let mut i = interface(InterfaceId::Stable);
+        for n in 0..500u16 {
+            let net = Ipv6Addr::new(0x2001, 0xdb8, n, 0, 0, 0, 0, 0);
+            advertise(&mut i, 0, net, u32::MAX, 1800);
+            let router = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 1, n);
+            let said = RouterAdvertisement {
+                hops: 0,
+                lifetime_s: 9,
+                reachable_ms: 0,
+                mac: None,
+                mtu: Some(9),
+                options: &[],
+            };
+            i.on_advertisement(at(0), router, &said);
+        }
+        assert_eq!(i.sizes(), [ADDRS_MAX, PREFIXES_MAX, ROUTERS_MAX]);
+        assert_eq!(i.mtu(1500), 1500);
+    }
+}

@@ -1,0 +1,194 @@
+//! The network layer of a stack: which way a packet goes, who we are, and the
+//! clock of everything below transport.
+//!
+//! Both versions of IP meet here; above, an address is an address. What has a
+//! clock (neighbours, our addresses, pieces of packets) says when it is due;
+//! the earliest is the stack's.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use queueing::Time;
+
+use super::egress::Reply;
+use super::neighbors;
+use super::{Config, Stack};
+use crate::wire::ethernet::{BROADCAST, Mac};
+use crate::wire::ip::Protocol;
+use crate::wire::{arp, icmpv6, ipv6, ndp};
+
+mod arp_ndp;
+mod icmp;
+mod interface;
+pub(super) mod outgoing;
+
+use icmp::Allowance;
+use interface::{Due, Interface};
+use outgoing::Idents;
+
+/// What the network layer knows.
+pub(super) struct Ip {
+    pub(super) v6: Option<Box<Interface>>,
+    /// Nothing below transport is due before.
+    pub(super) due: Time,
+    pub(super) idents: Idents,
+    errors: Allowance,
+}
+
+impl Ip {
+    pub(super) fn new(config: &Config) -> Self {
+        let interface = |ipv6: &super::Ipv6| Interface::new(config.mac, config.secret, ipv6.clone());
+        let v6 = config.ipv6.as_ref().map(|ipv6| Box::new(interface(ipv6)));
+        let due = v6.as_ref().map_or(Time::MAX, |v6| v6.deadline());
+        Self { v6, due, idents: Idents::default(), errors: Allowance::default() }
+    }
+
+    /// The host to hand a packet for `target` to.
+    #[inline]
+    pub(super) fn next_hop(&self, config: &Config, target: IpAddr) -> Option<IpAddr> {
+        match target {
+            IpAddr::V4(target) => config.next_hop(target).map(IpAddr::V4),
+            IpAddr::V6(target) => self.v6.as_ref()?.next_hop(target).map(IpAddr::V6),
+        }
+    }
+
+    /// The address that a packet for `target` comes from; `None` when there
+    /// is no way there.
+    pub(super) fn source(&self, config: &Config, target: IpAddr) -> Option<IpAddr> {
+        self.next_hop(config, target)?;
+        match target {
+            IpAddr::V4(_) => Some(config.addr.into()),
+            IpAddr::V6(target) => self.v6.as_ref()?.source(target).map(IpAddr::V6),
+        }
+    }
+
+    /// Whether nothing may be sent from `addr` yet, since someone may have it.
+    #[inline]
+    pub(super) fn holds_back(&self, addr: IpAddr) -> bool {
+        match addr {
+            IpAddr::V4(_) => false,
+            IpAddr::V6(addr) => self.v6.as_ref().is_some_and(|v6| v6.is_tentative(addr)),
+        }
+    }
+
+    /// The MTU of the link.
+    pub(super) fn mtu(&self, config: &Config, target: IpAddr) -> u16 {
+        match (&self.v6, target) {
+            (Some(v6), IpAddr::V6(_)) => v6.mtu(config.mtu),
+            _ => config.mtu,
+        }
+    }
+}
+
+/// Who has `target`? `None` when we have no address to ask from.
+pub(super) fn question(config: &Config, ip: &Ip, target: IpAddr) -> Option<Reply> {
+    match target {
+        IpAddr::V4(target) => Some(Reply::Arp(arp::Packet {
+            operation: arp::Operation::Request,
+            sender_mac: config.mac,
+            sender: config.addr,
+            target_mac: [0; 6],
+            target,
+        })),
+        IpAddr::V6(target) => {
+            let source = ip.v6.as_ref()?.source(target)?;
+            let group = ipv6::solicited_node(target);
+            let message = ndp::Message::NeighborSolicitation { target, source: Some(config.mac) };
+            Some(discovery(&message, ipv6::multicast_mac(group), source, group))
+        }
+    }
+}
+
+/// A message of neighbour discovery.
+fn discovery(message: &ndp::Message<'_>, mac: Mac, source: Ipv6Addr, target: Ipv6Addr) -> Reply {
+    let mut payload = Vec::new();
+    message.emit(&mut payload);
+    icmpv6::finish_checksum(&mut payload, source, target);
+    Reply::packet(mac, source.into(), target.into(), Protocol::Icmpv6, payload)
+}
+
+impl Stack {
+    /// Does what is due below transport.
+    pub(super) fn run_ip_clock(&mut self, now: Time) {
+        while let Some(due) = self.neighbors.poll(now) {
+            match due {
+                neighbors::Due::Ask(addr) => {
+                    if let Some(question) = question(&self.config, &self.ip, addr) {
+                        self.reply(question);
+                    }
+                }
+                neighbors::Due::Silent(addr) => self.on_silent(now, addr),
+            }
+        }
+        while let Some(due) = self.ip.v6.as_mut().and_then(|v6| v6.poll(now)) {
+            self.on_interface(now, due);
+        }
+        let v6 = self.ip.v6.as_ref().map_or(Time::MAX, |v6| v6.deadline());
+        self.ip.due = v6.min(self.neighbors.deadline());
+    }
+
+    /// Makes sure that the clock runs when the network layer wants it.
+    pub(super) fn watch_ip_clock(&mut self) {
+        let v6 = self.ip.v6.as_ref().map_or(Time::MAX, |v6| v6.deadline());
+        self.ip.due = self.ip.due.min(v6).min(self.neighbors.deadline());
+    }
+
+    fn on_interface(&mut self, now: Time, due: Due) {
+        let mac = self.config.mac;
+        match due {
+            Due::Probe(addr) => {
+                let group = ipv6::solicited_node(addr);
+                let message = ndp::Message::NeighborSolicitation { target: addr, source: None };
+                self.reply(discovery(&message, ipv6::multicast_mac(group), Ipv6Addr::UNSPECIFIED, group));
+            }
+            Due::Solicit => {
+                let group = ipv6::ALL_ROUTERS;
+                let source = self.ip.v6.as_ref().and_then(|v6| v6.addrs().next());
+                let message = ndp::Message::RouterSolicitation { source: source.map(|_| mac) };
+                let source = source.unwrap_or(Ipv6Addr::UNSPECIFIED);
+                self.reply(discovery(&message, ipv6::multicast_mac(group), source, group));
+            }
+            Due::Ours(addr) => self.wake(now, addr.into()),
+            Due::Gone(addr) => {
+                self.counters.addresses_lost += 1;
+                self.wake(now, addr.into());
+            }
+        }
+    }
+
+    /// Who waited for `addr` may try again.
+    pub(super) fn wake(&mut self, now: Time, addr: IpAddr) {
+        for index in self.neighbors.unpark(addr) {
+            if let Some((_, connection)) = self.flows.at(index) {
+                connection.flags.parked = false;
+                self.settle(now, index);
+            }
+        }
+    }
+
+    /// Nobody has `addr`: what waits for it is told (RFC 1122 §2.3.2.2).
+    fn on_silent(&mut self, now: Time, addr: IpAddr) {
+        self.counters.neighbors_silent += 1;
+        if let (IpAddr::V6(addr), Some(v6)) = (addr, &mut self.ip.v6) {
+            v6.on_silent(addr);
+        }
+        for index in self.neighbors.unpark(addr) {
+            if let Some((_, connection)) = self.flows.at(index) {
+                connection.flags.parked = false;
+                self.on_unreachable(now, index);
+            }
+        }
+    }
+
+    /// Our addresses, those that are still being checked apart: the one of
+    /// IPv4 first.
+    pub fn addrs(&self) -> impl Iterator<Item = IpAddr> {
+        let v4 = Some(self.config.addr).filter(|addr| *addr != Ipv4Addr::UNSPECIFIED);
+        let v6 = self.ip.v6.iter().flat_map(|v6| v6.addrs());
+        v4.into_iter().map(IpAddr::V4).chain(v6.map(IpAddr::V6))
+    }
+}
+
+/// Whether nobody in particular has `mac`.
+pub(super) fn is_group(mac: Mac) -> bool {
+    mac == BROADCAST || mac[0] & 1 == 1
+}

@@ -1,0 +1,9 @@
+//! The network layer of a stack: IPv6, neighbours, ICMP, fragments, UDP.
+
+#[path = "../tcp/world.rs"]
+#[allow(dead_code)] // Shared with the tests of TCP.
+mod world;
+
+mod host;
+mod neighbors;
+mod slaac;

@@ -1,0 +1,108 @@
+//! Finding hardware addresses: questions, answers, silence, in both families.
+
+use net::EventKind;
+use net::stack::CloseReason;
+use net::wire::ndp::{Message, NeighborAdvertisement};
+use net::wire::{arp, ethernet, ipv6};
+use queueing::Span;
+
+use crate::host::{Host, MAC, PAIRS, PEER4, PEER6, STACK4, STACK6};
+use crate::world::{World, config};
+
+fn advertisement(mac: [u8; 6], solicited: bool, replaces: bool) -> Message<'static> {
+    Message::NeighborAdvertisement(NeighborAdvertisement {
+        target: PEER6,
+        mac: Some(mac),
+        router: false,
+        solicited,
+        replaces,
+    })
+}
+
+#[test]
+fn a_question_is_repeated_by_the_clock_and_the_waiting_connection_told_of_silence() {
+    for (_, peer) in PAIRS {
+        let mut host = Host::new(config(1));
+        let conn = host.stack.connect(host.now, (peer, 80).into(), None).unwrap();
+        let mut asked = Vec::new();
+        for ms in [0, 250, 1000, 1000] {
+            host.now += Span::from_millis(ms);
+            host.stack.handle_timeout(host.now);
+            let frames = host.frames();
+            let question = |f: &Vec<u8>| f[12..14] == [8, 6] || f[20] == 58;
+            asked.push(frames.iter().filter(|f| question(f)).count());
+        }
+        assert_eq!(asked, [1, 1, 1, 0], "{peer}");
+        let event = host.stack.poll_event().unwrap();
+        assert_eq!((event.conn, event.kind), (conn, EventKind::Closed(CloseReason::Unreachable)));
+        assert_eq!(host.stack.counters().neighbors_silent, 1);
+    }
+}
+
+#[test]
+fn a_waiting_connection_goes_on_the_moment_the_answer_is_here() {
+    for (stack, peer) in PAIRS {
+        let mut host = Host::new(config(1));
+        host.stack.connect(host.now, (peer, 80).into(), None).unwrap();
+        host.frames();
+        assert!(host.frames().is_empty());
+        if peer.is_ipv4() {
+            host.arp(arp::Operation::Reply, PEER4, MAC, STACK4);
+        } else {
+            host.discover(PEER6, STACK6, &advertisement(MAC, true, true));
+        }
+        let heard = host.hear();
+        assert_eq!(heard.len(), 1);
+        assert_eq!((heard[0].mac, heard[0].source, heard[0].target), (MAC, stack, peer));
+    }
+}
+
+#[test]
+fn a_question_for_us_is_answered_and_teaches_us_the_asker() {
+    let mut host = Host::new(config(1));
+    let question = Message::NeighborSolicitation { target: STACK6, source: Some(MAC) };
+    host.discover(PEER6, ipv6::solicited_node(STACK6), &question);
+    let heard = host.discoveries();
+    assert_eq!(heard.len(), 1);
+    assert_eq!((heard[0].0, heard[0].1), (STACK6.into(), PEER6.into()));
+    assert!(heard[0].2.contains("solicited: true"));
+    host.stack.connect(host.now, (PEER6, 80).into(), None).unwrap();
+    assert_eq!(host.hear().len(), 1, "no question is needed");
+}
+
+#[test]
+fn discovery_that_a_router_has_touched_is_refused() {
+    let mut host = Host::new(config(1));
+    let question = Message::NeighborSolicitation { target: STACK6, source: Some(MAC) };
+    let mut bytes = Vec::new();
+    question.emit(&mut bytes);
+    net::wire::icmpv6::finish_checksum(&mut bytes, PEER6, STACK6);
+    let mut frame = crate::host::frame(PEER6.into(), STACK6.into(), net::wire::ip::Protocol::Icmpv6, &bytes);
+    frame[ethernet::HEADER_LEN + 7] = 254;
+    host.raw(&frame);
+    assert!(host.frames().is_empty());
+}
+
+#[test]
+fn an_advertisement_that_nobody_asked_for_is_checked_before_it_is_believed() {
+    for replaces in [false, true] {
+        let mut host = Host::introduced(config(1));
+        host.discover(PEER6, ipv6::ALL_NODES, &advertisement([6; 6], false, replaces));
+        host.stack.connect(host.now, (PEER6, 80).into(), None).unwrap();
+        let heard = host.hear();
+        assert!(heard.iter().any(|s| s.mac == MAC), "the old address is still used");
+        assert!(
+            heard.iter().any(|s| s.mac == ipv6::multicast_mac(ipv6::solicited_node(PEER6))),
+            "and asked for"
+        );
+    }
+}
+
+#[test]
+fn handshake_over_ipv6_takes_a_question_and_a_round_trip() {
+    let mut world = World::perfect();
+    let (server, client) = world.connect_to(crate::world::SERVER[1]);
+    let tuple = world.stacks[0].tuple(server).unwrap();
+    assert_eq!((tuple.local, tuple.local_port), (STACK6.into(), 80));
+    assert_eq!(tuple.remote, world.stacks[1].tuple(client).unwrap().local);
+}

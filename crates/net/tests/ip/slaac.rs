@@ -1,0 +1,159 @@
+//! Addresses from routers' advertisements, and addresses that are taken.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use net::EventKind;
+use net::stack::{CloseReason, Config, ConnectError, InterfaceId, Ipv6};
+use net::wire::ipv6;
+use net::wire::ndp::{Message, NeighborAdvertisement, Prefix, RouterAdvertisement};
+use queueing::Span;
+
+use crate::host::{Host, MAC};
+use crate::world::config;
+
+const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
+const NET: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 0);
+const FAR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 9, 9, 0, 0, 0, 1);
+const LINK_LOCAL: &str = "fe80::ff:fe00:1";
+const GLOBAL: &str = "2001:db8:0:1:0:ff:fe00:1";
+
+fn automatic() -> Config {
+    let ipv6 = Ipv6 { interface_id: InterfaceId::Eui64, ..Ipv6::default() };
+    Config { ipv6: Some(ipv6), ..config(1) }
+}
+
+fn advertise(host: &mut Host) {
+    let mut options = Vec::new();
+    let prefix =
+        Prefix { addr: NET, len: 64, on_link: true, autonomous: true, valid_s: 9000, preferred_s: 9000 };
+    prefix.emit(&mut options);
+    let said = RouterAdvertisement {
+        hops: 64,
+        lifetime_s: 1800,
+        reachable_ms: 0,
+        mac: Some(MAC),
+        mtu: None,
+        options: &options,
+    };
+    // As a router sends it: its hardware address first.
+    let mut with_mac = vec![1, 1];
+    with_mac.extend(MAC);
+    with_mac.extend(&options);
+    host.discover(
+        ROUTER,
+        ipv6::ALL_NODES,
+        &Message::RouterAdvertisement(RouterAdvertisement { options: &with_mac, ..said }),
+    );
+}
+
+fn addrs(host: &Host) -> Vec<IpAddr> {
+    host.stack.addrs().filter(IpAddr::is_ipv6).collect()
+}
+
+#[test]
+fn an_address_is_asked_for_before_it_is_used() {
+    let mut host = Host::new(automatic());
+    host.stack.handle_timeout(host.now);
+    let heard = host.discoveries();
+    assert_eq!(heard.len(), 2, "{heard:?}");
+    assert!(heard[0].0.is_unspecified() && heard[0].2.contains("NeighborSolicitation"));
+    assert!(heard[1].2.contains("RouterSolicitation"));
+    assert_eq!(addrs(&host), [] as [IpAddr; 0]);
+    host.pass(Span::from_secs(1));
+    assert_eq!(addrs(&host), [LINK_LOCAL.parse::<IpAddr>().unwrap()]);
+}
+
+#[test]
+fn routers_are_asked_for_three_times() {
+    let mut host = Host::new(automatic());
+    let heard = host.pass(Span::from_secs(60));
+    let to_routers = heard.iter().filter(|s| s.target == IpAddr::V6(ipv6::ALL_ROUTERS)).count();
+    assert_eq!(to_routers, 3);
+}
+
+#[test]
+fn an_advertisement_makes_an_address_and_a_way_out() {
+    let mut host = Host::new(automatic());
+    host.pass(Span::from_secs(2));
+    let far = (FAR, 80).into();
+    assert_eq!(host.stack.connect(host.now, far, None), Err(ConnectError::NoRoute));
+    advertise(&mut host);
+    host.pass(Span::from_secs(2));
+    assert_eq!(addrs(&host).last(), Some(&GLOBAL.parse::<IpAddr>().unwrap()));
+    host.stack.connect(host.now, far, None).unwrap();
+    let heard = host.hear();
+    let syn = &heard[0];
+    assert_eq!((syn.mac, syn.source, syn.target), (MAC, GLOBAL.parse().unwrap(), FAR.into()));
+}
+
+#[test]
+fn a_connection_waits_until_its_address_is_checked() {
+    let mut host = Host::new(automatic());
+    advertise(&mut host);
+    host.stack.connect(host.now, (FAR, 80).into(), None).unwrap();
+    let early = host.pass(Span::from_millis(900));
+    assert!(early.iter().all(|s| s.source.is_unspecified()), "{early:?}");
+    let heard = host.pass(Span::from_millis(200));
+    assert!(heard.iter().any(|s| s.target == IpAddr::V6(FAR)));
+}
+
+#[test]
+fn an_address_that_someone_has_is_not_used() {
+    let mut host = Host::new(automatic());
+    host.stack.handle_timeout(host.now);
+    host.frames();
+    let taken: Ipv6Addr = LINK_LOCAL.parse().unwrap();
+    let answer = NeighborAdvertisement {
+        target: taken,
+        mac: Some(MAC),
+        router: false,
+        solicited: false,
+        replaces: true,
+    };
+    host.discover(taken, ipv6::ALL_NODES, &Message::NeighborAdvertisement(answer));
+    host.pass(Span::from_secs(10));
+    assert_eq!(addrs(&host), [] as [IpAddr; 0]);
+    assert_eq!(host.stack.counters().duplicate_addresses, 1);
+}
+
+#[test]
+fn who_asks_for_our_address_at_the_same_time_makes_us_try_another() {
+    let ipv6 = Ipv6 { slaac: false, ..Ipv6::default() };
+    let mut host = Host::new(Config { ipv6: Some(ipv6), ..config(1) });
+    host.stack.handle_timeout(host.now);
+    let heard = host.hear();
+    let wanted = Ipv6Addr::from(<[u8; 16]>::try_from(&heard[0].payload[8..24]).unwrap());
+    let question = Message::NeighborSolicitation { target: wanted, source: None };
+    host.discover(Ipv6Addr::UNSPECIFIED, ipv6::solicited_node(wanted), &question);
+    host.pass(Span::from_secs(10));
+    let got = addrs(&host);
+    assert!(got.len() == 1 && got[0] != IpAddr::V6(wanted), "{got:?}");
+}
+
+#[test]
+fn our_address_is_defended() {
+    let mut host = Host::new(automatic());
+    host.pass(Span::from_secs(2));
+    let ours: Ipv6Addr = LINK_LOCAL.parse().unwrap();
+    let question = Message::NeighborSolicitation { target: ours, source: None };
+    host.discover(Ipv6Addr::UNSPECIFIED, ipv6::solicited_node(ours), &question);
+    let heard = host.discoveries();
+    assert_eq!(heard.len(), 1);
+    assert_eq!((heard[0].0, heard[0].1), (ours.into(), ipv6::ALL_NODES.into()));
+    assert!(heard[0].2.contains("solicited: false"));
+}
+
+#[test]
+fn connections_over_an_address_whose_life_ended_end_in_time() {
+    let mut host = Host::new(automatic());
+    advertise(&mut host);
+    host.pass(Span::from_secs(2));
+    host.pass(Span::from_secs(8999));
+    host.stack.connect(host.now, (FAR, 80).into(), None).unwrap_err();
+    assert!(!addrs(&host).contains(&GLOBAL.parse().unwrap()));
+    let near = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 77);
+    let conn = host.stack.connect(host.now, (near, 80).into(), None).unwrap();
+    host.pass(Span::from_secs(10));
+    let event = host.stack.poll_event().unwrap();
+    assert_eq!((event.conn, event.kind), (conn, EventKind::Closed(CloseReason::Unreachable)));
+}
