@@ -258,6 +258,28 @@ mod tests {
         FourTuple { local: here, local_port: 80, remote: here, remote_port }
     }
 
+    /// How many of `tuples` share the fullest of `places` under `secret`.
+    fn fullest(secret: [u8; 16], places: usize, tuples: impl Iterator<Item = FourTuple>) -> u32 {
+        let mut count = vec![0; places];
+        tuples.for_each(|t| count[hash(&secret, 0, &t) as usize & (places - 1)] += 1);
+        count.into_iter().max().unwrap_or(0)
+    }
+
+    #[test]
+    fn tuples_chosen_without_the_secret_collide_no_more_than_at_random() {
+        let tuple_of = |n: u32| FourTuple {
+            remote: Ipv4Addr::from_bits(0x0a00_0000 | n >> 12).into(),
+            ..tuple(1024 + (n & 0xfff) as u16)
+        };
+        // 500 tuples that share one place of 4096 under the attacker's own secret.
+        let same = |t: &FourTuple| hash(&[1; 16], 0, t) & 0xfff == 7;
+        let chosen: Vec<FourTuple> = (0..4_000_000).map(tuple_of).filter(same).take(500).collect();
+        assert_eq!(fullest([1; 16], 4096, chosen.iter().copied()), 500);
+        assert!(fullest([2; 16], 4096, chosen.into_iter()) <= 6);
+        // Three quarters of a table of neighbours, the fullest that it gets.
+        assert!(fullest([2; 16], 1 << 16, (0..49_152).map(tuple_of)) <= 10);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]

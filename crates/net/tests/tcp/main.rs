@@ -4,6 +4,7 @@ mod backlog;
 mod classifiers;
 mod closing;
 mod garbage;
+mod growth;
 mod handshake;
 mod loss;
 mod neighbors;

@@ -1,0 +1,107 @@
+//! Segments that should not exist.
+//!
+//! Bounds: none of 200,000 opens, changes or ends a connection; each is
+//! counted or means nothing; at most one frame goes out for one that came in.
+
+use std::net::Ipv4Addr;
+
+use net::wire::tcp::{Flags, Options, Seq};
+use net::wire::{checksum::Checksum, ethernet, ipv4};
+
+use crate::peer::{Peer, Seg, frame};
+use crate::wire::{VICTIM, frame_from};
+use crate::world::{Dice, config};
+
+const IP: usize = ethernet::HEADER_LEN;
+const TCP: usize = IP + ipv4::HEADER_LEN;
+
+/// `frame`'s segment with `options`, whatever they are, and a right checksum.
+fn with_options(frame: &[u8], options: &[u8]) -> Vec<u8> {
+    let (headers, payload) = frame.split_at(TCP + 20);
+    let mut frame = [headers, options, payload].concat();
+    frame[TCP + 12] = ((20 + options.len()) as u8 / 4) << 4;
+    let len = (frame.len() - IP) as u16;
+    frame[IP + 2..IP + 4].copy_from_slice(&len.to_be_bytes());
+    frame[IP + 10..IP + 12].fill(0);
+    let sum = Checksum::new().with(&frame[IP..TCP]).finish();
+    frame[IP + 10..IP + 12].copy_from_slice(&sum);
+    frame[TCP + 16..TCP + 18].fill(0);
+    let address = |at: usize| Ipv4Addr::new(frame[at], frame[at + 1], frame[at + 2], frame[at + 3]);
+    let sum = Checksum::pseudo(address(IP + 12), address(IP + 16), 6, frame.len() - TCP).with(&frame[TCP..]);
+    frame[TCP + 16..TCP + 18].copy_from_slice(&sum.finish());
+    frame
+}
+
+#[test]
+fn garbage_in_options_does_no_harm() {
+    let (mut peer, conn) = Peer::established_with(config(1), Options::NONE);
+    let mut dice = Dice(5);
+    let (mut opened, frames) = (0, 100_000_u32);
+    for i in 0..frames {
+        let len = 4 * dice.below(11) as usize;
+        // Kinds that mean something come often, lengths are often wrong.
+        let mut options: Vec<u8> = (0..len).map(|_| dice.roll() as u8 % 36).collect();
+        if let Some(last) = options.last_mut().filter(|_| i % 3 == 0) {
+            *last = 0;
+        }
+        let syn = i % 2 == 0;
+        let s = match syn {
+            true => Seg { from: 20_000 + (i % 500) as u16, ..peer.seg(Flags::SYN) },
+            false => peer.data(0, b""),
+        };
+        peer.raw(&with_options(&frame(&s), &options));
+        if i % 100 == 0 {
+            opened = opened.max(peer.stack.connections());
+            peer.hear();
+        }
+    }
+    assert!(opened <= 501 && peer.closed().is_empty());
+    let malformed: u64 = peer.stack.counters().malformed.iter().sum();
+    println!("{malformed} of {frames} had options that cannot be");
+    assert!(malformed > 20_000);
+    let data = peer.data(0, b"fine");
+    peer.say(data);
+    assert_eq!(peer.stack.received(conn), b"fine");
+}
+
+#[test]
+fn packets_from_ourselves_are_refused() {
+    let (mut peer, _) = Peer::established();
+    let before = *peer.stack.counters();
+    for flags in [Flags::SYN, Flags::SYN | Flags::ACK, Flags::ACK, Flags::RST, Flags::FIN] {
+        for port in [80, 5000] {
+            // LAND: from the victim's own address and port.
+            let land = Seg { from: port, ..peer.seg(flags) };
+            peer.raw(&frame_from(VICTIM, &land));
+        }
+    }
+    for source in [[0, 0, 0, 0], [255, 255, 255, 255], [224, 0, 0, 1], [239, 1, 2, 3]] {
+        let syn = peer.seg(Flags::SYN);
+        peer.raw(&frame_from(source.into(), &syn));
+    }
+    let refused = peer.stack.counters().malformed.iter().sum::<u64>() - before.malformed.iter().sum::<u64>();
+    assert_eq!((refused, peer.hear().len(), peer.stack.connections()), (14, 0, 1));
+}
+
+#[test]
+fn impossible_flags_open_and_end_nothing() {
+    let (mut peer, conn) = Peer::established_with(config(1), Options::NONE);
+    let mut dice = Dice(6);
+    let mut answers = 0;
+    for bits in 0..=255_u8 {
+        let flags = Flags::from_bits(bits);
+        // For no connection: only a lone SYN opens one.
+        let s = Seg { from: 30_000 + u16::from(bits), ..peer.seg(flags) };
+        let before = peer.stack.connections();
+        answers += peer.say(s).len();
+        let opens = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK) && !flags.contains(Flags::RST);
+        assert_eq!(peer.stack.connections() - before, usize::from(opens), "{flags:?}");
+        // For the connection, with guessed numbers.
+        let s = Seg { seq: Seq(dice.roll() as u32), ack: Seq(dice.roll() as u32), ..peer.seg(flags) };
+        answers += peer.say(s).len();
+    }
+    assert!(answers <= 512 && peer.closed().is_empty(), "{answers} answers to 512 segments");
+    let data = peer.data(0, b"fine");
+    peer.say(data);
+    assert_eq!(peer.stack.received(conn), b"fine");
+}

@@ -1,0 +1,239 @@
+//! Peers that make the victim keep what they never fetch or never complete.
+//!
+//! Bounds: all buffers together stay within `memory_max` (32 MiB here) and the
+//! 16 MiB kept for reuse, whatever thousands of connections do; early segments
+//! within half of it; and a small exchange still goes through. Tiny windows
+//! cost at most one segment in each retransmission timeout.
+
+use net::stack::{Config, ListenOptions};
+use net::wire::tcp::{Flags, Options, Seq};
+use net::{ConnId, EventKind};
+use queueing::{Span, Time};
+
+use crate::peer::{Peer, Seg};
+use crate::world::config;
+
+const MEMORY: usize = 32 << 20;
+
+/// A connection as the attacker knows it.
+#[derive(Clone, Copy)]
+struct Held {
+    conn: ConnId,
+    port: u16,
+    seq: Seq,
+    ack: Seq,
+}
+
+/// A stack with little memory and `n` connections of one attacker.
+fn hoard(n: u16) -> (Peer, Vec<Held>) {
+    let mut peer = Peer::new(Config { memory_max: MEMORY, ..config(1) });
+    let options = Options { mss: Some(1460), window_scale: Some(7), ..Options::NONE };
+    let held = (0..n).map(|i| open(&mut peer, 1024 + i, options)).collect();
+    (peer, held)
+}
+
+fn open(peer: &mut Peer, port: u16, options: Options) -> Held {
+    peer.port = port;
+    peer.events.clear();
+    let conn = peer.open(options);
+    Held { conn, port, seq: peer.seq, ack: peer.ack }
+}
+
+/// `payload` from `held`'s peer, `offset` bytes ahead.
+fn data(peer: &Peer, held: &Held, offset: u32, payload: &[u8]) -> Seg {
+    Seg {
+        from: held.port,
+        seq: held.seq + offset,
+        ack: held.ack,
+        payload: payload.to_vec(),
+        ..peer.seg(Flags::ACK)
+    }
+}
+
+/// A small question and its answer on a new connection go through.
+fn small_exchange_works(peer: &mut Peer) {
+    let mut small = open(peer, 60_000, Options { mss: Some(1460), ..Options::NONE });
+    for _ in 0..3 {
+        let question = data(peer, &small, 0, &[b'?'; 500]);
+        let acks = peer.say(question);
+        assert_eq!(acks.last().map(|s| s.ack), Some(small.seq + 500));
+        small.seq += 500;
+        assert_eq!(peer.stack.received(small.conn).len(), 500);
+        peer.stack.consume(peer.now, small.conn, 500);
+        assert_eq!(peer.stack.send(peer.now, small.conn, &[b'!'; 1000]), Ok(1000));
+        let answer = peer.hear();
+        assert_eq!(answer.iter().map(|s| s.payload.len()).sum::<usize>(), 1000);
+        small.ack += 1000;
+        let ack = data(peer, &small, 0, b"");
+        peer.say(ack);
+    }
+}
+
+#[test]
+fn responses_that_nobody_reads_are_bounded_and_small_ones_go_through() {
+    let (mut peer, held) = hoard(4000);
+    let mut taken = 0;
+    let mut most = 0;
+    for _ in 0..4 {
+        for held in &held {
+            taken += peer.stack.send(peer.now, held.conn, &[0; 256 * 1024]).unwrap();
+            most = most.max(peer.stack.buffer_bytes());
+        }
+        peer.hear();
+    }
+    println!("4000 × 1 MiB of responses wanted: {} KiB taken, {} KiB held", taken >> 10, most >> 10);
+    assert!(most <= MEMORY && taken > MEMORY / 4, "{most}");
+    assert!(peer.stack.counters().memory_refusals > 1000);
+    // The attacker keeps the last quarter busy, too, but not for good.
+    for held in held.iter().take(500) {
+        peer.stack.abort(peer.now, held.conn);
+    }
+    peer.hear();
+    assert!(peer.kinds().contains(&EventKind::Writable), "those who waited hear of it");
+    small_exchange_works(&mut peer);
+    for held in &held {
+        peer.stack.abort(peer.now, held.conn);
+    }
+    peer.hear();
+    assert_eq!(peer.stack.buffer_bytes(), 0);
+}
+
+#[test]
+fn requests_that_nobody_consumes_are_bounded() {
+    let (mut peer, held) = hoard(2000);
+    let mut most = 0;
+    for round in 0..40 {
+        for held in &held {
+            let bytes = data(&peer, held, round * 1400, &[0; 1400]);
+            peer.tell(&bytes);
+            most = most.max(peer.stack.buffer_bytes());
+        }
+        peer.hear();
+    }
+    println!("2000 × 56 KB of requests sent: {} KiB held", most >> 10);
+    assert!((MEMORY / 2..=MEMORY).contains(&most), "{most}");
+    let dropped = peer.stack.counters().memory_drops;
+    assert!(dropped > 10_000, "{dropped}");
+    held.iter().for_each(|held| peer.stack.abort(peer.now, held.conn));
+    peer.hear();
+    assert_eq!(peer.stack.buffer_bytes(), 0);
+    small_exchange_works(&mut peer);
+}
+
+#[test]
+fn one_connections_early_segments_are_bounded() {
+    // Every other byte of the window, one by one.
+    let (mut peer, held) = hoard(1);
+    for offset in (1..65_000).step_by(2) {
+        let byte = data(&peer, &held[0], offset, b"x");
+        peer.tell(&byte);
+    }
+    let pieces = peer.stack.buffer_bytes();
+    println!("32,500 single bytes with gaps: {} KiB", pieces >> 10);
+    assert!(pieces <= 192 << 10, "64 pieces and no more: {pieces}");
+    // All of them without gaps, backwards and forwards.
+    for offset in (1..65_000).rev().chain(1..65_000) {
+        let byte = data(&peer, &held[0], offset, b"x");
+        peer.tell(&byte);
+    }
+    let bytes = peer.stack.buffer_bytes();
+    println!("65,000 single bytes without gaps: {} KiB", bytes >> 10);
+    assert!(bytes <= 512 << 10, "{bytes}");
+}
+
+#[test]
+fn early_segments_of_all_stay_within_half_and_leave_room_for_the_rest() {
+    let (mut peer, held) = hoard(2000);
+    let mut most = 0;
+    for i in 0..60 {
+        for held in &held {
+            let early = data(&peer, held, 100 + i * 1000, &[0; 700]);
+            peer.tell(&early);
+        }
+        most = most.max(peer.stack.buffer_bytes());
+        peer.hear();
+    }
+    println!("2000 × 60 early segments: {} KiB held", most >> 10);
+    assert!(most <= MEMORY / 2 + (64 << 10), "{most}");
+    assert!(peer.stack.counters().memory_drops > 50_000);
+    small_exchange_works(&mut peer);
+}
+
+#[test]
+fn promised_window_is_accepted_though_memory_got_short() {
+    let (mut peer, held) = hoard(300);
+    let (victim, hogs) = held.split_first().expect("300 connections");
+    // The first one was promised the whole receive buffer when memory was ample.
+    let first = data(&peer, victim, 0, &[1; 1000]);
+    let promised = usize::from(peer.say(first).last().expect("an answer").window) << 7;
+    assert!(promised > 200_000);
+    for held in hogs {
+        let _ = peer.stack.send(peer.now, held.conn, &[0; 80 * 1024]);
+    }
+    peer.hear();
+    assert!(peer.stack.buffer_bytes() > MEMORY / 2, "memory is short");
+    let mut edge = victim.seq + 1000 + promised as u32;
+    for i in 0..100_u32 {
+        let s = data(&peer, victim, 1000 + i * 1000, &[1; 1000]);
+        let answer = peer.say(s).pop().expect("an answer");
+        let offered = answer.ack + (u32::from(answer.window) << 7);
+        assert!(offered.distance(edge) > -128, "the edge never moves back by more than rounding");
+        edge = edge.max(offered);
+        assert_eq!(answer.ack, victim.seq + 2000 + i * 1000, "what was promised is taken");
+    }
+    let more = edge.distance(victim.seq + 1000 + promised as u32);
+    assert!((0..128).contains(&more), "nothing more is promised: {more}");
+}
+
+#[test]
+fn tiny_windows_cost_one_segment_in_each_timeout() {
+    for window in [1, 2, 7, 43, 88] {
+        let (mut peer, conn) = Peer::established();
+        peer.window = window;
+        peer.say(peer.seg(Flags::ACK));
+        peer.stack.send(peer.now, conn, &[0; 64 * 1024]).unwrap();
+        let (start, mut segments, mut bytes) = (peer.now, 0, 0);
+        while peer.now.since(start) < Span::from_secs(2) {
+            for s in peer.hear() {
+                segments += 1;
+                bytes += s.payload.len();
+                peer.ack += s.payload.len() as u32;
+            }
+            peer.tell(&peer.seg(Flags::ACK));
+            let next = peer.stack.poll_timeout().unwrap_or(Time::MAX).max(peer.now);
+            peer.now = next.min(peer.now + Span::from_millis(1));
+            peer.stack.handle_timeout(peer.now);
+        }
+        println!("window {window}: {segments} segments, {bytes} bytes in 2 s");
+        assert!(segments <= 2 * 200 + 2, "window {window}: {segments} segments in 2 s at a 5 ms floor");
+        assert!(bytes >= 100 * usize::from(window), "window {window}: but it gets on");
+        assert!(peer.stack.buffer_bytes() <= 256 * 1024);
+    }
+}
+
+#[test]
+fn peer_that_keeps_its_window_closed_loses_the_connection_when_asked_so() {
+    let user_timeout = Some(Span::from_secs(20));
+    let mut peer = Peer::new(Config { user_timeout, memory_max: MEMORY, ..config(1) });
+    peer.stack.listen(81, ListenOptions::default()).unwrap();
+    let held: Vec<Held> =
+        (0..200).map(|i| open(&mut peer, 2000 + i, Options { mss: Some(1460), ..Options::NONE })).collect();
+    peer.window = 0;
+    for held in &held {
+        let closed = data(&peer, held, 0, b"");
+        peer.tell(&closed);
+        peer.stack.send(peer.now, held.conn, &[0; 30_000]).unwrap();
+    }
+    let start = peer.now;
+    peer.hear();
+    while peer.stack.buffer_bytes() > 0 {
+        peer.now = peer.now.max(peer.stack.poll_timeout().expect("a timer runs"));
+        peer.stack.handle_timeout(peer.now);
+        for probe in peer.hear() {
+            // Every probe is answered: the peer lives, it only does not read.
+            let answer = Seg { from: probe.to, seq: probe.ack, ack: probe.seq + 1, ..peer.seg(Flags::ACK) };
+            peer.tell(&answer);
+        }
+        assert!(peer.now.since(start) < Span::from_secs(22));
+    }
+}

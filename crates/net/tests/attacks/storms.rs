@@ -1,0 +1,78 @@
+//! Peers that have lost each other.
+//!
+//! Bounds: one stray segment between two stacks with different ideas of the
+//! same connection starts at most 16 answers, and then there is silence; a
+//! peer that keeps on gets at most 4 answers in each half second.
+
+use net::ConnId;
+use net::stack::{Config, KeepAlive};
+use net::wire::tcp::{Flags, Options};
+use queueing::Span;
+
+use crate::peer::{Peer, Seg};
+use crate::world::{Faults, World, config};
+
+/// Two stacks that each have a connection to the other's address and port, but
+/// not with each other.
+fn strangers(timestamps_apart: Span) -> (World, [ConnId; 2]) {
+    let pair = |secret: u8, later: Span| {
+        let configs = [1, 2].map(|host| Config { secret: [secret; 16], ..config(host) });
+        let mut world = World::new(configs, Faults::default(), 1);
+        world.now += later;
+        world.stacks[0].listen(80, net::stack::ListenOptions::default()).unwrap();
+        let remote = "10.0.0.1:80".parse().unwrap();
+        let client = world.stacks[1].connect(world.now, remote, Some(4000)).unwrap();
+        let events = world.run_for(Span::from_millis(1));
+        (world, events[0][0].conn, client)
+    };
+    let (mut one, server, _) = pair(1, Span::ZERO);
+    let (mut other, _, client) = pair(2, timestamps_apart);
+    std::mem::swap(&mut one.stacks[1], &mut other.stacks[1]);
+    one.now = one.now.max(other.now);
+    (one, [server, client])
+}
+
+#[test]
+fn answers_to_answers_die_out() {
+    let (mut world, [server, _]) = strangers(Span::ZERO);
+    let sent = |world: &World| world.stacks.iter().map(|s| s.counters().frames_sent).sum::<u64>();
+    let before = sent(&world);
+    // One probe for life starts it; the next comes an hour later.
+    let hour = Span::from_secs(3600);
+    let asked = KeepAlive { idle: Span::from_secs(1), interval: hour, count: 5 };
+    world.stacks[0].set_keep_alive(world.now, server, Some(asked));
+    world.run_for(Span::from_secs(60));
+    let frames = sent(&world) - before;
+    println!("one stray segment led to {frames} frames in 60 s");
+    assert!((3..=17).contains(&frames), "{frames} frames");
+    let withheld: u64 = world.stacks.iter().map(|s| s.counters().answers_withheld).sum();
+    assert!(withheld >= 1, "the loop was cut, it did not end by chance");
+}
+
+#[test]
+fn data_between_strangers_costs_what_its_timer_costs() {
+    let (mut world, [server, client]) = strangers(Span::from_secs(5));
+    let sent = |world: &World| world.stacks.iter().map(|s| s.counters().frames_sent).sum::<u64>();
+    let before = sent(&world);
+    world.stacks[0].send(world.now, server, &[1; 5000]).unwrap();
+    world.stacks[1].send(world.now, client, &[1; 5000]).unwrap();
+    world.run_for(Span::from_secs(60));
+    let frames = sent(&world) - before;
+    println!("data between strangers led to {frames} frames in 60 s");
+    // First flights, 15 timeouts each, an answer to each segment, and 4 answers
+    // to answers in each of 121 half seconds at the very most.
+    assert!(frames <= 2 * (15 + 16) * 2 + 2 * 4 * 121, "{frames} frames");
+}
+
+#[test]
+fn storm_of_stray_acknowledgements_is_answered_four_times_in_half_a_second() {
+    let (mut peer, _) = Peer::established_with(config(1), Options::NONE);
+    let mut answers = 0;
+    for i in 0..100_000_u32 {
+        let stray = Seg { seq: peer.seq + 1_000_000 + i, ..peer.seg(Flags::ACK) };
+        answers += peer.say(stray).len();
+        peer.pass(Span::from_micros(100));
+    }
+    assert!((80..=84).contains(&answers), "{answers} answers to 100,000 segments in 10 s");
+    assert_eq!(peer.stack.counters().answers_withheld, 100_000 - answers as u64);
+}

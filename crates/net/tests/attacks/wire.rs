@@ -1,0 +1,249 @@
+//! A victim on a link of finite capacity whose core takes time for each frame.
+//!
+//! A client and an attacker share the line to the victim; both lines, the ring
+//! before the core and the core itself are finite, and what does not fit is lost.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+
+use net::device::{Device, Full, Received};
+use net::stack::Config;
+use net::wire::tcp::Segment;
+use net::wire::{arp, ethernet, ipv4};
+use net::{ConnId, EventKind, Stack};
+use queueing::{Span, Time};
+
+use crate::peer::Seg;
+use crate::world::{config, meta, sent};
+
+/// What a core takes for a frame, in or out.
+const CORE: Span = Span::from_nanos(500);
+/// Frames that wait for the core.
+const RING: usize = 1024;
+/// 1 Gb/s: what a byte takes on the line, and what a frame takes beside its bytes.
+const BYTE_NS: u64 = 8;
+const FRAME_OVERHEAD: u64 = 24;
+const DELAY: Span = Span::from_micros(100);
+/// What may wait before a line.
+const LINE_WAIT: Span = Span::from_millis(2);
+
+pub const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const VICTIM_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+/// The router through which strangers come.
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);
+const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 254];
+
+/// One direction of the link.
+#[derive(Default)]
+struct Line {
+    free_at: Time,
+    flight: VecDeque<(Time, Vec<u8>)>,
+}
+
+impl Line {
+    fn has_room(&self, now: Time) -> bool {
+        self.free_at <= now + LINE_WAIT
+    }
+
+    fn send(&mut self, now: Time, frame: Vec<u8>) {
+        if self.has_room(now) {
+            let bytes = frame.len().max(60) as u64 + FRAME_OVERHEAD;
+            self.free_at = self.free_at.max(now) + Span::from_nanos(bytes * BYTE_NS);
+            self.flight.push_back((self.free_at + DELAY, frame));
+        }
+    }
+
+    fn take(&mut self, now: Time) -> Option<Vec<u8>> {
+        self.flight.front().filter(|(at, _)| *at <= now)?;
+        self.flight.pop_front().map(|(_, frame)| frame)
+    }
+}
+
+/// What the victim sends goes on its line until that is full.
+struct Nic<'a> {
+    line: &'a mut Line,
+    frames: u64,
+}
+
+impl Device for Nic<'_> {
+    type Frame = Vec<u8>;
+
+    fn receive(&mut self, _now: Time) -> Option<Received<Vec<u8>>> {
+        None
+    }
+
+    fn recycle(&mut self, _frame: Vec<u8>) {}
+
+    fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+        if !self.line.has_room(now) {
+            return Err(Full);
+        }
+        let mut frame = vec![0; len];
+        fill(&mut frame);
+        self.line.send(now, frame);
+        self.frames += 1;
+        Ok(())
+    }
+}
+
+/// The victim, its client, and the link.
+pub struct Wire {
+    pub now: Time,
+    pub victim: Stack,
+    pub client: Stack,
+    to_victim: Line,
+    to_client: Line,
+    ring: VecDeque<Vec<u8>>,
+    core_free_at: Time,
+    /// Bytes that the client has read, and what else it saw.
+    pub read: u64,
+    pub connected: u64,
+    pub accepted: Vec<ConnId>,
+}
+
+impl Wire {
+    pub fn new(victim: Config) -> Self {
+        let mut wire = Self {
+            now: Time::from_nanos(1_000_000_000),
+            victim: Stack::new(Config { gateway: Some(ROUTER), ..victim }),
+            client: Stack::new(config(2)),
+            to_victim: Line::default(),
+            to_client: Line::default(),
+            ring: VecDeque::new(),
+            core_free_at: Time::ZERO,
+            read: 0,
+            connected: 0,
+            accepted: Vec::new(),
+        };
+        wire.to_victim.send(wire.now, introduction());
+        wire.victim.listen(80, net::stack::ListenOptions::default()).unwrap();
+        wire
+    }
+
+    /// The client asks for one more connection.
+    pub fn connect(&mut self) {
+        self.client.connect(self.now, "10.0.0.1:80".parse().unwrap(), None).unwrap();
+    }
+
+    /// Lets `span` pass while `attack` sends a frame `per_second` times each
+    /// second; the victim sends all it can on every connection it accepted.
+    pub fn run(&mut self, span: Span, per_second: u64, mut attack: impl FnMut(u64) -> Vec<u8>) {
+        let (start, end) = (self.now, self.now + span);
+        let mut attacks = 0;
+        let attack_at = |n: u64| match per_second {
+            0 => Time::MAX,
+            rate => start + Span::from_nanos(n * 1_000_000_000 / rate),
+        };
+        while self.now < end {
+            while attack_at(attacks) <= self.now {
+                let frame = attack(attacks);
+                self.to_victim.send(self.now, frame);
+                attacks += 1;
+            }
+            while let Some(frame) = self.to_victim.take(self.now) {
+                if self.ring.len() < RING {
+                    self.ring.push_back(frame);
+                }
+            }
+            self.work();
+            self.serve_client();
+            let core = if self.ring.is_empty() && !self.victim.wants_egress() {
+                Time::MAX
+            } else {
+                self.core_free_at
+            };
+            let lines = [&self.to_victim, &self.to_client].map(|l| l.flight.front().map(|(at, _)| *at));
+            let timers = [self.victim.poll_timeout(), self.client.poll_timeout()];
+            let next = lines.into_iter().chain(timers).flatten().chain([core, attack_at(attacks), end]).min();
+            // Where nothing is due sooner, a full line is tried again after a while.
+            let retry = self.now + Span::from_nanos(CORE.as_nanos());
+            self.now = next.expect("the end at least").max(retry.min(end));
+        }
+    }
+
+    /// What the victim's core does, as soon as it is free.
+    fn work(&mut self) {
+        if self.core_free_at > self.now {
+            return;
+        }
+        let mut frames = 0;
+        if let Some(frame) = self.ring.pop_front() {
+            let meta = meta(self.now, &frame);
+            self.victim.ingress(self.now, &frame, &meta);
+            frames += 1;
+        }
+        self.victim.handle_timeout(self.now);
+        while let Some(event) = self.victim.poll_event() {
+            match event.kind {
+                EventKind::Accepted(_) => self.accepted.push(event.conn),
+                EventKind::Writable => {}
+                _ => continue,
+            }
+            while self.victim.send(self.now, event.conn, &[7; 64 * 1024]) == Ok(64 * 1024) {}
+        }
+        let mut nic = Nic { line: &mut self.to_client, frames };
+        self.victim.egress(self.now, &mut nic);
+        self.core_free_at = self.now + CORE * nic.frames;
+    }
+
+    fn serve_client(&mut self) {
+        let mut heard = false;
+        while let Some(frame) = self.to_client.take(self.now) {
+            let meta = meta(self.now, &frame);
+            self.client.ingress(self.now, &frame, &meta);
+            heard = true;
+        }
+        heard |= self.client.poll_timeout().is_some_and(|at| at <= self.now) || self.client.wants_egress();
+        if !heard {
+            return;
+        }
+        self.client.handle_timeout(self.now);
+        while let Some(event) = self.client.poll_event() {
+            self.connected += u64::from(event.kind == EventKind::Connected);
+            let n = self.client.received(event.conn).len();
+            self.client.consume(self.now, event.conn, n);
+            self.read += n as u64;
+        }
+        for frame in sent(&mut self.client, self.now) {
+            self.to_victim.send(self.now, frame);
+        }
+    }
+}
+
+/// The router's question who has the victim's address: tells where it is.
+fn introduction() -> Vec<u8> {
+    let question = arp::Packet {
+        operation: arp::Operation::Request,
+        sender_mac: ROUTER_MAC,
+        sender: ROUTER,
+        target_mac: [0; 6],
+        target: VICTIM,
+    };
+    let mut frame = vec![0; 60];
+    ethernet::emit_header(&mut frame, ethernet::BROADCAST, ROUTER_MAC, ethernet::EtherType::Arp);
+    question.emit(&mut frame[ethernet::HEADER_LEN..]);
+    frame
+}
+
+/// The frame that brings `s` from `source`, through the router, to the victim.
+pub fn frame_from(source: Ipv4Addr, s: &Seg) -> Vec<u8> {
+    let segment = Segment {
+        source_port: s.from,
+        target_port: s.to,
+        seq: s.seq,
+        ack: s.ack,
+        flags: s.flags,
+        window: s.window,
+        options: s.options,
+        payload: &s.payload,
+    };
+    let start = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+    let payload_len = segment.header_len() + s.payload.len();
+    let mut frame = vec![0; start + payload_len];
+    ethernet::emit_header(&mut frame, VICTIM_MAC, ROUTER_MAC, ethernet::EtherType::Ipv4);
+    let header =
+        ipv4::Header { source, target: VICTIM, protocol: ipv4::Protocol::Tcp, dscp: 0, ecn: 0, payload_len };
+    header.emit(&mut frame[ethernet::HEADER_LEN..]);
+    segment.emit(source, VICTIM, &mut frame[start..]);
+    frame
+}
