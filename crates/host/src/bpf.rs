@@ -1,6 +1,6 @@
 //! The bpf(2) calls that steering needs, each one wrapped.
 //!
-//! No library: these seven calls are all, and greenwave is to build without a
+//! No library: these calls are all, and greenwave is to build without a
 //! BPF toolchain. Descriptors own what the kernel keeps, so that nothing is
 //! left behind by a process that dies, however it dies.
 //! Source: bpf(2), linux/bpf.h.
@@ -66,6 +66,8 @@ const PROG_TEST_RUN: libc::c_long = 10;
 const PROG_BY_ID: libc::c_long = 13;
 const INFO_BY_FD: libc::c_long = 15;
 const LINK_CREATE: libc::c_long = 28;
+
+const LINK_DETACH: libc::c_long = 34;
 
 const MAP_XSK: u32 = 17;
 const PROG_XDP: u32 = 6;
@@ -134,6 +136,13 @@ pub(crate) fn link_xdp(program: impl AsFd, index: u32, flags: u32) -> io::Result
     let attributes = Attributes::new().fd(0, program).u32(4, index).u32(8, ATTACH_XDP).u32(12, flags);
     // SAFETY: no pointers.
     unsafe { attributes.open(LINK_CREATE) }
+}
+
+/// Detaches what `link` attached, even while a process forked from this one
+/// still holds the link open.
+pub(crate) fn detach(link: impl AsFd) -> io::Result<()> {
+    // SAFETY: no pointers.
+    unsafe { Attributes::new().fd(0, link).call(LINK_DETACH) }.map(drop)
 }
 
 /// The name of the program with this number, if it may be known.

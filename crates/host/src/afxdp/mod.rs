@@ -122,9 +122,16 @@ pub struct AfXdp {
 /// What holds the program in place.
 #[derive(Debug)]
 struct Steering {
-    _link: OwnedFd,
+    link: OwnedFd,
     _sockets: OwnedFd,
     _multicast: Option<AllMulticast>,
+}
+
+impl Drop for Steering {
+    fn drop(&mut self) {
+        // Where this fails, on Linux before 5.9, closing the link does it.
+        let _ = bpf::detach(&self.link);
+    }
 }
 
 /// Opens interface `name` for what `claims` says is ours, one device for each
@@ -186,7 +193,7 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
     let by_multicast = claims.addresses.iter().any(std::net::IpAddr::is_ipv6);
     let multicast = by_multicast.then(|| AllMulticast::on(interface.index)).transpose();
     let multicast = multicast.map_err(refused("all multicast"))?;
-    let steering = Arc::new(Steering { _link: link, _sockets: sockets, _multicast: multicast });
+    let steering = Arc::new(Steering { link, _sockets: sockets, _multicast: multicast });
     let zerocopy = opened.iter().all(|(socket, _)| socket.is_zerocopy());
     let frame_len_max = usize::from(interface.mtu) + ETHERNET;
     let devices = opened

@@ -1,4 +1,5 @@
-//! Writes down every frame that passes a device, for Wireshark and tcpdump.
+//! Captures: [`Tee`] writes down every frame that passes a device, for
+//! Wireshark and tcpdump; [`Replay`] is a device that plays one back.
 //!
 //! The file keeps the order in which this host saw the frames, stamped in
 //! nanoseconds since the clock's epoch. Writing down must not stop the
@@ -11,6 +12,10 @@ use std::io::{self, Write};
 use queueing::{Span, Time};
 
 use super::{Device, Full, Offloads, Received};
+
+mod replay;
+
+pub use replay::{BadCapture, Counters, Pace, Replay};
 
 /// A device that writes down what passes through it.
 pub struct Tee<D, W> {
@@ -107,7 +112,8 @@ impl<W: Write> Log<W> {
 }
 
 const NANOS: u64 = 1_000_000_000;
-const SNAP_LEN: u32 = 65_535;
+/// More than any frame has, those that a kernel has merged among them.
+const SNAP_LEN: u32 = 262_144;
 const LINK_ETHERNET: u32 = 1;
 
 #[cfg(test)]
