@@ -12,7 +12,7 @@ EXPERIMENTS := $(basename $(patsubst experiments/%,%,$(wildcard experiments/*/*.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test ci bench exp-smoke clean build toolchain tools
+.PHONY: demo test ci bench fuzz exp-smoke clean build toolchain tools
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -29,6 +29,10 @@ ci: toolchain
 # Every benchmark; docs/benchmarks.md says what the figures mean.
 bench: toolchain
 	$(CARGO) bench --workspace --locked --benches
+
+# Every fuzz target for FUZZ_SECONDS each (20), with nightly and cargo-fuzz.
+fuzz: toolchain
+	fuzz/run
 
 # Every experiment, small. All run; then a claim that failed fails this: the
 # runs are in virtual time, so the same seed gives the same figures everywhere.

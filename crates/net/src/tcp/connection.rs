@@ -259,7 +259,7 @@ impl Connection {
         self.flags.timestamps &= options.timestamps.is_some();
         self.flags.sack &= options.sack_permitted;
         self.flags.scaling &= options.window_scale.is_some();
-        let mss = options.mss.unwrap_or(Self::MSS_DEFAULT).min(self.mss).max(Self::MSS_MIN);
+        let mss = options.mss.unwrap_or(Self::MSS_DEFAULT).max(Self::MSS_MIN).min(self.mss);
         self.mss = mss;
         if let (true, Some(stamps)) = (self.flags.timestamps, options.timestamps) {
             self.ts_recent = stamps.value;

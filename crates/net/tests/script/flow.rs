@@ -10,6 +10,8 @@ use super::ast::{Body, FIN, Opt, Packet, Quote, SYN, Tcp};
 pub struct Flow {
     /// The stack's number that is 0 in the script.
     local: Option<u32>,
+    /// The same, of the connection before.
+    before: Option<u32>,
     /// Whether the next SYN of the stack's may count anew.
     anew: bool,
     /// Whether the stack has closed its half: a SYN of the peer's is another connection's.
@@ -27,6 +29,11 @@ impl Flow {
     /// The application connects: a new count begins.
     pub fn connects(&mut self) {
         self.anew = true;
+    }
+
+    /// How far the stack's first number is beyond that of the connection before.
+    pub fn isn_advance(&self) -> Option<u32> {
+        Some(self.local?.wrapping_sub(self.before?))
     }
 
     /// The place in the peer's stream of the byte at `seq`.
@@ -64,6 +71,7 @@ impl Flow {
         let Body::Tcp(tcp) = &mut packet.body else { return packet };
         if tcp.has(SYN) && (self.local.is_none() || self.anew) {
             let seq = wanted.map_or(0, |wanted| wanted.seq);
+            self.before = self.local;
             self.local = Some(tcp.seq.wrapping_sub(seq));
             (self.anew, self.ending) = (false, false);
         }

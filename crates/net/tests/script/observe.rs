@@ -8,7 +8,7 @@ use super::settings::span;
 
 /// The names, apart from `counter.NAME`.
 const NAMES: &str = "cwnd, srtt, recovering, received, acked, unread, connected, peer_closed, closed, writable, \
-                     connections, counter.NAME";
+                     connections, isn_advance, counter.NAME";
 
 impl Runner {
     /// Holds one assertion against the stack.
@@ -40,6 +40,9 @@ impl Runner {
         }
         if name == "connections" {
             return Ok(self.stack.connections().to_string());
+        }
+        if name == "isn_advance" {
+            return Ok(self.isn_advance().map_or("none".to_owned(), |advance| advance.to_string()));
         }
         let Some((id, stream)) = self.sockets.stream(fd) else {
             return Err(Failure::new(format!("{name} needs a connection, and there is none")));

@@ -290,6 +290,11 @@ impl Runner {
         self.flows.entry((peer, local)).or_default().connects();
     }
 
+    /// How far the latest connection between the usual ports starts beyond the one before.
+    pub fn isn_advance(&self) -> Option<u32> {
+        self.flows.get(&PORTS)?.isn_advance()
+    }
+
     fn note(&mut self, at: Time, line: &str) {
         let clock = self.clock(at);
         self.exchange.push(format!("{clock} {line}"));

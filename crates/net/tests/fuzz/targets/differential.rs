@@ -1,0 +1,162 @@
+//! Two stacks and a network that does what the bytes say: both streams must
+//! arrive whole, and both sides must be done once the network behaves.
+
+use std::collections::BTreeMap;
+
+use net::stack::ListenOptions;
+use net::{ConnId, EventKind, Stack};
+use queueing::{Span, Time};
+
+use super::input::{Dice, Input, pattern};
+use super::{config, meta, sent};
+
+/// The network may misbehave for so many frames.
+const FAULTS: u64 = 600;
+/// So many steps are more than any transfer here needs.
+const STEPS: usize = 200_000;
+
+/// One side of the connection.
+struct Side {
+    stack: Stack,
+    conn: Option<ConnId>,
+    /// How many bytes it sends, has handed over, and has read.
+    len: u32,
+    written: u32,
+    read: u32,
+    /// How many bytes it is to read.
+    awaited: u32,
+    /// Frames of its that were lost in a row.
+    lost: u32,
+    mtu: u16,
+    open: bool,
+    closed: bool,
+    done: bool,
+}
+
+pub fn differential(data: &[u8]) {
+    let mut input = Input(data);
+    let Some(mut sides) = sides(&mut input) else { return };
+    let mut dice = Dice(data.iter().fold(1, |sum, byte| sum * 31 % 1_000_003 + u64::from(*byte)));
+    let mut now = Time::from_nanos(1_000_000_000);
+    let mut wire: BTreeMap<(Time, u64), (usize, Vec<u8>)> = BTreeMap::new();
+    let mut frames = 0;
+    let _ = sides[0].stack.listen(80, ListenOptions::default());
+    let target = "10.0.0.1:80".parse().expect("an address");
+    sides[1].conn = sides[1].stack.connect(now, target, None).ok();
+    for _ in 0..STEPS {
+        for side in &mut sides {
+            side.work(now);
+        }
+        if sides.iter().all(|side| side.done) {
+            return;
+        }
+        for from in 0..2 {
+            for frame in sent(&mut sides[from].stack, now, usize::MAX) {
+                frames += 1;
+                assert!(frame.len() <= usize::from(sides[from].mtu) + 14, "no packet is longer than the MTU");
+                let byte = input.byte().unwrap_or_else(|| dice.roll() as u8);
+                let (copies, late_us) = if frames > FAULTS { (1, 0) } else { fate(byte, sides[from].lost) };
+                sides[from].lost = if copies == 0 { sides[from].lost + 1 } else { 0 };
+                for copy in 0..copies {
+                    let delay = Span::from_micros(50 + late_us * (1 + copy));
+                    wire.insert((now + delay, 2 * frames + copy), (1 - from, frame.clone()));
+                }
+            }
+        }
+        let arrival = wire.keys().next().map(|key| key.0);
+        let timers = sides.iter().filter_map(|side| side.stack.poll_timeout()).min();
+        let Some(next) = arrival.into_iter().chain(timers).min() else { panic!("nothing will ever happen") };
+        now = now.max(next);
+        while let Some(entry) = wire.first_entry().filter(|entry| entry.key().0 <= now) {
+            let (to, frame) = entry.remove();
+            sides[to].stack.ingress(now, &frame, &meta(now, &frame));
+        }
+        sides.iter_mut().for_each(|side| side.stack.handle_timeout(now));
+    }
+    let far: Vec<_> = sides.iter().map(|side| (side.written, side.read, side.done)).collect();
+    panic!("not done after {STEPS} steps: {far:?}");
+}
+
+/// How many copies of a frame arrive, and how late in µs. No more than two in a
+/// row are lost, so that nobody may give up.
+fn fate(byte: u8, lost: u32) -> (u64, u64) {
+    match byte {
+        0..=31 if lost < 2 => (0, 0),
+        32..=47 => (2, 40),
+        48..=79 => (1, u64::from(byte) * 10),
+        80..=87 => (1, 20_000),
+        _ => (1, 0),
+    }
+}
+
+/// Two stacks as the first bytes of the input want them.
+fn sides(input: &mut Input<'_>) -> Option<[Side; 2]> {
+    let mut side = |host| {
+        let mut config = config(host);
+        config.mtu = input.one_of(&[600, 600, 200, 100])?;
+        config.recv_buffer = input.one_of(&[4096, 1000, 300, 65_536, 200_000])?;
+        config.send_buffer = input.one_of(&[4096, 500, 65_536])?;
+        let algorithms = net::congestion::ALGORITHMS;
+        config.congestion = Some(algorithms[input.below(algorithms.len())?].new);
+        let len = input.one_of(&[0, 1, 5000, 20_000, 60_000])?;
+        let (stack, mtu) = (Stack::new(config.clone()), config.mtu);
+        Some(Side {
+            stack,
+            conn: None,
+            len,
+            written: 0,
+            read: 0,
+            awaited: 0,
+            lost: 0,
+            mtu,
+            open: false,
+            closed: false,
+            done: false,
+        })
+    };
+    let mut sides = [side(1)?, side(2)?];
+    (sides[0].awaited, sides[1].awaited) = (sides[1].len, sides[0].len);
+    Some(sides)
+}
+
+impl Side {
+    /// What the application does: writes, reads, closes when it has written all.
+    fn work(&mut self, now: Time) {
+        while let Some(event) = self.stack.poll_event() {
+            match event.kind {
+                EventKind::Accepted(_) => (self.conn, self.open) = (Some(event.conn), true),
+                EventKind::Connected => self.open = true,
+                EventKind::Closed(reason) => {
+                    assert_eq!(self.read, self.awaited, "everything arrived before {reason:?}");
+                    assert_eq!(self.written, self.len, "everything was sent before {reason:?}");
+                    self.done = true;
+                }
+                _ => {}
+            }
+        }
+        let Some(id) = self.conn.filter(|_| !self.done) else { return };
+        self.read_all(now, id);
+        let left = self.len - self.written;
+        if left > 0 {
+            let bytes: Vec<u8> = (0..left.min(8192)).map(|i| pattern(self.written + i)).collect();
+            let taken = self.stack.send(now, id, &bytes).expect("our half is open");
+            self.written += taken as u32;
+        } else if self.open && !self.closed {
+            self.closed = true;
+            self.stack.close(now, id);
+        }
+    }
+
+    fn read_all(&mut self, now: Time, id: ConnId) {
+        let bytes = self.stack.received(id);
+        let len = bytes.len() as u32;
+        if len == 0 {
+            return;
+        }
+        assert!(self.read + len <= self.awaited, "no more than was sent");
+        let whole = bytes.iter().enumerate().all(|(i, byte)| *byte == pattern(self.read + i as u32));
+        assert!(whole, "the other side's bytes, in order");
+        self.read += len;
+        self.stack.consume(now, id, len as usize);
+    }
+}

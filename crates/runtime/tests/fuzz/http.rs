@@ -1,0 +1,55 @@
+//! HTTP requests of any bytes: the answer does not depend on how they arrive.
+
+use queueing::{Clock, Label, Span, Time};
+use runtime::App;
+use runtime::app::{Context, Framing, Http, Outcome, Stages};
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+    fn compute(&self, _span: Span) {}
+}
+
+/// Whole at once and in pieces `data` gets the same answers.
+pub fn http(data: &[u8]) {
+    let whole = answers(data, usize::MAX);
+    let piece = 1 + data.first().map_or(0, |byte| usize::from(*byte) % 40);
+    assert_eq!(whole, answers(data, piece), "in pieces of {piece} bytes");
+}
+
+/// What is answered when `data` comes in pieces of `piece` bytes.
+fn answers(data: &[u8], piece: usize) -> Vec<u8> {
+    let (mut response, mut unread) = (Vec::new(), Vec::new());
+    for bytes in data.chunks(piece.max(1)) {
+        unread.extend_from_slice(bytes);
+        loop {
+            if unread.is_empty() {
+                break;
+            }
+            match Http.frame(&unread) {
+                Framing::Incomplete => break,
+                Framing::Invalid => {
+                    response.extend(b"<closed>");
+                    return response;
+                }
+                Framing::Complete { len } => {
+                    assert!((1..=unread.len()).contains(&len), "a request of {len} bytes");
+                    let request: Vec<u8> = unread.drain(..len).collect();
+                    let mut cx = Context {
+                        label: Label::default(),
+                        stages: Stages::default(),
+                        private: &mut [0; 64],
+                        clock: &Still,
+                    };
+                    if Http.serve(&request, &mut cx, &mut response) == Outcome::Close {
+                        return response;
+                    }
+                }
+            }
+        }
+    }
+    response
+}

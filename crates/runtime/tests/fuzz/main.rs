@@ -1,0 +1,45 @@
+//! The fuzz target of the HTTP server without a fuzzer: its seeds, and what is
+//! bred from them. `make fuzz` goes further.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+mod http;
+
+fn seeds() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/http");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).into_iter().flatten().flatten().collect();
+    paths.sort_by_key(std::fs::DirEntry::path);
+    paths.iter().filter_map(|entry| std::fs::read(entry.path()).ok()).collect()
+}
+
+#[test]
+fn every_seed_is_answered_alike_however_it_arrives() {
+    assert!(!seeds().is_empty());
+    seeds().iter().for_each(|seed| http::http(seed));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn answers_do_not_depend_on_how_requests_arrive(
+        which in any::<prop::sample::Index>(),
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 0..8),
+    ) {
+        let seeds = seeds();
+        let mut bytes = seeds[which.index(seeds.len())].clone();
+        for (at, byte, how) in edits {
+            let at = at.index(bytes.len() + 1);
+            match how {
+                0 => bytes.truncate(at),
+                1 => bytes.insert(at, byte),
+                2 => bytes.extend_from_within(at..),
+                _ => if let Some(old) = bytes.get_mut(at) { *old ^= 1 << (byte % 8) },
+            }
+            bytes.truncate(4096);
+        }
+        http::http(&bytes);
+    }
+}
