@@ -7,6 +7,7 @@ use queueing::{Priority, Span};
 use super::cookies::SynCookies;
 use super::ready::TransmitOrder;
 use crate::classify::TransportClassifier;
+use crate::tcp::Ecn;
 use crate::tcp::congestion::NewCongestion;
 use crate::wire::{ip, tcp};
 
@@ -51,6 +52,12 @@ pub struct Config {
     /// Whether loss is told by time (RACK-TLP, RFC 8985) with peers that
     /// understand SACK; otherwise it is told by counting (RFC 6675).
     pub rack: bool,
+    /// Whether marks of congestion are used. With [`Ecn::Dctcp`], `congestion`
+    /// should be DCTCP's.
+    pub ecn: Ecn,
+    /// Whether a window is sent evenly over a round trip instead of at once:
+    /// at 1.2 times the window per smoothed round trip, twice in slow start.
+    pub pacing: bool,
     /// How long a peer is expected to delay an acknowledgement at most: a
     /// single segment in flight is probed for that much later (RFC 8985 §7.2).
     pub ack_delay_max: Span,
@@ -119,6 +126,8 @@ impl Config {
             dscp: [32, 34, 26, 24, 18, 16, 10, 0],
             rto_min: Span::from_millis(5),
             rack: true,
+            ecn: Ecn::Off,
+            pacing: false,
             ack_delay_max: Span::from_millis(25),
             recv_buffer: 256 * 1024,
             recv_buffer_max: 4 << 20,

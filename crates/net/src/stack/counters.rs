@@ -82,6 +82,10 @@ pub struct Counters {
     pub fast_retransmits: u64,
     /// Recoveries and timeouts that turned out to be mistakes (Eifel, F-RTO).
     pub recoveries_undone: u64,
+    /// Data segments that met congestion on their way to us (CE).
+    pub marks_received: u64,
+    /// Windows reduced because the peer echoed congestion.
+    pub ecn_reductions: u64,
     /// Probes for a lost tail (RFC 8985 §7).
     pub tail_probes: u64,
     /// Acknowledgements that tell of a segment received twice (RFC 2883).

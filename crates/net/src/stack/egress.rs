@@ -85,7 +85,7 @@ impl Stack {
         }
         let (config, bare) = (&self.config, turn.bare);
         let next =
-            |connection: &Connection| if bare { connection.plan_ack() } else { connection.plan(config) };
+            |connection: &Connection| if bare { connection.plan_ack() } else { connection.plan(now, config) };
         let mut plan = next(connection);
         let mut sent = Ok(());
         if plan.is_some() {
@@ -114,7 +114,8 @@ impl Stack {
             {
                 let segment = connection.segment(&going, now, config);
                 let dscp = config.dscp[connection.transmit.level.index()] & DSCP_MAX;
-                let envelope = Envelope { dscp, ..Envelope::of(config.mac, mac, &connection.tuple) };
+                let ecn = connection.mark(&going);
+                let envelope = Envelope { dscp, ecn, ..Envelope::of(config.mac, mac, &connection.tuple) };
                 sent = envelope.transmit_segment(now, device, &segment);
                 if sent.is_err() {
                     break;

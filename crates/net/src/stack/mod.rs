@@ -57,6 +57,7 @@ mod neighbors;
 mod opening;
 mod ready;
 
+pub use crate::tcp::Ecn;
 pub use crate::tcp::KeepAlive;
 pub use config::{Config, InterfaceId, Ipv6, ListenOptions};
 pub use cookies::SynCookies;

@@ -116,7 +116,7 @@ impl Stack {
         }
         // What the handshake agrees on is what any connection would.
         let connection = self.answering(now, tuple, s.seq, &s.options);
-        let Some(plan) = connection.plan(&self.config) else { return };
+        let Some(plan) = connection.plan(now, &self.config) else { return };
         let offer = connection.segment(&plan, now, &self.config);
         let options = Options {
             window_scale: offer.options.window_scale.filter(|_| s.options.timestamps.is_some()),

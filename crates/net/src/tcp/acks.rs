@@ -27,6 +27,8 @@ pub(super) struct News {
     /// It delivers a segment, sent before the timeout at hand, that was never
     /// sent again.
     pub(super) original: bool,
+    /// It echoes congestion.
+    pub(super) marked: bool,
     /// What the peer received twice (D-SACK).
     pub(super) twice: Option<(Seq, Seq)>,
     /// The round trip of the oldest segment among them, if that is beyond doubt.
@@ -62,6 +64,7 @@ impl Connection {
             sacked: self.flight.sacked(),
             duplicate: false,
             original: false,
+            marked: self.is_echo(s),
             twice: None,
             rtt: None,
             echo_ms: stamps.map(|stamps| stamps.echo.wrapping_sub(self.ts_offset)),
@@ -86,6 +89,9 @@ impl Connection {
         news.duplicate = news.advanced == 0 && s.ack == self.snd_una && awaited && (bare || news.bytes > 0);
         if news.advanced > 0 || news.bytes > 0 || news.duplicate || news.twice.is_some() {
             self.on_news(cx, s, &mut news);
+        }
+        if news.marked {
+            self.on_echo(cx, news.flight);
         }
         // Any acknowledgement answers a probe.
         if news.flight == 0 || window == 0 {
@@ -248,7 +254,7 @@ impl Connection {
             flight: bytes(news.flight),
             srtt: self.rtt.srtt(),
             rtt: news.rtt,
-            marked: Bytes::ZERO,
+            marked: if news.marked { bytes(acked) } else { Bytes::ZERO },
             delivered,
             sent: self.acknowledged + self.unacknowledged().get(),
             limited: self.congestion.limits(news.flight, self.mss),

@@ -14,6 +14,7 @@ use super::autotune::ReceiveWindow;
 use super::buffer::{ByteQueue, Pool};
 use super::congestion::{Congestion, CongestionControl};
 use super::flight::Flight;
+use super::manners::Manners;
 use super::patience::Patience;
 use super::rack::Reordering;
 use super::reassembly::Reassembly;
@@ -75,6 +76,8 @@ pub(crate) struct Flags {
     pub(crate) retransmit_now: bool,
     /// A probe for life or window is due.
     pub(crate) probe_due: bool,
+    /// What is to be sent waits for the pacer.
+    pub(crate) paced: bool,
     /// A tail loss probe is due.
     pub(crate) tail_due: bool,
     /// An acknowledgement of data waits for company.
@@ -175,6 +178,7 @@ pub(crate) struct Connection {
     pub(crate) classifier: Option<TransportClassifier>,
     pub(crate) app: Option<Box<Arc<dyn Any + Send + Sync>>>,
     pub(crate) patience: Option<Box<Patience>>,
+    pub(crate) manners: Option<Box<Manners>>,
     pub(crate) listener: Option<u16>,
     pub(crate) reason: Option<CloseReason>,
     pub(crate) private: Private,
@@ -246,6 +250,7 @@ impl Connection {
             classifier: None,
             app: None,
             patience: None,
+            manners: Self::manners(config),
             listener: None,
             reason: None,
             private: [0; 64],
@@ -284,9 +289,22 @@ impl Connection {
         if taken < fitting {
             self.starve(cx);
         }
+        if self.send.is_empty() && self.snd_una == self.snd_nxt {
+            self.on_resume(cx);
+        }
         self.send.push(&bytes[..taken], cx.pool);
         self.flags.blocked |= taken < bytes.len();
         Some(taken)
+    }
+
+    /// After a pause longer than a timeout, congestion control may start anew
+    /// (RFC 5681 §4.1).
+    #[inline]
+    fn on_resume(&mut self, cx: &mut Context<'_>) {
+        let idle = cx.now.since(self.flight.latest);
+        if idle > self.rtt.rto(cx.config.rto_min) && self.state.is_synchronized() {
+            self.congestion.on_idle(cx.now, idle);
+        }
     }
 
     /// Forgets the first `n` unread bytes; invites more when that is worth a segment.
@@ -456,6 +474,7 @@ impl Connection {
         if self.is_stalled() {
             self.arm(now, config);
         }
+        self.flags.paced = config.pacing && self.wants_data() && self.is_paced(now);
     }
 
     /// When [`Connection::on_timeout`] is due; `Time::MAX` for never.
@@ -464,7 +483,12 @@ impl Connection {
         match self.state {
             State::Closed => self.rto_at,
             State::TimeWait { until } => until,
-            _ => self.rto_at.min(self.early_at).min(self.keep_alive_at(config)).min(self.ack_due_at()),
+            _ => self
+                .rto_at
+                .min(self.early_at)
+                .min(self.keep_alive_at(config))
+                .min(self.ack_due_at())
+                .min(self.paced_until()),
         }
     }
 
@@ -481,6 +505,7 @@ impl Connection {
             return;
         }
         self.on_ack_due(cx);
+        self.flags.paced &= self.paced_until() > cx.now;
         if self.early_at <= cx.now {
             self.on_early_timeout(cx);
         } else if self.rto_at <= cx.now {

@@ -41,6 +41,7 @@ impl Connection {
     /// Makes a fresh connection the answer to a listener's SYN `s`.
     pub(crate) fn accept(&mut self, listener: u16, s: &Segment<'_>, config: &Config) {
         self.answer(s.seq, &s.options, config);
+        self.negotiate_ecn(s);
         self.listener = Some(listener);
         self.update_window(s, 0);
     }
@@ -101,6 +102,7 @@ impl Connection {
             return Arrival::Done;
         }
         self.negotiate(s.seq, &s.options, cx.config);
+        self.negotiate_ecn(s);
         self.heard_at = cx.now;
         self.update_window(s, 0);
         if has(Flags::ACK) {
@@ -223,6 +225,7 @@ impl Connection {
                 self.window.on_echo(self.timestamp(cx.now).wrapping_sub(stamps.echo));
             }
         }
+        self.on_mark(cx, s);
         if matches!(self.state, State::SynReceived { .. }) {
             self.state = self.state.after(Step::SynAcked);
             self.update_window(s, self.send_scale);
@@ -244,6 +247,7 @@ impl Connection {
             return Arrival::Refuse;
         }
         if !s.payload.is_empty() {
+            self.note_twice(s.seq, s.seq + offset as u32);
             self.on_payload(cx, s.seq + offset as u32, payload, offset == s.payload.len(), v);
         }
         if has(Flags::FIN) {
@@ -306,6 +310,7 @@ impl Connection {
                 self.resend_syn();
             }
         } else {
+            self.note_twice(s.seq, (s.seq + s.payload.len() as u32).min(self.rcv_nxt));
             self.answer_stray(cx, s);
         }
         if let State::TimeWait { ref mut until } = self.state
@@ -446,7 +451,9 @@ impl Connection {
                 return;
             }
             let reassembly = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
-            reassembly.insert(start, payload, v.meta, cx.pool);
+            if reassembly.insert(start, payload, v.meta, cx.pool) == 0 && reassembly.holds(start) {
+                self.note_twice(start, start + payload.len() as u32);
+            }
             return;
         }
         let before = self.rcv_nxt;
@@ -463,6 +470,14 @@ impl Connection {
         if !self.flags.detached {
             let fresh = self.rcv_nxt - before;
             cx.push(EventKind::Readable { fresh });
+        }
+    }
+
+    /// `[start, end)`, if that is anything, came a second time: the peer is told.
+    #[inline]
+    fn note_twice(&mut self, start: Seq, end: Seq) {
+        if start.before(end) && self.flags.sack && self.state.can_receive() {
+            self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new())).twice = Some((start, end));
         }
     }
 

@@ -26,6 +26,9 @@ pub(crate) struct Plan {
     pub(crate) again: bool,
     /// It only makes the peer answer.
     pub(crate) probe: bool,
+    /// It acknowledges less than could be, with what was to be said of that
+    /// about congestion.
+    pub(crate) old: bool,
 }
 
 impl Plan {
@@ -51,11 +54,18 @@ impl Connection {
 
     /// The next segment, if one may go out now.
     #[inline]
-    pub(crate) fn plan(&self, config: &Config) -> Option<Plan> {
+    pub(crate) fn plan(&self, now: Time, config: &Config) -> Option<Plan> {
         match self.state {
             State::Closed => return None,
             State::TimeWait { .. } => return self.plan_ack(),
             _ => {}
+        }
+        if self.acked_before_change().is_some() {
+            return self.plan_ack();
+        }
+        let forced = self.flags.retransmit_now || self.flags.tail_due || self.flags.probe_due;
+        if config.pacing && !forced && self.is_paced(now) {
+            return self.plan_ack();
         }
         self.plan_again()
             .or_else(|| self.plan_new())
@@ -135,14 +145,16 @@ impl Connection {
 
     fn plan_probe(&self) -> Option<Plan> {
         // A number that the peer has acknowledged already makes it answer.
-        let probe = Plan { seq: self.snd_una - 1, len: 0, flags: Flags::ACK, again: false, probe: true };
+        let probe =
+            Plan { seq: self.snd_una - 1, len: 0, flags: Flags::ACK, again: false, probe: true, old: false };
         (self.flags.probe_due && self.state.is_synchronized()).then_some(probe)
     }
 
     /// A segment that only acknowledges, if one is due.
     #[inline]
     pub(crate) fn plan_ack(&self) -> Option<Plan> {
-        let ack = Plan { seq: self.snd_nxt, len: 0, flags: Flags::ACK, again: false, probe: false };
+        let old = self.acked_before_change().is_some();
+        let ack = Plan { seq: self.snd_nxt, len: 0, flags: Flags::ACK, again: false, probe: false, old };
         (self.acks_due > 0 && self.state != State::SynSent).then_some(ack)
     }
 
@@ -151,7 +163,7 @@ impl Connection {
     fn cut(&self, seq: Seq, space: u32) -> Plan {
         if !self.state.is_synchronized() && seq == self.snd_una {
             let flags = if self.state == State::SynSent { Flags::SYN } else { Flags::SYN.with(Flags::ACK) };
-            return Plan { seq, len: 0, flags, again: false, probe: false };
+            return Plan { seq, len: 0, flags, again: false, probe: false, old: false };
         }
         let data_end = self.data_start() + self.send.len() as u32;
         let len = (data_end.distance(seq).max(0) as u32).min(space);
@@ -162,7 +174,7 @@ impl Connection {
         if self.flags.fin_queued && len < space {
             flags |= Flags::FIN;
         }
-        Plan { seq, len, flags, again: false, probe: false }
+        Plan { seq, len, flags, again: false, probe: false, old: false }
     }
 
     /// Whether the peer's window alone holds back what is there to send.
@@ -219,15 +231,16 @@ impl Connection {
         let syn = plan.flags.contains(Flags::SYN);
         let first = plan.flags == Flags::SYN;
         let shift = if syn { 0 } else { self.recv_scale };
-        let window = if first { self.receive_room() } else { self.edge() - self.rcv_nxt };
+        let ack = self.acked_before_change().filter(|_| plan.old).unwrap_or(self.rcv_nxt);
+        let window = if first { self.receive_room() } else { self.edge() - ack };
         let echo = if first { 0 } else { self.ts_recent };
         let offset = plan.seq.distance(self.data_start()).max(0) as usize;
         Segment {
             source_port: self.tuple.local_port,
             target_port: self.tuple.remote_port,
             seq: plan.seq,
-            ack: if first { Seq(0) } else { self.rcv_nxt },
-            flags: plan.flags,
+            ack: if first { Seq(0) } else { ack },
+            flags: plan.flags | self.ecn_flags(plan),
             window: (window >> shift).min(65_535) as u16,
             options: Options {
                 mss: syn.then(|| config.mss(self.tuple.remote)),
@@ -243,6 +256,15 @@ impl Connection {
         }
     }
 
+    /// What came twice was told, or will not be.
+    fn on_told_twice(&mut self) {
+        let Some(reassembly) = &mut self.reassembly else { return };
+        reassembly.twice = None;
+        if reassembly.is_empty() {
+            self.reassembly = None;
+        }
+    }
+
     /// `plan` went out at `now`.
     #[inline]
     pub(crate) fn transmitted(&mut self, plan: &Plan, now: Time, config: &Config, pool: &mut Pool) {
@@ -250,10 +272,16 @@ impl Connection {
         if plan.flags.contains(Flags::ACK) {
             self.rcv_adv = self.edge();
             self.flags.ack_delayed = false;
-            self.last_ack_sent = self.rcv_nxt;
+            if self.reassembly.is_some() {
+                self.on_told_twice();
+            }
+            self.last_ack_sent = self.acked_before_change().filter(|_| plan.old).unwrap_or(self.rcv_nxt);
+        }
+        if self.manners.is_some() {
+            self.on_sent_politely(plan, now, config);
         }
         if plan.seq == end {
-            if plan.seq == self.snd_nxt {
+            if plan.seq == self.snd_nxt && !plan.old {
                 self.acks_due = self.acks_due.saturating_sub(1);
             }
             self.flags.probe_due = false;

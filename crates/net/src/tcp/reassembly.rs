@@ -42,6 +42,8 @@ pub(crate) struct Reassembly {
     pieces: Vec<Piece>,
     /// Where the latest segment lies, for the first SACK block (RFC 2018 §4).
     latest: Seq,
+    /// What came a second time, to be told once (RFC 2883).
+    pub(crate) twice: Option<(Seq, Seq)>,
 }
 
 impl Reassembly {
@@ -53,11 +55,17 @@ impl Reassembly {
     const SEGMENTS_MAX: usize = 1024;
 
     pub(crate) fn new() -> Self {
-        Self { pieces: Vec::new(), latest: Seq(0) }
+        Self { pieces: Vec::new(), latest: Seq(0), twice: None }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
+    }
+
+    /// Whether the byte at `seq` is here.
+    pub(crate) fn holds(&self, seq: Seq) -> bool {
+        let i = self.pieces.partition_point(|p| p.end().at_or_before(seq));
+        self.pieces.get(i).is_some_and(|p| p.start.at_or_before(seq))
     }
 
     /// Keeps what is new of `bytes`, which start at `start`; returns how many
@@ -111,12 +119,12 @@ impl Reassembly {
         self.pieces.first()?.start.at_or_before(next).then(|| self.pieces.remove(0))
     }
 
-    /// What to tell the peer, the latest first.
+    /// What to tell the peer: what came twice, then the latest.
     pub(crate) fn blocks(&self) -> SackBlocks {
         let block = |p: &Piece| (p.start, p.end());
         let recent = self.pieces.partition_point(|p| p.end().at_or_before(self.latest));
         let rest = self.pieces.iter().enumerate().filter(|(i, _)| *i != recent).map(|(_, p)| p);
-        self.pieces.get(recent).into_iter().chain(rest).map(block).collect()
+        self.twice.into_iter().chain(self.pieces.get(recent).into_iter().chain(rest).map(block)).collect()
     }
 
     pub(crate) fn release(&mut self, pool: &mut Pool) {

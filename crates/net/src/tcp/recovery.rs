@@ -286,9 +286,6 @@ impl Connection {
         }
     }
 
-    /// The window was reduced: no further mark of this round trip counts.
-    pub(super) fn note_reduction(&mut self) {}
-
     /// Sets the timer of a tail loss probe, if one may be sent (RFC 8985 §7.2):
     /// two round trips after the latest segment or acknowledgement; where the
     /// peer may wait for a second segment, as much later as it may wait.
@@ -351,6 +348,9 @@ impl Connection {
             return;
         }
         self.rtt.on_timeout();
+        if self.state == State::SynSent {
+            self.withdraw_ecn();
+        }
         self.rto_at = self.rto_from(cx.now, cx.config);
         self.early_at = Time::MAX;
         if self.snd_una == self.snd_nxt {
