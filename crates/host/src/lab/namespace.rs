@@ -11,8 +11,11 @@ use std::{io, thread};
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
+use queueing::CoreId;
+
 use super::child::{self, Child};
 use super::error::LabError;
+use crate::affinity;
 
 /// A network namespace. It and its devices are gone when this is dropped, no
 /// program runs in it any more and no device file of it is open.
@@ -96,6 +99,22 @@ impl Namespace {
         let said = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
         let command = [&[program], args].concat().join(" ");
         Err(LabError::Failed { namespace: self.name.clone(), command, said })
+    }
+
+    /// As [`Namespace::spawn`], with all threads of the program on `core`.
+    ///
+    /// # Errors
+    /// As [`Namespace::spawn`]; or this thread may not use the core.
+    pub fn spawn_on(&self, core: CoreId, command: &mut Command) -> Result<Child, LabError> {
+        // A program inherits the cores of the thread that starts it.
+        thread::scope(|scope| {
+            let start = scope.spawn(|| {
+                let program = command.get_program().to_string_lossy().into_owned();
+                affinity::pin(core).map_err(|e| cannot_start(&program, &e))?;
+                self.spawn(command)
+            });
+            start.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
     }
 
     /// Starts `command`, which [`Namespace::command`] made; it is ended when

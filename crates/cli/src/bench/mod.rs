@@ -1,0 +1,36 @@
+//! `greenwave bench`: this machine's figures, ours beside what users would
+//! pick instead, in one run.
+
+use std::process::ExitCode;
+
+use crate::Error;
+
+mod net;
+mod peer;
+
+/// Measure greenwave beside others, on this machine.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// TCP/IP: ours, the kernel's, smoltcp's and gVisor's as servers.
+    Net(net::Args),
+    /// One of the compared servers, as `bench net` starts it.
+    #[command(hide = true)]
+    Peer(peer::Args),
+}
+
+/// Measures and prints what was found.
+///
+/// # Errors
+/// What keeps the benchmark from running at all.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    match &args.what {
+        What::Net(args) => net::run(args),
+        What::Peer(args) => peer::run(args),
+    }
+}

@@ -1,0 +1,102 @@
+//! What is asked of every server.
+
+use load::exchange::{Answer, Exchange, Pace};
+use queueing::Span;
+
+use crate::bench::peer::{CHUNK, REQUEST, Serves};
+
+/// One thing that is measured.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Such as `echo-64 100`.
+    pub name: String,
+    pub serves: Serves,
+    pub connections: u32,
+    pub pace: Pace,
+    request: Vec<u8>,
+    answer: Answer,
+}
+
+/// Requests per second of the open loop: about half of what the slowest server
+/// that takes part can do.
+const RATES: [f64; 2] = [20_000.0, 80_000.0];
+
+impl Case {
+    fn new(serves: Serves, length: usize, connections: u32, pace: Pace) -> Self {
+        let noise = |length: usize| (0..length as u64).map(|i| (i * 0x9e37 >> 5) as u8).collect();
+        let (word, request, answer) = match serves {
+            Serves::Echo => (format!("echo-{length}"), noise(length), Answer::Echo),
+            Serves::Http => ("http".to_owned(), REQUEST.to_vec(), Answer::Http),
+            Serves::Sink => ("stream-in".to_owned(), vec![0; CHUNK], Answer::Nothing),
+            Serves::Source => ("stream-out".to_owned(), vec![0], Answer::Bytes(CHUNK as u64)),
+        };
+        let name = match pace {
+            Pace::Closed { .. } if matches!(serves, Serves::Sink | Serves::Source) => word,
+            Pace::Closed { .. } => format!("{word} {connections}"),
+            Pace::Open { rate_per_s, .. } => format!("{word} {connections} at {:.0}k/s", rate_per_s / 1e3),
+        };
+        Self { name, serves, connections, pace, request, answer }
+    }
+
+    /// The loop is closed with one request on each connection.
+    fn closed(serves: Serves, length: usize, connections: u32) -> Self {
+        Self::new(serves, length, connections, Pace::Closed { outstanding: 1 })
+    }
+
+    fn open(serves: Serves, length: usize, connections: u32, rate_per_s: f64) -> Self {
+        Self::new(serves, length, connections, Pace::Open { rate_per_s, seed: 0 })
+    }
+
+    /// What a client does for `time`.
+    pub fn exchange(&self, time: Span, seed: u64) -> Exchange {
+        let pace = match self.pace {
+            Pace::Open { rate_per_s, .. } => Pace::Open { rate_per_s, seed },
+            closed => closed,
+        };
+        Exchange {
+            connections: self.connections,
+            request: self.request.clone(),
+            answer: self.answer,
+            pace,
+            // Long enough for TCP's windows to open.
+            warmup: time / 4,
+            duration: time,
+        }
+    }
+
+    /// Whether its figure is a throughput in bytes.
+    pub fn is_stream(&self) -> bool {
+        matches!(self.serves, Serves::Sink | Serves::Source)
+    }
+}
+
+/// A stream asks for so much at once: 1 MiB.
+const STREAM_OUTSTANDING: u32 = 16;
+
+fn streams() -> [Case; 2] {
+    [Serves::Sink, Serves::Source]
+        .map(|serves| Case::new(serves, 0, 1, Pace::Closed { outstanding: STREAM_OUTSTANDING }))
+}
+
+/// Every case.
+pub fn full() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (serves, length) in [(Serves::Echo, 64), (Serves::Http, 0), (Serves::Echo, 16 * 1024)] {
+        cases.extend([1, 100, 1000].map(|connections| Case::closed(serves, length, connections)));
+    }
+    cases.extend(RATES.map(|rate| Case::open(Serves::Echo, 64, 100, rate)));
+    cases.extend(streams());
+    cases
+}
+
+/// Of each kind one, small.
+pub fn smoke() -> Vec<Case> {
+    let mut cases = vec![
+        Case::closed(Serves::Echo, 64, 10),
+        Case::closed(Serves::Http, 0, 10),
+        Case::closed(Serves::Echo, 16 * 1024, 2),
+        Case::open(Serves::Echo, 64, 10, 1000.0),
+    ];
+    cases.extend(streams());
+    cases
+}

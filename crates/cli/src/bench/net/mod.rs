@@ -1,0 +1,171 @@
+//! `greenwave bench net`: TCP servers side by side.
+//!
+//! Each server is a process on a core of its own, in a network namespace; the
+//! client is our stack on another core, closed loop or at a fixed rate, and
+//! speaks to all of them alike. Rounds are interleaved, so that a slow phase
+//! of the machine meets every server; figures are medians over rounds. What
+//! cannot run here has a row that says why.
+
+use std::process::ExitCode;
+
+use host::lab::Lab;
+use queueing::{CoreId, Span};
+
+use crate::{Error, progress};
+
+mod cases;
+mod goals;
+mod gvisor;
+mod place;
+mod report;
+mod systems;
+
+use cases::Case;
+use report::Row;
+use systems::System;
+
+/// Measure TCP servers side by side (needs root).
+#[derive(clap::Args)]
+pub struct Args {
+    /// Rounds, of which the median is shown.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// How long each server is measured in each case and round.
+    #[arg(long, default_value = "500ms")]
+    time: Span,
+    /// Only these systems, such as kernel/veth,greenwave/xdp.
+    #[arg(long, value_delimiter = ',', value_name = "SYSTEM/DEVICE")]
+    systems: Vec<String>,
+    /// Only cases whose name begins with one of these, such as echo-64.
+    #[arg(long, value_delimiter = ',', value_name = "CASE")]
+    cases: Vec<String>,
+    /// Which core does the receiver's half of a veth's work.
+    #[arg(long, value_enum, default_value = "receiver")]
+    receive_on: ReceiveOn,
+    /// How much: smoke shows that everything works, and measures nothing.
+    #[arg(long, value_enum, default_value = "full")]
+    scale: Scale,
+    /// Exit 1 when a goal is missed.
+    #[arg(long)]
+    check: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Scale {
+    /// Every case.
+    Full,
+    /// A few cases for a moment each.
+    Smoke,
+}
+
+/// Where the kernel works on what has come over a veth or TAP device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ReceiveOn {
+    /// On the receiver's core, by receive packet steering: as behind a network
+    /// card, at the price of an interrupt between cores.
+    Receiver,
+    /// On the sender's core, as such devices do by themselves: the client's
+    /// core then does much of the kernel's TCP for the server.
+    Sender,
+}
+
+/// Where client and server run.
+#[derive(Clone, Copy, Debug)]
+struct Cores {
+    client: CoreId,
+    server: CoreId,
+}
+
+/// Measures and prints what was found.
+///
+/// # Errors
+/// No laboratory here, or names that are none.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    if let Some(why) = Lab::unavailable() {
+        return Err(Error::new(format!("the benchmark needs network namespaces: {why}")).advice("as root"));
+    }
+    let smoke = args.scale == Scale::Smoke;
+    let systems = chosen(systems::SYSTEMS, &args.systems, |system, name| system.name() == *name)?;
+    let all = if smoke { cases::smoke() } else { cases::full() };
+    let cases = chosen(&all, &args.cases, |case, name| case.name.starts_with(name.as_str()))?;
+    let (rounds, time) = if smoke { (1, Span::from_millis(100)) } else { (args.rounds, args.time) };
+    let receive_on = args.receive_on;
+    let there = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
+    let cores = Cores { client: there[0], server: there[there.len() - 1] };
+    if there.len() == 1 {
+        eprintln!("note: client and server share the only core there is");
+    }
+    let gvisor = match systems.iter().any(|system| system.stack == systems::Stack::Gvisor) {
+        true if !smoke => gvisor::build(),
+        _ => gvisor::built(),
+    };
+    let mut rows = Vec::new();
+    for &case in &cases {
+        let serving = systems.iter().filter(|system| system.serves(case));
+        rows.extend(serving.map(|&system| Row::new(*system, case)));
+    }
+    let bar = progress::bar(u64::from(rounds) * rows.len() as u64);
+    let lab = Lab::new("bench net").map_err(|e| Error::new(e.to_string()))?;
+    for round in 0..rounds {
+        for row in &mut rows {
+            bar.set_message(format!("{} {}", row.system.name(), row.case.name));
+            let setting = place::Setting { cores, time, receive_on, gvisor: &gvisor, seed: u64::from(round) };
+            row.add(place::measure(&lab, &row.system, &row.case, &setting));
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let goals = goals::goals(&rows);
+    let met = goals.iter().all(|goal| goal.holds != Some(false));
+    if args.json {
+        let json = report::json(&rows, &goals, rounds, time);
+        println!("{}", serde_json::to_string_pretty(&json).map_err(|e| Error::new(e.to_string()))?);
+    } else {
+        let place = match receive_on {
+            ReceiveOn::Receiver => "its receiver's",
+            ReceiveOn::Sender => "its sender's",
+        };
+        println!(
+            "{}, server on core {}, client on core {}, what comes is worked on by {place} core",
+            host::Machine::this(),
+            cores.server.0,
+            cores.client.0
+        );
+        println!("medians of {rounds} rounds of {time} each\n");
+        report::print(&rows, &goals);
+    }
+    Ok(if args.check && !met { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// Those of `all` that are named, or all when nothing is.
+fn chosen<'a, T: Named>(
+    all: &'a [T],
+    names: &[String],
+    fits: impl Fn(&T, &String) -> bool,
+) -> Result<Vec<&'a T>, Error> {
+    if let Some(name) = names.iter().find(|name| !all.iter().any(|one| fits(one, name))) {
+        let there: Vec<String> = all.iter().map(Named::label).collect();
+        return Err(Error::new(format!("{name:?} is none of: {}", there.join(", "))));
+    }
+    Ok(all.iter().filter(|one| names.is_empty() || names.iter().any(|name| fits(one, name))).collect())
+}
+
+/// What can be chosen by name.
+trait Named {
+    fn label(&self) -> String;
+}
+
+impl Named for System {
+    fn label(&self) -> String {
+        self.name()
+    }
+}
+
+impl Named for Case {
+    fn label(&self) -> String {
+        self.name.clone()
+    }
+}

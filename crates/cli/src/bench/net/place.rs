@@ -1,0 +1,260 @@
+//! One server, one client and the cable between them, for one measurement.
+//!
+//! On a veth pair the server has one end and the client, over AF_XDP, the
+//! other. A server on a TAP device has its descriptor, and the client AF_XDP
+//! on the kernel's end; where the kernel is the server it is the other way
+//! round. Unless asked otherwise, received packets are steered to the core of
+//! who receives them: these devices by themselves do the receiver's half of
+//! the work on the sender's core.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use host::afxdp::{self, AfXdp, Claims, Mode, Options};
+use host::lab::{Child, Lab, LabError, Namespace, Veth};
+use host::usage::Meter;
+use host::{Monotonic, Tap, affinity};
+use load::exchange::{Exchanger, Outcome};
+use net::stack::Config;
+use queueing::{Clock, CoreId, Histogram, Span};
+
+use super::cases::Case;
+use super::gvisor::Program;
+use super::systems::{Device, Stack, System};
+use super::{Cores, ReceiveOn};
+use crate::bench::peer::{PORT, Serves, page};
+use crate::options::secret_of;
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// The server's device and the client's.
+const HERE: &str = "gw0";
+const THERE: &str = "gw1";
+/// Frames that each direction of the client's socket holds.
+const FRAMES: u32 = 8192;
+
+/// What all measurements of a round share.
+pub struct Setting<'a> {
+    pub cores: Cores,
+    pub time: Span,
+    pub receive_on: ReceiveOn,
+    pub gvisor: &'a Program,
+    pub seed: u64,
+}
+
+/// What one measurement found.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub answers_per_s: f64,
+    pub bytes_per_s: f64,
+    /// Share of a core that the server used.
+    pub cores: f64,
+    pub latency: Histogram,
+    /// Connections that did not live to the end.
+    pub broken: u64,
+}
+
+/// Measures `system` in `case`.
+///
+/// # Errors
+/// Why it could not be measured, in a line.
+pub fn measure(lab: &Lab, system: &System, case: &Case, setting: &Setting<'_>) -> Result<Measured, String> {
+    let said = |e: LabError| e.to_string();
+    let server = lab.namespace("server").map_err(said)?;
+    let client = lab.namespace("client").map_err(said)?;
+    // Router solicitations and the like are nobody's business here.
+    for namespace in [&server, &client] {
+        let _ = namespace.sysctl("net.ipv6.conf.default.disable_ipv6", "1");
+    }
+    let place = Place { system, case, setting, server, client };
+    match system.device {
+        Device::Veth | Device::Xdp | Device::XdpNative | Device::Packet => place.on_veth(lab),
+        Device::Tap if system.stack == Stack::Kernel => place.behind_tap(),
+        Device::Tap => place.on_tap(),
+    }
+}
+
+struct Place<'a> {
+    system: &'a System,
+    case: &'a Case,
+    setting: &'a Setting<'a>,
+    server: Namespace,
+    client: Namespace,
+}
+
+impl Place<'_> {
+    fn on_veth(&self, lab: &Lab) -> Result<Measured, String> {
+        let said = |e: LabError| e.to_string();
+        let Cores { client, server } = self.setting.cores;
+        lab.veth((&self.server, HERE), (&self.client, THERE), &Veth::default()).map_err(said)?;
+        self.steer(&self.server, HERE, server)?;
+        self.steer(&self.client, THERE, client)?;
+        if self.system.stack == Stack::Kernel {
+            self.kernel_address(&self.server, HERE)?;
+        }
+        let child = self.start(&format!("{}:{HERE}", self.system.device.name()))?;
+        let (device, mac) = self.client.enter(|| xdp(THERE))?;
+        self.drive(device, mac, &child)
+    }
+
+    /// The server makes the TAP device; we sit at its kernel end.
+    fn on_tap(&self) -> Result<Measured, String> {
+        let said = |e: LabError| e.to_string();
+        let child = self.start(&format!("tap:{HERE}"))?;
+        self.server.plain(HERE).map_err(said)?;
+        self.server.up(HERE).map_err(said)?;
+        self.steer(&self.server, HERE, self.setting.cores.client)?;
+        let (device, mac) = self.server.enter(|| xdp(HERE))?;
+        self.drive(device, mac, &child)
+    }
+
+    /// We hold the TAP device; the kernel serves at its end.
+    fn behind_tap(&self) -> Result<Measured, String> {
+        let said = |e: LabError| e.to_string();
+        let tap = self.server.enter(|| Tap::create(HERE)).map_err(|e| e.to_string())?;
+        self.server.plain(HERE).map_err(said)?;
+        self.server.up(HERE).map_err(said)?;
+        self.steer(&self.server, HERE, self.setting.cores.server)?;
+        self.kernel_address(&self.server, HERE)?;
+        let child = self.start("")?;
+        self.drive(tap, [2, 0, 0, 0, 0, 1], &child)
+    }
+
+    /// Lets `core` work on what comes to `device`, if that is wanted.
+    fn steer(&self, namespace: &Namespace, device: &str, core: CoreId) -> Result<(), String> {
+        if self.setting.receive_on == ReceiveOn::Sender {
+            return Ok(());
+        }
+        let mask = 1_u64.checked_shl(core.0.into()).unwrap_or(0);
+        namespace.steer_receive(device, mask).map_err(|e| e.to_string())
+    }
+
+    /// The kernel's address; with CUBIC, as ours, whatever this machine prefers.
+    fn kernel_address(&self, namespace: &Namespace, device: &str) -> Result<(), String> {
+        let said = |e: LabError| e.to_string();
+        namespace.address(device, SERVER.into(), 24).map_err(said)?;
+        let route =
+            ["route", "replace", "10.77.0.0/24", "dev", device, "src", "10.77.0.2", "congctl", "cubic"];
+        namespace.run("ip", &route).map(drop).map_err(said)
+    }
+
+    /// Starts the server on its core and waits until it is ready.
+    fn start(&self, device: &str) -> Result<Child, String> {
+        let app = match self.case.serves {
+            Serves::Echo => "echo",
+            Serves::Http => "http",
+            Serves::Sink => "sink",
+            Serves::Source => "source",
+        };
+        let mut command = if self.system.stack == Stack::Gvisor {
+            self.gvisor(self.setting.gvisor.as_ref()?, app)?
+        } else {
+            let this = std::env::current_exe().map_err(|e| e.to_string())?;
+            let mut command = self.server.command(&this.to_string_lossy());
+            let connections = self.case.connections.to_string();
+            command.args(["bench", "peer", "--system", self.system.stack.name(), "--device", device]);
+            command.args(["--addr", &SERVER.to_string(), "--app", app, "--connections", &connections]);
+            command
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.server.spawn_on(self.setting.cores.server, &mut command);
+        let mut child = child.map_err(|e| e.to_string())?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().ok_or("the server has no stdout")?;
+        BufReader::new(stdout).read_line(&mut line).map_err(|e| e.to_string())?;
+        if line.trim() == "ready" {
+            return Ok(child);
+        }
+        let mut said = String::new();
+        if let Some(stderr) = child.stderr.take() {
+            let _ = BufReader::new(stderr).read_line(&mut said);
+        }
+        Err(said.trim().trim_start_matches("error: ").to_owned())
+    }
+
+    fn gvisor(&self, program: &Path, app: &str) -> Result<Command, String> {
+        let mut command = self.server.command(&program.to_string_lossy());
+        command.args(["-device", HERE, "-addr", &format!("{SERVER}/24"), "-app", app]);
+        if app == "http" {
+            let file = program.with_extension("page");
+            std::fs::write(&file, page()).map_err(|e| format!("{}: {e}", file.display()))?;
+            command.arg("-response").arg(file);
+        }
+        Ok(command)
+    }
+
+    /// Runs the client on its core against the server `child`.
+    fn drive<D: net::Device + Send>(
+        &self,
+        device: D,
+        mac: [u8; 6],
+        child: &Child,
+    ) -> Result<Measured, String> {
+        let secret = secret_of(self.setting.seed, u64::from(child.id()));
+        let mut config = Config::new(mac, CLIENT, 24, secret);
+        config.recv_buffer = 4 << 20;
+        config.send_buffer = 4 << 20;
+        let exchange = self.case.exchange(self.setting.time, self.setting.seed);
+        let client = Exchanger::new(exchange, config, SocketAddr::from((SERVER, PORT)));
+        let meter = Meter::new(child.id(), self.setting.cores.server);
+        let core = self.setting.cores.client;
+        let limit = self.setting.time * 4 + OPEN_WITHIN;
+        std::thread::scope(|scope| {
+            let client = scope.spawn(move || {
+                affinity::pin(core).map_err(|e| e.to_string())?;
+                run(client, device, &meter, limit)
+            });
+            client.join().map_err(|_| "the client panicked".to_owned())?
+        })
+    }
+}
+
+/// How long connections may take to open.
+const OPEN_WITHIN: Span = Span::from_secs(10);
+
+/// Carries the exchange out; the server's time is read where the measured time
+/// begins and ends.
+fn run<D: net::Device>(
+    mut client: Exchanger,
+    mut device: D,
+    meter: &Meter,
+    limit: Span,
+) -> Result<Measured, String> {
+    let clock = Monotonic::new();
+    let end = clock.now() + limit;
+    let mut before = None;
+    while !client.is_done() {
+        let now = clock.now();
+        if before.is_none() && client.is_measuring(now) {
+            before = Some(meter.used().map_err(|_| "the server ended")?);
+        }
+        if !client.step(now, &mut device) {
+            std::hint::spin_loop();
+        }
+        if now > end {
+            return Err(format!("only {} connections opened", client.opened()));
+        }
+    }
+    let before = before.ok_or("the client did not get its core while it was to measure")?;
+    let used = meter.used().map_err(|_| "the server ended")?.saturating_sub(before);
+    let Outcome { answers, bytes, span, latency, broken, .. } = client.outcome().clone();
+    let seconds = span.as_secs_f64();
+    Ok(Measured {
+        answers_per_s: answers as f64 / seconds,
+        bytes_per_s: bytes as f64 / seconds,
+        cores: used.as_secs_f64() / seconds,
+        latency,
+        broken,
+    })
+}
+
+/// AF_XDP on `device` of this thread's namespace, and its hardware address.
+fn xdp(device: &str) -> Result<(AfXdp, [u8; 6]), String> {
+    let options = Options { mode: Some(Mode::Generic), frames: FRAMES, ..Options::default() };
+    let claims = Claims { addresses: vec![CLIENT.into()], ports: Vec::new() };
+    let mut opened = afxdp::open(device, &options, &claims).map_err(|e| e.to_string())?;
+    let mac = opened.interface.mac;
+    Ok((opened.devices.pop().ok_or("the interface has no queue")?, mac))
+}

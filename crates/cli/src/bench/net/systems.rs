@@ -1,0 +1,90 @@
+//! The compared servers and the devices they serve on.
+
+use super::cases::Case;
+use crate::bench::peer::Serves;
+
+/// Whose TCP/IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    Kernel,
+    Greenwave,
+    Smoltcp,
+    Gvisor,
+}
+
+/// Where the server's packets come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// A veth end with an address of the kernel's.
+    Veth,
+    /// AF_XDP on a veth end, behind the kernel's receive path.
+    Xdp,
+    /// AF_XDP on a veth end, in the driver.
+    XdpNative,
+    /// AF_PACKET's rings on a veth end.
+    Packet,
+    /// A TAP device.
+    Tap,
+}
+
+/// One of the compared servers.
+#[derive(Clone, Copy, Debug)]
+pub struct System {
+    pub stack: Stack,
+    pub device: Device,
+    /// What the figures do not say.
+    pub note: &'static str,
+}
+
+/// Every server, those first that others are held against.
+pub const SYSTEMS: &[System] = &[
+    System { stack: Stack::Kernel, device: Device::Veth, note: "epoll, one thread; offloads off" },
+    System { stack: Stack::Greenwave, device: Device::Xdp, note: "generic XDP, copied frames" },
+    System {
+        stack: Stack::Greenwave,
+        device: Device::XdpNative,
+        note: "native XDP, copied frames; the receive softirq runs on the client's core",
+    },
+    System { stack: Stack::Greenwave, device: Device::Packet, note: "AF_PACKET rings, version 2" },
+    System { stack: Stack::Kernel, device: Device::Tap, note: "epoll, one thread, behind a TAP device" },
+    System { stack: Stack::Greenwave, device: Device::Tap, note: "one frame per system call" },
+    System { stack: Stack::Smoltcp, device: Device::Tap, note: "0.14; one frame per system call" },
+    System { stack: Stack::Gvisor, device: Device::Tap, note: "netstack in Go, GOMAXPROCS 1" },
+];
+
+impl System {
+    /// Such as `greenwave/xdp`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.stack.name(), self.device.name())
+    }
+
+    /// Whether it takes part in `case`. Streams are compared with the kernel's
+    /// only.
+    pub fn serves(&self, case: &Case) -> bool {
+        let stream = matches!(case.serves, Serves::Sink | Serves::Source);
+        !stream || matches!(self.stack, Stack::Kernel | Stack::Greenwave)
+    }
+}
+
+impl Stack {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Greenwave => "greenwave",
+            Self::Smoltcp => "smoltcp",
+            Self::Gvisor => "gvisor",
+        }
+    }
+}
+
+impl Device {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Veth => "veth",
+            Self::Xdp => "xdp",
+            Self::XdpNative => "xdp-native",
+            Self::Packet => "packet",
+            Self::Tap => "tap",
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The kernel's TCP, used as well as one thread can: edge-triggered epoll, one
+//! read and one write for a request, no copy between.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+
+use super::{CHUNK, Serves, page, ready, requests};
+use crate::Error;
+
+const LISTENER: Token = Token(usize::MAX);
+
+struct Conn {
+    stream: TcpStream,
+    /// What the kernel has not taken yet, from `sent` on.
+    outbox: Vec<u8>,
+    sent: usize,
+    /// The beginning of a request.
+    partial: Vec<u8>,
+}
+
+/// Serves until killed.
+pub fn serve(addr: SocketAddr, app: Serves) -> Result<(), Error> {
+    let error = |e: io::Error| Error::new(format!("{addr}: {e}"));
+    let mut poll = Poll::new().map_err(error)?;
+    let mut listener = TcpListener::bind(addr).map_err(error)?;
+    poll.registry().register(&mut listener, LISTENER, Interest::READABLE).map_err(error)?;
+    let (page, chunk) = (page(), vec![b'x'; CHUNK]);
+    let answer = if app == Serves::Source { &chunk } else { &page };
+    let (mut conns, mut next) = (HashMap::new(), 0);
+    let (mut events, mut buffer) = (Events::with_capacity(1024), vec![0; 256 * 1024]);
+    ready();
+    loop {
+        match poll.poll(&mut events, None) {
+            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+            other => other.map_err(error)?,
+        }
+        for event in &events {
+            let token = event.token();
+            if token == LISTENER {
+                while let Ok((mut stream, _)) = listener.accept() {
+                    let both = Interest::READABLE | Interest::WRITABLE;
+                    stream.set_nodelay(true).map_err(error)?;
+                    poll.registry().register(&mut stream, Token(next), both).map_err(error)?;
+                    conns.insert(next, Conn { stream, outbox: Vec::new(), sent: 0, partial: Vec::new() });
+                    next += 1;
+                }
+            } else if let Some(conn) = conns.get_mut(&token.0)
+                && !conn.turn(app, answer, &mut buffer)
+            {
+                conns.remove(&token.0);
+            }
+        }
+    }
+}
+
+impl Conn {
+    /// Reads and answers until the kernel has no more or takes no more; false
+    /// when the connection is over.
+    fn turn(&mut self, app: Serves, answer: &[u8], buffer: &mut [u8]) -> bool {
+        loop {
+            match self.flush() {
+                Ok(true) => {}
+                Ok(false) => return true,
+                Err(_) => return false,
+            }
+            let n = match self.stream.read(buffer) {
+                Ok(0) => return false,
+                Ok(n) => n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(e) => return e.kind() == ErrorKind::WouldBlock,
+            };
+            let bytes = &buffer[..n];
+            let done = match app {
+                Serves::Echo => self.send(bytes),
+                Serves::Http if self.partial.is_empty() => {
+                    let (count, end) = requests(bytes);
+                    self.partial.extend_from_slice(&bytes[end..]);
+                    (0..count).try_for_each(|_| self.send(answer))
+                }
+                Serves::Http => {
+                    self.partial.extend_from_slice(bytes);
+                    let (count, end) = requests(&self.partial);
+                    self.partial.drain(..end);
+                    (0..count).try_for_each(|_| self.send(answer))
+                }
+                Serves::Sink => Ok(()),
+                Serves::Source => (0..n).try_for_each(|_| self.send(answer)),
+            };
+            if done.is_err() {
+                return false;
+            }
+            // Less than was asked for: there is no more, epoll(7).
+            if n < buffer.len() && self.outbox.is_empty() {
+                return true;
+            }
+        }
+    }
+
+    /// Sends `bytes`, or keeps what the kernel does not take.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let taken = if self.outbox.is_empty() { write(&mut self.stream, bytes)? } else { 0 };
+        self.outbox.extend_from_slice(&bytes[taken..]);
+        Ok(())
+    }
+
+    /// Whether nothing waits any more.
+    fn flush(&mut self) -> io::Result<bool> {
+        while self.sent < self.outbox.len() {
+            let taken = write(&mut self.stream, &self.outbox[self.sent..])?;
+            if taken == 0 {
+                return Ok(false);
+            }
+            self.sent += taken;
+        }
+        self.outbox.clear();
+        self.sent = 0;
+        Ok(true)
+    }
+}
+
+/// How many of `bytes` the kernel takes now.
+fn write(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match stream.write(bytes) {
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(0),
+            other => return other,
+        }
+    }
+}

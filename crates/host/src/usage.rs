@@ -1,0 +1,74 @@
+//! CPU time that a program uses, and the kernel on its behalf.
+//!
+//! The threads' own run time, to the nanosecond. A softirq that interrupts a
+//! thread is in that thread's time (kernels account it apart only with
+//! `CONFIG_IRQ_TIME_ACCOUNTING`), and the softirq thread of the core where the
+//! program is pinned is added; what the kernel does on an idle core is nobody's.
+//! Source: Linux, Documentation/scheduler/sched-stats.rst, `/proc/PID/schedstat`.
+
+use std::fs;
+use std::io;
+
+use queueing::{CoreId, Span};
+
+/// Reads the CPU time of one program.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    process: u32,
+    /// The kernel's softirq thread of its core.
+    softirq: Option<u32>,
+}
+
+impl Meter {
+    /// For process `id`, all of whose threads run on `core`.
+    #[must_use]
+    pub fn new(id: u32, core: CoreId) -> Self {
+        let name = format!("ksoftirqd/{}\n", core.0);
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let mut ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let is_it = |id: &u32| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|comm| comm == name);
+        Self { process: id, softirq: ids.find(is_it) }
+    }
+
+    /// CPU time used so far.
+    ///
+    /// # Errors
+    /// The process is gone, or the kernel keeps no such account.
+    pub fn used(&self) -> io::Result<Span> {
+        let mut ns = 0;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.process))? {
+            // A thread that ends meanwhile takes its time with it.
+            ns += run_time_ns(&format!("{}/schedstat", thread?.path().display())).unwrap_or(0);
+        }
+        if let Some(id) = self.softirq {
+            ns += run_time_ns(&format!("/proc/{id}/schedstat"))?;
+        }
+        Ok(Span::from_nanos(ns))
+    }
+}
+
+/// The first figure: nanoseconds on a core.
+fn run_time_ns(path: &str) -> io::Result<u64> {
+    let text = fs::read_to_string(path)?;
+    let first = text.split_whitespace().next().and_then(|word| word.parse().ok());
+    first.ok_or_else(|| io::Error::other(format!("{path} holds {text:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use queueing::Clock;
+
+    use super::*;
+    use crate::Monotonic;
+
+    #[test]
+    fn time_spent_computing_is_counted() {
+        let meter = Meter::new(std::process::id(), CoreId(0));
+        let before = meter.used().unwrap();
+        Monotonic::new().compute(Span::from_millis(30));
+        // The kernel adds to the account of a running thread at its next tick,
+        // and whoever shares the core takes part of the time.
+        std::thread::yield_now();
+        assert!(meter.used().unwrap() > before);
+    }
+}
