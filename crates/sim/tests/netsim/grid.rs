@@ -1,10 +1,10 @@
 //! The grid: throughput and answer times over loss, round trip, reordering and
 //! buffer, for each congestion control.
 //!
-//! The table is checked in as `snapshots/netsim__grid__*.snap`; a change of TCP
-//! changes it. Read the difference, then take it over with
+//! The tables are checked in as `snapshots/*.snap`; a change of TCP changes
+//! them. Read the difference, then take it over with
 //! `INSTA_UPDATE=always cargo test -p sim --test netsim`. What must hold
-//! whatever the figures are is asserted for every cell.
+//! whatever the figures are is asserted for every cell: see [`Row::check`].
 
 use std::fmt::Write;
 
@@ -18,21 +18,22 @@ use super::world::{Wish, World};
 
 const LOSSES: [f64; 4] = [0.0, 0.001, 0.01, 0.05];
 const REORDERS: [f64; 2] = [0.0, 0.03];
-const SEED: u64 = 7;
-/// Bytes of a bulk transfer.
-const BULK: u64 = 3 << 20;
+/// Bulk transfers per cell, each with a seed of its own, and bytes of each.
+const BULKS: (u64, u64) = (4, 3 << 20);
 /// Answers of a train, and bytes of each: seven segments.
-const TRAIN: (u64, u64) = (30, 10_000);
-/// Bytes of data in a full segment with timestamps.
+const TRAIN: (u64, u64) = (50, 10_000);
+/// Bytes of data in a full segment with timestamps, and what it takes on the line.
 const MSS: f64 = 1448.0;
+const ON_LINE: f64 = 1538.0;
 
-/// A round trip and a rate that goes with it: 62 to 500 kB under way.
+/// A round trip and a rate that goes with it.
 #[derive(Clone, Copy, Debug)]
 struct Distance {
     rtt: Span,
     rate_mbps: u64,
 }
 
+/// 62 to 500 kB under way.
 const DISTANCES: [Distance; 4] = [
     Distance { rtt: Span::from_micros(50), rate_mbps: 10_000 },
     Distance { rtt: Span::from_millis(1), rate_mbps: 1000 },
@@ -40,7 +41,7 @@ const DISTANCES: [Distance; 4] = [
     Distance { rtt: Span::from_millis(200), rate_mbps: 20 },
 ];
 
-/// One row of the table.
+/// How a path is.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     distance: Distance,
@@ -50,10 +51,21 @@ struct Cell {
     loss: f64,
 }
 
-/// A bulk transfer's figures.
-struct Bulk {
+/// What TCP makes of it.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    cell: Cell,
+    cubic: Bulks,
+    newreno: Bulks,
+    /// Median and longest answer time of a train.
+    train: (Span, Span),
+}
+
+/// Figures over all bulk transfers of a cell.
+#[derive(Clone, Copy, Debug)]
+struct Bulks {
     mbps: f64,
-    again: u64,
+    segments_again: u64,
     timeouts: u64,
 }
 
@@ -69,17 +81,17 @@ impl Distance {
 }
 
 impl Cell {
-    fn paths(self) -> [path::Config; 2] {
+    fn ways(self) -> [path::Config; 2] {
         let Distance { rtt, .. } = self.distance;
         let small = (self.distance.bdp() / 8.0).max(16.0 * 1024.0);
         let buffer = if self.deep { self.distance.bdp() } else { small };
-        let faults =
-            fault::Rates { loss: self.loss, reorder: self.reorder, late: rtt / 8, ..fault::Rates::NONE };
-        let rate = self.distance.rate();
-        [path::Config { rate, delay: rtt / 2, buffer: Bytes::new(buffer as u64), mark: None, faults }; 2]
+        let rates = fault::Rates::NONE;
+        let faults = fault::Rates { loss: self.loss, reorder: self.reorder, late: rtt / 8, ..rates };
+        let (rate, buffer) = (self.distance.rate(), Bytes::new(buffer as u64));
+        [path::Config { rate, delay: rtt / 2, buffer, mark: None, faults }; 2]
     }
 
-    fn world(self, algorithm: &str, wish: Wish) -> World {
+    fn world(self, algorithm: &str, seed: u64, wish: Wish) -> World {
         let new = congestion::by_name(algorithm).expect("a known name").new;
         let settings = |config: &mut Config| {
             config.congestion = Some(new);
@@ -87,40 +99,41 @@ impl Cell {
             // Longer than a last FIN can take under loss.
             config.time_wait = Span::from_secs(3600);
         };
-        World::new(settings, self.paths(), SEED, &[wish])
+        World::new(settings, self.ways(), seed, &[wish])
     }
 
-    fn bulk(self, algorithm: &str) -> Bulk {
-        let mut world = self.world(algorithm, Wish { starts: Span::ZERO, bytes: BULK, count: 1 });
-        world.run(self.limit());
-        let took = world.got[&0].answers[0];
-        let server = world.counters()[1];
-        Bulk {
-            mbps: BULK as f64 * 8.0 / took.as_secs_f64() / 1e6,
-            again: server.retransmissions,
-            timeouts: server.timeouts,
+    fn bulks(self, algorithm: &str) -> Bulks {
+        let (count, bytes) = BULKS;
+        let (mut took, mut segments_again, mut timeouts) = (Span::ZERO, 0, 0);
+        for seed in 0..count {
+            let mut world = self.world(algorithm, seed, Wish { starts: Span::ZERO, bytes, count: 1 });
+            world.run(self.limit());
+            took += world.got[&0][0];
+            let server = world.counters()[1];
+            segments_again += server.retransmissions;
+            timeouts += server.timeouts;
         }
+        let mbps = (count * bytes) as f64 * 8.0 / took.as_secs_f64() / 1e6;
+        Bulks { mbps, segments_again, timeouts }
     }
 
-    /// Median and longest answer time of a train.
-    fn train(self, algorithm: &str) -> (Span, Span) {
+    fn train(self) -> (Span, Span) {
         let (count, bytes) = TRAIN;
-        let mut world = self.world(algorithm, Wish { starts: Span::ZERO, bytes, count });
+        let mut world = self.world("cubic", 7, Wish { starts: Span::ZERO, bytes, count });
         world.run(Span::from_secs(600));
-        let mut answers = world.got[&0].answers.clone();
+        let mut answers = world.got[&0].clone();
         answers.sort_unstable();
         (answers[answers.len() / 2], answers[answers.len() - 1])
     }
 
     /// What theory says a bulk transfer reaches, in Mbit/s: the line's rate
-    /// after a slow start from ten segments, or what a Reno window is on average
+    /// after a slow start from ten segments, or what Reno's window is on average
     /// with this loss (Mathis et al., CCR 1997), whichever is less.
     fn theory_mbps(self) -> f64 {
         let rtt_s = self.distance.rtt.as_secs_f64();
         let rounds = 2.0 + (self.distance.bdp() / MSS / 10.0).log2().max(0.0);
-        let line_s =
-            BULK as f64 * 8.0 / (self.distance.rate_mbps as f64 * 1e6 * MSS / 1538.0) + rounds * rtt_s;
-        let line = BULK as f64 * 8.0 / line_s / 1e6;
+        let line_s = BULKS.1 as f64 * 8.0 / (self.distance.rate_mbps as f64 * 1e6 * MSS / ON_LINE);
+        let line = BULKS.1 as f64 * 8.0 / (line_s + rounds * rtt_s) / 1e6;
         if self.loss == 0.0 {
             return line;
         }
@@ -130,56 +143,65 @@ impl Cell {
 
     /// No transfer may take longer.
     fn limit(self) -> Span {
-        Span::from_secs_f64(20.0 * BULK as f64 * 8.0 / (self.theory_mbps() * 1e6)) + Span::from_secs(10)
+        Span::from_secs_f64(10.0 * BULKS.1 as f64 * 8.0 / (self.theory_mbps() * 1e6)) + Span::from_secs(5)
+    }
+
+    fn row(self) -> Row {
+        Row { cell: self, cubic: self.bulks("cubic"), newreno: self.bulks("newreno"), train: self.train() }
     }
 }
 
-fn table(distance: Distance) -> String {
-    let mut text = String::from(
-        "buffer  reorder  loss    theory |  cubic  newreno     | again  timeouts  answer p50       max\n",
-    );
-    for (deep, reorder) in
-        [(false, REORDERS[0]), (false, REORDERS[1]), (true, REORDERS[0]), (true, REORDERS[1])]
-    {
-        for loss in LOSSES {
-            let cell = Cell { distance, deep, reorder, loss };
-            let (cubic, reno) = (cell.bulk("cubic"), cell.bulk("newreno"));
-            let (median, longest) = cell.train("cubic");
-            let _ = writeln!(
-                text,
-                "{:6}  {:6}%  {:>4}%  {:7.2} | {:6.2}  {:7.2}  Mbit/s | {:5}  {:8}  {:>10}  {:>8}",
-                if deep { "bdp" } else { "small" },
-                reorder * 100.0,
-                loss * 100.0,
-                cell.theory_mbps(),
-                cubic.mbps,
-                reno.mbps,
-                cubic.again,
-                cubic.timeouts,
-                median.to_string(),
-                longest.to_string(),
-            );
+fn rows(distance: Distance) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for deep in [false, true] {
+        for reorder in REORDERS {
+            for loss in LOSSES {
+                rows.push(Cell { distance, deep, reorder, loss }.row());
+            }
         }
+    }
+    rows
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "buffer  reorder   loss |  theory    cubic  newreno        |  again  timeouts |     answer p50      max\n",
+    );
+    for Row { cell, cubic, newreno, train } in rows {
+        let _ = writeln!(
+            text,
+            "{:6}  {:6}%  {:>4}% | {:7.2}  {:7.2}  {:7.2} Mbit/s | {:6}  {:8} | {:>14}  {:>7}",
+            if cell.deep { "bdp" } else { "small" },
+            cell.reorder * 100.0,
+            cell.loss * 100.0,
+            cell.theory_mbps(),
+            cubic.mbps,
+            newreno.mbps,
+            cubic.segments_again,
+            cubic.timeouts,
+            train.0.to_string(),
+            train.1.to_string(),
+        );
     }
     text
 }
 
 #[test]
 fn grid_50us() {
-    println!("{}", table(DISTANCES[0]));
+    println!("{}", table(&rows(DISTANCES[0])));
 }
 
 #[test]
 fn grid_1ms() {
-    println!("{}", table(DISTANCES[1]));
+    println!("{}", table(&rows(DISTANCES[1])));
 }
 
 #[test]
 fn grid_20ms() {
-    println!("{}", table(DISTANCES[2]));
+    println!("{}", table(&rows(DISTANCES[2])));
 }
 
 #[test]
 fn grid_200ms() {
-    println!("{}", table(DISTANCES[3]));
+    println!("{}", table(&rows(DISTANCES[3])));
 }

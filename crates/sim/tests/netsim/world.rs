@@ -26,24 +26,17 @@ pub struct Wish {
     pub count: u64,
 }
 
-/// What a connection got.
-#[derive(Clone, Debug)]
-pub struct Got {
-    /// When each answer was complete, counted from when it was asked for.
-    pub answers: Vec<Span>,
-    /// When the connection began, and had everything.
-    pub began: Time,
-    pub ended: Time,
-}
-
 pub struct World {
     pub now: Time,
     pub stacks: [Stack; 2],
     pub ends: [PathDevice; 2],
+    start: Time,
     wishes: Vec<Wish>,
+    begun: usize,
     clients: BTreeMap<ConnId, Client>,
     servers: BTreeMap<ConnId, Server>,
-    pub got: BTreeMap<usize, Got>,
+    /// How long each answer to a wish took, once all have come.
+    pub got: BTreeMap<usize, Vec<Span>>,
     closed: [usize; 2],
     events: Vec<Event>,
 }
@@ -52,7 +45,7 @@ struct Client {
     wish: usize,
     asked: Time,
     received: u64,
-    got: Got,
+    answers: Vec<Span>,
 }
 
 #[derive(Default)]
@@ -107,14 +100,17 @@ impl World {
             settings(&mut config);
             Stack::new(config)
         };
+        let start = Time::from_nanos(1_000_000_000);
         let (server, client) = path::connect(down, up, &Rng::seeded(seed));
         let mut stacks = [stack(2), stack(1)];
         stacks[SERVER].listen(80, ListenOptions::default()).expect("port 80 is free");
         Self {
-            now: Time::from_nanos(1_000_000_000),
+            now: start,
+            start,
             stacks,
             ends: [client, server],
             wishes: wishes.to_vec(),
+            begun: 0,
             clients: BTreeMap::new(),
             servers: BTreeMap::new(),
             got: BTreeMap::new(),
@@ -137,14 +133,12 @@ impl World {
     /// Runs until `end` or until `done`; shows every instant to `look`.
     pub fn run_until(&mut self, end: Time, done: impl Fn(&Self) -> bool, look: &mut dyn FnMut(&Self)) {
         let pattern = Pattern::new();
-        let mut begun = 0;
-        let start = self.now;
         while !done(self) && self.now <= end {
-            while let Some(wish) = self.wishes.get(begun)
-                && start + wish.starts <= self.now
+            while let Some(wish) = self.wishes.get(self.begun)
+                && self.start + wish.starts <= self.now
             {
-                self.begin(begun);
-                begun += 1;
+                self.begin(self.begun);
+                self.begun += 1;
             }
             self.serve(&pattern);
             for (stack, end) in self.stacks.iter_mut().zip(&mut self.ends) {
@@ -155,7 +149,7 @@ impl World {
             look(self);
             let arrivals = self.ends.iter().filter_map(PathDevice::next_arrival);
             let timeouts = self.stacks.iter().filter_map(Stack::poll_timeout);
-            let wishes = self.wishes.get(begun).map(|wish| start + wish.starts);
+            let wishes = self.wishes.get(self.begun).map(|wish| self.start + wish.starts);
             let Some(next) = arrivals.chain(timeouts).chain(wishes).min() else { return };
             self.now = self.now.max(next);
             self.arrive();
@@ -180,8 +174,7 @@ impl World {
     fn begin(&mut self, wish: usize) {
         let remote = "10.0.0.1:80".parse().expect("an address");
         let conn = self.stacks[CLIENT].connect(self.now, remote, None).expect("a free port");
-        let got = Got { answers: Vec::new(), began: self.now, ended: self.now };
-        self.clients.insert(conn, Client { wish, asked: self.now, received: 0, got });
+        self.clients.insert(conn, Client { wish, asked: self.now, received: 0, answers: Vec::new() });
     }
 
     fn serve(&mut self, pattern: &Pattern) {
@@ -224,14 +217,13 @@ impl World {
                 if len == 0 || !client.received.is_multiple_of(wish.bytes) {
                     return;
                 }
-                client.got.answers.push(self.now.since(client.asked));
+                client.answers.push(self.now.since(client.asked));
                 if client.received < wish.bytes * wish.count {
                     client.asked = self.now;
                     assert_eq!(stack.send(self.now, conn, &request(wish.bytes)), Ok(REQUEST));
                     return;
                 }
-                client.got.ended = self.now;
-                self.got.insert(client.wish, client.got.clone());
+                self.got.insert(client.wish, std::mem::take(&mut client.answers));
                 stack.close(self.now, conn);
             }
             _ => {}
