@@ -207,6 +207,12 @@ impl Config {
         self.recv_buffer_max.max(self.recv_buffer)
     }
 
+    /// The code point of packets of this level.
+    #[inline]
+    pub(crate) fn dscp_of(&self, level: Priority) -> u8 {
+        self.dscp[level.index()] & 63
+    }
+
     /// The smallest shift at which the largest receive buffer can be announced.
     pub(crate) fn window_scale(&self) -> u8 {
         (0..14).find(|shift| self.recv_buffer_max() >> shift <= 65_535).unwrap_or(14)

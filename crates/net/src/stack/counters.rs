@@ -15,8 +15,26 @@ pub struct Counters {
     pub malformed: [u64; Malformed::ALL.len()],
     /// Frames or packets for another host, or of a protocol that is not spoken.
     pub not_for_us: u64,
-    /// Pieces of larger packets: never reassembled.
+    /// Pieces of larger packets.
     pub fragments: u64,
+    /// Packets put together from their pieces.
+    pub reassembled: u64,
+    /// Pieces dropped because they overlap or contradict others.
+    pub fragments_refused: u64,
+    /// Packets dropped because not all their pieces came in time.
+    pub fragments_expired: u64,
+    /// Packets whose pieces made room for others.
+    pub fragments_evicted: u64,
+    /// Datagrams put into a socket's queue.
+    pub udp_received: u64,
+    /// Datagrams for a port without socket.
+    pub no_socket: u64,
+    /// Datagrams that had no room in a socket's queue, or were pushed out of it.
+    pub udp_full: u64,
+    /// Datagrams sent.
+    pub udp_sent: u64,
+    /// Datagrams not sent: no way, or the neighbour is silent.
+    pub udp_unsent: u64,
     /// Neighbours that did not answer who they are.
     pub neighbors_silent: u64,
     /// Addresses that someone else has or wants, ours by name.
@@ -29,7 +47,7 @@ pub struct Counters {
     pub icmp_ignored: u64,
     /// ICMP errors sent.
     pub icmp_errors_sent: u64,
-    /// ICMP errors not sent: too many, or about a packet to a group.
+    /// ICMP errors not sent: too many.
     pub icmp_suppressed: u64,
     /// Replies (ARP, ICMP, RST) dropped because too many waited.
     pub replies_dropped: u64,

@@ -21,9 +21,6 @@ use crate::wire::{FourTuple, arp, ipv4};
 
 /// Most replies that wait; more are dropped.
 pub(super) const REPLIES_MAX: usize = 256;
-/// The largest code point.
-const DSCP_MAX: u8 = 63;
-
 /// What is sent for no connection.
 #[derive(Debug)]
 pub(super) enum Reply {
@@ -55,6 +52,7 @@ impl Stack {
     pub fn egress<D: Device>(&mut self, now: Time, device: &mut D) -> usize {
         let before = self.counters.frames_sent;
         let mut room = self.replies.is_empty() || self.send_replies(now, device).is_ok();
+        room = room && (!self.udp.wants_egress() || self.send_datagrams(now, device).is_ok());
         while room {
             let flows = &mut self.flows;
             let Some(mut turn) = self.ready.next(now, |index| flows.places(index)) else {
@@ -113,7 +111,7 @@ impl Stack {
                 && turn.left > 0
             {
                 let segment = connection.segment(&going, now, config);
-                let dscp = config.dscp[connection.transmit.level.index()] & DSCP_MAX;
+                let dscp = config.dscp_of(connection.transmit.level);
                 let ecn = connection.mark(&going);
                 let envelope = Envelope { dscp, ecn, ..Envelope::of(config.mac, mac, &connection.tuple) };
                 sent = envelope.transmit_segment(now, device, &segment);

@@ -87,3 +87,20 @@ pub enum ConnectError {
 /// The connection is gone or the direction is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotOpen;
+
+/// Names a UDP socket: its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UdpId(pub u16);
+
+/// Why a datagram was not taken for sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// There is no such socket.
+    NotOpen,
+    /// There is no way to the peer.
+    NoRoute,
+    /// Longer than a datagram can be: 65,507 bytes over IPv4, 65,527 over IPv6.
+    TooLong,
+    /// Too many wait already: send what is due first.
+    Full,
+}

@@ -1,16 +1,20 @@
 //! Frames in: from Ethernet to the connection that a segment belongs to.
 
+use std::net::Ipv4Addr;
+
 use queueing::{Label, Time};
 
+use super::ip::interface::Interface;
 use super::ip::is_group;
+use super::ip::upper::Arrived;
 use super::opening::Listener;
-use super::{HASH_FLOW, Stack, flows, look_after};
+use super::{Config, HASH_FLOW, Stack, flows, look_after};
 use crate::classify::PacketMeta;
 use crate::tcp::{Arrival, Connection, Context, Verdicts};
 use crate::wire::ethernet::{BROADCAST, EtherType, Frame, Mac};
-use crate::wire::ipv4::{Packet, Protocol};
+use crate::wire::ip::{Packet, Protocol};
 use crate::wire::tcp::Segment;
-use crate::wire::{FourTuple, Malformed, ipv6};
+use crate::wire::{FourTuple, Malformed, ipv4, ipv6};
 
 impl Stack {
     /// Takes one frame in. Malformed ones are counted and dropped.
@@ -25,7 +29,9 @@ impl Stack {
         let frame = Frame::parse(frame)?;
         let ours = frame.target == self.config.mac;
         match frame.kind {
-            EtherType::Ipv4 if ours => self.on_packet(now, frame.payload, frame.source, meta),
+            EtherType::Ipv4 if ours || frame.target == BROADCAST => {
+                self.on_packet4(now, frame.payload, !ours, frame.source, meta)
+            }
             EtherType::Ipv6 if ours || is_group(frame.target) => {
                 self.on_packet6(now, frame.payload, frame.source, meta)
             }
@@ -37,81 +43,81 @@ impl Stack {
         }
     }
 
-    fn on_packet(&mut self, now: Time, packet: &[u8], from: Mac, meta: &PacketMeta) -> Result<(), Malformed> {
-        let packet = Packet::parse(packet)?;
-        let source = packet.source;
-        if packet.target != self.config.addr {
-            self.counters.not_for_us += 1;
-            return Ok(());
-        }
-        if source == self.config.addr
-            || source.is_multicast()
-            || source.is_broadcast()
-            || source.is_unspecified()
-        {
-            return Err(Malformed::BadAddress);
-        }
-        if packet.fragment.is_some() {
-            self.counters.fragments += 1;
-            return Ok(());
-        }
-        match packet.protocol {
-            Protocol::Tcp => {
-                let segment = Segment::parse(packet.payload, source, packet.target, !meta.checked)?;
-                let tuple = FourTuple {
-                    local: packet.target.into(),
-                    local_port: segment.target_port,
-                    remote: source.into(),
-                    remote_port: segment.source_port,
-                };
-                self.on_segment(now, tuple, &segment, packet.ecn, from, meta);
-            }
-            Protocol::Icmp => self.on_icmp(now, source, packet.target, packet.payload, from)?,
-            Protocol::Udp | Protocol::Icmpv6 | Protocol::Other(_) => self.counters.not_for_us += 1,
-        }
-        Ok(())
-    }
-
-    fn on_packet6(
+    fn on_packet4(
         &mut self,
         now: Time,
-        packet: &[u8],
+        bytes: &[u8],
+        group: bool,
         from: Mac,
         meta: &PacketMeta,
     ) -> Result<(), Malformed> {
-        let packet = ipv6::Packet::parse(packet)?;
+        let packet = ipv4::Packet::parse(bytes)?;
         let (source, target) = (packet.source, packet.target);
-        let Some(v6) = &self.ip.v6 else {
+        if target != self.config.addr && !self.hears(target, packet.protocol, group) {
+            self.counters.not_for_us += 1;
+            return Ok(());
+        }
+        if (source == self.config.addr && source.to_bits() != 0)
+            || source.is_multicast()
+            || source.is_broadcast()
+        {
+            return Err(Malformed::BadAddress);
+        }
+        if packet.protocol == Protocol::Tcp && packet.fragment.is_none() && !group && !source.is_unspecified()
+        {
+            let segment = Segment::parse(packet.payload, source, target, !meta.checked)?;
+            let tuple = FourTuple {
+                local: target.into(),
+                local_port: segment.target_port,
+                remote: source.into(),
+                remote_port: segment.source_port,
+            };
+            self.on_segment(now, tuple, &segment, packet.ecn, from, meta);
+            return Ok(());
+        }
+        let group = group || target != self.config.addr;
+        let arrived = Arrived { from, meta, group, packet: bytes };
+        let ipv4::Packet { protocol, ecn, ttl: hops, payload, .. } = packet;
+        let upper = Packet { source: source.into(), target: target.into(), protocol, ecn, hops, payload };
+        if source.is_unspecified() && protocol != Protocol::Udp {
+            return Err(Malformed::BadAddress);
+        }
+        match packet.fragment {
+            Some(fragment) => self.on_piece(now, &upper, fragment, &arrived),
+            None => self.on_upper(now, &upper, &arrived),
+        }
+    }
+
+    /// Whether a packet to an IPv4 address that is not ours concerns us: a
+    /// datagram to everybody, or any while we have no address.
+    #[cold]
+    fn hears(&self, target: Ipv4Addr, protocol: Protocol, group: bool) -> bool {
+        let Config { addr, prefix, .. } = self.config;
+        let everybody =
+            Ipv4Addr::from_bits(addr.to_bits() | u32::MAX.checked_shr(prefix.into()).unwrap_or(0));
+        protocol == Protocol::Udp
+            && (addr.is_unspecified() || group && (target.is_broadcast() || target == everybody))
+    }
+
+    fn on_packet6(&mut self, now: Time, bytes: &[u8], from: Mac, meta: &PacketMeta) -> Result<(), Malformed> {
+        let packet = ipv6::Packet::parse(bytes)?;
+        let (source, target) = (packet.source, packet.target);
+        let group = target.is_multicast();
+        let heard = |v6: &&Interface| if group { v6.listens_to(target) } else { v6.owns(target) };
+        let Some(v6) = self.ip.v6.as_deref().filter(heard) else {
             self.counters.not_for_us += 1;
             return Ok(());
         };
-        let group = target.is_multicast();
-        if !(if group { v6.listens_to(target) } else { v6.owns(target) }) {
-            self.counters.not_for_us += 1;
-            return Ok(());
-        }
         if source.is_multicast() || source.is_loopback() || v6.owns(source) {
             return Err(Malformed::BadAddress);
         }
-        if packet.fragment.is_some() {
-            self.counters.fragments += 1;
-            return Ok(());
+        let arrived = Arrived { from, meta, group, packet: bytes };
+        let ipv6::Packet { protocol, ecn, hops, payload, .. } = packet;
+        let upper = Packet { source: source.into(), target: target.into(), protocol, ecn, hops, payload };
+        match packet.fragment {
+            Some(fragment) => self.on_piece(now, &upper, fragment, &arrived),
+            None => self.on_upper(now, &upper, &arrived),
         }
-        match packet.protocol {
-            Protocol::Tcp if !group && !source.is_unspecified() => {
-                let segment = Segment::parse(packet.payload, source, target, !meta.checked)?;
-                let tuple = FourTuple {
-                    local: target.into(),
-                    local_port: segment.target_port,
-                    remote: source.into(),
-                    remote_port: segment.source_port,
-                };
-                self.on_segment(now, tuple, &segment, packet.ecn, from, meta);
-            }
-            Protocol::Icmpv6 => self.on_icmpv6(now, source, target, packet.hops, packet.payload, from)?,
-            _ => self.counters.not_for_us += 1,
-        }
-        Ok(())
     }
 
     pub(super) fn on_segment(

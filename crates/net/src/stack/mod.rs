@@ -56,6 +56,7 @@ mod ip;
 mod neighbors;
 mod opening;
 mod ready;
+mod udp;
 
 pub use crate::tcp::Ecn;
 pub use crate::tcp::KeepAlive;
@@ -63,10 +64,13 @@ pub use config::{Config, InterfaceId, Ipv6, ListenOptions};
 pub use cookies::SynCookies;
 pub(crate) use counters::Challenges;
 pub use counters::Counters;
-pub use event::{CloseReason, ConnId, ConnectError, Event, EventKind, ListenError, ListenerId, NotOpen};
+pub use event::{
+    CloseReason, ConnId, ConnectError, Event, EventKind, ListenError, ListenerId, NotOpen, SendError, UdpId,
+};
 
 pub(crate) use ready::Places;
 pub use ready::TransmitOrder;
+pub use udp::{Datagram, UdpOptions};
 
 use egress::Reply;
 use flows::Flows;
@@ -74,6 +78,7 @@ use ip::Ip;
 use neighbors::Neighbors;
 use opening::Listener;
 use ready::Ready;
+use udp::Udp;
 
 /// One host's TCP/IP.
 pub struct Stack {
@@ -83,6 +88,7 @@ pub struct Stack {
     listeners: Vec<Listener>,
     neighbors: Neighbors,
     ip: Ip,
+    udp: Udp,
     timers: TimerWheel<u32>,
     events: VecDeque<Event>,
     ready: Ready,
@@ -118,6 +124,7 @@ impl Stack {
         let frame_len_max = usize::from(config.mtu) + crate::wire::ethernet::HEADER_LEN;
         Self {
             ip: Ip::new(&config),
+            udp: Udp::default(),
             ready: Ready::new(config.transmit, config.connections_max, frame_len_max),
             flows: Flows::new(),
             ports: BTreeMap::new(),
@@ -236,7 +243,7 @@ impl Stack {
     /// Whether `egress` has something to send.
     #[must_use]
     pub fn wants_egress(&self) -> bool {
-        !self.ready.is_empty() || !self.replies.is_empty()
+        !self.ready.is_empty() || !self.replies.is_empty() || self.udp.wants_egress()
     }
 
     /// Runs the timers that are due.

@@ -4,6 +4,9 @@
 #[allow(dead_code)] // Shared with the tests of TCP.
 mod world;
 
+mod fragments;
 mod host;
+mod icmp;
 mod neighbors;
 mod slaac;
+mod udp;

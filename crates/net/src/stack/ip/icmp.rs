@@ -6,7 +6,7 @@
 //! path can forge one; and only a connection that is not established yet ends
 //! by it. Source: RFC 1122 §3.2.2 and §4.2.3.9, RFC 4443, RFC 5927.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use queueing::{Label, Time};
 
@@ -40,6 +40,7 @@ impl Allowance {
 }
 
 impl Stack {
+    #[allow(clippy::too_many_arguments)] // One for each header field that matters.
     pub(in crate::stack) fn on_icmp(
         &mut self,
         now: Time,
@@ -47,9 +48,10 @@ impl Stack {
         target: Ipv4Addr,
         message: &[u8],
         from: Mac,
+        group: bool,
     ) -> Result<(), Malformed> {
         match Message::parse(message)? {
-            Message::Echo(echo) if !echo.reply => {
+            Message::Echo(echo) if !echo.reply && !group => {
                 self.on_ping(source.into(), target.into(), Protocol::Icmp, echo.len(), from, |buf| {
                     Echo { reply: true, ..echo }.emit(buf);
                 });
@@ -126,6 +128,11 @@ impl Stack {
                 };
                 self.on_segment_error(now, tuple, Seq(be32(quote.payload, 4)), error.cause);
             }
+            Protocol::Udp if quote.payload.len() >= 4 => {
+                let remote = SocketAddr::new(quote.target, be16(quote.payload, 2));
+                let heard = self.udp.on_error(be16(quote.payload, 0), remote, error.cause);
+                self.counters.icmp_ignored += u64::from(!heard);
+            }
             _ => {}
         }
     }
@@ -169,8 +176,8 @@ impl Stack {
     }
 
     /// Tells `target` that its packet, of which `quoted` is the start, was
-    /// not delivered; unless that was an error itself, or to a group
-    /// (RFC 1122 §3.2.2, RFC 4443 §2.4 e).
+    /// not delivered; the caller knows that it was no error itself and to no
+    /// group (RFC 1122 §3.2.2, RFC 4443 §2.4 e).
     pub(in crate::stack) fn send_error(
         &mut self,
         now: Time,
@@ -180,7 +187,7 @@ impl Stack {
         quoted: &[u8],
         mac: Mac,
     ) {
-        if super::is_group(mac) || !self.ip.errors.take(now, self.config.icmp_errors_per_second_max) {
+        if !self.ip.errors.take(now, self.config.icmp_errors_per_second_max) {
             self.counters.icmp_suppressed += 1;
             return;
         }

@@ -17,10 +17,13 @@ use crate::wire::ip::Protocol;
 use crate::wire::{arp, icmpv6, ipv6, ndp};
 
 mod arp_ndp;
+mod fragments;
 mod icmp;
-mod interface;
+pub(super) mod interface;
 pub(super) mod outgoing;
+pub(super) mod upper;
 
+use fragments::Fragments;
 use icmp::Allowance;
 use interface::{Due, Interface};
 use outgoing::Idents;
@@ -31,6 +34,7 @@ pub(super) struct Ip {
     /// Nothing below transport is due before.
     pub(super) due: Time,
     pub(super) idents: Idents,
+    fragments: Fragments,
     errors: Allowance,
 }
 
@@ -39,7 +43,13 @@ impl Ip {
         let interface = |ipv6: &super::Ipv6| Interface::new(config.mac, config.secret, ipv6.clone());
         let v6 = config.ipv6.as_ref().map(|ipv6| Box::new(interface(ipv6)));
         let due = v6.as_ref().map_or(Time::MAX, |v6| v6.deadline());
-        Self { v6, due, idents: Idents::default(), errors: Allowance::default() }
+        Self {
+            v6,
+            due,
+            idents: Idents::default(),
+            fragments: Fragments::default(),
+            errors: Allowance::default(),
+        }
     }
 
     /// The host to hand a packet for `target` to.
@@ -122,14 +132,16 @@ impl Stack {
         while let Some(due) = self.ip.v6.as_mut().and_then(|v6| v6.poll(now)) {
             self.on_interface(now, due);
         }
-        let v6 = self.ip.v6.as_ref().map_or(Time::MAX, |v6| v6.deadline());
-        self.ip.due = v6.min(self.neighbors.deadline());
+        self.expire_fragments(now);
+        self.ip.due = Time::MAX;
+        self.watch_ip_clock();
     }
 
     /// Makes sure that the clock runs when the network layer wants it.
     pub(super) fn watch_ip_clock(&mut self) {
         let v6 = self.ip.v6.as_ref().map_or(Time::MAX, |v6| v6.deadline());
-        self.ip.due = self.ip.due.min(v6).min(self.neighbors.deadline());
+        let fragments = self.ip.fragments.deadline();
+        self.ip.due = self.ip.due.min(v6).min(fragments).min(self.neighbors.deadline());
     }
 
     fn on_interface(&mut self, now: Time, due: Due) {
@@ -157,6 +169,7 @@ impl Stack {
 
     /// Who waited for `addr` may try again.
     pub(super) fn wake(&mut self, now: Time, addr: IpAddr) {
+        self.udp.wake(addr);
         for index in self.neighbors.unpark(addr) {
             if let Some((_, connection)) = self.flows.at(index) {
                 connection.flags.parked = false;
@@ -171,6 +184,7 @@ impl Stack {
         if let (IpAddr::V6(addr), Some(v6)) = (addr, &mut self.ip.v6) {
             v6.on_silent(addr);
         }
+        self.udp.on_silent(addr, &mut self.counters);
         for index in self.neighbors.unpark(addr) {
             if let Some((_, connection)) = self.flows.at(index) {
                 connection.flags.parked = false;

@@ -1,0 +1,168 @@
+//! Packets in pieces: put together, refused, given up, and never too many.
+
+use std::net::IpAddr;
+
+use net::device::Device;
+use net::stack::UdpOptions;
+use net::wire::ethernet;
+use net::wire::icmp::{self, Cause};
+use net::wire::ip::{Fragment, Protocol};
+use net::wire::{icmpv6, ipv4, ipv6, udp};
+use queueing::Span;
+
+use crate::host::{Host, MAC, PAIRS, STACK_MAC};
+use crate::world::config;
+
+/// A frame with one piece of a packet.
+fn piece(source: IpAddr, target: IpAddr, ident: u32, start: usize, payload: &[u8], more: bool) -> Vec<u8> {
+    let fragment = Fragment { ident, offset: start as u32, more };
+    let (protocol, dscp, ecn, payload_len) = (Protocol::Udp, 0, 0, payload.len());
+    let mut frame = vec![0; ethernet::HEADER_LEN];
+    match (source, target) {
+        (IpAddr::V4(source), IpAddr::V4(target)) => {
+            ethernet::emit_header(&mut frame, STACK_MAC, MAC, ethernet::EtherType::Ipv4);
+            frame.resize(ethernet::HEADER_LEN + ipv4::HEADER_LEN, 0);
+            ipv4::Header { source, target, protocol, dscp, ecn, payload_len }
+                .emit_fragment(fragment, &mut frame[ethernet::HEADER_LEN..]);
+        }
+        (IpAddr::V6(source), IpAddr::V6(target)) => {
+            ethernet::emit_header(&mut frame, STACK_MAC, MAC, ethernet::EtherType::Ipv6);
+            frame.resize(ethernet::HEADER_LEN + ipv6::HEADER_LEN + ipv6::FRAGMENT_LEN, 0);
+            ipv6::Header { source, target, protocol, dscp, ecn, hops: 64, payload_len }
+                .emit_fragment(fragment, &mut frame[ethernet::HEADER_LEN..]);
+        }
+        _ => unreachable!(),
+    }
+    frame.extend(payload);
+    frame
+}
+
+fn datagram(source: IpAddr, target: IpAddr, len: usize) -> Vec<u8> {
+    let payload: Vec<u8> = (0..len).map(|i| i as u8).collect();
+    let datagram = udp::Datagram { source_port: 9, target_port: 53, payload: &payload };
+    let mut bytes = vec![0; datagram.len()];
+    datagram.emit(source, target, &mut bytes);
+    bytes
+}
+
+#[test]
+fn pieces_that_overlap_deliver_nothing() {
+    for (stack, peer) in PAIRS {
+        let mut host = Host::introduced(config(1));
+        let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
+        let bytes = datagram(peer, stack, 92);
+        host.raw(&piece(peer, stack, 1, 0, &bytes[..48], true));
+        host.raw(&piece(peer, stack, 1, 40, &[0xff; 8], true));
+        host.raw(&piece(peer, stack, 1, 48, &bytes[48..], false));
+        assert_eq!(host.stack.receive_from(host.now, id), None);
+        assert_eq!(host.stack.counters().fragments_refused, 2);
+        // Another packet is none the worse for it.
+        host.raw(&piece(peer, stack, 2, 48, &bytes[48..], false));
+        host.raw(&piece(peer, stack, 2, 0, &bytes[..48], true));
+        assert_eq!(host.stack.receive_from(host.now, id).map(|d| d.payload.len()), Some(92));
+    }
+}
+
+#[test]
+fn missing_pieces_are_given_up_after_a_while_and_the_sender_told() {
+    for (stack, peer) in PAIRS {
+        let mut host = Host::introduced(config(1));
+        let bytes = datagram(peer, stack, 92);
+        host.raw(&piece(peer, stack, 1, 0, &bytes[..48], true));
+        host.raw(&piece(peer, stack, 2, 48, &bytes[48..], false));
+        let heard = host.pass(Span::from_secs(14));
+        assert!(heard.is_empty());
+        let heard = host.pass(Span::from_secs(2));
+        assert_eq!(heard.len(), 1, "the first piece must be there to quote");
+        let cause = match (heard[0].source, heard[0].target) {
+            (IpAddr::V6(source), IpAddr::V6(target)) => {
+                match icmpv6::Message::parse(&heard[0].payload, source, target) {
+                    Ok(icmpv6::Message::Error(error)) => error.cause,
+                    other => panic!("{other:?}"),
+                }
+            }
+            _ => match icmp::Message::parse(&heard[0].payload) {
+                Ok(icmp::Message::Error(error)) => error.cause,
+                other => panic!("{other:?}"),
+            },
+        };
+        assert_eq!(cause, Cause::Reassembly);
+        assert_eq!(host.stack.counters().fragments_expired, 2);
+        assert_eq!(host.stack.poll_timeout(), None);
+    }
+}
+
+#[test]
+fn a_flood_of_pieces_ends_nothing_but_its_own_packets() {
+    for (stack, peer) in PAIRS {
+        let mut host = Host::introduced(config(1));
+        let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
+        for ident in 0..10_000 {
+            host.raw(&piece(peer, stack, ident, 1400, &[0; 1400], true));
+        }
+        assert_eq!(host.stack.counters().fragments_evicted, 10_000 - 64);
+        let bytes = datagram(peer, stack, 92);
+        host.raw(&piece(peer, stack, 70_000, 0, &bytes[..48], true));
+        host.raw(&piece(peer, stack, 70_000, 48, &bytes[48..], false));
+        assert!(host.stack.receive_from(host.now, id).is_some());
+    }
+}
+
+#[test]
+fn a_segment_in_pieces_reaches_its_connection() {
+    use net::wire::tcp::{Flags, Options, Segment, Seq};
+    for (stack, peer) in PAIRS {
+        let mut host = Host::introduced(config(1));
+        host.stack.listen(80, net::stack::ListenOptions::default()).unwrap();
+        let syn = Segment {
+            source_port: 9,
+            target_port: 80,
+            seq: Seq(1),
+            ack: Seq(0),
+            flags: Flags::SYN,
+            window: 1000,
+            options: Options { mss: Some(1000), ..Options::NONE },
+            payload: &[],
+        };
+        let mut bytes = vec![0; syn.header_len()];
+        syn.emit(peer, stack, &mut bytes);
+        let mut frames =
+            [piece(peer, stack, 1, 0, &bytes[..16], true), piece(peer, stack, 1, 16, &bytes[16..], false)];
+        for frame in &mut frames {
+            if stack.is_ipv4() {
+                frame[ethernet::HEADER_LEN + 9] = 6;
+                frame[ethernet::HEADER_LEN + 10..][..2].fill(0);
+                let sum = net::wire::checksum::of(&frame[ethernet::HEADER_LEN..][..20]);
+                frame[ethernet::HEADER_LEN + 10..][..2].copy_from_slice(&sum);
+            } else {
+                frame[ethernet::HEADER_LEN + ipv6::HEADER_LEN] = 6;
+            }
+            host.raw(frame);
+        }
+        let heard = host.hear();
+        let answer = Segment::parse(&heard[0].payload, stack, peer, true).unwrap();
+        assert_eq!((answer.flags, answer.ack), (Flags::SYN | Flags::ACK, Seq(2)));
+    }
+}
+
+#[test]
+fn a_device_that_fills_up_between_pieces_gets_the_rest_later() {
+    let (stack, peer) = PAIRS[0];
+    let mut host = Host::introduced(config(1));
+    let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
+    host.stack.send_to(host.now, id, (peer, 1).into(), &[7; 5000]).unwrap();
+    let mut frames = Vec::new();
+    for _ in 0..10 {
+        let mut outbox = crate::world::Outbox { frames: Vec::new(), room: 1 };
+        host.stack.egress(host.now, &mut outbox);
+        outbox.flush(host.now);
+        frames.extend(outbox.frames);
+    }
+    let sent: Vec<_> = frames.iter().filter_map(|f| crate::host::parse(f)).collect();
+    let places: Vec<_> = sent.iter().map(|s| s.fragment.unwrap()).map(|f| (f.offset, f.more)).collect();
+    assert_eq!(places, [(0, true), (1480, true), (2960, true), (4440, false)]);
+    assert!(
+        sent.iter()
+            .all(|s| s.source == stack && s.fragment.unwrap().ident == sent[0].fragment.unwrap().ident)
+    );
+}

@@ -1,0 +1,182 @@
+//! Pings, errors that reach connections, errors that are forged, errors of ours.
+
+use std::net::IpAddr;
+
+use net::EventKind;
+use net::stack::{CloseReason, Config};
+use net::wire::icmp::{Cause, Echo, Error, Message};
+use net::wire::ip::Protocol;
+use net::wire::tcp::{Flags, Options, Segment, Seq};
+use net::wire::{icmpv6, udp};
+use queueing::Span;
+
+use crate::host::{Host, PAIRS, Sent};
+use crate::world::config;
+
+/// An ICMP error about `quoted` to the stack.
+pub fn complain(host: &mut Host, (stack, peer): (IpAddr, IpAddr), cause: Cause, quoted: &[u8]) {
+    let mut bytes = Vec::new();
+    let error = Error { cause, quoted };
+    let protocol = match (peer, stack) {
+        (IpAddr::V6(source), IpAddr::V6(target)) => {
+            icmpv6::emit_error(&error, source, target, &mut bytes);
+            Protocol::Icmpv6
+        }
+        _ => {
+            error.emit(&mut bytes);
+            Protocol::Icmp
+        }
+    };
+    host.say(peer, stack, protocol, &bytes);
+}
+
+/// The ICMP error that a packet of the stack's carries.
+fn error(sent: &Sent) -> Option<(Cause, Vec<u8>)> {
+    match (sent.protocol, sent.source, sent.target) {
+        (Protocol::Icmp, ..) => match Message::parse(&sent.payload) {
+            Ok(Message::Error(error)) => Some((error.cause, error.quoted.to_vec())),
+            _ => None,
+        },
+        (Protocol::Icmpv6, IpAddr::V6(source), IpAddr::V6(target)) => {
+            match icmpv6::Message::parse(&sent.payload, source, target) {
+                Ok(icmpv6::Message::Error(error)) => Some((error.cause, error.quoted.to_vec())),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn a_ping_is_answered_in_both_families() {
+    for (stack, peer) in PAIRS {
+        let mut host = Host::introduced(config(1));
+        let echo = Echo { reply: false, ident: 7, sequence: 9, payload: &[5; 3000] };
+        let mut bytes = vec![0; echo.len()];
+        let protocol = match (peer, stack) {
+            (IpAddr::V6(source), IpAddr::V6(target)) => {
+                icmpv6::emit_echo(&echo, source, target, &mut bytes);
+                Protocol::Icmpv6
+            }
+            _ => {
+                echo.emit(&mut bytes);
+                Protocol::Icmp
+            }
+        };
+        host.say(peer, stack, protocol, &bytes);
+        let heard = host.hear();
+        assert_eq!(heard.len(), 3, "in pieces, since it is larger than the MTU");
+        assert_eq!(heard.iter().map(|s| s.payload.len()).sum::<usize>(), bytes.len());
+        assert!(heard.iter().all(|s| s.target == peer && s.fragment.is_some()));
+    }
+}
+
+#[test]
+fn a_hard_error_about_our_syn_ends_the_attempt() {
+    for pair in PAIRS {
+        for (cause, ends) in [
+            (Cause::Port, true),
+            (Cause::Prohibited, true),
+            (Cause::Unreachable, false),
+            (Cause::Hops, false),
+        ] {
+            let mut host = Host::introduced(config(1));
+            let conn = host.stack.connect(host.now, (pair.1, 80).into(), None).unwrap();
+            let syn = host.hear().remove(0);
+            complain(&mut host, pair, cause, &syn.packet);
+            let event = host.stack.poll_event().map(|e| (e.conn, e.kind));
+            let expected = Some((conn, EventKind::Closed(CloseReason::Unreachable))).filter(|_| ends);
+            assert_eq!(event, expected, "{cause:?}");
+        }
+    }
+}
+
+#[test]
+fn forged_errors_are_ignored() {
+    for pair in PAIRS {
+        let mut host = Host::introduced(config(1));
+        host.stack.connect(host.now, (pair.1, 80).into(), Some(5000)).unwrap();
+        let syn = host.hear().remove(0);
+        let start = syn.packet.len() - syn.payload.len();
+        // Another sequence number; another port; too little of the packet.
+        let mut other_seq = syn.packet.clone();
+        other_seq[start + 4] ^= 0x80;
+        let mut other_port = syn.packet.clone();
+        other_port[start + 1] ^= 1;
+        for quoted in [&other_seq[..], &other_port, &syn.packet[..start + 7], &syn.packet[..start - 1], &[]] {
+            complain(&mut host, pair, Cause::Port, quoted);
+            assert_eq!(host.stack.poll_event(), None);
+        }
+        assert_eq!(host.stack.counters().icmp_errors, 5);
+    }
+}
+
+#[test]
+fn an_established_connection_survives_a_hard_error() {
+    for pair in PAIRS {
+        let (stack, peer) = pair;
+        let mut host = Host::introduced(config(1));
+        let conn = host.stack.connect(host.now, (peer, 80).into(), Some(5000)).unwrap();
+        let syn = host.hear().remove(0);
+        let s = Segment::parse(&syn.payload, stack, peer, true).unwrap();
+        let answer = Segment {
+            source_port: 80,
+            target_port: 5000,
+            seq: Seq(100),
+            ack: s.seq + 1,
+            flags: Flags::SYN | Flags::ACK,
+            window: 60_000,
+            options: Options { mss: Some(1200), ..Options::NONE },
+            payload: &[],
+        };
+        let mut bytes = vec![0; answer.header_len()];
+        answer.emit(peer, stack, &mut bytes);
+        host.say(peer, stack, Protocol::Tcp, &bytes);
+        assert_eq!(host.stack.poll_event().map(|e| e.kind), Some(EventKind::Connected));
+        host.stack.send(host.now, conn, b"hello").unwrap();
+        let data = host.hear().pop().unwrap();
+        complain(&mut host, pair, Cause::Port, &data.packet);
+        assert_eq!(host.stack.poll_event(), None);
+    }
+}
+
+#[test]
+fn a_datagram_for_no_socket_is_answered_but_not_without_end() {
+    for (stack, peer) in PAIRS {
+        let mut host = Host::introduced(Config { icmp_errors_per_second_max: 3, ..config(1) });
+        let datagram = udp::Datagram { source_port: 9, target_port: 10, payload: b"anyone?" };
+        let mut bytes = vec![0; datagram.len()];
+        datagram.emit(peer, stack, &mut bytes);
+        let mut answers = Vec::new();
+        for _ in 0..10 {
+            host.say(peer, stack, Protocol::Udp, &bytes);
+            answers.extend(host.hear().iter().filter_map(error));
+        }
+        assert_eq!(answers.len(), 3);
+        assert_eq!(answers[0].0, Cause::Port);
+        assert!(answers[0].1.ends_with(b"anyone?"));
+        host.now += Span::from_secs(1);
+        host.say(peer, stack, Protocol::Udp, &bytes);
+        assert_eq!(host.hear().iter().filter_map(error).count(), 1);
+        assert_eq!(host.stack.counters().icmp_suppressed, 7);
+    }
+}
+
+#[test]
+fn an_unknown_protocol_is_refused() {
+    for (stack, peer) in PAIRS {
+        let mut host = Host::introduced(config(1));
+        host.say(peer, stack, Protocol::Other(132), b"sctp?");
+        let heard = host.hear();
+        assert_eq!(heard.iter().filter_map(error).map(|e| e.0).collect::<Vec<_>>(), [Cause::Protocol]);
+    }
+}
+
+#[test]
+fn an_error_is_never_answered() {
+    for pair in PAIRS {
+        let mut host = Host::introduced(config(1));
+        complain(&mut host, pair, Cause::Port, &[0x45; 60]);
+        assert!(host.frames().is_empty());
+    }
+}
