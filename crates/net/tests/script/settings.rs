@@ -21,14 +21,14 @@ type Set = fn(&mut Config, &str) -> Option<()>;
 const FIELDS: &[(&str, Set)] = &[
     ("mtu", |c, v| v.parse().ok().map(|v| c.mtu = v)),
     ("rto_min", |c, v| span(v).map(|v| c.rto_min = v)),
-    ("recv_buffer", |c, v| v.parse().ok().map(|v| c.recv_buffer = v)),
+    ("recv_buffer", |c, v| v.parse().ok().map(|v| (c.recv_buffer, c.recv_buffer_max) = (v, 0))),
     ("recv_buffer_max", |c, v| v.parse().ok().map(|v| c.recv_buffer_max = v)),
     ("send_buffer_max", |c, v| v.parse().ok().map(|v| c.send_buffer_max = v)),
     ("memory_max", |c, v| v.parse().ok().map(|v| c.memory_max = v)),
     ("delayed_ack", |c, v| span(v).map(|v| c.delayed_ack = Some(v))),
     ("user_timeout", |c, v| span(v).map(|v| c.user_timeout = Some(v))),
     ("answers_max", |c, v| v.parse().ok().map(|v| c.answers_max = v)),
-    ("send_buffer", |c, v| v.parse().ok().map(|v| c.send_buffer = v)),
+    ("send_buffer", |c, v| v.parse().ok().map(|v| (c.send_buffer, c.send_buffer_max) = (v, 0))),
     ("time_wait", |c, v| span(v).map(|v| c.time_wait = v)),
     ("time_wait_max", |c, v| v.parse().ok().map(|v| c.time_wait_max = v)),
     ("fin_wait", |c, v| span(v).map(|v| c.fin_wait = v)),
@@ -54,7 +54,6 @@ const FIELDS: &[(&str, Set)] = &[
 pub fn settings(script: &Script) -> Result<Settings, String> {
     let mut config = Config::new(STACK_MAC, STACK_V4.into(), 24, [7; 16]);
     config.rto_min = Span::from_millis(200);
-    (config.recv_buffer_max, config.send_buffer_max) = (0, 0);
     let mut settings = Settings { config, v6: false, tolerance: Span::ZERO };
     for (line, name, value) in &script.options {
         let fail = |why: String| format!("{}:{line}: {why}", script.path);
