@@ -246,6 +246,9 @@ impl Connection {
     /// Tells congestion control that `acked` bytes were delivered.
     #[inline]
     pub(super) fn grow(&mut self, now: Time, acked: u32, news: &News) {
+        if news.marked && !self.grows_by_echoes() {
+            return;
+        }
         let bytes = |n: u32| Bytes::new(u64::from(n));
         let delivered = self.acknowledged + u64::from(self.flight.sacked());
         self.congestion.on_ack(&Ack {

@@ -44,6 +44,8 @@ pub(crate) struct Manners {
     offered: bool,
     /// Both sides understand ECN.
     on: bool,
+    /// In the form of data centres.
+    counts: bool,
     /// The peer is to hear of congestion: a mark came and CWR did not yet; with
     /// DCTCP, the last segment was marked (DCTCP.CE).
     echo: bool,
@@ -66,7 +68,8 @@ impl Connection {
     /// What a new connection needs by `config`.
     pub(super) fn manners(config: &Config) -> Option<Box<Manners>> {
         let offered = config.ecn != Ecn::Off;
-        (offered || config.pacing).then(|| Box::new(Manners { offered, ..Manners::default() }))
+        (offered || config.pacing)
+            .then(|| Box::new(Manners { offered, counts: config.ecn == Ecn::Dctcp, ..Manners::default() }))
     }
 
     /// Takes over what the peer's SYN or its answer says about ECN (RFC 3168
@@ -107,7 +110,7 @@ impl Connection {
         let Some(manners) = self.manners.as_deref_mut().filter(|manners| manners.on) else { return };
         let (marked, data) = (cx.ecn == CE, !s.payload.is_empty());
         cx.counters.marks_received += u64::from(marked && data);
-        if cx.config.ecn == Ecn::Dctcp {
+        if manners.counts {
             if data && marked != manners.echo {
                 manners.before_change = unacknowledged.then_some(rcv_nxt);
                 manners.echo = marked;
@@ -125,6 +128,12 @@ impl Connection {
     #[inline]
     pub(super) fn is_echo(&self, s: &Segment<'_>) -> bool {
         s.flags.contains(Flags::ECE) && self.has_ecn()
+    }
+
+    /// Whether the window may grow by an acknowledgement that echoes
+    /// congestion: only where it counts the marks (RFC 3168 §6.1.2).
+    pub(super) fn grows_by_echoes(&self) -> bool {
+        self.manners.as_ref().is_some_and(|manners| manners.counts)
     }
 
     /// The peer echoes congestion; `flight` bytes were in flight. Once per

@@ -156,7 +156,12 @@ impl Connection {
             sack: self.flags.sack,
             can_send_new: self.has_unsent() && (self.snd_una + self.snd_wnd).after(self.snd_nxt),
         };
-        self.flight.ledger_mut().is_some_and(|ledger| ledger.spurious.on_ack(&evidence))
+        let Some(ledger) = self.flight.ledger_mut() else { return false };
+        let held_back = ledger.spurious.wants_new_data();
+        let undone = ledger.spurious.on_ack(&evidence);
+        // Step 3a of RFC 5682: three segments after the timeout, two of which were new.
+        self.flags.retransmit_now |= held_back && !undone;
+        undone
     }
 
     /// Goes on as if nothing had been thought lost (RFC 4015).

@@ -114,7 +114,7 @@ fn gigabit_path_of_20_ms_fills_and_would_not_with_fixed_windows() {
     let grown = Path::new(|_| {}).goodput_mbps();
     let fixed = Path::new(|config| config.recv_buffer_max = 0).goodput_mbps();
     println!("20 ms at 1 Gb/s: {grown} Mb/s with windows that grow, {fixed} Mb/s with 256 KiB");
-    assert!(grown >= 850, "{grown} Mb/s");
+    assert!(grown >= 800, "{grown} Mb/s");
     assert!(fixed <= 110, "{fixed} Mb/s: 256 KiB each 20 ms");
 }
 

@@ -26,6 +26,8 @@ pub struct Seg {
     pub window: u16,
     pub options: Options,
     pub payload: Vec<u8>,
+    /// The packet's congestion bits.
+    pub ecn: u8,
 }
 
 /// One stack and what it says to the peer.
@@ -116,6 +118,7 @@ impl Peer {
             window: self.window,
             options: Options::NONE,
             payload: Vec::new(),
+            ecn: 0,
         }
     }
 
@@ -212,7 +215,7 @@ pub fn frame(s: &Seg) -> Vec<u8> {
         target: STACK_ADDR,
         protocol: ipv4::Protocol::Tcp,
         dscp: 0,
-        ecn: 0,
+        ecn: s.ecn,
         payload_len,
     };
     header.emit(&mut frame[ethernet::HEADER_LEN..]);
@@ -233,5 +236,6 @@ fn parse(frame: &[u8]) -> Seg {
         window: s.window,
         options: s.options,
         payload: s.payload.to_vec(),
+        ecn: packet.ecn,
     }
 }
