@@ -45,6 +45,10 @@ pub struct Counters {
     pub icmp_errors: u64,
     /// Of those, what quotes nothing that is in flight.
     pub icmp_ignored: u64,
+    /// Paths that turned out to carry less than was thought.
+    pub paths_limited: u64,
+    /// Of those, paths that swallowed what was too large without a word.
+    pub black_holes: u64,
     /// ICMP errors sent.
     pub icmp_errors_sent: u64,
     /// ICMP errors not sent: too many.

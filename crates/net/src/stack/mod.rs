@@ -222,6 +222,7 @@ impl Stack {
         let clock = (now.as_nanos() / 4_000) as u32;
         let iss = Seq((secret as u32).wrapping_add(clock));
         let mut connection = Connection::open(tuple, iss, (secret >> 32) as u32, now, &self.config);
+        connection.limit_mtu(self.ip.mtu(now, &self.config, tuple.remote));
         if self.pool.is_short() {
             connection.window.shorten();
         }
@@ -271,6 +272,8 @@ impl Stack {
                 ecn: 0,
             };
             connection.on_timeout(&mut cx);
+            self.suspect_path(now, index);
+            let Some((_, connection)) = self.flows.at(index) else { continue };
             if connection.retries >= DOUBTS_MIN
                 && let Some(hop) = self.ip.next_hop(&self.config, connection.tuple.remote)
             {

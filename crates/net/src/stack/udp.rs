@@ -247,7 +247,7 @@ impl Stack {
                 };
                 packet.mac = mac;
             }
-            let mtu = self.ip.mtu(&self.config, packet.target);
+            let mtu = self.ip.mtu(now, &self.config, packet.target);
             match packet.transmit(now, device, self.config.mac, mtu) {
                 Ok(packets) => {
                     self.counters.frames_sent += packets;

@@ -194,10 +194,10 @@ impl Connection {
     /// half-open connections make room.
     const RETRIES_SYN_RECEIVED_MAX: u8 = 5;
     /// A peer that announces less gets this (RFC 9293 §3.7.1 has 536 as default).
-    const MSS_MIN: u16 = 88;
+    pub(super) const MSS_MIN: u16 = 88;
     pub(crate) const MSS_DEFAULT: u16 = 536;
     /// Bytes that timestamps take up in every segment.
-    const TIMESTAMPS_LEN: u16 = 12;
+    pub(super) const TIMESTAMPS_LEN: u16 = 12;
 
     /// A connection that is about to send its SYN.
     pub(crate) fn open(tuple: FourTuple, iss: Seq, ts_offset: u32, now: Time, config: &Config) -> Self {

@@ -19,6 +19,7 @@ mod flight;
 mod input;
 mod manners;
 mod output;
+mod path;
 mod patience;
 mod prr;
 mod rack;

@@ -8,5 +8,6 @@ mod fragments;
 mod host;
 mod icmp;
 mod neighbors;
+mod paths;
 mod slaac;
 mod udp;

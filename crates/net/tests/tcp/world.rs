@@ -81,6 +81,8 @@ pub struct World {
     pub faults: Faults,
     pub dice: Dice,
     pub delay: Span,
+    /// Larger packets vanish without a word.
+    pub packet_len_max: usize,
     /// Frames under way, by arrival and number, with the receiving side.
     wire: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
     frames: u64,
@@ -105,6 +107,7 @@ impl World {
             faults,
             dice: Dice(seed),
             delay: Span::from_micros(50),
+            packet_len_max: usize::MAX,
             wire: BTreeMap::new(),
             frames: 0,
         }
@@ -118,7 +121,7 @@ impl World {
     pub fn flush(&mut self) {
         for side in 0..2 {
             for mut frame in sent(&mut self.stacks[side], self.now) {
-                if self.dice.percent(self.faults.loss) {
+                if self.dice.percent(self.faults.loss) || frame.len() - 14 > self.packet_len_max {
                     continue;
                 }
                 if self.dice.percent(self.faults.damage) {

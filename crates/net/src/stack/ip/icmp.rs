@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use queueing::{Label, Time};
 
+use super::paths::{mtu_base, mtu_min, plateau_below};
 use crate::stack::egress::Reply;
 use crate::stack::{CloseReason, Stack};
 use crate::tcp::{Context, State};
@@ -130,10 +131,27 @@ impl Stack {
             }
             Protocol::Udp if quote.payload.len() >= 4 => {
                 let remote = SocketAddr::new(quote.target, be16(quote.payload, 2));
+                if let Cause::TooBig { mtu } = error.cause {
+                    self.on_datagram_too_big(now, quote.target, mtu);
+                }
                 let heard = self.udp.on_error(be16(quote.payload, 0), remote, error.cause);
                 self.counters.icmp_ignored += u64::from(!heard);
             }
             _ => {}
+        }
+    }
+
+    /// A router could not pass on a datagram; only IPv6 has routers that do
+    /// not cut it. That is not proof against forgery, but against shrinking
+    /// packets below what any path carries.
+    fn on_datagram_too_big(&mut self, now: Time, remote: IpAddr, mtu: u32) {
+        let known = self.ip.mtu(now, &self.config, remote);
+        if let Ok(mtu) = u16::try_from(mtu)
+            && remote.is_ipv6()
+            && (mtu_min(remote)..known).contains(&mtu)
+        {
+            self.counters.paths_limited += 1;
+            self.ip.paths.learn(now, remote, mtu);
         }
     }
 
@@ -148,8 +166,52 @@ impl Stack {
             self.counters.icmp_ignored += 1;
             return;
         }
+        if let Cause::TooBig { mtu } = cause {
+            return self.on_too_big(now, index, seq, mtu);
+        }
         if cause.is_hard() && connection.state == State::SynSent {
             self.on_unreachable(now, index);
+        }
+    }
+
+    /// A router could not pass on the segment at `seq`, which takes more than
+    /// `mtu` bytes; one that says 0 is of an old kind (RFC 1191 §5).
+    fn on_too_big(&mut self, now: Time, index: u32, seq: Seq, mtu: u32) {
+        let Some((_, connection)) = self.flows.at(index) else { return };
+        let remote = connection.tuple.remote;
+        let said = match u16::try_from(mtu) {
+            Ok(0) => plateau_below(remote, connection.packet_len_max()),
+            Ok(mtu) if remote.is_ipv4() => mtu.max(mtu_min(remote)),
+            Ok(mtu) => mtu,
+            Err(_) => u16::MAX,
+        };
+        if said < mtu_min(remote) || !connection.exceeds(seq, said) {
+            self.counters.icmp_ignored += 1;
+            return;
+        }
+        self.limit_path(now, index, said);
+    }
+
+    /// Connection `index` ran into its timer: perhaps its segments are too
+    /// large, and nobody says so.
+    pub(in crate::stack) fn suspect_path(&mut self, now: Time, index: u32) {
+        let Some((_, connection)) = self.flows.at(index) else { return };
+        let remote = connection.tuple.remote;
+        let mtu = mtu_base(remote, connection.packet_len_max());
+        if connection.suspects_path(mtu) {
+            self.counters.black_holes += 1;
+            self.limit_path(now, index, mtu);
+        }
+    }
+
+    /// Packets to the peer of connection `index` have at most `mtu` bytes from now on.
+    fn limit_path(&mut self, now: Time, index: u32, mtu: u16) {
+        let Some((_, connection)) = self.flows.at(index) else { return };
+        let remote = connection.tuple.remote;
+        if connection.limit_mtu(mtu) {
+            self.counters.paths_limited += 1;
+            self.ip.paths.learn(now, remote, mtu);
+            self.settle(now, index);
         }
     }
 

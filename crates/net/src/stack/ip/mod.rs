@@ -21,12 +21,14 @@ mod fragments;
 mod icmp;
 pub(super) mod interface;
 pub(super) mod outgoing;
+pub(super) mod paths;
 pub(super) mod upper;
 
 use fragments::Fragments;
 use icmp::Allowance;
 use interface::{Due, Interface};
 use outgoing::Idents;
+use paths::Paths;
 
 /// What the network layer knows.
 pub(super) struct Ip {
@@ -34,6 +36,7 @@ pub(super) struct Ip {
     /// Nothing below transport is due before.
     pub(super) due: Time,
     pub(super) idents: Idents,
+    pub(super) paths: Paths,
     fragments: Fragments,
     errors: Allowance,
 }
@@ -47,6 +50,7 @@ impl Ip {
             v6,
             due,
             idents: Idents::default(),
+            paths: Paths::default(),
             fragments: Fragments::default(),
             errors: Allowance::default(),
         }
@@ -80,12 +84,13 @@ impl Ip {
         }
     }
 
-    /// The MTU of the link.
-    pub(super) fn mtu(&self, config: &Config, target: IpAddr) -> u16 {
-        match (&self.v6, target) {
+    /// The largest packet that gets through to `target`, as far as known.
+    pub(super) fn mtu(&self, now: Time, config: &Config, target: IpAddr) -> u16 {
+        let link = match (&self.v6, target) {
             (Some(v6), IpAddr::V6(_)) => v6.mtu(config.mtu),
             _ => config.mtu,
-        }
+        };
+        self.paths.mtu(now, target, link)
     }
 }
 

@@ -1,0 +1,108 @@
+//! What is known of paths: the largest packet that gets through to a peer.
+//!
+//! Bounded, and forgotten after ten minutes, since paths change and an answer
+//! may have been wrong. Never below what every path must carry, so that a
+//! forged answer cannot shrink packets without end.
+//! Source: RFC 1191 §6.3, RFC 8201 §4, RFC 4821 §7.7.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use queueing::{Span, Time};
+
+use crate::wire::ipv6;
+
+/// Most peers that are remembered; the one learnt longest ago makes room.
+pub(crate) const PATHS_MAX: usize = 1024;
+/// How long an answer counts.
+const LIFE: Span = Span::from_secs(600);
+/// What links usually carry, descending (RFC 1191 §7.1, and what IPv6 asks for).
+const PLATEAUS: [u16; 8] = [8166, 4352, 2002, 1492, 1280, 1006, 552, 296];
+
+/// What is known of paths.
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    known: BTreeMap<IpAddr, (u16, Time)>,
+}
+
+impl Paths {
+    /// The largest packet to `remote`, at most `mtu`.
+    #[inline]
+    pub(crate) fn mtu(&self, now: Time, remote: IpAddr, mtu: u16) -> u16 {
+        if self.known.is_empty() {
+            return mtu;
+        }
+        match self.known.get(&remote) {
+            Some((known, until)) if now < *until => mtu.min(*known),
+            _ => mtu,
+        }
+    }
+
+    /// Packets to `remote` larger than `mtu` do not get through.
+    pub(crate) fn learn(&mut self, now: Time, remote: IpAddr, mtu: u16) {
+        if self.known.len() >= PATHS_MAX && !self.known.contains_key(&remote) {
+            let oldest = self.known.iter().min_by_key(|(_, (_, until))| *until).map(|(addr, _)| *addr);
+            oldest.map(|oldest| self.known.remove(&oldest));
+        }
+        self.known.insert(remote, (mtu, now + LIFE));
+    }
+}
+
+/// What every path to `remote` carries: 1280 for IPv6; for IPv4 what its
+/// hosts must be able to put together, less what tunnels add (RFC 791 asks
+/// routers for 68 only, which nobody needs and an attacker would like).
+pub(crate) fn mtu_min(remote: IpAddr) -> u16 {
+    if remote.is_ipv4() { 552 } else { ipv6::MTU_MIN }
+}
+
+/// What to fall back to when packets of `mtu` bytes vanish without a word: a
+/// size that nearly every path carries, then one that every path does (RFC
+/// 8899 §5.1.2 has 1200 bytes of payload as its base).
+pub(crate) fn mtu_base(remote: IpAddr, mtu: u16) -> u16 {
+    if mtu > ipv6::MTU_MIN { ipv6::MTU_MIN } else { mtu_min(remote) }
+}
+
+/// The next smaller size that is worth trying.
+pub(crate) fn plateau_below(remote: IpAddr, mtu: u16) -> u16 {
+    let below = PLATEAUS.into_iter().find(|plateau| *plateau < mtu);
+    below.unwrap_or(0).max(mtu_min(remote))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    #[test]
+    fn an_answer_counts_for_ten_minutes() {
+        let mut paths = Paths::default();
+        paths.learn(Time::ZERO, PEER, 1400);
+        let at = |s| Time::ZERO + Span::from_secs(s);
+        assert_eq!([599, 600].map(|s| paths.mtu(at(s), PEER, 1500)), [1400, 1500]);
+        assert_eq!(paths.mtu(at(0), PEER, 1300), 1300);
+    }
+
+    #[test]
+    fn no_more_than_so_many_paths_are_remembered() {
+        let mut paths = Paths::default();
+        for i in 0..5000u32 {
+            paths.learn(Time::from_nanos(i.into()), IpAddr::from(i.to_be_bytes()), 1280);
+        }
+        assert_eq!(paths.known.len(), PATHS_MAX);
+        assert_eq!(paths.mtu(Time::ZERO, IpAddr::from(4999u32.to_be_bytes()), 1500), 1280);
+    }
+
+    #[test]
+    fn plateaus_end_at_what_every_path_carries() {
+        let steps = |remote: IpAddr| {
+            let mut mtu = 1500;
+            std::array::from_fn::<u16, 5, _>(|_| {
+                mtu = plateau_below(remote, mtu);
+                mtu
+            })
+        };
+        assert_eq!(steps(PEER), [1492, 1280, 1006, 552, 552]);
+        assert_eq!(steps("::1".parse().unwrap()), [1492, 1280, 1280, 1280, 1280]);
+    }
+}
