@@ -66,6 +66,12 @@ impl From<host::tap::TapError> for Error {
     }
 }
 
+impl From<host::interface::InterfaceError> for Error {
+    fn from(e: host::interface::InterfaceError) -> Self {
+        Self { what: plain(&e.to_string()).to_owned(), advice: e.advice() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

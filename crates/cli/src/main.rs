@@ -17,6 +17,7 @@ mod calibrate;
 mod check;
 mod classify;
 mod demo;
+mod device;
 mod error;
 mod exp;
 mod load;

@@ -1,10 +1,10 @@
 //! `greenwave serve`: a server on our own TCP/IP, for ordinary clients.
 //!
 //! On a TAP device the clients are those of the kernel at its other end:
-//! `curl` and `wrk` as they are. Until ctrl-C; then it says what happened.
+//! `curl` and `wrk` as they are. On an interface they are the network's, and
+//! the kernel keeps its own address there. Until ctrl-C; then it says what
+//! happened.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::load::Synthetic;
 use clap::ValueEnum;
-use host::{Monotonic, Tap};
+use host::Monotonic;
 use net::Device;
-use net::device::pcap::Tee;
+use net::device::fault::Rates;
+use net::device::merged::Merged;
 use net::stack::{Config as StackConfig, ListenOptions};
 use queueing::CoreId;
 use runtime::app::{Echo, Http};
@@ -25,6 +26,7 @@ use runtime::threads::{self, Workers};
 use runtime::{App, Shard};
 use sched::dispatch::{Params, Steering, by_name};
 
+use crate::device::{self, Kind, Open};
 use crate::options::{Cidr, Steer, secret};
 use crate::table::{Table, micros};
 use crate::{Error, check, classify};
@@ -32,16 +34,21 @@ use crate::{Error, check, classify};
 /// Serve on a network device through our own TCP/IP, until ctrl-C.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where frames come from: tap:NAME makes a TAP device (needs root).
-    #[arg(long, value_name = "tap:NAME")]
+    /// Where frames come from (needs root, but for captures):
+    /// tap:NAME[,queues=N], a new TAP device;
+    /// xdp:INTERFACE[,mode=native|skb][,zerocopy][,queues=N][,busy-poll]
+    /// [,hugepages], shared with the kernel by AF_XDP;
+    /// packet:INTERFACE[,queues=N][,fanout=flow|queue], by packet sockets;
+    /// pcap:FILE[,fast], a capture played back.
+    #[arg(long, value_name = "KIND:NAME", verbatim_doc_comment)]
     device: String,
     /// The server's address and its subnet, such as 10.77.0.2/24.
     #[arg(long, value_name = "ADDRESS/PREFIX")]
     addr: Cidr,
-    /// The kernel's end [default: the subnet's first other address].
+    /// The kernel's end of a TAP device [default: the subnet's first other].
     #[arg(long, value_name = "ADDRESS")]
     host_addr: Option<Ipv4Addr>,
-    /// Next hop for other subnets [default: the kernel's end].
+    /// Next hop for other subnets [default: the kernel's end, or none].
     #[arg(long, value_name = "ADDRESS")]
     gateway: Option<Ipv4Addr>,
     /// Where to listen.
@@ -71,6 +78,9 @@ pub struct Args {
     /// Write every frame to this file, for Wireshark.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
+    /// Put a bad path before the device, such as loss=1%,delay=5ms.
+    #[arg(long, value_name = "FAULTS")]
+    fault: Option<Rates>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -88,40 +98,54 @@ enum Serves {
 /// # Errors
 /// Anything that keeps the server from starting.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let name = args.device.strip_prefix("tap:").ok_or_else(|| {
-        Error::new(format!("device {:?} is not tap:NAME, the only kind there is", args.device))
-            .advice("--device tap:gw0")
-    })?;
-    let host_addr = args.host_addr.unwrap_or_else(|| args.addr.first_other());
-    if !args.addr.holds(host_addr) || host_addr == args.addr.addr {
-        let what =
-            format!("host-addr {host_addr} is not another host's address in the subnet of {}", args.addr);
-        return Err(Error::new(what).advice(format!("--host-addr {}", args.addr.first_other())));
-    }
-    let gateway = args.gateway.unwrap_or(host_addr);
-    if !args.addr.holds(gateway) || gateway == args.addr.addr {
-        let what = format!("gateway {gateway} is not another host's address in the subnet of {}", args.addr);
-        return Err(Error::new(what).advice(format!("--gateway {host_addr}")));
-    }
+    let kind: Kind = args.device.parse()?;
+    let (host_addr, gateway) = neighbors(args, &kind)?;
     let classifiers = match &args.policy {
         Some(path) => check::load(path)?,
         None if matches!(args.app, Serves::Synthetic) => classify::by_tag(),
         None => Classifiers::default(),
     };
     let policy = policy(args, classifiers)?;
-    let file =
-        args.pcap.as_ref().map(|path| File::create(path).map_err(|e| Error::file(path, &e))).transpose()?;
-    not_ours(args.addr.addr)?;
-    not_ours(host_addr)?;
-    let tap = Tap::create(name)?;
-    tap.up(host_addr, args.addr.prefix)?;
-    let place = Place { args, gateway, host_addr, policy };
-    match file {
-        None => place.serve_on(tap),
-        Some(file) => {
-            let tee = Tee::new(tap, BufWriter::new(file)).map_err(|e| Error::new(format!("pcap: {e}")))?;
-            place.serve_on(tee)
+    if let Some(path) = &args.pcap {
+        Error::unless_writable(path)?;
+    }
+    let Open { devices, mac, mtu, over, how } = kind.open(args.addr, host_addr)?;
+    let secret = secret()?;
+    // Locally administered, and another one each time: no stale ARP entry fits it.
+    let made_up = [2, secret[0] ^ secret[8], secret[1], secret[2], secret[3], secret[4]];
+    let mut stack =
+        StackConfig::new(mac.unwrap_or(made_up), args.addr.addr, args.addr.prefix, self::secret()?);
+    stack.gateway = gateway;
+    stack.mtu = mtu;
+    let how = how.map_or(String::new(), |how| format!(" ({how})"));
+    let end = match kind.has_kernel_end() {
+        true => format!("the kernel's end is {host_addr}"),
+        false => "other addresses are the kernel's".to_owned(),
+    };
+    let place = Place { args, stack, policy, over, how, end };
+    place.serve_on(device::wrap(Merged::new(devices), args.fault, args.pcap.as_deref())?)
+}
+
+/// The kernel's end and the next hop, as asked or by default.
+fn neighbors(args: &Args, kind: &Kind) -> Result<(Ipv4Addr, Option<Ipv4Addr>), Error> {
+    if args.host_addr.is_some() && !kind.has_kernel_end() {
+        let what = format!("--host-addr is the kernel's end of a TAP device, and {kind} has none");
+        return Err(Error::new(what).advice("without --host-addr"));
+    }
+    let is_neighbor = |addr| args.addr.holds(addr) && addr != args.addr.addr;
+    let stranger =
+        |name, addr| format!("{name} {addr} is not another host's address in the subnet of {}", args.addr);
+    let host_addr = args.host_addr.unwrap_or_else(|| args.addr.first_other());
+    if !is_neighbor(host_addr) {
+        let advice = format!("--host-addr {}", args.addr.first_other());
+        return Err(Error::new(stranger("host-addr", host_addr)).advice(advice));
+    }
+    let gateway = args.gateway.or(kind.has_kernel_end().then_some(host_addr));
+    match gateway {
+        Some(gateway) if !is_neighbor(gateway) => {
+            Err(Error::new(stranger("gateway", gateway)).advice(format!("--gateway {host_addr}")))
         }
+        gateway => Ok((host_addr, gateway)),
     }
 }
 
@@ -182,22 +206,16 @@ fn pin(core: CoreId) {
     }
 }
 
-/// Refuses an address that this machine has already: the kernel would answer
-/// for it, or send answers elsewhere.
-fn not_ours(addr: Ipv4Addr) -> Result<(), Error> {
-    if host::address::is_ours(addr) {
-        let what = format!("address {addr} is in use: this machine has it already");
-        return Err(Error::new(what).advice("--addr in another subnet, such as 10.78.0.2/24"));
-    }
-    Ok(())
-}
-
 /// A server that has its device.
 struct Place<'a> {
     args: &'a Args,
-    gateway: Ipv4Addr,
-    host_addr: Ipv4Addr,
+    stack: StackConfig,
     policy: Policy,
+    /// Nothing more will come.
+    over: Arc<AtomicBool>,
+    /// How the device was opened, in brackets, and who else is there.
+    how: String,
+    end: String,
 }
 
 impl Place<'_> {
@@ -216,22 +234,14 @@ impl Place<'_> {
     where
         D::Frame: Send,
     {
-        let Self { args, gateway, host_addr, policy } = self;
-        let secret = secret()?;
-        // Locally administered, and another one each time: no stale ARP entry fits it.
-        let mac = [2, secret[0] ^ secret[8], secret[1], secret[2], secret[3], secret[4]];
-        let mut stack = StackConfig::new(mac, args.addr.addr, args.addr.prefix, self::secret()?);
-        stack.gateway = Some(gateway);
+        let Self { args, stack, policy, over, how, end } = self;
         let workers = usize::from(args.workers.max(1));
         let mut shard = Shard::new(Config::new(stack, policy, workers), Arc::new(app));
         let listening = shard.stack().listen(args.port, ListenOptions::default());
         listening.map_err(|e| Error::new(format!("port {}: {e:?}", args.port)))?;
         let (addr, port, mode) = (args.addr, args.port, args.mode);
         let dispatch = args.dispatch.as_ref().map_or(String::new(), |name| format!(", dispatch {name}"));
-        println!(
-            "listening on {}:{port}, {}, mode {mode}{dispatch}; the kernel's end is {host_addr}",
-            addr.addr, args.device
-        );
+        println!("listening on {}:{port}, {}{how}, mode {mode}{dispatch}; {end}", addr.addr, args.device);
         eprintln!("ctrl-C ends");
         note_cores(args);
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
@@ -242,7 +252,8 @@ impl Place<'_> {
             let (stop_there, clock) = (stop.clone(), Arc::new(Monotonic::new()));
             let server =
                 scope.spawn(|| threads::serve(vec![(shard, device)], clock, stop_there, workers, pin));
-            while !interrupted.load(Ordering::Relaxed) && !server.is_finished() {
+            let done = || interrupted.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
+            while !done() && !server.is_finished() {
                 std::thread::park_timeout(LOOK_EVERY);
             }
             stop.store(true, Ordering::Relaxed);

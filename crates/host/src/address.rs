@@ -13,6 +13,12 @@ pub fn is_ours(addr: Ipv4Addr) -> bool {
     local(&table).any(|local| local == addr)
 }
 
+/// Whether the kernel sends on packets that are not for this machine.
+#[must_use]
+pub fn forwards() -> bool {
+    std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").is_ok_and(|text| text.trim() == "1")
+}
+
 /// The addresses that `/proc/net/fib_trie` marks as this machine's: a leaf is
 /// a line with the address, then lines with what it is.
 fn local(table: &str) -> impl Iterator<Item = Ipv4Addr> {

@@ -1,0 +1,164 @@
+//! Devices of every kind as one type.
+
+use std::fs::File;
+use std::io::BufWriter;
+
+use host::{Tap, afxdp, packet};
+use net::Device;
+use net::device::fault::{self, Faulty};
+use net::device::pcap::{Replay, Tee};
+use net::device::{Full, Offloads, Received};
+use queueing::{Span, Time};
+
+use super::capture::Ending;
+
+/// A device of any kind.
+#[allow(clippy::large_enum_variant)] // One or a few of them, looked at all the time.
+pub enum AnyDevice {
+    /// A TAP device.
+    Tap(Tap),
+    /// A packet socket.
+    Packet(packet::Packet),
+    /// A queue of an interface.
+    Xdp(afxdp::AfXdp),
+    /// A capture.
+    Replay(Box<Replay<Ending>>),
+}
+
+/// A frame of any device.
+#[derive(Debug)]
+pub enum AnyFrame {
+    /// Of a TAP device or packet socket.
+    Copied(packet::Frame),
+    /// Of an AF_XDP socket.
+    Xdp(afxdp::Frame),
+    /// Of a capture.
+    Replayed(Vec<u8>),
+}
+
+impl AsRef<[u8]> for AnyFrame {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Copied(frame) => frame.as_ref(),
+            Self::Xdp(frame) => frame.as_ref(),
+            Self::Replayed(frame) => frame,
+        }
+    }
+}
+
+/// Calls the same method of whichever device it is.
+macro_rules! each {
+    ($enum:ident: $($variant:ident)|+, $of:expr, $device:ident => $call:expr) => {
+        match $of { $($enum::$variant($device) => $call),+ }
+    };
+}
+
+fn map<A, B>(received: Received<A>, wrap: impl FnOnce(A) -> B) -> Received<B> {
+    let Received { frame, arrived, checked } = received;
+    Received { frame: wrap(frame), arrived, checked }
+}
+
+impl Device for AnyDevice {
+    type Frame = AnyFrame;
+
+    #[inline]
+    fn receive(&mut self, now: Time) -> Option<Received<AnyFrame>> {
+        match self {
+            Self::Tap(device) => device.receive(now).map(|got| map(got, AnyFrame::Copied)),
+            Self::Packet(device) => device.receive(now).map(|got| map(got, AnyFrame::Copied)),
+            Self::Xdp(device) => device.receive(now).map(|got| map(got, AnyFrame::Xdp)),
+            Self::Replay(device) => device.receive(now).map(|got| map(got, AnyFrame::Replayed)),
+        }
+    }
+
+    #[inline]
+    fn recycle(&mut self, frame: AnyFrame) {
+        match (self, frame) {
+            (Self::Tap(device), AnyFrame::Copied(frame)) => device.recycle(frame),
+            (Self::Packet(device), AnyFrame::Copied(frame)) => device.recycle(frame),
+            (Self::Xdp(device), AnyFrame::Xdp(frame)) => device.recycle(frame),
+            (Self::Replay(device), AnyFrame::Replayed(frame)) => device.recycle(frame),
+            _ => unreachable!("a frame goes back to the device it came from"),
+        }
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+        each!(Self: Tap | Packet | Xdp | Replay, self, device => device.transmit(now, len, fill))
+    }
+
+    fn frame_len_max(&self) -> usize {
+        each!(Self: Tap | Packet | Xdp | Replay, self, device => device.frame_len_max())
+    }
+
+    fn flush(&mut self, now: Time) {
+        each!(Self: Tap | Packet | Xdp | Replay, self, device => device.flush(now));
+    }
+
+    fn offloads(&self) -> Offloads {
+        each!(Self: Tap | Packet | Xdp | Replay, self, device => device.offloads())
+    }
+
+    fn wait(&mut self, span: Span) {
+        each!(Self: Tap | Packet | Xdp | Replay, self, device => device.wait(span));
+    }
+}
+
+/// A device as it is, or behind a bad path, or written down, or both.
+pub enum Wrapped<D: Device> {
+    /// As it is.
+    Plain(D),
+    /// Behind a bad path.
+    Faulty(Box<Faulty<D>>),
+    /// Written down.
+    Tee(Box<Tee<D, BufWriter<File>>>),
+    /// Written down as it looks from behind the path.
+    Both(Box<Tee<Faulty<D>, BufWriter<File>>>),
+}
+
+impl<D: Device> Device for Wrapped<D> {
+    type Frame = fault::Frame<D::Frame>;
+
+    #[inline]
+    fn receive(&mut self, now: Time) -> Option<Received<Self::Frame>> {
+        match self {
+            Self::Plain(device) => device.receive(now).map(|got| map(got, fault::Frame::Device)),
+            Self::Tee(device) => device.receive(now).map(|got| map(got, fault::Frame::Device)),
+            Self::Faulty(device) => device.receive(now),
+            Self::Both(device) => device.receive(now),
+        }
+    }
+
+    #[inline]
+    fn recycle(&mut self, frame: Self::Frame) {
+        match (self, frame) {
+            (Self::Plain(device), fault::Frame::Device(frame)) => device.recycle(frame),
+            (Self::Tee(device), fault::Frame::Device(frame)) => device.recycle(frame),
+            (Self::Faulty(device), frame) => device.recycle(frame),
+            (Self::Both(device), frame) => device.recycle(frame),
+            _ => unreachable!("only a bad path makes copies"),
+        }
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+        each!(Self: Plain | Faulty | Tee | Both, self, device => device.transmit(now, len, fill))
+    }
+
+    fn frame_len_max(&self) -> usize {
+        each!(Self: Plain | Faulty | Tee | Both, self, device => device.frame_len_max())
+    }
+
+    fn flush(&mut self, now: Time) {
+        each!(Self: Plain | Faulty | Tee | Both, self, device => device.flush(now));
+    }
+
+    fn offloads(&self) -> Offloads {
+        each!(Self: Plain | Faulty | Tee | Both, self, device => device.offloads())
+    }
+
+    fn wait(&mut self, span: Span) {
+        each!(Self: Plain | Faulty | Tee | Both, self, device => device.wait(span));
+    }
+}

@@ -1,0 +1,255 @@
+//! `--device`: where frames come from, in one place for every command.
+//!
+//! [`Kind`] reads the text, [`Kind::open`] makes the devices, one for each
+//! queue, [`Wrapped`] puts a bad path and a capture around one. All kinds come
+//! out as one type, [`AnyDevice`], so that a server is compiled once.
+
+use std::fmt;
+use std::fs::File;
+use std::io::BufWriter;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use host::afxdp::{self, Claims, Mode};
+use host::packet::{self, Fanout};
+use host::{Tap, address};
+use net::Device;
+use net::device::fault::{Faulty, Rates};
+use net::device::pcap::{Pace, Tee};
+use queueing::Rng;
+
+use crate::Error;
+use crate::options::Cidr;
+
+mod any;
+mod capture;
+#[cfg(test)]
+mod tests;
+
+pub use any::{AnyDevice, Wrapped};
+
+/// What `--device` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A new TAP device.
+    Tap {
+        /// Its name.
+        name: String,
+        /// Its queues.
+        queues: u16,
+    },
+    /// Packet sockets on an interface.
+    Packet {
+        /// The interface.
+        name: String,
+        /// How to open it.
+        options: packet::Options,
+    },
+    /// AF_XDP on an interface.
+    Xdp {
+        /// The interface.
+        name: String,
+        /// How to open it.
+        options: afxdp::Options,
+    },
+    /// A capture that is played back.
+    Pcap {
+        /// The file.
+        path: PathBuf,
+        /// How fast.
+        pace: Pace,
+    },
+}
+
+/// The texts that [`Kind`] reads, for help and errors.
+pub const KINDS: &str = "tap:NAME, packet:INTERFACE, xdp:INTERFACE or pcap:FILE";
+
+/// Devices that are open.
+pub struct Open {
+    /// One for each queue.
+    pub devices: Vec<AnyDevice>,
+    /// The hardware address to use; `None`: one of our own.
+    pub mac: Option<[u8; 6]>,
+    /// The largest IP packet, 68..=9216.
+    pub mtu: u16,
+    /// Becomes true when nothing more will come.
+    pub over: Arc<AtomicBool>,
+    /// How it was opened, if that is more than the text says.
+    pub how: Option<String>,
+}
+
+/// The largest MTU that the stack takes.
+const MTU_MAX: u16 = 9216;
+
+impl FromStr for Kind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let bad = || Error::new(format!("device {text:?} is not {KINDS}")).advice("--device tap:gw0");
+        let (kind, rest) = text.split_once(':').ok_or_else(bad)?;
+        if kind == "pcap" {
+            let (path, pace) = match rest.strip_suffix(",fast") {
+                Some(path) => (path, Pace::Fast),
+                None => (rest, Pace::Captured),
+            };
+            return Ok(Self::Pcap { path: path.into(), pace });
+        }
+        let mut words = rest.split(',');
+        let name = words.next().unwrap_or_default().to_owned();
+        let mut read = Self::named(kind, name).ok_or_else(bad)?;
+        for word in words {
+            read.set(word).ok_or_else(|| {
+                let valid = read.valid();
+                Error::new(format!("device {text:?}: {word:?} is not one of {valid}")).advice(format!(
+                    "--device {kind}:{rest}",
+                    rest = rest.split(',').next().unwrap_or_default()
+                ))
+            })?;
+        }
+        Ok(read)
+    }
+}
+
+impl Kind {
+    fn named(kind: &str, name: String) -> Option<Self> {
+        Some(match kind {
+            "tap" => Self::Tap { name, queues: 1 },
+            "packet" => Self::Packet { name, options: packet::Options::default() },
+            "xdp" => Self::Xdp { name, options: afxdp::Options::default() },
+            _ => return None,
+        })
+    }
+
+    /// The options that may follow the name.
+    fn valid(&self) -> &'static str {
+        match self {
+            Self::Tap { .. } => "queues=1..=256",
+            Self::Packet { .. } => "queues=1..=256, fanout=flow, fanout=queue",
+            Self::Xdp { .. } => "mode=native, mode=skb, zerocopy, queues=1..=256, busy-poll, hugepages",
+            Self::Pcap { .. } => "fast",
+        }
+    }
+
+    /// Takes one option in; `None` when there is no such.
+    fn set(&mut self, word: &str) -> Option<()> {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let queues_given = || value.parse().ok().filter(|n| (1..=256).contains(n));
+        match (self, key, value) {
+            (Self::Tap { queues, .. }, "queues", _) => *queues = queues_given()?,
+            (Self::Packet { options, .. }, "queues", _) => options.sockets = queues_given()?,
+            (Self::Packet { options, .. }, "fanout", "flow") => options.fanout = Fanout::Flow,
+            (Self::Packet { options, .. }, "fanout", "queue") => options.fanout = Fanout::Queue,
+            (Self::Xdp { options, .. }, "queues", _) => options.queues = Some(queues_given()?),
+            (Self::Xdp { options, .. }, "mode", "native") => options.mode = Some(Mode::Native),
+            (Self::Xdp { options, .. }, "mode", "skb") => options.mode = Some(Mode::Generic),
+            (Self::Xdp { options, .. }, _, "") => match word {
+                "zerocopy" => options.zerocopy = true,
+                "busy-poll" => options.busy_poll = true,
+                "hugepages" => options.hugepages = true,
+                _ => return None,
+            },
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Whether the kernel has an end of its own, with an address of its own.
+    #[must_use]
+    pub fn has_kernel_end(&self) -> bool {
+        matches!(self, Self::Tap { .. })
+    }
+
+    /// Makes the devices for a stack at `ours`; the kernel's end, where there
+    /// is one, gets `kernel`.
+    ///
+    /// # Errors
+    /// Whatever keeps them from being made; nothing is left behind.
+    pub fn open(&self, ours: Cidr, kernel: Ipv4Addr) -> Result<Open, Error> {
+        let over = Arc::new(AtomicBool::new(false));
+        match self {
+            Self::Tap { name, queues } => {
+                not_the_kernels(ours.addr, "--addr in another subnet, such as 10.78.0.2/24")?;
+                not_the_kernels(kernel, "--addr in another subnet, such as 10.78.0.2/24")?;
+                let taps = Tap::create_queues(name, *queues)?;
+                taps[0].up(kernel, ours.prefix)?;
+                let devices = taps.into_iter().map(AnyDevice::Tap).collect();
+                Ok(Open { devices, mac: None, mtu: 1500, over, how: None })
+            }
+            Self::Packet { name, options } => {
+                not_the_kernels(ours.addr, "--addr with an address of the subnet that nobody has")?;
+                let (interface, sockets) = packet::open(name, options)?;
+                if address::forwards() {
+                    eprintln!(
+                        "note: this machine forwards packets (net.ipv4.ip_forward=1) and will send on what is for {}; xdp:{name} keeps it from that",
+                        ours.addr
+                    );
+                }
+                let devices = sockets.into_iter().map(AnyDevice::Packet).collect();
+                let mtu = interface.mtu.min(MTU_MAX);
+                Ok(Open { devices, mac: Some(interface.mac), mtu, over, how: None })
+            }
+            Self::Xdp { name, options } => {
+                not_the_kernels(ours.addr, "--addr with an address of the subnet that nobody has")?;
+                let claims = Claims { addresses: vec![ours.addr.into()], ports: Vec::new() };
+                let opened = afxdp::open(name, options, &claims)?;
+                let (mac, mtu) = (Some(opened.interface.mac), opened.interface.mtu.min(MTU_MAX));
+                let how = Some(opened.summary());
+                let devices = opened.devices.into_iter().map(AnyDevice::Xdp).collect();
+                Ok(Open { devices, mac, mtu, over, how })
+            }
+            Self::Pcap { path, pace } => {
+                let (mac, frames) = capture::look_through(path, ours.addr)?;
+                let replay = capture::replay(path, *pace, over.clone())?;
+                let how = Some(format!("{frames} frames"));
+                let devices = vec![AnyDevice::Replay(Box::new(replay))];
+                Ok(Open { devices, mac: Some(mac), mtu: MTU_MAX, over, how })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tap { name, .. } => write!(f, "tap:{name}"),
+            Self::Packet { name, .. } => write!(f, "packet:{name}"),
+            Self::Xdp { name, .. } => write!(f, "xdp:{name}"),
+            Self::Pcap { path, .. } => write!(f, "pcap:{}", path.display()),
+        }
+    }
+}
+
+/// Refuses an address that this machine has already: the kernel would answer
+/// for it, or send answers elsewhere.
+fn not_the_kernels(addr: Ipv4Addr, advice: &str) -> Result<(), Error> {
+    if address::is_ours(addr) {
+        let what = format!("address {addr} is in use: this machine has it already");
+        return Err(Error::new(what).advice(advice));
+    }
+    Ok(())
+}
+
+/// Puts around `device` the path that `fault` describes and a capture of what
+/// passes between path and stack.
+///
+/// # Errors
+/// When the capture cannot be written.
+pub fn wrap<D: Device>(device: D, fault: Option<Rates>, pcap: Option<&Path>) -> Result<Wrapped<D>, Error> {
+    let log = |path: &Path| File::create(path).map(BufWriter::new).map_err(|e| Error::file(path, &e));
+    let bad = |e: std::io::Error| Error::new(format!("pcap: {e}"));
+    let faulty = |device, rates| Faulty::new(device, rates, &Rng::seeded(FAULT_SEED));
+    Ok(match (fault, pcap) {
+        (None, None) => Wrapped::Plain(device),
+        (Some(rates), None) => Wrapped::Faulty(Box::new(faulty(device, rates))),
+        (None, Some(path)) => Wrapped::Tee(Box::new(Tee::new(device, log(path)?).map_err(bad)?)),
+        (Some(rates), Some(path)) => {
+            Wrapped::Both(Box::new(Tee::new(faulty(device, rates), log(path)?).map_err(bad)?))
+        }
+    })
+}
+
+/// Of the faults: each start decides alike.
+const FAULT_SEED: u64 = 1;

@@ -1,0 +1,39 @@
+//! What `--device` takes and what it says to the rest.
+
+use super::*;
+
+#[track_caller]
+fn check(text: &str, expected: &str) {
+    let said = match text.parse::<Kind>() {
+        Ok(kind) => format!("{kind:?}"),
+        Err(e) => e.to_string(),
+    };
+    assert!(said.contains(expected), "{text}: {said}");
+}
+
+#[test]
+fn every_kind_is_read_with_its_options() {
+    check("tap:gw0", "Tap { name: \"gw0\", queues: 1 }");
+    check("tap:gw0,queues=4", "queues: 4");
+    check("packet:eth0", "sockets: 1, fanout: Flow");
+    check("packet:eth0,queues=2,fanout=queue", "sockets: 2, fanout: Queue");
+    check("xdp:eth0", "mode: None, zerocopy: false, queues: None, busy_poll: false, hugepages: false");
+    check("xdp:eth0,mode=native,zerocopy,queues=8", "mode: Some(Native), zerocopy: true, queues: Some(8)");
+    check("xdp:eth0,mode=skb,busy-poll,hugepages", "mode: Some(Generic)");
+    check("pcap:a,b.pcap", "path: \"a,b.pcap\", pace: Captured");
+    check("pcap:a,b.pcap,fast", "path: \"a,b.pcap\", pace: Fast");
+}
+
+#[test]
+fn what_is_no_device_is_told_what_would_be() {
+    for text in ["eth0", "", "dpdk:eth0", "xdp"] {
+        check(text, "is not tap:NAME, packet:INTERFACE, xdp:INTERFACE or pcap:FILE");
+    }
+    check("tap:gw0,queues=0", "\"queues=0\" is not one of queues=1..=256");
+    check("tap:gw0,zerocopy", "is not one of queues=1..=256");
+    check("packet:eth0,fanout=cpu", "\"fanout=cpu\" is not one of queues=1..=256, fanout=flow, fanout=queue");
+    check("xdp:eth0,mode=generic", "mode=native, mode=skb, zerocopy");
+    check("xdp:eth0,zerocopy=yes", "\"zerocopy=yes\" is not one of");
+    check("xdp:eth0,", "\"\" is not one of");
+    check("xdp:eth0,queues=257", "--device xdp:eth0");
+}

@@ -1,0 +1,233 @@
+//! The server on an interface that it shares with the kernel.
+//!
+//! Everything happens in network namespaces of this test's. Needs root, `ip`
+//! and `ethtool`; `setpriv` joins in where it is there. What is missing is
+//! printed.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use host::lab::{Child, Lab, Namespace, Veth};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn skipped(test: &str, why: &str) {
+    let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
+}
+
+const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
+const HOST: &str = "10.7.0.1";
+const OURS: &str = "10.7.0.2";
+
+/// A namespace that shares `gw0` with our server, and one where clients run.
+struct Cable {
+    ours: Namespace,
+    clients: Namespace,
+}
+
+impl Cable {
+    /// `None`, and a line that says why, where there can be none.
+    fn new(test: &str) -> Option<Self> {
+        if let Some(why) = Lab::unavailable() {
+            skipped(test, &why);
+            return None;
+        }
+        let lab = Lab::new("serve").unwrap();
+        let (ours, clients) = (lab.namespace("ours").unwrap(), lab.namespace("clients").unwrap());
+        lab.veth((&ours, "gw0"), (&clients, "eth0"), &Veth::default()).unwrap();
+        ours.address("gw0", HOST.parse().unwrap(), 24).unwrap();
+        clients.address("eth0", "10.7.0.9".parse().unwrap(), 24).unwrap();
+        Some(Self { ours, clients })
+    }
+
+    fn serve(&self, device: &str, more: &[&str]) -> Server {
+        let mut command = self.ours.command(GREENWAVE);
+        let addr = format!("{OURS}/24");
+        command.args(["serve", "--app", "echo", "--device", device, "--addr", &addr]);
+        let mut child = self.ours.spawn(command.args(more).stdout(Stdio::piped())).unwrap();
+        let stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+        let mut server = Server { child, stdout, said: String::new() };
+        server.stdout.read_line(&mut server.said).expect("the server's stdout is text");
+        assert!(server.said.starts_with(&format!("listening on {OURS}:80, {device}")), "{}", server.said);
+        server
+    }
+
+    fn has_program(&self) -> bool {
+        self.ours.run("ip", &["link", "show", "dev", "gw0"]).unwrap().contains("xdp")
+    }
+
+    fn host_answers(&self) {
+        let listener = self.ours.enter(|| std::net::TcpListener::bind((HOST, 0)).unwrap());
+        let to = listener.local_addr().unwrap();
+        self.clients.enter(|| connect(to));
+    }
+
+    fn echoes(&self, len: usize) {
+        self.clients.enter(|| what_is_sent_comes_back(len));
+    }
+
+    /// What `greenwave serve` says when it cannot.
+    fn refusal(&self, device: &str, more: &[&str]) -> String {
+        let addr = format!("{OURS}/24");
+        let addr = if more.contains(&"--addr") { &[][..] } else { &["--addr", &addr] };
+        let mut command = self.ours.command(GREENWAVE);
+        let out = command.args(["serve", "--device", device]).args(addr).args(more).output().unwrap();
+        let stderr = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(2), "{stderr}");
+        assert!(!self.has_program(), "nothing stays behind: {stderr}");
+        stderr
+    }
+}
+
+/// A running server; killed when dropped.
+struct Server {
+    child: Child,
+    stdout: BufReader<std::process::ChildStdout>,
+    /// Its first line.
+    said: String,
+}
+
+impl Server {
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32).expect("a process has an id")
+    }
+
+    /// Ends it in order; what it printed last.
+    fn stop(mut self, signal: Signal) -> String {
+        kill_process(self.pid(), signal).expect("the server runs");
+        self.wait()
+    }
+
+    fn wait(&mut self) -> String {
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).expect("the server's stdout is text");
+        assert_eq!(self.child.wait().expect("the server ends").code(), Some(0), "{rest}");
+        rest
+    }
+}
+
+fn connect(to: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect_timeout(&to, Duration::from_secs(30)).expect("the server listens");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("60 s is a valid timeout");
+    stream
+}
+
+fn what_is_sent_comes_back(len: usize) {
+    let sent: Vec<u8> =
+        (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8).collect();
+    let stream = connect(format!("{OURS}:80").parse().unwrap());
+    let mut received = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (&stream).write_all(&sent).expect("the server takes all");
+            stream.shutdown(Shutdown::Write).expect("the connection stands");
+        });
+        (&stream).read_to_end(&mut received).expect("the server sends all back");
+    });
+    assert!(received == sent, "the echo is what was sent: {} of {len} bytes", received.len());
+}
+
+#[test]
+fn an_interface_is_shared_with_the_kernel_and_given_back() {
+    let Some(cable) = Cable::new("an_interface_is_shared_with_the_kernel_and_given_back") else { return };
+    let kinds = [
+        ("xdp:gw0,mode=native", "(native XDP, copied frames, 1 queue)"),
+        ("xdp:gw0,mode=skb,busy-poll", "(generic XDP, copied frames, 1 queue)"),
+        ("xdp:gw0", "native XDP"),
+        ("packet:gw0", "other addresses are the kernel's"),
+        ("packet:gw0,queues=2,fanout=queue", "mode adps"),
+    ];
+    for (device, expected) in kinds {
+        let server = cable.serve(device, &[]);
+        assert!(server.said.contains(expected), "{}", server.said);
+        assert_eq!(cable.has_program(), device.starts_with("xdp"));
+        cable.echoes(1_000_000);
+        cable.host_answers();
+        let rest = server.stop(Signal::TERM);
+        assert!(rest.contains("1 connections"), "{rest}");
+        assert!(!cable.has_program(), "SIGTERM takes the program off");
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_leaves_nothing_and_the_next_one_starts() {
+    let Some(cable) = Cable::new("a_server_that_is_killed_leaves_nothing_and_the_next_one_starts") else {
+        return;
+    };
+    for _ in 0..2 {
+        let mut server = cable.serve("xdp:gw0", &[]);
+        cable.echoes(10_000);
+        server.child.kill().expect("the server runs");
+        server.child.wait().expect("the server ends");
+        assert!(!cable.has_program(), "the kernel takes the program off");
+        cable.host_answers();
+    }
+}
+
+#[test]
+fn a_bad_path_and_a_capture_go_around_any_device_and_the_capture_plays() {
+    let test = "a_bad_path_and_a_capture_go_around_any_device_and_the_capture_plays";
+    let Some(cable) = Cable::new(test) else { return };
+    let capture = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("interface.pcap");
+    let path = capture.to_str().expect("a path of ours is UTF-8");
+    for device in ["packet:gw0", "xdp:gw0"] {
+        let server = cable.serve(device, &["--fault", "loss=1%,reorder=1%", "--pcap", path]);
+        cable.echoes(300_000);
+        server.stop(Signal::INT);
+        let played = cable.serve(&format!("pcap:{path},fast"), &[]).wait();
+        assert!(played.contains("0 connections, 0 requests"), "clients do not answer us: {played}");
+    }
+    let said = cable.refusal(&format!("pcap:{path}"), &["--addr", "10.9.9.9/24"]);
+    assert!(said.contains("no frame is for 10.9.9.9") && said.contains("try: --addr 10.7.0."), "{said}");
+    let _ = std::fs::remove_file(&capture);
+}
+
+#[test]
+fn a_server_that_cannot_be_says_why_in_a_line_and_what_to_try() {
+    let Some(cable) = Cable::new("a_server_that_cannot_be_says_why_in_a_line_and_what_to_try") else {
+        return;
+    };
+    let check = |device: &str, more: &[&str], expected: [&str; 2]| {
+        let said = cable.refusal(device, more);
+        let lines: Vec<&str> = said.lines().collect();
+        let [what, advice] = lines[..] else { panic!("{device}: two lines, not {said}") };
+        assert!(what.starts_with("error: ") && what.contains(expected[0]), "{device}: {said}");
+        assert!(advice.starts_with("  try: ") && advice.contains(expected[1]), "{device}: {said}");
+    };
+    for kind in ["xdp", "packet"] {
+        let (missing, shared) = (format!("{kind}:gw9"), format!("{kind}:gw0"));
+        check(&missing, &[], ["there is no network interface \"gw9\"", "one of gw0"]);
+        check(&shared, &["--addr", "10.7.0.1/24"], ["10.7.0.1 is in use", "--addr"]);
+        check(&shared, &["--host-addr", "10.7.0.3"], ["--host-addr is the kernel's end", "without"]);
+        check(&format!("{kind}:lo"), &[], ["lo carries no Ethernet", "tap:gw0"]);
+    }
+    check("xdp:gw0,zerocopy", &[], ["does without copies", "--device xdp:gw0, which copies"]);
+    check("xdp:gw0,queues=3", &[], ["gw0 has 1 queue, not 3", "queues=1, or ethtool -L gw0 combined 3"]);
+    check("xdp:gw0", &["--fault", "loss=2"], ["loss", "try"]);
+    check("pcap:/no/such/file", &[], ["/no/such/file: No such file", "try"]);
+}
+
+#[test]
+fn without_permission_the_capabilities_are_named() {
+    let test = "without_permission_the_capabilities_are_named";
+    let Some(cable) = Cable::new(test) else { return };
+    if !host::lab::is_there("setpriv") {
+        return skipped(test, "setpriv is not there");
+    }
+    // Where anybody may run it: the build's folder may be root's alone.
+    let copy = std::env::temp_dir().join(format!("greenwave-interface-{}", std::process::id()));
+    std::fs::copy(GREENWAVE, &copy).expect("the temporary folder is writable");
+    for (device, capabilities) in
+        [("xdp:gw0", "cap_net_raw,cap_net_admin,cap_bpf"), ("packet:gw0", "cap_net_raw+ep")]
+    {
+        let mut command = cable.ours.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
+        let out =
+            command.args(["serve", "--device", device, "--addr", "10.7.0.2/24"]).current_dir("/").output();
+        let said = String::from_utf8(out.expect("setpriv starts").stderr).unwrap();
+        assert!(said.starts_with("error: gw0: no permission for ") && said.contains(capabilities), "{said}");
+    }
+    let _ = std::fs::remove_file(&copy);
+}
