@@ -96,6 +96,9 @@ pub struct Config {
     pub keep_alive: Option<Span>,
     /// When listeners answer without remembering (RFC 4987).
     pub syn_cookies: SynCookies,
+    /// Fast Open cookies of servers to remember, for
+    /// [`Stack::connect_with`](super::Stack::connect_with); 0 turns it off.
+    pub fast_open_cookies: usize,
     /// Most connections at once.
     pub connections_max: usize,
     /// Most acknowledgements each second that challenge a suspicious RST, SYN
@@ -132,7 +135,7 @@ impl Config {
             recv_buffer: 256 * 1024,
             recv_buffer_max: 4 << 20,
             send_buffer: 256 * 1024,
-            send_buffer_max: 4 << 20,
+            send_buffer_max: 8 << 20,
             memory_max: 1 << 30,
             delayed_ack: None,
             user_timeout: None,
@@ -141,6 +144,7 @@ impl Config {
             time_wait_max: 1 << 17,
             keep_alive: None,
             syn_cookies: SynCookies::WhenFull,
+            fast_open_cookies: 0,
             connections_max: 1 << 20,
             challenges_per_second_max: 1000,
             answers_max: 4,
@@ -189,6 +193,10 @@ pub struct ListenOptions {
     pub backlog: usize,
     /// Connections whose handshake may be under way; 0 means as many as `backlog`.
     pub half_open: usize,
+    /// Connections that may have brought data with their SYN (Fast Open) and
+    /// whose handshake may be under way. 0 turns it off: whoever turns it on
+    /// must bear requests that are delivered twice (RFC 7413 §6.1).
+    pub fast_open: usize,
     /// Classifier that accepted connections inherit (M3).
     pub classifier: Option<TransportClassifier>,
 }

@@ -64,6 +64,8 @@ pub struct Counters {
     /// SYNs and last segments of handshakes dropped because as many
     /// connections as allowed waited for being taken.
     pub accept_drops: u64,
+    /// SYNs whose data was delivered at once (Fast Open).
+    pub fast_opens: u64,
     /// SYNs answered with a cookie.
     pub cookies_sent: u64,
     /// Connections opened by a cookie.

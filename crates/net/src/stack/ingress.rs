@@ -7,10 +7,10 @@ use queueing::{Label, Time};
 use super::ip::interface::Interface;
 use super::ip::is_group;
 use super::ip::upper::Arrived;
-use super::opening::Listener;
+use super::opening::{Listener, fast_open_ends};
 use super::{Config, HASH_FLOW, Stack, flows, look_after};
 use crate::classify::PacketMeta;
-use crate::tcp::{Arrival, Connection, Context, Verdicts};
+use crate::tcp::{Arrival, Connection, Context, State, Verdicts};
 use crate::wire::ethernet::{BROADCAST, EtherType, Frame, Mac};
 use crate::wire::ip::{Packet, Protocol};
 use crate::wire::tcp::Segment;
@@ -163,6 +163,7 @@ impl Stack {
             room: listener.is_none_or(Listener::has_room),
         };
         let opening = !connection.flags.announced;
+        let connecting = (connection.state == State::SynSent).then_some(connection.snd_una);
         let arrival = connection.on_segment(&mut cx, s, &verdicts);
         if opening
             && connection.flags.announced
@@ -170,6 +171,14 @@ impl Stack {
         {
             self.listeners[usize::from(listener)].on_accepted();
         }
+        if let Some(iss) = connecting
+            && connection.state.is_synchronized()
+            && let Some(cookie) = connection.learned(s, s.ack != iss + 1)
+        {
+            let mss = s.options.mss.unwrap_or(Connection::MSS_DEFAULT);
+            self.jar.put(tuple.remote, cookie, mss, self.config.fast_open_cookies);
+        }
+        fast_open_ends(connection, &mut self.listeners);
         if connection.state.is_ending() {
             self.settle_closed(now, id);
         } else {

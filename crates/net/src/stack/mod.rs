@@ -50,6 +50,7 @@ mod cookies;
 mod counters;
 mod egress;
 mod event;
+pub(crate) mod fast_open;
 mod flows;
 mod ingress;
 mod ip;
@@ -73,6 +74,7 @@ pub use ready::TransmitOrder;
 pub use udp::{Datagram, UdpOptions};
 
 use egress::Reply;
+use fast_open::Jar;
 use flows::Flows;
 use ip::Ip;
 use neighbors::Neighbors;
@@ -98,6 +100,8 @@ pub struct Stack {
     challenges: Challenges,
     /// Until when a cookie may come back.
     cookies_until: Time,
+    /// Fast Open cookies of servers.
+    jar: Jar,
     /// Connections in TIME-WAIT by age; some may be gone already.
     time_wait: VecDeque<ConnId>,
     ports_tried: u16,
@@ -137,6 +141,7 @@ impl Stack {
             counters: Counters::default(),
             challenges: Challenges::default(),
             cookies_until: Time::ZERO,
+            jar: Jar::default(),
             config,
             time_wait: VecDeque::new(),
             ports_tried: 0,
@@ -541,6 +546,7 @@ impl Stack {
             (connection.flags.linked, connection.flags.detached, connection.listener);
         let announced = connection.flags.announced;
         let aging = !over && !connection.flags.aging;
+        opening::fast_open_ends(connection, &mut self.listeners);
         if over {
             connection.flags.linked = false;
         } else {

@@ -8,13 +8,14 @@
 //! connection and no listener is refused. Source: RFC 9293 §3.10.7.1 and
 //! §3.10.7.2, RFC 4987.
 
-use queueing::Time;
+use queueing::{Label, Time};
 
 use super::cookies::{COOKIE_LIFE, Cookies, Remembered, SynCookies};
 use super::egress::Reply;
-use super::{ListenOptions, Stack};
+use super::fast_open::Offer;
+use super::{ConnId, ListenOptions, Stack};
 use crate::classify::{PacketMeta, TransportClassifier};
-use crate::tcp::Connection;
+use crate::tcp::{Connection, Context, State, Verdicts};
 use crate::wire::FourTuple;
 use crate::wire::ethernet::Mac;
 use crate::wire::tcp::{Flags, Options, Segment, Seq, Timestamps};
@@ -28,6 +29,9 @@ pub(super) struct Listener {
     /// Connections accepted and not yet polled.
     pub(super) accepted: usize,
     accepted_max: usize,
+    /// Connections whose SYN brought data and whose handshake is under way.
+    pub(super) fast_open: usize,
+    pub(super) fast_open_max: usize,
 }
 
 /// What a listener's bounds are unless it says otherwise.
@@ -39,7 +43,15 @@ impl Listener {
     pub(super) fn new(options: ListenOptions) -> Self {
         let accepted_max = if options.backlog == 0 { BACKLOG } else { options.backlog };
         let half_open_max = if options.half_open == 0 { accepted_max } else { options.half_open };
-        Self { classifier: options.classifier, half_open: 0, half_open_max, accepted: 0, accepted_max }
+        Self {
+            classifier: options.classifier,
+            half_open: 0,
+            half_open_max,
+            accepted: 0,
+            accepted_max,
+            fast_open: 0,
+            fast_open_max: options.fast_open,
+        }
     }
 
     /// Whether one more connection can wait for being taken.
@@ -102,10 +114,37 @@ impl Stack {
             (_, true) => {}
         }
         listener.half_open += 1;
+        let offer = Offer::of(s, &tuple, now, &self.config.secret, listener);
         let mut connection = self.new_connection(now, tuple);
         connection.accept(index, s, &self.config);
+        connection.flags.gives_cookie = offer.gives;
         let id = self.add(connection);
+        if offer.good {
+            self.open_fast(now, id, index, s, meta);
+        }
         self.settle(now, id.index);
+    }
+
+    /// Accepts `id` now and delivers what its SYN `s` brought: its cookie is good.
+    fn open_fast(&mut self, now: Time, id: ConnId, listener: u16, s: &Segment<'_>, meta: &PacketMeta) {
+        let listener = &mut self.listeners[usize::from(listener)];
+        listener.on_accepted();
+        listener.fast_open += 1;
+        let Some((_, connection)) = self.flows.at(id.index) else { return };
+        let mut cx = Context {
+            now,
+            id,
+            config: &self.config,
+            pool: &mut self.pool,
+            counters: &mut self.counters,
+            challenges: &mut self.challenges,
+            events: &mut self.events,
+            label: Label::new(meta.priority.unwrap_or_default()),
+            received: meta.received,
+            ecn: 0,
+        };
+        let (own, default) = (listener.classifier.as_ref(), self.config.classifier.as_ref());
+        connection.deliver_early(&mut cx, s, &Verdicts { listener: own, default, meta, room: true });
     }
 
     /// Answers the SYN `s` with a cookie.
@@ -180,6 +219,17 @@ impl Stack {
             (Seq(0), s.seq + s.seq_len(), Flags::RST | Flags::ACK)
         };
         self.reply(Reply::Reset { mac, tuple: *tuple, seq, ack, flags });
+    }
+}
+
+/// Takes note when a handshake that brought data early is over.
+#[inline]
+pub(super) fn fast_open_ends(connection: &mut Connection, listeners: &mut [Listener]) {
+    if connection.flags.fast_open && !matches!(connection.state, State::SynReceived { .. }) {
+        connection.flags.fast_open = false;
+        if let Some(listener) = connection.listener {
+            listeners[usize::from(listener)].fast_open -= 1;
+        }
     }
 }
 

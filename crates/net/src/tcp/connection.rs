@@ -84,6 +84,10 @@ pub(crate) struct Flags {
     pub(crate) ack_delayed: bool,
     /// Small segments wait for what is in flight (Nagle's algorithm).
     pub(crate) nagle: bool,
+    /// A good cookie opened it: data may flow before the handshake is complete.
+    pub(crate) fast_open: bool,
+    /// Our answer to the SYN brings a Fast Open cookie.
+    pub(crate) gives_cookie: bool,
     /// `send` found no memory; the pool knows.
     pub(crate) starved: bool,
     /// The connection waits for a neighbour's hardware address.

@@ -86,7 +86,7 @@ impl Connection {
     }
 
     fn on_segment_in_syn_sent(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, v: &Verdicts<'_>) -> Arrival {
-        let acks_syn = s.ack.after(self.snd_una) && s.ack.at_or_before(self.snd_nxt);
+        let acks_syn = s.ack.after(self.snd_una) && s.ack.at_or_before(self.snd_nxt + self.fast_end());
         let has = |flag| s.flags.contains(flag);
         if has(Flags::ACK) && !acks_syn {
             cx.counters.bad_acks += 1;
@@ -106,6 +106,7 @@ impl Connection {
         self.heard_at = cx.now;
         self.update_window(s, 0);
         if has(Flags::ACK) {
+            self.take_fast(cx, s);
             self.state = self.state.after(Step::SynAck);
             self.on_handshake_done(cx, s);
             self.acks_due = 1;
@@ -135,8 +136,10 @@ impl Connection {
         self.recovery = Recovery::None;
         self.rto_at = Time::MAX;
         self.flags.retransmit_now = false;
-        if self.flags.announced {
+        if self.listener.is_none() {
             cx.push(EventKind::Connected);
+        } else if self.flags.announced {
+            // Its data came before.
         } else if let Some(listener) = self.listener {
             self.flags.announced = true;
             cx.push(EventKind::Accepted(ListenerId(u32::from(listener))));
@@ -185,7 +188,7 @@ impl Connection {
             return Arrival::Done;
         }
         if let State::SynReceived { passive } = self.state {
-            if passive && !v.room {
+            if passive && !v.room && !self.flags.announced {
                 cx.counters.accept_drops += 1;
                 return Arrival::Done;
             }
@@ -229,7 +232,16 @@ impl Connection {
         if matches!(self.state, State::SynReceived { .. }) {
             self.state = self.state.after(Step::SynAcked);
             self.update_window(s, self.send_scale);
-            self.on_handshake_done(cx, s);
+            if s.ack == self.snd_una + 1 {
+                self.on_handshake_done(cx, s);
+            } else {
+                // With Fast Open it may acknowledge data, too.
+                self.on_handshake_done(cx, &Segment { ack: self.snd_una + 1, ..*s });
+                self.on_ack(cx, s);
+            }
+            if self.snd_una != self.snd_nxt {
+                self.arm(cx.now, cx.config);
+            }
         } else {
             self.on_ack(cx, s);
         }
@@ -375,7 +387,7 @@ impl Connection {
     /// Asks who is urgent; `None` means that the segment is to be lost. Asked
     /// for `payload` in order: once for every byte that is not dropped.
     #[inline]
-    fn classify(
+    pub(super) fn classify(
         &mut self,
         cx: &mut Context<'_>,
         payload: &[u8],
@@ -482,7 +494,7 @@ impl Connection {
     }
 
     #[inline]
-    fn append(&mut self, cx: &mut Context<'_>, payload: &[u8]) {
+    pub(super) fn append(&mut self, cx: &mut Context<'_>, payload: &[u8]) {
         self.recv.push(payload, cx.pool);
         self.rcv_nxt += payload.len() as u32;
         self.received += payload.len() as u64;

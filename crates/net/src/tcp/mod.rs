@@ -15,6 +15,7 @@ mod buffer;
 pub mod congestion;
 mod connection;
 mod delayed;
+mod fast;
 mod flight;
 mod input;
 mod manners;

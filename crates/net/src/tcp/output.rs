@@ -32,10 +32,13 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The sequence number after the segment.
+    /// The sequence number after the segment. Data in a SYN counts as not sent
+    /// until the answer says that it was taken (RFC 7413 §4.2.2).
     fn end(&self) -> Seq {
-        let marks = self.flags.contains(Flags::SYN) as u32 + self.flags.contains(Flags::FIN) as u32;
-        self.seq + self.len + marks
+        if self.flags.contains(Flags::SYN) {
+            return self.seq + 1;
+        }
+        self.seq + self.len + self.flags.contains(Flags::FIN) as u32
     }
 }
 
@@ -116,7 +119,7 @@ impl Connection {
         if self.snd_nxt == self.snd_una && !self.state.is_synchronized() {
             return Some(self.cut(self.snd_nxt, 1));
         }
-        if !self.state.is_synchronized() || !self.has_unsent() || self.flight.is_full() {
+        if !self.may_send_data() || !self.has_unsent() || self.flight.is_full() {
             return None;
         }
         let mss = u32::from(self.mss);
@@ -135,7 +138,8 @@ impl Connection {
         if window == 0 || silly {
             return None;
         }
-        let fin = u32::from(self.flags.fin_queued && len == unsent && window > len);
+        let fin =
+            u32::from(self.state.is_synchronized() && self.flags.fin_queued && len == unsent && window > len);
         // Nagle: what is small waits while anything is in flight (RFC 9293 §3.7.4).
         if self.flags.nagle && len < mss && fin == 0 && self.snd_nxt != self.snd_una {
             return None;
@@ -163,7 +167,8 @@ impl Connection {
     fn cut(&self, seq: Seq, space: u32) -> Plan {
         if !self.state.is_synchronized() && seq == self.snd_una {
             let flags = if self.state == State::SynSent { Flags::SYN } else { Flags::SYN.with(Flags::ACK) };
-            return Plan { seq, len: 0, flags, again: false, probe: false, old: false };
+            let len = if self.state == State::SynSent { self.fast_len() } else { 0 };
+            return Plan { seq, len, flags, again: false, probe: false, old: false };
         }
         let data_end = self.data_start() + self.send.len() as u32;
         let len = (data_end.distance(seq).max(0) as u32).min(space);
@@ -192,13 +197,25 @@ impl Connection {
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
         match self.state {
-            State::SynSent | State::SynReceived { .. } => self.snd_nxt == self.snd_una,
+            State::SynSent | State::SynReceived { .. } if self.snd_nxt == self.snd_una => true,
+            State::SynReceived { .. } if self.flags.fast_open => {
+                ((self.snd_nxt - self.snd_una) as usize) < self.send.len() + 1
+            }
+            State::SynSent | State::SynReceived { .. } => false,
             State::TimeWait { .. } | State::Closed | State::FinWait2 => false,
             _ => {
                 let sent = (self.snd_nxt - self.snd_una) as usize;
                 !self.flags.fin_sent && sent < self.send.len() + usize::from(self.flags.fin_queued)
             }
         }
+    }
+
+    /// Whether data may go out now: after the handshake, or once a SYN with a
+    /// good cookie was answered (RFC 7413 §4.2.2).
+    #[inline]
+    fn may_send_data(&self) -> bool {
+        self.state.is_synchronized()
+            || (self.flags.fast_open && matches!(self.state, State::SynReceived { .. }))
     }
 
     /// Bytes believed to be in the network: not lost, not received.
@@ -247,6 +264,7 @@ impl Connection {
                 window_scale: (syn && self.flags.scaling).then_some(self.recv_scale),
                 sack_permitted: syn && self.flags.sack,
                 timestamps: self.flags.timestamps.then(|| Timestamps { value: self.timestamp(now), echo }),
+                fast_open: if syn { self.fast_option(now, config) } else { None },
                 sack: match &self.reassembly {
                     Some(reassembly) if self.flags.sack && plan.len == 0 => reassembly.blocks(),
                     _ => SackBlocks::NONE,

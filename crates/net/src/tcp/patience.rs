@@ -11,6 +11,7 @@
 use queueing::{Span, Time};
 
 use super::connection::Connection;
+use super::fast::Fast;
 use super::state::State;
 use crate::stack::Config;
 
@@ -38,6 +39,8 @@ impl KeepAlive {
 pub(crate) struct Patience {
     pub(crate) keep_alive: Option<Option<KeepAlive>>,
     pub(crate) user_timeout: Option<Option<Span>>,
+    /// What our SYN brings along.
+    pub(crate) fast: Option<Fast>,
     /// Since when data waits for an acknowledgement, as far as a timer has noticed.
     waiting_since: Option<Time>,
 }

@@ -354,6 +354,7 @@ impl Connection {
         }
         self.rtt.on_timeout();
         if self.state == State::SynSent {
+            self.open_plainly();
             self.withdraw_ecn();
         }
         self.rto_at = self.rto_from(cx.now, cx.config);

@@ -24,14 +24,38 @@ fn options() -> impl Strategy<Value = Options> {
         any::<bool>(),
         any::<Option<(u32, u32)>>(),
         vec(any::<(u32, u32)>(), 0..=4),
+        vec(any::<u8>(), 0..=12),
     )
-        .prop_map(|(mss, window_scale, sack_permitted, stamps, sack)| Options {
+        .prop_map(|(mss, window_scale, sack_permitted, stamps, sack, cookie)| Options {
             mss,
             window_scale,
             sack_permitted,
             timestamps: stamps.map(|(value, echo)| Timestamps { value, echo }),
+            fast_open: tcp::FastOpen::new(&cookie).filter(|_| sack.is_empty()),
             sack: sack.into_iter().map(|(start, end)| (Seq(start), Seq(end))).collect(),
         })
+}
+
+#[test]
+fn cookie_that_does_not_fit_is_left_out() {
+    let cookie = |len| tcp::FastOpen::new(&[7; 16][..len]);
+    let full = Options {
+        mss: Some(1460),
+        window_scale: Some(7),
+        sack_permitted: true,
+        timestamps: Some(Timestamps { value: 1, echo: 2 }),
+        ..Options::NONE
+    };
+    for (len, fits) in [(0, true), (4, true), (14, true), (16, false)] {
+        let options = Options { fast_open: cookie(len), ..full };
+        let mut bytes = vec![0; options.len()];
+        options.emit(&mut bytes);
+        let expected = if fits { options } else { full };
+        assert_eq!(Options::parse(&bytes), Ok(expected), "{len} bytes");
+    }
+    for bad in [1, 2, 3, 5, 15] {
+        assert_eq!(cookie(bad), None, "no cookie has {bad} bytes");
+    }
 }
 
 prop_compose! {

@@ -12,8 +12,8 @@ use crate::world::{World, config, meta, sent};
 const BYTE_NS: u64 = 8;
 const FRAME_OVERHEAD: u64 = 24;
 const DELAY: Span = Span::from_millis(10);
-/// What the line lets wait before it drops.
-const LINE_WAIT: Span = Span::from_millis(10);
+/// What the line lets wait before it drops: more than the largest window brings.
+const LINE_WAIT: Span = Span::from_millis(20);
 
 /// One direction of a path of 1 Gb/s and 20 ms there and back.
 #[derive(Default)]
@@ -114,7 +114,7 @@ fn gigabit_path_of_20_ms_fills_and_would_not_with_fixed_windows() {
     let grown = Path::new(|_| {}).goodput_mbps();
     let fixed = Path::new(|config| config.recv_buffer_max = 0).goodput_mbps();
     println!("20 ms at 1 Gb/s: {grown} Mb/s with windows that grow, {fixed} Mb/s with 256 KiB");
-    assert!(grown >= 800, "{grown} Mb/s");
+    assert!(grown >= 900, "{grown} Mb/s");
     assert!(fixed <= 110, "{fixed} Mb/s: 256 KiB each 20 ms");
 }
 

@@ -3,6 +3,7 @@
 mod backlog;
 mod classifiers;
 mod closing;
+mod fast_open;
 mod garbage;
 mod growth;
 mod handshake;

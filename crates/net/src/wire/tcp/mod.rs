@@ -2,10 +2,12 @@
 
 use std::net::IpAddr;
 
+mod fast_open;
 mod flags;
 mod options;
 mod seq;
 
+pub use fast_open::FastOpen;
 pub use flags::Flags;
 pub use options::{Options, SackBlocks, Timestamps};
 pub use seq::Seq;

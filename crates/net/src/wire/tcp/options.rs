@@ -2,6 +2,7 @@
 
 use super::super::{Malformed, be16, be32};
 use super::Seq;
+use super::fast_open::{self, FastOpen};
 
 /// The options of one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +15,9 @@ pub struct Options {
     pub sack_permitted: bool,
     /// Timestamps.
     pub timestamps: Option<Timestamps>,
+    /// A Fast Open cookie, or the request for one; on SYN. One that does not
+    /// fit beside the other options is left out.
+    pub fast_open: Option<FastOpen>,
     /// What the sender has received beyond its acknowledgement.
     pub sack: SackBlocks,
 }
@@ -102,6 +106,7 @@ impl Options {
         window_scale: None,
         sack_permitted: false,
         timestamps: None,
+        fast_open: None,
         sack: SackBlocks::NONE,
     };
 
@@ -147,6 +152,8 @@ impl Options {
                 (TIMESTAMPS, 10) => {
                     options.timestamps = Some(Timestamps { value: be32(option, 2), echo: be32(option, 6) });
                 }
+                // A cookie that cannot be is as good as none.
+                (fast_open::KIND, _) => options.fast_open = FastOpen::new(&option[2..]),
                 (MSS | WINDOW_SCALE | SACK_PERMITTED | SACK | TIMESTAMPS, _) => {
                     return Err(Malformed::BadOption);
                 }
@@ -210,6 +217,14 @@ impl Options {
             put(stamps.value.to_be_bytes());
             put(stamps.echo.to_be_bytes());
         }
+        if let Some(fast_open) = self.fast_open.filter(|_| self.fast_open_len() > 0) {
+            fast_open.emit(&mut buf[at..]);
+            at += fast_open.wire_len();
+        }
+        let mut put = |bytes: [u8; 4]| {
+            buf[at..at + 4].copy_from_slice(&bytes);
+            at += 4;
+        };
         let fitting = self.sack_fitting();
         if fitting > 0 {
             put([NOP, NOP, SACK, 2 + 8 * fitting as u8]);
@@ -227,10 +242,23 @@ impl Options {
             && self.mss.is_none()
             && self.window_scale.is_none()
             && !self.sack_permitted
+            && self.fast_open.is_none()
             && self.sack.is_empty()
     }
 
     const fn len_without_sack(&self) -> usize {
+        self.len_of_fixed() + self.fast_open_len()
+    }
+
+    /// Bytes of the cookie, if it fits.
+    const fn fast_open_len(&self) -> usize {
+        match self.fast_open {
+            Some(fast_open) if self.len_of_fixed() + fast_open.wire_len() <= LEN_MAX => fast_open.wire_len(),
+            _ => 0,
+        }
+    }
+
+    const fn len_of_fixed(&self) -> usize {
         4 * (self.mss.is_some() as usize
             + self.window_scale.is_some() as usize
             + self.sack_permitted as usize)

@@ -1,0 +1,168 @@
+//! TCP Fast Open: data in the SYN, for who has a cookie.
+//!
+//! A server gives each address a cookie that only it can have: a keyed hash of
+//! both addresses and of the hour; it is good in its own hour and the next, and
+//! who shows the older one gets the newer. Data that comes with a good cookie
+//! is delivered at once, in a bounded number of handshakes at a time; a SYN
+//! that comes twice finds its connection, and one that comes again after the
+//! connection has ended delivers its data again, which is why an application
+//! has to ask for all this. A client remembers the cookies of so many servers
+//! as it is told to; one that it has used is forgotten until the server has
+//! taken the data, so a path that eats such SYNs costs one timeout.
+//! Source: RFC 7413.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use queueing::{Span, Time};
+
+use super::flows;
+use super::opening::Listener;
+use super::{ConnId, ConnectError, Stack};
+use crate::wire::FourTuple;
+use crate::wire::tcp::{FastOpen, Segment};
+
+/// How long a server's cookie lasts; it is good in its own and the next.
+const EPOCH: Span = Span::from_secs(3600);
+/// A use of the secret.
+const HASH_FAST_OPEN: u8 = 16;
+
+/// The cookie for the peer of `tuple`, `age` epochs ago.
+fn cookie(secret: &[u8; 16], tuple: &FourTuple, now: Time, age: u64) -> FastOpen {
+    let epoch = (now.as_nanos() / EPOCH.as_nanos()).saturating_sub(age);
+    // The epoch stands where ports would: 16 bits of hours each.
+    let (local_port, remote_port) = (epoch as u16, (epoch >> 16) as u16);
+    let hash = flows::hash(secret, HASH_FAST_OPEN, &FourTuple { local_port, remote_port, ..*tuple });
+    FastOpen::new(&hash.to_be_bytes()).unwrap_or(FastOpen::REQUEST)
+}
+
+/// The cookie to give to the peer of `tuple` at `now`.
+pub(crate) fn current(secret: &[u8; 16], tuple: &FourTuple, now: Time) -> FastOpen {
+    cookie(secret, tuple, now, 0)
+}
+
+/// What a SYN's option comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    /// Its data may be delivered.
+    pub(super) good: bool,
+    /// The answer brings a cookie.
+    pub(super) gives: bool,
+}
+
+impl Offer {
+    /// What the SYN `s` comes to where `listener` listens.
+    pub(super) fn of(s: &Segment<'_>, tuple: &FourTuple, now: Time, secret: &[u8; 16], l: &Listener) -> Self {
+        let Some(shown) = s.options.fast_open.filter(|_| l.fast_open_max > 0) else {
+            return Self { good: false, gives: false };
+        };
+        let age = (0..2).find(|age| cookie(secret, tuple, now, *age) == shown);
+        Self { good: age.is_some() && l.fast_open < l.fast_open_max, gives: age != Some(0) }
+    }
+}
+
+/// The cookies of servers, the latest last.
+#[derive(Debug, Default)]
+pub(super) struct Jar {
+    cookies: VecDeque<(IpAddr, FastOpen, u16)>,
+}
+
+impl Jar {
+    /// The cookie of `server` and its MSS; it has to be put back to be used again.
+    fn take(&mut self, server: IpAddr) -> Option<(FastOpen, u16)> {
+        let at = self.cookies.iter().position(|known| known.0 == server)?;
+        self.cookies.remove(at).map(|(_, cookie, mss)| (cookie, mss))
+    }
+
+    /// Remembers `cookie`; with `max` there already, the oldest is forgotten.
+    pub(super) fn put(&mut self, server: IpAddr, cookie: FastOpen, mss: u16, max: usize) {
+        self.cookies.retain(|known| known.0 != server);
+        if self.cookies.len() >= max {
+            self.cookies.pop_front();
+        }
+        if max > 0 {
+            self.cookies.push_back((server, cookie, mss));
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.cookies.len()
+    }
+}
+
+impl Stack {
+    /// Starts a handshake as [`Stack::connect`] does, and queues `data` for
+    /// sending: as much as fits goes with the SYN if the server has given a
+    /// cookie before ([`Config::fast_open_cookies`](super::Config)), which the
+    /// server may deliver twice. Returns how many bytes were taken.
+    ///
+    /// # Errors
+    /// Those of [`Stack::connect`].
+    pub fn connect_with(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        local_port: Option<u16>,
+        data: &[u8],
+    ) -> Result<(ConnId, usize), ConnectError> {
+        let conn = self.connect(now, remote, local_port)?;
+        let cookie = match self.config.fast_open_cookies {
+            0 => None,
+            _ => Some(self.jar.take(remote.ip()).unwrap_or((FastOpen::REQUEST, 0))),
+        };
+        let taken = self.call(now, conn, |connection, cx| {
+            let taken = connection.write(cx, data).unwrap_or(0);
+            if let Some((cookie, mss)) = cookie {
+                connection.open_fast(cookie, mss);
+            }
+            taken
+        });
+        Ok((conn, taken.unwrap_or(0)))
+    }
+
+    /// Cookies of servers that are remembered.
+    #[must_use]
+    pub fn fast_open_cookies(&self) -> usize {
+        self.jar.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn jar_is_bounded_and_forgets_the_oldest() {
+        let mut jar = Jar::default();
+        let server = |n: u32| IpAddr::V4(Ipv4Addr::from_bits(n));
+        let cookie = |n: u8| FastOpen::new(&[n; 8]).unwrap();
+        (0..10).for_each(|n| jar.put(server(n), cookie(n as u8), 1460, 4));
+        jar.put(server(6), cookie(66), 1460, 4);
+        assert_eq!(
+            (jar.len(), jar.take(server(5)), jar.take(server(6))),
+            (4, None, Some((cookie(66), 1460)))
+        );
+        assert_eq!(jar.take(server(6)), None, "until it is put back");
+        jar.put(server(1), cookie(1), 1460, 0);
+        assert_eq!(jar.take(server(1)), None);
+    }
+
+    #[test]
+    fn cookie_is_of_one_pair_of_addresses_and_of_an_hour() {
+        let tuple = |remote: [u8; 4], remote_port| FourTuple {
+            local: [10, 0, 0, 1].into(),
+            local_port: 80,
+            remote: remote.into(),
+            remote_port,
+        };
+        let (t, secret) = (tuple([10, 0, 0, 2], 5000), [7; 16]);
+        let at = |secs: u64| Time::from_nanos(secs * 1_000_000_000);
+        let given = current(&secret, &t, at(7000));
+        assert_eq!(given, current(&secret, &tuple([10, 0, 0, 2], 6000), at(3600)), "any port, all hour");
+        assert_ne!(given, current(&secret, &tuple([10, 0, 0, 3], 5000), at(7000)));
+        assert_ne!(given, current(&[8; 16], &t, at(7000)));
+        assert_ne!(given, current(&secret, &t, at(7300)));
+        assert_eq!(given, cookie(&secret, &t, at(7300), 1));
+    }
+}
