@@ -18,8 +18,6 @@ pub(crate) struct Rack {
     end: Seq,
     /// How long it took (RACK.rtt).
     rtt: Span,
-    /// It had been sent before.
-    again: bool,
     /// One has arrived.
     known: bool,
     /// The highest number that has arrived (RACK.fack).
@@ -53,9 +51,9 @@ impl Rack {
                 Some(echo_ms) => (millis(r.sent).wrapping_sub(echo_ms) as i32) > 0,
                 None => rtt < a.min_rtt,
             };
-        let later = !self.known || is_later((r.sent, r.again, r.end), (self.sent, self.again, self.end));
+        let later = !self.known || is_later((r.sent, r.end), (self.sent, self.end));
         if !of_the_original && later {
-            *self = Self { sent: r.sent, end: r.end, rtt, again: r.again, known: true, ..*self };
+            *self = Self { sent: r.sent, end: r.end, rtt, known: true, ..*self };
         }
         if r.end.after(self.fack) {
             self.fack = r.end;
@@ -71,7 +69,7 @@ impl Rack {
 
     /// When `r` counts as lost, if it was sent before what has arrived.
     pub(crate) fn lost_at(&self, r: &Record, window: Span) -> Option<Time> {
-        let earlier = self.known && is_later((self.sent, self.again, self.end), (r.sent, r.again, r.end));
+        let earlier = self.known && is_later((self.sent, self.end), (r.sent, r.end));
         earlier.then(|| r.sent + self.rtt + window)
     }
 
@@ -176,11 +174,12 @@ pub(crate) fn millis(at: Time) -> u32 {
     (at.as_nanos() / 1_000_000) as u32
 }
 
-/// Whether the segment `a` was sent after `b` (RACK_sent_after); what is sent
-/// again leaves after what led to that, though it may be within one instant.
+/// Whether the segment `a` was sent after `b` (RACK_sent_after). Within one
+/// instant the higher number went later: what is sent again leaves before what
+/// is new.
 #[inline]
-fn is_later(a: (Time, bool, Seq), b: (Time, bool, Seq)) -> bool {
-    (a.0, a.1) > (b.0, b.1) || ((a.0, a.1) == (b.0, b.1) && a.2.after(b.2))
+fn is_later(a: (Time, Seq), b: (Time, Seq)) -> bool {
+    a.0 > b.0 || (a.0 == b.0 && a.1.after(b.1))
 }
 
 #[cfg(test)]

@@ -157,10 +157,13 @@ impl Connection {
             can_send_new: self.has_unsent() && (self.snd_una + self.snd_wnd).after(self.snd_nxt),
         };
         let Some(ledger) = self.flight.ledger_mut() else { return false };
-        let held_back = ledger.spurious.wants_new_data();
+        let tried = ledger.spurious.wants_new_data();
         let undone = ledger.spurious.on_ack(&evidence);
-        // Step 3a of RFC 5682: three segments after the timeout, two of which were new.
-        self.flags.retransmit_now |= held_back && !undone;
+        // New data was tried and the loss is real: beside the two new segments
+        // one goes again at once (RFC 5682 §2.1, step 3a).
+        if tried && !undone && self.flight.lost() > 0 {
+            self.flags.retransmit_now = true;
+        }
         undone
     }
 

@@ -9,6 +9,8 @@ use std::net::{IpAddr, SocketAddr};
 use net::stack::{CloseReason, ConnectError, Event, ListenOptions, ListenerId};
 use net::{ConnId, EventKind};
 
+use queueing::Span;
+
 use super::ast::Call;
 use super::codec::{PEER_V4, PEER_V6};
 use super::flow::bytes;
@@ -53,7 +55,7 @@ pub struct Sockets {
 type Outcome = Result<i64, &'static str>;
 
 /// Socket options that change nothing here.
-const OPTIONS_WITHOUT_EFFECT: [&str; 3] = ["SO_REUSEADDR", "SO_REUSEPORT", "TCP_NODELAY"];
+const OPTIONS_WITHOUT_EFFECT: [&str; 2] = ["SO_REUSEADDR", "SO_REUSEPORT"];
 
 impl Sockets {
     /// The connection that `fd` names, or the latest one.
@@ -283,11 +285,24 @@ impl Runner {
             }
             return Ok(Ok(0));
         }
+        let value = call.args.get(3).and_then(|value| value.trim_matches(['[', ']']).parse::<u64>().ok());
+        let now = self.now;
+        if name == "TCP_NODELAY" || name == "TCP_USER_TIMEOUT" {
+            let (Some(value), Some((id, _))) = (value, self.stream_of(call)?) else {
+                return Ok(Err("EINVAL"));
+            };
+            if name == "TCP_NODELAY" {
+                self.stack.set_nodelay(now, id, value != 0);
+            } else {
+                self.stack.set_user_timeout(now, id, Some(Span::from_millis(value)));
+            }
+            return Ok(Ok(0));
+        }
         if OPTIONS_WITHOUT_EFFECT.contains(&name) {
             return Ok(Ok(0));
         }
         Err(Failure::new(format!(
-            "{name:?} is no option here; valid: SO_LINGER, {}",
+            "{name:?} is no option here; valid: SO_LINGER, TCP_NODELAY, TCP_USER_TIMEOUT, {}",
             OPTIONS_WITHOUT_EFFECT.join(", ")
         )))
     }

@@ -19,6 +19,10 @@ type Set = fn(&mut Config, &str) -> Option<()>;
 
 /// The options that are fields of the stack's configuration.
 const FIELDS: &[(&str, Set)] = &[
+    ("rack", |c, v| v.parse().ok().map(|v| c.rack = v)),
+    ("ack_delay_max", |c, v| span(v).map(|v| c.ack_delay_max = v)),
+    ("mss_max", |c, v| v.parse().ok().map(|v| c.mss_max = Some(v))),
+    ("icmp_errors_per_second_max", |c, v| v.parse().ok().map(|v| c.icmp_errors_per_second_max = v)),
     ("mtu", |c, v| v.parse().ok().map(|v| c.mtu = v)),
     ("rto_min", |c, v| span(v).map(|v| c.rto_min = v)),
     ("recv_buffer", |c, v| v.parse().ok().map(|v| (c.recv_buffer, c.recv_buffer_max) = (v, 0))),
