@@ -32,6 +32,23 @@ impl fmt::Display for Burst {
     }
 }
 
+/// `10k`, `1M`: a count of 1 or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count(pub u64);
+
+impl FromStr for Count {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (digits, unit) = match text.strip_suffix(['k', 'K']) {
+            Some(digits) => (digits, 1_000),
+            None => text.strip_suffix('M').map_or((text, 1), |digits| (digits, 1_000_000)),
+        };
+        let count = digits.parse().ok().and_then(|n: u64| n.checked_mul(unit)).filter(|n| *n > 0);
+        count.map(Self).ok_or_else(|| format!("{text:?} is not a count above 0, such as 10000, 10k or 1M"))
+    }
+}
+
 /// `low=1,2`: these priorities are for these workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steer {
@@ -143,6 +160,16 @@ mod tests {
         assert_eq!("300/10ms".parse(), Ok(Burst { size: 300, period: Span::from_millis(10) }));
         for text in ["300", "0/10ms", "300/0ms", "x/10ms", "300/10"] {
             assert!(text.parse::<Burst>().is_err(), "{text:?} is no burst");
+        }
+    }
+
+    #[test]
+    fn counts_may_have_units() {
+        for (text, count) in [("1", 1), ("10k", 10_000), ("1M", 1_000_000)] {
+            assert_eq!(text.parse(), Ok(Count(count)));
+        }
+        for text in ["", "0", "k", "-1", "1.5M", "1G", "99999999999999999999", "99999999999999999M"] {
+            assert!(text.parse::<Count>().is_err(), "{text:?} is no count");
         }
     }
 

@@ -25,6 +25,7 @@ pub mod interrupt;
 pub mod lab;
 pub mod machine;
 mod mapping;
+pub mod memory;
 pub mod packet;
 mod pool;
 mod ready;

@@ -11,6 +11,7 @@ pub mod classify;
 pub mod device;
 pub mod driver;
 pub mod stack;
+pub mod steer;
 mod tcp;
 pub mod wire;
 

@@ -10,6 +10,7 @@ pub mod app;
 mod doorbell;
 pub mod mode;
 pub mod shard;
+pub mod steer;
 pub mod threads;
 mod worker;
 

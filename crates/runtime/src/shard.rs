@@ -207,6 +207,12 @@ impl<D: Device, A: App> Shard<D, A> {
         self.stats.clear();
     }
 
+    /// Bytes that connections take up beyond TCP's, without requests under way.
+    #[must_use]
+    pub fn connection_bytes(&self) -> usize {
+        self.conns.bytes()
+    }
+
     /// Frames in the receive buffer.
     #[must_use]
     pub fn rx_waiting(&self) -> usize {

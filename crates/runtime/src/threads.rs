@@ -32,8 +32,11 @@ pub enum Workers {
     Custom(Arc<dyn Fn(&mut Worker) + Send + Sync>),
 }
 
-/// Looks without work before the shard's thread lets others have the core.
+/// Looks without work before the shard's thread lets others have the core: a
+/// few microseconds, since a frame usually comes soon; hardly any where
+/// threads are more than cores and the frame may wait for the core we hold.
 const IDLE_LOOKS: u32 = 200;
+const IDLE_LOOKS_CROWDED: u32 = 4;
 /// The longest sleep, so that a stop is noticed.
 const SLEEP_MAX: Span = Span::from_millis(1);
 
@@ -60,6 +63,7 @@ where
 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut core = (0..cores).map(|core| CoreId(core as u16)).cycle();
+    let looks = if threads(&shards, &workers) > cores { IDLE_LOOKS_CROWDED } else { IDLE_LOOKS };
     let cores: Vec<CoreId> = core.by_ref().take(shards.len()).collect();
     std::thread::scope(|scope| {
         let mut running = Vec::new();
@@ -83,14 +87,21 @@ where
             let (clock, stop) = (clock.clone(), stop.clone());
             running.push(scope.spawn(move || {
                 pinned(pin, Some(at));
+                let patience = Patience { looks: 0, looks_max: looks };
                 match remotes.is_empty() {
-                    true => run_inline(shard, device, &clock, &stop),
-                    false => run(shard, device, remotes, &clock, &stop),
+                    true => run_inline(shard, device, patience, &clock, &stop),
+                    false => run(shard, device, remotes, patience, &clock, &stop),
                 }
             }));
         }
         running.into_iter().map(|shard| shard.join().expect("a shard panicked")).collect()
     })
+}
+
+/// Threads that will want a core.
+fn threads<D: Device, A: App>(shards: &[(Shard<D, A>, D)], workers: &Workers) -> usize {
+    let inline = matches!(workers, Workers::Inline);
+    shards.iter().map(|(shard, _)| 1 + if inline { 0 } else { shard.workers() }).sum()
 }
 
 fn pinned(pin: Option<fn(CoreId)>, core: Option<CoreId>) {
@@ -112,10 +123,10 @@ fn run<D: Device, A: App>(
     mut shard: Shard<D, A>,
     mut device: D,
     mut remotes: Vec<Remote>,
+    mut patience: Patience,
     clock: &SharedClock,
     stop: &AtomicBool,
 ) -> Stats {
-    let mut patience = Patience::default();
     while !stop.load(Ordering::Relaxed) {
         let now = clock.now();
         for (id, remote) in remotes.iter_mut().enumerate() {
@@ -156,12 +167,12 @@ fn run<D: Device, A: App>(
 fn run_inline<D: Device, A: App>(
     mut shard: Shard<D, A>,
     mut device: D,
+    mut patience: Patience,
     clock: &SharedClock,
     stop: &AtomicBool,
 ) -> Stats {
     let app = shard.app();
     shard.set_budget(Budget { transport: 8, assign: 1, ..Budget::default() });
-    let mut patience = Patience::default();
     while !stop.load(Ordering::Relaxed) {
         let now = clock.now();
         match shard.step(now, &mut device) {
@@ -186,9 +197,9 @@ fn send_rest<D: Device, A: App>(shard: &mut Shard<D, A>, device: &mut D, clock: 
 }
 
 /// How long nothing was to do.
-#[derive(Default)]
 struct Patience {
     looks: u32,
+    looks_max: u32,
 }
 
 impl Patience {
@@ -200,7 +211,7 @@ impl Patience {
     /// `timer` if it is given.
     fn rest<D: Device>(&mut self, now: Time, timer: Option<Time>, device: Option<&mut D>) {
         self.looks += 1;
-        if self.looks < IDLE_LOOKS {
+        if self.looks < self.looks_max {
             return std::hint::spin_loop();
         }
         if let Some(device) = device {

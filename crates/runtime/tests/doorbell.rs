@@ -52,3 +52,48 @@ fn a_worker_that_falls_asleep_while_a_job_comes_wakes_up() {
 fn every_further_job_wakes_it_again() {
     check(2);
 }
+
+/// Two shards each hand `frames` frames to a third, which sleeps whenever it
+/// has taken all there are, by a sleep that keeps a wake-up that comes early.
+fn check_hand_over(frames: usize) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let bell = Arc::new(Doorbell::default());
+        let rings = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        let taker = loom::thread::spawn({
+            let (bell, rings) = (bell.clone(), rings.clone());
+            move || {
+                let mut taken = [0; 2];
+                while taken != [frames; 2] {
+                    let now = [0, 1].map(|ring: usize| rings[ring].load(Ordering::Acquire));
+                    if now == taken {
+                        let empty = || (0..2).all(|ring| rings[ring].load(Ordering::Acquire) == taken[ring]);
+                        bell.sleep_by(empty, sync::park);
+                    }
+                    taken = now;
+                }
+            }
+        });
+        let sleeper = taker.thread().clone();
+        let other = loom::thread::spawn({
+            let (bell, ring, sleeper) = (bell.clone(), rings[1].clone(), sleeper.clone());
+            move || hand(&bell, &ring, &sleeper, frames)
+        });
+        hand(&bell, &rings[0], &sleeper, frames);
+        other.join().unwrap();
+        taker.join().unwrap();
+    });
+}
+
+fn hand(bell: &Doorbell, ring: &AtomicUsize, sleeper: &sync::Thread, frames: usize) {
+    for frame in 1..=frames {
+        ring.store(frame, Ordering::Release);
+        bell.ring_by(|| sleeper.unpark());
+    }
+}
+
+#[test]
+fn a_shard_that_falls_asleep_while_two_hand_it_frames_wakes_up() {
+    check_hand_over(1);
+}

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::Error;
 
+mod idle;
 mod net;
 mod peer;
 
@@ -22,6 +23,8 @@ enum What {
     /// One of the compared servers, as `bench net` starts it.
     #[command(hide = true)]
     Peer(peer::Args),
+    /// What connections cost while they idle, and those that do not.
+    Idle(idle::Args),
 }
 
 /// Measures and prints what was found.
@@ -32,5 +35,6 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match &args.what {
         What::Net(args) => net::run(args),
         What::Peer(args) => peer::run(args),
+        What::Idle(args) => idle::run(args),
     }
 }

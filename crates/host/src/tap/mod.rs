@@ -13,7 +13,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
 
-use net::device::{Full, Offloads, Received};
+use net::device::{Full, Offloads, Received, Waker};
 use queueing::{Span, Time};
 use rustix::event::PollFlags;
 
@@ -43,6 +43,8 @@ pub struct Tap {
     scratch: Box<[u8]>,
     /// Bytes of the frame in `scratch` that the kernel has not taken yet.
     held: Option<usize>,
+    /// Ends a wait.
+    bell: ready::Bell,
 }
 
 impl Tap {
@@ -81,6 +83,7 @@ impl Tap {
             .open("/dev/net/tun")
             .map_err(TapError::open)?;
         ioctl::attach(&file, c_name, kind).map_err(|e| TapError::attach(name, e))?;
+        let bell = ready::Bell::new().map_err(TapError::open)?;
         let len = MTU + ETHERNET;
         Ok(Self {
             file,
@@ -89,6 +92,7 @@ impl Tap {
             rest: vec![0; LARGE_LEN - len].into_boxed_slice(),
             scratch: vec![0; len].into_boxed_slice(),
             held: None,
+            bell,
         })
     }
 
@@ -192,7 +196,11 @@ impl net::Device for Tap {
 
     fn wait(&mut self, span: Span) {
         let sending = if self.held.is_some() { PollFlags::OUT } else { PollFlags::empty() };
-        ready::within(&self.file, PollFlags::IN | sending, span);
+        self.bell.within(&self.file, PollFlags::IN | sending, span);
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        Some(self.bell.waker())
     }
 }
 

@@ -26,7 +26,7 @@ use std::collections::BinaryHeap;
 
 use queueing::{Rng, Span, Time};
 
-use super::{Device, Full, Offloads, Received};
+use super::{Device, Full, Offloads, Received, Waker};
 
 mod fate;
 mod rates;
@@ -290,6 +290,10 @@ impl<D: Device> Device for Faulty<D> {
     fn wait(&mut self, span: Span) {
         let due = self.next().map_or(span, |due| due.since(self.now).min(span));
         self.device.wait(due);
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        self.device.waker()
     }
 }
 

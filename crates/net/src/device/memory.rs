@@ -39,6 +39,7 @@ impl AsRef<[u8]> for MemoryFrame {
 struct Sent {
     frame: MemoryFrame,
     at: Time,
+    checked: bool,
 }
 
 /// A full-duplex wire that holds `frames` frames of at most `frame_len_max`
@@ -84,6 +85,30 @@ impl MemoryDevice {
         self.received.is_abandoned()
     }
 
+    /// Passes on a frame that another device received at `at`, which has
+    /// verified its transport checksum if `checked`.
+    ///
+    /// # Errors
+    /// [`Full`] when there is no room; nothing was sent.
+    pub fn pass(&mut self, at: Time, checked: bool, frame: &[u8]) -> Result<(), Full> {
+        self.send(at, checked, frame.len(), &mut |buf| buf.copy_from_slice(frame))
+    }
+
+    fn send(
+        &mut self,
+        at: Time,
+        checked: bool,
+        len: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Full> {
+        assert!(len <= self.frame_len_max, "a frame of {len} bytes is longer than {}", self.frame_len_max);
+        let mut frame = self.returned.pop().map_err(|_| Full)?;
+        frame.len = len;
+        fill(&mut frame.buf[..len]);
+        assert!(self.sending.push(Sent { frame, at, checked }).is_ok(), "the ring holds every buffer");
+        Ok(())
+    }
+
     /// Frames that wait to be received.
     #[must_use]
     pub fn pending(&self) -> usize {
@@ -95,8 +120,8 @@ impl Device for MemoryDevice {
     type Frame = MemoryFrame;
 
     fn receive(&mut self, _now: Time) -> Option<Received<MemoryFrame>> {
-        let Sent { frame, at } = self.received.pop().ok()?;
-        Some(Received { frame, arrived: Some(at), checked: false })
+        let Sent { frame, at, checked } = self.received.pop().ok()?;
+        Some(Received { frame, arrived: Some(at), checked })
     }
 
     fn recycle(&mut self, frame: MemoryFrame) {
@@ -106,12 +131,7 @@ impl Device for MemoryDevice {
     }
 
     fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
-        assert!(len <= self.frame_len_max, "a frame of {len} bytes is longer than {}", self.frame_len_max);
-        let mut frame = self.returned.pop().map_err(|_| Full)?;
-        frame.len = len;
-        fill(&mut frame.buf[..len]);
-        assert!(self.sending.push(Sent { frame, at: now }).is_ok(), "the ring holds every buffer");
-        Ok(())
+        self.send(now, false, len, fill)
     }
 
     fn frame_len_max(&self) -> usize {

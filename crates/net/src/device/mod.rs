@@ -4,6 +4,8 @@
 //! by `recycle`, so a ring, a UMEM or a pool can all stand behind it without
 //! a copy. Sending fills a buffer of the device's in place.
 
+use std::sync::Arc;
+
 use queueing::{Span, Time};
 
 pub mod fault;
@@ -34,6 +36,9 @@ pub struct Offloads {
 /// The device has no room to send; try again after it has been served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
+
+/// Ends another thread's [`Device::wait`]; one that has not begun yet ends at once.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// Carries Ethernet frames without FCS.
 pub trait Device {
@@ -74,5 +79,10 @@ pub trait Device {
     /// Devices that cannot sleep return at once.
     fn wait(&mut self, span: Span) {
         let _ = span;
+    }
+
+    /// Ends a `wait` early; `None` where the device cannot be woken.
+    fn waker(&self) -> Option<Waker> {
+        None
     }
 }

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 use queueing::{Span, Time};
 
-use super::{Device, Full, Offloads, Received};
+use super::{Device, Full, Offloads, Received, Waker};
 
 mod replay;
 
@@ -87,6 +87,10 @@ impl<D: Device, W: Write> Device for Tee<D, W> {
 
     fn wait(&mut self, span: Span) {
         self.device.wait(span);
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        self.device.waker()
     }
 }
 

@@ -7,6 +7,7 @@ use queueing::{Priority, Span};
 use super::cookies::SynCookies;
 use super::ready::TransmitOrder;
 use crate::classify::TransportClassifier;
+use crate::steer::Place;
 use crate::tcp::Ecn;
 use crate::tcp::congestion::NewCongestion;
 use crate::wire::{ip, tcp};
@@ -99,6 +100,8 @@ pub struct Config {
     /// Fast Open cookies of servers to remember, for
     /// [`Stack::connect_with`](super::Stack::connect_with); 0 turns it off.
     pub fast_open_cookies: usize,
+    /// This stack's place among the shards of its host; `None` when it is alone.
+    pub place: Option<Place>,
     /// Most connections at once.
     pub connections_max: usize,
     /// Most acknowledgements each second that challenge a suspicious RST, SYN
@@ -145,6 +148,7 @@ impl Config {
             keep_alive: None,
             syn_cookies: SynCookies::WhenFull,
             fast_open_cookies: 0,
+            place: None,
             connections_max: 1 << 20,
             challenges_per_second_max: 1000,
             answers_max: 4,
@@ -202,6 +206,13 @@ pub struct ListenOptions {
 }
 
 impl Config {
+    /// Whether this stack speaks for its host: where there are several shards,
+    /// all hear who has which hardware address, and the first answers.
+    #[inline]
+    pub(crate) fn speaks(&self) -> bool {
+        self.place.is_none_or(|place| place.shard == 0)
+    }
+
     /// The largest segment without options that fits a packet to `remote`, RFC 6691.
     #[inline]
     pub(crate) fn mss(&self, remote: IpAddr) -> u16 {

@@ -76,7 +76,8 @@ pub enum ListenError {
 /// Why `connect` failed at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectError {
-    /// All 28,232 ephemeral ports to this peer are taken.
+    /// The port is taken, or belongs to another shard; or all 28,232 ephemeral
+    /// ports to this peer are.
     NoPort,
     /// `connections_max` connections exist.
     TooMany,

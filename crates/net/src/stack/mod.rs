@@ -199,7 +199,8 @@ impl Stack {
             None => self.ephemeral_port(local, remote).ok_or(ConnectError::NoPort)?,
         };
         let tuple = tuple(local, local_port, remote);
-        if local_port == 0 || self.flows.find(self.hash(&tuple), &tuple).is_some() {
+        let ours = self.config.place.is_none_or(|place| place.owns(&tuple));
+        if !ours || local_port == 0 || self.flows.find(self.hash(&tuple), &tuple).is_some() {
             return Err(ConnectError::NoPort);
         }
         let mut connection = self.new_connection(now, tuple);
@@ -217,7 +218,8 @@ impl Stack {
             self.ports_tried = (self.ports_tried + 1) % count;
             let port = first + ((u32::from(start) + u32::from(self.ports_tried)) % u32::from(count)) as u16;
             let tuple = tuple(local, port, remote);
-            self.flows.find(self.hash(&tuple), &tuple).is_none().then_some(port)
+            let ours = self.config.place.is_none_or(|place| place.owns(&tuple));
+            (ours && self.flows.find(self.hash(&tuple), &tuple).is_none()).then_some(port)
         })
     }
 

@@ -36,6 +36,7 @@ fn syn(dice: &mut Dice) -> Vec<u8> {
         window: 64_000,
         options,
         payload: Vec::new(),
+        ecn: 0,
     };
     frame_from(source, &s)
 }
@@ -95,6 +96,7 @@ fn guessed_acknowledgements_open_nothing_during_a_flood() {
             window: 64_000,
             options: Options::NONE,
             payload: Vec::new(),
+            ecn: 0,
         };
         frame_from(Ipv4Addr::from_bits(0x5000_0000 | dice.below(1 << 28) as u32), &s)
     });

@@ -12,6 +12,7 @@ mod manners;
 mod neighbors;
 mod peer;
 mod repair;
+mod shards;
 mod streams;
 mod transmit;
 mod waiting;

@@ -154,3 +154,18 @@ fn a_bulk_receiver_acknowledges_while_others_fill_the_device() {
     assert!(acked >= 10, "in {acked} of 40 rounds an acknowledgement went out");
     assert_eq!(world.stacks[0].received(conns[0].0).len(), 120_000, "the sender was never held up");
 }
+
+#[test]
+fn packets_carry_the_code_point_of_their_level() {
+    let (mut world, conns) = connected(1, TransmitOrder::STRICT);
+    let (now, conn, [server, _]) = (world.now, conns[0].0, &mut world.stacks);
+    let dscp = server.config().dscp;
+    for level in [0, 4, 7] {
+        server.set_label(now, conn, urgency(level));
+        server.send(now, conn, &[1; 100]).unwrap();
+        let frames = crate::world::sent(server, now);
+        let marks: Vec<u8> = frames.iter().map(|frame| frame[15] >> 2).collect();
+        assert_eq!(marks, [dscp[usize::from(level)]], "level {level}");
+    }
+    assert_eq!(dscp[7], 0, "what nobody has classified is best effort");
+}

@@ -162,6 +162,12 @@ impl Conns {
         (conn.read, conn.end) = (0, 0);
     }
 
+    /// Bytes that the table takes up.
+    pub fn bytes(&self) -> usize {
+        let marks: usize = self.0.iter().map(|conn| conn.marks.capacity() * size_of::<Mark>()).sum();
+        self.0.capacity() * size_of::<Conn>() + marks
+    }
+
     /// The connection `id`, while it lives.
     pub fn get(&mut self, id: ConnId) -> Option<&mut Conn> {
         let conn = self.0.get_mut(id.index as usize)?;

@@ -25,7 +25,7 @@ impl Stack {
         let asks_us = packet.operation == arp::Operation::Request && packet.target == self.config.addr;
         let stranger = if asks_us { Stranger::Welcome } else { Stranger::Ignored };
         self.learn(now, packet.sender.into(), packet.sender_mac, stranger);
-        if asks_us {
+        if asks_us && self.config.speaks() {
             self.reply(Reply::Arp(arp::Packet {
                 operation: arp::Operation::Reply,
                 sender_mac: self.config.mac,
@@ -102,6 +102,12 @@ impl Stack {
             return Ok(());
         }
         if !v6.owns(wanted) {
+            return Ok(());
+        }
+        if !self.config.speaks() {
+            if let (Some(mac), false) = (mac, checks) {
+                self.learn(now, source.into(), mac, Stranger::Welcome);
+            }
             return Ok(());
         }
         let answer = Message::NeighborAdvertisement(NeighborAdvertisement {
