@@ -52,8 +52,6 @@ enum Command {
     Bench(bench::Args),
     /// Check a policy file and show its rules.
     Check(check::Args),
-    /// Measure greenwave on this machine.
-    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -71,7 +69,6 @@ fn main() -> ExitCode {
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Check(args) => check::run(&args),
-        Command::Bench(args) => bench::run(&args),
     };
     done.unwrap_or_else(|e| {
         eprintln!("{e}");

@@ -58,6 +58,7 @@ const FIELDS: &[(&str, Set)] = &[
 pub fn settings(script: &Script) -> Result<Settings, String> {
     let mut config = Config::new(STACK_MAC, STACK_V4.into(), 24, [7; 16]);
     config.rto_min = Span::from_millis(200);
+    (config.recv_buffer_max, config.send_buffer_max) = (0, 0);
     let mut settings = Settings { config, v6: false, tolerance: Span::ZERO };
     for (line, name, value) in &script.options {
         let fail = |why: String| format!("{}:{line}: {why}", script.path);

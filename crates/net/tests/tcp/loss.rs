@@ -16,6 +16,8 @@ fn sender(options: Options, n: usize) -> (Peer, Vec<Seg>) {
     peer.stack.send(peer.now, conn, &vec![7; 1000 * n]).unwrap();
     let sent = peer.hear();
     assert_eq!(sent.len(), n);
+    // Answers take some time, as on any path.
+    peer.pass(Span::from_micros(100));
     (peer, sent)
 }
 
