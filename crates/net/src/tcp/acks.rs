@@ -7,7 +7,7 @@ use queueing::{Bytes, Span, Time};
 use super::congestion::{Ack, CongestionControl};
 use super::connection::{Connection, Context, Recovery};
 use super::flight::Record;
-use super::rack::{Arrived, millis};
+use super::rack::Arrived;
 use super::state::{State, Step};
 use crate::stack::{CloseReason, EventKind};
 use crate::wire::tcp::{Flags, Segment, Seq};
@@ -36,8 +36,8 @@ pub(super) struct News {
     pub(super) echo_ms: Option<u32>,
     /// When the oldest and the youngest delivered segment were sent, of those
     /// that were sent once.
-    oldest: Option<Time>,
-    youngest: Option<Time>,
+    oldest: Time,
+    youngest: Time,
     /// It covers a segment that was sent again (Karn's rule).
     again: bool,
 }
@@ -47,8 +47,8 @@ impl News {
     fn add(&mut self, record: &Record) {
         self.bytes += record.len();
         if !record.again {
-            self.oldest.get_or_insert(record.sent);
-            self.youngest = Some(record.sent);
+            self.oldest = self.oldest.min(record.sent);
+            self.youngest = self.youngest.max(record.sent);
         }
     }
 }
@@ -68,8 +68,8 @@ impl Connection {
             twice: None,
             rtt: None,
             echo_ms: stamps.map(|stamps| stamps.echo.wrapping_sub(self.ts_offset)),
-            oldest: None,
-            youngest: None,
+            oldest: Time::MAX,
+            youngest: Time::ZERO,
             again: false,
         }
     }
@@ -135,6 +135,12 @@ impl Connection {
 
     #[inline]
     fn take_records(&mut self, cx: &mut Context<'_>, ack: Seq, news: &mut News) {
+        if self.flight.ledger().is_none() {
+            return self.flight.acknowledge(ack, |_, record| {
+                news.add(record);
+                news.again |= record.again;
+            });
+        }
         let arrived = self.arrived(cx.now, news);
         let until = self.timeout_until();
         let mut reordered = false;
@@ -197,22 +203,15 @@ impl Connection {
     }
 
     /// Times the path by the oldest segment delivered, unless it is not clear
-    /// which of its copies was; then by timestamps, whose milliseconds do for
-    /// long round trips.
+    /// which of its copies was. Timestamps would tell that, but not how long it
+    /// took: behind a hole they echo what came before it (RFC 7323 §4.3).
     #[inline]
     fn sample_rtt(&mut self, now: Time, news: &mut News) {
-        if let (Some(oldest), Some(youngest), false) = (news.oldest, news.youngest, news.again) {
-            let rtt = now.since(oldest);
+        if news.oldest != Time::MAX && !news.again {
+            let rtt = now.since(news.oldest);
             self.rtt.on_sample(rtt);
-            self.reordering.on_rtt(now, now.since(youngest));
+            self.reordering.on_rtt(now, now.since(news.youngest));
             news.rtt = Some(rtt);
-        } else if let (Some(echo_ms), true) = (news.echo_ms, news.bytes > 0) {
-            let rtt_ms = millis(now).wrapping_sub(echo_ms);
-            if (STAMPED_RTT_MS_MIN..STAMPED_RTT_MS_MAX).contains(&rtt_ms) {
-                let rtt = Span::from_millis(u64::from(rtt_ms));
-                self.rtt.on_sample(rtt);
-                news.rtt = Some(rtt);
-            }
         }
     }
 
@@ -290,8 +289,3 @@ impl Connection {
         }
     }
 }
-
-/// Round trips that timestamps can measure to a quarter; longer ones than the
-/// longest timeout are not believed.
-const STAMPED_RTT_MS_MIN: u32 = 4;
-const STAMPED_RTT_MS_MAX: u32 = 60_000;

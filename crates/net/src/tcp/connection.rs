@@ -475,10 +475,10 @@ impl Connection {
     /// timer will ask for it (RFC 9293 §3.8.6.1).
     #[inline]
     pub(crate) fn wait_for_window(&mut self, now: Time, config: &Config) {
-        if self.is_stalled() {
+        self.flags.paced = self.manners.is_some() && self.wants_data() && self.is_paced(now);
+        if self.is_stalled() && !self.flags.paced {
             self.arm(now, config);
         }
-        self.flags.paced = config.pacing && self.wants_data() && self.is_paced(now);
     }
 
     /// When [`Connection::on_timeout`] is due; `Time::MAX` for never.

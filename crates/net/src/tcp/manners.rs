@@ -177,7 +177,10 @@ impl Connection {
     /// The mark of the packet that carries `plan`: new data only (RFC 3168 §6.1.4 to 6.1.6).
     #[inline]
     pub(crate) fn mark(&self, plan: &Plan) -> u8 {
-        if plan.len > 0 && !plan.again && self.has_ecn() { ECT0 } else { 0 }
+        match &self.manners {
+            Some(manners) if manners.on && plan.len > 0 && !plan.again => ECT0,
+            _ => 0,
+        }
     }
 
     /// `plan` went out at `now`.

@@ -63,11 +63,7 @@ impl Connection {
             State::TimeWait { .. } => return self.plan_ack(),
             _ => {}
         }
-        if self.acked_before_change().is_some() {
-            return self.plan_ack();
-        }
-        let forced = self.flags.retransmit_now || self.flags.tail_due || self.flags.probe_due;
-        if config.pacing && !forced && self.is_paced(now) {
+        if self.manners.is_some() && self.only_acknowledges(now) {
             return self.plan_ack();
         }
         self.plan_again()
@@ -76,6 +72,13 @@ impl Connection {
             .or_else(|| self.plan_tail())
             .or_else(|| self.plan_probe())
             .or_else(|| self.plan_ack())
+    }
+
+    /// Whether nothing but acknowledgements goes out now: one must go first, or
+    /// the pacer wants data to wait.
+    fn only_acknowledges(&self, now: Time) -> bool {
+        let forced = self.flags.retransmit_now || self.flags.tail_due || self.flags.probe_due;
+        self.acked_before_change().is_some() || (!forced && self.is_paced(now))
     }
 
     #[inline]
@@ -157,7 +160,7 @@ impl Connection {
     /// A segment that only acknowledges, if one is due.
     #[inline]
     pub(crate) fn plan_ack(&self) -> Option<Plan> {
-        let old = self.acked_before_change().is_some();
+        let old = self.manners.is_some() && self.acked_before_change().is_some();
         let ack = Plan { seq: self.snd_nxt, len: 0, flags: Flags::ACK, again: false, probe: false, old };
         (self.acks_due > 0 && self.state != State::SynSent).then_some(ack)
     }
@@ -248,7 +251,7 @@ impl Connection {
         let syn = plan.flags.contains(Flags::SYN);
         let first = plan.flags == Flags::SYN;
         let shift = if syn { 0 } else { self.recv_scale };
-        let ack = self.acked_before_change().filter(|_| plan.old).unwrap_or(self.rcv_nxt);
+        let ack = self.acked_by(plan);
         let window = if first { self.receive_room() } else { self.edge() - ack };
         let echo = if first { 0 } else { self.ts_recent };
         let offset = plan.seq.distance(self.data_start()).max(0) as usize;
@@ -274,6 +277,15 @@ impl Connection {
         }
     }
 
+    /// What `plan` acknowledges.
+    #[inline]
+    fn acked_by(&self, plan: &Plan) -> Seq {
+        if !plan.old {
+            return self.rcv_nxt;
+        }
+        self.acked_before_change().unwrap_or(self.rcv_nxt)
+    }
+
     /// What came twice was told, or will not be.
     fn on_told_twice(&mut self) {
         let Some(reassembly) = &mut self.reassembly else { return };
@@ -293,7 +305,7 @@ impl Connection {
             if self.reassembly.is_some() {
                 self.on_told_twice();
             }
-            self.last_ack_sent = self.acked_before_change().filter(|_| plan.old).unwrap_or(self.rcv_nxt);
+            self.last_ack_sent = self.acked_by(plan);
         }
         if self.manners.is_some() {
             self.on_sent_politely(plan, now, config);

@@ -13,6 +13,7 @@ use super::congestion::CongestionControl;
 use super::connection::{Connection, Context, Recovery};
 use super::flight::Judgement;
 use super::prr::Prr;
+use super::rack::millis;
 use super::spurious::Evidence;
 use super::state::State;
 use crate::stack::{CloseReason, Config};
@@ -70,7 +71,7 @@ impl Connection {
             self.forget_reports(cx);
         }
         if self.is_undone(news) {
-            self.undo(cx);
+            self.undo(cx, news);
         }
         self.judge_tail_probe(cx, s, news);
         let lost = self.detect_loss(cx, method, news);
@@ -168,11 +169,16 @@ impl Connection {
     }
 
     /// Goes on as if nothing had been thought lost (RFC 4015).
-    fn undo(&mut self, cx: &mut Context<'_>) {
+    fn undo(&mut self, cx: &mut Context<'_>, news: &News) {
         if let Recovery::Fast { .. } = self.recovery {
             self.reordering.on_reordering();
         }
         cx.counters.recoveries_undone += 1;
+        if let (Some(echo_ms), Recovery::Timeout { .. }) = (news.echo_ms, self.recovery) {
+            // The original was answered, if late: so long a round trip takes (RFC 4015 §4).
+            let rtt_ms = millis(cx.now).wrapping_sub(echo_ms);
+            self.rtt.on_sample(Span::from_millis(u64::from(rtt_ms)));
+        }
         self.congestion.on_undo(cx.now);
         self.recovery = Recovery::None;
         self.duplicate_acks = 0;
@@ -299,6 +305,10 @@ impl Connection {
     /// peer may wait for a second segment, as much later as it may wait.
     #[inline]
     pub(super) fn arm_early(&mut self, now: Time, config: &Config) {
+        if self.flight.is_empty() {
+            self.early_at = Time::MAX;
+            return;
+        }
         if self.flight.sacked() != 0 || self.recovery != Recovery::None {
             // RACK's timer, set by `detect_by_time`, stays.
             return;
@@ -308,7 +318,6 @@ impl Connection {
             && self.flags.sack
             && self.flight.lost() == 0
             && self.tail.is_none()
-            && !self.flight.is_empty()
             && self.state.is_synchronized();
         if eligible {
             let alone = if self.flight.len() == 1 { config.ack_delay_max } else { Span::ZERO };

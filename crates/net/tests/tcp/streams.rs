@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use net::stack::CloseReason;
+use net::stack::{CloseReason, Ecn};
 use net::{ConnId, EventKind};
 use proptest::prelude::*;
 use queueing::{Span, Time};
@@ -57,11 +57,14 @@ fn bytes(len: usize, seed: u8) -> Vec<u8> {
 }
 
 /// Sends `sizes` bytes in both directions under `faults`, the server being `remote`.
-fn check(remote: &str, faults: Faults, sizes: [usize; 2], buffer: usize, seed: u64) {
+fn check(remote: &str, faults: Faults, sizes: [usize; 2], buffer: usize, kind: u8, seed: u64) {
     let configs = [1, 2].map(|host| {
         let mut config = config(host);
         (config.recv_buffer, config.send_buffer) = (buffer, buffer);
         (config.recv_buffer_max, config.send_buffer_max) = (0, 0);
+        config.rack = kind & 1 == 0;
+        config.pacing = kind & 2 != 0;
+        config.ecn = [Ecn::Off, Ecn::Classic, Ecn::Dctcp][usize::from(kind >> 2) % 3];
         // Longer than a last FIN can take under loss, or its answer is a reset.
         config.time_wait = Span::from_secs(600);
         config
@@ -115,15 +118,15 @@ fn check(remote: &str, faults: Faults, sizes: [usize; 2], buffer: usize, seed: u
 #[test]
 fn streams_arrive_on_a_perfect_wire() {
     for remote in SERVER {
-        check(remote, Faults::default(), [200_000, 200_000], 64 * 1024, 1);
-        check(remote, Faults::default(), [1, 200_000], 256 * 1024, 2);
+        check(remote, Faults::default(), [200_000, 200_000], 64 * 1024, 0, 1);
+        check(remote, Faults::default(), [1, 200_000], 256 * 1024, 0, 2);
     }
 }
 
 #[test]
 fn streams_arrive_through_tiny_windows() {
     for remote in SERVER {
-        check(remote, Faults { loss: 2, ..Faults::default() }, [20_000, 20_000], 2000, 1);
+        check(remote, Faults { loss: 2, ..Faults::default() }, [20_000, 20_000], 2000, 0, 1);
     }
 }
 
@@ -139,8 +142,9 @@ proptest! {
         there in 1usize..200_000,
         back in 1usize..60_000,
         buffer in prop::sample::select(vec![4_000usize, 30_000, 100_000, 256 * 1024]),
+        kind in 0u8..12,
         seed in any::<u64>(),
     ) {
-        check(remote, Faults { loss, repeat, reorder, damage }, [there, back], buffer, seed);
+        check(remote, Faults { loss, repeat, reorder, damage }, [there, back], buffer, kind, seed);
     }
 }
