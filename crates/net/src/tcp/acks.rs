@@ -112,6 +112,9 @@ impl Connection {
     /// long it took.
     pub(super) fn on_syn_acked(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
         let mut news = self.news(s);
+        // Of a SYN that was sent again, an echo may tell the first: the peer's
+        // own timer, too, makes it answer. Such a sample would be our patience.
+        news.echo_ms = None;
         self.take_records(cx, s.ack, &mut news);
         self.sample_rtt(cx.now, &mut news);
         self.snd_una = s.ack;

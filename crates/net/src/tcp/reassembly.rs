@@ -49,8 +49,13 @@ pub(crate) struct Reassembly {
 impl Reassembly {
     /// What a piece takes up before its first byte.
     pub(crate) const PIECE_BYTES: usize = 2048;
-    /// Most pieces kept.
-    const PIECES_MAX: usize = 64;
+    /// Most pieces kept: a slow start that overshoots loses every second
+    /// segment of a window.
+    const PIECES_MAX: usize = 1024;
+    /// Most pieces of any size; more have to be worth the buffer they take up.
+    const PIECES_SMALL_MAX: usize = 64;
+    /// Bytes that are worth it.
+    const WORTH: usize = 512;
     /// Most segments that a piece tells apart; more count as one.
     const SEGMENTS_MAX: usize = 1024;
 
@@ -81,7 +86,7 @@ impl Reassembly {
                 let part = &bytes[(at - start) as usize..(gap_end - start) as usize];
                 if i > 0 && self.pieces[i - 1].end() == at {
                     self.pieces[i - 1].extend(part, &[(gap_end, *meta)], pool);
-                } else if self.pieces.len() < Self::PIECES_MAX {
+                } else if self.has_room(part.len()) {
                     let mut own = pool.take();
                     own.extend_from_slice(part);
                     let piece = Piece { start: at, bytes: own, segments: vec![(gap_end, *meta)] };
@@ -102,6 +107,12 @@ impl Reassembly {
             }
         }
         kept
+    }
+
+    /// Whether there is room for one more piece of `len` bytes.
+    fn has_room(&self, len: usize) -> bool {
+        let max = if len < Self::WORTH { Self::PIECES_SMALL_MAX } else { Self::PIECES_MAX };
+        self.pieces.len() < max
     }
 
     /// Joins piece `i` to the one before it if they touch.
@@ -187,6 +198,18 @@ mod tests {
         let piece = r.pop(Seq(0)).unwrap();
         assert_eq!(piece.segments.len(), Reassembly::SEGMENTS_MAX);
         assert_eq!(piece.segments(Seq(0)).map(|(bytes, _)| bytes.len()).sum::<usize>(), 2000);
+    }
+
+    #[test]
+    fn every_second_segment_of_a_large_window_is_kept_but_not_of_crumbs() {
+        for (len, most) in [(1448, Reassembly::PIECES_MAX), (8, Reassembly::PIECES_SMALL_MAX)] {
+            let (mut r, mut pool) = (Reassembly::new(), Pool::default());
+            let bytes = vec![7; len as usize];
+            for i in 0..2000 {
+                r.insert(Seq(2 * i * len), &bytes, &meta(0), &mut pool);
+            }
+            assert_eq!(r.pieces.len(), most);
+        }
     }
 
     #[test]

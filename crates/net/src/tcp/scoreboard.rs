@@ -12,8 +12,8 @@ pub(crate) struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// Most ranges kept.
-    const RANGES_MAX: usize = 64;
+    /// Most ranges kept: as many as our own reassembly would name.
+    const RANGES_MAX: usize = 1024;
     /// DupThresh of RFC 6675.
     const DUP_THRESH: usize = 3;
 

@@ -1,6 +1,7 @@
 //! What flows do to a bottleneck, and to each other there.
 
-use net::stack::Config;
+use net::congestion;
+use net::stack::{Config, Ecn};
 use queueing::{Bytes, Rate, Span, Time};
 use sim::path;
 
@@ -47,7 +48,6 @@ fn two_cubic_flows_share_a_bottleneck() {
         assert!(ratio < 2.0, "later by {later_ms} ms: {first} and {second} bytes");
         let used = (first + second) as f64 * 8.0 / 20.0 / 20e6;
         assert!(used > 0.9, "{used} of the line");
-        println!("{later_ms} {first} {second} {used}");
     }
 }
 
@@ -63,8 +63,58 @@ fn slow_start_ends_before_a_deep_buffer_overflows() {
         most = most.max(world.ends[SERVER].waiting(world.now).get());
     });
     let took = world.got[&0][0];
-    println!("{most} {took}");
     assert_eq!(world.ends[SERVER].sent().dropped, 0);
     assert!(most < 1_500_000, "{most} bytes waited");
     assert!(took < Span::from_millis(4000), "{took} for 3.2 s of line");
+}
+
+/// What two endless flows do to a bottleneck that marks from `K` on, after a
+/// while to settle: share of the line used, mean and largest queue in bytes.
+fn standing_queue(settings: impl Fn(&mut Config), mark: u64) -> (f64, f64, u64) {
+    // 1 Gbit/s, 200 µs: a bandwidth-delay product of 25 kB; 20 of buffer.
+    let way = path::Config { mark: Some(Bytes::new(mark)), ..way(1000, Span::from_micros(200), 500_000) };
+    let wish = Wish { starts: Span::ZERO, bytes: ENDLESS, count: 1 };
+    let mut world = World::new(settings, [way; 2], 1, &[wish; 2]);
+    let received = |world: &World| world.received(0) + world.received(1);
+    let (settled, end) = (world.now + Span::from_millis(200), world.now + Span::from_millis(600));
+    world.run_until(settled, |_| false, &mut |_| {});
+    let before = received(&world);
+    let (mut sum, mut most, mut last) = (0.0, 0, (settled, 0));
+    world.run_until(end, |_| false, &mut |world| {
+        sum += last.1 as f64 * world.now.since(last.0).as_secs_f64();
+        last = (world.now, world.ends[SERVER].waiting(world.now).get());
+        most = most.max(last.1);
+    });
+    let span_s = end.since(settled).as_secs_f64();
+    ((received(&world) - before) as f64 * 8.0 / span_s / 1e9, sum / span_s, most)
+}
+
+#[test]
+fn dctcp_keeps_the_queue_at_the_threshold_and_the_line_busy() {
+    const K: u64 = 30_000;
+    let with = |algorithm: &str, ecn| {
+        let new = congestion::by_name(algorithm).expect("a known name").new;
+        standing_queue(
+            |config: &mut Config| {
+                buffers(config);
+                (config.congestion, config.ecn) = (Some(new), ecn);
+            },
+            K,
+        )
+    };
+    let (used, mean, most) = with("dctcp", Ecn::Dctcp);
+    println!("dctcp {used} {mean} {most}");
+    // Frames carry 1448 of 1538 bytes: 94 % at best.
+    assert!(used > 0.9, "{used} of the line");
+    let (k, third) = (K as f64, K as f64 / 3.0);
+    assert!((k - third..k + third).contains(&mean), "a queue of {mean} bytes, marked from {K} on");
+    assert!(most < 2 * K, "{most} bytes at most");
+
+    let (used, mean, _) = with("cubic", Ecn::Off);
+    println!("cubic {used} {mean}");
+    assert!(used > 0.9 && mean > 5.0 * k, "what DCTCP is for: {mean} bytes wait without it");
+    let (used, mean, most) = with("cubic", Ecn::Classic);
+    println!("classic {used} {mean} {most}");
+    let (used, mean, most) = with("newreno", Ecn::Classic);
+    println!("classic newreno {used} {mean} {most}");
 }
