@@ -32,7 +32,7 @@ mod testing;
 pub use combine::{Combine, first_of, most_urgent_of};
 pub use rules::{Policy, PolicyError};
 pub use scenarios::SCENARIOS;
-pub use view::{Ipv4View, PacketView};
+pub use view::{IpView, Ipv4View, PacketView};
 
 /// Which of the two places asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

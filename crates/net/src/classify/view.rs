@@ -6,12 +6,12 @@
 //! header has a fixed size here: a VLAN tag, IP options and TCP options are
 //! stepped over.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::PacketMeta;
 use crate::wire::ethernet::{self, EtherType};
 use crate::wire::ipv4::Protocol;
-use crate::wire::{addr, be16, be32, ipv4, tcp};
+use crate::wire::{addr, be16, be32, ipv4, ipv6, tcp, udp};
 
 /// A frame's bytes on demand.
 #[derive(Clone, Copy, Debug)]
@@ -54,25 +54,51 @@ impl<'a> PacketView<'a> {
         Ipv4View::new(&self.frame[start..])
     }
 
-    /// Differentiated services code point of the IPv4 packet, 0..64.
+    /// The IP packet in the frame, of either version.
+    #[must_use]
+    #[inline]
+    pub fn ip(&self) -> Option<IpView<'a>> {
+        let (kind, _, start) = ethernet::network(self.frame)?;
+        match kind {
+            EtherType::Ipv4 => Ipv4View::new(&self.frame[start..]).map(IpView::V4),
+            EtherType::Ipv6 => ipv6::Packet::parse(&self.frame[start..]).ok().map(IpView::V6),
+            _ => None,
+        }
+    }
+
+    /// Differentiated services code point of the packet, 0..64.
     #[must_use]
     #[inline]
     pub fn dscp(&self) -> Option<u8> {
-        self.ipv4().map(|ip| ip.dscp())
+        self.ip().map(|ip| ip.dscp())
     }
 
     /// Source and target port of the TCP segment.
     #[must_use]
     #[inline]
     pub fn tcp_ports(&self) -> Option<(u16, u16)> {
-        self.ipv4()?.tcp_ports()
+        self.ip()?.tcp_ports()
     }
 
     /// What the TCP segment carries; empty for a bare ACK.
     #[must_use]
     #[inline]
     pub fn tcp_payload(&self) -> Option<&'a [u8]> {
-        self.ipv4()?.tcp_payload()
+        self.ip()?.tcp_payload()
+    }
+
+    /// Source and target port of the UDP datagram.
+    #[must_use]
+    #[inline]
+    pub fn udp_ports(&self) -> Option<(u16, u16)> {
+        self.ip()?.udp_ports()
+    }
+
+    /// What the UDP datagram carries.
+    #[must_use]
+    #[inline]
+    pub fn udp_payload(&self) -> Option<&'a [u8]> {
+        self.ip()?.udp_payload()
     }
 
     /// Byte `at` of the TCP payload.
@@ -157,32 +183,142 @@ impl<'a> Ipv4View<'a> {
     pub fn payload(&self) -> &'a [u8] {
         &self.packet[self.header_len..]
     }
+}
 
-    /// Source and target port of the TCP segment; none in a fragment, which
-    /// this stack drops.
+/// A packet of either version whose lengths fit the frame.
+#[derive(Clone, Copy, Debug)]
+pub enum IpView<'a> {
+    /// Of IPv4, read on demand.
+    V4(Ipv4View<'a>),
+    /// Of IPv6, extension headers stepped over.
+    V6(ipv6::Packet<'a>),
+}
+
+impl<'a> IpView<'a> {
+    /// Who sent it.
+    #[must_use]
+    #[inline]
+    pub fn source(&self) -> IpAddr {
+        match self {
+            Self::V4(ip) => ip.source().into(),
+            Self::V6(ip) => ip.source.into(),
+        }
+    }
+
+    /// Whom it is for.
+    #[must_use]
+    #[inline]
+    pub fn target(&self) -> IpAddr {
+        match self {
+            Self::V4(ip) => ip.target().into(),
+            Self::V6(ip) => ip.target.into(),
+        }
+    }
+
+    /// What it carries.
+    #[must_use]
+    #[inline]
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Self::V4(ip) => ip.protocol(),
+            Self::V6(ip) => ip.protocol,
+        }
+    }
+
+    /// Differentiated services code point, 0..64.
+    #[must_use]
+    #[inline]
+    pub fn dscp(&self) -> u8 {
+        match self {
+            Self::V4(ip) => ip.dscp(),
+            Self::V6(ip) => ip.dscp,
+        }
+    }
+
+    /// Whether this is a piece of a larger packet.
+    #[must_use]
+    #[inline]
+    pub fn fragment(&self) -> bool {
+        match self {
+            Self::V4(ip) => ip.fragment(),
+            Self::V6(ip) => ip.fragment.is_some(),
+        }
+    }
+
+    /// What it carries.
+    #[must_use]
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        match self {
+            Self::V4(ip) => ip.payload(),
+            Self::V6(ip) => ip.payload,
+        }
+    }
+
+    /// Source and target port of the TCP segment; none in a fragment.
     #[must_use]
     #[inline]
     pub fn tcp_ports(&self) -> Option<(u16, u16)> {
-        let segment = self.tcp()?;
-        Some((be16(segment, 0), be16(segment, 2)))
+        self.whole(Protocol::Tcp, tcp::HEADER_LEN).map(ports)
     }
 
     /// What the TCP segment carries.
     #[must_use]
     #[inline]
     pub fn tcp_payload(&self) -> Option<&'a [u8]> {
-        let segment = self.tcp()?;
-        let header_len = usize::from(segment[12] >> 4) * 4;
-        if header_len < tcp::HEADER_LEN { None } else { segment.get(header_len..) }
+        self.whole(Protocol::Tcp, tcp::HEADER_LEN).and_then(behind_tcp)
     }
 
-    /// The TCP segment, when its fixed header is all there.
+    /// Source and target port of the UDP datagram; none in a fragment.
+    #[must_use]
     #[inline]
-    fn tcp(&self) -> Option<&'a [u8]> {
-        let segment = self.payload();
-        let whole = self.protocol() == Protocol::Tcp && !self.fragment() && segment.len() >= tcp::HEADER_LEN;
-        whole.then_some(segment)
+    pub fn udp_ports(&self) -> Option<(u16, u16)> {
+        self.whole(Protocol::Udp, udp::HEADER_LEN).map(ports)
     }
+
+    /// What the UDP datagram carries.
+    #[must_use]
+    #[inline]
+    pub fn udp_payload(&self) -> Option<&'a [u8]> {
+        self.whole(Protocol::Udp, udp::HEADER_LEN).and_then(behind_udp)
+    }
+
+    /// Source and target port and payload, be it TCP or UDP.
+    #[must_use]
+    #[inline]
+    pub fn transport(&self) -> Option<(u16, u16, &'a [u8])> {
+        let (header_len, behind): (_, fn(&'a [u8]) -> Option<&'a [u8]>) = match self.protocol() {
+            Protocol::Tcp => (tcp::HEADER_LEN, behind_tcp),
+            Protocol::Udp => (udp::HEADER_LEN, behind_udp),
+            _ => return None,
+        };
+        let bytes = self.whole(self.protocol(), header_len)?;
+        let (source, target) = ports(bytes);
+        Some((source, target, behind(bytes)?))
+    }
+
+    /// What it carries, when that is all of a `protocol` header and no piece.
+    #[inline]
+    fn whole(&self, protocol: Protocol, header_len: usize) -> Option<&'a [u8]> {
+        let bytes = self.payload();
+        (self.protocol() == protocol && !self.fragment() && bytes.len() >= header_len).then_some(bytes)
+    }
+}
+
+#[inline]
+fn ports(bytes: &[u8]) -> (u16, u16) {
+    (be16(bytes, 0), be16(bytes, 2))
+}
+
+#[inline]
+fn behind_tcp(segment: &[u8]) -> Option<&[u8]> {
+    let header_len = usize::from(segment[12] >> 4) * 4;
+    if header_len < tcp::HEADER_LEN { None } else { segment.get(header_len..) }
+}
+
+#[inline]
+fn behind_udp(datagram: &[u8]) -> Option<&[u8]> {
+    datagram.get(udp::HEADER_LEN..usize::from(be16(datagram, 4)))
 }
 
 #[cfg(test)]
@@ -192,6 +328,7 @@ mod tests {
     use super::*;
     use crate::classify::testing::{Packet, view};
     use crate::wire::ethernet::Frame;
+    use crate::wire::ip;
     use crate::wire::tcp::Segment;
 
     #[test]
@@ -222,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_tcp_over_ipv4_has_no_ports() {
+    fn what_is_not_tcp_has_no_tcp_ports() {
         let good = Packet::new(b"GW").frame();
         for (at, byte) in [(12, 0x86), (14, 0x65), (23, 17), (20, 0x20), (46, 0x40), (14, 0x44), (16, 0xff)] {
             let mut frame = good.clone();
@@ -249,6 +386,50 @@ mod tests {
                     assert_eq!((v.tcp_ports(), v.tcp_payload()), (Some(ports), Some(payload)));
                 });
             }
+        }
+
+        #[test]
+        fn datagrams_and_ipv6_are_seen_as_the_parsers_see_them(
+            v6 in any::<bool>(),
+            is_udp in any::<bool>(),
+            payload in proptest::collection::vec(any::<u8>(), 0..40),
+            change in any::<(prop::sample::Index, u8)>(),
+        ) {
+            let (source, target): (IpAddr, IpAddr) = match v6 {
+                false => ([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
+                true => ([1; 16].into(), [2; 16].into()),
+            };
+            let header_len = if is_udp { udp::HEADER_LEN } else { tcp::HEADER_LEN };
+            let protocol = if is_udp { Protocol::Udp } else { Protocol::Tcp };
+            let payload_len = header_len + payload.len();
+            let header = ip::Header { source, target, protocol, dscp: 46, ecn: 0, payload_len };
+            let start = ethernet::HEADER_LEN + header.len();
+            let mut frame = vec![0; start + payload_len];
+            let kind = if v6 { EtherType::Ipv6 } else { EtherType::Ipv4 };
+            ethernet::emit_header(&mut frame, [1; 6], [2; 6], kind);
+            header.emit(&mut frame[ethernet::HEADER_LEN..]);
+            match is_udp {
+                true => udp::Datagram { source_port: 5, target_port: 53, payload: &payload }
+                    .emit(source, target, &mut frame[start..]),
+                false => {
+                    frame[start..start + 4].copy_from_slice(&[0, 5, 0, 53]);
+                    frame[start + 12] = 0x50;
+                    frame[start + header_len..].copy_from_slice(&payload);
+                }
+            }
+            view(&frame, |v| {
+                let ip = v.ip().expect("a packet");
+                assert_eq!((ip.source(), ip.target(), v.dscp()), (source, target, Some(46)));
+                assert_eq!(ip.transport(), Some((5, 53, &payload[..])));
+                assert_eq!(v.udp_payload(), Some(&payload[..]).filter(|_| is_udp));
+                assert_eq!(v.tcp_payload(), Some(&payload[..]).filter(|_| !is_udp));
+                assert_eq!(v.udp_ports().or(v.tcp_ports()), Some((5, 53)));
+            });
+            let at = change.0.index(frame.len());
+            frame[at] ^= change.1;
+            view(&frame, |v| {
+                let _ = v.ip().map(|ip| (ip.transport(), ip.udp_payload(), ip.tcp_payload()));
+            });
         }
 
         #[test]

@@ -23,6 +23,9 @@ pub struct Config {
     pub prefix: u8,
     /// Next hop for other subnets.
     pub gateway: Option<Ipv4Addr>,
+    /// Whether a server is asked for `addr`, `prefix` and `gateway` (RFC 2131);
+    /// `addr` may be 0.0.0.0 then.
+    pub dhcp: bool,
     /// IPv6, if it is spoken.
     pub ipv6: Option<Ipv6>,
     /// IP MTU, 68..=9216; IPv6 needs 1280.
@@ -121,6 +124,7 @@ impl Config {
             addr,
             prefix,
             gateway: None,
+            dhcp: false,
             ipv6: None,
             mtu: 1500,
             mss_max: None,

@@ -39,6 +39,8 @@ pub struct Counters {
     pub neighbors_silent: u64,
     /// Addresses that someone else has or wants, ours by name.
     pub duplicate_addresses: u64,
+    /// Leases of an IPv4 address, begun or prolonged.
+    pub leases: u64,
     /// Addresses of ours whose life ended.
     pub addresses_lost: u64,
     /// ICMP errors received, well-formed.

@@ -69,6 +69,7 @@ pub use event::{
     CloseReason, ConnId, ConnectError, Event, EventKind, ListenError, ListenerId, NotOpen, SendError, UdpId,
 };
 
+pub use ip::Lease;
 pub(crate) use ready::Places;
 pub use ready::TransmitOrder;
 pub use udp::{Datagram, UdpOptions};

@@ -98,6 +98,13 @@ impl Udp {
         !self.sending.is_empty()
     }
 
+    /// Lets a packet of ours wait to be sent, if there is room.
+    pub(super) fn queue(&mut self, packet: Outgoing) {
+        if self.sending.len() < SENDING_MAX {
+            self.sending.push_back(packet);
+        }
+    }
+
     fn hold(&mut self, addr: IpAddr, packet: Outgoing, counters: &mut Counters) {
         if self.held.len() >= HELD_MAX {
             counters.udp_unsent += 1;

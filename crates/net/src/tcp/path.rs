@@ -2,17 +2,20 @@
 //! flight and does not fit goes again, cut anew.
 //!
 //! That is no sign of congestion, so the window stays as it is. Where routers
-//! do not say (or their words are filtered), two timeouts in a row of a large
+//! do not say (or their words are filtered), a few timeouts in a row of a large
 //! segment are taken for it. Source: RFC 1191 §6, RFC 8201, RFC 4821 §7.7, 8899.
 
 use super::connection::Connection;
 use super::flight::Judgement;
 use super::state::State;
 use crate::wire::ip;
+use crate::wire::ipv6::MTU_MIN;
 use crate::wire::tcp::{self, Seq};
 
-/// Timeouts in a row after which the path is suspected.
-const TIMEOUTS_MIN: u8 = 2;
+/// Timeouts in a row after which the path is suspected: soon for packets that
+/// some paths do not carry, late for those that nearly every path does.
+const TIMEOUTS_LARGE: u8 = 2;
+const TIMEOUTS_SMALL: u8 = 5;
 
 impl Connection {
     /// Bytes of headers in each segment; until the peer has answered, `mss`
@@ -56,7 +59,8 @@ impl Connection {
     /// which would fit none of `mtu` bytes.
     pub(crate) fn suspects_path(&self, mtu: u16) -> bool {
         let len = self.flight.get(0).map_or(0, |record| record.len());
-        self.retries >= TIMEOUTS_MIN
+        let timeouts = if mtu >= MTU_MIN { TIMEOUTS_LARGE } else { TIMEOUTS_SMALL };
+        self.retries >= timeouts
             && self.state.is_synchronized()
             && self.snd_una != self.snd_nxt
             && len + u32::from(self.overhead()) > u32::from(mtu)

@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub mod arp;
 pub mod checksum;
+pub mod dhcp;
 pub mod ethernet;
 pub mod icmp;
 pub mod icmpv6;

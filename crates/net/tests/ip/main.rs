@@ -4,6 +4,7 @@
 #[allow(dead_code)] // Shared with the tests of TCP.
 mod world;
 
+mod dhcp;
 mod fragments;
 mod host;
 mod icmp;

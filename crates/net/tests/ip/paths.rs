@@ -16,7 +16,7 @@ fn transfer(remote: &str, mtu: usize, len: usize, faults: Faults, seed: u64) -> 
     world.packet_len_max = mtu;
     world.stacks[0].listen(80, net::stack::ListenOptions::default()).unwrap();
     let client = world.stacks[1].connect(world.now, remote.parse().unwrap(), None).unwrap();
-    let bytes: Vec<u8> = (0..len).map(|i| (i * 31 >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..len).map(|i| ((i * 31) >> 3) as u8).collect();
     let (mut sent, mut got, mut server): (usize, Vec<u8>, Option<ConnId>) = (0, Vec::new(), None);
     for _ in 0..200_000 {
         while let Some(event) = world.stacks[0].poll_event() {

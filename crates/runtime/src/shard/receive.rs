@@ -56,7 +56,7 @@ impl<D: Device, A: App> Shard<D, A> {
 /// Whether a frame does nothing but acknowledge.
 fn is_bare_ack(frame: &[u8], meta: &PacketMeta) -> bool {
     const CONTROL: Flags = Flags::SYN.with(Flags::FIN).with(Flags::RST);
-    let Some(ip) = PacketView::new(frame, meta).ipv4() else { return false };
+    let Some(ip) = PacketView::new(frame, meta).ip() else { return false };
     let Some([]) = ip.tcp_payload() else { return false };
     let flags = Flags::from_bits(ip.payload()[FLAGS_AT]);
     flags.contains(Flags::ACK) && !flags.intersects(CONTROL)

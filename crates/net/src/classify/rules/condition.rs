@@ -1,12 +1,12 @@
 //! What a rule asks of a packet, as it was written, and which conditions imply
 //! others.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The conditions of one rule; all that are there must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions {
-    /// Our port.
+    /// Our TCP or UDP port.
     pub port: Option<Range>,
     /// The peer's address.
     pub source: Option<Cidr>,
@@ -14,7 +14,7 @@ pub struct Conditions {
     pub dscp: Option<Range>,
     /// Bytes of the frame.
     pub length: Option<Range>,
-    /// Bytes at a place of the TCP payload.
+    /// Bytes at a place of the TCP or UDP payload.
     pub bytes: Option<(usize, Vec<u8>)>,
     /// Start of an HTTP request.
     pub http: Option<Http>,
@@ -53,24 +53,40 @@ pub fn loss_order(loss: f32) -> u64 {
     u64::from(loss.max(0.0).to_bits())
 }
 
-/// Addresses that share their first bits.
+/// Addresses that share their first bits; those of IPv4 as IPv6 writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
-    pub net: u32,
-    pub mask: u32,
+    pub net: u128,
+    pub mask: u128,
+}
+
+/// An address as bits, those of IPv4 as IPv6 writes them.
+#[inline]
+pub fn bits(addr: IpAddr) -> u128 {
+    const MAPPED: u128 = 0xffff << 32;
+    match addr {
+        IpAddr::V4(addr) => MAPPED | u128::from(addr.to_bits()),
+        IpAddr::V6(addr) => addr.to_bits(),
+    }
 }
 
 impl Cidr {
     /// Every address.
     pub const ANY: Self = Self { net: 0, mask: 0 };
 
-    pub fn new(addr: Ipv4Addr, prefix: u8) -> Self {
-        let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-        Self { net: addr.to_bits() & mask, mask }
+    pub fn new(addr: IpAddr, prefix: u8) -> Self {
+        let host_bits = if addr.is_ipv4() { 32 } else { 128 } - u32::from(prefix);
+        let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
+        Self { net: bits(addr) & mask, mask }
+    }
+
+    /// The first address.
+    pub fn addr(self) -> IpAddr {
+        Ipv6Addr::from_bits(self.net).to_canonical()
     }
 
     #[inline]
-    pub const fn contains(self, addr: u32) -> bool {
+    pub const fn contains(self, addr: u128) -> bool {
         addr & self.mask == self.net
     }
 

@@ -1,7 +1,7 @@
 //! The rules of one layer, flattened: every condition that is absent becomes a
 //! range that holds everything, so a rule is a row of comparisons.
 
-use super::condition::{Cidr, Conditions, Pattern, Range, loss_order};
+use super::condition::{Cidr, Conditions, Pattern, Range, bits, loss_order};
 use crate::classify::{FlowContext, PacketView, Verdict};
 
 /// Rules in the order in which they are asked.
@@ -56,17 +56,17 @@ pub struct Facts<'a> {
     dscp: u8,
     port: u16,
     length: u16,
-    source: u32,
+    source: u128,
     payload: &'a [u8],
     received: u64,
     rtt: u64,
     loss: u64,
 }
 
-/// The packet is IPv4, whole headers.
+/// The packet is IP, whole headers.
 const IP: u8 = 1;
-/// It is TCP, unfragmented, whole headers.
-const TCP: u8 = 2;
+/// It is TCP or UDP, unfragmented, whole headers.
+const TRANSPORT: u8 = 2;
 /// The flow has a round-trip time.
 const RTT: u8 = 4;
 
@@ -74,14 +74,11 @@ impl Facts<'_> {
     /// What the transport knows of a segment.
     pub fn of_flow<'a>(cx: &'a FlowContext<'_>) -> Facts<'a> {
         Facts {
-            has: IP | TCP | if cx.flow.srtt.is_some() { RTT } else { 0 },
+            has: IP | TRANSPORT | if cx.flow.srtt.is_some() { RTT } else { 0 },
             dscp: 0,
             port: cx.tuple.local_port,
             length: cx.meta.bytes,
-            source: match cx.tuple.remote {
-                std::net::IpAddr::V4(addr) => addr.to_bits(),
-                std::net::IpAddr::V6(_) => 0,
-            },
+            source: bits(cx.tuple.remote),
             payload: cx.payload,
             received: cx.flow.received.get(),
             rtt: cx.flow.srtt.map_or(0, queueing::Span::as_nanos),
@@ -109,14 +106,14 @@ impl Matcher {
         if self.needs == 0 {
             return facts;
         }
-        let Some(ip) = packet.ipv4() else { return facts };
+        let Some(ip) = packet.ip() else { return facts };
         facts.has = IP;
-        facts.source = ip.source().to_bits();
+        facts.source = bits(ip.source());
         facts.dscp = ip.dscp();
-        if self.needs & TCP != 0
-            && let (Some((_, port)), Some(payload)) = (ip.tcp_ports(), ip.tcp_payload())
+        if self.needs & TRANSPORT != 0
+            && let Some((_, port, payload)) = ip.transport()
         {
-            facts.has |= TCP;
+            facts.has |= TRANSPORT;
             facts.port = port;
             facts.payload = payload;
         }
@@ -144,7 +141,7 @@ impl Row {
         });
         Self {
             needs: need(IP, c.source.is_some() || c.dscp.is_some())
-                | need(IP | TCP, c.port.is_some() || !patterns.is_empty())
+                | need(IP | TRANSPORT, c.port.is_some() || !patterns.is_empty())
                 | need(RTT, c.rtt.is_some()),
             dscp: Small::new(c.dscp),
             port: Small::new(c.port),

@@ -1,13 +1,13 @@
 //! From TOML to rules, with every complaint at its line.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::ops::Range as Bytes;
 
 use queueing::{Priority, Span};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::condition::{Cidr, Conditions, Http, METHOD_LEN_MAX, Range, loss_order};
+use super::condition::{Cidr, Conditions, Http, METHOD_LEN_MAX, Range, bits, loss_order};
 use super::{Policy, PolicyError, Rule};
 use crate::classify::{Layer, Verdict};
 
@@ -292,14 +292,16 @@ impl<'v> Item<'_, 'v> {
 
     fn cidr(&self) -> Result<Cidr> {
         let text = self.string("an address in quotes, such as \"10.0.0.0/8\"")?;
-        let (addr, prefix) = text.split_once('/').unwrap_or((text, "32"));
-        let prefix = prefix.parse::<u8>().ok().filter(|&prefix| prefix <= 32);
-        let (Ok(addr), Some(prefix)) = (addr.parse::<Ipv4Addr>(), prefix) else {
-            return self.fail(format!("source {text:?} is not an IPv4 prefix, such as \"10.0.0.0/8\""));
+        let (addr, prefix) = text.split_once('/').map_or((text, None), |(addr, len)| (addr, Some(len)));
+        let addr = addr.parse::<IpAddr>().ok();
+        let len_max = if addr.is_some_and(|addr| addr.is_ipv6()) { 128 } else { 32 };
+        let prefix = prefix.map_or(Some(len_max), |len| len.parse().ok().filter(|len| *len <= len_max));
+        let (Some(addr), Some(prefix)) = (addr, prefix) else {
+            return self.fail(format!("source {text:?} is not an IP prefix, such as \"10.0.0.0/8\""));
         };
         let cidr = Cidr::new(addr, prefix);
-        if cidr.net != addr.to_bits() {
-            let net = Ipv4Addr::from_bits(cidr.net);
+        if cidr.net != bits(addr) {
+            let net = cidr.addr();
             return self.fail(format!(
                 "source {text:?} has bits set behind its prefix; {net}/{prefix} would be valid"
             ));

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use queueing::{Bytes, Span};
 
-use super::condition::{Cidr, Conditions, Http, Range, loss_order};
+use super::condition::{Cidr, Conditions, Http, Range, bits, loss_order};
 use super::*;
 use crate::classify::testing::{Flow, Packet, view};
 use Verdict::{Drop, Keep, Level};
@@ -38,8 +38,13 @@ fn bad_values_are_refused_with_what_would_be_valid() {
     check("length = { min = 5, max = 4 }", "length { min = 5, max = 4 } has its min above its max");
     check("length = { min = 5, top = 9 }", "unknown key `top` in length; valid: min, max");
     check("length = { max = -1 }", "length max -1 is not in 0..=65535 bytes, such as \"> 1000\"");
-    check("source = \"10.0.0.0/33\"", "source \"10.0.0.0/33\" is not an IPv4 prefix, such as \"10.0.0.0/8\"");
-    check("source = \"ten\"", "source \"ten\" is not an IPv4 prefix, such as \"10.0.0.0/8\"");
+    check("source = \"10.0.0.0/33\"", "source \"10.0.0.0/33\" is not an IP prefix, such as \"10.0.0.0/8\"");
+    check("source = \"fd00::/129\"", "source \"fd00::/129\" is not an IP prefix, such as \"10.0.0.0/8\"");
+    check(
+        "source = \"fd00::1/64\"",
+        "source \"fd00::1/64\" has bits set behind its prefix; fd00::/64 would be valid",
+    );
+    check("source = \"ten\"", "source \"ten\" is not an IP prefix, such as \"10.0.0.0/8\"");
     check(
         "source = \"10.1.0.0/8\"",
         "source \"10.1.0.0/8\" has bits set behind its prefix; 10.0.0.0/8 would be valid",
@@ -314,15 +319,15 @@ proptest! {
         }
         let matcher = Matcher::new(rules.iter().map(|(c, v)| (c, *v)), Keep);
         view(&frame, |v| {
-            let ip = v.ipv4();
-            let tcp = v.tcp_payload();
-            let port = tcp.and(v.tcp_ports()).map(|(_, port)| port.into());
+            let ip = v.ip();
+            let data = v.tcp_payload().or(v.udp_payload());
+            let port = data.and(v.tcp_ports().or(v.udp_ports())).map(|(_, port)| port.into());
             let naive = rules.iter().find(|(rule, _)| {
                 within(rule.port, port)
                     && within(rule.dscp, ip.map(|ip| ip.dscp().into()))
                     && within(rule.length, Some(v.len() as u64))
-                    && rule.source.is_none_or(|c| ip.is_some_and(|ip| ip.source().to_bits() & c.mask == c.net))
-                    && holds_of_payload(rule, tcp)
+                    && rule.source.is_none_or(|c| ip.is_some_and(|ip| bits(ip.source()) & c.mask == c.net))
+                    && holds_of_payload(rule, data)
             });
             assert_eq!(matcher.verdict(&matcher.facts_of_packet(v)), naive.map(|(_, verdict)| *verdict));
         });
@@ -350,7 +355,7 @@ proptest! {
                 && within(rule.received, Some(received))
                 && within(rule.rtt, srtt)
                 && rule.loss.is_none_or(|r| r.min <= loss_order(loss) && loss_order(loss) <= r.max)
-                && rule.source.is_none_or(|c| packet.source.to_bits() & c.mask == c.net)
+                && rule.source.is_none_or(|c| bits(packet.source.into()) & c.mask == c.net)
                 && holds_of_payload(rule, Some(&packet.payload))
         });
         let naive = naive.map_or(Keep, |(_, verdict)| *verdict);

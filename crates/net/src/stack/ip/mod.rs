@@ -17,6 +17,7 @@ use crate::wire::ip::Protocol;
 use crate::wire::{arp, icmpv6, ipv6, ndp};
 
 mod arp_ndp;
+mod dhcp;
 mod fragments;
 mod icmp;
 pub(super) mod interface;
@@ -24,6 +25,9 @@ pub(super) mod outgoing;
 pub(super) mod paths;
 pub(super) mod upper;
 
+pub use dhcp::Lease;
+
+use dhcp::Client;
 use fragments::Fragments;
 use icmp::Allowance;
 use interface::{Due, Interface};
@@ -36,6 +40,7 @@ pub(super) struct Ip {
     /// Nothing below transport is due before.
     pub(super) due: Time,
     pub(super) idents: Idents,
+    dhcp: Option<Box<Client>>,
     pub(super) paths: Paths,
     fragments: Fragments,
     errors: Allowance,
@@ -45,8 +50,12 @@ impl Ip {
     pub(super) fn new(config: &Config) -> Self {
         let interface = |ipv6: &super::Ipv6| Interface::new(config.mac, config.secret, ipv6.clone());
         let v6 = config.ipv6.as_ref().map(|ipv6| Box::new(interface(ipv6)));
+        let transaction = Idents::default().next(&config.secret, config.addr.into(), config.addr.into());
+        let dhcp = config.dhcp.then(|| Box::new(Client::new(config.mac, transaction)));
         let due = v6.as_ref().map_or(Time::MAX, |v6| v6.deadline());
+        let due = if config.dhcp { Time::ZERO } else { due };
         Self {
+            dhcp,
             v6,
             due,
             idents: Idents::default(),
@@ -70,7 +79,7 @@ impl Ip {
     pub(super) fn source(&self, config: &Config, target: IpAddr) -> Option<IpAddr> {
         self.next_hop(config, target)?;
         match target {
-            IpAddr::V4(_) => Some(config.addr.into()),
+            IpAddr::V4(_) => Some(config.addr).filter(|addr| !addr.is_unspecified()).map(IpAddr::V4),
             IpAddr::V6(target) => self.v6.as_ref()?.source(target).map(IpAddr::V6),
         }
     }
@@ -137,6 +146,7 @@ impl Stack {
         while let Some(due) = self.ip.v6.as_mut().and_then(|v6| v6.poll(now)) {
             self.on_interface(now, due);
         }
+        self.run_dhcp(now);
         self.expire_fragments(now);
         self.ip.due = Time::MAX;
         self.watch_ip_clock();
@@ -146,7 +156,8 @@ impl Stack {
     pub(super) fn watch_ip_clock(&mut self) {
         let v6 = self.ip.v6.as_ref().map_or(Time::MAX, |v6| v6.deadline());
         let fragments = self.ip.fragments.deadline();
-        self.ip.due = self.ip.due.min(v6).min(fragments).min(self.neighbors.deadline());
+        let dhcp = self.ip.dhcp.as_ref().map_or(Time::MAX, |client| client.deadline());
+        self.ip.due = self.ip.due.min(v6).min(dhcp).min(fragments).min(self.neighbors.deadline());
     }
 
     fn on_interface(&mut self, now: Time, due: Due) {

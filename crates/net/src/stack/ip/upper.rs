@@ -12,7 +12,7 @@ use crate::wire::ethernet::Mac;
 use crate::wire::icmp::Cause;
 use crate::wire::ip::{Fragment, Packet, Protocol};
 use crate::wire::tcp::Segment;
-use crate::wire::{FourTuple, Malformed, ipv6, udp};
+use crate::wire::{FourTuple, Malformed, dhcp, ipv6, udp};
 
 /// No next header: there is nothing to deliver (RFC 8200 §4.7).
 const NOTHING: u8 = 59;
@@ -51,6 +51,9 @@ impl Stack {
             }
             (Protocol::Udp, ..) => {
                 let datagram = udp::Datagram::parse(payload, source, target, !meta.checked)?;
+                if self.ip.dhcp.is_some() && datagram.target_port == dhcp::CLIENT_PORT && source.is_ipv4() {
+                    return self.on_dhcp(now, datagram.payload);
+                }
                 if !self.on_datagram(now, source, target, &datagram, meta) {
                     self.counters.no_socket += 1;
                     self.refuse_packet(now, Cause::Port, packet, arrived);

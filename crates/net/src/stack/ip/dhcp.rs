@@ -1,0 +1,282 @@
+//! Our IPv4 address, lent by a server.
+//!
+//! A state machine that takes messages and the time and gives messages and
+//! leases; sending and using them is the stack's. Source: RFC 2131 §4.4,
+//! Figure 5. What it leaves out: remembering a lease over restarts
+//! (INIT-REBOOT), and DECLINE.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use queueing::{Span, Time};
+
+use super::outgoing::Outgoing;
+use crate::stack::Stack;
+use crate::stack::egress::Reply;
+use crate::wire::dhcp::{CLIENT_PORT, Kind, Message, SERVER_PORT};
+use crate::wire::ethernet::{BROADCAST, Mac};
+use crate::wire::ip::Protocol;
+use crate::wire::{Malformed, udp};
+
+/// Between a question and its repetition, doubling up to the second (RFC 2131 §4.1).
+const RETRY_MIN: Span = Span::from_secs(4);
+const RETRY_MAX: Span = Span::from_secs(64);
+/// While a lease runs, questions are this far apart at least (RFC 2131 §4.4.5).
+const RENEW_MIN: Span = Span::from_secs(60);
+/// Requests for an offer before another is looked for.
+const REQUESTS_MAX: u32 = 4;
+
+/// An address that is lent to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The address.
+    pub addr: Ipv4Addr,
+    /// Bits of its network's prefix.
+    pub prefix: u8,
+    /// The way out.
+    pub router: Option<Ipv4Addr>,
+    /// Who lends it.
+    pub server: Ipv4Addr,
+    /// When it ends.
+    pub until: Time,
+    renew_at: Time,
+    rebind_at: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Looking for a server.
+    Selecting,
+    /// This offer was taken up.
+    Requesting { addr: Ipv4Addr, server: Ipv4Addr },
+    /// The address is ours. Past `renew_at` its server is asked to go on,
+    /// past `rebind_at` any server.
+    Bound(Lease),
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Send this to the server, or to everybody.
+    Send(Message, Option<Ipv4Addr>),
+    /// Use this address.
+    Use(Lease),
+    /// Use the address no more.
+    Lose,
+}
+
+/// The client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    mac: Mac,
+    state: State,
+    transaction: u32,
+    tries: u32,
+    began: Time,
+    due: Time,
+}
+
+impl Client {
+    /// A client that looks for a server as soon as it is polled.
+    pub(crate) fn new(mac: Mac, transaction: u32) -> Self {
+        Self { mac, state: State::Selecting, transaction, tries: 0, began: Time::ZERO, due: Time::ZERO }
+    }
+
+    /// When [`Client::poll`] is due.
+    pub(crate) fn deadline(&self) -> Time {
+        self.due
+    }
+
+    /// The lease that runs.
+    pub(crate) fn lease(&self) -> Option<&Lease> {
+        match &self.state {
+            State::Bound(lease) => Some(lease),
+            _ => None,
+        }
+    }
+
+    fn restart(&mut self, now: Time) {
+        self.transaction = self.transaction.wrapping_mul(0x9e37_79b1).wrapping_add(1);
+        (self.state, self.tries, self.began, self.due) = (State::Selecting, 0, now, now);
+    }
+
+    /// The next thing that is due at `now`.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Act> {
+        if now < self.due {
+            return None;
+        }
+        match self.state {
+            State::Requesting { .. } if self.tries >= REQUESTS_MAX => self.restart(now),
+            State::Bound(lease) if now >= lease.until => {
+                self.restart(now);
+                return Some(Act::Lose);
+            }
+            _ => {}
+        }
+        if self.tries == 0 {
+            self.began = now;
+        }
+        let seconds = (now.since(self.began).as_nanos() / 1_000_000_000).min(0xffff) as u16;
+        let message =
+            Message { seconds, broadcast: true, ..Message::new(Kind::Request, self.transaction, self.mac) };
+        self.tries += 1;
+        let act = match self.state {
+            State::Selecting => {
+                self.due = now + self.backoff();
+                Act::Send(Message { kind: Kind::Discover, ..message }, None)
+            }
+            State::Requesting { addr, server } => {
+                self.due = now + self.backoff();
+                Act::Send(Message { requested: Some(addr), server: Some(server), ..message }, None)
+            }
+            State::Bound(lease) => {
+                let renewing = now < lease.rebind_at;
+                let end = if renewing { lease.rebind_at } else { lease.until };
+                self.due = (now + (end.since(now) / 2).max(RENEW_MIN)).min(end);
+                let server = Some(lease.server).filter(|_| renewing);
+                Act::Send(Message { client: lease.addr, broadcast: false, ..message }, server)
+            }
+        };
+        Some(act)
+    }
+
+    /// Twice as long each time, give or take up to a second (RFC 2131 §4.1).
+    fn backoff(&self) -> Span {
+        let jitter = Span::from_millis(u64::from(self.transaction.rotate_left(self.tries) % 2000));
+        let doubled = RETRY_MIN * (1 << (self.tries - 1).min(4));
+        doubled.min(RETRY_MAX) + jitter - Span::from_secs(1)
+    }
+
+    /// A message came.
+    pub(crate) fn on_message(&mut self, now: Time, said: &Message) -> Option<Act> {
+        if said.transaction != self.transaction || said.mac != self.mac {
+            return None;
+        }
+        match (self.state, said.kind) {
+            (State::Selecting, Kind::Offer) => {
+                let server = said.server?;
+                if is_host(said.yours) {
+                    self.state = State::Requesting { addr: said.yours, server };
+                    (self.tries, self.due) = (0, now);
+                }
+                None
+            }
+            (State::Requesting { .. } | State::Bound(_), Kind::Ack) => {
+                let before = self.lease().copied();
+                let server = said.server.or(before.map(|lease| lease.server))?;
+                let chosen = match self.state {
+                    State::Requesting { addr, server: asked } => addr == said.yours && asked == server,
+                    _ => true,
+                };
+                if !chosen || !is_host(said.yours) {
+                    return None;
+                }
+                let lease = Lease::new(now, said, server)?;
+                (self.state, self.tries, self.due) = (State::Bound(lease), 0, lease.renew_at);
+                Some(Act::Use(lease))
+            }
+            (State::Requesting { server, .. }, Kind::Nak) if said.server == Some(server) => {
+                self.restart(now);
+                None
+            }
+            (State::Bound(_), Kind::Nak) if self.tries > 0 => {
+                self.restart(now);
+                Some(Act::Lose)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Lease {
+    /// What an ACK lends; T1 and T2 are half and seven eighths unless it says
+    /// otherwise (RFC 2131 §4.4.5).
+    fn new(now: Time, said: &Message, server: Ipv4Addr) -> Option<Self> {
+        let lease_s = u64::from(said.lease_s?);
+        let whole = lease_s == u64::from(u32::MAX);
+        let after = |s: u64| if whole { Time::MAX } else { now + Span::from_secs(s) };
+        let rebind_s = said.rebind_s.map_or(lease_s * 7 / 8, u64::from).min(lease_s);
+        let renew_s = said.renew_s.map_or(lease_s / 2, u64::from).min(rebind_s);
+        Some(Self {
+            addr: said.yours,
+            prefix: said.prefix.unwrap_or(24),
+            router: said.router,
+            server,
+            until: after(lease_s),
+            renew_at: after(renew_s),
+            rebind_at: after(rebind_s),
+        })
+    }
+}
+
+/// Whether a host can have `addr`.
+fn is_host(addr: Ipv4Addr) -> bool {
+    !addr.is_unspecified() && !addr.is_broadcast() && !addr.is_multicast() && !addr.is_loopback()
+}
+
+impl Stack {
+    /// The lease of our IPv4 address, if a server lent it.
+    #[must_use]
+    pub fn lease(&self) -> Option<&Lease> {
+        self.ip.dhcp.as_ref()?.lease()
+    }
+
+    pub(super) fn run_dhcp(&mut self, now: Time) {
+        while let Some(act) = self.ip.dhcp.as_mut().and_then(|client| client.poll(now)) {
+            self.act(act);
+        }
+    }
+
+    /// A datagram for the client's port.
+    pub(super) fn on_dhcp(&mut self, now: Time, payload: &[u8]) -> Result<(), Malformed> {
+        let message = Message::parse(payload)?;
+        let act = self.ip.dhcp.as_mut().and_then(|client| client.on_message(now, &message));
+        if let Some(act) = act {
+            self.act(act);
+        }
+        self.run_dhcp(now);
+        self.watch_ip_clock();
+        Ok(())
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Use(lease) => {
+                self.counters.leases += 1;
+                (self.config.addr, self.config.prefix) = (lease.addr, lease.prefix);
+                self.config.gateway = lease.router;
+            }
+            Act::Lose => {
+                self.counters.addresses_lost += 1;
+                self.config.addr = Ipv4Addr::UNSPECIFIED;
+                self.config.gateway = None;
+            }
+            Act::Send(message, server) => {
+                let mut body = Vec::new();
+                message.emit(&mut body);
+                let datagram =
+                    udp::Datagram { source_port: CLIENT_PORT, target_port: SERVER_PORT, payload: &body };
+                let (source, target) = (message.client, server.unwrap_or(Ipv4Addr::BROADCAST));
+                let mut payload = vec![0; datagram.len()];
+                datagram.emit(source, target, &mut payload);
+                let (source, target) = (IpAddr::V4(source), IpAddr::V4(target));
+                let protocol = Protocol::Udp;
+                if server.is_none() {
+                    self.reply(Reply::packet(BROADCAST, source, target, protocol, payload));
+                } else {
+                    let ident = self.ip.idents.next(&self.config.secret, source, target);
+                    let mac = [0; 6];
+                    self.udp.queue(Outgoing {
+                        mac,
+                        source,
+                        target,
+                        protocol,
+                        dscp: 0,
+                        payload,
+                        ident,
+                        sent: 0,
+                    });
+                }
+            }
+        }
+    }
+}

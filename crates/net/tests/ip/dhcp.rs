@@ -1,0 +1,141 @@
+//! An address from a server: asked for, prolonged, lost.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use net::stack::{Config, ConnectError};
+use net::wire::dhcp::{Kind, Message};
+use net::wire::ip::Protocol;
+use net::wire::{arp, udp};
+use queueing::Span;
+
+use crate::host::{Host, MAC, PEER4, STACK_MAC, STACK4, Sent, frame};
+use crate::world::config;
+
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);
+
+fn host() -> Host {
+    let mut host =
+        Host::new(Config { dhcp: true, addr: Ipv4Addr::UNSPECIFIED, prefix: 0, ipv6: None, ..config(1) });
+    host.stack.handle_timeout(host.now);
+    host
+}
+
+/// The message that a packet carries, and to whom it goes.
+fn message(sent: &Sent) -> Option<(Message, IpAddr)> {
+    let datagram = udp::Datagram::parse(&sent.payload, sent.source, sent.target, true).ok()?;
+    assert_eq!((datagram.source_port, datagram.target_port), (68, 67));
+    Some((Message::parse(datagram.payload).expect("a message"), sent.target))
+}
+
+fn heard(sent: &[Sent]) -> Vec<(Message, IpAddr)> {
+    sent.iter().filter_map(message).collect()
+}
+
+/// The server's answer to `said`.
+fn answer(host: &mut Host, kind: Kind, said: &Message, change: impl FnOnce(&mut Message)) {
+    let mut message = Message {
+        yours: STACK4,
+        server: Some(PEER4),
+        prefix: Some(24),
+        router: Some(ROUTER),
+        lease_s: Some(1000),
+        ..Message::new(kind, said.transaction, STACK_MAC)
+    };
+    change(&mut message);
+    let mut body = Vec::new();
+    message.emit(&mut body);
+    let datagram = udp::Datagram { source_port: 67, target_port: 68, payload: &body };
+    let target = Ipv4Addr::BROADCAST;
+    let mut bytes = vec![0; datagram.len()];
+    datagram.emit(PEER4, target, &mut bytes);
+    let mut frame = frame(PEER4.into(), target.into(), Protocol::Udp, &bytes);
+    frame[..6].fill(0xff);
+    host.raw(&frame);
+}
+
+fn bound() -> Host {
+    let mut host = host();
+    let (discover, _) = heard(&host.hear()).remove(0);
+    answer(&mut host, Kind::Offer, &discover, |_| {});
+    let (request, _) = heard(&host.hear()).remove(0);
+    answer(&mut host, Kind::Ack, &request, |_| {});
+    host
+}
+
+#[test]
+fn an_address_is_discovered_requested_and_used() {
+    let mut host = host();
+    let remote = (PEER4, 80).into();
+    assert_eq!(host.stack.connect(host.now, remote, None), Err(ConnectError::NoRoute));
+    let (discover, to) = heard(&host.hear()).remove(0);
+    assert_eq!((discover.kind, discover.broadcast, to), (Kind::Discover, true, Ipv4Addr::BROADCAST.into()));
+    answer(&mut host, Kind::Offer, &discover, |_| {});
+    let (request, to) = heard(&host.hear()).remove(0);
+    assert_eq!((request.kind, request.requested, request.server), (Kind::Request, Some(STACK4), Some(PEER4)));
+    assert_eq!(to, IpAddr::V4(Ipv4Addr::BROADCAST));
+    answer(&mut host, Kind::Ack, &request, |_| {});
+    let lease = *host.stack.lease().expect("a lease");
+    assert_eq!((lease.addr, lease.prefix, lease.router, lease.server), (STACK4, 24, Some(ROUTER), PEER4));
+    assert_eq!(host.stack.addrs().collect::<Vec<_>>(), [IpAddr::V4(STACK4)]);
+    assert!(host.stack.connect(host.now, remote, None).is_ok());
+}
+
+#[test]
+fn questions_are_repeated_ever_more_rarely() {
+    let mut host = host();
+    let first = heard(&host.hear()).len();
+    let later = heard(&host.pass(Span::from_secs(600))).len();
+    // After 4, 8, 16, 32 and then every 64 s, give or take.
+    assert_eq!(first, 1);
+    assert!((11..=14).contains(&later), "{later}");
+}
+
+#[test]
+fn answers_to_others_and_nonsense_are_ignored() {
+    let mut host = host();
+    let (discover, _) = heard(&host.hear()).remove(0);
+    answer(&mut host, Kind::Offer, &discover, |m| m.transaction ^= 1);
+    answer(&mut host, Kind::Offer, &discover, |m| m.mac = MAC);
+    answer(&mut host, Kind::Offer, &discover, |m| m.server = None);
+    answer(&mut host, Kind::Offer, &discover, |m| m.yours = Ipv4Addr::BROADCAST);
+    answer(&mut host, Kind::Ack, &discover, |_| {});
+    answer(&mut host, Kind::Nak, &discover, |_| {});
+    assert!(host.frames().is_empty() && host.stack.lease().is_none());
+}
+
+#[test]
+fn the_lender_is_asked_at_half_time_and_anyone_at_seven_eighths() {
+    let mut host = bound();
+    host.hear();
+    assert!(heard(&host.pass(Span::from_secs(499))).is_empty());
+    host.pass(Span::from_secs(2));
+    host.arp(arp::Operation::Reply, PEER4, MAC, STACK4);
+    let (renew, to) = heard(&host.hear()).remove(0);
+    assert_eq!((renew.kind, renew.client, renew.requested, to), (Kind::Request, STACK4, None, PEER4.into()));
+    answer(&mut host, Kind::Ack, &renew, |m| m.server = None);
+    assert_eq!(host.stack.counters().leases, 2);
+    // No answer any more: until T2 the lender, then everybody, then the end.
+    let mut everybody = 0;
+    for _ in 0..999 {
+        for (said, to) in heard(&host.pass(Span::from_secs(1))) {
+            everybody += u32::from(to == IpAddr::V4(Ipv4Addr::BROADCAST));
+            assert_eq!(said.client, STACK4);
+        }
+    }
+    assert!(everybody >= 1 && host.stack.lease().is_some());
+    let last = heard(&host.pass(Span::from_secs(5)));
+    assert_eq!(last.last().map(|(m, _)| m.kind), Some(Kind::Discover));
+    assert_eq!((host.stack.lease(), host.stack.addrs().count()), (None, 0));
+}
+
+#[test]
+fn a_refusal_begins_anew() {
+    let mut host = host();
+    let (discover, _) = heard(&host.hear()).remove(0);
+    answer(&mut host, Kind::Offer, &discover, |_| {});
+    let (request, _) = heard(&host.hear()).remove(0);
+    answer(&mut host, Kind::Nak, &request, |_| {});
+    let (again, _) = heard(&host.hear()).remove(0);
+    assert_eq!(again.kind, Kind::Discover);
+    assert_ne!(again.transaction, discover.transaction);
+}
