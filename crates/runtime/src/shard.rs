@@ -253,6 +253,8 @@ impl<D: Device, A: App> Shard<D, A> {
         if let Some(step) = self.assign(now) {
             return step;
         }
+        // Until a round has found nothing there may be more to do.
+        let mut more = true;
         for _ in 0..ROUND_PHASES {
             let (step, next) = match self.round {
                 Round::Drive { left: 0 } => (None, Round::Transport { left: self.budget.transport }),
@@ -272,7 +274,9 @@ impl<D: Device, A: App> Shard<D, A> {
                 },
                 Round::Transmit => {
                     self.assigned = 0;
-                    (self.transmit(now, device), Round::Drive { left: self.budget.drive })
+                    let step = self.transmit(now, device, more);
+                    more = false;
+                    (step, Round::Drive { left: self.budget.drive })
                 }
             };
             self.round = next;
@@ -309,12 +313,14 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    fn transmit(&mut self, now: Time, device: &mut D) -> Option<Step> {
+    /// Sends; while there is `more` to do, acknowledgements may wait a round
+    /// for the response that takes them along.
+    fn transmit(&mut self, now: Time, device: &mut D, more: bool) -> Option<Step> {
         if !self.stack.wants_egress() {
             self.blocked = None;
             return None;
         }
-        let frames = self.stack.egress(now, device);
+        let frames = if more { self.stack.egress_early(now, device) } else { self.stack.egress(now, device) };
         self.blocked = self.stack.wants_egress().then_some(now + BLOCKED);
         (frames > 0).then_some(Step::Transmit { frames })
     }

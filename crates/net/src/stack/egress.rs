@@ -29,7 +29,7 @@ pub(super) enum Reply {
     /// An answer of the network layer.
     Packet(Outgoing),
     /// The answer to a SYN that nothing is remembered of.
-    SynAck { mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, window: u16, options: Options },
+    SynAck { mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags, window: u16, options: Options },
     /// A reset.
     Reset { mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags },
 }
@@ -50,6 +50,34 @@ impl Reply {
 impl Stack {
     /// Sends what is due, until nothing is or the device is full. Returns frames sent.
     pub fn egress<D: Device>(&mut self, now: Time, device: &mut D) -> usize {
+        self.owe_waiting_acks(now, self.waiting_acks.len());
+        self.send_due(now, device)
+    }
+
+    /// As [`Stack::egress`], for an owner that is busy and will come again:
+    /// what acknowledges data and nothing else waits until the next call, so
+    /// that a response may take it along. When there is nothing else to do,
+    /// call [`Stack::egress`], so that no acknowledgement waits for nothing.
+    pub fn egress_early<D: Device>(&mut self, now: Time, device: &mut D) -> usize {
+        self.owe_waiting_acks(now, self.waiting_acks_old);
+        self.waiting_acks_old = self.waiting_acks.len();
+        self.send_due(now, device)
+    }
+
+    /// Lets the acknowledgements of the first `n` connections wait no longer.
+    fn owe_waiting_acks(&mut self, now: Time, n: usize) {
+        for index in self.waiting_acks.drain(..n) {
+            let Some((_, connection)) = self.flows.at(index) else { continue };
+            connection.flags.ack_listed = false;
+            if std::mem::take(&mut connection.flags.ack_waits) {
+                connection.acks_due = connection.acks_due.max(1);
+                self.ready.enqueue(now, connection, index);
+            }
+        }
+        self.waiting_acks_old = 0;
+    }
+
+    fn send_due<D: Device>(&mut self, now: Time, device: &mut D) -> usize {
         let before = self.counters.frames_sent;
         let mut room = self.replies.is_empty() || self.send_replies(now, device).is_ok();
         room = room && (!self.udp.wants_egress() || self.send_datagrams(now, device).is_ok());
@@ -186,13 +214,13 @@ fn transmit_reply<D: Device>(
                 packet.emit(&mut buf[ethernet::HEADER_LEN..]);
             })
         }
-        Reply::SynAck { mac, tuple, seq, ack, window, options } => {
+        Reply::SynAck { mac, tuple, seq, ack, flags, window, options } => {
             let segment = Segment {
                 source_port: tuple.local_port,
                 target_port: tuple.remote_port,
                 seq: *seq,
                 ack: *ack,
-                flags: Flags::SYN | Flags::ACK,
+                flags: *flags,
                 window: *window,
                 options: *options,
                 payload: &[],

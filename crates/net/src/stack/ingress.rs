@@ -179,6 +179,10 @@ impl Stack {
             self.jar.put(tuple.remote, cookie, mss, self.config.fast_open_cookies);
         }
         fast_open_ends(connection, &mut self.listeners);
+        if connection.flags.ack_waits && !connection.flags.ack_listed {
+            connection.flags.ack_listed = true;
+            self.waiting_acks.push_back(index);
+        }
         if connection.state.is_ending() {
             self.settle_closed(now, id);
         } else {

@@ -96,6 +96,10 @@ pub struct Stack {
     events: VecDeque<Event>,
     ready: Ready,
     replies: VecDeque<Reply>,
+    /// Connections (by slot) whose acknowledgement waits for a response, the
+    /// first `waiting_acks_old` of them since before the owner last sent.
+    waiting_acks: VecDeque<u32>,
+    waiting_acks_old: usize,
     pool: Pool,
     counters: Counters,
     challenges: Challenges,
@@ -138,6 +142,8 @@ impl Stack {
             timers: TimerWheel::new(),
             events: VecDeque::new(),
             replies: VecDeque::new(),
+            waiting_acks: VecDeque::new(),
+            waiting_acks_old: 0,
             pool: Pool::bounded(config.memory_max),
             counters: Counters::default(),
             challenges: Challenges::default(),
@@ -252,7 +258,10 @@ impl Stack {
     /// Whether `egress` has something to send.
     #[must_use]
     pub fn wants_egress(&self) -> bool {
-        !self.ready.is_empty() || !self.replies.is_empty() || self.udp.wants_egress()
+        !self.ready.is_empty()
+            || !self.replies.is_empty()
+            || !self.waiting_acks.is_empty()
+            || self.udp.wants_egress()
     }
 
     /// Runs the timers that are due.

@@ -154,22 +154,25 @@ impl Stack {
             return;
         }
         // What the handshake agrees on is what any connection would.
-        let connection = self.answering(now, tuple, s.seq, &s.options);
+        let connection = self.answering(now, tuple, s);
         let Some(plan) = connection.plan(now, &self.config) else { return };
         let offer = connection.segment(&plan, now, &self.config);
         let options = Options {
             window_scale: offer.options.window_scale.filter(|_| s.options.timestamps.is_some()),
             sack_permitted: offer.options.sack_permitted && s.options.timestamps.is_some(),
             timestamps: offer.options.timestamps.map(|stamps| Timestamps {
-                value: Remembered::from(&s.options, false).into_stamp(stamps.value),
+                value: Remembered::from(&s.options, connection.has_ecn()).into_stamp(stamps.value),
                 echo: stamps.echo,
             }),
             ..offer.options
         };
         let cookies = Cookies { secret: &self.config.secret, now };
         let mss = s.options.mss.unwrap_or(Connection::MSS_DEFAULT);
+        // Without timestamps nothing would remember that ECN was agreed on.
+        let plain = Flags::SYN | Flags::ACK;
+        let flags = if options.timestamps.is_some() { offer.flags } else { plain };
         let (seq, ack, window) = (cookies.number(&tuple, s.seq, mss), s.seq + 1, offer.window);
-        self.reply(Reply::SynAck { mac, tuple, seq, ack, window, options });
+        self.reply(Reply::SynAck { mac, tuple, seq, ack, flags, window, options });
         self.cookies_until = now + COOKIE_LIFE;
         self.counters.cookies_sent += 1;
     }
@@ -190,21 +193,25 @@ impl Stack {
             return Cookie::NoRoom;
         }
         listener.half_open += 1;
-        let options = match s.options.timestamps {
-            Some(stamps) => Remembered::of_stamp(stamps.echo).options(mss, stamps),
-            None => Options { mss: Some(mss), ..Options::NONE },
+        let (options, ecn) = match s.options.timestamps.map(|stamps| (stamps, stamps.echo)) {
+            Some((stamps, echo)) => {
+                let remembered = Remembered::of_stamp(echo);
+                (remembered.options(mss, stamps), remembered.ecn)
+            }
+            None => (Options { mss: Some(mss), ..Options::NONE }, false),
         };
-        let mut connection = self.answering(now, tuple, irs, &options);
+        let flags = if ecn { Flags::SYN | Flags::ECE | Flags::CWR } else { Flags::SYN };
+        let mut connection = self.answering(now, tuple, &Segment { seq: irs, flags, options, ..*s });
         connection.resume(index, number);
         self.add(connection);
         self.counters.cookies_accepted += 1;
         Cookie::Good
     }
 
-    /// A connection that has negotiated what a SYN numbered `irs` asks for.
-    fn answering(&self, now: Time, tuple: FourTuple, irs: Seq, options: &Options) -> Connection {
+    /// A connection that has negotiated what the SYN `s` asks for.
+    fn answering(&self, now: Time, tuple: FourTuple, s: &Segment<'_>) -> Connection {
         let mut connection = self.new_connection(now, tuple);
-        connection.answer(irs, options, &self.config);
+        connection.answer(s, &self.config);
         connection
     }
 

@@ -80,8 +80,12 @@ pub(crate) struct Flags {
     pub(crate) paced: bool,
     /// A tail loss probe is due.
     pub(crate) tail_due: bool,
-    /// An acknowledgement of data waits for company.
+    /// An acknowledgement of data waits for company, until a timer fires.
     pub(crate) ack_delayed: bool,
+    /// An acknowledgement of data waits for company, until the owner is idle
+    /// or has sent once; the stack's list knows.
+    pub(crate) ack_waits: bool,
+    pub(crate) ack_listed: bool,
     /// Small segments wait for what is in flight (Nagle's algorithm).
     pub(crate) nagle: bool,
     /// A good cookie opened it: data may flow before the handshake is complete.

@@ -1,7 +1,9 @@
 //! When the acknowledgement of data may wait.
 //!
-//! Off by default: waiting saves segments and costs latency. When on, the
-//! acknowledgement goes with whatever is sent meanwhile, or with the second
+//! Waiting saves segments and costs latency. Without a delay it waits only as
+//! long as the stack's owner says ([`Stack::egress_early`](crate::Stack)): while
+//! the owner is busy a response may come that takes it along. With a delay, off
+//! by default, the acknowledgement goes with whatever is sent meanwhile, or with the second
 //! full segment, or after [`Config::delayed_ack`](crate::stack::Config).
 //! It never waits while segments are missing or the first one that was fills
 //! its gap, at the start of a connection (its sender is in slow start), or
@@ -21,7 +23,13 @@ impl Connection {
     /// Data came in order; `gap` when segments were missing before it.
     #[inline]
     pub(super) fn owe_ack_for_data(&mut self, cx: &Context<'_>, gap: bool) {
-        let Some(delay) = cx.config.delayed_ack else { return self.owe_ack() };
+        let Some(delay) = cx.config.delayed_ack else {
+            if gap {
+                self.owe_ack();
+            }
+            self.flags.ack_waits |= !gap;
+            return;
+        };
         let mss = u32::from(self.mss);
         let second = self.rcv_nxt - self.last_ack_sent >= 2 * mss;
         if gap || second || self.received <= QUICK * u64::from(mss) || cx.ecn == CE {

@@ -15,7 +15,7 @@ use super::reassembly::Reassembly;
 use super::state::{State, Step};
 use crate::classify::{FlowContext, PacketMeta, TransportClassifier, Verdict};
 use crate::stack::{CloseReason, Config, EventKind, ListenerId};
-use crate::wire::tcp::{Flags, Options, Segment, Seq};
+use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// What the stack still has to do for a segment.
 #[must_use]
@@ -40,16 +40,16 @@ pub(crate) struct Verdicts<'a> {
 impl Connection {
     /// Makes a fresh connection the answer to a listener's SYN `s`.
     pub(crate) fn accept(&mut self, listener: u16, s: &Segment<'_>, config: &Config) {
-        self.answer(s.seq, &s.options, config);
-        self.negotiate_ecn(s);
+        self.answer(s, config);
         self.listener = Some(listener);
         self.update_window(s, 0);
     }
 
-    /// Makes a fresh connection one that has received a SYN numbered `irs`.
-    pub(crate) fn answer(&mut self, irs: Seq, options: &Options, config: &Config) {
+    /// Makes a fresh connection one that has received the SYN `s`.
+    pub(crate) fn answer(&mut self, s: &Segment<'_>, config: &Config) {
         self.state = State::SynReceived { passive: true };
-        self.negotiate(irs, options, config);
+        self.negotiate(s.seq, &s.options, config);
+        self.negotiate_ecn(s);
     }
 
     /// Makes a connection that would answer a SYN one that has done so, with

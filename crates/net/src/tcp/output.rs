@@ -301,7 +301,7 @@ impl Connection {
         let end = plan.end();
         if plan.flags.contains(Flags::ACK) {
             self.rcv_adv = self.edge();
-            self.flags.ack_delayed = false;
+            (self.flags.ack_delayed, self.flags.ack_waits) = (false, false);
             if self.reassembly.is_some() {
                 self.on_told_twice();
             }

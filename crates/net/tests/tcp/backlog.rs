@@ -85,6 +85,25 @@ fn cookie_keeps_options_in_the_timestamp() {
 }
 
 #[test]
+fn cookie_keeps_what_was_agreed_on_about_ecn() {
+    let cookies = Config { syn_cookies: SynCookies::Always, ecn: net::stack::Ecn::Classic, ..config(1) };
+    let ask = Flags::SYN | Flags::ECE | Flags::CWR;
+    let mut peer = Peer::new(cookies);
+    let answer = peer.say(Seg { options: all(9), ..peer.seg(ask) }).remove(0);
+    assert_eq!(answer.flags, Flags::SYN | Flags::ACK | Flags::ECE);
+    let ack = last(&mut peer, &answer, b"hello");
+    peer.say(ack);
+    let conn = peer.events[0].conn;
+    peer.stack.send(peer.now, conn, b"marked").unwrap();
+    let frames = crate::world::sent(&mut peer.stack, peer.now);
+    assert_eq!(frames[0][15] & 3, 2, "ECT(0)");
+    // Nothing remembers it for a peer without timestamps: it is not agreed on.
+    peer.port = 5001;
+    let answer = peer.say(peer.seg(ask)).remove(0);
+    assert_eq!(answer.flags, Flags::SYN | Flags::ACK);
+}
+
+#[test]
 fn peer_without_timestamps_keeps_its_mss_and_no_more() {
     let mut peer = peer_of_cookies();
     let offer = Options { mss: Some(1300), window_scale: Some(7), sack_permitted: true, ..Options::NONE };

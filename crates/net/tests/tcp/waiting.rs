@@ -275,3 +275,45 @@ fn data_and_fin_that_come_with_the_syn_count() {
     let kinds = [EventKind::Connected, EventKind::Readable { fresh: 5 }, EventKind::PeerClosed];
     assert_eq!(peer.kinds(), kinds);
 }
+
+/// How many frames leave early, and then.
+fn leave(peer: &mut Peer, early: bool) -> usize {
+    let mut outbox = crate::world::Outbox { frames: Vec::new(), room: usize::MAX };
+    match early {
+        true => peer.stack.egress_early(peer.now, &mut outbox),
+        false => peer.stack.egress(peer.now, &mut outbox),
+    }
+}
+
+#[test]
+fn acknowledgement_rides_with_a_response_that_comes_within_a_round() {
+    let (mut peer, conn) = Peer::established();
+    let question = peer.data(0, b"question");
+    peer.tell(&question);
+    assert!(peer.stack.wants_egress());
+    assert_eq!(leave(&mut peer, true), 0, "there is more to do");
+    peer.stack.send(peer.now, conn, b"answer").unwrap();
+    let answer = peer.hear();
+    assert_eq!((answer.len(), answer[0].ack, &answer[0].payload[..]), (1, peer.seq + 8, &b"answer"[..]));
+    assert!(!peer.stack.wants_egress());
+}
+
+#[test]
+fn acknowledgement_waits_for_one_round_and_never_for_nothing() {
+    let (mut peer, _) = Peer::established();
+    for (early, left) in [(&[true, true][..], &[0, 1][..]), (&[true, false], &[0, 1]), (&[false], &[1])] {
+        let data = peer.data(0, b"data");
+        peer.tell(&data);
+        peer.seq += 4;
+        let frames: Vec<usize> = early.iter().map(|early| leave(&mut peer, *early)).collect();
+        assert_eq!(frames, left, "early: {early:?}");
+        assert!(!peer.stack.wants_egress());
+    }
+    // What tells of a gap, or that one is filled, does not wait at all.
+    let early = peer.data(4, b"late");
+    peer.tell(&early);
+    assert_eq!(leave(&mut peer, true), 1);
+    let first = peer.data(0, b"gone");
+    peer.tell(&first);
+    assert_eq!(leave(&mut peer, true), 1);
+}
