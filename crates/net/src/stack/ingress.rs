@@ -175,7 +175,7 @@ impl Stack {
             && connection.state.is_synchronized()
             && let Some(cookie) = connection.learned(s, s.ack != iss + 1)
         {
-            let mss = s.options.mss.unwrap_or(Connection::MSS_DEFAULT);
+            let mss = s.options.mss.unwrap_or(Connection::mss_default(&tuple));
             self.jar.put(tuple.remote, cookie, mss, self.config.fast_open_cookies);
         }
         fast_open_ends(connection, &mut self.listeners);

@@ -167,7 +167,7 @@ impl Stack {
             ..offer.options
         };
         let cookies = Cookies { secret: &self.config.secret, now };
-        let mss = s.options.mss.unwrap_or(Connection::MSS_DEFAULT);
+        let mss = s.options.mss.unwrap_or(Connection::mss_default(&tuple));
         // Without timestamps nothing would remember that ECN was agreed on.
         let plain = Flags::SYN | Flags::ACK;
         let flags = if options.timestamps.is_some() { offer.flags } else { plain };

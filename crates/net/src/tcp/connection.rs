@@ -201,9 +201,8 @@ impl Connection {
     /// Most timeouts of the answer to a listener's SYN: 63 s in all, so that
     /// half-open connections make room.
     const RETRIES_SYN_RECEIVED_MAX: u8 = 5;
-    /// A peer that announces less gets this (RFC 9293 §3.7.1 has 536 as default).
+    /// A peer that announces less gets this, unless our MTU is smaller still.
     pub(super) const MSS_MIN: u16 = 88;
-    pub(crate) const MSS_DEFAULT: u16 = 536;
     /// Bytes that timestamps take up in every segment.
     pub(super) const TIMESTAMPS_LEN: u16 = 12;
 
@@ -265,6 +264,11 @@ impl Connection {
         }
     }
 
+    /// The largest segment for a peer that announces none (RFC 9293 §3.7.1).
+    pub(crate) fn mss_default(tuple: &FourTuple) -> u16 {
+        if tuple.remote.is_ipv4() { 536 } else { 1220 }
+    }
+
     /// Takes over what the peer's SYN says.
     pub(crate) fn negotiate(&mut self, irs: Seq, options: &Options, config: &Config) {
         self.rcv_nxt = irs + 1;
@@ -272,7 +276,7 @@ impl Connection {
         self.flags.timestamps &= options.timestamps.is_some();
         self.flags.sack &= options.sack_permitted;
         self.flags.scaling &= options.window_scale.is_some();
-        let mss = options.mss.unwrap_or(Self::MSS_DEFAULT).max(Self::MSS_MIN).min(self.mss);
+        let mss = options.mss.unwrap_or(Self::mss_default(&self.tuple)).max(Self::MSS_MIN).min(self.mss);
         self.mss = mss;
         if let (true, Some(stamps)) = (self.flags.timestamps, options.timestamps) {
             self.ts_recent = stamps.value;

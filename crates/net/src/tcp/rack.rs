@@ -18,6 +18,8 @@ pub(crate) struct Rack {
     end: Seq,
     /// How long it took (RACK.rtt).
     rtt: Span,
+    /// It had been sent before.
+    again: bool,
     /// One has arrived.
     known: bool,
     /// The highest number that has arrived (RACK.fack).
@@ -51,9 +53,9 @@ impl Rack {
                 Some(echo_ms) => (millis(r.sent).wrapping_sub(echo_ms) as i32) > 0,
                 None => rtt < a.min_rtt,
             };
-        let later = !self.known || is_later((r.sent, r.end), (self.sent, self.end));
+        let later = !self.known || is_later(r.sent, r.end, self.sent, self.end);
         if !of_the_original && later {
-            *self = Self { sent: r.sent, end: r.end, rtt, known: true, ..*self };
+            *self = Self { sent: r.sent, end: r.end, rtt, again: r.again, known: true, ..*self };
         }
         if r.end.after(self.fack) {
             self.fack = r.end;
@@ -69,7 +71,10 @@ impl Rack {
 
     /// When `r` counts as lost, if it was sent before what has arrived.
     pub(crate) fn lost_at(&self, r: &Record, window: Span) -> Option<Time> {
-        let earlier = self.known && is_later((self.sent, self.end), (r.sent, r.end));
+        // Within one instant what is sent again may leave before what is new or
+        // after what led to it: that proves nothing.
+        let unclear = r.sent == self.sent && r.again != self.again;
+        let earlier = self.known && !unclear && is_later(self.sent, self.end, r.sent, r.end);
         earlier.then(|| r.sent + self.rtt + window)
     }
 
@@ -174,12 +179,11 @@ pub(crate) fn millis(at: Time) -> u32 {
     (at.as_nanos() / 1_000_000) as u32
 }
 
-/// Whether the segment `a` was sent after `b` (RACK_sent_after). Within one
-/// instant the higher number went later: what is sent again leaves before what
-/// is new.
+/// Whether the segment that ends at `end` was sent after the `other`
+/// (RACK_sent_after): within one instant the higher number went later.
 #[inline]
-fn is_later(a: (Time, Seq), b: (Time, Seq)) -> bool {
-    a.0 > b.0 || (a.0 == b.0 && a.1.after(b.1))
+fn is_later(sent: Time, end: Seq, other_sent: Time, other_end: Seq) -> bool {
+    sent > other_sent || (sent == other_sent && end.after(other_end))
 }
 
 #[cfg(test)]

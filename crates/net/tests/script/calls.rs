@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use net::stack::{CloseReason, ConnectError, Event, ListenOptions, ListenerId};
+use net::stack::{CloseReason, ConnectError, Event, ListenOptions, ListenerId, UdpId};
 use net::{ConnId, EventKind};
 
 use queueing::Span;
@@ -18,11 +18,14 @@ use super::run::{Failure, PORTS, Runner};
 
 /// What a file descriptor names.
 #[derive(Clone, Copy)]
-enum Socket {
+pub(super) enum Socket {
     /// Not connected yet; perhaps bound to a port.
     Fresh {
         port: Option<u16>,
     },
+    /// A UDP socket that has no port yet.
+    FreshDatagram,
+    Datagram(UdpId),
     Listener(ListenerId),
     Stream(ConnId),
 }
@@ -44,7 +47,7 @@ pub struct Stream {
 
 #[derive(Default)]
 pub struct Sockets {
-    open: BTreeMap<i64, Socket>,
+    pub(super) open: BTreeMap<i64, Socket>,
     streams: BTreeMap<ConnId, Stream>,
     /// Accepted by the stack, not yet by the application.
     waiting: VecDeque<(ListenerId, ConnId)>,
@@ -52,7 +55,7 @@ pub struct Sockets {
 }
 
 /// A call's result: a number, or an error's name.
-type Outcome = Result<i64, &'static str>;
+pub(super) type Outcome = Result<i64, &'static str>;
 
 /// Socket options that change nothing here.
 const OPTIONS_WITHOUT_EFFECT: [&str; 2] = ["SO_REUSEADDR", "SO_REUSEPORT"];
@@ -123,7 +126,11 @@ impl Runner {
 
     fn outcome(&mut self, call: &Call) -> Result<Outcome, Failure> {
         match call.name.as_str() {
+            "socket" if call.args.iter().any(|arg| arg == "SOCK_DGRAM") => {
+                Ok(Ok(self.sockets.add(Socket::FreshDatagram)))
+            }
             "socket" => Ok(Ok(self.sockets.add(Socket::Fresh { port: None }))),
+            name if self.is_datagram(call)? => self.datagram(name, call),
             "bind" => {
                 let port = call.args.get(1).and_then(|address| port_in(address)).unwrap_or(PORTS.1);
                 self.sockets.open.insert(fd(call)?, Socket::Fresh { port: Some(port) });
@@ -188,7 +195,7 @@ impl Runner {
             _ => return Ok(Err("EBADF")),
         };
         let remote_port = call.args.get(1).and_then(|address| port_in(address)).unwrap_or(PORTS.0);
-        let peer = if self.v6 { IpAddr::from(PEER_V6) } else { IpAddr::from(PEER_V4) };
+        let peer = self.peer();
         self.connects(remote_port, port);
         match self.stack.connect(self.now, SocketAddr::new(peer, remote_port), Some(port)) {
             Ok(id) => {
@@ -201,6 +208,11 @@ impl Runner {
             Err(ConnectError::TooMany) => Ok(Err("EMFILE")),
             Err(_) => Ok(Err("EADDRINUSE")),
         }
+    }
+
+    /// The peer's address.
+    pub(super) fn peer(&self) -> IpAddr {
+        if self.v6 { IpAddr::from(PEER_V6) } else { IpAddr::from(PEER_V4) }
     }
 
     /// The connection of the call's file descriptor, and what is known of it.
@@ -337,16 +349,16 @@ fn errno(reason: CloseReason) -> Option<&'static str> {
     }
 }
 
-fn fd(call: &Call) -> Result<i64, Failure> {
+pub(super) fn fd(call: &Call) -> Result<i64, Failure> {
     number(call, 0)
 }
 
-fn number(call: &Call, at: usize) -> Result<i64, Failure> {
+pub(super) fn number(call: &Call, at: usize) -> Result<i64, Failure> {
     let arg = call.args.get(at).and_then(|arg| arg.parse().ok());
     arg.ok_or_else(|| Failure::new(format!("argument {} of {} is no number", at + 1, call.name)))
 }
 
 /// The port in `… htons(443) …`.
-fn port_in(address: &str) -> Option<u16> {
+pub(super) fn port_in(address: &str) -> Option<u16> {
     address.split_once("htons(")?.1.split_once(')')?.0.trim().parse().ok()
 }

@@ -9,6 +9,7 @@ mod calls;
 mod codec;
 mod compare;
 mod cursor;
+mod datagrams;
 mod flow;
 mod observe;
 pub mod parse;

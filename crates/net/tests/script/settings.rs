@@ -1,11 +1,11 @@
 //! A script's options: how the stack under it is set up.
 
 use net::congestion::by_name;
-use net::stack::{Config, SynCookies};
+use net::stack::{Config, Ecn, Ipv6, SynCookies};
 use queueing::Span;
 
 use super::ast::Script;
-use super::codec::{STACK_MAC, STACK_V4};
+use super::codec::{STACK_MAC, STACK_V4, STACK_V6};
 
 /// What a script's options come to.
 pub struct Settings {
@@ -19,6 +19,16 @@ type Set = fn(&mut Config, &str) -> Option<()>;
 
 /// The options that are fields of the stack's configuration.
 const FIELDS: &[(&str, Set)] = &[
+    ("ecn", |c, v| {
+        c.ecn = match v {
+            "off" => Ecn::Off,
+            "classic" => Ecn::Classic,
+            "dctcp" => Ecn::Dctcp,
+            _ => return None,
+        };
+        Some(())
+    }),
+    ("pacing", |c, v| v.parse().ok().map(|v| c.pacing = v)),
     ("rack", |c, v| v.parse().ok().map(|v| c.rack = v)),
     ("ack_delay_max", |c, v| span(v).map(|v| c.ack_delay_max = v)),
     ("mss_max", |c, v| v.parse().ok().map(|v| c.mss_max = Some(v))),
@@ -67,6 +77,8 @@ pub fn settings(script: &Script) -> Result<Settings, String> {
                 "ipv4" => Some(()),
                 "ipv6" => {
                     settings.v6 = true;
+                    let addrs = vec![(STACK_V6.into(), 64)];
+                    settings.config.ipv6 = Some(Ipv6 { addrs, slaac: false, probes: 0, ..Ipv6::default() });
                     Some(())
                 }
                 _ => None,
