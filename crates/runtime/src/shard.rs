@@ -92,6 +92,8 @@ pub struct Shard<D: Device, A: App> {
     assigned: usize,
     /// When the frame whose events come next was taken from the receive buffer.
     popped: Time,
+    /// Until when what is ready to be sent waits for more.
+    held: Option<Time>,
     /// When to try again to send: the device was full.
     blocked: Option<Time>,
     recv_buffer: usize,
@@ -159,6 +161,7 @@ impl<D: Device, A: App> Shard<D, A> {
             budget: config.budget,
             assigned: 0,
             popped: Time::ZERO,
+            held: None,
             blocked: None,
             buffers: Vec::new(),
             stats: Stats::default(),
@@ -284,7 +287,12 @@ impl<D: Device, A: App> Shard<D, A> {
                 return step;
             }
         }
-        self.assign(now).unwrap_or(Step::Idle)
+        if let Some(step) = self.assign(now) {
+            return step;
+        }
+        // Nothing to do but to send what was held.
+        let held = self.held.is_some();
+        held.then(|| self.send(now, device, false)).flatten().unwrap_or(Step::Idle)
     }
 
     /// Takes a served job back and sends its response.
@@ -320,6 +328,18 @@ impl<D: Device, A: App> Shard<D, A> {
             self.blocked = None;
             return None;
         }
+        if self.budget.hold > Span::ZERO && !(self.rx.is_empty() && self.dispatch.is_empty()) {
+            let until = *self.held.get_or_insert(now + self.budget.hold);
+            if now < until {
+                return None;
+            }
+        }
+        self.send(now, device, more)
+    }
+
+    /// Sends what TCP has ready; acknowledgements too, unless there is `more` to do.
+    fn send(&mut self, now: Time, device: &mut D, more: bool) -> Option<Step> {
+        self.held = None;
         let frames = if more { self.stack.egress_early(now, device) } else { self.stack.egress(now, device) };
         self.blocked = self.stack.wants_egress().then_some(now + BLOCKED);
         (frames > 0).then_some(Step::Transmit { frames })

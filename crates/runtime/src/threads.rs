@@ -37,6 +37,9 @@ pub enum Workers {
 /// threads are more than cores and the frame may wait for the core we hold.
 const IDLE_LOOKS: u32 = 200;
 const IDLE_LOOKS_CROWDED: u32 = 4;
+/// How long a shard that serves requests itself gathers responses, while more
+/// requests wait: a handful of short ones.
+const HOLD: Span = Span::from_micros(10);
 /// The longest sleep, so that a stop is noticed.
 const SLEEP_MAX: Span = Span::from_millis(1);
 
@@ -172,7 +175,7 @@ fn run_inline<D: Device, A: App>(
     stop: &AtomicBool,
 ) -> Stats {
     let app = shard.app();
-    shard.set_budget(Budget { transport: 8, assign: 1, ..Budget::default() });
+    shard.set_budget(Budget { transport: 8, assign: 1, hold: HOLD, ..Budget::default() });
     while !stop.load(Ordering::Relaxed) {
         let now = clock.now();
         match shard.step(now, &mut device) {

@@ -2,7 +2,7 @@
 
 use net::classify::DriverClassifier;
 use net::driver::RxOrder;
-use queueing::Priority;
+use queueing::{Priority, Span};
 use sched::dispatch::{Dispatch, WorkerSet};
 
 use crate::mode::Policy;
@@ -59,6 +59,10 @@ pub struct Budget {
     /// gives one per round, so that an urgent frame waits for one request at
     /// the most; with other workers a limit would only leave them idle.
     pub assign: usize,
+    /// How long what is ready to be sent may wait for more, as long as there is
+    /// other work: a device sends many frames in one system call for little
+    /// more than the price of one. Zero sends in every round.
+    pub hold: Span,
 }
 
 /// Whatever has come is classified, up to 128 frames, before the next one goes
@@ -66,7 +70,7 @@ pub struct Budget {
 /// the most. No worker is left idle.
 impl Default for Budget {
     fn default() -> Self {
-        Self { drive: 128, transport: 1, assign: usize::MAX }
+        Self { drive: 128, transport: 1, assign: usize::MAX, hold: Span::ZERO }
     }
 }
 

@@ -379,3 +379,32 @@ fn a_request_that_fills_the_receive_buffer_is_refused() {
     world.send(id, &"x".repeat(4 * 1024));
     assert_eq!((world.closed.clone(), world.counters().oversized), (vec![id], 1));
 }
+
+/// How many frames are sent at once when three requests wait, each served at
+/// once, and the shard may hold responses for `hold`.
+fn sent_at_once(hold: Span) -> Vec<usize> {
+    let budget = Budget { transport: 8, assign: 1, hold, ..Budget::default() };
+    let mut world = world(1, |config| config.budget = budget);
+    let ids: Vec<_> = (0..3).map(|_| world.connect()).collect();
+    ids.iter().for_each(|&id| world.queue(id, "3\n"));
+    let mut sent = Vec::new();
+    loop {
+        match world.shard.step(world.clock.now(), &mut world.near) {
+            Step::Idle => return sent,
+            Step::Transmit { frames } => sent.push(frames),
+            Step::Assign(mut job) => {
+                job.serve(&Lines, &world.clock);
+                world.shard.complete(world.clock.now(), job);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn responses_are_held_while_others_are_to_come_but_not_for_long() {
+    assert_eq!(sent_at_once(Span::ZERO), [1, 1, 1]);
+    assert_eq!(sent_at_once(Span::from_millis(1)), [3]);
+    // A request takes 1 µs here.
+    assert_eq!(sent_at_once(Span::from_nanos(1)), [2, 1]);
+}

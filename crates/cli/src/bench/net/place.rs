@@ -1,8 +1,8 @@
 //! One server, one client and the cable between them, for one measurement.
 //!
 //! On a veth pair the server has one end and the client, over AF_XDP, the
-//! other. A server on a TAP device has its descriptor, and the client AF_XDP
-//! on the kernel's end; where the kernel is the server it is the other way
+//! other. A server on a TAP device has its descriptor, and the client a packet
+//! socket, which hears of checksums left out, on the kernel's end; where the kernel is the server it is the other way
 //! round. Unless asked otherwise, received packets are steered to the core of
 //! who receives them: these devices by themselves do the receiver's half of
 //! the work on the sender's core.
@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 
 use host::afxdp::{self, AfXdp, Claims, Mode, Options};
 use host::lab::{Child, Lab, LabError, Namespace, Veth};
+use host::packet::{self, Packet};
 use host::usage::Meter;
 use host::{Monotonic, Tap, affinity};
 use load::exchange::{Exchanger, Outcome};
@@ -106,7 +107,7 @@ impl Place<'_> {
         self.server.plain(HERE).map_err(said)?;
         self.server.up(HERE).map_err(said)?;
         self.steer(&self.server, HERE, self.setting.cores.client)?;
-        let (device, mac) = self.server.enter(|| xdp(HERE))?;
+        let (device, mac) = self.server.enter(|| packet_socket(HERE))?;
         self.drive(device, mac, &child)
     }
 
@@ -248,6 +249,14 @@ fn run<D: net::Device>(
         latency,
         broken,
     })
+}
+
+/// A packet socket on `device` of this thread's namespace, and its hardware
+/// address.
+fn packet_socket(device: &str) -> Result<(Packet, [u8; 6]), String> {
+    let options = packet::Options { frames: FRAMES, ..packet::Options::default() };
+    let (interface, mut sockets) = packet::open(device, &options).map_err(|e| e.to_string())?;
+    Ok((sockets.pop().ok_or("there is no packet socket")?, interface.mac))
 }
 
 /// AF_XDP on `device` of this thread's namespace, and its hardware address.
