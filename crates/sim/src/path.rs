@@ -347,6 +347,6 @@ mod tests {
         frame[14..16].copy_from_slice(&[0x60, 0x25]);
         assert!(mark(&mut frame));
         assert_eq!(frame[14..16], [0x60, 0x35]);
-        assert!(!mark(&mut vec![0; 60]), "neither");
+        assert!(!mark(&mut [0; 60]), "neither");
     }
 }
