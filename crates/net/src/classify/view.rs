@@ -287,14 +287,19 @@ impl<'a> IpView<'a> {
     #[must_use]
     #[inline]
     pub fn transport(&self) -> Option<(u16, u16, &'a [u8])> {
-        let (header_len, behind): (_, fn(&'a [u8]) -> Option<&'a [u8]>) = match self.protocol() {
-            Protocol::Tcp => (tcp::HEADER_LEN, behind_tcp),
-            Protocol::Udp => (udp::HEADER_LEN, behind_udp),
+        let (bytes, data) = match self.protocol() {
+            Protocol::Tcp => {
+                let bytes = self.whole(Protocol::Tcp, tcp::HEADER_LEN)?;
+                (bytes, behind_tcp(bytes)?)
+            }
+            Protocol::Udp => {
+                let bytes = self.whole(Protocol::Udp, udp::HEADER_LEN)?;
+                (bytes, behind_udp(bytes)?)
+            }
             _ => return None,
         };
-        let bytes = self.whole(self.protocol(), header_len)?;
         let (source, target) = ports(bytes);
-        Some((source, target, behind(bytes)?))
+        Some((source, target, data))
     }
 
     /// What it carries, when that is all of a `protocol` header and no piece.
