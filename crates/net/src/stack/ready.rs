@@ -202,14 +202,14 @@ impl Ready {
         if let Some(turn) = self.current.take() {
             return Some(turn);
         }
-        if self.acks_in_row < ACKS_IN_ROW_MAX || self.data.is_empty() {
-            if let Some(Waiting { index, .. }) = self.acks.pop(now) {
-                self.acks_in_row = self.acks_in_row.saturating_add(1);
-                if let Some(places) = places(index) {
-                    places.acks = false;
-                }
-                return Some(Turn { index, bare: true, left: TURN });
+        if (self.acks_in_row < ACKS_IN_ROW_MAX || self.data.is_empty())
+            && let Some(Waiting { index, .. }) = self.acks.pop(now)
+        {
+            self.acks_in_row = self.acks_in_row.saturating_add(1);
+            if let Some(places) = places(index) {
+                places.acks = false;
             }
+            return Some(Turn { index, bare: true, left: TURN });
         }
         let Waiting { index, level, .. } = self.data.pop(now)?;
         self.acks_in_row = 0;

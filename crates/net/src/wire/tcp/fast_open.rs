@@ -14,7 +14,7 @@ impl FastOpen {
     /// A cookie of 4 to 16 bytes, an even number of them; none gives the request.
     #[must_use]
     pub fn new(cookie: &[u8]) -> Option<Self> {
-        if !(cookie.is_empty() || (4..=16).contains(&cookie.len()) && cookie.len() % 2 == 0) {
+        if !(cookie.is_empty() || (4..=16).contains(&cookie.len()) && cookie.len().is_multiple_of(2)) {
             return None;
         }
         let mut bytes = [0; 16];
