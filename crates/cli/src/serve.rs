@@ -109,7 +109,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if let Some(path) = &args.pcap {
         Error::unless_writable(path)?;
     }
-    let Open { devices, mac, mtu, over, how } = kind.open(args.addr, host_addr)?;
+    let Open { devices, mac, mtu, held, over, how } = kind.open(args.addr, host_addr)?;
     let secret = secret()?;
     // Locally administered, and another one each time: no stale ARP entry fits it.
     let made_up = [2, secret[0] ^ secret[8], secret[1], secret[2], secret[3], secret[4]];
@@ -122,7 +122,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         true => format!("the kernel's end is {host_addr}"),
         false => "other addresses are the kernel's".to_owned(),
     };
-    let place = Place { args, stack, policy, over, how, end };
+    let place = Place { args, stack, policy, held, over, how, end };
     place.serve_on(device::wrap(Merged::new(devices), args.fault, args.pcap.as_deref())?)
 }
 
@@ -211,6 +211,8 @@ struct Place<'a> {
     args: &'a Args,
     stack: StackConfig,
     policy: Policy,
+    /// Received frames that the device can do without.
+    held: Option<usize>,
     /// Nothing more will come.
     over: Arc<AtomicBool>,
     /// How the device was opened, in brackets, and who else is there.
@@ -234,9 +236,11 @@ impl Place<'_> {
     where
         D::Frame: Send,
     {
-        let Self { args, stack, policy, over, how, end } = self;
+        let Self { args, stack, policy, held, over, how, end } = self;
         let workers = usize::from(args.workers.max(1));
-        let mut shard = Shard::new(Config::new(stack, policy, workers), Arc::new(app));
+        let mut config = Config::new(stack, policy, workers);
+        config.rx_frames_max = held.map_or(config.rx_frames_max, |held| held.min(config.rx_frames_max));
+        let mut shard = Shard::new(config, Arc::new(app));
         let listening = shard.stack().listen(args.port, ListenOptions::default());
         listening.map_err(|e| Error::new(format!("port {}: {e:?}", args.port)))?;
         let (addr, port, mode) = (args.addr, args.port, args.mode);

@@ -8,12 +8,6 @@ use net::device::Waker;
 use queueing::Span;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// Whether `fd` becomes ready for `flags` within `span`. An interrupted sleep
-/// is a short one; the caller looks again.
-pub(crate) fn within(fd: &impl AsFd, flags: PollFlags, span: Span) -> bool {
-    sleep(&mut [PollFd::new(fd, flags)], span)
-}
-
 /// Ends a sleep from another thread; one that has not begun yet ends at once.
 #[derive(Debug)]
 pub(crate) struct Bell(Arc<OwnedFd>);
@@ -27,9 +21,13 @@ impl Bell {
         Ok(Self(Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)))
     }
 
-    /// Sleeps as [`within`] does, until the bell is rung.
+    /// Sleeps until `fd` is ready for `flags` or the bell is rung, at most for
+    /// `span`. An interrupted sleep is a short one; the caller looks again.
     pub(crate) fn within(&self, fd: &impl AsFd, flags: PollFlags, span: Span) {
-        sleep(&mut [PollFd::new(fd, flags), PollFd::new(&*self.0, PollFlags::IN)], span);
+        const SECOND: u64 = 1_000_000_000;
+        let ns = span.as_nanos();
+        let timeout = Timespec { tv_sec: (ns / SECOND) as i64, tv_nsec: (ns % SECOND) as _ };
+        let _ = poll(&mut [PollFd::new(fd, flags), PollFd::new(&*self.0, PollFlags::IN)], Some(&timeout));
         // However often it was rung, it ends one sleep.
         let _ = rustix::io::read(&*self.0, &mut [0; 8]);
     }
@@ -41,11 +39,4 @@ impl Bell {
             let _ = rustix::io::write(&*bell, &1u64.to_ne_bytes());
         })
     }
-}
-
-fn sleep(fds: &mut [PollFd<'_>], span: Span) -> bool {
-    const SECOND: u64 = 1_000_000_000;
-    let ns = span.as_nanos();
-    let timeout = Timespec { tv_sec: (ns / SECOND) as i64, tv_nsec: (ns % SECOND) as _ };
-    poll(fds, Some(&timeout)).is_ok_and(|n| n > 0)
 }

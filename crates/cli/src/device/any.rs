@@ -7,7 +7,7 @@ use host::{Tap, afxdp, packet};
 use net::Device;
 use net::device::fault::{self, Faulty};
 use net::device::pcap::{Replay, Tee};
-use net::device::{Full, Offloads, Received};
+use net::device::{Full, Offloads, Received, Waker};
 use queueing::{Span, Time};
 
 use super::capture::Ending;
@@ -103,6 +103,10 @@ impl Device for AnyDevice {
     fn wait(&mut self, span: Span) {
         each!(Self: Tap | Packet | Xdp | Replay, self, device => device.wait(span));
     }
+
+    fn waker(&self) -> Option<Waker> {
+        each!(Self: Tap | Packet | Xdp | Replay, self, device => device.waker())
+    }
 }
 
 /// A device as it is, or behind a bad path, or written down, or both.
@@ -160,5 +164,9 @@ impl<D: Device> Device for Wrapped<D> {
 
     fn wait(&mut self, span: Span) {
         each!(Self: Plain | Faulty | Tee | Both, self, device => device.wait(span));
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        each!(Self: Plain | Faulty | Tee | Both, self, device => device.waker())
     }
 }

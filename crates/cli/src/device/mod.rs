@@ -75,6 +75,8 @@ pub struct Open {
     pub mac: Option<[u8; 6]>,
     /// The largest IP packet, 68..=9216.
     pub mtu: u16,
+    /// Received frames that may be held at once, if the device has a bound.
+    pub held: Option<usize>,
     /// Becomes true when nothing more will come.
     pub over: Arc<AtomicBool>,
     /// How it was opened, if that is more than the text says.
@@ -176,7 +178,7 @@ impl Kind {
                 let taps = Tap::create_queues(name, *queues)?;
                 taps[0].up(kernel, ours.prefix)?;
                 let devices = taps.into_iter().map(AnyDevice::Tap).collect();
-                Ok(Open { devices, mac: None, mtu: 1500, over, how: None })
+                Ok(Open { devices, mac: None, mtu: 1500, held: None, over, how: None })
             }
             Self::Packet { name, options } => {
                 not_the_kernels(ours.addr, "--addr with an address of the subnet that nobody has")?;
@@ -189,7 +191,7 @@ impl Kind {
                 }
                 let devices = sockets.into_iter().map(AnyDevice::Packet).collect();
                 let mtu = interface.mtu.min(MTU_MAX);
-                Ok(Open { devices, mac: Some(interface.mac), mtu, over, how: None })
+                Ok(Open { devices, mac: Some(interface.mac), mtu, held: None, over, how: None })
             }
             Self::Xdp { name, options } => {
                 not_the_kernels(ours.addr, "--addr with an address of the subnet that nobody has")?;
@@ -198,14 +200,14 @@ impl Kind {
                 let (mac, mtu) = (Some(opened.interface.mac), opened.interface.mtu.min(MTU_MAX));
                 let how = Some(opened.summary());
                 let devices = opened.devices.into_iter().map(AnyDevice::Xdp).collect();
-                Ok(Open { devices, mac, mtu, over, how })
+                Ok(Open { devices, mac, mtu, held: Some(options.held as usize), over, how })
             }
             Self::Pcap { path, pace } => {
                 let (mac, frames) = capture::look_through(path, ours.addr)?;
                 let replay = capture::replay(path, *pace, over.clone())?;
                 let how = Some(format!("{frames} frames"));
                 let devices = vec![AnyDevice::Replay(Box::new(replay))];
-                Ok(Open { devices, mac: Some(mac), mtu: MTU_MAX, over, how })
+                Ok(Open { devices, mac: Some(mac), mtu: MTU_MAX, held: None, over, how })
             }
         }
     }

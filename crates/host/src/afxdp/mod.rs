@@ -23,7 +23,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use net::Device;
-use net::device::{Full, Received};
+use net::device::{Full, Received, Waker};
 use queueing::{Span, Time};
 use rustix::event::PollFlags;
 
@@ -69,11 +69,30 @@ pub struct Options {
     pub hugepages: bool,
     /// Frames that each direction of a queue holds, a power of two in 64..=32768.
     pub frames: u32,
+    /// Received frames of a queue that may be out at once before the kernel
+    /// has too few to receive into, 0..=65536. A receive buffer that holds no
+    /// more than this never keeps an urgent frame from coming in.
+    pub held: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { mode: None, zerocopy: false, queues: None, busy_poll: false, hugepages: false, frames: 2048 }
+        Self {
+            mode: None,
+            zerocopy: false,
+            queues: None,
+            busy_poll: false,
+            hugepages: false,
+            frames: 2048,
+            held: 6144,
+        }
+    }
+}
+
+impl Options {
+    /// Chunks to receive into.
+    fn receive_chunks(&self) -> u32 {
+        self.frames + self.held
     }
 }
 
@@ -116,6 +135,7 @@ pub struct AfXdp {
     busy_poll: bool,
     /// The kernel had more to send than it does in one call.
     unsent: bool,
+    bell: ready::Bell,
     _steering: Arc<Steering>,
 }
 
@@ -142,11 +162,12 @@ impl Drop for Steering {
 /// Nothing is left behind.
 ///
 /// # Panics
-/// When `options.frames` is not a power of two in 64..=32768, or `claims`
+/// When `options.frames` or `options.held` is outside its range, or `claims`
 /// holds more than its program can.
 pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, InterfaceError> {
     let frames = options.frames;
     assert!(frames.is_power_of_two() && (64..=32_768).contains(&frames), "{frames} frames are not a ring");
+    assert!(options.held <= 65_536, "{} frames held are outside 0..=65536", options.held);
     let interface = Interface::find(name)?;
     let chunk = chunk_for(&interface)?;
     let queues = options.queues.unwrap_or(interface.queues);
@@ -158,7 +179,7 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
     let sockets = bpf::socket_map(queues.into()).map_err(refused("a map of sockets"))?;
     let opened: Vec<(Socket, Umem)> = (0..queues)
         .map(|_| {
-            let chunks = 2 * frames as usize;
+            let chunks = (options.receive_chunks() + frames) as usize;
             let umem = Umem::new(chunks, chunk, options.hugepages).map_err(|_| {
                 let bytes = chunks * chunk;
                 match options.hugepages {
@@ -169,7 +190,9 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
                 }
             })?;
             let fd = socket::open().map_err(refused("an AF_XDP socket"))?;
-            let socket = Socket::set_up(fd, &umem, chunk, frames).map_err(refused("memory for AF_XDP"))?;
+            let socket =
+                Socket::set_up(fd, &umem, chunk, frames, options.receive_chunks().next_power_of_two());
+            let socket = socket.map_err(refused("memory for AF_XDP"))?;
             Ok((socket, umem))
         })
         .collect::<Result<_, InterfaceError>>()?;
@@ -196,10 +219,11 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
     let steering = Arc::new(Steering { link, _sockets: sockets, _multicast: multicast });
     let zerocopy = opened.iter().all(|(socket, _)| socket.is_zerocopy());
     let frame_len_max = usize::from(interface.mtu) + ETHERNET;
-    let devices = opened
-        .into_iter()
-        .map(|(socket, umem)| AfXdp::new(socket, umem, chunk, options, frame_len_max, steering.clone()))
-        .collect();
+    let devices = opened.into_iter().map(|(socket, umem)| {
+        let bell = ready::Bell::new().map_err(refused("an event descriptor"))?;
+        Ok(AfXdp::new(socket, umem, chunk, options, frame_len_max, bell, steering.clone()))
+    });
+    let devices = devices.collect::<Result<_, InterfaceError>>()?;
     Ok(Opened { interface, mode, zerocopy, devices })
 }
 
@@ -278,20 +302,22 @@ impl AfXdp {
         chunk: usize,
         options: &Options,
         frame_len_max: usize,
+        bell: ready::Bell,
         steering: Arc<Steering>,
     ) -> Self {
-        let frames = u64::from(options.frames);
-        let chunk = chunk as u64;
+        let (frames, chunk) = (u64::from(options.frames), chunk as u64);
+        let receiving = u64::from(options.receive_chunks());
         let mut device = Self {
             socket,
             umem,
-            free: (frames..2 * frames).map(|index| index * chunk).collect(),
+            free: (receiving..receiving + frames).map(|index| index * chunk).collect(),
             frame_len_max,
             busy_poll: options.busy_poll,
             unsent: false,
+            bell,
             _steering: steering,
         };
-        for index in 0..frames {
+        for index in 0..receiving {
             assert!(device.socket.fill.push(index * chunk), "the fill ring holds every chunk for receiving");
         }
         device.socket.fill.publish();
@@ -400,7 +426,11 @@ impl Device for AfXdp {
 
     fn wait(&mut self, span: Span) {
         self.nudge();
-        ready::within(&self.socket, PollFlags::IN, span);
+        self.bell.within(&self.socket, PollFlags::IN, span);
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        Some(self.bell.waker())
     }
 }
 

@@ -40,8 +40,15 @@ pub(super) fn open() -> io::Result<OwnedFd> {
 }
 
 impl Socket {
-    /// Gives `fd` its memory and rings of `slots` slots.
-    pub(super) fn set_up(fd: OwnedFd, umem: &Umem, chunk: usize, slots: u32) -> io::Result<Self> {
+    /// Gives `fd` its memory and rings of `slots` slots, and for filling of
+    /// `fill_slots`.
+    pub(super) fn set_up(
+        fd: OwnedFd,
+        umem: &Umem,
+        chunk: usize,
+        slots: u32,
+        fill_slots: u32,
+    ) -> io::Result<Self> {
         let region = libc::xdp_umem_reg {
             addr: umem.address(),
             len: umem.len() as u64,
@@ -51,18 +58,19 @@ impl Socket {
             tx_metadata_len: 0,
         };
         sockopt::set(&fd, SOL_XDP, XDP_UMEM_REG, &region)?;
-        for ring in [XDP_UMEM_FILL_RING, XDP_UMEM_COMPLETION_RING, XDP_RX_RING, XDP_TX_RING] {
+        sockopt::set(&fd, SOL_XDP, XDP_UMEM_FILL_RING, &fill_slots)?;
+        for ring in [XDP_UMEM_COMPLETION_RING, XDP_RX_RING, XDP_TX_RING] {
             sockopt::set(&fd, SOL_XDP, ring, &slots)?;
         }
         // SAFETY: a structure of integers.
         let offsets: libc::xdp_mmap_offsets = unsafe { sockopt::get(&fd, SOL_XDP, XDP_MMAP_OFFSETS)? };
-        let fill = Shared::map(&fd, XDP_UMEM_PGOFF_FILL_RING as i64, &offsets.fr, slots)?;
+        let fill = Shared::map(&fd, XDP_UMEM_PGOFF_FILL_RING as i64, &offsets.fr, fill_slots)?;
         let completed = Shared::map(&fd, XDP_UMEM_PGOFF_COMPLETION_RING as i64, &offsets.cr, slots)?;
         let received = Shared::map(&fd, XDP_PGOFF_RX_RING, &offsets.rx, slots)?;
         let sending = Shared::map(&fd, XDP_PGOFF_TX_RING, &offsets.tx, slots)?;
         Ok(Self {
             fd,
-            fill: Producer::new(fill, slots),
+            fill: Producer::new(fill, fill_slots),
             completed: Consumer::new(completed, slots),
             received: Consumer::new(received, slots),
             sending: Producer::new(sending, slots),

@@ -21,7 +21,7 @@ use libc::{
     TP_STATUS_SEND_REQUEST, TP_STATUS_SENDING, TP_STATUS_USER, tpacket2_hdr,
 };
 use net::Device;
-use net::device::{Full, Offloads, Received};
+use net::device::{Full, Offloads, Received, Waker};
 use queueing::{Span, Time};
 use rustix::event::PollFlags;
 
@@ -73,6 +73,7 @@ pub struct Packet {
     unsent: bool,
     /// Frames that came longer than could be fetched.
     truncated: u64,
+    bell: ready::Bell,
     _multicast: AllMulticast,
 }
 
@@ -141,6 +142,7 @@ impl Packet {
             frame_len_max,
             unsent: false,
             truncated: 0,
+            bell: ready::Bell::new().map_err(refused("an event descriptor"))?,
             _multicast: multicast,
         })
     }
@@ -268,7 +270,11 @@ impl Device for Packet {
         if self.unsent {
             self.send();
         }
-        ready::within(&self.fd, PollFlags::IN, span);
+        self.bell.within(&self.fd, PollFlags::IN, span);
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        Some(self.bell.waker())
     }
 }
 

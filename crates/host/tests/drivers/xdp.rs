@@ -1,9 +1,13 @@
 //! AF_XDP beside the kernel, over veth.
 
-use host::afxdp::{self, Claims, Mode, Opened, Options};
+use std::net::UdpSocket;
+
+use host::afxdp::{self, AfXdp, Claims, Mode, Opened, Options};
 use host::interface::InterfaceError;
 use host::lab::{Lab, Veth};
+use net::Device;
 use net::device::merged::Merged;
+use queueing::{Span, Time};
 
 use crate::echo::{Cable, OURS, Server};
 use crate::skipped;
@@ -98,7 +102,7 @@ fn what_keeps_an_interface_from_being_opened_is_said_in_a_line() {
     says("lo", &any, &["lo carries no Ethernet frames"]);
     says("gw0", &Options { zerocopy: true, ..any.clone() }, &["without copies", "--device xdp:gw0"]);
     says("gw0", &Options { queues: Some(4), ..any.clone() }, &["gw0 has 1 queue, not 4", "ethtool -L gw0"]);
-    says("gw0", &Options { hugepages: true, ..any.clone() }, &["4 free huge pages", "vm.nr_hugepages=4"]);
+    says("gw0", &Options { hugepages: true, ..any.clone() }, &["10 free huge pages", "vm.nr_hugepages=10"]);
     let mtu = |mtu: &str| cable.ours.run("ip", &["link", "set", "gw0", "mtu", mtu]).unwrap();
     mtu("9000");
     says("gw0", &any, &["gw0: mtu 9000 is more than a frame buffer holds, 3826", "ip link set gw0 mtu 3826"]);
@@ -117,4 +121,42 @@ fn what_keeps_an_interface_from_being_opened_is_said_in_a_line() {
     assert!(said.contains("attached already"), "the other mode is taken too: {said}");
     drop(first);
     cable.open(&any).expect("a queue that was just closed is waited for");
+}
+
+#[test]
+fn frames_that_are_held_do_not_keep_others_from_coming() {
+    if let Some(why) = Lab::unavailable() {
+        return skipped("frames_that_are_held_do_not_keep_others_from_coming", &why);
+    }
+    let cable = Cable::new("xdp-held", &Veth::default());
+    let options = Options { frames: 64, held: 200, ..options(Mode::Generic) };
+    let mut opened = cable.open(&options).expect("veth takes AF_XDP");
+    let mac = opened.interface.mac.map(|byte| format!("{byte:02x}")).join(":");
+    let neighbor = ["neigh", "add", &OURS.to_string(), "lladdr", &mac, "dev", "eth0"];
+    cable.clients.run("ip", &neighbor).unwrap();
+    let client = cable.clients.enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+    let send = || client.send_to(b"datagram", (OURS, 9)).unwrap();
+    let device = &mut opened.devices[0];
+    let next = |device: &mut AfXdp| {
+        send();
+        (0..5000).find_map(|_| {
+            let got = device.receive(Time::ZERO);
+            if got.is_none() {
+                device.wait(Span::from_millis(1));
+            }
+            got
+        })
+    };
+    let mut held: Vec<_> = (0..264).map(|_| next(device).expect("there is memory for it").frame).collect();
+    assert!(held.iter().all(|frame| frame.as_ref().ends_with(b"datagram")));
+    assert_eq!(device.dropped(), 0);
+    // Now the kernel has nothing left to receive into.
+    send();
+    while device.dropped() == 0 {
+        std::thread::yield_now();
+    }
+    device.recycle(held.swap_remove(100));
+    assert!(device.receive(Time::ZERO).is_none(), "what was dropped does not come");
+    held.push(next(device).expect("one came back").frame);
+    held.drain(..).for_each(|frame| device.recycle(frame));
 }

@@ -4,9 +4,11 @@
 //! one holds up a frame of another by at most a batch. What is sent leaves by
 //! the device of the frame received last, or by the next that has room.
 
+use std::sync::Arc;
+
 use queueing::{Span, Time};
 
-use super::{Device, Full, Offloads, Received};
+use super::{Device, Full, Offloads, Received, Waker};
 
 /// Several devices as one.
 #[derive(Debug)]
@@ -98,6 +100,12 @@ impl<D: Device> Device for Merged<D> {
         let part = Span::from_nanos(span.as_nanos() / self.devices.len() as u64);
         self.devices[self.turn].wait(part);
         self.pass_on();
+    }
+
+    /// Wakes whichever is slept on.
+    fn waker(&self) -> Option<Waker> {
+        let wakers = self.devices.iter().map(Device::waker).collect::<Option<Vec<_>>>()?;
+        Some(Arc::new(move || wakers.iter().for_each(|wake| wake())))
     }
 }
 
