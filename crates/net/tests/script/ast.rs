@@ -162,6 +162,27 @@ impl Tcp {
     }
 }
 
+impl Packet {
+    /// The Fast Open cookie that it carries.
+    pub fn cookie(&self) -> Option<&[u8]> {
+        let Body::Tcp(Tcp { options: Some(options), .. }) = &self.body else { return None };
+        options.iter().find_map(|option| match option {
+            Opt::FastOpen(cookie) => cookie.as_deref(),
+            _ => None,
+        })
+    }
+
+    /// Puts `cookie` where the script says `any`.
+    pub fn show_cookie(&mut self, cookie: &[u8]) {
+        let Body::Tcp(Tcp { options: Some(options), .. }) = &mut self.body else { return };
+        for option in options {
+            if let Opt::FastOpen(unknown @ None) = option {
+                *unknown = Some(cookie.to_vec());
+            }
+        }
+    }
+}
+
 impl fmt::Display for Packet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = Vec::new();

@@ -22,6 +22,7 @@ pub(super) enum Socket {
     /// Not connected yet; perhaps bound to a port.
     Fresh {
         port: Option<u16>,
+        fast_open: usize,
     },
     /// A UDP socket that has no port yet.
     FreshDatagram,
@@ -129,16 +130,17 @@ impl Runner {
             "socket" if call.args.iter().any(|arg| arg == "SOCK_DGRAM") => {
                 Ok(Ok(self.sockets.add(Socket::FreshDatagram)))
             }
-            "socket" => Ok(Ok(self.sockets.add(Socket::Fresh { port: None }))),
+            "socket" => Ok(Ok(self.sockets.add(Socket::Fresh { port: None, fast_open: 0 }))),
             name if self.is_datagram(call)? => self.datagram(name, call),
             "bind" => {
                 let port = call.args.get(1).and_then(|address| port_in(address)).unwrap_or(PORTS.1);
-                self.sockets.open.insert(fd(call)?, Socket::Fresh { port: Some(port) });
+                self.sockets.open.insert(fd(call)?, Socket::Fresh { port: Some(port), fast_open: 0 });
                 Ok(Ok(0))
             }
             "listen" => self.listen(call),
             "accept" => self.accept(call),
             "connect" => self.connect(call),
+            "sendto" if call.args.iter().any(|arg| arg == "MSG_FASTOPEN") => self.connect(call),
             "write" | "send" | "sendto" => self.write(call),
             "read" | "recv" | "recvfrom" => self.read(call),
             "close" => self.close(call),
@@ -155,8 +157,11 @@ impl Runner {
 
     fn listen(&mut self, call: &Call) -> Result<Outcome, Failure> {
         let fd = fd(call)?;
-        let Some(Socket::Fresh { port }) = self.sockets.open.get(&fd) else { return Ok(Err("EINVAL")) };
-        let options = ListenOptions { backlog: number(call, 1)? as usize, ..ListenOptions::default() };
+        let Some(Socket::Fresh { port, fast_open }) = self.sockets.open.get(&fd) else {
+            return Ok(Err("EINVAL"));
+        };
+        let backlog = number(call, 1)? as usize;
+        let options = ListenOptions { backlog, fast_open: *fast_open, ..ListenOptions::default() };
         match self.stack.listen(port.unwrap_or(PORTS.1), options) {
             Ok(id) => {
                 self.sockets.open.insert(fd, Socket::Listener(id));
@@ -187,22 +192,30 @@ impl Runner {
         self.drain();
         let fd = fd(call)?;
         let port = match self.sockets.open.get(&fd) {
-            Some(Socket::Fresh { port }) => port.unwrap_or(PORTS.1),
+            Some(Socket::Fresh { port, .. }) => port.unwrap_or(PORTS.1),
             Some(Socket::Stream(id)) => {
                 let connected = self.sockets.streams[id].connected;
                 return Ok(if connected { Err("EISCONN") } else { Err("EALREADY") });
             }
             _ => return Ok(Err("EBADF")),
         };
-        let remote_port = call.args.get(1).and_then(|address| port_in(address)).unwrap_or(PORTS.0);
+        let remote_port = call.args.iter().find_map(|address| port_in(address)).unwrap_or(PORTS.0);
         let peer = self.peer();
         self.connects(remote_port, port);
-        match self.stack.connect(self.now, SocketAddr::new(peer, remote_port), Some(port)) {
-            Ok(id) => {
+        let fast = call.args.iter().any(|arg| arg == "MSG_FASTOPEN");
+        let data = bytes(0, if fast { number(call, 2)? as u32 } else { 0 });
+        let target = SocketAddr::new(peer, remote_port);
+        let connected = if fast {
+            self.stack.connect_with(self.now, target, Some(port), &data)
+        } else {
+            self.stack.connect(self.now, target, Some(port)).map(|id| (id, 0))
+        };
+        match connected {
+            Ok((id, taken)) => {
                 self.sockets.open.insert(fd, Socket::Stream(id));
-                self.sockets.streams.insert(id, Stream::default());
+                self.sockets.streams.insert(id, Stream { written: taken as u32, ..Stream::default() });
                 self.sockets.latest = Some(id);
-                Ok(Err("EINPROGRESS"))
+                Ok(if fast { Ok(taken as i64) } else { Err("EINPROGRESS") })
             }
             Err(ConnectError::NoRoute) => Ok(Err("ENETUNREACH")),
             Err(ConnectError::TooMany) => Ok(Err("EMFILE")),
@@ -299,6 +312,12 @@ impl Runner {
         }
         let value = call.args.get(3).and_then(|value| value.trim_matches(['[', ']']).parse::<u64>().ok());
         let now = self.now;
+        if name == "TCP_FASTOPEN"
+            && let Some(Socket::Fresh { fast_open, .. }) = self.sockets.open.get_mut(&fd(call)?)
+        {
+            *fast_open = value.unwrap_or(0) as usize;
+            return Ok(Ok(0));
+        }
         if name == "TCP_NODELAY" || name == "TCP_USER_TIMEOUT" {
             let (Some(value), Some((id, _))) = (value, self.stream_of(call)?) else {
                 return Ok(Err("EINVAL"));
@@ -314,7 +333,7 @@ impl Runner {
             return Ok(Ok(0));
         }
         Err(Failure::new(format!(
-            "{name:?} is no option here; valid: SO_LINGER, TCP_NODELAY, TCP_USER_TIMEOUT, {}",
+            "{name:?} is no option here; valid: SO_LINGER, TCP_NODELAY, TCP_USER_TIMEOUT, TCP_FASTOPEN, {}",
             OPTIONS_WITHOUT_EFFECT.join(", ")
         )))
     }

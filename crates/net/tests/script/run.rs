@@ -68,6 +68,8 @@ pub struct Runner {
     flows: BTreeMap<(u16, u16), Flow>,
     sent: VecDeque<Sent>,
     broken: Option<String>,
+    /// The last Fast Open cookie that the stack gave.
+    cookie: Vec<u8>,
 }
 
 impl Runner {
@@ -85,6 +87,7 @@ impl Runner {
             flows: BTreeMap::new(),
             sent: VecDeque::new(),
             broken: None,
+            cookie: Vec::new(),
         };
         runner.frame(&codec::arp(1, &[0; 6]));
         if runner.v6 {
@@ -206,6 +209,9 @@ impl Runner {
             wanted.and_then(|packet| if let Body::Tcp(tcp) = &packet.body { Some(tcp) } else { None });
         let mut packet = self.flows.entry((peer, local)).or_default().from_wire(&sent.packet, wanted);
         packet.ports = packet.ports.filter(|ports| *ports != (PORTS.1, PORTS.0));
+        if let Some(cookie) = packet.cookie().filter(|cookie| !cookie.is_empty()) {
+            self.cookie = cookie.to_vec();
+        }
         let line = format!("> {packet}");
         self.note(sent.at, &line);
         Some((sent.at, packet, sent.payload))
@@ -217,6 +223,7 @@ impl Runner {
         self.note(self.now, &line);
         let flow = self.flows.entry(ports).or_default();
         let mut wire = flow.to_wire(packet);
+        wire.show_cookie(&self.cookie);
         wire.ports = Some(ports);
         let payload = match &packet.body {
             Body::Tcp(tcp) => bytes(flow.peer_offset(stream_offset(tcp)), tcp.len),

@@ -29,6 +29,7 @@ const FIELDS: &[(&str, Set)] = &[
         Some(())
     }),
     ("pacing", |c, v| v.parse().ok().map(|v| c.pacing = v)),
+    ("fast_open_cookies", |c, v| v.parse().ok().map(|v| c.fast_open_cookies = v)),
     ("rack", |c, v| v.parse().ok().map(|v| c.rack = v)),
     ("ack_delay_max", |c, v| span(v).map(|v| c.ack_delay_max = v)),
     ("mss_max", |c, v| v.parse().ok().map(|v| c.mss_max = Some(v))),
