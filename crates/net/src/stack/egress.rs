@@ -135,6 +135,10 @@ impl Stack {
                 self.park(now, Some(hop), index);
                 return Ok(());
             };
+            if matches!(reach, Reach::Refresh(_)) && connection.retries > 0 && !connection.flags.parked {
+                // What goes out may go astray: heard of another address, it goes again.
+                connection.flags.parked = self.neighbors.park(hop, index);
+            }
             while let Some(going) = plan
                 && turn.left > 0
             {

@@ -118,12 +118,13 @@ impl Connection {
         } else {
             // Both sides open at once: our SYN goes out again, now with ACK.
             self.state = self.state.after(Step::Syn);
-            self.resend_syn();
+            self.resend_first();
         }
         Arrival::Done
     }
 
-    fn resend_syn(&mut self) {
+    /// Sends the first segment in flight again, whatever the window says.
+    pub(crate) fn resend_first(&mut self) {
         let una = self.snd_una;
         let first = |start| if start == una { Judgement::Lost } else { Judgement::Stop };
         self.flight.mark_lost(|record| first(record.start));
@@ -319,7 +320,7 @@ impl Connection {
                 self.ts_recent = stamps.value;
             }
             if self.may_answer(cx) {
-                self.resend_syn();
+                self.resend_first();
             }
         } else {
             self.note_twice(s.seq, (s.seq + s.payload.len() as u32).min(self.rcv_nxt));

@@ -74,7 +74,7 @@ impl Connection {
 
     /// Takes over what the peer's SYN or its answer says about ECN (RFC 3168
     /// §6.1.1): a SYN asks by both bits, its answer agrees by one.
-    pub(super) fn negotiate_ecn(&mut self, s: &Segment<'_>) {
+    pub(crate) fn negotiate_ecn(&mut self, s: &Segment<'_>) {
         let bits = (s.flags.contains(Flags::ECE), s.flags.contains(Flags::CWR));
         let answer = s.flags.contains(Flags::ACK);
         if let Some(manners) = &mut self.manners {

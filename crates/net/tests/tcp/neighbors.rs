@@ -65,3 +65,15 @@ fn idle_connection_whose_acknowledgement_waited_sleeps() {
     world.run_for(Span::from_secs(1));
     assert!(world.stacks.iter().all(|stack| !stack.wants_egress()));
 }
+
+#[test]
+fn what_went_astray_goes_again_as_soon_as_the_right_address_is_known() {
+    let mut world = World::perfect();
+    let (server, _) = world.connect();
+    world.run_for(Span::from_secs(61));
+    world.stacks[0].send(world.now, server, b"one").unwrap();
+    let _ = crate::world::sent(&mut world.stacks[0], world.now);
+    tell(&mut world, 0, &claim(2, [2, 0, 0, 0, 0, 0x42], 1));
+    // A probe and two timeouts, 5, 5 and 10 ms, make it ask anew; the next one is 20 ms away.
+    assert!(arrives_within(&mut world, server, Span::from_millis(30)), "with the answer, not with a timeout");
+}

@@ -39,8 +39,10 @@ impl Stack {
 
     /// `addr` says that it has `mac`: who waited for that goes on.
     fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, stranger: Stranger) {
+        let before = self.neighbors.known(addr);
         self.neighbors.learn(now, addr, mac, stranger);
-        self.wake(now, addr);
+        let moved = before.is_some_and(|before| before != mac) && self.neighbors.known(addr) == Some(mac);
+        self.wake(now, addr, moved);
     }
 
     /// A message of neighbour discovery that came with `hops` left.

@@ -175,20 +175,24 @@ impl Stack {
                 let source = source.unwrap_or(Ipv6Addr::UNSPECIFIED);
                 self.reply(discovery(&message, ipv6::multicast_mac(group), source, group));
             }
-            Due::Ours(addr) => self.wake(now, addr.into()),
+            Due::Ours(addr) => self.wake(now, addr.into(), false),
             Due::Gone(addr) => {
                 self.counters.addresses_lost += 1;
-                self.wake(now, addr.into());
+                self.wake(now, addr.into(), false);
             }
         }
     }
 
-    /// Who waited for `addr` may try again.
-    pub(super) fn wake(&mut self, now: Time, addr: IpAddr) {
+    /// Who waited for `addr` may try again; if it has `moved`, what was sent
+    /// again meanwhile went astray and goes at once.
+    pub(super) fn wake(&mut self, now: Time, addr: IpAddr, moved: bool) {
         self.udp.wake(addr);
         for index in self.neighbors.unpark(addr) {
             if let Some((_, connection)) = self.flows.at(index) {
                 connection.flags.parked = false;
+                if moved && connection.retries > 0 {
+                    connection.resend_first();
+                }
                 self.settle(now, index);
             }
         }
