@@ -1,9 +1,14 @@
 //! The kernel may lack any option of TCP, and use any congestion control.
 
-use crate::ours::Stream;
+use std::net::Ipv6Addr;
+use std::process::Command;
+
+use net::stack::{Ecn, Ipv6};
+
+use crate::ours::{PORT, Stream};
 use crate::port::Kind;
 use crate::streams::{BAD, both_ways};
-use crate::world::{World, converse, dial, noise, same};
+use crate::world::{World, converse, dial, dial_to, noise, same};
 
 /// A world over a bad path.
 fn bad(test: &str) -> Option<World> {
@@ -61,4 +66,39 @@ fn streams_are_whole_whatever_the_kernels_congestion_control() {
         same(algorithm, &received.expect("the kernel has this algorithm"), &here);
         same(algorithm, &world.ours.only().inbox, &there);
     }
+}
+
+#[test]
+fn both_agree_on_congestion_notification() {
+    let test = "both_agree_on_congestion_notification";
+    let Some(mut world) = World::with(test, |config| config.ecn = Ecn::Classic) else { return };
+    world.kernel.sysctl("net.ipv4.tcp_ecn", "1").expect("the kernel has this parameter");
+    let (there, here) = (noise(2 << 20, 1), noise(2 << 20, 2));
+    world.ours.accepts = Stream { outbox: here.clone(), finishes: true, ..Stream::default() };
+    let talk = || {
+        let stream = dial();
+        // `ss` shows what the kernel agreed to.
+        let agreed = Command::new("ss").args(["--tcp", "--info", "--numeric"]).output();
+        (converse(&stream, &there), agreed.expect("ss comes with ip"))
+    };
+    let (received, agreed) = world.meet(talk, |ours| ours.streams.values().any(|s| s.peer_closed));
+    same("what the kernel received", &received.expect("the kernel's socket works"), &here);
+    same("what we received", &world.ours.only().inbox, &there);
+    let agreed = String::from_utf8_lossy(&agreed.stdout).into_owned();
+    assert!(agreed.split_whitespace().any(|word| word == "ecn"), "{agreed}");
+}
+
+#[test]
+fn streams_are_whole_over_ipv6() {
+    let test = "streams_are_whole_over_ipv6";
+    let host = |n| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n);
+    let ours = Ipv6 { addrs: vec![(host(2), 64)], slaac: false, probes: 0, ..Ipv6::default() };
+    let Some(mut world) = World::with(test, |config| config.ipv6 = Some(ours)) else { return };
+    world.kernel.address("gw0", host(1).into(), 64).expect("the address is free");
+    let (there, here) = (noise(8 << 20, 1), noise(8 << 20, 2));
+    world.ours.accepts = Stream { outbox: here.clone(), finishes: true, ..Stream::default() };
+    let talk = || converse(&dial_to((host(2), PORT).into()), &there);
+    let received = world.meet(talk, |ours| ours.streams.values().any(|s| s.peer_closed));
+    same("what the kernel received", &received.expect("the kernel's socket works"), &here);
+    same("what we received", &world.ours.only().inbox, &there);
 }

@@ -141,7 +141,7 @@ fn iperf3_runs_both_ways_through_a_relay() {
     if !is_there("iperf3") {
         return skipped(test, "iperf3 is not there");
     }
-    let Some((mut host, place)) = World::bare(test, Kind::Tap, Rates::NONE) else { return };
+    let Some((mut host, place)) = World::bare(test, Kind::Tap, Rates::NONE, |_| {}) else { return };
     host.listen(PORT);
     let mut server = place.command("iperf3");
     server.args(["--server", "--bind", &KERNEL.to_string()]).stdout(Stdio::null());

@@ -42,12 +42,23 @@ impl World {
 
     /// A world over a device of this kind, with these faults on the way.
     pub fn over(test: &str, kind: Kind, faults: Rates) -> Option<Self> {
-        let (host, kernel) = Self::bare(test, kind, faults)?;
+        let (host, kernel) = Self::bare(test, kind, faults, |_| {})?;
+        Some(Self { ours: Ours::new(host), kernel })
+    }
+
+    /// A world over a TAP device, with our stack set up otherwise.
+    pub fn with(test: &str, change: impl FnOnce(&mut Config)) -> Option<Self> {
+        let (host, kernel) = Self::bare(test, Kind::Tap, Rates::NONE, change)?;
         Some(Self { ours: Ours::new(host), kernel })
     }
 
     /// The same cable, with no application at our end yet.
-    pub fn bare(test: &str, kind: Kind, faults: Rates) -> Option<(Host, Namespace)> {
+    pub fn bare(
+        test: &str,
+        kind: Kind,
+        faults: Rates,
+        change: impl FnOnce(&mut Config),
+    ) -> Option<(Host, Namespace)> {
         let lab = lab(test)?;
         let kernel = lab.namespace("kernel").expect("the lab is available");
         let (port, mac) = match kind {
@@ -60,7 +71,8 @@ impl World {
                 }
             },
         };
-        let config = Config::new(mac, OURS, 24, *b"sixteen bytes!!!");
+        let mut config = Config::new(mac, OURS, 24, *b"sixteen bytes!!!");
+        change(&mut config);
         Some((Host::new(config, port, faults), kernel))
     }
 
@@ -166,7 +178,12 @@ pub fn noise(length: usize, seed: u64) -> Vec<u8> {
 
 /// The kernel's application: connects to us.
 pub fn dial() -> TcpStream {
-    bounded(TcpStream::connect_timeout(&World::target(), CALL_LIMIT).expect("our end listens"))
+    dial_to(World::target())
+}
+
+/// The kernel's application: connects to us at this address.
+pub fn dial_to(target: SocketAddr) -> TcpStream {
+    bounded(TcpStream::connect_timeout(&target, CALL_LIMIT).expect("our end listens"))
 }
 
 /// The kernel's application: listens, and keeps as many connections for
