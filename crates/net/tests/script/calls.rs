@@ -9,8 +9,6 @@ use std::net::{IpAddr, SocketAddr};
 use net::stack::{CloseReason, ConnectError, Event, ListenOptions, ListenerId, UdpId};
 use net::{ConnId, EventKind};
 
-use queueing::Span;
-
 use super::ast::Call;
 use super::codec::{PEER_V4, PEER_V6};
 use super::flow::bytes;
@@ -43,7 +41,7 @@ pub struct Stream {
     /// The error was told.
     told: bool,
     /// SO_LINGER with a time of zero: closing resets.
-    abrupt: bool,
+    pub(super) abrupt: bool,
 }
 
 #[derive(Default)]
@@ -57,9 +55,6 @@ pub struct Sockets {
 
 /// A call's result: a number, or an error's name.
 pub(super) type Outcome = Result<i64, &'static str>;
-
-/// Socket options that change nothing here.
-const OPTIONS_WITHOUT_EFFECT: [&str; 2] = ["SO_REUSEADDR", "SO_REUSEPORT"];
 
 impl Sockets {
     /// The connection that `fd` names, or the latest one.
@@ -229,7 +224,7 @@ impl Runner {
     }
 
     /// The connection of the call's file descriptor, and what is known of it.
-    fn stream_of(&mut self, call: &Call) -> Result<Option<(ConnId, &mut Stream)>, Failure> {
+    pub(super) fn stream_of(&mut self, call: &Call) -> Result<Option<(ConnId, &mut Stream)>, Failure> {
         self.drain();
         let Some(Socket::Stream(id)) = self.sockets.open.get(&fd(call)?).copied() else { return Ok(None) };
         self.sockets.latest = Some(id);
@@ -300,65 +295,10 @@ impl Runner {
         self.stack.close(self.now, id);
         Ok(Ok(0))
     }
-
-    fn set_option(&mut self, call: &Call) -> Result<Outcome, Failure> {
-        let name = call.args.get(2).map(String::as_str).unwrap_or_default();
-        if name == "SO_LINGER" {
-            let abrupt = call.args.get(3).is_some_and(|value| value.contains("onoff=1"));
-            if let Some((_, stream)) = self.stream_of(call)? {
-                stream.abrupt = abrupt;
-            }
-            return Ok(Ok(0));
-        }
-        let value = call.args.get(3).and_then(|value| value.trim_matches(['[', ']']).parse::<u64>().ok());
-        let now = self.now;
-        if name == "TCP_FASTOPEN"
-            && let Some(Socket::Fresh { fast_open, .. }) = self.sockets.open.get_mut(&fd(call)?)
-        {
-            *fast_open = value.unwrap_or(0) as usize;
-            return Ok(Ok(0));
-        }
-        if name == "TCP_NODELAY" || name == "TCP_USER_TIMEOUT" {
-            let (Some(value), Some((id, _))) = (value, self.stream_of(call)?) else {
-                return Ok(Err("EINVAL"));
-            };
-            if name == "TCP_NODELAY" {
-                self.stack.set_nodelay(now, id, value != 0);
-            } else {
-                self.stack.set_user_timeout(now, id, Some(Span::from_millis(value)));
-            }
-            return Ok(Ok(0));
-        }
-        if OPTIONS_WITHOUT_EFFECT.contains(&name) {
-            return Ok(Ok(0));
-        }
-        Err(Failure::new(format!(
-            "{name:?} is no option here; valid: SO_LINGER, TCP_NODELAY, TCP_USER_TIMEOUT, TCP_FASTOPEN, {}",
-            OPTIONS_WITHOUT_EFFECT.join(", ")
-        )))
-    }
-
-    /// `getsockopt(3, SOL_SOCKET, SO_ERROR, [ECONNREFUSED], [4]) = 0`.
-    fn get_option(&mut self, call: &Call) -> Result<Outcome, Failure> {
-        if call.args.get(2).is_none_or(|name| name != "SO_ERROR") {
-            return Err(Failure::new("only SO_ERROR can be asked for"));
-        }
-        let Some((_, stream)) = self.stream_of(call)? else { return Ok(Err("ENOTCONN")) };
-        let error = match stream.closed {
-            Some(CloseReason::Reset) if !stream.connected => "ECONNREFUSED",
-            Some(reason) => errno(reason).unwrap_or("0"),
-            None => "0",
-        };
-        let got = format!("[{error}]");
-        match call.args.get(3) {
-            Some(expected) if *expected != got => Err(Failure::differs("the error differs", expected, got)),
-            _ => Ok(Ok(0)),
-        }
-    }
 }
 
 /// The error that a reader of a connection hears that ended for `reason`.
-fn errno(reason: CloseReason) -> Option<&'static str> {
+pub(super) fn errno(reason: CloseReason) -> Option<&'static str> {
     match reason {
         CloseReason::Finished => None,
         CloseReason::Reset => Some("ECONNRESET"),

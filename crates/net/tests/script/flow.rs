@@ -42,7 +42,7 @@ impl Flow {
     }
 
     /// What the peer sends: from the script to the wire.
-    pub fn to_wire(&mut self, packet: &Packet) -> Packet {
+    pub fn sends(&mut self, packet: &Packet) -> Packet {
         let mut packet = packet.clone();
         let local = self.local.unwrap_or(0);
         match &mut packet.body {
@@ -66,7 +66,7 @@ impl Flow {
     }
 
     /// What the stack sent: from the wire to the script, which expects `wanted`.
-    pub fn from_wire(&mut self, packet: &Packet, wanted: Option<&Tcp>) -> Packet {
+    pub fn hears(&mut self, packet: &Packet, wanted: Option<&Tcp>) -> Packet {
         let mut packet = packet.clone();
         let Body::Tcp(tcp) = &mut packet.body else { return packet };
         if tcp.has(SYN) && (self.local.is_none() || self.anew) {

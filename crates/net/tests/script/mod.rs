@@ -17,6 +17,7 @@ mod parse_packet;
 mod report;
 mod run;
 mod settings;
+mod sockopts;
 pub mod tests;
 
 /// Plays the script `text`, which lies at `path`.

@@ -151,7 +151,7 @@ fn option(text: &str) -> Parsed<Opt> {
 /// Pairs of hexadecimal digits.
 fn bytes(c: &mut Cursor<'_>) -> Parsed<Vec<u8>> {
     let digits = c.take_while(|c| c.is_ascii_hexdigit());
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return c.invalid("an even number of hexadecimal digits");
     }
     Ok((0..digits.len())

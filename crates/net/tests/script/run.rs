@@ -207,7 +207,7 @@ impl Runner {
         let (local, peer) = sent.packet.ports.unwrap_or((PORTS.1, PORTS.0));
         let wanted =
             wanted.and_then(|packet| if let Body::Tcp(tcp) = &packet.body { Some(tcp) } else { None });
-        let mut packet = self.flows.entry((peer, local)).or_default().from_wire(&sent.packet, wanted);
+        let mut packet = self.flows.entry((peer, local)).or_default().hears(&sent.packet, wanted);
         packet.ports = packet.ports.filter(|ports| *ports != (PORTS.1, PORTS.0));
         if let Some(cookie) = packet.cookie().filter(|cookie| !cookie.is_empty()) {
             self.cookie = cookie.to_vec();
@@ -222,7 +222,7 @@ impl Runner {
         let line = format!("< {packet}");
         self.note(self.now, &line);
         let flow = self.flows.entry(ports).or_default();
-        let mut wire = flow.to_wire(packet);
+        let mut wire = flow.sends(packet);
         wire.show_cookie(&self.cookie);
         wire.ports = Some(ports);
         let payload = match &packet.body {

@@ -25,8 +25,8 @@ struct Side {
     read: u32,
     /// How many bytes it is to read.
     awaited: u32,
-    /// Frames of its that were lost in a row.
-    lost: u32,
+    /// Frames of its that were lost in a row: small ones, and those with data.
+    lost: [u32; 2],
     mtu: u16,
     open: bool,
     closed: bool,
@@ -50,14 +50,15 @@ pub fn differential(data: &[u8]) {
         if sides.iter().all(|side| side.done) {
             return;
         }
-        for from in 0..2 {
-            for frame in sent(&mut sides[from].stack, now, usize::MAX) {
+        for (from, side) in sides.iter_mut().enumerate() {
+            for frame in sent(&mut side.stack, now, usize::MAX) {
                 frames += 1;
-                assert!(frame.len() <= usize::from(sides[from].mtu) + 14, "no packet is longer than the MTU");
+                assert!(frame.len() <= usize::from(side.mtu) + 14, "no packet is longer than the MTU");
+                let kind = usize::from(frame.len() > 100);
                 let byte = input.byte().unwrap_or_else(|| dice.roll() as u8);
                 let (copies, late_us) =
-                    if frames > FAULTS || is_arp(&frame) { (1, 0) } else { fate(byte, sides[from].lost) };
-                sides[from].lost = if copies == 0 { sides[from].lost + 1 } else { 0 };
+                    if frames > FAULTS || is_arp(&frame) { (1, 0) } else { fate(byte, side.lost[kind]) };
+                side.lost[kind] = if copies == 0 { side.lost[kind] + 1 } else { 0 };
                 for copy in 0..copies {
                     let delay = Span::from_micros(50 + late_us * (1 + copy));
                     wire.insert((now + delay, 2 * frames + copy), (1 - from, frame.clone()));
@@ -83,8 +84,8 @@ fn is_arp(frame: &[u8]) -> bool {
     frame[12..14] == [8, 6]
 }
 
-/// How many copies of a frame arrive, and how late in µs. No more than two in a
-/// row are lost, so that nobody may give up.
+/// How many copies of a frame arrive, and how late in µs. Of each kind no more than
+/// two in a row are lost, so that nobody may give up.
 fn fate(byte: u8, lost: u32) -> (u64, u64) {
     match byte {
         0..=31 if lost < 2 => (0, 0),
@@ -113,7 +114,7 @@ fn sides(input: &mut Input<'_>) -> Option<[Side; 2]> {
             written: 0,
             read: 0,
             awaited: 0,
-            lost: 0,
+            lost: [0; 2],
             mtu,
             open: false,
             closed: false,
