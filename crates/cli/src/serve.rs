@@ -18,10 +18,12 @@ use net::Device;
 use net::device::fault::Rates;
 use net::device::merged::Merged;
 use net::stack::{Config as StackConfig, ListenOptions};
+use net::steer;
 use queueing::CoreId;
 use runtime::app::{Echo, Http};
 use runtime::mode::{Classifiers, Mode, Policy};
 use runtime::shard::{Config, Stats};
+use runtime::steer::{Counts, Steered, over_one, over_queues};
 use runtime::threads::{self, Workers};
 use runtime::{App, Shard};
 use sched::dispatch::{Params, Steering, by_name};
@@ -69,6 +71,10 @@ pub struct Args {
     /// Worker threads; 0: the stack's own thread serves.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=256))]
     workers: u16,
+    /// Stacks, each on a thread of its own and owning the flows that hash to
+    /// it; over as many queues, one each, else the first drives the device.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+    shards: u16,
     /// Who serves these levels: high=0 or 4-7=1,2; may be repeated.
     #[arg(long, value_name = "LEVELS=WORKERS")]
     steer: Vec<Steer>,
@@ -105,7 +111,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         None if matches!(args.app, Serves::Synthetic) => classify::by_tag(),
         None => Classifiers::default(),
     };
-    let policy = policy(args, classifiers)?;
+    let policies =
+        (0..args.shards).map(|_| policy(args, classifiers.clone())).collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &args.pcap {
         Error::unless_writable(path)?;
     }
@@ -122,8 +129,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         true => format!("the kernel's end is {host_addr}"),
         false => "other addresses are the kernel's".to_owned(),
     };
-    let place = Place { args, stack, policy, held, over, how, end };
-    place.serve_on(device::wrap(Merged::new(devices), args.fault, args.pcap.as_deref())?)
+    let place = Place { args, stack, policies, held, over, how, end };
+    // One file takes what passes one place.
+    let queues = match args.pcap {
+        None if devices.len() == usize::from(args.shards) => devices.into_iter().map(|d| vec![d]).collect(),
+        _ => vec![devices],
+    };
+    let wrap = |queues| device::wrap(Merged::new(queues), args.fault, args.pcap.as_deref());
+    place.serve_on(queues.into_iter().map(wrap).collect::<Result<_, _>>()?)
 }
 
 /// The kernel's end and the next hop, as asked or by default.
@@ -189,13 +202,18 @@ fn steering(args: &Args, workers: usize) -> Result<Steering, Error> {
 
 /// Says where threads must share a core.
 fn note_cores(args: &Args) {
-    let (workers, cores) = (usize::from(args.workers), host::Machine::this().cores);
-    if workers < cores {
+    let (shards, cores) = (usize::from(args.shards), host::Machine::this().cores);
+    let workers = shards * usize::from(args.workers);
+    if shards + workers <= cores {
         return;
     }
+    let threads = match shards {
+        1 => format!("the stack and {workers} workers"),
+        _ => format!("{shards} shards and {workers} workers"),
+    };
     let pinned = if args.pin { "; pinned, some share one" } else { "" };
     eprintln!(
-        "note: the stack and {workers} workers each want a core, and there are {cores}{pinned}; --workers 0 takes one"
+        "note: {threads} each want a core, and there are {cores}{pinned}; --shards 1 --workers 0 takes one"
     );
 }
 
@@ -210,9 +228,10 @@ fn pin(core: CoreId) {
 struct Place<'a> {
     args: &'a Args,
     stack: StackConfig,
-    policy: Policy,
     /// Received frames that the device can do without.
     held: Option<usize>,
+    /// One for each shard.
+    policies: Vec<Policy>,
     /// Nothing more will come.
     over: Arc<AtomicBool>,
     /// How the device was opened, in brackets, and who else is there.
@@ -221,31 +240,83 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn serve_on<D: Device + Send>(self, device: D) -> Result<ExitCode, Error>
+    /// Over one device, or one for each shard.
+    fn serve_on<D: Device + Send>(self, devices: Vec<D>) -> Result<ExitCode, Error>
     where
         D::Frame: Send,
     {
         match self.args.app {
-            Serves::Http => self.serve(device, Http),
-            Serves::Echo => self.serve(device, Echo),
-            Serves::Synthetic => self.serve(device, Synthetic::default()),
+            Serves::Http => self.serve(devices, Http),
+            Serves::Echo => self.serve(devices, Echo),
+            Serves::Synthetic => self.serve(devices, Synthetic::default()),
         }
     }
 
-    fn serve<D: Device + Send, A: App>(self, device: D, app: A) -> Result<ExitCode, Error>
+    fn serve<D: Device + Send, A: App>(mut self, mut devices: Vec<D>, app: A) -> Result<ExitCode, Error>
     where
         D::Frame: Send,
     {
-        let Self { args, stack, policy, held, over, how, end } = self;
-        let workers = usize::from(args.workers.max(1));
+        let app = Arc::new(app);
+        let shards = self.args.shards;
+        if shards == 1 {
+            let (device, policy) = (devices.remove(0), self.policies.remove(0));
+            let shard = self.shard(policy, None, &app)?;
+            self.until_interrupted(vec![(shard, device)])?.iter().for_each(summary);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let steering = steer::Steering::new(shards, steer::FlowHash::Keyed(secret()?));
+        let devices = match devices.len() {
+            1 => over_one(devices.remove(0), steering, LINK_FRAMES),
+            _ => over_queues(devices, steering, LINK_FRAMES),
+        };
+        let meters: Vec<_> = devices.iter().map(Steered::meter).collect();
+        let mut served = Vec::new();
+        for (shard, device) in (0..shards).zip(devices) {
+            let place = steer::Place { steering, shard };
+            let policy = self.policies.remove(0);
+            served.push((self.shard(policy, Some(place), &app)?, device));
+        }
+        let stats = self.until_interrupted(served)?;
+        for (number, (stats, meter)) in stats.iter().zip(meters).enumerate() {
+            println!("\nshard {number}: {}", frames(meter.read()));
+            summary(stats);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// A shard that listens.
+    fn shard<D: Device, A: App>(
+        &self,
+        policy: Policy,
+        place: Option<steer::Place>,
+        app: &Arc<A>,
+    ) -> Result<Shard<D, A>, Error> {
+        let workers = usize::from(self.args.workers.max(1));
+        let stack = StackConfig { place, ..self.stack.clone() };
         let mut config = Config::new(stack, policy, workers);
-        config.rx_frames_max = held.map_or(config.rx_frames_max, |held| held.min(config.rx_frames_max));
-        let mut shard = Shard::new(config, Arc::new(app));
-        let listening = shard.stack().listen(args.port, ListenOptions::default());
-        listening.map_err(|e| Error::new(format!("port {}: {e:?}", args.port)))?;
+        config.rx_frames_max = self.held.map_or(config.rx_frames_max, |held| held.min(config.rx_frames_max));
+        let mut shard = Shard::new(config, app.clone());
+        let listening = shard.stack().listen(self.args.port, ListenOptions::default());
+        listening.map_err(|e| Error::new(format!("port {}: {e:?}", self.args.port)))?;
+        Ok(shard)
+    }
+
+    /// Serves until ctrl-C, or until nothing more will come.
+    fn until_interrupted<D: Device + Send, A: App>(
+        &self,
+        shards: Vec<(Shard<D, A>, D)>,
+    ) -> Result<Vec<Stats>, Error>
+    where
+        D::Frame: Send,
+    {
+        let Self { args, over, how, end, .. } = self;
         let (addr, port, mode) = (args.addr, args.port, args.mode);
         let dispatch = args.dispatch.as_ref().map_or(String::new(), |name| format!(", dispatch {name}"));
-        println!("listening on {}:{port}, {}{how}, mode {mode}{dispatch}; {end}", addr.addr, args.device);
+        let several = if args.shards > 1 { format!(", {} shards", args.shards) } else { String::new() };
+        println!(
+            "listening on {}:{port}, {}{how}, mode {mode}{dispatch}{several}; {end}",
+            addr.addr, args.device
+        );
         eprintln!("ctrl-C ends");
         note_cores(args);
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
@@ -254,8 +325,7 @@ impl Place<'_> {
         let interrupted = host::interrupt::flag();
         let stats = std::thread::scope(|scope| {
             let (stop_there, clock) = (stop.clone(), Arc::new(Monotonic::new()));
-            let server =
-                scope.spawn(|| threads::serve(vec![(shard, device)], clock, stop_there, workers, pin));
+            let server = scope.spawn(|| threads::serve(shards, clock, stop_there, workers, pin));
             let done = || interrupted.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
             while !done() && !server.is_finished() {
                 std::thread::park_timeout(LOOK_EVERY);
@@ -263,14 +333,20 @@ impl Place<'_> {
             stop.store(true, Ordering::Relaxed);
             server.join()
         });
-        let stats = stats.map_err(|_| Error::new("the server panicked; the message above says where"))?;
-        stats.iter().for_each(summary);
-        Ok(ExitCode::SUCCESS)
+        stats.map_err(|_| Error::new("the server panicked; the message above says where"))
     }
+}
+
+/// What a shard's device counted, in words.
+fn frames(counts: Counts) -> String {
+    let Counts { own, handed, dropped, taken, forwarded } = counts;
+    format!("frames: {own} own, {taken} taken, {handed} handed on ({dropped} dropped), {forwarded} forwarded")
 }
 
 /// How often the interrupt flag is looked at.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
+/// Frames that may be under way from one shard to another.
+const LINK_FRAMES: usize = 1024;
 /// Tasks that the event queue holds.
 const TASKS: usize = 65_536;
 

@@ -223,3 +223,19 @@ fn the_guides_policy_is_valid() {
         assert!(stdout.contains(rule.trim_matches('"')), "{rule} in {stdout}");
     }
 }
+
+/// The bench of a million connections, small.
+#[test]
+fn ten_thousand_connections_idle_in_one_process() {
+    let out = greenwave(&["bench", "idle", "--connections", "10k", "--duration", "100ms", "--json"]);
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
+    assert_eq!(report["connections"], 10_000);
+    for run in ["alone", "among_idle"] {
+        assert!(report[run]["requests"].as_u64() > Some(1_000), "{run}: {report}");
+    }
+    for end in ["server_tcp", "client_tcp"] {
+        let bytes = report["bytes"][end].as_f64().expect("a number");
+        assert!((100.0..1024.0).contains(&bytes), "{end}: {bytes} bytes for each connection");
+    }
+}

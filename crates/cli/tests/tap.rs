@@ -65,8 +65,12 @@ struct Server {
 impl Server {
     /// Starts a server and waits until it listens.
     fn start(more: &[&str]) -> Self {
+        Self::start_on("tap:gw0", more)
+    }
+
+    fn start_on(device: &str, more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_greenwave"))
-            .args(["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"])
+            .args(["serve", "--device", device, "--addr", "10.77.0.2/24"])
             .args(more)
             .stdout(Stdio::piped())
             .spawn()
@@ -144,6 +148,8 @@ fn inside() {
     what_is_sent_comes_back(1_000_000);
     server.stop();
 
+    shards_serve_side_by_side("tap:gw0");
+    shards_serve_side_by_side("tap:gw0,queues=2");
     what_a_policy_drops_is_not_answered();
     a_capture_holds_the_frames();
     lost_packets_cost_time_and_no_bytes();
@@ -272,6 +278,23 @@ fn what_a_policy_drops_is_not_answered() {
     assert_eq!((dropped.status.code(), dropped.stdout.len()), (Some(28), 0), "28: nobody answered");
     assert!(!curl(&[URL]).is_empty());
     server.stop();
+}
+
+/// Connections of one client over `device` with two shards: both serve some.
+fn shards_serve_side_by_side(device: &str) {
+    let server = Server::start_on(device, &["--shards", "2"]);
+    for _ in 0..8 {
+        curl(&[URL]);
+    }
+    assert_eq!(curl(&[&format!("{URL}bytes/1000000")]).len(), 1_000_000);
+    let summary = server.stop();
+    let requests: Vec<u64> = summary
+        .lines()
+        .filter_map(|line| line.split_once(" connections, ")?.1.split_once(" requests")?.0.parse().ok())
+        .collect();
+    assert_eq!(requests.len(), 2, "{summary}");
+    assert_eq!(requests.iter().sum::<u64>(), 9, "{summary}");
+    assert_eq!(summary.matches("(0 dropped)").count(), 2, "{summary}");
 }
 
 fn a_capture_holds_the_frames() {

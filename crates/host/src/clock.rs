@@ -31,6 +31,26 @@ impl Monotonic {
     }
 }
 
+/// The time that the calling thread had a core: stands still while others
+/// have it, so a measurement on one thread is the same on a busy machine. A
+/// reading is a system call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThreadTime;
+
+impl Clock for ThreadTime {
+    fn now(&self) -> Time {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    }
+
+    fn compute(&self, span: Span) {
+        let end = self.now() + span;
+        while self.now() < end {
+            std::hint::spin_loop();
+        }
+    }
+}
+
 impl Clock for Monotonic {
     fn now(&self) -> Time {
         let now = clock_gettime(ClockId::Monotonic);

@@ -8,7 +8,7 @@
 
 use std::process::ExitCode;
 
-use queueing::{Histogram, Span};
+use queueing::{Clock, Histogram, Span};
 use serde::Serialize;
 
 use self::world::World;
@@ -33,6 +33,9 @@ pub struct Args {
     /// How long each of the two measurements takes.
     #[arg(long, default_value = "2s")]
     duration: Span,
+    /// Count only the time that the bench has a core: for busy machines.
+    #[arg(long)]
+    cpu_time: bool,
     /// Replays the same arrivals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -104,7 +107,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let bar = progress::bar(connections);
     bar.set_message("bench idle");
     let before = host::memory::resident();
-    let mut world = World::new(connections, args.seed);
+    let clock: Box<dyn Clock> = match args.cpu_time {
+        true => Box::new(host::clock::ThreadTime),
+        false => Box::new(host::Monotonic::new()),
+    };
+    let mut world = World::new(connections, clock, args.seed);
     let mut opening = world.open(active, true, &bar)?;
     let alone = world.measure(args.rate, args.duration);
     opening = opening + world.open(connections - active, false, &bar)?;
@@ -140,7 +147,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 
 fn print(report: &Report, args: &Args) {
     let Report { connections, active, clients, bytes, .. } = report;
-    println!("{connections} connections established, from {clients} client addresses, one thread");
+    let time = if args.cpu_time { ", in its own time" } else { "" };
+    println!("{connections} connections established, from {clients} client addresses, one thread{time}");
     println!("opened in {:.2} s, {:.0}/s", report.open_s, report.opened_per_s);
     let mut memory = Table::new(1, &["bytes per connection", ""]);
     for (name, bytes) in [
