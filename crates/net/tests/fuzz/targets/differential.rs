@@ -58,7 +58,9 @@ pub fn differential(data: &[u8]) {
                 let byte = input.byte().unwrap_or_else(|| dice.roll() as u8);
                 let (copies, late_us) =
                     if frames > FAULTS || is_arp(&frame) { (1, 0) } else { fate(byte, side.lost[kind]) };
-                side.lost[kind] = if copies == 0 { side.lost[kind] + 1 } else { 0 };
+                if !is_arp(&frame) {
+                    side.lost[kind] = if copies == 0 { side.lost[kind] + 1 } else { 0 };
+                }
                 for copy in 0..copies {
                     let delay = Span::from_micros(50 + late_us * (1 + copy));
                     wire.insert((now + delay, 2 * frames + copy), (1 - from, frame.clone()));
