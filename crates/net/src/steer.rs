@@ -195,7 +195,7 @@ impl<'a> Ip<'a> {
     fn of_ipv4(packet: &'a [u8]) -> Option<Self> {
         let header = packet.first_chunk::<20>()?;
         let address =
-            |at: usize| IpAddr::V4(Ipv4Addr::from_octets(*packet[at..].first_chunk().expect("20 bytes")));
+            |at: usize| IpAddr::V4(Ipv4Addr::from(*packet[at..].first_chunk::<4>().expect("20 bytes")));
         Some(Self {
             source: address(12),
             target: address(16),
@@ -209,7 +209,7 @@ impl<'a> Ip<'a> {
     fn of_ipv6(packet: &'a [u8]) -> Option<Self> {
         let header = packet.first_chunk::<40>()?;
         let address =
-            |at: usize| IpAddr::V6(Ipv6Addr::from_octets(*packet[at..].first_chunk().expect("40 bytes")));
+            |at: usize| IpAddr::V6(Ipv6Addr::from(*packet[at..].first_chunk::<16>().expect("40 bytes")));
         let (mut protocol, mut payload, mut fragment) = (header[6], &packet[40..], false);
         for _ in 0..EXTENSIONS_MAX {
             let len = match protocol {

@@ -24,6 +24,7 @@ impl Kind {
 }
 
 /// A device of any kind.
+#[allow(clippy::large_enum_variant)] // There is one of them.
 pub enum Port {
     Tap(Tap),
     Xdp(AfXdp),

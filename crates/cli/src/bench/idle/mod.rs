@@ -114,7 +114,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut world = World::new(connections, clock, args.seed);
     let mut opening = world.open(active, true, &bar)?;
     let alone = world.measure(args.rate, args.duration);
-    opening = opening + world.open(connections - active, false, &bar)?;
+    opening += world.open(connections - active, false, &bar)?;
     let resident = host::memory::resident().saturating_sub(before);
     let among_idle = world.measure(args.rate, args.duration);
     bar.finish_and_clear();

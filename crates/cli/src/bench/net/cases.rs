@@ -23,7 +23,7 @@ const RATES: [f64; 2] = [20_000.0, 80_000.0];
 
 impl Case {
     fn new(serves: Serves, length: usize, connections: u32, pace: Pace) -> Self {
-        let noise = |length: usize| (0..length as u64).map(|i| (i * 0x9e37 >> 5) as u8).collect();
+        let noise = |length: usize| (0..length as u64).map(|i| ((i * 0x9e37) >> 5) as u8).collect();
         let (word, request, answer) = match serves {
             Serves::Echo => (format!("echo-{length}"), noise(length), Answer::Echo),
             Serves::Http => ("http".to_owned(), REQUEST.to_vec(), Answer::Http),
