@@ -6,7 +6,10 @@
 //! shard for the hash's last bits. What belongs to no flow follows a rule:
 //! ARP and neighbour discovery concern all shards (the first answers), an
 //! ICMP error the flow whose packet it quotes, fragments and the rest of ICMP
-//! the pair of addresses. Nothing is verified here: a damaged frame may reach
+//! the pair of addresses: a datagram that came in pieces is put together on
+//! that pair's shard, where a UDP socket must be bound as well; a segment of
+//! TCP in pieces, which no peer that discovers its path's MTU sends, is dropped
+//! there if another shard owns its flow. Nothing is verified here: a damaged frame may reach
 //! any shard, whose stack then drops it.
 //! Source: Microsoft's RSS (the Toeplitz hash); Woo and Park, "Scalable TCP
 //! session monitoring with symmetric receive-side scaling" (2012) (the key).

@@ -78,6 +78,12 @@ impl Stack {
         from: Mac,
         meta: &PacketMeta,
     ) {
+        if self.config.place.is_some_and(|place| !place.owns(&tuple)) {
+            // Another shard may know it: put together from pieces, which go by
+            // the addresses alone.
+            self.counters.not_for_us += 1;
+            return;
+        }
         let has = |flag| s.flags.contains(flag);
         if has(Flags::ACK) && !has(Flags::SYN) && !has(Flags::RST) && now < self.cookies_until {
             match self.take_cookie(now, tuple, s) {
