@@ -135,6 +135,10 @@ impl Place<'_> {
     /// The kernel's address; with CUBIC, as ours, whatever this machine prefers.
     fn kernel_address(&self, namespace: &Namespace, device: &str) -> Result<(), String> {
         let said = |e: LabError| e.to_string();
+        // A thousand handshakes at once are no attack here.
+        for (name, value) in [("tcp_max_syn_backlog", "16384"), ("tcp_syncookies", "0")] {
+            namespace.sysctl(&format!("net.ipv4.{name}"), value).map_err(said)?;
+        }
         namespace.address(device, SERVER.into(), 24).map_err(said)?;
         let route =
             ["route", "replace", "10.77.0.0/24", "dev", device, "src", "10.77.0.2", "congctl", "cubic"];
