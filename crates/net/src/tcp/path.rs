@@ -5,9 +5,12 @@
 //! do not say (or their words are filtered), a few timeouts in a row of a large
 //! segment are taken for it. Source: RFC 1191 §6, RFC 8201, RFC 4821 §7.7, 8899.
 
+use queueing::Span;
+
 use super::connection::Connection;
 use super::flight::Judgement;
 use super::state::State;
+use crate::stack::Config;
 use crate::wire::ip;
 use crate::wire::ipv6::MTU_MIN;
 use crate::wire::tcp::{self, Seq};
@@ -16,6 +19,9 @@ use crate::wire::tcp::{self, Seq};
 /// some paths do not carry, late for those that nearly every path does.
 const TIMEOUTS_LARGE: u8 = 2;
 const TIMEOUTS_SMALL: u8 = 5;
+/// Nor is it suspected before timeouts have grown to this: with a floor of
+/// milliseconds, several in a row are but a moment of congestion.
+const TIMEOUT_MIN: Span = Span::from_millis(500);
 
 impl Connection {
     /// Bytes of headers in each segment; until the peer has answered, `mss`
@@ -57,10 +63,11 @@ impl Connection {
 
     /// Whether the path may swallow segments as large as the first in flight,
     /// which would fit none of `mtu` bytes.
-    pub(crate) fn suspects_path(&self, mtu: u16) -> bool {
+    pub(crate) fn suspects_path(&self, mtu: u16, config: &Config) -> bool {
         let len = self.flight.get(0).map_or(0, |record| record.len());
         let timeouts = if mtu >= MTU_MIN { TIMEOUTS_LARGE } else { TIMEOUTS_SMALL };
         self.retries >= timeouts
+            && self.rtt.rto(config.rto_min) >= TIMEOUT_MIN
             && self.state.is_synchronized()
             && self.snd_una != self.snd_nxt
             && len + u32::from(self.overhead()) > u32::from(mtu)

@@ -63,6 +63,22 @@ fn a_path_that_swallows_large_packets_is_found_out() {
 }
 
 #[test]
+fn a_moment_without_any_answer_is_no_black_hole() {
+    let mut world = World::perfect();
+    world.stacks[0].listen(80, net::stack::ListenOptions::default()).unwrap();
+    let client = world.stacks[1].connect(world.now, SERVER[0].parse().unwrap(), None).unwrap();
+    world.run_for(Span::from_millis(5));
+    world.faults.loss = 100;
+    world.stacks[1].send(world.now, client, &[1; 20_000]).unwrap();
+    world.run_for(Span::from_millis(150));
+    world.faults.loss = 0;
+    world.run_for(Span::from_secs(1));
+    let counters = world.stacks[1].counters();
+    assert!(counters.timeouts >= 3, "{} timeouts", counters.timeouts);
+    assert_eq!((counters.black_holes, world.stacks[1].flow(client).unwrap().sent.get()), (0, 20_000));
+}
+
+#[test]
 fn the_next_connection_to_the_same_peer_knows() {
     for remote in SERVER {
         let mut world = transfer(remote, 1400, 50_000, Faults::default(), 1);

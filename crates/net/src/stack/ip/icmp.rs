@@ -198,7 +198,7 @@ impl Stack {
         let Some((_, connection)) = self.flows.at(index) else { return };
         let remote = connection.tuple.remote;
         let mtu = mtu_base(remote, connection.packet_len_max());
-        if connection.suspects_path(mtu) {
+        if connection.suspects_path(mtu, &self.config) {
             self.counters.black_holes += 1;
             self.limit_path(now, index, mtu);
         }
