@@ -71,8 +71,7 @@ pub struct Args {
     /// Worker threads; 0: the stack's own thread serves.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=256))]
     workers: u16,
-    /// Stacks, each on a thread of its own and owning the flows that hash to
-    /// it; over as many queues, one each, else the first drives the device.
+    /// Stacks, each with a thread and the flows that hash to it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
     shards: u16,
     /// Who serves these levels: high=0 or 4-7=1,2; may be repeated.

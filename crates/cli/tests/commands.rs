@@ -142,8 +142,8 @@ fn dispatch_and_steering_that_cannot_be_are_refused() {
 
 #[test]
 fn help_fits_a_terminal_of_80_columns() {
-    for command in ["", "demo", "serve", "load", "calibrate", "check", "exp"] {
-        let out = greenwave(&[command, "--help"].into_iter().filter(|c| !c.is_empty()).collect::<Vec<_>>());
+    for command in ["", "demo", "serve", "load", "calibrate", "check", "exp", "bench", "bench idle"] {
+        let out = greenwave(&command.split_whitespace().chain(["--help"]).collect::<Vec<_>>());
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{command}: {line}");

@@ -24,16 +24,16 @@ pub struct Args {
     /// Connections to open: 10k, 1M.
     #[arg(long, default_value = "1M")]
     connections: Count,
-    /// Share of the connections that ask, 0 to 1.
+    /// Share of them that asks.
     #[arg(long, default_value_t = 0.01)]
     active: f64,
-    /// Requests per second, of 64 bytes, over all active connections.
+    /// Requests per second in all.
     #[arg(long, default_value_t = 20_000.0)]
     rate: f64,
-    /// How long each of the two measurements takes.
+    /// How long each measurement takes.
     #[arg(long, default_value = "2s")]
     duration: Span,
-    /// Count only the time that the bench has a core: for busy machines.
+    /// Count only time on a core: for busy machines.
     #[arg(long)]
     cpu_time: bool,
     /// Replays the same arrivals.
