@@ -222,7 +222,9 @@ impl Config {
 
     pub(super) fn client(&self) -> Client {
         let plan = Plan { seed: self.seed, ..self.load.clone() };
-        Client::with_targets(&plan, self.stack(CLIENT), self.targets()).expect("the plan was checked")
+        let mut stack = self.stack(CLIENT);
+        stack.rto_min = CLIENT_RTO_MIN;
+        Client::with_targets(&plan, stack, self.targets()).expect("the plan was checked")
     }
 
     /// One port for as many connections as one address can have to it.
@@ -246,6 +248,10 @@ impl Config {
         Steering::from_lists(self.workers, lists).map_err(|error| BadConfig(format!("steering: {error}")))
     }
 }
+
+/// Clients send again as late as RFC 6298 §2.4 asks: what a server drops on
+/// purpose must not come back together with a later burst.
+const CLIENT_RTO_MIN: Span = Span::from_secs(1);
 
 /// The application declares how urgent each kind is: DARC orders kinds of
 /// equal service time by it (ADPS §4.1).
