@@ -142,7 +142,8 @@ impl Stack {
             while let Some(going) = plan
                 && turn.left > 0
             {
-                let segment = connection.segment(&going, now, config);
+                let edge = connection.edge();
+                let segment = connection.segment(&going, edge, now, config);
                 let dscp = config.dscp_of(connection.transmit.level);
                 let ecn = connection.mark(&going);
                 let envelope = Envelope { dscp, ecn, ..Envelope::of(config.mac, mac, &connection.tuple) };
@@ -154,7 +155,7 @@ impl Stack {
                 self.counters.frames_sent += 1;
                 self.counters.retransmissions += u64::from(going.again);
                 self.counters.probes += u64::from(going.probe);
-                connection.transmitted(&going, now, config, &mut self.pool);
+                connection.transmitted(&going, edge, now, config, &mut self.pool);
                 plan = if connection.wants_output() { next(connection) } else { None };
             }
         }
@@ -295,7 +296,6 @@ impl<'a> Envelope<'a> {
         device: &mut D,
         segment: &Segment<'_>,
     ) -> Result<(), Full> {
-        let Self { source_mac, target_mac, protocol, dscp, ecn, .. } = *self;
         let payload_len = segment.header_len() + segment.payload.len();
         let offloaded = device.offloads().tx_checksum;
         let (&IpAddr::V4(source), &IpAddr::V4(target)) = (self.source, self.target) else {
@@ -305,14 +305,16 @@ impl<'a> Envelope<'a> {
                 true => segment.emit_partial(source, target, buf),
             });
         };
-        let start = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
-        device.transmit(now, start + payload_len, &mut |buf| {
-            ethernet::emit_header(buf, target_mac, source_mac, EtherType::Ipv4);
-            let header = ipv4::Header { source, target, protocol, dscp, ecn, payload_len };
+        const START: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+        let Self { protocol, dscp, ecn, .. } = *self;
+        let header = &ipv4::Header { source, target, protocol, dscp, ecn, payload_len };
+        // What the closure takes along is few references: it is called through a pointer.
+        device.transmit(now, START + payload_len, &mut |buf| {
+            ethernet::emit_header(buf, self.target_mac, self.source_mac, EtherType::Ipv4);
             header.emit(&mut buf[ethernet::HEADER_LEN..]);
             match offloaded {
-                false => segment.emit(source, target, &mut buf[start..]),
-                true => segment.emit_partial(source, target, &mut buf[start..]),
+                false => segment.emit(header.source, header.target, &mut buf[START..]),
+                true => segment.emit_partial(header.source, header.target, &mut buf[START..]),
             }
         })
     }

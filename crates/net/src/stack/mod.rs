@@ -309,7 +309,15 @@ impl Stack {
 
     /// The next event, in the order in which packets were processed.
     #[must_use]
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
+        if self.events.is_empty() && !self.pool.can_feed() {
+            return None;
+        }
+        self.take_event()
+    }
+
+    fn take_event(&mut self) -> Option<Event> {
         if self.events.is_empty() {
             self.feed();
         }
@@ -323,7 +331,7 @@ impl Stack {
     }
 
     /// Tells those whose `send` found no memory that there is some again.
-    #[inline]
+    #[cold]
     fn feed(&mut self) {
         for id in self.pool.fed() {
             let Some(connection) = self.flows.get_mut(id) else { continue };

@@ -162,7 +162,7 @@ impl Stack {
         // What the handshake agrees on is what any connection would.
         let connection = self.answering(now, tuple, s);
         let Some(plan) = connection.plan(now, &self.config) else { return };
-        let offer = connection.segment(&plan, now, &self.config);
+        let offer = connection.segment(&plan, connection.edge(), now, &self.config);
         let options = Options {
             window_scale: offer.options.window_scale.filter(|_| s.options.timestamps.is_some()),
             sack_permitted: offer.options.sack_permitted && s.options.timestamps.is_some(),

@@ -173,19 +173,27 @@ impl Ready {
     #[inline]
     pub(super) fn enqueue(&mut self, now: Time, connection: &mut Connection, index: u32) {
         let data = connection.wants_data();
-        if data {
-            let level = connection.transmit.level;
-            let bit = 1 << level.level();
-            if connection.places.levels & bit == 0 {
-                connection.places.levels |= bit;
-                let bytes = match self.data {
-                    Data::Weighted(_) => HEADERS + connection.turn_bytes(u32::from(TURN)),
-                    _ => 0,
-                };
-                expect_room(self.data.push(now, Waiting { index, bytes, level }));
-            }
+        let stands = connection.places.levels & (1 << connection.transmit.level.level()) != 0;
+        let acks = connection.acks_due > 0 && (!data || self.behind);
+        // Most often it stands here already, or has nothing to send.
+        if (data && !stands) || acks {
+            self.place(now, connection, index, data, acks);
         }
-        if connection.acks_due > 0 && !connection.places.acks && (!data || self.behind) {
+    }
+
+    #[inline(never)]
+    fn place(&mut self, now: Time, connection: &mut Connection, index: u32, data: bool, acks: bool) {
+        let level = connection.transmit.level;
+        let bit = 1 << level.level();
+        if data && connection.places.levels & bit == 0 {
+            connection.places.levels |= bit;
+            let bytes = match self.data {
+                Data::Weighted(_) => HEADERS + connection.turn_bytes(u32::from(TURN)),
+                _ => 0,
+            };
+            expect_room(self.data.push(now, Waiting { index, bytes, level }));
+        }
+        if acks && !connection.places.acks {
             connection.places.acks = true;
             let waiting = Waiting { index, bytes: 0, level: Priority::HIGHEST };
             expect_room(self.acks.push(now, waiting));

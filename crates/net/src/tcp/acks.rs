@@ -4,7 +4,7 @@
 
 use queueing::{Bytes, Span, Time};
 
-use super::congestion::{Ack, CongestionControl};
+use super::congestion::{Ack, Congestion, CongestionControl};
 use super::connection::{Connection, Context, Recovery};
 use super::flight::Record;
 use super::rack::Arrived;
@@ -76,6 +76,62 @@ impl Connection {
 
     #[inline]
     pub(super) fn on_ack(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
+        match self.everything_in_order(s) {
+            Some(sent) => self.on_everything_acknowledged(cx, s.ack, sent),
+            None => self.on_any_ack(cx, s),
+        }
+        self.take_window(s);
+    }
+
+    /// When the only segment in flight was sent, if `s` acknowledges it and
+    /// there is nothing else to consider: the everyday case of a request or a
+    /// response (header prediction, RFC 1323 §4.2.1).
+    #[inline]
+    fn everything_in_order(&self, s: &Segment<'_>) -> Option<Time> {
+        let plain = s.ack == self.snd_nxt
+            && s.options.sack.is_empty()
+            && self.recovery == Recovery::None
+            && self.tail.is_none()
+            && self.manners.is_none()
+            && !(self.flags.fin_sent | self.flags.blocked);
+        self.flight.single().filter(|_| plain)
+    }
+
+    /// As [`Connection::on_any_ack`] for a single segment sent at `sent`; each
+    /// step here has its like there.
+    #[inline]
+    fn on_everything_acknowledged(&mut self, cx: &mut Context<'_>, ack: Seq, sent: Time) {
+        let flight = ack - self.snd_una;
+        self.send.pop(flight as usize, cx.pool);
+        self.acknowledged += u64::from(flight);
+        self.flight.settle();
+        self.snd_una = ack;
+        (self.retries, self.duplicate_acks) = (0, 0);
+        self.patience_regained();
+        self.flags.tail_due = false;
+        let rtt = cx.now.since(sent);
+        self.rtt.on_sample(rtt);
+        self.reordering.on_rtt(cx.now, rtt);
+        self.grow_by(cx.now, flight, flight, Some(rtt), false);
+        (self.rto_at, self.early_at) = (Time::MAX, Time::MAX);
+    }
+
+    /// Takes over the window that `s` offers, unless it is older than what is known.
+    #[inline]
+    fn take_window(&mut self, s: &Segment<'_>) {
+        let newer = self.snd_wl1.before(s.seq) || (self.snd_wl1 == s.seq && self.snd_wl2.at_or_before(s.ack));
+        if s.ack.at_or_after(self.snd_una) && newer {
+            let was = self.snd_wnd;
+            self.update_window(s, self.send_scale);
+            if was < self.snd_wnd && self.is_stalled() {
+                self.rto_at = Time::MAX;
+                self.rtt.on_progress();
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn on_any_ack(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
         let mut news = self.news(s);
         let awaited = news.flight != 0 || self.tail.is_some();
         if s.ack.after(self.snd_una) {
@@ -96,15 +152,6 @@ impl Connection {
         // Any acknowledgement answers a probe.
         if news.flight == 0 || window == 0 {
             self.retries = 0;
-        }
-        let newer = self.snd_wl1.before(s.seq) || (self.snd_wl1 == s.seq && self.snd_wl2.at_or_before(s.ack));
-        if s.ack.at_or_after(self.snd_una) && newer {
-            let was = self.snd_wnd;
-            self.update_window(s, self.send_scale);
-            if was < self.snd_wnd && self.is_stalled() {
-                self.rto_at = Time::MAX;
-                self.rtt.on_progress();
-            }
         }
     }
 
@@ -251,18 +298,28 @@ impl Connection {
         if news.marked && !self.grows_by_echoes() {
             return;
         }
+        self.grow_by(now, acked, news.flight, news.rtt, news.marked);
+    }
+
+    #[inline]
+    fn grow_by(&mut self, now: Time, acked: u32, flight: u32, rtt: Option<Span>, marked: bool) {
+        let limited = self.congestion.limits(flight, self.mss);
+        if let (Congestion::Cubic(own), false) = (&mut self.congestion, limited) {
+            // Most often; it wants to know nothing else.
+            return own.on_unused(now);
+        }
         let bytes = |n: u32| Bytes::new(u64::from(n));
         let delivered = self.acknowledged + u64::from(self.flight.sacked());
         self.congestion.on_ack(&Ack {
             now,
             acked: bytes(acked),
-            flight: bytes(news.flight),
+            flight: bytes(flight),
             srtt: self.rtt.srtt(),
-            rtt: news.rtt,
-            marked: if news.marked { bytes(acked) } else { Bytes::ZERO },
+            rtt,
+            marked: if marked { bytes(acked) } else { Bytes::ZERO },
             delivered,
             sent: self.acknowledged + self.unacknowledged().get(),
-            limited: self.congestion.limits(news.flight, self.mss),
+            limited,
         });
     }
 

@@ -103,12 +103,14 @@ impl Pool {
         self.starved.push_back(conn);
     }
 
-    /// Those who may try again, since memory was given back: each waits once.
+    /// Whether memory was given back for which someone waits.
     #[inline]
+    pub(crate) fn can_feed(&self) -> bool {
+        self.relieved && !self.starved.is_empty()
+    }
+
+    /// Those who may try again, since memory was given back: each waits once.
     pub(crate) fn fed(&mut self) -> VecDeque<ConnId> {
-        if !self.relieved || self.starved.is_empty() {
-            return VecDeque::new();
-        }
         self.relieved = false;
         std::mem::take(&mut self.starved)
     }
@@ -180,19 +182,27 @@ impl ByteQueue {
         if bytes.is_empty() {
             return;
         }
-        let before = self.bytes.capacity();
-        if before == 0 {
+        if self.bytes.capacity() == 0 {
             self.bytes = pool.take();
+            pool.account(0, self.bytes.capacity());
         }
-        // Move the rest to the front when that is cheaper than growing.
-        if self.bytes.len() + bytes.len() > self.bytes.capacity() && self.head as usize >= self.len() {
+        if self.bytes.capacity() - self.bytes.len() < bytes.len() {
+            self.make_room(bytes.len(), pool);
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Moves the rest to the front when that is cheaper than growing, and
+    /// grows if `n` more bytes do not fit then.
+    #[cold]
+    fn make_room(&mut self, n: usize, pool: &mut Pool) {
+        let before = self.bytes.capacity();
+        if self.head as usize >= self.len() {
             self.bytes.drain(..self.head as usize);
             self.head = 0;
         }
-        self.bytes.extend_from_slice(bytes);
-        if self.bytes.capacity() != before {
-            pool.account(before, self.bytes.capacity());
-        }
+        self.bytes.reserve(n);
+        pool.account(before, self.bytes.capacity());
     }
 
     /// How many of `n` more bytes there is memory for.
@@ -221,6 +231,9 @@ impl ByteQueue {
     /// Forgets everything and gives the memory back.
     #[inline]
     pub(crate) fn release(&mut self, pool: &mut Pool) {
+        if self.bytes.capacity() == 0 {
+            return;
+        }
         pool.account(self.bytes.capacity(), 0);
         pool.give(std::mem::take(&mut self.bytes));
         self.head = 0;

@@ -314,7 +314,8 @@ impl Connection {
     #[inline]
     fn on_resume(&mut self, cx: &mut Context<'_>) {
         let idle = cx.now.since(self.flight.latest);
-        if idle > self.rtt.rto(cx.config.rto_min) && self.state.is_synchronized() {
+        let rto_min = cx.config.rto_min;
+        if idle > rto_min && idle > self.rtt.rto(rto_min) && self.state.is_synchronized() {
             self.congestion.on_idle(cx.now, idle);
         }
     }

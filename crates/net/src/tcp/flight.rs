@@ -108,6 +108,20 @@ impl Flight {
         self.head.start == self.head.end
     }
 
+    /// When the only segment in flight was sent, if it is the only one and was
+    /// sent once.
+    #[inline]
+    pub(crate) fn single(&self) -> Option<Time> {
+        let single = self.ledger.is_none() && !self.head.again && !self.is_empty();
+        single.then_some(self.head.sent)
+    }
+
+    /// The only segment in flight is acknowledged.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        self.head.start = self.head.end;
+    }
+
     /// How many segments are in flight.
     #[inline]
     pub(crate) fn len(&self) -> usize {

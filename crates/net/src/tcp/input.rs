@@ -210,12 +210,13 @@ impl Connection {
         let in_order = s.seq + offset as u32 == self.rcv_nxt;
         let lacking = in_order && self.recv.affordable(len, cx.pool) < len;
         if in_order && !lacking && len > 0 && self.state.can_receive_soon() {
-            match self.classify(cx, payload, v.meta, v) {
-                Some(label) => cx.label = label,
-                None => {
+            // Without a classifier the label is what the device gave.
+            if self.has_classifier(v) {
+                let Some(label) = self.classify(cx, payload, v.meta, v) else {
                     cx.counters.classifier_drops += 1;
                     return Arrival::Done;
-                }
+                };
+                cx.label = label;
             }
         }
         self.heard_at = cx.now;
@@ -375,6 +376,17 @@ impl Connection {
     /// Which part of the payload is new and has room: its offset and length.
     #[inline]
     fn fitting(&self, s: &Segment<'_>) -> (usize, usize) {
+        // In order and well within what was promised, as nearly all are.
+        let promised = self.rcv_adv.distance(self.rcv_nxt);
+        if s.seq == self.rcv_nxt && s.payload.len() as i64 <= i64::from(promised) && self.early_fin.is_none()
+        {
+            return (0, s.payload.len());
+        }
+        self.fitting_part(s)
+    }
+
+    #[inline(never)]
+    fn fitting_part(&self, s: &Segment<'_>) -> (usize, usize) {
         let old = (self.rcv_nxt.distance(s.seq).max(0) as usize).min(s.payload.len());
         let start = s.seq + old as u32;
         let room = (self.rcv_nxt + self.receive_window()).distance(start).max(0) as usize;
@@ -383,6 +395,12 @@ impl Connection {
             len = len.min(fin.distance(start).max(0) as usize);
         }
         (old, len)
+    }
+
+    /// Whether anyone is to be asked for a label.
+    #[inline]
+    fn has_classifier(&self, v: &Verdicts<'_>) -> bool {
+        self.classifier.is_some() || v.listener.is_some() || v.default.is_some()
     }
 
     /// Asks who is urgent; `None` means that the segment is to be lost. Asked
@@ -396,9 +414,6 @@ impl Connection {
         v: &Verdicts<'_>,
     ) -> Option<Label> {
         let given = Label::new(meta.priority.unwrap_or_default());
-        if self.classifier.is_none() && v.listener.is_none() && v.default.is_none() {
-            return Some(given);
-        }
         let own = self.classifier.take();
         let Some(classifier) = own.as_ref().or(v.listener).or(v.default) else { return Some(given) };
         let mut flow = self.flow();

@@ -52,7 +52,7 @@ impl Connection {
     /// Whether more than an acknowledgement may be due.
     #[inline]
     pub(crate) fn wants_data(&self) -> bool {
-        self.flags.probe_due || self.flags.tail_due || self.flight.lost() > 0 || self.has_unsent()
+        self.has_unsent() || self.flags.probe_due || self.flags.tail_due || self.flight.lost() > 0
     }
 
     /// The next segment, if one may go out now.
@@ -66,9 +66,18 @@ impl Connection {
         if self.manners.is_some() && self.only_acknowledges(now) {
             return self.plan_ack();
         }
-        self.plan_again()
-            .or_else(|| self.plan_new())
-            .or_else(|| self.plan_doubtful(config))
+        if let again @ Some(_) = self.plan_again() {
+            return again;
+        }
+        if let new @ Some(_) = self.plan_new() {
+            return new;
+        }
+        self.plan_rest(config)
+    }
+
+    #[inline(never)]
+    fn plan_rest(&self, config: &Config) -> Option<Plan> {
+        self.plan_doubtful(config)
             .or_else(|| self.plan_tail())
             .or_else(|| self.plan_probe())
             .or_else(|| self.plan_ack())
@@ -199,17 +208,14 @@ impl Connection {
 
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
+        let sent = (self.snd_nxt - self.snd_una) as usize;
         match self.state {
-            State::SynSent | State::SynReceived { .. } if self.snd_nxt == self.snd_una => true,
-            State::SynReceived { .. } if self.flags.fast_open => {
-                ((self.snd_nxt - self.snd_una) as usize) < self.send.len() + 1
-            }
+            State::Established => sent < self.send.len() + usize::from(self.flags.fin_queued),
+            State::SynSent | State::SynReceived { .. } if sent == 0 => true,
+            State::SynReceived { .. } if self.flags.fast_open => sent < self.send.len() + 1,
             State::SynSent | State::SynReceived { .. } => false,
             State::TimeWait { .. } | State::Closed | State::FinWait2 => false,
-            _ => {
-                let sent = (self.snd_nxt - self.snd_una) as usize;
-                !self.flags.fin_sent && sent < self.send.len() + usize::from(self.flags.fin_queued)
-            }
+            _ => !self.flags.fin_sent && sent < self.send.len() + usize::from(self.flags.fin_queued),
         }
     }
 
@@ -239,20 +245,20 @@ impl Connection {
     /// The window to announce: how far the peer may send. It grows only by
     /// amounts worth a segment (RFC 9293 §3.8.6.2.2) and never shrinks.
     #[inline]
-    fn edge(&self) -> Seq {
+    pub(crate) fn edge(&self) -> Seq {
         let edge = self.rcv_nxt + self.receive_room();
         let worth = (self.window.limit() / 2).min(usize::from(self.mss)) as i32;
         if edge.distance(self.rcv_adv) >= worth { edge } else { self.rcv_adv.max(self.rcv_nxt) }
     }
 
-    /// The segment that `plan` means.
+    /// The segment that `plan` means, which invites the peer up to `edge`.
     #[inline]
-    pub(crate) fn segment(&self, plan: &Plan, now: Time, config: &Config) -> Segment<'_> {
+    pub(crate) fn segment(&self, plan: &Plan, edge: Seq, now: Time, config: &Config) -> Segment<'_> {
         let syn = plan.flags.contains(Flags::SYN);
         let first = plan.flags == Flags::SYN;
         let shift = if syn { 0 } else { self.recv_scale };
         let ack = self.acked_by(plan);
-        let window = if first { self.receive_room() } else { self.edge() - ack };
+        let window = if first { self.receive_room() } else { edge - ack };
         let echo = if first { 0 } else { self.ts_recent };
         let offset = plan.seq.distance(self.data_start()).max(0) as usize;
         Segment {
@@ -295,12 +301,19 @@ impl Connection {
         }
     }
 
-    /// `plan` went out at `now`.
+    /// `plan` went out at `now` and invited the peer up to `edge`.
     #[inline]
-    pub(crate) fn transmitted(&mut self, plan: &Plan, now: Time, config: &Config, pool: &mut Pool) {
+    pub(crate) fn transmitted(
+        &mut self,
+        plan: &Plan,
+        edge: Seq,
+        now: Time,
+        config: &Config,
+        pool: &mut Pool,
+    ) {
         let end = plan.end();
         if plan.flags.contains(Flags::ACK) {
-            self.rcv_adv = self.edge();
+            self.rcv_adv = edge;
             (self.flags.ack_delayed, self.flags.ack_waits) = (false, false);
             if self.reassembly.is_some() {
                 self.on_told_twice();

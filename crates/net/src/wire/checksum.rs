@@ -2,7 +2,8 @@
 //!
 //! The one's complement sum does not care in which byte order it is taken, so
 //! whole words are loaded as they lie and only the result is put in order.
-//! Four sums run side by side, which compilers turn into vector code.
+//! Sums have 128 bits, where a carry costs one instruction, and two run side
+//! by side, so that no addition waits for the one before it.
 //! Source: RFC 1071 §2; pseudo headers RFC 9293 §3.1, RFC 8200 §8.1.
 
 use std::net::IpAddr;
@@ -35,22 +36,27 @@ impl Checksum {
     #[must_use]
     #[inline]
     pub fn with(self, bytes: &[u8]) -> Self {
-        let mut lanes = [self.sum, 0, 0, 0];
+        let mut lanes = [u128::from(self.sum), 0];
         let mut blocks = bytes.chunks_exact(32);
         for block in &mut blocks {
-            for (lane, word) in lanes.iter_mut().zip(block.chunks_exact(8)) {
-                *lane += halves(word);
+            for (i, word) in block.chunks_exact(8).enumerate() {
+                lanes[i % 2] += u128::from(word_of(word));
             }
         }
-        let mut sum = lanes.iter().sum::<u64>();
+        let mut sum = lanes[0] + lanes[1];
         let mut words = blocks.remainder().chunks_exact(8);
         for word in &mut words {
-            sum += halves(word);
+            sum += u128::from(word_of(word));
         }
-        let mut last = [0; 8];
         let rest = words.remainder();
-        last[..rest.len()].copy_from_slice(rest);
-        Self { sum: sum + halves(&last) }
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            sum += u128::from(word_of(&last));
+        }
+        // 2⁶⁴ and 2³² count as 1; what is left has 34 bits.
+        let (high, low) = ((sum >> 64) as u64, sum as u64);
+        Self { sum: high + (low >> 32) + (low & 0xffff_ffff) }
     }
 
     /// The checksum as it stands on the wire; `[0, 0]` when the summed bytes
@@ -83,6 +89,14 @@ pub(crate) fn of_header(header: &[u8; 20]) -> [u8; 2] {
     Checksum { sum }.finish()
 }
 
+/// The checksum of big-endian words that stand as numbers, likewise.
+#[must_use]
+#[inline]
+pub(crate) fn of_words(words: &[u32; 5]) -> u16 {
+    let sum = words.iter().map(|word| u64::from(*word)).sum();
+    u16::from_ne_bytes(Checksum { sum }.finish())
+}
+
 /// The words of an address, added.
 #[inline]
 fn address(addr: IpAddr) -> u64 {
@@ -96,11 +110,9 @@ fn address(addr: IpAddr) -> u64 {
     }
 }
 
-/// The two 32-bit halves of an 8-byte word, added: cannot overflow for 2³⁰ words.
 #[inline]
-fn halves(word: &[u8]) -> u64 {
-    let word = u64::from_ne_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]]);
-    (word & 0xffff_ffff) + (word >> 32)
+fn word_of(bytes: &[u8]) -> u64 {
+    u64::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]])
 }
 
 #[cfg(test)]

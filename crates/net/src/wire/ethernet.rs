@@ -71,8 +71,8 @@ impl<'a> Frame<'a> {
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, Malformed> {
         let (kind, vlan, start) = network(frame).ok_or(Malformed::Truncated)?;
-        let &[a, b, c, d, e, f, g, h, i, j, k, l, ..] = frame else { return Err(Malformed::Truncated) };
-        let (target, source) = ([a, b, c, d, e, f], [g, h, i, j, k, l]);
+        let Some((&target, rest)) = frame.split_first_chunk() else { return Err(Malformed::Truncated) };
+        let Some(&source) = rest.first_chunk() else { return Err(Malformed::Truncated) };
         Ok(Self { target, source, vlan, kind, payload: &frame[start..] })
     }
 }
@@ -96,9 +96,10 @@ pub(crate) fn network(frame: &[u8]) -> Option<(EtherType, Option<u16>, usize)> {
 /// When `buf` is shorter than that.
 #[inline]
 pub fn emit_header(buf: &mut [u8], target: Mac, source: Mac, kind: EtherType) {
-    buf[..6].copy_from_slice(&target);
-    buf[6..12].copy_from_slice(&source);
-    buf[12..14].copy_from_slice(&kind.number().to_be_bytes());
+    let header: &mut [u8; HEADER_LEN] = buf.first_chunk_mut().expect("room for a header");
+    header[..6].copy_from_slice(&target);
+    header[6..12].copy_from_slice(&source);
+    header[12..].copy_from_slice(&kind.number().to_be_bytes());
 }
 
 const VLAN_TAG: u16 = 0x8100;

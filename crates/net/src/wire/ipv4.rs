@@ -103,34 +103,14 @@ impl Header {
     pub fn emit(&self, buf: &mut [u8]) {
         let total_len = HEADER_LEN + self.payload_len;
         assert!(total_len <= 0xffff, "a packet of {total_len} bytes is longer than 65535");
-        let ([a, b], [c, d, e, f]) = ((total_len as u16).to_be_bytes(), self.source.octets());
-        let ([g, h, i, j], protocol) = (self.target.octets(), self.protocol.number());
+        let first = 0x4500_0000 | u32::from((self.dscp << 2) | self.ecn) << 16 | total_len as u32;
         // With DF set the identification means nothing (RFC 6864 §4.1).
-        let mut header = [
-            0x45,
-            (self.dscp << 2) | self.ecn,
-            a,
-            b,
-            0,
-            0,
-            0x40,
-            0,
-            TTL,
-            protocol,
-            0,
-            0,
-            c,
-            d,
-            e,
-            f,
-            g,
-            h,
-            i,
-            j,
-        ];
-        let sum = checksum::of_header(&header);
-        header[10..12].copy_from_slice(&sum);
-        buf[..HEADER_LEN].copy_from_slice(&header);
+        let fragment = 0x0000_4000;
+        let third = u32::from(TTL) << 24 | u32::from(self.protocol.number()) << 16;
+        let mut words = [first, fragment, third, self.source.to_bits(), self.target.to_bits()];
+        words[2] |= u32::from(checksum::of_words(&words));
+        let (header, _) = buf[..HEADER_LEN].as_chunks_mut::<4>();
+        header.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_be_bytes());
     }
 
     /// Writes the header of a piece: DF clear, `fragment` filled in.

@@ -76,6 +76,12 @@ impl<'a> Segment<'a> {
         if source_port == 0 || target_port == 0 {
             return Err(Malformed::BadAddress);
         }
+        let options = &packet[HEADER_LEN..header_len];
+        // Where it is filled in and not where `Options::parse` would return it.
+        let options = match Options::timestamps_alone(options) {
+            timestamps @ Some(_) => Options { timestamps, ..Options::NONE },
+            None => Options::parse(options)?,
+        };
         Ok(Self {
             source_port,
             target_port,
@@ -83,7 +89,7 @@ impl<'a> Segment<'a> {
             ack: Seq(be32(packet, 8)),
             flags: Flags::from_bits(packet[13]),
             window: be16(packet, 14),
-            options: Options::parse(&packet[HEADER_LEN..header_len])?,
+            options,
             payload: &packet[header_len..],
         })
     }
@@ -113,8 +119,9 @@ impl<'a> Segment<'a> {
     pub fn emit(&self, source: impl Into<IpAddr>, target: impl Into<IpAddr>, buf: &mut [u8]) {
         let header_len = self.header_len();
         let buf = &mut buf[..header_len + self.payload.len()];
-        self.emit_header(buf);
-        buf[header_len..].copy_from_slice(self.payload);
+        let (header, data) = buf.split_at_mut(header_len);
+        self.emit_exact(header);
+        data.copy_from_slice(self.payload);
         finish_checksum(buf, source, target);
     }
 
@@ -140,15 +147,20 @@ impl<'a> Segment<'a> {
     /// When `buf` is shorter than [`Segment::header_len`].
     #[inline]
     pub fn emit_header(&self, buf: &mut [u8]) {
-        let header_len = self.header_len();
-        let buf = &mut buf[..header_len];
+        self.emit_exact(&mut buf[..self.header_len()]);
+    }
+
+    /// Writes the header into `buf`, which is as long as that.
+    #[inline]
+    fn emit_exact(&self, buf: &mut [u8]) {
+        let header_len = buf.len();
+        let (fixed, options) = buf.split_first_chunk_mut::<HEADER_LEN>().expect("room for a header");
         let ([a, b], [c, d]) = (self.source_port.to_be_bytes(), self.target_port.to_be_bytes());
         let ([e, f, g, h], [i, j, k, l]) = (self.seq.0.to_be_bytes(), self.ack.0.to_be_bytes());
         let ([m, n], len, flags) =
             (self.window.to_be_bytes(), (header_len as u8 / 4) << 4, self.flags.bits());
-        buf[..HEADER_LEN]
-            .copy_from_slice(&[a, b, c, d, e, f, g, h, i, j, k, l, len, flags, m, n, 0, 0, 0, 0]);
-        self.options.emit(&mut buf[HEADER_LEN..]);
+        *fixed = [a, b, c, d, e, f, g, h, i, j, k, l, len, flags, m, n, 0, 0, 0, 0];
+        self.options.emit(options);
     }
 }
 

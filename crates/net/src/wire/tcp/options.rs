@@ -117,11 +117,17 @@ impl Options {
     /// than its own two bytes, or has a length that its kind cannot have.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        if bytes.len() == 12 && bytes[..4] == TIMESTAMPS_ALIGNED {
-            let timestamps = Some(Timestamps { value: be32(bytes, 4), echo: be32(bytes, 8) });
-            return Ok(Self { timestamps, ..Self::NONE });
+        match Self::timestamps_alone(bytes) {
+            timestamps @ Some(_) => Ok(Self { timestamps, ..Self::NONE }),
+            None => Self::parse_each(bytes),
         }
-        Self::parse_each(bytes)
+    }
+
+    /// The timestamps, where nothing else is in `bytes`.
+    #[inline]
+    pub(super) fn timestamps_alone(bytes: &[u8]) -> Option<Timestamps> {
+        (bytes.len() == 12 && bytes[..4] == TIMESTAMPS_ALIGNED)
+            .then(|| Timestamps { value: be32(bytes, 4), echo: be32(bytes, 8) })
     }
 
     fn parse_each(mut bytes: &[u8]) -> Result<Self, Malformed> {
@@ -188,12 +194,14 @@ impl Options {
     /// When `buf` is shorter than that.
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) {
-        let Some(stamps) = self.timestamps.filter(|_| self.is_timestamps_alone()) else {
+        let (Some(stamps), Some(buf)) =
+            (self.timestamps.filter(|_| self.is_timestamps_alone()), buf.first_chunk_mut::<12>())
+        else {
             return self.emit_each(buf);
         };
         buf[..4].copy_from_slice(&TIMESTAMPS_ALIGNED);
         buf[4..8].copy_from_slice(&stamps.value.to_be_bytes());
-        buf[8..12].copy_from_slice(&stamps.echo.to_be_bytes());
+        buf[8..].copy_from_slice(&stamps.echo.to_be_bytes());
     }
 
     fn emit_each(&self, buf: &mut [u8]) {
