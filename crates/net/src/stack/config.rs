@@ -51,7 +51,9 @@ pub struct Config {
     /// least urgent, which is also what nobody has classified: the lower
     /// effort of RFC 8622 is for the operator to choose.
     pub dscp: [u8; Priority::LEVELS],
-    /// Smallest retransmission timeout.
+    /// How much longer than the smoothed round trip a retransmission timeout
+    /// is at least: RTO = SRTT + max(`rto_min`, 4 × RTTVAR), which is G in RFC
+    /// 6298 §2.3. The 1 s of its §2.4 is not kept: data centres need less.
     pub rto_min: Span,
     /// Whether loss is told by time (RACK-TLP, RFC 8985) with peers that
     /// understand SACK; otherwise it is told by counting (RFC 6675).
@@ -79,6 +81,7 @@ pub struct Config {
     /// connections may take up together (up to 16 MiB more are kept for reuse).
     /// From half of it on, windows promise only 16 KiB and early segments are
     /// dropped; the last quarter is for connections that hold no more than that.
+    /// Windows grow again, and peers hear of it, once less than half is in use.
     pub memory_max: usize,
     /// How long the acknowledgement of data may wait for company, at most
     /// 500 ms (RFC 9293 §3.8.6.3); `None`: not at all.

@@ -77,8 +77,21 @@ impl Stack {
         self.waiting_acks_old = 0;
     }
 
+    /// Lets windows that were small for want of memory grow again.
+    #[inline]
+    fn restore_windows(&mut self, now: Time) {
+        while let Some(index) = self.pool.next_shortened() {
+            let Some((_, connection)) = self.flows.at(index).filter(|(_, c)| !c.state.is_ending()) else {
+                continue;
+            };
+            connection.restore_window(&self.config);
+            self.ready.enqueue(now, connection, index);
+        }
+    }
+
     fn send_due<D: Device>(&mut self, now: Time, device: &mut D) -> usize {
         let before = self.counters.frames_sent;
+        self.restore_windows(now);
         let mut room = self.replies.is_empty() || self.send_replies(now, device).is_ok();
         room = room && (!self.udp.wants_egress() || self.send_datagrams(now, device).is_ok());
         while room {

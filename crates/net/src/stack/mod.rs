@@ -358,6 +358,7 @@ impl Stack {
     fn free(&mut self, index: u32) {
         if let Some(mut connection) = self.flows.remove(index) {
             connection.release(&mut self.pool);
+            self.pool.forget_shortened(index);
             if let Some(timer) = connection.timer {
                 self.timers.cancel(timer.1);
             }

@@ -77,6 +77,11 @@ impl ReceiveWindow {
     pub(crate) fn shorten(&mut self) {
         self.limit = self.limit.min(Self::SHORT as u32);
     }
+
+    /// Memory is there again: as much as a new connection may promise.
+    pub(crate) fn restore(&mut self, config: &Config) {
+        self.limit = self.limit.max(config.recv_buffer.min(u32::MAX as usize) as u32);
+    }
 }
 
 #[inline]

@@ -6,7 +6,7 @@
 //! What all of them hold together is bounded; the last quarter is for those
 //! who hold little, so that a few who hold much do not shut out the rest.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::flight::Ledger;
 use crate::stack::ConnId;
@@ -23,6 +23,8 @@ pub(crate) struct Pool {
     starved: VecDeque<ConnId>,
     /// Memory was given back since the starved ones were last looked at.
     relieved: bool,
+    /// Connections, by their slots, that promise less for want of memory.
+    shortened: BTreeSet<u32>,
     // They change owner as boxes: nothing is copied.
     #[allow(clippy::vec_box)]
     ledgers: Vec<Box<Ledger>>,
@@ -66,6 +68,7 @@ impl Pool {
             held_max,
             starved: VecDeque::new(),
             relieved: false,
+            shortened: BTreeSet::new(),
             ledgers: Vec::new(),
         }
     }
@@ -113,6 +116,25 @@ impl Pool {
     pub(crate) fn fed(&mut self) -> VecDeque<ConnId> {
         self.relieved = false;
         std::mem::take(&mut self.starved)
+    }
+
+    /// The connection in slot `index` promises less until memory is there again.
+    pub(crate) fn shorten(&mut self, index: u32) {
+        self.shortened.insert(index);
+    }
+
+    /// The connection in slot `index` is gone.
+    #[inline]
+    pub(crate) fn forget_shortened(&mut self, index: u32) {
+        if !self.shortened.is_empty() {
+            self.shortened.remove(&index);
+        }
+    }
+
+    /// A connection that may promise more, since memory is not short any more.
+    #[inline]
+    pub(crate) fn next_shortened(&mut self) -> Option<u32> {
+        if self.shortened.is_empty() || self.is_short() { None } else { self.shortened.pop_first() }
     }
 
     #[inline]

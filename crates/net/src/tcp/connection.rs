@@ -326,11 +326,34 @@ impl Connection {
         let n = n.min(self.recv.len());
         self.recv.pop(n, cx.pool);
         self.window.on_read(cx.now, n, self.rtt.srtt(), cx.config, cx.pool);
+        if cx.pool.is_short() {
+            self.shorten_window(cx);
+        }
+        self.invite();
+    }
+
+    /// Tells the peer of a window that has become larger by what is worth a segment.
+    #[inline]
+    fn invite(&mut self) {
         let worth = (self.window.limit() / 2).min(2 * usize::from(self.mss)) as i32;
         let edge = self.rcv_nxt + self.receive_room();
         if self.state.can_receive() && edge.distance(self.rcv_adv) >= worth {
             self.acks_due = self.acks_due.max(1);
         }
+    }
+
+    /// Memory is short: promises little, until the pool says otherwise.
+    #[inline]
+    pub(super) fn shorten_window(&mut self, cx: &mut Context<'_>) {
+        self.window.shorten();
+        cx.pool.shorten(cx.id.index);
+    }
+
+    /// Memory is there again. Nobody else would tell a peer whose window is
+    /// closed: the application may wait for the rest of what it has not read.
+    pub(crate) fn restore_window(&mut self, config: &Config) {
+        self.window.restore(config);
+        self.invite();
     }
 
     /// Most bytes that may wait for their acknowledgement: twice what the

@@ -67,6 +67,8 @@ pub(crate) struct Ledger {
     lost_from: Seq,
     /// What was sent again lies before this.
     again_end: Option<Seq>,
+    /// This recovery has sent its one segment to the rescue (RFC 6675 §4).
+    pub(crate) rescued: bool,
 }
 
 impl Ledger {
@@ -432,6 +434,11 @@ impl Flight {
             .map_while(|i| self.get(i))
             .take_while(|r| r.start.before(end))
             .find(|r| !r.sacked && !r.again)
+    }
+
+    /// The last record that the peer has not reported (RFC 6675 §4, NextSeg rule 4).
+    pub(crate) fn last_unreported(&self) -> Option<&Record> {
+        (0..self.len()).rev().find_map(|i| self.get(i).filter(|record| !record.sacked))
     }
 
     /// Where what was sent again ends; nothing behind it was.

@@ -182,7 +182,17 @@ impl Connection {
             return Arrival::Done;
         }
         if has(Flags::SYN) {
-            self.challenge(cx);
+            match self.state {
+                // Back to LISTEN (RFC 9293 §3.10.7.4, which takes RFC 5961's
+                // challenge for all other states): nothing is lost yet, and the
+                // peer's next SYN finds the listener. Whoever does not see the
+                // answers has to guess the window to get here. What Fast Open
+                // has announced is more than that: it is challenged.
+                State::SynReceived { passive: true } if !self.flags.announced => {
+                    self.end(cx, CloseReason::Reset);
+                }
+                _ => self.challenge(cx),
+            }
             return Arrival::Done;
         }
         if !has(Flags::ACK) {
@@ -492,7 +502,7 @@ impl Connection {
         }
         self.set_level(cx.label.priority);
         if cx.pool.is_short() {
-            self.window.shorten();
+            self.shorten_window(cx);
         }
         self.owe_ack_for_data(cx, gap);
         if !self.flags.detached {

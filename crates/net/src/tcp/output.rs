@@ -52,7 +52,14 @@ impl Connection {
     /// Whether more than an acknowledgement may be due.
     #[inline]
     pub(crate) fn wants_data(&self) -> bool {
-        self.has_unsent() || self.flags.probe_due || self.flags.tail_due || self.flight.lost() > 0
+        let forced = self.flags.probe_due || self.flags.tail_due;
+        self.has_unsent() || forced || self.flight.lost() > 0 || self.may_doubt()
+    }
+
+    /// Whether what is neither lost nor received may go again.
+    #[inline]
+    fn may_doubt(&self) -> bool {
+        matches!(self.recovery, Recovery::Fast { .. }) && self.flags.sack
     }
 
     /// The next segment, if one may go out now.
@@ -105,13 +112,26 @@ impl Connection {
     }
 
     /// With nothing else to send in a recovery by counting, what may be lost
-    /// goes again (RFC 6675 §4, NextSeg rule 3).
+    /// goes again, and once in each recovery the last segment that was not
+    /// reported: the end of a flight has nothing beyond it that could tell its
+    /// loss (RFC 6675 §4, NextSeg rules 3 and 4).
     fn plan_doubtful(&self, config: &Config) -> Option<Plan> {
-        let counts = !config.rack && matches!(self.recovery, Recovery::Fast { .. });
-        if !counts || self.flight.lost() > 0 || self.in_flight() >= self.congestion_window() {
+        if config.rack
+            || !self.may_doubt()
+            || self.flight.lost() > 0
+            || self.in_flight() >= self.congestion_window()
+        {
             return None;
         }
-        Some(self.cut_again(self.flight.first_doubtful()?))
+        let doubtful = self.flight.first_doubtful().or_else(|| self.rescue());
+        Some(self.cut_again(doubtful?))
+    }
+
+    fn rescue(&self) -> Option<&Record> {
+        let rescued = self.flight.ledger().is_none_or(|ledger| ledger.rescued);
+        let last = if rescued { None } else { self.flight.last_unreported() };
+        // It has to bring the very last number.
+        last.filter(|record| record.len() <= u32::from(self.mss))
     }
 
     /// The last segment again, for an answer that tells what is missing.
@@ -337,10 +357,12 @@ impl Connection {
         let restart = self.flags.retransmit_now || self.flags.tail_due;
         self.flags.retransmit_now = false;
         if plan.again {
+            let rescue = !config.rack && self.flight.lost() == 0 && self.flight.first_doubtful().is_none();
             self.segments_again = self.segments_again.saturating_add(1);
             self.flight.sent_again(plan.seq, end - plan.seq, now, pool);
             if let Some(ledger) = self.flight.ledger_mut() {
                 ledger.spurious.on_sent_again(now);
+                ledger.rescued |= rescue;
             }
         } else {
             self.flight.push(plan.seq, end, now, pool);

@@ -40,8 +40,9 @@ impl Piece {
 #[derive(Debug)]
 pub(crate) struct Reassembly {
     pieces: Vec<Piece>,
-    /// Where the latest segment lies, for the first SACK block (RFC 2018 §4).
-    latest: Seq,
+    /// Where the latest segments lie that are no part of one piece, latest
+    /// first: what SACK blocks report (RFC 2018 §4).
+    latest: [Seq; Self::REPORTED],
     /// What came a second time, to be told once (RFC 2883).
     pub(crate) twice: Option<(Seq, Seq)>,
 }
@@ -58,9 +59,11 @@ impl Reassembly {
     const WORTH: usize = 512;
     /// Most segments that a piece tells apart; more count as one.
     const SEGMENTS_MAX: usize = 1024;
+    /// Twice as many as there are blocks in a segment: some may become one piece.
+    const REPORTED: usize = 8;
 
     pub(crate) fn new() -> Self {
-        Self { pieces: Vec::new(), latest: Seq(0), twice: None }
+        Self { pieces: Vec::new(), latest: [Seq(0); Self::REPORTED], twice: None }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -69,14 +72,18 @@ impl Reassembly {
 
     /// Whether the byte at `seq` is here.
     pub(crate) fn holds(&self, seq: Seq) -> bool {
-        let i = self.pieces.partition_point(|p| p.end().at_or_before(seq));
-        self.pieces.get(i).is_some_and(|p| p.start.at_or_before(seq))
+        self.index_of(seq).is_some()
     }
 
     /// Keeps what is new of `bytes`, which start at `start`; returns how many
     /// bytes were kept. Bytes that are here already stay as they are.
     pub(crate) fn insert(&mut self, start: Seq, bytes: &[u8], meta: &PacketMeta, pool: &mut Pool) -> usize {
-        self.latest = start;
+        let kept = self.keep(start, bytes, meta, pool);
+        self.note_latest(start);
+        kept
+    }
+
+    fn keep(&mut self, start: Seq, bytes: &[u8], meta: &PacketMeta, pool: &mut Pool) -> usize {
         let end = start + bytes.len() as u32;
         let (mut at, mut kept) = (start, 0);
         let mut i = self.pieces.partition_point(|p| p.end().at_or_before(start));
@@ -130,12 +137,31 @@ impl Reassembly {
         self.pieces.first()?.start.at_or_before(next).then(|| self.pieces.remove(0))
     }
 
-    /// What to tell the peer: what came twice, then the latest.
+    /// The index of the piece that holds the byte at `seq`.
+    fn index_of(&self, seq: Seq) -> Option<usize> {
+        let i = self.pieces.partition_point(|p| p.end().at_or_before(seq));
+        self.pieces.get(i).is_some_and(|p| p.start.at_or_before(seq)).then_some(i)
+    }
+
+    /// A segment at `start` came; what else the piece with it told is told with it.
+    fn note_latest(&mut self, start: Seq) {
+        let Some(piece) = self.index_of(start).map(|i| &self.pieces[i]) else { return };
+        let told = |at: &&Seq| at.at_or_after(piece.start) && at.before(piece.end());
+        let mut latest = [start; Self::REPORTED];
+        let others = self.latest.iter().filter(|at| !told(at));
+        latest[1..].iter_mut().zip(others).for_each(|(slot, at)| *slot = *at);
+        self.latest = latest;
+    }
+
+    /// What to tell the peer: what came twice, then the latest, then what was
+    /// told last (RFC 2018 §4), then any that there is room for.
     pub(crate) fn blocks(&self) -> SackBlocks {
-        let block = |p: &Piece| (p.start, p.end());
-        let recent = self.pieces.partition_point(|p| p.end().at_or_before(self.latest));
-        let rest = self.pieces.iter().enumerate().filter(|(i, _)| *i != recent).map(|(_, p)| p);
-        self.twice.into_iter().chain(self.pieces.get(recent).into_iter().chain(rest).map(block)).collect()
+        let latest = self.latest.map(|seq| self.index_of(seq));
+        let news =
+            latest.iter().enumerate().filter(|(n, i)| !latest[..*n].contains(i)).filter_map(|(_, i)| *i);
+        let rest = (0..self.pieces.len()).filter(|i| !latest.contains(&Some(*i)));
+        let block = |i: usize| (self.pieces[i].start, self.pieces[i].end());
+        self.twice.into_iter().chain(news.chain(rest).map(block)).collect()
     }
 
     pub(crate) fn release(&mut self, pool: &mut Pool) {
@@ -213,13 +239,23 @@ mod tests {
     }
 
     #[test]
-    fn latest_block_is_told_first() {
-        let (mut r, mut pool) = (Reassembly::new(), Pool::default());
-        for start in [30, 10, 20] {
-            r.insert(Seq(start), b"abc", &meta(0), &mut pool);
-        }
-        let starts: Vec<u32> = r.blocks().iter().map(|b| b.0.0).collect();
-        assert_eq!(starts, [20, 10, 30]);
+    fn latest_block_is_told_first_and_then_what_was_told_last() {
+        let check = |starts: &[u32], expected: &[u32]| {
+            let (mut r, mut pool) = (Reassembly::new(), Pool::default());
+            for start in starts {
+                r.insert(Seq(*start), b"abc", &meta(0), &mut pool);
+            }
+            let told: Vec<u32> = r.blocks().iter().map(|b| b.0.0).collect();
+            assert_eq!(told, expected, "{starts:?}");
+        };
+        check(&[30, 10, 20], &[20, 10, 30]);
+        check(&[10, 20, 30, 40, 50, 60], &[60, 50, 40, 30]);
+        check(&[60, 50, 40, 30, 20, 10], &[10, 20, 30, 40]);
+        // The piece with the latest is one block, however often it grew.
+        check(&[10, 20, 30, 40, 43, 46], &[40, 30, 20, 10]);
+        check(&[10, 20, 30, 40, 23], &[20, 40, 30, 10]);
+        // Two that were told become one with the third.
+        check(&[10, 40, 20, 26, 23], &[20, 40, 10]);
     }
 
     proptest! {

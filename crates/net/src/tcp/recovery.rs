@@ -289,6 +289,7 @@ impl Connection {
         let ledger = self.flight.open(cx.pool);
         ledger.prr = Prr::start(base, target);
         ledger.spurious.on_loss();
+        ledger.rescued = false;
         self.note_reduction();
     }
 

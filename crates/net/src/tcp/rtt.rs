@@ -53,14 +53,18 @@ impl RttEstimator {
         self.backoff = 0;
     }
 
-    /// How long to wait for an acknowledgement, at least `rto_min`.
+    /// How long to wait for an acknowledgement: SRTT + max(G, 4 × RTTVAR)
+    /// (RFC 6298 §2.3) with `rto_min` for G. It is no floor of the sum: on a
+    /// steady path RTTVAR goes to nothing, and a round trip that takes a little
+    /// longer than the others would count as a loss.
     #[inline]
     pub(crate) fn rto(&self, rto_min: Span) -> Span {
+        let ns = |units: u32| u64::from(units) << Self::UNIT_BITS;
         let base_ns = match self.srtt {
-            0 => Self::RTO_INITIAL_NS,
-            srtt => (u64::from(srtt) + (4 * u64::from(self.rttvar)).max(1)) << Self::UNIT_BITS,
+            0 => Self::RTO_INITIAL_NS.max(rto_min.as_nanos()),
+            srtt => ns(srtt) + (4 * ns(self.rttvar)).max(rto_min.as_nanos()).max(1),
         };
-        let base_ns = base_ns.max(rto_min.as_nanos()).min(Self::RTO_MAX_NS);
+        let base_ns = base_ns.min(Self::RTO_MAX_NS);
         Span::from_nanos((base_ns << self.backoff).min(Self::RTO_MAX_NS))
     }
 
@@ -86,27 +90,33 @@ mod tests {
     }
 
     #[test]
-    fn microsecond_round_trips_are_seen_and_the_floor_holds() {
+    fn steady_path_waits_the_floor_beyond_a_round_trip() {
         let mut rtt = RttEstimator::new();
         for _ in 0..100 {
             rtt.on_sample(Span::from_micros(50));
         }
         assert_eq!(rtt.srtt(), Some(Span::from_micros(50)));
-        assert_eq!(rtt.rto(FLOOR), FLOOR);
+        assert_eq!(rtt.rto(FLOOR), Span::from_micros(5050));
         assert!(rtt.rto(Span::from_micros(1)) < Span::from_micros(60));
+        for _ in 0..100 {
+            rtt.on_sample(Span::from_millis(100));
+        }
+        let rto = rtt.rto(FLOOR).as_nanos();
+        assert!((104_900_000..=105_000_000).contains(&rto), "{rto}");
     }
 
     #[test]
     fn timeout_doubles_up_to_a_minute_and_a_sample_ends_it() {
         let mut rtt = RttEstimator::new();
         rtt.on_sample(Span::from_micros(50));
+        let once = rtt.rto(FLOOR);
         rtt.on_timeout();
-        assert_eq!(rtt.rto(FLOOR), FLOOR * 2);
+        assert_eq!(rtt.rto(FLOOR), once * 2);
         for _ in 0..300 {
             rtt.on_timeout();
         }
         assert_eq!(rtt.rto(FLOOR), Span::from_secs(60));
         rtt.on_sample(Span::from_micros(50));
-        assert_eq!(rtt.rto(FLOOR), FLOOR);
+        assert_eq!(rtt.rto(FLOOR), once);
     }
 }

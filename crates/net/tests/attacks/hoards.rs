@@ -186,6 +186,45 @@ fn promised_window_is_accepted_though_memory_got_short() {
 }
 
 #[test]
+fn window_that_closed_for_want_of_memory_is_reopened_when_there_is_some() {
+    let (mut peer, hogs) = hoard(300);
+    for held in &hogs {
+        let _ = peer.stack.send(peer.now, held.conn, &[0; 80 * 1024]);
+    }
+    peer.hear();
+    assert!(peer.stack.buffer_bytes() > MEMORY / 2, "memory is short");
+    // Their applications wait for more than they are allowed to get.
+    let options = Options { mss: Some(1460), window_scale: Some(7), ..Options::NONE };
+    let victims = [2000, 2001].map(|port| open(&mut peer, port, options));
+    let mut sent = [0; 2];
+    for (held, sent) in victims.iter().zip(&mut sent) {
+        for _ in 0..400 {
+            let s = data(&peer, held, *sent, &[1; 1000]);
+            let answer = peer.say(s).pop().expect("an answer");
+            *sent = answer.ack - held.seq;
+            if answer.window == 0 {
+                break;
+            }
+        }
+        let probe = data(&peer, held, *sent, b"");
+        peer.tell(&probe);
+        let again = data(&peer, held, *sent, b"?");
+        assert_eq!(peer.say(again).last().map(|s| s.window), Some(0), "closed");
+    }
+    // One of them goes, and nothing is said to it.
+    for held in victims[1..].iter().chain(&hogs) {
+        peer.stack.abort(peer.now, held.conn);
+    }
+    let updates: Vec<Seg> =
+        peer.hear().into_iter().filter(|s| !s.flags.contains(Flags::RST) && s.payload.is_empty()).collect();
+    assert_eq!(updates.len(), 1, "{updates:?}");
+    assert_eq!((updates[0].to, updates[0].ack), (victims[0].port, victims[0].seq + sent[0]));
+    assert!(usize::from(updates[0].window) << 7 >= 1460, "worth a segment");
+    let more = data(&peer, &victims[0], sent[0], &[2; 1000]);
+    assert_eq!(peer.say(more).last().map(|s| s.ack), Some(victims[0].seq + sent[0] + 1000));
+}
+
+#[test]
 fn tiny_windows_cost_one_segment_in_each_timeout() {
     for window in [1, 2, 7, 43, 88] {
         let (mut peer, conn) = Peer::established();

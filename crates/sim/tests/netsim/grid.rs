@@ -211,10 +211,11 @@ impl Row {
         assert!(train.0 <= most, "{cell:?}: the median answer took {}, not {most}", train.0);
     }
 
-    /// More loss or reordering does not help, but for chance.
+    /// More loss or reordering does not help, but for chance: without any, one
+    /// run is all, in which a tail that overflowed the buffer weighs much.
     fn check_beside_better(&self, better: &Self) {
         let (now, before) = (self.cubic.mbps, better.cubic.mbps);
-        assert!(now < 1.15 * before, "{now} Mbit/s at {:?}, {before} at {:?}", self.cell, better.cell);
+        assert!(now < 1.2 * before, "{now} Mbit/s at {:?}, {before} at {:?}", self.cell, better.cell);
     }
 
     /// Reordering by an eighth of a round trip is no loss.
