@@ -373,7 +373,7 @@ impl Stack {
 
     /// Marks the first `n` unread bytes as read; opens the window.
     pub fn consume(&mut self, now: Time, conn: ConnId, n: usize) {
-        self.touch(now, conn, |connection, cx| connection.consume(cx, n));
+        self.touch_for(now, conn, |connection, cx| connection.consume(cx, n), |due| *due);
     }
 
     /// Queues bytes for sending; returns how many were taken. When fewer than
@@ -526,6 +526,18 @@ impl Stack {
         id: ConnId,
         act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
     ) -> Option<R> {
+        self.touch_for(now, id, act, |_| true)
+    }
+
+    /// [`Stack::touch`] where egress concerns only some results of `act`.
+    #[inline]
+    fn touch_for<R>(
+        &mut self,
+        now: Time,
+        id: ConnId,
+        act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
+        concerns_egress: impl FnOnce(&R) -> bool,
+    ) -> Option<R> {
         let connection = self.flows.get_mut(id)?;
         let mut cx = Context {
             now,
@@ -542,7 +554,7 @@ impl Stack {
         let result = act(connection, &mut cx);
         if connection.state.is_ending() {
             self.settle_closed(now, id);
-        } else {
+        } else if concerns_egress(&result) {
             self.ready.enqueue(now, connection, id.index);
         }
         Some(result)

@@ -320,26 +320,29 @@ impl Connection {
         }
     }
 
-    /// Forgets the first `n` unread bytes; invites more when that is worth a segment.
+    /// Forgets the first `n` unread bytes; whether inviting more is worth a segment.
     #[inline]
-    pub(crate) fn consume(&mut self, cx: &mut Context<'_>, n: usize) {
+    pub(crate) fn consume(&mut self, cx: &mut Context<'_>, n: usize) -> bool {
         let n = n.min(self.recv.len());
         self.recv.pop(n, cx.pool);
         self.window.on_read(cx.now, n, self.rtt.srtt(), cx.config, cx.pool);
         if cx.pool.is_short() {
             self.shorten_window(cx);
         }
-        self.invite();
+        self.invite()
     }
 
-    /// Tells the peer of a window that has become larger by what is worth a segment.
+    /// Tells the peer of a window that has become larger by what is worth a
+    /// segment; whether it has.
     #[inline]
-    fn invite(&mut self) {
+    fn invite(&mut self) -> bool {
         let worth = (self.window.limit() / 2).min(2 * usize::from(self.mss)) as i32;
         let edge = self.rcv_nxt + self.receive_room();
-        if self.state.can_receive() && edge.distance(self.rcv_adv) >= worth {
-            self.acks_due = self.acks_due.max(1);
+        let due = self.state.can_receive() && edge.distance(self.rcv_adv) >= worth;
+        if due {
+            self.owe_ack();
         }
+        due
     }
 
     /// Memory is short: promises little, until the pool says otherwise.
