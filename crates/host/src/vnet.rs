@@ -123,8 +123,7 @@ mod tests {
         answer[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 2]);
         answer[22..32].copy_from_slice(&[4, 4, 4, 4, 4, 4, 10, 0, 0, 1]);
         answer[32..42].copy_from_slice(&[2, 2, 2, 2, 2, 2, 10, 0, 0, 2]);
-        let meta = PacketMeta { received: Time::ZERO, bytes: 60, priority: None, checked: false };
-        stack.ingress(Time::ZERO, &answer, &meta);
+        stack.ingress(Time::ZERO, &answer, &PacketMeta::new(Time::ZERO, answer.len()));
         stack.egress(Time::ZERO, &mut device);
         let [question, syn] = &device.0[..] else { panic!("a question and a SYN: {:?}", device.0) };
         assert_eq!((asks(question), asks(syn)), (None, Some((34, 16))));

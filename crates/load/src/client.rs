@@ -15,7 +15,6 @@ mod error;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use net::classify::PacketMeta;
 use net::stack::{CloseReason, ConnectError};
 use net::{ConnId, Device, Event, EventKind, Stack};
 use queueing::{Span, Time};
@@ -279,16 +278,9 @@ impl Client {
 
     fn receive<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
         for received in 0..BATCH {
-            let Some(frame) = device.receive(now) else { return received > 0 };
-            let bytes = frame.frame.as_ref();
-            let meta = PacketMeta {
-                received: frame.arrived.unwrap_or(now),
-                bytes: bytes.len().min(usize::from(u16::MAX)) as u16,
-                priority: None,
-                checked: frame.checked,
-            };
-            self.stack.ingress(now, bytes, &meta);
-            device.recycle(frame.frame);
+            if !self.stack.ingress_from(now, device) {
+                return received > 0;
+            }
         }
         true
     }

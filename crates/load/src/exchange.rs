@@ -10,7 +10,6 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use net::classify::PacketMeta;
 use net::{ConnId, Device, Event, EventKind, Stack};
 use queueing::{Arrivals, Histogram, Rng, Span, Time, Times};
 
@@ -213,16 +212,9 @@ impl Exchanger {
 
     fn receive<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
         for received in 0..BATCH {
-            let Some(frame) = device.receive(now) else { return received > 0 };
-            let bytes = frame.frame.as_ref();
-            let meta = PacketMeta {
-                received: now,
-                bytes: bytes.len().min(usize::from(u16::MAX)) as u16,
-                priority: None,
-                checked: frame.checked,
-            };
-            self.stack.ingress(now, bytes, &meta);
-            device.recycle(frame.frame);
+            if !self.stack.ingress_from(now, device) {
+                return received > 0;
+            }
             self.on_events(now);
         }
         true

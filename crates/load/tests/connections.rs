@@ -5,10 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use load::protocol::Decoded;
 use load::protocol::synthetic::{Request, Response};
 use load::{Class, Client, Plan};
-use net::classify::PacketMeta;
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{Config, ListenOptions};
-use net::{Device, EventKind, Stack};
+use net::{EventKind, Stack};
 use queueing::{Span, Time};
 
 const CONNECTIONS: u32 = 100_000;
@@ -21,15 +20,7 @@ fn host(last: u8) -> Config {
 /// A bare stack that answers every request at once.
 fn serve(now: Time, stack: &mut Stack, device: &mut MemoryDevice) -> bool {
     let mut busy = false;
-    while let Some(got) = device.receive(now) {
-        let meta = PacketMeta {
-            received: now,
-            bytes: got.frame.as_ref().len() as u16,
-            priority: None,
-            checked: false,
-        };
-        stack.ingress(now, got.frame.as_ref(), &meta);
-        device.recycle(got.frame);
+    while stack.ingress_from(now, device) {
         busy = true;
     }
     stack.handle_timeout(now);

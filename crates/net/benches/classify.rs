@@ -52,7 +52,7 @@ fn classifiers(c: &mut Criterion) {
     let mut payload = [0; 64];
     payload[..5].copy_from_slice(b"GW\x01\x00\x03");
     let frame = frame(&payload);
-    let meta = PacketMeta { received: Time::ZERO, bytes: frame.len() as u16, priority: None, checked: false };
+    let meta = PacketMeta::new(Time::ZERO, frame.len());
     let mut bench = |name: &str, classifier: DriverClassifier| {
         c.bench_function(name, |b| b.iter(|| classifier(&PacketView::new(black_box(&frame), &meta))));
     };

@@ -166,8 +166,7 @@ pub fn classify(
     counters: &mut DriverCounters,
 ) -> Admission {
     counters.frames += 1;
-    let bytes = u16::try_from(frame.len()).unwrap_or(u16::MAX);
-    let mut meta = PacketMeta { received, bytes, priority: None, checked: false };
+    let mut meta = PacketMeta::new(received, frame.len());
     let Some(classifier) = classifier else { return Admission::Queue(meta) };
     counters.classified += 1;
     match catch_unwind(AssertUnwindSafe(|| classifier(&PacketView::new(frame, &meta)))) {
@@ -194,12 +193,7 @@ mod tests {
     use super::*;
 
     fn meta(priority: Option<u8>) -> PacketMeta {
-        PacketMeta {
-            received: Time::ZERO,
-            bytes: 60,
-            priority: priority.and_then(Priority::new),
-            checked: false,
-        }
+        PacketMeta { priority: priority.and_then(Priority::new), ..PacketMeta::new(Time::ZERO, 60) }
     }
 
     fn order(order: RxOrder, capacity: usize, pushes: &[Option<u8>]) -> (Vec<usize>, Vec<usize>) {

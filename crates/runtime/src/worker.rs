@@ -130,11 +130,7 @@ impl Worker {
     /// # let mut requests = ["7 report", "0 payment"].iter();
     /// # while !stop.load(Ordering::Relaxed) {
     /// #     let now = clock.now();
-    /// #     while let Some(received) = far.receive(now) {
-    /// #         let meta = net::classify::PacketMeta { received: now, bytes: 0, priority: None, checked: false };
-    /// #         client.ingress(now, received.frame.as_ref(), &meta);
-    /// #         far.recycle(received.frame);
-    /// #     }
+    /// #     while client.ingress_from(now, &mut far) {}
     /// #     client.handle_timeout(now);
     /// #     while let Some(event) = client.poll_event() {
     /// #         let len = client.received(id).len();

@@ -6,10 +6,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use net::classify::{PacketMeta, Verdict};
+use net::classify::Verdict;
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{Config as Tcp, EventKind, ListenOptions};
-use net::{ConnId, Device, Stack};
+use net::{ConnId, Stack};
 use queueing::{Clock, Span, Time};
 use runtime::app::Echo;
 use runtime::mode::{Classifiers, MODES};
@@ -108,10 +108,7 @@ impl World {
                     _ => busy = true,
                 }
             }
-            while let Some(received) = self.far.receive(now) {
-                let meta = PacketMeta { received: now, bytes: 64, priority: None, checked: false };
-                self.client.ingress(now, received.frame.as_ref(), &meta);
-                self.far.recycle(received.frame);
+            while self.client.ingress_from(now, &mut self.far) {
                 busy = true;
             }
             while let Some(event) = self.client.poll_event() {

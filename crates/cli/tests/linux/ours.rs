@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use host::Monotonic;
-use net::classify::PacketMeta;
 use net::device::fault::{Faulty, Rates};
 use net::stack::{CloseReason, Config, ListenOptions};
 use net::{ConnId, Device, Event, EventKind, Stack};
@@ -62,13 +61,10 @@ impl Host {
         let mut busy = false;
         for _ in 0..256 {
             let now = self.clock.now();
-            let Some(received) = self.device.receive(now) else { break };
+            if !self.stack.ingress_from(now, &mut self.device) {
+                break;
+            }
             busy = true;
-            let bytes = received.frame.as_ref();
-            let checked = received.checked;
-            let meta = PacketMeta { received: now, bytes: bytes.len() as u16, priority: None, checked };
-            self.stack.ingress(now, bytes, &meta);
-            self.device.recycle(received.frame);
             while let Some(event) = self.stack.poll_event() {
                 on_event(&mut self.stack, now, event);
             }

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use host::Monotonic;
 use host::lab::{Lab, Namespace, Veth};
-use net::classify::PacketMeta;
 use net::stack::{Config, ListenOptions};
 use net::{ConnId, Device, EventKind, Stack};
 use queueing::{Clock, Span, Time};
@@ -136,12 +135,8 @@ fn serve<D: Device>(mut stack: Stack, mut device: D, stop: &AtomicBool) -> (D, S
     while !stop.load(Ordering::Relaxed) {
         let now = clock.now();
         let mut idle = true;
-        while let Some(got) = device.receive(now) {
+        while stack.ingress_from(now, &mut device) {
             idle = false;
-            let bytes = got.frame.as_ref().len() as u16;
-            let meta = PacketMeta { received: now, bytes, priority: None, checked: got.checked };
-            stack.ingress(now, got.frame.as_ref(), &meta);
-            device.recycle(got.frame);
         }
         stack.handle_timeout(now);
         while let Some(event) = stack.poll_event() {

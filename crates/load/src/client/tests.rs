@@ -47,12 +47,8 @@ impl Server {
 
     fn step(&mut self, now: Time, device: &mut MemoryDevice) -> bool {
         let mut busy = false;
-        while let Some(got) = device.receive(now) {
+        while self.stack.ingress_from(now, device) {
             busy = true;
-            let bytes = got.frame.as_ref().len() as u16;
-            let meta = PacketMeta { received: now, bytes, priority: None, checked: false };
-            self.stack.ingress(now, got.frame.as_ref(), &meta);
-            device.recycle(got.frame);
         }
         if self.stack.poll_timeout().is_some_and(|due| due <= now) {
             self.stack.handle_timeout(now);

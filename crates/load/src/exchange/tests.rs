@@ -14,11 +14,7 @@ struct Server {
 
 impl Server {
     fn step(&mut self, now: Time) {
-        while let Some(received) = self.end.receive(now) {
-            let bytes = received.frame.as_ref().len() as u16;
-            let meta = PacketMeta { received: now, bytes, priority: None, checked: false };
-            self.stack.ingress(now, received.frame.as_ref(), &meta);
-            self.end.recycle(received.frame);
+        while self.stack.ingress_from(now, &mut self.end) {
             while let Some(event) = self.stack.poll_event() {
                 let (taken, answer) = (self.reply)(self.stack.received(event.conn));
                 if taken > 0 {

@@ -3,10 +3,9 @@
 
 use std::hint::black_box;
 
-use net::classify::PacketMeta;
 use net::device::memory::{self, MemoryDevice};
 use net::stack::{Config, ListenOptions};
-use net::{ConnId, Device, EventKind, Stack};
+use net::{ConnId, EventKind, Stack};
 use queueing::{Span, Time};
 
 struct Host {
@@ -21,12 +20,7 @@ impl Host {
     }
 
     fn receive(&mut self, now: Time) {
-        while let Some(received) = self.end.receive(now) {
-            let bytes = received.frame.as_ref().len() as u16;
-            let meta = PacketMeta { received: now, bytes, priority: None, checked: false };
-            self.stack.ingress(now, received.frame.as_ref(), &meta);
-            self.end.recycle(received.frame);
-        }
+        while self.stack.ingress_from(now, &mut self.end) {}
         self.stack.handle_timeout(now);
     }
 

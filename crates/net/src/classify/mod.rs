@@ -83,6 +83,15 @@ pub struct PacketMeta {
     pub checked: bool,
 }
 
+impl PacketMeta {
+    /// What is known of a frame of `bytes` bytes before anybody has looked at it.
+    #[must_use]
+    pub fn new(received: Time, bytes: usize) -> Self {
+        let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+        Self { received, bytes, priority: None, checked: false }
+    }
+}
+
 /// `pri_filter`: called for every received frame (M1).
 pub type DriverClassifier = Arc<dyn Fn(&PacketView<'_>) -> Verdict + Send + Sync>;
 

@@ -111,12 +111,7 @@ impl Packet {
 }
 
 pub fn meta(bytes: usize, priority: Option<u8>) -> PacketMeta {
-    PacketMeta {
-        received: Time::ZERO,
-        bytes: bytes as u16,
-        priority: priority.and_then(Priority::new),
-        checked: false,
-    }
+    PacketMeta { priority: priority.and_then(Priority::new), ..PacketMeta::new(Time::ZERO, bytes) }
 }
 
 pub fn view<R>(frame: &[u8], look: impl FnOnce(&PacketView<'_>) -> R) -> R {

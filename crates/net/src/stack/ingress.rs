@@ -10,6 +10,7 @@ use super::ip::upper::Arrived;
 use super::opening::{Listener, fast_open_ends};
 use super::{Config, HASH_FLOW, Stack, flows, look_after};
 use crate::classify::PacketMeta;
+use crate::device::{Device, Received};
 use crate::tcp::{Arrival, Connection, Context, State, Verdicts};
 use crate::wire::ethernet::{BROADCAST, EtherType, Frame, Mac};
 use crate::wire::ip::{Packet, Protocol};
@@ -17,6 +18,17 @@ use crate::wire::tcp::Segment;
 use crate::wire::{FourTuple, Malformed, ipv4, ipv6};
 
 impl Stack {
+    /// Takes in the next frame that `device` has received, with no receive
+    /// buffer and no driver's classifier between; `false` when there is none.
+    pub fn ingress_from<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
+        let Some(Received { frame, arrived, checked }) = device.receive(now) else { return false };
+        let bytes = frame.as_ref();
+        let meta = PacketMeta { checked, ..PacketMeta::new(arrived.unwrap_or(now), bytes.len()) };
+        self.ingress(now, bytes, &meta);
+        device.recycle(frame);
+        true
+    }
+
     /// Takes one frame in. Malformed ones are counted and dropped.
     pub fn ingress(&mut self, now: Time, frame: &[u8], meta: &PacketMeta) {
         self.counters.frames_received += 1;

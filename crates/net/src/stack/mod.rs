@@ -8,8 +8,7 @@
 //! one call causes, as long as the owner drains it after each.
 //!
 //! ```
-//! use net::{EventKind, Stack, device::memory, Device};
-//! use net::classify::PacketMeta;
+//! use net::{EventKind, Stack, device::memory};
 //! use net::stack::{Config, ListenOptions};
 //! use queueing::Time;
 //!
@@ -21,12 +20,7 @@
 //! for _ in 0..8 {
 //!     for (stack, end) in [(&mut client, &mut client_end), (&mut server, &mut server_end)] {
 //!         stack.egress(Time::ZERO, end);
-//!         while let Some(received) = end.receive(Time::ZERO) {
-//!             let bytes = received.frame.as_ref().len() as u16;
-//!             let meta = PacketMeta { received: Time::ZERO, bytes, priority: None, checked: false };
-//!             stack.ingress(Time::ZERO, received.frame.as_ref(), &meta);
-//!             end.recycle(received.frame);
-//!         }
+//!         while stack.ingress_from(Time::ZERO, end) {}
 //!     }
 //! }
 //! let event = client.poll_event().unwrap();

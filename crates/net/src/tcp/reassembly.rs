@@ -200,7 +200,7 @@ mod tests {
     use queueing::Time;
 
     fn meta(bytes: u16) -> PacketMeta {
-        PacketMeta { received: Time::ZERO, bytes, priority: None, checked: false }
+        PacketMeta::new(Time::ZERO, bytes.into())
     }
 
     #[test]

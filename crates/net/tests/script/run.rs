@@ -241,9 +241,7 @@ impl Runner {
     }
 
     fn frame(&mut self, frame: &[u8]) {
-        let meta =
-            PacketMeta { received: self.now, bytes: frame.len() as u16, priority: None, checked: false };
-        self.stack.ingress(self.now, frame, &meta);
+        self.stack.ingress(self.now, frame, &PacketMeta::new(self.now, frame.len()));
     }
 
     /// Lets time pass to `to`, running the stack's timers.

@@ -43,7 +43,7 @@ pub fn sent(stack: &mut Stack, now: Time) -> Vec<Vec<u8>> {
 }
 
 pub fn meta(now: Time, frame: &[u8]) -> PacketMeta {
-    PacketMeta { received: now, bytes: frame.len() as u16, priority: None, checked: false }
+    PacketMeta::new(now, frame.len())
 }
 
 /// SplitMix64: small, and the same everywhere.

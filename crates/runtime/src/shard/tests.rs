@@ -132,10 +132,7 @@ impl World {
     /// The client takes what has come and answers it.
     fn listen(&mut self) -> bool {
         let (now, mut heard) = (self.clock.now(), false);
-        while let Some(received) = self.far.receive(now) {
-            let meta = net::classify::PacketMeta { received: now, bytes: 0, priority: None, checked: false };
-            self.client.ingress(now, received.frame.as_ref(), &meta);
-            self.far.recycle(received.frame);
+        while self.client.ingress_from(now, &mut self.far) {
             heard = true;
         }
         while let Some(event) = self.client.poll_event() {

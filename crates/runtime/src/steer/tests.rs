@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use net::Stack;
-use net::classify::PacketMeta;
 use net::stack::{ConnId, EventKind, ListenOptions};
 use net::steer::{FlowHash, Place};
 use queueing::Clock;
@@ -93,11 +92,7 @@ impl Client {
 
     fn turn(&mut self, now: Time, queue: &mut usize) {
         for wire in &mut self.wires {
-            while let Some(received) = wire.receive(now) {
-                let meta = PacketMeta { received: now, bytes: 0, priority: None, checked: false };
-                self.stack.ingress(now, received.frame.as_ref(), &meta);
-                wire.recycle(received.frame);
-            }
+            while self.stack.ingress_from(now, wire) {}
         }
         self.stack.handle_timeout(now);
         while let Some(event) = self.stack.poll_event() {

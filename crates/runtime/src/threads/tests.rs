@@ -4,7 +4,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
 use net::Stack;
-use net::classify::PacketMeta;
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{ConnId, EventKind, ListenOptions};
 use sched::dispatch::{Params, Steering};
@@ -58,11 +57,7 @@ impl Client {
     }
 
     fn turn(&mut self, now: Time) {
-        while let Some(received) = self.wire.receive(now) {
-            let meta = PacketMeta { received: now, bytes: 0, priority: None, checked: false };
-            self.stack.ingress(now, received.frame.as_ref(), &meta);
-            self.wire.recycle(received.frame);
-        }
+        while self.stack.ingress_from(now, &mut self.wire) {}
         self.stack.handle_timeout(now);
         while let Some(event) = self.stack.poll_event() {
             match event.kind {

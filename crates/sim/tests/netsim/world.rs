@@ -7,8 +7,6 @@
 use std::collections::BTreeMap;
 
 use net::Stack;
-use net::classify::PacketMeta;
-use net::device::Device;
 use net::stack::{CloseReason, Config, ConnId, Counters, Event, EventKind, ListenOptions};
 use queueing::{Rng, Span, Time};
 use sim::path::{self, PathDevice};
@@ -158,15 +156,7 @@ impl World {
 
     fn arrive(&mut self) {
         for (stack, end) in self.stacks.iter_mut().zip(&mut self.ends) {
-            while let Some(received) = end.receive(self.now) {
-                let bytes = received.frame.len() as u16;
-                stack.ingress(
-                    self.now,
-                    &received.frame,
-                    &PacketMeta { received: self.now, bytes, priority: None, checked: received.checked },
-                );
-                end.recycle(received.frame);
-            }
+            while stack.ingress_from(self.now, end) {}
             stack.handle_timeout(self.now);
         }
     }

@@ -187,8 +187,7 @@ impl World {
         let now = self.clock.now();
         while let Some(received) = self.far.receive(now) {
             let frame = received.frame.as_ref();
-            let bytes = frame.len() as u16;
-            let meta = PacketMeta { received: now, bytes, priority: None, checked: received.checked };
+            let meta = PacketMeta { checked: received.checked, ..PacketMeta::new(now, frame.len()) };
             match frame.get(TARGET).filter(|_| frame[12..14] == [8, 0]) {
                 Some(target) => {
                     let target = u32::from_be_bytes([target[0], target[1], target[2], target[3]]);

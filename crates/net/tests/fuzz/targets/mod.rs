@@ -62,7 +62,7 @@ fn stack() -> Stack {
 }
 
 fn meta(now: Time, frame: &[u8]) -> PacketMeta {
-    PacketMeta { received: now, bytes: frame.len() as u16, priority: None, checked: false }
+    PacketMeta::new(now, frame.len())
 }
 
 /// What `stack` has to send now, at most `room` frames.
