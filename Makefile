@@ -30,7 +30,7 @@ ci: toolchain
 bench: toolchain
 	$(CARGO) bench --workspace --locked --benches
 
-# Every fuzz target for FUZZ_SECONDS each (20), with nightly and cargo-fuzz.
+# Every fuzz target for FUZZ_SECONDS (20) each, with cargo-fuzz.
 fuzz: toolchain
 	fuzz/run
 

@@ -1,7 +1,3 @@
-//! See `options` in crates/net/tests/fuzz/targets.
 #![no_main]
 
-#[path = "../../crates/net/tests/fuzz/targets/mod.rs"]
-mod targets;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::run("options", data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::run("options", data));

@@ -4,9 +4,16 @@
 
 use std::path::Path;
 
+#[allow(dead_code)] // Shared with the tests of the network layer, which use the rest.
+#[path = "../ip/host.rs"]
+mod host;
 mod targets;
+#[allow(dead_code)] // Shared with the tests of TCP.
+#[path = "../tcp/world.rs"]
+mod world;
 
 use targets::{TARGETS, Target};
+use world::Dice;
 
 /// Inputs drawn for a target, by what one costs.
 fn inputs(name: &str) -> u64 {
@@ -60,9 +67,9 @@ fn breed(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
         let len = dice.below(400);
         return (0..len).map(|_| dice.roll() as u8).collect();
     }
-    let mut bytes = seeds[dice.below(seeds.len())].clone();
+    let mut bytes = seeds[dice.below(seeds.len() as u64) as usize].clone();
     for _ in 0..1 + dice.below(6) {
-        let at = dice.below(bytes.len() + 1);
+        let at = dice.below(bytes.len() as u64 + 1) as usize;
         match dice.below(4) {
             0 => bytes.truncate(at),
             1 => bytes.insert(at, dice.roll() as u8),
@@ -76,20 +83,4 @@ fn breed(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
         bytes.truncate(4096);
     }
     bytes
-}
-
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.roll() % n as u64) as usize
-    }
 }

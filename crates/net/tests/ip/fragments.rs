@@ -6,36 +6,11 @@ use net::device::Device;
 use net::stack::UdpOptions;
 use net::wire::ethernet;
 use net::wire::icmp::{self, Cause};
-use net::wire::ip::{Fragment, Protocol};
-use net::wire::{icmpv6, ipv4, ipv6, udp};
+use net::wire::{icmpv6, ipv6, udp};
 use queueing::Span;
 
-use crate::host::{Host, MAC, PAIRS, STACK_MAC};
+use crate::host::{Host, PAIRS, piece};
 use crate::world::config;
-
-/// A frame with one piece of a packet.
-fn piece(source: IpAddr, target: IpAddr, ident: u32, start: usize, payload: &[u8], more: bool) -> Vec<u8> {
-    let fragment = Fragment { ident, offset: start as u32, more };
-    let (protocol, dscp, ecn, payload_len) = (Protocol::Udp, 0, 0, payload.len());
-    let mut frame = vec![0; ethernet::HEADER_LEN];
-    match (source, target) {
-        (IpAddr::V4(source), IpAddr::V4(target)) => {
-            ethernet::emit_header(&mut frame, STACK_MAC, MAC, ethernet::EtherType::Ipv4);
-            frame.resize(ethernet::HEADER_LEN + ipv4::HEADER_LEN, 0);
-            ipv4::Header { source, target, protocol, dscp, ecn, payload_len }
-                .emit_fragment(fragment, &mut frame[ethernet::HEADER_LEN..]);
-        }
-        (IpAddr::V6(source), IpAddr::V6(target)) => {
-            ethernet::emit_header(&mut frame, STACK_MAC, MAC, ethernet::EtherType::Ipv6);
-            frame.resize(ethernet::HEADER_LEN + ipv6::HEADER_LEN + ipv6::FRAGMENT_LEN, 0);
-            ipv6::Header { source, target, protocol, dscp, ecn, hops: 64, payload_len }
-                .emit_fragment(fragment, &mut frame[ethernet::HEADER_LEN..]);
-        }
-        _ => unreachable!(),
-    }
-    frame.extend(payload);
-    frame
-}
 
 fn datagram(source: IpAddr, target: IpAddr, len: usize) -> Vec<u8> {
     let payload: Vec<u8> = (0..len).map(|i| i as u8).collect();

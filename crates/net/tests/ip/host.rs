@@ -144,6 +144,37 @@ pub fn frame(source: IpAddr, target: IpAddr, protocol: Protocol, payload: &[u8])
     frame
 }
 
+/// A frame to the stack with one piece of a datagram.
+pub fn piece(
+    source: IpAddr,
+    target: IpAddr,
+    ident: u32,
+    start: usize,
+    payload: &[u8],
+    more: bool,
+) -> Vec<u8> {
+    let fragment = ip::Fragment { ident, offset: start as u32, more };
+    let (protocol, dscp, ecn, payload_len) = (Protocol::Udp, 0, 0, payload.len());
+    let mut frame = vec![0; ethernet::HEADER_LEN];
+    match (source, target) {
+        (IpAddr::V4(source), IpAddr::V4(target)) => {
+            ethernet::emit_header(&mut frame, STACK_MAC, MAC, EtherType::Ipv4);
+            frame.resize(ethernet::HEADER_LEN + ipv4::HEADER_LEN, 0);
+            ipv4::Header { source, target, protocol, dscp, ecn, payload_len }
+                .emit_fragment(fragment, &mut frame[ethernet::HEADER_LEN..]);
+        }
+        (IpAddr::V6(source), IpAddr::V6(target)) => {
+            ethernet::emit_header(&mut frame, STACK_MAC, MAC, EtherType::Ipv6);
+            frame.resize(ethernet::HEADER_LEN + ipv6::HEADER_LEN + ipv6::FRAGMENT_LEN, 0);
+            ipv6::Header { source, target, protocol, dscp, ecn, hops: 64, payload_len }
+                .emit_fragment(fragment, &mut frame[ethernet::HEADER_LEN..]);
+        }
+        _ => unreachable!(),
+    }
+    frame.extend(payload);
+    frame
+}
+
 /// The packet in a frame; none when it is ARP.
 pub fn parse(frame: &[u8]) -> Option<Sent> {
     let frame = Frame::parse(frame).expect("a frame");

@@ -14,7 +14,8 @@ use net::{ConnId, EventKind, Stack};
 use queueing::{Span, Time};
 
 use super::input::{Input, pattern};
-use super::{meta, sent, stack};
+use super::{sent, stack};
+use crate::world::meta;
 
 const STACK: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);

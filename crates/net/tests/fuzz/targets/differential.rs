@@ -7,8 +7,9 @@ use net::stack::ListenOptions;
 use net::{ConnId, EventKind, Stack};
 use queueing::{Span, Time};
 
-use super::input::{Dice, Input, pattern};
-use super::{config, meta, sent};
+use super::input::{Input, pattern};
+use super::{config, sent};
+use crate::world::{Dice, meta};
 
 /// The network may misbehave for so many frames.
 const FAULTS: u64 = 600;

@@ -37,15 +37,3 @@ impl Input<'_> {
 pub fn pattern(place: u32) -> u8 {
     (place % 251) as u8
 }
-
-/// SplitMix64, for decisions that the bytes no longer make.
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}

@@ -3,19 +3,22 @@
 
 mod connection;
 mod differential;
+mod fragments;
 mod input;
+mod network;
 mod parsers;
+mod texts;
 
 use net::Stack;
-use net::classify::PacketMeta;
-use net::device::{Device, Full, Received};
 use net::stack::{Config, ListenOptions};
-use queueing::{Span, Time};
+use queueing::Time;
+
+use crate::world::{self, Outbox};
 
 /// A target.
 pub type Target = fn(&[u8]);
 
-/// Every target by name.
+/// Every target of this room by name.
 pub const TARGETS: &[(&str, Target)] = &[
     ("ethernet", parsers::ethernet),
     ("arp", parsers::arp),
@@ -26,30 +29,31 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("udp", parsers::udp),
     ("tcp", parsers::tcp),
     ("options", parsers::options),
-    ("rules", parsers::rules),
-    ("frames", parsers::frames),
+    ("dhcp", parsers::dhcp),
+    ("steer", parsers::steer),
+    ("pcap", parsers::pcap),
+    ("rules", texts::rules),
+    ("faults", texts::faults),
+    ("laws", texts::laws),
+    ("frames", network::frames),
+    ("network", network::network),
+    ("fragments", fragments::fragments),
     ("connection", connection::connection),
     ("differential", differential::differential),
 ];
-
-/// Runs the target called `name`.
-#[allow(dead_code)] // `cargo fuzz` calls by name; the test goes through the table.
-pub fn run(name: &str, data: &[u8]) {
-    let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("a target of that name");
-    target(data);
-}
 
 const MTU: u16 = 600;
 
 /// A small host: 10.0.0.`host`.
 fn config(host: u8) -> Config {
-    let mut config = Config::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16]);
-    config.mtu = MTU;
-    config.time_wait = Span::from_secs(1);
-    config.recv_buffer = 4096;
-    config.send_buffer = 4096;
-    config.connections_max = 8;
-    config
+    Config {
+        mtu: MTU,
+        recv_buffer: 4096,
+        send_buffer: 4096,
+        connections_max: 8,
+        ipv6: None,
+        ..world::config(host)
+    }
 }
 
 /// Host 1, listening on two ports.
@@ -61,10 +65,6 @@ fn stack() -> Stack {
     stack
 }
 
-fn meta(now: Time, frame: &[u8]) -> PacketMeta {
-    PacketMeta::new(now, frame.len())
-}
-
 /// What `stack` has to send now, at most `room` frames.
 fn sent(stack: &mut Stack, now: Time, room: usize) -> Vec<Vec<u8>> {
     let mut outbox = Outbox { frames: Vec::new(), room };
@@ -73,27 +73,4 @@ fn sent(stack: &mut Stack, now: Time, room: usize) -> Vec<Vec<u8>> {
         assert!(frame.len() <= usize::from(MTU) + 14, "a frame of {} bytes", frame.len());
     }
     outbox.frames
-}
-
-struct Outbox {
-    frames: Vec<Vec<u8>>,
-    room: usize,
-}
-
-impl Device for Outbox {
-    type Frame = Vec<u8>;
-
-    fn receive(&mut self, _now: Time) -> Option<Received<Vec<u8>>> {
-        None
-    }
-
-    fn recycle(&mut self, _frame: Vec<u8>) {}
-
-    fn transmit(&mut self, _now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
-        self.room = self.room.checked_sub(1).ok_or(Full)?;
-        let mut frame = vec![0; len];
-        fill(&mut frame);
-        self.frames.push(frame);
-        Ok(())
-    }
 }

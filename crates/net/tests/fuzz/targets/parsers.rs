@@ -2,16 +2,16 @@
 //!
 //! A fuzzer cannot guess checksums, so they are made right first.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use net::classify::{PacketView, Policy};
-use net::wire::icmp::Message;
+use net::device::Device;
+use net::device::pcap::{Pace, Replay, Tee};
+use net::steer::{FlowHash, Owner, Steering};
+use net::wire::dhcp::Message;
 use net::wire::tcp::{Options, Segment};
 use net::wire::udp::Datagram;
-use net::wire::{arp, checksum, ethernet, icmpv6, ip, ipv4, ipv6};
+use net::wire::{FourTuple, arp, checksum, ethernet, icmp as icmpv4, icmpv6, ip, ipv4, ipv6};
 use queueing::Time;
-
-use super::meta;
 
 const V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
@@ -59,17 +59,19 @@ pub fn icmp(data: &[u8]) {
         let sum = checksum::of(&data);
         data[2..4].copy_from_slice(&sum);
     }
-    match Message::parse(&data) {
-        Ok(Message::Echo(echo)) => {
+    match icmpv4::Message::parse(&data) {
+        Ok(icmpv4::Message::Echo(echo)) => {
             let mut buf = vec![0; echo.len()];
             echo.emit(&mut buf);
-            assert_eq!(Message::parse(&buf), Ok(Message::Echo(echo)));
+            assert_eq!(icmpv4::Message::parse(&buf), Ok(icmpv4::Message::Echo(echo)));
         }
-        Ok(Message::Error(error)) => {
+        Ok(icmpv4::Message::Error(error)) => {
             let _ = ip::Quote::parse(error.quoted);
             let mut buf = Vec::new();
             error.emit(&mut buf);
-            let Ok(Message::Error(again)) = Message::parse(&buf) else { panic!("an error reads back") };
+            let Ok(icmpv4::Message::Error(again)) = icmpv4::Message::parse(&buf) else {
+                panic!("an error reads back")
+            };
             assert_eq!(again.cause, error.cause);
         }
         Err(_) => {}
@@ -135,27 +137,53 @@ fn same_options(read: &Options, again: &Options) {
     assert_eq!(Options { sack: again.sack, ..*read }, *again);
 }
 
-/// A policy file; one that is valid is asked about a frame.
-pub fn rules(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    let Ok(policy) = Policy::parse(text) else { return };
-    if let Some(driver) = policy.driver() {
-        let meta = meta(Time::ZERO, data);
-        let _ = driver(&PacketView::new(data, &meta));
-    }
+pub fn dhcp(data: &[u8]) {
+    let Ok(message) = Message::parse(data) else { return };
+    let mut buf = Vec::new();
+    message.emit(&mut buf);
+    assert_eq!(Message::parse(&buf), Ok(message));
 }
 
-/// Frames of any bytes, one after another, into a whole stack.
-pub fn frames(data: &[u8]) {
-    let mut stack = super::stack();
-    for (at, bytes) in data.chunks(90).enumerate() {
-        let now = Time::from_nanos(1_000_000 * at as u64);
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-        frame.extend(bytes);
-        let meta = meta(now, &frame);
-        stack.ingress(now, &frame, &meta);
-        stack.handle_timeout(now);
-        while stack.poll_event().is_some() {}
-        super::sent(&mut stack, now, usize::MAX);
-    }
+/// A frame has an owner, and what TCP would read as a flow's is its flow's owner's.
+pub fn steer(data: &[u8]) {
+    let steering = Steering::new(5, FlowHash::Keyed([7; 16]));
+    let Owner::One(owner) = steering.owner(data) else { return };
+    assert!(owner < 5, "shard {owner} of 5");
+    let Ok(frame) = ethernet::Frame::parse(data) else { return };
+    let read: Option<(IpAddr, IpAddr, _)> = match frame.kind {
+        _ if frame.vlan.is_some() => None,
+        ethernet::EtherType::Ipv4 => ipv4::Packet::parse(frame.payload)
+            .ok()
+            .filter(|p| p.protocol == ip::Protocol::Tcp && p.fragment.is_none())
+            .map(|p| (p.source.into(), p.target.into(), p.payload)),
+        ethernet::EtherType::Ipv6 => ipv6::Packet::parse(frame.payload)
+            .ok()
+            .filter(|p| p.protocol == ip::Protocol::Tcp && p.fragment.is_none())
+            .map(|p| (p.source.into(), p.target.into(), p.payload)),
+        _ => None,
+    };
+    let Some((remote, local, bytes)) = read else { return };
+    let Ok(s) = Segment::parse(bytes, remote, local, false) else { return };
+    let tuple = FourTuple { local, remote, local_port: s.target_port, remote_port: s.source_port };
+    assert_eq!(owner, steering.of_flow(&tuple), "{tuple:?}");
+}
+
+/// What a capture holds is played, and what was played and written down is played again.
+pub fn pcap(data: &[u8]) {
+    let Ok(replay) = Replay::new(data, Pace::Fast) else { return };
+    let mut tee = Tee::new(replay, Vec::new()).expect("memory takes everything");
+    let frames = play(&mut tee);
+    let (replay, file) = tee.into_parts();
+    let told = replay.counters();
+    assert!(replay.is_over() && told.played == frames.len() as u64);
+    let read: usize = frames.iter().map(|frame| 16 + frame.len()).sum();
+    assert!(24 + read + 16 * told.cut as usize <= data.len(), "no byte from nowhere");
+    let mut again = Replay::new(&file[..], Pace::Fast).expect("what was written down is a capture");
+    assert_eq!(play(&mut again), frames);
+    assert!(again.error().is_none());
+}
+
+fn play(device: &mut impl Device) -> Vec<Vec<u8>> {
+    let received = std::iter::from_fn(|| device.receive(Time::ZERO));
+    received.map(|received| received.frame.as_ref().to_vec()).collect()
 }

@@ -1,0 +1,91 @@
+//! Pieces of datagrams in any order, cut anywhere, some twice, some wrong.
+//!
+//! Promises: what is delivered is one of the datagrams that were cut up, whole;
+//! once the time of all pieces is over, a datagram that comes properly arrives.
+
+use std::net::IpAddr;
+
+use net::stack::{UdpId, UdpOptions};
+use net::wire::udp;
+use queueing::Span;
+
+use super::input::{Input, pattern};
+use crate::host::{Host, PAIRS, piece};
+use crate::world::config;
+
+pub fn fragments(data: &[u8]) {
+    let mut host = Host::introduced(config(1));
+    let socket = host.stack.bind_udp(53, UdpOptions::default()).expect("a free port");
+    let mut input = Input(data);
+    for _ in 0..1000 {
+        if step(&mut host, &mut input).is_none() {
+            break;
+        }
+        read(&mut host, socket);
+    }
+    host.pass(Span::from_secs(20));
+    for (stack, peer) in PAIRS {
+        let bytes = datagram(peer, stack, 7);
+        host.raw(&piece(peer, stack, 7, 304, &bytes[304..], false));
+        host.raw(&piece(peer, stack, 7, 0, &bytes[..304], true));
+        assert_eq!(read(&mut host, socket), 1, "a datagram arrives in the end");
+    }
+}
+
+/// Reads what arrived: only what was sent.
+fn read(host: &mut Host, socket: UdpId) -> usize {
+    let mut read = 0;
+    while let Some(got) = host.stack.receive_from(host.now, socket) {
+        let ident = *got.payload.first().expect("no datagram is empty");
+        assert!(got.payload == payload(ident), "datagram {ident} as it was sent");
+        read += 1;
+    }
+    read
+}
+
+fn datagram(source: IpAddr, target: IpAddr, ident: u8) -> Vec<u8> {
+    let payload = payload(ident);
+    let datagram = udp::Datagram { source_port: 9, target_port: 53, payload: &payload };
+    let mut bytes = vec![0; datagram.len()];
+    datagram.emit(source, target, &mut bytes);
+    bytes
+}
+
+/// The payload of the datagram `ident`: it begins with its number.
+fn payload(ident: u8) -> Vec<u8> {
+    let len = 100 + 90 * usize::from(ident);
+    let rest = (1..len as u32).map(|at| pattern(at + u32::from(ident)));
+    [ident].into_iter().chain(rest).collect()
+}
+
+/// One piece, or some time; `None` when the input has no more.
+fn step(host: &mut Host, input: &mut Input<'_>) -> Option<()> {
+    let (stack, peer) = PAIRS[input.below(2)?];
+    let ident = input.byte()? % 32;
+    let bytes = datagram(peer, stack, ident);
+    // A third of the datagram, its rest, or any part of it.
+    let third = bytes.len() / 24 * 8;
+    let (start, mut end) = match input.below(8)? {
+        0 => (0, third),
+        1 => (third, 2 * third),
+        2 => (2 * third, bytes.len()),
+        3 => {
+            host.pass(Span::from_millis(100 * u64::from(input.byte()?)));
+            return Some(());
+        }
+        4 => (0, bytes.len()),
+        _ => {
+            let (start, len) = (8 * usize::from(input.byte()?), 8 * usize::from(input.byte()?));
+            (start.min(bytes.len()), (start + len).min(bytes.len()))
+        }
+    };
+    let mut more = end < bytes.len();
+    match input.below(16)? {
+        // A piece that lies about being the last, or ends where none may.
+        0 => more = !more,
+        1 => end -= (end - start).min(3),
+        _ => {}
+    }
+    host.raw(&piece(peer, stack, ident.into(), start, &bytes[start..end], more));
+    Some(())
+}

@@ -1,0 +1,55 @@
+//! What people write: no text makes a reader panic, and what it means works.
+
+use net::classify::{PacketView, Policy};
+use net::device::Device;
+use net::device::fault::{Faulty, Rates};
+use net::device::memory;
+use queueing::{Arrivals, Law, Rng, Span, Time};
+
+use crate::world::meta;
+
+/// A policy file; one that is valid is asked about a frame.
+pub fn rules(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(policy) = Policy::parse(text) else { return };
+    if let Some(driver) = policy.driver() {
+        let meta = meta(Time::ZERO, data);
+        let _ = driver(&PacketView::new(data, &meta));
+    }
+}
+
+/// The faults of a path; frames that cross it arrive at most twice.
+pub fn faults(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let rates: Rates = match text.parse() {
+        Ok(rates) => rates,
+        Err(why) => return assert!(why.to_string().contains("fault"), "{why}"),
+    };
+    let (here, mut there) = memory::pair(64, 64);
+    let mut here = Faulty::new(here, rates, &Rng::seeded(1));
+    let (mut now, mut arrived) = (Time::ZERO, 0);
+    for _ in 0..16 {
+        let _ = here.transmit(now, 60, &mut |frame| frame.fill(7));
+        now = here.next().unwrap_or(now).max(now + Span::from_micros(1));
+        here.advance(now);
+        while let Some(received) = there.receive(now) {
+            assert_eq!(received.frame.as_ref().len(), 60);
+            there.recycle(received.frame);
+            arrived += 1;
+        }
+    }
+    assert!(arrived <= 32, "{arrived} of 16 frames arrived");
+}
+
+/// Laws of service and of arrival read back as they are written.
+pub fn laws(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let _ = text.parse::<Span>();
+    if let Ok(law) = text.parse::<Law>() {
+        assert_eq!(law.to_string().parse(), Ok(law), "{text:?}");
+        let _ = (law.mean(), law.sample(&mut Rng::seeded(1)));
+    }
+    if let Ok(arrivals) = text.parse::<Arrivals>() {
+        assert_eq!(arrivals.to_string().parse(), Ok(arrivals), "{text:?}");
+    }
+}
