@@ -8,6 +8,9 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial, run};
 
 mod script;
+#[allow(dead_code)] // Shared with the tests of TCP, which use the rest.
+#[path = "tcp/world.rs"]
+mod world;
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");

@@ -7,8 +7,6 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use net::Stack;
-use net::classify::PacketMeta;
-use net::device::{Device, Full, Received};
 use queueing::{Span, Time};
 
 use super::ast::{Body, Event, Packet, What, When};
@@ -18,6 +16,7 @@ use super::compare;
 use super::flow::{Flow, bytes};
 use super::parse_packet::stream_offset;
 use super::settings::Settings;
+use crate::world::{meta, sent};
 
 /// The ports that a script means when it names none: the peer's and the stack's.
 pub const PORTS: (u16, u16) = (50_000, 8080);
@@ -241,7 +240,8 @@ impl Runner {
     }
 
     fn frame(&mut self, frame: &[u8]) {
-        self.stack.ingress(self.now, frame, &PacketMeta::new(self.now, frame.len()));
+        let meta = meta(self.now, frame);
+        self.stack.ingress(self.now, frame, &meta);
     }
 
     /// Lets time pass to `to`, running the stack's timers.
@@ -272,12 +272,11 @@ impl Runner {
     /// Takes what the stack has to send; answers what asks for the peer's address.
     fn collect(&mut self) {
         loop {
-            let mut outbox = Outbox(Vec::new());
-            self.stack.egress(self.now, &mut outbox);
-            if outbox.0.is_empty() {
+            let frames = sent(&mut self.stack, self.now);
+            if frames.is_empty() {
                 return;
             }
-            for frame in outbox.0 {
+            for frame in frames {
                 if let Some(answer) = codec::answer(&frame) {
                     self.frame(&answer);
                 } else if let Some(decoded) = codec::decode(&frame) {
@@ -311,25 +310,5 @@ impl Runner {
     fn clock(&self, at: Time) -> String {
         let ns = at.as_nanos().saturating_sub(self.start.as_nanos());
         format!("{}.{:06}", ns / 1_000_000_000, ns / 1_000 % 1_000_000)
-    }
-}
-
-/// Collects what a stack sends.
-struct Outbox(Vec<Vec<u8>>);
-
-impl Device for Outbox {
-    type Frame = Vec<u8>;
-
-    fn receive(&mut self, _now: Time) -> Option<Received<Vec<u8>>> {
-        None
-    }
-
-    fn recycle(&mut self, _frame: Vec<u8>) {}
-
-    fn transmit(&mut self, _now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
-        let mut frame = vec![0; len];
-        fill(&mut frame);
-        self.0.push(frame);
-        Ok(())
     }
 }
