@@ -8,8 +8,8 @@ use std::net::Ipv4Addr;
 use net::wire::tcp::{Flags, Options, Seq};
 use net::wire::{checksum::Checksum, ethernet, ipv4};
 
-use crate::peer::{Peer, Seg, frame};
-use crate::wire::{VICTIM, frame_from};
+use crate::peer::{Peer, STACK_ADDR, Seg, frame};
+use crate::wire::frame_from;
 use crate::world::{Dice, config};
 
 const IP: usize = ethernet::HEADER_LEN;
@@ -72,7 +72,7 @@ fn packets_from_ourselves_are_refused() {
         for port in [80, 5000] {
             // LAND: from the victim's own address and port.
             let land = Seg { from: port, ..peer.seg(flags) };
-            peer.raw(&frame_from(VICTIM, &land));
+            peer.raw(&frame_from(STACK_ADDR, &land));
         }
     }
     for source in [[0, 0, 0, 0], [255, 255, 255, 255], [224, 0, 0, 1], [239, 1, 2, 3]] {

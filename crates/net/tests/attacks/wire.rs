@@ -8,12 +8,10 @@ use std::net::Ipv4Addr;
 
 use net::device::{Device, Full, Received};
 use net::stack::Config;
-use net::wire::tcp::Segment;
-use net::wire::{arp, ethernet, ipv4};
 use net::{ConnId, EventKind, Stack};
 use queueing::{Span, Time};
 
-use crate::peer::Seg;
+use crate::peer::{self, Seg};
 use crate::world::{config, meta, sent};
 
 /// What a core takes for a frame, in or out.
@@ -27,8 +25,6 @@ const DELAY: Span = Span::from_micros(100);
 /// What may wait before a line.
 const LINE_WAIT: Span = Span::from_millis(2);
 
-pub const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const VICTIM_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 /// The router through which strangers come.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);
 const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 254];
@@ -115,7 +111,7 @@ impl Wire {
             connected: 0,
             accepted: Vec::new(),
         };
-        wire.to_victim.send(wire.now, introduction());
+        wire.to_victim.send(wire.now, peer::introduction(ROUTER_MAC, ROUTER));
         wire.victim.listen(80, net::stack::ListenOptions::default()).unwrap();
         wire
     }
@@ -210,40 +206,7 @@ impl Wire {
     }
 }
 
-/// The router's question who has the victim's address: tells where it is.
-fn introduction() -> Vec<u8> {
-    let question = arp::Packet {
-        operation: arp::Operation::Request,
-        sender_mac: ROUTER_MAC,
-        sender: ROUTER,
-        target_mac: [0; 6],
-        target: VICTIM,
-    };
-    let mut frame = vec![0; 60];
-    ethernet::emit_header(&mut frame, ethernet::BROADCAST, ROUTER_MAC, ethernet::EtherType::Arp);
-    question.emit(&mut frame[ethernet::HEADER_LEN..]);
-    frame
-}
-
 /// The frame that brings `s` from `source`, through the router, to the victim.
 pub fn frame_from(source: Ipv4Addr, s: &Seg) -> Vec<u8> {
-    let segment = Segment {
-        source_port: s.from,
-        target_port: s.to,
-        seq: s.seq,
-        ack: s.ack,
-        flags: s.flags,
-        window: s.window,
-        options: s.options,
-        payload: &s.payload,
-    };
-    let start = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
-    let payload_len = segment.header_len() + s.payload.len();
-    let mut frame = vec![0; start + payload_len];
-    ethernet::emit_header(&mut frame, VICTIM_MAC, ROUTER_MAC, ethernet::EtherType::Ipv4);
-    let header =
-        ipv4::Header { source, target: VICTIM, protocol: ipv4::Protocol::Tcp, dscp: 0, ecn: 0, payload_len };
-    header.emit(&mut frame[ethernet::HEADER_LEN..]);
-    segment.emit(source, VICTIM, &mut frame[start..]);
-    frame
+    peer::frame_from(ROUTER_MAC, source, s)
 }

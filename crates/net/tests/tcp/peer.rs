@@ -3,17 +3,18 @@
 use std::net::Ipv4Addr;
 
 use net::stack::{Config, Event, ListenOptions};
+use net::wire::ethernet::{self, Mac};
 use net::wire::tcp::{Flags, Options, Segment, Seq};
-use net::wire::{arp, ethernet, ipv4};
+use net::wire::{arp, ipv4};
 use net::{ConnId, EventKind, Stack};
 use queueing::{Span, Time};
 
 use crate::world::{config, meta, sent};
 
-const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+const MAC: Mac = [2, 0, 0, 0, 0, 2];
 const ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-const STACK_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-const STACK_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const STACK_MAC: Mac = [2, 0, 0, 0, 0, 1];
+pub const STACK_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
 /// A segment that owns its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,17 +64,7 @@ impl Peer {
 
     /// Asks for the stack's hardware address, and so tells it the peer's.
     fn introduce(&mut self) {
-        let question = arp::Packet {
-            operation: arp::Operation::Request,
-            sender_mac: MAC,
-            sender: ADDR,
-            target_mac: [0; 6],
-            target: STACK_ADDR,
-        };
-        let mut frame = vec![0; 60];
-        ethernet::emit_header(&mut frame, ethernet::BROADCAST, MAC, ethernet::EtherType::Arp);
-        question.emit(&mut frame[ethernet::HEADER_LEN..]);
-        self.raw(&frame);
+        self.raw(&introduction(MAC, ADDR));
     }
 
     /// A stack with an established connection, and its id.
@@ -194,8 +185,28 @@ impl Peer {
     }
 }
 
+/// The question of `sender` who has the stack's address: tells where it is.
+pub fn introduction(sender_mac: Mac, sender: Ipv4Addr) -> Vec<u8> {
+    let question = arp::Packet {
+        operation: arp::Operation::Request,
+        sender_mac,
+        sender,
+        target_mac: [0; 6],
+        target: STACK_ADDR,
+    };
+    let mut frame = vec![0; 60];
+    ethernet::emit_header(&mut frame, ethernet::BROADCAST, sender_mac, ethernet::EtherType::Arp);
+    question.emit(&mut frame[ethernet::HEADER_LEN..]);
+    frame
+}
+
 /// The frame that carries `s` from the peer.
 pub fn frame(s: &Seg) -> Vec<u8> {
+    frame_from(MAC, ADDR, s)
+}
+
+/// The frame in which `mac` brings `s` from `source` to the stack.
+pub fn frame_from(mac: Mac, source: Ipv4Addr, s: &Seg) -> Vec<u8> {
     let segment = Segment {
         source_port: s.from,
         target_port: s.to,
@@ -209,9 +220,9 @@ pub fn frame(s: &Seg) -> Vec<u8> {
     let start = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
     let payload_len = segment.header_len() + s.payload.len();
     let mut frame = vec![0; start + payload_len];
-    ethernet::emit_header(&mut frame, STACK_MAC, MAC, ethernet::EtherType::Ipv4);
+    ethernet::emit_header(&mut frame, STACK_MAC, mac, ethernet::EtherType::Ipv4);
     let header = ipv4::Header {
-        source: ADDR,
+        source,
         target: STACK_ADDR,
         protocol: ipv4::Protocol::Tcp,
         dscp: 0,
@@ -219,7 +230,7 @@ pub fn frame(s: &Seg) -> Vec<u8> {
         payload_len,
     };
     header.emit(&mut frame[ethernet::HEADER_LEN..]);
-    segment.emit(ADDR, STACK_ADDR, &mut frame[start..]);
+    segment.emit(source, STACK_ADDR, &mut frame[start..]);
     frame
 }
 
