@@ -2,11 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use net::Stack;
 use net::stack::Config;
 use net::wire::ethernet::{self, EtherType, Frame, Mac};
 use net::wire::ip::{self, Protocol};
+use net::wire::tcp::{Flags, Options, Segment, Seq};
 use net::wire::{arp, icmpv6, ipv4, ipv6, ndp};
+use net::{ConnId, EventKind, Stack};
 use queueing::{Span, Time};
 
 use crate::world::{meta, sent};
@@ -72,6 +73,28 @@ impl Host {
     pub fn say(&mut self, source: IpAddr, target: IpAddr, protocol: Protocol, payload: &[u8]) {
         let frame = frame(source, target, protocol, payload);
         self.raw(&frame);
+    }
+
+    /// Connects from port 5000 to the peer's port 80, which offers `mss`.
+    pub fn connect(&mut self, (stack, peer): (IpAddr, IpAddr), mss: u16) -> ConnId {
+        let conn = self.stack.connect(self.now, (peer, 80).into(), Some(5000)).unwrap();
+        let syn = self.hear().remove(0);
+        let syn = Segment::parse(&syn.payload, stack, peer, true).unwrap();
+        let answer = Segment {
+            source_port: 80,
+            target_port: 5000,
+            seq: Seq(100),
+            ack: syn.seq + 1,
+            flags: Flags::SYN | Flags::ACK,
+            window: 60_000,
+            options: Options { mss: Some(mss), ..Options::NONE },
+            payload: &[],
+        };
+        let mut bytes = vec![0; answer.header_len()];
+        answer.emit(peer, stack, &mut bytes);
+        self.say(peer, stack, Protocol::Tcp, &bytes);
+        assert_eq!(self.stack.poll_event().map(|event| event.kind), Some(EventKind::Connected));
+        conn
     }
 
     pub fn discover(&mut self, source: Ipv6Addr, target: Ipv6Addr, message: &ndp::Message<'_>) {

@@ -94,27 +94,8 @@ fn the_next_connection_to_the_same_peer_knows() {
 
 /// A host with a connection to the peer that has a full segment in flight.
 fn in_flight(pair: (std::net::IpAddr, std::net::IpAddr)) -> (Host, ConnId, Sent) {
-    use net::wire::ip::Protocol;
-    use net::wire::tcp::{Flags, Options, Segment, Seq};
-    let (stack, peer) = pair;
     let mut host = Host::introduced(config(1));
-    let conn = host.stack.connect(host.now, (peer, 80).into(), Some(5000)).unwrap();
-    let syn = host.hear().remove(0);
-    let s = Segment::parse(&syn.payload, stack, peer, true).unwrap();
-    let answer = Segment {
-        source_port: 80,
-        target_port: 5000,
-        seq: Seq(100),
-        ack: s.seq + 1,
-        flags: Flags::SYN | Flags::ACK,
-        window: 60_000,
-        options: Options { mss: Some(1460), ..Options::NONE },
-        payload: &[],
-    };
-    let mut bytes = vec![0; answer.header_len()];
-    answer.emit(peer, stack, &mut bytes);
-    host.say(peer, stack, Protocol::Tcp, &bytes);
-    host.stack.poll_event().unwrap();
+    let conn = host.connect(pair, 1460);
     host.stack.send(host.now, conn, &[9; 2000]).unwrap();
     let sent = host.hear();
     let large = sent.into_iter().find(|s| s.packet.len() == 1500).expect("a full packet");
