@@ -4,7 +4,7 @@ use net::EventKind;
 use net::wire::{arp, ethernet};
 use queueing::Span;
 
-use crate::world::{World, meta};
+use crate::world::{World, meta, sent};
 
 /// An answer to `to` that says `10.0.0.<host>` has `mac`.
 fn claim(host: u8, mac: [u8; 6], to: u8) -> Vec<u8> {
@@ -26,6 +26,18 @@ fn tell(world: &mut World, side: usize, frame: &[u8]) {
     world.stacks[side].ingress(world.now, frame, &meta);
 }
 
+/// A world in which what stack 0 knew grew old, was asked for when it had
+/// something to send on the connection, and the answer came damaged.
+fn misled() -> (World, net::ConnId) {
+    let mut world = World::perfect();
+    let (server, _) = world.connect();
+    world.run_for(Span::from_secs(61));
+    world.stacks[0].send(world.now, server, b"one").unwrap();
+    let _ = sent(&mut world.stacks[0], world.now);
+    tell(&mut world, 0, &claim(2, [2, 0, 0, 0, 0, 0x42], 1));
+    (world, server)
+}
+
 /// Sends from stack 0 and tells whether stack 1 has it within `span`.
 fn arrives_within(world: &mut World, conn: net::ConnId, span: Span) -> bool {
     world.stacks[0].send(world.now, conn, b"hello").unwrap();
@@ -43,13 +55,7 @@ fn unasked_contradiction_is_checked_before_it_is_believed() {
 
 #[test]
 fn damaged_answer_delays_a_connection_by_a_few_timeouts() {
-    let mut world = World::perfect();
-    let (server, _) = world.connect();
-    // What is known grows old, is asked for, and the answer comes damaged.
-    world.run_for(Span::from_secs(61));
-    world.stacks[0].send(world.now, server, b"one").unwrap();
-    let _ = crate::world::sent(&mut world.stacks[0], world.now);
-    tell(&mut world, 0, &claim(2, [2, 0, 0, 0, 0, 0x42], 1));
+    let (mut world, server) = misled();
     assert!(arrives_within(&mut world, server, Span::from_secs(1)), "asked anew, answered right");
     world.run_for(Span::from_secs(1));
     assert!(arrives_within(&mut world, server, Span::from_millis(1)));
@@ -68,12 +74,7 @@ fn idle_connection_whose_acknowledgement_waited_sleeps() {
 
 #[test]
 fn what_went_astray_goes_again_as_soon_as_the_right_address_is_known() {
-    let mut world = World::perfect();
-    let (server, _) = world.connect();
-    world.run_for(Span::from_secs(61));
-    world.stacks[0].send(world.now, server, b"one").unwrap();
-    let _ = crate::world::sent(&mut world.stacks[0], world.now);
-    tell(&mut world, 0, &claim(2, [2, 0, 0, 0, 0, 0x42], 1));
+    let (mut world, server) = misled();
     // A probe and two timeouts, 5, 5 and 10 ms, make it ask anew; the next one is 20 ms away.
     assert!(arrives_within(&mut world, server, Span::from_millis(30)), "with the answer, not with a timeout");
 }
