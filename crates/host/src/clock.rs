@@ -37,31 +37,35 @@ impl Monotonic {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThreadTime;
 
-impl Clock for ThreadTime {
+impl Clock for Monotonic {
     fn now(&self) -> Time {
-        let now = clock_gettime(ClockId::ThreadCPUTime);
-        Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+        read(ClockId::Monotonic)
     }
 
     fn compute(&self, span: Span) {
-        let end = self.now() + span;
-        while self.now() < end {
-            std::hint::spin_loop();
-        }
+        spin(self, span);
     }
 }
 
-impl Clock for Monotonic {
+impl Clock for ThreadTime {
     fn now(&self) -> Time {
-        let now = clock_gettime(ClockId::Monotonic);
-        Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+        read(ClockId::ThreadCPUTime)
     }
 
     fn compute(&self, span: Span) {
-        let end = self.now() + span;
-        while self.now() < end {
-            std::hint::spin_loop();
-        }
+        spin(self, span);
+    }
+}
+
+fn read(id: ClockId) -> Time {
+    let now = clock_gettime(id);
+    Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+fn spin(clock: &impl Clock, span: Span) {
+    let end = clock.now() + span;
+    while clock.now() < end {
+        std::hint::spin_loop();
     }
 }
 

@@ -1,10 +1,8 @@
 //! Once warm, a request through a shard allocates nothing: not in the driver
 //! stage, TCP, the event queue, the dispatcher, or on the way back.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use net::classify::Verdict;
 use net::device::memory::{MemoryDevice, pair};
@@ -16,35 +14,10 @@ use runtime::mode::{Classifiers, MODES};
 use runtime::shard::{Config, Shard, Step};
 use sched::dispatch::{Params, Steering};
 
-/// The system's allocator, counting.
-struct Counting;
+#[path = "../../net/tests/counting/mod.rs"]
+mod counting;
 
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes to the system's allocator with the caller's own
-// arguments, which the caller promises to be valid; counting touches no memory
-// but the counter.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use counting::allocations;
 
 /// A clock that the test moves.
 struct Virtual(Cell<Time>);
@@ -155,9 +128,8 @@ fn a_warm_shard_allocates_nothing_for_a_request_in_any_mode() {
         let policy = mode.policy(classifiers, &Params::new(2, 1024), Steering::all(2));
         let mut world = World::new(Config::new(tcp(1), policy, 2), 100);
         assert_eq!(world.exchange(1_000), 10_000, "{name}");
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = allocations();
         assert_eq!(world.exchange(1_000), 10_000, "{name}");
-        let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
-        assert_eq!(allocations, 0, "{name}: allocations in 10,000 requests");
+        assert_eq!(allocations() - before, 0, "{name}: allocations in 10,000 requests");
     }
 }

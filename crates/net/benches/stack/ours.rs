@@ -83,6 +83,11 @@ impl Pair {
         Self { server, client, conns, now, next: 0 }
     }
 
+    #[allow(dead_code)] // For a test that asks what connections take up.
+    pub fn server(&self) -> &Stack {
+        &self.server.stack
+    }
+
     /// One request and one response on the next connection.
     pub fn exchange(&mut self) {
         let Self { server, client, conns, now, next } = self;
