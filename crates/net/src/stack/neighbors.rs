@@ -244,6 +244,14 @@ mod tests {
     }
 
     #[test]
+    fn only_so_many_wait_for_answers() {
+        let mut neighbors = Neighbors::default();
+        let parked = (0..20_000).filter(|index| neighbors.park(THERE, *index)).count();
+        assert_eq!((parked, neighbors.unpark(THERE).len()), (Neighbors::WAITING_MAX, Neighbors::WAITING_MAX));
+        assert!(neighbors.park(THERE, 0), "there is room again");
+    }
+
+    #[test]
     fn question_is_repeated_by_the_clock_and_given_up_after_three() {
         let mut neighbors = Neighbors::default();
         assert_eq!(neighbors.reach(at(0), THERE), Reach::Ask);

@@ -40,6 +40,19 @@ fn a_question_is_repeated_by_the_clock_and_the_waiting_connection_told_of_silenc
 }
 
 #[test]
+fn an_answer_that_names_a_group_is_none() {
+    let mut host = Host::new(config(1));
+    host.stack.connect(host.now, (PEER4, 80).into(), None).unwrap();
+    host.frames();
+    for mac in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0; 6]] {
+        host.arp(arp::Operation::Reply, PEER4, mac, STACK4);
+        assert!(host.frames().is_empty(), "{mac:02x?}");
+    }
+    host.arp(arp::Operation::Reply, PEER4, MAC, STACK4);
+    assert_eq!(host.frames().len(), 1);
+}
+
+#[test]
 fn a_waiting_connection_goes_on_the_moment_the_answer_is_here() {
     for (stack, peer) in PAIRS {
         let mut host = Host::new(config(1));

@@ -117,6 +117,43 @@ fn peer_without_timestamps_keeps_its_mss_and_no_more() {
 }
 
 #[test]
+fn cookie_opens_nothing_beyond_the_most_connections() {
+    let mut peer = Peer::new(Config { syn_cookies: SynCookies::Always, connections_max: 1, ..config(1) });
+    let (first, start) = (peer.say(peer.seg(Flags::SYN)).remove(0), peer.seq);
+    peer.port = 5001;
+    let second = peer.say(peer.seg(Flags::SYN)).remove(0);
+    let ack = last(&mut peer, &second, b"");
+    peer.say(ack);
+    assert_eq!(peer.stack.connections(), 1);
+    (peer.port, peer.seq) = (5000, start);
+    let ack = last(&mut peer, &first, b"");
+    assert!(peer.say(ack).is_empty(), "the peer tries again, and there may be room then");
+    assert_eq!((peer.stack.connections(), peer.stack.counters().accept_drops), (1, 1));
+}
+
+#[test]
+fn who_gave_no_cookie_looks_for_none() {
+    let mut peer = Peer::new(config(1));
+    let heard = peer.say(peer.seg(Flags::ACK));
+    assert_eq!(heard.iter().map(|s| s.flags).collect::<Vec<_>>(), [Flags::RST]);
+    assert_eq!(peer.stack.counters().cookies_refused, 0);
+}
+
+#[test]
+fn cookies_that_wait_for_the_device_leave_room_for_other_answers() {
+    let mut peer = peer_of_cookies();
+    for port in 1024..5024 {
+        peer.port = port;
+        peer.tell(&peer.seg(Flags::SYN));
+    }
+    peer.tell(&Seg { to: 81, ..peer.seg(Flags::SYN) });
+    let heard = peer.hear();
+    let resets = heard.iter().filter(|s| s.flags.contains(Flags::RST)).count();
+    assert_eq!(resets, 1, "beside {} cookies a refusal goes out", heard.len() - 1);
+    assert_eq!(peer.stack.counters().replies_dropped, 4000 - (heard.len() as u64 - 1));
+}
+
+#[test]
 fn cookie_is_good_for_a_minute_and_then_no_more() {
     for (secs, good) in [(60, true), (129, false)] {
         let mut peer = peer_of_cookies();

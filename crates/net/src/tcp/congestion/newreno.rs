@@ -145,6 +145,18 @@ mod tests {
     }
 
     #[test]
+    fn after_a_pause_the_window_is_the_initial_one_at_most() {
+        let mut cc = NewReno::new(MSS);
+        let idle = |cc: &mut NewReno| cc.on_idle(Time::ZERO, Span::from_secs(1));
+        (0..10).for_each(|_| ack(&mut cc, 1000, Bytes::new(20_000)));
+        idle(&mut cc);
+        assert_eq!(cc.window(), Bytes::new(10_000));
+        cc.on_timeout(Time::ZERO, Bytes::new(10_000));
+        idle(&mut cc);
+        assert_eq!(cc.window(), Bytes::new(1000), "a smaller one stays");
+    }
+
+    #[test]
     fn a_spurious_loss_is_undone() {
         let mut cc = NewReno::new(MSS);
         cc.on_timeout(Time::ZERO, Bytes::new(8000));
