@@ -187,3 +187,41 @@ impl Conns {
 pub(super) fn token(id: ConnId, seq: u32) -> u64 {
     u64::from(seq) << 32 | u64::from(id.index)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: ConnId = ConnId { index: 2, generation: 7 };
+
+    fn queued() -> Conns {
+        let mut conns = Conns::default();
+        conns.open(ID);
+        let conn = conns.get(ID).expect("it is open");
+        conn.state = State::Queued(Priority::LOWEST);
+        conns
+    }
+
+    #[test]
+    fn only_the_latest_token_of_a_queued_connection_counts() {
+        let mut conns = queued();
+        let seq = conns.get(ID).map_or(0, |conn| conn.seq);
+        assert_eq!(conns.current(token(ID, seq)), Some(ID));
+        assert_eq!(conns.current(token(ID, seq.wrapping_sub(1))), None, "it entered the queue again");
+        conns.open(ConnId { generation: 8, ..ID });
+        conns.get(ConnId { generation: 8, ..ID }).expect("open").state = State::Queued(Priority::LOWEST);
+        assert_eq!(conns.current(token(ID, seq)), None, "another connection has the place");
+    }
+
+    #[test]
+    fn the_most_urgent_of_what_waits_speaks_for_the_connection_and_the_oldest_of_equals() {
+        let mut conns = queued();
+        let conn = conns.get(ID).expect("it is open");
+        for (end, level) in [(10, 5), (20, 1), (30, 3), (40, 1)] {
+            let label = Label::new(Priority::new(level).expect("a level"));
+            let at = Time::ZERO;
+            conn.mark(Mark { end, label, kind: None, received: at, popped: at, pushed: at });
+        }
+        assert_eq!(conn.most_urgent().map(|mark| mark.end), Some(20));
+    }
+}

@@ -303,6 +303,18 @@ fn a_half_closed_connection_gets_its_answers_before_it_ends() {
 }
 
 #[test]
+fn a_connection_closed_while_its_last_request_is_served_ends_with_the_response() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    world.send(id, "a\n");
+    world.client.close(world.clock.now(), id);
+    world.settle();
+    assert_eq!((world.closed.is_empty(), world.serve_all()), (true, vec!["a\n".to_owned()]));
+    assert_eq!((world.text(id), world.closed.contains(&id)), ("a\n".to_owned(), true));
+    assert_eq!(world.counters().truncated, 0);
+}
+
+#[test]
 fn an_application_that_closes_is_obeyed_after_its_response() {
     let mut world = world(1, |_| {});
     let id = world.connect();
