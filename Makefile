@@ -60,7 +60,7 @@ toolchain:
 	  exit 2; }
 
 # What the tests against the kernel's TCP run; they need root.
-TOOLS := curl wrk unshare:util-linux ip:iproute2 ethtool iperf3 nc:netcat-openbsd iptables
+TOOLS := curl wrk dnsmasq:dnsmasq-base unshare:util-linux ip:iproute2 ethtool iperf3 nc:netcat-openbsd iptables
 tools:
 	@if [ "$$(id -u)" != 0 ]; then \
 	  echo "note: not root, so the tests against the kernel's TCP will be skipped"; exit 0; \

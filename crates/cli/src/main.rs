@@ -12,6 +12,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use error::Error;
 
+mod address;
 mod bench;
 mod calibrate;
 mod check;

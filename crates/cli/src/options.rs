@@ -1,7 +1,6 @@
 //! Arguments that several commands take, and how they are read.
 
 use std::fmt;
-use std::net::Ipv4Addr;
 use std::str::FromStr;
 
 use queueing::Span;
@@ -69,67 +68,6 @@ impl FromStr for Steer {
     }
 }
 
-/// An address within its subnet: `10.77.0.2/24`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
-    /// The address.
-    pub addr: Ipv4Addr,
-    /// Length of the subnet's prefix, 1..=30.
-    pub prefix: u8,
-}
-
-impl Cidr {
-    fn mask(self) -> u32 {
-        u32::MAX << (32 - u32::from(self.prefix))
-    }
-
-    /// Whether `addr` is a host's address in this subnet.
-    #[must_use]
-    pub fn holds(self, addr: Ipv4Addr) -> bool {
-        let (own, bits) = (u32::from(self.addr), u32::from(addr));
-        let host = bits & !self.mask();
-        own & self.mask() == bits & self.mask() && host != 0 && host != !self.mask()
-    }
-
-    /// The subnet's first address that is not this one.
-    #[must_use]
-    pub fn first_other(self) -> Ipv4Addr {
-        let first = (u32::from(self.addr) & self.mask()) + 1;
-        let own = u32::from(self.addr);
-        Ipv4Addr::from(if first == own { first + 1 } else { first })
-    }
-}
-
-impl FromStr for Cidr {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is not ADDRESS/PREFIX, such as 10.77.0.2/24");
-        let (addr, prefix) = text.split_once('/').ok_or_else(bad)?;
-        let cidr =
-            Self { addr: addr.parse().map_err(|_| bad())?, prefix: prefix.parse().map_err(|_| bad())? };
-        if !(1..=30).contains(&cidr.prefix) {
-            return Err(format!("prefix {} is outside 1..=30", cidr.prefix));
-        }
-        let unusable = cidr.addr.is_loopback() || !(1..=223).contains(&cidr.addr.octets()[0]);
-        if unusable {
-            return Err(format!("{} is no address that a host can have, such as 10.77.0.2", cidr.addr));
-        }
-        if !cidr.holds(cidr.addr) {
-            let (network, hosts) = (u32::from(cidr.addr) & cidr.mask(), !cidr.mask() - 1);
-            let (first, last) = (Ipv4Addr::from(network + 1), Ipv4Addr::from(network + hosts));
-            return Err(format!("{} is not one of the subnet's hosts, {first} to {last}", cidr.addr));
-        }
-        Ok(cidr)
-    }
-}
-
-impl fmt::Display for Cidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.addr, self.prefix)
-    }
-}
-
 /// 16 bytes nobody can guess, for a stack's `secret`.
 ///
 /// # Errors
@@ -180,31 +118,5 @@ mod tests {
         for text in ["low", "low=", "low=1,", "low=1;2", "low=-1", "low=high"] {
             assert!(text.parse::<Steer>().is_err(), "{text:?} steers nothing");
         }
-    }
-
-    #[test]
-    fn the_kernels_end_gets_the_first_other_address() {
-        let other = |text: &str| text.parse::<Cidr>().map(|c| c.first_other().to_string());
-        assert_eq!(other("10.77.0.2/24"), Ok("10.77.0.1".to_owned()));
-        assert_eq!(other("10.77.0.1/24"), Ok("10.77.0.2".to_owned()));
-        assert_eq!(other("10.77.3.9/16"), Ok("10.77.0.1".to_owned()));
-        assert_eq!(other("10.77.0.1/30"), Ok("10.77.0.2".to_owned()));
-    }
-
-    #[test]
-    fn addresses_no_host_can_have_are_refused() {
-        let texts = ["10.77.0.0/24", "10.77.0.255/24", "10.77.0.2", "10.77.0.2/0", "10.77.0.2/31"];
-        for text in texts.into_iter().chain([
-            "224.0.0.1/24",
-            "240.0.0.1/8",
-            "0.0.0.5/8",
-            "127.0.0.1/8",
-            "1.2.3/8",
-            "1.2.3.4/x",
-        ]) {
-            assert!(text.parse::<Cidr>().is_err(), "{text} is no host's address");
-        }
-        let error = "10.77.0.0/24".parse::<Cidr>().unwrap_err();
-        assert_eq!(error, "10.77.0.0 is not one of the subnet's hosts, 10.77.0.1 to 10.77.0.254");
     }
 }

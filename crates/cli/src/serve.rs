@@ -5,7 +5,7 @@
 //! the kernel keeps its own address there. Until ctrl-C; then it says what
 //! happened.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ::load::Synthetic;
 use clap::ValueEnum;
 use host::Monotonic;
+use host::afxdp::{Claimant, Claims};
 use net::Device;
 use net::device::fault::Rates;
 use net::device::merged::Merged;
-use net::stack::{Config as StackConfig, ListenOptions};
+use net::stack::{Config as StackConfig, ListenOptions, UdpOptions};
 use net::steer;
 use queueing::CoreId;
 use runtime::app::{Echo, Http};
@@ -26,12 +27,18 @@ use runtime::shard::{Config, Stats};
 use runtime::steer::{Counts, Steered, over_one, over_queues};
 use runtime::threads::{self, Workers};
 use runtime::{App, Shard};
-use sched::dispatch::{Params, Steering, by_name};
 
+use crate::address::{Addresses, KernelEnd, Scoped, Wanted, list};
 use crate::device::{self, Kind, Open};
-use crate::options::{Cidr, Steer, secret};
+use crate::options::{Steer, secret};
 use crate::table::{Table, micros};
 use crate::{Error, check, classify};
+
+mod policy;
+mod settle;
+
+use policy::policy;
+use settle::settle;
 
 /// Serve on a network device through our own TCP/IP, until ctrl-C.
 #[derive(clap::Args)]
@@ -44,15 +51,21 @@ pub struct Args {
     /// pcap:FILE[,fast], a capture played back.
     #[arg(long, value_name = "KIND:NAME", verbatim_doc_comment)]
     device: String,
-    /// The server's address and its subnet, such as 10.77.0.2/24.
-    #[arg(long, value_name = "ADDRESS/PREFIX")]
-    addr: Cidr,
+    /// The server's addresses with their subnets: 10.77.0.2/24,
+    /// fd00::2/64; dhcp, IPv4 from a server; slaac, IPv6 from routers;
+    /// a list or repeated.
+    #[arg(long, required = true, value_name = "ADDRESSES", value_delimiter = ',', verbatim_doc_comment)]
+    addr: Vec<Wanted>,
     /// The kernel's end of a TAP device [default: the subnet's first other].
-    #[arg(long, value_name = "ADDRESS")]
-    host_addr: Option<Ipv4Addr>,
-    /// Next hop for other subnets [default: the kernel's end, or none].
-    #[arg(long, value_name = "ADDRESS")]
-    gateway: Option<Ipv4Addr>,
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    host_addr: Vec<KernelEnd>,
+    /// Next hops for other subnets, one for each family
+    /// [default: the kernel's end, or what dhcp and slaac say].
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', verbatim_doc_comment)]
+    gateway: Vec<Scoped<IpAddr>>,
+    /// Whether requests come by connections or as datagrams.
+    #[arg(long, value_enum, default_value = "tcp")]
+    proto: Proto,
     /// Where to listen.
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
@@ -88,6 +101,14 @@ pub struct Args {
     fault: Option<Rates>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Proto {
+    /// By connections.
+    Tcp,
+    /// Each datagram is a request, and answered by one.
+    Udp,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Serves {
     /// GET / and /bytes/N, POST sends its body back.
@@ -104,7 +125,11 @@ enum Serves {
 /// Anything that keeps the server from starting.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let kind: Kind = args.device.parse()?;
-    let (host_addr, gateway) = neighbors(args, &kind)?;
+    let addresses = Addresses::plan(&kind, &args.addr, &args.host_addr, &args.gateway)?;
+    if args.proto == Proto::Udp && matches!(args.app, Serves::Http) {
+        let what = "http is for connections, and --proto udp has none";
+        return Err(Error::new(what).advice("--proto udp --app echo"));
+    }
     let classifiers = match &args.policy {
         Some(path) => check::load(path)?,
         None if matches!(args.app, Serves::Synthetic) => classify::by_tag(),
@@ -115,20 +140,20 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if let Some(path) = &args.pcap {
         Error::unless_writable(path)?;
     }
-    let Open { devices, mac, mtu, held, over, how } = kind.open(args.addr, host_addr)?;
-    let secret = secret()?;
+    let key = secret()?;
+    let Open { devices, mac, mtu, held, over, how, claimant } = kind.open(&addresses, key)?;
+    let drawn = secret()?;
     // Locally administered, and another one each time: no stale ARP entry fits it.
-    let made_up = [2, secret[0] ^ secret[8], secret[1], secret[2], secret[3], secret[4]];
-    let mut stack =
-        StackConfig::new(mac.unwrap_or(made_up), args.addr.addr, args.addr.prefix, self::secret()?);
-    stack.gateway = gateway;
-    stack.mtu = mtu;
+    let made_up = [2, drawn[0] ^ drawn[8], drawn[1], drawn[2], drawn[3], drawn[4]];
+    let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up), key) };
     let how = how.map_or(String::new(), |how| format!(" ({how})"));
+    let ends: Vec<IpAddr> = addresses.kernel.iter().map(|end| end.addr).collect();
     let end = match kind.has_kernel_end() {
-        true => format!("the kernel's end is {host_addr}"),
+        true if ends.is_empty() => "the kernel's end has no address".to_owned(),
+        true => format!("the kernel's end is {}", list(&ends)),
         false => "other addresses are the kernel's".to_owned(),
     };
-    let place = Place { args, stack, policies, held, over, how, end };
+    let place = Place { args, addresses, claimant, stack, policies, held, over, how, end };
     // One file takes what passes one place.
     let queues = match args.pcap {
         None if devices.len() == usize::from(args.shards) => devices.into_iter().map(|d| vec![d]).collect(),
@@ -136,67 +161,6 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     };
     let wrap = |queues| device::wrap(Merged::new(queues), args.fault, args.pcap.as_deref());
     place.serve_on(queues.into_iter().map(wrap).collect::<Result<_, _>>()?)
-}
-
-/// The kernel's end and the next hop, as asked or by default.
-fn neighbors(args: &Args, kind: &Kind) -> Result<(Ipv4Addr, Option<Ipv4Addr>), Error> {
-    if args.host_addr.is_some() && !kind.has_kernel_end() {
-        let what = format!("--host-addr is the kernel's end of a TAP device, and {kind} has none");
-        return Err(Error::new(what).advice("without --host-addr"));
-    }
-    let is_neighbor = |addr| args.addr.holds(addr) && addr != args.addr.addr;
-    let stranger =
-        |name, addr| format!("{name} {addr} is not another host's address in the subnet of {}", args.addr);
-    let host_addr = args.host_addr.unwrap_or_else(|| args.addr.first_other());
-    if !is_neighbor(host_addr) {
-        let advice = format!("--host-addr {}", args.addr.first_other());
-        return Err(Error::new(stranger("host-addr", host_addr)).advice(advice));
-    }
-    let gateway = args.gateway.or(kind.has_kernel_end().then_some(host_addr));
-    match gateway {
-        Some(gateway) if !is_neighbor(gateway) => {
-            Err(Error::new(stranger("gateway", gateway)).advice(format!("--gateway {host_addr}")))
-        }
-        gateway => Ok((host_addr, gateway)),
-    }
-}
-
-/// What the mode makes of the classifiers, and what was asked for instead.
-fn policy(args: &Args, classifiers: Classifiers) -> Result<Policy, Error> {
-    let workers = usize::from(args.workers.max(1));
-    let params = Params::new(workers, TASKS);
-    let asked = [classifiers.driver.is_some(), classifiers.transport.is_some()];
-    let mut policy = args.mode.policy(classifiers, &params, steering(args, workers)?);
-    let asks = [policy.driver.is_some(), policy.transport.is_some()];
-    if args.policy.is_some()
-        && let Some(layer) = (0..2).find(|&layer| asked[layer] && !asks[layer])
-    {
-        let what = format!("mode {} never asks the {}'s rules", args.mode, ["driver", "transport"][layer]);
-        return Err(
-            Error::new(format!("{what}, so --policy would mean less than it says")).advice("--mode adps")
-        );
-    }
-    if let Some(name) = &args.dispatch {
-        policy.dispatch = by_name(name, &params).map_err(|e| Error::new(format!("dispatch {e}")))?;
-    }
-    Ok(policy)
-}
-
-fn steering(args: &Args, workers: usize) -> Result<Steering, Error> {
-    if args.steer.is_empty() {
-        return Ok(Steering::all(workers));
-    }
-    if args.workers == 0 {
-        return Err(
-            Error::new("--steer needs workers to choose from, and --workers is 0").advice("--workers 2")
-        );
-    }
-    if !args.mode.steers() {
-        let what = format!("mode {} lets every worker serve everything, so --steer means nothing", args.mode);
-        return Err(Error::new(what).advice("--mode adps"));
-    }
-    let lists = args.steer.iter().map(|steer| (steer.levels.as_str(), steer.workers.as_slice()));
-    Steering::from_lists(workers, lists).map_err(|e| Error::new(e.to_string()))
 }
 
 /// Says where threads must share a core.
@@ -226,6 +190,9 @@ fn pin(core: CoreId) {
 /// A server that has its device.
 struct Place<'a> {
     args: &'a Args,
+    addresses: Addresses,
+    /// Says which frames are ours, on an interface that is shared by frame.
+    claimant: Option<Claimant>,
     stack: StackConfig,
     /// Received frames that the device can do without.
     held: Option<usize>,
@@ -256,11 +223,11 @@ impl Place<'_> {
         D::Frame: Send,
     {
         let app = Arc::new(app);
-        let shards = self.args.shards;
+        let (shards, proto) = (self.args.shards, self.args.proto);
         if shards == 1 {
             let (device, policy) = (devices.remove(0), self.policies.remove(0));
             let shard = self.shard(policy, None, &app)?;
-            self.until_interrupted(vec![(shard, device)])?.iter().for_each(summary);
+            self.until_interrupted(vec![(shard, device)])?.iter().for_each(|stats| summary(stats, proto));
             return Ok(ExitCode::SUCCESS);
         }
         let steering = steer::Steering::new(shards, steer::FlowHash::Keyed(secret()?));
@@ -278,12 +245,12 @@ impl Place<'_> {
         let stats = self.until_interrupted(served)?;
         for (number, (stats, meter)) in stats.iter().zip(meters).enumerate() {
             println!("\nshard {number}: {}", frames(meter.read()));
-            summary(stats);
+            summary(stats, proto);
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// A shard that listens.
+    /// A shard that does not listen yet.
     fn shard<D: Device, A: App>(
         &self,
         policy: Policy,
@@ -294,34 +261,56 @@ impl Place<'_> {
         let stack = StackConfig { place, ..self.stack.clone() };
         let mut config = Config::new(stack, policy, workers);
         config.rx_frames_max = self.held.map_or(config.rx_frames_max, |held| held.min(config.rx_frames_max));
-        let mut shard = Shard::new(config, app.clone());
-        let listening = shard.stack().listen(self.args.port, ListenOptions::default());
-        listening.map_err(|e| Error::new(format!("port {}: {e:?}", self.args.port)))?;
-        Ok(shard)
+        Ok(Shard::new(config, app.clone()))
+    }
+
+    /// Has the shards find what addresses they do not have yet, and listen;
+    /// where that is. `None` when that was interrupted.
+    fn listen<D: Device, A: App>(
+        &self,
+        shards: &mut [(Shard<D, A>, D)],
+        interrupted: &AtomicBool,
+    ) -> Result<Option<Vec<SocketAddr>>, Error> {
+        let Some(found) = settle(shards, &self.addresses, interrupted)? else { return Ok(None) };
+        if let (Some(claimant), true) = (&self.claimant, self.addresses.are_found()) {
+            claimant.claim(&Claims { addresses: found.every, ports: Vec::new() })?;
+        }
+        let port = self.args.port;
+        for (shard, _) in shards {
+            let listening = match self.args.proto {
+                Proto::Tcp => shard.stack().listen(port, ListenOptions::default()).map(drop),
+                Proto::Udp => shard.stack().bind_udp(port, UdpOptions::default()).map(drop),
+            };
+            listening.map_err(|e| Error::new(format!("port {port}: {e:?}")))?;
+        }
+        Ok(Some(found.served.into_iter().map(|addr| SocketAddr::new(addr, port)).collect()))
     }
 
     /// Serves until ctrl-C, or until nothing more will come.
     fn until_interrupted<D: Device + Send, A: App>(
         &self,
-        shards: Vec<(Shard<D, A>, D)>,
+        mut shards: Vec<(Shard<D, A>, D)>,
     ) -> Result<Vec<Stats>, Error>
     where
         D::Frame: Send,
     {
         let Self { args, over, how, end, .. } = self;
-        let (addr, port, mode) = (args.addr, args.port, args.mode);
+        let interrupted = host::interrupt::flag();
+        let Some(places) = self.listen(&mut shards, interrupted)? else { return Ok(Vec::new()) };
+        let mode = args.mode;
+        let by = if args.proto == Proto::Udp { ", datagrams" } else { "" };
         let dispatch = args.dispatch.as_ref().map_or(String::new(), |name| format!(", dispatch {name}"));
         let several = if args.shards > 1 { format!(", {} shards", args.shards) } else { String::new() };
         println!(
-            "listening on {}:{port}, {}{how}, mode {mode}{dispatch}{several}; {end}",
-            addr.addr, args.device
+            "listening on {}, {}{how}{by}, mode {mode}{dispatch}{several}; {end}",
+            list(&places),
+            args.device
         );
         eprintln!("ctrl-C ends");
         note_cores(args);
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
         let pin = args.pin.then_some(pin as fn(CoreId));
         let stop = Arc::new(AtomicBool::new(false));
-        let interrupted = host::interrupt::flag();
         let stats = std::thread::scope(|scope| {
             let (stop_there, clock) = (stop.clone(), Arc::new(Monotonic::new()));
             let server = scope.spawn(|| threads::serve(shards, clock, stop_there, workers, pin));
@@ -346,16 +335,19 @@ fn frames(counts: Counts) -> String {
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 /// Frames that may be under way from one shard to another.
 const LINK_FRAMES: usize = 1024;
-/// Tasks that the event queue holds.
-const TASKS: usize = 65_536;
-
 /// What happened, and where requests waited.
-fn summary(stats: &Stats) {
+fn summary(stats: &Stats, proto: Proto) {
     let c = &stats.counters;
-    println!(
-        "\n{} connections, {} requests, {} responses, {} resets",
-        c.accepted, c.requests, c.responses, c.aborted
-    );
+    match proto {
+        Proto::Tcp => println!(
+            "\n{} connections, {} requests, {} responses, {} resets",
+            c.accepted, c.requests, c.responses, c.aborted
+        ),
+        Proto::Udp => println!(
+            "\n{} datagrams, {} requests, {} responses, {} not sent",
+            c.datagrams, c.requests, c.responses, c.unsent
+        ),
+    }
     let mut table = Table::new(2, &["priority", "stage", "count", "p50", "p99", "p99.9"])
         .groups(&[("", 3), ("waited, µs", 3)]);
     for (class, stage, histogram) in stats.stages.iter().filter(|(.., histogram)| histogram.count() > 0) {

@@ -6,10 +6,11 @@
 //! missing is printed.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use host::lab::client::what_is_sent_comes_back;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 /// Set for the copy of this test that runs in the namespace.
@@ -114,6 +115,11 @@ fn curl(args: &[&str]) -> Vec<u8> {
 
 const URL: &str = "http://10.77.0.2/";
 
+/// Where an echo listens.
+fn echo() -> SocketAddr {
+    ([10, 77, 0, 2], 80).into()
+}
+
 fn inside() {
     let server = Server::start(&["--app", "http"]);
     assert!(!curl(&[URL]).is_empty());
@@ -145,7 +151,7 @@ fn inside() {
     server.stop();
 
     let server = Server::start(&["--app", "echo"]);
-    what_is_sent_comes_back(1_000_000);
+    what_is_sent_comes_back(echo(), 1_000_000);
     server.stop();
 
     shards_serve_side_by_side("tap:gw0");
@@ -221,29 +227,6 @@ fn the_load_generator_gets_its_answers(protocol: &[&str]) {
         assert!(class["requests"].as_u64() > Some(0), "{class}");
         assert_eq!((&class["never_sent"], &class["unanswered"]), (&0.into(), &0.into()), "{class}");
     }
-}
-
-/// `length` bytes that differ from any shifted copy of themselves.
-fn noise(length: usize) -> Vec<u8> {
-    (0..length as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8).collect()
-}
-
-/// Sends and receives at once, as an echo that stops taking when its own
-/// sending stops demands.
-fn what_is_sent_comes_back(length: usize) {
-    let sent = noise(length);
-    let stream = TcpStream::connect("10.77.0.2:80").expect("the server listens");
-    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).expect("60 s is a valid timeout");
-    let mut received = Vec::new();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            (&stream).write_all(&sent).expect("the server takes all");
-            stream.shutdown(Shutdown::Write).expect("the connection stands");
-        });
-        (&stream).read_to_end(&mut received).expect("the server sends all back");
-    });
-    assert_eq!(received.len(), sent.len());
-    assert!(received == sent, "the echo is what was sent");
 }
 
 /// A file's path that nothing else uses; the file goes when this is dropped.
@@ -327,7 +310,7 @@ fn lost_packets_cost_time_and_no_bytes() {
     assert!(body == curl(&[&url]), "the same bytes come twice");
     server.stop();
     let server = Server::start(&["--app", "echo"]);
-    what_is_sent_comes_back(5_000_000);
+    what_is_sent_comes_back(echo(), 5_000_000);
     server.stop();
 }
 

@@ -1,16 +1,19 @@
-//! Which IPv4 addresses this machine has already.
+//! Which addresses this machine has already.
 //!
 //! Read from the kernel's routing table, not found out by binding a socket: a
 //! network namespace that never had an address lets a socket bind to any.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether the kernel answers for `addr` in this network namespace. No, where
 /// `/proc` does not tell.
 #[must_use]
-pub fn is_ours(addr: Ipv4Addr) -> bool {
-    let table = std::fs::read_to_string("/proc/net/fib_trie").unwrap_or_default();
-    local(&table).any(|local| local == addr)
+pub fn is_ours(addr: IpAddr) -> bool {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    match addr {
+        IpAddr::V4(addr) => local(&read("/proc/net/fib_trie")).any(|local| local == addr),
+        IpAddr::V6(addr) => local6(&read("/proc/net/if_inet6")).any(|local| local == addr),
+    }
 }
 
 /// Whether the kernel sends on packets that are not for this machine.
@@ -31,6 +34,13 @@ fn local(table: &str) -> impl Iterator<Item = Ipv4Addr> {
         None if line.trim() == "/32 host LOCAL" => leaf,
         None => None,
     })
+}
+
+/// The addresses of `/proc/net/if_inet6`: each line begins with one, in 32
+/// hexadecimal digits.
+fn local6(table: &str) -> impl Iterator<Item = Ipv6Addr> {
+    let digits = table.lines().filter_map(|line| line.split_whitespace().next());
+    digits.filter_map(|digits| u128::from_str_radix(digits, 16).ok().map(Ipv6Addr::from_bits))
 }
 
 #[cfg(test)]
@@ -55,5 +65,10 @@ Main:
     fn only_local_addresses_are_ours() {
         assert_eq!(local(TABLE).collect::<Vec<_>>(), [Ipv4Addr::new(10, 77, 0, 1)]);
         assert_eq!(local("").count(), 0);
+        let table = "00000000000000000000000000000001 01 80 10 80       lo\n\
+                     fd000000000000000000000000000001 02 40 00 80     eth0\n";
+        let expected: [Ipv6Addr; 2] = ["::1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        assert_eq!(local6(table).collect::<Vec<_>>(), expected);
+        assert_eq!(local6("no table").count(), 0);
     }
 }

@@ -66,7 +66,7 @@ const PROG_TEST_RUN: libc::c_long = 10;
 const PROG_BY_ID: libc::c_long = 13;
 const INFO_BY_FD: libc::c_long = 15;
 const LINK_CREATE: libc::c_long = 28;
-
+const LINK_UPDATE: libc::c_long = 29;
 const LINK_DETACH: libc::c_long = 34;
 
 const MAP_XSK: u32 = 17;
@@ -136,6 +136,12 @@ pub(crate) fn link_xdp(program: impl AsFd, index: u32, flags: u32) -> io::Result
     let attributes = Attributes::new().fd(0, program).u32(4, index).u32(8, ATTACH_XDP).u32(12, flags);
     // SAFETY: no pointers.
     unsafe { attributes.open(LINK_CREATE) }
+}
+
+/// Puts `program` in the place of the one that `link` attached, between two frames.
+pub(crate) fn replace(link: impl AsFd, program: impl AsFd) -> io::Result<()> {
+    // SAFETY: no pointers.
+    unsafe { Attributes::new().fd(0, link).fd(4, program).call(LINK_UPDATE) }.map(drop)
 }
 
 /// Detaches what `link` attached, even while a process forked from this one

@@ -4,8 +4,8 @@
 //! one. Flows are told apart as a network card with receive-side scaling does:
 //! a hash of the addresses and ports, and a table of 128 entries that names a
 //! shard for the hash's last bits. What belongs to no flow follows a rule:
-//! ARP and neighbour discovery concern all shards (the first answers), an
-//! ICMP error the flow whose packet it quotes, fragments and the rest of ICMP
+//! ARP, neighbour discovery and what a DHCP server says concern all shards
+//! (the first asks and answers), an ICMP error the flow whose packet it quotes, fragments and the rest of ICMP
 //! the pair of addresses: a datagram that came in pieces is put together on
 //! that pair's shard, where a UDP socket must be bound as well; a segment of
 //! TCP in pieces, which no peer that discovers its path's MTU sends, is dropped
@@ -111,6 +111,7 @@ impl Steering {
     fn of_ipv4(&self, packet: &[u8]) -> Owner {
         let Some(ip) = Ip::of_ipv4(packet) else { return Owner::One(0) };
         match (ip.protocol, ip.payload) {
+            (UDP, [_, _, 0, DHCP_CLIENT, ..]) if !ip.fragment => Owner::All,
             (ICMP, [3 | 4 | 5 | 11 | 12, _, _, _, _, _, _, _, quoted @ ..]) => {
                 self.of_quoted(Ip::of_ipv4(quoted), &ip)
             }
@@ -248,6 +249,7 @@ impl<'a> Ip<'a> {
 
 const HEADER: usize = 14;
 const ETHERTYPE: std::ops::Range<usize> = 12..14;
+const DHCP_CLIENT: u8 = 68;
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;

@@ -9,6 +9,9 @@
 //! of frames never starves the workers; rounds are bounded, so neither
 //! starves the wire.
 //!
+//! A datagram is a request of its own and waits in the same event queue, by
+//! the same labels; applications see no difference.
+//!
 //! The order of bytes inside a connection is never touched: at most one
 //! request per connection is in service and its response is out before the
 //! next is looked at. Nothing is lost when the event queue is full: the
@@ -22,6 +25,7 @@
 
 mod config;
 mod conns;
+mod datagrams;
 mod flow;
 mod job;
 mod receive;
@@ -41,7 +45,8 @@ use sched::dispatch::{Dispatch, Idle, WorkerId, WorkerSet};
 use crate::app::App;
 pub use config::{Budget, Config};
 use conns::Conns;
-pub use job::Job;
+use datagrams::Datagrams;
+pub use job::{Job, Origin};
 pub use stats::{Counters, STAGES, Stats};
 
 /// What the shard did in one step, so that the simulator can charge for it.
@@ -80,6 +85,7 @@ pub struct Shard<D: Device, A: App> {
     dispatch: Box<dyn Dispatch>,
     needs_kind: bool,
     conns: Conns,
+    datagrams: Datagrams,
     /// Connections that wait to enter the event queue, by priority.
     stalled: [VecDeque<ConnId>; Priority::LEVELS],
     stalled_len: usize,
@@ -148,6 +154,7 @@ impl<D: Device, A: App> Shard<D, A> {
             needs_kind: config.dispatch.needs_kind(),
             dispatch: config.dispatch,
             conns: Conns::default(),
+            datagrams: Datagrams::default(),
             stalled: Default::default(),
             stalled_len: 0,
             room: false,
@@ -225,7 +232,7 @@ impl<D: Device, A: App> Shard<D, A> {
     /// Tasks in the event queue, stale ones and those waiting to enter included.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.dispatch.len() + self.stalled_len
+        self.dispatch.len() + self.stalled_len + usize::from(self.datagrams.is_stuck())
     }
 
     /// Workers without a job.
@@ -301,7 +308,11 @@ impl<D: Device, A: App> Shard<D, A> {
         self.workers.idle.insert(job.worker);
         self.dispatch.on_done(now, job.worker, job.kind, job.service);
         self.stats.on_served(&job);
-        self.recycle(std::mem::take(&mut job.request));
+        let request = std::mem::take(&mut job.request);
+        match job.from {
+            Origin::Connection(_) => self.recycle(request),
+            Origin::Datagram(_) => self.stack.recycle(request),
+        }
         self.answer(now, job);
     }
 
@@ -353,6 +364,9 @@ impl<D: Device, A: App> Shard<D, A> {
             let (worker, task) = self.dispatch.assign(now, &Idle { accepting })?;
             assert!(self.workers.idle.contains(worker), "the policy chose a worker that is not idle");
             self.room = true;
+            if let Some(slot) = Datagrams::slot(task.token) {
+                return Some(self.look_at_datagram(now, worker, slot, task));
+            }
             match self.conns.current(task.token) {
                 Some(id) => return Some(self.look(now, worker, id, task)),
                 None => self.stats.counters.stale += 1,

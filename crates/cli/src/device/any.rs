@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::BufWriter;
 
-use host::{Tap, afxdp, packet};
+use host::{Tap, packet};
 use net::Device;
 use net::device::fault::{self, Faulty};
 use net::device::pcap::{Replay, Tee};
@@ -11,6 +11,7 @@ use net::device::{Full, Offloads, Received, Waker};
 use queueing::{Span, Time};
 
 use super::capture::Ending;
+use super::xdp;
 
 /// A device of any kind.
 #[allow(clippy::large_enum_variant)] // One or a few of them, looked at all the time.
@@ -20,7 +21,7 @@ pub enum AnyDevice {
     /// A packet socket.
     Packet(packet::Packet),
     /// A queue of an interface.
-    Xdp(afxdp::AfXdp),
+    Xdp(xdp::Xdp),
     /// A capture.
     Replay(Box<Replay<Ending>>),
 }
@@ -31,7 +32,7 @@ pub enum AnyFrame {
     /// Of a TAP device or packet socket.
     Copied(packet::Frame),
     /// Of an AF_XDP socket.
-    Xdp(afxdp::Frame),
+    Xdp(xdp::Frame),
     /// Of a capture.
     Replayed(Vec<u8>),
 }
@@ -54,7 +55,8 @@ macro_rules! each {
     };
 }
 
-fn map<A, B>(received: Received<A>, wrap: impl FnOnce(A) -> B) -> Received<B> {
+/// The frame as another type.
+pub(super) fn map<A, B>(received: Received<A>, wrap: impl FnOnce(A) -> B) -> Received<B> {
     let Received { frame, arrived, checked } = received;
     Received { frame: wrap(frame), arrived, checked }
 }

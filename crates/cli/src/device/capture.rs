@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +12,7 @@ use net::device::pcap::{Pace, Replay};
 use queueing::Time;
 
 use crate::Error;
+use crate::address::list;
 
 /// A file that says when it has been read to its end.
 #[derive(Debug)]
@@ -39,12 +40,12 @@ pub(super) fn replay(path: &Path, pace: Pace, over: Arc<AtomicBool>) -> Result<R
 /// Reads `path` to its end: the hardware address of `ours` in it, and how many
 /// frames it holds. A capture that is damaged is found now, not when it has
 /// been half played.
-pub(super) fn look_through(path: &Path, ours: Ipv4Addr) -> Result<([u8; 6], u64), Error> {
+pub(super) fn look_through(path: &Path, ours: &[IpAddr]) -> Result<([u8; 6], u64), Error> {
     let mut replay = replay(path, Pace::Fast, Arc::default())?;
     let (mut mac, mut other) = (None, None);
     while let Some(received) = replay.receive(Time::ZERO) {
         if let Some((target, addr)) = target(&received.frame) {
-            match addr == ours {
+            match ours.contains(&addr) {
                 true => mac = mac.or(Some(target)),
                 false => other = other.or(Some(addr)),
             }
@@ -55,10 +56,13 @@ pub(super) fn look_through(path: &Path, ours: Ipv4Addr) -> Result<([u8; 6], u64)
         return Err(damaged(path, e));
     }
     let nobody = || {
-        let error = Error::new(format!("{}: no frame is for {ours}", path.display()));
+        let error = Error::new(format!("{}: no frame is for {}", path.display(), list(ours)));
         match other {
-            Some(other) => error.advice(format!("--addr {other}/24, whom the first packet is for")),
-            None => error.advice("a capture with IPv4 packets"),
+            Some(other) => {
+                let prefix = if other.is_ipv4() { 24 } else { 64 };
+                error.advice(format!("--addr {other}/{prefix}, whom the first packet is for"))
+            }
+            None => error.advice("a capture with IP packets"),
         }
     };
     Ok((mac.ok_or_else(nobody)?, replay.counters().played))
@@ -68,11 +72,15 @@ fn damaged(path: &Path, e: &dyn std::fmt::Display) -> Error {
     Error::new(format!("{} {e}", path.display())).advice(WRITERS)
 }
 
-/// Whom an IPv4 frame is for.
-fn target(frame: &[u8]) -> Option<([u8; 6], Ipv4Addr)> {
-    let addr = frame.get(30..34)?.first_chunk::<4>()?;
+/// Whom an IP packet to a single host is for.
+fn target(frame: &[u8]) -> Option<([u8; 6], IpAddr)> {
     let mac = *frame.first_chunk::<6>()?;
-    (frame[12..14] == [8, 0]).then(|| (mac, Ipv4Addr::from(*addr)))
+    let addr: IpAddr = match frame.get(12..14)? {
+        [0x08, 0x00] => Ipv4Addr::from(*frame.get(30..)?.first_chunk::<4>()?).into(),
+        [0x86, 0xdd] => Ipv6Addr::from(*frame.get(38..)?.first_chunk::<16>()?).into(),
+        _ => return None,
+    };
+    (mac[0] & 1 == 0).then_some((mac, addr))
 }
 
 /// What writes captures that can be played.

@@ -7,13 +7,14 @@
 use std::fmt;
 use std::fs::File;
 use std::io::BufWriter;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use host::afxdp::{self, Claims, Mode};
+use host::afxdp::{self, Claimant, Mode};
+use host::interface::Interface;
 use host::packet::{self, Fanout};
 use host::{Tap, address};
 use net::Device;
@@ -22,12 +23,13 @@ use net::device::pcap::{Pace, Tee};
 use queueing::Rng;
 
 use crate::Error;
-use crate::options::Cidr;
+use crate::address::Addresses;
 
 mod any;
 mod capture;
 #[cfg(test)]
 mod tests;
+mod xdp;
 
 pub use any::{AnyDevice, Wrapped};
 
@@ -81,10 +83,14 @@ pub struct Open {
     pub over: Arc<AtomicBool>,
     /// How it was opened, if that is more than the text says.
     pub how: Option<String>,
+    /// Says which frames are ours, on an interface that is shared by frame.
+    pub claimant: Option<Claimant>,
 }
 
 /// The largest MTU that the stack takes.
 const MTU_MAX: u16 = 9216;
+/// The smallest that carries IPv6 (RFC 8200 §5).
+const MTU_IPV6: u16 = 1280;
 
 impl FromStr for Kind {
     type Err = Error;
@@ -164,50 +170,87 @@ impl Kind {
         matches!(self, Self::Tap { .. })
     }
 
-    /// Makes the devices for a stack at `ours`; the kernel's end, where there
-    /// is one, gets `kernel`.
+    /// Whether somebody is at the other end.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        !matches!(self, Self::Pcap { .. })
+    }
+
+    /// The interface, if it is one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Tap { name, .. } | Self::Packet { name, .. } | Self::Xdp { name, .. } => Some(name),
+            Self::Pcap { .. } => None,
+        }
+    }
+
+    /// Makes the devices for stacks with these addresses and this secret.
     ///
     /// # Errors
     /// Whatever keeps them from being made; nothing is left behind.
-    pub fn open(&self, ours: Cidr, kernel: Ipv4Addr) -> Result<Open, Error> {
+    pub fn open(&self, addresses: &Addresses, secret: [u8; 16]) -> Result<Open, Error> {
+        let advice = match self.has_kernel_end() {
+            true => "--addr in another subnet, such as 10.78.0.2/24",
+            false => "--addr with an address of the subnet that nobody has",
+        };
+        for addr in addresses.given().chain(addresses.kernel.iter().map(|end| end.addr)) {
+            if self.is_live() {
+                not_the_kernels(addr, advice)?;
+            }
+        }
+        let open = self.open_unchecked(addresses, secret)?;
+        if addresses.has_ipv6() && open.mtu < MTU_IPV6 {
+            let name = self.name().unwrap_or_default();
+            let what = format!("{name}: mtu {} is below {MTU_IPV6}, which IPv6 needs", open.mtu);
+            return Err(Error::new(what).advice(format!("ip link set {name} mtu {MTU_IPV6}")));
+        }
+        Ok(open)
+    }
+
+    fn open_unchecked(&self, addresses: &Addresses, secret: [u8; 16]) -> Result<Open, Error> {
         let over = Arc::new(AtomicBool::new(false));
+        let claimant = None;
         match self {
             Self::Tap { name, queues } => {
-                not_the_kernels(ours.addr, "--addr in another subnet, such as 10.78.0.2/24")?;
-                not_the_kernels(kernel, "--addr in another subnet, such as 10.78.0.2/24")?;
                 let taps = Tap::create_queues(name, *queues)?;
-                taps[0].up(kernel, ours.prefix)?;
+                taps[0].up_bare()?;
+                for end in &addresses.kernel {
+                    taps[0].up(end.addr, end.prefix)?;
+                }
                 let devices = taps.into_iter().map(AnyDevice::Tap).collect();
-                Ok(Open { devices, mac: None, mtu: 1500, held: None, over, how: None })
+                Ok(Open { devices, mac: None, mtu: 1500, held: None, over, how: None, claimant })
             }
             Self::Packet { name, options } => {
-                not_the_kernels(ours.addr, "--addr with an address of the subnet that nobody has")?;
                 let (interface, sockets) = packet::open(name, options)?;
                 if address::forwards() {
                     eprintln!(
-                        "note: this machine forwards packets (net.ipv4.ip_forward=1) and will send on what is for {}; xdp:{name} keeps it from that",
-                        ours.addr
+                        "note: this machine forwards packets (net.ipv4.ip_forward=1) and will send on what is for us; xdp:{name} keeps it from that"
                     );
                 }
                 let devices = sockets.into_iter().map(AnyDevice::Packet).collect();
                 let mtu = interface.mtu.min(MTU_MAX);
-                Ok(Open { devices, mac: Some(interface.mac), mtu, held: None, over, how: None })
+                Ok(Open { devices, mac: Some(interface.mac), mtu, held: None, over, how: None, claimant })
             }
             Self::Xdp { name, options } => {
-                not_the_kernels(ours.addr, "--addr with an address of the subnet that nobody has")?;
-                let claims = Claims { addresses: vec![ours.addr.into()], ports: Vec::new() };
+                let claims = addresses.claims(Interface::find(name)?.mac, secret);
                 let opened = afxdp::open(name, options, &claims)?;
                 let (mac, mtu) = (Some(opened.interface.mac), opened.interface.mtu.min(MTU_MAX));
                 let how = Some(opened.summary());
-                let devices = opened.devices.into_iter().map(AnyDevice::Xdp).collect();
-                Ok(Open { devices, mac, mtu, held: Some(options.held as usize), over, how })
+                let heard =
+                    addresses.are_found().then(|| packet::eavesdrop(&opened.interface)).transpose()?;
+                let mut ear = heard.map(Box::new);
+                let with_ear = |queue| AnyDevice::Xdp(xdp::Xdp { queue, ear: ear.take() });
+                let devices = opened.devices.into_iter().map(with_ear).collect();
+                let claimant = Some(opened.claimant);
+                Ok(Open { devices, mac, mtu, held: Some(options.held as usize), over, how, claimant })
             }
             Self::Pcap { path, pace } => {
-                let (mac, frames) = capture::look_through(path, ours.addr)?;
+                let (mac, frames) = capture::look_through(path, &addresses.given().collect::<Vec<_>>())?;
                 let replay = capture::replay(path, *pace, over.clone())?;
                 let how = Some(format!("{frames} frames"));
                 let devices = vec![AnyDevice::Replay(Box::new(replay))];
-                Ok(Open { devices, mac: Some(mac), mtu: MTU_MAX, held: None, over, how })
+                Ok(Open { devices, mac: Some(mac), mtu: MTU_MAX, held: None, over, how, claimant })
             }
         }
     }
@@ -226,7 +269,7 @@ impl fmt::Display for Kind {
 
 /// Refuses an address that this machine has already: the kernel would answer
 /// for it, or send answers elsewhere.
-fn not_the_kernels(addr: Ipv4Addr, advice: &str) -> Result<(), Error> {
+pub fn not_the_kernels(addr: IpAddr, advice: &str) -> Result<(), Error> {
     if address::is_ours(addr) {
         let what = format!("address {addr} is in use: this machine has it already");
         return Err(Error::new(what).advice(advice));

@@ -15,11 +15,14 @@ use crate::ours::{Host, PORT};
 use crate::port::Kind;
 use crate::world::{KERNEL, OURS, World, lab, noise, same, skipped};
 
+/// Our IPv6 address in these tests.
+const OURS6: &str = "fd77::2";
+
 /// `greenwave serve` on a TAP device in `place`, once it listens.
-fn serve(place: &Namespace, app: &str) -> Child {
+fn serve(place: &Namespace, app: &str, more: &[&str]) -> Child {
     let mut command = place.command(env!("CARGO_BIN_EXE_greenwave"));
-    let addr = format!("{OURS}/24");
-    command.args(["serve", "--device", "tap:gw0", "--addr", &addr, "--app", app]);
+    let addr = format!("{OURS}/24,{OURS6}/64");
+    command.args(["serve", "--device", "tap:gw0", "--addr", &addr, "--app", app]).args(more);
     let mut server = place.spawn(command.stdout(Stdio::piped()).stderr(Stdio::null())).expect("it starts");
     let mut line = String::new();
     let stdout = server.stdout.take().expect("stdout is a pipe");
@@ -56,7 +59,7 @@ fn curl_gets_and_posts_and_wrk_sees_no_errors() {
     let Some(place) = with_programs("curl_gets_and_posts_and_wrk_sees_no_errors", &["curl", "wrk"]) else {
         return;
     };
-    let _server = serve(&place, "http");
+    let _server = serve(&place, "http", &[]);
     let curl = |args: &[&str], input: &[u8]| {
         output(
             &place,
@@ -66,6 +69,8 @@ fn curl_gets_and_posts_and_wrk_sees_no_errors() {
         )
     };
     let url = format!("http://{OURS}/");
+    let url6 = format!("http://[{OURS6}]/bytes/3000000");
+    same("three megabytes by IPv6", &curl(&["-6", &url6], b""), &[b'x'; 3_000_000]);
     same("eight megabytes", &curl(&[&format!("{url}bytes/8388608")], b""), &[b'x'; 8 << 20]);
     let body = noise(100_000, 3);
     let post = ["--data-binary", "@-", "--header", "Expect:", &url];
@@ -80,10 +85,18 @@ fn curl_gets_and_posts_and_wrk_sees_no_errors() {
 #[test]
 fn what_nc_sends_comes_back_to_it() {
     let Some(place) = with_programs("what_nc_sends_comes_back_to_it", &["nc"]) else { return };
-    let _server = serve(&place, "echo");
+    let server = serve(&place, "echo", &[]);
     let sent = noise(4 << 20, 4);
     // -N: close our half at the end of the input.
     same("the echo", &output(&place, "nc", &["-N", &OURS.to_string(), "80"], &sent), &sent);
+    same("the echo by IPv6", &output(&place, "nc", &["-6", "-N", OURS6, "80"], &sent), &sent);
+    drop(server);
+    let _server = serve(&place, "echo", &["--proto", "udp"]);
+    for (family, addr) in [("-4", OURS.to_string()), ("-6", OURS6.to_owned())] {
+        // -W: one datagram comes back, then it is over.
+        let args = [family, "-u", "-W", "1", &addr, "80"];
+        same("a datagram", &output(&place, "nc", &args, &sent[..1000]), &sent[..1000]);
+    }
 }
 
 /// Carries bytes between pairs of connections, each as fast as the slower end
@@ -144,8 +157,11 @@ fn iperf3_runs_both_ways_through_a_relay() {
     let Some((mut host, place)) = World::bare(test, Kind::Tap, Rates::NONE, |_| {}) else { return };
     host.listen(PORT);
     let mut server = place.command("iperf3");
-    server.args(["--server", "--bind", &KERNEL.to_string()]).stdout(Stdio::null());
-    let _server = place.spawn(&mut server).expect("it is there");
+    server.args(["--server", "--forceflush", "--bind", &KERNEL.to_string()]).stdout(Stdio::piped());
+    let mut server = place.spawn(&mut server).expect("it is there");
+    let mut said = BufReader::new(server.stdout.take().expect("stdout is a pipe")).lines();
+    let listens = said.any(|line| line.is_ok_and(|line| line.contains("listening")));
+    assert!(listens, "the server ended before it listened");
     let mut relay = Relay {
         target: SocketAddr::new(KERNEL.into(), 5201),
         other: BTreeMap::new(),

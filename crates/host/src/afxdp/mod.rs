@@ -31,12 +31,14 @@ use crate::interface::{AllMulticast, Interface, InterfaceError};
 use crate::{bpf, ready};
 
 mod attached;
+mod claimant;
 mod program;
 mod ring;
 mod shared;
 mod socket;
 mod umem;
 
+pub use claimant::Claimant;
 pub use program::Claims;
 pub use umem::Frame;
 
@@ -108,6 +110,8 @@ pub struct Opened {
     /// One device for each receive queue, queue 0 first. The program goes with
     /// the last of them.
     pub devices: Vec<AfXdp>,
+    /// Says what the program claims.
+    pub claimant: Claimant,
 }
 
 impl Opened {
@@ -143,7 +147,7 @@ pub struct AfXdp {
 #[derive(Debug)]
 struct Steering {
     link: OwnedFd,
-    _sockets: OwnedFd,
+    sockets: OwnedFd,
     _multicast: Option<AllMulticast>,
 }
 
@@ -196,8 +200,7 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
             Ok((socket, umem))
         })
         .collect::<Result<_, InterfaceError>>()?;
-    let code = claims.assemble(std::os::fd::AsRawFd::as_raw_fd(&sockets), program::XDP_PASS);
-    let program = bpf::load_xdp("greenwave", &code).map_err(refused("the XDP program"))?;
+    let program = claimant::load(claims, &sockets).map_err(refused("the XDP program"))?;
     let (link, mode) = attach(&interface, &program, options.mode)?;
     for (queue, (socket, _)) in (0..).zip(&opened) {
         socket.bind(interface.index, queue.into(), options.zerocopy).map_err(|e| match e.raw_os_error() {
@@ -216,7 +219,7 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
     let by_multicast = claims.addresses.iter().any(std::net::IpAddr::is_ipv6);
     let multicast = by_multicast.then(|| AllMulticast::on(interface.index)).transpose();
     let multicast = multicast.map_err(refused("all multicast"))?;
-    let steering = Arc::new(Steering { link, _sockets: sockets, _multicast: multicast });
+    let steering = Arc::new(Steering { link, sockets, _multicast: multicast });
     let zerocopy = opened.iter().all(|(socket, _)| socket.is_zerocopy());
     let frame_len_max = usize::from(interface.mtu) + ETHERNET;
     let devices = opened.into_iter().map(|(socket, umem)| {
@@ -224,7 +227,8 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
         Ok(AfXdp::new(socket, umem, chunk, options, frame_len_max, bell, steering.clone()))
     });
     let devices = devices.collect::<Result<_, InterfaceError>>()?;
-    Ok(Opened { interface, mode, zerocopy, devices })
+    let claimant = Claimant::new(name, &steering);
+    Ok(Opened { interface, mode, zerocopy, devices, claimant })
 }
 
 /// The chunk that holds the interface's longest frame with the kernel's room

@@ -29,6 +29,7 @@ use std::fmt;
 use std::process::{Command, Stdio};
 
 mod child;
+pub mod client;
 mod error;
 mod namespace;
 

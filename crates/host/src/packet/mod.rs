@@ -29,6 +29,7 @@ use crate::interface::{AllMulticast, Interface, InterfaceError};
 use crate::pool::{LARGE_LEN, Pool};
 use crate::{ready, sockopt, vnet};
 
+mod filter;
 mod ring;
 
 pub use crate::pool::Frame;
@@ -89,12 +90,28 @@ pub fn open(name: &str, options: &Options) -> Result<(Interface, Vec<Packet>), I
     assert!((64..=65_536).contains(&options.frames), "{} frames are outside 64..=65536", options.frames);
     let interface = Interface::find(name)?;
     let devices =
-        (0..options.sockets).map(|_| Packet::open(&interface, options)).collect::<Result<_, _>>()?;
+        (0..options.sockets).map(|_| Packet::open(&interface, options, &[])).collect::<Result<_, _>>()?;
     Ok((interface, devices))
 }
 
+/// A copy of what concerns the kernel behind `interface` as well as us, so
+/// that no XDP program may take it: routers' advertisements, who has which
+/// IPv6 address, and DHCP for clients. For a device beside one of AF_XDP; what
+/// its program takes does not come here.
+///
+/// # Errors
+/// As [`open`].
+pub fn eavesdrop(interface: &Interface) -> Result<Packet, InterfaceError> {
+    Packet::open(interface, &Options { frames: 64, ..Options::default() }, &filter::CONCERNS_ALL)
+}
+
 impl Packet {
-    fn open(interface: &Interface, options: &Options) -> Result<Self, InterfaceError> {
+    /// Receives what passes `filter`, or everything if it is empty.
+    fn open(
+        interface: &Interface,
+        options: &Options,
+        filter: &[libc::sock_filter],
+    ) -> Result<Self, InterfaceError> {
         let refused = |what| move |e: io::Error| refusal(&interface.name, what, e);
         // Protocol 0: nothing is received before it is bound.
         // SAFETY: a plain call; its result is checked.
@@ -122,6 +139,9 @@ impl Packet {
         let slot = (HEADROOM + frame_len_max).next_power_of_two();
         let (receiving, sending) =
             ring::map_pair(&fd, slot, options.frames).map_err(refused("memory for packet rings"))?;
+        if !filter.is_empty() {
+            filter::attach(&fd, filter).map_err(refused("a packet filter"))?;
+        }
         bind(&fd, interface.index).map_err(refused("a packet socket on it"))?;
         if options.sockets > 1 {
             let kind = match options.fanout {

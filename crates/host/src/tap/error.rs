@@ -2,15 +2,22 @@
 
 use std::fmt;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 /// Why a TAP device could not be made or brought up.
 #[derive(Debug)]
 pub enum TapError {
     /// The name is empty, longer than 15 bytes, or holds `/`, `:` or white space.
     Name(String),
-    /// The prefix is outside 0..=32.
-    Prefix(u8),
+    /// The prefix is longer than an address.
+    Prefix {
+        /// Its length in bits.
+        prefix: u8,
+        /// The address's.
+        max: u8,
+    },
+    /// The kernel's end may have no IPv6 address.
+    NoIpv6(String),
     /// There is no `/dev/net/tun`.
     NoTun,
     /// The kernel does not let us.
@@ -22,7 +29,7 @@ pub enum TapError {
         /// The device.
         name: String,
         /// The address asked for.
-        addr: Ipv4Addr,
+        addr: IpAddr,
         /// Its prefix length.
         prefix: u8,
         /// What the kernel said.
@@ -58,7 +65,10 @@ impl TapError {
     pub fn advice(&self) -> Option<String> {
         Some(match self {
             Self::Name(_) => "a name such as gw0".to_owned(),
-            Self::Prefix(_) => "a prefix such as /24".to_owned(),
+            Self::Prefix { max, .. } => format!("a prefix such as /{}", max * 3 / 4),
+            Self::NoIpv6(_) => {
+                "sysctl -w net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0".to_owned()
+            }
             Self::NoTun => "modprobe tun; in a container, start it with --device /dev/net/tun".to_owned(),
             Self::NoPermission => {
                 "run as root, or once: setcap cap_net_admin+ep <path of greenwave>".to_owned()
@@ -76,7 +86,8 @@ impl fmt::Display for TapError {
             Self::Name(name) => {
                 write!(f, "device name {name:?} is not 1..=15 bytes without '/', ':' and white space")
             }
-            Self::Prefix(prefix) => write!(f, "prefix {prefix} is outside 0..=32"),
+            Self::Prefix { prefix, max } => write!(f, "prefix {prefix} is outside 0..={max}"),
+            Self::NoIpv6(name) => write!(f, "{name}: IPv6 is off on the kernel's end"),
             Self::NoTun => f.write_str("this kernel offers no TAP devices: /dev/net/tun is not there"),
             Self::NoPermission => f.write_str("no permission to make a TAP device"),
             Self::NameInUse(name) => write!(f, "a network device named {name} exists already"),

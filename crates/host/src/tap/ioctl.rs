@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd};
 
 use libc::{__c_anonymous_ifr_ifru as Argument, IFNAMSIZ, c_char, c_short, ifreq};
@@ -59,24 +59,48 @@ pub(super) fn attach(file: &File, name: Name, kind: New) -> io::Result<()> {
     }
 }
 
-/// Gives device `name` its address and brings it up.
+/// Gives device `name` its address.
 pub(super) fn configure(name: Name, addr: Ipv4Addr, prefix: u8) -> io::Result<()> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-    let flags = libc::IFF_UP | libc::IFF_RUNNING;
     request(&socket, libc::SIOCSIFADDR, name, Argument { ifru_addr: sockaddr(addr) })?;
-    request(&socket, libc::SIOCSIFNETMASK, name, Argument { ifru_netmask: sockaddr(mask.into()) })?;
-    request(&socket, libc::SIOCSIFFLAGS, name, Argument { ifru_flags: flags as c_short })
+    request(&socket, libc::SIOCSIFNETMASK, name, Argument { ifru_netmask: sockaddr(mask.into()) }).map(drop)
 }
 
-/// One `ifreq` ioctl.
-fn request(fd: impl AsFd, request: libc::Ioctl, name: Name, argument: Argument) -> io::Result<()> {
+/// Gives device `name` one more address.
+pub(super) fn configure6(name: Name, addr: Ipv6Addr, prefix: u8) -> io::Result<()> {
+    let socket = socket_with(AddressFamily::INET6, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let number = request(&socket, libc::SIOCGIFINDEX, name, Argument { ifru_ifindex: 0 })?;
+    let addr = libc::in6_addr { s6_addr: addr.octets() };
+    let wish = libc::in6_ifreq {
+        ifr6_addr: addr,
+        ifr6_prefixlen: prefix.into(),
+        // SAFETY: this request fills in the index.
+        ifr6_ifindex: unsafe { number.ifru_ifindex },
+    };
+    // SAFETY: on a socket of IPv6 this request reads one `in6_ifreq`, which
+    // lives on this frame until the call returns.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR, &raw const wish) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Brings device `name` up.
+pub(super) fn up(name: Name) -> io::Result<()> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let flags = libc::IFF_UP | libc::IFF_RUNNING;
+    request(&socket, libc::SIOCSIFFLAGS, name, Argument { ifru_flags: flags as c_short }).map(drop)
+}
+
+/// One `ifreq` ioctl; what the kernel made of its argument.
+fn request(fd: impl AsFd, request: libc::Ioctl, name: Name, argument: Argument) -> io::Result<Argument> {
     let mut ifreq = ifreq { ifr_name: name.0, ifr_ifru: argument };
     // SAFETY: all requests above read and write one `ifreq`, which lives on
     // this frame until the call returns; the descriptor is borrowed, so open.
     match unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request, &raw mut ifreq) } {
         -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
+        _ => Ok(ifreq.ifr_ifru),
     }
 }
 

@@ -10,7 +10,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 
 use net::device::{Full, Offloads, Received, Waker};
@@ -96,21 +96,41 @@ impl Tap {
         })
     }
 
-    /// Gives the kernel's end `addr`/`prefix` and brings it up.
+    /// Gives the kernel's end `addr`/`prefix` and brings it up. May be called
+    /// again for the other family. An IPv6 address is usable at once where the
+    /// kernel lets us turn off the check for duplicates: nobody but us can
+    /// have it.
     ///
     /// # Errors
     /// The kernel's refusal, with what was asked of it.
-    pub fn up(&self, addr: Ipv4Addr, prefix: u8) -> Result<(), TapError> {
-        if prefix > 32 {
-            return Err(TapError::Prefix(prefix));
+    pub fn up(&self, addr: impl Into<IpAddr>, prefix: u8) -> Result<(), TapError> {
+        let addr = addr.into();
+        let max = if addr.is_ipv4() { 32 } else { 128 };
+        if prefix > max {
+            return Err(TapError::Prefix { prefix, max });
         }
         let name = ioctl::Name::new(&self.name)?;
-        ioctl::configure(name, addr, prefix).map_err(|source| TapError::Up {
-            name: self.name.clone(),
-            addr,
-            prefix,
-            source,
+        let done = match addr {
+            IpAddr::V4(addr) => ioctl::configure(name, addr, prefix).and_then(|()| ioctl::up(name)),
+            IpAddr::V6(addr) => {
+                let check = format!("/proc/sys/net/ipv6/conf/{}/accept_dad", self.name);
+                // It only costs the client a second where it cannot be written.
+                let _ = std::fs::write(check, "0");
+                ioctl::up(name).and_then(|()| ioctl::configure6(name, addr, prefix))
+            }
+        };
+        done.map_err(|source| match source.raw_os_error() {
+            Some(libc::EACCES | libc::EAFNOSUPPORT) if addr.is_ipv6() => TapError::NoIpv6(self.name.clone()),
+            _ => TapError::Up { name: self.name.clone(), addr, prefix, source },
         })
+    }
+
+    /// Brings the kernel's end up as it is.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn up_bare(&self) -> Result<(), TapError> {
+        ioctl::up(ioctl::Name::new(&self.name)?).map_err(TapError::Other)
     }
 
     /// The device's name.

@@ -5,6 +5,8 @@ use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
+use std::net::Ipv4Addr;
+
 use super::*;
 
 #[track_caller]
@@ -27,12 +29,13 @@ fn every_error_is_one_line_and_most_say_what_helps() {
     let other = || io::Error::other("odd");
     let errors = [
         TapError::Name("x y".into()),
-        TapError::Prefix(33),
+        TapError::Prefix { prefix: 33, max: 32 },
+        TapError::NoIpv6("gw0".into()),
         TapError::open(io::Error::from_raw_os_error(libc::ENOENT)),
         TapError::open(io::Error::from_raw_os_error(libc::EACCES)),
         TapError::attach("gw0", io::Error::from_raw_os_error(libc::EBUSY)),
         TapError::attach("eth0", io::Error::from_raw_os_error(libc::EINVAL)),
-        TapError::Up { name: "gw0".into(), addr: Ipv4Addr::LOCALHOST, prefix: 8, source: other() },
+        TapError::Up { name: "gw0".into(), addr: Ipv4Addr::LOCALHOST.into(), prefix: 8, source: other() },
     ];
     for error in errors {
         assert!(!error.to_string().contains('\n'));
@@ -74,7 +77,10 @@ fn in_own_network() {
     assert!(exists());
     assert!(matches!(Tap::create("gw0"), Err(TapError::NameInUse(_))));
     assert!(tap.receive(Time::ZERO).is_none(), "a device that is down has no frames");
-    assert!(matches!(tap.up(Ipv4Addr::new(10, 77, 0, 1), 33), Err(TapError::Prefix(33))));
+    assert!(matches!(tap.up(Ipv4Addr::new(10, 77, 0, 1), 33), Err(TapError::Prefix { prefix: 33, max: 32 })));
+    let v6: IpAddr = "fd00::1".parse().unwrap();
+    assert!(matches!(tap.up(v6, 129), Err(TapError::Prefix { prefix: 129, max: 128 })));
+    tap.up(v6, 64).unwrap();
     tap.up(Ipv4Addr::new(10, 77, 0, 1), 24).unwrap();
     drop(tap);
     assert!(!exists());

@@ -1,20 +1,17 @@
-//! An echo server on our own stack, and a kernel client that checks each byte.
+//! An echo server on our own stack, and a cable to the kernel's clients.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use host::Monotonic;
+use host::lab::client::{connect, ping, what_is_sent_comes_back};
 use host::lab::{Lab, Namespace, Veth};
-use net::stack::{Config, ListenOptions};
+use net::stack::{Config, Ipv6, ListenOptions};
 use net::{ConnId, Device, EventKind, Stack};
 use queueing::{Clock, Span, Time};
-use rustix::net::ipproto::ICMP;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 
 /// The kernel's address in the namespace that we share an interface with.
 pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
@@ -22,6 +19,10 @@ pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
 pub const OURS: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
 /// The client's, at the other end of the cable.
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 9);
+/// The same of IPv6.
+pub const HOST6: Ipv6Addr = Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 1);
+pub const OURS6: Ipv6Addr = Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 2);
+pub const CLIENT6: Ipv6Addr = Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 9);
 /// Where our stack echoes.
 pub const PORT: u16 = 7;
 
@@ -37,74 +38,39 @@ impl Cable {
         let lab = Lab::new(name).expect("the laboratory is available");
         let (ours, clients) = (lab.namespace("ours").unwrap(), lab.namespace("clients").unwrap());
         lab.veth((&ours, "gw0"), (&clients, "eth0"), veth).unwrap();
-        ours.address("gw0", HOST.into(), 24).unwrap();
-        clients.address("eth0", CLIENT.into(), 24).unwrap();
+        for (host, client, prefix) in
+            [(IpAddr::from(HOST), IpAddr::from(CLIENT), 24), (HOST6.into(), CLIENT6.into(), 64)]
+        {
+            ours.address("gw0", host, prefix).unwrap();
+            clients.address("eth0", client, prefix).unwrap();
+        }
         Self { ours, clients }
     }
 
-    /// Whether the kernel's own address behind our interface answers clients.
+    /// Whether the kernel's own addresses behind our interface answer clients.
     pub fn host_answers(&self) {
-        self.clients.enter(|| ping(HOST));
-        let listener = self.ours.enter(|| std::net::TcpListener::bind((HOST, 0)).unwrap());
-        let to = listener.local_addr().unwrap();
-        let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            stream.write_all(b"still here").unwrap();
-        });
-        let mut said = String::new();
-        self.clients.enter(|| connect(to).read_to_string(&mut said).unwrap());
-        assert_eq!(said, "still here");
-        server.join().unwrap();
-    }
-
-    /// Sends `len` bytes to the echo from a kernel socket and compares.
-    pub fn echoes(&self, len: usize) {
-        self.clients.enter(|| what_is_sent_comes_back((IpAddr::from(OURS), PORT).into(), len));
-    }
-}
-
-/// Asks `host` for an ICMP echo and waits for it.
-pub fn ping(host: Ipv4Addr) {
-    const REQUEST: [u8; 8] = [8, 0, 0xf7, 0xfd, 0, 1, 0, 1];
-    let socket = socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, Some(ICMP)).unwrap();
-    set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(10))).unwrap();
-    sendto(&socket, &REQUEST, SendFlags::empty(), &SocketAddrV4::new(host, 0)).unwrap();
-    let mut packet = [0; 128];
-    loop {
-        let (len, _) = recv(&socket, &mut packet, RecvFlags::empty()).expect("the host answers pings");
-        // A reply (type 0) behind the IP header, from the one that was asked.
-        if len >= 28 && packet[12..16] == host.octets() && packet[20..22] == [0, 0] {
-            return;
+        for host in [IpAddr::from(HOST), HOST6.into()] {
+            self.clients.enter(|| ping(host));
+            let listener = self.ours.enter(|| std::net::TcpListener::bind((host, 0)).unwrap());
+            let to = listener.local_addr().unwrap();
+            let server = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.write_all(b"still here").unwrap();
+            });
+            let mut said = String::new();
+            self.clients.enter(|| connect(to).read_to_string(&mut said).unwrap());
+            assert_eq!(said, "still here");
+            server.join().unwrap();
         }
     }
-}
 
-/// A connection from a kernel socket that gives up after 30 s.
-pub fn connect(to: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect_timeout(&to, Duration::from_secs(30)).expect("the server listens");
-    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("30 s is a valid timeout");
-    stream
-}
-
-/// `len` bytes that differ from any shifted copy of themselves.
-fn noise(len: usize) -> Vec<u8> {
-    (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8).collect()
-}
-
-/// Sends `len` bytes to the echo at `to` from a kernel socket and compares.
-pub fn what_is_sent_comes_back(to: SocketAddr, len: usize) {
-    let sent = noise(len);
-    let stream = connect(to);
-    let mut received = Vec::new();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            (&stream).write_all(&sent).expect("the server takes all");
-            stream.shutdown(Shutdown::Write).expect("the connection stands");
-        });
-        (&stream).read_to_end(&mut received).expect("the server sends all back");
-    });
-    assert_eq!(received.len(), sent.len());
-    assert!(received == sent, "the echo is what was sent");
+    /// Sends `len` bytes to the echo in each family and compares; pings it.
+    pub fn echoes(&self, len: usize) {
+        for ours in [IpAddr::from(OURS), OURS6.into()] {
+            self.clients.enter(|| ping(ours));
+            self.clients.enter(|| what_is_sent_comes_back((ours, PORT).into(), len));
+        }
+    }
 }
 
 /// An echo server on a device; ends and gives the device back when stopped.
@@ -117,7 +83,10 @@ impl<D: Device + Send + 'static> Server<D> {
     pub fn on(device: D, mac: [u8; 6]) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let mut stack = Stack::new(Config::new(mac, OURS, 24, [7; 16]));
+        let mut config = Config::new(mac, OURS, 24, [7; 16]);
+        let addrs = vec![(OURS6, 64)];
+        config.ipv6 = Some(Ipv6 { addrs, slaac: false, probes: 0, ..Ipv6::default() });
+        let mut stack = Stack::new(config);
         stack.listen(PORT, ListenOptions::default()).unwrap();
         let thread = std::thread::spawn(move || serve(stack, device, &stopped));
         Self { stop, thread }

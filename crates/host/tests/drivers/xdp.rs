@@ -9,11 +9,11 @@ use net::Device;
 use net::device::merged::Merged;
 use queueing::{Span, Time};
 
-use crate::echo::{Cable, OURS, Server};
+use crate::echo::{Cable, OURS, OURS6, Server};
 use crate::skipped;
 
 fn ours() -> Claims {
-    Claims { addresses: vec![OURS.into()], ports: Vec::new() }
+    Claims { addresses: vec![OURS.into(), OURS6.into()], ports: Vec::new() }
 }
 
 fn options(mode: Mode) -> Options {
@@ -76,6 +76,27 @@ fn two_queues_are_served() {
 fn large_frames_get_larger_chunks() {
     let veth = Veth { mtu: 3000, ..Veth::default() };
     echo_over("large_frames_get_larger_chunks", "xdp-large", &veth, &options(Mode::Generic));
+}
+
+#[test]
+fn what_is_claimed_can_change_while_frames_come() {
+    if let Some(why) = Lab::unavailable() {
+        return skipped("what_is_claimed_can_change_while_frames_come", &why);
+    }
+    let cable = Cable::new("xdp-claims", &Veth::default());
+    let nothing = Claims::default();
+    let opened = cable.ours.enter(|| afxdp::open("gw0", &options(Mode::Native), &nothing));
+    let opened = opened.expect("veth takes AF_XDP");
+    let server = Server::on(Merged::new(opened.devices), opened.interface.mac);
+    cable.host_answers();
+    opened.claimant.claim(&ours()).expect("a link takes another program");
+    cable.echoes(100_000);
+    cable.host_answers();
+    let (devices, stack) = server.stop();
+    assert_eq!(stack.counters().not_for_us, 0);
+    drop(devices);
+    assert!(!cable.has_program());
+    assert!(opened.claimant.claim(&ours()).is_err(), "there is nothing left to claim");
 }
 
 /// What opening says when it fails: the line and its advice.

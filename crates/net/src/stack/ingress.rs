@@ -101,14 +101,15 @@ impl Stack {
     }
 
     /// Whether a packet to an IPv4 address that is not ours concerns us: a
-    /// datagram to everybody, or any while we have no address.
+    /// datagram to everybody, or any while a server is asked for an address.
     #[cold]
     fn hears(&self, target: Ipv4Addr, protocol: Protocol, group: bool) -> bool {
         let Config { addr, prefix, .. } = self.config;
         let everybody =
             Ipv4Addr::from_bits(addr.to_bits() | u32::MAX.checked_shr(prefix.into()).unwrap_or(0));
         protocol == Protocol::Udp
-            && (addr.is_unspecified() || group && (target.is_broadcast() || target == everybody))
+            && (addr.is_unspecified() && self.asks_for_address()
+                || group && (target.is_broadcast() || target == everybody))
     }
 
     fn on_packet6(&mut self, now: Time, bytes: &[u8], from: Mac, meta: &PacketMeta) -> Result<(), Malformed> {

@@ -66,7 +66,7 @@ pub use event::{
 pub use ip::Lease;
 pub(crate) use ready::Places;
 pub use ready::TransmitOrder;
-pub use udp::{Datagram, UdpOptions};
+pub use udp::{Datagram, UdpOptions, UdpPath};
 
 use egress::Reply;
 use fast_open::Jar;

@@ -73,6 +73,18 @@ impl Entry for Datagram {
     }
 }
 
+/// A socket's way to one peer, as a datagram came by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpPath {
+    /// Our socket.
+    pub id: UdpId,
+    /// Our address. Unless it is ours alone (a group's, or given up), what is
+    /// sent comes from the address that fits the peer.
+    pub local: IpAddr,
+    /// The peer.
+    pub remote: SocketAddr,
+}
+
 struct Socket {
     options: UdpOptions,
     queue: Strict<Fifo<Datagram>>,
@@ -172,6 +184,7 @@ impl Stack {
 
     /// A socket that has something to read and was not named since it was empty.
     #[must_use]
+    #[inline]
     pub fn poll_udp(&mut self) -> Option<UdpId> {
         self.udp.readable.pop_front()
     }
@@ -208,6 +221,33 @@ impl Stack {
     ) -> Result<(), SendError> {
         let _ = now;
         let socket = self.udp.sockets.get(&id.0).ok_or(SendError::NotOpen)?;
+        let label = socket.options.label;
+        let source = self.ip.source(&self.config, remote.ip());
+        self.emit_datagram(id, source, remote, label, payload)
+    }
+
+    /// Sends a datagram back the way one came, as urgent as `label` says.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub fn answer(&mut self, path: &UdpPath, label: Label, payload: &[u8]) -> Result<(), SendError> {
+        let UdpPath { id, local, remote } = *path;
+        if !self.udp.sockets.contains_key(&id.0) {
+            return Err(SendError::NotOpen);
+        }
+        let source = self.ip.source(&self.config, remote.ip());
+        let source = source.map(|source| if self.has(local) { local } else { source });
+        self.emit_datagram(id, source, remote, label, payload)
+    }
+
+    fn emit_datagram(
+        &mut self,
+        id: UdpId,
+        source: Option<IpAddr>,
+        remote: SocketAddr,
+        label: Label,
+        payload: &[u8],
+    ) -> Result<(), SendError> {
         let target = remote.ip();
         let datagram = udp::Datagram { source_port: id.0, target_port: remote.port(), payload };
         // IPv4's length counts its header, too.
@@ -215,11 +255,11 @@ impl Stack {
         if datagram.len() > len_max {
             return Err(SendError::TooLong);
         }
-        let source = self.ip.source(&self.config, target).ok_or(SendError::NoRoute)?;
+        let source = source.ok_or(SendError::NoRoute)?;
         if self.udp.sending.len() >= SENDING_MAX {
             return Err(SendError::Full);
         }
-        let dscp = self.config.dscp_of(socket.options.label.priority);
+        let dscp = self.config.dscp_of(label.priority);
         let mut payload = self.pool.take();
         payload.resize(datagram.len(), 0);
         datagram.emit(source, target, &mut payload);

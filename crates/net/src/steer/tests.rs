@@ -129,6 +129,8 @@ fn who_has_which_address_concerns_all() {
     for kind in [133, 134, 135, 136, 137] {
         assert_eq!(steering.owner(&frame(IPV6, &ipv6(peer, us, 58, &[kind; 24]))), Owner::All);
     }
+    let (us4, server) = (Ipv4Addr::BROADCAST, Ipv4Addr::new(10, 0, 0, 9));
+    assert_eq!(steering.owner(&frame(IPV4, &ipv4(server, us4, 17, 0, &ports(67, 68)))), Owner::All);
     let ping = |ident: u8| steering.owner(&frame(IPV6, &ipv6(peer, us, 58, &[128, 0, 0, 0, 0, ident, 0, 1])));
     assert_eq!(ping(1), ping(2), "echo goes by address");
 }

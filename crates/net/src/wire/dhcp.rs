@@ -18,6 +18,8 @@ pub const SERVER_PORT: u16 = 67;
 const HEADER_LEN: usize = 240;
 /// Old relays drop what is shorter (RFC 1542 §2.1).
 const LEN_MIN: usize = 300;
+/// What a client calls itself, before its hardware address.
+const NAME: &[u8; 9] = b"greenwave";
 const COOKIE: [u8; 4] = [99, 130, 83, 99];
 
 /// What a message is.
@@ -196,6 +198,10 @@ impl Message {
             }
         }
         if !to_client {
+            // Who we are (RFC 2132 §9.14), apart from a host with the same hardware address.
+            buf.extend([61, 16, 0]);
+            buf.extend(NAME);
+            buf.extend(self.mac);
             // We would like to know mask, router, lease and its two thirds.
             buf.extend([55, 5, 1, 3, 51, 58, 59]);
         }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use net::stack::{Config, ConnectError};
+use net::steer::{FlowHash, Place, Steering};
 use net::wire::dhcp::{Kind, Message};
 use net::wire::ip::Protocol;
 use net::wire::{arp, udp};
@@ -60,6 +61,48 @@ fn bound() -> Host {
     let (request, _) = heard(&host.hear()).remove(0);
     answer(&mut host, Kind::Ack, &request, |_| {});
     host
+}
+
+#[test]
+fn what_is_for_a_host_with_our_hardware_address_is_left_to_it_until_we_have_an_address() {
+    let mut host = host();
+    let socket = host.stack.bind_udp(53, net::stack::UdpOptions::default()).unwrap();
+    let datagram = udp::Datagram { source_port: 9, target_port: 53, payload: b"for the kernel" };
+    let mut bytes = vec![0; datagram.len()];
+    datagram.emit(PEER4, STACK4, &mut bytes);
+    let _ = host.hear();
+    host.say(PEER4.into(), STACK4.into(), Protocol::Udp, &bytes);
+    assert_eq!(host.stack.receive_from(host.now, socket), None);
+    assert_eq!(heard(&host.hear()).len(), 0, "nor is it refused");
+    assert_eq!(host.stack.counters().not_for_us, 1);
+}
+
+#[test]
+fn shards_share_the_address_that_one_of_them_asks_for() {
+    let steering = Steering::new(2, FlowHash::Toeplitz);
+    let shard = |shard| {
+        let place = Some(Place { steering, shard });
+        let config =
+            Config { dhcp: true, addr: Ipv4Addr::UNSPECIFIED, prefix: 0, ipv6: None, place, ..config(1) };
+        let mut host = Host::new(config);
+        host.stack.handle_timeout(host.now);
+        host
+    };
+    let [mut asks, mut listens] = [0, 1].map(shard);
+    assert_eq!(heard(&listens.hear()).len(), 0);
+    for kind in [Kind::Offer, Kind::Ack] {
+        let (said, _) = heard(&asks.hear()).remove(0);
+        for host in [&mut listens, &mut asks] {
+            let stranger = Message { transaction: said.transaction ^ 1, ..said };
+            answer(host, Kind::Ack, &stranger, |_| {});
+            assert_eq!(host.stack.lease(), None, "a stranger's transaction");
+            answer(host, kind, &said, |_| {});
+        }
+    }
+    assert_eq!(asks.stack.lease(), listens.stack.lease());
+    assert_eq!(listens.stack.addrs().collect::<Vec<_>>(), [IpAddr::V4(STACK4)]);
+    listens.pass(Span::from_secs(1001));
+    assert_eq!((heard(&listens.hear()).len(), listens.stack.lease()), (0, None), "it ends as it began");
 }
 
 #[test]

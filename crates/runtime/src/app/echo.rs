@@ -11,6 +11,10 @@ impl App for Echo {
         Framing::Complete { len: received.len() }
     }
 
+    fn takes(&self, _payload: &[u8]) -> bool {
+        true
+    }
+
     fn serve(&self, request: &[u8], _cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
         response.extend_from_slice(request);
         Outcome::Keep

@@ -60,6 +60,12 @@ pub trait App: Send + Sync + 'static {
     /// What stands at the head of `received` (never empty).
     fn frame(&self, received: &[u8]) -> Framing;
 
+    /// Whether the datagram `payload`, which may be empty, is a request.
+    /// Otherwise it is dropped.
+    fn takes(&self, payload: &[u8]) -> bool {
+        !payload.is_empty() && self.frame(payload) == Framing::Complete { len: payload.len() }
+    }
+
     /// The type of the request that starts at `segment`, if these bytes tell
     /// (DARC's analyser; called only for policies that need it).
     fn kind(&self, segment: &[u8]) -> Option<Kind> {

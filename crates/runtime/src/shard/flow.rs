@@ -11,15 +11,17 @@ use queueing::{Label, Priority, Time};
 use sched::dispatch::{Kind, Task, WorkerId};
 
 use super::conns::{Mark, State, aged, token};
+use super::job::Origin;
 use super::{Job, Shard, Step};
 use crate::app::{App, Framing, Outcome, Stages};
 
 impl<D: Device, A: App> Shard<D, A> {
-    /// Takes what TCP has to tell.
+    /// Takes what TCP and UDP have to tell.
     pub(super) fn take_events(&mut self, now: Time) {
         while let Some(event) = self.stack.poll_event() {
             self.on_event(now, event);
         }
+        self.take_datagrams(now);
     }
 
     fn on_event(&mut self, now: Time, event: Event) {
@@ -74,11 +76,16 @@ impl<D: Device, A: App> Shard<D, A> {
     fn kind(&mut self, id: ConnId, start: usize, len: usize) -> Option<Kind> {
         let received = self.stack.received(id);
         let segment = received.get(start..(start + len).min(received.len()))?;
-        let app = &self.app;
-        catch_unwind(AssertUnwindSafe(|| app.kind(segment))).unwrap_or_else(|_| {
-            self.stats.counters.panics += 1;
-            None
-        })
+        let (kind, panicked) = ask_kind(&*self.app, segment);
+        self.stats.counters.panics += u64::from(panicked);
+        kind
+    }
+
+    /// The type that the datagram `payload` tells.
+    pub(super) fn kind_of(&mut self, payload: &[u8]) -> Option<Kind> {
+        let (kind, panicked) = ask_kind(&*self.app, payload);
+        self.stats.counters.panics += u64::from(panicked);
+        kind
     }
 
     /// Puts a task of `id` into the event queue; when that is full, the
@@ -105,11 +112,14 @@ impl<D: Device, A: App> Shard<D, A> {
     /// Lets connections into the event queue that found it full, the most
     /// urgent first, until it is full again.
     pub(super) fn enter_stalled(&mut self, now: Time) {
-        if !self.room || self.stalled_len == 0 {
+        if !self.room || self.stalled_len == 0 && !self.datagrams.is_stuck() {
             return;
         }
         self.room = false;
         for priority in Priority::all() {
+            if !self.enter_stuck(now, priority) {
+                return;
+            }
             while let Some(id) = self.stalled[priority.index()].pop_front() {
                 self.stalled_len -= 1;
                 let Some(conn) = self.conns.get(id) else { continue };
@@ -185,7 +195,7 @@ impl<D: Device, A: App> Shard<D, A> {
         self.stats.on_given(task.label.priority, &stages);
         Job {
             worker,
-            conn: id,
+            from: Origin::Connection(id),
             label: task.label,
             kind: task.kind,
             stages,
@@ -200,7 +210,10 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Sends the response of a served job, unless its connection is gone.
     pub(super) fn answer(&mut self, now: Time, job: Job) {
-        let id = job.conn;
+        let id = match job.from {
+            Origin::Connection(id) => id,
+            Origin::Datagram(slot) => return self.answer_datagram(slot, job),
+        };
         let given = self.workers.given[usize::from(job.worker.0)];
         let Some(conn) = self.conns.get(id) else {
             self.stats.counters.late += 1;
@@ -293,4 +306,10 @@ impl<D: Device, A: App> Shard<D, A> {
             self.recycle(unsent);
         }
     }
+}
+
+/// What `app` makes of these bytes, and whether it panicked.
+fn ask_kind<A: App>(app: &A, bytes: &[u8]) -> (Option<Kind>, bool) {
+    let asked = catch_unwind(AssertUnwindSafe(|| app.kind(bytes)));
+    (asked.as_ref().ok().copied().flatten(), asked.is_err())
 }

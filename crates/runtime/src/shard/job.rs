@@ -9,13 +9,22 @@ use sched::dispatch::{Kind, WorkerId};
 
 use crate::app::{App, Context, Outcome, Stages};
 
+/// Where a request came from, and its response goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The head of a connection's bytes.
+    Connection(ConnId),
+    /// A datagram, by its place among those that the shard has not answered.
+    Datagram(u32),
+}
+
 /// One request on its way to a worker; comes back by [`Shard::complete`].
 #[derive(Debug)]
 pub struct Job {
     /// Who serves it.
     pub worker: WorkerId,
     /// Where it came from.
-    pub conn: ConnId,
+    pub from: Origin,
     /// Its label.
     pub label: Label,
     /// Its type, if known.
@@ -27,7 +36,7 @@ pub struct Job {
     /// The response's bytes, filled in by the worker.
     pub response: Vec<u8>,
     /// A copy of the 64 shared bytes; the bytes that the worker changed are
-    /// written back on completion.
+    /// written back on completion. A datagram's are zero and its own.
     pub private: Private,
     /// Filled in by the worker: how long it served.
     pub service: Span,
@@ -40,7 +49,7 @@ pub struct Job {
 /// Lets a worker thread and the simulator serve a job the same way.
 impl Job {
     /// Runs the application on this job. A panic of the application is caught
-    /// and noted; the shard then aborts the connection.
+    /// and noted; the shard then aborts the connection, or answers nothing.
     pub fn serve<A: App>(&mut self, app: &A, clock: &dyn Clock) {
         let start = clock.now();
         let served = catch_unwind(AssertUnwindSafe(|| {

@@ -13,19 +13,25 @@ pub struct Counters {
     pub driver: DriverCounters,
     /// Connections that came.
     pub accepted: u64,
+    /// Datagrams that left their socket for the event queue.
+    pub datagrams: u64,
     /// Connections that ended, for any reason.
     pub closed: u64,
     /// Requests given to workers.
     pub requests: u64,
-    /// Responses handed to TCP in full.
+    /// Responses handed to the transport in full.
     pub responses: u64,
+    /// Responses to datagrams that were dropped: too many waited to be sent, or
+    /// there is no way to the sender.
+    pub unsent: u64,
     /// Looks at a connection whose request was not complete.
     pub partial: u64,
     /// Tasks skipped because a more urgent copy went first or the connection ended.
     pub stale: u64,
     /// Tasks that found the event queue full; none is lost.
     pub queue_full: u64,
-    /// Connections reset because their bytes will never be a request.
+    /// Connections reset, and datagrams dropped, because their bytes will never
+    /// be a request.
     pub invalid: u64,
     /// Connections reset because a request filled the receive buffer without being complete.
     pub oversized: u64,

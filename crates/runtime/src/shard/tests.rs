@@ -14,6 +14,7 @@ use crate::app::Framing;
 use crate::app::{Context, Outcome};
 use crate::mode::{Classifiers, Mode};
 
+mod datagrams;
 mod modes;
 mod urgency;
 
@@ -374,7 +375,7 @@ fn shared_bytes_that_the_application_wrote_are_written_back() {
     let mut world = world(1, |_| {});
     let id = world.connect();
     world.send(id, "W\n");
-    let conn = world.jobs[0].conn;
+    let Origin::Connection(conn) = world.jobs[0].from else { panic!("it came by a connection") };
     world.shard.stack().private_mut(conn).unwrap()[1] = 1;
     world.serve_one();
     let private = world.shard.stack().private(conn).unwrap();

@@ -22,10 +22,16 @@ use asm::{Assembler, Label, REDIRECT_MAP, Reg, When, Width};
 ///
 /// TCP, UDP and ICMP to one of our addresses, whole or in fragments; ARP that
 /// asks or answers our IPv4 address; neighbour solicitations for our IPv6
-/// address. Frames with a VLAN tag are the kernel's.
+/// address, and advertisements that somebody else has it (which go to all
+/// nodes). Frames with a VLAN tag are the kernel's, and whatever concerns the
+/// kernel as well as us: routers' advertisements, broadcasts of DHCP. A
+/// program can give a frame to one of the two only; [`packet::eavesdrop`]
+/// gets a copy.
+///
+/// [`packet::eavesdrop`]: crate::packet::eavesdrop
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Our addresses, 1 to [`Claims::ADDRESSES_MAX`].
+    /// Our addresses, at most [`Claims::ADDRESSES_MAX`]; none claims nothing.
     pub addresses: Vec<IpAddr>,
     /// TCP and UDP ports that are ours on these addresses; none means all.
     /// [`Claims::PORTS_MAX`] ranges at most.
@@ -43,6 +49,9 @@ const ICMPV6: u8 = 58;
 /// routing, fragment, destination options (RFC 8200 §4).
 const EXTENSIONS: [u8; 4] = [0, 43, 44, 60];
 const NEIGHBOR_SOLICITATION: u8 = 135;
+const NEIGHBOR_ADVERTISEMENT: u8 = 136;
+/// The group that hears who has an address (RFC 4862 §5.4.4).
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// Where an IPv4 header says that it is a fragment: any offset, or more to come.
 const FRAGMENT_BITS: u16 = 0x3fff;
 
@@ -57,8 +66,9 @@ const SCRATCH: Reg = Reg::R4;
 const VALUE: Reg = Reg::R5;
 
 impl Claims {
-    /// More addresses than this make the program long.
-    pub const ADDRESSES_MAX: usize = 8;
+    /// More addresses than this make the program long: those that a stack has
+    /// at the most, 16 of IPv6 and one of IPv4.
+    pub const ADDRESSES_MAX: usize = 17;
     /// More ranges than this make the program long.
     pub const PORTS_MAX: usize = 16;
 
@@ -67,23 +77,23 @@ impl Claims {
     /// `without_socket`, an XDP action.
     ///
     /// # Panics
-    /// When there are too many addresses or ranges, or no address at all.
+    /// When there are too many addresses or ranges.
     pub(super) fn assemble(&self, sockets: i32, without_socket: i32) -> Vec<u64> {
-        let addresses = 1..=Self::ADDRESSES_MAX;
-        assert!(
-            addresses.contains(&self.addresses.len()),
-            "{addresses:?} addresses, not {:?}",
-            self.addresses
-        );
+        assert!(self.addresses.len() <= Self::ADDRESSES_MAX, "too many addresses: {:?}", self.addresses);
         assert!(self.ports.len() <= Self::PORTS_MAX, "too many ports for the program");
         let mut a = Assembler::default();
+        // The verifier refuses code that nothing leads to.
+        if self.addresses.is_empty() {
+            a.set(Reg::R0, XDP_PASS);
+            a.exit();
+            return a.finish();
+        }
         let [arp, ipv4, ipv6, pass, ours] = std::array::from_fn(|_| a.label());
         a.mov(CONTEXT, Reg::R1);
         a.load(Width::Word, DATA, CONTEXT, 0);
         a.load(Width::Word, END, CONTEXT, 4);
         need(&mut a, 14, pass);
         a.load(Width::Half, VALUE, DATA, 12);
-        // The verifier refuses code that nothing leads to.
         let has_ipv4 = self.addresses.iter().any(IpAddr::is_ipv4);
         let has_ipv6 = self.addresses.iter().any(IpAddr::is_ipv6);
         let kinds = [(has_ipv4, IPV4, ipv4), (has_ipv4, ARP, arp), (has_ipv6, IPV6, ipv6)];
@@ -175,14 +185,25 @@ impl Claims {
             a.jump(to_us);
             a.bind(next);
         }
+        a.load(Width::Byte, VALUE, DATA, 20);
+        a.jump_when(When::NotEqual, VALUE, ICMPV6.into(), pass);
+        need(a, 78, pass);
+        let asked = a.label();
+        a.load(Width::Byte, VALUE, DATA, 54);
+        a.jump_when(When::Equal, VALUE, NEIGHBOR_SOLICITATION.into(), asked);
+        a.jump_when(When::NotEqual, VALUE, NEIGHBOR_ADVERTISEMENT.into(), pass);
+        differs(a, 38, ALL_NODES, pass);
+        for &addr in &addresses {
+            let next = a.label();
+            differs(a, 62, addr, next);
+            a.jump(ours);
+            a.bind(next);
+        }
+        a.jump(pass);
+        a.bind(asked);
         for &addr in &addresses {
             let next = a.label();
             differs(a, 38, solicited_node(addr), next);
-            a.load(Width::Byte, VALUE, DATA, 20);
-            a.jump_when(When::NotEqual, VALUE, ICMPV6.into(), pass);
-            need(a, 78, pass);
-            a.load(Width::Byte, VALUE, DATA, 54);
-            a.jump_when(When::NotEqual, VALUE, NEIGHBOR_SOLICITATION.into(), pass);
             differs(a, 62, addr, next);
             a.jump(ours);
             a.bind(next);

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{
-    ARP, Claims, EXTENSIONS, FRAGMENT_BITS, ICMP, ICMPV6, IPV4, IPV6, NEIGHBOR_SOLICITATION, TCP, UDP,
-    solicited_node,
+    ALL_NODES, ARP, Claims, EXTENSIONS, FRAGMENT_BITS, ICMP, ICMPV6, IPV4, IPV6, NEIGHBOR_ADVERTISEMENT,
+    NEIGHBOR_SOLICITATION, TCP, UDP, solicited_node,
 };
 
 impl Claims {
@@ -40,8 +40,12 @@ impl Claims {
                     (true, TCP | UDP) => self.has_port(frame, 54),
                     (false, ICMPV6) => {
                         let asked = ipv6_at(frame, 62)?;
-                        let asks = frame[54] == NEIGHBOR_SOLICITATION && target == solicited_node(asked);
-                        Some(asks && self.has(asked.into()))
+                        let group = match frame[54] {
+                            NEIGHBOR_SOLICITATION => solicited_node(asked),
+                            NEIGHBOR_ADVERTISEMENT => ALL_NODES,
+                            _ => return Some(false),
+                        };
+                        Some(target == group && self.has(asked.into()))
                     }
                     _ => Some(false),
                 }

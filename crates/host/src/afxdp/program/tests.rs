@@ -94,7 +94,12 @@ fn vectors() -> Vec<(&'static str, Vec<u8>, bool, bool)> {
         ("an ipv6 header cut short", cut(ipv6(US6, TCP, &[]), 53), false, false),
         ("who has us, by multicast", solicitation(135, node, US6), true, true),
         ("who has us, asked directly", solicitation(135, US6, US6), true, true),
-        ("an advertisement by multicast", solicitation(136, node, US6), false, false),
+        ("an advertisement to those who hear with us", solicitation(136, node, US6), false, false),
+        ("somebody has our address", solicitation(136, ALL_NODES, US6), true, true),
+        ("somebody has another address", solicitation(136, ALL_NODES, OTHER6), false, false),
+        ("a solicitation to all nodes", solicitation(135, ALL_NODES, US6), false, false),
+        ("a router's advertisement", solicitation(134, ALL_NODES, US6), false, false),
+        ("a broadcast of dhcp", ipv4([255; 4], UDP, 0, 0, &to(68)), false, false),
         (
             "who has one that hears with us",
             solicitation(135, node, Ipv6Addr::new(1, 0, 0, 0, 0, 0, 0x12, 0x3456)),
@@ -164,7 +169,7 @@ fn the_smallest_and_the_largest_claims_are_verified_too() {
         (0..Claims::ADDRESSES_MAX as u16).map(|n| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, n, 7).into());
     let ports = (0..Claims::PORTS_MAX as u16).map(|n| n * 10..=n * 10 + 5);
     let largest = Claims { addresses: addresses.collect(), ports: ports.collect() };
-    for claims in [one(US.into()), one(US6.into()), largest] {
+    for claims in [Claims::default(), one(US.into()), one(US6.into()), largest] {
         if let Err(e) = load(&claims) {
             let test = "the_smallest_and_the_largest_claims_are_verified_too";
             return skipped(test, &format!("no BPF here: {e}"));

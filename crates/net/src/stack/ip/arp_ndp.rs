@@ -22,7 +22,7 @@ impl Stack {
         if packet.sender == self.config.addr || !self.config.is_local(packet.sender) {
             return Err(Malformed::BadAddress);
         }
-        let asks_us = packet.operation == arp::Operation::Request && packet.target == self.config.addr;
+        let asks_us = packet.operation == arp::Operation::Request && self.has(packet.target.into());
         let stranger = if asks_us { Stranger::Welcome } else { Stranger::Ignored };
         self.learn(now, packet.sender.into(), packet.sender_mac, stranger);
         if asks_us && self.config.speaks() {

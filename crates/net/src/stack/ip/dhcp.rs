@@ -22,6 +22,8 @@ const RETRY_MIN: Span = Span::from_secs(4);
 const RETRY_MAX: Span = Span::from_secs(64);
 /// While a lease runs, questions are this far apart at least (RFC 2131 §4.4.5).
 const RENEW_MIN: Span = Span::from_secs(60);
+/// Transactions that one shard may be ahead of another.
+const AHEAD_MAX: usize = 16;
 /// Requests for an offer before another is looked for.
 const REQUESTS_MAX: u32 = 4;
 
@@ -69,6 +71,8 @@ pub(crate) enum Act {
 pub(crate) struct Client {
     mac: Mac,
     state: State,
+    /// Whether it asks; otherwise another shard does, and this one listens.
+    asks: bool,
     transaction: u32,
     tries: u32,
     began: Time,
@@ -76,9 +80,11 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client that looks for a server as soon as it is polled.
-    pub(crate) fn new(mac: Mac, transaction: u32) -> Self {
-        Self { mac, state: State::Selecting, transaction, tries: 0, began: Time::ZERO, due: Time::ZERO }
+    /// A client that looks for a server as soon as it is polled; or one that
+    /// takes what the server says to the shard that asks.
+    pub(crate) fn new(mac: Mac, transaction: u32, asks: bool) -> Self {
+        let due = if asks { Time::ZERO } else { Time::MAX };
+        Self { mac, state: State::Selecting, asks, transaction, tries: 0, began: Time::ZERO, due }
     }
 
     /// When [`Client::poll`] is due.
@@ -95,8 +101,9 @@ impl Client {
     }
 
     fn restart(&mut self, now: Time) {
-        self.transaction = self.transaction.wrapping_mul(0x9e37_79b1).wrapping_add(1);
-        (self.state, self.tries, self.began, self.due) = (State::Selecting, 0, now, now);
+        self.transaction = following(self.transaction);
+        let due = if self.asks { now } else { Time::MAX };
+        (self.state, self.tries, self.began, self.due) = (State::Selecting, 0, now, due);
     }
 
     /// The next thing that is due at `now`.
@@ -148,7 +155,13 @@ impl Client {
 
     /// A message came.
     pub(crate) fn on_message(&mut self, now: Time, said: &Message) -> Option<Act> {
-        if said.transaction != self.transaction || said.mac != self.mac {
+        if said.mac != self.mac {
+            return None;
+        }
+        if !self.asks {
+            return self.overhear(now, said);
+        }
+        if said.transaction != self.transaction {
             return None;
         }
         match (self.state, said.kind) {
@@ -185,6 +198,30 @@ impl Client {
             _ => None,
         }
     }
+
+    /// A message to the shard that asks: what it will make of it. That one may
+    /// be some transactions ahead.
+    fn overhear(&mut self, now: Time, said: &Message) -> Option<Act> {
+        let mut ahead = std::iter::successors(Some(self.transaction), |t| Some(following(*t)));
+        self.transaction = ahead.by_ref().take(AHEAD_MAX).find(|t| *t == said.transaction)?;
+        match said.kind {
+            Kind::Ack if is_host(said.yours) => {
+                let lease = Lease::new(now, said, said.server?)?;
+                (self.state, self.due) = (State::Bound(lease), lease.until);
+                Some(Act::Use(lease))
+            }
+            Kind::Nak if self.lease().is_some() => {
+                self.restart(now);
+                Some(Act::Lose)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The transaction after this one.
+fn following(transaction: u32) -> u32 {
+    transaction.wrapping_mul(0x9e37_79b1).wrapping_add(1)
 }
 
 impl Lease {
@@ -218,6 +255,11 @@ impl Stack {
     #[must_use]
     pub fn lease(&self) -> Option<&Lease> {
         self.ip.dhcp.as_ref()?.lease()
+    }
+
+    /// Whether a server is asked for our address.
+    pub(in crate::stack) fn asks_for_address(&self) -> bool {
+        self.ip.dhcp.is_some()
     }
 
     pub(super) fn run_dhcp(&mut self, now: Time) {

@@ -12,7 +12,7 @@ use std::net::Ipv6Addr;
 use queueing::{Span, Time};
 use siphasher::sip::SipHasher13;
 
-use crate::stack::config::{InterfaceId, Ipv6};
+use crate::stack::config::{Config, InterfaceId, Ipv6};
 use crate::wire::ethernet::Mac;
 use crate::wire::ipv6::MTU_MIN;
 use crate::wire::ndp::{Prefix, RouterAdvertisement};
@@ -351,6 +351,16 @@ impl Interface {
     #[cfg(test)]
     fn sizes(&self) -> [usize; 3] {
         [self.addrs.len(), self.prefixes.len(), self.routers.len()]
+    }
+}
+
+impl Config {
+    /// The link-local address that a stack set up so makes for itself, unless
+    /// somebody has it; `None` without IPv6.
+    #[must_use]
+    pub fn link_local(&self) -> Option<Ipv6Addr> {
+        let ipv6 = self.ipv6.clone()?;
+        Some(Interface::new(self.mac, self.secret, ipv6).made_in(LINK_LOCAL, 0))
     }
 }
 

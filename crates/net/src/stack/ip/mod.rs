@@ -51,7 +51,7 @@ impl Ip {
         let interface = |ipv6: &super::Ipv6| Interface::new(config.mac, config.secret, ipv6.clone());
         let v6 = config.ipv6.as_ref().map(|ipv6| Box::new(interface(ipv6)));
         let transaction = Idents::default().next(&config.secret, config.addr.into(), config.addr.into());
-        let dhcp = config.dhcp.then(|| Box::new(Client::new(config.mac, transaction)));
+        let dhcp = config.dhcp.then(|| Box::new(Client::new(config.mac, transaction, config.speaks())));
         let due = v6.as_ref().map_or(Time::MAX, |v6| v6.deadline());
         let due = if config.dhcp { Time::ZERO } else { due };
         Self {
@@ -163,6 +163,8 @@ impl Stack {
     fn on_interface(&mut self, now: Time, due: Due) {
         let mac = self.config.mac;
         match due {
+            // The shard that speaks for the host asks; all hear the answer.
+            Due::Probe(_) | Due::Solicit if !self.config.speaks() => {}
             Due::Probe(addr) => {
                 let group = ipv6::solicited_node(addr);
                 let message = ndp::Message::NeighborSolicitation { target: addr, source: None };
@@ -211,6 +213,21 @@ impl Stack {
                 self.on_unreachable(now, index);
             }
         }
+    }
+
+    /// Whether `addr` is one of ours and in use.
+    pub(super) fn has(&self, addr: IpAddr) -> bool {
+        match addr {
+            IpAddr::V4(addr) => addr == self.config.addr && addr != Ipv4Addr::UNSPECIFIED,
+            IpAddr::V6(addr) => self.ip.v6.as_ref().is_some_and(|v6| v6.owns(addr)),
+        }
+    }
+
+    /// Whether the link is being asked if somebody has `addr`, which is to be
+    /// ours (RFC 4862 §5.4).
+    #[must_use]
+    pub fn is_checking(&self, addr: IpAddr) -> bool {
+        self.ip.holds_back(addr)
     }
 
     /// Our addresses, those that are still being checked apart: the one of

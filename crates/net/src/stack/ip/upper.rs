@@ -54,6 +54,11 @@ impl Stack {
                 if self.ip.dhcp.is_some() && datagram.target_port == dhcp::CLIENT_PORT && source.is_ipv4() {
                     return self.on_dhcp(now, datagram.payload);
                 }
+                if source.is_ipv4() && self.config.addr.is_unspecified() {
+                    // It is for whoever shares our hardware address.
+                    self.counters.not_for_us += 1;
+                    return Ok(());
+                }
                 if !self.on_datagram(now, source, target, &datagram, meta) {
                     self.counters.no_socket += 1;
                     self.refuse_packet(now, Cause::Port, packet, arrived);

@@ -5,13 +5,15 @@
 //! printed.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
 
+use host::lab::client::{connect, ping, what_is_sent_comes_back};
 use host::lab::{Child, Lab, Namespace, Veth};
 use rustix::process::{Pid, Signal, kill_process};
+
+mod addresses;
 
 fn skipped(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
@@ -20,6 +22,8 @@ fn skipped(test: &str, why: &str) {
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const HOST: &str = "10.7.0.1";
 const OURS: &str = "10.7.0.2";
+const HOST6: &str = "fd07::1";
+const OURS6: &str = "fd07::2";
 
 /// A namespace that shares `gw0` with our server, and one where clients run.
 struct Cable {
@@ -37,19 +41,15 @@ impl Cable {
         let lab = Lab::new("serve").unwrap();
         let (ours, clients) = (lab.namespace("ours").unwrap(), lab.namespace("clients").unwrap());
         lab.veth((&ours, "gw0"), (&clients, "eth0"), &Veth::default()).unwrap();
-        ours.address("gw0", HOST.parse().unwrap(), 24).unwrap();
-        clients.address("eth0", "10.7.0.9".parse().unwrap(), 24).unwrap();
+        for (host, client, prefix) in [(HOST, "10.7.0.9", 24), (HOST6, "fd07::9", 64)] {
+            ours.address("gw0", host.parse().unwrap(), prefix).unwrap();
+            clients.address("eth0", client.parse().unwrap(), prefix).unwrap();
+        }
         Some(Self { ours, clients })
     }
 
     fn serve(&self, device: &str, more: &[&str]) -> Server {
-        let mut command = self.ours.command(GREENWAVE);
-        let addr = format!("{OURS}/24");
-        command.args(["serve", "--app", "echo", "--device", device, "--addr", &addr]);
-        let mut child = self.ours.spawn(command.args(more).stdout(Stdio::piped())).unwrap();
-        let stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
-        let mut server = Server { child, stdout, said: String::new() };
-        server.stdout.read_line(&mut server.said).expect("the server's stdout is text");
+        let server = Server::start(&self.ours, device, &format!("{OURS}/24"), more);
         assert!(server.said.starts_with(&format!("listening on {OURS}:80, {device}")), "{}", server.said);
         server
     }
@@ -59,13 +59,20 @@ impl Cable {
     }
 
     fn host_answers(&self) {
-        let listener = self.ours.enter(|| std::net::TcpListener::bind((HOST, 0)).unwrap());
-        let to = listener.local_addr().unwrap();
-        self.clients.enter(|| connect(to));
+        for host in [HOST, HOST6] {
+            let listener = self.ours.enter(|| std::net::TcpListener::bind((host, 0)).unwrap());
+            let to = listener.local_addr().unwrap();
+            self.clients.enter(|| drop(connect(to)));
+            self.clients.enter(|| ping(to.ip()));
+        }
     }
 
     fn echoes(&self, len: usize) {
-        self.clients.enter(|| what_is_sent_comes_back(len));
+        self.echoes_at(OURS.parse().unwrap(), len);
+    }
+
+    fn echoes_at(&self, addr: IpAddr, len: usize) {
+        self.clients.enter(|| what_is_sent_comes_back(SocketAddr::new(addr, 80), len));
     }
 
     /// What `greenwave serve` says when it cannot.
@@ -85,11 +92,37 @@ impl Cable {
 struct Server {
     child: Child,
     stdout: BufReader<std::process::ChildStdout>,
-    /// Its first line.
+    /// Which addresses it found.
+    found: String,
+    /// Where it listens, in a line.
     said: String,
 }
 
 impl Server {
+    /// `greenwave serve` in `place`, once it listens.
+    fn start(place: &Namespace, device: &str, addr: &str, more: &[&str]) -> Self {
+        let mut server = Self::starting(place, device, addr, more);
+        server.listens();
+        server
+    }
+
+    fn starting(place: &Namespace, device: &str, addr: &str, more: &[&str]) -> Self {
+        let mut command = place.command(GREENWAVE);
+        command.args(["serve", "--app", "echo", "--device", device, "--addr", addr]);
+        let mut child = place.spawn(command.args(more).stdout(Stdio::piped())).unwrap();
+        let stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+        Self { child, stdout, found: String::new(), said: String::new() }
+    }
+
+    /// Waits until it does.
+    fn listens(&mut self) {
+        while !self.said.starts_with("listening on ") {
+            self.found.push_str(&std::mem::take(&mut self.said));
+            let got = self.stdout.read_line(&mut self.said).expect("the server's stdout is text");
+            assert!(got > 0, "it ended before it listened: {}", self.found);
+        }
+    }
+
     fn pid(&self) -> Pid {
         Pid::from_raw(self.child.id() as i32).expect("a process has an id")
     }
@@ -106,27 +139,6 @@ impl Server {
         assert_eq!(self.child.wait().expect("the server ends").code(), Some(0), "{rest}");
         rest
     }
-}
-
-fn connect(to: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect_timeout(&to, Duration::from_secs(30)).expect("the server listens");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("60 s is a valid timeout");
-    stream
-}
-
-fn what_is_sent_comes_back(len: usize) {
-    let sent: Vec<u8> =
-        (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8).collect();
-    let stream = connect(format!("{OURS}:80").parse().unwrap());
-    let mut received = Vec::new();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            (&stream).write_all(&sent).expect("the server takes all");
-            stream.shutdown(Shutdown::Write).expect("the connection stands");
-        });
-        (&stream).read_to_end(&mut received).expect("the server sends all back");
-    });
-    assert!(received == sent, "the echo is what was sent: {} of {len} bytes", received.len());
 }
 
 #[test]

@@ -1,0 +1,327 @@
+//! `--addr`: which addresses a server has, and how it comes by them.
+//!
+//! [`Wanted`] reads one word, [`Addresses::plan`] brings what was asked for
+//! together with gateways and the kernel's end, and says what does not fit.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use host::afxdp::Claims;
+use net::stack::{Config, Ipv6};
+
+mod cidr;
+#[cfg(test)]
+mod tests;
+
+use crate::Error;
+use crate::device::Kind;
+pub use cidr::Cidr;
+
+/// One address that a server is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// This one.
+    Given(Scoped<Cidr>),
+    /// An IPv4 address that a DHCP server lends.
+    Dhcp,
+    /// IPv6 addresses in the prefixes that routers advertise.
+    Slaac,
+}
+
+/// An address with the interface that it is on, where it says so: `fe80::1%eth0`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scoped<T> {
+    /// The address.
+    pub addr: T,
+    /// The interface.
+    pub scope: Option<String>,
+}
+
+impl<T: FromStr> FromStr for Scoped<T> {
+    type Err = T::Err;
+
+    /// The scope may stand before the prefix, as in `fe80::1%eth0/64`, or after it.
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        let Some((addr, rest)) = text.split_once('%') else {
+            return Ok(Self { addr: text.parse()?, scope: None });
+        };
+        let (scope, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        Ok(Self { addr: format!("{addr}{prefix}").parse()?, scope: Some(scope.to_owned()) })
+    }
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "dhcp" => Ok(Self::Dhcp),
+            "slaac" => Ok(Self::Slaac),
+            text => text.parse().map(Self::Given),
+        }
+    }
+}
+
+/// The kernel's end of a TAP device: an address, and its subnet where that is
+/// not the server's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelEnd {
+    addr: IpAddr,
+    subnet: Option<Cidr>,
+}
+
+impl FromStr for KernelEnd {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains('/') {
+            let subnet: Cidr = text.parse()?;
+            return Ok(Self { addr: subnet.addr, subnet: Some(subnet) });
+        }
+        let addr = text.parse().map_err(|_| format!("{text:?} is not ADDRESS or ADDRESS/PREFIX"))?;
+        Ok(Self { addr, subnet: None })
+    }
+}
+
+/// What a server's addresses are and come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// The IPv4 address, if it is given.
+    pub v4: Option<Cidr>,
+    /// Whether a server is asked for one.
+    pub dhcp: bool,
+    /// IPv6 addresses that are given.
+    pub v6: Vec<Cidr>,
+    /// Whether routers' advertisements make more.
+    pub slaac: bool,
+    /// The kernel's end of a TAP device, by family.
+    pub kernel: Vec<Cidr>,
+    /// Whether the link is asked if somebody has an IPv6 address.
+    checked: bool,
+    gateway4: Option<Ipv4Addr>,
+    gateway6: Option<Ipv6Addr>,
+}
+
+/// IPv6 addresses that may be given.
+const GIVEN_MAX: usize = 8;
+
+impl Addresses {
+    /// Brings together what was asked for on a device of this kind.
+    ///
+    /// # Errors
+    /// What contradicts itself, or cannot be on such a device.
+    pub fn plan(
+        kind: &Kind,
+        wanted: &[Wanted],
+        kernel: &[KernelEnd],
+        gateways: &[Scoped<IpAddr>],
+    ) -> Result<Self, Error> {
+        let mut plan = Self { checked: kind.is_live(), ..Self::default() };
+        for wanted in wanted {
+            plan.want(kind, wanted)?;
+        }
+        if plan.v6.len() > GIVEN_MAX {
+            let what = format!("{} IPv6 addresses are more than a server can be given", plan.v6.len());
+            return Err(Error::new(what).advice(format!("{GIVEN_MAX} of them, or --addr slaac")));
+        }
+        if !kind.is_live() && (plan.dhcp || plan.slaac) {
+            let what = format!("{kind} is a capture, and nobody in it answers");
+            return Err(Error::new(what).advice("--addr with an address that the capture has frames for"));
+        }
+        if kind.has_kernel_end() {
+            plan.meet_kernel(kernel)?;
+        } else if !kernel.is_empty() {
+            let what = format!("--host-addr is the kernel's end of a TAP device, and {kind} has none");
+            return Err(Error::new(what).advice("without --host-addr"));
+        }
+        plan.leave_by(kind, gateways)?;
+        Ok(plan)
+    }
+
+    fn want(&mut self, kind: &Kind, wanted: &Wanted) -> Result<(), Error> {
+        match wanted {
+            Wanted::Dhcp => self.dhcp = true,
+            Wanted::Slaac => self.slaac = true,
+            Wanted::Given(Scoped { addr: cidr, scope }) => match cidr.addr {
+                IpAddr::V4(_) if self.v4.is_some_and(|before| before != *cidr) => {
+                    let before = self.v4.map_or(String::new(), |before| before.to_string());
+                    let what = format!("a server has one IPv4 address, not {before} and {cidr}");
+                    return Err(Error::new(what).advice(format!("--addr {before}")));
+                }
+                IpAddr::V4(_) => self.v4 = Some(*cidr),
+                IpAddr::V6(addr) => {
+                    on_this_link(kind, "--addr", addr, scope.as_deref(), Some(cidr.prefix))?;
+                    self.v6.extend((!self.v6.contains(cidr)).then_some(*cidr));
+                }
+            },
+        }
+        match self.v4 {
+            Some(given) if self.dhcp => {
+                let what = format!("a server has one IPv4 address, not {given} and one by DHCP");
+                Err(Error::new(what).advice(format!("--addr {given}, or --addr dhcp")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the kernel's end its addresses: in each subnet that is given, as
+    /// asked or the first other.
+    fn meet_kernel(&mut self, asked: &[KernelEnd]) -> Result<(), Error> {
+        let subnets = [self.v4, self.v6.iter().copied().find(Cidr::is_global)];
+        for subnet in subnets.into_iter().flatten() {
+            let same = |end: &&KernelEnd| end.addr.is_ipv4() == subnet.addr.is_ipv4();
+            let addr = asked.iter().find(same).map_or(subnet.first_other(), |end| end.addr);
+            if !subnet.has_neighbor(addr) {
+                let advice = format!("--host-addr {}", subnet.first_other());
+                return Err(stranger("host-addr", addr, subnet).advice(advice));
+            }
+            self.kernel.push(Cidr { addr, ..subnet });
+        }
+        for end in asked {
+            if self.kernel.iter().any(|known| known.addr == end.addr) {
+                continue;
+            }
+            let subnet = end.subnet.ok_or_else(|| {
+                let prefix = if end.addr.is_ipv4() { 24 } else { 64 };
+                let what =
+                    format!("host-addr {} needs its prefix: no --addr says what its subnet is", end.addr);
+                Error::new(what).advice(format!("--host-addr {}/{prefix}", end.addr))
+            })?;
+            self.kernel.push(subnet);
+        }
+        Ok(())
+    }
+
+    /// Sets the next hops; by default the kernel's end, where there is one.
+    fn leave_by(&mut self, kind: &Kind, asked: &[Scoped<IpAddr>]) -> Result<(), Error> {
+        for end in &self.kernel {
+            match end.addr {
+                IpAddr::V4(addr) if self.v4.is_some() => self.gateway4 = Some(addr),
+                IpAddr::V6(addr) if !self.v6.is_empty() && !self.slaac => self.gateway6 = Some(addr),
+                _ => {}
+            }
+        }
+        for Scoped { addr, scope } in asked {
+            match *addr {
+                IpAddr::V4(gateway) => {
+                    let Some(subnet) = self.v4 else {
+                        let what = match self.dhcp {
+                            true => {
+                                format!("--addr dhcp brings its gateway, so {gateway} would mean nothing")
+                            }
+                            false => format!("gateway {gateway} is IPv4, and no --addr is"),
+                        };
+                        return Err(Error::new(what).advice(format!("without --gateway {gateway}")));
+                    };
+                    neighbor_in(&[subnet], *addr)?;
+                    self.gateway4 = Some(gateway);
+                }
+                IpAddr::V6(gateway) if gateway.is_unicast_link_local() && self.has_ipv6() => {
+                    on_this_link(kind, "--gateway", gateway, scope.as_deref(), None)?;
+                    self.gateway6 = Some(gateway);
+                }
+                IpAddr::V6(gateway) => {
+                    if self.v6.is_empty() {
+                        let what = match self.slaac {
+                            true => {
+                                format!("--addr slaac brings its routers, so {gateway} would mean nothing")
+                            }
+                            false => format!("gateway {gateway} is IPv6, and no --addr is"),
+                        };
+                        return Err(Error::new(what).advice(format!("without --gateway {gateway}")));
+                    }
+                    neighbor_in(&self.v6, *addr)?;
+                    self.gateway6 = Some(gateway);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether IPv6 is spoken.
+    #[must_use]
+    pub fn has_ipv6(&self) -> bool {
+        self.slaac || !self.v6.is_empty()
+    }
+
+    /// Whether some addresses are still to be found.
+    #[must_use]
+    pub fn are_found(&self) -> bool {
+        self.dhcp || self.slaac
+    }
+
+    /// Addresses that are given.
+    pub fn given(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.v4.iter().chain(&self.v6).map(|cidr| cidr.addr)
+    }
+
+    /// A stack with these addresses, without IPv4 where none is asked for.
+    #[must_use]
+    pub fn stack(&self, mac: [u8; 6], secret: [u8; 16]) -> Config {
+        let (addr, prefix) = match self.v4 {
+            Some(Cidr { addr: IpAddr::V4(addr), prefix }) => (addr, prefix),
+            _ => (Ipv4Addr::UNSPECIFIED, 0),
+        };
+        let mut config = Config::new(mac, addr, prefix, secret);
+        config.gateway = self.gateway4;
+        config.dhcp = self.dhcp;
+        let v6 = self.v6.iter().filter_map(|cidr| match cidr.addr {
+            IpAddr::V6(addr) => Some((addr, cidr.prefix)),
+            IpAddr::V4(_) => None,
+        });
+        config.ipv6 = self.has_ipv6().then(|| Ipv6 {
+            addrs: v6.collect(),
+            gateway: self.gateway6,
+            slaac: self.slaac,
+            probes: u8::from(self.checked),
+            ..Ipv6::default()
+        });
+        config
+    }
+
+    /// What of an interface's traffic is such a stack's before it has found more.
+    #[must_use]
+    pub fn claims(&self, mac: [u8; 6], secret: [u8; 16]) -> Claims {
+        let made = self.stack(mac, secret).link_local().map(IpAddr::V6);
+        Claims { addresses: self.given().chain(made).collect(), ports: Vec::new() }
+    }
+}
+
+/// Refuses a link-local address that is not said to be on the device.
+fn on_this_link(
+    kind: &Kind,
+    what: &str,
+    addr: Ipv6Addr,
+    scope: Option<&str>,
+    prefix: Option<u8>,
+) -> Result<(), Error> {
+    let here = kind.name().unwrap_or_default();
+    let said = match scope {
+        None if addr.is_unicast_link_local() => {
+            format!("{addr} is link-local and does not say on which interface")
+        }
+        Some(scope) if scope != here => format!("{addr}%{scope} is on another interface than {kind}"),
+        _ => return Ok(()),
+    };
+    let prefix = prefix.map_or(String::new(), |prefix| format!("/{prefix}"));
+    Err(Error::new(said).advice(format!("{what} {addr}%{here}{prefix}")))
+}
+
+/// Refuses a gateway that is in none of the subnets.
+fn neighbor_in(subnets: &[Cidr], addr: IpAddr) -> Result<(), Error> {
+    if subnets.iter().any(|subnet| subnet.has_neighbor(addr)) {
+        return Ok(());
+    }
+    let other = subnets[0].first_other();
+    Err(stranger("gateway", addr, subnets[0]).advice(format!("--gateway {other}")))
+}
+
+fn stranger(name: &str, addr: IpAddr, subnet: Cidr) -> Error {
+    Error::new(format!("{name} {addr} is not another host's address in the subnet of {subnet}"))
+}
+
+/// `10.0.0.1 and fd00::1`.
+pub fn list<T: fmt::Display>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(" and ")
+}

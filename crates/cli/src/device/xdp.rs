@@ -1,0 +1,82 @@
+//! A queue of AF_XDP, and an ear for what no XDP program may take.
+
+use host::{afxdp, packet};
+use net::Device;
+use net::device::{Full, Offloads, Received, Waker};
+use queueing::{Span, Time};
+
+use super::any::map;
+
+/// A queue of an interface.
+pub struct Xdp {
+    pub(super) queue: afxdp::AfXdp,
+    /// Hears what concerns the kernel as well; looked at when the queue is
+    /// empty, never waited for.
+    pub(super) ear: Option<Box<packet::Packet>>,
+}
+
+/// A frame of either.
+#[derive(Debug)]
+pub enum Frame {
+    /// Of the queue.
+    Queue(afxdp::Frame),
+    /// That was overheard.
+    Ear(packet::Frame),
+}
+
+impl AsRef<[u8]> for Frame {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Queue(frame) => frame.as_ref(),
+            Self::Ear(frame) => frame.as_ref(),
+        }
+    }
+}
+
+impl Device for Xdp {
+    type Frame = Frame;
+
+    #[inline]
+    fn receive(&mut self, now: Time) -> Option<Received<Frame>> {
+        if let Some(received) = self.queue.receive(now) {
+            return Some(map(received, Frame::Queue));
+        }
+        let ear = self.ear.as_mut()?;
+        ear.receive(now).map(|received| map(received, Frame::Ear))
+    }
+
+    #[inline]
+    fn recycle(&mut self, frame: Frame) {
+        match (frame, &mut self.ear) {
+            (Frame::Queue(frame), _) => self.queue.recycle(frame),
+            (Frame::Ear(frame), Some(ear)) => ear.recycle(frame),
+            (Frame::Ear(_), None) => unreachable!("what was overheard was heard by an ear"),
+        }
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+        self.queue.transmit(now, len, fill)
+    }
+
+    fn frame_len_max(&self) -> usize {
+        self.queue.frame_len_max()
+    }
+
+    fn flush(&mut self, now: Time) {
+        self.queue.flush(now);
+    }
+
+    fn offloads(&self) -> Offloads {
+        self.queue.offloads()
+    }
+
+    fn wait(&mut self, span: Span) {
+        self.queue.wait(span);
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        self.queue.waker()
+    }
+}

@@ -1,0 +1,48 @@
+//! Which policy a server's shards follow: a mode, or what stands in its place.
+
+use runtime::mode::{Classifiers, Policy};
+use sched::dispatch::{Params, Steering, by_name};
+
+use super::Args;
+use crate::Error;
+
+/// Tasks that the event queue holds.
+const TASKS: usize = 65_536;
+
+/// What the mode makes of the classifiers, and what was asked for instead.
+pub(super) fn policy(args: &Args, classifiers: Classifiers) -> Result<Policy, Error> {
+    let workers = usize::from(args.workers.max(1));
+    let params = Params::new(workers, TASKS);
+    let asked = [classifiers.driver.is_some(), classifiers.transport.is_some()];
+    let mut policy = args.mode.policy(classifiers, &params, steering(args, workers)?);
+    let asks = [policy.driver.is_some(), policy.transport.is_some()];
+    if args.policy.is_some()
+        && let Some(layer) = (0..2).find(|&layer| asked[layer] && !asks[layer])
+    {
+        let what = format!("mode {} never asks the {}'s rules", args.mode, ["driver", "transport"][layer]);
+        return Err(
+            Error::new(format!("{what}, so --policy would mean less than it says")).advice("--mode adps")
+        );
+    }
+    if let Some(name) = &args.dispatch {
+        policy.dispatch = by_name(name, &params).map_err(|e| Error::new(format!("dispatch {e}")))?;
+    }
+    Ok(policy)
+}
+
+fn steering(args: &Args, workers: usize) -> Result<Steering, Error> {
+    if args.steer.is_empty() {
+        return Ok(Steering::all(workers));
+    }
+    if args.workers == 0 {
+        return Err(
+            Error::new("--steer needs workers to choose from, and --workers is 0").advice("--workers 2")
+        );
+    }
+    if !args.mode.steers() {
+        let what = format!("mode {} lets every worker serve everything, so --steer means nothing", args.mode);
+        return Err(Error::new(what).advice("--mode adps"));
+    }
+    let lists = args.steer.iter().map(|steer| (steer.levels.as_str(), steer.workers.as_slice()));
+    Steering::from_lists(workers, lists).map_err(|e| Error::new(e.to_string()))
+}

@@ -1,0 +1,159 @@
+//! Before a server listens: its addresses are checked and found.
+//!
+//! The shards do that themselves, as they will while they serve; here they are
+//! turned until all have what was asked for, somebody else turns out to have
+//! it, or nobody has answered for too long.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use host::Monotonic;
+use net::{Device, Stack};
+use queueing::{Clock, Span, Time};
+use runtime::shard::Step;
+use runtime::{App, Shard};
+
+use crate::Error;
+use crate::address::{Addresses, Cidr};
+use crate::device::not_the_kernels;
+
+/// How long a server or a router may take to say something.
+const PATIENCE: Span = Span::from_secs(10);
+/// How often things are looked at while nothing comes.
+const LOOK_EVERY: Span = Span::from_millis(5);
+/// Steps of a shard before the next one's turn.
+const STEPS_MAX: usize = 1024;
+
+/// Addresses that are in use.
+pub(super) struct Found {
+    /// Those that clients are to use.
+    pub(super) served: Vec<IpAddr>,
+    /// Those and our link-local one.
+    pub(super) every: Vec<IpAddr>,
+}
+
+/// Turns `shards` until they have what `wanted` says, and prints what was
+/// found. `None` when `interrupted`.
+///
+/// # Errors
+/// An address that somebody has; nobody answers within [`PATIENCE`].
+pub(super) fn settle<D: Device, A: App>(
+    shards: &mut [(Shard<D, A>, D)],
+    wanted: &Addresses,
+    interrupted: &AtomicBool,
+) -> Result<Option<Found>, Error> {
+    let clock = Monotonic::new();
+    let end = clock.now() + PATIENCE;
+    loop {
+        let missing = shards.iter_mut().find_map(|(shard, _)| missing(shard.stack(), wanted));
+        match missing {
+            None => break,
+            Some(Missing::Taken(addr)) => return Err(taken(addr)),
+            Some(what) if clock.now() > end => return Err(silence(&what)),
+            Some(_) if interrupted.load(Ordering::Relaxed) => return Ok(None),
+            Some(_) => turn(shards, &clock),
+        }
+    }
+    // Every shard has the same.
+    let Some((first, _)) = shards.first_mut() else { return Ok(None) };
+    let stack = first.stack();
+    let every: Vec<IpAddr> = stack.addrs().collect();
+    let served = every.iter().copied().filter(|addr| is_served(*addr, wanted)).collect();
+    say(stack, wanted, clock.now())?;
+    Ok(Some(Found { served, every }))
+}
+
+/// Lets each shard do what there is to do, then waits a little for more.
+fn turn<D: Device, A: App>(shards: &mut [(Shard<D, A>, D)], clock: &Monotonic) {
+    for (shard, device) in shards.iter_mut() {
+        for _ in 0..STEPS_MAX {
+            match shard.step(clock.now(), device) {
+                Step::Idle => break,
+                Step::Assign(_) => unreachable!("nobody listens yet"),
+                _ => {}
+            }
+        }
+    }
+    // The first shard has a device in any case; others may share it.
+    if let Some((_, device)) = shards.first_mut() {
+        device.wait(LOOK_EVERY);
+    }
+}
+
+/// What a stack still lacks.
+enum Missing {
+    /// An address that it has to check.
+    Checked,
+    /// An address that somebody else has.
+    Taken(Cidr),
+    /// A server's answer.
+    Lease,
+    /// A router's advertisement.
+    Advertisement,
+}
+
+fn missing(stack: &Stack, wanted: &Addresses) -> Option<Missing> {
+    let has = |addr: IpAddr| stack.addrs().any(|own| own == addr);
+    let not_there: Vec<Cidr> = wanted.v6.iter().copied().filter(|cidr| !has(cidr.addr)).collect();
+    if let Some(taken) = not_there.iter().find(|cidr| !stack.is_checking(cidr.addr)) {
+        return Some(Missing::Taken(*taken));
+    }
+    if !not_there.is_empty() {
+        return Some(Missing::Checked);
+    }
+    if wanted.dhcp && stack.lease().is_none() {
+        return Some(Missing::Lease);
+    }
+    let found = stack.addrs().any(|addr| is_made(addr, wanted));
+    (wanted.slaac && !found).then_some(Missing::Advertisement)
+}
+
+/// Whether a router's advertisement led to `addr`.
+fn is_made(addr: IpAddr, wanted: &Addresses) -> bool {
+    let is_global = matches!(addr, IpAddr::V6(addr) if !addr.is_unicast_link_local());
+    is_global && wanted.given().all(|given| given != addr)
+}
+
+/// Whether clients are to use `addr`.
+fn is_served(addr: IpAddr, wanted: &Addresses) -> bool {
+    addr.is_ipv4() || is_made(addr, wanted) || wanted.given().any(|given| given == addr)
+}
+
+fn taken(cidr: Cidr) -> Error {
+    let what = format!("address {} is in use: another host of the link has it", cidr.addr);
+    Error::new(what).advice("--addr with an address of the subnet that nobody has, or --addr slaac")
+}
+
+fn silence(what: &Missing) -> Error {
+    match what {
+        Missing::Checked | Missing::Taken(_) => {
+            Error::new(format!("the addresses could not be checked within {PATIENCE}"))
+                .advice("whether the device sends: --pcap FILE shows")
+        }
+        Missing::Lease => Error::new(format!("no DHCP server has lent an address within {PATIENCE}"))
+            .advice("--addr with an address of the subnet that nobody has"),
+        Missing::Advertisement => {
+            Error::new(format!("no router has advertised a prefix for addresses within {PATIENCE}"))
+                .advice("--addr with an address, such as fd00::2/64")
+        }
+    }
+}
+
+/// Prints what was found.
+fn say(stack: &Stack, wanted: &Addresses, now: Time) -> Result<(), Error> {
+    if let Some(lease) = stack.lease() {
+        not_the_kernels(lease.addr.into(), "--addr with an address of the subnet that nobody has")?;
+        let way = lease.router.map_or("no gateway".to_owned(), |router| format!("gateway {router}"));
+        let span = match lease.until {
+            Time::MAX => "for ever".to_owned(),
+            until => {
+                format!("for {} s", (until.since(now) + Span::from_millis(500)).as_nanos() / 1_000_000_000)
+            }
+        };
+        println!("{}/{} lent by {} {span}, {way}", lease.addr, lease.prefix, lease.server);
+    }
+    for addr in stack.addrs().filter(|addr| is_made(*addr, wanted)) {
+        println!("{addr}/64 made from a router's advertisement");
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! Datagrams on their way to a worker: each one that came is a request, and
+//! the response is a datagram back.
+//!
+//! They wait in the same event queue as connections, under the same policy;
+//! here is only what their tasks stand for. When the event queue or this table
+//! ([`DATAGRAMS_MAX`]) is full they stay in their socket, which is bounded,
+//! strict by label, and gives up the least urgent. Unlike a connection a
+//! datagram has no later copy of itself, so its task is never stale.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use net::Device;
+use net::stack::{Datagram, UdpId, UdpPath};
+use queueing::{Label, Priority, Span, Time};
+use sched::dispatch::{Task, WorkerId};
+
+use super::conns::{Mark, aged};
+use super::job::{Job, Origin};
+use super::{Shard, Step};
+use crate::app::{App, Outcome, Stages};
+
+/// Datagrams that wait in the event queue or are served, at the most.
+const DATAGRAMS_MAX: usize = 4096;
+
+/// Marks the token of a datagram's task; slots of connections are below it.
+const DATAGRAM: u64 = 1 << 31;
+
+/// A datagram that waits; once it is served, where it came from.
+#[derive(Debug)]
+struct Waiting {
+    path: UdpPath,
+    payload: Vec<u8>,
+    mark: Mark,
+}
+
+/// Those that are not answered, and sockets that hold more.
+#[derive(Debug, Default)]
+pub(super) struct Datagrams {
+    slots: Vec<Option<Waiting>>,
+    free: Vec<u32>,
+    /// The one that found the event queue full.
+    stuck: Option<u32>,
+    /// Sockets with something to read, each of them once.
+    readable: VecDeque<UdpId>,
+}
+
+impl Datagrams {
+    /// Whether another may leave its socket.
+    fn has_room(&self) -> bool {
+        self.stuck.is_none() && (!self.free.is_empty() || self.slots.len() < DATAGRAMS_MAX)
+    }
+
+    /// Whether one waits to enter the event queue.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.stuck.is_some()
+    }
+
+    /// The slot that a task stands for, if it is a datagram's.
+    pub(super) fn slot(token: u64) -> Option<u32> {
+        (token & DATAGRAM != 0).then_some((token & !DATAGRAM) as u32)
+    }
+
+    fn put(&mut self, waiting: Waiting) -> u32 {
+        let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+        match self.slots.get_mut(slot as usize) {
+            Some(place) => *place = Some(waiting),
+            None => self.slots.push(Some(waiting)),
+        }
+        slot
+    }
+
+    fn take(&mut self, slot: u32) -> Option<Waiting> {
+        let waiting = self.slots.get_mut(slot as usize)?.take();
+        self.free.extend(waiting.is_some().then_some(slot));
+        waiting
+    }
+
+    fn get(&mut self, slot: u32) -> Option<&mut Waiting> {
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// The task of `slot`, as urgent as it is by `now`.
+    fn task(&self, slot: u32, now: Time) -> Option<Task> {
+        let Waiting { mark, .. } = self.slots.get(slot as usize)?.as_ref()?;
+        Some(Task { token: DATAGRAM | u64::from(slot), label: aged(mark, now), kind: mark.kind })
+    }
+}
+
+impl<D: Device, A: App> Shard<D, A> {
+    /// Takes datagrams out of their sockets, the most urgent of each first, as
+    /// long as there is room.
+    #[inline]
+    pub(super) fn take_datagrams(&mut self, now: Time) {
+        while let Some(id) = self.stack.poll_udp() {
+            self.datagrams.readable.push_back(id);
+        }
+        if !self.datagrams.readable.is_empty() {
+            self.read_datagrams(now);
+        }
+    }
+
+    fn read_datagrams(&mut self, now: Time) {
+        while self.datagrams.has_room()
+            && let Some(&id) = self.datagrams.readable.front()
+        {
+            match self.stack.receive_from(now, id) {
+                Some(datagram) => self.on_datagram(now, id, datagram),
+                None => drop(self.datagrams.readable.pop_front()),
+            }
+        }
+    }
+
+    fn on_datagram(&mut self, now: Time, id: UdpId, datagram: Datagram) {
+        let Datagram { remote, local, payload, label, received } = datagram;
+        self.stats.counters.datagrams += 1;
+        let kind = self.needs_kind.then(|| self.kind_of(&payload)).flatten();
+        let mark = Mark { end: 0, label, kind, received, popped: self.popped, pushed: now };
+        let slot = self.datagrams.put(Waiting { path: UdpPath { id, local, remote }, payload, mark });
+        if !self.queue_datagram(now, slot) {
+            self.stats.counters.queue_full += 1;
+            self.datagrams.stuck = Some(slot);
+        }
+    }
+
+    fn queue_datagram(&mut self, now: Time, slot: u32) -> bool {
+        self.datagrams.task(slot, now).is_some_and(|task| self.dispatch.push(now, task).is_ok())
+    }
+
+    /// Lets the datagram that found the event queue full enter, if it is of
+    /// this priority; `false` when the queue is full still.
+    pub(super) fn enter_stuck(&mut self, now: Time, priority: Priority) -> bool {
+        let Some(slot) = self.datagrams.stuck else { return true };
+        if self.datagrams.task(slot, now).is_some_and(|task| task.label.priority != priority) {
+            return true;
+        }
+        let entered = self.queue_datagram(now, slot);
+        if entered {
+            self.datagrams.stuck = None;
+        }
+        entered
+    }
+
+    /// `worker` looks at the datagram in `slot`.
+    pub(super) fn look_at_datagram(&mut self, now: Time, worker: WorkerId, slot: u32, task: Task) -> Step {
+        let Some(Waiting { payload, mark, .. }) = self.datagrams.get(slot) else {
+            return Step::Partial(worker);
+        };
+        let (payload, mark) = (std::mem::take(payload), *mark);
+        let app = &self.app;
+        match catch_unwind(AssertUnwindSafe(|| app.takes(&payload))) {
+            Ok(true) => {}
+            refused => {
+                let counters = &mut self.stats.counters;
+                *if refused.is_ok() { &mut counters.invalid } else { &mut counters.panics } += 1;
+                self.stack.recycle(payload);
+                self.datagrams.take(slot);
+                return Step::Partial(worker);
+            }
+        }
+        let stages = Stages {
+            nic: mark.popped.since(mark.received),
+            tcp: mark.pushed.since(mark.popped),
+            event: now.since(mark.pushed),
+        };
+        self.assigned += 1;
+        self.workers.idle.remove(worker);
+        self.stats.on_given(task.label.priority, &stages);
+        Step::Assign(Job {
+            worker,
+            from: Origin::Datagram(slot),
+            label: task.label,
+            kind: task.kind,
+            stages,
+            request: payload,
+            response: self.buffer(),
+            private: [0; 64],
+            service: Span::ZERO,
+            outcome: Outcome::Keep,
+            panicked: false,
+        })
+    }
+
+    /// Sends the response to a datagram. Nothing is sent for an application
+    /// that panicked, or that ended the exchange without a word.
+    pub(super) fn answer_datagram(&mut self, slot: u32, job: Job) {
+        let Job { response, outcome, panicked, label, .. } = job;
+        let counters = &mut self.stats.counters;
+        counters.panics += u64::from(panicked);
+        let silent = panicked || response.is_empty() && outcome == Outcome::Close;
+        if let (Some(Waiting { path, .. }), false) = (self.datagrams.take(slot), silent) {
+            match self.stack.answer(&path, Label { deadline: None, ..label }, &response) {
+                Ok(()) => counters.responses += 1,
+                Err(_) => counters.unsent += 1,
+            }
+        }
+        self.recycle(response);
+    }
+}
