@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 use queueing::{
-    Bytes, Discipline, Drr, Edf, Entry, Fifo, Label, Laxity, Levels, Priority, PrioritySet, Pushed,
+    Bytes, Discipline, Drr, Edf, Entry, Fifo, Label, Laxity, Levels, Priority, PrioritySet, Pushed, Ranked,
     Selective, Shares, Span, Starvation, Strict, Time,
 };
 
@@ -39,7 +39,7 @@ const PATIENCE: Span = Span::from_nanos(400);
 const AGE_MAX: Span = Span::from_nanos(300);
 
 /// Every discipline, small enough to be full often.
-const DISCIPLINES: [Named; 12] = [
+const DISCIPLINES: [Named; 14] = [
     ("fifo", || Box::new(Fifo::new(CAPACITY))),
     ("levels", || Box::new(Levels::new(CAPACITY))),
     ("strict over fifo", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(CAPACITY)))),
@@ -60,6 +60,12 @@ const DISCIPLINES: [Named; 12] = [
     }),
     ("edf", || Box::new(Edf::new(CAPACITY, PATIENCE))),
     ("laxity", || Box::new(Laxity::new(CAPACITY, PATIENCE))),
+    ("last come first, aged", || {
+        Box::new(Ranked::new(CAPACITY, AGE_MAX, |now: Time, _: &Request| u64::MAX - now.as_nanos()))
+    }),
+    ("ranked by size, aged", || {
+        Box::new(Ranked::new(CAPACITY, AGE_MAX, |_: Time, request: &Request| request.bytes))
+    }),
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -316,6 +322,28 @@ fn laxity_starts_the_longer_of_two_that_are_due_together() {
 fn laxity_gives_the_hopeless_no_place_ahead_of_those_who_waited() {
     let requests = [due(0, Some(0), 0), due(1, Some(0), 1_000_000)];
     assert_eq!(order(Laxity::new(9, PATIENCE), &requests), [0, 1]);
+}
+
+#[test]
+fn a_rank_keeps_half_the_service_when_everything_is_old() {
+    let rank = |_: Time, request: &Request| 100 - request.number as u64;
+    let mut queue = Ranked::new(9, Span::ZERO, rank);
+    for number in 0..6 {
+        assert_eq!(queue.push(Time::ZERO, request(number, 0)), Pushed::Queued);
+    }
+    let order: Vec<_> = std::iter::from_fn(|| queue.pop(Time::ZERO)).map(|request| request.number).collect();
+    assert_eq!(order, [0, 5, 1, 4, 2, 3]);
+}
+
+#[test]
+fn what_is_taken_for_its_age_leaves_nothing_behind() {
+    let mut queue =
+        Ranked::new(50, Span::ZERO, |_: Time, request: &Request| u64::MAX - request.number as u64);
+    for number in 0..10_000 {
+        assert_eq!(queue.push(Time::ZERO, request(number, 0)), Pushed::Queued);
+        assert_eq!(queue.pop_oldest().map(|request| request.number), Some(number));
+    }
+    assert!(queue.pop(Time::ZERO).is_none() && queue.is_empty());
 }
 
 /// How many of `pops` go to each level while all levels stay full; each pop

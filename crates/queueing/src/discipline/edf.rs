@@ -33,14 +33,14 @@ impl<T> Edf<T> {
     /// The earliest deadline among the waiting.
     #[must_use]
     pub fn due(&self) -> Option<Time> {
-        self.queue.due()
+        self.queue.rank().map(Time::from_nanos)
     }
 }
 
 impl<T: Entry> Discipline<T> for Edf<T> {
     fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
         let budget = entry.label().deadline.unwrap_or(self.patience).min(self.patience);
-        self.queue.push(now, now + budget, entry)
+        self.queue.push(now, (now + budget).as_nanos(), entry)
     }
 
     fn pop(&mut self, _now: Time) -> Option<T> {

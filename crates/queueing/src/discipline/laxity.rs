@@ -36,14 +36,15 @@ impl<T> Laxity<T> {
     /// The earliest latest start among the waiting.
     #[must_use]
     pub fn due(&self) -> Option<Time> {
-        self.queue.due()
+        self.queue.rank().map(Time::from_nanos)
     }
 }
 
 impl<T: Entry> Discipline<T> for Laxity<T> {
     fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
         let budget = entry.label().deadline.unwrap_or(self.patience).min(self.patience);
-        self.queue.push(now, now + budget.saturating_sub(entry.service()), entry)
+        let start_max = now + budget.saturating_sub(entry.service());
+        self.queue.push(now, start_max.as_nanos(), entry)
     }
 
     fn pop(&mut self, _now: Time) -> Option<T> {

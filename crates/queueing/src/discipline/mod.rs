@@ -12,6 +12,7 @@ mod edf;
 mod fifo;
 mod laxity;
 mod levels;
+mod ranked;
 mod strict;
 mod urgency;
 
@@ -20,6 +21,7 @@ pub use edf::Edf;
 pub use fifo::Fifo;
 pub use laxity::Laxity;
 pub use levels::Levels;
+pub use ranked::Ranked;
 pub use strict::Strict;
 
 use crate::{Bytes, Label, Priority, PrioritySet, Span, Time};

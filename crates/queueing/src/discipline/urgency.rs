@@ -1,12 +1,14 @@
-//! Entries ordered by an instant, and also by age: what [`Edf`] and
-//! [`Laxity`] share.
+//! Entries ordered by a rank, and also by age: what [`Edf`], [`Laxity`] and
+//! [`Ranked`] share.
 //!
-//! Per level a binary heap by instant (ties in order of arrival) over slots
-//! that are linked in order of arrival, so that the oldest is known too. Push
-//! and pop are O(log n).
+//! Per level a binary heap by rank (ties in order of arrival) over slots that
+//! are linked in order of arrival, so that the oldest is known too, and can be
+//! taken out of turn: what it leaves in its heap is recognised by its turn and
+//! skipped. Push and pop are O(log n).
 //!
 //! [`Edf`]: super::Edf
 //! [`Laxity`]: super::Laxity
+//! [`Ranked`]: super::Ranked
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +18,7 @@ use crate::{Priority, PrioritySet, Time};
 
 #[derive(Clone, Debug)]
 pub(super) struct ByUrgency<T> {
-    heaps: [BinaryHeap<Reverse<(Time, u64, u32)>>; Priority::LEVELS],
+    heaps: [BinaryHeap<Reverse<Place>>; Priority::LEVELS],
     used: PrioritySet,
     len: usize,
     slots: Vec<Slot<T>>,
@@ -27,9 +29,14 @@ pub(super) struct ByUrgency<T> {
     capacity: usize,
 }
 
+/// Rank, turn and slot of an entry; the least is next.
+type Place = (u64, u64, u32);
+
 #[derive(Clone, Debug)]
 struct Slot<T> {
     pushed: Time,
+    turn: u64,
+    level: Priority,
     older: u32,
     newer: u32,
     entry: Option<T>,
@@ -52,7 +59,7 @@ impl<T> ByUrgency<T> {
         }
     }
 
-    pub(super) fn push(&mut self, now: Time, due: Time, entry: T) -> Pushed<T>
+    pub(super) fn push(&mut self, now: Time, rank: u64, entry: T) -> Pushed<T>
     where
         T: Entry,
     {
@@ -60,7 +67,8 @@ impl<T> ByUrgency<T> {
             return Pushed::Refused(entry);
         }
         let level = entry.label().priority;
-        let slot = Slot { pushed: now, older: self.newest, newer: NONE, entry: Some(entry) };
+        let slot =
+            Slot { pushed: now, turn: self.turn, level, older: self.newest, newer: NONE, entry: Some(entry) };
         let index = match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = slot;
@@ -76,33 +84,28 @@ impl<T> ByUrgency<T> {
             newest => self.slots[newest as usize].newer = index,
         }
         self.newest = index;
-        self.heaps[level.index()].push(Reverse((due, self.turn, index)));
+        self.heaps[level.index()].push(Reverse((rank, self.turn, index)));
         self.used = self.used.with(level);
         self.len += 1;
         self.turn += 1;
         Pushed::Queued
     }
 
-    /// Takes the entry of `wanted` that is due first.
+    /// Takes the entry of `wanted` whose rank is least.
     pub(super) fn pop(&mut self, wanted: PrioritySet) -> Option<T> {
-        let (_, _, level) = self.next(wanted)?;
-        let heap = &mut self.heaps[level.index()];
-        let Reverse((_, _, index)) = heap.pop()?;
-        if heap.is_empty() {
-            self.used = self.used.without(level);
-        }
-        self.len -= 1;
-        let slot = &mut self.slots[index as usize];
-        let (older, newer, entry) = (slot.older, slot.newer, slot.entry.take());
-        match older {
-            NONE => self.oldest = newer,
-            older => self.slots[older as usize].newer = newer,
-        }
-        match newer {
-            NONE => self.newest = older,
-            newer => self.slots[newer as usize].older = older,
-        }
-        self.free.push(index);
+        let (level, (.., index)) = self.next(wanted)?;
+        self.heaps[level.index()].pop();
+        let entry = self.unlink(index);
+        self.settle(level);
+        entry
+    }
+
+    /// Takes the entry that was pushed first.
+    pub(super) fn pop_oldest(&mut self) -> Option<T> {
+        let index = self.oldest;
+        let level = self.slots.get(index as usize)?.level;
+        let entry = self.unlink(index);
+        self.settle(level);
         entry
     }
 
@@ -114,17 +117,60 @@ impl<T> ByUrgency<T> {
         self.slots.get(self.oldest as usize).map(|slot| slot.pushed)
     }
 
-    /// When the entry whose turn it is falls due.
-    pub(super) fn due(&self) -> Option<Time> {
-        self.next(PrioritySet::ALL).map(|(due, ..)| due)
+    pub(super) fn peek_oldest(&self) -> Option<&T> {
+        self.slots.get(self.oldest as usize).and_then(|slot| slot.entry.as_ref())
     }
 
-    /// Instant, turn and level of the entry of `wanted` that is due first.
-    fn next(&self, wanted: PrioritySet) -> Option<(Time, u64, Priority)> {
-        let heads = self.used.and(wanted).iter().filter_map(|level| {
-            self.heaps[level.index()].peek().map(|&Reverse((due, turn, _))| (due, turn, level))
-        });
-        heads.min()
+    /// The rank of the entry whose turn it is.
+    pub(super) fn rank(&self) -> Option<u64> {
+        self.next(PrioritySet::ALL).map(|(_, (rank, ..))| rank)
+    }
+
+    /// The entry of `wanted` that is next: its level and place.
+    fn next(&self, wanted: PrioritySet) -> Option<(Priority, Place)> {
+        let heads = self
+            .used
+            .and(wanted)
+            .iter()
+            .filter_map(|level| self.heaps[level.index()].peek().map(|&Reverse(place)| (level, place)));
+        heads.min_by_key(|&(_, place)| place)
+    }
+
+    /// Takes the entry out of slot `index` and out of the order of arrival.
+    fn unlink(&mut self, index: u32) -> Option<T> {
+        let slot = &mut self.slots[index as usize];
+        let (older, newer, entry) = (slot.older, slot.newer, slot.entry.take());
+        match older {
+            NONE => self.oldest = newer,
+            older => self.slots[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.slots[newer as usize].older = older,
+        }
+        self.free.push(index);
+        self.len -= 1;
+        entry
+    }
+
+    /// Makes the head of `level` an entry that still waits, and keeps what was
+    /// taken out of turn from filling the heap.
+    fn settle(&mut self, level: Priority) {
+        let slots = &self.slots;
+        let waits = |&Reverse((_, turn, index)): &Reverse<Place>| {
+            let slot = &slots[index as usize];
+            slot.turn == turn && slot.entry.is_some()
+        };
+        let heap = &mut self.heaps[level.index()];
+        while heap.peek().is_some_and(|head| !waits(head)) {
+            heap.pop();
+        }
+        if heap.len() > 2 * self.len + 16 {
+            heap.retain(waits);
+        }
+        if heap.is_empty() {
+            self.used = self.used.without(level);
+        }
     }
 }
 

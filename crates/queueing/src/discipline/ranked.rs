@@ -1,0 +1,74 @@
+//! Any order that a function of the entry gives.
+//!
+//! The rank is fixed at the push, least first, ties in order of arrival; so
+//! first come, last come, deadline order and an application's own mixture are
+//! each one line. A rank says nothing of age, so age is looked after here: as
+//! long as the oldest entry has waited longer than `age_max`, every second
+//! pop is the oldest's, which bounds every wait and leaves the order half of
+//! the service when everything is old.
+//! Source: PIFO (Sivaraman et al., SIGCOMM '16) §2, a queue one pushes into by rank.
+
+use super::urgency::ByUrgency;
+use super::{Discipline, Entry, Pushed, Starvation};
+use crate::{PrioritySet, Span, Time};
+
+/// Serves the least rank first; the old in between.
+///
+/// Starvation: after `age_max` at most `2 × capacity` entries go first.
+#[derive(Clone, Debug)]
+pub struct Ranked<T, F> {
+    queue: ByUrgency<T>,
+    rank: F,
+    age_max: Span,
+    capacity: usize,
+    /// The last pop was the oldest's for its age.
+    aged: bool,
+}
+
+impl<T, F> Ranked<T, F> {
+    /// At most `capacity` entries in the order of `rank(now, &entry)` at the
+    /// push. Entries older than `age_max` are old.
+    ///
+    /// # Panics
+    /// When `capacity` is zero or 2³² − 1 and more.
+    #[must_use]
+    pub fn new(capacity: usize, age_max: Span, rank: F) -> Self {
+        Self { queue: ByUrgency::new(capacity), rank, age_max, capacity, aged: false }
+    }
+
+    /// The entry that was pushed first.
+    #[must_use]
+    pub fn peek_oldest(&self) -> Option<&T> {
+        self.queue.peek_oldest()
+    }
+
+    /// Takes the entry that was pushed first, whosever turn it is.
+    pub fn pop_oldest(&mut self) -> Option<T> {
+        self.queue.pop_oldest()
+    }
+}
+
+impl<T: Entry, F: FnMut(Time, &T) -> u64> Discipline<T> for Ranked<T, F> {
+    fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
+        let rank = (self.rank)(now, &entry);
+        self.queue.push(now, rank, entry)
+    }
+
+    fn pop(&mut self, now: Time) -> Option<T> {
+        let old = self.oldest().is_some_and(|pushed| now.since(pushed) >= self.age_max);
+        self.aged = old && !self.aged;
+        if self.aged { self.queue.pop_oldest() } else { self.queue.pop(PrioritySet::ALL) }
+    }
+
+    fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn oldest(&self) -> Option<Time> {
+        self.queue.oldest()
+    }
+
+    fn starvation(&self) -> Starvation {
+        Starvation::Aged { span: self.age_max, entries: 2 * self.capacity as u64 }
+    }
+}
