@@ -1,0 +1,39 @@
+//! Deadlines that travel with a request.
+//!
+//! A [`Budget`] is the time a request has left, and where the rest went; a
+//! [`Visit`] counts it down at one stage, its queue included; [`codec`]
+//! writes it on the wire as remaining time, so that machines' clocks need not
+//! agree; [`Intake`] decides what to believe of a peer's; [`DeadlineQueue`]
+//! serves by it and drops what cannot make it any more. [`model`] is the
+//! paper's algebra. Nothing here reads a clock or does I/O.
+//! Source: D2P (distributed deadline propagation).
+//!
+//! ```
+//! use deadline::{Budget, Visit};
+//! use queueing::{Span, Time};
+//!
+//! let (now, ms) = (Time::ZERO, Span::from_millis);
+//! let born = Budget::new(ms(200));
+//! let mut visit = Visit::arrive(now, born, ms(1));
+//! visit.start(now + ms(30));
+//! let sent_on = visit.leave(now + ms(50));
+//! assert_eq!(sent_on.remaining().left(), ms(149));
+//! assert_eq!(sent_on.stages()[0].queue, ms(30));
+//! ```
+#![forbid(unsafe_code)]
+
+mod budget;
+pub mod codec;
+mod history;
+mod intake;
+pub mod model;
+mod network;
+mod queue;
+mod visit;
+
+pub use budget::{Budget, Remaining, STAGES_MAX, Stage};
+pub use history::{Estimate, History};
+pub use intake::{Fault, Intake, Limits, Received};
+pub use network::NetworkDelay;
+pub use queue::{DeadlineQueue, ORDERS, Offered, Order, Reason, SHEDDINGS, Settings, Shedding, Turn};
+pub use visit::Visit;

@@ -1,0 +1,191 @@
+//! A queue that serves by what is left, and drops what cannot make it.
+//!
+//! Stands in front of whatever serves (a thread pool, a concurrency limit), so
+//! that waiting counts. Who goes next is an [`Order`]; what is not served any
+//! more is a [`Shedding`]. Every entry comes out again, to be served or to be
+//! answered with the reason. The default is earliest deadline first with
+//! infeasible requests dropped; deadline order *without* dropping collapses
+//! once there is too much work, since it prefers exactly those that are about
+//! to be late, and is there for experiments.
+//! Source: D2P §3.2 (a, scheduling); Liu and Layland 1973 (EDF); Mok 1983 (laxity).
+
+mod order;
+mod shedding;
+
+pub use order::{ORDERS, Order};
+pub use shedding::{Reason, SHEDDINGS, Shedding};
+
+use queueing::{Discipline, Entry, FlowId, Label, Pushed, Ranked, Span, Starvation, Time};
+
+use order::Rank;
+
+/// What a queue is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// At most so many wait, 1..2³² − 1.
+    pub capacity: usize,
+    /// Who goes next.
+    pub order: Order,
+    /// Who is dropped instead of served.
+    pub shedding: Shedding,
+    /// A request without a deadline is ordered as if it had this one. One that
+    /// waited for this long is served every second time, whatever the order.
+    pub patience: Span,
+}
+
+/// 10,000 waiting, earliest deadline first, infeasible ones dropped, patience
+/// of a second.
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            capacity: 10_000,
+            order: Order::default(),
+            shedding: Shedding::default(),
+            patience: Span::from_secs(1),
+        }
+    }
+}
+
+/// What became of a request that was offered.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Offered<T> {
+    /// It waits.
+    Queued,
+    /// It comes back: answer it with the reason.
+    Refused(T, Reason),
+    /// It waits; the oldest, which was to be dropped anyway, left for it:
+    /// answer that one with the reason.
+    Replaced(T, Reason),
+}
+
+/// Who comes out of the queue, and what to do with it.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn<T> {
+    /// Serve it.
+    Serve(T),
+    /// Answer it with the reason, and ask again: no work was given out.
+    Shed(T, Reason),
+}
+
+/// Requests that wait for service.
+///
+/// An entry's label says what is left of its budget at the push, if it has
+/// one, and [`Entry::service`] how long it will take.
+pub struct DeadlineQueue<T> {
+    waiting: Ranked<Waiting<T>, Rank<T>>,
+    shedding: Shedding,
+}
+
+impl<T: Entry> DeadlineQueue<T> {
+    /// An empty queue.
+    ///
+    /// # Panics
+    /// When the capacity is outside 1..2³² − 1.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self::ranked(settings, settings.order.rank(settings.patience))
+    }
+
+    /// An empty queue in an order of the application's own: the least number
+    /// first, from the instant of the offer and the request, so that it may
+    /// combine what is left, priority and whatever it knows. The order of
+    /// `settings` is not used.
+    ///
+    /// # Panics
+    /// When the capacity is outside 1..2³² − 1.
+    #[must_use]
+    pub fn with_order(settings: Settings, mut rank: impl FnMut(Time, &T) -> u64 + Send + 'static) -> Self {
+        Self::ranked(settings, Box::new(move |now, waiting| rank(now, &waiting.entry)))
+    }
+
+    fn ranked(settings: Settings, rank: Rank<T>) -> Self {
+        let waiting = Ranked::new(settings.capacity, settings.patience, rank);
+        Self { waiting, shedding: settings.shedding }
+    }
+
+    /// Takes `entry` in at `now`, unless it is hopeless already or there is no
+    /// room.
+    pub fn offer(&mut self, now: Time, entry: T) -> Offered<T> {
+        let waiting = Waiting::new(now, entry);
+        if let Some(reason) = self.shedding.sheds(now, waiting.due, waiting.service) {
+            return Offered::Refused(waiting.entry, reason);
+        }
+        let full = match self.waiting.push(now, waiting) {
+            Pushed::Queued => return Offered::Queued,
+            Pushed::Refused(full) | Pushed::PushedOut(full) => full,
+        };
+        let oldest = self.waiting.peek_oldest();
+        let reason = oldest.and_then(|oldest| self.shedding.sheds(now, oldest.due, oldest.service));
+        let Some((reason, oldest)) = reason.and_then(|reason| Some((reason, self.waiting.pop_oldest()?)))
+        else {
+            return Offered::Refused(full.entry, Reason::Full);
+        };
+        match self.waiting.push(now, full) {
+            Pushed::Queued => Offered::Replaced(oldest.entry, reason),
+            Pushed::Refused(_) | Pushed::PushedOut(_) => unreachable!("one left, so one has room"),
+        }
+    }
+
+    /// The entry whose turn it is at `now`.
+    pub fn next(&mut self, now: Time) -> Option<Turn<T>> {
+        let waiting = self.waiting.pop(now)?;
+        Some(match self.shedding.sheds(now, waiting.due, waiting.service) {
+            None => Turn::Serve(waiting.entry),
+            Some(reason) => Turn::Shed(waiting.entry, reason),
+        })
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether nobody waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// When the one that has waited longest was offered.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Time> {
+        self.waiting.oldest()
+    }
+
+    /// How long an entry can be passed over.
+    #[must_use]
+    pub fn starvation(&self) -> Starvation {
+        self.waiting.starvation()
+    }
+}
+
+/// An entry and, on this machine's clock, when nothing is left of its budget.
+#[derive(Debug)]
+struct Waiting<T> {
+    due: Option<Time>,
+    service: Span,
+    entry: T,
+}
+
+impl<T: Entry> Waiting<T> {
+    fn new(now: Time, entry: T) -> Self {
+        Self { due: entry.label().deadline.map(|left| now + left), service: entry.service(), entry }
+    }
+}
+
+impl<T: Entry> Entry for Waiting<T> {
+    fn label(&self) -> Label {
+        self.entry.label()
+    }
+
+    fn flow(&self) -> FlowId {
+        self.entry.flow()
+    }
+
+    fn service(&self) -> Span {
+        self.service
+    }
+}

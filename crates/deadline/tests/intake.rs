@@ -1,0 +1,102 @@
+//! What a server believes of a peer's budget: stated outcomes for peers that
+//! send nothing, too little, too much, or nonsense.
+
+use deadline::codec::{envoy, field, grpc};
+use deadline::{Budget, Fault, Intake, Limits, Received, Remaining};
+use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
+use queueing::Span;
+
+const LIMITS: Limits =
+    Limits { default: Span::from_millis(500), longest: Span::from_secs(60), trusted: false };
+const TRUSTED: Limits = Limits { trusted: true, ..LIMITS };
+
+/// The budget that comes of `received`, and the one fault counted for it.
+fn accept(limits: Limits, received: Received<'_>) -> (Budget, Option<Fault>) {
+    let mut intake = Intake::new(limits);
+    let budget = intake.accept(received);
+    let counted: Vec<Fault> = Fault::ALL.into_iter().filter(|&fault| intake.faults(fault) > 0).collect();
+    assert!(counted.len() <= 1, "{counted:?}");
+    (budget, counted.first().copied())
+}
+
+fn field(text: &str) -> Received<'_> {
+    Received { budget: Some(text), ..Received::default() }
+}
+
+fn grpc_timeout(text: &str) -> Received<'_> {
+    Received { grpc_timeout: Some(text), ..Received::default() }
+}
+
+#[test]
+fn who_sends_nothing_usable_gets_the_default_and_is_counted() {
+    let default = Budget::new(LIMITS.default);
+    let garbage = "x".repeat(1 << 20);
+    for (received, fault) in [
+        (Received::default(), Fault::Missing),
+        (field("tomorrow"), Fault::Garbled),
+        (field(&garbage), Fault::Garbled),
+        (grpc_timeout("5 fortnights"), Fault::Garbled),
+        (grpc_timeout("-5m"), Fault::Negative),
+        (field("expected=5, remaining=-5"), Fault::Negative),
+        (grpc_timeout("8760H"), Fault::Absurd),
+        (field("expected=31536000000000, remaining=31536000000000"), Fault::Absurd),
+        (field("expected=31536000000000, remaining=1"), Fault::Absurd),
+    ] {
+        for limits in [LIMITS, TRUSTED] {
+            assert_eq!(accept(limits, received), (default, Some(fault)), "{received:?}");
+        }
+    }
+}
+
+#[test]
+fn a_budget_of_zero_is_believed_and_missed_at_once() {
+    for received in [field("expected=0, remaining=0"), grpc_timeout("0m")] {
+        let (budget, fault) = accept(LIMITS, received);
+        assert_eq!((budget.remaining(), fault), (Remaining::Missed(Span::ZERO), None));
+    }
+}
+
+#[test]
+fn the_shortest_of_several_timeouts_rules() {
+    let all = Received {
+        budget: Some("expected=400000, remaining=300000"),
+        grpc_timeout: Some("200m"),
+        envoy_expected: Some("250"),
+    };
+    let (budget, fault) = accept(LIMITS, all);
+    assert_eq!((budget.remaining(), fault), (Remaining::Left(Span::from_millis(200)), None));
+    assert_eq!(budget.elapsed(), Span::from_millis(100), "what is known of the way so far stays");
+    let envoy_only = Received { envoy_expected: Some("250"), ..Received::default() };
+    assert_eq!(accept(LIMITS, envoy_only).0, Budget::new(Span::from_millis(250)));
+}
+
+proptest! {
+    #[test]
+    fn an_untrusted_peer_may_shorten_its_time_and_never_lengthen_it(
+        (expected_us, elapsed_us) in (0..10_u64.pow(9), 0..10_u64.pow(9)),
+        timeout_ms in prop::option::of(0..100_000_u64),
+        envoy_ms in prop::option::of(0..100_000_u64),
+        trusted in any::<bool>(),
+    ) {
+        let sent = Budget::restored(Span::from_micros(expected_us), Span::from_micros(elapsed_us), &[]);
+        let text = field::write(&sent);
+        let timeout = timeout_ms.map(|ms| grpc::write(Span::from_millis(ms)));
+        let envoy = envoy_ms.map(|ms| envoy::write(Span::from_millis(ms)));
+        let received = Received {
+            budget: Some(&text),
+            grpc_timeout: timeout.as_deref(),
+            envoy_expected: envoy.as_deref(),
+        };
+        let mut intake = Intake::new(Limits { trusted, ..LIMITS });
+        let left = intake.accept(received).remaining().left();
+        let asked = [Some(sent.remaining().left()), timeout_ms.map(Span::from_millis), envoy_ms.map(Span::from_millis)];
+        let shortest = asked.into_iter().flatten().min().expect("one was asked");
+        if Fault::ALL.iter().any(|&fault| intake.faults(fault) > 0) {
+            prop_assert_eq!(left, LIMITS.default);
+        } else if trusted {
+            prop_assert!(left <= shortest.max(Span::from_millis(1)));
+        } else {
+            prop_assert!(left <= shortest.max(Span::from_millis(1)).min(LIMITS.default));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A request's journey over machines whose clocks agree on nothing: what its
+//! budget says equals the paper's algebra on the true delays.
+
+use deadline::codec::field;
+use deadline::model::{pum, ssm, variability_range};
+use deadline::{Budget, NetworkDelay, Remaining, Visit};
+use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
+use queueing::{Label, Priority, Span, Time};
+
+/// Network into the stage, queue, service: the truth, in microseconds.
+type Hop = (u64, u64, u64);
+
+fn us(n: u64) -> Span {
+    Span::from_micros(n)
+}
+
+/// Sends `budget` through `hops`; each stage's clock starts where `epochs` says.
+fn travel(mut budget: Budget, hops: &[Hop], epochs: &[u64]) -> Budget {
+    for (&(network, queue, service), &epoch_ns) in hops.iter().zip(epochs.iter().cycle()) {
+        let now = Time::from_nanos(epoch_ns);
+        let received = field::parse(&field::write(&budget)).expect("what was written can be read");
+        let mut visit = Visit::arrive(now, received, us(network));
+        visit.start(now + us(queue));
+        visit.start(now + us(queue + 999_999));
+        budget = visit.leave(now + us(queue + service));
+    }
+    budget
+}
+
+fn elapsed(hops: &[Hop]) -> Span {
+    hops.iter().fold(Span::ZERO, |before, &(c, queue, service)| {
+        ssm::elapsed_time(before, us(c), us(queue) + us(service))
+    })
+}
+
+proptest! {
+    #[test]
+    fn delays_in_series_add_whatever_the_clocks_say(
+        hops in prop::collection::vec((0..5_000_u64, 0..50_000_u64, 0..50_000_u64), 1..12),
+        epochs in prop::collection::vec(0..u64::MAX / 2, 12),
+        jumped in prop::collection::vec(0..u64::MAX / 2, 12),
+    ) {
+        let born = Budget::new(us(10_000_000));
+        let arrived = travel(born, &hops, &epochs);
+        prop_assert_eq!(arrived, travel(born, &hops, &jumped));
+        prop_assert_eq!(arrived.elapsed(), elapsed(&hops));
+        prop_assert_eq!(arrived.remaining(), ssm::deadline(born.expected(), elapsed(&hops)));
+        let told_apart: Span = arrived.stages().iter().map(|stage| stage.total()).sum();
+        prop_assert_eq!(told_apart, arrived.elapsed());
+        for (stage, &(network, queue, service)) in arrived.stages().iter().zip(&hops).take(7) {
+            prop_assert_eq!((stage.network, stage.queue, stage.service), (us(network), us(queue), us(service)));
+        }
+    }
+
+    #[test]
+    fn the_aggregator_counts_on_from_the_slowest_worker(
+        before in (0..5_000_u64, 0..50_000_u64, 0..50_000_u64),
+        workers in prop::collection::vec(((0..5_000_u64, 0..50_000_u64, 0..50_000_u64), 0..5_000_u64), 1..20),
+        reserve in 0..100_000_u64,
+        aggregate in 0..50_000_u64,
+        epoch_ns in any::<u32>(),
+    ) {
+        let whole = travel(Budget::new(us(200_000)), &[before], &[7]);
+        let now = Time::from_nanos(epoch_ns.into());
+        let parts = workers.iter().map(|&(hop, back)| {
+            let part = travel(whole.split(us(reserve)), &[hop], &[1]);
+            Visit::arrive(now, part, us(back))
+        });
+        let joined = Visit::join(now, parts).expect("there are workers");
+        let by_worker = workers.iter().map(|&(hop, back)| (elapsed(&[before, hop]), us(back)));
+        let expected = pum::elapsed_time(by_worker, us(aggregate));
+        prop_assert_eq!(joined.elapsed(now + us(aggregate)), expected);
+        prop_assert_eq!(joined.remaining(now + us(aggregate)), pum::deadline(us(200_000), expected));
+        prop_assert!(joined.budget().is_split());
+    }
+
+    #[test]
+    fn a_sub_request_never_has_more_than_the_whole(expected in 0..1_000_u64, gone in 0..1_000_u64, reserve in 0..2_000_u64, cap in 0..2_000_u64) {
+        let whole = Budget::restored(us(expected), us(gone), &[]);
+        let part = whole.split(us(reserve));
+        prop_assert!(part.remaining() <= whole.remaining());
+        prop_assert_eq!(part.joined().remaining(), whole.remaining());
+        prop_assert!(part.capped(us(cap)).remaining().left() <= us(cap).min(part.remaining().left()));
+    }
+
+    #[test]
+    fn the_network_delay_is_half_of_what_neither_end_had(c in 0..10_000_u64, held in 0..100_000_u64, n in 1..50_usize) {
+        let mut delay = NetworkDelay::default();
+        for _ in 0..n {
+            delay.record(us(2 * c + held), us(held));
+        }
+        let error_ns = delay.one_way().as_nanos().abs_diff(us(c).as_nanos());
+        prop_assert!(error_ns <= 16, "{error_ns} ns off after {n} exchanges");
+        delay.record(us(held), us(held + 1));
+        prop_assert_eq!(delay.impossible(), 1);
+    }
+}
+
+#[test]
+fn a_label_carries_what_is_left_now() {
+    let visit = Visit::arrive(Time::from_nanos(50), Budget::new(us(100)), us(20));
+    let at = |us_later| Time::from_nanos(50) + us(us_later);
+    assert_eq!(
+        visit.label(at(30), Priority::HIGHEST),
+        Label { priority: Priority::HIGHEST, deadline: Some(us(50)) }
+    );
+    assert_eq!(visit.due(), at(80));
+    assert_eq!(visit.remaining(at(79)), Remaining::Left(us(1)));
+    assert_eq!(visit.remaining(at(80)), Remaining::Missed(Span::ZERO));
+    assert_eq!(visit.label(at(90), Priority::HIGHEST).deadline, Some(Span::ZERO));
+}
+
+#[test]
+fn the_longest_overdue_is_the_most_urgent() {
+    let sorted = [
+        Remaining::Missed(us(9)),
+        Remaining::Missed(us(1)),
+        Remaining::Missed(Span::ZERO),
+        Remaining::Left(us(1)),
+        Remaining::Left(us(9)),
+    ];
+    assert!(sorted.is_sorted());
+    assert_eq!(Remaining::of(us(5), us(5)), Remaining::Missed(Span::ZERO));
+}
+
+#[test]
+fn an_aggregator_without_workers_has_nothing_to_count_from() {
+    assert_eq!(Visit::join(Time::ZERO, []), None);
+}
+
+#[test]
+fn the_papers_stages_vary_as_it_says() {
+    assert_eq!(variability_range(us(150), us(50), us(80)), 125.0);
+    assert_eq!(variability_range(Span::ZERO, Span::ZERO, Span::ZERO), 0.0);
+}

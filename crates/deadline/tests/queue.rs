@@ -1,0 +1,276 @@
+//! Who is served, who is dropped, and what theory says of it.
+
+use std::collections::BTreeMap;
+
+use deadline::{DeadlineQueue, History, ORDERS, Offered, Order, Reason, SHEDDINGS, Settings, Shedding, Turn};
+use proptest::prelude::{Strategy, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use queueing::{Entry, Label, Priority, Rng, Span, Time};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Request {
+    number: usize,
+    left: Option<Span>,
+    service: Span,
+}
+
+impl Entry for Request {
+    fn label(&self) -> Label {
+        Label { priority: Priority::LOWEST, deadline: self.left }
+    }
+
+    fn service(&self) -> Span {
+        self.service
+    }
+}
+
+fn ns(n: u64) -> Span {
+    Span::from_nanos(n)
+}
+
+fn at(ns: u64) -> Time {
+    Time::from_nanos(ns)
+}
+
+fn settings(order: Order, shedding: Shedding) -> Settings {
+    Settings { capacity: 12, order, shedding, patience: ns(600) }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Offer { left_ns: Option<u64>, service_ns: u64 },
+    Next,
+    Wait { ns: u64 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let left_ns = prop::option::weighted(0.8, 0..500_u64);
+    let step = prop_oneof![
+        4 => (left_ns, 0..200_u64).prop_map(|(left_ns, service_ns)| Step::Offer { left_ns, service_ns }),
+        3 => (0..1_u8).prop_map(|_| Step::Next),
+        2 => (0..100_u64).prop_map(|ns| Step::Wait { ns }),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+/// Why a request may be dropped at `now`, by the rule written out once more.
+fn hopeless(shedding: Shedding, now: Time, offered: Time, request: Request) -> Option<Reason> {
+    let left = request.left?.as_nanos() as i128 - now.since(offered).as_nanos() as i128;
+    match shedding {
+        Shedding::None => None,
+        Shedding::Expired | Shedding::Infeasible if left <= 0 => Some(Reason::Expired),
+        Shedding::Infeasible if left < request.service.as_nanos() as i128 => Some(Reason::Infeasible),
+        Shedding::Expired | Shedding::Infeasible => None,
+    }
+}
+
+/// Runs `steps` and compares with a list of who waits.
+fn check(order: Order, shedding: Shedding, steps: &[Step]) {
+    let mut queue = DeadlineQueue::new(settings(order, shedding));
+    let mut waiting: BTreeMap<usize, (Time, Request)> = BTreeMap::new();
+    let mut now = at(1_000);
+    let next = |queue: &mut DeadlineQueue<Request>, waiting: &mut BTreeMap<usize, (Time, Request)>, now| {
+        let Some(turn) = queue.next(now) else { return assert!(waiting.is_empty(), "something was lost") };
+        let (request, reason) = match turn {
+            Turn::Serve(request) => (request, None),
+            Turn::Shed(request, reason) => (request, Some(reason)),
+        };
+        let (offered, known) = waiting.remove(&request.number).expect("it waited, and came out once");
+        assert_eq!((known, reason), (request, hopeless(shedding, now, offered, request)));
+    };
+    for (number, &step) in steps.iter().enumerate() {
+        match step {
+            Step::Wait { ns } => now += Span::from_nanos(ns),
+            Step::Next => next(&mut queue, &mut waiting, now),
+            Step::Offer { left_ns, service_ns } => {
+                let request = Request { number, left: left_ns.map(ns), service: ns(service_ns) };
+                let reason = hopeless(shedding, now, now, request);
+                match queue.offer(now, request) {
+                    Offered::Refused(refused, Reason::Full) => {
+                        assert_eq!((refused, reason, waiting.len()), (request, None, 12));
+                        let (offered, oldest) =
+                            waiting.values().min_by_key(|(at, r)| (*at, r.number)).expect("full");
+                        assert_eq!(
+                            hopeless(shedding, now, *offered, *oldest),
+                            None,
+                            "{oldest:?} keeps no place"
+                        );
+                    }
+                    Offered::Refused(refused, why) => assert_eq!((refused, Some(why)), (request, reason)),
+                    Offered::Queued => {
+                        assert_eq!(reason, None);
+                        waiting.insert(number, (now, request));
+                    }
+                    Offered::Replaced(gone, why) => {
+                        let (offered, known) = waiting.remove(&gone.number).expect("it waited");
+                        assert_eq!((known, Some(why)), (gone, hopeless(shedding, now, offered, gone)));
+                        waiting.insert(number, (now, request));
+                    }
+                }
+            }
+        }
+        assert_eq!((queue.len(), queue.is_empty()), (waiting.len(), waiting.is_empty()));
+        assert_eq!(queue.oldest(), waiting.values().map(|&(offered, _)| offered).min());
+    }
+    while !queue.is_empty() {
+        next(&mut queue, &mut waiting, now);
+    }
+    assert!(waiting.is_empty(), "something was lost");
+}
+
+/// Serves `requests`, all there at once, one after the other: how many are on time.
+fn on_time(order: Order, shedding: Shedding, requests: &[Request]) -> usize {
+    let mut queue =
+        DeadlineQueue::new(Settings { patience: Span::from_secs(9), ..settings(order, shedding) });
+    let mut now = Time::ZERO;
+    let mut on_time = 0;
+    for &request in requests {
+        let _ = queue.offer(now, request);
+    }
+    while let Some(turn) = queue.next(now) {
+        let Turn::Serve(request) = turn else { continue };
+        now += request.service;
+        on_time += usize::from(request.left.is_none_or(|left| now <= Time::ZERO + left));
+    }
+    on_time
+}
+
+/// The most that any order of service has on time, by trying all.
+fn on_time_max(requests: &[Request], now: Time) -> usize {
+    let served_first = |first: usize| {
+        let mut rest = requests.to_vec();
+        let request = rest.remove(first);
+        let done = now + request.service;
+        let in_time = request.left.is_none_or(|left| done <= Time::ZERO + left);
+        usize::from(in_time) + on_time_max(&rest, done)
+    };
+    (0..requests.len()).map(served_first).max().unwrap_or(0)
+}
+
+fn requests(n: usize) -> impl Strategy<Value = Vec<Request>> {
+    let request = (1..300_u64, 1..60_u64).prop_map(|(left, service)| (ns(left), ns(service)));
+    prop::collection::vec(request, 1..=n).prop_map(|pairs| {
+        let numbered = pairs.into_iter().enumerate();
+        numbered.map(|(number, (left, service))| Request { number, left: Some(left), service }).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_lost_and_exactly_the_hopeless_are_dropped(steps in steps()) {
+        for (_, order) in ORDERS {
+            for (_, shedding) in SHEDDINGS {
+                check(order, shedding, &steps);
+            }
+        }
+    }
+
+    /// Jackson 1955: if any order has everybody on time, earliest deadline first has.
+    #[test]
+    fn edf_is_on_time_whenever_any_order_is(requests in requests(6)) {
+        if on_time_max(&requests, Time::ZERO) == requests.len() {
+            for shedding in [Shedding::None, Shedding::Infeasible] {
+                prop_assert_eq!(on_time(Order::Edf, shedding, &requests), requests.len());
+            }
+        }
+    }
+
+    #[test]
+    fn dropping_the_infeasible_never_has_fewer_on_time(requests in requests(8)) {
+        for (_, order) in ORDERS {
+            let kept = on_time(order, Shedding::Infeasible, &requests);
+            prop_assert!(kept >= on_time(order, Shedding::Expired, &requests), "{order:?}");
+            prop_assert!(kept >= on_time(order, Shedding::None, &requests), "{order:?}");
+        }
+    }
+
+    /// With one deadline for all, deadline order is order of arrival.
+    #[test]
+    fn edf_is_fifo_under_one_deadline(gaps in prop::collection::vec(0..50_u64, 1..12)) {
+        let order = |order| {
+            let mut queue = DeadlineQueue::new(settings(order, Shedding::None));
+            let mut now = Time::ZERO;
+            for (number, &gap) in gaps.iter().enumerate() {
+                now += ns(gap);
+                assert_eq!(queue.offer(now, Request { number, left: Some(ns(500)), service: ns(9) }), Offered::Queued);
+            }
+            std::iter::from_fn(|| queue.next(now)).map(|turn| match turn {
+                Turn::Serve(request) | Turn::Shed(request, _) => request.number,
+            }).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(order(Order::Edf), order(Order::Fifo));
+    }
+}
+
+/// The order in which four requests, offered 10 ns apart, are served.
+fn order_of(mut queue: DeadlineQueue<Request>) -> Vec<usize> {
+    let requests = [(400, 0), (100, 0), (380, 300), (105, 0)];
+    for (number, (left, service)) in requests.into_iter().enumerate() {
+        let request = Request { number, left: Some(ns(left)), service: ns(service) };
+        assert_eq!(queue.offer(at(10 * number as u64), request), Offered::Queued);
+    }
+    let turns = std::iter::from_fn(|| queue.next(at(40)));
+    turns
+        .map(|turn| match turn {
+            Turn::Serve(request) | Turn::Shed(request, _) => request.number,
+        })
+        .collect()
+}
+
+#[test]
+fn each_order_serves_as_its_name_says() {
+    for (order, expected) in [
+        (Order::Fifo, [0, 1, 2, 3]),
+        (Order::Lifo, [3, 2, 1, 0]),
+        (Order::Edf, [1, 3, 0, 2]),
+        (Order::Laxity, [2, 1, 3, 0]),
+        (Order::Paper, [1, 3, 2, 0]),
+    ] {
+        assert_eq!(order_of(DeadlineQueue::new(settings(order, Shedding::None))), expected, "{order:?}");
+    }
+    let by_service = |_: Time, request: &Request| u64::MAX - request.service.as_nanos();
+    let custom = DeadlineQueue::with_order(settings(Order::Edf, Shedding::None), by_service);
+    assert_eq!(order_of(custom), [2, 0, 1, 3]);
+}
+
+#[test]
+fn who_has_no_deadline_is_served_though_urgent_requests_keep_coming() {
+    for (name, order) in ORDERS {
+        let mut queue = DeadlineQueue::new(settings(order, Shedding::Infeasible));
+        assert_eq!(
+            queue.offer(Time::ZERO, Request { number: 0, left: None, service: ns(1) }),
+            Offered::Queued
+        );
+        let mut served = false;
+        for number in 1..400 {
+            let now = at(10 * number as u64);
+            assert_eq!(
+                queue.offer(now, Request { number, left: Some(ns(50)), service: ns(1) }),
+                Offered::Queued
+            );
+            served |= matches!(queue.next(now), Some(Turn::Serve(Request { number: 0, .. })));
+            assert!(served || now < at(600 + 30), "{name}: passed over for longer than its patience");
+        }
+        assert!(served, "{name}");
+    }
+}
+
+#[test]
+fn a_history_knows_its_quantiles_and_follows_a_change() {
+    let mut history = History::new(2);
+    let mut rng = Rng::seeded(3);
+    assert_eq!(history.estimate(&"search").samples, 0);
+    for _ in 0..5_000 {
+        history.record("search", Span::from_micros(1 + rng.below(100)));
+        history.record("write", Span::from_micros(700));
+    }
+    let near = |span: Span, us: u64| span.as_nanos().abs_diff(us * 1_000) <= us * 1_000 / 20 + 3_000;
+    let search = history.estimate(&"search");
+    assert!(near(search.p50, 50) && near(search.p95, 95), "{search:?}");
+    assert!(near(history.estimate(&"write").p50, 700));
+    for _ in 0..2_048 {
+        history.record("search", Span::from_millis(3));
+    }
+    assert!(near(history.estimate(&"search").p50, 3_000), "two windows later the past is forgotten");
+    history.record("one too many", Span::from_micros(5));
+    assert!(near(history.estimate(&"another").p95, 5), "those beyond the bound share an estimate");
+}

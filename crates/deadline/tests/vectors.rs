@@ -1,0 +1,109 @@
+//! What travels reads and writes the same in every language: the vectors that
+//! the Java side is held to as well.
+
+use deadline::codec::{Bad, envoy, field, grpc};
+use deadline::{Budget, Stage};
+use proptest::prelude::{any, prop, proptest};
+use queueing::Span;
+use serde_json::Value;
+
+fn us(value: &Value) -> Span {
+    Span::from_micros(value.as_u64().expect("a span in microseconds"))
+}
+
+fn budget(value: &Value) -> Budget {
+    let stages = value["stages"].as_array().map_or(&[][..], Vec::as_slice);
+    let stages: Vec<Stage> = stages
+        .iter()
+        .map(|row| Stage { network: us(&row[0]), queue: us(&row[1]), service: us(&row[2]) })
+        .collect();
+    let budget = Budget::restored(us(&value["expected"]), us(&value["elapsed"]), &stages);
+    if value["split"].is_null() { budget } else { budget.split(us(&value["split"])) }
+}
+
+/// Every vector of `format`: what is read, and what is written.
+fn check<T: PartialEq + std::fmt::Debug>(
+    format: &str,
+    value: impl Fn(&Value) -> T,
+    read: impl Fn(&str) -> Result<T, Bad>,
+    write: impl Fn(&T) -> String,
+) {
+    let text = include_str!("../../../spec/deadline/vectors.json");
+    let vectors: Value = serde_json::from_str(text).expect("the vectors are JSON");
+    let list = |way: &str| vectors[format][way].as_array().expect("vectors").clone();
+    for vector in list("read") {
+        let text = vector["text"].as_str().expect("a text");
+        let expected = match vector["fault"].as_str() {
+            None => Ok(value(&vector)),
+            Some("garbled") => Err(Bad::Garbled),
+            Some("negative") => Err(Bad::Negative),
+            Some(other) => panic!("{other} is no fault"),
+        };
+        assert_eq!(read(text), expected, "{format}: {text:?}");
+    }
+    for vector in list("write") {
+        assert_eq!(write(&value(&vector)), vector["text"].as_str().expect("a text"), "{format}: {vector}");
+    }
+}
+
+#[test]
+fn the_budget_field_follows_the_vectors() {
+    check("greenwave-budget", |vector| budget(&vector["budget"]), field::parse, field::write);
+}
+
+#[test]
+fn grpc_timeout_follows_the_vectors() {
+    check("grpc-timeout", |vector| us(&vector["us"]), grpc::parse, |&left| grpc::write(left));
+}
+
+#[test]
+fn envoys_header_follows_the_vectors() {
+    let format = "x-envoy-expected-rq-timeout-ms";
+    check(format, |vector| us(&vector["us"]), envoy::parse, |&left| envoy::write(left));
+}
+
+#[test]
+fn a_megabyte_of_garbage_is_not_looked_at() {
+    for unit in ["(", "a=1,", "9", "\"", "expected=1, remaining=1, "] {
+        let garbage = unit.repeat(1_000_000 / unit.len());
+        assert_eq!(field::parse(&garbage), Err(Bad::Garbled));
+        assert_eq!(grpc::parse(&garbage), Err(Bad::Garbled));
+        assert_eq!(envoy::parse(&garbage), Err(Bad::Garbled));
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_breaks_a_parser(text in ".*") {
+        let _ = (field::parse(&text), grpc::parse(&text), envoy::parse(&text));
+    }
+
+    #[test]
+    fn what_is_written_reads_as_it_was_and_never_gives_time(
+        (expected_us, elapsed_us) in (0..10_u64.pow(12), 0..10_u64.pow(12)),
+        spent_us in prop::collection::vec([0..10_u64.pow(9), 0..10_u64.pow(9), 0..10_u64.pow(9)], 0..8),
+        reserve_us in prop::option::of(0..10_u64.pow(12)),
+        odd_ns in any::<u64>(),
+    ) {
+        let odd = |us| Span::from_micros(us) + Span::from_nanos(odd_ns % 1_000);
+        let stages: Vec<Stage> = spent_us
+            .iter()
+            .map(|&[network, queue, service]| Stage { network: odd(network), queue: odd(queue), service: odd(service) })
+            .collect();
+        let mut sent = Budget::restored(odd(expected_us), odd(elapsed_us), &stages);
+        if let Some(reserve_us) = reserve_us {
+            sent = sent.split(odd(reserve_us));
+        }
+        let got = field::parse(&field::write(&sent)).expect("what was written can be read");
+        let (sent_left, got_left) = (sent.remaining().left(), got.remaining().left());
+        assert!(got_left <= sent_left && sent_left - got_left <= Span::from_micros(2), "{sent:?} {got:?}");
+        assert!(got.expected() <= sent.expected());
+        assert_eq!(got.is_split(), sent.is_split());
+        assert_eq!(got.stages().len(), sent.stages().len());
+        assert_eq!(field::write(&got), field::write(&sent), "once written, for ever the same");
+        for (write, read) in [(grpc::write as fn(Span) -> String, grpc::parse as fn(&str) -> _), (envoy::write, envoy::parse)] {
+            let got_left = read(&write(sent_left)).expect("what was written can be read");
+            assert!(got_left <= sent_left || sent_left < Span::from_millis(1));
+        }
+    }
+}
