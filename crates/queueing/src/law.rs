@@ -34,6 +34,15 @@ pub enum Law {
         /// The longest, not shorter than `min`.
         max: Span,
     },
+    /// Normally distributed about the mean: `normal 20ms 5ms`. What would be
+    /// less than nothing is nothing, which the bound on `sd` makes so rare
+    /// that the moments below leave it out.
+    Normal {
+        /// The mean.
+        mean: Span,
+        /// Standard deviation, at most a third of the mean.
+        sd: Span,
+    },
     /// The logarithm is normally distributed: `lognormal 10us 1.0`.
     LogNormal {
         /// The mean (not the median).
@@ -68,6 +77,7 @@ impl Law {
             Self::Constant(span) => span,
             Self::Exponential { mean } => nanos(ns(mean) * rng.exponential()),
             Self::Uniform { min, max } => nanos(ns(min) + (ns(max) - ns(min)) * rng.unit()),
+            Self::Normal { mean, sd } => nanos(ns(mean) + ns(sd) * rng.normal()),
             Self::LogNormal { mean, sigma } => {
                 nanos(ns(mean) * (sigma * rng.normal() - sigma * sigma / 2.0).exp())
             }
@@ -90,7 +100,7 @@ impl Law {
     pub fn mean(&self) -> Span {
         match *self {
             Self::Constant(span) => span,
-            Self::Exponential { mean } | Self::LogNormal { mean, .. } => mean,
+            Self::Exponential { mean } | Self::Normal { mean, .. } | Self::LogNormal { mean, .. } => mean,
             _ => nanos(self.moment(1) * 1e9),
         }
     }
@@ -112,6 +122,7 @@ impl Law {
                 let (a, b) = (min.as_secs_f64(), max.as_secs_f64());
                 (b.powi(k + 1) - a.powi(k + 1)) / (f64::from(k + 1) * (b - a))
             }
+            Self::Normal { mean, sd } => power(mean) + f64::from(k - 1) * power(sd),
             Self::LogNormal { mean, sigma } => {
                 power(mean) * (f64::from(k * (k - 1)) * sigma * sigma / 2.0).exp()
             }
@@ -149,7 +160,7 @@ impl fmt::Display for BadLaw {
         write!(
             f,
             "law {:?} is none of: SPAN | exp MEAN | uniform MIN MAX (MIN <= MAX) | \
-             lognormal MEAN SIGMA (SIGMA >= 0) | bimodal SHORT LONG SHARE (of long, 0 to 1) | \
+             normal MEAN SD (SD <= MEAN / 3) | lognormal MEAN SIGMA (SIGMA >= 0) | bimodal SHORT LONG SHARE (of long, 0 to 1) | \
              pareto MIN MAX SHAPE (0 < MIN < MAX, SHAPE > 0); spans like 3us",
             self.0
         )
@@ -158,7 +169,7 @@ impl fmt::Display for BadLaw {
 
 impl std::error::Error for BadLaw {}
 
-/// `3us`, `exp 10us`, `uniform 1us 5us`, `lognormal 10us 1.0`,
+/// `3us`, `exp 10us`, `uniform 1us 5us`, `normal 20ms 5ms`, `lognormal 10us 1.0`,
 /// `bimodal 1us 1ms 0.005`, `pareto 1us 10ms 1.2`.
 impl FromStr for Law {
     type Err = BadLaw;
@@ -174,6 +185,7 @@ fn read(words: &[&str]) -> Option<Law> {
         [value] => Law::Constant(span(value)?),
         ["exp", mean] => Law::Exponential { mean: span(mean)? },
         ["uniform", min, max] => Law::Uniform { min: span(min)?, max: span(max)? },
+        ["normal", mean, sd] => Law::Normal { mean: span(mean)?, sd: span(sd)? },
         ["lognormal", mean, sigma] => Law::LogNormal { mean: span(mean)?, sigma: number(sigma)? },
         ["bimodal", short, long, share] => {
             Law::Bimodal { short: span(short)?, long: span(long)?, share_long: number(share)? }
@@ -186,6 +198,7 @@ fn read(words: &[&str]) -> Option<Law> {
     let sound = match law {
         Law::Constant(_) | Law::Exponential { .. } => true,
         Law::Uniform { min, max } => min <= max,
+        Law::Normal { mean, sd } => sd * 3 <= mean,
         Law::LogNormal { sigma, .. } => sigma >= 0.0,
         Law::Bimodal { share_long, .. } => (0.0..=1.0).contains(&share_long),
         Law::Pareto { min, max, shape } => Span::ZERO < min && min < max && shape > 0.0,
@@ -200,6 +213,7 @@ impl fmt::Display for Law {
             Self::Constant(span) => write!(f, "{}", exact(span)),
             Self::Exponential { mean } => write!(f, "exp {}", exact(mean)),
             Self::Uniform { min, max } => write!(f, "uniform {} {}", exact(min), exact(max)),
+            Self::Normal { mean, sd } => write!(f, "normal {} {}", exact(mean), exact(sd)),
             Self::LogNormal { mean, sigma } => write!(f, "lognormal {} {sigma:?}", exact(mean)),
             Self::Bimodal { short, long, share_long } => {
                 write!(f, "bimodal {} {} {share_long:?}", exact(short), exact(long))

@@ -4,10 +4,11 @@ use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, prop_oneof, propt
 
 use super::*;
 
-const LAWS: [&str; 8] = [
+const LAWS: [&str; 9] = [
     "3us",
     "exp 10us",
     "uniform 1us 5us",
+    "normal 20ms 6ms",
     "lognormal 10us 1.0",
     "bimodal 1us 1ms 0.005",
     "pareto 1us 1ms 1.2",
@@ -49,6 +50,7 @@ fn impossible_laws_are_refused_with_what_would_be_valid() {
         "exp 10",
         "exp 10us 3",
         "uniform 5us 1us",
+        "normal 20us 7us",
         "lognormal 10us -1",
         "lognormal 10us NaN",
         "bimodal 1us 1ms 1.5",
@@ -83,6 +85,7 @@ fn laws() -> impl Strategy<Value = Law> {
             long,
             share_long
         }),
+        (spans(), 0..=3_u64).prop_map(|(sd, more)| Law::Normal { mean: sd * 3 + Span::from_nanos(more), sd }),
         (spans(), spans(), 0.1..4.0).prop_map(|(a, b, shape)| Law::Pareto {
             min: a.min(b),
             max: a.max(b) + Span::from_nanos(1),
@@ -109,7 +112,7 @@ proptest! {
                 let slack = Span::from_nanos(max.as_nanos() / 1_000_000 + 1);
                 prop_assert!(min <= span + slack && span <= max + slack);
             }
-            Law::Exponential { .. } | Law::LogNormal { .. } => {}
+            Law::Exponential { .. } | Law::Normal { .. } | Law::LogNormal { .. } => {}
         }
     }
 }

@@ -2,6 +2,8 @@
 
 pub mod cores;
 pub mod server;
+pub mod services;
+mod text;
 
 use queueing::Time;
 

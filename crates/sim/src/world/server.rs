@@ -11,7 +11,6 @@
 mod config;
 mod outcome;
 mod scenario;
-mod text;
 mod workers;
 
 use std::sync::Arc;

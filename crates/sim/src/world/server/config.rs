@@ -14,7 +14,7 @@ use runtime::shard;
 use sched::dispatch::{Kind, Params, Steering, WorkerId, WorkerSet};
 
 use super::scenario::Scenario;
-use super::text::text;
+use crate::world::text::text;
 use crate::{CostModel, link};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);

@@ -1,0 +1,216 @@
+//! What a world of services is made of, as an experiment's TOML has it.
+
+use std::fmt;
+
+use deadline::{ORDERS, Order, SHEDDINGS, Shedding};
+use queueing::{Arrivals, Law, Span};
+
+use crate::world::text::text;
+
+/// Services in series, and who calls them.
+///
+/// ```
+/// let config = sim::world::services::Config::from_toml(r#"
+///     arrivals = "poisson 100"
+///     requests = 1000
+///     order = "edf"
+///     shedding = "infeasible"
+///     slos = [{ name = "all", share = 1.0, slo = "200ms" }]
+///     stages = [{ name = "S1", service = "normal 8ms 2ms" }]
+/// "#)?;
+/// assert_eq!(config.stages[0].servers, 1);
+/// # Ok::<(), sim::world::services::BadConfig>(())
+/// ```
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// When requests are born.
+    #[serde(deserialize_with = "text")]
+    pub arrivals: Arrivals,
+    /// Requests that are counted, 1 and more.
+    pub requests: u64,
+    /// Requests before those, which only fill the queues.
+    #[serde(default)]
+    pub warmup: u64,
+    /// What users expect.
+    pub slos: Vec<Slo>,
+    /// The services, in the order of calls.
+    pub stages: Vec<Stage>,
+    /// Who goes next, by name.
+    pub order: String,
+    /// Who is dropped, by name.
+    pub shedding: String,
+    /// How long a request may be passed over.
+    #[serde(default = "patience_default", deserialize_with = "text")]
+    pub patience: Span,
+    /// Requests that wait at one server.
+    #[serde(default = "capacity_default")]
+    pub capacity: usize,
+    /// Replays the run.
+    #[serde(default = "seed_default")]
+    pub seed: u64,
+}
+
+/// A class of users and the response time they expect.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slo {
+    /// Its name in reports.
+    pub name: String,
+    /// Its share of all requests; all shares are 1 together.
+    pub share: f64,
+    /// `expected_deadline`.
+    #[serde(deserialize_with = "text")]
+    pub slo: Span,
+}
+
+/// A service, or a parallel unit of some.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// Its name in reports.
+    pub name: String,
+    /// Threads of the service, or of each worker of the unit.
+    #[serde(default = "one")]
+    pub servers: usize,
+    /// How long a thread takes.
+    #[serde(deserialize_with = "text")]
+    pub service: Law,
+    /// Network delay into it, and back from a unit's worker.
+    #[serde(default = "hop_default", deserialize_with = "text")]
+    pub hop: Law,
+    /// Workers among whom each request is split; 1 is a service.
+    #[serde(default = "one")]
+    pub parts: usize,
+    /// Kept for the aggregate phase and what comes after it.
+    #[serde(default, deserialize_with = "text")]
+    pub reserve: Span,
+    /// Whether the unit answers with the parts it has once their time is up.
+    #[serde(default)]
+    pub partial: bool,
+}
+
+/// A world that cannot be built; the text names the value and what would be valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadConfig(String);
+
+impl fmt::Display for BadConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadConfig {}
+
+impl Config {
+    /// Reads a configuration and checks it.
+    ///
+    /// # Errors
+    /// One line: the value and what would be valid.
+    pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
+        let config: Self = toml::from_str(text).map_err(|error| BadConfig(error.to_string()))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Whether the world can be built.
+    ///
+    /// # Errors
+    /// One line: the value and what would be valid.
+    pub fn check(&self) -> Result<(), BadConfig> {
+        let bad = |text: String| Err(BadConfig(text));
+        let shares: f64 = self.slos.iter().map(|slo| slo.share).sum();
+        if (shares - 1.0).abs() > 1e-6 || self.slos.iter().any(|slo| !(0.0..=1.0).contains(&slo.share)) {
+            return bad(format!("shares of slos make {shares}, not 1"));
+        }
+        if self.stages.is_empty() {
+            return bad("stages is empty, not 1 and more".to_owned());
+        }
+        for stage in &self.stages {
+            let name = &stage.name;
+            if !(1..=1_000).contains(&stage.servers) {
+                return bad(format!("stage {name}: servers {} is outside 1..=1000", stage.servers));
+            }
+            if !(1..=1_000).contains(&stage.parts) {
+                return bad(format!("stage {name}: parts {} is outside 1..=1000", stage.parts));
+            }
+            if stage.parts == 1 && (stage.partial || stage.reserve > Span::ZERO) {
+                return bad(format!("stage {name}: reserve and partial are for units of 2 parts and more"));
+            }
+        }
+        if !(1..=100_000_000).contains(&self.capacity) {
+            return bad(format!("capacity {} is outside 1..=100000000", self.capacity));
+        }
+        if self.requests == 0 {
+            return bad("requests 0 is not 1 and more".to_owned());
+        }
+        named(&ORDERS, "order", &self.order)?;
+        named(&SHEDDINGS, "shedding", &self.shedding)?;
+        Ok(())
+    }
+
+    /// Who goes next.
+    ///
+    /// # Panics
+    /// When the name is none; [`check`](Self::check) says so first.
+    #[must_use]
+    pub fn order(&self) -> Order {
+        named(&ORDERS, "order", &self.order).expect("a checked configuration")
+    }
+
+    /// Who is dropped.
+    ///
+    /// # Panics
+    /// When the name is none; [`check`](Self::check) says so first.
+    #[must_use]
+    pub fn shedding(&self) -> Shedding {
+        named(&SHEDDINGS, "shedding", &self.shedding).expect("a checked configuration")
+    }
+
+    /// The class that a number in 0..1 stands for.
+    pub(super) fn class(&self, unit: f64) -> usize {
+        let mut below = 0.0;
+        let within = |slo: &Slo| {
+            below += slo.share;
+            unit < below
+        };
+        self.slos.iter().position(within).unwrap_or(self.slos.len() - 1)
+    }
+
+    /// Work that arrives at a stage's busiest servers per unit of time they have.
+    #[must_use]
+    pub fn utilisation(&self) -> f64 {
+        let of = |stage: &Stage| {
+            self.arrivals.rate_per_s() * stage.service.mean().as_secs_f64() / stage.servers as f64
+        };
+        self.stages.iter().map(of).fold(0.0, f64::max)
+    }
+}
+
+fn named<T: Copy>(table: &[(&str, T)], what: &str, name: &str) -> Result<T, BadConfig> {
+    let found = table.iter().find(|(known, _)| *known == name).map(|&(_, value)| value);
+    found.ok_or_else(|| {
+        let names: Vec<_> = table.iter().map(|(name, _)| *name).collect();
+        BadConfig(format!("{what} {name:?} is none of {}", names.join(", ")))
+    })
+}
+
+fn one() -> usize {
+    1
+}
+
+fn seed_default() -> u64 {
+    1
+}
+
+fn capacity_default() -> usize {
+    10_000_000
+}
+
+fn patience_default() -> Span {
+    Span::from_secs(3_600)
+}
+
+fn hop_default() -> Law {
+    Law::Constant(Span::ZERO)
+}

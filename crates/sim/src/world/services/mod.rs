@@ -1,0 +1,371 @@
+//! Services that call services, in virtual time.
+//!
+//! Requests pass through stages in series; a stage is one service with some
+//! threads, or a parallel unit that splits each request over its workers and
+//! goes on when all parts are back (or, if it may answer in part, when their
+//! time is up). Each queue is the real [`DeadlineQueue`], each budget the real
+//! [`Budget`]. What a request brings, its instants, delays and service times,
+//! is drawn when it is born, so that two policies with one seed are given
+//! exactly the same work. The network inside the machine is not modelled:
+//! that is [`server`](super::server)'s subject.
+//! Source: D2P §2 (stage-service and parallel-unit model) and §5.
+
+mod config;
+mod outcome;
+
+pub use config::{BadConfig, Config, Slo, Stage};
+pub use outcome::{Class, Outcome, StageReport};
+
+use deadline::{Budget, DeadlineQueue, History, Offered, Settings, Turn, Visit};
+use queueing::{Entry, Label, Law, Priority, Rng, Span, Time};
+
+use crate::Engine;
+
+/// Runs the world that `config` describes until its last request is answered.
+///
+/// # Panics
+/// When [`Config::check`] would have refused it.
+#[must_use]
+pub fn run(config: &Config) -> Outcome {
+    config.check().expect("a checked configuration");
+    let mut world = World::new(config);
+    while let Some((now, event)) = world.engine.next() {
+        world.on_event(now, event);
+    }
+    world.outcome.elapsed = world.engine.now().since(Time::ZERO);
+    world.outcome.events = world.engine.scheduled();
+    world.outcome
+}
+
+struct World<'a> {
+    config: &'a Config,
+    engine: Engine<Event>,
+    stages: Vec<Servers>,
+    requests: Vec<Request>,
+    draws: Draws,
+    outcome: Outcome,
+}
+
+enum Event {
+    /// The next request is born.
+    Born,
+    /// A part of a request reaches its queue.
+    Arrive(Part),
+    /// A server is done with a part.
+    Done(Part, Visit),
+    /// What came back of a part reaches the aggregator.
+    Back(Part, Visit),
+    /// A unit's time is up: it goes on with what it has.
+    Due { request: usize, stage: usize },
+}
+
+/// One of a request's sub-requests at a stage; the only one, of a service.
+#[derive(Clone, Copy)]
+struct Part {
+    request: usize,
+    stage: usize,
+    part: usize,
+}
+
+/// The servers of a stage: of each part of a unit, or of the service.
+struct Servers {
+    parts: Vec<Server>,
+    history: History<()>,
+}
+
+struct Server {
+    queue: DeadlineQueue<Job>,
+    idle: usize,
+}
+
+/// A part that waits.
+struct Job {
+    part: Part,
+    visit: Visit,
+    left: Span,
+    expected: Span,
+}
+
+impl Entry for Job {
+    fn label(&self) -> Label {
+        Label { priority: Priority::LOWEST, deadline: Some(self.left) }
+    }
+
+    fn service(&self) -> Span {
+        self.expected
+    }
+}
+
+struct Request {
+    class: usize,
+    counted: bool,
+    /// As it left the last stage.
+    budget: Budget,
+    /// Where it is now; parts of stages before come too late to matter.
+    stage: usize,
+    /// What came back of the parts at this stage.
+    back: Vec<Visit>,
+    /// Parts still out.
+    out: usize,
+    dropped: usize,
+    /// Parts whose answers were used, and all parts there were.
+    used: (usize, usize),
+    draws: Vec<Drawn>,
+}
+
+/// What a part of a request brings to a stage.
+#[derive(Clone, Copy)]
+struct Drawn {
+    hop: Span,
+    service: Span,
+    back: Span,
+}
+
+/// Where requests' properties come from: a stream for each, so that none
+/// depends on what a policy does.
+struct Draws {
+    times: queueing::Times,
+    class: Rng,
+    stages: Vec<Rng>,
+}
+
+impl<'a> World<'a> {
+    fn new(config: &'a Config) -> Self {
+        let rng = Rng::seeded(config.seed);
+        let stream = |n: usize| rng.fork(n as u64);
+        let settings = Settings {
+            capacity: config.capacity,
+            order: config.order(),
+            shedding: config.shedding(),
+            patience: config.patience,
+        };
+        let servers = |stage: &Stage| Servers {
+            parts: (0..stage.parts)
+                .map(|_| Server { queue: DeadlineQueue::new(settings), idle: stage.servers })
+                .collect(),
+            history: History::new(1),
+        };
+        let draws = Draws {
+            times: config.arrivals.times(Time::ZERO, stream(0)),
+            class: stream(1),
+            stages: (0..config.stages.len()).map(|stage| stream(2 + stage)).collect(),
+        };
+        let mut world = Self {
+            config,
+            engine: Engine::new(),
+            stages: config.stages.iter().map(servers).collect(),
+            requests: Vec::new(),
+            draws,
+            outcome: Outcome::new(config),
+        };
+        world.schedule_birth();
+        world
+    }
+
+    fn schedule_birth(&mut self) {
+        if (self.requests.len() as u64) < self.config.warmup + self.config.requests
+            && let Some(at) = self.draws.times.next()
+        {
+            self.engine.schedule(at, Event::Born);
+        }
+    }
+
+    fn on_event(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Born => {
+                let request = self.bear(now);
+                self.enter(now, request, 0);
+                self.schedule_birth();
+            }
+            Event::Arrive(part) => self.arrive(now, part),
+            Event::Done(part, visit) => self.done(now, part, visit),
+            Event::Back(part, visit) => self.back(now, part, Some(visit)),
+            Event::Due { request, stage } => {
+                if self.requests[request].stage == stage && self.requests[request].out > 0 {
+                    self.aggregate(now, request);
+                }
+            }
+        }
+    }
+
+    /// A request is born, with everything it will bring to every stage.
+    fn bear(&mut self, now: Time) -> usize {
+        let class = self.config.class(self.draws.class.unit());
+        let mut draws = Vec::with_capacity(self.config.stages.iter().map(|stage| stage.parts).sum());
+        for (stage, rng) in self.config.stages.iter().zip(&mut self.draws.stages) {
+            for _ in 0..stage.parts {
+                let mut draw = |law: &Law| law.sample(rng);
+                let (hop, service, back) = (draw(&stage.hop), draw(&stage.service), draw(&stage.hop));
+                draws.push(Drawn { hop, service, back });
+            }
+        }
+        let number = self.requests.len();
+        let counted = number as u64 >= self.config.warmup;
+        self.outcome.born(now, class, counted);
+        self.requests.push(Request {
+            class,
+            counted,
+            budget: Budget::new(self.config.slos[class].slo),
+            stage: 0,
+            back: Vec::new(),
+            out: 0,
+            dropped: 0,
+            used: (0, 0),
+            draws,
+        });
+        number
+    }
+
+    fn drawn(&self, part: Part) -> Drawn {
+        let before: usize = self.config.stages[..part.stage].iter().map(|stage| stage.parts).sum();
+        self.requests[part.request].draws[before + part.part]
+    }
+
+    /// Sends the request to `stage`: whole, or split over the unit's workers.
+    fn enter(&mut self, now: Time, request: usize, stage: usize) {
+        let unit = &self.config.stages[stage];
+        let this = &mut self.requests[request];
+        (this.stage, this.out, this.dropped) = (stage, unit.parts, 0);
+        this.back.clear();
+        if unit.parts > 1 {
+            this.budget = this.budget.split(unit.reserve);
+            if unit.partial {
+                let at = now + this.budget.remaining().left();
+                self.engine.schedule(at, Event::Due { request, stage });
+            }
+        }
+        for part in 0..unit.parts {
+            let part = Part { request, stage, part };
+            let at = now + self.drawn(part).hop;
+            self.engine.schedule(at, Event::Arrive(part));
+        }
+    }
+
+    fn arrive(&mut self, now: Time, part: Part) {
+        let Drawn { hop, .. } = self.drawn(part);
+        let visit = Visit::arrive(now, self.requests[part.request].budget_at(part.stage), hop);
+        let servers = &mut self.stages[part.stage];
+        let left = visit.remaining(now).left();
+        let job = Job { part, visit, left, expected: servers.history.estimate(&()).p50 };
+        let shed = match servers.parts[part.part].queue.offer(now, job) {
+            Offered::Queued => None,
+            Offered::Refused(job, _) | Offered::Replaced(job, _) => Some(job.part),
+        };
+        if let Some(shed) = shed {
+            self.drop_part(now, shed);
+        }
+        self.dispatch(now, part.stage, part.part);
+    }
+
+    /// Gives idle servers what waits for them.
+    fn dispatch(&mut self, now: Time, stage: usize, part: usize) {
+        loop {
+            let server = &mut self.stages[stage].parts[part];
+            if server.idle == 0 {
+                return;
+            }
+            match server.queue.next(now) {
+                None => return,
+                Some(Turn::Shed(job, _)) => self.drop_part(now, job.part),
+                Some(Turn::Serve(job)) => {
+                    server.idle -= 1;
+                    let mut visit = job.visit;
+                    visit.start(now);
+                    let at = now + self.drawn(job.part).service;
+                    self.engine.schedule(at, Event::Done(job.part, visit));
+                }
+            }
+        }
+    }
+
+    fn done(&mut self, now: Time, part: Part, visit: Visit) {
+        let drawn = self.drawn(part);
+        let servers = &mut self.stages[part.stage];
+        servers.parts[part.part].idle += 1;
+        servers.history.record((), drawn.service);
+        if self.requests[part.request].counted {
+            self.outcome.served(part.stage, &visit.stage(now), visit.elapsed(now));
+        }
+        if self.config.stages[part.stage].parts == 1 {
+            self.requests[part.request].budget = visit.leave(now);
+            self.requests[part.request].used = (1, 1);
+            self.onward(now, part.request);
+        } else {
+            let arrived = now + drawn.back;
+            let visit = Visit::arrive(arrived, visit.leave(now), drawn.back);
+            self.engine.schedule(arrived, Event::Back(part, visit));
+        }
+        self.dispatch(now, part.stage, part.part);
+    }
+
+    /// A part will not be served.
+    fn drop_part(&mut self, now: Time, part: Part) {
+        if self.requests[part.request].counted {
+            self.outcome.dropped(part.stage);
+        }
+        self.back(now, part, None);
+    }
+
+    /// A part is back, with an answer or without.
+    fn back(&mut self, now: Time, part: Part, visit: Option<Visit>) {
+        let this = &mut self.requests[part.request];
+        if this.stage != part.stage || this.out == 0 {
+            return;
+        }
+        this.out -= 1;
+        match visit {
+            Some(visit) => this.back.push(visit),
+            None => this.dropped += 1,
+        }
+        if this.out == 0 {
+            self.aggregate(now, part.request);
+        }
+    }
+
+    /// The parts are back, or their time is up: the request goes on if it may.
+    fn aggregate(&mut self, now: Time, request: usize) {
+        let this = &mut self.requests[request];
+        let unit = &self.config.stages[this.stage];
+        let whole = this.back.len() == unit.parts;
+        this.out = 0;
+        this.used = (this.back.len(), unit.parts);
+        let joined = Visit::join(now, this.back.iter().copied()).filter(|_| whole || unit.partial);
+        match joined {
+            Some(visit) => {
+                this.budget = visit.leave(now);
+                self.onward(now, request);
+            }
+            None => self.fail(request),
+        }
+    }
+
+    /// To the next stage, or to the client.
+    fn onward(&mut self, now: Time, request: usize) {
+        let next = self.requests[request].stage + 1;
+        if next < self.config.stages.len() {
+            return self.enter(now, request, next);
+        }
+        let this = &mut self.requests[request];
+        this.stage = next;
+        if this.counted {
+            self.outcome.answered(this.class, &this.budget, this.used);
+        }
+    }
+
+    fn fail(&mut self, request: usize) {
+        let this = &mut self.requests[request];
+        this.stage = self.config.stages.len();
+        if this.counted {
+            self.outcome.failed(this.class);
+        }
+    }
+}
+
+impl Request {
+    /// The budget that a part brings to `stage`; a part that its unit no
+    /// longer waits for brings what the request had left.
+    fn budget_at(&self, stage: usize) -> Budget {
+        debug_assert!(stage <= self.stage, "no stage is entered early");
+        self.budget
+    }
+}

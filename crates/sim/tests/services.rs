@@ -1,0 +1,126 @@
+//! The world of services against queueing theory, and against itself: what
+//! must be equal is equal, request by request.
+
+use deadline::{ORDERS, SHEDDINGS};
+use queueing::{Span, theory};
+use sim::world::services::{Config, Outcome, run};
+
+fn config(stages: &str, rate_per_s: f64, slos: &str) -> Config {
+    Config::from_toml(&format!(
+        "arrivals = \"poisson {rate_per_s}\"\nrequests = 100000\nwarmup = 2000\n\
+         order = \"fifo\"\nshedding = \"none\"\nslos = [{slos}]\nstages = [{stages}]"
+    ))
+    .expect("a world")
+}
+
+const ONE_SLO: &str = r#"{ name = "all", share = 1.0, slo = "200ms" }"#;
+const MIXED: &str =
+    r#"{ name = "urgent", share = 0.5, slo = "100ms" }, { name = "patient", share = 0.5, slo = "400ms" }"#;
+
+fn with(config: &Config, order: &str, shedding: &str) -> Outcome {
+    run(&Config { order: order.into(), shedding: shedding.into(), ..config.clone() })
+}
+
+fn close(measured: Span, theory: Span, tolerance: f64) {
+    let off = measured.as_secs_f64() / theory.as_secs_f64() - 1.0;
+    assert!(off.abs() < tolerance, "measured {measured}, theory {theory}");
+}
+
+#[test]
+fn one_service_is_an_m_m_1_queue_and_two_are_two() {
+    let stage = |name| format!(r#"{{ name = "{name}", service = "exp 7ms" }}"#);
+    let mean = |stages: &str| run(&config(stages, 100.0, ONE_SLO)).classes[0].latency.mean();
+    let alone = theory::mm1::sojourn_mean(100.0, Span::from_millis(7)).expect("below saturation");
+    close(mean(&stage("S1")), alone, 0.05);
+    // Burke 1956: what leaves an M/M/1 queue is a Poisson stream again.
+    close(mean(&[stage("S1"), stage("S2")].join(",")), alone * 2, 0.05);
+}
+
+#[test]
+fn a_split_request_waits_for_the_slowest_of_its_parts() {
+    let unit = r#"{ name = "W", parts = 18, service = "exp 10ms" }"#;
+    let outcome = run(&Config { requests: 20_000, ..config(unit, 0.1, ONE_SLO) });
+    let harmonic: f64 = (1..=18).map(|n| 1.0 / f64::from(n)).sum();
+    close(outcome.classes[0].latency.mean(), Span::from_secs_f64(0.010 * harmonic), 0.02);
+}
+
+#[test]
+fn of_requests_split_a_hundred_ways_63_percent_meet_a_one_percent_tail() {
+    let unit = r#"{ name = "W", parts = 100, service = "bimodal 1ms 1001ms 0.01" }"#;
+    let config = Config { requests: 10_000, ..config(unit, 0.0001, ONE_SLO) };
+    let class = &run(&config).classes[0];
+    let share = class.late as f64 / class.requests as f64;
+    assert!((share - (1.0 - 0.99_f64.powi(100))).abs() < 0.015, "{share}");
+}
+
+#[test]
+fn one_deadline_for_all_makes_deadline_order_order_of_arrival() {
+    let config = config(r#"{ name = "S1", service = "normal 9ms 2ms" }"#, 100.0, ONE_SLO);
+    for (shedding, _) in SHEDDINGS {
+        let [fifo, edf] = ["fifo", "edf"].map(|order| with(&config, order, shedding));
+        assert!(fifo.stages[0].elapsed.cdf().eq(edf.stages[0].elapsed.cdf()), "{shedding}");
+        assert_eq!(fifo.classes[0].on_time, edf.classes[0].on_time);
+    }
+}
+
+#[test]
+fn every_policy_is_given_the_same_work_and_answers_for_all_of_it() {
+    let stages = r#"{ name = "S1", servers = 2, service = "exp 19ms", hop = "exp 1ms" },
+        { name = "W", parts = 4, service = "exp 9ms", reserve = "10ms", partial = true },
+        { name = "A", service = "3ms" }"#;
+    let config = Config { requests: 5_000, ..config(&stages.replace('\n', " "), 105.0, MIXED) };
+    let born = |outcome: &Outcome| outcome.classes.iter().map(|class| class.requests).collect::<Vec<_>>();
+    let first = born(&run(&config));
+    for (order, _) in ORDERS {
+        for (shedding, _) in SHEDDINGS {
+            let outcome = with(&config, order, shedding);
+            assert_eq!(born(&outcome), first, "{order} {shedding}");
+            for class in &outcome.classes {
+                assert_eq!(class.on_time + class.late + class.dropped, class.requests, "{order} {shedding}");
+            }
+            if shedding == "none" {
+                assert!(outcome.stages.iter().all(|stage| stage.dropped == 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn mixed_deadlines_gain_by_deadline_order_and_by_dropping_what_cannot_make_it() {
+    let config = config(r#"{ name = "S1", service = "exp 9.2ms" }"#, 100.0, MIXED);
+    let [fifo, edf] = ["fifo", "edf"].map(|order| with(&config, order, "none").on_time_share());
+    let shedding = with(&config, "edf", "infeasible").on_time_share();
+    assert!(fifo < edf && edf < shedding, "{fifo} {edf} {shedding}");
+}
+
+#[test]
+fn deadline_order_alone_collapses_under_overload_and_dropping_holds_it_up() {
+    let config = config(r#"{ name = "S1", service = "normal 10ms 2ms" }"#, 130.0, ONE_SLO);
+    let pure = with(&config, "edf", "none").on_time_share();
+    let shedding = with(&config, "edf", "infeasible").on_time_share();
+    assert!(pure < 0.01, "the domino effect: {pure}");
+    assert!(shedding > 0.9 / 1.3, "of the bound 1/1.3: {shedding}");
+}
+
+#[test]
+fn a_run_replays() {
+    let config = config(r#"{ name = "S1", service = "exp 9ms" }"#, 100.0, MIXED);
+    let [one, two] = [run(&config), run(&config)];
+    assert!(one.classes[0].latency.cdf().eq(two.classes[0].latency.cdf()));
+    let other = run(&Config { seed: 2, ..config });
+    assert_ne!(one.classes[0].latency.mean(), other.classes[0].latency.mean());
+}
+
+#[test]
+fn a_world_that_cannot_be_built_says_why() {
+    let good = config(r#"{ name = "S1", service = "exp 9ms" }"#, 100.0, MIXED);
+    for (bad, says) in [
+        (Config { order: "best".into(), ..good.clone() }, "fifo, lifo, edf, laxity, paper"),
+        (Config { shedding: "all".into(), ..good.clone() }, "none, expired, infeasible"),
+        (Config { slos: good.slos[..1].to_vec(), ..good.clone() }, "0.5, not 1"),
+        (Config { stages: Vec::new(), ..good.clone() }, "1 and more"),
+    ] {
+        let text = bad.check().expect_err("it cannot be built").to_string();
+        assert!(text.contains(says), "{text}");
+    }
+}
