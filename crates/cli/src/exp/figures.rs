@@ -2,72 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use load::report::{ClassReport, Report};
-use queueing::Span;
-
-/// Names of the figures a class has, with the unit of each.
-pub const STATS: &[(&str, &str)] = &[
-    ("requests", "1"),
-    ("never_sent", "1"),
-    ("late", "1"),
-    ("unanswered", "1"),
-    ("mean", "µs"),
-    ("p50", "µs"),
-    ("p99", "µs"),
-    ("p999", "µs"),
-    ("max", "µs"),
-    ("wire", "µs"),
-    ("nic", "µs"),
-    ("tcp", "µs"),
-    ("event", "µs"),
-    ("service", "µs"),
-];
-
-/// One class's figures in the order of [`STATS`].
-fn of_class(class: &ClassReport) -> [f64; STATS.len()] {
-    let us = Span::as_micros_f64;
-    let at = &class.at_p99;
-    [
-        class.requests as f64,
-        class.never_sent as f64,
-        class.late as f64,
-        class.unanswered as f64,
-        us(class.latency.mean()),
-        us(class.p50()),
-        us(class.p99()),
-        us(class.p999()),
-        us(class.max()),
-        us(at.client_and_wire),
-        us(at.nic),
-        us(at.tcp),
-        us(at.event),
-        us(at.service),
-    ]
-}
+use super::world::{Row, World};
 
 /// Where a figure was measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cell {
-    /// Point of the experiment.
-    pub point: String,
-    /// Mode.
-    pub mode: String,
-    /// Class.
-    pub class: String,
+struct Cell {
+    point: String,
+    mode: String,
+    class: String,
 }
 
 /// All figures of an experiment.
-#[derive(Debug, Default)]
 pub struct Figures {
-    cells: BTreeMap<Cell, Vec<[f64; STATS.len()]>>,
+    world: &'static World,
+    /// Per cell a row for each seed, in their order.
+    cells: BTreeMap<Cell, Vec<Vec<f64>>>,
 }
 
 impl Figures {
-    /// Takes in one run.
-    pub fn add(&mut self, point: &str, mode: &str, report: &Report) {
-        for class in &report.classes {
-            let cell = Cell { point: point.to_owned(), mode: mode.to_owned(), class: class.name.clone() };
-            self.cells.entry(cell).or_default().push(of_class(class));
+    /// No figures yet.
+    #[must_use]
+    pub fn new(world: &'static World) -> Self {
+        Self { world, cells: BTreeMap::new() }
+    }
+
+    /// Takes in one run; those of one cell come in the order of their seeds.
+    pub fn add(&mut self, point: &str, mode: &str, rows: &[Row]) {
+        for row in rows {
+            let cell = Cell { point: point.to_owned(), mode: mode.to_owned(), class: row.class.clone() };
+            self.cells.entry(cell).or_default().push(row.figures.clone());
         }
     }
 
@@ -76,14 +39,74 @@ impl Figures {
     /// # Errors
     /// One line: what was asked for and what there is.
     pub fn mean(&self, point: &str, mode: &str, class: &str, stat: &str) -> Result<f64, String> {
-        let index = STATS.iter().position(|(name, _)| *name == stat).ok_or_else(|| {
-            let names: Vec<_> = STATS.iter().map(|(name, _)| *name).collect();
-            format!("figure {stat:?} is none of {}", names.join(", "))
-        })?;
+        let (runs, index) = self.runs(point, mode, class, stat)?;
+        Ok(runs.iter().map(|run| run[index]).sum::<f64>() / runs.len() as f64)
+    }
+
+    /// `stat` as the seed number `run` gave it.
+    ///
+    /// # Errors
+    /// As [`mean`](Self::mean).
+    pub fn of_run(
+        &self,
+        run: usize,
+        point: &str,
+        mode: &str,
+        class: &str,
+        stat: &str,
+    ) -> Result<f64, String> {
+        let (runs, index) = self.runs(point, mode, class, stat)?;
+        runs.get(run).map(|row| row[index]).ok_or_else(|| format!("there is no run {run}"))
+    }
+
+    fn runs(&self, point: &str, mode: &str, class: &str, stat: &str) -> Result<(&[Vec<f64>], usize), String> {
+        let index = self.world.stat(stat)?;
         let cell = Cell { point: point.to_owned(), mode: mode.to_owned(), class: class.to_owned() };
         let runs = self.cells.get(&cell).ok_or_else(|| {
             format!("nothing was measured for mode {mode:?}, class {class:?}, point {point:?}")
         })?;
-        Ok(runs.iter().map(|run| run[index]).sum::<f64>() / runs.len() as f64)
+        Ok((runs, index))
+    }
+}
+
+/// Half the width of the 95 % confidence interval of the mean of `values`;
+/// none of fewer than two. Student's t.
+#[must_use]
+pub fn interval(values: &[f64]) -> Option<f64> {
+    let n = values.len();
+    if n < 2 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / n as f64;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
+    let t = T_975.get(n - 2).copied().unwrap_or(1.96 + 2.4 / (n - 1) as f64);
+    Some(t * (variance / n as f64).sqrt())
+}
+
+/// Student's t at 0.975 for 1, 2, … degrees of freedom.
+const T_975: [f64; 20] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086,
+];
+
+#[cfg(test)]
+mod tests {
+    use queueing::Rng;
+
+    use super::interval;
+
+    #[test]
+    fn nineteen_of_twenty_intervals_hold_the_mean() {
+        let mut rng = Rng::seeded(11);
+        for n in [2, 5, 10, 21, 40] {
+            let holds = |rng: &mut Rng| {
+                let values: Vec<f64> = (0..n).map(|_| 3.0 + rng.normal()).collect();
+                let mean = values.iter().sum::<f64>() / n as f64;
+                (mean - 3.0).abs() <= interval(&values).expect("several values")
+            };
+            let share = (0..4_000).filter(|_| holds(&mut rng)).count() as f64 / 4_000.0;
+            assert!((share - 0.95).abs() < 0.015, "{n} values: {share}");
+        }
+        assert_eq!(interval(&[1.0]), None);
     }
 }

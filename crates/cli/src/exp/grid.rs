@@ -3,22 +3,21 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use sim::world::server::{self, Config, Outcome};
-
 use super::figures::Figures;
 use super::spec::{Experiment, Scale};
+use super::world::{self, Found, Row};
 use crate::error::Error;
 
 /// What the grid measured.
 pub struct Measured {
     /// Figures, for claims and tables.
     pub figures: Figures,
-    /// The first seed's outcome per (point, mode), for plots.
-    pub outcomes: Vec<Run>,
+    /// The first seed's run per (point, mode), for plots.
+    pub runs: Vec<Run>,
     /// Simulated events, all runs.
     pub events: u64,
-    /// Runs per point and mode.
-    pub runs: u64,
+    /// Seeds per point and mode.
+    pub seeds: u64,
 }
 
 /// One point and mode.
@@ -29,15 +28,15 @@ pub struct Run {
     pub mode: String,
     /// Settings it ran with.
     pub settings: toml::Table,
-    /// Its outcome with the first seed.
-    pub outcome: Outcome,
+    /// What it found with the first seed.
+    pub rows: Vec<Row>,
 }
 
 struct Task {
     point: String,
     mode: String,
     settings: toml::Table,
-    config: Config,
+    run: world::Run,
     first: bool,
 }
 
@@ -50,7 +49,7 @@ pub fn run(name: &str, experiment: &Experiment, scale: &Scale, seed: u64) -> Res
     let bar = crate::progress::bar(tasks.len() as u64);
     bar.set_message(name.to_owned());
     let next = AtomicUsize::new(0);
-    let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(tasks.iter().map(|_| None).collect());
+    let all_found: Mutex<Vec<Option<Found>>> = Mutex::new(tasks.iter().map(|_| None).collect());
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(tasks.len());
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -58,8 +57,8 @@ pub fn run(name: &str, experiment: &Experiment, scale: &Scale, seed: u64) -> Res
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(task) = tasks.get(index) else { break };
-                    let outcome = server::run(&task.config, &mut |_| {});
-                    outcomes.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(outcome);
+                    let found = (task.run)();
+                    all_found.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(found);
                     bar.inc(1);
                 }
             });
@@ -67,16 +66,16 @@ pub fn run(name: &str, experiment: &Experiment, scale: &Scale, seed: u64) -> Res
     });
     bar.finish_and_clear();
 
-    let mut measured =
-        Measured { figures: Figures::default(), outcomes: Vec::new(), events: 0, runs: scale.runs };
-    let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    for (task, outcome) in tasks.into_iter().zip(outcomes) {
-        let outcome = outcome.expect("every task ran");
-        measured.events += outcome.events;
-        measured.figures.add(&task.point, &task.mode, &outcome.report);
+    let figures = Figures::new(experiment.world().map_err(Error::new)?);
+    let mut measured = Measured { figures, runs: Vec::new(), events: 0, seeds: scale.runs };
+    let all_found = all_found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for (task, found) in tasks.into_iter().zip(all_found) {
+        let Found { events, rows } = found.expect("every task ran");
+        measured.events += events;
+        measured.figures.add(&task.point, &task.mode, &rows);
         if task.first {
             let Task { point, mode, settings, .. } = task;
-            measured.outcomes.push(Run { point, mode, settings, outcome });
+            measured.runs.push(Run { point, mode, settings, rows });
         }
     }
     Ok(measured)
@@ -89,20 +88,17 @@ fn tasks(experiment: &Experiment, scale: &Scale, seed: u64) -> Result<Vec<Task>,
             continue;
         }
         for mode in &experiment.modes {
-            for run in 0..scale.runs {
+            for seed_offset in 0..scale.runs {
                 let mut settings = experiment.settings_for(scale, &point, mode)?;
-                settings.insert("seed".to_owned(), toml::Value::Integer((seed + run) as i64));
-                let at = |e: &dyn std::fmt::Display| {
-                    format!("settings of mode {mode}, point {:?}: {}", point.name, e.to_string().trim())
-                };
-                let config: Config = settings.clone().try_into().map_err(|e: toml::de::Error| at(&e))?;
-                config.check().map_err(|e| at(&e))?;
+                settings.insert("seed".to_owned(), toml::Value::Integer((seed + seed_offset) as i64));
+                let at = |e: &str| format!("settings of mode {mode}, point {:?}: {e}", point.name);
+                let run = (experiment.world()?.prepare)(mode, settings.clone()).map_err(|e| at(&e))?;
                 tasks.push(Task {
                     point: point.name.clone(),
                     mode: mode.clone(),
                     settings,
-                    config,
-                    first: run == 0,
+                    run,
+                    first: seed_offset == 0,
                 });
             }
         }

@@ -10,6 +10,7 @@ mod figures;
 mod grid;
 mod result;
 mod spec;
+mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

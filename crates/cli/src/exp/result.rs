@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::catalogue::Source;
 use super::claim::{Bound, Metric};
-use super::figures::STATS;
-use super::grid::Measured;
+use super::figures::interval;
+use super::grid::{Measured, Run};
 use super::spec::Experiment;
+use super::world::{Stat, World};
 use crate::error::Error;
 use crate::report::{self, Section};
 use crate::table::{Table, micros};
@@ -21,6 +22,9 @@ struct Checked {
     says: String,
     paper: Option<f64>,
     ours: f64,
+    /// Half the 95 % interval over the seeds, where there are several.
+    interval: Option<f64>,
+    within_interval: bool,
     bound: Bound,
     unit: String,
     /// Where it was checked, if not everywhere.
@@ -29,13 +33,15 @@ struct Checked {
 
 impl Checked {
     fn holds(&self) -> bool {
-        self.bound.holds(self.ours)
+        let tolerance = self.interval.filter(|_| self.within_interval).unwrap_or(0.0);
+        [0.0, -tolerance, tolerance].into_iter().any(|off| self.bound.holds(self.ours + off))
     }
 }
 
 /// An experiment with its figures and checked claims.
 pub struct ExperimentResult {
     name: String,
+    world: &'static World,
     experiment: Experiment,
     scale: &'static str,
     seed: u64,
@@ -57,7 +63,7 @@ impl ExperimentResult {
         seed: u64,
         measured: Measured,
     ) -> Result<Self, Error> {
-        let mut points: Vec<&str> = measured.outcomes.iter().map(|run| run.point.as_str()).collect();
+        let mut points: Vec<&str> = measured.runs.iter().map(|run| run.point.as_str()).collect();
         points.dedup();
         let mut claims = Vec::new();
         let mut left_out = Vec::new();
@@ -74,22 +80,34 @@ impl ExperimentResult {
                     measured.figures.mean(point, &r.mode, &r.class, &r.stat)
                 })
             };
+            let of_run = |run: usize, point: &str| {
+                metric.value(&|r| {
+                    let point = r.point.as_deref().unwrap_or(point);
+                    measured.figures.of_run(run, point, &r.mode, &r.class, &r.stat)
+                })
+            };
             let values = at.iter().map(|point| value(point)).collect::<Result<Vec<_>, _>>().map_err(error)?;
-            let Some(ours) = bound.worst(values) else {
+            let Some(ours) = bound.worst(values.iter().copied()) else {
                 left_out.push(claim.id.clone());
                 continue;
             };
+            let worst = values.iter().position(|value| value.total_cmp(&ours).is_eq()).unwrap_or(0);
+            let seeds = (0..measured.seeds as usize).map(|run| of_run(run, at[worst]));
+            let seeds = seeds.collect::<Result<Vec<_>, _>>().map_err(error)?;
             claims.push(Checked {
                 id: claim.id.clone(),
                 says: claim.says.clone(),
                 paper: claim.paper.as_deref().map(|id| source.printed(id)).transpose()?,
                 ours,
+                interval: interval(&seeds),
+                within_interval: claim.within_interval,
                 bound,
                 unit: claim.unit.clone(),
                 at: claim.at.as_ref().map(|_| at.join(", ")).unwrap_or_default(),
             });
         }
-        Ok(Self { name: source.name.clone(), experiment, scale, seed, measured, claims, left_out })
+        let world = experiment.world().map_err(Error::new)?;
+        Ok(Self { name: source.name.clone(), world, experiment, scale, seed, measured, claims, left_out })
     }
 
     /// Whether every claim that was checked holds.
@@ -102,11 +120,7 @@ impl ExperimentResult {
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{}  {}\n", self.name, self.experiment.title);
-        let _ = writeln!(
-            text,
-            "{}; world sim; times in µs; lost: sent and not answered\n",
-            self.experiment.source
-        );
+        let _ = writeln!(text, "{}; world sim; {}\n", self.experiment.source, self.world.note);
         let _ = writeln!(text, "{}", self.figure_table());
         let _ = writeln!(text, "{}", self.claim_table());
         for id in &self.left_out {
@@ -124,52 +138,43 @@ impl ExperimentResult {
             self.claims.len(),
             self.scale,
             self.seed,
-            if self.measured.runs == 1 { "1 run".to_owned() } else { format!("{} runs", self.measured.runs) },
+            if self.measured.seeds == 1 {
+                "1 run".to_owned()
+            } else {
+                format!("{} runs", self.measured.seeds)
+            },
             self.measured.events,
         )
     }
 
     fn figure_table(&self) -> Table {
         let varies = self.experiment.varies.as_deref().unwrap_or("");
-        let header = [
-            varies, "mode", "class", "reqs", "never", "lost", "p50", "p99", "p99.9", "wire", "nic", "tcp",
-            "event", "serve",
-        ];
-        let mut table = Table::new(3, &header).groups(&[("", 6), ("latency", 3), ("p99 spent in", 5)]);
-        let stats = [
-            "requests",
-            "never_sent",
-            "unanswered",
-            "p50",
-            "p99",
-            "p999",
-            "wire",
-            "nic",
-            "tcp",
-            "event",
-            "service",
-        ];
-        for run in &self.measured.outcomes {
-            for class in run.outcome.report.classes.iter().map(|c| c.name.as_str()) {
-                let mean =
-                    |stat| self.measured.figures.mean(&run.point, &run.mode, class, stat).unwrap_or(f64::NAN);
+        let shown: Vec<&Stat> = self.world.stats.iter().filter(|stat| !stat.column.is_empty()).collect();
+        let columns = shown.iter().map(|stat| stat.column);
+        let header: Vec<&str> = [varies, "mode", "class"].into_iter().chain(columns).collect();
+        let mut table = Table::new(3, &header).groups(self.world.groups);
+        for run in &self.measured.runs {
+            for class in run.rows.iter().map(|row| row.class.as_str()) {
+                let mean = |stat: &Stat| {
+                    let mean = self.measured.figures.mean(&run.point, &run.mode, class, stat.name);
+                    in_unit(stat.unit, mean.unwrap_or(f64::NAN))
+                };
                 let words = [run.point.clone(), run.mode.clone(), class.to_owned()];
-                let (counts, times) = stats.split_at(3);
-                let counts = counts.iter().map(|stat| format!("{:.0}", mean(stat)));
-                let times = times.iter().map(|stat| micros(Span::from_secs_f64(mean(stat) * 1e-6)));
-                table.row(words.into_iter().chain(counts).chain(times).collect());
+                table.row(words.into_iter().chain(shown.iter().map(|stat| mean(stat))).collect());
             }
         }
         table
     }
 
     fn claim_table(&self) -> Table {
-        let mut table = Table::new(1, &["claim", "paper", "ours", "ours/paper", "must be", "holds", "at"]);
+        let mut table =
+            Table::new(1, &["claim", "paper", "ours", "±", "ours/paper", "must be", "holds", "at"]);
         for claim in &self.claims {
             table.row(vec![
                 claim.id.clone(),
                 claim.paper.map_or("–".to_owned(), number),
                 number(claim.ours),
+                claim.interval.map_or("–".to_owned(), number),
                 claim.paper.map_or("–".to_owned(), |paper| number(claim.ours / paper)),
                 claim.bound.to_string(),
                 if claim.holds() { "yes" } else { "NO" }.to_owned(),
@@ -182,28 +187,30 @@ impl ExperimentResult {
     /// The same figures as one JSON object.
     #[must_use]
     pub fn json(&self) -> Value {
-        let figures = self.measured.outcomes.iter().flat_map(|run| {
-            run.outcome.report.classes.iter().map(move |class| {
-                let mean = |stat| self.measured.figures.mean(&run.point, &run.mode, &class.name, stat);
-                let stats = STATS.iter().map(|(stat, _)| ((*stat).to_owned(), json!(mean(stat).ok())));
+        let figures = self.measured.runs.iter().flat_map(|run| {
+            run.rows.iter().map(move |class| {
+                let mean = |stat| self.measured.figures.mean(&run.point, &run.mode, &class.class, stat);
+                let stats = self.world.stats.iter();
+                let stats = stats.map(|stat| (stat.name.to_owned(), json!(mean(stat.name).ok())));
                 let mut row: serde_json::Map<_, _> = stats.collect();
                 row.insert("point".to_owned(), json!(run.point));
                 row.insert("mode".to_owned(), json!(run.mode));
-                row.insert("class".to_owned(), json!(class.name));
+                row.insert("class".to_owned(), json!(class.class));
                 Value::Object(row)
             })
         });
         let units: serde_json::Map<_, _> =
-            STATS.iter().map(|(s, unit)| ((*s).to_owned(), json!(unit))).collect();
+            self.world.stats.iter().map(|s| (s.name.to_owned(), json!(s.unit))).collect();
         let claims = self.claims.iter().map(|c| {
             json!({
-                "id": c.id, "says": c.says, "paper": c.paper, "ours": c.ours, "unit": c.unit,
+                "id": c.id, "says": c.says, "paper": c.paper, "ours": c.ours, "interval": c.interval,
+                "unit": c.unit,
                 "bound": c.bound.to_string(), "holds": c.holds(),
             })
         });
         let runs = self
             .measured
-            .outcomes
+            .runs
             .iter()
             .map(|run| json!({"point": run.point, "mode": run.mode, "settings": run.settings}));
         json!({
@@ -213,7 +220,7 @@ impl ExperimentResult {
             "world": "sim",
             "scale": self.scale,
             "seed": self.seed,
-            "runs": self.measured.runs,
+            "runs": self.measured.seeds,
             "events": self.measured.events,
             "settings": runs.collect::<Vec<_>>(),
             "units": units,
@@ -251,14 +258,16 @@ impl ExperimentResult {
     }
 
     fn settings_text(&self) -> String {
-        self.measured.outcomes.first().map(|run| run.settings.to_string()).unwrap_or_default()
+        self.measured.runs.first().map(|run| run.settings.to_string()).unwrap_or_default()
     }
 
     /// p99 over the points where they are numbers, and where the p99 was spent;
     /// distributions where there is only one point.
     fn plots(&self) -> String {
         let class = &self.experiment.class;
-        let runs = &self.measured.outcomes;
+        let runs = &self.measured.runs;
+        let drawn = self.world.stats.iter().find(|stat| stat.name == self.world.drawn);
+        let drawn = drawn.expect("a world draws a figure that it has");
         let numeric = |point: &str| point.parse::<f64>().ok();
         let several = runs.iter().any(|run| run.point != runs[0].point);
         let mean =
@@ -267,31 +276,44 @@ impl ExperimentResult {
         if several && runs.iter().all(|run| numeric(&run.point).is_some()) {
             let line = |mode: &String| {
                 let of_mode = runs.iter().filter(|run| run.mode == *mode);
-                let points =
-                    of_mode.filter_map(|run| Some((numeric(&run.point)?, mean(&run.point, mode, "p99")?)));
+                let points = of_mode
+                    .filter_map(|run| Some((numeric(&run.point)?, mean(&run.point, mode, drawn.name)?)));
                 (mode.clone(), points.collect::<Vec<_>>())
             };
             let series: Vec<_> = self.experiment.modes.iter().map(line).collect();
             let varies = self.experiment.varies.as_deref().unwrap_or("point");
-            plots += &report::line_plot(&format!("p99 of {class}"), varies, "p99, µs", true, &series);
+            let axis = format!("{}, {}", drawn.name, drawn.unit);
+            let log = drawn.unit == "µs";
+            plots += &report::line_plot(&format!("{} of {class}", drawn.name), varies, &axis, log, &series);
         }
         if self.experiment.point.is_empty() {
-            let curve = |run: &super::grid::Run| {
-                let cdf = run.outcome.report.class(class).map(|c| c.cdf()).unwrap_or_default();
-                let points = cdf.into_iter().map(|(span, share)| (span.as_micros_f64(), share));
-                (run.mode.clone(), points.collect::<Vec<_>>())
+            let curve = |run: &Run| {
+                let row = run.rows.iter().find(|row| row.class == *class);
+                (run.mode.clone(), row.map(|row| row.cdf.clone()).unwrap_or_default())
             };
             let series: Vec<_> = runs.iter().map(curve).collect();
             plots += &report::cdf_plot(&format!("Latency of {class}, first seed"), &series);
         }
-        let bar = |run: &super::grid::Run| {
-            let parts = ["wire", "nic", "tcp", "event", "service"];
-            let part = |stat: &str| Some((stat.to_owned(), mean(&run.point, &run.mode, stat)?));
+        if self.world.parts.is_empty() {
+            return plots;
+        }
+        let bar = |run: &Run| {
+            let part = |stat: &&str| Some(((*stat).to_owned(), mean(&run.point, &run.mode, stat)?));
             let label = format!("{} {}", run.point, run.mode);
-            (label.trim().to_owned(), parts.into_iter().filter_map(part).collect::<Vec<_>>())
+            (label.trim().to_owned(), self.world.parts.iter().filter_map(part).collect::<Vec<_>>())
         };
         let bars: Vec<_> = runs.iter().map(bar).collect();
-        plots + &report::stacked_bars(&format!("Where the p99 of {class} was spent"), &bars)
+        plots + &report::stacked_bars(&format!("Where the {} of {class} was spent", drawn.name), &bars)
+    }
+}
+
+/// A figure as its unit asks for: nothing where it does not exist.
+fn in_unit(unit: &str, value: f64) -> String {
+    match unit {
+        _ if !value.is_finite() => "–".to_owned(),
+        "1" => format!("{value:.0}"),
+        "µs" => micros(Span::from_secs_f64(value * 1e-6)),
+        _ => number(value),
     }
 }
 

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::claim::{Bound, Metric};
+use super::world::World;
 
 /// One experiment.
 #[derive(Debug, Deserialize)]
@@ -25,7 +26,10 @@ pub struct Experiment {
     pub modes: Vec<String>,
     /// Class whose tail the figure shows.
     pub class: String,
-    /// Settings that all runs share: a `sim::world::server::Config` without mode and seed.
+    /// Which world it runs in; `server` when absent.
+    #[serde(default = "server")]
+    world: String,
+    /// Settings that all runs share: the world's `Config` without mode and seed.
     pub settings: Table,
     /// Per mode, what differs.
     #[serde(default)]
@@ -88,6 +92,14 @@ pub struct Claim {
     pub unit: String,
     /// Points at which it must hold; all when absent.
     pub at: Option<Vec<String>>,
+    /// Whether it is enough that the bound lies within the 95 % interval of
+    /// the metric over the seeds.
+    #[serde(default)]
+    pub within_interval: bool,
+}
+
+fn server() -> String {
+    "server".to_owned()
 }
 
 fn ratio() -> String {
@@ -106,7 +118,16 @@ impl Experiment {
         Ok(experiment)
     }
 
+    /// The world it runs in.
+    ///
+    /// # Errors
+    /// One line: what there is.
+    pub fn world(&self) -> Result<&'static World, String> {
+        World::named(&self.world)
+    }
+
     fn check(&self) -> Result<(), String> {
+        let world = self.world()?;
         for scale in ["smoke", "paper"] {
             if !self.scale.contains_key(scale) {
                 return Err(format!("scale {scale} is missing; [scale.smoke] and [scale.paper] are needed"));
@@ -133,6 +154,7 @@ impl Experiment {
                         claim.id, reference.mode, self.modes
                     ));
                 }
+                world.stat(&reference.stat).map_err(|e| format!("claim {}: {e}", claim.id))?;
                 match &reference.point {
                     Some(name) if !known(name) => {
                         Err(format!("claim {}: point {name:?} is none of {:?}", claim.id, self.point_names()))
@@ -166,8 +188,7 @@ impl Experiment {
             let steps: Vec<&str> = path.split('.').collect();
             lay(&mut settings, &steps, value).map_err(|e| format!("{path:?}: {e}"))?;
         }
-        let Value::Table(mut settings) = settings else { unreachable!("laying over a table leaves a table") };
-        settings.entry("mode").or_insert_with(|| Value::String(mode.to_owned()));
+        let Value::Table(settings) = settings else { unreachable!("laying over a table leaves a table") };
         Ok(settings)
     }
 }
@@ -245,6 +266,8 @@ mod tests {
             assert!(error.contains(says), "{error}");
         };
         check("adps.LS.p99 /", "fast.LS.p99 /", "\"fast\" is none of");
+        check("adps.LS.p99 /", "adps.LS.p98 /", "\"p98\" is none of");
+        check("class = \"LS\"", "class = \"LS\"\nworld = \"flat\"", "none of server, services");
         check("points = [\"a\"]", "points = [\"z\"]", "\"z\" is none of");
         check("[mode.adps]", "[mode.lns]", "mode.lns");
         check("\"<= 1\"", "\"small\"", "small");

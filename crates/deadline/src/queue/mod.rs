@@ -72,7 +72,9 @@ pub enum Turn<T> {
 /// Requests that wait for service.
 ///
 /// An entry's label says what is left of its budget at the push, if it has
-/// one, and [`Entry::service`] how long it will take.
+/// one, and [`Entry::service`] how long its answer will take once its turn has
+/// come. Calls to other services count: dropping by the service here alone
+/// lets through what later services then drop, after the work is done.
 pub struct DeadlineQueue<T> {
     waiting: Ranked<Waiting<T>, Rank<T>>,
     shedding: Shedding,

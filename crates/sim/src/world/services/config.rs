@@ -40,6 +40,9 @@ pub struct Config {
     pub order: String,
     /// Who is dropped, by name.
     pub shedding: String,
+    /// What a service expects of a request.
+    #[serde(default)]
+    pub expects: Expects,
     /// How long a request may be passed over.
     #[serde(default = "patience_default", deserialize_with = "text")]
     pub patience: Span,
@@ -49,6 +52,18 @@ pub struct Config {
     /// Replays the run.
     #[serde(default = "seed_default")]
     pub seed: u64,
+}
+
+/// What a service takes a request to take once its turn comes: 95 % of those
+/// answered before took no longer. At a unit's worker it is always its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expects {
+    /// The service here.
+    Own,
+    /// Until the user has the answer, later services and their queues included.
+    #[default]
+    Rest,
 }
 
 /// A class of users and the response time they expect.

@@ -13,7 +13,7 @@
 mod config;
 mod outcome;
 
-pub use config::{BadConfig, Config, Slo, Stage};
+pub use config::{BadConfig, Config, Expects, Slo, Stage};
 pub use outcome::{Class, Outcome, StageReport};
 
 use deadline::{Budget, DeadlineQueue, History, Offered, Settings, Turn, Visit};
@@ -101,6 +101,8 @@ struct Request {
     counted: bool,
     /// As it left the last stage.
     budget: Budget,
+    /// Per service passed, `elapsed_time` when its turn came there.
+    started: Vec<(usize, Span)>,
     /// Where it is now; parts of stages before come too late to matter.
     stage: usize,
     /// What came back of the parts at this stage.
@@ -206,6 +208,7 @@ impl<'a> World<'a> {
             class,
             counted,
             budget: Budget::new(self.config.slos[class].slo),
+            started: Vec::new(),
             stage: 0,
             back: Vec::new(),
             out: 0,
@@ -246,7 +249,8 @@ impl<'a> World<'a> {
         let visit = Visit::arrive(now, self.requests[part.request].budget_at(part.stage), hop);
         let servers = &mut self.stages[part.stage];
         let left = visit.remaining(now).left();
-        let job = Job { part, visit, left, expected: servers.history.estimate(&()).p50 };
+        let expected = servers.history.estimate(&()).p95;
+        let job = Job { part, visit, left, expected };
         let shed = match servers.parts[part.part].queue.offer(now, job) {
             Offered::Queued => None,
             Offered::Refused(job, _) | Offered::Replaced(job, _) => Some(job.part),
@@ -282,13 +286,17 @@ impl<'a> World<'a> {
         let drawn = self.drawn(part);
         let servers = &mut self.stages[part.stage];
         servers.parts[part.part].idle += 1;
-        servers.history.record((), drawn.service);
+        if self.config.expects == Expects::Own || self.config.stages[part.stage].parts > 1 {
+            servers.history.record((), drawn.service);
+        }
         if self.requests[part.request].counted {
             self.outcome.served(part.stage, &visit.stage(now), visit.elapsed(now));
         }
         if self.config.stages[part.stage].parts == 1 {
-            self.requests[part.request].budget = visit.leave(now);
-            self.requests[part.request].used = (1, 1);
+            let this = &mut self.requests[part.request];
+            this.started.push((part.stage, visit.elapsed(now) - visit.stage(now).service));
+            this.budget = visit.leave(now);
+            this.used = (1, 1);
             self.onward(now, part.request);
         } else {
             let arrived = now + drawn.back;
@@ -347,6 +355,11 @@ impl<'a> World<'a> {
         }
         let this = &mut self.requests[request];
         this.stage = next;
+        if self.config.expects == Expects::Rest {
+            for &(stage, started) in &this.started {
+                self.stages[stage].history.record((), this.budget.elapsed() - started);
+            }
+        }
         if this.counted {
             self.outcome.answered(this.class, &this.budget, this.used);
         }

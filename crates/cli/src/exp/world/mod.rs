@@ -1,0 +1,102 @@
+//! The worlds an experiment can run in, and what each of them measures.
+//!
+//! A world turns settings into a run and a run into rows of figures; which
+//! figures there are, what they are called in tables and which of them are
+//! drawn is said here once, so that claims, tables, plots and JSON need not
+//! know one world from another.
+
+mod server;
+mod services;
+
+use toml::Table;
+
+/// Every world, by name.
+pub const WORLDS: [&World; 2] = [&server::WORLD, &services::WORLD];
+
+/// What a world measures and how it is shown.
+pub struct World {
+    /// Its name in an experiment's file.
+    pub name: &'static str,
+    /// What the table's words mean.
+    pub note: &'static str,
+    /// The figures of a row, in order.
+    pub stats: &'static [Stat],
+    /// Titles over the columns that are shown, point, mode and class included.
+    pub groups: &'static [(&'static str, usize)],
+    /// The figure that is drawn over the points.
+    pub drawn: &'static str,
+    /// The figures that `drawn` is the sum of, if any.
+    pub parts: &'static [&'static str],
+    /// Reads settings: what runs, or why it cannot.
+    pub prepare: fn(mode: &str, settings: Table) -> Result<Run, String>,
+}
+
+/// A figure.
+pub struct Stat {
+    /// Its name in claims and JSON.
+    pub name: &'static str,
+    /// `1` (a count), `share`, `%`, `1/s` or `µs`.
+    pub unit: &'static str,
+    /// Its column in tables; empty where it has none.
+    pub column: &'static str,
+}
+
+/// A run that can be started, on any thread.
+pub type Run = Box<dyn Fn() -> Found + Send + Sync>;
+
+/// What a run found.
+pub struct Found {
+    /// Events simulated.
+    pub events: u64,
+    /// One row per class of requests (or per stage).
+    pub rows: Vec<Row>,
+}
+
+/// The figures of one class.
+pub struct Row {
+    /// Its name.
+    pub class: String,
+    /// In the order of [`World::stats`].
+    pub figures: Vec<f64>,
+    /// Its cumulative distribution of latency: µs and share.
+    pub cdf: Vec<(f64, f64)>,
+}
+
+impl World {
+    /// The world called `name`.
+    ///
+    /// # Errors
+    /// One line: what there is.
+    pub fn named(name: &str) -> Result<&'static Self, String> {
+        WORLDS.into_iter().find(|world| world.name == name).ok_or_else(|| {
+            let names: Vec<_> = WORLDS.iter().map(|world| world.name).collect();
+            format!("world {name:?} is none of {}", names.join(", "))
+        })
+    }
+
+    /// The place of figure `stat` in a row.
+    ///
+    /// # Errors
+    /// One line: what there is.
+    pub fn stat(&self, stat: &str) -> Result<usize, String> {
+        self.stats.iter().position(|known| known.name == stat).ok_or_else(|| {
+            let names: Vec<_> = self.stats.iter().map(|known| known.name).collect();
+            format!("figure {stat:?} is none of {}", names.join(", "))
+        })
+    }
+}
+
+/// A figure with a column.
+const fn shown(name: &'static str, unit: &'static str, column: &'static str) -> Stat {
+    Stat { name, unit, column }
+}
+
+/// A figure that only claims and JSON use.
+const fn kept(name: &'static str, unit: &'static str) -> Stat {
+    Stat { name, unit, column: "" }
+}
+
+/// Text of an error in settings, on one line.
+fn line(error: &dyn std::fmt::Display) -> String {
+    error.to_string().trim().replace('\n', " ")
+}

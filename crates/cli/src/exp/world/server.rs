@@ -1,0 +1,71 @@
+//! One server on our stack and its clients: ADPS's world.
+
+use load::report::ClassReport;
+use queueing::Span;
+use sim::world::server::{self, Config};
+use toml::{Table, Value};
+
+use super::{Found, Row, Run, World, kept, line, shown};
+
+pub const WORLD: World = World {
+    name: "server",
+    note: "times in µs; lost: sent and not answered",
+    stats: &[
+        shown("requests", "1", "reqs"),
+        shown("never_sent", "1", "never"),
+        shown("unanswered", "1", "lost"),
+        kept("late", "1"),
+        kept("mean", "µs"),
+        shown("p50", "µs", "p50"),
+        shown("p99", "µs", "p99"),
+        shown("p999", "µs", "p99.9"),
+        kept("max", "µs"),
+        shown("wire", "µs", "wire"),
+        shown("nic", "µs", "nic"),
+        shown("tcp", "µs", "tcp"),
+        shown("event", "µs", "event"),
+        shown("service", "µs", "serve"),
+    ],
+    groups: &[("", 6), ("latency", 3), ("p99 spent in", 5)],
+    drawn: "p99",
+    parts: &["wire", "nic", "tcp", "event", "service"],
+    prepare,
+};
+
+/// The mode that is not set is the one its name says.
+fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
+    settings.entry("mode").or_insert_with(|| Value::String(mode.to_owned()));
+    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    config.check().map_err(|e| line(&e))?;
+    Ok(Box::new(move || {
+        let outcome = server::run(&config, &mut |_| {});
+        let rows = outcome.report.classes.iter().map(|class| Row {
+            class: class.name.clone(),
+            figures: figures(class).to_vec(),
+            cdf: class.cdf().into_iter().map(|(span, share)| (span.as_micros_f64(), share)).collect(),
+        });
+        Found { events: outcome.events, rows: rows.collect() }
+    }))
+}
+
+/// One class's figures in the order of the table above.
+fn figures(class: &ClassReport) -> [f64; WORLD.stats.len()] {
+    let us = Span::as_micros_f64;
+    let at = &class.at_p99;
+    [
+        class.requests as f64,
+        class.never_sent as f64,
+        class.unanswered as f64,
+        class.late as f64,
+        us(class.latency.mean()),
+        us(class.p50()),
+        us(class.p99()),
+        us(class.p999()),
+        us(class.max()),
+        us(at.client_and_wire),
+        us(at.nic),
+        us(at.tcp),
+        us(at.event),
+        us(at.service),
+    ]
+}

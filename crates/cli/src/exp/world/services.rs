@@ -1,0 +1,100 @@
+//! Services that call services: D2P's world.
+//!
+//! A row per class of users, one for all of them together, and one per stage
+//! whose latency is the time since the request was born, as the paper's
+//! tables have it.
+
+use queueing::{Histogram, Span};
+use sim::world::services::{self, Class, Config, Outcome, StageReport};
+use toml::Table;
+
+use super::{Found, Row, Run, World, kept, line, shown};
+
+pub const WORLD: World = World {
+    name: "services",
+    note: "times in µs since birth, a stage's at its end",
+    stats: &[
+        kept("requests", "1"),
+        shown("miss", "%", "miss %"),
+        shown("dropped", "%", "drop %"),
+        shown("goodput", "1/s", "good/s"),
+        shown("mean", "µs", "mean"),
+        kept("p50", "µs"),
+        kept("p90", "µs"),
+        shown("p95", "µs", "p95"),
+        shown("p99", "µs", "p99"),
+        kept("max", "µs"),
+        shown("range", "%", "range %"),
+        kept("queue", "µs"),
+        kept("parts", "%"),
+    ],
+    groups: &[("", 3), ("requests", 3), ("elapsed", 4)],
+    drawn: "miss",
+    parts: &[],
+    prepare,
+};
+
+fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    config.check().map_err(|e| line(&e))?;
+    Ok(Box::new(move || {
+        let outcome = services::run(&config);
+        Found { events: outcome.events, rows: rows(&outcome) }
+    }))
+}
+
+fn rows(outcome: &Outcome) -> Vec<Row> {
+    let seconds = outcome.arriving.as_secs_f64();
+    let mut rows: Vec<Row> = Vec::new();
+    if outcome.classes.len() > 1 {
+        rows.push(of_class("all", &outcome.classes, seconds));
+    }
+    rows.extend(
+        outcome.classes.iter().map(|class| of_class(&class.name, std::slice::from_ref(class), seconds)),
+    );
+    rows.extend(outcome.stages.iter().map(of_stage));
+    rows
+}
+
+/// The figures of one class, or of several together.
+fn of_class(name: &str, classes: &[Class], seconds: f64) -> Row {
+    let sum = |of: fn(&Class) -> u64| classes.iter().map(of).sum::<u64>() as f64;
+    let (requests, on_time) = (sum(|class| class.requests), sum(|class| class.on_time));
+    let mut latency = Histogram::new();
+    classes.iter().for_each(|class| latency.merge(&class.latency));
+    let shortest = classes.iter().map(|class| class.shortest).min().unwrap_or(Span::ZERO);
+    let range =
+        deadline::model::variability_range(latency.max(), shortest.min(latency.max()), latency.mean());
+    let percent = |part: f64, of: f64| if of > 0.0 { part / of * 100.0 } else { f64::NAN };
+    let counts = [
+        requests,
+        percent(requests - on_time, requests),
+        percent(sum(|class| class.dropped), requests),
+        on_time / seconds,
+    ];
+    let parts = percent(sum(|class| class.parts_used), sum(|class| class.parts));
+    row(name, counts, &latency, [range, f64::NAN, parts])
+}
+
+/// The figures of one stage; what is dropped there is a share of what came.
+fn of_stage(stage: &StageReport) -> Row {
+    let served = stage.elapsed.count() as f64;
+    let came = served + stage.dropped as f64;
+    let counts = [came, f64::NAN, stage.dropped as f64 / came.max(1.0) * 100.0, f64::NAN];
+    row(&stage.name, counts, &stage.elapsed, [f64::NAN, stage.queue.mean().as_micros_f64(), f64::NAN])
+}
+
+fn row(class: &str, counts: [f64; 4], latency: &Histogram, rest: [f64; 3]) -> Row {
+    let us = Span::as_micros_f64;
+    let times = [
+        us(latency.mean()),
+        us(latency.quantile(0.5)),
+        us(latency.quantile(0.9)),
+        us(latency.quantile(0.95)),
+        us(latency.quantile(0.99)),
+        us(latency.max()),
+    ];
+    let figures = [&counts[..], &times, &rest].concat();
+    let cdf = latency.cdf().map(|(span, share)| (us(span), share)).collect();
+    Row { class: class.to_owned(), figures, cdf }
+}
