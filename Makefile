@@ -12,7 +12,7 @@ EXPERIMENTS := $(basename $(patsubst experiments/%,%,$(wildcard experiments/*/*.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test ci bench fuzz exp-smoke clean build toolchain tools
+.PHONY: demo test test-dpdk ci bench fuzz exp-smoke clean build toolchain tools dpdk
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -21,6 +21,12 @@ demo: build
 # Every test. One that cannot run here prints a line "skipped: NAME: why".
 test: toolchain tools
 	$(CARGO) test --workspace --locked
+
+# The tests of the feature `dpdk`, on DPDK's virtual devices; they need root.
+test-dpdk: toolchain tools dpdk
+	@if ! $(HAVE_DPDK); then echo "skipped: test-dpdk: libdpdk 22.11 is not there"; exit 0; fi; \
+	$(CARGO) clippy --workspace --lib --bins --locked $(DPDK) -- -D warnings && \
+	$(CARGO) test --workspace --locked $(DPDK) --test drivers --test interface -- dpdk
 
 # What continuous integration runs.
 ci: toolchain
@@ -74,3 +80,13 @@ tools:
 	apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
 	|| echo "note: apt-get could not install$$missing; tests that need them will be skipped"
+
+# DPDK's headers and libraries, which a build with the feature `dpdk` takes.
+DPDK := --features host/dpdk,cli/dpdk
+HAVE_DPDK := pkg-config --exists 'libdpdk >= 22.11'
+dpdk:
+	@if $(HAVE_DPDK) || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then exit 0; fi; \
+	apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	  libdpdk-dev pkg-config gcc libc6-dev >/dev/null \
+	|| echo "note: apt-get could not install libdpdk-dev"

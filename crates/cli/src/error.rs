@@ -72,6 +72,12 @@ impl From<host::interface::InterfaceError> for Error {
     }
 }
 
+impl From<host::dpdk::DpdkError> for Error {
+    fn from(e: host::dpdk::DpdkError) -> Self {
+        Self { what: e.to_string(), advice: e.advice() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -48,6 +48,8 @@ pub struct Args {
     /// xdp:INTERFACE[,mode=native|skb][,zerocopy][,queues=N][,busy-poll]
     /// [,hugepages], shared with the kernel by AF_XDP;
     /// packet:INTERFACE[,queues=N][,fanout=flow|queue], by packet sockets;
+    /// dpdk:DEVICE[,queues=N][,mtu=N][,no-huge[=MIB]][,ARGUMENT=VALUE],
+    /// a port of DPDK with its driver's arguments, where that is built in;
     /// pcap:FILE[,fast], a capture played back.
     #[arg(long, value_name = "KIND:NAME", verbatim_doc_comment)]
     device: String,
@@ -151,7 +153,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let end = match kind.has_kernel_end() {
         true if ends.is_empty() => "the kernel's end has no address".to_owned(),
         true => format!("the kernel's end is {}", list(&ends)),
-        false => "other addresses are the kernel's".to_owned(),
+        false => kind.company().to_owned(),
     };
     let place = Place { args, addresses, claimant, stack, policies, held, over, how, end };
     // One file takes what passes one place.

@@ -3,7 +3,8 @@
 //! One core reflects what a device receives, with addresses exchanged; the
 //! other keeps as many frames on the way as a ring holds, by AF_XDP, over a
 //! veth pair (or the kernel's end of a TAP device) in namespaces of its own.
-//! Needs root: `cargo run --release -p host --example echo_rate`.
+//! Needs root: `cargo run --release -p host --example echo_rate`; with
+//! `--features dpdk` also the same interface by DPDK's packet sockets.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use host::afxdp::{self, AfXdp, Claims, Mode, Options};
 use host::lab::{Lab, Veth};
-use host::{Monotonic, Tap, affinity, packet};
+use host::{Monotonic, Tap, affinity, dpdk, packet};
 use net::Device;
 use queueing::{Clock, CoreId, Time};
 
@@ -47,6 +48,14 @@ fn main() {
     }
     let mut sockets = here.enter(|| packet::open("gw0", &packet::Options::default())).unwrap().1;
     report("packet", sockets.remove(0), sender());
+    if dpdk::BUILT {
+        let memory = dpdk::Memory::Plain { mib: 256 };
+        let options = dpdk::Options { memory, ..dpdk::Options::default() };
+        let opened = here.enter(|| dpdk::open("net_af_packet0,iface=gw0", &options));
+        opened.expect("EAL starts").devices.into_iter().for_each(|device| {
+            report("dpdk, net_af_packet", device, sender());
+        });
+    }
     let tap = here.enter(|| {
         let tap = Tap::create("gw1").expect("root may make TAP devices");
         tap.up(Ipv4Addr::new(10, 8, 0, 1), 24).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! [`Monotonic`] is the clock, [`Tap`] a device that the kernel's own TCP can
 //! talk to, [`afxdp`] and [`packet`] drive an
-//! interface beside the kernel, [`lab`] a network to try things in, [`affinity`] gives a thread its
+//! interface beside the kernel, [`dpdk`] a port without it, [`lab`] a network to try things in, [`affinity`] gives a thread its
 //! core, [`machine`] says what a report was measured on. Nothing here decides;
 //! the pure rooms do.
 //!
@@ -20,6 +20,7 @@ pub mod affinity;
 pub mod afxdp;
 mod bpf;
 pub mod clock;
+pub mod dpdk;
 pub mod interface;
 pub mod interrupt;
 pub mod lab;

@@ -31,14 +31,18 @@ pub(crate) fn is_checked(header: &Header) -> bool {
 #[inline]
 pub(crate) fn header_for(frame: &[u8]) -> Header {
     let mut header = [0; HEADER_LEN];
-    if let Some(start) = tcp_start(frame)
-        && is_partial(frame, start)
-    {
+    if let Some(start) = partial(frame) {
         header[0] = NEEDS_CHECKSUM;
         header[6..8].copy_from_slice(&(start as u16).to_ne_bytes());
         header[8..].copy_from_slice(&(TCP_CHECKSUM as u16).to_ne_bytes());
     }
     header
+}
+
+/// Where the TCP header starts whose checksum is to be completed, if one is.
+#[inline]
+pub(crate) fn partial(frame: &[u8]) -> Option<usize> {
+    tcp_start(frame).filter(|&start| is_partial(frame, start))
 }
 
 /// Whether the checksum of the segment at `start` is the pseudo header's sum.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::BufWriter;
 
-use host::{Tap, packet};
+use host::{Tap, dpdk, packet};
 use net::Device;
 use net::device::fault::{self, Faulty};
 use net::device::pcap::{Replay, Tee};
@@ -22,6 +22,8 @@ pub enum AnyDevice {
     Packet(packet::Packet),
     /// A queue of an interface.
     Xdp(xdp::Xdp),
+    /// A queue of a DPDK port.
+    Dpdk(dpdk::Dpdk),
     /// A capture.
     Replay(Box<Replay<Ending>>),
 }
@@ -33,6 +35,8 @@ pub enum AnyFrame {
     Copied(packet::Frame),
     /// Of an AF_XDP socket.
     Xdp(xdp::Frame),
+    /// Of a DPDK port.
+    Dpdk(dpdk::Frame),
     /// Of a capture.
     Replayed(Vec<u8>),
 }
@@ -43,6 +47,7 @@ impl AsRef<[u8]> for AnyFrame {
         match self {
             Self::Copied(frame) => frame.as_ref(),
             Self::Xdp(frame) => frame.as_ref(),
+            Self::Dpdk(frame) => frame.as_ref(),
             Self::Replayed(frame) => frame,
         }
     }
@@ -70,6 +75,7 @@ impl Device for AnyDevice {
             Self::Tap(device) => device.receive(now).map(|got| map(got, AnyFrame::Copied)),
             Self::Packet(device) => device.receive(now).map(|got| map(got, AnyFrame::Copied)),
             Self::Xdp(device) => device.receive(now).map(|got| map(got, AnyFrame::Xdp)),
+            Self::Dpdk(device) => device.receive(now).map(|got| map(got, AnyFrame::Dpdk)),
             Self::Replay(device) => device.receive(now).map(|got| map(got, AnyFrame::Replayed)),
         }
     }
@@ -80,6 +86,7 @@ impl Device for AnyDevice {
             (Self::Tap(device), AnyFrame::Copied(frame)) => device.recycle(frame),
             (Self::Packet(device), AnyFrame::Copied(frame)) => device.recycle(frame),
             (Self::Xdp(device), AnyFrame::Xdp(frame)) => device.recycle(frame),
+            (Self::Dpdk(device), AnyFrame::Dpdk(frame)) => device.recycle(frame),
             (Self::Replay(device), AnyFrame::Replayed(frame)) => device.recycle(frame),
             _ => unreachable!("a frame goes back to the device it came from"),
         }
@@ -87,27 +94,27 @@ impl Device for AnyDevice {
 
     #[inline]
     fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
-        each!(Self: Tap | Packet | Xdp | Replay, self, device => device.transmit(now, len, fill))
+        each!(Self: Tap | Packet | Xdp | Dpdk | Replay, self, device => device.transmit(now, len, fill))
     }
 
     fn frame_len_max(&self) -> usize {
-        each!(Self: Tap | Packet | Xdp | Replay, self, device => device.frame_len_max())
+        each!(Self: Tap | Packet | Xdp | Dpdk | Replay, self, device => device.frame_len_max())
     }
 
     fn flush(&mut self, now: Time) {
-        each!(Self: Tap | Packet | Xdp | Replay, self, device => device.flush(now));
+        each!(Self: Tap | Packet | Xdp | Dpdk | Replay, self, device => device.flush(now));
     }
 
     fn offloads(&self) -> Offloads {
-        each!(Self: Tap | Packet | Xdp | Replay, self, device => device.offloads())
+        each!(Self: Tap | Packet | Xdp | Dpdk | Replay, self, device => device.offloads())
     }
 
     fn wait(&mut self, span: Span) {
-        each!(Self: Tap | Packet | Xdp | Replay, self, device => device.wait(span));
+        each!(Self: Tap | Packet | Xdp | Dpdk | Replay, self, device => device.wait(span));
     }
 
     fn waker(&self) -> Option<Waker> {
-        each!(Self: Tap | Packet | Xdp | Replay, self, device => device.waker())
+        each!(Self: Tap | Packet | Xdp | Dpdk | Replay, self, device => device.waker())
     }
 }
 

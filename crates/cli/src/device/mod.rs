@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use host::afxdp::{self, Claimant, Mode};
+use host::dpdk::{self, Memory};
 use host::interface::Interface;
 use host::packet::{self, Fanout};
 use host::{Tap, address};
@@ -57,6 +58,13 @@ pub enum Kind {
         /// How to open it.
         options: afxdp::Options,
     },
+    /// A port of DPDK.
+    Dpdk {
+        /// The device with its driver's arguments, as DPDK writes it.
+        device: String,
+        /// How to open it.
+        options: dpdk::Options,
+    },
     /// A capture that is played back.
     Pcap {
         /// The file.
@@ -67,7 +75,7 @@ pub enum Kind {
 }
 
 /// The texts that [`Kind`] reads, for help and errors.
-pub const KINDS: &str = "tap:NAME, packet:INTERFACE, xdp:INTERFACE or pcap:FILE";
+pub const KINDS: &str = "tap:NAME, packet:INTERFACE, xdp:INTERFACE, dpdk:DEVICE or pcap:FILE";
 
 /// Devices that are open.
 pub struct Open {
@@ -87,6 +95,8 @@ pub struct Open {
     pub claimant: Option<Claimant>,
 }
 
+/// What `no-huge` means when it says no more: enough for some 20 queues.
+const PLAIN: Memory = Memory::Plain { mib: 512 };
 /// The largest MTU that the stack takes.
 const MTU_MAX: u16 = 9216;
 /// The smallest that carries IPv6 (RFC 8200 §5).
@@ -127,6 +137,7 @@ impl Kind {
             "tap" => Self::Tap { name, queues: 1 },
             "packet" => Self::Packet { name, options: packet::Options::default() },
             "xdp" => Self::Xdp { name, options: afxdp::Options::default() },
+            "dpdk" => Self::Dpdk { device: name, options: dpdk::Options::default() },
             _ => return None,
         })
     }
@@ -137,6 +148,9 @@ impl Kind {
             Self::Tap { .. } => "queues=1..=256",
             Self::Packet { .. } => "queues=1..=256, fanout=flow, fanout=queue",
             Self::Xdp { .. } => "mode=native, mode=skb, zerocopy, queues=1..=256, busy-poll, hugepages",
+            Self::Dpdk { .. } => {
+                "queues=1..=256, mtu=576..=9216, no-huge, no-huge=64..=65536 (MiB), DRIVER-ARGUMENT=VALUE"
+            }
             Self::Pcap { .. } => "fast",
         }
     }
@@ -159,6 +173,21 @@ impl Kind {
                 "hugepages" => options.hugepages = true,
                 _ => return None,
             },
+            (Self::Dpdk { options, .. }, "queues", _) => options.queues = queues_given()?,
+            (Self::Dpdk { options, .. }, "mtu", _) => {
+                options.mtu = Some(value.parse().ok().filter(|mtu| (576..=9216).contains(mtu))?);
+            }
+            (Self::Dpdk { options, .. }, _, "") if word == "no-huge" => options.memory = PLAIN,
+            (Self::Dpdk { options, .. }, "no-huge", _) => {
+                let mib = value.parse().ok().filter(|mib| (64..=65_536).contains(mib))?;
+                options.memory = Memory::Plain { mib };
+            }
+            // The driver's, which reads it; behind a dot whatever it says.
+            (Self::Dpdk { .. }, "" | ".", _) => return None,
+            (Self::Dpdk { device, .. }, _, _) => {
+                device.push(',');
+                device.push_str(word.strip_prefix('.').unwrap_or(word));
+            }
             _ => return None,
         }
         Some(())
@@ -168,6 +197,15 @@ impl Kind {
     #[must_use]
     pub fn has_kernel_end(&self) -> bool {
         matches!(self, Self::Tap { .. })
+    }
+
+    /// Who else uses the device, where that is not the kernel's end, in words.
+    #[must_use]
+    pub fn company(&self) -> &'static str {
+        match self {
+            Self::Dpdk { .. } => "DPDK has the port, and a core polls it",
+            _ => "other addresses are the kernel's",
+        }
     }
 
     /// Whether somebody is at the other end.
@@ -181,7 +219,7 @@ impl Kind {
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Tap { name, .. } | Self::Packet { name, .. } | Self::Xdp { name, .. } => Some(name),
-            Self::Pcap { .. } => None,
+            Self::Dpdk { .. } | Self::Pcap { .. } => None,
         }
     }
 
@@ -201,9 +239,12 @@ impl Kind {
         }
         let open = self.open_unchecked(addresses, secret)?;
         if addresses.has_ipv6() && open.mtu < MTU_IPV6 {
-            let name = self.name().unwrap_or_default();
+            let (name, advice) = match self.name() {
+                Some(name) => (name.to_owned(), format!("ip link set {name} mtu {MTU_IPV6}")),
+                None => (self.to_string(), format!("mtu={MTU_IPV6}")),
+            };
             let what = format!("{name}: mtu {} is below {MTU_IPV6}, which IPv6 needs", open.mtu);
-            return Err(Error::new(what).advice(format!("ip link set {name} mtu {MTU_IPV6}")));
+            return Err(Error::new(what).advice(advice));
         }
         Ok(open)
     }
@@ -245,6 +286,13 @@ impl Kind {
                 let claimant = Some(opened.claimant);
                 Ok(Open { devices, mac, mtu, held: Some(options.held as usize), over, how, claimant })
             }
+            Self::Dpdk { device, options } => {
+                let opened = dpdk::open(device, options)?;
+                let (mac, mtu, how) = (Some(opened.mac), opened.mtu, Some(opened.summary()));
+                let devices = opened.devices.into_iter().map(AnyDevice::Dpdk).collect();
+                let held = Some(options.held as usize);
+                Ok(Open { devices, mac, mtu, held, over, how, claimant: None })
+            }
             Self::Pcap { path, pace } => {
                 let (mac, frames) = capture::look_through(path, &addresses.given().collect::<Vec<_>>())?;
                 let replay = capture::replay(path, *pace, over.clone())?;
@@ -262,6 +310,7 @@ impl fmt::Display for Kind {
             Self::Tap { name, .. } => write!(f, "tap:{name}"),
             Self::Packet { name, .. } => write!(f, "packet:{name}"),
             Self::Xdp { name, .. } => write!(f, "xdp:{name}"),
+            Self::Dpdk { device, .. } => write!(f, "dpdk:{device}"),
             Self::Pcap { path, .. } => write!(f, "pcap:{}", path.display()),
         }
     }

@@ -14,6 +14,7 @@ use host::lab::{Child, Lab, Namespace, Veth};
 use rustix::process::{Pid, Signal, kill_process};
 
 mod addresses;
+mod dpdk;
 
 fn skipped(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());

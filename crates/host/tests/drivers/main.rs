@@ -1,5 +1,6 @@
 //! The drivers against the Linux kernel's own TCP, in a laboratory.
 
+mod dpdk;
 mod echo;
 mod packet;
 mod tap;

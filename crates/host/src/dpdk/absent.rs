@@ -1,0 +1,46 @@
+//! What stands in for DPDK where it is not built in: nothing can be opened,
+//! and callers need not ask how they were built.
+
+use net::Device;
+use net::device::{Full, Received};
+use queueing::Time;
+
+use super::{DpdkError, Opened, Options};
+
+/// One queue of a port; without DPDK there is none.
+#[derive(Debug)]
+pub enum Dpdk {}
+
+/// A received frame; without DPDK there is none.
+#[derive(Debug)]
+pub enum Frame {}
+
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        match *self {}
+    }
+}
+
+/// Opens nothing.
+///
+/// # Errors
+/// Always [`DpdkError::NotBuilt`].
+pub fn open(_device: &str, _options: &Options) -> Result<Opened, DpdkError> {
+    Err(DpdkError::NotBuilt)
+}
+
+impl Device for Dpdk {
+    type Frame = Frame;
+
+    fn receive(&mut self, _now: Time) -> Option<Received<Frame>> {
+        match *self {}
+    }
+
+    fn recycle(&mut self, frame: Frame) {
+        match frame {}
+    }
+
+    fn transmit(&mut self, _now: Time, _len: usize, _fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+        match *self {}
+    }
+}
