@@ -39,6 +39,10 @@ pub struct Counters {
     pub neighbors_silent: u64,
     /// Addresses that someone else has or wants, ours by name.
     pub duplicate_addresses: u64,
+    /// Better first hops that routers told of (RFC 4861 §8).
+    pub redirects: u64,
+    /// Such words of someone who is not the first hop, or that make no sense.
+    pub redirects_ignored: u64,
     /// Leases of an IPv4 address, begun or prolonged.
     pub leases: u64,
     /// Addresses of ours whose life ended.
@@ -51,6 +55,10 @@ pub struct Counters {
     pub paths_limited: u64,
     /// Of those, paths that swallowed what was too large without a word.
     pub black_holes: u64,
+    /// Probes for a larger path MTU that arrived or were lost alone (RFC 8899).
+    pub path_probes: u64,
+    /// Of those, the lost ones: no sign of congestion.
+    pub path_probes_lost: u64,
     /// ICMP errors sent.
     pub icmp_errors_sent: u64,
     /// ICMP errors not sent: too many.

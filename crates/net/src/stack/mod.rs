@@ -283,7 +283,7 @@ impl Stack {
                 ecn: 0,
             };
             connection.on_timeout(&mut cx);
-            self.suspect_path(now, index);
+            self.tend_path(now, index);
             let Some((_, connection)) = self.flows.at(index) else { continue };
             if connection.retries >= DOUBTS_MIN
                 && let Some(hop) = self.ip.next_hop(&self.config, connection.tuple.remote)

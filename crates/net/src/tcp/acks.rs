@@ -137,7 +137,7 @@ impl Connection {
         if s.ack.after(self.snd_una) {
             self.take_acknowledged(cx, s.ack, &mut news);
         }
-        if self.flags.sack && awaited && !s.options.sack.is_empty() {
+        if self.flags.sack && !s.options.sack.is_empty() && (awaited || self.undo.is_open()) {
             self.take_reports(cx, s, &mut news);
         }
         let window = u32::from(s.window) << self.send_scale;
@@ -146,8 +146,11 @@ impl Connection {
         if news.advanced > 0 || news.bytes > 0 || news.duplicate || news.twice.is_some() {
             self.on_news(cx, s, &mut news);
         }
-        if news.marked {
-            self.on_echo(cx, news.flight);
+        if self.manners.is_some() {
+            self.judge_path_probe(cx.now);
+            if news.marked {
+                self.on_echo(cx, news.flight, news.bytes);
+            }
         }
         // Any acknowledgement answers a probe.
         if news.flight == 0 || window == 0 {
@@ -304,6 +307,21 @@ impl Connection {
     #[inline]
     fn grow_by(&mut self, now: Time, acked: u32, flight: u32, rtt: Option<Span>, marked: bool) {
         let limited = self.congestion.limits(flight, self.mss);
+        self.tell(now, acked, flight, rtt, marked, limited);
+    }
+
+    /// Tells congestion control of bytes that were delivered; the window may
+    /// grow by them only if it `limited` the flight.
+    #[inline]
+    pub(super) fn tell(
+        &mut self,
+        now: Time,
+        acked: u32,
+        flight: u32,
+        rtt: Option<Span>,
+        marked: bool,
+        limited: bool,
+    ) {
         if let (Congestion::Cubic(own), false) = (&mut self.congestion, limited) {
             // Most often; it wants to know nothing else.
             return own.on_unused(now);

@@ -20,6 +20,7 @@ use super::rack::Reordering;
 use super::reassembly::Reassembly;
 use super::recovery::TailProbe;
 use super::rtt::RttEstimator;
+use super::spurious::Undo;
 use super::state::{State, Step};
 use super::transmit::Transmit;
 use crate::classify::{FlowState, Private, TransportClassifier};
@@ -116,6 +117,23 @@ pub(crate) enum Recovery {
     Fast { until: Seq },
     /// The timer fired; over once `until` is acknowledged.
     Timeout { until: Seq },
+    /// Nothing is lost, but the peer echoed congestion: the flight shrinks to
+    /// the new window; over once `until` is acknowledged (CWR).
+    Reduction { until: Seq },
+}
+
+impl Recovery {
+    /// Whether something lost is being repaired.
+    #[inline]
+    pub(crate) fn repairs(self) -> bool {
+        matches!(self, Self::Fast { .. } | Self::Timeout { .. })
+    }
+
+    /// Whether the flight is brought down to a new window in proportion (PRR).
+    #[inline]
+    pub(crate) fn apportions(self) -> bool {
+        matches!(self, Self::Fast { .. } | Self::Reduction { .. })
+    }
 }
 
 /// One connection.
@@ -147,6 +165,7 @@ pub(crate) struct Connection {
     pub(crate) snd_wl1: Seq,
     pub(crate) snd_wl2: Seq,
     pub(crate) recovery: Recovery,
+    pub(crate) undo: Undo,
     pub(crate) flight: Flight,
     pub(crate) send: ByteQueue,
 
@@ -229,6 +248,7 @@ impl Connection {
             snd_wl1: Seq(0),
             snd_wl2: Seq(0),
             recovery: Recovery::None,
+            undo: Undo::default(),
             flight: Flight::new(iss, now),
             send: ByteQueue::default(),
             rcv_nxt: Seq(0),
@@ -276,12 +296,13 @@ impl Connection {
         self.flags.timestamps &= options.timestamps.is_some();
         self.flags.sack &= options.sack_permitted;
         self.flags.scaling &= options.window_scale.is_some();
-        let mss = options.mss.unwrap_or(Self::mss_default(&self.tuple)).max(Self::MSS_MIN).min(self.mss);
-        self.mss = mss;
+        let announced = options.mss.unwrap_or(Self::mss_default(&self.tuple)).max(Self::MSS_MIN);
+        self.mss = self.mss.min(announced);
         if let (true, Some(stamps)) = (self.flags.timestamps, options.timestamps) {
             self.ts_recent = stamps.value;
             self.mss -= Self::TIMESTAMPS_LEN;
         }
+        self.negotiate_path(announced);
         match options.window_scale {
             Some(shift) if self.flags.scaling => self.send_scale = shift,
             _ => self.recv_scale = 0,
@@ -473,7 +494,7 @@ impl Connection {
             received: Bytes::new(self.received),
             sent: Bytes::new(self.acknowledged),
             cwnd: self.congestion.window(),
-            recovering: self.recovery != Recovery::None,
+            recovering: self.recovery.repairs(),
         }
     }
 
@@ -487,6 +508,13 @@ impl Connection {
     /// Bytes that were sent and not yet acknowledged.
     pub(super) fn unacknowledged(&self) -> Bytes {
         Bytes::new(u64::from(self.snd_nxt - self.snd_una))
+    }
+
+    /// What the reduction of a fast recovery is reckoned from: what is
+    /// unacknowledged, but not what reports of a hole let out beyond the window
+    /// (limited transmit, RFC 5681 §3.2 step 2).
+    pub(super) fn flight_size(&self) -> Bytes {
+        self.unacknowledged().min(self.congestion.window())
     }
 
     /// Most timeouts in a row.
@@ -527,7 +555,7 @@ impl Connection {
                 .min(self.early_at)
                 .min(self.keep_alive_at(config))
                 .min(self.ack_due_at())
-                .min(self.paced_until()),
+                .min(self.manners_due()),
         }
     }
 

@@ -9,14 +9,20 @@
 //! the sender can count how many bytes were marked: whenever the mark changes,
 //! what came before is acknowledged at once with the old answer.
 //!
+//! Who sends smaller segments than it might probes for larger ones (`path`).
+//!
 //! A pacer lets a window leave over a round trip instead of all at once, up to
 //! a quantum; it is a date before which nothing new is sent.
+
+use std::collections::VecDeque;
 
 use queueing::{Span, Time};
 
 use super::congestion::CongestionControl;
-use super::connection::{Connection, Context, Recovery};
+use super::connection::{Connection, Context};
 use super::output::Plan;
+use super::path::Probing;
+use super::spurious::Undo;
 use crate::stack::Config;
 use crate::wire::tcp::{Flags, Segment, Seq};
 
@@ -51,18 +57,26 @@ pub(crate) struct Manners {
     echo: bool,
     /// The next new data tells that the window was reduced.
     cwr_due: bool,
-    /// Acknowledge up to here first, with the other answer.
-    before_change: Option<Seq>,
+    /// Where the mark changed and nobody was told yet: acknowledged up to each
+    /// of these first, with the answer that held before it.
+    changes: VecDeque<Seq>,
     /// Echoes count again once more than so many bytes are acknowledged.
     reduced_at: u64,
     /// Nothing new is sent before.
     send_at: Time,
+    /// The path does not carry our largest segments, as far as known.
+    pub(super) path: Option<Probing>,
 }
 
 /// At a given rate, so long a burst is sent at once, but two segments at
 /// least and this many bytes at most.
 const QUANTUM: Span = Span::from_micros(100);
 const QUANTUM_BYTES_MAX: u64 = 64 * 1024;
+
+/// Most changes of marks that wait to be told: more than come with one egress.
+/// Of more, the two oldest are forgotten, so that their bytes count as their
+/// neighbours do.
+const CHANGES_MAX: usize = 64;
 
 impl Connection {
     /// What a new connection needs by `config`.
@@ -112,8 +126,7 @@ impl Connection {
         cx.counters.marks_received += u64::from(marked && data);
         if manners.counts {
             if data && marked != manners.echo {
-                manners.before_change = unacknowledged.then_some(rcv_nxt);
-                manners.echo = marked;
+                manners.change(rcv_nxt, unacknowledged);
                 self.owe_ack();
             }
             return;
@@ -136,16 +149,25 @@ impl Connection {
         self.manners.as_ref().is_some_and(|manners| manners.counts)
     }
 
-    /// The peer echoes congestion; `flight` bytes were in flight. Once per
-    /// window the sending rate is reduced (RFC 3168 §6.1.2, RFC 8257 §3.3).
-    pub(super) fn on_echo(&mut self, cx: &mut Context<'_>, flight: u32) {
+    /// The peer echoes congestion; `flight` bytes were in flight, of which
+    /// `delivered` are not any more. Once per window the sending rate is reduced
+    /// (RFC 3168 §6.1.2, RFC 8257 §3.3), by the former in proportion to what
+    /// leaves the network (RFC 9937 §4).
+    pub(super) fn on_echo(&mut self, cx: &mut Context<'_>, flight: u32, delivered: u32) {
         let acknowledged = self.acknowledged;
         if self.manners.as_ref().is_none_or(|manners| acknowledged <= manners.reduced_at) || flight == 0 {
             return;
         }
-        if self.recovery == Recovery::None {
+        if !self.recovery.repairs() {
             cx.counters.ecn_reductions += 1;
             self.congestion.on_ecn(cx.now, queueing::Bytes::new(u64::from(flight)));
+            self.undo = Undo::default();
+            // Marks that are counted are few and told at once: a flight that
+            // shrank over a round trip would meet as many again (RFC 9937 §4
+            // speaks of RFC 3168's only).
+            if !self.grows_by_echoes() {
+                self.reduce(cx, delivered);
+            }
         }
         self.note_reduction();
     }
@@ -162,7 +184,7 @@ impl Connection {
     /// What must be acknowledged before anything else is sent.
     #[inline]
     pub(super) fn acked_before_change(&self) -> Option<Seq> {
-        self.manners.as_ref()?.before_change
+        self.manners.as_ref()?.changes.front().copied()
     }
 
     /// The bits of `plan` that speak of congestion.
@@ -186,12 +208,13 @@ impl Connection {
     /// `plan` went out at `now`.
     #[inline]
     pub(super) fn on_sent_politely(&mut self, plan: &Plan, now: Time, config: &Config) {
+        self.on_sent_for_path(plan, now);
         let window = u64::from(self.congestion_window());
         let (srtt, mss) = (self.rtt.srtt(), u64::from(self.mss));
         let gain_percent = if self.congestion.in_slow_start() { 200 } else { 120 };
         let Some(manners) = self.manners.as_deref_mut() else { return };
         if plan.old {
-            manners.before_change = None;
+            manners.changes.pop_front();
         }
         if plan.len == 0 {
             return;
@@ -215,6 +238,16 @@ impl Connection {
         self.manners.as_ref().is_some_and(|manners| manners.send_at > now)
     }
 
+    /// When a paced connection may send again or the search of its path is to
+    /// be looked after; `Time::MAX` for neither.
+    #[inline]
+    pub(super) fn manners_due(&self) -> Time {
+        match &self.manners {
+            Some(manners) => self.paced_until().min(manners.path.map_or(Time::MAX, |path| path.due())),
+            None => Time::MAX,
+        }
+    }
+
     /// When a paced connection may send again; `Time::MAX` when it does not wait.
     #[inline]
     pub(super) fn paced_until(&self) -> Time {
@@ -226,6 +259,29 @@ impl Connection {
 }
 
 impl Manners {
+    /// The mark of the segments from `at` on is another one; `unacknowledged`
+    /// when what came before it was not acknowledged yet.
+    fn change(&mut self, at: Seq, unacknowledged: bool) {
+        self.echo = !self.echo;
+        match self.changes.back() {
+            // Nothing came in order between this change and the last.
+            Some(last) if *last == at => drop(self.changes.pop_back()),
+            Some(_) => self.changes.push_back(at),
+            None if unacknowledged => self.changes.push_back(at),
+            None => {}
+        }
+        if self.changes.len() > CHANGES_MAX {
+            self.changes.drain(..2);
+        }
+    }
+
+    /// The answer that `plan` gives.
+    fn answer(&self, plan: &Plan) -> bool {
+        // Each change that waits turns it round.
+        let waiting = if plan.old { self.changes.len() } else { 0 };
+        self.echo != (waiting % 2 == 1)
+    }
+
     fn flags(&self, plan: &Plan) -> Flags {
         let set = |flag, yes| if yes { flag } else { Flags::NONE };
         if plan.flags.contains(Flags::SYN) {
@@ -235,6 +291,6 @@ impl Manners {
             };
         }
         let cwr = self.cwr_due && plan.len > 0 && !plan.again;
-        set(Flags::ECE, self.on && self.echo != plan.old) | set(Flags::CWR, self.on && cwr)
+        set(Flags::ECE, self.on && self.answer(plan)) | set(Flags::CWR, self.on && cwr)
     }
 }

@@ -36,5 +36,6 @@ pub(crate) use buffer::Pool;
 pub(crate) use connection::{Connection, Context};
 pub(crate) use input::{Arrival, Verdicts};
 pub use manners::Ecn;
+pub(crate) use path::Outcome;
 pub use patience::KeepAlive;
 pub(crate) use state::State;

@@ -10,6 +10,7 @@ use super::buffer::Pool;
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Recovery};
 use super::flight::Record;
+use super::path::Turn;
 use super::recovery::TailProbe;
 use super::state::State;
 use crate::stack::Config;
@@ -75,6 +76,13 @@ impl Connection {
         }
         if let again @ Some(_) = self.plan_again() {
             return again;
+        }
+        if self.manners.is_some() {
+            match self.plan_path_probe() {
+                Turn::Now(probe) => return Some(probe),
+                Turn::Soon => return self.plan_ack(),
+                Turn::None => {}
+            }
         }
         if let new @ Some(_) = self.plan_new() {
             return new;
@@ -196,7 +204,7 @@ impl Connection {
 
     /// The segment of `space` sequence numbers at `seq`.
     #[inline]
-    fn cut(&self, seq: Seq, space: u32) -> Plan {
+    pub(super) fn cut(&self, seq: Seq, space: u32) -> Plan {
         if !self.state.is_synchronized() && seq == self.snd_una {
             let flags = if self.state == State::SynSent { Flags::SYN } else { Flags::SYN.with(Flags::ACK) };
             let len = if self.state == State::SynSent { self.fast_len() } else { 0 };
@@ -256,7 +264,7 @@ impl Connection {
     /// Bytes that may be in flight.
     #[inline]
     pub(crate) fn congestion_window(&self) -> u32 {
-        if let (Recovery::Fast { .. }, Some(ledger)) = (self.recovery, self.flight.ledger()) {
+        if let (true, Some(ledger)) = (self.recovery.apportions(), self.flight.ledger()) {
             return ledger.prr.window();
         }
         self.congestion.window().get().clamp(u64::from(self.mss), u64::from(u32::MAX)) as u32
@@ -364,12 +372,13 @@ impl Connection {
                 ledger.spurious.on_sent_again(now);
                 ledger.rescued |= rescue;
             }
+            self.undo.on_sent_again(self.snd_nxt);
         } else {
             self.flight.push(plan.seq, end, now, pool);
             self.snd_nxt = end;
             self.transmit.on_sent(end);
         }
-        if let (Recovery::Fast { .. }, Some(ledger)) = (self.recovery, self.flight.ledger_mut()) {
+        if let (true, Some(ledger)) = (self.recovery.apportions(), self.flight.ledger_mut()) {
             ledger.prr.on_sent(end - plan.seq);
         }
         if self.flags.tail_due {

@@ -6,7 +6,7 @@
 //! loss probe or of a segment that is late by RACK's window, for the two
 //! exclude each other. Source: RFC 8985, 6675, 6582, 9937, 6298 §5, 3522, 5682.
 
-use queueing::{Span, Time};
+use queueing::{Bytes, Span, Time};
 
 use super::acks::News;
 use super::congestion::CongestionControl;
@@ -14,7 +14,7 @@ use super::connection::{Connection, Context, Recovery};
 use super::flight::Judgement;
 use super::prr::Prr;
 use super::rack::millis;
-use super::spurious::Evidence;
+use super::spurious::{Evidence, Undo};
 use super::state::State;
 use crate::stack::{CloseReason, Config};
 use crate::wire::tcp::{Segment, Seq};
@@ -70,16 +70,22 @@ impl Connection {
         if self.flight.contradicts() {
             self.forget_reports(cx);
         }
-        if self.is_undone(news) {
+        if self.is_undone(news) || self.came_all_twice(news) {
             self.undo(cx, news);
         }
         self.judge_tail_probe(cx, s, news);
         let lost = self.detect_loss(cx, method, news);
         match self.recovery {
-            Recovery::None if lost > 0 => {
+            Recovery::None | Recovery::Reduction { .. } if lost > 0 => {
                 self.recover(cx, news.flight - news.sacked.min(news.flight));
             }
             Recovery::None if news.advanced > 0 => self.grow(cx.now, news.advanced, news),
+            Recovery::Reduction { until } if news.advanced > 0 => {
+                self.tell(cx.now, news.advanced, news.flight, news.rtt, news.marked, false);
+                if self.snd_una.at_or_after(until) {
+                    self.recovery = Recovery::None;
+                }
+            }
             Recovery::Timeout { until } if news.advanced > 0 => {
                 self.grow(cx.now, news.bytes, news);
                 if self.snd_una.at_or_after(until) {
@@ -97,7 +103,7 @@ impl Connection {
             }
             _ => {}
         }
-        if let Recovery::Fast { .. } = self.recovery {
+        if self.recovery.apportions() {
             let safe = news.advanced > 0 && lost == 0;
             self.apportion(news.bytes, safe);
         }
@@ -112,7 +118,7 @@ impl Connection {
                 let in_flight = self.snd_nxt - self.snd_una;
                 news.bytes += self.flight.count_duplicate(mss, in_flight);
             }
-            Recovery::None => self.flight.forget_duplicates(),
+            Recovery::None | Recovery::Reduction { .. } => self.flight.forget_duplicates(),
             Recovery::Fast { .. } => {
                 let known = self.flight.discount_duplicates(news.advanced, mss);
                 news.bytes = news.bytes.saturating_sub(known);
@@ -134,19 +140,32 @@ impl Connection {
             cx.counters.duplicates_reported += 1;
         }
         let (una, nxt) = (self.snd_una, self.snd_nxt);
-        let Some(ledger) = self.flight.ledger_mut() else { return };
-        if news.advanced > 0 {
-            ledger.rack.end_round(una);
-        }
-        if news.twice.is_some() && ledger.rack.on_dsack(nxt) {
+        let first = match self.flight.ledger_mut() {
+            Some(ledger) => {
+                if news.advanced > 0 {
+                    ledger.rack.end_round(una);
+                }
+                news.twice.is_some() && ledger.rack.on_dsack(nxt)
+            }
+            None => news.twice.is_some(),
+        };
+        if first {
             self.reordering.on_dsack();
         }
+    }
+
+    /// Whether the peer has reported by now that every retransmission of the
+    /// latest repair came twice: nothing had been lost (RFC 3708).
+    fn came_all_twice(&mut self, news: &News) -> bool {
+        let (una, mss) = (self.snd_una, self.mss);
+        let window = self.congestion.window().get().min(1 << 30) as u32;
+        news.twice.is_some_and(|twice| self.undo.on_twice(twice, una, window, mss))
     }
 
     /// Whether what is being repaired turns out not to have been lost.
     fn is_undone(&mut self, news: &News) -> bool {
         let until = match self.recovery {
-            Recovery::None => return false,
+            Recovery::None | Recovery::Reduction { .. } => return false,
             Recovery::Fast { until } | Recovery::Timeout { until } => until,
         };
         let evidence = Evidence {
@@ -180,6 +199,10 @@ impl Connection {
             self.rtt.on_sample(Span::from_millis(u64::from(rtt_ms)));
         }
         self.congestion.on_undo(cx.now);
+        self.undo = Undo::default();
+        if !self.recovery.repairs() {
+            return;
+        }
         self.recovery = Recovery::None;
         self.duplicate_acks = 0;
         self.flags.retransmit_now = false;
@@ -200,8 +223,9 @@ impl Connection {
         let unneeded = !probe.again || came_twice || (news.duplicate && s.options.sack.is_empty());
         if !unneeded && repaired && self.recovery == Recovery::None {
             // The probe itself repaired a loss, which nobody else has seen.
-            self.congestion.on_loss(cx.now, self.unacknowledged());
+            self.congestion.on_loss(cx.now, self.flight_size());
             self.congestion.on_recovered(cx.now);
+            self.undo = Undo::default();
             self.note_reduction();
         }
         if unneeded || repaired {
@@ -215,7 +239,7 @@ impl Connection {
             Method::Rack => self.detect_by_time(cx.now),
             Method::Sack => self.detect_by_count(),
             Method::NewReno => match self.recovery {
-                Recovery::None if self.duplicate_acks < DUPLICATE_ACKS_MAX => 0,
+                Recovery::None | Recovery::Reduction { .. } if self.duplicate_acks < DUPLICATE_ACKS_MAX => 0,
                 Recovery::Timeout { .. } => 0,
                 // A partial acknowledgement: the next hole is lost, too.
                 Recovery::Fast { until } if news.advanced == 0 || self.snd_una.at_or_after(until) => 0,
@@ -236,7 +260,7 @@ impl Connection {
     fn detect_by_count(&mut self) -> u32 {
         let edge = self.flight.ledger().and_then(|ledger| ledger.board.lost_edge(u32::from(self.mss)));
         let starts =
-            self.recovery == Recovery::None && (self.duplicate_acks >= DUPLICATE_ACKS_MAX || edge.is_some());
+            !self.recovery.repairs() && (self.duplicate_acks >= DUPLICATE_ACKS_MAX || edge.is_some());
         if let Recovery::Timeout { .. } = self.recovery {
             return 0;
         }
@@ -253,7 +277,7 @@ impl Connection {
     /// Marks what RACK's window has passed for, and sets the timer for what it
     /// has not (RFC 8985 §6.2 step 5).
     fn detect_by_time(&mut self, now: Time) -> u32 {
-        let (repairing, srtt) = (self.recovery != Recovery::None, self.rtt.srtt());
+        let (repairing, srtt) = (self.recovery.repairs(), self.rtt.srtt());
         self.early_at = Time::MAX;
         let Some(ledger) = self.flight.ledger() else { return 0 };
         let rack = ledger.rack;
@@ -275,22 +299,35 @@ impl Connection {
         if late_at != Time::ZERO {
             self.early_at = late_at;
         }
-        lost
+        if lost > 0 && self.manners.is_some() { self.excuse_probe(now, lost) } else { lost }
     }
 
     /// Fast recovery starts with `base` bytes in flight before the loss was known.
     fn recover(&mut self, cx: &mut Context<'_>, base: u32) {
         cx.counters.fast_retransmits += 1;
-        self.congestion.on_loss(cx.now, self.unacknowledged());
+        self.congestion.on_loss(cx.now, self.flight_size());
+        self.undo.start(self.snd_una);
         self.recovery = Recovery::Fast { until: self.snd_nxt };
         self.flags.retransmit_now = true;
         self.flags.tail_due = false;
-        let target = self.congestion.ssthresh().get().clamp(u64::from(self.mss), u64::from(u32::MAX)) as u32;
+        let target = self.congestion.ssthresh();
         let ledger = self.flight.open(cx.pool);
-        ledger.prr = Prr::start(base, target);
+        ledger.prr = Prr::start(base, bound(target, self.mss));
         ledger.spurious.on_loss();
         ledger.rescued = false;
         self.note_reduction();
+    }
+
+    /// The window is smaller now, though nothing was lost, and `delivered`
+    /// bytes have just left the network: the rest follows in proportion.
+    pub(super) fn reduce(&mut self, cx: &mut Context<'_>, delivered: u32) {
+        if self.flight.is_empty() {
+            return;
+        }
+        self.recovery = Recovery::Reduction { until: self.snd_nxt };
+        let (base, target) = (self.in_flight() + delivered, self.congestion.window());
+        self.flight.open(cx.pool).prr = Prr::start(base, bound(target, self.mss));
+        self.apportion(delivered, true);
     }
 
     /// Says how much may be sent now that `delivered` bytes have left the network.
@@ -310,7 +347,7 @@ impl Connection {
             self.early_at = Time::MAX;
             return;
         }
-        if self.flight.sacked() != 0 || self.recovery != Recovery::None {
+        if self.flight.sacked() != 0 || self.recovery.repairs() {
             // RACK's timer, set by `detect_by_time`, stays.
             return;
         }
@@ -330,7 +367,7 @@ impl Connection {
     /// A tail loss probe is due, or a segment has been late for too long.
     pub(super) fn on_early_timeout(&mut self, cx: &mut Context<'_>) {
         self.early_at = Time::MAX;
-        if self.flight.sacked() == 0 && self.recovery == Recovery::None {
+        if self.flight.sacked() == 0 && !self.recovery.repairs() {
             if !self.flight.is_empty() {
                 cx.counters.tail_probes += 1;
                 self.flags.tail_due = true;
@@ -340,7 +377,7 @@ impl Connection {
         }
         let base = (self.snd_nxt - self.snd_una).saturating_sub(self.flight.sacked());
         let lost = self.detect_by_time(cx.now);
-        if lost > 0 && self.recovery == Recovery::None {
+        if lost > 0 && !self.recovery.repairs() {
             self.recover(cx, base);
         }
         if let Recovery::Fast { .. } = self.recovery {
@@ -382,6 +419,7 @@ impl Connection {
         // One reduction per episode (RFC 5681 §3.1).
         if !repeatedly {
             self.congestion.on_timeout(cx.now, self.unacknowledged());
+            self.undo.start(self.snd_una);
             self.note_reduction();
         }
         if repeatedly || self.flight.contradicts() || !self.flags.sack {
@@ -415,4 +453,9 @@ impl Connection {
             false => Judgement::Keep,
         });
     }
+}
+
+/// A window as sequence numbers count it, one segment at least.
+fn bound(window: Bytes, mss: u16) -> u32 {
+    window.get().clamp(u64::from(mss), u64::from(u32::MAX)) as u32
 }

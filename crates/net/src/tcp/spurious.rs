@@ -3,12 +3,15 @@
 //! With timestamps the first acknowledgement of new data says which of the two
 //! it answers (Eifel, RFC 3522). Without, and after a timeout only, new data
 //! is sent instead of old for once: if what was never sent again is then
-//! acknowledged, nothing had been lost (F-RTO, RFC 5682). The answer is the
-//! caller's: RFC 4015, through `CongestionControl::on_undo`.
+//! acknowledged, nothing had been lost (F-RTO, RFC 5682). Where neither can
+//! tell, the peer's reports do, if late: once every retransmission of an
+//! episode was reported as having come twice, so did all originals (D-SACK,
+//! RFC 2883, RFC 3708). The answer is the caller's: RFC 4015, through `CongestionControl::on_undo`.
 
 use queueing::Time;
 
 use super::rack::millis;
+use crate::wire::tcp::Seq;
 
 /// What is known so far in one episode of repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +38,59 @@ enum Frto {
     First,
     /// New data goes out; step 3 awaits an answer.
     Second,
+}
+
+/// Which retransmissions of the latest repair the peer has not reported as
+/// duplicates. It outlives the repair, which the originals may end before the
+/// reports come, and the flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Undo {
+    /// Where the repair began (undo_marker).
+    start: Seq,
+    /// How far beyond that had been sent, in steps of 64 KiB, when a segment
+    /// last went again: once a window more is acknowledged, a report has
+    /// another reason.
+    steps: u16,
+    /// Retransmissions that were not reported (undo_retrans), and one more; 0
+    /// when there is nothing to undo, the largest number when there are too
+    /// many to count.
+    left: u16,
+}
+
+impl Undo {
+    /// A repair starts with the first unacknowledged number, `una`.
+    pub(crate) fn start(&mut self, una: Seq) {
+        *self = Self { start: una, steps: 0, left: 1 };
+    }
+
+    /// Whether a report can still say something.
+    pub(crate) fn is_open(&self) -> bool {
+        self.left > 0
+    }
+
+    /// A segment is sent again, with `nxt` to be sent next.
+    pub(crate) fn on_sent_again(&mut self, nxt: Seq) {
+        if self.is_open() {
+            self.steps = (nxt - self.start).div_ceil(1 << 16).min(u32::from(u16::MAX)) as u16;
+            self.left = self.left.saturating_add(1);
+        }
+    }
+
+    /// The peer reports that `twice` came a second time, when all before `una`
+    /// is acknowledged and `window` bytes may be in flight, in segments of
+    /// `mss`; `true` when that was the last retransmission.
+    pub(crate) fn on_twice(&mut self, twice: (Seq, Seq), una: Seq, window: u32, mss: u16) -> bool {
+        if una.after(self.start + (u32::from(self.steps) << 16) + window) {
+            self.left = 0;
+        }
+        let of_this = twice.1.at_or_before(una) && twice.1.after(self.start);
+        if self.left < 2 || self.left == u16::MAX || !of_this {
+            return false;
+        }
+        let segments = (twice.1 - twice.0).div_ceil(u32::from(mss)).clamp(1, u32::from(self.left - 1));
+        self.left -= segments as u16;
+        self.left == 1
+    }
 }
 
 /// What an acknowledgement during repair shows.
@@ -116,6 +172,33 @@ mod tests {
         sack: true,
         can_send_new: true,
     };
+
+    #[test]
+    fn a_repair_was_a_mistake_once_all_it_sent_came_twice() {
+        let twice = |undo: &mut Undo, n: u32| {
+            undo.on_twice((Seq(n * 1000), Seq(n * 1000 + 1000)), Seq(9000), 10_000, 1000)
+        };
+        let mut undo = Undo::default();
+        assert!(!twice(&mut undo, 1), "nothing was repaired");
+        undo.start(Seq(1000));
+        assert!(!twice(&mut undo, 1), "nothing was sent again yet");
+        (0..3).for_each(|_| undo.on_sent_again(Seq(9000)));
+        assert!(!twice(&mut undo, 0), "before the repair");
+        assert_eq!([1, 2, 3].map(|n| twice(&mut undo, n)), [false, false, true]);
+        assert!(!twice(&mut undo, 4), "one too many");
+    }
+
+    #[test]
+    fn a_report_counts_for_as_many_segments_as_it_has_and_not_for_ever() {
+        let mut undo = Undo::default();
+        undo.start(Seq(0));
+        (0..2).for_each(|_| undo.on_sent_again(Seq(5000)));
+        assert!(undo.on_twice((Seq(0), Seq(1500)), Seq(5000), 10_000, 1000));
+        undo.start(Seq(0));
+        undo.on_sent_again(Seq(5000));
+        assert!(!undo.on_twice((Seq(0), Seq(1000)), Seq(65_536 + 10_001), 10_000, 1000));
+        assert!(!undo.is_open());
+    }
 
     fn sent_at_ms(ms: u64) -> Time {
         Time::from_nanos(ms * 1_000_000)

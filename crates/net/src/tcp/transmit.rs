@@ -17,13 +17,15 @@ use crate::wire::tcp::Seq;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transmit {
     pub(crate) level: Priority,
-    /// From this byte on the level is another, less urgent one.
-    then: Option<(Seq, Priority)>,
+    /// From this byte on the level is another, less urgent one. (Beside the
+    /// byte, and not in a tuple with it, it takes half the room.)
+    then: Option<Priority>,
+    then_at: Seq,
 }
 
 impl Default for Transmit {
     fn default() -> Self {
-        Self { level: Priority::LOWEST, then: None }
+        Self { level: Priority::LOWEST, then: None, then_at: Seq(0) }
     }
 }
 
@@ -33,20 +35,22 @@ impl Transmit {
     #[inline]
     pub(crate) fn set(&mut self, level: Priority, end: Seq, sent: bool) {
         if sent || level <= self.level {
-            *self = Self { level, then: None };
+            *self = Self { level, then: None, ..*self };
             return;
         }
-        let (at, other) = self.then.unwrap_or((end, level));
-        self.then = Some((at, other.min(level)));
+        if self.then.is_none() {
+            self.then_at = end;
+        }
+        self.then = Some(self.then.map_or(level, |other| other.min(level)));
     }
 
     /// Bytes up to `next` were sent.
     #[inline]
     pub(crate) fn on_sent(&mut self, next: Seq) {
-        if let Some((at, level)) = self.then
-            && next.at_or_after(at)
+        if let Some(level) = self.then
+            && next.at_or_after(self.then_at)
         {
-            *self = Self { level, then: None };
+            *self = Self { level, then: None, ..*self };
         }
     }
 }

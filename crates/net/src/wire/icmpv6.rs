@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use super::checksum::Checksum;
 use super::icmp::{Cause, Echo, Error, HEADER_LEN};
-use super::{Malformed, be32, ndp};
+use super::{Malformed, be32, mld, ndp};
 
 const PROTOCOL: u8 = 58;
 
@@ -18,6 +18,8 @@ pub enum Message<'a> {
     Error(Error<'a>),
     /// Neighbour discovery.
     Ndp(ndp::Message<'a>),
+    /// Who listens to which group?
+    Query(mld::Query),
 }
 
 impl<'a> Message<'a> {
@@ -25,7 +27,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// [`Malformed::Truncated`], [`Malformed::BadChecksum`]; those of
-    /// [`ndp::Message::parse`]; [`Malformed::Unsupported`] for other types.
+    /// [`ndp::Message::parse`] and [`mld::Query::parse`]; [`Malformed::Unsupported`] for other types.
     pub fn parse(message: &'a [u8], source: Ipv6Addr, target: Ipv6Addr) -> Result<Self, Malformed> {
         if message.len() < HEADER_LEN {
             return Err(Malformed::Truncated);
@@ -36,7 +38,8 @@ impl<'a> Message<'a> {
         let cause = match (message[0], message[1]) {
             (128, 0) => return Ok(Self::Echo(Echo::read(false, message))),
             (129, 0) => return Ok(Self::Echo(Echo::read(true, message))),
-            (133..=136, 0) => return ndp::Message::parse(message).map(Self::Ndp),
+            (130, _) => return mld::Query::parse(message).map(Self::Query),
+            (133..=137, 0) => return ndp::Message::parse(message).map(Self::Ndp),
             (1, 1 | 5 | 6) => Cause::Prohibited,
             (1, 4) => Cause::Port,
             (1, _) => Cause::Unreachable,

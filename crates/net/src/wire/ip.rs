@@ -22,6 +22,9 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// A header of IPv6 that every hop looks at.
+    pub const HOP_BY_HOP: Self = Self::Other(0);
+
     /// The protocol with number `number`.
     #[must_use]
     pub const fn new(number: u8) -> Self {
@@ -149,8 +152,14 @@ impl Header {
                 ipv4::Header { source, target, protocol, dscp, ecn, payload_len }.emit(buf);
             }
             (IpAddr::V6(source), IpAddr::V6(target)) => {
-                // Neighbour discovery must show that no router touched it (RFC 4861 §3.1).
-                let hops = if protocol == Protocol::Icmpv6 { 255 } else { ipv6::HOPS };
+                // Neighbour discovery must show that no router touched it (RFC
+                // 4861 §3.1); all of ours with options for each hop is multicast
+                // listener discovery, which stays on the link (RFC 3810 §5).
+                let hops = match protocol {
+                    Protocol::Icmpv6 => 255,
+                    Protocol::HOP_BY_HOP => 1,
+                    _ => ipv6::HOPS,
+                };
                 ipv6::Header { source, target, protocol, dscp, ecn, hops, payload_len }.emit(buf);
             }
             (source, target) => panic!("no packet goes from {source} to {target}"),

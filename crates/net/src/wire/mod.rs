@@ -18,6 +18,7 @@ pub mod icmpv6;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
+pub mod mld;
 pub mod ndp;
 pub mod tcp;
 pub mod udp;

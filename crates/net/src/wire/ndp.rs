@@ -2,7 +2,7 @@
 //!
 //! Only what a host needs is read; unknown options are stepped over. That a
 //! message came from this link (hop limit 255) is for the caller to check.
-//! Source: RFC 4861 §4, 4862; redirects are not spoken.
+//! Source: RFC 4861 §4, 4862.
 
 use std::net::Ipv6Addr;
 
@@ -28,6 +28,15 @@ pub enum Message<'a> {
     },
     /// I have `target`.
     NeighborAdvertisement(NeighborAdvertisement),
+    /// There is a better way than over me.
+    Redirect {
+        /// The better first hop; the destination itself when it is on this link.
+        target: Ipv6Addr,
+        /// Where packets are to go.
+        destination: Ipv6Addr,
+        /// The first hop's hardware address.
+        mac: Option<Mac>,
+    },
 }
 
 /// I have `target`.
@@ -93,7 +102,7 @@ impl<'a> Message<'a> {
     /// # Errors
     /// [`Malformed::Truncated`], [`Malformed::BadOption`],
     /// [`Malformed::BadAddress`] when a multicast group is asked or spoken
-    /// for, [`Malformed::Unsupported`] for other types.
+    /// for or redirected, [`Malformed::Unsupported`] for other types.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
         if message.len() < 8 {
             return Err(Malformed::Truncated);
@@ -130,6 +139,14 @@ impl<'a> Message<'a> {
                     replaces: flags & 0x20 != 0,
                 }))
             }
+            137 => {
+                let options = checked(message.get(40..).ok_or(Malformed::Truncated)?)?;
+                let (target, destination) = (addr6(message, 8), addr6(message, 24));
+                if target.is_multicast() || destination.is_multicast() {
+                    return Err(Malformed::BadAddress);
+                }
+                Ok(Self::Redirect { target, destination, mac: mac(options, TARGET_MAC) })
+            }
             _ => Err(Malformed::Unsupported),
         }
     }
@@ -159,6 +176,12 @@ impl<'a> Message<'a> {
                 buf.extend([136, 0, 0, 0, flags, 0, 0, 0]);
                 buf.extend(said.target.octets());
                 put_mac(buf, TARGET_MAC, said.mac);
+            }
+            Self::Redirect { target, destination, mac } => {
+                buf.extend([137, 0, 0, 0, 0, 0, 0, 0]);
+                buf.extend(target.octets());
+                buf.extend(destination.octets());
+                put_mac(buf, TARGET_MAC, mac);
             }
         }
     }

@@ -161,6 +161,148 @@ fn the_largest_segment_can_be_set() {
     }
 }
 
+/// A stream from stack 1 to stack 0 on a path that may change.
+struct Stream {
+    world: World,
+    remote: std::net::SocketAddr,
+    client: ConnId,
+    server: ConnId,
+    sent: usize,
+    got: usize,
+}
+
+fn pattern(i: usize) -> u8 {
+    ((i * 31) >> 3) as u8
+}
+
+impl Stream {
+    fn new(remote: &str, seed: u64) -> Self {
+        let mut world = World::new([config(1), config(2)], Faults::default(), seed);
+        let (server, client) = world.connect_to(remote);
+        Self { world, remote: remote.parse().unwrap(), client, server, sent: 0, got: 0 }
+    }
+
+    /// Sends so many bytes more, and sees all of them arrive.
+    fn send(&mut self, len: usize) {
+        let end = self.sent + len;
+        let bytes: Vec<u8> = (self.sent..end).map(pattern).collect();
+        let start = self.sent;
+        for _ in 0..200_000 {
+            let Self { world, client, server, sent, got, .. } = self;
+            *sent += world.stacks[1].send(world.now, *client, &bytes[*sent - start..]).unwrap();
+            let arrived = world.stacks[0].received(*server);
+            let right = arrived.iter().enumerate().all(|(i, byte)| *byte == pattern(*got + i));
+            assert!(right, "the stream arrives as it was sent");
+            let n = arrived.len();
+            *got += n;
+            world.stacks[0].consume(world.now, *server, n);
+            (0..2).for_each(|i| while world.stacks[i].poll_event().is_some() {});
+            if *got == end {
+                return;
+            }
+            assert!(world.step(), "everything sleeps");
+        }
+        panic!("no end in sight: {} of {end} bytes", self.got);
+    }
+
+    /// The largest packet, as far as the sender knows.
+    fn found(&self) -> usize {
+        self.world.stacks[1].path_mtu(self.world.now, self.remote.ip()).into()
+    }
+
+    fn counters(&self) -> net::stack::Counters {
+        *self.world.stacks[1].counters()
+    }
+}
+
+#[test]
+fn what_a_path_carries_is_found_from_below() {
+    for (remote, mtu) in [(SERVER[0], 1400), (SERVER[1], 1420), (SERVER[0], 1491), (SERVER[0], 900)] {
+        let mut stream = Stream::new(remote, 1);
+        stream.world.packet_len_max = mtu;
+        stream.send(300_000);
+        let until = stream.world.now + Span::from_secs(20);
+        while stream.world.now < until {
+            stream.send(50_000);
+            stream.world.run_for(Span::from_millis(100));
+        }
+        let (found, counters) = (stream.found(), stream.counters());
+        assert!(found <= mtu && mtu - found < 4, "{remote}: {found} of {mtu}");
+        assert!(counters.path_probes <= 25, "{} probes", counters.path_probes);
+        let holes = if mtu < 1280 { 2 } else { 1 };
+        assert_eq!(counters.black_holes, holes, "{remote} {mtu}");
+        assert_eq!(counters.fast_retransmits, 0, "a lost probe is no congestion");
+    }
+}
+
+#[test]
+fn a_path_that_carries_all_again_is_used_in_full_after_ten_minutes() {
+    let mut stream = Stream::new(SERVER[0], 1);
+    stream.world.packet_len_max = 1400;
+    stream.send(300_000);
+    stream.world.run_for(Span::from_secs(10));
+    stream.send(300_000);
+    assert_eq!(stream.found(), 1400);
+    stream.world.packet_len_max = 9000;
+    stream.world.run_for(Span::from_secs(601));
+    stream.send(50_000);
+    stream.world.run_for(Span::from_secs(1));
+    stream.send(50_000);
+    assert_eq!(stream.found(), 1500);
+}
+
+#[test]
+fn connections_to_one_peer_share_what_was_found() {
+    let mut stream = Stream::new(SERVER[0], 1);
+    stream.world.packet_len_max = 1400;
+    stream.send(20_000);
+    assert!(stream.found() < 1400);
+    let other = stream.world.stacks[1].connect(stream.world.now, stream.remote, None).unwrap();
+    stream.world.run_for(Span::from_secs(1));
+    (0..40).for_each(|_| {
+        stream.send(30_000);
+        stream.world.run_for(Span::from_millis(500));
+    });
+    assert_eq!(stream.found(), 1400);
+    let probes = stream.counters().path_probes;
+    stream.world.stacks[1].send(stream.world.now, other, &[1; 100_000]).unwrap();
+    stream.world.run_for(Span::from_secs(1));
+    let counters = stream.counters();
+    assert_eq!((counters.path_probes, counters.black_holes), (probes, 1));
+    stream.world.stacks[1].send(stream.world.now, other, &[1; 20_000]).unwrap();
+    let frames = crate::world::sent(&mut stream.world.stacks[1], stream.world.now);
+    assert_eq!(frames.iter().map(|frame| frame.len() - 14).max(), Some(1400));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn a_path_that_changes_is_followed(
+        remote in prop::sample::select(SERVER.to_vec()),
+        profile in prop::collection::vec((1280usize..1600, 1usize..100_000), 1..5),
+        loss in 0u64..3,
+        reorder in 0u64..10,
+        seed in any::<u64>(),
+    ) {
+        let mut stream = Stream::new(remote, seed);
+        stream.world.faults = Faults { loss, reorder, ..Faults::default() };
+        for &(mtu, len) in &profile {
+            stream.world.packet_len_max = mtu;
+            stream.send(len);
+        }
+        // A search that had ended is taken up again after ten minutes.
+        let until = stream.world.now + Span::from_secs(1300);
+        while stream.world.now < until {
+            stream.send(100_000);
+            stream.world.run_for(Span::from_secs(10));
+        }
+        let (found, mtu) = (stream.found(), profile.last().unwrap().0.min(1500));
+        prop_assert!(found <= mtu && mtu - found < 4, "{} of {}", found, mtu);
+        let (probes, most) = (stream.counters().path_probes, 25 * (profile.len() as u64 + 3));
+        prop_assert!(probes <= most, "{} probes", probes);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use net::EventKind;
 use net::stack::{CloseReason, Config, ConnectError, InterfaceId, Ipv6};
+use net::wire::ip::Protocol;
 use net::wire::ipv6;
 use net::wire::ndp::{Message, NeighborAdvertisement, Prefix, RouterAdvertisement};
 use queueing::Span;
@@ -122,7 +123,8 @@ fn who_asks_for_our_address_at_the_same_time_makes_us_try_another() {
     let mut host = Host::new(Config { ipv6: Some(ipv6), ..config(1) });
     host.stack.handle_timeout(host.now);
     let heard = host.hear();
-    let wanted = Ipv6Addr::from(<[u8; 16]>::try_from(&heard[0].payload[8..24]).unwrap());
+    let probe = heard.iter().find(|s| s.protocol == Protocol::Icmpv6 && s.payload[0] == 135).unwrap();
+    let wanted = Ipv6Addr::from(<[u8; 16]>::try_from(&probe.payload[8..24]).unwrap());
     let question = Message::NeighborSolicitation { target: wanted, source: None };
     host.discover(Ipv6Addr::UNSPECIFIED, ipv6::solicited_node(wanted), &question);
     host.pass(Span::from_secs(10));
@@ -156,4 +158,66 @@ fn connections_over_an_address_whose_life_ended_end_in_time() {
     host.pass(Span::from_secs(10));
     let event = host.stack.poll_event().unwrap();
     assert_eq!((event.conn, event.kind), (conn, EventKind::Closed(CloseReason::Unreachable)));
+}
+
+#[test]
+fn packets_go_where_the_router_says_and_no_stranger_may() {
+    const BETTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 10);
+    const BETTER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 10];
+    let mut host = Host::new(automatic());
+    advertise(&mut host);
+    host.pass(Span::from_secs(2));
+    let ours: Ipv6Addr = GLOBAL.parse().unwrap();
+    let said = Message::Redirect { target: BETTER, destination: FAR, mac: Some(BETTER_MAC) };
+    let to = |host: &mut Host| {
+        host.stack.connect(host.now, (FAR, 80).into(), None).unwrap();
+        host.hear()[0].mac
+    };
+    host.discover(BETTER, ours, &said);
+    assert_eq!(to(&mut host), MAC);
+    host.discover(ROUTER, ours, &said);
+    assert_eq!(to(&mut host), BETTER_MAC);
+    let counters = host.stack.counters();
+    assert_eq!((counters.redirects, counters.redirects_ignored), (1, 1));
+}
+
+/// The reports among `heard`: source, record and group.
+fn reports(heard: &[crate::host::Sent]) -> Vec<(IpAddr, u8, Ipv6Addr)> {
+    let reports = heard.iter().filter(|s| s.payload.first() == Some(&143));
+    reports
+        .map(|s| {
+            assert_eq!((s.target, s.hops), (net::wire::mld::REPORTS.into(), 1));
+            let group = <[u8; 16]>::try_from(&s.payload[12..28]).unwrap();
+            assert_eq!(s.packet[40..48], net::wire::mld::HOP_BY_HOP, "a router alert");
+            (s.source, s.payload[8], group.into())
+        })
+        .collect()
+}
+
+#[test]
+fn groups_of_our_addresses_are_reported_on_joining_and_when_asked() {
+    let mut host = Host::new(automatic());
+    let group = ipv6::solicited_node(LINK_LOCAL.parse().unwrap());
+    host.stack.handle_timeout(host.now);
+    let (unspecified, ours) = (Ipv6Addr::UNSPECIFIED.into(), LINK_LOCAL.parse().unwrap());
+    assert_eq!(reports(&host.hear()), [(unspecified, 4, group)], "before the address is asked for");
+    let heard = reports(&host.pass(Span::from_secs(5)));
+    assert_eq!(heard.last(), Some(&(ours, 2, group)), "with a source as soon as there is one");
+    let mut query = vec![130, 0, 0, 0, 0x27, 0x10, 0, 0];
+    query.extend([0; 16]);
+    query.extend([2, 125, 0, 0]);
+    net::wire::icmpv6::finish_checksum(&mut query, ROUTER, ipv6::ALL_NODES);
+    let ask = |host: &mut Host, hops: u8| {
+        let mut frame = crate::host::frame(
+            ROUTER.into(),
+            ipv6::ALL_NODES.into(),
+            Protocol::HOP_BY_HOP,
+            &[&net::wire::mld::HOP_BY_HOP[..], &query].concat(),
+        );
+        frame[14 + 7] = hops;
+        host.raw(&frame);
+        reports(&host.pass(Span::from_secs(10)))
+    };
+    assert_eq!(ask(&mut host, 1), [(ours, 2, group)]);
+    assert_eq!(ask(&mut host, 64), [], "from beyond this link");
 }

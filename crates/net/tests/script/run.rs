@@ -64,6 +64,8 @@ pub struct Runner {
     /// When the event before happened.
     last: Time,
     tolerance: Span,
+    /// What comes at one instant is taken in before anything is sent.
+    batch: bool,
     flows: BTreeMap<(u16, u16), Flow>,
     sent: VecDeque<Sent>,
     broken: Option<String>,
@@ -83,6 +85,7 @@ impl Runner {
             start,
             last: start,
             tolerance: settings.tolerance,
+            batch: settings.batch,
             flows: BTreeMap::new(),
             sent: VecDeque::new(),
             broken: None,
@@ -124,7 +127,10 @@ impl Runner {
         if from + TICK < self.now {
             return Err(Failure::new("the event lies before the one that precedes it"));
         }
-        self.advance(from);
+        let together = self.batch && matches!(event.what, What::In(_));
+        if !together || from > self.now {
+            self.advance(from);
+        }
         self.nothing_left(from)?;
         self.last = from;
         match &event.what {
@@ -139,7 +145,9 @@ impl Runner {
             }
             What::Out(_) => {}
         }
-        self.collect();
+        if !together {
+            self.collect();
+        }
         self.check_broken()
     }
 

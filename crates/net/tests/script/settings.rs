@@ -13,6 +13,8 @@ pub struct Settings {
     pub v6: bool,
     /// How far from its time a segment may be sent.
     pub tolerance: Span,
+    /// What comes at one instant is taken in before anything is sent.
+    pub batch: bool,
 }
 
 type Set = fn(&mut Config, &str) -> Option<()>;
@@ -70,7 +72,7 @@ pub fn settings(script: &Script) -> Result<Settings, String> {
     let mut config = Config::new(STACK_MAC, STACK_V4.into(), 24, [7; 16]);
     config.rto_min = Span::from_millis(200);
     (config.recv_buffer_max, config.send_buffer_max) = (0, 0);
-    let mut settings = Settings { config, v6: false, tolerance: Span::ZERO };
+    let mut settings = Settings { config, v6: false, tolerance: Span::ZERO, batch: false };
     for (line, name, value) in &script.options {
         let fail = |why: String| format!("{}:{line}: {why}", script.path);
         let taken = match name.as_str() {
@@ -85,12 +87,13 @@ pub fn settings(script: &Script) -> Result<Settings, String> {
                 _ => None,
             },
             "tolerance_usecs" => value.parse().ok().map(|us| settings.tolerance = Span::from_micros(us)),
+            "batch" => value.parse().ok().map(|batch| settings.batch = batch),
             _ => match FIELDS.iter().find(|(field, _)| field == name) {
                 Some((_, set)) => set(&mut settings.config, value),
                 None => {
                     let names: Vec<_> = FIELDS.iter().map(|(name, _)| *name).collect();
                     return Err(fail(format!(
-                        "there is no option {name:?}; valid: ip_version, tolerance_usecs, {}",
+                        "there is no option {name:?}; valid: ip_version, tolerance_usecs, batch, {}",
                         names.join(", ")
                     )));
                 }

@@ -193,17 +193,26 @@ impl Row {
     ///
     /// A deep buffer, or a loss rate that keeps the window small anyway, gives
     /// at least 60 % of what theory says; a small buffer that is hit by the
-    /// bursts of an unpaced slow start, 40 %. The median answer takes a round
-    /// trip, or one more where most answers lose a segment.
+    /// bursts of an unpaced slow start, 40 %. Half a window of four segments
+    /// has no three to tell a loss by: with 5 % of loss NewReno, and DCTCP whose
+    /// losses are NewReno's, give 45 % of a theory that knows no timeouts. With
+    /// 1 % of loss or more CUBIC is at least as fast as NewReno (RFC 9438 §4.3),
+    /// but for chance. The median answer takes a
+    /// round trip, or one more where most answers lose a segment.
     fn check(&self) {
         let Self { cell, cubic, paced, newreno, dctcp, train } = self;
         let theory = cell.theory_mbps();
         let floor = if cell.deep || cell.loss >= 0.01 { 0.6 } else { 0.4 };
-        for (name, bulks) in [("cubic", cubic), ("newreno", newreno)] {
+        let floor_newreno = if cell.loss < 0.05 { floor } else { 0.45 };
+        for (name, bulks, floor) in [("cubic", cubic, floor), ("newreno", newreno, floor_newreno)] {
             assert!(bulks.mbps > floor * theory, "{name} at {cell:?}: {} Mbit/s of {theory}", bulks.mbps);
         }
-        for bulks in dctcp.iter().chain([paced]) {
-            assert!(bulks.mbps > 0.6 * theory, "{cell:?}: {} Mbit/s of {theory}", bulks.mbps);
+        let slower = newreno.mbps < 1.1 * cubic.mbps;
+        assert!(slower || cell.loss < 0.01, "{cell:?}: newreno {}, cubic {}", newreno.mbps, cubic.mbps);
+        let [dctcp, paced] = [dctcp.as_ref(), Some(paced)];
+        for (bulks, floor) in [(dctcp, floor_newreno), (paced, 0.6)] {
+            let mbps = bulks.map_or(f64::MAX, |bulks| bulks.mbps);
+            assert!(mbps > floor * theory, "{cell:?}: {mbps} Mbit/s of {theory}");
         }
         let serial = cell.distance.rate().time_for(Bytes::new(11_000)) + cell.distance.rtt / 4;
         let round_trips = if cell.loss < 0.05 { 1 } else { 2 };

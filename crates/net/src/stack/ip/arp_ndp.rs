@@ -1,5 +1,5 @@
 //! Who has which hardware address: questions and answers as they come in.
-//! Source: RFC 826, RFC 4861 §6.1 and §7, RFC 4862 §5.4.
+//! Source: RFC 826, RFC 4861 §6.1, §7 and §8, RFC 4862 §5.4.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,6 +10,7 @@ use crate::stack::Stack;
 use crate::stack::egress::Reply;
 use crate::stack::neighbors::Stranger;
 use crate::wire::ethernet::Mac;
+use crate::wire::mld::Query;
 use crate::wire::ndp::{Message, NeighborAdvertisement};
 use crate::wire::{Malformed, arp, ipv6};
 
@@ -79,6 +80,9 @@ impl Stack {
                 }
                 self.on_neighbor(now, said);
             }
+            Message::Redirect { target: better, destination, mac } => {
+                self.on_redirect(now, source, *better, *destination, *mac);
+            }
         }
         self.watch_ip_clock();
         Ok(())
@@ -130,6 +134,46 @@ impl Stack {
             self.reply(discovery(&answer, mac, wanted, source));
         } else if let Some(mac) = self.neighbors.known(source.into()) {
             self.reply(discovery(&answer, mac, wanted, source));
+        }
+        Ok(())
+    }
+
+    /// A router knows a better way; who was on the old one takes it with the
+    /// next segment.
+    fn on_redirect(
+        &mut self,
+        now: Time,
+        from: Ipv6Addr,
+        target: Ipv6Addr,
+        destination: Ipv6Addr,
+        mac: Option<Mac>,
+    ) {
+        let Some(v6) = &mut self.ip.v6 else { return };
+        if !v6.on_redirect(now, from, target, destination) {
+            self.counters.redirects_ignored += 1;
+            return;
+        }
+        self.counters.redirects += 1;
+        if let Some(mac) = mac {
+            self.learn(now, target.into(), mac, Stranger::Welcome);
+        }
+    }
+
+    /// A querier of this link asks who listens to which group (RFC 3810 §6.2).
+    pub(super) fn on_query(
+        &mut self,
+        now: Time,
+        source: Ipv6Addr,
+        hops: u8,
+        query: &Query,
+    ) -> Result<(), Malformed> {
+        if hops != 1 || !source.is_unicast_link_local() {
+            return Err(Malformed::BadAddress);
+        }
+        // Who shares the hardware address speaks for all.
+        if let Some(v6) = self.ip.v6.as_mut().filter(|_| self.config.speaks()) {
+            v6.on_query(now, query);
+            self.watch_ip_clock();
         }
         Ok(())
     }

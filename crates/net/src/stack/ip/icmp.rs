@@ -10,7 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use queueing::{Label, Time};
 
-use super::paths::{mtu_base, mtu_min, plateau_below};
+use super::paths::mtu_min;
+use super::plpmtu::Event;
 use crate::stack::egress::Reply;
 use crate::stack::{CloseReason, Stack};
 use crate::tcp::{Context, State};
@@ -81,6 +82,7 @@ impl Stack {
                 });
             }
             icmpv6::Message::Echo(_) => {}
+            icmpv6::Message::Query(query) => self.on_query(now, source, hops, &query)?,
             icmpv6::Message::Error(error) => self.on_error(now, &error),
         }
         Ok(())
@@ -151,7 +153,7 @@ impl Stack {
             && (mtu_min(remote)..known).contains(&mtu)
         {
             self.counters.paths_limited += 1;
-            self.ip.paths.learn(now, remote, mtu);
+            self.ip.paths.on(now, remote, known, Event::TooBig(mtu));
         }
     }
 
@@ -171,47 +173,6 @@ impl Stack {
         }
         if cause.is_hard() && connection.state == State::SynSent {
             self.on_unreachable(now, index);
-        }
-    }
-
-    /// A router could not pass on the segment at `seq`, which takes more than
-    /// `mtu` bytes; one that says 0 is of an old kind (RFC 1191 §5).
-    fn on_too_big(&mut self, now: Time, index: u32, seq: Seq, mtu: u32) {
-        let Some((_, connection)) = self.flows.at(index) else { return };
-        let remote = connection.tuple.remote;
-        let said = match u16::try_from(mtu) {
-            Ok(0) => plateau_below(remote, connection.packet_len_max()),
-            Ok(mtu) if remote.is_ipv4() => mtu.max(mtu_min(remote)),
-            Ok(mtu) => mtu,
-            Err(_) => u16::MAX,
-        };
-        if said < mtu_min(remote) || !connection.exceeds(seq, said) {
-            self.counters.icmp_ignored += 1;
-            return;
-        }
-        self.limit_path(now, index, said);
-    }
-
-    /// Connection `index` ran into its timer: perhaps its segments are too
-    /// large, and nobody says so.
-    pub(in crate::stack) fn suspect_path(&mut self, now: Time, index: u32) {
-        let Some((_, connection)) = self.flows.at(index) else { return };
-        let remote = connection.tuple.remote;
-        let mtu = mtu_base(remote, connection.packet_len_max());
-        if connection.suspects_path(mtu, &self.config) {
-            self.counters.black_holes += 1;
-            self.limit_path(now, index, mtu);
-        }
-    }
-
-    /// Packets to the peer of connection `index` have at most `mtu` bytes from now on.
-    fn limit_path(&mut self, now: Time, index: u32, mtu: u16) {
-        let Some((_, connection)) = self.flows.at(index) else { return };
-        let remote = connection.tuple.remote;
-        if connection.limit_mtu(mtu) {
-            self.counters.paths_limited += 1;
-            self.ip.paths.learn(now, remote, mtu);
-            self.settle(now, index);
         }
     }
 

@@ -3,8 +3,9 @@
 //! Pure bookkeeping: what routers say and what time it is come in, what to ask
 //! comes out. Everything is bounded: [`ADDRS_MAX`] addresses, [`PREFIXES_MAX`]
 //! prefixes, [`ROUTERS_MAX`] routers; what comes beyond that is ignored, so
-//! that a flood of advertisements cannot push out what works.
-//! Source: RFC 4861 §6.3, RFC 4862 §5, RFC 7217, RFC 6724 (its rules 1–3 and 8).
+//! that a flood of advertisements cannot push out what works; of redirections
+//! the oldest makes room.
+//! Source: RFC 4861 §6.3 and §8, RFC 4862 §5, RFC 7217, RFC 6724 (its rules 1–3 and 8).
 
 use std::hash::Hasher;
 use std::net::Ipv6Addr;
@@ -12,9 +13,12 @@ use std::net::Ipv6Addr;
 use queueing::{Span, Time};
 use siphasher::sip::SipHasher13;
 
+use super::mld::Reports;
+use super::redirects::Redirects;
 use crate::stack::config::{Config, InterfaceId, Ipv6};
 use crate::wire::ethernet::Mac;
-use crate::wire::ipv6::MTU_MIN;
+use crate::wire::ipv6::{ALL_NODES, MTU_MIN, solicited_node};
+use crate::wire::mld::{Query, Record};
 use crate::wire::ndp::{Prefix, RouterAdvertisement};
 
 pub(crate) const ADDRS_MAX: usize = 16;
@@ -72,6 +76,8 @@ pub(crate) enum Due {
     Ours(Ipv6Addr),
     /// This address is not ours any more.
     Gone(Ipv6Addr),
+    /// Say this of this multicast group.
+    Report(Record, Ipv6Addr),
 }
 
 /// The state of one interface.
@@ -88,6 +94,8 @@ pub(crate) struct Interface {
     solicit_at: Time,
     /// What routers say the link's MTU is.
     mtu: Option<u16>,
+    redirects: Redirects,
+    reports: Reports,
 }
 
 impl Interface {
@@ -103,15 +111,14 @@ impl Interface {
             due: Time::ZERO,
             solicit_at: if config.slaac { Time::ZERO } else { Time::MAX },
             mtu: None,
+            redirects: Redirects::default(),
+            reports: Reports::default(),
             config,
         };
         let link_local = interface.made_in(LINK_LOCAL, 0);
         interface.add(Time::ZERO, link_local, 64, Some(0), [Time::MAX; 2]);
         for (addr, prefix) in interface.config.addrs.clone() {
             interface.add(Time::ZERO, addr, prefix.min(128), None, [Time::MAX; 2]);
-        }
-        if interface.addrs.iter().all(|a| a.tentative.is_none()) {
-            interface.due = interface.solicit_at;
         }
         interface
     }
@@ -127,6 +134,10 @@ impl Interface {
         let unicast = !addr.is_multicast() && !addr.is_unspecified() && !addr.is_loopback();
         if self.addrs.len() < ADDRS_MAX && unicast && !self.addrs.iter().any(|a| a.addr == addr) {
             let tentative = (self.config.probes > 0).then_some((now, 0));
+            let group = solicited_node(addr);
+            if !self.listens_to(group) {
+                self.reports.on_change(now, group, Record::Joined);
+            }
             self.addrs.push(Address {
                 addr,
                 prefix,
@@ -138,6 +149,28 @@ impl Interface {
             });
             self.due = now;
         }
+    }
+
+    fn remove(&mut self, now: Time, at: usize) -> Address {
+        let lost = self.addrs.remove(at);
+        let group = solicited_node(lost.addr);
+        if !self.listens_to(group) {
+            self.reports.on_change(now, group, Record::Left);
+        }
+        lost
+    }
+
+    /// A querier asks who listens to which group.
+    pub(crate) fn on_query(&mut self, now: Time, query: &Query) {
+        let groups = self.addrs.iter().map(|a| solicited_node(a.addr));
+        for group in groups.filter(|group| query.group.is_unspecified() || query.group == *group) {
+            // Spread over the hosts by what differs between them, and by the time.
+            let mut hasher = SipHasher13::new_with_key(&self.secret);
+            hasher.write(&group.octets());
+            hasher.write_u64(now.as_nanos());
+            self.reports.on_query(now, group, query.within, hasher.finish() as u8);
+        }
+        self.due = self.due.min(self.reports.deadline());
     }
 
     /// The address in the /64 of `prefix` that we make for ourselves.
@@ -172,7 +205,6 @@ impl Interface {
 
     /// Whether a packet to the group `addr` concerns us.
     pub(crate) fn listens_to(&self, addr: Ipv6Addr) -> bool {
-        use crate::wire::ipv6::{ALL_NODES, solicited_node};
         addr == ALL_NODES || self.addrs.iter().any(|a| solicited_node(a.addr) == addr)
     }
 
@@ -205,6 +237,9 @@ impl Interface {
         if target.is_multicast() || target.is_unspecified() || target.is_loopback() {
             return None;
         }
+        if let Some(hop) = self.redirects.hop(target) {
+            return Some(hop);
+        }
         if self.is_on_link(target) {
             return Some(target);
         }
@@ -219,8 +254,33 @@ impl Interface {
                 .any(|(a, len)| within(target, a, len))
     }
 
-    /// Router `addr` does not answer: another has its turn.
+    /// Router `from` says that packets for `destination` had better go to
+    /// `target`; whether that counts: it is the first hop itself, and names a
+    /// router of this link or the destination (RFC 4861 §8.1).
+    pub(crate) fn on_redirect(
+        &mut self,
+        now: Time,
+        from: Ipv6Addr,
+        target: Ipv6Addr,
+        destination: Ipv6Addr,
+    ) -> bool {
+        let valid = from.is_unicast_link_local()
+            && from != destination
+            && self.next_hop(destination) == Some(from)
+            && (target == destination || target.is_unicast_link_local())
+            && !target.is_unspecified()
+            && !self.addrs.iter().any(|a| a.addr == target);
+        if valid {
+            self.redirects.learn(now, destination, target);
+            self.due = self.due.min(self.redirects.deadline());
+        }
+        valid
+    }
+
+    /// `addr` does not answer: packets go the usual way again, and if it is
+    /// the usual router, another has its turn.
     pub(crate) fn on_silent(&mut self, addr: Ipv6Addr) {
+        self.redirects.forget(addr);
         if self.routers.first().is_some_and(|router| router.addr == addr) {
             self.routers.rotate_left(1);
         }
@@ -232,7 +292,7 @@ impl Interface {
         let Some(at) = self.addrs.iter().position(|a| a.addr == addr && a.tentative.is_some()) else {
             return false;
         };
-        let lost = self.addrs.remove(at);
+        let lost = self.remove(now, at);
         if let (Some(conflicts), InterfaceId::Stable) = (lost.made, self.config.interface_id)
             && conflicts < CONFLICTS_MAX
         {
@@ -315,8 +375,12 @@ impl Interface {
         }
         self.routers.retain(|router| router.until > now);
         self.prefixes.retain(|prefix| prefix.until > now);
+        self.redirects.expire(now);
         if let Some(at) = self.addrs.iter().position(|a| a.valid_until <= now) {
-            return Some(Due::Gone(self.addrs.remove(at).addr));
+            return Some(Due::Gone(self.remove(now, at).addr));
+        }
+        if let Some((record, group)) = self.reports.poll(now) {
+            return Some(Due::Report(record, group));
         }
         for address in &mut self.addrs {
             match &mut address.tentative {
@@ -326,7 +390,9 @@ impl Interface {
                 }
                 Some((at, _)) if *at <= now => {
                     address.tentative = None;
-                    return Some(Due::Ours(address.addr));
+                    let addr = address.addr;
+                    self.announce(now, addr);
+                    return Some(Due::Ours(addr));
                 }
                 _ => {}
             }
@@ -344,13 +410,25 @@ impl Interface {
         };
         let addrs = self.addrs.iter().map(next);
         let others = self.routers.iter().map(|r| r.until).chain(self.prefixes.iter().map(|p| p.until));
-        self.due = addrs.chain(others).min().unwrap_or(Time::MAX).min(self.solicit_at);
+        let soonest = addrs.chain(others).min().unwrap_or(Time::MAX);
+        let others = self.redirects.deadline().min(self.reports.deadline());
+        self.due = soonest.min(self.solicit_at).min(others);
         None
     }
 
+    /// `addr` is ours: what was reported without a source may have been
+    /// ignored, so all is said again once there is one (RFC 3590 §4).
+    fn announce(&mut self, now: Time, addr: Ipv6Addr) {
+        if addr.is_unicast_link_local() {
+            for a in &self.addrs {
+                self.reports.on_query(now, solicited_node(a.addr), Span::ZERO, 0);
+            }
+        }
+    }
+
     #[cfg(test)]
-    fn sizes(&self) -> [usize; 3] {
-        [self.addrs.len(), self.prefixes.len(), self.routers.len()]
+    fn sizes(&self) -> [usize; 4] {
+        [self.addrs.len(), self.prefixes.len(), self.routers.len(), self.redirects.len()]
     }
 }
 
@@ -376,112 +454,4 @@ fn within(addr: Ipv6Addr, prefix: Ipv6Addr, len: u8) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MAC: Mac = [2, 0, 0, 0, 0, 1];
-    const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
-    const NET: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 0);
-
-    fn at(s: u64) -> Time {
-        Time::ZERO + Span::from_secs(s)
-    }
-
-    fn interface(interface_id: InterfaceId) -> Interface {
-        let config = Ipv6 { interface_id, slaac: true, ..Ipv6::default() };
-        Interface::new(MAC, [7; 16], config)
-    }
-
-    fn dues(interface: &mut Interface, s: u64) -> Vec<Due> {
-        std::iter::from_fn(|| interface.poll(at(s))).collect()
-    }
-
-    fn advertise(interface: &mut Interface, s: u64, prefix: Ipv6Addr, valid_s: u32, lifetime_s: u16) {
-        let mut options = Vec::new();
-        let said =
-            Prefix { addr: prefix, len: 64, on_link: true, autonomous: true, valid_s, preferred_s: valid_s };
-        said.emit(&mut options);
-        let said = RouterAdvertisement {
-            hops: 0,
-            lifetime_s,
-            reachable_ms: 0,
-            mac: None,
-            mtu: None,
-            options: &options,
-        };
-        interface.on_advertisement(at(s), ROUTER, &said);
-    }
-
-    #[test]
-    fn an_address_is_ours_after_nobody_claimed_it() {
-        let mut i = interface(InterfaceId::Eui64);
-        let addr: Ipv6Addr = "fe80::ff:fe00:1".parse().unwrap();
-        assert_eq!(dues(&mut i, 0), [Due::Probe(addr), Due::Solicit]);
-        assert!(!i.owns(addr) && i.is_tentative(addr));
-        assert_eq!(dues(&mut i, 1), [Due::Ours(addr)]);
-        assert!(i.owns(addr));
-    }
-
-    #[test]
-    fn another_identifier_is_tried_when_one_is_taken_but_an_eui_64_is_given_up() {
-        for (id, tries) in [(InterfaceId::Stable, 4), (InterfaceId::Eui64, 1)] {
-            let mut i = interface(id);
-            let mut seen = Vec::new();
-            while let Some(Due::Probe(addr)) = i.poll(at(0)) {
-                assert!(i.on_conflict(at(0), addr) && !i.on_conflict(at(0), addr));
-                seen.push(addr);
-            }
-            seen.dedup();
-            assert_eq!(seen.len(), tries);
-        }
-    }
-
-    #[test]
-    fn a_prefix_makes_an_address_and_a_router_a_way_until_they_end() {
-        let mut i = interface(InterfaceId::Eui64);
-        let far = Ipv6Addr::new(0x2001, 0xdb8, 9, 9, 0, 0, 0, 1);
-        assert_eq!((i.next_hop(far), i.source(far)), (None, None));
-        advertise(&mut i, 0, NET, 9000, 1800);
-        let addr: Ipv6Addr = "2001:db8:0:1:0:ff:fe00:1".parse().unwrap();
-        let _ = dues(&mut i, 0);
-        assert!(dues(&mut i, 1).contains(&Due::Ours(addr)));
-        assert_eq!((i.next_hop(far), i.source(far)), (Some(ROUTER), Some(addr)));
-        let near = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 5);
-        assert_eq!(i.next_hop(near), Some(near));
-        let _ = dues(&mut i, 1800);
-        assert_eq!(i.next_hop(far), None);
-        assert_eq!(dues(&mut i, 9000), [Due::Gone(addr)]);
-        assert_eq!((i.next_hop(near), i.source(near)), (None, None));
-    }
-
-    #[test]
-    fn an_advertisement_cannot_end_an_address_at_once() {
-        let mut i = interface(InterfaceId::Eui64);
-        advertise(&mut i, 0, NET, 100_000, 0);
-        let _ = (dues(&mut i, 0), dues(&mut i, 1));
-        advertise(&mut i, 10, NET, 1, 0);
-        assert_eq!(dues(&mut i, 100), []);
-        assert!(matches!(dues(&mut i, 10 + 7200)[..], [Due::Gone(_)]));
-    }
-
-    #[test]
-    fn a_flood_of_advertisements_is_bounded() {
-        let mut i = interface(InterfaceId::Stable);
-        for n in 0..500u16 {
-            let net = Ipv6Addr::new(0x2001, 0xdb8, n, 0, 0, 0, 0, 0);
-            advertise(&mut i, 0, net, u32::MAX, 1800);
-            let router = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 1, n);
-            let said = RouterAdvertisement {
-                hops: 0,
-                lifetime_s: 9,
-                reachable_ms: 0,
-                mac: None,
-                mtu: Some(9),
-                options: &[],
-            };
-            i.on_advertisement(at(0), router, &said);
-        }
-        assert_eq!(i.sizes(), [ADDRS_MAX, PREFIXES_MAX, ROUTERS_MAX]);
-        assert_eq!(i.mtu(1500), 1500);
-    }
-}
+mod tests;

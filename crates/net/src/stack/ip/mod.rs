@@ -14,15 +14,20 @@ use super::neighbors;
 use super::{Config, Stack};
 use crate::wire::ethernet::{BROADCAST, Mac};
 use crate::wire::ip::Protocol;
-use crate::wire::{arp, icmpv6, ipv6, ndp};
+use crate::wire::{arp, icmpv6, ipv6, mld as mld_wire, ndp};
 
 mod arp_ndp;
 mod dhcp;
+
 mod fragments;
 mod icmp;
 pub(super) mod interface;
+mod mld;
 pub(super) mod outgoing;
 pub(super) mod paths;
+mod plpmtu;
+mod pmtud;
+mod redirects;
 pub(super) mod upper;
 
 pub use dhcp::Lease;
@@ -95,11 +100,15 @@ impl Ip {
 
     /// The largest packet that gets through to `target`, as far as known.
     pub(super) fn mtu(&self, now: Time, config: &Config, target: IpAddr) -> u16 {
-        let link = match (&self.v6, target) {
+        self.paths.mtu(now, target, self.link_mtu(config, target))
+    }
+
+    /// The largest packet that the link takes.
+    fn link_mtu(&self, config: &Config, target: IpAddr) -> u16 {
+        match (&self.v6, target) {
             (Some(v6), IpAddr::V6(_)) => v6.mtu(config.mtu),
             _ => config.mtu,
-        };
-        self.paths.mtu(now, target, link)
+        }
     }
 }
 
@@ -178,6 +187,16 @@ impl Stack {
                 self.reply(discovery(&message, ipv6::multicast_mac(group), source, group));
             }
             Due::Ours(addr) => self.wake(now, addr.into(), false),
+            Due::Report(..) if !self.config.speaks() => {}
+            Due::Report(record, group) => {
+                let ours = self.ip.v6.as_ref().and_then(|v6| v6.addrs().find(|a| a.is_unicast_link_local()));
+                // A source that is being checked may not be shown (RFC 3590).
+                let source = ours.unwrap_or(Ipv6Addr::UNSPECIFIED);
+                let (mac, payload) =
+                    (ipv6::multicast_mac(mld_wire::REPORTS), mld_wire::report(record, group, source));
+                let (source, target) = (source.into(), mld_wire::REPORTS.into());
+                self.reply(Reply::packet(mac, source, target, Protocol::HOP_BY_HOP, payload));
+            }
             Due::Gone(addr) => {
                 self.counters.addresses_lost += 1;
                 self.wake(now, addr.into(), false);

@@ -233,6 +233,10 @@ impl CongestionControl for Cubic {
         self.staged = false;
     }
 
+    fn on_mss(&mut self, mss: u16) {
+        self.mss = mss;
+    }
+
     #[inline]
     fn window(&self) -> Bytes {
         // At most WINDOW_MAX; a cast to 32 bits takes a quarter of the instructions.

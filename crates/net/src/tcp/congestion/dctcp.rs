@@ -86,6 +86,10 @@ impl CongestionControl for Dctcp {
         self.reno.on_idle(now, idle);
     }
 
+    fn on_mss(&mut self, mss: u16) {
+        self.reno.on_mss(mss);
+    }
+
     #[inline]
     fn window(&self) -> Bytes {
         self.reno.window()

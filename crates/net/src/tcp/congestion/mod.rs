@@ -97,6 +97,11 @@ pub trait CongestionControl: Send {
     /// timeout (RFC 5681 §4.1).
     fn on_idle(&mut self, _now: Time, _idle: Span) {}
 
+    /// Segments carry up to `mss` bytes from now on: the path takes less, or
+    /// more, than was thought, which says nothing about congestion (RFC 8899
+    /// §3 item 7).
+    fn on_mss(&mut self, _mss: u16) {}
+
     /// Bytes that may be in flight; less than one MSS counts as one.
     #[must_use]
     fn window(&self) -> Bytes;
@@ -240,6 +245,13 @@ impl CongestionControl for Congestion {
         }
     }
 
+    fn on_mss(&mut self, mss: u16) {
+        match self {
+            Self::Cubic(own) => own.on_mss(mss),
+            Self::Other(other) => other.on_mss(mss),
+        }
+    }
+
     #[inline]
     fn window(&self) -> Bytes {
         match self {
@@ -292,6 +304,21 @@ mod tests {
         }
         let error = by_name("vegas").err().unwrap().to_string();
         assert_eq!(error, "congestion control \"vegas\" is not one of cubic, newreno, dctcp");
+    }
+
+    #[test]
+    fn smaller_segments_change_no_window_but_its_growth() {
+        for known in ALGORITHMS {
+            let mut cc = (known.new)(1460);
+            cc.on_loss(Time::ZERO, Bytes::new(14_600));
+            cc.on_recovered(Time::ZERO);
+            let before = cc.window();
+            cc.on_mss(500);
+            assert_eq!(cc.window(), before, "{}", known.name);
+            let acked = Bytes::new(before.get());
+            cc.on_ack(&Ack { acked, flight: before, limited: true, ..Ack::default() });
+            assert!(cc.window().get() - before.get() <= 500, "{}: {:?}", known.name, cc.window());
+        }
     }
 
     #[test]

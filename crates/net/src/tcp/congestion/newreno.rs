@@ -85,6 +85,10 @@ impl CongestionControl for NewReno {
         self.cwnd = self.cwnd.min(initial_window(self.mss));
     }
 
+    fn on_mss(&mut self, mss: u16) {
+        self.mss = mss;
+    }
+
     #[inline]
     fn window(&self) -> Bytes {
         Bytes::new(u64::from(self.cwnd))

@@ -244,6 +244,7 @@ proptest! {
             ndp::Message::NeighborSolicitation { target, source: mac },
             ndp::Message::NeighborAdvertisement(NeighborAdvertisement { target, mac, router, solicited, replaces }),
             ndp::Message::RouterAdvertisement(advertisement),
+            ndp::Message::Redirect { target, destination: target, mac },
         ] {
             let mut bytes = Vec::new();
             message.emit(&mut bytes);
@@ -270,7 +271,7 @@ proptest! {
         let _ = Quote::parse(&packet(first, &bytes));
         let _ = icmp::Message::parse(&bytes);
         let _ = icmpv6::Message::parse(&bytes, HERE, THERE);
-        for kind in 133..=136 {
+        for kind in 133..=137 {
             let mut message = bytes.clone();
             if let Some(first) = message.first_mut() {
                 *first = kind;

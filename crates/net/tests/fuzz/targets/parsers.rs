@@ -100,7 +100,7 @@ pub fn icmpv6(data: &[u8]) {
             icmpv6::finish_checksum(&mut buf, V6, V6);
             assert!(icmpv6::Message::parse(&buf, V6, V6).is_ok(), "{message:?} reads back");
         }
-        Ok(icmpv6::Message::Echo(_)) | Err(_) => {}
+        Ok(icmpv6::Message::Echo(_) | icmpv6::Message::Query(_)) | Err(_) => {}
     }
 }
 

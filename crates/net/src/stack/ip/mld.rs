@@ -1,0 +1,123 @@
+//! Which of our multicast groups are to be reported, and when.
+//!
+//! Every address of ours has a group that hears questions about it; a switch
+//! that delivers groups to listeners only has to know. A group is reported
+//! twice when it is joined or left, and whenever a querier asks, within the
+//! time that it gives. Not spoken: sources, reports of version 1.
+//! Source: RFC 3810 §6, RFC 3590.
+
+use std::net::Ipv6Addr;
+
+use queueing::{Span, Time};
+
+use super::interface::ADDRS_MAX;
+use crate::wire::mld::Record;
+
+/// Reports of each change (Robustness Variable) and the time between them.
+const TIMES: u8 = 2;
+const INTERVAL: Span = Span::from_secs(1);
+/// Most groups that wait to be reported: all that are joined, and as many left.
+const WAITING_MAX: usize = 2 * ADDRS_MAX;
+/// No answer waits longer, whatever the query allows.
+const DELAY_MAX: Span = Span::from_secs(10);
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    group: Ipv6Addr,
+    record: Record,
+    /// How often, and when next.
+    times: u8,
+    at: Time,
+}
+
+/// Reports that wait for their time.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    waiting: Vec<Waiting>,
+}
+
+impl Reports {
+    /// `group` was joined or left.
+    pub(crate) fn on_change(&mut self, now: Time, group: Ipv6Addr, record: Record) {
+        self.waiting.retain(|waiting| waiting.group != group);
+        self.push(Waiting { group, record, times: TIMES, at: now });
+    }
+
+    /// A querier asks whether we listen to `group`, which we do. `part` of
+    /// 256 parts of the time that it gives pass before the answer, so that not
+    /// all hosts answer at once.
+    pub(crate) fn on_query(&mut self, now: Time, group: Ipv6Addr, within: Span, part: u8) {
+        let at = now + within.min(DELAY_MAX) * u64::from(part) / 256;
+        match self.waiting.iter_mut().find(|waiting| waiting.group == group) {
+            // What waits says as much.
+            Some(waiting) => waiting.at = waiting.at.min(at),
+            None => self.push(Waiting { group, record: Record::Listening, times: 1, at }),
+        }
+    }
+
+    fn push(&mut self, waiting: Waiting) {
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push(waiting);
+        }
+    }
+
+    /// The next report that is due at `now`.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<(Record, Ipv6Addr)> {
+        let i = self.waiting.iter().position(|waiting| waiting.at <= now)?;
+        let waiting = &mut self.waiting[i];
+        let due = (waiting.record, waiting.group);
+        (waiting.times, waiting.at) = (waiting.times - 1, now + INTERVAL);
+        if waiting.times == 0 {
+            self.waiting.remove(i);
+        }
+        Some(due)
+    }
+
+    /// When [`Reports::poll`] is due.
+    pub(crate) fn deadline(&self) -> Time {
+        self.waiting.iter().map(|waiting| waiting.at).min().unwrap_or(Time::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 1);
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::from_millis(ms)
+    }
+
+    #[test]
+    fn a_change_is_reported_twice_a_second_apart() {
+        let mut reports = Reports::default();
+        reports.on_change(at(0), GROUP, Record::Joined);
+        assert_eq!([0, 0, 999].map(|ms| reports.poll(at(ms))), [Some((Record::Joined, GROUP)), None, None]);
+        assert_eq!(reports.deadline(), at(1000));
+        assert_eq!([1000, 5000].map(|ms| reports.poll(at(ms))), [Some((Record::Joined, GROUP)), None]);
+        reports.on_change(at(5000), GROUP, Record::Joined);
+        reports.on_change(at(5000), GROUP, Record::Left);
+        assert_eq!([5000, 5000].map(|ms| reports.poll(at(ms))), [Some((Record::Left, GROUP)), None]);
+    }
+
+    #[test]
+    fn a_query_is_answered_once_within_its_time() {
+        let mut reports = Reports::default();
+        reports.on_query(at(0), GROUP, Span::from_secs(8), 128);
+        reports.on_query(at(1), GROUP, Span::from_secs(8), 128);
+        assert_eq!(
+            [3999, 4000, 9000].map(|ms| reports.poll(at(ms))),
+            [None, Some((Record::Listening, GROUP)), None]
+        );
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut reports = Reports::default();
+        for n in 0..1000 {
+            reports.on_change(at(0), Ipv6Addr::from_bits(GROUP.to_bits() + n), Record::Left);
+        }
+        assert_eq!(reports.waiting.len(), WAITING_MAX);
+    }
+}

@@ -1,0 +1,329 @@
+//! The largest packet that a path carries, searched for from below.
+//!
+//! One for each destination, shared by its connections. A connection sends the
+//! probe that is asked for here as ordinary data and says what became of it;
+//! routers' words and black holes end in the same table. What the search is
+//! not: a judge of congestion. Whether a lost probe was only too large is the
+//! connection's to tell. A path of which nobody has complained carries what
+//! its link does and is not searched: the first large segments are its probe,
+//! as with classical discovery. Sizes are those of whole IP packets.
+//! Source: RFC 8899 §5, for TCP RFC 4821 §7.
+
+use queueing::{Span, Time};
+
+use crate::wire::ipv6::MTU_MIN;
+
+/// Losses in a row after which a size counts as too large (MAX_PROBES).
+pub(crate) const PROBES_MAX: u8 = 3;
+/// What nearly every path carries (BASE_PLPMTU; RFC 8899 §5.1.2 has 1200, or
+/// for IPv6 its smallest MTU, which serves both).
+pub(crate) const BASE: u16 = MTU_MIN;
+/// How long a finished search counts (PMTU_RAISE_TIMER).
+pub(crate) const RAISE_AFTER: Span = Span::from_secs(600);
+/// A gain below this is not worth a probe.
+pub(crate) const GRAIN: u16 = 4;
+/// So long one connection may take to send its probe and hear of it before
+/// another one is asked.
+const LEASE: Span = Span::from_secs(5);
+/// A pause after a lost probe.
+const PAUSE: Span = Span::from_millis(100);
+/// What links and tunnels leave: PPPoE, IPv6 in IPv4, GRE, its relatives,
+/// WireGuard, IPsec, and what data centres have; of two as good the larger.
+const USUAL: [u16; 14] = [9000, 8166, 4352, 2002, 1500, 1492, 1480, 1472, 1440, 1420, 1400, 1380, 1280, 1006];
+
+/// The states of RFC 8899 §5.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nobody has complained: the link's size is used, nothing is searched.
+    Disabled,
+    /// Large packets vanished; whether BASE_PLPMTU gets through is not known.
+    Base,
+    /// Something larger may get through, too.
+    Searching,
+    /// Nothing larger does, as far as was found out.
+    SearchComplete,
+    /// Not even BASE_PLPMTU gets through.
+    Error,
+}
+
+/// What a path is heard to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A router cannot pass on packets of more than so many bytes (PTB); it
+    /// was validated.
+    TooBig(u16),
+    /// Packets vanish; so many bytes is what to fall back to.
+    BlackHole(u16),
+    /// A packet of so many bytes arrived.
+    Acked(u16),
+    /// One did not, and it alone.
+    Lost(u16),
+    /// A finished search is [`RAISE_AFTER`] old.
+    Raise,
+}
+
+/// What a connection may do for the search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// Send a packet of `size` bytes, not later than `until`.
+    Probe { size: u16, until: Time },
+    /// Ask again then.
+    Wait(Time),
+}
+
+/// The search on one path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Search {
+    state: State,
+    /// PLPMTU.
+    size: u16,
+    /// Nothing larger gets through: a router said so, or probes were lost.
+    most: u16,
+    /// `most` is a good guess and tried first.
+    hinted: bool,
+    /// PROBE_COUNT: losses of this size in a row.
+    lost: (u16, u8),
+    /// No probe before this: the lease of one that is out, or a pause; once
+    /// complete, when to look up again.
+    next_at: Time,
+}
+
+impl Search {
+    pub(crate) const fn new(mtu: u16) -> Self {
+        let next_at = Time::ZERO;
+        Self { state: State::Disabled, size: mtu, most: u16::MAX, hinted: false, lost: (0, 0), next_at }
+    }
+
+    #[cfg(test)]
+    fn state(&self) -> State {
+        self.state
+    }
+
+    /// PLPMTU: packets of so many bytes are sent.
+    #[inline]
+    pub(crate) fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// Whether nobody has looked after it for so long that it says nothing any more.
+    pub(crate) fn is_stale(&self, now: Time) -> bool {
+        now >= self.next_at + RAISE_AFTER
+    }
+
+    /// Takes in what the path did.
+    pub(crate) fn on(&mut self, now: Time, event: Event) {
+        use State::{Base, Disabled, Error, SearchComplete, Searching};
+        let as_before = (self.state, self.next_at);
+        (self.state, self.next_at) = match (self.state, event) {
+            (_, Event::TooBig(said)) if said < self.size => {
+                (self.size, self.most) = (said, said);
+                (SearchComplete, now + RAISE_AFTER)
+            }
+            // It complains of a probe, and says what to try next.
+            (Searching, Event::TooBig(said)) => {
+                (self.most, self.hinted) = (self.most.min(said), true);
+                (Searching, now)
+            }
+            (_, Event::TooBig(_)) => as_before,
+            (_, Event::BlackHole(fallback)) if fallback >= self.size => as_before,
+            (_, Event::BlackHole(fallback)) => {
+                (self.size, self.most, self.hinted) = (fallback, u16::MAX, false);
+                (if fallback < BASE { Error } else { Base }, now)
+            }
+            (Disabled, Event::Acked(_) | Event::Lost(_) | Event::Raise) => as_before,
+            (_, Event::Acked(size)) if size < self.size => as_before,
+            (_, Event::Acked(size)) => {
+                (self.size, self.most) = (size, self.most.max(size));
+                (Searching, now)
+            }
+            (Searching, Event::Lost(size)) => {
+                let count = if self.lost.0 == size { self.lost.1 + 1 } else { 1 };
+                self.lost = (size, count);
+                if count >= PROBES_MAX {
+                    (self.most, self.hinted) = (self.most.min(size - 1), false);
+                }
+                (Searching, now + PAUSE)
+            }
+            (Base | Error | SearchComplete, Event::Lost(_)) => as_before,
+            (SearchComplete, Event::Raise) => {
+                (self.most, self.hinted) = (u16::MAX, true);
+                (Searching, now)
+            }
+            (Base | Error | Searching, Event::Raise) => as_before,
+        };
+    }
+
+    /// What a connection whose packets may have up to `max` bytes, which is
+    /// more than [`Search::size`], can do at `now`.
+    pub(crate) fn ask(&mut self, now: Time, max: u16) -> Ask {
+        if now < self.next_at {
+            return Ask::Wait(self.next_at);
+        }
+        if self.state == State::SearchComplete {
+            self.on(now, Event::Raise);
+        }
+        let size = match self.state {
+            // Whether it gets through at all is to be confirmed.
+            State::Base | State::Error => Some(self.size),
+            State::Searching => self.candidate(max),
+            State::Disabled | State::SearchComplete => None,
+        };
+        if let Some(size) = size {
+            self.next_at = now + LEASE;
+            return Ask::Probe { size, until: self.next_at };
+        }
+        (self.state, self.next_at) = (State::SearchComplete, now + RAISE_AFTER);
+        Ask::Wait(self.next_at)
+    }
+
+    /// Nothing can be said of the probe that was asked for.
+    pub(crate) fn give_back(&mut self, now: Time) {
+        if self.state != State::SearchComplete {
+            self.next_at = self.next_at.min(now + PAUSE);
+        }
+    }
+
+    /// The next size to try (RFC 8899 §5.3.2): a router's word or, after a
+    /// long while, all there is; else the usual size nearest to the middle of
+    /// what is open; else that middle.
+    fn candidate(&self, max: u16) -> Option<u16> {
+        let most = self.most.min(max);
+        let gain = most.saturating_sub(self.size);
+        if self.hinted && gain > 0 {
+            return Some(most);
+        }
+        if gain < GRAIN {
+            return None;
+        }
+        let middle = self.size + gain.div_ceil(2);
+        let open = USUAL.into_iter().filter(|size| *size > self.size && *size <= most);
+        Some(open.min_by_key(|size| size.abs_diff(middle)).unwrap_or(middle))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: u16 = 1500;
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::from_millis(ms)
+    }
+
+    /// Lets a path that carries `mtu` bytes answer the search until it is
+    /// complete; returns the sizes tried and when it ended.
+    fn run(search: &mut Search, from: Time, max: u16, mtu: u16) -> (Vec<u16>, Time) {
+        let (mut now, mut tried) = (from, Vec::new());
+        for _ in 0..200 {
+            match search.ask(now, max) {
+                Ask::Probe { size, .. } => {
+                    tried.push(size);
+                    search.on(now, if size <= mtu { Event::Acked(size) } else { Event::Lost(size) });
+                }
+                Ask::Wait(_) if search.state() == State::SearchComplete => return (tried, now),
+                Ask::Wait(until) => now = until,
+            }
+            if search.size() == max {
+                return (tried, now);
+            }
+        }
+        panic!("{max} {mtu}: no end in sight: {tried:?}");
+    }
+
+    fn after_black_hole(mtu: u16) -> Search {
+        let mut search = Search::new(mtu);
+        search.on(at(0), Event::BlackHole(BASE));
+        search
+    }
+
+    #[test]
+    fn search_finds_what_the_path_carries_in_few_probes() {
+        for max in [1500, 9000] {
+            for mtu in (BASE..=max).step_by(7) {
+                let mut search = after_black_hole(max);
+                let (tried, _) = run(&mut search, at(0), max, mtu);
+                let found = search.size();
+                assert!(found <= mtu && mtu - found < GRAIN, "{mtu} of {max}: {found} by {tried:?}");
+                assert!(tried.len() <= if max == 1500 { 22 } else { 42 }, "{mtu} of {max}: {tried:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn usual_sizes_come_first_and_three_losses_rule_one_out() {
+        let mut search = after_black_hole(MAX);
+        let (tried, _) = run(&mut search, at(0), MAX, 1420);
+        assert_eq!(tried[..6], [1280, 1400, 1440, 1440, 1440, 1420]);
+        assert_eq!(search.size(), 1420);
+    }
+
+    #[test]
+    fn every_state_answers_every_event() {
+        use State::{Base, Disabled, Error, SearchComplete, Searching};
+        let black_hole = [Event::BlackHole(BASE)];
+        let ways: [(&[Event], State); 5] = [
+            (&[], Disabled),
+            (&black_hole, Base),
+            (&[Event::BlackHole(BASE), Event::Acked(BASE)], Searching),
+            (&[Event::TooBig(1400)], SearchComplete),
+            (&[Event::BlackHole(BASE), Event::BlackHole(552)], Error),
+        ];
+        let events = [
+            Event::TooBig(1300),
+            Event::TooBig(1450),
+            Event::BlackHole(BASE),
+            Event::BlackHole(552),
+            Event::Acked(1450),
+            Event::Lost(1450),
+            Event::Raise,
+        ];
+        // Rows by state, columns by event.
+        let expected = [
+            [SearchComplete, SearchComplete, Base, Error, Disabled, Disabled, Disabled],
+            [Base, Base, Base, Error, Searching, Base, Base],
+            [Searching, Searching, Searching, Error, Searching, Searching, Searching],
+            [SearchComplete, SearchComplete, Base, Error, Searching, SearchComplete, Searching],
+            [Error, Error, Error, Error, Searching, Error, Error],
+        ];
+        for ((way, state), row) in ways.into_iter().zip(expected) {
+            for (event, next) in events.into_iter().zip(row) {
+                let mut search = Search::new(MAX);
+                way.iter().for_each(|event| search.on(at(0), *event));
+                assert_eq!(search.state(), state);
+                search.on(at(1), event);
+                assert_eq!(search.state(), next, "{state:?}, {event:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_routers_word_about_a_probe_is_what_is_tried_next() {
+        let mut search = after_black_hole(MAX);
+        search.on(at(0), Event::Acked(BASE));
+        assert!(matches!(search.ask(at(0), MAX), Ask::Probe { size: 1400, .. }));
+        search.on(at(1), Event::TooBig(1333));
+        assert!(matches!(search.ask(at(1), MAX), Ask::Probe { size: 1333, .. }));
+        search.on(at(2), Event::Acked(1333));
+        assert_eq!(search.ask(at(2), MAX), Ask::Wait(at(2) + RAISE_AFTER));
+    }
+
+    #[test]
+    fn a_finished_search_is_taken_up_again_with_all_there_is() {
+        let mut search = Search::new(MAX);
+        search.on(at(0), Event::TooBig(1400));
+        assert_eq!(search.ask(at(1), MAX), Ask::Wait(at(600_000)));
+        let (tried, _) = run(&mut search, at(600_000), MAX, MAX);
+        assert_eq!((tried, search.size()), (vec![MAX], MAX));
+    }
+
+    #[test]
+    fn one_probe_is_out_at_a_time_until_its_lease_ends() {
+        let mut search = after_black_hole(MAX);
+        assert_eq!(search.ask(at(0), MAX), Ask::Probe { size: BASE, until: at(0) + LEASE });
+        assert_eq!(search.ask(at(1), MAX), Ask::Wait(at(0) + LEASE));
+        assert!(matches!(search.ask(at(0) + LEASE, MAX), Ask::Probe { .. }));
+        search.give_back(at(6000));
+        assert_eq!(search.ask(at(6000), MAX), Ask::Wait(at(6000) + PAUSE));
+    }
+}

@@ -1,0 +1,131 @@
+//! How large packets to a peer may be: routers' words, silence and probes come
+//! together here, between the connections that hear of them and the search on
+//! the path that they share.
+//!
+//! No packet passes here: a connection is looked at when a router complains of
+//! it and when its timer fires. Source: RFC 1191, 8201, 5927 §7.2, RFC 8899 §4.
+
+use std::net::IpAddr;
+
+use queueing::Time;
+
+use super::paths::{mtu_base, mtu_min, plateau_below};
+use super::plpmtu::{Ask, Event, RAISE_AFTER};
+use crate::stack::Stack;
+use crate::tcp::Outcome;
+use crate::wire::tcp::Seq;
+
+impl Stack {
+    /// The largest packet, in bytes, that gets through to `remote`, as far as
+    /// known: the link's MTU, or less once a router has said so or packets
+    /// have vanished.
+    #[must_use]
+    pub fn path_mtu(&self, now: Time, remote: IpAddr) -> u16 {
+        self.ip.mtu(now, &self.config, remote)
+    }
+
+    /// A router could not pass on the segment at `seq`, which takes more than
+    /// `mtu` bytes; one that says 0 is of an old kind (RFC 1191 §5).
+    pub(super) fn on_too_big(&mut self, now: Time, index: u32, seq: Seq, mtu: u32) {
+        let Some((_, connection)) = self.flows.at(index) else { return };
+        let remote = connection.tuple.remote;
+        let said = match u16::try_from(mtu) {
+            Ok(0) => plateau_below(remote, connection.packet_len_max()),
+            Ok(mtu) if remote.is_ipv4() => mtu.max(mtu_min(remote)),
+            Ok(mtu) => mtu,
+            Err(_) => u16::MAX,
+        };
+        if said < mtu_min(remote) || !connection.exceeds(seq, said) {
+            self.counters.icmp_ignored += 1;
+            return;
+        }
+        let of_probe = said >= connection.packet_len_max() && connection.on_probe_too_big(now, seq);
+        if of_probe {
+            let link = self.ip.link_mtu(&self.config, remote);
+            self.ip.paths.on(now, remote, link, Event::TooBig(said));
+            return self.settle(now, index);
+        }
+        self.limit_path(now, index, said, Event::TooBig(said));
+    }
+
+    /// Packets to the peer of connection `index` have at most `mtu` bytes from
+    /// now on, because of `event`.
+    fn limit_path(&mut self, now: Time, index: u32, mtu: u16, event: Event) {
+        let Some((_, connection)) = self.flows.at(index) else { return };
+        let remote = connection.tuple.remote;
+        if connection.limit_mtu(mtu) {
+            self.counters.paths_limited += 1;
+            let link = self.ip.link_mtu(&self.config, remote);
+            self.ip.paths.on(now, remote, link, event);
+            self.settle(now, index);
+        }
+    }
+
+    /// The timer of connection `index` fired: perhaps its segments are too
+    /// large, and nobody says so; perhaps there is news of a probe, or it is
+    /// time for one.
+    pub(in crate::stack) fn tend_path(&mut self, now: Time, index: u32) {
+        let Some((_, connection)) = self.flows.at(index) else { return };
+        if connection.retries > 0 {
+            self.suspect_path(now, index);
+        }
+        let Some((_, connection)) = self.flows.at(index) else { return };
+        if let Some(outcome) = connection.probed(now) {
+            self.search_path(now, index, outcome);
+        }
+    }
+
+    fn suspect_path(&mut self, now: Time, index: u32) {
+        let Some((_, connection)) = self.flows.at(index) else { return };
+        let remote = connection.tuple.remote;
+        // Another connection may have found out already.
+        let known = self.ip.mtu(now, &self.config, remote);
+        if connection.state.is_synchronized() && connection.limit_mtu(known) {
+            return;
+        }
+        let mtu = mtu_base(remote, connection.packet_len_max());
+        if connection.suspects_path(mtu, &self.config) {
+            self.counters.black_holes += 1;
+            self.limit_path(now, index, mtu, Event::BlackHole(mtu));
+        }
+    }
+
+    /// Takes in what became of a probe, takes over what is known of the path,
+    /// and asks for the next probe.
+    fn search_path(&mut self, now: Time, index: u32, outcome: Outcome) {
+        let Some((_, connection)) = self.flows.at(index) else { return };
+        let remote = connection.tuple.remote;
+        let link = self.ip.link_mtu(&self.config, remote);
+        let Some(search) = self.ip.paths.search(now, remote) else {
+            // What was known of it is forgotten.
+            return connection.raise_mtu(link);
+        };
+        match outcome {
+            Outcome::Arrived(size) => {
+                self.counters.path_probes += 1;
+                search.on(now, Event::Acked(size));
+            }
+            Outcome::Lost(size) => {
+                self.counters.path_probes += 1;
+                self.counters.path_probes_lost += 1;
+                search.on(now, Event::Lost(size));
+            }
+            Outcome::Unclear => search.give_back(now),
+            Outcome::Nothing => {}
+        }
+        if !connection.limit_mtu(search.size()) {
+            connection.raise_mtu(search.size());
+        }
+        let most = connection.packet_len_most();
+        if !connection.can_probe(&self.config) {
+            return connection.rest_probing(now + RAISE_AFTER);
+        }
+        if most <= search.size() || !connection.is_busy() {
+            return;
+        }
+        match search.ask(now, most) {
+            Ask::Probe { size, until } => connection.want_probe(size, until),
+            Ask::Wait(until) => connection.rest_probing(until),
+        }
+    }
+}

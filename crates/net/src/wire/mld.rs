@@ -1,0 +1,90 @@
+//! Multicast listener discovery: which groups a host listens to, for switches
+//! that deliver to listeners only.
+//!
+//! A host's half: queries are read (those of version 1 too, which are a
+//! beginning of version 2's), reports are written, each with one group and no
+//! sources. Source: RFC 3810 §5.
+
+use std::net::Ipv6Addr;
+
+use queueing::Span;
+
+use super::{Malformed, addr6, be16, icmpv6};
+
+/// Where reports go: all routers that speak version 2 (RFC 3810 §5.2.14).
+pub const REPORTS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
+
+/// The hop-by-hop header before each message: a router alert (RFC 2711) and
+/// padding, then ICMP.
+pub const HOP_BY_HOP: [u8; 8] = [58, 0, 5, 2, 0, 0, 1, 0];
+
+/// Who listens to what?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// The group in question; unspecified for all.
+    pub group: Ipv6Addr,
+    /// How long answers may take at most.
+    pub within: Span,
+}
+
+/// What a report says of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// We listen to it (MODE_IS_EXCLUDE of no sources).
+    Listening = 2,
+    /// We do not listen any more (CHANGE_TO_INCLUDE_MODE of none).
+    Left = 3,
+    /// We listen from now on (CHANGE_TO_EXCLUDE_MODE of none).
+    Joined = 4,
+}
+
+impl Query {
+    /// Reads a query whose checksum is right.
+    ///
+    /// # Errors
+    /// [`Malformed::Truncated`]; [`Malformed::BadAddress`] for what is no group.
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        if message.len() < 24 {
+            return Err(Malformed::Truncated);
+        }
+        let group = addr6(message, 8);
+        if !group.is_multicast() && !group.is_unspecified() {
+            return Err(Malformed::BadAddress);
+        }
+        // Large codes are mantissa and exponent (§5.1.3).
+        let code = u64::from(be16(message, 4));
+        let ms = if code < 0x8000 { code } else { (code & 0xfff | 0x1000) << ((code >> 12 & 7) + 3) };
+        Ok(Self { group, within: Span::from_millis(ms) })
+    }
+}
+
+/// The report that says `record` of `group`, behind its hop-by-hop header.
+#[must_use]
+pub fn report(record: Record, group: Ipv6Addr, source: Ipv6Addr) -> Vec<u8> {
+    let mut message = vec![143, 0, 0, 0, 0, 0, 0, 1, record as u8, 0, 0, 0];
+    message.extend(group.octets());
+    icmpv6::finish_checksum(&mut message, source, REPORTS);
+    [&HOP_BY_HOP[..], &message].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(code: u16, group: Ipv6Addr) -> Result<Query, Malformed> {
+        let [high, low] = code.to_be_bytes();
+        let mut message = vec![130, 0, 0, 0, high, low, 0, 0];
+        message.extend(group.octets());
+        Query::parse(&message)
+    }
+
+    #[test]
+    fn a_query_says_how_long_answers_may_take() {
+        let within = |code| query(code, Ipv6Addr::UNSPECIFIED).unwrap().within;
+        assert_eq!([0, 10_000].map(within), [Span::ZERO, Span::from_secs(10)]);
+        assert_eq!(within(0x8000), Span::from_millis(0x1000 << 3));
+        assert_eq!(within(0xffff), Span::from_millis(0x1fff << 10));
+        assert_eq!(query(0, Ipv6Addr::LOCALHOST), Err(Malformed::BadAddress));
+        assert_eq!(Query::parse(&[130; 23]), Err(Malformed::Truncated));
+    }
+}
