@@ -2,7 +2,8 @@
 //! between them; the same with smoltcp. A side's cost is half the figure.
 //!
 //! Two numbers, connections and exchanges, run just that and time nothing,
-//! so that a profiler can count instructions.
+//! so that a profiler can count instructions; `smoltcp` after them runs it
+//! through that.
 
 use criterion::{BenchmarkId, Criterion, criterion_group};
 use ours::Pair;
@@ -44,8 +45,14 @@ fn main() {
     let number = |n| std::env::args().nth(n).and_then(|arg| arg.parse().ok());
     match (number(1), number(2)) {
         (Some(conns), Some(exchanges)) => {
-            let mut pair = Pair::new(conns);
-            (0..exchanges).for_each(|_: usize| pair.exchange());
+            let exchanges = 0..exchanges;
+            if std::env::args().nth(3).is_some_and(|name| name == "smoltcp") {
+                let mut pair = smol::Pair::new(conns);
+                exchanges.for_each(|_: usize| pair.exchange());
+            } else {
+                let mut pair = Pair::new(conns);
+                exchanges.for_each(|_| pair.exchange());
+            }
         }
         _ => {
             benches();

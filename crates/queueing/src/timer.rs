@@ -39,6 +39,8 @@ pub struct TimerWheel<T> {
     /// The tick up to which time has come. Every timer waits at the level of
     /// the highest digit (of base 64) in which its tick differs from this.
     elapsed: u64,
+    /// No slot begins before this tick.
+    not_before: u64,
     nodes: Vec<Node<T>>,
     free: u32,
     len: u32,
@@ -88,6 +90,7 @@ impl<T: Copy> TimerWheel<T> {
             levels_used: 0,
             tick_bits,
             elapsed: 0,
+            not_before: u64::MAX,
             nodes: Vec::new(),
             free: NONE,
             len: 0,
@@ -165,16 +168,29 @@ impl<T: Copy> TimerWheel<T> {
 
     /// Advances to `now` and hands out one timer that is due, with the
     /// instant it was set for; to be called until it returns `None`.
+    #[inline]
     pub fn expire(&mut self, now: Time) -> Option<(Time, T)> {
         let target = now.as_nanos() >> self.tick_bits;
+        if target < self.not_before {
+            // Most often.
+            self.elapsed = self.elapsed.max(target);
+            return None;
+        }
+        self.expire_until(target)
+    }
+
+    fn expire_until(&mut self, target: u64) -> Option<(Time, T)> {
+        self.not_before = u64::MAX;
         while let Some((level, slot)) = self.next_slot() {
             let start = self.slot_start(level, slot);
             if start > target {
+                self.not_before = start;
                 break;
             }
             self.elapsed = start;
             let head = self.heads[level * SLOTS + slot];
             if level == 0 {
+                self.not_before = start;
                 self.unlink(head);
                 return Some(self.release(head));
             }
@@ -216,7 +232,9 @@ impl<T: Copy> TimerWheel<T> {
         let at = self.nodes[index as usize].at.as_nanos();
         let tick = at.div_ceil(1 << self.tick_bits).max(self.elapsed);
         let level = (63 - ((tick ^ self.elapsed) | 1).leading_zeros()) / SLOT_BITS;
-        let slot = (tick >> (level * SLOT_BITS)) as usize % SLOTS;
+        let digits = tick >> (level * SLOT_BITS);
+        let slot = digits as usize % SLOTS;
+        self.not_before = self.not_before.min(digits << (level * SLOT_BITS));
         let place = level as usize * SLOTS + slot;
 
         let head = std::mem::replace(&mut self.heads[place], index);

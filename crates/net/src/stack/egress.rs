@@ -28,13 +28,17 @@ pub(super) enum Reply {
     Arp(arp::Packet),
     /// An answer of the network layer.
     Packet(Outgoing),
-    /// The answer to a SYN that nothing is remembered of.
-    SynAck { mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags, window: u16, options: Options },
-    /// A reset.
-    Reset { mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags },
+    /// A segment without data: a reset, or the answer to a SYN that nothing is
+    /// remembered of.
+    Segment { mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags, window: u16, options: Options },
 }
 
 impl Reply {
+    /// A reset.
+    pub(super) fn reset(mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags) -> Self {
+        Self::Segment { mac, tuple, seq, ack, flags, window: 0, options: Options::NONE }
+    }
+
     /// A packet to a known hardware address.
     pub(super) fn packet(
         mac: Mac,
@@ -66,7 +70,8 @@ impl Stack {
 
     /// Lets the acknowledgements of the first `n` connections wait no longer.
     fn owe_waiting_acks(&mut self, now: Time, n: usize) {
-        for index in self.waiting_acks.drain(..n) {
+        for _ in 0..n {
+            let Some(index) = self.waiting_acks.pop_front() else { break };
             let Some((_, connection)) = self.flows.at(index) else { continue };
             connection.flags.ack_listed = false;
             if std::mem::take(&mut connection.flags.ack_waits) {
@@ -100,6 +105,9 @@ impl Stack {
                 self.ready.caught_up();
                 break;
             };
+            if !turn.bare && self.take_everyday_turn(now, device, turn.index) {
+                continue;
+            }
             if self.take_turn(now, device, &mut turn).is_err() {
                 self.ready.suspend(turn);
                 room = false;
@@ -114,7 +122,7 @@ impl Stack {
     }
 
     /// Sends what a connection may send in its turn; who has more waits again.
-    #[inline]
+    #[inline(never)]
     fn take_turn<D: Device>(&mut self, now: Time, device: &mut D, turn: &mut Turn) -> Result<(), Full> {
         let index = turn.index;
         let Some((_, connection)) = self.flows.at(index) else { return Ok(()) };
@@ -232,7 +240,7 @@ fn transmit_reply<D: Device>(
                 packet.emit(&mut buf[ethernet::HEADER_LEN..]);
             })
         }
-        Reply::SynAck { mac, tuple, seq, ack, flags, window, options } => {
+        Reply::Segment { mac, tuple, seq, ack, flags, window, options } => {
             let segment = Segment {
                 source_port: tuple.local_port,
                 target_port: tuple.remote_port,
@@ -241,19 +249,6 @@ fn transmit_reply<D: Device>(
                 flags: *flags,
                 window: *window,
                 options: *options,
-                payload: &[],
-            };
-            Envelope::of(source_mac, *mac, tuple).transmit_segment(now, device, &segment)
-        }
-        Reply::Reset { mac, tuple, seq, ack, flags } => {
-            let segment = Segment {
-                source_port: tuple.local_port,
-                target_port: tuple.remote_port,
-                seq: *seq,
-                ack: *ack,
-                flags: *flags,
-                window: 0,
-                options: Options::NONE,
                 payload: &[],
             };
             Envelope::of(source_mac, *mac, tuple).transmit_segment(now, device, &segment)

@@ -57,6 +57,7 @@ fn octets(addr: IpAddr) -> [u8; 16] {
     }
 }
 
+#[derive(Default)]
 struct Slot {
     generation: u32,
     /// Where the connection before waited to send, while the slot is empty.
@@ -64,10 +65,16 @@ struct Slot {
     connection: Option<Connection>,
 }
 
+const CHUNK_BITS: u32 = 6;
+const CHUNK_LEN: usize = 1 << CHUNK_BITS;
+type Chunk = [Slot; CHUNK_LEN];
+
 /// Connections by slot and by tuple.
 pub(crate) struct Flows {
     /// Slots in chunks, so that growing moves nothing and wastes little.
-    chunks: Vec<Vec<Slot>>,
+    chunks: Vec<Box<Chunk>>,
+    /// Slots that were used at least once.
+    used: u32,
     free: Vec<u32>,
     /// Open addressing with linear probing; at most three quarters full.
     table: Vec<Entry>,
@@ -84,11 +91,8 @@ struct Entry {
 const EMPTY: Entry = Entry { hash: 0, index: u32::MAX };
 
 impl Flows {
-    const CHUNK_BITS: u32 = 6;
-    const CHUNK_LEN: usize = 1 << Self::CHUNK_BITS;
-
     pub(crate) fn new() -> Self {
-        Self { chunks: Vec::new(), free: Vec::new(), table: vec![EMPTY; 16], linked: 0, live: 0 }
+        Self { chunks: Vec::new(), used: 0, free: Vec::new(), table: vec![EMPTY; 16], linked: 0, live: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -97,36 +101,30 @@ impl Flows {
 
     /// Bytes that all of this takes up.
     pub(crate) fn bytes(&self) -> usize {
-        let slots: usize =
-            self.chunks.iter().map(|c| c.capacity() * size_of::<Slot>() + size_of::<Vec<Slot>>()).sum();
+        let slots = self.chunks.len() * size_of::<Chunk>() + self.chunks.capacity() * size_of::<Box<Chunk>>();
         slots + self.table.capacity() * size_of::<Entry>() + self.free.capacity() * size_of::<u32>()
     }
 
     /// Puts a connection into a free slot.
     pub(crate) fn insert(&mut self, mut connection: Connection) -> ConnId {
         self.live += 1;
-        if let Some(index) = self.free.pop() {
-            let slot = &mut self.chunks[index as usize >> Self::CHUNK_BITS][index as usize % Self::CHUNK_LEN];
-            connection.places = slot.places;
-            slot.connection = Some(connection);
-            return ConnId { index, generation: slot.generation };
-        }
-        if self.chunks.last().is_none_or(|chunk| chunk.len() == Self::CHUNK_LEN) {
-            self.chunks.push(Vec::with_capacity(Self::CHUNK_LEN));
-        }
-        let chunk_index = self.chunks.len() - 1;
-        let chunk = &mut self.chunks[chunk_index];
-        chunk.push(Slot { generation: 0, places: Places::default(), connection: Some(connection) });
-        let index = (chunk_index << Self::CHUNK_BITS) + chunk.len() - 1;
-        ConnId { index: index as u32, generation: 0 }
+        let index = self.free.pop().unwrap_or_else(|| {
+            if self.used as usize == self.chunks.len() * CHUNK_LEN {
+                let slots: Box<[Slot]> = (0..CHUNK_LEN).map(|_| Slot::default()).collect();
+                self.chunks.push(slots.try_into().ok().expect("a chunk has that many slots"));
+            }
+            self.used += 1;
+            self.used - 1
+        });
+        let slot = self.slot_mut(index).expect("the slot is there");
+        connection.places = slot.places;
+        slot.connection = Some(connection);
+        ConnId { index, generation: slot.generation }
     }
 
     /// Empties a slot; its id is never valid again.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Connection> {
-        let slot = self
-            .chunks
-            .get_mut(index as usize >> Self::CHUNK_BITS)?
-            .get_mut(index as usize % Self::CHUNK_LEN)?;
+        let slot = self.slot_mut(index)?;
         let connection = slot.connection.take()?;
         slot.places = connection.places;
         slot.generation = slot.generation.wrapping_add(1);
@@ -137,16 +135,18 @@ impl Flows {
 
     #[inline]
     fn slot(&self, index: u32) -> Option<&Slot> {
-        self.chunks.get(index as usize >> Self::CHUNK_BITS)?.get(index as usize % Self::CHUNK_LEN)
+        Some(&self.chunks.get(index as usize >> CHUNK_BITS)?[index as usize % CHUNK_LEN])
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, index: u32) -> Option<&mut Slot> {
+        Some(&mut self.chunks.get_mut(index as usize >> CHUNK_BITS)?[index as usize % CHUNK_LEN])
     }
 
     /// The connection in slot `index` with its id.
     #[inline]
     pub(crate) fn at(&mut self, index: u32) -> Option<(ConnId, &mut Connection)> {
-        let slot = self
-            .chunks
-            .get_mut(index as usize >> Self::CHUNK_BITS)?
-            .get_mut(index as usize % Self::CHUNK_LEN)?;
+        let slot = self.slot_mut(index)?;
         let id = ConnId { index, generation: slot.generation };
         slot.connection.as_mut().map(|connection| (id, connection))
     }
@@ -154,10 +154,7 @@ impl Flows {
     /// Where slot `index` waits to send, whether a connection is in it or not.
     #[inline]
     pub(crate) fn places(&mut self, index: u32) -> Option<&mut Places> {
-        let slot = self
-            .chunks
-            .get_mut(index as usize >> Self::CHUNK_BITS)?
-            .get_mut(index as usize % Self::CHUNK_LEN)?;
+        let slot = self.slot_mut(index)?;
         Some(slot.connection.as_mut().map_or(&mut slot.places, |connection| &mut connection.places))
     }
 

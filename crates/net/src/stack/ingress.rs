@@ -2,17 +2,18 @@
 
 use std::net::Ipv4Addr;
 
-use queueing::{Label, Time};
+use queueing::Time;
 
 use super::ip::interface::Interface;
 use super::ip::is_group;
 use super::ip::upper::Arrived;
 use super::opening::{Listener, fast_open_ends};
-use super::{Config, HASH_FLOW, Stack, flows, look_after};
+use super::{CloseReason, Config, HASH_FLOW, Stack, flows, look_after};
 use crate::classify::PacketMeta;
 use crate::device::{Device, Received};
-use crate::tcp::{Arrival, Connection, Context, State, Verdicts};
+use crate::tcp::{Arrival, Connection, State, Verdicts};
 use crate::wire::ethernet::{BROADCAST, EtherType, Frame, Mac};
+use crate::wire::everyday::Everyday;
 use crate::wire::ip::{Packet, Protocol};
 use crate::wire::tcp::Segment;
 use crate::wire::{FourTuple, Malformed, ipv4, ipv6};
@@ -38,6 +39,24 @@ impl Stack {
     }
 
     fn on_frame(&mut self, now: Time, frame: &[u8], meta: &PacketMeta) -> Result<(), Malformed> {
+        if let Some(everyday) = Everyday::parse(frame, (self.config.mac, self.config.addr), !meta.checked)
+            && is_sender(everyday.ip.source)
+            && everyday.ip.source != self.config.addr
+        {
+            let tuple = FourTuple {
+                local: everyday.ip.target.into(),
+                local_port: everyday.target_port,
+                remote: everyday.ip.source.into(),
+                remote_port: everyday.source_port,
+            };
+            self.on_segment(now, tuple, &everyday.segment(), everyday.ip.ecn, everyday.source_mac, meta);
+            return Ok(());
+        }
+        self.on_any_frame(now, frame, meta)
+    }
+
+    #[inline(never)]
+    fn on_any_frame(&mut self, now: Time, frame: &[u8], meta: &PacketMeta) -> Result<(), Malformed> {
         let frame = Frame::parse(frame)?;
         let ours = frame.target == self.config.mac;
         match frame.kind {
@@ -149,35 +168,45 @@ impl Stack {
         };
         let Some(index) = found else { return self.on_stray(now, tuple, s, ecn, from, meta) };
         self.recent = index;
-        let Some((id, connection)) = self.flows.at(index) else { return };
-        let mut cx = Context {
-            now,
-            id,
-            config: &self.config,
-            pool: &mut self.pool,
-            counters: &mut self.counters,
-            challenges: &mut self.challenges,
-            events: &mut self.events,
-            label: Label::new(meta.priority.unwrap_or_default()),
-            received: meta.received,
-            ecn,
-        };
-        if connection.gives_way_to(s) {
-            connection.end(&mut cx, super::CloseReason::Finished);
-            self.counters.time_wait_reused += 1;
-            self.settle(now, index);
+        let Some((_, connection)) = self.flows.at(index) else { return };
+        let arrival = if connection.state == State::Established {
+            self.hear(now, index, s, ecn, meta)
+        } else if connection.gives_way_to(s) {
+            self.give_way(now, index);
             return self.on_stray(now, tuple, s, ecn, from, meta);
-        }
-        let listener = connection.listener.map(|l| &self.listeners[usize::from(l)]);
-        let verdicts = Verdicts {
-            listener: listener.and_then(|l| l.classifier.as_ref()),
-            default: self.config.classifier.as_ref(),
-            meta,
-            room: listener.is_none_or(Listener::has_room),
+        } else {
+            self.hear_opening(now, index, s, ecn, meta)
         };
+        self.follow_up(now, index);
+        if arrival == Arrival::Refuse {
+            self.refuse(&tuple, s, from);
+        }
+    }
+
+    /// Hands `s` to the connection in slot `index`.
+    #[inline]
+    fn hear(&mut self, now: Time, index: u32, s: &Segment<'_>, ecn: u8, meta: &PacketMeta) -> Arrival {
+        let Some((id, connection)) = self.flows.at(index) else { return Arrival::Done };
+        let verdicts = verdicts(connection, &self.listeners, &self.config, meta);
+        connection.on_segment(&mut context!(self, now, id, meta, ecn), s, &verdicts)
+    }
+
+    /// As [`Stack::hear`] for a connection that is not open: its listener, or
+    /// the cookies' jar, is told what has become of it.
+    #[inline(never)]
+    fn hear_opening(
+        &mut self,
+        now: Time,
+        index: u32,
+        s: &Segment<'_>,
+        ecn: u8,
+        meta: &PacketMeta,
+    ) -> Arrival {
+        let Some((id, connection)) = self.flows.at(index) else { return Arrival::Done };
         let opening = !connection.flags.announced;
         let connecting = (connection.state == State::SynSent).then_some(connection.snd_una);
-        let arrival = connection.on_segment(&mut cx, s, &verdicts);
+        let verdicts = verdicts(connection, &self.listeners, &self.config, meta);
+        let arrival = connection.on_any_segment(&mut context!(self, now, id, meta, ecn), s, &verdicts);
         if opening
             && connection.flags.announced
             && let Some(listener) = connection.listener
@@ -188,10 +217,26 @@ impl Stack {
             && connection.state.is_synchronized()
             && let Some(cookie) = connection.learned(s, s.ack != iss + 1)
         {
-            let mss = s.options.mss.unwrap_or(Connection::mss_default(&tuple));
-            self.jar.put(tuple.remote, cookie, mss, self.config.fast_open_cookies);
+            let mss = s.options.mss.unwrap_or(Connection::mss_default(&connection.tuple));
+            self.jar.put(connection.tuple.remote, cookie, mss, self.config.fast_open_cookies);
         }
         fast_open_ends(connection, &mut self.listeners);
+        arrival
+    }
+
+    /// The connection in TIME-WAIT in slot `index` ends for the sake of a new one.
+    #[cold]
+    fn give_way(&mut self, now: Time, index: u32) {
+        let Some((id, connection)) = self.flows.at(index) else { return };
+        connection.end(&mut context!(self, now, id), CloseReason::Finished);
+        self.counters.time_wait_reused += 1;
+        self.settle(now, index);
+    }
+
+    /// Does what follows from a segment for the connection in slot `index`.
+    #[inline]
+    fn follow_up(&mut self, now: Time, index: u32) {
+        let Some((id, connection)) = self.flows.at(index) else { return };
         if connection.flags.ack_waits && !connection.flags.ack_listed {
             connection.flags.ack_listed = true;
             self.waiting_acks.push_back(index);
@@ -201,8 +246,28 @@ impl Stack {
         } else {
             look_after(now, &mut self.ready, &mut self.timers, &self.config, connection, index);
         }
-        if arrival == Arrival::Refuse {
-            self.refuse(&tuple, s, from);
-        }
     }
+}
+
+/// Who is asked about what comes for `connection`.
+#[inline]
+fn verdicts<'a>(
+    connection: &Connection,
+    listeners: &'a [Listener],
+    config: &'a Config,
+    meta: &'a PacketMeta,
+) -> Verdicts<'a> {
+    let listener = connection.listener.map(|l| &listeners[usize::from(l)]);
+    Verdicts {
+        listener: listener.and_then(|l| l.classifier.as_ref()),
+        default: config.classifier.as_ref(),
+        meta,
+        room: listener.is_none_or(Listener::has_room),
+    }
+}
+
+/// Whether a host can have the address `addr`.
+#[inline]
+fn is_sender(addr: Ipv4Addr) -> bool {
+    !(addr.is_multicast() || addr.is_broadcast() || addr.is_unspecified())
 }

@@ -90,10 +90,18 @@ impl Neighbors {
 
     #[inline]
     pub(crate) fn reach(&mut self, now: Time, addr: IpAddr) -> Reach {
-        match self.last {
-            Some((last, mac, until)) if last == addr && now < until => Reach::Known(mac),
-            _ => self.look_up(now, addr),
+        match self.recent(now, addr) {
+            Some(mac) => Reach::Known(mac),
+            None => self.look_up(now, addr),
         }
+    }
+
+    /// The hardware address of `addr` if it is the one that was used last and
+    /// there is nothing to ask.
+    #[inline]
+    pub(crate) fn recent(&self, now: Time, addr: IpAddr) -> Option<Mac> {
+        let (last, mac, until) = self.last?;
+        (last == addr && now < until).then_some(mac)
     }
 
     fn look_up(&mut self, now: Time, addr: IpAddr) -> Reach {

@@ -8,14 +8,14 @@
 //! connection and no listener is refused. Source: RFC 9293 §3.10.7.1 and
 //! §3.10.7.2, RFC 4987.
 
-use queueing::{Label, Time};
+use queueing::Time;
 
 use super::cookies::{COOKIE_LIFE, Cookies, Remembered, SynCookies};
 use super::egress::Reply;
 use super::fast_open::Offer;
 use super::{ConnId, ListenOptions, Stack};
 use crate::classify::{PacketMeta, TransportClassifier};
-use crate::tcp::{Connection, Context, State, Verdicts};
+use crate::tcp::{Connection, State, Verdicts};
 use crate::wire::FourTuple;
 use crate::wire::ethernet::Mac;
 use crate::wire::tcp::{Flags, Options, Segment, Seq, Timestamps};
@@ -137,18 +137,7 @@ impl Stack {
         listener.on_accepted();
         listener.fast_open += 1;
         let Some((_, connection)) = self.flows.at(id.index) else { return };
-        let mut cx = Context {
-            now,
-            id,
-            config: &self.config,
-            pool: &mut self.pool,
-            counters: &mut self.counters,
-            challenges: &mut self.challenges,
-            events: &mut self.events,
-            label: Label::new(meta.priority.unwrap_or_default()),
-            received: meta.received,
-            ecn: 0,
-        };
+        let mut cx = context!(self, now, id, meta, 0);
         let (own, default) = (listener.classifier.as_ref(), self.config.classifier.as_ref());
         connection.deliver_early(&mut cx, s, &Verdicts { listener: own, default, meta, room: true });
     }
@@ -178,7 +167,7 @@ impl Stack {
         let plain = Flags::SYN | Flags::ACK;
         let flags = if options.timestamps.is_some() { offer.flags } else { plain };
         let (seq, ack, window) = (cookies.number(&tuple, s.seq, mss), s.seq + 1, offer.window);
-        self.reply(Reply::SynAck { mac, tuple, seq, ack, flags, window, options });
+        self.reply(Reply::Segment { mac, tuple, seq, ack, flags, window, options });
         self.cookies_until = now + COOKIE_LIFE;
         self.counters.cookies_sent += 1;
     }
@@ -231,7 +220,7 @@ impl Stack {
         } else {
             (Seq(0), s.seq + s.seq_len(), Flags::RST | Flags::ACK)
         };
-        self.reply(Reply::Reset { mac, tuple: *tuple, seq, ack, flags });
+        self.reply(Reply::reset(mac, *tuple, seq, ack, flags));
     }
 }
 

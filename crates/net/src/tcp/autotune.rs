@@ -63,9 +63,10 @@ impl ReceiveWindow {
             return;
         }
         let wanted = u64::from(self.read) * 2;
+        let enough = wanted <= u64::from(self.limit) && self.limit as usize >= config.recv_buffer;
         if pool.is_short() {
             self.limit = self.limit.min(Self::SHORT as u32);
-        } else {
+        } else if !enough {
             let limit = u64::from(self.limit).max(config.recv_buffer as u64);
             self.limit = wanted.clamp(limit, config.recv_buffer_max().max(limit as usize) as u64) as u32;
         }

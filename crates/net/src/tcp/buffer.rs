@@ -230,6 +230,23 @@ impl ByteQueue {
     /// How many of `n` more bytes there is memory for.
     #[inline]
     pub(crate) fn affordable(&self, n: usize, pool: &Pool) -> usize {
+        if self.bytes.len() + n <= self.bytes.capacity() {
+            return n;
+        }
+        self.affordable_anew(n, pool)
+    }
+
+    /// The same when more memory has to be taken.
+    #[inline]
+    fn affordable_anew(&self, n: usize, pool: &Pool) -> usize {
+        if self.bytes.capacity() == 0 && n <= Pool::BUFFER_LEN {
+            return if pool.allows(Use::Little, Pool::BUFFER_LEN) { n } else { 0 };
+        }
+        self.affordable_by_growing(n, pool)
+    }
+
+    #[inline(never)]
+    fn affordable_by_growing(&self, n: usize, pool: &Pool) -> usize {
         let (capacity, needed) = (self.bytes.capacity(), self.len() + n);
         // What stands before `head` is used first, but only once it is the larger part.
         let used = if self.head as usize >= self.len() { self.len() } else { self.bytes.len() };

@@ -1,4 +1,5 @@
-//! A connection's state, and what the application and the clock do to it.
+//! A connection's state, how it begins and how it ends; `calls` has what the
+//! application does to it, `clock` what time does.
 //!
 //! Kept small, since there may be a hundred thousand: buffers, reassembly and
 //! scoreboard own memory only while they hold something.
@@ -13,6 +14,7 @@ use super::answers::Answers;
 use super::autotune::ReceiveWindow;
 use super::buffer::{ByteQueue, Pool};
 use super::congestion::{Congestion, CongestionControl};
+use super::flags::Flags;
 use super::flight::Flight;
 use super::manners::Manners;
 use super::patience::Patience;
@@ -21,7 +23,7 @@ use super::reassembly::Reassembly;
 use super::recovery::TailProbe;
 use super::rtt::RttEstimator;
 use super::spurious::Undo;
-use super::state::{State, Step};
+use super::state::State;
 use super::transmit::Transmit;
 use crate::classify::{FlowState, Private, TransportClassifier};
 use crate::stack::{Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind, Places};
@@ -46,6 +48,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
+    #[inline]
     pub(crate) fn push(&mut self, kind: EventKind) {
         self.events.push_back(Event { conn: self.id, kind, label: self.label, received: self.received });
     }
@@ -54,58 +57,6 @@ impl Context<'_> {
     pub(super) fn may_challenge(&mut self) -> bool {
         self.challenges.allow(self.now, self.config.challenges_per_second_max, self.counters)
     }
-}
-
-/// Yes or no about a connection.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Flags {
-    /// The application closed its half: FIN follows the last byte.
-    pub(crate) fin_queued: bool,
-    /// FIN was sent at least once.
-    pub(crate) fin_sent: bool,
-    /// The application knows the connection: it asked for it, or heard `Accepted`.
-    pub(crate) announced: bool,
-    /// `send` took less than it was given; `Writable` is owed.
-    pub(crate) blocked: bool,
-    /// Both sides send timestamps (RFC 7323).
-    pub(crate) timestamps: bool,
-    /// Both sides understand SACK.
-    pub(crate) sack: bool,
-    /// Both sides scale windows.
-    pub(crate) scaling: bool,
-    /// The next retransmission ignores the congestion window.
-    pub(crate) retransmit_now: bool,
-    /// A probe for life or window is due.
-    pub(crate) probe_due: bool,
-    /// What is to be sent waits for the pacer.
-    pub(crate) paced: bool,
-    /// A tail loss probe is due.
-    pub(crate) tail_due: bool,
-    /// An acknowledgement of data waits for company, until a timer fires.
-    pub(crate) ack_delayed: bool,
-    /// An acknowledgement of data waits for company, until the owner is idle
-    /// or has sent once; the stack's list knows.
-    pub(crate) ack_waits: bool,
-    pub(crate) ack_listed: bool,
-    /// Small segments wait for what is in flight (Nagle's algorithm).
-    pub(crate) nagle: bool,
-    /// A good cookie opened it: data may flow before the handshake is complete.
-    pub(crate) fast_open: bool,
-    /// Our answer to the SYN brings a Fast Open cookie.
-    pub(crate) gives_cookie: bool,
-    /// `send` found no memory; the pool knows.
-    pub(crate) starved: bool,
-    /// The connection waits for a neighbour's hardware address.
-    pub(crate) parked: bool,
-    /// The flow table knows the connection.
-    pub(crate) linked: bool,
-    /// TIME-WAIT has begun and was noted.
-    pub(crate) aging: bool,
-    /// `Closed` was pushed.
-    pub(crate) closed_pushed: bool,
-    /// `Closed` was polled, or the application let go: the id is invalid, the
-    /// slot lives on until the connection ends.
-    pub(crate) detached: bool,
 }
 
 /// Whether lost segments are being repaired.
@@ -212,14 +163,6 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Most timeouts in a row (RFC 1122 §4.2.3.5: at least 100 s in all).
-    const RETRIES_MAX: u8 = 15;
-    /// Most timeouts of a SYN: 183 s in all, when a round trip was never timed
-    /// (RFC 9293 §3.8.3 asks for at least three minutes).
-    const RETRIES_SYN_MAX: u8 = 7;
-    /// Most timeouts of the answer to a listener's SYN: 63 s in all, so that
-    /// half-open connections make room.
-    const RETRIES_SYN_RECEIVED_MAX: u8 = 5;
     /// A peer that announces less gets this, unless our MTU is smaller still.
     pub(super) const MSS_MIN: u16 = 88;
     /// Bytes that timestamps take up in every segment.
@@ -310,133 +253,6 @@ impl Connection {
         self.congestion = Congestion::new(config.congestion, self.mss);
     }
 
-    /// Queues bytes for sending; returns how many fit.
-    #[inline]
-    pub(crate) fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<usize> {
-        if !self.state.can_send() || self.flags.fin_queued {
-            return None;
-        }
-        let room = self.send_limit(cx.config, cx.pool).saturating_sub(self.send.len());
-        let fitting = bytes.len().min(room);
-        let taken = self.send.affordable(fitting, cx.pool);
-        if taken < fitting {
-            self.starve(cx);
-        }
-        if self.send.is_empty() && self.snd_una == self.snd_nxt {
-            self.on_resume(cx);
-        }
-        self.send.push(&bytes[..taken], cx.pool);
-        self.flags.blocked |= taken < bytes.len();
-        Some(taken)
-    }
-
-    /// After a pause longer than a timeout, congestion control may start anew
-    /// (RFC 5681 §4.1).
-    #[inline]
-    fn on_resume(&mut self, cx: &mut Context<'_>) {
-        let idle = cx.now.since(self.flight.latest);
-        let rto_min = cx.config.rto_min;
-        if idle > rto_min && idle > self.rtt.rto(rto_min) && self.state.is_synchronized() {
-            self.congestion.on_idle(cx.now, idle);
-        }
-    }
-
-    /// Forgets the first `n` unread bytes; whether inviting more is worth a segment.
-    #[inline]
-    pub(crate) fn consume(&mut self, cx: &mut Context<'_>, n: usize) -> bool {
-        let n = n.min(self.recv.len());
-        self.recv.pop(n, cx.pool);
-        self.window.on_read(cx.now, n, self.rtt.srtt(), cx.config, cx.pool);
-        if cx.pool.is_short() {
-            self.shorten_window(cx);
-        }
-        self.invite()
-    }
-
-    /// Tells the peer of a window that has become larger by what is worth a
-    /// segment; whether it has.
-    #[inline]
-    fn invite(&mut self) -> bool {
-        let worth = (self.window.limit() / 2).min(2 * usize::from(self.mss)) as i32;
-        let edge = self.rcv_nxt + self.receive_room();
-        let due = self.state.can_receive() && edge.distance(self.rcv_adv) >= worth;
-        if due {
-            self.owe_ack();
-        }
-        due
-    }
-
-    /// Memory is short: promises little, until the pool says otherwise.
-    #[inline]
-    pub(super) fn shorten_window(&mut self, cx: &mut Context<'_>) {
-        self.window.shorten();
-        cx.pool.shorten(cx.id.index);
-    }
-
-    /// Memory is there again. Nobody else would tell a peer whose window is
-    /// closed: the application may wait for the rest of what it has not read.
-    pub(crate) fn restore_window(&mut self, config: &Config) {
-        self.window.restore(config);
-        self.invite();
-    }
-
-    /// Most bytes that may wait for their acknowledgement: twice what the
-    /// path takes at once, so that acknowledgements never find nothing to send.
-    #[inline]
-    pub(super) fn send_limit(&self, config: &Config, pool: &Pool) -> usize {
-        if pool.is_short() {
-            return config.send_buffer.min(ReceiveWindow::SHORT);
-        }
-        let wanted = self.congestion.window().get().saturating_mul(2) as usize;
-        wanted.clamp(config.send_buffer, config.send_buffer_max.max(config.send_buffer))
-    }
-
-    #[cold]
-    fn starve(&mut self, cx: &mut Context<'_>) {
-        cx.counters.memory_refusals += 1;
-        if !self.flags.starved {
-            self.flags.starved = true;
-            cx.pool.starve(cx.id);
-        }
-    }
-
-    /// The application lets go: our half closes after what is queued, and
-    /// what the peer still says is not kept.
-    pub(crate) fn let_go(&mut self, cx: &mut Context<'_>) {
-        self.close(cx);
-        self.recv.release(cx.pool);
-        self.classifier = None;
-        self.app = None;
-        self.flags.blocked = false;
-        self.flags.closed_pushed = true;
-        self.flags.detached = true;
-        self.limit_fin_wait(cx);
-    }
-
-    /// Nobody waits for what the peer still has to say: FIN-WAIT-2 ends by
-    /// itself, even if the peer lives.
-    pub(super) fn limit_fin_wait(&mut self, cx: &Context<'_>) {
-        if self.state == State::FinWait2 && self.flags.detached {
-            self.rto_at = cx.now + cx.config.fin_wait;
-        }
-    }
-
-    /// Closes our half after what is queued.
-    pub(crate) fn close(&mut self, cx: &mut Context<'_>) {
-        if self.flags.fin_queued || !self.state.can_send() {
-            return;
-        }
-        if self.state == State::SynSent {
-            self.end(cx, CloseReason::Aborted);
-            return;
-        }
-        self.flags.fin_queued = true;
-        // FIN of a half-open connection waits for the handshake.
-        if self.state.is_synchronized() {
-            self.state = self.state.after(Step::Close);
-        }
-    }
-
     /// The connection is over.
     pub(crate) fn end(&mut self, cx: &mut Context<'_>, reason: CloseReason) {
         self.state = State::Closed;
@@ -498,13 +314,6 @@ impl Connection {
         }
     }
 
-    /// Keeps unread bytes of a connection that is over as long as TIME-WAIT lasts.
-    pub(crate) fn linger(&mut self, now: Time, config: &Config) {
-        if self.rto_at == Time::MAX {
-            self.rto_at = now + config.time_wait;
-        }
-    }
-
     /// Bytes that were sent and not yet acknowledged.
     pub(super) fn unacknowledged(&self) -> Bytes {
         Bytes::new(u64::from(self.snd_nxt - self.snd_una))
@@ -515,76 +324,5 @@ impl Connection {
     /// (limited transmit, RFC 5681 §3.2 step 2).
     pub(super) fn flight_size(&self) -> Bytes {
         self.unacknowledged().min(self.congestion.window())
-    }
-
-    /// Most timeouts in a row.
-    pub(super) fn retries_max(&self) -> u8 {
-        match self.state {
-            State::SynSent | State::SynReceived { passive: false } => Self::RETRIES_SYN_MAX,
-            State::SynReceived { passive: true } => Self::RETRIES_SYN_RECEIVED_MAX,
-            _ => Self::RETRIES_MAX,
-        }
-    }
-
-    /// Starts the retransmission timer unless it runs.
-    #[inline]
-    pub(crate) fn arm(&mut self, now: Time, config: &Config) {
-        if self.rto_at == Time::MAX {
-            self.rto_at = self.rto_from(now, config);
-        }
-    }
-
-    /// Nothing can be sent now: if only the peer's window is the reason, the
-    /// timer will ask for it (RFC 9293 §3.8.6.1).
-    #[inline]
-    pub(crate) fn wait_for_window(&mut self, now: Time, config: &Config) {
-        self.flags.paced = self.manners.is_some() && self.wants_data() && self.is_paced(now);
-        if self.is_stalled() && !self.flags.paced {
-            self.arm(now, config);
-        }
-    }
-
-    /// When [`Connection::on_timeout`] is due; `Time::MAX` for never.
-    #[inline]
-    pub(crate) fn deadline(&self, config: &Config) -> Time {
-        match self.state {
-            State::Closed => self.rto_at,
-            State::TimeWait { until } => until,
-            _ => self
-                .rto_at
-                .min(self.early_at)
-                .min(self.keep_alive_at(config))
-                .min(self.ack_due_at())
-                .min(self.manners_due()),
-        }
-    }
-
-    /// Does what the clock demands.
-    pub(crate) fn on_timeout(&mut self, cx: &mut Context<'_>) {
-        if let State::TimeWait { until } = self.state {
-            if until <= cx.now {
-                self.end(cx, CloseReason::Finished);
-            }
-            return;
-        }
-        if self.state == State::Closed {
-            self.recv.release(cx.pool);
-            return;
-        }
-        self.on_ack_due(cx);
-        self.flags.paced &= self.paced_until() > cx.now;
-        if self.early_at <= cx.now {
-            self.on_early_timeout(cx);
-        } else if self.rto_at <= cx.now {
-            self.on_retransmission_timeout(cx);
-        }
-        if self.keep_alive_at(cx.config) <= cx.now {
-            self.keep_alives += 1;
-            self.flags.probe_due = true;
-            let count = self.keep_alive(cx.config).map_or(0, |asked| asked.count.max(1));
-            if self.keep_alives > count {
-                self.end(cx, CloseReason::TimedOut);
-            }
-        }
     }
 }

@@ -14,7 +14,7 @@ use super::path::Turn;
 use super::recovery::TailProbe;
 use super::state::State;
 use crate::stack::Config;
-use crate::wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
+use crate::wire::tcp::{Flags, Seq};
 
 /// One segment that should go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +53,8 @@ impl Connection {
     /// Whether more than an acknowledgement may be due.
     #[inline]
     pub(crate) fn wants_data(&self) -> bool {
-        let forced = self.flags.probe_due || self.flags.tail_due;
-        self.has_unsent() || forced || self.flight.lost() > 0 || self.may_doubt()
+        let forced = self.flags.probe_due | self.flags.tail_due;
+        self.has_unsent() || forced || self.flight.has_lost() || self.may_doubt()
     }
 
     /// Whether what is neither lost nor received may go again.
@@ -107,7 +107,7 @@ impl Connection {
 
     #[inline]
     fn plan_again(&self) -> Option<Plan> {
-        if self.flight.lost() == 0 {
+        if !self.flight.has_lost() {
             return None;
         }
         if !self.flags.retransmit_now {
@@ -165,10 +165,9 @@ impl Connection {
         let mss = u32::from(self.mss);
         let unsent = (self.data_start() + self.send.len() as u32) - self.snd_nxt;
         let window = (self.snd_una + self.snd_wnd).distance(self.snd_nxt).max(0) as u32;
-        let flight = self.in_flight();
-        let room = self.congestion_window().saturating_sub(flight);
         let len = unsent.min(mss).min(window);
-        if len > room && flight > 0 && !self.flags.tail_due {
+        let flight = self.in_flight();
+        if flight > 0 && !self.flags.tail_due && len > self.congestion_window().saturating_sub(flight) {
             return None;
         }
         // No silly windows: a full segment, everything there is, or half the
@@ -184,7 +183,10 @@ impl Connection {
         if self.flags.nagle && len < mss && fin == 0 && self.snd_nxt != self.snd_una {
             return None;
         }
-        (len + fin > 0).then(|| self.cut(self.snd_nxt, len + fin))
+        let psh = if len == unsent && len > 0 { Flags::PSH } else { Flags::NONE };
+        let flags = Flags::ACK.with(psh).with(if fin > 0 { Flags::FIN } else { Flags::NONE });
+        let plan = Plan { seq: self.snd_nxt, len, flags, again: false, probe: false, old: false };
+        (len + fin > 0).then_some(plan)
     }
 
     fn plan_probe(&self) -> Option<Plan> {
@@ -237,8 +239,15 @@ impl Connection {
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
         let sent = (self.snd_nxt - self.snd_una) as usize;
+        if self.state == State::Established {
+            return sent < self.send.len() + usize::from(self.flags.fin_queued);
+        }
+        self.has_unsent_otherwise(sent)
+    }
+
+    #[inline(never)]
+    fn has_unsent_otherwise(&self, sent: usize) -> bool {
         match self.state {
-            State::Established => sent < self.send.len() + usize::from(self.flags.fin_queued),
             State::SynSent | State::SynReceived { .. } if sent == 0 => true,
             State::SynReceived { .. } if self.flags.fast_open => sent < self.send.len() + 1,
             State::SynSent | State::SynReceived { .. } => false,
@@ -268,56 +277,6 @@ impl Connection {
             return ledger.prr.window();
         }
         self.congestion.window().get().clamp(u64::from(self.mss), u64::from(u32::MAX)) as u32
-    }
-
-    /// The window to announce: how far the peer may send. It grows only by
-    /// amounts worth a segment (RFC 9293 §3.8.6.2.2) and never shrinks.
-    #[inline]
-    pub(crate) fn edge(&self) -> Seq {
-        let edge = self.rcv_nxt + self.receive_room();
-        let worth = (self.window.limit() / 2).min(usize::from(self.mss)) as i32;
-        if edge.distance(self.rcv_adv) >= worth { edge } else { self.rcv_adv.max(self.rcv_nxt) }
-    }
-
-    /// The segment that `plan` means, which invites the peer up to `edge`.
-    #[inline]
-    pub(crate) fn segment(&self, plan: &Plan, edge: Seq, now: Time, config: &Config) -> Segment<'_> {
-        let syn = plan.flags.contains(Flags::SYN);
-        let first = plan.flags == Flags::SYN;
-        let shift = if syn { 0 } else { self.recv_scale };
-        let ack = self.acked_by(plan);
-        let window = if first { self.receive_room() } else { edge - ack };
-        let echo = if first { 0 } else { self.ts_recent };
-        let offset = plan.seq.distance(self.data_start()).max(0) as usize;
-        Segment {
-            source_port: self.tuple.local_port,
-            target_port: self.tuple.remote_port,
-            seq: plan.seq,
-            ack: if first { Seq(0) } else { ack },
-            flags: plan.flags | self.ecn_flags(plan),
-            window: (window >> shift).min(65_535) as u16,
-            options: Options {
-                mss: syn.then(|| config.mss(self.tuple.remote)),
-                window_scale: (syn && self.flags.scaling).then_some(self.recv_scale),
-                sack_permitted: syn && self.flags.sack,
-                timestamps: self.flags.timestamps.then(|| Timestamps { value: self.timestamp(now), echo }),
-                fast_open: if syn { self.fast_option(now, config) } else { None },
-                sack: match &self.reassembly {
-                    Some(reassembly) if self.flags.sack && plan.len == 0 => reassembly.blocks(),
-                    _ => SackBlocks::NONE,
-                },
-            },
-            payload: self.send.slice(offset, plan.len as usize),
-        }
-    }
-
-    /// What `plan` acknowledges.
-    #[inline]
-    fn acked_by(&self, plan: &Plan) -> Seq {
-        if !plan.old {
-            return self.rcv_nxt;
-        }
-        self.acked_before_change().unwrap_or(self.rcv_nxt)
     }
 
     /// What came twice was told, or will not be.

@@ -358,10 +358,16 @@ impl Connection {
             && self.tail.is_none()
             && self.state.is_synchronized();
         if eligible {
-            let alone = if self.flight.len() == 1 { config.ack_delay_max } else { Span::ZERO };
-            let wait = self.rtt.srtt().map_or(Span::from_secs(1), |srtt| (srtt * 2).max(PROBE_MIN) + alone);
-            self.early_at = (now + wait).min(self.rto_at);
+            self.early_at = self.probe_at(now, self.flight.len() == 1, config);
         }
+    }
+
+    /// When a tail is probed for that was sent at `now`, of a flight of one or more.
+    #[inline]
+    pub(super) fn probe_at(&self, now: Time, alone: bool, config: &Config) -> Time {
+        let delay = if alone { config.ack_delay_max } else { Span::ZERO };
+        let wait = self.rtt.srtt().map_or(Span::from_secs(1), |srtt| (srtt * 2).max(PROBE_MIN) + delay);
+        (now + wait).min(self.rto_at)
     }
 
     /// A tail loss probe is due, or a segment has been late for too long.

@@ -59,6 +59,13 @@ impl Checksum {
         Self { sum: high + (low >> 32) + (low & 0xffff_ffff) }
     }
 
+    /// This sum and that of whole words, each as it stands on the wire.
+    #[must_use]
+    #[inline]
+    pub(crate) fn with_words(self, words: &[u32; 8]) -> Self {
+        Self { sum: self.sum + words.iter().map(|word| u64::from(*word)).sum::<u64>() }
+    }
+
     /// The checksum as it stands on the wire; `[0, 0]` when the summed bytes
     /// include a correct checksum.
     #[must_use]

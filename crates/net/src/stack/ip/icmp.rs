@@ -8,13 +8,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use queueing::{Label, Time};
+use queueing::Time;
 
 use super::paths::mtu_min;
 use super::plpmtu::Event;
 use crate::stack::egress::Reply;
 use crate::stack::{CloseReason, Stack};
-use crate::tcp::{Context, State};
+use crate::tcp::State;
 use crate::wire::ethernet::Mac;
 use crate::wire::icmp::{Cause, Echo, Error, Message};
 use crate::wire::ip::{Protocol, Quote};
@@ -181,18 +181,7 @@ impl Stack {
     pub(super) fn on_unreachable(&mut self, now: Time, index: u32) {
         let Some((id, connection)) = self.flows.at(index) else { return };
         if connection.state == State::SynSent {
-            let mut cx = Context {
-                now,
-                id,
-                config: &self.config,
-                pool: &mut self.pool,
-                counters: &mut self.counters,
-                challenges: &mut self.challenges,
-                events: &mut self.events,
-                label: Label::default(),
-                received: now,
-                ecn: 0,
-            };
+            let mut cx = context!(self, now, id);
             connection.end(&mut cx, CloseReason::Unreachable);
         }
         self.settle(now, index);

@@ -78,7 +78,7 @@ impl<'a> Segment<'a> {
         }
         let options = &packet[HEADER_LEN..header_len];
         // Where it is filled in and not where `Options::parse` would return it.
-        let options = match Options::timestamps_alone(options) {
+        let options = match Options::read_timestamps_alone(options) {
             timestamps @ Some(_) => Options { timestamps, ..Options::NONE },
             None => Options::parse(options)?,
         };
@@ -175,4 +175,4 @@ pub fn finish_checksum(segment: &mut [u8], source: impl Into<IpAddr>, target: im
     segment[16..18].copy_from_slice(&sum);
 }
 
-const PROTOCOL: u8 = 6;
+pub(super) const PROTOCOL: u8 = 6;

@@ -117,7 +117,7 @@ impl Options {
     /// than its own two bytes, or has a length that its kind cannot have.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        match Self::timestamps_alone(bytes) {
+        match Self::read_timestamps_alone(bytes) {
             timestamps @ Some(_) => Ok(Self { timestamps, ..Self::NONE }),
             None => Self::parse_each(bytes),
         }
@@ -125,7 +125,7 @@ impl Options {
 
     /// The timestamps, where nothing else is in `bytes`.
     #[inline]
-    pub(super) fn timestamps_alone(bytes: &[u8]) -> Option<Timestamps> {
+    pub(super) fn read_timestamps_alone(bytes: &[u8]) -> Option<Timestamps> {
         (bytes.len() == 12 && bytes[..4] == TIMESTAMPS_ALIGNED)
             .then(|| Timestamps { value: be32(bytes, 4), echo: be32(bytes, 8) })
     }
@@ -175,7 +175,7 @@ impl Options {
     #[must_use]
     #[inline]
     pub const fn len(&self) -> usize {
-        if self.is_timestamps_alone() {
+        if self.timestamps_alone().is_some() {
             return 12;
         }
         self.len_without_sack() + if self.sack_fitting() == 0 { 0 } else { 4 + 8 * self.sack_fitting() }
@@ -194,9 +194,7 @@ impl Options {
     /// When `buf` is shorter than that.
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) {
-        let (Some(stamps), Some(buf)) =
-            (self.timestamps.filter(|_| self.is_timestamps_alone()), buf.first_chunk_mut::<12>())
-        else {
+        let (Some(stamps), Some(buf)) = (self.timestamps_alone(), buf.first_chunk_mut::<12>()) else {
             return self.emit_each(buf);
         };
         buf[..4].copy_from_slice(&TIMESTAMPS_ALIGNED);
@@ -243,15 +241,16 @@ impl Options {
         }
     }
 
-    /// Whether this is what nearly every segment of an open connection carries.
+    /// The timestamps, if there is nothing else: what nearly every segment of
+    /// an open connection carries.
     #[inline]
-    const fn is_timestamps_alone(&self) -> bool {
-        self.timestamps.is_some()
-            && self.mss.is_none()
-            && self.window_scale.is_none()
-            && !self.sack_permitted
-            && self.fast_open.is_none()
-            && self.sack.is_empty()
+    const fn timestamps_alone(&self) -> Option<Timestamps> {
+        let others = self.mss.is_some()
+            | self.window_scale.is_some()
+            | self.sack_permitted
+            | self.fast_open.is_some()
+            | !self.sack.is_empty();
+        if others { None } else { self.timestamps }
     }
 
     const fn len_without_sack(&self) -> usize {

@@ -1,0 +1,197 @@
+//! What the application asks of a connection that it knows by its id.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use queueing::{Label, Span, Time};
+
+use super::{CloseReason, ConnId, KeepAlive, NotOpen, Stack};
+use crate::classify::{FlowState, Private, TransportClassifier};
+use crate::tcp::{Connection, Context};
+use crate::wire::FourTuple;
+
+impl Stack {
+    /// Unread bytes in order, contiguous; empty when none or when `conn` is gone.
+    #[must_use]
+    pub fn received(&self, conn: ConnId) -> &[u8] {
+        self.flows.get(conn).map_or(&[], |connection| connection.recv.as_slice())
+    }
+
+    /// Marks the first `n` unread bytes as read; opens the window.
+    pub fn consume(&mut self, now: Time, conn: ConnId, n: usize) {
+        self.touch_for(now, conn, |connection, cx| connection.consume(cx, n), |due| *due);
+    }
+
+    /// Queues bytes for sending; returns how many were taken. When fewer than
+    /// given, [`EventKind::Writable`] follows.
+    ///
+    /// # Errors
+    /// [`NotOpen`] when the connection is gone or our half is closed.
+    pub fn send(&mut self, now: Time, conn: ConnId, bytes: &[u8]) -> Result<usize, NotOpen> {
+        self.touch(now, conn, |connection, cx| connection.write(cx, bytes)).flatten().ok_or(NotOpen)
+    }
+
+    /// Closes our half after what is queued (FIN).
+    pub fn close(&mut self, now: Time, conn: ConnId) {
+        self.call(now, conn, |connection, cx| connection.close(cx));
+    }
+
+    /// Resets the connection.
+    pub fn abort(&mut self, now: Time, conn: ConnId) {
+        let Some(connection) = self.flows.get(conn) else { return };
+        if connection.state.is_reset_by_abort() {
+            let (tuple, seq, ack) = (connection.tuple, connection.snd_nxt, connection.rcv_nxt);
+            self.reset(now, tuple, seq, ack);
+        }
+        self.call(now, conn, |connection, cx| connection.end(cx, CloseReason::Aborted));
+    }
+
+    /// What `conn` sends from now on is as urgent as `label` says: which
+    /// connection sends first ([`Config::transmit`]) and the packets' DSCP
+    /// ([`Config::dscp`]) follow. Until the application says so, it is the
+    /// label of the segment that was delivered last.
+    pub fn set_label(&mut self, now: Time, conn: ConnId, label: Label) {
+        self.touch(now, conn, |connection, _| connection.set_level(label.priority));
+    }
+
+    /// Lets go of the connection: our half closes after what is queued, `conn`
+    /// is invalid from now on, and nothing more is heard of it. Bytes that
+    /// were not read, or that the peer still sends, reset it (RFC 9293
+    /// §3.6.1); otherwise the peer has [`Config::fin_wait`] to close its half.
+    pub fn release(&mut self, now: Time, conn: ConnId) {
+        let Some(connection) = self.flows.get_mut(conn) else { return };
+        let open = connection.state.is_synchronized() && !connection.state.is_ending();
+        if open && connection.recv.is_empty() {
+            self.touch(now, conn, Connection::let_go);
+            return self.settle(now, conn.index);
+        }
+        connection.flags.closed_pushed = true;
+        if !connection.state.is_ending() {
+            self.abort(now, conn);
+        }
+        self.detach(conn);
+    }
+
+    /// Asks `conn`'s peer, when silent, whether it lives, whatever the
+    /// configuration says; `None` never does.
+    pub fn set_keep_alive(&mut self, now: Time, conn: ConnId, keep_alive: Option<KeepAlive>) {
+        self.call(now, conn, |connection, _| connection.patience().keep_alive = Some(keep_alive));
+    }
+
+    /// Ends `conn` when its data waits so long for an acknowledgement,
+    /// whatever the configuration says; `None` waits as long as
+    /// retransmission takes. Looked at when the retransmission timer fires.
+    pub fn set_user_timeout(&mut self, now: Time, conn: ConnId, timeout: Option<Span>) {
+        self.call(now, conn, |connection, _| connection.patience().user_timeout = Some(timeout));
+    }
+
+    /// Sends small segments at once (the default), or lets them wait for what
+    /// is in flight (Nagle's algorithm, RFC 9293 §3.7.4).
+    pub fn set_nodelay(&mut self, now: Time, conn: ConnId, nodelay: bool) {
+        self.call(now, conn, |connection, _| connection.flags.nagle = !nodelay);
+    }
+
+    /// The shared 64 bytes.
+    #[must_use]
+    pub fn private(&self, conn: ConnId) -> Option<&Private> {
+        self.flows.get(conn).map(|connection| &connection.private)
+    }
+
+    /// The shared 64 bytes, to write.
+    #[must_use]
+    pub fn private_mut(&mut self, conn: ConnId) -> Option<&mut Private> {
+        self.flows.get_mut(conn).map(|connection| &mut connection.private)
+    }
+
+    /// Gives one connection its own classifier (M3); `None` hands the choice
+    /// back to its listener's, or the stack's.
+    pub fn set_classifier(&mut self, conn: ConnId, classifier: Option<TransportClassifier>) {
+        if let Some(connection) = self.flows.get_mut(conn) {
+            connection.classifier = classifier;
+        }
+    }
+
+    /// Attaches application memory for the classifier (M5).
+    pub fn attach(&mut self, conn: ConnId, memory: Option<Arc<dyn Any + Send + Sync>>) {
+        if let Some(connection) = self.flows.get_mut(conn) {
+            connection.app = memory.map(Box::new);
+        }
+    }
+
+    /// What the flow has been like.
+    #[must_use]
+    pub fn flow(&self, conn: ConnId) -> Option<FlowState> {
+        self.flows.get(conn).map(Connection::flow)
+    }
+
+    /// The connection's addresses.
+    #[must_use]
+    pub fn tuple(&self, conn: ConnId) -> Option<FourTuple> {
+        self.flows.get(conn).map(|connection| connection.tuple)
+    }
+
+    /// Connections that exist, in any state: handshakes and TIME-WAIT too.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Bytes that send and receive buffers and early segments take up.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> usize {
+        self.pool.held()
+    }
+
+    /// Bytes that connections take up without their buffers: slots, flow
+    /// table and timers.
+    #[must_use]
+    pub fn connection_bytes(&self) -> usize {
+        // A timer takes its item, list links, instant and generation.
+        self.flows.bytes() + self.timers.len() * 24
+    }
+
+    /// Runs `act` on the application's connection `id`, then looks after it.
+    #[inline]
+    pub(super) fn call<R>(
+        &mut self,
+        now: Time,
+        id: ConnId,
+        act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let result = self.touch(now, id, act)?;
+        self.settle(now, id.index);
+        Some(result)
+    }
+
+    /// Runs `act` on the application's connection `id` and queues it for
+    /// egress; `act` changes neither its state nor its deadline.
+    #[inline]
+    fn touch<R>(
+        &mut self,
+        now: Time,
+        id: ConnId,
+        act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        self.touch_for(now, id, act, |_| true)
+    }
+
+    /// [`Stack::touch`] where egress concerns only some results of `act`.
+    #[inline]
+    fn touch_for<R>(
+        &mut self,
+        now: Time,
+        id: ConnId,
+        act: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
+        concerns_egress: impl FnOnce(&R) -> bool,
+    ) -> Option<R> {
+        let connection = self.flows.get_mut(id)?;
+        let mut cx = context!(self, now, id);
+        let result = act(connection, &mut cx);
+        if connection.state.is_ending() {
+            self.settle_closed(now, id);
+        } else if concerns_egress(&result) {
+            self.ready.enqueue(now, connection, id.index);
+        }
+        Some(result)
+    }
+}

@@ -1,0 +1,56 @@
+//! The timers of connections: one each at most, and none that has to move
+//! with every segment.
+
+use queueing::{Time, TimerKey, TimerWheel};
+
+use super::Config;
+use super::ready::Ready;
+use crate::tcp::Connection;
+
+/// Queues a connection for egress if it may have something to send, and sets
+/// its timer.
+#[inline]
+pub(super) fn look_after(
+    now: Time,
+    ready: &mut Ready,
+    timers: &mut TimerWheel<u32>,
+    config: &Config,
+    connection: &mut Connection,
+    index: u32,
+) {
+    ready.enqueue(now, connection, index);
+    set_timer(timers, connection, config, index);
+}
+
+/// Makes sure that a timer fires no later than the connection's deadline. One
+/// that fires too early finds nothing to do and is set anew: cheaper than
+/// moving it with every acknowledgement. Where very many connections take
+/// turns it is not: the connection would have to be fetched from memory only
+/// to find that nothing is due, so there an idle one takes its timer back.
+#[inline]
+pub(super) fn set_timer(
+    timers: &mut TimerWheel<u32>,
+    connection: &mut Connection,
+    config: &Config,
+    index: u32,
+) {
+    let deadline = connection.deadline(config);
+    let set = connection.timer.map_or(Time::MAX, |timer: (Time, TimerKey)| timer.0);
+    let idle = deadline == Time::MAX && timers.len() > IDLE_TIMERS_MAX;
+    if deadline < set || (idle && connection.timer.is_some()) {
+        move_timer(timers, connection, deadline, index);
+    }
+}
+
+#[inline(never)]
+fn move_timer(timers: &mut TimerWheel<u32>, connection: &mut Connection, deadline: Time, index: u32) {
+    if let Some((_, key)) = connection.timer.take() {
+        timers.cancel(key);
+    }
+    if deadline != Time::MAX {
+        connection.timer = Some((deadline, timers.insert(deadline, index)));
+    }
+}
+
+/// With more timers than this, idle connections keep none.
+const IDLE_TIMERS_MAX: usize = 512;

@@ -1,0 +1,134 @@
+//! What the application does to a connection: it writes, reads, closes and
+//! lets go, and what it reads and writes moves the windows.
+
+use super::autotune::ReceiveWindow;
+use super::buffer::Pool;
+use super::congestion::CongestionControl;
+use super::connection::{Connection, Context};
+use super::state::{State, Step};
+use crate::stack::{CloseReason, Config};
+
+impl Connection {
+    /// Queues bytes for sending; returns how many fit.
+    #[inline]
+    pub(crate) fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<usize> {
+        if !self.state.can_send() || self.flags.fin_queued {
+            return None;
+        }
+        let queued = self.send.len();
+        let little = queued + bytes.len() <= cx.config.send_buffer && !cx.pool.is_short();
+        // The limit is never less than that, unless memory is short.
+        let room =
+            if little { bytes.len() } else { self.send_limit(cx.config, cx.pool).saturating_sub(queued) };
+        let fitting = bytes.len().min(room);
+        let taken = self.send.affordable(fitting, cx.pool);
+        if taken < fitting {
+            self.starve(cx);
+        }
+        if self.send.is_empty() && self.snd_una == self.snd_nxt {
+            self.on_resume(cx);
+        }
+        self.send.push(&bytes[..taken], cx.pool);
+        self.flags.blocked |= taken < bytes.len();
+        Some(taken)
+    }
+
+    /// After a pause longer than a timeout, congestion control may start anew
+    /// (RFC 5681 §4.1).
+    #[inline]
+    pub(super) fn on_resume(&mut self, cx: &mut Context<'_>) {
+        let idle = cx.now.since(self.flight.latest);
+        let rto_min = cx.config.rto_min;
+        if idle > rto_min && idle > self.rtt.rto(rto_min) && self.state.is_synchronized() {
+            self.congestion.on_idle(cx.now, idle);
+        }
+    }
+
+    /// Forgets the first `n` unread bytes; whether inviting more is worth a segment.
+    #[inline]
+    pub(crate) fn consume(&mut self, cx: &mut Context<'_>, n: usize) -> bool {
+        let n = n.min(self.recv.len());
+        self.recv.pop(n, cx.pool);
+        self.window.on_read(cx.now, n, self.rtt.srtt(), cx.config, cx.pool);
+        if cx.pool.is_short() {
+            self.shorten_window(cx);
+        }
+        self.invite()
+    }
+
+    /// Tells the peer of a window that has become larger by what is worth a
+    /// segment; whether it has.
+    #[inline]
+    pub(super) fn invite(&mut self) -> bool {
+        let worth = (self.window.limit() / 2).min(2 * usize::from(self.mss)) as i32;
+        let edge = self.rcv_nxt + self.receive_room();
+        let due = self.state.can_receive() && edge.distance(self.rcv_adv) >= worth;
+        if due {
+            self.owe_ack();
+        }
+        due
+    }
+
+    /// Memory is short: promises little, until the pool says otherwise.
+    #[inline]
+    pub(super) fn shorten_window(&mut self, cx: &mut Context<'_>) {
+        self.window.shorten();
+        cx.pool.shorten(cx.id.index);
+    }
+
+    /// Memory is there again. Nobody else would tell a peer whose window is
+    /// closed: the application may wait for the rest of what it has not read.
+    pub(crate) fn restore_window(&mut self, config: &Config) {
+        self.window.restore(config);
+        self.invite();
+    }
+
+    /// Most bytes that may wait for their acknowledgement: twice what the
+    /// path takes at once, so that acknowledgements never find nothing to send.
+    #[inline]
+    pub(super) fn send_limit(&self, config: &Config, pool: &Pool) -> usize {
+        if pool.is_short() {
+            return config.send_buffer.min(ReceiveWindow::SHORT);
+        }
+        let wanted = self.congestion.window().get().saturating_mul(2) as usize;
+        wanted.clamp(config.send_buffer, config.send_buffer_max.max(config.send_buffer))
+    }
+
+    #[cold]
+    pub(super) fn starve(&mut self, cx: &mut Context<'_>) {
+        cx.counters.memory_refusals += 1;
+        if !self.flags.starved {
+            self.flags.starved = true;
+            cx.pool.starve(cx.id);
+        }
+    }
+
+    /// The application lets go: our half closes after what is queued, and
+    /// what the peer still says is not kept.
+    pub(crate) fn let_go(&mut self, cx: &mut Context<'_>) {
+        self.close(cx);
+        self.recv.release(cx.pool);
+        self.classifier = None;
+        self.app = None;
+        self.flags.blocked = false;
+        self.flags.closed_pushed = true;
+        self.flags.detached = true;
+        self.limit_fin_wait(cx);
+    }
+
+    /// Closes our half after what is queued.
+    pub(crate) fn close(&mut self, cx: &mut Context<'_>) {
+        if self.flags.fin_queued || !self.state.can_send() {
+            return;
+        }
+        if self.state == State::SynSent {
+            self.end(cx, CloseReason::Aborted);
+            return;
+        }
+        self.flags.fin_queued = true;
+        // FIN of a half-open connection waits for the handshake.
+        if self.state.is_synchronized() {
+            self.state = self.state.after(Step::Close);
+        }
+    }
+}

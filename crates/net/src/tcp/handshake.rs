@@ -1,0 +1,120 @@
+//! How a connection opens: its side of the handshake, active, passive or both
+//! at once. Source: RFC 9293 §3.5 and §3.10.7.3.
+
+use queueing::Time;
+
+use super::connection::{Connection, Context, Recovery};
+use super::flight::Judgement;
+use super::input::{Arrival, Verdicts};
+use super::state::{State, Step};
+use crate::stack::{CloseReason, Config, EventKind, ListenerId};
+use crate::wire::tcp::{Flags, Segment, Seq};
+
+impl Connection {
+    /// Makes a fresh connection the answer to a listener's SYN `s`.
+    pub(crate) fn accept(&mut self, listener: u16, s: &Segment<'_>, config: &Config) {
+        self.answer(s, config);
+        self.listener = Some(listener);
+        self.update_window(s, 0);
+    }
+
+    /// Makes a fresh connection one that has received the SYN `s`.
+    pub(crate) fn answer(&mut self, s: &Segment<'_>, config: &Config) {
+        self.state = State::SynReceived { passive: true };
+        self.negotiate(s.seq, &s.options, config);
+        self.negotiate_ecn(s);
+    }
+
+    /// Makes a connection that would answer a SYN one that has done so, with
+    /// `number`, and waits for the acknowledgement.
+    pub(crate) fn resume(&mut self, listener: u16, number: Seq) {
+        self.listener = Some(listener);
+        (self.snd_una, self.snd_nxt) = (number, number + 1);
+        self.rcv_adv = self.rcv_nxt + self.receive_room().min(65_535);
+        self.last_ack_sent = self.rcv_nxt;
+    }
+
+    /// Whether a connection in TIME-WAIT may end for the sake of the SYN `s`:
+    /// nothing old can be taken for new (RFC 6191, RFC 9293 §3.6.1).
+    #[inline]
+    pub(crate) fn gives_way_to(&self, s: &Segment<'_>) -> bool {
+        let State::TimeWait { .. } = self.state else { return false };
+        let opens =
+            s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK) && !s.flags.contains(Flags::RST);
+        let later = match s.options.timestamps {
+            Some(stamps) if self.flags.timestamps => (stamps.value.wrapping_sub(self.ts_recent) as i32) > 0,
+            _ => false,
+        };
+        opens && (later || s.seq.after(self.rcv_nxt))
+    }
+
+    pub(super) fn on_segment_in_syn_sent(
+        &mut self,
+        cx: &mut Context<'_>,
+        s: &Segment<'_>,
+        v: &Verdicts<'_>,
+    ) -> Arrival {
+        let acks_syn = s.ack.after(self.snd_una) && s.ack.at_or_before(self.snd_nxt + self.fast_end());
+        let has = |flag| s.flags.contains(flag);
+        if has(Flags::ACK) && !acks_syn {
+            cx.counters.bad_acks += 1;
+            return if has(Flags::RST) { Arrival::Done } else { Arrival::Refuse };
+        }
+        if has(Flags::RST) {
+            if has(Flags::ACK) {
+                self.end(cx, CloseReason::Reset);
+            }
+            return Arrival::Done;
+        }
+        if !has(Flags::SYN) || self.snd_una == self.snd_nxt {
+            return Arrival::Done;
+        }
+        self.negotiate(s.seq, &s.options, cx.config);
+        self.negotiate_ecn(s);
+        self.heard_at = cx.now;
+        self.update_window(s, 0);
+        if has(Flags::ACK) {
+            self.take_fast(cx, s);
+            self.state = self.state.after(Step::SynAck);
+            self.on_handshake_done(cx, s);
+            self.acks_due = 1;
+            if s.seq_len() > 1 {
+                // What comes with the SYN counts from now on.
+                let flags = Flags::from_bits(s.flags.bits() & !Flags::SYN.bits());
+                return self.on_segment_synchronized(cx, &Segment { seq: s.seq + 1, flags, ..*s }, v);
+            }
+        } else {
+            // Both sides open at once: our SYN goes out again, now with ACK.
+            self.state = self.state.after(Step::Syn);
+            self.resend_first();
+        }
+        Arrival::Done
+    }
+
+    /// Sends the first segment in flight again, whatever the window says.
+    pub(crate) fn resend_first(&mut self) {
+        let una = self.snd_una;
+        let first = |start| if start == una { Judgement::Lost } else { Judgement::Stop };
+        self.flight.mark_lost(|record| first(record.start));
+        self.flags.retransmit_now = true;
+    }
+
+    pub(super) fn on_handshake_done(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
+        self.on_syn_acked(cx, s);
+        self.retries = 0;
+        self.recovery = Recovery::None;
+        self.rto_at = Time::MAX;
+        self.flags.retransmit_now = false;
+        if self.listener.is_none() {
+            cx.push(EventKind::Connected);
+        } else if self.flags.announced {
+            // Its data came before.
+        } else if let Some(listener) = self.listener {
+            self.flags.announced = true;
+            cx.push(EventKind::Accepted(ListenerId(u32::from(listener))));
+        }
+        if self.flags.fin_queued {
+            self.state = self.state.after(Step::Close);
+        }
+    }
+}
