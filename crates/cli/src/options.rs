@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use queueing::Span;
+use runtime::threads::Threads;
 
 /// `300/10ms`: so many requests at once, so often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,21 @@ impl fmt::Display for Burst {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} every {}", self.size, self.period)
     }
+}
+
+/// `20us`: how long a thread without work looks for more.
+pub fn spin(text: &str) -> Result<Span, String> {
+    up_to(text, Threads::SPIN_MAX)
+}
+
+/// `30us`: how long responses are gathered.
+pub fn hold(text: &str) -> Result<Span, String> {
+    up_to(text, Threads::HOLD_MAX)
+}
+
+fn up_to(text: &str, max: Span) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|e| format!("{e}"))?;
+    if span > max { Err(format!("{text:?} is more than {max}")) } else { Ok(span) }
 }
 
 /// `10k`, `1M`: a count of 1 or more.

@@ -20,17 +20,17 @@ use net::device::fault::Rates;
 use net::device::merged::Merged;
 use net::stack::{Config as StackConfig, ListenOptions, UdpOptions};
 use net::steer;
-use queueing::CoreId;
+use queueing::{CoreId, Span};
 use runtime::app::{Echo, Http};
 use runtime::mode::{Classifiers, Mode, Policy};
 use runtime::shard::{Config, Stats};
 use runtime::steer::{Counts, Steered, over_one, over_queues};
-use runtime::threads::{self, Workers};
+use runtime::threads::{self, Threads, Workers};
 use runtime::{App, Shard};
 
 use crate::address::{Addresses, KernelEnd, Scoped, Wanted, list};
 use crate::device::{self, Kind, Open};
-use crate::options::{Steer, secret};
+use crate::options::{self, Steer, secret};
 use crate::table::{Table, micros};
 use crate::{Error, check, classify};
 
@@ -45,8 +45,8 @@ use settle::settle;
 pub struct Args {
     /// Where frames come from (needs root, but for captures):
     /// tap:NAME[,queues=N], a new TAP device;
-    /// xdp:INTERFACE[,mode=native|skb][,zerocopy][,queues=N][,busy-poll]
-    /// [,hugepages], shared with the kernel by AF_XDP;
+    /// xdp:INTERFACE[,mode=native|skb][,zerocopy][,queues=N][,frames=N]
+    /// [,busy-poll][,hugepages], shared with the kernel by AF_XDP;
     /// packet:INTERFACE[,queues=N][,fanout=flow|queue], by packet sockets;
     /// dpdk:DEVICE[,queues=N][,mtu=N][,no-huge[=MIB]][,ARGUMENT=VALUE],
     /// a port of DPDK with its driver's arguments, where that is built in;
@@ -95,6 +95,12 @@ pub struct Args {
     /// Keep the stack's thread and each worker on a core of its own.
     #[arg(long)]
     pin: bool,
+    /// How long a thread without work looks for more, then it sleeps.
+    #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = options::spin)]
+    spin: Span,
+    /// How long responses are gathered while more requests wait.
+    #[arg(long, value_name = "SPAN", default_value = "30us", value_parser = options::hold)]
+    hold: Span,
     /// Write every frame to this file, for Wireshark.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -312,10 +318,11 @@ impl Place<'_> {
         note_cores(args);
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
         let pin = args.pin.then_some(pin as fn(CoreId));
+        let threads = Threads { workers, pin, spin: args.spin, hold: args.hold };
         let stop = Arc::new(AtomicBool::new(false));
         let stats = std::thread::scope(|scope| {
             let (stop_there, clock) = (stop.clone(), Arc::new(Monotonic::new()));
-            let server = scope.spawn(|| threads::serve(shards, clock, stop_there, workers, pin));
+            let server = scope.spawn(|| threads::serve(shards, clock, stop_there, threads));
             let done = || interrupted.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
             while !done() && !server.is_finished() {
                 std::thread::park_timeout(LOOK_EVERY);

@@ -8,6 +8,7 @@
 
 pub mod app;
 mod doorbell;
+mod idle;
 pub mod mode;
 pub mod shard;
 pub mod steer;

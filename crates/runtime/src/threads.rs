@@ -1,18 +1,19 @@
 //! The shell: threads, rings and a clock around the pure shards.
 //!
-//! One thread per shard spins on [`Shard::step`]; each of its workers is a
+//! One thread per shard loops on [`Shard::step`]; each of its workers is a
 //! thread behind a pair of rings, or the shard's thread serves requests
 //! itself, one per round, where cores are few. No opinions here: what to do
-//! next is the shard's to say.
+//! next is the shard's to say, and how to do nothing that of `idle`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use net::Device;
-use queueing::{Clock, CoreId, PrioritySet, Span, Time};
+use queueing::{Clock, CoreId, PrioritySet, Span};
 use sched::dispatch::WorkerId;
 
 use crate::app::App;
+use crate::idle::{Patience, Rest};
 use crate::shard::{Budget, Shard, Stats, Step};
 use crate::worker::{Remote, Worker, pair};
 
@@ -32,22 +33,53 @@ pub enum Workers {
     Custom(Arc<dyn Fn(&mut Worker) + Send + Sync>),
 }
 
-/// Looks without work before the shard's thread lets others have the core: a
-/// few microseconds, since a frame usually comes soon; hardly any where
-/// threads are more than cores and the frame may wait for the core we hold.
-const IDLE_LOOKS: u32 = 200;
-const IDLE_LOOKS_CROWDED: u32 = 4;
-/// How long a shard that serves requests itself gathers responses, while more
-/// requests wait: a handful of short ones.
-const HOLD: Span = Span::from_micros(10);
-/// The longest sleep, so that a stop is noticed.
-const SLEEP_MAX: Span = Span::from_millis(1);
+/// The threads that serve.
+#[derive(Clone)]
+pub struct Threads {
+    /// Who serves the requests.
+    pub workers: Workers,
+    /// Called in each thread with the core it should run on: shards first,
+    /// then workers, counted through the cores there are.
+    pub pin: Option<fn(CoreId)>,
+    /// How long a shard's thread without work looks for more before it sleeps,
+    /// at most [`Threads::SPIN_MAX`]. It looks only where work usually comes
+    /// sooner than that. Longer means answers some microseconds sooner and
+    /// more of a core. Where threads are more than cores nobody looks twice:
+    /// what is awaited may wait for the core we hold.
+    pub spin: Span,
+    /// How long a shard that serves requests itself gathers responses while
+    /// more requests wait, at most [`Threads::HOLD_MAX`]: a system call and an
+    /// interrupt for another core are paid once for all of them. A response
+    /// waits that much longer, and as long as the request that is being served.
+    pub hold: Span,
+}
+
+impl Threads {
+    /// About twice what it costs to sleep and be woken.
+    pub const SPIN: Span = Span::from_micros(20);
+    /// As good as never to sleep.
+    pub const SPIN_MAX: Span = Span::from_secs(1);
+    /// A few times what a system call and an interrupt cost in a virtual
+    /// machine; short beside the wait of whoever has others before him.
+    pub const HOLD: Span = Span::from_micros(30);
+    /// Longer is no gain.
+    pub const HOLD_MAX: Span = Span::from_millis(1);
+
+    /// Threads that run where the kernel likes.
+    #[must_use]
+    pub const fn new(workers: Workers) -> Self {
+        Self { workers, pin: None, spin: Self::SPIN, hold: Self::HOLD }
+    }
+}
+
+/// The longest sleep of a shard, so that a stop is noticed; with workers, what
+/// they want next is too.
+const SLEEP_MAX: Span = Span::from_millis(20);
+const SLEEP_MAX_WORKERS: Span = Span::from_millis(1);
 
 /// Serves until `stop` is set; returns each shard's statistics.
 ///
-/// `pin` is called in each thread with the core it should run on: shards
-/// first, then workers, counted through the cores there are. A worker ends
-/// after the request it serves when the server stops.
+/// A worker ends after the request it serves when the server stops.
 ///
 /// # Panics
 /// When a shard or a custom loop panics; an application's panic is caught and
@@ -56,8 +88,7 @@ pub fn serve<D, A>(
     shards: Vec<(Shard<D, A>, D)>,
     clock: SharedClock,
     stop: Arc<AtomicBool>,
-    workers: Workers,
-    pin: Option<fn(CoreId)>,
+    threads: Threads,
 ) -> Vec<Stats>
 where
     D: Device + Send,
@@ -66,7 +97,10 @@ where
 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut core = (0..cores).map(|core| CoreId(core as u16)).cycle();
-    let looks = if threads(&shards, &workers) > cores { IDLE_LOOKS_CROWDED } else { IDLE_LOOKS };
+    let Threads { workers, pin, spin, hold } = threads;
+    let crowded = count(&shards, &workers) > cores;
+    let spin = if crowded { Span::ZERO } else { spin.min(Threads::SPIN_MAX) };
+    let hold = hold.min(Threads::HOLD_MAX);
     let cores: Vec<CoreId> = core.by_ref().take(shards.len()).collect();
     std::thread::scope(|scope| {
         let mut running = Vec::new();
@@ -88,11 +122,12 @@ where
                 remotes.push(remote);
             }
             let (clock, stop) = (clock.clone(), stop.clone());
+            let sleep_max = if remotes.is_empty() { SLEEP_MAX } else { SLEEP_MAX_WORKERS };
+            let patience = Patience::new(spin, sleep_max);
             running.push(scope.spawn(move || {
                 pinned(pin, Some(at));
-                let patience = Patience { looks: 0, looks_max: looks };
                 match remotes.is_empty() {
-                    true => run_inline(shard, device, patience, &clock, &stop),
+                    true => run_inline(shard, device, patience, hold, &clock, &stop),
                     false => run(shard, device, remotes, patience, &clock, &stop),
                 }
             }));
@@ -102,7 +137,7 @@ where
 }
 
 /// Threads that will want a core.
-fn threads<D: Device, A: App>(shards: &[(Shard<D, A>, D)], workers: &Workers) -> usize {
+fn count<D: Device, A: App>(shards: &[(Shard<D, A>, D)], workers: &Workers) -> usize {
     let inline = matches!(workers, Workers::Inline);
     shards.iter().map(|(shard, _)| 1 + if inline { 0 } else { shard.workers() }).sum()
 }
@@ -130,12 +165,13 @@ fn run<D: Device, A: App>(
     clock: &SharedClock,
     stop: &AtomicBool,
 ) -> Stats {
+    let wakes = device.waker().is_some();
     while !stop.load(Ordering::Relaxed) {
         let now = clock.now();
         for (id, remote) in remotes.iter_mut().enumerate() {
             if let Some(job) = remote.take_done() {
                 shard.complete(now, job);
-                patience.reset();
+                patience.on_work(now);
             }
             if let Some(wants) = remote.take_wants() {
                 shard.wants(WorkerId(id as u8), wants);
@@ -144,13 +180,14 @@ fn run<D: Device, A: App>(
         match shard.step(now, &mut device) {
             Step::Assign(job) => {
                 remotes[usize::from(job.worker.0)].give(job);
-                patience.reset();
+                patience.on_work(now);
             }
             Step::Idle => {
                 let serving = shard.idle().len() < shard.workers();
-                patience.rest(now, shard.poll_timeout(), (!serving).then_some(&mut device));
+                let rest = patience.rest(now, shard.poll_timeout());
+                carry_out(rest, (!serving).then_some(&mut device), wakes);
             }
-            _ => patience.reset(),
+            _ => patience.on_work(now),
         }
     }
     remotes.iter_mut().for_each(Remote::stop);
@@ -171,21 +208,25 @@ fn run_inline<D: Device, A: App>(
     mut shard: Shard<D, A>,
     mut device: D,
     mut patience: Patience,
+    hold: Span,
     clock: &SharedClock,
     stop: &AtomicBool,
 ) -> Stats {
     let app = shard.app();
-    shard.set_budget(Budget { transport: 8, assign: 1, hold: HOLD, ..Budget::default() });
+    let wakes = device.waker().is_some();
+    shard.set_budget(Budget { transport: 8, assign: 1, hold, ..Budget::default() });
     while !stop.load(Ordering::Relaxed) {
         let now = clock.now();
         match shard.step(now, &mut device) {
             Step::Assign(mut job) => {
                 job.serve(&*app, &**clock);
                 shard.complete(clock.now(), job);
-                patience.reset();
+                patience.on_work(now);
             }
-            Step::Idle => patience.rest(now, shard.poll_timeout(), Some(&mut device)),
-            _ => patience.reset(),
+            Step::Idle => {
+                carry_out(patience.rest(now, shard.poll_timeout()), Some(&mut device), wakes);
+            }
+            _ => patience.on_work(now),
         }
     }
     send_rest(&mut shard, &mut device, clock);
@@ -199,27 +240,15 @@ fn send_rest<D: Device, A: App>(shard: &mut Shard<D, A>, device: &mut D, clock: 
     }
 }
 
-/// How long nothing was to do.
-struct Patience {
-    looks: u32,
-    looks_max: u32,
-}
-
-impl Patience {
-    fn reset(&mut self) {
-        self.looks = 0;
+/// Does nothing, as decided: on `device`, if that may be slept on.
+fn carry_out<D: Device>(rest: Rest, device: Option<&mut D>, wakes: bool) {
+    let Rest::Sleep(span) = rest else { return std::hint::spin_loop() };
+    let slept = device.is_some() && wakes;
+    if let Some(device) = device {
+        device.wait(span);
     }
-
-    /// Spins for a while, then lets others run, or sleeps on `device` until
-    /// `timer` if it is given.
-    fn rest<D: Device>(&mut self, now: Time, timer: Option<Time>, device: Option<&mut D>) {
-        self.looks += 1;
-        if self.looks < self.looks_max {
-            return std::hint::spin_loop();
-        }
-        if let Some(device) = device {
-            device.wait(timer.map_or(SLEEP_MAX, |at| at.since(now).min(SLEEP_MAX)));
-        }
+    if !slept {
+        // Perhaps it returned at once: others may have the core.
         std::thread::yield_now();
     }
 }

@@ -10,7 +10,7 @@ use net::device::memory::{self, MemoryDevice};
 use net::stack::{Config as StackConfig, ListenOptions};
 use queueing::{Arrivals, Clock, Law, Span};
 use runtime::shard::Config;
-use runtime::threads::{self, Workers};
+use runtime::threads::{self, Threads, Workers};
 use runtime::{Mode, Shard};
 use sched::dispatch::{Params, Steering};
 
@@ -48,7 +48,8 @@ pub(super) fn run(
     let served = std::thread::scope(|scope| {
         let server_stop = ended.clone();
         let shards = vec![(server, server_end)];
-        scope.spawn(|| threads::serve(shards, Arc::new(Monotonic::new()), server_stop, workers, None));
+        scope
+            .spawn(|| threads::serve(shards, Arc::new(Monotonic::new()), server_stop, Threads::new(workers)));
         let driven = drive(&mut client, client_end, settings, stop, &mut progress);
         ended.store(true, Ordering::Relaxed);
         driven

@@ -147,7 +147,9 @@ impl Kind {
         match self {
             Self::Tap { .. } => "queues=1..=256",
             Self::Packet { .. } => "queues=1..=256, fanout=flow, fanout=queue",
-            Self::Xdp { .. } => "mode=native, mode=skb, zerocopy, queues=1..=256, busy-poll, hugepages",
+            Self::Xdp { .. } => {
+                "mode=native, mode=skb, zerocopy, queues=1..=256, frames=64, 128 ..=32768, busy-poll, hugepages"
+            }
             Self::Dpdk { .. } => {
                 "queues=1..=256, mtu=576..=9216, no-huge, no-huge=64..=65536 (MiB), DRIVER-ARGUMENT=VALUE"
             }
@@ -165,6 +167,10 @@ impl Kind {
             (Self::Packet { options, .. }, "fanout", "flow") => options.fanout = Fanout::Flow,
             (Self::Packet { options, .. }, "fanout", "queue") => options.fanout = Fanout::Queue,
             (Self::Xdp { options, .. }, "queues", _) => options.queues = Some(queues_given()?),
+            (Self::Xdp { options, .. }, "frames", _) => {
+                options.frames = value.parse().ok().filter(|n: &u32| n.is_power_of_two())?;
+                (64..=32_768).contains(&options.frames).then_some(())?;
+            }
             (Self::Xdp { options, .. }, "mode", "native") => options.mode = Some(Mode::Native),
             (Self::Xdp { options, .. }, "mode", "skb") => options.mode = Some(Mode::Generic),
             (Self::Xdp { options, .. }, _, "") => match word {

@@ -20,6 +20,7 @@ fn every_kind_is_read_with_its_options() {
     check("xdp:eth0", "mode: None, zerocopy: false, queues: None, busy_poll: false, hugepages: false");
     check("xdp:eth0,mode=native,zerocopy,queues=8", "mode: Some(Native), zerocopy: true, queues: Some(8)");
     check("xdp:eth0,mode=skb,busy-poll,hugepages", "mode: Some(Generic)");
+    check("xdp:eth0,frames=8192", "frames: 8192");
     check("dpdk:01:00.0", "device: \"01:00.0\", options: Options { queues: 1, mtu: None, memory: Huge");
     check("dpdk:net_tap0,iface=gw0,queues=2,no-huge,mac=fixed", "device: \"net_tap0,iface=gw0,mac=fixed\"");
     check(
@@ -48,5 +49,7 @@ fn what_is_no_device_is_told_what_would_be() {
     check("dpdk:net_tap0,no-huge=1", "\"no-huge=1\" is not one of");
     check("dpdk:net_tap0,,", "\"\" is not one of");
     check("xdp:eth0,", "\"\" is not one of");
+    check("xdp:eth0,frames=5000", "\"frames=5000\" is not one of");
+    check("xdp:eth0,frames=32", "frames=64, 128 ..=32768");
     check("xdp:eth0,queues=257", "--device xdp:eth0");
 }

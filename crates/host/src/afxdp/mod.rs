@@ -352,7 +352,7 @@ impl AfXdp {
         if !self.socket.sending.words().needs_wakeup() {
             return;
         }
-        // Each call sends 32 frames when the kernel copies them.
+        // Each call sends so many frames when the kernel copies them.
         for _ in 0..KICKS_MAX {
             if !self.socket.kick_send() {
                 return;

@@ -64,6 +64,8 @@ impl Socket {
         }
         // SAFETY: a structure of integers.
         let offsets: libc::xdp_mmap_offsets = unsafe { sockopt::get(&fd, SOL_XDP, XDP_MMAP_OFFSETS)? };
+        // One call sends a whole batch. Linux before 6.17 keeps to 32 frames.
+        let _ = sockopt::set(&fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &slots.min(TX_BUDGET));
         let fill = Shared::map(&fd, XDP_UMEM_PGOFF_FILL_RING as i64, &offsets.fr, fill_slots)?;
         let completed = Shared::map(&fd, XDP_UMEM_PGOFF_COMPLETION_RING as i64, &offsets.cr, slots)?;
         let received = Shared::map(&fd, XDP_PGOFF_RX_RING, &offsets.rx, slots)?;
@@ -161,6 +163,10 @@ impl AsFd for Socket {
 
 /// How long a busy queue is waited for: 10 to 13 ms are usual.
 const BUSY_WAIT: Duration = Duration::from_millis(50);
+
+/// Frames that one call sends where the kernel copies them (linux/if_xdp.h).
+const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
+const TX_BUDGET: u32 = 256;
 
 /// Options of the generic architectures, asm-generic/socket.h.
 const SO_BUSY_POLL: i32 = 46;

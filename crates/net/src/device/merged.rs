@@ -95,9 +95,11 @@ impl<D: Device> Device for Merged<D> {
         Offloads { tx_checksum: self.devices.iter().all(|device| device.offloads().tx_checksum) }
     }
 
-    /// Sleeps on each in turn, for a part of `span`.
+    /// Sleeps on each in turn, for a part of `span` and never for long: the
+    /// others may have something.
     fn wait(&mut self, span: Span) {
-        let part = Span::from_nanos(span.as_nanos() / self.devices.len() as u64);
+        let devices = self.devices.len() as u64;
+        let part = if devices == 1 { span } else { Span::from_nanos(span.min(GLANCE).as_nanos() / devices) };
         self.devices[self.turn].wait(part);
         self.pass_on();
     }
@@ -108,6 +110,9 @@ impl<D: Device> Device for Merged<D> {
         Some(Arc::new(move || wakers.iter().for_each(|wake| wake())))
     }
 }
+
+/// How long all of several devices are slept on, together.
+const GLANCE: Span = Span::from_millis(1);
 
 #[cfg(test)]
 mod tests {

@@ -15,7 +15,7 @@ use super::*;
 use crate::app::Echo;
 use crate::mode::{Classifiers, Mode};
 use crate::shard::{Config, Shard, Stats, Step};
-use crate::threads::{self, SharedClock};
+use crate::threads::{self, SharedClock, Threads};
 
 const SHARDS: u16 = 4;
 const CLIENTS: usize = 200;
@@ -226,7 +226,7 @@ fn check_on_threads(queues: usize) {
     let stop = Arc::new(AtomicBool::new(false));
     let serving = std::thread::spawn({
         let (clock, stop) = (clock.clone(), stop.clone());
-        move || threads::serve(shards, clock, stop, threads::Workers::Inline, None)
+        move || threads::serve(shards, clock, stop, Threads::new(threads::Workers::Inline))
     });
     let (mut client, mut queue) = (Client::new(wires, clock.now()), 0);
     let done = (0..TURNS_MAX).any(|_| {

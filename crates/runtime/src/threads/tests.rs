@@ -6,6 +6,7 @@ use std::time::Instant;
 use net::Stack;
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{ConnId, EventKind, ListenOptions};
+use queueing::Time;
 use sched::dispatch::{Params, Steering};
 
 use super::*;
@@ -83,7 +84,7 @@ fn check(workers: Workers, shards: usize) {
     let stop = Arc::new(AtomicBool::new(false));
     let serving = std::thread::spawn({
         let (clock, stop) = (clock.clone(), stop.clone());
-        move || serve(served, clock, stop, workers, None)
+        move || serve(served, clock, stop, Threads::new(workers))
     });
     let answered = (0..TURNS_MAX).any(|_| {
         let now = clock.now();

@@ -58,8 +58,9 @@ impl Case {
             request: self.request.clone(),
             answer: self.answer,
             pace,
-            // Long enough for TCP's windows to open.
-            warmup: time / 4,
+            // Long enough for TCP's windows to open, and for what all connections
+            // send at once in the beginning to be answered.
+            warmup: time / 2,
             duration: time,
         }
     }

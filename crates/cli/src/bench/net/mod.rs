@@ -42,6 +42,12 @@ pub struct Args {
     /// Which core does the receiver's half of a veth's work.
     #[arg(long, value_enum, default_value = "receiver")]
     receive_on: ReceiveOn,
+    /// Our server's: how long it looks for work, then it sleeps.
+    #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = crate::options::spin)]
+    spin: Span,
+    /// Our server's: how long responses are gathered.
+    #[arg(long, value_name = "SPAN", default_value = "30us", value_parser = crate::options::hold)]
+    hold: Span,
     /// How much: smoke shows that everything works, and measures nothing.
     #[arg(long, value_enum, default_value = "full")]
     scale: Scale,
@@ -112,7 +118,16 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     for round in 0..rounds {
         for row in &mut rows {
             bar.set_message(format!("{} {}", row.system.name(), row.case.name));
-            let setting = place::Setting { cores, time, receive_on, gvisor: &gvisor, seed: u64::from(round) };
+            let seed = u64::from(round);
+            let setting = place::Setting {
+                cores,
+                time,
+                receive_on,
+                spin: args.spin,
+                hold: args.hold,
+                gvisor: &gvisor,
+                seed,
+            };
             row.add(place::measure(&lab, &row.system, &row.case, &setting));
             bar.inc(1);
         }

@@ -41,6 +41,8 @@ pub struct Setting<'a> {
     pub cores: Cores,
     pub time: Span,
     pub receive_on: ReceiveOn,
+    pub spin: Span,
+    pub hold: Span,
     pub gvisor: &'a Program,
     pub seed: u64,
 }
@@ -55,6 +57,11 @@ pub struct Measured {
     pub latency: Histogram,
     /// Connections that did not live to the end.
     pub broken: u64,
+    /// Segments that the client sent again, of all it sent.
+    pub resent: u64,
+    pub sent: u64,
+    /// Segments that came to it before their turn: earlier ones were lost.
+    pub early: u64,
 }
 
 /// Measures `system` in `case`.
@@ -161,6 +168,9 @@ impl Place<'_> {
             let connections = self.case.connections.to_string();
             command.args(["bench", "peer", "--system", self.system.stack.name(), "--device", device]);
             command.args(["--addr", &SERVER.to_string(), "--app", app, "--connections", &connections]);
+            for (option, span) in [("--spin", self.setting.spin), ("--hold", self.setting.hold)] {
+                command.args([option, &format!("{}ns", span.as_nanos())]);
+            }
             command
         };
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -201,6 +211,9 @@ impl Place<'_> {
         let mut config = Config::new(mac, CLIENT, 24, secret);
         config.recv_buffer = 4 << 20;
         config.send_buffer = 4 << 20;
+        // As the kernel's own clients: with less, a thousand requests that wait
+        // in a queue are all sent again.
+        config.rto_min = RTO_MIN;
         let exchange = self.case.exchange(self.setting.time, self.setting.seed);
         let client = Exchanger::new(exchange, config, SocketAddr::from((SERVER, PORT)));
         let meter = Meter::new(child.id(), self.setting.cores.server);
@@ -216,6 +229,8 @@ impl Place<'_> {
     }
 }
 
+/// The client's smallest retransmission timeout: Linux' `TCP_RTO_MIN`.
+const RTO_MIN: Span = Span::from_millis(200);
 /// How long connections may take to open.
 const OPEN_WITHIN: Span = Span::from_secs(10);
 
@@ -244,6 +259,7 @@ fn run<D: net::Device>(
     }
     let before = before.ok_or("the client did not get its core while it was to measure")?;
     let used = meter.used().map_err(|_| "the server ended")?.saturating_sub(before);
+    let counters = client.stack().counters();
     let Outcome { answers, bytes, span, latency, broken, .. } = client.outcome().clone();
     let seconds = span.as_secs_f64();
     Ok(Measured {
@@ -252,6 +268,9 @@ fn run<D: net::Device>(
         cores: used.as_secs_f64() / seconds,
         latency,
         broken,
+        resent: counters.retransmissions,
+        sent: counters.frames_sent,
+        early: counters.out_of_order,
     })
 }
 

@@ -30,6 +30,10 @@ pub struct Figures {
     pub p999: Span,
     /// Connections that did not live to the end, over all rounds.
     pub broken: u64,
+    /// Share of the client's segments that were sent again, 0..=1.
+    pub resent: f64,
+    /// Segments that came to the client out of order, over all rounds.
+    pub early: u64,
 }
 
 impl Figures {
@@ -70,15 +74,22 @@ impl Row {
             p99: quantile(0.99),
             p999: quantile(0.999),
             broken: self.rounds.iter().map(|m| m.broken).sum(),
+            resent: of(&|m| m.resent as f64 / (m.sent as f64).max(1.0)),
+            early: self.rounds.iter().map(|m| m.early).sum(),
         })
     }
 }
 
 /// Tables, notes, and the goals as last lines.
 pub fn print(rows: &[Row], goals: &[Goal]) {
-    let header = ["case", "server", "req/s", "per core", "cores", "p50", "p99", "p99.9"];
-    let mut exchanges =
-        Table::new(2, &header).groups(&[("", 2), ("thousands", 2), ("", 1), ("latency, µs", 3)]);
+    let mut header = vec!["case", "server", "req/s", "per core", "cores", "p50", "p99", "p99.9"];
+    let mut groups = vec![("", 2), ("thousands", 2), ("", 1), ("latency, µs", 3)];
+    let any_broken = rows.iter().any(|row| row.figures().is_ok_and(|f| f.broken > 0));
+    if any_broken {
+        header.push("broken");
+        groups.push(("", 1));
+    }
+    let mut exchanges = Table::new(2, &header).groups(&groups);
     let mut streams = Table::new(2, &["case", "server", "Gbit/s", "cores"]);
     let (mut any, mut any_stream) = (false, false);
     let mut missing: Vec<(String, &str)> = Vec::new();
@@ -94,7 +105,10 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
                 any = true;
                 let rates = [f.answers_per_s, f.per_core()].map(|rate| format!("{:.1}", rate / 1e3));
                 let latency = [f.p50, f.p99, f.p999].map(micros);
-                let row = [&[case, name][..], &rates, &[format!("{:.2}", f.cores)], &latency].concat();
+                let mut row = [&[case, name][..], &rates, &[format!("{:.2}", f.cores)], &latency].concat();
+                if any_broken {
+                    row.push(f.broken.to_string());
+                }
                 exchanges.row(row);
             }
             Err(why) => {
@@ -117,15 +131,21 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
             seen.push(system.name());
         }
     }
-    for row in rows {
-        if let Ok(Figures { broken: broken @ 1.., .. }) = row.figures() {
-            println!("{} {}: {broken} connections broke", row.system.name(), row.case.name);
-        }
-    }
     println!(
         "cores: the run time of the server's threads, the softirqs that interrupt them and the \
          softirq thread of their core"
     );
+    if any_broken {
+        println!("broken: connections that did not live to the end, over all rounds");
+    }
+    for row in rows {
+        if let Ok(Figures { resent, .. }) = row.figures()
+            && resent >= RESENT_MIN
+        {
+            let (name, case, percent) = (row.system.name(), &row.case.name, resent * 100.0);
+            println!("{name} {case}: {percent:.1} % of the client's segments were sent again");
+        }
+    }
     for (name, why) in missing {
         println!("{name}: not run: {why}");
     }
@@ -133,6 +153,9 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
         println!("{goal}");
     }
 }
+
+/// With fewer segments sent again the client's figures are the server's.
+const RESENT_MIN: f64 = 0.01;
 
 /// Payload in 10⁹ bits per second.
 pub fn gigabits(figures: &Figures) -> f64 {
@@ -159,6 +182,8 @@ pub fn json(rows: &[Row], goals: &[Goal], rounds: u32, time: Span) -> Value {
                 "p99_ns": f.p99.as_nanos(),
                 "p999_ns": f.p999.as_nanos(),
                 "broken": f.broken,
+                "client_resent": f.resent,
+                "client_out_of_order": f.early,
             }),
             Err(why) => json!({ "not_run": why }),
         };

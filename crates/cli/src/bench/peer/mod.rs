@@ -46,6 +46,12 @@ pub struct Args {
     /// Connections there will be, for a system that must know.
     #[arg(long, default_value_t = 1)]
     connections: usize,
+    /// How long our server without work looks for more before it sleeps.
+    #[arg(long, default_value = "20us", value_parser = crate::options::spin)]
+    spin: Span,
+    /// How long it gathers responses while more requests wait.
+    #[arg(long, default_value = "30us", value_parser = crate::options::hold)]
+    hold: Span,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

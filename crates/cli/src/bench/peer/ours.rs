@@ -10,7 +10,7 @@ use net::stack::{Config as StackConfig, ListenOptions};
 use runtime::app::{Echo, Http};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard::Config;
-use runtime::threads::{self, Workers};
+use runtime::threads::{self, Threads, Workers};
 use runtime::{App, Shard};
 use sched::dispatch::{Params, Steering};
 
@@ -71,6 +71,7 @@ where
     shard.stack().listen(PORT, options).map_err(|e| Error::new(format!("port {PORT}: {e:?}")))?;
     ready();
     let never = Arc::new(AtomicBool::new(false));
-    threads::serve(vec![(shard, device)], Arc::new(Monotonic::new()), never, Workers::Inline, None);
+    let threads = Threads { spin: args.spin, hold: args.hold, ..Threads::new(Workers::Inline) };
+    threads::serve(vec![(shard, device)], Arc::new(Monotonic::new()), never, threads);
     Ok(())
 }
