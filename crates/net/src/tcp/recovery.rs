@@ -1,59 +1,28 @@
-//! Repair of what was lost: which of three ways to tell it (RACK by time, SACK
-//! by counting, duplicate acknowledgements alone), when recovery starts and
-//! ends, and the timers of a sender.
+//! Repair of what was lost: when recovery starts and ends, what proves that
+//! nothing had been lost, and what the retransmission timer does.
 //!
-//! Only one deadline is kept beside the retransmission timer: that of a tail
-//! loss probe or of a segment that is late by RACK's window, for the two
-//! exclude each other. Source: RFC 8985, 6675, 6582, 9937, 6298 §5, 3522, 5682.
+//! How loss is told is `detect`'s, what is sent to find out is `tail`'s.
+//! Source: RFC 6582, 6675, 8985, 9937, 6298 §5, 3522, 5682.
+
+mod detect;
+mod tail;
+
+pub(crate) use tail::TailProbe;
 
 use queueing::{Bytes, Span, Time};
 
 use super::acks::News;
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Context, Recovery};
-use super::flight::Judgement;
 use super::prr::Prr;
 use super::rack::millis;
 use super::spurious::{Evidence, Undo};
 use super::state::State;
-use crate::stack::{CloseReason, Config};
-use crate::wire::tcp::{Segment, Seq};
-
-/// So many acknowledgements of the same byte mean that the next was lost.
-const DUPLICATE_ACKS_MAX: u8 = 3;
-
-/// A probe is not sent earlier: a timer fires up to 1 µs late, and so may both hosts.
-const PROBE_MIN: Span = Span::from_micros(10);
-
-/// How loss is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Method {
-    /// By time (RFC 8985).
-    Rack,
-    /// By what was received beyond (RFC 6675).
-    Sack,
-    /// By duplicate acknowledgements (RFC 6582).
-    NewReno,
-}
-
-/// A probe for a lost tail that was not answered yet (RFC 8985 §7.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TailProbe {
-    /// What had been sent with it (TLP.end_seq).
-    pub(crate) end: Seq,
-    /// It was a segment sent again (TLP.is_retrans).
-    pub(crate) again: bool,
-}
+use crate::stack::CloseReason;
+use crate::wire::tcp::Segment;
+use detect::Method;
 
 impl Connection {
-    fn method(&self, config: &Config) -> Method {
-        match (self.flags.sack, config.rack) {
-            (true, true) => Method::Rack,
-            (true, false) => Method::Sack,
-            (false, _) => Method::NewReno,
-        }
-    }
-
     /// Handles an acknowledgement where not everything comes in order.
     #[inline(never)]
     pub(super) fn repair(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut News) {
@@ -212,96 +181,6 @@ impl Connection {
         }
     }
 
-    /// What the answer to a tail loss probe says (RFC 8985 §7.4.2).
-    fn judge_tail_probe(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &News) {
-        let Some(probe) = self.tail else { return };
-        if s.ack.before(probe.end) {
-            return;
-        }
-        let came_twice = news.twice.is_some_and(|twice| twice.1 == probe.end);
-        let repaired = s.ack.after(probe.end);
-        let unneeded = !probe.again || came_twice || (news.duplicate && s.options.sack.is_empty());
-        if !unneeded && repaired && self.recovery == Recovery::None {
-            // The probe itself repaired a loss, which nobody else has seen.
-            self.congestion.on_loss(cx.now, self.flight_size());
-            self.congestion.on_recovered(cx.now);
-            self.undo = Undo::default();
-            self.note_reduction();
-        }
-        if unneeded || repaired {
-            self.tail = None;
-        }
-    }
-
-    /// Marks what is lost; returns how many segments newly are.
-    fn detect_loss(&mut self, cx: &mut Context<'_>, method: Method, news: &News) -> u32 {
-        match method {
-            Method::Rack => self.detect_by_time(cx.now),
-            Method::Sack => self.detect_by_count(),
-            Method::NewReno => match self.recovery {
-                Recovery::None | Recovery::Reduction { .. } if self.duplicate_acks < DUPLICATE_ACKS_MAX => 0,
-                Recovery::Timeout { .. } => 0,
-                // A partial acknowledgement: the next hole is lost, too.
-                Recovery::Fast { until } if news.advanced == 0 || self.snd_una.at_or_after(until) => 0,
-                _ => {
-                    self.flags.retransmit_now = true;
-                    self.mark_first_lost()
-                }
-            },
-        }
-    }
-
-    fn mark_first_lost(&mut self) -> u32 {
-        let una = self.snd_una;
-        let first = |start: Seq| if start == una { Judgement::Lost } else { Judgement::Stop };
-        self.flight.mark_lost(|record| first(record.start))
-    }
-
-    fn detect_by_count(&mut self) -> u32 {
-        let edge = self.flight.ledger().and_then(|ledger| ledger.board.lost_edge(u32::from(self.mss)));
-        let starts =
-            !self.recovery.repairs() && (self.duplicate_acks >= DUPLICATE_ACKS_MAX || edge.is_some());
-        if let Recovery::Timeout { .. } = self.recovery {
-            return 0;
-        }
-        let first = if starts { self.mark_first_lost() } else { 0 };
-        let Some(edge) = edge else { return first };
-        first
-            + self.flight.mark_lost(|record| match record.end.at_or_before(edge) {
-                true if !record.again => Judgement::Lost,
-                true => Judgement::Keep,
-                false => Judgement::Stop,
-            })
-    }
-
-    /// Marks what RACK's window has passed for, and sets the timer for what it
-    /// has not (RFC 8985 §6.2 step 5).
-    fn detect_by_time(&mut self, now: Time) -> u32 {
-        let (repairing, srtt) = (self.recovery.repairs(), self.rtt.srtt());
-        self.early_at = Time::MAX;
-        let Some(ledger) = self.flight.ledger() else { return 0 };
-        let rack = ledger.rack;
-        if !rack.is_known() {
-            return 0;
-        }
-        let window = self.reordering.window(repairing, ledger.sacked_records, srtt);
-        let old_end = self.flight.again_end().map_or(rack.fack(), |end| end.max(rack.fack()));
-        let mut late_at = Time::ZERO;
-        let lost = self.flight.mark_lost(|record| match rack.lost_at(record, window) {
-            Some(at) if at <= now => Judgement::Lost,
-            Some(at) => {
-                late_at = late_at.max(at);
-                Judgement::Keep
-            }
-            None if record.start.at_or_after(old_end) => Judgement::Stop,
-            None => Judgement::Keep,
-        });
-        if late_at != Time::ZERO {
-            self.early_at = late_at;
-        }
-        if lost > 0 && self.manners.is_some() { self.excuse_probe(now, lost) } else { lost }
-    }
-
     /// Fast recovery starts with `base` bytes in flight before the loss was known.
     fn recover(&mut self, cx: &mut Context<'_>, base: u32) {
         cx.counters.fast_retransmits += 1;
@@ -335,59 +214,6 @@ impl Connection {
         let (pipe, mss) = (self.in_flight(), u32::from(self.mss));
         if let Some(ledger) = self.flight.ledger_mut() {
             ledger.prr.on_ack(delivered, pipe, safe, mss);
-        }
-    }
-
-    /// Sets the timer of a tail loss probe, if one may be sent (RFC 8985 §7.2):
-    /// two round trips after the latest segment or acknowledgement; where the
-    /// peer may wait for a second segment, as much later as it may wait.
-    #[inline]
-    pub(super) fn arm_early(&mut self, now: Time, config: &Config) {
-        if self.flight.is_empty() {
-            self.early_at = Time::MAX;
-            return;
-        }
-        if self.flight.sacked() != 0 || self.recovery.repairs() {
-            // RACK's timer, set by `detect_by_time`, stays.
-            return;
-        }
-        self.early_at = Time::MAX;
-        let eligible = config.rack
-            && self.flags.sack
-            && self.flight.lost() == 0
-            && self.tail.is_none()
-            && self.state.is_synchronized();
-        if eligible {
-            self.early_at = self.probe_at(now, self.flight.len() == 1, config);
-        }
-    }
-
-    /// When a tail is probed for that was sent at `now`, of a flight of one or more.
-    #[inline]
-    pub(super) fn probe_at(&self, now: Time, alone: bool, config: &Config) -> Time {
-        let delay = if alone { config.ack_delay_max } else { Span::ZERO };
-        let wait = self.rtt.srtt().map_or(Span::from_secs(1), |srtt| (srtt * 2).max(PROBE_MIN) + delay);
-        (now + wait).min(self.rto_at)
-    }
-
-    /// A tail loss probe is due, or a segment has been late for too long.
-    pub(super) fn on_early_timeout(&mut self, cx: &mut Context<'_>) {
-        self.early_at = Time::MAX;
-        if self.flight.sacked() == 0 && !self.recovery.repairs() {
-            if !self.flight.is_empty() {
-                cx.counters.tail_probes += 1;
-                self.flags.tail_due = true;
-                self.rto_at = self.rto_from(cx.now, cx.config);
-            }
-            return;
-        }
-        let base = (self.snd_nxt - self.snd_una).saturating_sub(self.flight.sacked());
-        let lost = self.detect_by_time(cx.now);
-        if lost > 0 && !self.recovery.repairs() {
-            self.recover(cx, base);
-        }
-        if let Recovery::Fast { .. } = self.recovery {
-            self.apportion(0, false);
         }
     }
 
@@ -440,24 +266,6 @@ impl Connection {
         self.tail = None;
         self.flags.tail_due = false;
         self.flags.retransmit_now = true;
-    }
-
-    /// After a timeout, the first segment is lost, and all that could have
-    /// been acknowledged by now.
-    fn mark_after_timeout(&mut self, cx: &mut Context<'_>) {
-        let (now, una) = (cx.now, self.snd_una);
-        let srtt = self.rtt.srtt().unwrap_or(Span::ZERO);
-        let patience = match (self.method(cx.config), self.flight.ledger()) {
-            (Method::Rack, Some(ledger)) => {
-                let window = self.reordering.window(true, ledger.sacked_records, Some(srtt));
-                ledger.rack.rtt_or(srtt) + window
-            }
-            _ => Span::ZERO,
-        };
-        self.flight.mark_lost(|record| match record.start == una || record.sent + patience <= now {
-            true => Judgement::Lost,
-            false => Judgement::Keep,
-        });
     }
 }
 

@@ -1,11 +1,13 @@
 //! Our IPv6 addresses, what is on this link, and who routes beyond it.
 //!
-//! Pure bookkeeping: what routers say and what time it is come in, what to ask
+//! Pure bookkeeping: what routers say (`advertised`) and what time it is come in, what to ask
 //! comes out. Everything is bounded: [`ADDRS_MAX`] addresses, [`PREFIXES_MAX`]
 //! prefixes, [`ROUTERS_MAX`] routers; what comes beyond that is ignored, so
 //! that a flood of advertisements cannot push out what works; of redirections
 //! the oldest makes room.
 //! Source: RFC 4861 §6.3 and §8, RFC 4862 §5, RFC 7217, RFC 6724 (its rules 1–3 and 8).
+
+mod advertised;
 
 use std::hash::Hasher;
 use std::net::Ipv6Addr;
@@ -17,9 +19,8 @@ use super::mld::Reports;
 use super::redirects::Redirects;
 use crate::stack::config::{Config, InterfaceId, Ipv6};
 use crate::wire::ethernet::Mac;
-use crate::wire::ipv6::{ALL_NODES, MTU_MIN, solicited_node};
+use crate::wire::ipv6::{ALL_NODES, solicited_node};
 use crate::wire::mld::{Query, Record};
-use crate::wire::ndp::{Prefix, RouterAdvertisement};
 
 pub(crate) const ADDRS_MAX: usize = 16;
 pub(crate) const PREFIXES_MAX: usize = 16;
@@ -30,8 +31,6 @@ const PROBE_INTERVAL: Span = Span::from_secs(1);
 /// Between questions for routers, and how many (RFC 4861 §10).
 const SOLICIT_INTERVAL: Span = Span::from_secs(4);
 const SOLICITS_MAX: u8 = 3;
-/// A router that nobody vouches for cannot shorten a life below this (RFC 4862 §5.5.3).
-const SHORTENED_MIN: Span = Span::from_secs(2 * 3600);
 /// Other interface identifiers that are tried when one is taken (RFC 7217 §6).
 const CONFLICTS_MAX: u8 = 3;
 
@@ -254,29 +253,6 @@ impl Interface {
                 .any(|(a, len)| within(target, a, len))
     }
 
-    /// Router `from` says that packets for `destination` had better go to
-    /// `target`; whether that counts: it is the first hop itself, and names a
-    /// router of this link or the destination (RFC 4861 §8.1).
-    pub(crate) fn on_redirect(
-        &mut self,
-        now: Time,
-        from: Ipv6Addr,
-        target: Ipv6Addr,
-        destination: Ipv6Addr,
-    ) -> bool {
-        let valid = from.is_unicast_link_local()
-            && from != destination
-            && self.next_hop(destination) == Some(from)
-            && (target == destination || target.is_unicast_link_local())
-            && !target.is_unspecified()
-            && !self.addrs.iter().any(|a| a.addr == target);
-        if valid {
-            self.redirects.learn(now, destination, target);
-            self.due = self.due.min(self.redirects.deadline());
-        }
-        valid
-    }
-
     /// `addr` does not answer: packets go the usual way again, and if it is
     /// the usual router, another has its turn.
     pub(crate) fn on_silent(&mut self, addr: Ipv6Addr) {
@@ -300,67 +276,6 @@ impl Interface {
             self.add(now, other, 64, Some(conflicts + 1), [lost.preferred_until, lost.valid_until]);
         }
         true
-    }
-
-    /// Router `from` has advertised.
-    pub(crate) fn on_advertisement(&mut self, now: Time, from: Ipv6Addr, said: &RouterAdvertisement<'_>) {
-        if !self.config.slaac {
-            return;
-        }
-        self.solicit_at = Time::MAX;
-        let until = now + Span::from_secs(said.lifetime_s.into());
-        let known = self.routers.iter().position(|r| r.addr == from);
-        match known {
-            Some(at) if said.lifetime_s == 0 => drop(self.routers.remove(at)),
-            Some(at) => self.routers[at].until = until,
-            None if said.lifetime_s > 0 && self.routers.len() < ROUTERS_MAX => {
-                self.routers.push(Router { addr: from, until });
-            }
-            None => {}
-        }
-        if let Some(mtu) = said.mtu.and_then(|mtu| u16::try_from(mtu).ok()).filter(|mtu| *mtu >= MTU_MIN) {
-            self.mtu = Some(mtu);
-        }
-        // No link has more prefixes than this for good reason.
-        said.prefixes().take(PREFIXES_MAX).for_each(|prefix| self.on_prefix(now, &prefix));
-        self.due = now;
-    }
-
-    fn on_prefix(&mut self, now: Time, said: &Prefix) {
-        if said.addr.is_unicast_link_local() || said.addr.is_multicast() {
-            return;
-        }
-        let until = end(now, said.valid_s);
-        if said.on_link {
-            let same = |p: &OnLink| p.len == said.len && within(said.addr, p.addr, p.len);
-            match self.prefixes.iter().position(same) {
-                Some(at) => self.prefixes[at].until = until,
-                None if said.valid_s > 0 && self.prefixes.len() < PREFIXES_MAX => {
-                    self.prefixes.push(OnLink { addr: said.addr, len: said.len, until });
-                }
-                None => {}
-            }
-        }
-        if !said.autonomous || said.len != 64 || said.preferred_s > said.valid_s {
-            return;
-        }
-        let preferred = end(now, said.preferred_s);
-        let ours = self.addrs.iter_mut().find(|a| a.made.is_some() && within(a.addr, said.addr, 64));
-        match ours {
-            Some(ours) => {
-                ours.preferred_until = preferred;
-                if until > now + SHORTENED_MIN || until > ours.valid_until {
-                    ours.valid_until = until;
-                } else if ours.valid_until > now + SHORTENED_MIN {
-                    ours.valid_until = now + SHORTENED_MIN;
-                }
-            }
-            None if said.valid_s > 0 => {
-                let addr = self.made_in(said.addr, 0);
-                self.add(now, addr, 64, Some(0), [preferred, until]);
-            }
-            None => {}
-        }
     }
 
     /// When [`Interface::poll`] is due.
@@ -440,11 +355,6 @@ impl Config {
         let ipv6 = self.ipv6.clone()?;
         Some(Interface::new(self.mac, self.secret, ipv6).made_in(LINK_LOCAL, 0))
     }
-}
-
-/// The end of a life of `seconds`; all ones never ends.
-fn end(now: Time, seconds: u32) -> Time {
-    if seconds == u32::MAX { Time::MAX } else { now + Span::from_secs(seconds.into()) }
 }
 
 /// Whether `addr` shares its first `len` bits with `prefix`.

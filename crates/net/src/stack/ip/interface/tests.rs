@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::stack::ip::redirects::REDIRECTS_MAX;
+use crate::wire::ndp::{Prefix, RouterAdvertisement};
 
 const MAC: Mac = [2, 0, 0, 0, 0, 1];
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);

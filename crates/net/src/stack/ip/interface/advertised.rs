@@ -1,0 +1,108 @@
+//! What routers say of this link: themselves, its prefixes and MTU, and better
+//! ways to a destination.
+//!
+//! Believed within bounds: what comes beyond them is ignored, a life that works
+//! is not cut short by one advertisement, and a redirection counts only from
+//! the router that is the first hop now. Source: RFC 4861 §6.3.4 and §8.1, RFC 4862 §5.5.3.
+
+use std::net::Ipv6Addr;
+
+use queueing::{Span, Time};
+
+use super::{Interface, OnLink, PREFIXES_MAX, ROUTERS_MAX, Router, within};
+use crate::wire::ipv6::MTU_MIN;
+use crate::wire::ndp::{Prefix, RouterAdvertisement};
+
+/// A router that nobody vouches for cannot shorten a life below this (RFC 4862 §5.5.3).
+const SHORTENED_MIN: Span = Span::from_secs(2 * 3600);
+
+impl Interface {
+    /// Router `from` has advertised.
+    pub(crate) fn on_advertisement(&mut self, now: Time, from: Ipv6Addr, said: &RouterAdvertisement<'_>) {
+        if !self.config.slaac {
+            return;
+        }
+        self.solicit_at = Time::MAX;
+        let until = now + Span::from_secs(said.lifetime_s.into());
+        let known = self.routers.iter().position(|r| r.addr == from);
+        match known {
+            Some(at) if said.lifetime_s == 0 => drop(self.routers.remove(at)),
+            Some(at) => self.routers[at].until = until,
+            None if said.lifetime_s > 0 && self.routers.len() < ROUTERS_MAX => {
+                self.routers.push(Router { addr: from, until });
+            }
+            None => {}
+        }
+        if let Some(mtu) = said.mtu.and_then(|mtu| u16::try_from(mtu).ok()).filter(|mtu| *mtu >= MTU_MIN) {
+            self.mtu = Some(mtu);
+        }
+        // No link has more prefixes than this for good reason.
+        said.prefixes().take(PREFIXES_MAX).for_each(|prefix| self.on_prefix(now, &prefix));
+        self.due = now;
+    }
+
+    fn on_prefix(&mut self, now: Time, said: &Prefix) {
+        if said.addr.is_unicast_link_local() || said.addr.is_multicast() {
+            return;
+        }
+        let until = end(now, said.valid_s);
+        if said.on_link {
+            let same = |p: &OnLink| p.len == said.len && within(said.addr, p.addr, p.len);
+            match self.prefixes.iter().position(same) {
+                Some(at) => self.prefixes[at].until = until,
+                None if said.valid_s > 0 && self.prefixes.len() < PREFIXES_MAX => {
+                    self.prefixes.push(OnLink { addr: said.addr, len: said.len, until });
+                }
+                None => {}
+            }
+        }
+        if !said.autonomous || said.len != 64 || said.preferred_s > said.valid_s {
+            return;
+        }
+        let preferred = end(now, said.preferred_s);
+        let ours = self.addrs.iter_mut().find(|a| a.made.is_some() && within(a.addr, said.addr, 64));
+        match ours {
+            Some(ours) => {
+                ours.preferred_until = preferred;
+                if until > now + SHORTENED_MIN || until > ours.valid_until {
+                    ours.valid_until = until;
+                } else if ours.valid_until > now + SHORTENED_MIN {
+                    ours.valid_until = now + SHORTENED_MIN;
+                }
+            }
+            None if said.valid_s > 0 => {
+                let addr = self.made_in(said.addr, 0);
+                self.add(now, addr, 64, Some(0), [preferred, until]);
+            }
+            None => {}
+        }
+    }
+
+    /// Router `from` says that packets for `destination` had better go to
+    /// `target`; whether that counts: it is the first hop itself, and names a
+    /// router of this link or the destination (RFC 4861 §8.1).
+    pub(crate) fn on_redirect(
+        &mut self,
+        now: Time,
+        from: Ipv6Addr,
+        target: Ipv6Addr,
+        destination: Ipv6Addr,
+    ) -> bool {
+        let valid = from.is_unicast_link_local()
+            && from != destination
+            && self.next_hop(destination) == Some(from)
+            && (target == destination || target.is_unicast_link_local())
+            && !target.is_unspecified()
+            && !self.addrs.iter().any(|a| a.addr == target);
+        if valid {
+            self.redirects.learn(now, destination, target);
+            self.due = self.due.min(self.redirects.deadline());
+        }
+        valid
+    }
+}
+
+/// The end of a life of `seconds`; all ones never ends.
+fn end(now: Time, seconds: u32) -> Time {
+    if seconds == u32::MAX { Time::MAX } else { now + Span::from_secs(seconds.into()) }
+}
