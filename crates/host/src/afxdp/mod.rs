@@ -22,16 +22,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use net::Device;
-use net::device::{Full, Received, Waker};
-use queueing::{Span, Time};
-use rustix::event::PollFlags;
-
 use crate::interface::{AllMulticast, Interface, InterfaceError};
 use crate::{bpf, ready};
 
 mod attached;
 mod claimant;
+mod device;
 mod program;
 mod ring;
 mod shared;
@@ -39,10 +35,11 @@ mod socket;
 mod umem;
 
 pub use claimant::Claimant;
+pub use device::AfXdp;
 pub use program::Claims;
 pub use umem::Frame;
 
-use socket::{Descriptor, Socket};
+use socket::Socket;
 use umem::{HUGEPAGE, Umem};
 
 /// Where the XDP program runs.
@@ -126,21 +123,6 @@ impl Opened {
         let queues = if self.devices.len() == 1 { "queue" } else { "queues" };
         format!("{mode}, {copies}, {} {queues}", self.devices.len())
     }
-}
-
-/// One receive queue of an interface.
-#[derive(Debug)]
-pub struct AfXdp {
-    socket: Socket,
-    umem: Umem,
-    /// Chunks to send with, by address.
-    free: Vec<u64>,
-    frame_len_max: usize,
-    busy_poll: bool,
-    /// The kernel had more to send than it does in one call.
-    unsent: bool,
-    bell: ready::Bell,
-    _steering: Arc<Steering>,
 }
 
 /// What holds the program in place.
@@ -299,155 +281,12 @@ fn raise_memory_limit() {
     unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) };
 }
 
-impl AfXdp {
-    fn new(
-        socket: Socket,
-        umem: Umem,
-        chunk: usize,
-        options: &Options,
-        frame_len_max: usize,
-        bell: ready::Bell,
-        steering: Arc<Steering>,
-    ) -> Self {
-        let (frames, chunk) = (u64::from(options.frames), chunk as u64);
-        let receiving = u64::from(options.receive_chunks());
-        let mut device = Self {
-            socket,
-            umem,
-            free: (receiving..receiving + frames).map(|index| index * chunk).collect(),
-            frame_len_max,
-            busy_poll: options.busy_poll,
-            unsent: false,
-            bell,
-            _steering: steering,
-        };
-        for index in 0..receiving {
-            assert!(device.socket.fill.push(index * chunk), "the fill ring holds every chunk for receiving");
-        }
-        device.socket.fill.publish();
-        device.socket.kick_receive();
-        device
-    }
-
-    /// Frames that the kernel dropped because we were too slow.
-    #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.socket.dropped()
-    }
-
-    /// Nothing came: what can be done to make something come.
-    fn nudge(&mut self) {
-        self.socket.fill.publish();
-        if self.unsent {
-            self.send();
-        }
-        if self.busy_poll || self.socket.fill.words().needs_wakeup() {
-            self.socket.kick_receive();
-        }
-    }
-
-    /// Has the kernel send, as often as it gets on with it.
-    fn send(&mut self) {
-        self.unsent = false;
-        if !self.socket.sending.words().needs_wakeup() {
-            return;
-        }
-        // Each call sends so many frames when the kernel copies them.
-        for _ in 0..KICKS_MAX {
-            if !self.socket.kick_send() {
-                return;
-            }
-        }
-        self.unsent = self.socket.sending.is_pending();
-    }
-
-    /// Takes back the chunks of frames that were sent.
-    fn reap(&mut self) {
-        while let Some(address) = self.socket.completed.pop() {
-            self.free.push(self.umem.chunk_of(address));
-        }
-    }
-}
-
-impl Device for AfXdp {
-    type Frame = Frame;
-
-    #[inline]
-    fn receive(&mut self, _now: Time) -> Option<Received<Frame>> {
-        loop {
-            let Some(Descriptor { addr, len, .. }) = self.socket.received.pop() else {
-                self.nudge();
-                return None;
-            };
-            // SAFETY: the kernel hands out a chunk once, and again only after
-            // `recycle` has put it into the fill ring.
-            if let Some(frame) = unsafe { self.umem.lend(addr, len) } {
-                return Some(Received { frame, arrived: None, checked: false });
-            }
-        }
-    }
-
-    #[inline]
-    fn recycle(&mut self, frame: Frame) {
-        let chunk = self.umem.take_back(frame);
-        let pushed = self.socket.fill.push(chunk);
-        debug_assert!(pushed, "the fill ring holds every chunk for receiving");
-        if self.socket.fill.unpublished() >= FILL_BATCH {
-            self.socket.fill.publish();
-        }
-    }
-
-    #[inline]
-    fn transmit(&mut self, _now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
-        assert!(len <= self.frame_len_max, "a frame of {len} bytes is longer than {}", self.frame_len_max);
-        if self.free.is_empty() {
-            self.reap();
-        }
-        if !self.socket.sending.has_room() {
-            return Err(Full);
-        }
-        let address = self.free.pop().ok_or(Full)?;
-        // SAFETY: free chunks are in no ring and lent to nobody.
-        fill(unsafe { self.umem.chunk_mut(address, len) });
-        let pushed = self.socket.sending.push(Descriptor { addr: address, len: len as u32, options: 0 });
-        debug_assert!(pushed, "there was room");
-        Ok(())
-    }
-
-    fn frame_len_max(&self) -> usize {
-        self.frame_len_max
-    }
-
-    fn flush(&mut self, _now: Time) {
-        if self.socket.sending.unpublished() > 0 {
-            self.socket.sending.publish();
-            self.send();
-        } else if self.unsent {
-            self.send();
-        }
-        self.reap();
-    }
-
-    fn wait(&mut self, span: Span) {
-        self.nudge();
-        self.bell.within(&self.socket, PollFlags::IN, span);
-    }
-
-    fn waker(&self) -> Option<Waker> {
-        Some(self.bell.waker())
-    }
-}
-
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 /// What the kernel keeps free before a frame, `XDP_PACKET_HEADROOM`.
 const HEADROOM: usize = 256;
 /// Chunks: the smallest that holds 1500 bytes, and a page, the largest there is.
 const CHUNKS: [usize; 2] = [2048, 4096];
-/// Chunks that go to the fill ring at once.
-const FILL_BATCH: u32 = 16;
-/// Calls in a row to send a batch.
-const KICKS_MAX: usize = 64;
 /// How long and how far one busy poll goes.
 const BUSY_POLL_MICROS: i32 = 20;
 const BUSY_POLL_FRAMES: i32 = 64;
