@@ -1,0 +1,22 @@
+package greenwave.deadline.codec;
+
+import greenwave.deadline.Fault;
+
+/** Why a text is no budget: {@link Fault#GARBLED} or {@link Fault#NEGATIVE}. Cheap: it knows no stack. */
+public final class BadBudget extends Exception {
+    private static final long serialVersionUID = 1;
+    static final BadBudget GARBLED = new BadBudget(Fault.GARBLED);
+    static final BadBudget NEGATIVE = new BadBudget(Fault.NEGATIVE);
+
+    private final Fault fault;
+
+    private BadBudget(Fault fault) {
+        super(fault == Fault.GARBLED ? "it does not follow the format" : "a span below zero", null, false, false);
+        this.fault = fault;
+    }
+
+    /** Which. */
+    public Fault fault() {
+        return fault;
+    }
+}

@@ -1,0 +1,226 @@
+package greenwave.deadline;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import greenwave.deadline.DeadlineQueue.Offered;
+import greenwave.deadline.DeadlineQueue.Settings;
+import greenwave.deadline.DeadlineQueue.Turn;
+import greenwave.deadline.Shedding.Reason;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.OptionalLong;
+import java.util.Random;
+import java.util.TreeMap;
+import org.junit.jupiter.api.Test;
+
+/** Who is served, who is dropped, and what theory says of it. */
+class DeadlineQueueTest {
+    private record Request(int number, OptionalLong leftNanos, long serviceNanos) implements DeadlineQueue.Entry {
+        static Request of(int number, long left, long service) {
+            return new Request(number, OptionalLong.of(left), service);
+        }
+    }
+
+    private record Waiting(long offered, Request request) {}
+
+    @Test
+    void nothingIsLostAndExactlyTheHopelessAreDropped() {
+        Random random = new Random(20261122);
+        for (Order order : Order.values()) {
+            for (Shedding shedding : Shedding.values()) {
+                for (int round = 0; round < 60; round++) {
+                    check(order, shedding, random);
+                }
+            }
+        }
+    }
+
+    /** Random steps, compared with a list of who waits. */
+    private static void check(Order order, Shedding shedding, Random random) {
+        DeadlineQueue<Request> queue = new DeadlineQueue<>(settings(order, shedding));
+        TreeMap<Integer, Waiting> waiting = new TreeMap<>();
+        long now = 1_000;
+        for (int number = 0; number < 200; number++) {
+            int step = random.nextInt(9);
+            if (step < 4) {
+                OptionalLong left = random.nextInt(5) == 0 ? OptionalLong.empty() : OptionalLong.of(random.nextLong(500));
+                offer(queue, waiting, shedding, now, new Request(number, left, random.nextLong(200)));
+            } else if (step < 7) {
+                next(queue, waiting, shedding, now);
+            } else {
+                now += random.nextLong(100);
+            }
+            assertEquals(waiting.size(), queue.size());
+            assertEquals(waiting.isEmpty(), queue.isEmpty());
+            assertEquals(waiting.values().stream().mapToLong(Waiting::offered).min(), queue.oldestNanos());
+        }
+        while (!queue.isEmpty()) {
+            next(queue, waiting, shedding, now);
+        }
+        assertTrue(waiting.isEmpty(), "something was lost");
+    }
+
+    private static void offer(
+            DeadlineQueue<Request> queue, TreeMap<Integer, Waiting> waiting, Shedding shedding, long now, Request request) {
+        Reason hopeless = hopeless(shedding, now, new Waiting(now, request));
+        Offered<Request> offered = queue.offer(now, request);
+        if (!offered.queued()) {
+            assertEquals(request, offered.back());
+            if (offered.reason() == Reason.FULL) {
+                assertEquals(12, waiting.size());
+                assertNull(hopeless);
+                assertNull(hopeless(shedding, now, waiting.firstEntry().getValue()), "the hopeless keep no place");
+            } else {
+                assertEquals(hopeless, offered.reason());
+            }
+            return;
+        }
+        assertNull(hopeless);
+        if (offered.back() != null) {
+            Waiting gone = waiting.remove(offered.back().number);
+            assertEquals(offered.reason(), hopeless(shedding, now, gone));
+        }
+        waiting.put(request.number, new Waiting(now, request));
+    }
+
+    private static void next(
+            DeadlineQueue<Request> queue, TreeMap<Integer, Waiting> waiting, Shedding shedding, long now) {
+        Turn<Request> turn = queue.next(now);
+        if (turn == null) {
+            assertTrue(waiting.isEmpty(), "something was lost");
+            return;
+        }
+        Waiting known = waiting.remove(turn.entry().number);
+        assertEquals(known.request, turn.entry());
+        assertEquals(hopeless(shedding, now, known), turn.reason());
+    }
+
+    /** Why a request may be dropped, by the rule written out once more. */
+    private static Reason hopeless(Shedding shedding, long now, Waiting waiting) {
+        if (waiting.request.leftNanos.isEmpty() || shedding == Shedding.NONE) {
+            return null;
+        }
+        long left = waiting.request.leftNanos.getAsLong() - (now - waiting.offered);
+        if (left <= 0) {
+            return Reason.EXPIRED;
+        }
+        return shedding == Shedding.INFEASIBLE && left < waiting.request.serviceNanos ? Reason.INFEASIBLE : null;
+    }
+
+    @Test
+    void eachOrderServesAsItsNameSays() {
+        assertEquals(List.of(0, 1, 2, 3), orderOf(new DeadlineQueue<>(settings(Order.FIFO, Shedding.NONE))));
+        assertEquals(List.of(3, 2, 1, 0), orderOf(new DeadlineQueue<>(settings(Order.LIFO, Shedding.NONE))));
+        assertEquals(List.of(1, 3, 0, 2), orderOf(new DeadlineQueue<>(settings(Order.EDF, Shedding.NONE))));
+        assertEquals(List.of(2, 1, 3, 0), orderOf(new DeadlineQueue<>(settings(Order.LAXITY, Shedding.NONE))));
+        assertEquals(List.of(1, 3, 2, 0), orderOf(new DeadlineQueue<>(settings(Order.PAPER, Shedding.NONE))));
+        DeadlineQueue.Rank<Request> longestFirst = (now, request) -> -request.serviceNanos;
+        assertEquals(
+                List.of(2, 0, 1, 3), orderOf(new DeadlineQueue<>(settings(Order.EDF, Shedding.NONE), longestFirst)));
+    }
+
+    /** The order in which four requests, offered 10 ns apart, are served. */
+    private static List<Integer> orderOf(DeadlineQueue<Request> queue) {
+        long[][] requests = {{400, 0}, {100, 0}, {380, 300}, {105, 0}};
+        for (int number = 0; number < requests.length; number++) {
+            Request request = Request.of(number, requests[number][0], requests[number][1]);
+            assertTrue(queue.offer(10L * number, request).queued());
+        }
+        List<Integer> served = new ArrayList<>();
+        for (Turn<Request> turn = queue.next(40); turn != null; turn = queue.next(40)) {
+            served.add(turn.entry().number);
+        }
+        return served;
+    }
+
+    /** Jackson 1955: if any order has everybody on time, earliest deadline first has. */
+    @Test
+    void edfIsOnTimeWheneverAnyOrderIs() {
+        Random random = new Random(13);
+        int all = 0;
+        for (int round = 0; round < 400; round++) {
+            List<Request> requests = new ArrayList<>();
+            for (int number = 0; number < 5; number++) {
+                requests.add(Request.of(number, 1 + random.nextLong(500), 1 + random.nextLong(100)));
+            }
+            if (someOrderIsOnTime(0, requests)) {
+                all++;
+                DeadlineQueue<Request> queue = new DeadlineQueue<>(settings(Order.EDF, Shedding.INFEASIBLE));
+                requests.forEach(request -> queue.offer(0, request));
+                long now = 0;
+                for (Turn<Request> turn = queue.next(now); turn != null; turn = queue.next(now)) {
+                    assertNull(turn.reason(), "round " + round);
+                    now += turn.entry().serviceNanos;
+                    assertTrue(now <= turn.entry().leftNanos.getAsLong(), "round " + round);
+                }
+            }
+        }
+        assertTrue(all > 50, all + " feasible worlds");
+    }
+
+    private static boolean someOrderIsOnTime(long now, List<Request> requests) {
+        if (requests.isEmpty()) {
+            return true;
+        }
+        for (Request first : requests) {
+            List<Request> rest = new ArrayList<>(requests);
+            rest.remove(first);
+            long done = now + first.serviceNanos;
+            if (done <= first.leftNanos.getAsLong() && someOrderIsOnTime(done, rest)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    @Test
+    void whoHasNoDeadlineIsServedThoughUrgentRequestsKeepComing() {
+        for (Order order : Order.values()) {
+            DeadlineQueue<Request> queue = new DeadlineQueue<>(settings(order, Shedding.INFEASIBLE));
+            assertTrue(queue.offer(0, new Request(0, OptionalLong.empty(), 1)).queued());
+            boolean served = false;
+            for (int number = 1; number < 400; number++) {
+                long now = 10L * number;
+                assertTrue(queue.offer(now, Request.of(number, 50, 1)).queued());
+                Turn<Request> turn = queue.next(now);
+                served |= turn.entry().number == 0 && turn.reason() == null;
+                assertTrue(served || now < 600 + 30, order + ": passed over for longer than its patience");
+            }
+            assertTrue(served, order.name());
+        }
+    }
+
+    @Test
+    void aCapacityBelowOneIsRefused() {
+        var refused = assertThrows(
+                IllegalArgumentException.class, () -> new Settings(0, Order.EDF, Shedding.NONE, 1));
+        assertEquals("capacity 0 is outside 1..2147483647", refused.getMessage());
+    }
+
+    @Test
+    void aHistoryKnowsItsQuantilesAndFollowsAChange() {
+        History<String> history = new History<>(2);
+        Random random = new Random(3);
+        assertEquals(0, history.estimate("search").samples());
+        for (int n = 0; n < 5_000; n++) {
+            history.record("search", 1_000 + random.nextLong(100_000));
+            history.record("write", 700_000);
+        }
+        History.Estimate search = history.estimate("search");
+        assertTrue(Math.abs(search.p50Nanos() - 50_000) < 5_000 && Math.abs(search.p95Nanos() - 95_000) < 5_000);
+        assertEquals(700_000, history.estimate("write").p50Nanos());
+        for (int n = 0; n < 2_048; n++) {
+            history.record("search", 3_000_000);
+        }
+        assertEquals(3_000_000, history.estimate("search").p50Nanos(), "two windows later the past is forgotten");
+        history.record("one too many", 5_000);
+        assertEquals(5_000, history.estimate("another").p95Nanos(), "those beyond the bound share an estimate");
+    }
+
+    private static Settings settings(Order order, Shedding shedding) {
+        return new Settings(12, order, shedding, 600);
+    }
+}

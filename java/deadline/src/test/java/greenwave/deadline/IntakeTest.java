@@ -1,0 +1,100 @@
+package greenwave.deadline;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import greenwave.deadline.Intake.Received;
+import greenwave.deadline.codec.BudgetField;
+import greenwave.deadline.codec.EnvoyTimeout;
+import greenwave.deadline.codec.GrpcTimeout;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import org.junit.jupiter.api.Test;
+
+/** What a server believes of a peer's budget: stated outcomes for peers that send nothing, too much, or nonsense. */
+class IntakeTest {
+    private static final long MS = 1_000_000;
+    private static final Limits LIMITS = new Limits(500 * MS, 60_000 * MS, false);
+    private static final Limits TRUSTED = new Limits(500 * MS, 60_000 * MS, true);
+
+    @Test
+    void whoSendsNothingUsableGetsTheDefaultAndIsCounted() {
+        Map<Received, Fault> cases = new LinkedHashMap<>();
+        cases.put(new Received(null, null, null), Fault.MISSING);
+        cases.put(field("tomorrow"), Fault.GARBLED);
+        cases.put(field("x".repeat(1 << 20)), Fault.GARBLED);
+        cases.put(grpcTimeout("5 fortnights"), Fault.GARBLED);
+        cases.put(grpcTimeout("-5m"), Fault.NEGATIVE);
+        cases.put(field("expected=5, remaining=-5"), Fault.NEGATIVE);
+        cases.put(grpcTimeout("8760H"), Fault.ABSURD);
+        cases.put(field("expected=31536000000000, remaining=31536000000000"), Fault.ABSURD);
+        cases.put(field("expected=31536000000000, remaining=1"), Fault.ABSURD);
+        cases.forEach((received, fault) -> {
+            for (Limits limits : List.of(LIMITS, TRUSTED)) {
+                Intake intake = new Intake(limits);
+                assertEquals(Budget.of(LIMITS.defaultNanos()), intake.accept(received));
+                for (Fault other : Fault.values()) {
+                    assertEquals(other == fault ? 1 : 0, intake.faults(other), other + " of " + fault);
+                }
+            }
+        });
+    }
+
+    @Test
+    void aBudgetOfZeroIsBelievedAndMissedAtOnce() {
+        for (Received received : List.of(field("expected=0, remaining=0"), grpcTimeout("0m"))) {
+            Intake intake = new Intake(LIMITS);
+            assertEquals(new Remaining(0), intake.accept(received).remaining());
+            assertTrue(intake.accept(received).remaining().isMissed());
+            assertEquals(0, faults(intake));
+        }
+    }
+
+    @Test
+    void theShortestOfSeveralTimeoutsRules() {
+        Received all = new Received("expected=400000, remaining=300000", "200m", "250");
+        Budget budget = new Intake(LIMITS).accept(all);
+        assertEquals(200 * MS, budget.remaining().leftNanos());
+        assertEquals(100 * MS, budget.elapsedNanos(), "what is known of the way so far stays");
+        Budget ofEnvoy = new Intake(LIMITS).accept(new Received(null, null, "250"));
+        assertEquals(Budget.of(250 * MS), ofEnvoy);
+    }
+
+    @Test
+    void anUntrustedPeerMayShortenItsTimeAndNeverLengthenIt() {
+        Random random = new Random(11);
+        for (int round = 0; round < 3_000; round++) {
+            long most = 1_000_000_000_000L;
+            Budget sent = Budget.restored(random.nextLong(most), random.nextLong(most), List.of());
+            long timeout = random.nextLong(100_000) * MS;
+            long envoy = random.nextLong(100_000) * MS;
+            Received received = new Received(
+                    BudgetField.write(sent), GrpcTimeout.write(timeout), EnvoyTimeout.write(envoy));
+            Limits limits = random.nextBoolean() ? TRUSTED : LIMITS;
+            Intake intake = new Intake(limits);
+            long left = intake.accept(received).remaining().leftNanos();
+            long shortest = Math.min(sent.remaining().leftNanos(), Math.min(timeout, envoy));
+            long allowed = Math.max(shortest, MS);
+            if (faults(intake) > 0) {
+                assertEquals(LIMITS.defaultNanos(), left);
+            } else {
+                assertTrue(left <= (limits.trusted() ? allowed : Math.min(allowed, LIMITS.defaultNanos())));
+            }
+        }
+    }
+
+    private static long faults(Intake intake) {
+        return Arrays.stream(Fault.values()).mapToLong(intake::faults).sum();
+    }
+
+    private static Received field(String text) {
+        return new Received(text, null, null);
+    }
+
+    private static Received grpcTimeout(String text) {
+        return new Received(null, text, null);
+    }
+}

@@ -1,0 +1,140 @@
+package greenwave.deadline;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import greenwave.deadline.codec.BadBudget;
+import greenwave.deadline.codec.BudgetField;
+import greenwave.deadline.codec.EnvoyTimeout;
+import greenwave.deadline.codec.GrpcTimeout;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import java.util.function.Function;
+import org.junit.jupiter.api.Test;
+
+/** What travels reads and writes the same in every language: the vectors that the Rust side is held to as well. */
+class VectorsTest {
+    private interface Parser<T> {
+        T parse(String text) throws BadBudget;
+    }
+
+    @Test
+    void theBudgetFieldFollowsTheVectors() throws IOException {
+        check("greenwave-budget", v -> budget(v.get("budget")), BudgetField::parse, BudgetField::write);
+    }
+
+    @Test
+    void grpcTimeoutFollowsTheVectors() throws IOException {
+        check("grpc-timeout", v -> nanos(v.get("us")), GrpcTimeout::parse, GrpcTimeout::write);
+    }
+
+    @Test
+    void envoysHeaderFollowsTheVectors() throws IOException {
+        check(EnvoyTimeout.HEADER, v -> nanos(v.get("us")), EnvoyTimeout::parse, EnvoyTimeout::write);
+    }
+
+    @Test
+    void aMegabyteOfGarbageIsNotLookedAt() {
+        for (String unit : List.of("(", "a=1,", "9", "\"", "expected=1, remaining=1, ")) {
+            String garbage = unit.repeat(1_000_000 / unit.length());
+            assertEquals(Fault.GARBLED, read(BudgetField::parse, garbage));
+            assertEquals(Fault.GARBLED, read(GrpcTimeout::parse, garbage));
+            assertEquals(Fault.GARBLED, read(EnvoyTimeout::parse, garbage));
+        }
+    }
+
+    @Test
+    void noTextBreaksAParser() {
+        Random random = new Random(20261122);
+        String[] parts = {
+            "expected=", "remaining=", "split", "spent=(", ")", ", ", ";", "=", "1", "-", ".", "?", "\"", "\\", ":",
+            "@", "%", "a", "A", " ", "\t", "é", "\0", "\uffff", "99999999999999", "m", "H"
+        };
+        for (int round = 0; round < 20_000; round++) {
+            StringBuilder text = new StringBuilder(round % 2 == 0 ? "expected=5, remaining=1" : "");
+            for (int n = random.nextInt(12); n > 0; n--) {
+                text.append(parts[random.nextInt(parts.length)]);
+            }
+            read(BudgetField::parse, text.toString());
+            read(GrpcTimeout::parse, text.toString());
+            read(EnvoyTimeout::parse, text.toString());
+        }
+        String fine = "expected=5, remaining=1";
+        assertFalse(read(BudgetField::parse, fine) instanceof Fault);
+        for (String behind : List.of("\0", "\uffff", ",", "é", ", ,")) {
+            assertEquals(Fault.GARBLED, read(BudgetField::parse, fine + behind));
+        }
+    }
+
+    @Test
+    void whatIsWrittenReadsAsItWasAndNeverGivesTime() throws BadBudget {
+        Random random = new Random(7);
+        for (int round = 0; round < 2_000; round++) {
+            List<Stage> stages = new ArrayList<>();
+            for (int n = random.nextInt(8); n > 0; n--) {
+                long most = 1_000_000_000_000L;
+                stages.add(new Stage(random.nextLong(most), random.nextLong(most), random.nextLong(most)));
+            }
+            long most = 1_000_000_000_000_000L;
+            Budget sent = Budget.restored(random.nextLong(most), random.nextLong(most), stages);
+            if (random.nextBoolean()) {
+                sent = sent.split(random.nextLong(most));
+            }
+            Budget got = BudgetField.parse(BudgetField.write(sent));
+            long lost = sent.remaining().leftNanos() - got.remaining().leftNanos();
+            assertTrue(lost >= 0 && lost <= 2_000, sent + " " + got);
+            assertTrue(got.expectedNanos() <= sent.expectedNanos());
+            assertEquals(sent.isSplit(), got.isSplit());
+            assertEquals(sent.stages().size(), got.stages().size());
+            assertEquals(BudgetField.write(sent), BudgetField.write(got), "once written, for ever the same");
+            long left = sent.remaining().leftNanos();
+            assertTrue(GrpcTimeout.parse(GrpcTimeout.write(left)) <= Math.max(left, 1));
+            assertTrue(EnvoyTimeout.parse(EnvoyTimeout.write(left)) <= Math.max(left, 1_000_000));
+        }
+    }
+
+    /** Every vector of {@code format}: what is read, and what is written. */
+    private static <T> void check(
+            String format, Function<JsonNode, T> value, Parser<T> read, Function<T, String> write)
+            throws IOException {
+        JsonNode vectors = new ObjectMapper().readTree(Path.of("../../spec/deadline/vectors.json").toFile());
+        assertTrue(vectors.get(format).get("read").size() > 0 && vectors.get(format).get("write").size() > 0);
+        for (JsonNode vector : vectors.get(format).get("read")) {
+            String text = vector.get("text").asText();
+            Object expected = vector.has("fault")
+                    ? Fault.valueOf(vector.get("fault").asText().toUpperCase(java.util.Locale.ROOT))
+                    : value.apply(vector);
+            assertEquals(expected, read(read, text), format + ": " + text);
+        }
+        for (JsonNode vector : vectors.get(format).get("write")) {
+            assertEquals(vector.get("text").asText(), write.apply(value.apply(vector)), format + ": " + vector);
+        }
+    }
+
+    private static Object read(Parser<?> parser, String text) {
+        try {
+            return parser.parse(text);
+        } catch (BadBudget bad) {
+            return bad.fault();
+        }
+    }
+
+    private static long nanos(JsonNode micros) {
+        return micros.asLong() * 1_000;
+    }
+
+    private static Budget budget(JsonNode value) {
+        List<Stage> stages = new ArrayList<>();
+        for (JsonNode row : value.path("stages")) {
+            stages.add(new Stage(nanos(row.get(0)), nanos(row.get(1)), nanos(row.get(2))));
+        }
+        Budget budget = Budget.restored(nanos(value.get("expected")), nanos(value.get("elapsed")), stages);
+        return value.has("split") ? budget.split(nanos(value.get("split"))) : budget;
+    }
+}
