@@ -1,0 +1,54 @@
+package greenwave.dubbo;
+
+import greenwave.deadline.Budget;
+import greenwave.deadline.Visit;
+import greenwave.deadline.codec.BudgetField;
+import org.apache.dubbo.common.constants.CommonConstants;
+import org.apache.dubbo.common.extension.Activate;
+import org.apache.dubbo.rpc.AsyncRpcResult;
+import org.apache.dubbo.rpc.Filter;
+import org.apache.dubbo.rpc.Invocation;
+import org.apache.dubbo.rpc.Invoker;
+import org.apache.dubbo.rpc.Result;
+import org.apache.dubbo.rpc.RpcContext;
+import org.apache.dubbo.rpc.RpcException;
+import org.apache.dubbo.rpc.support.RpcUtils;
+
+/**
+ * Sends the deadline of the request that makes a call along with the call.
+ *
+ * <p>On by default, off with {@code filter=-deadline-consumer}. A call outside any request is born here, with
+ * Dubbo's timeout as its deadline; one inside has what is left, or that timeout if it is shorter, and waits no
+ * longer. With nothing left it is not sent. What is chained to its future has the caller's deadline.
+ */
+@Activate(group = CommonConstants.CONSUMER, order = Integer.MIN_VALUE)
+public final class ConsumerFilter implements Filter {
+    @Override
+    public Result invoke(Invoker<?> invoker, Invocation invocation) {
+        long timeoutMs = timeoutMs(invoker, invocation);
+        Visit visit = Deadlines.current().orElse(null);
+        Budget caller = visit == null ? Budget.of(timeoutMs * NANOS_IN_MS) : visit.leave(Deadlines.now());
+        Budget budget = caller.capped(timeoutMs * NANOS_IN_MS);
+        if (visit != null && budget.remaining().isMissed()) {
+            String text = Server.kind(invocation) + " was not called: the caller's deadline has passed";
+            throw new RpcException(RpcException.TIMEOUT_TERMINATE, text);
+        }
+        long leftMs = (budget.remaining().leftNanos() + NANOS_IN_MS - 1) / NANOS_IN_MS;
+        invocation.setAttachment(BudgetField.HEADER, BudgetField.write(budget));
+        invocation.setAttachment(CommonConstants.TIMEOUT_KEY, Long.toString(Math.min(timeoutMs, leftMs)));
+        Result result = invoker.invoke(invocation);
+        if (visit != null && result instanceof AsyncRpcResult async && !async.getResponseFuture().isDone()) {
+            async.setResponseFuture(Deadlines.carry(async.getResponseFuture()));
+        }
+        return result;
+    }
+
+    private static long timeoutMs(Invoker<?> invoker, Invocation invocation) {
+        String method = RpcUtils.getMethodName(invocation);
+        RpcContext context = RpcContext.getClientAttachment();
+        long timeout = CommonConstants.DEFAULT_TIMEOUT;
+        return Math.max(0, RpcUtils.getTimeout(invoker.getUrl(), method, context, invocation, timeout));
+    }
+
+    private static final long NANOS_IN_MS = 1_000_000;
+}

@@ -1,0 +1,118 @@
+package greenwave.dubbo;
+
+import greenwave.deadline.Budget;
+import greenwave.deadline.Remaining;
+import greenwave.deadline.Visit;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import java.util.function.LongSupplier;
+
+/**
+ * The deadline of the request that this thread works on.
+ *
+ * <p>Set while a handler runs, and in what is chained to the futures of calls it makes. Work that the
+ * application hands to threads of its own takes it along through {@link #carry(Runnable)}, {@link
+ * #carrying} or {@link #carry(CompletableFuture)}.
+ */
+public final class Deadlines {
+    private static final ThreadLocal<Visit> CURRENT = new ThreadLocal<>();
+    private static final long EPOCH = System.nanoTime();
+
+    /** Tests put their own here, and so decide how long things take. */
+    static volatile LongSupplier clock = () -> System.nanoTime() - EPOCH;
+
+    private Deadlines() {}
+
+    /** What is left now; empty when this thread works on no request that has a deadline. */
+    public static Optional<Remaining> remaining() {
+        Visit visit = CURRENT.get();
+        return visit == null ? Optional.empty() : Optional.of(visit.remaining(now()));
+    }
+
+    /** The request's visit at this service: when it arrived, how long it waited, where its time went before. */
+    public static Optional<Visit> current() {
+        return Optional.ofNullable(CURRENT.get());
+    }
+
+    /**
+     * Gives what this thread does until the scope is closed {@code expectedNanos} (0 and more): for where
+     * requests are born. Inside a request it may shorten what is left, never lengthen it.
+     */
+    public static Scope within(long expectedNanos) {
+        long now = now();
+        Visit outer = CURRENT.get();
+        Budget budget = outer == null ? Budget.of(expectedNanos) : outer.leave(now).capped(expectedNanos);
+        Visit visit = Visit.arrive(now, budget, 0);
+        visit.start(now);
+        return enter(visit);
+    }
+
+    /** {@code task} with the deadline of the present thread, wherever it runs. */
+    public static Runnable carry(Runnable task) {
+        Visit visit = CURRENT.get();
+        return () -> {
+            try (Scope scope = enter(visit)) {
+                task.run();
+            }
+        };
+    }
+
+    /** {@code executor}, whose tasks have the deadline of the thread that handed them over. */
+    public static Executor carrying(Executor executor) {
+        return task -> executor.execute(carry(task));
+    }
+
+    /**
+     * A future that completes as {@code future} does; what is chained to it has the deadline of the present
+     * thread, whichever thread completes it.
+     */
+    public static <T> CompletableFuture<T> carry(CompletableFuture<T> future) {
+        Visit visit = CURRENT.get();
+        CompletableFuture<T> carried = new CompletableFuture<>();
+        future.whenComplete((value, failure) -> {
+            try (Scope scope = enter(visit)) {
+                if (failure == null) {
+                    carried.complete(value);
+                } else {
+                    carried.completeExceptionally(failure);
+                }
+            }
+        });
+        return carried;
+    }
+
+    /** Ends what {@link #within} began; closed by the thread that opened it. */
+    public static final class Scope implements AutoCloseable {
+        private final Visit before;
+
+        private Scope(Visit before) {
+            this.before = before;
+        }
+
+        @Override
+        public void close() {
+            set(before);
+        }
+    }
+
+    /** The present thread works on {@code visit} (null: on none) until the scope is closed. */
+    static Scope enter(Visit visit) {
+        Scope scope = new Scope(CURRENT.get());
+        set(visit);
+        return scope;
+    }
+
+    private static void set(Visit visit) {
+        if (visit == null) {
+            CURRENT.remove();
+        } else {
+            CURRENT.set(visit);
+        }
+    }
+
+    /** Nanoseconds since this class was loaded, by a clock that never jumps. */
+    static long now() {
+        return clock.getAsLong();
+    }
+}

@@ -1,0 +1,24 @@
+package greenwave.dubbo;
+
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+
+/** A process of its own that says where it listens and that it was called, and never answers. */
+final class Worker {
+    private Worker() {}
+
+    public static void main(String[] arguments) throws Exception {
+        try (Node node = new Node("worker")) {
+            Deadlines.clock = () -> 0;
+            node.handler = text -> {
+                long leftMs = Deadlines.remaining().orElseThrow().leftNanos() / 1_000_000;
+                System.out.println("called with " + leftMs + " ms");
+                return new CompletableFuture<>();
+            };
+            System.out.println("port " + node.serve("deadline", 1, null, Map.of("deadline.trusted", "true")));
+            // Whoever started this ends it; should that fail, it ends by itself.
+            TimeUnit.SECONDS.sleep(60);
+        }
+    }
+}
