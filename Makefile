@@ -12,7 +12,7 @@ EXPERIMENTS := $(basename $(patsubst experiments/%,%,$(wildcard experiments/*/*.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-dpdk ci bench fuzz exp-smoke clean build toolchain tools dpdk
+.PHONY: demo test test-dpdk test-java ci bench fuzz exp-smoke clean build toolchain tools dpdk java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -27,6 +27,17 @@ test-dpdk: toolchain tools dpdk
 	@if ! $(HAVE_DPDK); then echo "skipped: test-dpdk: libdpdk 22.11 is not there"; exit 0; fi; \
 	$(CARGO) clippy --workspace --lib --bins --locked $(DPDK) -- -D warnings && \
 	$(CARGO) test --workspace --locked $(DPDK) --test drivers --test interface -- dpdk
+
+# The tests of java/: the core held to spec/, the plug-in on real Dubbo over loopback.
+test-java: java
+	@if ! $(HAVE_JAVA); then echo "skipped: java: JDK 17 or Maven is not there"; exit 0; fi; \
+	mkdir -p $(TARGET) && log=$(abspath $(TARGET))/test-java.log; \
+	timeout 900 mvn -B -ntp -f java/pom.xml test > $$log 2>&1; rc=$$?; \
+	if [ $$rc -ne 0 ] && grep -qE 'Could not (transfer|find) artifact|Unknown host|Connection refused' $$log; then \
+	  echo "skipped: java: Maven cannot fetch what the build needs, see $$log"; exit 0; \
+	fi; \
+	if [ $$rc -ne 0 ]; then cat $$log; exit $$rc; fi; \
+	grep -E 'Tests run:|BUILD' $$log
 
 # What continuous integration runs.
 ci: toolchain
@@ -90,3 +101,12 @@ dpdk:
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 	  libdpdk-dev pkg-config gcc libc6-dev >/dev/null \
 	|| echo "note: apt-get could not install libdpdk-dev"
+
+# A JDK of 17 or later and Maven, which java/ is built with.
+HAVE_JAVA := command -v mvn >/dev/null && javac --release 17 -version >/dev/null 2>&1
+java:
+	@if $(HAVE_JAVA) || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then exit 0; fi; \
+	timeout 120 apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive timeout 600 apt-get install -y -qq --no-install-recommends \
+	  openjdk-17-jdk-headless maven >/dev/null \
+	|| echo "note: apt-get could not install a JDK and Maven"
