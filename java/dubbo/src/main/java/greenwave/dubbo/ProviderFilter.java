@@ -30,16 +30,19 @@ public final class ProviderFilter implements Filter, Filter.Listener {
         }
     }
 
-    /** The answer is there, on whichever thread: what was not waiting was service. */
+    /**
+     * The answer is there, on whichever thread: what was not waiting was service. A failure says nothing of how
+     * long the work takes.
+     */
     @Override
     public void onResponse(Result response, Invoker<?> invoker, Invocation invocation) {
-        if (invocation.get(VISIT) instanceof Visit visit) {
+        if (!response.hasException() && invocation.get(VISIT) instanceof Visit visit) {
             long service = visit.stage(Deadlines.now()).serviceNanos();
             Server.at(invoker.getUrl()).served(Server.kind(invocation), service);
         }
     }
 
-    /** A failure says nothing of how long the work takes. */
+    /** Nothing was done that could be learned from. */
     @Override
     public void onError(Throwable failure, Invoker<?> invoker, Invocation invocation) {}
 }
