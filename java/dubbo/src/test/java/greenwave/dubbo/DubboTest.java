@@ -5,56 +5,23 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import greenwave.deadline.Budget;
-import greenwave.deadline.Fault;
 import greenwave.deadline.Stage;
-import greenwave.deadline.codec.BudgetField;
-import java.io.BufferedReader;
-import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
-import java.util.Map;
-import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
-import java.util.function.BooleanSupplier;
 import org.apache.dubbo.common.constants.CommonConstants;
-import org.apache.dubbo.remoting.RemotingException;
 import org.apache.dubbo.rpc.RpcContext;
 import org.apache.dubbo.rpc.RpcException;
 import org.apache.dubbo.rpc.TimeoutCountDown;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/**
- * Real Dubbo on loopback; the clock of deadlines is the tests', so what is waited for takes as long as they
- * say and no test sleeps. Dubbo's own timeouts run by the real clock and are far away.
- */
-class DubboTest {
-    private static final long MS = 1_000_000;
-    private static final int TIMEOUT_MS = 20_000;
-    private static final Map<String, String> TRUSTED = Map.of("deadline.trusted", "true");
-
-    private final AtomicLong clock = new AtomicLong(1_000 * MS);
-    private final List<Node> nodes = new ArrayList<>();
-
-    @BeforeEach
-    void stopTheClock() {
-        Deadlines.clock = clock::get;
-    }
-
-    @AfterEach
-    void closeAll() {
-        nodes.forEach(Node::close);
-        assertEquals(Optional.empty(), Deadlines.current(), "no deadline outlives its request");
-    }
-
+/** What a deadline does on its way through Dubbo: it is counted, kept, and served by. */
+class DubboTest extends OnLoopback {
     @Test
     void aBudgetIsCountedOverAllQueuesAndHops() throws Exception {
         Node c = node();
@@ -243,177 +210,4 @@ class DubboTest {
         later.complete("done");
         assertEquals("750 ms", get(answer), "the second call was made by a thread of the answer");
     }
-
-    @Test
-    void peersWithoutTheFilterAreServedByTheirTimeout() throws Exception {
-        Node server = node();
-        int port = server.serve("deadline", 1, null, TRUSTED);
-        server.handler = text -> CompletableFuture.completedFuture(seen());
-        Step old = node().call(port, TIMEOUT_MS, "-deadline-consumer");
-        assertEquals(TIMEOUT_MS + " ms", old.go("x"));
-        for (Fault fault : Fault.values()) {
-            assertEquals(0, Server.on(port).faults(fault), fault.name());
-        }
-    }
-
-    @Test
-    void serversWithoutUsServeAsEver() throws Exception {
-        Node server = node();
-        server.handler = text -> CompletableFuture.completedFuture(seen());
-        int port = server.serve("fixed", 1, "-deadline-provider", Map.of());
-        assertEquals("none", node().call(port, TIMEOUT_MS, null).go("x"));
-    }
-
-    @Test
-    void behindAStockPoolTheBudgetStillTravels() throws Exception {
-        Node server = node();
-        server.handler = text -> CompletableFuture.completedFuture(seen());
-        int port = server.serve("fixed", 1, null, TRUSTED);
-        try (Deadlines.Scope scope = Deadlines.within(700 * MS)) {
-            assertEquals("700 ms", node().call(port, TIMEOUT_MS, null).go("x"));
-        }
-    }
-
-    @Test
-    void aCallerThatCancelsHarmsNobody() throws Exception {
-        Node server = node();
-        int port = server.serve("deadline", 1, null, TRUSTED);
-        AtomicInteger handled = new AtomicInteger();
-        CountDownLatch release = blockOnce(server, text -> {
-            handled.incrementAndGet();
-            return CompletableFuture.completedFuture(text);
-        });
-        Step step = node().call(port, TIMEOUT_MS, null);
-        CompletableFuture<String> blocker = step.goAsync("block");
-        await(() -> blocked.getCount() == 0);
-        CompletableFuture<String> cancelled = step.goAsync("cancelled");
-        await(() -> server.waiting() == 1);
-        cancelled.cancel(true);
-        release.countDown();
-        get(blocker);
-        assertEquals("next", step.go("next"));
-        assertEquals(2, handled.get(), "Dubbo has no cancellation on the wire: the work is done until its deadline");
-    }
-
-    @Test
-    void whatAPeerSendsInsteadOfABudgetIsCountedAndServed() throws Exception {
-        Node server = node();
-        int port = server.serve("deadline", 1, null, Map.of("deadline.default", "500"));
-        server.handler = text -> CompletableFuture.completedFuture(seen());
-        Step old = node().call(port, TIMEOUT_MS, "-deadline-consumer");
-        assertEquals("500 ms", send(old, "garbage ".repeat(1 << 17)));
-        assertEquals(1, Server.on(port).faults(Fault.GARBLED));
-        assertEquals("500 ms", send(old, "expected=5, remaining=-5"));
-        assertEquals(1, Server.on(port).faults(Fault.NEGATIVE));
-        assertEquals("500 ms", send(old, BudgetField.write(Budget.of(365L * 86_400 * 1_000 * MS))));
-        assertEquals(0, Server.on(port).faults(Fault.ABSURD), "its timeout says less");
-        assertEquals(1, Server.on(port).shortened());
-        assertEquals("500 ms", send(old, 7));
-        assertEquals(2, Server.on(port).faults(Fault.GARBLED));
-        RpcException zero = assertThrows(RpcException.class, () -> send(old, "expected=0, remaining=0"));
-        assertTrue(zero.isTimeout(), zero.getMessage());
-    }
-
-    private static String send(Step step, Object attachment) {
-        RpcContext.getClientAttachment().setObjectAttachment(BudgetField.HEADER, attachment);
-        try {
-            return step.go("x");
-        } finally {
-            RpcContext.getClientAttachment().removeAttachment(BudgetField.HEADER);
-        }
-    }
-
-    @Test
-    void aHandlerThatDiesTakesNoThreadWithIt() throws Exception {
-        Node server = node();
-        int port = server.serve("deadline", 1, null, TRUSTED);
-        Step step = node().call(port, TIMEOUT_MS, null);
-        server.handler = text -> {
-            throw new StackOverflowError();
-        };
-        assertThrows(Throwable.class, () -> step.go("x"));
-        server.handler = text -> CompletableFuture.completedFuture(seen());
-        assertEquals(TIMEOUT_MS + " ms", step.go("x"));
-    }
-
-    @Test
-    void aWorkerThatDiesMidCallFailsItsCallersAtOnce() throws Exception {
-        Process worker = new ProcessBuilder(
-                        ProcessHandle.current().info().command().orElseThrow(),
-                        "-cp",
-                        System.getProperty("java.class.path"),
-                        Worker.class.getName())
-                .redirectError(ProcessBuilder.Redirect.DISCARD)
-                .start();
-        try (BufferedReader says = worker.inputReader()) {
-            Step step = node().call(Integer.parseInt(after("port ", says)), TIMEOUT_MS, null);
-            CompletableFuture<String> answer;
-            try (Deadlines.Scope scope = Deadlines.within(TIMEOUT_MS * MS)) {
-                answer = step.goAsync("x");
-            }
-            assertEquals(TIMEOUT_MS + " ms", after("called with ", says));
-            worker.destroyForcibly();
-            ExecutionException lost = assertThrows(ExecutionException.class, () -> get(answer));
-            assertTrue(lost.getCause() instanceof RpcException || lost.getCause() instanceof RemotingException, lost.toString());
-        } finally {
-            worker.destroyForcibly();
-        }
-    }
-
-    /** The rest of the first line that begins with {@code start}. */
-    private static String after(String start, BufferedReader lines) {
-        CompletableFuture<String> line = CompletableFuture.supplyAsync(() -> lines.lines()
-                .filter(each -> each.startsWith(start))
-                .findFirst()
-                .orElseThrow()
-                .substring(start.length()));
-        return line.orTimeout(2 * LIMIT_S, TimeUnit.SECONDS).join();
-    }
-
-    /** What is left, as a handler sees it. */
-    private static String seen() {
-        return Deadlines.remaining().map(left -> left.leftNanos() / MS + " ms").orElse("none");
-    }
-
-    private volatile CountDownLatch blocked = new CountDownLatch(1);
-
-    /** {@code node} keeps the call "block" until the latch is counted down, and gives others to {@code handler}. */
-    private CountDownLatch blockOnce(Node node, java.util.function.Function<String, CompletableFuture<String>> handler) {
-        CountDownLatch release = new CountDownLatch(1);
-        CountDownLatch inHandler = blocked;
-        node.handler = text -> {
-            if (!text.equals("block")) {
-                return handler.apply(text);
-            }
-            inHandler.countDown();
-            try {
-                assertTrue(release.await(LIMIT_S, TimeUnit.SECONDS), "never released");
-            } catch (InterruptedException interrupted) {
-                throw new IllegalStateException(interrupted);
-            }
-            return CompletableFuture.completedFuture(text);
-        };
-        return release;
-    }
-
-    private Node node() {
-        Node node = new Node("node" + nodes.size());
-        nodes.add(node);
-        return node;
-    }
-
-    private static <T> T get(CompletableFuture<T> future) throws Exception {
-        return future.get(LIMIT_S, TimeUnit.SECONDS);
-    }
-
-    /** Until {@code condition} holds; fails when it does not within the limit. */
-    private static void await(BooleanSupplier condition) throws IOException {
-        long limit = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT_S);
-        while (!condition.getAsBoolean()) {
-            assertTrue(System.nanoTime() < limit, "waited in vain");
-            Thread.yield();
-        }
-    }
-
-    private static final long LIMIT_S = 15;
 }
