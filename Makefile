@@ -18,9 +18,12 @@ GREENWAVE = $(TARGET)/release/greenwave
 demo: build
 	@$(GREENWAVE) demo
 
+# The layers of `deadline`: off by default, and nothing but Rust is needed for them.
+TOWER := --features deadline/tower
+
 # Every test. One that cannot run here prints a line "skipped: NAME: why".
 test: toolchain tools
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked $(TOWER)
 
 # The tests of the feature `dpdk`, on DPDK's virtual devices; they need root.
 test-dpdk: toolchain tools dpdk
@@ -45,7 +48,7 @@ ci: toolchain
 
 # Every benchmark; docs/benchmarks.md says what the figures mean.
 bench: toolchain
-	$(CARGO) bench --workspace --locked --benches
+	$(CARGO) bench --workspace --locked $(TOWER) --benches
 
 # Every fuzz target for FUZZ_SECONDS (20) each, with cargo-fuzz.
 fuzz: toolchain

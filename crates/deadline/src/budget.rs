@@ -177,6 +177,14 @@ impl Budget {
         self
     }
 
+    /// This budget as it will arrive after `network` on the way: taken off,
+    /// and shown under no stage, since nobody has measured it yet.
+    #[must_use]
+    pub fn delayed(mut self, network: Span) -> Self {
+        self.elapsed += network;
+        self
+    }
+
     /// This budget for one of the sub-requests it is split into, which must be
     /// back `reserve` early: that much is kept for the aggregate phase, at the
     /// most everything.

@@ -52,6 +52,11 @@ impl<K: Ord> History<K> {
         learned.record(service);
     }
 
+    /// Forgets what is known of `kind`, since it holds no longer.
+    pub fn forget(&mut self, kind: &K) {
+        *self.kinds.get_mut(kind).unwrap_or(&mut self.others) = Learned::new();
+    }
+
     /// What is known of `kind`.
     #[must_use]
     pub fn estimate(&self, kind: &K) -> Estimate {

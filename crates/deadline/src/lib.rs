@@ -5,7 +5,8 @@
 //! writes it on the wire as remaining time, so that machines' clocks need not
 //! agree; [`Intake`] decides what to believe of a peer's; [`DeadlineQueue`]
 //! serves by it and drops what cannot make it any more. [`model`] is the
-//! paper's algebra. Nothing here reads a clock or does I/O.
+//! paper's algebra. Nothing here reads a clock or does I/O; the layers of the
+//! feature `tower`, for hyper, axum and tonic, do.
 //! Source: D2P (distributed deadline propagation).
 //!
 //! ```
@@ -29,6 +30,8 @@ mod intake;
 pub mod model;
 mod network;
 mod queue;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod visit;
 
 pub use budget::{Budget, Remaining, STAGES_MAX, Stage};

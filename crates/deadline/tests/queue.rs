@@ -40,6 +40,7 @@ enum Step {
     Offer { left_ns: Option<u64>, service_ns: u64 },
     Next,
     Wait { ns: u64 },
+    GiveUp { which: usize },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -48,6 +49,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (left_ns, 0..200_u64).prop_map(|(left_ns, service_ns)| Step::Offer { left_ns, service_ns }),
         3 => (0..1_u8).prop_map(|_| Step::Next),
         2 => (0..100_u64).prop_map(|ns| Step::Wait { ns }),
+        1 => (0..300_usize).prop_map(|which| Step::GiveUp { which }),
     ];
     prop::collection::vec(step, 1..300)
 }
@@ -67,6 +69,7 @@ fn hopeless(shedding: Shedding, now: Time, offered: Time, request: Request) -> O
 fn check(order: Order, shedding: Shedding, steps: &[Step]) {
     let mut queue = DeadlineQueue::new(settings(order, shedding));
     let mut waiting: BTreeMap<usize, (Time, Request)> = BTreeMap::new();
+    let mut tickets = BTreeMap::new();
     let mut now = at(1_000);
     let next = |queue: &mut DeadlineQueue<Request>, waiting: &mut BTreeMap<usize, (Time, Request)>, now| {
         let Some(turn) = queue.next(now) else { return assert!(waiting.is_empty(), "something was lost") };
@@ -81,6 +84,11 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
         match step {
             Step::Wait { ns } => now += Span::from_nanos(ns),
             Step::Next => next(&mut queue, &mut waiting, now),
+            Step::GiveUp { which } => {
+                let Some(&ticket) = tickets.get(&which) else { continue };
+                let gone = queue.remove(ticket).map(|request| request.number);
+                assert_eq!(gone, waiting.remove(&which).map(|_| which), "only who waits leaves");
+            }
             Step::Offer { left_ns, service_ns } => {
                 let request = Request { number, left: left_ns.map(ns), service: ns(service_ns) };
                 let reason = hopeless(shedding, now, now, request);
@@ -99,11 +107,13 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
                     Offered::Queued => {
                         assert_eq!(reason, None);
                         waiting.insert(number, (now, request));
+                        tickets.insert(number, queue.newest().expect("it waits"));
                     }
                     Offered::Replaced(gone, why) => {
                         let (offered, known) = waiting.remove(&gone.number).expect("it waited");
                         assert_eq!((known, Some(why)), (gone, hopeless(shedding, now, offered, gone)));
                         waiting.insert(number, (now, request));
+                        tickets.insert(number, queue.newest().expect("it waits"));
                     }
                 }
             }

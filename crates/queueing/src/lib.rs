@@ -42,7 +42,7 @@ pub use arrival::{Arrivals, BadArrivals, Times};
 pub use clock::Clock;
 pub use discipline::{
     Discipline, Drr, Edf, Entry, Fifo, FlowId, Laxity, Levels, Pushed, Ranked, Selective, Shares, Starvation,
-    Strict,
+    Strict, Ticket,
 };
 pub use histogram::{Histogram, StageHistograms};
 pub use label::{Label, Priority, PrioritySet};

@@ -12,8 +12,9 @@
 use std::fmt::Write as _;
 
 use queueing::Span;
-use sfv::{BareItem, Dictionary, InnerList, Item, ListEntry, Parser};
+use sfv::Parser;
 
+use super::raw::{Fields, Value};
 use super::{Bad, micros, whole_micros};
 use crate::{Budget, STAGES_MAX, Stage};
 
@@ -32,28 +33,33 @@ pub fn parse(text: &str) -> Result<Budget, Bad> {
     if text.len() > LEN_MAX {
         return Err(Bad::Garbled);
     }
-    let dictionary: Dictionary = Parser::new(text).parse().map_err(|_| Bad::Garbled)?;
-    let span = |key: &str| match dictionary.get(key) {
-        Some(ListEntry::Item(item)) => span(item),
-        _ => Err(Bad::Garbled),
-    };
-    let (expected, remaining) = (span("expected")?, span("remaining")?);
-    let reserve = match dictionary.get("split") {
-        None | Some(ListEntry::Item(Item { bare_item: BareItem::Boolean(false), .. })) => None,
-        Some(ListEntry::Item(Item { bare_item: BareItem::Boolean(true), .. })) => Some(Span::ZERO),
-        Some(ListEntry::Item(item)) => Some(self::span(item)?),
-        Some(ListEntry::InnerList(_)) => return Err(Bad::Garbled),
+    let fields = Parser::new(text).parse_dictionary_with_visitor(Fields::default());
+    let fields = fields.map_err(|_| Bad::Garbled)?;
+    let (expected, remaining) = (micros(fields.expected.micros()?), micros(fields.remaining.micros()?));
+    let reserve = match fields.split {
+        Value::Absent | Value::Flag(false) => None,
+        Value::Flag(true) => Some(Span::ZERO),
+        reserve => Some(micros(reserve.micros()?)),
     };
     let granted = expected - reserve.unwrap_or(Span::ZERO);
     if remaining > granted {
         return Err(Bad::Garbled);
     }
-    let stages = match dictionary.get("spent") {
-        None => Vec::new(),
-        Some(ListEntry::InnerList(list)) => stages(list)?,
-        Some(ListEntry::Item(_)) => return Err(Bad::Garbled),
+    let spans = match fields.spent {
+        Value::Absent => &[],
+        Value::List => fields.spans()?,
+        _ => return Err(Bad::Garbled),
     };
-    let budget = Budget::restored(expected, granted - remaining, &stages);
+    let (rows, rest) = spans.as_chunks::<3>();
+    if !rest.is_empty() {
+        return Err(Bad::Garbled);
+    }
+    let mut stages = [Stage::default(); STAGES_MAX];
+    for (stage, row) in stages.iter_mut().zip(rows) {
+        let [network, queue, service] = row.map(micros);
+        *stage = Stage { network, queue, service };
+    }
+    let budget = Budget::restored(expected, granted - remaining, &stages[..rows.len()]);
     Ok(reserve.map_or(budget, |reserve| budget.split(reserve)))
 }
 
@@ -63,7 +69,8 @@ pub fn write(budget: &Budget) -> String {
     let expected_us = whole_micros(budget.expected());
     let reserve_us = whole_micros(budget.reserve());
     let remaining_us = whole_micros(budget.remaining().left()).min(expected_us - reserve_us);
-    let mut text = format!("expected={expected_us}, remaining={remaining_us}");
+    let mut text = String::with_capacity(64 + 24 * budget.stages().len());
+    write!(text, "expected={expected_us}, remaining={remaining_us}").expect("a string takes everything");
     match reserve_us {
         _ if !budget.is_split() => {}
         0 => text.push_str(", split"),
@@ -78,19 +85,4 @@ pub fn write(budget: &Budget) -> String {
         text.push(')');
     }
     text
-}
-
-fn span(item: &Item) -> Result<Span, Bad> {
-    let n = item.bare_item.as_integer().ok_or(Bad::Garbled)?;
-    let n = u64::try_from(i64::from(n)).map_err(|_| Bad::Negative)?;
-    Ok(micros(n))
-}
-
-fn stages(list: &InnerList) -> Result<Vec<Stage>, Bad> {
-    let spans: Vec<Span> = list.items.iter().map(span).collect::<Result<_, _>>()?;
-    let (rows, rest) = spans.as_chunks::<3>();
-    if !rest.is_empty() || rows.len() > STAGES_MAX {
-        return Err(Bad::Garbled);
-    }
-    Ok(rows.iter().map(|&[network, queue, service]| Stage { network, queue, service }).collect())
 }

@@ -11,6 +11,7 @@
 pub mod envoy;
 pub mod field;
 pub mod grpc;
+mod raw;
 
 use queueing::Span;
 

@@ -15,7 +15,7 @@ mod shedding;
 pub use order::{ORDERS, Order};
 pub use shedding::{Reason, SHEDDINGS, Shedding};
 
-use queueing::{Discipline, Entry, FlowId, Label, Pushed, Ranked, Span, Starvation, Time};
+use queueing::{Discipline, Entry, FlowId, Label, Pushed, Ranked, Span, Starvation, Ticket, Time};
 
 use order::Rank;
 
@@ -137,6 +137,18 @@ impl<T: Entry> DeadlineQueue<T> {
             None => Turn::Serve(waiting.entry),
             Some(reason) => Turn::Shed(waiting.entry, reason),
         })
+    }
+
+    /// Names the entry that was offered last, if it waits.
+    #[must_use]
+    pub fn newest(&self) -> Option<Ticket> {
+        self.waiting.newest()
+    }
+
+    /// Takes the entry that `ticket` names out, when nobody waits for its
+    /// answer any more; `None` when it has left.
+    pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
+        self.waiting.remove(ticket).map(|waiting| waiting.entry)
     }
 
     /// How many wait.

@@ -23,6 +23,7 @@ pub use laxity::Laxity;
 pub use levels::Levels;
 pub use ranked::Ranked;
 pub use strict::Strict;
+pub use urgency::Ticket;
 
 use crate::{Bytes, Label, Priority, PrioritySet, Span, Time};
 

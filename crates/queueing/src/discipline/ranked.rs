@@ -9,7 +9,7 @@
 //! Source: PIFO (Sivaraman et al., SIGCOMM '16) §2, a queue one pushes into by rank.
 
 use super::urgency::ByUrgency;
-use super::{Discipline, Entry, Pushed, Starvation};
+use super::{Discipline, Entry, Pushed, Starvation, Ticket};
 use crate::{PrioritySet, Span, Time};
 
 /// Serves the least rank first; the old in between.
@@ -45,6 +45,18 @@ impl<T, F> Ranked<T, F> {
     /// Takes the entry that was pushed first, whosever turn it is.
     pub fn pop_oldest(&mut self) -> Option<T> {
         self.queue.pop_oldest()
+    }
+
+    /// Names the entry that was pushed last, if it still waits.
+    #[must_use]
+    pub fn newest(&self) -> Option<Ticket> {
+        self.queue.newest()
+    }
+
+    /// Takes the entry that `ticket` names, whosever turn it is; `None` when
+    /// it has left. O(log n) over time.
+    pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
+        self.queue.remove(ticket)
     }
 }
 

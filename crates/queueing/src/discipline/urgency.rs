@@ -29,6 +29,14 @@ pub(super) struct ByUrgency<T> {
     capacity: usize,
 }
 
+/// Names one waiting entry, so that it can be taken out of turn; names nothing
+/// once that entry has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    turn: u64,
+    slot: u32,
+}
+
 /// Rank, turn and slot of an entry; the least is next.
 type Place = (u64, u64, u32);
 
@@ -105,6 +113,23 @@ impl<T> ByUrgency<T> {
         let index = self.oldest;
         let level = self.slots.get(index as usize)?.level;
         let entry = self.unlink(index);
+        self.settle(level);
+        entry
+    }
+
+    /// The entry that was pushed last, if it still waits.
+    pub(super) fn newest(&self) -> Option<Ticket> {
+        self.slots.get(self.newest as usize).map(|slot| Ticket { turn: slot.turn, slot: self.newest })
+    }
+
+    /// Takes the entry of `ticket`, if it still waits.
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<T> {
+        let slot = self.slots.get(ticket.slot as usize)?;
+        if slot.turn != ticket.turn || slot.entry.is_none() {
+            return None;
+        }
+        let level = slot.level;
+        let entry = self.unlink(ticket.slot);
         self.settle(level);
         entry
     }

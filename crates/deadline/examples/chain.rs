@@ -1,0 +1,72 @@
+//! Two axum services in a row; the second is slow and serves one at a time.
+//!
+//! Five users ask at once, the most patient first. They are served in the order
+//! of what they have left; whose time runs out in the queue is told and not served.
+
+use std::time::{Duration, Instant};
+
+use axum::{Router, body::Body, http::Request, http::Response, routing::get};
+use deadline::Limits;
+use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, remaining};
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use queueing::Span;
+use tower::{Layer, ServiceExt};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn client() -> Client<HttpConnector, Body> {
+    Client::builder(TokioExecutor::new()).build_http()
+}
+
+async fn listen(router: Router) -> Result<String, Failure> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok(format!("http://{address}/"))
+}
+
+/// Half a second of work, or a cheaper answer for who has less left.
+async fn search() -> String {
+    let left = remaining().map_or(0.0, |left| left.left().as_secs_f64());
+    let (answer, takes_ms) = if left > 0.6 { ("exact", 500) } else { ("rough", 100) };
+    tokio::time::sleep(Duration::from_millis(takes_ms)).await;
+    format!("{answer}, begun with {:.0} ms left", left * 1e3)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let intake = Limits { trusted: true, ..Limits::default() };
+    let queue = deadline::Settings { patience: Span::from_secs(10), ..deadline::Settings::default() };
+    let one = DeadlineLayer::new(Settings { limit: 1, queue, intake, ..Settings::default() });
+    let back = listen(Router::new().route("/", get(search)).layer(one)).await?;
+
+    // The front only asks the back; what its user has left goes along.
+    let to_back = PropagateLayer::new().layer(client());
+    let ask = move || async move {
+        let request = Request::get(back).body(Body::empty()).expect("an address");
+        match to_back.oneshot(request).await {
+            Ok(answer) => answer.map(Body::new),
+            Err(late) => Response::new(Body::from(late.to_string())),
+        }
+    };
+    let many = DeadlineLayer::new(Settings { intake, ..Settings::default() });
+    let front = listen(Router::new().route("/", get(ask)).layer(many)).await?;
+
+    let began = Instant::now();
+    let mut users = tokio::task::JoinSet::new();
+    for timeout_ms in [3_000, 2_000, 1_000, 700, 300] {
+        let request = Request::get(&front).header("x-envoy-expected-rq-timeout-ms", timeout_ms);
+        let request = request.body(Body::empty())?;
+        users.spawn(async move { (timeout_ms, client().request(request).await) });
+    }
+    while let Some(user) = users.join_next().await {
+        let (timeout_ms, answer) = user?;
+        let answer = answer?.map(Body::new);
+        let (status, after) = (answer.status(), began.elapsed().as_millis());
+        let bytes = axum::body::to_bytes(answer.into_body(), 1 << 16).await?;
+        let text = String::from_utf8_lossy(&bytes);
+        println!("{timeout_ms:>5} ms: {status} after {after:>4} ms: {}", text.trim_end());
+    }
+    Ok(())
+}

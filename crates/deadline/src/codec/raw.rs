@@ -1,0 +1,142 @@
+//! What a `greenwave-budget` dictionary holds, before it is judged.
+//!
+//! Filled while the text is parsed, so that reading a budget, which each
+//! request pays for, allocates nothing. As in any dictionary the last of
+//! several equal keys counts, and keys that are not known are passed over.
+//! Source: RFC 9651 §4.2.2.
+
+use std::convert::Infallible;
+
+use sfv::visitor::{
+    DictionaryVisitor, EntryVisitor, Ignored, InnerListVisitor, ItemVisitor, ParameterVisitor,
+};
+use sfv::{BareItemFromInput, KeyRef};
+
+use super::Bad;
+use crate::STAGES_MAX;
+
+/// The keys that are known.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    pub(super) expected: Value,
+    pub(super) remaining: Value,
+    pub(super) split: Value,
+    pub(super) spent: Value,
+    spans: Spans,
+}
+
+/// What stands under a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Value {
+    #[default]
+    Absent,
+    Integer(i64),
+    Flag(bool),
+    /// See [`Fields::spans`], when it is `spent`'s.
+    List,
+    Other,
+}
+
+/// The integers of a list, and the first thing wrong with them.
+#[derive(Debug, Default)]
+struct Spans {
+    micros: [u64; STAGES_MAX * 3],
+    len: usize,
+    bad: Option<Bad>,
+}
+
+impl Value {
+    /// A span in microseconds.
+    pub(super) fn micros(self) -> Result<u64, Bad> {
+        match self {
+            Self::Integer(n) => u64::try_from(n).map_err(|_| Bad::Negative),
+            _ => Err(Bad::Garbled),
+        }
+    }
+}
+
+impl Fields {
+    /// The spans of the list, in microseconds.
+    pub(super) fn spans(&self) -> Result<&[u64], Bad> {
+        match self.spans.bad {
+            Some(bad) => Err(bad),
+            None => self.spans.micros.get(..self.spans.len).ok_or(Bad::Garbled),
+        }
+    }
+}
+
+impl<'de> DictionaryVisitor<'de> for Fields {
+    type Out = Self;
+    type Error = Infallible;
+
+    fn entry(&mut self, key: &'de KeyRef) -> Result<impl EntryVisitor<'de>, Infallible> {
+        let value = match key.as_str() {
+            "expected" => &mut self.expected,
+            "remaining" => &mut self.remaining,
+            "split" => &mut self.split,
+            "spent" => &mut self.spent,
+            _ => return Ok(None),
+        };
+        Ok(Some(Place { value, spans: &mut self.spans }))
+    }
+
+    fn finish(self) -> Result<Self, Infallible> {
+        Ok(self)
+    }
+}
+
+/// Where the value of a known key goes.
+struct Place<'a> {
+    value: &'a mut Value,
+    spans: &'a mut Spans,
+}
+
+impl<'de> EntryVisitor<'de> for Place<'_> {
+    type Error = Infallible;
+
+    fn item(self) -> Result<impl ItemVisitor<'de>, Infallible> {
+        Ok(|item: BareItemFromInput<'de>| {
+            *self.value = value(&item);
+            Ok::<_, Infallible>(Ignored)
+        })
+    }
+
+    fn inner_list(self) -> Result<impl InnerListVisitor<'de>, Infallible> {
+        *self.value = Value::List;
+        *self.spans = Spans::default();
+        Ok(self.spans)
+    }
+}
+
+impl<'de> InnerListVisitor<'de> for &mut Spans {
+    type Error = Infallible;
+
+    fn item(&mut self) -> Result<impl ItemVisitor<'de>, Infallible> {
+        Ok(|item: BareItemFromInput<'de>| {
+            match value(&item).micros() {
+                Ok(n) => {
+                    if let Some(place) = self.micros.get_mut(self.len) {
+                        *place = n;
+                    }
+                    self.len += 1;
+                }
+                Err(bad) => {
+                    self.bad.get_or_insert(bad);
+                }
+            }
+            Ok::<_, Infallible>(Ignored)
+        })
+    }
+
+    fn finish(self) -> Result<impl ParameterVisitor<'de>, Infallible> {
+        Ok(Ignored)
+    }
+}
+
+fn value(item: &BareItemFromInput<'_>) -> Value {
+    match *item {
+        BareItemFromInput::Integer(n) => Value::Integer(n.into()),
+        BareItemFromInput::Boolean(flag) => Value::Flag(flag),
+        _ => Value::Other,
+    }
+}

@@ -1,0 +1,321 @@
+//! Who may be served now, who waits, who is refused.
+//!
+//! A limit of so many at once and the queue in front of it, under one lock that
+//! is held for a push and a pop. A [`Permit`] is one of the limit and goes back
+//! by being dropped; a place in the queue is given up the same way, so a future
+//! that is dropped, wherever it is, leaves nothing behind.
+//!
+//! Estimates must not lock out for good what was slow once: every so many
+//! infeasible requests one is tried all the same, and if it makes it, what was
+//! learned is forgotten.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use queueing::{Entry, Label, Priority, Span, Ticket, Time};
+use tokio::sync::oneshot;
+
+use crate::{
+    Budget, DeadlineQueue, Fault, History, Intake, Limits, Offered, Reason, Received, Shedding, Turn, Visit,
+};
+
+/// What a server grants, how many it serves at once, and how the others wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// At most so many requests are in the handler at once; not zero.
+    pub limit: usize,
+    /// The queue in front of it.
+    pub queue: crate::Settings,
+    /// What a peer is believed.
+    pub intake: Limits,
+    /// Methods (paths) whose expected time is learned one by one, about 30 kB
+    /// each; those beyond share one.
+    pub methods_max: usize,
+}
+
+/// 64 at once, 64 methods told apart, the rest as the core has it.
+impl Default for Settings {
+    fn default() -> Self {
+        Self { limit: 64, queue: crate::Settings::default(), intake: Limits::default(), methods_max: 64 }
+    }
+}
+
+/// What a server did so far, and does now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// In the queue now.
+    pub waiting: usize,
+    /// In the handler now.
+    pub serving: usize,
+    /// Answered by the handler.
+    pub served: u64,
+    /// Refused because nothing was left.
+    pub expired: u64,
+    /// Refused because too little was left.
+    pub infeasible: u64,
+    /// Refused because too many waited.
+    pub full: u64,
+    /// Given up by the client, waiting or served.
+    pub cancelled: u64,
+    /// Granted the default, by [`Fault`] in the order of [`Fault::ALL`].
+    pub faults: [u64; Fault::ALL.len()],
+    /// Granted less than they asked for, being of untrusted peers.
+    pub shortened: u64,
+}
+
+/// The limit and the queue.
+pub(super) struct Gate {
+    limit: usize,
+    shedding: Shedding,
+    state: Mutex<State>,
+    clock: super::Clock,
+}
+
+struct State {
+    free: usize,
+    queue: DeadlineQueue<Waiter>,
+    intake: Intake,
+    learned: History<String>,
+    /// Infeasible ones since the last that was tried all the same.
+    infeasible: u32,
+    counts: Counts,
+}
+
+/// A request in the queue.
+struct Waiter {
+    left: Span,
+    service: Span,
+    turn: oneshot::Sender<Result<Permit, Reason>>,
+}
+
+impl Entry for Waiter {
+    fn label(&self) -> Label {
+        Label { priority: Priority::LOWEST, deadline: Some(self.left) }
+    }
+
+    fn service(&self) -> Span {
+        self.service
+    }
+}
+
+impl Gate {
+    pub(super) fn new(settings: Settings, clock: super::Clock) -> Arc<Self> {
+        assert!(settings.limit > 0, "a server serves at least one request at once");
+        let state = State {
+            free: settings.limit,
+            queue: DeadlineQueue::new(settings.queue),
+            intake: Intake::new(settings.intake),
+            learned: History::new(settings.methods_max),
+            infeasible: 0,
+            counts: Counts::default(),
+        };
+        let (limit, shedding) = (settings.limit, settings.queue.shedding);
+        Arc::new(Self { limit, shedding, state: Mutex::new(state), clock })
+    }
+
+    pub(super) fn clock(&self) -> &super::Clock {
+        &self.clock
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let state = self.state();
+        Counts {
+            waiting: state.queue.len(),
+            serving: self.limit - state.free,
+            faults: Fault::ALL.map(|fault| state.intake.faults(fault)),
+            shortened: state.intake.shortened(),
+            ..state.counts
+        }
+    }
+
+    /// A request for `method` came at `now` with `received`.
+    pub(super) fn enter(self: &Arc<Self>, now: Time, received: Received<'_>, method: &String) -> Entered {
+        let (turn, told) = oneshot::channel();
+        let mut state = self.state();
+        let budget: Budget = state.intake.accept(received);
+        let visit = Visit::arrive(now, budget, Span::ZERO);
+        let left = visit.remaining(now).left();
+        let mut service = state.expected(method);
+        let tried = self.shedding == Shedding::Infeasible && left < service && state.tries();
+        if tried {
+            service = Span::ZERO;
+        }
+        let waiter = Waiter { left, service, turn };
+        let (gone, waits) = match state.queue.offer(now, waiter) {
+            Offered::Queued => (None, true),
+            Offered::Refused(gone, reason) => (Some((gone, reason)), false),
+            Offered::Replaced(gone, reason) => (Some((gone, reason)), true),
+        };
+        let ticket = if waits { state.queue.newest() } else { None };
+        if let Some((gone, reason)) = gone {
+            state.counts.refused(reason);
+            let _ = gone.turn.send(Err(reason));
+        }
+        drop(state);
+        self.serve_next(now);
+        let patience = match self.shedding {
+            Shedding::None => None,
+            Shedding::Expired => Some(left),
+            Shedding::Infeasible => Some(left - service),
+        };
+        let seat = Seat { gate: Arc::clone(self), ticket, told, done: false };
+        Entered { visit, seat, patience, tried }
+    }
+
+    /// A request for `method` was answered `service` after its turn had come;
+    /// `disproved`: in time, though that had seemed infeasible.
+    pub(super) fn learn(&self, method: String, service: Span, disproved: bool) {
+        let mut state = self.state();
+        if disproved {
+            state.learned.forget(&method);
+        }
+        state.learned.record(method, service);
+    }
+
+    /// Why a request that has waited too long is refused.
+    fn late(&self) -> Reason {
+        if self.shedding == Shedding::Infeasible { Reason::Infeasible } else { Reason::Expired }
+    }
+
+    /// Gives what is free to those whose turn it is.
+    fn serve_next(self: &Arc<Self>, now: Time) {
+        loop {
+            let mut state = self.state();
+            if state.free == 0 {
+                return;
+            }
+            let Some(turn) = state.queue.next(now) else { return };
+            // Told outside of the lock: what nobody takes is dropped there.
+            match turn {
+                Turn::Serve(waiter) => {
+                    state.free -= 1;
+                    drop(state);
+                    let permit = Permit { gate: Arc::clone(self), answered: false };
+                    let _ = waiter.turn.send(Ok(permit));
+                }
+                Turn::Shed(waiter, reason) => {
+                    state.counts.refused(reason);
+                    drop(state);
+                    let _ = waiter.turn.send(Err(reason));
+                }
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether an infeasible request is the one that is tried all the same.
+    fn tries(&mut self) -> bool {
+        self.infeasible = (self.infeasible + 1) % TRY_EVERY;
+        self.infeasible == 0
+    }
+
+    /// How long `method` is expected to take; nothing while too little is known.
+    fn expected(&self, method: &String) -> Span {
+        let estimate = self.learned.estimate(method);
+        if estimate.samples < SAMPLES_MIN { Span::ZERO } else { estimate.p95 }
+    }
+}
+
+impl Counts {
+    fn refused(&mut self, reason: Reason) {
+        match reason {
+            Reason::Expired => self.expired += 1,
+            Reason::Infeasible => self.infeasible += 1,
+            Reason::Full => self.full += 1,
+        }
+    }
+}
+
+/// A request that came.
+pub(super) struct Entered {
+    pub(super) visit: Visit,
+    pub(super) seat: Seat,
+    /// How long it can wait before waiting is pointless, if it ever is.
+    pub(super) patience: Option<Span>,
+    /// Too little was left, and it was let in all the same.
+    pub(super) tried: bool,
+}
+
+/// A place in the queue; given up by being dropped.
+pub(super) struct Seat {
+    gate: Arc<Gate>,
+    ticket: Option<Ticket>,
+    told: oneshot::Receiver<Result<Permit, Reason>>,
+    done: bool,
+}
+
+impl Seat {
+    /// Waits for the turn, for `patience` at most.
+    pub(super) async fn turn(mut self, patience: Option<Span>) -> Result<Permit, Reason> {
+        let told = match patience {
+            // Already decided, which is the rule on a server that has room.
+            Some(patience) if self.told.is_empty() => {
+                let told = tokio::time::timeout(super::duration(patience), &mut self.told).await;
+                match told {
+                    Ok(told) => told,
+                    Err(_) if self.loses_patience() => return Err(self.gate.late()),
+                    // Its turn has come in this very moment.
+                    Err(_) => (&mut self.told).await,
+                }
+            }
+            _ => (&mut self.told).await,
+        };
+        self.done = true;
+        told.expect("who leaves the queue is told why, unless it gave up its place")
+    }
+
+    /// Leaves the queue because it cannot be answered in time any more, if it
+    /// still waits there.
+    fn loses_patience(&mut self) -> bool {
+        let mut state = self.gate.state();
+        self.done = self.ticket.and_then(|ticket| state.queue.remove(ticket)).is_some();
+        if self.done {
+            state.counts.refused(self.gate.late());
+        }
+        self.done
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let (false, Some(ticket)) = (self.done, self.ticket) {
+            let mut state = self.gate.state();
+            if state.queue.remove(ticket).is_some() {
+                state.counts.cancelled += 1;
+            }
+        }
+    }
+}
+
+/// One of those that may be served at once.
+pub(super) struct Permit {
+    gate: Arc<Gate>,
+    answered: bool,
+}
+
+impl Permit {
+    /// Its request was answered.
+    pub(super) fn answered(mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut state = self.gate.state();
+        state.free += 1;
+        let counts = &mut state.counts;
+        *if self.answered { &mut counts.served } else { &mut counts.cancelled } += 1;
+        drop(state);
+        self.gate.serve_next(self.gate.clock.now());
+    }
+}
+
+/// Of infeasible requests one in so many is tried all the same.
+const TRY_EVERY: u32 = 64;
+/// Fewer samples say nothing of what a method takes.
+const SAMPLES_MIN: u64 = 16;

@@ -1,0 +1,64 @@
+//! Layers that carry budgets through services of tower: hyper, axum, tonic.
+//!
+//! A server's [`DeadlineLayer`] reads what the peer sent, lets the request wait
+//! in a queue that stands in front of the layer's own limit, and runs the
+//! handler inside a [`scope`]; a client's [`PropagateLayer`] writes what is left
+//! there into every request the handler makes. The handler asks [`remaining`],
+//! [`parts`] and [`priority`]. Deciding is the core's; this is the part of the
+//! crate that has tasks, timers and a [`Clock`].
+//! Source: D2P §3 (extract, copy to local storage, schedule, send on).
+//!
+//! ```
+//! use deadline::{Budget, tower};
+//! use queueing::Span;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! let answer = tower::scope(Budget::new(Span::from_millis(200)), async {
+//!     // Requests sent from here through `PropagateLayer` carry what is left.
+//!     let left = tower::remaining().expect("inside a scope").left();
+//!     if left < Span::from_millis(50) { "cheap" } else { "exact" }
+//! });
+//! assert_eq!(answer.await, "exact");
+//! # });
+//! ```
+
+mod answer;
+mod clock;
+mod gate;
+mod peers;
+mod propagate;
+mod scope;
+mod serve;
+
+pub use answer::{Answer, Grpc, Refusal, Text};
+pub use clock::Clock;
+pub use gate::{Counts, Settings};
+pub use propagate::{OutOfTime, Propagate, PropagateLayer, WithoutBudget};
+pub use scope::{budget, parts, priority, remaining, scope, scope_at, spawn, spawn_parallel};
+pub use serve::{Deadline, DeadlineLayer};
+
+use std::future::Future;
+use std::pin::Pin;
+
+use http::HeaderName;
+
+use crate::codec::{envoy, field, grpc};
+
+/// A future of a layer: what it wraps differs from service to service.
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+// Made once, not for each request.
+static BUDGET: HeaderName = HeaderName::from_static(field::HEADER);
+static GRPC: HeaderName = HeaderName::from_static(grpc::HEADER);
+static ENVOY: HeaderName = HeaderName::from_static(envoy::HEADER);
+
+/// Whether `headers` are those of a gRPC call.
+fn is_grpc(headers: &http::HeaderMap) -> bool {
+    let kind = headers.get(http::header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+/// `span` for the standard library's timers.
+fn duration(span: queueing::Span) -> std::time::Duration {
+    std::time::Duration::from_nanos(span.as_nanos())
+}

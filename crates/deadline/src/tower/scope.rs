@@ -1,0 +1,141 @@
+//! The budget of the task that runs: what a handler can ask.
+//!
+//! Task-local, as the paper's is thread-local; a task that is spawned is
+//! another one, so [`spawn`] takes the budget along. Outside of any scope
+//! there is no budget, and every answer says so or is the unhurried one.
+//! Source: D2P §3 (thread-local storage), §3.2 (b, c, d).
+
+use std::future::Future;
+
+use queueing::{Priority, Span, Time};
+use tokio::task::JoinHandle;
+
+use super::Clock;
+use crate::{Budget, Remaining, Visit};
+
+tokio::task_local! {
+    static HERE: Here;
+}
+
+/// A request in a handler.
+#[derive(Clone, Debug)]
+pub(super) struct Here {
+    pub(super) visit: Visit,
+    pub(super) clock: Clock,
+}
+
+impl Here {
+    /// The budget as of now.
+    fn budget(&self) -> Budget {
+        self.visit.leave(self.clock.now())
+    }
+}
+
+/// Runs `future` as a request with `budget` that is born now, or goes on now.
+///
+/// By the clock of the scope around it, else the monotonic one.
+pub async fn scope<F: Future>(budget: Budget, future: F) -> F::Output {
+    scope_at(here().map(|here| here.clock).unwrap_or_default(), budget, future).await
+}
+
+/// [`scope`] by `clock`.
+pub async fn scope_at<F: Future>(clock: Clock, budget: Budget, future: F) -> F::Output {
+    let now = clock.now();
+    let mut visit = Visit::arrive(now, budget, Span::ZERO);
+    visit.start(now);
+    within(Here { visit, clock }, future).await
+}
+
+/// Runs `future` at `here`.
+pub(super) fn within<F: Future>(here: Here, future: F) -> impl Future<Output = F::Output> {
+    HERE.scope(here, future)
+}
+
+/// Where the task is.
+pub(super) fn here() -> Option<Here> {
+    HERE.try_with(Here::clone).ok()
+}
+
+/// `tokio::spawn` for a task that keeps this one's budget, if it has one.
+pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    match here() {
+        Some(here) => tokio::spawn(within(here, future)),
+        None => tokio::spawn(future),
+    }
+}
+
+/// The budget as of now, for what is sent on by other ways than
+/// [`PropagateLayer`](super::PropagateLayer), or to be split for a fan-out.
+#[must_use]
+pub fn budget() -> Option<Budget> {
+    HERE.try_with(Here::budget).ok()
+}
+
+/// What is left: a handler that has little may give a cheaper answer (D2P
+/// §3.2 d, precision).
+#[must_use]
+pub fn remaining() -> Option<Remaining> {
+    HERE.try_with(|here| here.visit.remaining(here.clock.now())).ok()
+}
+
+/// How urgent what this task does is, for queues of this machine: of eight
+/// levels the one that the share of the budget still left gives. Everything
+/// left is least urgent, and so is no budget (D2P §3.2 b, resources).
+#[must_use]
+pub fn priority() -> Priority {
+    let Some((elapsed, granted)) = spent() else { return Priority::LOWEST };
+    if elapsed == granted {
+        return Priority::HIGHEST;
+    }
+    let level = scaled(granted - elapsed, granted, Priority::LEVELS as u64);
+    Priority::new(level as u8).unwrap_or(Priority::LOWEST)
+}
+
+/// Into how many parts to split work that can be split into `most`: 1 while all
+/// of the budget is left or without one, `most` once nothing is, in between
+/// by the share that was spent (D2P §3.2 c, parallelism).
+///
+/// # Panics
+/// When `most` is zero.
+#[must_use]
+pub fn parts(most: usize) -> usize {
+    assert!(most > 0, "work has at least one part");
+    let more = spent().map_or(0, |(elapsed, granted)| scaled(elapsed, granted, most as u64 - 1));
+    1 + more as usize
+}
+
+/// Runs `part(i, n)` for i in 0..n as n tasks that keep the budget, n being
+/// [`parts`]`(most)`.
+///
+/// # Panics
+/// When `most` is zero.
+pub fn spawn_parallel<F>(most: usize, mut part: impl FnMut(usize, usize) -> F) -> Vec<JoinHandle<F::Output>>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let n = parts(most);
+    (0..n).map(|i| spawn(part(i, n))).collect()
+}
+
+/// What was spent, and of how much.
+fn spent() -> Option<(Span, Span)> {
+    HERE.try_with(|here| {
+        let granted = here.visit.budget().granted();
+        let now: Time = here.clock.now();
+        (here.visit.elapsed(now).min(granted), granted)
+    })
+    .ok()
+}
+
+/// `part` of `whole` on a scale of 0..=`most`, rounded down; all of it when
+/// there is no whole.
+fn scaled(part: Span, whole: Span, most: u64) -> u64 {
+    let (part_ns, whole_ns) = (u128::from(part.as_nanos()), u128::from(whole.as_nanos()));
+    match whole_ns {
+        0 => most,
+        _ => (part_ns * u128::from(most) / whole_ns) as u64,
+    }
+}

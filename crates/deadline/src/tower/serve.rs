@@ -1,0 +1,164 @@
+//! The server's layer: extract, wait, serve, answer with what was spent.
+//!
+//! The queue and the limit are this layer's own and shared by all services
+//! that one layer makes, so it works per server, not per connection. Time is
+//! counted from the call on: what waits here is seen by the handler, unlike
+//! behind a `ConcurrencyLimit` outside of a timeout. The limit holds until the
+//! response's head; a body that streams goes on without it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use queueing::Time;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::gate::{Counts, Entered, Gate, Settings};
+use super::scope::{Here, within};
+use super::{Answer, BUDGET, Boxed, Clock, ENVOY, GRPC, Refusal, Text, answer, is_grpc};
+
+use crate::codec::field;
+use crate::{Received, Visit};
+
+/// Puts a queue that serves by deadline in front of a server's services.
+#[derive(Clone)]
+pub struct DeadlineLayer<A = Text> {
+    gate: Arc<Gate>,
+    answer: A,
+}
+
+impl DeadlineLayer {
+    /// A layer with `settings`, by the monotonic clock.
+    ///
+    /// # Panics
+    /// When the limit is zero or the queue's capacity outside 1..2³² − 1.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self::with_clock(settings, Clock::default())
+    }
+
+    /// A layer with `settings`, by `clock`.
+    ///
+    /// # Panics
+    /// When the limit is zero or the queue's capacity outside 1..2³² − 1.
+    #[must_use]
+    pub fn with_clock(settings: Settings, clock: Clock) -> Self {
+        Self { gate: Gate::new(settings, clock), answer: Text }
+    }
+}
+
+impl<A> DeadlineLayer<A> {
+    /// The same, with `answer` to those that are not served.
+    #[must_use]
+    pub fn answered_by<Other>(self, answer: Other) -> DeadlineLayer<Other> {
+        DeadlineLayer { gate: self.gate, answer }
+    }
+
+    /// What was done so far, by all services of this layer.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.gate.counts()
+    }
+}
+
+impl<A> fmt::Debug for DeadlineLayer<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeadlineLayer").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+impl<S, A: Clone> Layer<S> for DeadlineLayer<A> {
+    type Service = Deadline<S, A>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Deadline { inner, gate: Arc::clone(&self.gate), answer: self.answer.clone() }
+    }
+}
+
+/// A service behind a [`DeadlineLayer`].
+#[derive(Clone)]
+pub struct Deadline<S, A = Text> {
+    inner: S,
+    gate: Arc<Gate>,
+    answer: A,
+}
+
+impl<S, A> fmt::Debug for Deadline<S, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deadline").field("counts", &self.gate.counts()).finish_non_exhaustive()
+    }
+}
+
+impl<S, A, Q, B> Service<Request<Q>> for Deadline<S, A>
+where
+    S: Service<Request<Q>, Response = Response<B>, Future: Send> + Clone + Send + 'static,
+    A: Answer<B> + Clone + Send + 'static,
+    Q: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = S::Error;
+    type Future = Boxed<Result<Response<B>, S::Error>>;
+
+    /// Always: waiting is the queue's, where it is seen.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let (gate, answer) = (Arc::clone(&self.gate), self.answer.clone());
+        let mut inner = self.inner.clone();
+        let method = request.uri().path().to_owned();
+        let entered = gate.enter(gate.clock().now(), received(request.headers()), &method);
+        let Entered { mut visit, seat, patience, tried } = entered;
+        Box::pin(async move {
+            let permit = match seat.turn(patience).await {
+                Ok(permit) => permit,
+                Err(reason) => {
+                    let refusal = Refusal { reason, grpc: is_grpc(request.headers()) };
+                    let mut response = answer.answer(refusal);
+                    tell(response.headers_mut(), &visit, gate.clock().now());
+                    return Ok(response);
+                }
+            };
+            let started = gate.clock().now();
+            visit.start(started);
+            let served = async {
+                poll_fn(|cx| inner.poll_ready(cx)).await?;
+                inner.call(request).await
+            };
+            let served = within(Here { visit, clock: gate.clock().clone() }, served).await;
+            let now = gate.clock().now();
+            let served = served.map(|mut response| {
+                if is_lesson(&response) {
+                    let disproved = tried && !visit.remaining(now).is_missed();
+                    gate.learn(method, now.since(started), disproved);
+                }
+                tell(response.headers_mut(), &visit, now);
+                response
+            });
+            permit.answered();
+            served
+        })
+    }
+}
+
+/// The budget fields among `headers`; a value that is no text is garbled.
+fn received(headers: &HeaderMap) -> Received<'_> {
+    let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    Received { budget: text(&BUDGET), grpc_timeout: text(&GRPC), envoy_expected: text(&ENVOY) }
+}
+
+/// Writes where the request's time went, so that the peer learns C.
+fn tell(headers: &mut HeaderMap, visit: &Visit, now: Time) {
+    let spent = field::write(&visit.leave(now));
+    headers.insert(&BUDGET, HeaderValue::try_from(spent).expect("a budget is plain text"));
+}
+
+/// Whether a response says how long its method takes: what the client did
+/// wrong is found out sooner, and a path that is not there needs no place.
+fn is_lesson<B>(response: &Response<B>) -> bool {
+    !response.status().is_client_error() && !response.headers().contains_key(answer::STATUS)
+}

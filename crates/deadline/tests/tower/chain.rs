@@ -1,0 +1,160 @@
+//! Over loopback: an axum service that asks another that asks a tonic service.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::routing::get as route;
+use deadline::tower::{DeadlineLayer, PropagateLayer, remaining};
+use hyper_util::client::legacy::Client as Hyper;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tokio::sync::{Mutex, Notify};
+use tonic::Code;
+use tower::{Layer, Service, ServiceExt};
+
+use crate::grpc::{self, Client};
+use crate::support::{Hand, brought, get, listen, secs, settings, soon, until, within};
+
+/// hyper's client.
+pub fn hyper() -> Hyper<HttpConnector, Body> {
+    Hyper::builder(TokioExecutor::new()).build_http()
+}
+
+/// One hand moves the clock of all three, by 100 s in the first, 200 in the
+/// second, 300 in the third; budgets are thousands of seconds, so that no
+/// timer ever fires. The second serves one at a time and holds `/hold`.
+struct Chain {
+    hand: Hand,
+    layers: [DeadlineLayer; 3],
+    held: Arc<Notify>,
+    entrance: String,
+    second: String,
+}
+
+async fn chain() -> Chain {
+    let hand = Hand::default();
+    let layer = |limit| DeadlineLayer::with_clock(settings(limit), hand.clock());
+    let layers = [layer(8), layer(1), layer(8)];
+    let held = Arc::new(Notify::new());
+
+    let clock = hand.clone();
+    let third = grpc::listen(
+        &layers[2],
+        grpc::says(move || {
+            let left = remaining().expect("a budget").left();
+            clock.forward(secs(300));
+            format!("{left} left at the third")
+        }),
+    );
+
+    let (clock, holds) = (hand.clone(), Arc::clone(&held));
+    let client = Arc::new(Mutex::new(Client::new(third, &PropagateLayer::new())));
+    let ask = move || async move {
+        clock.forward(secs(200));
+        match client.lock().await.ask(tonic::Request::new("?".to_owned())).await {
+            Ok(answer) => (StatusCode::OK, answer.into_inner()),
+            Err(status) => (StatusCode::BAD_GATEWAY, format!("{:?}", status.code())),
+        }
+    };
+    let hold = move || async move { holds.notified().await };
+    let app = Router::new().route("/", route(ask)).route("/hold", route(hold)).layer(layers[1].clone());
+    let second = format!("http://{}", listen(app).await);
+
+    let (clock, uri) = (hand.clone(), second.clone());
+    let ask = move || async move {
+        clock.forward(secs(100));
+        PropagateLayer::new()
+            .layer(hyper())
+            .oneshot(get(&uri))
+            .await
+            .map(|answer| answer.map(Body::new))
+            .unwrap()
+    };
+    let app = Router::new().route("/", route(ask)).layer(layers[0].clone());
+    let entrance = format!("http://{}", listen(app).await);
+    Chain { hand, layers, held, entrance, second }
+}
+
+#[tokio::test]
+async fn a_budget_is_counted_across_three_services_and_the_queue_between() {
+    let Chain { hand, layers, held, entrance, second } = chain().await;
+    let holds = tokio::spawn(hyper().request(within(secs(3_000), &format!("{second}/hold"))));
+    until("the second is busy", || layers[1].counts().serving == 1).await;
+    let asks = tokio::spawn(hyper().request(within(secs(2_000), &entrance)));
+    until("the request waits at the second", || layers[1].counts().waiting == 1).await;
+    hand.forward(secs(400));
+    held.notify_one();
+    soon("the held one", holds).await.unwrap().unwrap();
+
+    let answer = soon("the answer", asks).await.unwrap().unwrap().map(Body::new);
+    assert_eq!(answer.status(), StatusCode::OK);
+    // At the third 100 + 400 of waiting + 200 are gone.
+    let budget = brought(&answer);
+    assert_eq!(crate::support::text(answer).await, format!("{} left at the third", secs(1_300)));
+    assert_eq!(budget.remaining().left(), secs(1_000), "300 later it is back");
+    assert_eq!(layers[1].counts().served, 2);
+}
+
+#[tokio::test]
+async fn what_is_used_up_on_the_way_is_not_sent_on() {
+    let Chain { layers, entrance, second, .. } = chain().await;
+    // 100 pass in the first and 200 in the second: nothing is left for the third.
+    let answer = soon("the answer", hyper().request(within(secs(300), &entrance))).await.unwrap();
+    assert_eq!(crate::support::text(answer.map(Body::new)).await, format!("{:?}", Code::DeadlineExceeded));
+    let served = layers.each_ref().map(|layer| layer.counts().served);
+    assert_eq!(served, [1, 1, 0]);
+    // A tonic server refuses in its own words, as an axum server does in its.
+    let refused = hyper().request(within(secs(0), &second)).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::GATEWAY_TIMEOUT);
+}
+
+#[tokio::test]
+async fn a_tonic_server_refuses_what_cannot_make_it_before_its_handler_runs() {
+    let hand = Hand::default();
+    let layer = DeadlineLayer::with_clock(settings(8), hand.clock());
+    let clock = hand.clone();
+    let address = grpc::listen(
+        &layer,
+        grpc::says(move || {
+            clock.forward(secs(50));
+            "done".to_owned()
+        }),
+    );
+    let mut client = Client::new(address, &PropagateLayer::new());
+    let ask = |left_s: u64| {
+        let mut request = tonic::Request::new(String::new());
+        request.metadata_mut().insert("grpc-timeout", format!("{left_s}S").parse().unwrap());
+        request
+    };
+    for _ in 0..16 {
+        assert_eq!(client.ask(ask(1_000)).await.unwrap().into_inner(), "done");
+    }
+    let refused = client.ask(ask(45)).await.unwrap_err();
+    let why = "what is left of its deadline is less than it takes";
+    assert_eq!((refused.code(), refused.message()), (Code::DeadlineExceeded, why));
+    assert_eq!((layer.counts().served, layer.counts().infeasible), (16, 1));
+}
+
+#[tokio::test]
+async fn a_call_can_opt_out_and_peers_without_headers_get_the_default() {
+    let layer = DeadlineLayer::new(settings(8));
+    let says = grpc::says(|| (remaining().unwrap().left() > secs(1)).to_string());
+    let mut client = Client::new(grpc::listen(&layer, says), &PropagateLayer::new());
+    let budget = deadline::Budget::new(secs(900));
+    let mut ask = async |opt_out: bool| {
+        let mut request = tonic::Request::new(String::new());
+        if opt_out {
+            request.extensions_mut().insert(deadline::tower::WithoutBudget);
+        }
+        deadline::tower::scope(budget, client.ask(request)).await.unwrap().into_inner()
+    };
+    assert_eq!((ask(false).await, layer.counts().faults[0]), ("true".to_owned(), 0));
+    assert_eq!((ask(true).await, layer.counts().faults[0]), ("false".to_owned(), 1));
+    let mut plain = PropagateLayer::new().layer(hyper());
+    let app = Router::new().route("/", route(|| async {})).layer(layer.clone());
+    let uri = format!("http://{}", listen(app).await);
+    assert_eq!(plain.ready().await.unwrap().call(get(&uri)).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(layer.counts().faults[0], 2);
+}

@@ -1,0 +1,105 @@
+//! The client's layer: what it writes, when it gives up, what it learns.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, Response};
+use axum::routing::get as route;
+use deadline::Budget;
+use deadline::codec::{field, grpc};
+use deadline::tower::{DeadlineLayer, OutOfTime, PropagateLayer, WithoutBudget, scope};
+use queueing::Span;
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{get, ms, pass, settings};
+
+/// Sends `request` with `left` to go: the headers that arrived.
+async fn sent(left: Option<Span>, request: Request<Body>) -> HeaderMap {
+    let arrived = Arc::new(Mutex::new(HeaderMap::new()));
+    let seen = Arc::clone(&arrived);
+    let peer = service_fn(move |request: Request<Body>| {
+        *seen.lock().unwrap() = request.headers().clone();
+        async { Ok::<_, std::io::Error>(Response::new(())) }
+    });
+    let call = PropagateLayer::new().layer(peer).oneshot(request);
+    match left {
+        Some(left) => scope(Budget::new(left), call).await.unwrap(),
+        None => call.await.unwrap(),
+    };
+    arrived.lock().unwrap().clone()
+}
+
+fn call(own_timeout: Option<&str>) -> Request<Body> {
+    let mut request = get("http://peer/");
+    request.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
+    if let Some(own) = own_timeout {
+        request.headers_mut().insert(grpc::HEADER, own.parse().unwrap());
+    }
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_carries_what_is_left() {
+    let headers = sent(Some(ms(80)), get("http://peer/")).await;
+    let budget = field::parse(headers[field::HEADER].to_str().unwrap()).unwrap();
+    assert_eq!((budget.remaining().left(), headers.len()), (ms(80), 1), "and nothing for gRPC");
+
+    assert_eq!(sent(Some(ms(80)), call(None)).await[grpc::HEADER], "80000000n");
+    assert_eq!(sent(Some(ms(80)), call(Some("1S"))).await[grpc::HEADER], "80000000n");
+    assert_eq!(sent(Some(ms(80)), call(Some("5m"))).await[grpc::HEADER], "5m", "the caller's own, shorter");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_added_without_a_budget_or_when_the_call_opts_out() {
+    assert_eq!(sent(None, get("http://peer/")).await, HeaderMap::new());
+    let mut request = get("http://peer/");
+    request.extensions_mut().insert(WithoutBudget);
+    assert_eq!(sent(Some(ms(80)), request).await, HeaderMap::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_nothing_left_does_not_send_and_who_runs_out_does_not_wait() {
+    let deaf = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<()>, std::io::Error>>());
+    let client = PropagateLayer::new().layer(deaf);
+    let late = scope(Budget::new(ms(0)), client.clone().oneshot(get("http://peer/"))).await.unwrap_err();
+    assert_eq!(late.downcast_ref(), Some(&OutOfTime { sent: false, left: ms(0) }));
+    let late = scope(Budget::new(ms(70)), client.oneshot(get("http://peer/"))).await.unwrap_err();
+    assert_eq!(late.downcast_ref(), Some(&OutOfTime { sent: true, left: ms(70) }));
+    assert_eq!(late.to_string(), "no answer in the 70.0 ms that were left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_way_to_a_peer_is_learned_from_its_answers_and_taken_off() {
+    // 10 ms there, 20 at the peer, 10 back.
+    let app =
+        Router::new().route("/", route(async || pass(ms(20)).await)).layer(DeadlineLayer::new(settings(1)));
+    let arrived = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&arrived);
+    let far = service_fn(move |request: Request<Body>| {
+        let budget = field::parse(request.headers()[field::HEADER].to_str().unwrap()).unwrap();
+        seen.lock().unwrap().push(budget.remaining().left());
+        let app = app.clone();
+        async move {
+            pass(ms(10)).await;
+            let answer = app.oneshot(request).await;
+            pass(ms(10)).await;
+            answer
+        }
+    });
+    let layer = PropagateLayer::new();
+    let client = layer.layer(far);
+    assert_eq!(layer.one_way("peer:80"), ms(0));
+    for _ in 0..2 {
+        let answer = scope(Budget::new(ms(100)), client.clone().oneshot(get("http://peer:80/"))).await;
+        assert!(answer.unwrap().status().is_success());
+    }
+    assert_eq!((layer.one_way("peer:80"), layer.one_way("other:80")), (ms(10), ms(0)));
+    assert_eq!(*arrived.lock().unwrap(), [ms(100), ms(90)]);
+    let late = scope(Budget::new(ms(10)), client.oneshot(get("http://peer:80/"))).await.unwrap_err();
+    assert_eq!(
+        late.downcast_ref(),
+        Some(&OutOfTime { sent: false, left: ms(10) }),
+        "it would arrive too late"
+    );
+}

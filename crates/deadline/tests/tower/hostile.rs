@@ -1,0 +1,89 @@
+//! What peers send that they should not.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::routing::get as route;
+use deadline::Fault;
+use deadline::codec::{envoy, field, grpc};
+use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, remaining};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tower::ServiceExt;
+
+use crate::grpc::{Client, listen as listen_grpc, says};
+use crate::support::{get, listen, ms, secs, soon, text};
+
+/// A server that answers what a request has left.
+fn app(layer: &DeadlineLayer) -> Router {
+    let handler = || async { remaining().unwrap().left().to_string() };
+    Router::new().route("/", route(handler)).layer(layer.clone())
+}
+
+/// The status and what was granted to a request with these headers.
+async fn granted(layer: &DeadlineLayer, headers: &[(&'static str, &[u8])]) -> (StatusCode, String) {
+    let mut request = get("/");
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, axum::http::HeaderValue::from_bytes(value).unwrap());
+    }
+    let answer = app(layer).oneshot(request).await.unwrap();
+    (answer.status(), text(answer).await)
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_a_peer_claims_the_server_decides() {
+    let layer = DeadlineLayer::new(Settings::default());
+    let default = (StatusCode::OK, secs(1).to_string());
+    let million = vec![b'x'; 1 << 20];
+    assert_eq!(granted(&layer, &[]).await, default);
+    assert_eq!(granted(&layer, &[(field::HEADER, &million)]).await, default);
+    assert_eq!(granted(&layer, &[(field::HEADER, b"\xff\xfe")]).await, default);
+    assert_eq!(granted(&layer, &[(grpc::HEADER, b"-5m")]).await, default);
+    assert_eq!(granted(&layer, &[(envoy::HEADER, b"31536000000")]).await, default, "a year");
+    assert_eq!(granted(&layer, &[(grpc::HEADER, b"10S")]).await, default, "longer than granted");
+    assert_eq!(granted(&layer, &[(grpc::HEADER, b"10m")]).await, (StatusCode::OK, ms(10).to_string()));
+    let shortest: [(_, &[u8]); 2] = [(grpc::HEADER, b"20m"), (envoy::HEADER, b"15")];
+    assert_eq!(granted(&layer, &shortest).await, (StatusCode::OK, ms(15).to_string()));
+    let (status, why) = granted(&layer, &[(envoy::HEADER, b"0")]).await;
+    assert_eq!((status, &*why), (StatusCode::GATEWAY_TIMEOUT, "its deadline has passed\n"));
+    let counts = layer.counts();
+    let of = |fault: Fault| counts.faults[fault as usize];
+    assert_eq!(Fault::ALL.map(of), [1, 2, 1, 1]);
+    assert_eq!((counts.shortened, counts.expired, counts.served), (1, 1, 8));
+}
+
+#[tokio::test]
+async fn a_megabyte_of_header_is_refused_by_hyper_before_the_layer_sees_it() {
+    let layer = DeadlineLayer::new(Settings::default());
+    let mut peer = TcpStream::connect(listen(app(&layer)).await).await.unwrap();
+    let (mut answers, mut requests) = peer.split();
+    let mut answer = Vec::new();
+    let garbage = "x".repeat(1 << 20);
+    let request = format!("GET / HTTP/1.1\r\nhost: peer\r\n{}: {garbage}\r\n\r\n", field::HEADER);
+    let (_, read) = soon("the exchange", async {
+        // Either may fail once the server has closed.
+        tokio::join!(requests.write_all(request.as_bytes()), answers.read_to_end(&mut answer))
+    })
+    .await;
+    if read.is_ok() || !answer.is_empty() {
+        assert!(answer.starts_with(b"HTTP/1.1 431 "), "{:?}", String::from_utf8_lossy(&answer));
+    }
+    assert_eq!(layer.counts(), deadline::tower::Counts::default());
+    let next = crate::chain::hyper().request(get(&format!("http://{}", listen(app(&layer)).await))).await;
+    assert_eq!(text(next.unwrap().map(Body::new)).await.split(' ').next().map(str::is_empty), Some(false));
+}
+
+#[tokio::test]
+async fn a_megabyte_of_metadata_fails_the_call_and_not_the_server() {
+    let layer = DeadlineLayer::new(Settings::default());
+    let address = listen_grpc(&layer, says(|| "here".to_owned()));
+    let mut client = Client::new(address, &PropagateLayer::new());
+    let mut request = tonic::Request::new(String::new());
+    request.metadata_mut().insert(field::HEADER, "x".repeat(1 << 20).parse().unwrap());
+    let refused = soon("the refusal", client.ask(request)).await;
+    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(layer.counts().served, 0);
+    let mut other = Client::new(address, &PropagateLayer::new());
+    let answer = soon("an answer", other.ask(tonic::Request::new(String::new()))).await;
+    assert_eq!(answer.unwrap().into_inner(), "here");
+}

@@ -1,0 +1,184 @@
+//! The server's layer: who is served, in which order, who is refused how.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::Path;
+use axum::http::{Response, StatusCode};
+use axum::routing::get as route;
+use deadline::tower::{Counts, DeadlineLayer, Refusal, Settings, remaining};
+use deadline::{Fault, Order, Shedding};
+use queueing::Span;
+use tower::ServiceExt;
+
+use crate::support::{brought, get, ms, pass, secs, settings, text, within};
+
+/// Answers after `takes`, and counts how often its handler ran.
+fn slow(layer: &DeadlineLayer, takes: Span) -> (Router, Arc<AtomicUsize>) {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ran);
+    let handler = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async move {
+            pass(takes).await;
+            "done"
+        }
+    };
+    (Router::new().route("/", route(handler)).layer(layer.clone()), ran)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_make_it_is_refused_before_the_handler_runs() {
+    let layer = DeadlineLayer::new(settings(4));
+    let (app, ran) = slow(&layer, ms(100));
+    for _ in 0..16 {
+        assert_eq!(app.clone().oneshot(within(secs(1), "/")).await.unwrap().status(), StatusCode::OK);
+    }
+    let refused = app.clone().oneshot(within(ms(90), "/")).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::GATEWAY_TIMEOUT);
+    assert_eq!(brought(&refused).remaining().left(), ms(90), "at once");
+    assert_eq!(text(refused).await, "what is left of its deadline is less than it takes\n");
+
+    let mut call = within(ms(90), "/");
+    call.headers_mut().insert("content-type", "application/grpc+proto".parse().unwrap());
+    let refused = app.oneshot(call).await.unwrap();
+    assert_eq!(
+        (refused.status(), &refused.headers()["grpc-status"]),
+        (StatusCode::OK, &"4".parse().unwrap())
+    );
+    assert_eq!(text(refused).await, "");
+    assert_eq!((ran.load(Ordering::Relaxed), layer.counts().infeasible), (16, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_slow_once_is_tried_again() {
+    let layer = DeadlineLayer::new(settings(1));
+    let takes = Arc::new(Mutex::new(secs(2)));
+    let now_takes = Arc::clone(&takes);
+    let handler = move || {
+        let span = *now_takes.lock().unwrap();
+        pass(span)
+    };
+    let app = Router::new().route("/", route(handler)).layer(layer.clone());
+    for _ in 0..16 {
+        app.clone().oneshot(within(secs(9), "/")).await.unwrap();
+    }
+    *takes.lock().unwrap() = ms(1);
+    let mut statuses = Vec::new();
+    for _ in 0..66 {
+        statuses.push(app.clone().oneshot(within(secs(1), "/")).await.unwrap().status());
+    }
+    let refused = statuses.iter().take_while(|&&status| status == StatusCode::GATEWAY_TIMEOUT).count();
+    assert_eq!(refused, 63, "the 64th is tried");
+    assert!(statuses[63..].iter().all(|&status| status == StatusCode::OK), "and what it showed holds");
+}
+
+/// The order in which requests with these budgets are served, one at a time,
+/// after one that keeps the server busy for 10 ms.
+async fn served(order: Order, budgets_ms: [u64; 3]) -> Vec<String> {
+    let mut settings = settings(1);
+    settings.queue.order = order;
+    let layer = DeadlineLayer::new(settings);
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let logged = Arc::clone(&log);
+    let handler = move |Path(name): Path<String>| {
+        logged.lock().unwrap().push(name);
+        pass(ms(10))
+    };
+    let app = Router::new().route("/{name}", route(handler)).layer(layer.clone());
+    let send = |left, name: String| {
+        let app = app.clone();
+        async move { app.oneshot(within(left, &format!("/{name}"))).await.unwrap().status() }
+    };
+    let busy = tokio::spawn(send(secs(1), "first".to_owned()));
+    crate::support::until("the first is served", || layer.counts().serving == 1).await;
+    let mut waiting = Vec::new();
+    for (i, left_ms) in budgets_ms.into_iter().enumerate() {
+        waiting.push(tokio::spawn(send(ms(left_ms), left_ms.to_string())));
+        crate::support::until("it waits", || layer.counts().waiting == i + 1).await;
+    }
+    for task in std::iter::once(busy).chain(waiting) {
+        assert_eq!(task.await.unwrap(), StatusCode::OK);
+    }
+    assert_eq!(layer.counts(), Counts { served: 4, ..Counts::default() });
+    log.lock().unwrap().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_order_of_service_is_the_order_of_deadlines() {
+    assert_eq!(served(Order::Edf, [900, 300, 600]).await, ["first", "300", "600", "900"]);
+    assert_eq!(served(Order::Fifo, [900, 300, 600]).await, ["first", "900", "300", "600"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_counts_and_the_answer_says_so() {
+    let layer = DeadlineLayer::new(settings(1));
+    let handler = || async {
+        let seen = remaining().expect("a budget").left();
+        pass(ms(30)).await;
+        seen.to_string()
+    };
+    let app = Router::new().route("/", route(handler)).layer(layer);
+    let first = tokio::spawn(app.clone().oneshot(within(ms(200), "/")));
+    tokio::task::yield_now().await;
+    let second = app.oneshot(within(ms(200), "/")).await.unwrap();
+    first.await.unwrap().unwrap();
+    let budget = brought(&second);
+    assert_eq!((budget.stages()[0].queue, budget.stages()[0].service), (ms(30), ms(30)));
+    assert_eq!(budget.remaining().left(), ms(140));
+    assert_eq!(text(second).await, ms(170).to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_in_vain_is_told_when_that_is_certain() {
+    let layer = DeadlineLayer::new(settings(1));
+    let (app, ran) = slow(&layer, secs(5));
+    let busy = tokio::spawn(app.clone().oneshot(within(secs(9), "/")));
+    tokio::task::yield_now().await;
+    let refused = app.oneshot(within(ms(250), "/")).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::GATEWAY_TIMEOUT);
+    let waited = brought(&refused).stages()[0].queue;
+    assert!((ms(250)..ms(253)).contains(&waited), "a timer's tick after {waited}");
+    assert_eq!(layer.counts().waiting, 0);
+    busy.await.unwrap().unwrap();
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_refuses_and_the_user_says_how() {
+    let full = settings(1);
+    let full = Settings { queue: deadline::Settings { capacity: 1, ..full.queue }, ..full };
+    let own =
+        |refusal: Refusal| Response::new(axum::body::Body::from(format!("sorry: {:?}", refusal.reason)));
+    let layer = DeadlineLayer::new(full);
+    let handler = || pass(ms(10));
+    let app = Router::new().route("/", route(handler)).layer(layer.clone());
+    let mine = Router::new().route("/", route(handler)).layer(layer.clone().answered_by(own));
+    let served = tokio::spawn(app.clone().oneshot(get("/")));
+    let waits = tokio::spawn(app.clone().oneshot(get("/")));
+    crate::support::until("one waits", || layer.counts().waiting == 1).await;
+    let refused = app.clone().oneshot(get("/")).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(text(refused).await, "too many requests wait\n");
+    let mut call = get("/");
+    call.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
+    assert_eq!(app.oneshot(call).await.unwrap().headers()["grpc-status"], "8");
+    assert_eq!(text(mine.oneshot(get("/")).await.unwrap()).await, "sorry: Full");
+    served.await.unwrap().unwrap();
+    waits.await.unwrap().unwrap();
+    let counts = layer.counts();
+    assert_eq!((counts.full, counts.served, counts.faults[Fault::Missing as usize]), (3, 2, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_shedding_even_the_late_are_served() {
+    let mut settings = settings(1);
+    settings.queue.shedding = Shedding::None;
+    let layer = DeadlineLayer::new(settings);
+    let (app, _) = slow(&layer, ms(100));
+    let busy = tokio::spawn(app.clone().oneshot(within(ms(10), "/")));
+    tokio::task::yield_now().await;
+    assert_eq!(app.oneshot(within(ms(10), "/")).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(busy.await.unwrap().unwrap().status(), StatusCode::OK);
+}
