@@ -87,6 +87,15 @@ impl Cable {
         assert!(!self.has_program(), "nothing stays behind: {stderr}");
         stderr
     }
+
+    /// It cannot, and says why and what to try in a line each, with these words.
+    fn refuses(&self, device: &str, more: &[&str], expected: [&str; 2]) {
+        let said = self.refusal(device, more);
+        let lines: Vec<&str> = said.lines().collect();
+        let [what, advice] = lines[..] else { panic!("{device}: two lines, not {said}") };
+        assert!(what.starts_with("error: ") && what.contains(expected[0]), "{device}: {said}");
+        assert!(advice.starts_with("  try: ") && advice.contains(expected[1]), "{device}: {said}");
+    }
 }
 
 /// A running server; killed when dropped.
@@ -202,13 +211,7 @@ fn a_server_that_cannot_be_says_why_in_a_line_and_what_to_try() {
     let Some(cable) = Cable::new("a_server_that_cannot_be_says_why_in_a_line_and_what_to_try") else {
         return;
     };
-    let check = |device: &str, more: &[&str], expected: [&str; 2]| {
-        let said = cable.refusal(device, more);
-        let lines: Vec<&str> = said.lines().collect();
-        let [what, advice] = lines[..] else { panic!("{device}: two lines, not {said}") };
-        assert!(what.starts_with("error: ") && what.contains(expected[0]), "{device}: {said}");
-        assert!(advice.starts_with("  try: ") && advice.contains(expected[1]), "{device}: {said}");
-    };
+    let check = |device: &str, more: &[&str], expected| cable.refuses(device, more, expected);
     for kind in ["xdp", "packet"] {
         let (missing, shared) = (format!("{kind}:gw9"), format!("{kind}:gw0"));
         check(&missing, &[], ["there is no network interface \"gw9\"", "one of gw0"]);

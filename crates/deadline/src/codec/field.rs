@@ -14,8 +14,8 @@ use std::fmt::Write as _;
 use queueing::Span;
 use sfv::Parser;
 
+use super::Bad;
 use super::raw::{Fields, Value};
-use super::{Bad, micros, whole_micros};
 use crate::{Budget, STAGES_MAX, Stage};
 
 /// The name, as an HTTP header, gRPC metadata, Dubbo attachment or Storm field.
@@ -35,11 +35,12 @@ pub fn parse(text: &str) -> Result<Budget, Bad> {
     }
     let fields = Parser::new(text).parse_dictionary_with_visitor(Fields::default());
     let fields = fields.map_err(|_| Bad::Garbled)?;
-    let (expected, remaining) = (micros(fields.expected.micros()?), micros(fields.remaining.micros()?));
+    let (expected, remaining) =
+        (Span::from_micros(fields.expected.micros()?), Span::from_micros(fields.remaining.micros()?));
     let reserve = match fields.split {
         Value::Absent | Value::Flag(false) => None,
         Value::Flag(true) => Some(Span::ZERO),
-        reserve => Some(micros(reserve.micros()?)),
+        reserve => Some(Span::from_micros(reserve.micros()?)),
     };
     let granted = expected - reserve.unwrap_or(Span::ZERO);
     if remaining > granted {
@@ -56,7 +57,7 @@ pub fn parse(text: &str) -> Result<Budget, Bad> {
     }
     let mut stages = [Stage::default(); STAGES_MAX];
     for (stage, row) in stages.iter_mut().zip(rows) {
-        let [network, queue, service] = row.map(micros);
+        let [network, queue, service] = row.map(Span::from_micros);
         *stage = Stage { network, queue, service };
     }
     let budget = Budget::restored(expected, granted - remaining, &stages[..rows.len()]);
@@ -85,4 +86,9 @@ pub fn write(budget: &Budget) -> String {
         text.push(')');
     }
     text
+}
+
+/// Whole microseconds of `span`.
+fn whole_micros(span: Span) -> u64 {
+    span.as_nanos() / 1_000
 }

@@ -13,8 +13,6 @@ pub mod field;
 pub mod grpc;
 mod raw;
 
-use queueing::Span;
-
 /// Why a text is no budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
@@ -33,14 +31,4 @@ fn number(text: &str, digits: usize) -> Result<u64, Bad> {
     }
     let value = bare.parse().map_err(|_| Bad::Garbled)?;
     if unsigned.is_some() && value > 0 { Err(Bad::Negative) } else { Ok(value) }
-}
-
-/// `n` microseconds.
-fn micros(n: u64) -> Span {
-    Span::from_micros(n)
-}
-
-/// Whole microseconds of `span`.
-fn whole_micros(span: Span) -> u64 {
-    span.as_nanos() / 1_000
 }

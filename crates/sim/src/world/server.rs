@@ -20,7 +20,8 @@ use queueing::{Span, Time};
 use runtime::Shard;
 use runtime::shard::{Job, Step};
 
-pub use config::{BadConfig, Config, Cores, Link};
+pub use super::BadConfig;
+pub use config::{Config, Cores, Link};
 pub use outcome::{Core, Outcome};
 use scenario::Application;
 pub use scenario::{BadClassifier, Driver, Scenario, Transport};

@@ -1,7 +1,6 @@
 //! What a world is made of, as it is written in an experiment's TOML.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use load::client::{Client, PORTS_PER_TARGET};
@@ -14,6 +13,7 @@ use runtime::shard;
 use sched::dispatch::{Kind, Params, Steering, WorkerId, WorkerSet};
 
 use super::scenario::Scenario;
+use crate::world::BadConfig;
 use crate::world::text::text;
 use crate::{CostModel, link};
 
@@ -113,18 +113,6 @@ impl Default for Link {
         Self { gbps: 10.0, delay: Span::from_micros(2) }
     }
 }
-
-/// A world that cannot be built; the text names the value and what would be valid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadConfig(String);
-
-impl fmt::Display for BadConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadConfig {}
 
 impl Config {
     /// A server in `mode` with one worker, the default link and costs.

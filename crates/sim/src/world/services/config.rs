@@ -1,10 +1,9 @@
 //! What a world of services is made of, as an experiment's TOML has it.
 
-use std::fmt;
-
 use deadline::{ORDERS, Order, SHEDDINGS, Shedding};
 use queueing::{Arrivals, Law, Span};
 
+use crate::world::BadConfig;
 use crate::world::text::text;
 
 /// Services in series, and who calls them.
@@ -104,18 +103,6 @@ pub struct Stage {
     #[serde(default)]
     pub partial: bool,
 }
-
-/// A world that cannot be built; the text names the value and what would be valid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadConfig(String);
-
-impl fmt::Display for BadConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadConfig {}
 
 impl Config {
     /// Reads a configuration and checks it.

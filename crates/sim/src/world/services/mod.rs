@@ -13,7 +13,8 @@
 mod config;
 mod outcome;
 
-pub use config::{BadConfig, Config, Expects, Slo, Stage};
+pub use super::BadConfig;
+pub use config::{Config, Expects, Slo, Stage};
 pub use outcome::{Class, Outcome, StageReport};
 
 use deadline::{Budget, DeadlineQueue, History, Offered, Settings, Turn, Visit};
