@@ -87,6 +87,15 @@ fn dnsmasq(place: &Namespace, device: &str) -> Child {
     place.spawn(command.stdout(Stdio::null()).stderr(Stdio::null())).unwrap()
 }
 
+/// Waits until the kernel has a `sort` of address on a device with `prefix`.
+fn has_address(place: &Namespace, sort: &[&str], prefix: &str) {
+    let show = [&["-6", "address", "show", "dev"], sort].concat();
+    let end = Instant::now() + Duration::from_secs(30);
+    while !place.run("ip", &show).is_ok_and(|found| found.contains(prefix)) {
+        assert!(Instant::now() < end, "{sort:?}: the kernel has no address with {prefix}");
+    }
+}
+
 /// What an address of `found` begins with, as far as the prefix goes.
 fn address_in(found: &str, net: &str) -> IpAddr {
     let line = found.lines().find(|line| line.starts_with(net)).unwrap_or_else(|| panic!("{net} in {found}"));
@@ -101,6 +110,8 @@ fn a_lent_and_an_advertised_address_are_found_used_and_not_taken_from_the_host()
         return skipped(test, "dnsmasq is not there");
     }
     let _server = dnsmasq(&cable.clients, "eth0");
+    // Until IPv6 is up on its end, the kernel drops what it is advertised.
+    has_address(&cable.ours, &["gw0", "dynamic"], "fd07:");
     for (device, shards) in DEVICES.map(|device| (device, "1")).into_iter().chain([("xdp:gw0", "2")]) {
         cable
             .ours
@@ -136,10 +147,7 @@ fn a_tap_device_finds_addresses_from_the_kernels_end() {
     place.run("ip", &["link", "del", "eth0"]).unwrap();
     let ends = ["--host-addr", "10.7.0.9/24,fd07::9/64"];
     let mut server = Server::starting(place, "tap:gw1", "dhcp,slaac", &ends);
-    let end = Instant::now() + Duration::from_secs(30);
-    while !place.run("ip", &["address", "show"]).unwrap().contains("fd07::9") {
-        assert!(Instant::now() < end, "the kernel's end has no address");
-    }
+    has_address(place, &["gw1"], "fd07::9");
     let _lends = dnsmasq(place, "gw1");
     server.listens();
     for net in ["10.7.0.", "fd07:"] {
