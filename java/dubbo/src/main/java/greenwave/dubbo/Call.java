@@ -3,6 +3,7 @@ package greenwave.dubbo;
 import greenwave.deadline.DeadlineQueue;
 import greenwave.deadline.Shedding;
 import greenwave.deadline.Visit;
+import greenwave.deadline.thread.Deadlines;
 import java.lang.reflect.Field;
 import java.util.OptionalLong;
 import org.apache.dubbo.common.logger.ErrorTypeAwareLogger;

@@ -1,6 +1,7 @@
 package greenwave.dubbo;
 
 import greenwave.deadline.DeadlineQueue;
+import greenwave.deadline.thread.Deadlines;
 import java.util.AbstractQueue;
 import java.util.ArrayDeque;
 import java.util.ArrayList;

@@ -3,6 +3,7 @@ package greenwave.dubbo;
 import greenwave.deadline.Budget;
 import greenwave.deadline.Visit;
 import greenwave.deadline.codec.BudgetField;
+import greenwave.deadline.thread.Deadlines;
 import org.apache.dubbo.common.constants.CommonConstants;
 import org.apache.dubbo.common.extension.Activate;
 import org.apache.dubbo.rpc.AsyncRpcResult;

@@ -1,6 +1,7 @@
 package greenwave.dubbo;
 
 import greenwave.deadline.Visit;
+import greenwave.deadline.thread.Deadlines;
 import org.apache.dubbo.common.constants.CommonConstants;
 import org.apache.dubbo.common.extension.Activate;
 import org.apache.dubbo.rpc.Filter;

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import greenwave.deadline.Budget;
 import greenwave.deadline.Stage;
+import greenwave.deadline.thread.Deadlines;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;

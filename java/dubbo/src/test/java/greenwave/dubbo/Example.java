@@ -2,6 +2,7 @@ package greenwave.dubbo;
 
 import greenwave.deadline.Stage;
 import greenwave.deadline.Visit;
+import greenwave.deadline.thread.Deadlines;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.LockSupport;

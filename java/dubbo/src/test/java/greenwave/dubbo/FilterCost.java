@@ -1,5 +1,6 @@
 package greenwave.dubbo;
 
+import greenwave.deadline.thread.Deadlines;
 import java.util.Arrays;
 import org.apache.dubbo.common.URL;
 import org.apache.dubbo.rpc.AppResponse;

@@ -3,6 +3,7 @@ package greenwave.dubbo;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import greenwave.deadline.thread.Deadlines;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
@@ -30,7 +31,7 @@ abstract class OnLoopback {
 
     @BeforeEach
     void stopTheClock() {
-        Deadlines.clock = clock::get;
+        Deadlines.countBy(clock::get);
     }
 
     @AfterEach

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import greenwave.deadline.Budget;
 import greenwave.deadline.Fault;
 import greenwave.deadline.codec.BudgetField;
+import greenwave.deadline.thread.Deadlines;
 import java.io.BufferedReader;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;

@@ -1,5 +1,6 @@
 package greenwave.dubbo;
 
+import greenwave.deadline.thread.Deadlines;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -10,7 +11,7 @@ final class Worker {
 
     public static void main(String[] arguments) throws Exception {
         try (Node node = new Node("worker")) {
-            Deadlines.clock = () -> 0;
+            Deadlines.countBy(() -> 0);
             node.handler = text -> {
                 long leftMs = Deadlines.remaining().orElseThrow().leftNanos() / 1_000_000;
                 System.out.println("called with " + leftMs + " ms");

@@ -1,9 +1,10 @@
-package greenwave.dubbo;
+package greenwave.deadline.thread;
 
 import greenwave.deadline.Budget;
 import greenwave.deadline.Remaining;
 import greenwave.deadline.Visit;
 import java.util.Optional;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.function.LongSupplier;
@@ -19,8 +20,8 @@ public final class Deadlines {
     private static final ThreadLocal<Visit> CURRENT = new ThreadLocal<>();
     private static final long EPOCH = System.nanoTime();
 
-    /** Tests put their own here, and so decide how long things take. */
-    static volatile LongSupplier clock = () -> System.nanoTime() - EPOCH;
+    private static final LongSupplier MONOTONIC = () -> System.nanoTime() - EPOCH;
+    private static volatile LongSupplier clock = MONOTONIC;
 
     private Deadlines() {}
 
@@ -54,6 +55,16 @@ public final class Deadlines {
         return () -> {
             try (Scope scope = enter(visit)) {
                 task.run();
+            }
+        };
+    }
+
+    /** {@code task} with the deadline of the present thread, wherever it is called. */
+    public static <T> Callable<T> carry(Callable<T> task) {
+        Visit visit = CURRENT.get();
+        return () -> {
+            try (Scope scope = enter(visit)) {
+                return task.call();
             }
         };
     }
@@ -96,8 +107,11 @@ public final class Deadlines {
         }
     }
 
-    /** The present thread works on {@code visit} (null: on none) until the scope is closed. */
-    static Scope enter(Visit visit) {
+    /**
+     * The present thread works on {@code visit} (null: on none) until the scope is closed; for what binds
+     * a framework.
+     */
+    public static Scope enter(Visit visit) {
         Scope scope = new Scope(CURRENT.get());
         set(visit);
         return scope;
@@ -111,8 +125,16 @@ public final class Deadlines {
         }
     }
 
-    /** Nanoseconds since this class was loaded, by a clock that never jumps. */
-    static long now() {
+    /** Nanoseconds since this class was loaded, by a clock that never jumps: what visits are counted by. */
+    public static long now() {
         return clock.getAsLong();
+    }
+
+    /**
+     * Counts by {@code other} from now on, which must not run backwards; null: by the machine's monotonic
+     * clock. For tests, which so decide how long things take.
+     */
+    public static void countBy(LongSupplier other) {
+        clock = other == null ? MONOTONIC : other;
     }
 }
