@@ -1,0 +1,41 @@
+//! `testbed RUNNER`: told by stdin, says on stdout; see `spec/testbed.md`.
+//!
+//! Started by `greenwave exp run` for worlds of real services.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use testbed::{Error, Planned, Report, Setup, protocol};
+
+/// A runner: starts the services, carries the plan out, returns when all has
+/// ended.
+type Runner = fn(Setup, Vec<Planned>, Report) -> Result<(), Error>;
+
+/// Every runner, by name.
+const RUNNERS: &[(&str, Runner)] = &[];
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{e}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<(), Error> {
+    let name = std::env::args().nth(1).unwrap_or_default();
+    let runner = RUNNERS.iter().find(|(known, _)| *known == name).map(|&(_, runner)| runner);
+    let runner = runner.ok_or_else(|| {
+        let names: Vec<_> = RUNNERS.iter().map(|(name, _)| *name).collect();
+        let what = format!("runner {name:?} is none of {}", names.join(", "));
+        Error::new(what, "greenwave exp run d2p/e1-tonic, which starts it")
+    })?;
+    let (setup, plan) = protocol::read(std::io::stdin().lock())?;
+    let (report, written) = Report::to_stdout();
+    runner(setup, plan, report)?;
+    // Every clone of the report is gone, so the thread has written all of it.
+    let _ = written.join();
+    Ok(())
+}
