@@ -12,13 +12,15 @@
 
 mod config;
 mod outcome;
+mod trace;
 
 pub use super::BadConfig;
 pub use config::{Config, Expects, Slo, Stage};
 pub use outcome::{Class, Outcome, StageReport};
+pub use trace::{Born, Drawn, Trace};
 
 use deadline::{Budget, DeadlineQueue, History, Offered, Settings, Turn, Visit};
-use queueing::{Entry, Label, Law, Priority, Rng, Span, Time};
+use queueing::{Entry, Label, Priority, Span, Time};
 
 use crate::Engine;
 
@@ -43,13 +45,13 @@ struct World<'a> {
     engine: Engine<Event>,
     stages: Vec<Servers>,
     requests: Vec<Request>,
-    draws: Draws,
+    trace: Trace,
     outcome: Outcome,
 }
 
 enum Event {
-    /// The next request is born.
-    Born,
+    /// A request is born.
+    Born(Born),
     /// A part of a request reaches its queue.
     Arrive(Part),
     /// A server is done with a part.
@@ -116,26 +118,8 @@ struct Request {
     draws: Vec<Drawn>,
 }
 
-/// What a part of a request brings to a stage.
-#[derive(Clone, Copy)]
-struct Drawn {
-    hop: Span,
-    service: Span,
-    back: Span,
-}
-
-/// Where requests' properties come from: a stream for each, so that none
-/// depends on what a policy does.
-struct Draws {
-    times: queueing::Times,
-    class: Rng,
-    stages: Vec<Rng>,
-}
-
 impl<'a> World<'a> {
     fn new(config: &'a Config) -> Self {
-        let rng = Rng::seeded(config.seed);
-        let stream = |n: usize| rng.fork(n as u64);
         let settings = Settings {
             capacity: config.capacity,
             order: config.order(),
@@ -148,17 +132,12 @@ impl<'a> World<'a> {
                 .collect(),
             history: History::new(1),
         };
-        let draws = Draws {
-            times: config.arrivals.times(Time::ZERO, stream(0)),
-            class: stream(1),
-            stages: (0..config.stages.len()).map(|stage| stream(2 + stage)).collect(),
-        };
         let mut world = Self {
             config,
             engine: Engine::new(),
             stages: config.stages.iter().map(servers).collect(),
             requests: Vec::new(),
-            draws,
+            trace: Trace::new(config),
             outcome: Outcome::new(config),
         };
         world.schedule_birth();
@@ -166,17 +145,15 @@ impl<'a> World<'a> {
     }
 
     fn schedule_birth(&mut self) {
-        if (self.requests.len() as u64) < self.config.warmup + self.config.requests
-            && let Some(at) = self.draws.times.next()
-        {
-            self.engine.schedule(at, Event::Born);
+        if let Some(born) = self.trace.next() {
+            self.engine.schedule(born.at, Event::Born(born));
         }
     }
 
     fn on_event(&mut self, now: Time, event: Event) {
         match event {
-            Event::Born => {
-                let request = self.bear(now);
+            Event::Born(born) => {
+                let request = self.bear(now, born);
                 self.enter(now, request, 0);
                 self.schedule_birth();
             }
@@ -191,17 +168,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A request is born, with everything it will bring to every stage.
-    fn bear(&mut self, now: Time) -> usize {
-        let class = self.config.class(self.draws.class.unit());
-        let mut draws = Vec::with_capacity(self.config.stages.iter().map(|stage| stage.parts).sum());
-        for (stage, rng) in self.config.stages.iter().zip(&mut self.draws.stages) {
-            for _ in 0..stage.parts {
-                let mut draw = |law: &Law| law.sample(rng);
-                let (hop, service, back) = (draw(&stage.hop), draw(&stage.service), draw(&stage.hop));
-                draws.push(Drawn { hop, service, back });
-            }
-        }
+    fn bear(&mut self, now: Time, born: Born) -> usize {
+        let Born { class, parts: draws, .. } = born;
         let number = self.requests.len();
         let counted = number as u64 >= self.config.warmup;
         self.outcome.born(now, class, counted);

@@ -60,7 +60,9 @@ pub struct StageReport {
 }
 
 impl Outcome {
-    pub(super) fn new(config: &Config) -> Self {
+    /// Nothing has happened yet in a world of `config`.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
         let class = |slo: &super::Slo| Class {
             name: slo.name.clone(),
             requests: 0,
@@ -89,7 +91,9 @@ impl Outcome {
         }
     }
 
-    pub(super) fn born(&mut self, now: Time, class: usize, counted: bool) {
+    /// A request of `class` was born at `now`, later than those before;
+    /// `counted`: not just to fill the queues.
+    pub fn born(&mut self, now: Time, class: usize, counted: bool) {
         if counted {
             let first = *self.first.get_or_insert(now);
             self.arriving = now.since(first);
@@ -97,18 +101,23 @@ impl Outcome {
         }
     }
 
-    pub(super) fn served(&mut self, stage: usize, spent: &Stage, elapsed: Span) {
+    /// A request that counts, or a part of one, was served at `stage`, where it
+    /// `spent` its time so, `elapsed` after it was born.
+    pub fn served(&mut self, stage: usize, spent: &Stage, elapsed: Span) {
         let report = &mut self.stages[stage];
         report.elapsed.record(elapsed);
         report.queue.record(spent.queue);
         report.busy += spent.service;
     }
 
-    pub(super) fn dropped(&mut self, stage: usize) {
+    /// A request that counts, or a part of one, was dropped at `stage`.
+    pub fn dropped(&mut self, stage: usize) {
         self.stages[stage].dropped += 1;
     }
 
-    pub(super) fn answered(&mut self, class: usize, budget: &Budget, (used, parts): (usize, usize)) {
+    /// A request that counts was answered; `budget` as its user sees it, and how
+    /// many parts of a unit's answer there were, of how many.
+    pub fn answered(&mut self, class: usize, budget: &Budget, (used, parts): (usize, usize)) {
         let class = &mut self.classes[class];
         let in_time = budget.elapsed() <= budget.expected();
         *(if in_time { &mut class.on_time } else { &mut class.late }) += 1;
@@ -118,7 +127,8 @@ impl Outcome {
         class.parts += parts as u64;
     }
 
-    pub(super) fn failed(&mut self, class: usize) {
+    /// A request that counts will not be answered.
+    pub fn failed(&mut self, class: usize) {
         self.classes[class].dropped += 1;
     }
 

@@ -1,0 +1,82 @@
+//! What requests bring: instants of birth, classes, delays, service times.
+//!
+//! A stream of random numbers for each, so that none depends on what a policy
+//! does, and drawn when a request is born: modes of one seed are given exactly
+//! the same work, here and where real services are called.
+
+use queueing::{Law, Rng, Span, Time};
+
+use super::{Config, Stage};
+
+/// The requests of a run, in order of birth.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    times: queueing::Times,
+    class: Rng,
+    stages: Vec<Rng>,
+    config: Config,
+    left: u64,
+}
+
+/// A request, with everything it will bring to every stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Born {
+    /// When.
+    pub at: Time,
+    /// Its class of users, a place among [`Config::slos`].
+    pub class: usize,
+    /// One for each part of each stage, in their order.
+    pub parts: Vec<Drawn>,
+}
+
+/// What a part of a request brings to a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drawn {
+    /// On the way to it.
+    pub hop: Span,
+    /// Being served.
+    pub service: Span,
+    /// On the way back from a unit's worker.
+    pub back: Span,
+}
+
+impl Trace {
+    /// The requests of `config`, those that only fill the queues first.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let rng = Rng::seeded(config.seed);
+        let stream = |n: usize| rng.fork(n as u64);
+        Self {
+            times: config.arrivals.times(Time::ZERO, stream(0)),
+            class: stream(1),
+            stages: (0..config.stages.len()).map(|stage| stream(2 + stage)).collect(),
+            config: config.clone(),
+            left: config.warmup + config.requests,
+        }
+    }
+}
+
+impl Iterator for Trace {
+    type Item = Born;
+
+    fn next(&mut self) -> Option<Born> {
+        self.left = self.left.checked_sub(1)?;
+        let at = self.times.next()?;
+        let class = self.config.class(self.class.unit());
+        let parts = |(stage, rng)| draw(stage, rng);
+        Some(Born {
+            at,
+            class,
+            parts: self.config.stages.iter().zip(&mut self.stages).flat_map(parts).collect(),
+        })
+    }
+}
+
+/// What a request brings to the parts of `stage`.
+fn draw(stage: &Stage, rng: &mut Rng) -> impl Iterator<Item = Drawn> {
+    let (hop, service) = (stage.hop, stage.service);
+    (0..stage.parts).map(move |_| {
+        let mut draw = |law: Law| law.sample(rng);
+        Drawn { hop: draw(hop), service: draw(service), back: draw(hop) }
+    })
+}
