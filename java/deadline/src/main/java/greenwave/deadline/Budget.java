@@ -61,6 +61,14 @@ public record Budget(
     }
 
     /**
+     * This budget as it will arrive after {@code networkNanos} on the way: taken off, and shown under no
+     * stage, since nobody has measured it yet.
+     */
+    public Budget delayed(long networkNanos) {
+        return new Budget(expectedNanos, Spans.plus(elapsedNanos, networkNanos), reserveNanos, isSplit, stages);
+    }
+
+    /**
      * This budget for one of the sub-requests it is split into, which must be back {@code reserve} early:
      * that much is kept for the aggregate phase, at the most everything.
      */

@@ -33,6 +33,11 @@ public final class History<K> {
         learned.record(serviceNanos);
     }
 
+    /** Forgets what is known of {@code kind}, since it holds no longer. */
+    public void forget(K kind) {
+        kinds.getOrDefault(kind, others).forget();
+    }
+
     /** What is known of {@code kind}. */
     public Estimate estimate(K kind) {
         return kinds.getOrDefault(kind, others).estimate;
@@ -50,7 +55,7 @@ public final class History<K> {
     private static final class Learned {
         private final long[] window = new long[WINDOW];
         private int count;
-        private Estimate estimate = new Estimate(0, 0, 0);
+        private Estimate estimate = NOTHING;
 
         /**
          * Until the first window is full, each power of two of samples renews the estimate; afterwards each
@@ -67,10 +72,17 @@ public final class History<K> {
             count %= WINDOW;
         }
 
+        void forget() {
+            count = 0;
+            estimate = NOTHING;
+        }
+
         private static long quantile(long[] sorted, int percent) {
             return sorted[(sorted.length * percent + 99) / 100 - 1];
         }
     }
+
+    private static final Estimate NOTHING = new Estimate(0, 0, 0);
 
     /** Samples after which quantiles are taken and counting begins anew. */
     private static final int WINDOW = 1024;

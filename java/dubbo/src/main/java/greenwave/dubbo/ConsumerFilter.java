@@ -1,7 +1,9 @@
 package greenwave.dubbo;
 
 import greenwave.deadline.Budget;
+import greenwave.deadline.Peers;
 import greenwave.deadline.Visit;
+import greenwave.deadline.codec.BadBudget;
 import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.thread.Deadlines;
 import org.apache.dubbo.common.constants.CommonConstants;
@@ -20,29 +22,57 @@ import org.apache.dubbo.rpc.support.RpcUtils;
  *
  * <p>On by default, off with {@code filter=-deadline-consumer}. A call outside any request is born here, with
  * Dubbo's timeout as its deadline; one inside has what is left, or that timeout if it is shorter, and waits no
- * longer. With nothing left it is not sent. What is chained to its future has the caller's deadline.
+ * longer. What the network takes to the peer (C), as its answers have shown, is taken off; with nothing left
+ * then it is not sent. What is chained to its future has the caller's deadline.
  */
 @Activate(group = CommonConstants.CONSUMER, order = Integer.MIN_VALUE)
-public final class ConsumerFilter implements Filter {
+public final class ConsumerFilter implements Filter, Filter.Listener {
+    private static final String KEY = "greenwave.sent";
+
+    private final Peers peers = new Peers();
+
     @Override
     public Result invoke(Invoker<?> invoker, Invocation invocation) {
+        long now = Deadlines.now();
         long timeoutMs = timeoutMs(invoker, invocation);
         Visit visit = Deadlines.current().orElse(null);
-        Budget caller = visit == null ? Budget.of(timeoutMs * NANOS_IN_MS) : visit.leave(Deadlines.now());
-        Budget budget = caller.capped(timeoutMs * NANOS_IN_MS);
+        Budget caller = visit == null ? Budget.of(timeoutMs * NANOS_IN_MS) : visit.leave(now);
+        Budget here = caller.capped(timeoutMs * NANOS_IN_MS);
+        Budget budget = here.delayed(peers.oneWayNanos(invoker.getUrl().getAddress()));
         if (visit != null && budget.remaining().isMissed()) {
-            String text = Server.kind(invocation) + " was not called: the caller's deadline has passed";
+            String text = Servers.method(invocation) + " was not called: the caller's deadline has passed";
             throw new RpcException(RpcException.TIMEOUT_TERMINATE, text);
         }
-        long leftMs = (budget.remaining().leftNanos() + NANOS_IN_MS - 1) / NANOS_IN_MS;
+        long leftMs = (here.remaining().leftNanos() + NANOS_IN_MS - 1) / NANOS_IN_MS;
         invocation.setAttachment(BudgetField.HEADER, BudgetField.write(budget));
         invocation.setAttachment(CommonConstants.TIMEOUT_KEY, Long.toString(Math.min(timeoutMs, leftMs)));
+        invocation.put(KEY, new Sent(now, budget));
         Result result = invoker.invoke(invocation);
         if (visit != null && result instanceof AsyncRpcResult async && !async.getResponseFuture().isDone()) {
             async.setResponseFuture(Deadlines.carry(async.getResponseFuture()));
         }
         return result;
     }
+
+    private record Sent(long nowNanos, Budget budget) {}
+
+    /** Learns C from an answer that says how long the peer had the request; others teach nothing. */
+    @Override
+    public void onResponse(Result response, Invoker<?> invoker, Invocation invocation) {
+        if (invocation.get(KEY) instanceof Sent sent
+                && response.getObjectAttachment(BudgetField.HEADER) instanceof String text) {
+            try {
+                long waited = Deadlines.now() - sent.nowNanos;
+                peers.record(invoker.getUrl().getAddress(), waited, sent.budget, BudgetField.parse(text));
+            } catch (BadBudget unreadable) {
+                // As if it had sent none.
+            }
+        }
+    }
+
+    /** Nothing came back that could be learned from. */
+    @Override
+    public void onError(Throwable failure, Invoker<?> invoker, Invocation invocation) {}
 
     private static long timeoutMs(Invoker<?> invoker, Invocation invocation) {
         String method = RpcUtils.getMethodName(invocation);

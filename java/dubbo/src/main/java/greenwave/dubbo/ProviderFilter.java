@@ -1,6 +1,7 @@
 package greenwave.dubbo;
 
-import greenwave.deadline.Visit;
+import greenwave.deadline.Gate;
+import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.thread.Deadlines;
 import org.apache.dubbo.common.constants.CommonConstants;
 import org.apache.dubbo.common.extension.Activate;
@@ -17,29 +18,33 @@ import org.apache.dubbo.rpc.Result;
  */
 @Activate(group = CommonConstants.PROVIDER, order = Integer.MIN_VALUE)
 public final class ProviderFilter implements Filter, Filter.Listener {
-    private static final String VISIT = "greenwave.visit";
+    private static final String KEY = "greenwave.served";
 
     @Override
     public Result invoke(Invoker<?> invoker, Invocation invocation) {
         long now = Deadlines.now();
-        Call call = Call.of(invocation);
-        Visit visit = call != null ? call.visit() : Server.at(invoker.getUrl()).arrive(now, invocation);
-        visit.start(now);
-        invocation.put(VISIT, visit);
-        try (Deadlines.Scope scope = Deadlines.enter(visit)) {
+        Gate.Arrival known = DubboCall.arrival(invocation);
+        Gate.Arrival arrival =
+                known != null ? known : Servers.arrive(Servers.at(invoker.getUrl()), now, invocation);
+        arrival.visit().start(now);
+        invocation.put(KEY, arrival);
+        try (Deadlines.Scope scope = Deadlines.enter(arrival.visit())) {
             return invoker.invoke(invocation);
         }
     }
 
     /**
-     * The answer is there, on whichever thread: what was not waiting was service. A failure says nothing of how
-     * long the work takes.
+     * The answer is there, on whichever thread: what was not waiting was service. It says where the time went,
+     * so that the caller learns what the network took. A failure says nothing of how long the work takes.
      */
     @Override
     public void onResponse(Result response, Invoker<?> invoker, Invocation invocation) {
-        if (!response.hasException() && invocation.get(VISIT) instanceof Visit visit) {
-            long service = visit.stage(Deadlines.now()).serviceNanos();
-            Server.at(invoker.getUrl()).served(Server.kind(invocation), service);
+        if (invocation.get(KEY) instanceof Gate.Arrival arrival) {
+            long now = Deadlines.now();
+            response.setAttachment(BudgetField.HEADER, BudgetField.write(arrival.visit().leave(now)));
+            if (!response.hasException()) {
+                Servers.at(invoker.getUrl()).answered(now, arrival);
+            }
         }
     }
 

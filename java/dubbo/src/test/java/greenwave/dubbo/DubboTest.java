@@ -5,17 +5,21 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import greenwave.deadline.Budget;
+import greenwave.deadline.Shedding;
 import greenwave.deadline.Stage;
 import greenwave.deadline.thread.Deadlines;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.dubbo.common.constants.CommonConstants;
+import org.apache.dubbo.rpc.AsyncContext;
 import org.apache.dubbo.rpc.RpcContext;
 import org.apache.dubbo.rpc.RpcException;
 import org.apache.dubbo.rpc.TimeoutCountDown;
@@ -42,21 +46,18 @@ class DubboTest extends OnLoopback {
             clock.addAndGet(10 * MS);
             return CompletableFuture.completedFuture(toB.go(text + "a"));
         };
-        CountDownLatch release = blockOnce(b, text -> {
+        Kept kept = keep(b, node().call(portB, TIMEOUT_MS, null), text -> {
             clock.addAndGet(20 * MS);
             return CompletableFuture.completedFuture(toC.go(text + "b"));
         });
-        CompletableFuture<String> blocker = node().call(portB, TIMEOUT_MS, null).goAsync("block");
-        await(() -> blocked.getCount() == 0);
         CompletableFuture<String> answer;
         try (Deadlines.Scope scope = Deadlines.within(1_000 * MS)) {
             answer = toA.goAsync(">");
         }
         await(() -> b.waiting() == 1);
         clock.addAndGet(300 * MS);
-        release.countDown();
+        kept.free();
         assertEquals(">abc", get(answer));
-        get(blocker);
         assertEquals(330 * MS, atC.get().elapsedNanos());
         assertEquals(670 * MS, atC.get().remaining().leftNanos());
         List<Stage> stages = List.of(
@@ -73,16 +74,14 @@ class DubboTest extends OnLoopback {
         AtomicLong ours = new AtomicLong();
         AtomicLong released = new AtomicLong();
         AtomicLong sinceReleaseMs = new AtomicLong();
-        CountDownLatch release = blockOnce(server, text -> {
+        Step step = node().call(port, TIMEOUT_MS, null);
+        Kept kept = keep(server, step, text -> {
             Object countDown = RpcContext.getServerAttachment().getObjectAttachment(CommonConstants.TIME_COUNTDOWN_KEY);
             stockMs.set(((TimeoutCountDown) countDown).elapsedMillis());
             sinceReleaseMs.set((System.nanoTime() - released.get()) / MS);
             ours.set(Deadlines.current().orElseThrow().stage(Deadlines.now()).queueNanos());
             return CompletableFuture.completedFuture(text);
         });
-        Step step = node().call(port, TIMEOUT_MS, null);
-        CompletableFuture<String> blocker = step.goAsync("block");
-        await(() -> blocked.getCount() == 0);
         RpcContext.getClientAttachment()
                 .setObjectAttachment(CommonConstants.TIMEOUT_ATTACHMENT_KEY, Integer.toString(TIMEOUT_MS));
         CompletableFuture<String> answer = step.goAsync("x");
@@ -92,9 +91,8 @@ class DubboTest extends OnLoopback {
         long queued = System.nanoTime();
         await(() -> System.nanoTime() - queued > 30 * MS);
         released.set(System.nanoTime());
-        release.countDown();
+        kept.free();
         get(answer);
-        get(blocker);
         assertEquals(300 * MS, ours.get(), "by the tests' clock");
         long stock = stockMs.get();
         assertTrue(stock >= 0 && stock <= sinceReleaseMs.get() + 1, stock + " ms by Dubbo's, which is the real one");
@@ -105,22 +103,20 @@ class DubboTest extends OnLoopback {
         Node server = node();
         int port = server.serve("deadline", 1, null, TRUSTED);
         List<String> served = Collections.synchronizedList(new ArrayList<>());
-        CountDownLatch release = blockOnce(server, text -> {
+        Step step = node().call(port, TIMEOUT_MS, null);
+        Kept kept = keep(server, step, text -> {
             served.add(text);
             return CompletableFuture.completedFuture(text);
         });
-        Step step = node().call(port, TIMEOUT_MS, null);
         List<CompletableFuture<String>> answers = new ArrayList<>();
-        answers.add(step.goAsync("block"));
-        await(() -> blocked.getCount() == 0);
         for (int leftMs : new int[] {900, 300, 600}) {
             try (Deadlines.Scope scope = Deadlines.within(leftMs * MS)) {
                 answers.add(step.goAsync(leftMs + " ms"));
             }
-            int waiting = answers.size() - 1;
+            int waiting = answers.size();
             await(() -> server.waiting() == waiting);
         }
-        release.countDown();
+        kept.free();
         for (CompletableFuture<String> answer : answers) {
             get(answer);
         }
@@ -138,14 +134,16 @@ class DubboTest extends OnLoopback {
             return CompletableFuture.completedFuture(text);
         };
         Step step = node().call(port, TIMEOUT_MS, null);
-        step.go("learn");
-        await(() -> Server.on(port).serviceNanos(Step.class.getName() + ":0.0.0", "go") == 400 * MS);
+        for (int lesson = 0; lesson < 16; lesson++) {
+            step.go("learn");
+        }
+        await(() -> Servers.on(port).expectedNanos(Step.class.getName() + ":0.0.0.go") == 400 * MS);
         try (Deadlines.Scope scope = Deadlines.within(300 * MS)) {
             RpcException late = assertThrows(RpcException.class, () -> step.go("too late"));
             assertTrue(late.isTimeout() && late.getMessage().contains("less than it takes"), late.getMessage());
         }
-        assertEquals(1, handled.get());
-        assertEquals(1, Server.on(port).shed());
+        assertEquals(16, handled.get());
+        assertEquals(1, Servers.on(port).sheds(Shedding.Reason.INFEASIBLE));
         try (Deadlines.Scope scope = Deadlines.within(500 * MS)) {
             assertEquals("in time", step.go("in time"));
         }
@@ -156,23 +154,20 @@ class DubboTest extends OnLoopback {
         Node server = node();
         int port = server.serve("deadline", 1, null, TRUSTED);
         AtomicInteger handled = new AtomicInteger();
-        CountDownLatch release = blockOnce(server, text -> {
+        Step step = node().call(port, TIMEOUT_MS, null);
+        Kept kept = keep(server, step, text -> {
             handled.incrementAndGet();
             return CompletableFuture.completedFuture(text);
         });
-        Step step = node().call(port, TIMEOUT_MS, null);
-        CompletableFuture<String> blocker = step.goAsync("block");
-        await(() -> blocked.getCount() == 0);
         CompletableFuture<String> answer;
         try (Deadlines.Scope scope = Deadlines.within(TIMEOUT_MS * MS)) {
             answer = step.goAsync("too late");
         }
         await(() -> server.waiting() == 1);
         clock.addAndGet(TIMEOUT_MS * MS);
-        release.countDown();
+        kept.free();
         Throwable late = assertThrows(Exception.class, () -> get(answer)).getCause();
         assertTrue(late.getMessage().contains("its deadline has passed"), late.toString());
-        get(blocker);
         assertEquals(0, handled.get());
     }
 
@@ -210,5 +205,45 @@ class DubboTest extends OnLoopback {
         clock.addAndGet(250 * MS);
         later.complete("done");
         assertEquals("750 ms", get(answer), "the second call was made by a thread of the answer");
+    }
+
+    @Test
+    void whatTheNetworkTakesIsTakenOffOnceAnAnswerHasShownIt() throws Exception {
+        Node server = node();
+        server.handler = text -> {
+            clock.addAndGet(50 * MS);
+            return CompletableFuture.completedFuture(seen());
+        };
+        Step step = node().call(server.serve("deadline", 1, null, TRUSTED), TIMEOUT_MS, "wire");
+        Wire.clock = clock;
+        try (Deadlines.Scope scope = Deadlines.within(1_000 * MS)) {
+            assertEquals("950 ms", step.go("x"), "15 ms each way that nobody knows of");
+        }
+        try (Deadlines.Scope scope = Deadlines.within(1_000 * MS)) {
+            assertEquals("935 ms", get(step.goAsync("x")));
+        }
+    }
+
+    @Test
+    void aHandlerThatAnswersLaterThroughDubbosContextIsCountedToItsAnswer() throws Exception {
+        Node server = node();
+        int port = server.serve("deadline", 1, null, TRUSTED);
+        BlockingQueue<AsyncContext> asked = new LinkedBlockingQueue<>();
+        server.handler = text -> {
+            if (text.equals("later")) {
+                asked.add(RpcContext.startAsync());
+            }
+            return CompletableFuture.completedFuture(text);
+        };
+        Step step = node().call(port, TIMEOUT_MS, null);
+        for (int lesson = 0; lesson < 16; lesson++) {
+            CompletableFuture<String> answer = CompletableFuture.supplyAsync(() -> step.go("later"));
+            AsyncContext context = asked.poll(LIMIT_S, TimeUnit.SECONDS);
+            assertEquals("at once", get(step.goAsync("at once")), "the only thread is free meanwhile");
+            clock.addAndGet(70 * MS);
+            context.write("written");
+            assertEquals("written", get(answer));
+        }
+        await(() -> Servers.on(port).expectedNanos(Step.class.getName() + ":0.0.0.go") == 70 * MS);
     }
 }

@@ -14,6 +14,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
+import java.util.function.Function;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 
@@ -45,25 +46,33 @@ abstract class OnLoopback {
         return Deadlines.remaining().map(left -> left.leftNanos() / MS + " ms").orElse("none");
     }
 
-    volatile CountDownLatch blocked = new CountDownLatch(1);
-
-    /** {@code node} keeps the call "block" until the latch is counted down, and gives others to {@code handler}. */
-    CountDownLatch blockOnce(Node node, java.util.function.Function<String, CompletableFuture<String>> handler) {
-        CountDownLatch release = new CountDownLatch(1);
-        CountDownLatch inHandler = blocked;
+    /** {@code node}'s only thread is kept by a call through {@code step}, until freed; others go to {@code handler}. */
+    static Kept keep(Node node, Step step, Function<String, CompletableFuture<String>> handler) throws Exception {
+        CountDownLatch kept = new CountDownLatch(1);
+        CountDownLatch freed = new CountDownLatch(1);
         node.handler = text -> {
-            if (!text.equals("block")) {
+            if (!text.equals("keep")) {
                 return handler.apply(text);
             }
-            inHandler.countDown();
+            kept.countDown();
             try {
-                assertTrue(release.await(LIMIT_S, TimeUnit.SECONDS), "never released");
+                assertTrue(freed.await(LIMIT_S, TimeUnit.SECONDS), "never freed");
             } catch (InterruptedException interrupted) {
                 throw new IllegalStateException(interrupted);
             }
             return CompletableFuture.completedFuture(text);
         };
-        return release;
+        CompletableFuture<String> answer = step.goAsync("keep");
+        assertTrue(kept.await(LIMIT_S, TimeUnit.SECONDS), "never called");
+        return new Kept(freed, answer);
+    }
+
+    /** A call that keeps a thread. */
+    record Kept(CountDownLatch freed, CompletableFuture<String> answer) {
+        void free() throws Exception {
+            freed.countDown();
+            assertEquals("keep", get(answer));
+        }
     }
 
     Node node() {

@@ -11,7 +11,6 @@ import greenwave.deadline.thread.Deadlines;
 import java.io.BufferedReader;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -30,7 +29,7 @@ class PeersTest extends OnLoopback {
         Step old = node().call(port, TIMEOUT_MS, "-deadline-consumer");
         assertEquals(TIMEOUT_MS + " ms", old.go("x"));
         for (Fault fault : Fault.values()) {
-            assertEquals(0, Server.on(port).faults(fault), fault.name());
+            assertEquals(0, Servers.on(port).faults(fault), fault.name());
         }
     }
 
@@ -57,18 +56,15 @@ class PeersTest extends OnLoopback {
         Node server = node();
         int port = server.serve("deadline", 1, null, TRUSTED);
         AtomicInteger handled = new AtomicInteger();
-        CountDownLatch release = blockOnce(server, text -> {
+        Step step = node().call(port, TIMEOUT_MS, null);
+        Kept kept = keep(server, step, text -> {
             handled.incrementAndGet();
             return CompletableFuture.completedFuture(text);
         });
-        Step step = node().call(port, TIMEOUT_MS, null);
-        CompletableFuture<String> blocker = step.goAsync("block");
-        await(() -> blocked.getCount() == 0);
         CompletableFuture<String> cancelled = step.goAsync("cancelled");
         await(() -> server.waiting() == 1);
         cancelled.cancel(true);
-        release.countDown();
-        get(blocker);
+        kept.free();
         assertEquals("next", step.go("next"));
         assertEquals(2, handled.get(), "Dubbo has no cancellation on the wire: the work is done until its deadline");
     }
@@ -80,14 +76,14 @@ class PeersTest extends OnLoopback {
         server.handler = text -> CompletableFuture.completedFuture(seen());
         Step old = node().call(port, TIMEOUT_MS, "-deadline-consumer");
         assertEquals("500 ms", send(old, "garbage ".repeat(1 << 17)));
-        assertEquals(1, Server.on(port).faults(Fault.GARBLED));
+        assertEquals(1, Servers.on(port).faults(Fault.GARBLED));
         assertEquals("500 ms", send(old, "expected=5, remaining=-5"));
-        assertEquals(1, Server.on(port).faults(Fault.NEGATIVE));
+        assertEquals(1, Servers.on(port).faults(Fault.NEGATIVE));
         assertEquals("500 ms", send(old, BudgetField.write(Budget.of(365L * 86_400 * 1_000 * MS))));
-        assertEquals(0, Server.on(port).faults(Fault.ABSURD), "its timeout says less");
-        assertEquals(1, Server.on(port).shortened());
+        assertEquals(0, Servers.on(port).faults(Fault.ABSURD), "its timeout says less");
+        assertEquals(1, Servers.on(port).shortened());
         assertEquals("500 ms", send(old, 7));
-        assertEquals(2, Server.on(port).faults(Fault.GARBLED));
+        assertEquals(2, Servers.on(port).faults(Fault.GARBLED));
         RpcException zero = assertThrows(RpcException.class, () -> send(old, "expected=0, remaining=0"));
         assertTrue(zero.isTimeout(), zero.getMessage());
     }

@@ -1,7 +1,6 @@
-package greenwave.dubbo;
+package greenwave.deadline.thread;
 
 import greenwave.deadline.DeadlineQueue;
-import greenwave.deadline.thread.Deadlines;
 import java.util.AbstractQueue;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -14,10 +13,10 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * The pool's queue: calls by deadline; what is no call (connections that come and go) before them.
+ * A pool's queue: calls by deadline; what is no call (connections that come and go) before them.
  *
  * <p>A call that is dropped is answered by the thread that finds it so, outside the lock; it is never
- * handed out. Bounded: as many calls as the settings say, and as many other events. Only what a thread pool
+ * handed out. Bounded: as many calls as the settings say, and as many other tasks as said. Only what a thread pool
  * asks of a queue is here; nothing can be looked at or taken out of turn.
  */
 final class CallQueue extends AbstractQueue<Runnable> implements BlockingQueue<Runnable> {
@@ -25,14 +24,16 @@ final class CallQueue extends AbstractQueue<Runnable> implements BlockingQueue<R
     private final Condition filled = lock.newCondition();
     private final DeadlineQueue<Call> calls;
     private final ArrayDeque<Runnable> others = new ArrayDeque<>();
-    private final int capacity;
+    private final int callsMax;
+    private final int othersMax;
 
-    CallQueue(DeadlineQueue.Settings settings) {
-        calls = new DeadlineQueue<>(settings);
-        capacity = settings.capacity();
+    CallQueue(DeadlineQueue.Settings settings, int othersMax) {
+        this.calls = new DeadlineQueue<>(settings);
+        this.callsMax = settings.capacity();
+        this.othersMax = othersMax;
     }
 
-    /** False when there is no room; a call that was hopeless on arrival is answered and true. */
+    /** False when there is no room for what is no call; a call that is not taken in is answered, and true. */
     @Override
     public boolean offer(Runnable task) {
         if (!(task instanceof Call call)) {
@@ -48,9 +49,6 @@ final class CallQueue extends AbstractQueue<Runnable> implements BlockingQueue<R
         } finally {
             lock.unlock();
         }
-        if (!offered.queued() && offered.reason() == greenwave.deadline.Shedding.Reason.FULL) {
-            return false;
-        }
         if (offered.back() != null) {
             offered.back().shed(offered.reason());
         }
@@ -60,7 +58,7 @@ final class CallQueue extends AbstractQueue<Runnable> implements BlockingQueue<R
     private boolean offerOther(Runnable task) {
         lock.lock();
         try {
-            if (others.size() == capacity) {
+            if (others.size() == othersMax) {
                 return false;
             }
             filled.signal();
@@ -134,7 +132,7 @@ final class CallQueue extends AbstractQueue<Runnable> implements BlockingQueue<R
 
     @Override
     public int remainingCapacity() {
-        return Math.max(0, capacity - size());
+        return Math.max(0, callsMax - size());
     }
 
     @Override

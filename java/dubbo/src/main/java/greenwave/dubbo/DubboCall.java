@@ -1,11 +1,10 @@
 package greenwave.dubbo;
 
-import greenwave.deadline.DeadlineQueue;
+import greenwave.deadline.Gate;
 import greenwave.deadline.Shedding;
-import greenwave.deadline.Visit;
+import greenwave.deadline.thread.Call;
 import greenwave.deadline.thread.Deadlines;
 import java.lang.reflect.Field;
-import java.util.OptionalLong;
 import org.apache.dubbo.common.logger.ErrorTypeAwareLogger;
 import org.apache.dubbo.common.logger.LoggerFactory;
 import org.apache.dubbo.remoting.Channel;
@@ -24,10 +23,10 @@ import org.apache.dubbo.rpc.Invocation;
  * and a warning says so once. The request is decoded here, on the I/O thread (as {@code decode.in.io} has it):
  * its budget lies behind its arguments.
  */
-final class Call implements Runnable, DeadlineQueue.Entry {
-    private static final ErrorTypeAwareLogger LOGGER = LoggerFactory.getErrorTypeAwareLogger(Call.class);
+final class DubboCall extends Call {
+    private static final ErrorTypeAwareLogger LOGGER = LoggerFactory.getErrorTypeAwareLogger(DubboCall.class);
     /** Where the provider's filter finds it in the invocation, which keeps it to this process. */
-    private static final String KEY = "greenwave.call";
+    private static final String KEY = "greenwave.arrival";
 
     private static final Field MESSAGE = field("message");
     private static final Field CHANNEL = field("channel");
@@ -35,27 +34,17 @@ final class Call implements Runnable, DeadlineQueue.Entry {
     private final Runnable event;
     private final Channel channel;
     private final Request request;
-    private final Server server;
-    private final String kind;
-    private final Visit visit;
-    private final long leftNanos;
-    private final long serviceNanos;
 
-    private Call(Runnable event, Channel channel, Request request, Server server, Invocation invocation) {
-        long now = Deadlines.now();
+    private DubboCall(
+            long nowNanos, Gate gate, Gate.Arrival arrival, Runnable event, Channel channel, Request request) {
+        super(nowNanos, gate, arrival);
         this.event = event;
         this.channel = channel;
         this.request = request;
-        this.server = server;
-        this.kind = Server.kind(invocation);
-        this.visit = server.arrive(now, invocation);
-        this.leftNanos = visit.remaining(now).leftNanos();
-        this.serviceNanos = server.expected(kind);
-        invocation.put(KEY, this);
     }
 
     /** {@code event} as the request it holds; as it is when it holds none. */
-    static Runnable of(Runnable event, Server server) {
+    static Runnable of(Runnable event, Gate gate) {
         try {
             if (event instanceof ChannelEventRunnable
                     && MESSAGE != null
@@ -66,7 +55,10 @@ final class Call implements Runnable, DeadlineQueue.Entry {
                     decodeable.decode();
                 }
                 if (request.getData() instanceof Invocation invocation) {
-                    return new Call(event, (Channel) CHANNEL.get(event), request, server, invocation);
+                    long now = Deadlines.now();
+                    Gate.Arrival arrival = Servers.arrive(gate, now, invocation);
+                    invocation.put(KEY, arrival);
+                    return new DubboCall(now, gate, arrival, event, (Channel) CHANNEL.get(event), request);
                 }
             }
         } catch (Exception unreadable) {
@@ -75,13 +67,9 @@ final class Call implements Runnable, DeadlineQueue.Entry {
         return event;
     }
 
-    /** The call that {@code invocation} came in, null when it came through another pool. */
-    static Call of(Invocation invocation) {
-        return invocation.get(KEY) instanceof Call call ? call : null;
-    }
-
-    Visit visit() {
-        return visit;
+    /** How {@code invocation} arrived, null when it came through another pool. */
+    static Gate.Arrival arrival(Invocation invocation) {
+        return invocation.get(KEY) instanceof Gate.Arrival arrival ? arrival : null;
     }
 
     @Override
@@ -89,30 +77,21 @@ final class Call implements Runnable, DeadlineQueue.Entry {
         event.run();
     }
 
-    /** Answers with a timeout, as Dubbo's own, and the reason. */
-    void shed(Shedding.Reason reason) {
-        server.onShed();
+    /** As Dubbo itself does: with a timeout, or, when too many wait, with an exhausted pool; and the reason. */
+    @Override
+    protected void answer(Shedding.Reason reason) {
         if (!request.isTwoWay()) {
             return;
         }
         Response response = new Response(request.getId(), request.getVersion());
-        response.setStatus(Response.SERVER_TIMEOUT);
-        response.setErrorMessage(kind + " was not served: " + reason);
+        boolean full = reason == Shedding.Reason.FULL;
+        response.setStatus(full ? Response.SERVER_THREADPOOL_EXHAUSTED_ERROR : Response.SERVER_TIMEOUT);
+        response.setErrorMessage(arrival().method() + " was not served: " + reason);
         try {
             channel.send(response);
         } catch (RemotingException | RuntimeException gone) {
             LOGGER.debug("a caller has gone before its answer: " + gone.getMessage());
         }
-    }
-
-    @Override
-    public OptionalLong leftNanos() {
-        return OptionalLong.of(leftNanos);
-    }
-
-    @Override
-    public long serviceNanos() {
-        return serviceNanos;
     }
 
     private static Field field(String name) {

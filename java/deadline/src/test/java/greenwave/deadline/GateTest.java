@@ -1,0 +1,98 @@
+package greenwave.deadline;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import greenwave.deadline.DeadlineQueue.Settings;
+import greenwave.deadline.Gate.Arrival;
+import greenwave.deadline.codec.BudgetField;
+import org.junit.jupiter.api.Test;
+
+/** What a server expects of a method is what its answers took, and no verdict is for good. */
+class GateTest {
+    private static final Limits LIMITS = new Limits(1_000_000, 60_000_000, true);
+    private long now = 77;
+
+    @Test
+    void littleIsExpectedUntilSixteenAnswersAreKnown() {
+        Gate gate = gate(Shedding.INFEASIBLE);
+        for (int lesson = 0; lesson < 15; lesson++) {
+            serve(gate, 5_000);
+        }
+        assertEquals(0, gate.expectedNanos("go"));
+        serve(gate, 5_000);
+        assertEquals(5_000, gate.expectedNanos("go"));
+        assertEquals(0, gate.expectedNanos("come"));
+    }
+
+    @Test
+    void whatIsExpectedIsWhatNearlyAllTookFromTheirTurnToTheAnswer() {
+        Gate gate = gate(Shedding.INFEASIBLE);
+        for (int lesson = 1; lesson <= 1_024; lesson++) {
+            serve(gate, lesson <= 963 ? 1_000 : lesson <= 973 ? 9_000 : 99_000);
+        }
+        assertEquals(9_000, gate.expectedNanos("go"), "the 95 % quantile, not the median, nor the wait before");
+    }
+
+    @Test
+    void oneInfeasibleRequestOfSixtyFourIsTriedAndDisprovesWhatWasLearned() {
+        Gate gate = gate(Shedding.INFEASIBLE);
+        for (int lesson = 0; lesson < 16; lesson++) {
+            serve(gate, 900_000);
+        }
+        int tried = 0;
+        for (int request = 0; request < 640; request++) {
+            Arrival arrival = arrive(gate, 500_000);
+            assertEquals(arrival.tried() ? 0 : 900_000, arrival.serviceNanos());
+            tried += arrival.tried() ? 1 : 0;
+        }
+        assertEquals(10, tried);
+        Arrival late = arriveTried(gate);
+        late.visit().start(now);
+        gate.answered(now + 600_000, late);
+        assertEquals(900_000, gate.expectedNanos("go"), "one that was late after all proves it right");
+        Arrival early = arriveTried(gate);
+        early.visit().start(now);
+        gate.answered(now + 1_000, early);
+        assertEquals(0, gate.expectedNanos("go"), "one that made it shows that it holds no longer");
+    }
+
+    @Test
+    void whoIsNotShedAheadIsNotTriedEither() {
+        Gate gate = gate(Shedding.EXPIRED);
+        for (int lesson = 0; lesson < 16; lesson++) {
+            serve(gate, 900_000);
+        }
+        for (int request = 0; request < 200; request++) {
+            assertTrue(!arrive(gate, 500_000).tried());
+        }
+    }
+
+    private static Gate gate(Shedding shedding) {
+        return new Gate(LIMITS, new Settings(10, Order.EDF, shedding, 1_000));
+    }
+
+    private Arrival arriveTried(Gate gate) {
+        for (int request = 0; request < 64; request++) {
+            Arrival arrival = arrive(gate, 500_000);
+            if (arrival.tried()) {
+                return arrival;
+            }
+        }
+        throw new AssertionError("none of 64 was tried");
+    }
+
+    private Arrival arrive(Gate gate, long leftNanos) {
+        String budget = BudgetField.write(Budget.of(leftNanos));
+        return gate.arrive(now, new Intake.Received(budget, null, null), "go");
+    }
+
+    /** A request that waits and is then answered after {@code serviceNanos}. */
+    private void serve(Gate gate, long serviceNanos) {
+        Arrival arrival = arrive(gate, 50_000_000);
+        now += 333;
+        arrival.visit().start(now);
+        now += serviceNanos;
+        gate.answered(now, arrival);
+    }
+}

@@ -1,0 +1,107 @@
+package greenwave.dubbo;
+
+import greenwave.deadline.DeadlineQueue.Settings;
+import greenwave.deadline.Gate;
+import greenwave.deadline.Intake;
+import greenwave.deadline.Limits;
+import greenwave.deadline.Order;
+import greenwave.deadline.Shedding;
+import greenwave.deadline.codec.BudgetField;
+import java.util.Locale;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.dubbo.common.URL;
+import org.apache.dubbo.common.constants.CommonConstants;
+import org.apache.dubbo.rpc.Invocation;
+
+/**
+ * The listening ports of this process, each with its {@link Gate}: what it grants, expects, and counted.
+ *
+ * <p>Made from the protocol's parameters: {@code deadline.default} and {@code deadline.longest} (ms) and
+ * {@code deadline.trusted} for {@link Limits}; {@code queues}, {@code deadline.order}, {@code
+ * deadline.shedding} and {@code deadline.patience} (ms) for the queue. One that is not given has the
+ * default of {@link Limits} and {@link Settings}. Threads share one.
+ */
+public final class Servers {
+    private static final Map<Integer, Gate> GATES = new ConcurrentHashMap<>();
+
+    private Servers() {}
+
+    /** The server on {@code port} of this process, null before its first request or thread. */
+    public static Gate on(int port) {
+        return GATES.get(port);
+    }
+
+    /** The server that {@code url} describes, as it was opened, or opened now. */
+    static Gate at(URL url) {
+        return GATES.computeIfAbsent(url.getPort(), port -> gate(url));
+    }
+
+    /** The server that {@code url} describes, anew. */
+    static Gate open(URL url) {
+        Gate gate = gate(url);
+        GATES.put(url.getPort(), gate);
+        return gate;
+    }
+
+    /**
+     * {@code invocation} arrived at {@code gate} at {@code nowNanos}. Its budget is what it carries; a peer
+     * that knows nothing of budgets still says after how many milliseconds it gives up ({@code timeout}),
+     * which is one too.
+     */
+    static Gate.Arrival arrive(Gate gate, long nowNanos, Invocation invocation) {
+        String budget = text(invocation, BudgetField.HEADER);
+        String timeout = text(invocation, CommonConstants.TIMEOUT_KEY);
+        return gate.arrive(nowNanos, new Intake.Received(budget, null, timeout), method(invocation));
+    }
+
+    /**
+     * What time is learned by: {@code [group/]interface:version.method}, version 0.0.0 where there is none.
+     */
+    static String method(Invocation invocation) {
+        return invocation.getTargetServiceUniqueName() + '.' + invocation.getMethodName();
+    }
+
+    /** An attachment as text; one of another type is as garbled as an empty text. */
+    private static String text(Invocation invocation, String key) {
+        Object value = invocation.getObjectAttachmentWithoutConvert(key);
+        return value == null || value instanceof String ? (String) value : "";
+    }
+
+    private static Gate gate(URL url) {
+        Limits limits = Limits.DEFAULT;
+        Settings standard = Settings.DEFAULT;
+        int queues = url.getParameter(CommonConstants.QUEUES_KEY, 0);
+        return new Gate(
+                new Limits(
+                        millis(url, "deadline.default", limits.defaultNanos()),
+                        millis(url, "deadline.longest", limits.longestNanos()),
+                        url.getParameter("deadline.trusted", limits.trusted())),
+                new Settings(
+                        queues > 0 ? queues : standard.capacity(),
+                        named(url, "deadline.order", standard.order()),
+                        named(url, "deadline.shedding", standard.shedding()),
+                        millis(url, "deadline.patience", standard.patienceNanos())));
+    }
+
+    private static long millis(URL url, String key, long otherwiseNanos) {
+        long millis = url.getParameter(key, -1L);
+        return millis < 0 ? otherwiseNanos : Math.min(millis, Long.MAX_VALUE / 1_000_000) * 1_000_000;
+    }
+
+    private static <E extends Enum<E>> E named(URL url, String key, E otherwise) {
+        String name = url.getParameter(key);
+        if (name == null || name.isEmpty()) {
+            return otherwise;
+        }
+        StringBuilder names = new StringBuilder();
+        for (E each : otherwise.getDeclaringClass().getEnumConstants()) {
+            String known = each.name().toLowerCase(Locale.ROOT);
+            if (known.equals(name)) {
+                return each;
+            }
+            names.append(' ').append(known);
+        }
+        throw new IllegalArgumentException(key + " is " + name + ", none of:" + names);
+    }
+}

@@ -1,0 +1,26 @@
+package greenwave.dubbo;
+
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.dubbo.rpc.Filter;
+import org.apache.dubbo.rpc.Invocation;
+import org.apache.dubbo.rpc.Invoker;
+import org.apache.dubbo.rpc.Result;
+
+/** 15 ms each way by the tests' clock, between our filter and the real wire. */
+public final class Wire implements Filter, Filter.Listener {
+    static volatile AtomicLong clock;
+
+    @Override
+    public Result invoke(Invoker<?> invoker, Invocation invocation) {
+        clock.addAndGet(15 * OnLoopback.MS);
+        return invoker.invoke(invocation);
+    }
+
+    @Override
+    public void onResponse(Result response, Invoker<?> invoker, Invocation invocation) {
+        clock.addAndGet(15 * OnLoopback.MS);
+    }
+
+    @Override
+    public void onError(Throwable failure, Invoker<?> invoker, Invocation invocation) {}
+}
