@@ -11,6 +11,8 @@
 mod error;
 pub mod protocol;
 mod report;
+#[cfg(feature = "search")]
+pub mod search;
 
 pub use error::Error;
 pub use protocol::{Planned, Setup};

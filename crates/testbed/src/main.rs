@@ -26,6 +26,10 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Error> {
     let name = std::env::args().nth(1).unwrap_or_default();
+    #[cfg(feature = "search")]
+    if name == "record" {
+        return testbed::search::record::command(std::env::args().skip(2));
+    }
     let runner = RUNNERS.iter().find(|(known, _)| *known == name).map(|&(_, runner)| runner);
     let runner = runner.ok_or_else(|| {
         let names: Vec<_> = RUNNERS.iter().map(|(name, _)| *name).collect();
