@@ -52,6 +52,13 @@ impl<K: Ord> History<K> {
         learned.record(service);
     }
 
+    /// Whether `kind` is told apart from others, having been recorded while
+    /// there was room.
+    #[must_use]
+    pub fn knows(&self, kind: &K) -> bool {
+        self.kinds.contains_key(kind)
+    }
+
     /// Forgets what is known of `kind`, since it holds no longer.
     pub fn forget(&mut self, kind: &K) {
         *self.kinds.get_mut(kind).unwrap_or(&mut self.others) = Learned::new();

@@ -2,13 +2,16 @@
 //!
 //! A limit of so many at once and the queue in front of it, under one lock that
 //! is held for a push and a pop. A [`Permit`] is one of the limit and goes back
-//! by being dropped; a place in the queue is given up the same way, so a future
-//! that is dropped, wherever it is, leaves nothing behind.
+//! by being dropped, or before when its request [gives way](Place::give_way); a
+//! place in the queue is given up the same way, so a future that is dropped,
+//! wherever it is, leaves nothing behind.
 //!
-//! Estimates must not lock out for good what was slow once: every so many
-//! infeasible requests one is tried all the same, and if it makes it, what was
-//! learned is forgotten.
+//! Estimates must not lock out for good what was slow once: when a method was
+//! infeasible so many times and never answered in between, one request is tried
+//! all the same, and if it makes it, what was learned is forgotten.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use queueing::{Entry, Label, Priority, Span, Ticket, Time};
@@ -21,8 +24,11 @@ use crate::{
 /// What a server grants, how many it serves at once, and how the others wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// At most so many requests are in the handler at once; not zero.
+    /// At most so many requests are in the handler at once; not zero. Those
+    /// that [gave way](super::give_way) do not count.
     pub limit: usize,
+    /// At most so many have given way and are not answered yet.
+    pub away_max: usize,
     /// The queue in front of it.
     pub queue: crate::Settings,
     /// What a peer is believed.
@@ -32,10 +38,12 @@ pub struct Settings {
     pub methods_max: usize,
 }
 
-/// 64 at once, 64 methods told apart, the rest as the core has it.
+/// 64 at once and 10,000 that gave way, 64 methods told apart, the rest as the
+/// core has it.
 impl Default for Settings {
     fn default() -> Self {
-        Self { limit: 64, queue: crate::Settings::default(), intake: Limits::default(), methods_max: 64 }
+        let (queue, intake) = (crate::Settings::default(), Limits::default());
+        Self { limit: 64, away_max: 10_000, queue, intake, methods_max: 64 }
     }
 }
 
@@ -44,8 +52,10 @@ impl Default for Settings {
 pub struct Counts {
     /// In the queue now.
     pub waiting: usize,
-    /// In the handler now.
+    /// In the handler now, those that gave way not counted.
     pub serving: usize,
+    /// In the handler now, having given way.
+    pub away: usize,
     /// Answered by the handler.
     pub served: u64,
     /// Refused because nothing was left.
@@ -65,6 +75,7 @@ pub struct Counts {
 /// The limit and the queue.
 pub(super) struct Gate {
     limit: usize,
+    away_max: usize,
     shedding: Shedding,
     state: Mutex<State>,
     clock: super::Clock,
@@ -75,8 +86,9 @@ struct State {
     queue: DeadlineQueue<Waiter>,
     intake: Intake,
     learned: History<String>,
-    /// Infeasible ones since the last that was tried all the same.
-    infeasible: u32,
+    /// By method, those infeasible since the last that was answered or tried;
+    /// the methods that are not told apart share `None`.
+    infeasible: BTreeMap<Option<String>, u32>,
     counts: Counts,
 }
 
@@ -105,11 +117,11 @@ impl Gate {
             queue: DeadlineQueue::new(settings.queue),
             intake: Intake::new(settings.intake),
             learned: History::new(settings.methods_max),
-            infeasible: 0,
+            infeasible: BTreeMap::new(),
             counts: Counts::default(),
         };
-        let (limit, shedding) = (settings.limit, settings.queue.shedding);
-        Arc::new(Self { limit, shedding, state: Mutex::new(state), clock })
+        let Settings { limit, away_max, .. } = settings;
+        Arc::new(Self { limit, away_max, shedding: settings.queue.shedding, state: Mutex::new(state), clock })
     }
 
     pub(super) fn clock(&self) -> &super::Clock {
@@ -135,7 +147,7 @@ impl Gate {
         let visit = Visit::arrive(now, budget, Span::ZERO);
         let left = visit.remaining(now).left();
         let mut service = state.expected(method);
-        let tried = self.shedding == Shedding::Infeasible && left < service && state.tries();
+        let tried = self.shedding == Shedding::Infeasible && left < service && state.tries(method);
         if tried {
             service = Span::ZERO;
         }
@@ -168,7 +180,9 @@ impl Gate {
         if disproved {
             state.learned.forget(&method);
         }
-        state.learned.record(method, service);
+        state.learned.record(method.clone(), service);
+        let kind = state.kind(&method);
+        state.infeasible.remove(&kind);
     }
 
     /// Why a request that has waited too long is refused.
@@ -189,7 +203,8 @@ impl Gate {
                 Turn::Serve(waiter) => {
                     state.free -= 1;
                     drop(state);
-                    let permit = Permit { gate: Arc::clone(self), answered: false };
+                    let place = Arc::new(Place { gate: Arc::clone(self), held: AtomicU8::new(HELD) });
+                    let permit = Permit { place, answered: false };
                     let _ = waiter.turn.send(Ok(permit));
                 }
                 Turn::Shed(waiter, reason) => {
@@ -208,9 +223,16 @@ impl Gate {
 
 impl State {
     /// Whether an infeasible request is the one that is tried all the same.
-    fn tries(&mut self) -> bool {
-        self.infeasible = (self.infeasible + 1) % TRY_EVERY;
-        self.infeasible == 0
+    fn tries(&mut self, method: &String) -> bool {
+        let kind = self.kind(method);
+        let infeasible = self.infeasible.entry(kind).or_default();
+        *infeasible = (*infeasible + 1) % TRY_EVERY;
+        *infeasible == 0
+    }
+
+    /// What `method` is learned as; `None` with all others that came too late.
+    fn kind(&self, method: &String) -> Option<String> {
+        self.learned.knows(method).then(|| method.clone())
     }
 
     /// How long `method` is expected to take; nothing while too little is known.
@@ -293,11 +315,16 @@ impl Drop for Seat {
 
 /// One of those that may be served at once.
 pub(super) struct Permit {
-    gate: Arc<Gate>,
+    place: Arc<Place>,
     answered: bool,
 }
 
 impl Permit {
+    /// What of it the handler has.
+    pub(super) fn place(&self) -> Arc<Place> {
+        Arc::clone(&self.place)
+    }
+
     /// Its request was answered.
     pub(super) fn answered(mut self) {
         self.answered = true;
@@ -306,16 +333,56 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut state = self.gate.state();
-        state.free += 1;
+        let gate = &self.place.gate;
+        let mut state = gate.state();
+        match self.place.held.swap(OVER, Ordering::Relaxed) {
+            HELD => state.free += 1,
+            _ => state.counts.away -= 1,
+        }
         let counts = &mut state.counts;
         *if self.answered { &mut counts.served } else { &mut counts.cancelled } += 1;
         drop(state);
-        self.gate.serve_next(self.gate.clock.now());
+        gate.serve_next(gate.clock.now());
     }
 }
 
-/// Of infeasible requests one in so many is tried all the same.
+/// The place of a request among those served, which it may give to the next.
+pub(super) struct Place {
+    gate: Arc<Gate>,
+    /// [`HELD`], [`AWAY`] or [`OVER`]; changed under the gate's lock.
+    held: AtomicU8,
+}
+
+impl Place {
+    /// Lets the next request in while this one goes on; whether it did, now or
+    /// before.
+    pub(super) fn give_way(&self) -> bool {
+        let mut state = self.gate.state();
+        match self.held.load(Ordering::Relaxed) {
+            HELD if state.counts.away < self.gate.away_max => self.held.store(AWAY, Ordering::Relaxed),
+            held => return held == AWAY,
+        }
+        state.counts.away += 1;
+        state.free += 1;
+        drop(state);
+        self.gate.serve_next(self.gate.clock.now());
+        true
+    }
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Place").field(&self.held).finish()
+    }
+}
+
+/// Its request counts among those served.
+const HELD: u8 = 0;
+/// It gave way.
+const AWAY: u8 = 1;
+/// It left the handler.
+const OVER: u8 = 2;
+/// Of infeasible requests without an answer in between one in so many is tried.
 const TRY_EVERY: u32 = 64;
 /// Fewer samples say nothing of what a method takes.
 const SAMPLES_MIN: u64 = 16;

@@ -4,7 +4,8 @@
 //! in a queue that stands in front of the layer's own limit, and runs the
 //! handler inside a [`scope`]; a client's [`PropagateLayer`] writes what is left
 //! there into every request the handler makes. The handler asks [`remaining`],
-//! [`parts`] and [`priority`]. Deciding is the core's; this is the part of the
+//! [`parts`] and [`priority`], and [gives way](give_way) before it waits for
+//! others. Deciding is the core's; this is the part of the
 //! crate that has tasks, timers and a [`Clock`].
 //! Source: D2P §3 (extract, copy to local storage, schedule, send on).
 //!
@@ -34,7 +35,7 @@ pub use answer::{Answer, Grpc, Refusal, Text};
 pub use clock::Clock;
 pub use gate::{Counts, Settings};
 pub use propagate::{OutOfTime, Propagate, PropagateLayer, WithoutBudget};
-pub use scope::{budget, parts, priority, remaining, scope, scope_at, spawn, spawn_parallel};
+pub use scope::{budget, give_way, parts, priority, remaining, scope, scope_at, spawn, spawn_parallel};
 pub use serve::{Deadline, DeadlineLayer};
 
 use std::future::Future;

@@ -9,16 +9,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use queueing::Span;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::peers::Peers;
 use super::scope::here;
-use super::{BUDGET, Boxed, GRPC, duration, is_grpc};
-use crate::Budget;
-use crate::codec::{field, grpc};
+use super::{BUDGET, Boxed, ENVOY, GRPC, duration, is_grpc};
+use crate::codec::{Bad, envoy, field, grpc};
 
 /// An error of any kind.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -52,13 +51,31 @@ impl std::error::Error for OutOfTime {}
 pub struct PropagateLayer {
     peers: Arc<Peers>,
     error: fn(OutOfTime) -> BoxError,
+    advisory: bool,
+    envoy: bool,
 }
 
 impl PropagateLayer {
     /// A layer that fails with [`OutOfTime`].
     #[must_use]
     pub fn new() -> Self {
-        Self { peers: Arc::default(), error: |late| late.into() }
+        Self { peers: Arc::default(), error: |late| late.into(), advisory: false, envoy: false }
+    }
+
+    /// The same, telling what is left and no more: a call is made when nothing
+    /// is, and waits for its answer as long as that takes. What to do about a
+    /// deadline that was missed is then the application's to decide (D2P §3).
+    /// No `grpc-timeout` is written, since peers cut calls short by it.
+    #[must_use]
+    pub fn advisory(self) -> Self {
+        Self { advisory: true, ..self }
+    }
+
+    /// The same, for peers that read Envoy's header: what is left is written as
+    /// `x-envoy-expected-rq-timeout-ms` too, where that is not there and shorter.
+    #[must_use]
+    pub fn for_envoy(self) -> Self {
+        Self { envoy: true, ..self }
     }
 
     /// The same, failing with what `error` makes of it. tonic wants
@@ -121,21 +138,33 @@ where
             let answer = self.inner.call(request);
             return Box::pin(async move { answer.await.map_err(Into::into) });
         };
-        let PropagateLayer { peers, error } = self.layer.clone();
+        let PropagateLayer { peers, error, advisory, envoy } = self.layer.clone();
         let authority = request.uri().authority().map_or("", |authority| authority.as_str()).to_owned();
         let now = here.clock.now();
         let budget = here.visit.leave(now);
         let left = budget.remaining().left();
         let budget = budget.delayed(peers.one_way(&authority));
-        if budget.remaining().is_missed() {
+        if budget.remaining().is_missed() && !advisory {
             return Box::pin(async move { Err(error(OutOfTime { sent: false, left })) });
         }
-        write(&mut request, &budget);
+        let headers = request.headers_mut();
+        headers.insert(&BUDGET, text(field::write(&budget)));
+        let left_there = budget.remaining().left();
+        if is_grpc(headers) && !advisory {
+            shorten(headers, &GRPC, left_there, grpc::parse, grpc::write);
+        }
+        if envoy {
+            shorten(headers, &ENVOY, left_there, envoy::parse, envoy::write);
+        }
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let response = match tokio::time::timeout(duration(left), answer).await {
-                Ok(response) => response.map_err(Into::into)?,
-                Err(_) => return Err(error(OutOfTime { sent: true, left })),
+            let answer = async move { answer.await.map_err(Into::into) };
+            let response = match advisory {
+                true => answer.await?,
+                false => match tokio::time::timeout(duration(left), answer).await {
+                    Ok(response) => response?,
+                    Err(_) => return Err(error(OutOfTime { sent: true, left })),
+                },
             };
             let answered = response.headers().get(&BUDGET).and_then(|value| value.to_str().ok());
             if let Some(answered) = answered.and_then(|text| field::parse(text).ok()) {
@@ -146,18 +175,21 @@ where
     }
 }
 
-/// Writes `budget` into the headers of `request`. A `grpc-timeout` that is
-/// there and shorter is the caller's own, and stays.
-fn write<Q>(request: &mut Request<Q>, budget: &Budget) {
-    let grpc = is_grpc(request.headers());
-    let headers = request.headers_mut();
-    let text = |text: String| HeaderValue::try_from(text).expect("a budget is plain text");
-    headers.insert(&BUDGET, text(field::write(budget)));
-    if grpc {
-        let left = budget.remaining().left();
-        let own = headers.get(&GRPC).and_then(|value| grpc::parse(value.to_str().ok()?).ok());
-        if own.is_none_or(|own| left < own) {
-            headers.insert(&GRPC, text(grpc::write(left)));
-        }
+/// Writes that `left` is left as `name`, unless what is there is shorter: that
+/// is the caller's own, and stays.
+fn shorten(
+    headers: &mut HeaderMap,
+    name: &'static HeaderName,
+    left: Span,
+    parse: fn(&str) -> Result<Span, Bad>,
+    write: fn(Span) -> String,
+) {
+    let own = headers.get(name).and_then(|value| parse(value.to_str().ok()?).ok());
+    if own.is_none_or(|own| left < own) {
+        headers.insert(name, text(write(left)));
     }
+}
+
+fn text(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).expect("a budget is plain text")
 }

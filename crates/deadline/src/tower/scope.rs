@@ -6,11 +6,13 @@
 //! Source: D2P §3 (thread-local storage), §3.2 (b, c, d).
 
 use std::future::Future;
+use std::sync::Arc;
 
 use queueing::{Priority, Span, Time};
 use tokio::task::JoinHandle;
 
 use super::Clock;
+use super::gate::Place;
 use crate::{Budget, Remaining, Visit};
 
 tokio::task_local! {
@@ -22,6 +24,8 @@ tokio::task_local! {
 pub(super) struct Here {
     pub(super) visit: Visit,
     pub(super) clock: Clock,
+    /// Of a request that a [`DeadlineLayer`](super::DeadlineLayer) serves.
+    pub(super) place: Option<Arc<Place>>,
 }
 
 impl Here {
@@ -43,7 +47,24 @@ pub async fn scope_at<F: Future>(clock: Clock, budget: Budget, future: F) -> F::
     let now = clock.now();
     let mut visit = Visit::arrive(now, budget, Span::ZERO);
     visit.start(now);
-    within(Here { visit, clock }, future).await
+    within(Here { visit, clock, place: None }, future).await
+}
+
+/// Lets the next request in: this one's own work is done, and from here on it
+/// only waits for others, such as a service it calls.
+///
+/// The limit of a [`DeadlineLayer`](super::DeadlineLayer) is meant for what
+/// work takes (threads, cores, connections to a database). A handler that
+/// holds it while another service works lets that service's queue fill this
+/// one's; one that gives way lets its limit be small and its queue be where the
+/// waiting is. What the server learns is not changed by it: a method is
+/// expected to take from its turn to its answer.
+///
+/// Whether the next may be served in its stead: not outside of a layer, after
+/// the answer, or when [`Settings::away_max`](super::Settings::away_max) others
+/// have given way and are still on their way. Asking twice changes nothing.
+pub fn give_way() -> bool {
+    HERE.try_with(|here| here.place.as_ref().is_some_and(|place| place.give_way())).unwrap_or(false)
 }
 
 /// Runs `future` at `here`.

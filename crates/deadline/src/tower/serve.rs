@@ -4,7 +4,8 @@
 //! that one layer makes, so it works per server, not per connection. Time is
 //! counted from the call on: what waits here is seen by the handler, unlike
 //! behind a `ConcurrencyLimit` outside of a timeout. The limit holds until the
-//! response's head; a body that streams goes on without it.
+//! response's head, or until the handler [gives way](super::give_way); a body
+//! that streams goes on without it.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -24,6 +25,10 @@ use crate::codec::field;
 use crate::{Received, Visit};
 
 /// Puts a queue that serves by deadline in front of a server's services.
+///
+/// What waits before this layer it cannot see. HTTP/2 servers and clients hold
+/// back streams beyond a limit (hyper's default is 200 a connection): set
+/// `max_concurrent_streams` to what may wait here and be served.
 #[derive(Clone)]
 pub struct DeadlineLayer<A = Text> {
     gate: Arc<Gate>,
@@ -129,7 +134,8 @@ where
                 poll_fn(|cx| inner.poll_ready(cx)).await?;
                 inner.call(request).await
             };
-            let served = within(Here { visit, clock: gate.clock().clone() }, served).await;
+            let here = Here { visit, clock: gate.clock().clone(), place: Some(permit.place()) };
+            let served = within(here, served).await;
             let now = gate.clock().now();
             let served = served.map(|mut response| {
                 if is_lesson(&response) {

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, Response};
 use axum::routing::get as route;
 use deadline::Budget;
-use deadline::codec::{field, grpc};
+use deadline::codec::{envoy, field, grpc};
 use deadline::tower::{DeadlineLayer, OutOfTime, PropagateLayer, WithoutBudget, scope};
 use queueing::Span;
 use tower::{Layer, ServiceExt, service_fn};
@@ -16,13 +16,17 @@ use crate::support::{get, ms, pass, settings};
 
 /// Sends `request` with `left` to go: the headers that arrived.
 async fn sent(left: Option<Span>, request: Request<Body>) -> HeaderMap {
+    sent_by(&PropagateLayer::new(), left, request).await
+}
+
+async fn sent_by(layer: &PropagateLayer, left: Option<Span>, request: Request<Body>) -> HeaderMap {
     let arrived = Arc::new(Mutex::new(HeaderMap::new()));
     let seen = Arc::clone(&arrived);
     let peer = service_fn(move |request: Request<Body>| {
         *seen.lock().unwrap() = request.headers().clone();
         async { Ok::<_, std::io::Error>(Response::new(())) }
     });
-    let call = PropagateLayer::new().layer(peer).oneshot(request);
+    let call = layer.layer(peer).oneshot(request);
     match left {
         Some(left) => scope(Budget::new(left), call).await.unwrap(),
         None => call.await.unwrap(),
@@ -48,6 +52,39 @@ async fn what_is_sent_carries_what_is_left() {
     assert_eq!(sent(Some(ms(80)), call(None)).await[grpc::HEADER], "80000000n");
     assert_eq!(sent(Some(ms(80)), call(Some("1S"))).await[grpc::HEADER], "80000000n");
     assert_eq!(sent(Some(ms(80)), call(Some("5m"))).await[grpc::HEADER], "5m", "the caller's own, shorter");
+}
+
+#[tokio::test(start_paused = true)]
+async fn envoy_is_told_when_asked_for_and_never_more_than_it_said() {
+    let layer = PropagateLayer::new().for_envoy();
+    let told = async |left, own: Option<&str>| {
+        let mut request = get("http://peer/");
+        if let Some(own) = own {
+            request.headers_mut().insert(envoy::HEADER, own.parse().unwrap());
+        }
+        sent_by(&layer, Some(left), request).await[envoy::HEADER].to_str().unwrap().to_owned()
+    };
+    assert_eq!(told(ms(80), None).await, "80");
+    assert_eq!(told(ms(80), Some("900")).await, "80", "what it said at the entrance has been counted down");
+    assert_eq!(told(ms(80), Some("20")).await, "20");
+    assert_eq!(told(ms(80), Some("soon")).await, "80");
+    assert_eq!(told(Span::from_micros(300), None).await, "1", "0 would be no timeout");
+    assert!(!sent(Some(ms(80)), get("http://peer/")).await.contains_key(envoy::HEADER), "only when asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn advice_is_sent_and_holds_no_call_back() {
+    let layer = PropagateLayer::new().advisory();
+    let headers = sent_by(&layer, Some(ms(0)), call(None)).await;
+    let budget = field::parse(headers[field::HEADER].to_str().unwrap()).unwrap();
+    assert!(budget.remaining().is_missed());
+    assert!(!headers.contains_key(grpc::HEADER), "which would cut the call short");
+
+    let slow = service_fn(async |_: Request<Body>| {
+        pass(ms(500)).await;
+        Ok::<_, std::io::Error>(Response::new(()))
+    });
+    assert!(scope(Budget::new(ms(70)), layer.layer(slow).oneshot(get("http://peer/"))).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,3 +11,4 @@ mod hostile;
 mod scope;
 mod serve;
 mod support;
+mod way;

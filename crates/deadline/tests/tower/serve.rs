@@ -74,6 +74,23 @@ async fn what_was_slow_once_is_tried_again() {
     assert!(statuses[63..].iter().all(|&status| status == StatusCode::OK), "and what it showed holds");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_method_that_is_answered_all_along_is_not_tried_against_what_it_showed() {
+    let layer = DeadlineLayer::new(settings(4));
+    let (app, ran) = slow(&layer, ms(100));
+    for _ in 0..16 {
+        app.clone().oneshot(within(secs(1), "/")).await.unwrap();
+    }
+    for _ in 0..10 {
+        for _ in 0..32 {
+            let refused = app.clone().oneshot(within(ms(50), "/")).await.unwrap();
+            assert_eq!(refused.status(), StatusCode::GATEWAY_TIMEOUT);
+        }
+        app.clone().oneshot(within(secs(1), "/")).await.unwrap();
+    }
+    assert_eq!((ran.load(Ordering::Relaxed), layer.counts().infeasible), (26, 320));
+}
+
 /// The order in which requests with these budgets are served, one at a time,
 /// after one that keeps the server busy for 10 ms.
 async fn served(order: Order, budgets_ms: [u64; 3]) -> Vec<String> {

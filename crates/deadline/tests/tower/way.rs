@@ -1,0 +1,127 @@
+//! Giving way: the limit is for what work takes, not for waiting for others.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get as route;
+use deadline::tower::{Counts, DeadlineLayer, Settings, give_way, spawn};
+use tokio::sync::Semaphore;
+use tower::ServiceExt;
+
+use crate::support::{ms, pass, secs, settings, until, within};
+
+/// Gives way and waits for a permit of the semaphore.
+fn gives_way(layer: &DeadlineLayer) -> (Router, Arc<Semaphore>) {
+    let others = Arc::new(Semaphore::new(0));
+    let waits = Arc::clone(&others);
+    let handler = move || async move {
+        let gave = give_way();
+        assert_eq!(give_way(), gave, "asking twice changes nothing");
+        waits.acquire().await.expect("open").forget();
+        gave.to_string()
+    };
+    (Router::new().route("/", route(handler)).layer(layer.clone()), others)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_others_does_not_hold_up_who_has_work() {
+    let layer = DeadlineLayer::new(settings(1));
+    let (app, others) = gives_way(&layer);
+    let asks: Vec<_> = (0..3).map(|_| tokio::spawn(app.clone().oneshot(within(secs(9), "/")))).collect();
+    until("all three have given way", || layer.counts().away == 3).await;
+    assert_eq!(layer.counts(), Counts { away: 3, ..Counts::default() });
+    others.add_permits(3);
+    for ask in asks {
+        assert_eq!(ask.await.unwrap().unwrap().status(), StatusCode::OK);
+    }
+    assert_eq!(layer.counts(), Counts { served: 3, ..Counts::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_at_a_time_works_however_many_have_given_way() {
+    let layer = DeadlineLayer::new(settings(1));
+    let (working, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counted, seen) = (Arc::clone(&working), Arc::clone(&most));
+    let handler = move || async move {
+        seen.fetch_max(counted.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        pass(ms(10)).await;
+        counted.fetch_sub(1, Ordering::SeqCst);
+        give_way();
+        pass(ms(35)).await;
+    };
+    let app = Router::new().route("/", route(handler)).layer(layer.clone());
+    let asks: Vec<_> = (0..20).map(|_| tokio::spawn(app.clone().oneshot(within(secs(9), "/")))).collect();
+    for ask in asks {
+        assert_eq!(ask.await.unwrap().unwrap().status(), StatusCode::OK);
+    }
+    assert_eq!((working.load(Ordering::SeqCst), most.load(Ordering::SeqCst)), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_give_way_than_the_settings_say() {
+    let layer = DeadlineLayer::new(Settings { away_max: 1, ..settings(1) });
+    let (app, others) = gives_way(&layer);
+    let ask = || tokio::spawn(app.clone().oneshot(within(secs(9), "/")));
+    let (first, second, third) = (ask(), ask(), ask());
+    until("one is away, one holds its place", || layer.counts().waiting == 1).await;
+    assert_eq!(layer.counts(), Counts { away: 1, serving: 1, waiting: 1, ..Counts::default() });
+    others.add_permits(3);
+    let mut gave = Vec::new();
+    for ask in [first, second, third] {
+        gave.push(crate::support::text(ask.await.unwrap().unwrap()).await);
+    }
+    assert_eq!(gave[..2], ["true", "false"], "the second was told");
+    assert_eq!(layer.counts(), Counts { served: 3, ..Counts::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_gave_way_and_is_given_up_takes_nothing_along() {
+    let layer = DeadlineLayer::new(settings(1));
+    let (app, others) = gives_way(&layer);
+    let ask = tokio::spawn(app.clone().oneshot(within(secs(9), "/")));
+    until("it has given way", || layer.counts().away == 1).await;
+    ask.abort();
+    until("it is gone", || layer.counts().away == 0).await;
+    assert_eq!(layer.counts(), Counts { cancelled: 1, ..Counts::default() });
+    others.add_permits(1);
+    assert!(app.oneshot(within(secs(9), "/")).await.unwrap().status().is_success());
+    assert_eq!(layer.counts(), Counts { served: 1, cancelled: 1, ..Counts::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_outlives_the_answer_has_no_place_to_give() {
+    let layer = DeadlineLayer::new(settings(1));
+    let (told, tells) = tokio::sync::oneshot::channel();
+    let told = Arc::new(Mutex::new(Some(told)));
+    let handler = move || async move {
+        spawn(async move {
+            pass(secs(1)).await;
+            let told = told.lock().unwrap().take().expect("called once");
+            told.send(give_way()).expect("somebody asks");
+        });
+    };
+    let app = Router::new().route("/", route(handler)).layer(layer.clone());
+    assert!(app.oneshot(within(secs(9), "/")).await.unwrap().status().is_success());
+    assert!(!tells.await.unwrap());
+    assert_eq!(layer.counts(), Counts { served: 1, ..Counts::default() });
+    assert!(!give_way(), "nor is there one outside of a layer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_after_giving_way_is_part_of_what_a_request_takes() {
+    let layer = DeadlineLayer::new(settings(1));
+    let handler = || async {
+        pass(ms(10)).await;
+        give_way();
+        pass(ms(90)).await;
+    };
+    let app = Router::new().route("/", route(handler)).layer(layer.clone());
+    for _ in 0..16 {
+        assert!(app.clone().oneshot(within(secs(9), "/")).await.unwrap().status().is_success());
+    }
+    let refused = app.oneshot(within(ms(80), "/")).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::GATEWAY_TIMEOUT);
+    assert_eq!(layer.counts().infeasible, 1);
+}
