@@ -1,5 +1,6 @@
 package greenwave.deadline;
 
+import java.io.Serializable;
 import java.util.Comparator;
 import java.util.LinkedHashSet;
 import java.util.OptionalLong;
@@ -45,7 +46,8 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
      * @param patienceNanos a request without a deadline is ordered as if it had this one; one that waited
      *     for this long is served every second time, whatever the order
      */
-    public record Settings(int capacity, Order order, Shedding shedding, long patienceNanos) {
+    public record Settings(int capacity, Order order, Shedding shedding, long patienceNanos)
+            implements Serializable {
         /** 10,000 waiting, earliest deadline first, infeasible ones dropped, patience of a second. */
         public static final Settings DEFAULT =
                 new Settings(10_000, Order.EDF, Shedding.INFEASIBLE, 1_000_000_000L);

@@ -1,5 +1,7 @@
 package greenwave.deadline;
 
+import java.io.Serializable;
+
 /**
  * What a server grants.
  *
@@ -8,7 +10,7 @@ package greenwave.deadline;
  * @param longestNanos what remains to a request of a trusted peer is absurd above this
  * @param trusted whether peers may ask for more than the default
  */
-public record Limits(long defaultNanos, long longestNanos, boolean trusted) {
+public record Limits(long defaultNanos, long longestNanos, boolean trusted) implements Serializable {
     /** A second by default, absurd above an hour, peers not trusted. */
     public static final Limits DEFAULT = new Limits(1_000_000_000L, 3_600_000_000_000L, false);
 }

@@ -1,0 +1,113 @@
+package greenwave.storm;
+
+import greenwave.deadline.Budget;
+import greenwave.deadline.Visit;
+import greenwave.deadline.thread.Deadlines;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.WeakHashMap;
+import java.util.function.UnaryOperator;
+import org.apache.storm.task.IOutputCollector;
+import org.apache.storm.tuple.Tuple;
+
+/**
+ * The collector that a bolt inside is given: every tuple it emits gets the budget of what it is anchored to.
+ *
+ * <p>Of several anchors the one that has taken longest counts (D2P (4)); a tuple without anchors has the budget
+ * of the request that the thread works on, if any. One call at a time reaches Storm's collector: that may be
+ * called from any thread, but a grouping of the application's own need not be made for it.
+ */
+final class BudgetedCollector implements IOutputCollector {
+    private final IOutputCollector collector;
+    private final UnaryOperator<Budget> onward;
+    /** A visit goes with its tuple, whether that is ever acked or not; tuples are equal only to themselves. */
+    private final Map<Tuple, Held> held = Collections.synchronizedMap(new WeakHashMap<>());
+
+    /** Emits through {@code collector}; {@code onward} makes of a budget that leaves the one that is sent. */
+    BudgetedCollector(IOutputCollector collector, UnaryOperator<Budget> onward) {
+        this.collector = collector;
+        this.onward = onward;
+    }
+
+    /** A tuple that the bolt works on. */
+    static final class Held {
+        private final Visit visit;
+        private volatile boolean failed;
+
+        private Held(Visit visit) {
+            this.visit = visit;
+        }
+
+        /** Whether it was failed. */
+        boolean isFailed() {
+            return failed;
+        }
+    }
+
+    /** What is anchored to {@code tuple} has the budget of {@code visit}, until it is acked or failed. */
+    Held begin(Tuple tuple, Visit visit) {
+        Held begun = new Held(visit);
+        held.put(tuple, begun);
+        return begun;
+    }
+
+    @Override
+    public synchronized List<Integer> emit(String stream, Collection<Tuple> anchors, List<Object> values) {
+        return collector.emit(stream, anchors, BudgetedFields.append(values, budget(anchors)));
+    }
+
+    @Override
+    public synchronized void emitDirect(int task, String stream, Collection<Tuple> anchors, List<Object> values) {
+        collector.emitDirect(task, stream, anchors, BudgetedFields.append(values, budget(anchors)));
+    }
+
+    @Override
+    public synchronized void ack(Tuple tuple) {
+        held.remove(tuple);
+        collector.ack(tuple);
+    }
+
+    @Override
+    public synchronized void fail(Tuple tuple) {
+        Held known = held.remove(tuple);
+        if (known != null) {
+            known.failed = true;
+        }
+        collector.fail(tuple);
+    }
+
+    @Override
+    public void resetTimeout(Tuple tuple) {
+        collector.resetTimeout(tuple);
+    }
+
+    @Override
+    public void reportError(Throwable error) {
+        collector.reportError(error);
+    }
+
+    /** May wait for a bolt after this one, so nobody else waits for it. */
+    @Override
+    public void flush() {
+        collector.flush();
+    }
+
+    private String budget(Collection<Tuple> anchors) {
+        long now = TupleBudget.now();
+        Optional<Visit> slowest = anchors == null
+                ? Optional.empty()
+                : anchors.stream()
+                        .map(held::get)
+                        .filter(Objects::nonNull)
+                        .map(known -> known.visit)
+                        .max(Comparator.comparingLong(visit -> visit.elapsedNanos(now)));
+        return slowest.or(Deadlines::current)
+                .map(visit -> TupleBudget.write(onward.apply(visit.leave(now)), now))
+                .orElse(null);
+    }
+}

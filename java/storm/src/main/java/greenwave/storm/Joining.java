@@ -1,0 +1,212 @@
+package greenwave.storm;
+
+import greenwave.deadline.Visit;
+import greenwave.deadline.thread.Deadlines;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.storm.topology.FailedException;
+import org.apache.storm.tuple.Tuple;
+import org.apache.storm.utils.Utils;
+
+/**
+ * The requests of an aggregator's task, and the thread that answers them.
+ *
+ * <p>Storm's executor adds parts; the thread takes out whole requests and those whose time is up, the most
+ * urgent first. A part is either in an answer or late, and acked once in either case. Bounded: so many
+ * requests wait, each with as many parts as it has, and so many are remembered.
+ */
+final class Joining extends SecondThread {
+    private final Arrivals arrivals;
+    private final DeadlineAggregator.Answer answer;
+    private final int expected;
+    private final int capacity;
+    private final AtomicLong whole = new AtomicLong();
+    private final AtomicLong partial = new AtomicLong();
+    private final AtomicLong early = new AtomicLong();
+    private final AtomicLong late = new AtomicLong();
+
+    // Under the lock.
+    private final Map<Key, Request> open = new HashMap<>();
+    private final TreeSet<Request> openByDue = new TreeSet<>(URGENT_FIRST);
+    private final TreeSet<Request> ready = new TreeSet<>(URGENT_FIRST);
+    private final Map<Key, Boolean> answered;
+    private long requests;
+
+    Joining(
+            String name,
+            Arrivals arrivals,
+            BudgetedCollector collector,
+            DeadlineAggregator.Answer answer,
+            int expected,
+            int capacity) {
+        super(name, collector);
+        this.arrivals = arrivals;
+        this.answer = answer;
+        this.expected = expected;
+        this.capacity = capacity;
+        answered = new LinkedHashMap<>() {
+            private static final long serialVersionUID = 1L;
+
+            @Override
+            protected boolean removeEldestEntry(Map.Entry<Key, Boolean> eldest) {
+                return size() > capacity;
+            }
+        };
+    }
+
+    /** How many requests were answered with all their parts. */
+    long whole() {
+        return whole.get();
+    }
+
+    /** How many requests were answered with some of their parts. */
+    long partial() {
+        return partial.get();
+    }
+
+    /** How many of those were answered before their time was up, since too many were open. */
+    long early() {
+        return early.get();
+    }
+
+    /** How many parts came after the answer, or twice. */
+    long late() {
+        return late.get();
+    }
+
+    /** Adds {@code tuple} to request {@code id}, as {@code part} of it or, without being one, as its opening. */
+    void take(Tuple tuple, Object id, Object part, boolean isPart) {
+        Visit visit = arrivals.arrive(TupleBudget.now(), tuple);
+        Key key = new Key(id, tuple.getMessageId().getAnchors());
+        boolean added;
+        lock.lock();
+        try {
+            rethrow();
+            added = !answered.containsKey(key) && add(key, tuple, visit, part, isPart);
+        } finally {
+            lock.unlock();
+        }
+        if (!added) {
+            late.incrementAndGet();
+            collector.ack(tuple);
+        }
+    }
+
+    @Override
+    Runnable next(long nowNanos) {
+        while (!openByDue.isEmpty() && openByDue.first().dueNanos <= nowNanos) {
+            finish(openByDue.first(), partial);
+        }
+        Request request = ready.pollFirst();
+        return request == null ? null : () -> answer(request);
+    }
+
+    @Override
+    long idleNanos(long nowNanos) {
+        if (!ready.isEmpty()) {
+            return 0;
+        }
+        return openByDue.isEmpty() ? Long.MAX_VALUE : Math.max(0, openByDue.first().dueNanos - nowNanos);
+    }
+
+    /** False when the request has that part already. */
+    private boolean add(Key key, Tuple tuple, Visit visit, Object part, boolean isPart) {
+        Request request = open.get(key);
+        if (request == null) {
+            makeRoom();
+            request = new Request(key, ++requests);
+            open.put(key, request);
+        }
+        if (isPart ? !request.partsSeen.add(part) : request.isOpened) {
+            return false;
+        }
+        openByDue.remove(request);
+        request.add(tuple, visit, isPart);
+        openByDue.add(request);
+        if (request.parts.size() == expected) {
+            finish(request, whole);
+        }
+        wake();
+        return true;
+    }
+
+    private void makeRoom() {
+        while (open.size() + ready.size() >= capacity) {
+            if (ready.isEmpty()) {
+                finish(openByDue.first(), partial);
+                early.incrementAndGet();
+                wake();
+            }
+            awaitRoom();
+        }
+    }
+
+    /** No more parts are added to {@code request}; it is answered when its turn comes. */
+    private void finish(Request request, AtomicLong counted) {
+        counted.incrementAndGet();
+        open.remove(request.key);
+        openByDue.remove(request);
+        answered.put(request.key, true);
+        ready.add(request);
+    }
+
+    private void answer(Request request) {
+        long now = TupleBudget.now();
+        Visit visit = Visit.join(now, request.visits).orElseThrow();
+        visit.start(now);
+        try (Deadlines.Scope scope = Deadlines.enter(visit)) {
+            List<Object> values = answer.of(request.key.id, List.copyOf(request.parts), expected);
+            if (values != null) {
+                collector.emit(Utils.DEFAULT_STREAM_ID, request.tuples, values);
+            }
+        } catch (FailedException failed) {
+            request.tuples.forEach(collector::fail);
+            return;
+        }
+        request.tuples.forEach(collector::ack);
+    }
+
+    /** A request of the application's, as one try of the spout: a replay has other roots. */
+    private record Key(Object id, Set<Long> roots) {}
+
+    private static final class Request {
+        final Key key;
+        final long number;
+        final Set<Object> partsSeen = new HashSet<>();
+        final List<Tuple> parts = new ArrayList<>();
+        /** The parts, and the opening. */
+        final List<Tuple> tuples = new ArrayList<>();
+        final List<Visit> visits = new ArrayList<>();
+        boolean isOpened;
+        /** When the most urgent of them has nothing left, the reserve being kept. */
+        long dueNanos = Long.MAX_VALUE;
+
+        Request(Key key, long number) {
+            this.key = key;
+            this.number = number;
+        }
+
+        void add(Tuple tuple, Visit visit, boolean isPart) {
+            if (isPart) {
+                parts.add(tuple);
+            } else {
+                isOpened = true;
+            }
+            tuples.add(tuple);
+            visits.add(visit);
+            dueNanos = Math.min(dueNanos, visit.dueNanos());
+        }
+    }
+
+    private static final Comparator<Request> URGENT_FIRST =
+            Comparator.<Request>comparingLong(request -> request.dueNanos)
+                    .thenComparingLong(request -> request.number);
+}

@@ -1,0 +1,142 @@
+package greenwave.storm;
+
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+
+/**
+ * The second thread of a bolt's task: Storm's executor hands over, this one works.
+ *
+ * <p>What both share is under one lock. When work throws, the thread ends, and the executor throws the same at
+ * the next tuple: Storm then ends the worker, as it does when a bolt throws in the executor itself; in a
+ * worker's process the thread's own end does so at once.
+ */
+abstract class SecondThread {
+    final ReentrantLock lock = new ReentrantLock();
+    final BudgetedCollector collector;
+
+    private final Condition filled = lock.newCondition();
+    private final Condition emptied = lock.newCondition();
+    private final Thread thread;
+    private volatile boolean closed;
+    private Throwable failure;
+    private long flushedNanos;
+
+    SecondThread(String name, BudgetedCollector collector) {
+        this.collector = collector;
+        thread = new Thread(this::run, name);
+        thread.setDaemon(true);
+    }
+
+    /** What is to be done next, at {@code nowNanos}; null when there is nothing yet. The lock is held. */
+    abstract Runnable next(long nowNanos);
+
+    /** How long there is nothing to do unless something comes; {@link Long#MAX_VALUE} for ever. The lock is held. */
+    abstract long idleNanos(long nowNanos);
+
+    final void start() {
+        thread.start();
+    }
+
+    /** Ends the thread; waits for it no longer than Storm waits for its own. */
+    final void close() {
+        closed = true;
+        thread.interrupt();
+        try {
+            thread.join(CLOSE_MS);
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** There is something to do. The lock is held. */
+    final void wake() {
+        filled.signal();
+    }
+
+    /** Until something was taken away; for the executor, which may be interrupted then. The lock is held. */
+    final void awaitRoom() {
+        rethrow();
+        try {
+            emptied.await();
+        } catch (InterruptedException interrupted) {
+            throw new IllegalStateException("interrupted while there was no room", interrupted);
+        }
+        rethrow();
+    }
+
+    /** Throws what ended the thread, if anything did. The lock is held. */
+    final void rethrow() {
+        if (failure != null) {
+            throw new IllegalStateException(thread.getName() + " failed at an earlier tuple", failure);
+        }
+    }
+
+    private void run() {
+        try {
+            while (true) {
+                take().run();
+                flush();
+            }
+        } catch (InterruptedException interrupted) {
+            // Only close() interrupts.
+        } catch (Throwable thrown) {
+            if (!closed) {
+                end(thrown);
+                throw thrown;
+            }
+        }
+    }
+
+    private Runnable take() throws InterruptedException {
+        lock.lockInterruptibly();
+        try {
+            while (true) {
+                long now = TupleBudget.now();
+                Runnable work = next(now);
+                if (work != null) {
+                    emptied.signal();
+                    return work;
+                }
+                filled.awaitNanos(idleNanos(now));
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /**
+     * Storm gathers what a thread emits where its settings say so (topology.producer.batch.size), and flushes
+     * only what its own threads gathered.
+     */
+    private void flush() {
+        long now = TupleBudget.now();
+        if (now - flushedNanos >= FLUSH_NANOS || isIdle(now)) {
+            flushedNanos = now;
+            collector.flush();
+        }
+    }
+
+    private boolean isIdle(long nowNanos) {
+        lock.lock();
+        try {
+            return idleNanos(nowNanos) > 0;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private void end(Throwable thrown) {
+        lock.lock();
+        try {
+            failure = thrown;
+            emptied.signal();
+        } finally {
+            lock.unlock();
+        }
+        collector.reportError(thrown);
+    }
+
+    private static final long CLOSE_MS = 100;
+    /** As often as Storm flushes its own (topology.batch.flush.interval.millis). */
+    private static final long FLUSH_NANOS = 1_000_000;
+}

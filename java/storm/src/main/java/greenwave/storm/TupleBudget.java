@@ -1,0 +1,58 @@
+package greenwave.storm;
+
+import greenwave.deadline.Budget;
+import greenwave.deadline.codec.BudgetField;
+import greenwave.deadline.thread.Deadlines;
+import java.security.SecureRandom;
+
+/**
+ * A budget as the value of a tuple's field: the text of {@link BudgetField}, and when it was sent.
+ *
+ * <p>Text, since every Storm can send it: between workers Kryo needs no registration for it, and bolts in other
+ * languages get it as JSON. Behind the budget stands {@code sent="PROCESS INSTANT"}, a key that others pass
+ * over. Within the process that wrote it, it tells how long the tuple lay in Storm's queues; to any other
+ * process it says nothing, since their clocks need not agree.
+ */
+final class TupleBudget {
+    /** The field's name. */
+    static final String FIELD = BudgetField.HEADER;
+
+    /** Of this process, and of the class that reads the clock in it: a name that nobody else has. */
+    private static final String PROCESS = Long.toHexString(new SecureRandom().nextLong() | 1L << 63);
+
+    private static final String SENT = ", sent=\"" + PROCESS + ' ';
+
+    private TupleBudget() {}
+
+    /** {@code budget} as it is sent at {@code nowNanos}. */
+    static String write(Budget budget, long nowNanos) {
+        return BudgetField.write(budget) + SENT + nowNanos + '"';
+    }
+
+    /**
+     * How long ago {@code value} was sent, in nanoseconds at {@code nowNanos}; zero when this process did not
+     * send it, or so it says.
+     */
+    static long underwayNanos(Object value, long nowNanos) {
+        if (!(value instanceof String text) || text.length() > BudgetField.LEN_MAX) {
+            return 0;
+        }
+        int from = text.lastIndexOf(SENT) + SENT.length();
+        int to = text.length() - 1;
+        if (from < SENT.length() || from >= to || to - from > DIGITS_MAX) {
+            return 0;
+        }
+        try {
+            return Math.max(0, nowNanos - Long.parseUnsignedLong(text, from, to, 10));
+        } catch (NumberFormatException unreadable) {
+            return 0;
+        }
+    }
+
+    /** The present instant, by the clock that all of a process shares. */
+    static long now() {
+        return Deadlines.now();
+    }
+
+    private static final int DIGITS_MAX = 18;
+}

@@ -1,0 +1,79 @@
+package greenwave.storm;
+
+import com.codahale.metrics.MetricRegistry;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.storm.hooks.BaseTaskHook;
+import org.apache.storm.hooks.info.BoltAckInfo;
+import org.apache.storm.hooks.info.BoltFailInfo;
+import org.apache.storm.metrics2.reporters.StormReporter;
+import org.apache.storm.tuple.Tuple;
+
+/** What Storm itself tells of a topology: which bolt acked and failed what, and the metrics. */
+final class Ears {
+    /** By bolt and the tuple's first value: "ack" or "fail" for each time. */
+    static final Map<String, String> HEARD = new ConcurrentHashMap<>();
+
+    private static volatile MetricRegistry metrics = new MetricRegistry();
+
+    private Ears() {}
+
+    /** What {@code bolt} did with {@code id}; null when nothing yet. */
+    static String heard(String bolt, String id) {
+        return HEARD.get(bolt + " " + id);
+    }
+
+    /** The sum of metric {@code greenwave-NAME} over the tasks of {@code bolt}. */
+    static long metric(String bolt, String name) {
+        AtomicLong sum = new AtomicLong();
+        metrics.getGauges().forEach((key, gauge) -> {
+            if (key.contains("." + bolt + ".") && key.endsWith("greenwave-" + name)) {
+                sum.addAndGet((Long) gauge.getValue());
+            }
+        });
+        return sum.get();
+    }
+
+    /** Hears what bolts do; one of Storm's hooks. */
+    public static final class Hook extends BaseTaskHook {
+        private String bolt;
+
+        @Override
+        public void prepare(Map<String, Object> conf, org.apache.storm.task.TopologyContext context) {
+            bolt = context.getThisComponentId();
+        }
+
+        @Override
+        public void boltAck(BoltAckInfo info) {
+            hear(info.tuple, "ack");
+        }
+
+        @Override
+        public void boltFail(BoltFailInfo info) {
+            hear(info.tuple, "fail");
+        }
+
+        private void hear(Tuple tuple, String what) {
+            HEARD.merge(bolt + " " + tuple.getValue(0), what, (before, now) -> before + " " + now);
+        }
+    }
+
+    /** Keeps the metrics; one of Storm's reporters. */
+    public static final class Reporter implements StormReporter {
+        @Override
+        @Deprecated
+        public void prepare(MetricRegistry registry, Map<String, Object> conf, Map<String, Object> reporterConf) {
+            metrics = registry;
+        }
+
+        @Override
+        public void start() {}
+
+        @Override
+        public void stop() {}
+
+        @Override
+        public void close() {}
+    }
+}

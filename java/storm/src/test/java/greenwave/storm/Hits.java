@@ -1,0 +1,22 @@
+package greenwave.storm;
+
+import greenwave.deadline.thread.Deadlines;
+import java.util.List;
+import org.apache.storm.tuple.Fields;
+import org.apache.storm.tuple.Tuple;
+
+/** The answer of the tests: which parts came, and what is left of the deadline. */
+final class Hits implements DeadlineAggregator.Answer {
+    private static final long serialVersionUID = 1L;
+
+    @Override
+    public Fields fields() {
+        return new Fields("id", "parts", "left");
+    }
+
+    @Override
+    public List<Object> of(Object id, List<Tuple> parts, int expected) {
+        List<String> texts = parts.stream().map(part -> part.getStringByField("text")).sorted().toList();
+        return List.of(id, String.join(" ", texts), Deadlines.remaining().orElseThrow().leftNanos());
+    }
+}

@@ -1,0 +1,236 @@
+package greenwave.storm;
+
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import greenwave.deadline.Budget;
+import greenwave.deadline.DeadlineQueue;
+import greenwave.deadline.Order;
+import greenwave.deadline.Shedding;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BooleanSupplier;
+import org.apache.storm.Config;
+import org.apache.storm.LocalCluster;
+import org.apache.storm.topology.BasicOutputCollector;
+import org.apache.storm.topology.BoltDeclarer;
+import org.apache.storm.topology.FailedException;
+import org.apache.storm.topology.OutputFieldsDeclarer;
+import org.apache.storm.topology.TopologyBuilder;
+import org.apache.storm.topology.base.BaseBasicBolt;
+import org.apache.storm.tuple.Fields;
+import org.apache.storm.tuple.Tuple;
+import org.junit.jupiter.api.BeforeEach;
+
+/**
+ * Real Storm in this process: one cluster, one topology in which each test has bolts of its own.
+ *
+ * <p>The clock of deadlines is the tests' and stands still, so what is waited for takes as long as they say.
+ * Every tuple is serialised on its way ({@code topology.testing.always.try.serialize}), as between workers.
+ */
+abstract class OnStorm {
+    static final long MS = 1_000_000;
+    static final int PARTS = 3;
+
+    /** What comes out at the ends, by its first value. */
+    static final Map<Object, Tuple> SEEN = new ConcurrentHashMap<>();
+
+    private static final AtomicInteger IDS = new AtomicInteger();
+
+    static {
+        TestClock.install();
+        try {
+            Config conf = new Config();
+            conf.setNumWorkers(1);
+            conf.setMessageTimeoutSecs(300);
+            conf.put(Config.TOPOLOGY_TESTING_ALWAYS_TRY_SERIALIZE, true);
+            conf.put(Config.TOPOLOGY_STATS_SAMPLE_RATE, 1.0);
+            conf.put(Config.TOPOLOGY_AUTO_TASK_HOOKS, List.of(Ears.Hook.class.getName()));
+            conf.put(Config.TOPOLOGY_METRICS_REPORTERS, List.of(Map.of("class", Ears.Reporter.class.getName())));
+            new LocalCluster().submitTopology("deadlines", conf, topology().createTopology());
+        } catch (Exception broken) {
+            throw new ExceptionInInitializerError(broken);
+        }
+    }
+
+    private static TopologyBuilder topology() {
+        TopologyBuilder builder = new TopologyBuilder();
+        List<String> streams = List.of(
+                "orders", "narrow", "fails", "acks", "answers", "learns", "basic", "refuses", "later", "ticks",
+                "first", "split", "few", "parts");
+        builder.setSpout("users", new DeadlineSpout(
+                new Feed("users", streams, List.of("id", "left")),
+                (stream, values) -> Budget.of((Long) values.get(1))));
+        builder.setSpout("strangers", new Feed("strangers", List.of("peers"), List.of("id", "left")));
+        builder.setSpout("forgers", new Feed("forgers", List.of("peers"), List.of("id", TupleBudget.FIELD)));
+        builder.setBolt("peers", new DeadlineBolt(new Step()))
+                .shuffleGrouping("strangers", "peers")
+                .shuffleGrouping("forgers", "peers");
+
+        one(builder, "orders", new DeadlineBolt(new Step()));
+        one(builder, "narrow", new DeadlineBolt(new Step()).withQueue(narrow()));
+        one(builder, "fails", new DeadlineBolt(new Step()));
+        one(builder, "acks", new DeadlineBolt(new Step()).withShed(OnShed.ACK));
+        one(builder, "answers", new DeadlineBolt(new Step()).withShed(OnShed.answer(
+                (tuple, reason) -> List.of(tuple.getValue(0), reason.name()))));
+        one(builder, "learns", new DeadlineBolt(new Step()).withRest(50 * MS));
+        one(builder, "basic", new DeadlineBolt(new Refusing()));
+        one(builder, "refuses", new DeadlineBolt(new Step()));
+        one(builder, "later", new DeadlineBolt(new Step()));
+        one(builder, "ticks", new DeadlineBolt(new Step(1)));
+        one(builder, "first", new DeadlineBolt(new Step()));
+        builder.setBolt("second", new DeadlineBolt(new Step())).shuffleGrouping("first");
+
+        one(builder, "split", new DeadlineBolt(new Step("part")).withSplit(50 * MS));
+        OnShed empty = OnShed.answer((tuple, reason) -> List.of(tuple.getValue(0), "none" + tuple.getValue(1)));
+        DeadlineBolt worker = new DeadlineBolt(new Step()).withShed(empty).withQueue(patient());
+        builder.setBolt("worker", worker, PARTS).directGrouping("split", "part");
+        builder.setBolt("hasty", new DeadlineBolt(new Step()).withShed(empty).withRest(1_000 * MS))
+                .directGrouping("split", "part");
+        builder.setBolt("join", new DeadlineAggregator("id", "text", PARTS, new Hits()).withOpening("open"))
+                .shuffleGrouping("worker")
+                .shuffleGrouping("hasty")
+                .shuffleGrouping("split", "open");
+        builder.setBolt("few", new DeadlineAggregator("id", "left", 2, new Count()).withCapacity(1))
+                .shuffleGrouping("users", "few");
+
+        BoltDeclarer sink = builder.setBolt("sink", new Sink());
+        for (String bolt : List.of("answers", "later", "second", "join", "few")) {
+            sink.shuffleGrouping(bolt);
+        }
+        return builder;
+    }
+
+    private static void one(TopologyBuilder builder, String name, DeadlineBolt bolt) {
+        builder.setBolt(name, bolt).shuffleGrouping("users", name);
+    }
+
+    private static DeadlineQueue.Settings narrow() {
+        return new DeadlineQueue.Settings(1, Order.EDF, Shedding.INFEASIBLE, 1_000 * MS);
+    }
+
+    /** Sheds by nothing that it learned, since tests share the workers. */
+    private static DeadlineQueue.Settings patient() {
+        return new DeadlineQueue.Settings(100, Order.EDF, Shedding.EXPIRED, 1_000 * MS);
+    }
+
+    @BeforeEach
+    void stopTheClock() {
+        TestClock.stop();
+        Step.WORKS.clear();
+    }
+
+    /** An id that no other test has. */
+    static String id(String name) {
+        return name + IDS.incrementAndGet();
+    }
+
+    /** A request with {@code leftMs} for the bolt {@code name}; returns its id. */
+    static String send(String name, long leftMs) {
+        String id = id(name);
+        Feed.emit("users", name, id, leftMs * MS);
+        return id;
+    }
+
+    /** What the spout heard of {@code id}, once it did. */
+    static String heard(Object id) {
+        await(() -> Feed.HEARD.containsKey(id));
+        return Feed.HEARD.get(id);
+    }
+
+    /** What came out at the end for {@code id}, once it did. */
+    static Tuple seen(Object id) {
+        await(() -> SEEN.containsKey(id));
+        return SEEN.get(id);
+    }
+
+    /** Until {@code count} tuples wait in {@code bolt}'s queue. */
+    static void awaitWaiting(String bolt, long count) {
+        await(() -> Ears.metric(bolt, "waiting") == count);
+    }
+
+    /** {@code bolt} keeps a tuple of its own until it is released, and gives others to {@code work}. */
+    static Block block(String bolt, Step.Work work) {
+        Block block = new Block();
+        Step.WORKS.put(bolt, (tuple, collector, context) -> {
+            if (!tuple.getValue(0).equals(block.id)) {
+                work.on(tuple, collector, context);
+                return;
+            }
+            block.entered.countDown();
+            assertTrue(block.released.await(LIMIT_S, TimeUnit.SECONDS), "never released");
+            collector.ack(tuple);
+        });
+        Feed.emit("users", bolt, block.id, 3_000_000 * MS);
+        await(() -> block.entered.getCount() == 0);
+        return block;
+    }
+
+    /** A tuple that a bolt is kept busy with. */
+    static final class Block {
+        final String id = id("block");
+        private final CountDownLatch entered = new CountDownLatch(1);
+        private final CountDownLatch released = new CountDownLatch(1);
+
+        void release() {
+            released.countDown();
+        }
+    }
+
+    /** Until {@code condition} holds; fails when it does not within the limit. */
+    static void await(BooleanSupplier condition) {
+        long limit = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT_S);
+        while (!condition.getAsBoolean()) {
+            assertTrue(System.nanoTime() < limit, "waited in vain");
+            Thread.yield();
+        }
+    }
+
+    /** Fails what has "no" in it, as basic bolts do. */
+    private static final class Refusing extends BaseBasicBolt {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        public void execute(Tuple tuple, BasicOutputCollector collector) {
+            if (tuple.getString(0).contains("no")) {
+                throw new FailedException("no");
+            }
+        }
+
+        @Override
+        public void declareOutputFields(OutputFieldsDeclarer declarer) {}
+    }
+
+    /** A bolt at an end, without a deadline. */
+    private static final class Sink extends BaseBasicBolt {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        public void execute(Tuple tuple, BasicOutputCollector collector) {
+            SEEN.put(tuple.getValue(0), tuple);
+        }
+
+        @Override
+        public void declareOutputFields(OutputFieldsDeclarer declarer) {}
+    }
+
+    /** How many parts came. */
+    private static final class Count implements DeadlineAggregator.Answer {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        public Fields fields() {
+            return new Fields("id", "count");
+        }
+
+        @Override
+        public List<Object> of(Object id, List<Tuple> parts, int expected) {
+            return List.of(id, parts.size());
+        }
+    }
+
+    static final long LIMIT_S = 30;
+}

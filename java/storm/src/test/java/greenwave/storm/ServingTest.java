@@ -1,0 +1,225 @@
+package greenwave.storm;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import greenwave.deadline.Budget;
+import greenwave.deadline.Stage;
+import greenwave.deadline.Visit;
+import greenwave.deadline.codec.BudgetField;
+import greenwave.deadline.thread.Deadlines;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
+import org.apache.storm.task.OutputCollector;
+import org.apache.storm.tuple.Tuple;
+import org.apache.storm.tuple.Values;
+import org.apache.storm.utils.TupleUtils;
+import org.junit.jupiter.api.Test;
+
+/** What a bolt does with what waits for it: order, shedding, and Storm's promises kept. */
+class ServingTest extends OnStorm {
+    @Test
+    void oneExecutorServesByDeadline() {
+        List<Object> served = Collections.synchronizedList(new ArrayList<>());
+        Block block = block("orders", (tuple, collector, context) -> {
+            served.add(tuple.getValue(0));
+            collector.ack(tuple);
+        });
+        List<String> ids = new ArrayList<>();
+        for (long leftMs : new long[] {900, 300, 600}) {
+            ids.add(send("orders", leftMs));
+            awaitWaiting("orders", ids.size());
+        }
+        block.release();
+        ids.forEach(id -> assertEquals("ack", heard(id)));
+        assertEquals(List.of(ids.get(1), ids.get(2), ids.get(0)), served);
+    }
+
+    @Test
+    void aBudgetIsCountedOverBoltsAndTheirQueues() throws Exception {
+        AtomicReference<Budget> atSecond = new AtomicReference<>();
+        Step.WORKS.put("second", (tuple, collector, context) -> {
+            atSecond.set(Deadlines.current().orElseThrow().budget());
+            TestClock.advance(5 * MS);
+            collector.emit(tuple, new Values(tuple.getValue(0), "done"));
+            collector.ack(tuple);
+        });
+        Block block = block("first", (tuple, collector, context) -> {
+            TestClock.advance(20 * MS);
+            collector.emit(tuple, new Values(tuple.getValue(0), "on"));
+            collector.ack(tuple);
+        });
+        String id = send("first", 1_000);
+        awaitWaiting("first", 1);
+        TestClock.advance(300 * MS);
+        block.release();
+        Budget atEnd = BudgetField.parse(seen(id).getStringByField(TupleBudget.FIELD));
+        assertEquals(1_000 * MS, atEnd.expectedNanos());
+        assertEquals(List.of(new Stage(0, 300 * MS, 20 * MS)), atSecond.get().stages());
+        assertEquals(List.of(new Stage(0, 300 * MS, 20 * MS), new Stage(0, 0, 5 * MS)), atEnd.stages());
+        assertEquals(675 * MS, atEnd.remaining().leftNanos());
+        assertEquals("ack", heard(id));
+    }
+
+    /** The queue holds one and the executor the next, so the third is left in Storm's own queue. */
+    @Test
+    void timeInStormsOwnQueueIsTheNetworks() {
+        Map<Object, Visit> visits = new ConcurrentHashMap<>();
+        Block block = block("narrow", (tuple, collector, context) -> {
+            visits.put(tuple.getValue(0), Deadlines.current().orElseThrow());
+            collector.ack(tuple);
+        });
+        List<String> ids = List.of(send("narrow", 900), send("narrow", 900), send("narrow", 900));
+        await(() -> Feed.isEmpty("users"));
+        awaitWaiting("narrow", 1);
+        TestClock.advance(70 * MS);
+        block.release();
+        ids.forEach(id -> assertEquals("ack", heard(id)));
+        Visit last = visits.get(ids.get(2));
+        assertEquals(new Stage(70 * MS, 0, 0), last.stage(last.arrivedNanos()));
+        assertEquals(830 * MS, last.remaining(last.arrivedNanos()).leftNanos());
+    }
+
+    @Test
+    void aFullQueueHoldsTheExecutorAndLosesNothing() {
+        List<Object> served = Collections.synchronizedList(new ArrayList<>());
+        Block block = block("narrow", (tuple, collector, context) -> {
+            served.add(tuple.getValue(0));
+            collector.ack(tuple);
+        });
+        List<String> ids = new ArrayList<>();
+        for (int n = 0; n < 50; n++) {
+            ids.add(send("narrow", 900));
+        }
+        await(() -> Feed.isEmpty("users"));
+        awaitWaiting("narrow", 1);
+        block.release();
+        ids.forEach(id -> assertEquals("ack", heard(id)));
+        assertEquals(ids, served, "one waits, so they come as they came");
+    }
+
+    @Test
+    void whatIsShedIsFailedOnceAndNotServed() {
+        String id = shed("fails");
+        assertEquals("fail", heard(id));
+        assertEquals("fail", Ears.heard("fails", id));
+    }
+
+    @Test
+    void whatIsShedIsAckedOnceWhereThatIsAskedFor() {
+        String id = shed("acks");
+        assertEquals("ack", heard(id));
+        assertEquals("ack", Ears.heard("acks", id));
+    }
+
+    @Test
+    void whatIsShedIsAnsweredOnceWhereThatIsAskedFor() throws Exception {
+        String id = shed("answers");
+        assertEquals("EXPIRED", seen(id).getValue(1));
+        Budget budget = BudgetField.parse(seen(id).getStringByField(TupleBudget.FIELD));
+        assertEquals(List.of(new Stage(0, 200 * MS, 0)), budget.stages());
+        assertTrue(budget.remaining().isMissed());
+        assertEquals("ack", heard(id));
+        assertEquals("ack", Ears.heard("answers", id));
+    }
+
+    /** A request that expires while {@code bolt} is busy. */
+    private static String shed(String bolt) {
+        AtomicBoolean served = new AtomicBoolean();
+        long before = Ears.metric(bolt, "shed");
+        Block block = block(bolt, (tuple, collector, context) -> served.set(true));
+        String id = send(bolt, 100);
+        awaitWaiting(bolt, 1);
+        TestClock.advance(200 * MS);
+        block.release();
+        assertEquals("ack", heard(block.id));
+        await(() -> Ears.metric(bolt, "shed") == before + 1);
+        await(() -> Ears.heard(bolt, id) != null);
+        assertFalse(served.get());
+        return id;
+    }
+
+    @Test
+    void whatCannotBeDoneInTimeIsShedBeforeTheWork() {
+        List<Object> served = Collections.synchronizedList(new ArrayList<>());
+        Step.WORKS.put("learns", (tuple, collector, context) -> {
+            served.add(tuple.getValue(0));
+            TestClock.advance(400 * MS);
+            collector.ack(tuple);
+        });
+        String learnt = send("learns", 10_000);
+        assertEquals("ack", heard(learnt));
+        assertEquals("fail", heard(send("learns", 440)), "400 ms here and 50 ms in the bolts after it");
+        String inTime = send("learns", 460);
+        assertEquals("ack", heard(inTime));
+        assertEquals(List.of(learnt, inTime), served);
+    }
+
+    @Test
+    void whatTheBoltFailsIsFailedOnceAndTeachesNothing() {
+        Step.WORKS.put("refuses", (tuple, collector, context) -> {
+            TestClock.advance(400 * MS);
+            collector.fail(tuple);
+        });
+        for (int n = 0; n < 2; n++) {
+            String id = send("refuses", 300);
+            assertEquals("fail", heard(id), "served, not shed");
+            assertEquals("fail", Ears.heard("refuses", id));
+        }
+        assertEquals(0, Ears.metric("refuses", "shed"));
+    }
+
+    @Test
+    void aBasicBoltAcksAndFailsAsInStorm() {
+        assertEquals("ack", heard(send("basic", 900)));
+        String refused = id("no");
+        Feed.emit("users", "basic", refused, 900 * MS);
+        assertEquals("fail", heard(refused));
+        assertEquals("fail", Ears.heard("basic", refused));
+        assertEquals("ack", heard(send("basic", 900)));
+    }
+
+    @Test
+    void aBoltMayHoldATupleAndAnswerItFromAnotherThread() throws Exception {
+        AtomicReference<Tuple> held = new AtomicReference<>();
+        AtomicReference<OutputCollector> out = new AtomicReference<>();
+        Step.WORKS.put("later", (tuple, collector, context) -> {
+            out.set(collector);
+            held.set(tuple);
+        });
+        String id = send("later", 900);
+        await(() -> held.get() != null);
+        assertNull(Feed.HEARD.get(id));
+        TestClock.advance(40 * MS);
+        out.get().emit(held.get(), new Values(id, "later"));
+        out.get().ack(held.get());
+        Budget budget = BudgetField.parse(seen(id).getStringByField(TupleBudget.FIELD));
+        assertEquals(List.of(new Stage(0, 0, 40 * MS)), budget.stages());
+        assertEquals("ack", heard(id));
+    }
+
+    @Test
+    void ticksReachTheBoltAheadOfWhatWaits() {
+        AtomicBoolean ticked = new AtomicBoolean();
+        List<Object> served = Collections.synchronizedList(new ArrayList<>());
+        Step.WORKS.put("ticks", (tuple, collector, context) -> {
+            if (TupleUtils.isTick(tuple)) {
+                ticked.set(Deadlines.current().isEmpty());
+            } else {
+                served.add(tuple.getValue(0));
+            }
+            collector.ack(tuple);
+        });
+        await(ticked::get);
+        assertEquals("ack", heard(send("ticks", 900)));
+        assertEquals(1, served.size());
+        assertEquals(0, Ears.metric("ticks", "missing"), "a tick is no request without a budget");
+    }
+}
