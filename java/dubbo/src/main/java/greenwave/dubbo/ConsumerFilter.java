@@ -2,6 +2,7 @@ package greenwave.dubbo;
 
 import greenwave.deadline.Budget;
 import greenwave.deadline.Peers;
+import greenwave.deadline.Shedding;
 import greenwave.deadline.Visit;
 import greenwave.deadline.codec.BadBudget;
 import greenwave.deadline.codec.BudgetField;
@@ -23,7 +24,8 @@ import org.apache.dubbo.rpc.support.RpcUtils;
  * <p>On by default, off with {@code filter=-deadline-consumer}. A call outside any request is born here, with
  * Dubbo's timeout as its deadline; one inside has what is left, or that timeout if it is shorter, and waits no
  * longer. What the network takes to the peer (C), as its answers have shown, is taken off; with nothing left
- * then it is not sent. What is chained to its future has the caller's deadline.
+ * then it is not sent. A reference with the parameter {@code deadline.shedding} {@code none} sends and waits all
+ * the same, and only tells. What is chained to a call's future has the caller's deadline.
  */
 @Activate(group = CommonConstants.CONSUMER, order = Integer.MIN_VALUE)
 public final class ConsumerFilter implements Filter, Filter.Listener {
@@ -39,11 +41,12 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
         Budget caller = visit == null ? Budget.of(timeoutMs * NANOS_IN_MS) : visit.leave(now);
         Budget here = caller.capped(timeoutMs * NANOS_IN_MS);
         Budget budget = here.delayed(peers.oneWayNanos(invoker.getUrl().getAddress()));
-        if (visit != null && budget.remaining().isMissed()) {
+        boolean sheds = Servers.shedding(invoker.getUrl()) != Shedding.NONE;
+        if (sheds && visit != null && budget.remaining().isMissed()) {
             String text = Servers.method(invocation) + " was not called: the caller's deadline has passed";
             throw new RpcException(RpcException.TIMEOUT_TERMINATE, text);
         }
-        long leftMs = (here.remaining().leftNanos() + NANOS_IN_MS - 1) / NANOS_IN_MS;
+        long leftMs = sheds ? (here.remaining().leftNanos() + NANOS_IN_MS - 1) / NANOS_IN_MS : timeoutMs;
         invocation.setAttachment(BudgetField.HEADER, BudgetField.write(budget));
         invocation.setAttachment(CommonConstants.TIMEOUT_KEY, Long.toString(Math.min(timeoutMs, leftMs)));
         invocation.put(KEY, new Sent(now, budget));

@@ -80,8 +80,13 @@ public final class Servers {
                 new Settings(
                         queues > 0 ? queues : standard.capacity(),
                         named(url, "deadline.order", standard.order()),
-                        named(url, "deadline.shedding", standard.shedding()),
+                        shedding(url),
                         millis(url, "deadline.patience", standard.patienceNanos())));
+    }
+
+    /** Who is dropped, here or by who calls. */
+    static Shedding shedding(URL url) {
+        return named(url, "deadline.shedding", Settings.DEFAULT.shedding());
     }
 
     private static long millis(URL url, String key, long otherwiseNanos) {

@@ -1,0 +1,142 @@
+package greenwave.testbed;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.DeserializationFeature;
+import com.fasterxml.jackson.databind.PropertyNamingStrategies;
+import com.fasterxml.jackson.databind.exc.UnrecognizedPropertyException;
+import com.fasterxml.jackson.databind.json.JsonMapper;
+import greenwave.deadline.DeadlineQueue;
+import greenwave.deadline.Order;
+import greenwave.deadline.Shedding;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import java.util.TreeSet;
+
+/**
+ * What a runner is told: the services, and each request with its birth, class and work.
+ *
+ * @param settings the first line
+ * @param requests the others, in the order of birth
+ */
+record Plan(Settings settings, List<Request> requests) {
+    /**
+     * The services and what their queues are made of.
+     *
+     * @param order name of an {@link Order}
+     * @param shedding name of a {@link Shedding}
+     * @param patienceNs for {@link DeadlineQueue.Settings#patienceNanos}
+     * @param capacity requests that wait at one server
+     * @param stages the services, in the order of calls
+     * @param slos classes of users
+     */
+    record Settings(
+            String order, String shedding, long patienceNs, int capacity, List<Stage> stages, List<Slo> slos) {
+        DeadlineQueue.Settings queue() throws Unable {
+            return new DeadlineQueue.Settings(
+                    capacity,
+                    named("order", order, Order.values()),
+                    named("shedding", shedding, Shedding.values()),
+                    patienceNs);
+        }
+    }
+
+    /**
+     * A service, or a unit of {@code parts} workers.
+     *
+     * @param name for people
+     * @param threads what it works on at once; of a unit, each of its workers
+     * @param parts workers among whom a request is split; 1 is a service
+     * @param reserveNs of a unit: kept for the aggregate phase
+     * @param partial of a unit: whether it answers with the parts it has
+     */
+    record Stage(String name, int threads, int parts, long reserveNs, boolean partial) {}
+
+    /** A class of users, and the response time in nanoseconds they expect. */
+    record Slo(String name, long sloNs) {}
+
+    /**
+     * One request.
+     *
+     * @param birthNanos since the runner was ready
+     * @param slo its class
+     * @param serviceNanos its work: one for each part over the stages in order
+     */
+    record Request(long birthNanos, Slo slo, long[] serviceNanos) {}
+
+    /**
+     * The plan on {@code lines}.
+     *
+     * @throws Unable when it is none
+     */
+    static Plan read(BufferedReader lines) throws IOException, Unable {
+        Settings settings = settings(lines.readLine());
+        int parts = settings.stages.stream().mapToInt(Stage::parts).sum();
+        List<Request> requests = new ArrayList<>();
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            requests.add(request(line, requests.size(), parts, settings.slos));
+        }
+        return new Plan(settings, requests);
+    }
+
+    private static Settings settings(String line) throws Unable {
+        Settings settings;
+        try {
+            settings = JSON.readValue(line == null ? "" : line, Settings.class);
+        } catch (UnrecognizedPropertyException unknown) {
+            throw new Unable("key " + unknown.getPropertyName() + " is none of " + new TreeSet<>(unknown.getKnownPropertyIds()), SEE);
+        } catch (JsonProcessingException bad) {
+            throw new Unable("line 1 is no settings: " + bad.getOriginalMessage(), SEE);
+        }
+        if (settings.stages == null || settings.stages.isEmpty() || settings.slos == null || settings.slos.isEmpty()) {
+            throw new Unable("stages or slos is empty, not 1 and more", SEE);
+        }
+        if (settings.capacity < 1) {
+            throw new Unable("capacity " + settings.capacity + " is outside 1.." + Integer.MAX_VALUE, SEE);
+        }
+        for (Stage stage : settings.stages) {
+            if (stage.threads < 1 || stage.parts < 1) {
+                String given = "threads " + stage.threads + ", parts " + stage.parts;
+                throw new Unable("stage " + stage.name + ": " + given + " are not 1 and more", SEE);
+            }
+        }
+        settings.queue();
+        return settings;
+    }
+
+    private static Request request(String line, int number, int parts, List<Slo> slos) throws Unable {
+        try {
+            long[] columns = Arrays.stream(line.split(",")).mapToLong(Long::parseLong).toArray();
+            boolean known = columns.length == 2 + parts && columns[1] >= 0 && columns[1] < slos.size();
+            if (known && Arrays.stream(columns).allMatch(column -> column >= 0)) {
+                return new Request(columns[0], slos.get((int) columns[1]), Arrays.copyOfRange(columns, 2, columns.length));
+            }
+        } catch (NumberFormatException bad) {
+            // As any other line that is none.
+        }
+        String valid = "BIRTH,CLASS and " + parts + " service times, CLASS below " + slos.size();
+        throw new Unable("request " + number + " is " + line + ", not " + valid, SEE);
+    }
+
+    private static <E extends Enum<E>> E named(String key, String name, E[] values) throws Unable {
+        List<String> names = new ArrayList<>();
+        for (E value : values) {
+            names.add(value.name().toLowerCase(Locale.ROOT));
+            if (names.get(names.size() - 1).equals(name)) {
+                return value;
+            }
+        }
+        throw new Unable(key + " " + name + " is none of " + names, SEE);
+    }
+
+    private static final JsonMapper JSON = JsonMapper.builder()
+            .propertyNamingStrategy(PropertyNamingStrategies.SNAKE_CASE)
+            .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
+            .enable(DeserializationFeature.FAIL_ON_NULL_FOR_PRIMITIVES)
+            .enable(DeserializationFeature.FAIL_ON_MISSING_CREATOR_PROPERTIES)
+            .build();
+    private static final String SEE = "a plan as spec/testbed.md has it";
+}

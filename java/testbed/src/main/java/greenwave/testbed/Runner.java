@@ -1,0 +1,50 @@
+package greenwave.testbed;
+
+import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+
+/** What all runners share: a plan in, lines out, an exit status. */
+@FunctionalInterface
+interface Runner {
+    /**
+     * Starts the services of {@code plan}, says {@code ready} and runs it.
+     *
+     * @throws Exception when it cannot; an {@link Unable} says why
+     */
+    void run(Plan plan, Lines lines) throws Exception;
+
+    /** The process: runs on stdin and stdout, and ends with the status. */
+    static void main(Runner runner) {
+        OutputStream out = new FileOutputStream(FileDescriptor.out);
+        // What a library prints is no line of ours.
+        System.setOut(System.err);
+        int status = run(runner, System.in, out, System.err, () -> Runtime.getRuntime().halt(CANNOT));
+        Runtime.getRuntime().halt(status);
+    }
+
+    /** Runs on {@code in} and {@code out}; {@code onDeaf} runs when nobody reads that. Returns the exit status. */
+    static int run(Runner runner, InputStream in, OutputStream out, PrintStream errors, Runnable onDeaf) {
+        try (Lines lines = new Lines(out, onDeaf)) {
+            runner.run(Plan.read(new BufferedReader(new InputStreamReader(in, StandardCharsets.UTF_8))), lines);
+            return 0;
+        } catch (Unable unable) {
+            errors.print(unable.lines());
+        } catch (IOException unread) {
+            errors.print(new Unable("the plan cannot be read: " + unread.getMessage(), "again").lines());
+        } catch (Exception unforeseen) {
+            errors.print(new Unable(unforeseen.toString(), "java -version: 17 and later").lines());
+        }
+        errors.flush();
+        return CANNOT;
+    }
+
+    /** Exit status of what could not be done. */
+    int CANNOT = 2;
+}
