@@ -9,10 +9,13 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod pace;
 pub mod protocol;
 mod report;
-#[cfg(feature = "search")]
-pub mod search;
+pub mod rpc;
+pub mod run;
+pub mod series;
+pub mod work;
 
 pub use error::Error;
 pub use protocol::{Planned, Setup};

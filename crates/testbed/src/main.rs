@@ -5,14 +5,14 @@
 
 use std::process::ExitCode;
 
-use testbed::{Error, Planned, Report, Setup, protocol};
+use testbed::{Error, Planned, Report, Setup, protocol, series};
 
 /// A runner: starts the services, carries the plan out, returns when all has
 /// ended.
-type Runner = fn(Setup, Vec<Planned>, Report) -> Result<(), Error>;
+type Runner = fn(&Setup, Vec<Planned>, Report) -> Result<(), Error>;
 
 /// Every runner, by name.
-const RUNNERS: &[(&str, Runner)] = &[];
+const RUNNERS: &[(&str, Runner)] = &[("series", series::run)];
 
 fn main() -> ExitCode {
     match run() {
@@ -38,7 +38,7 @@ fn run() -> Result<(), Error> {
     })?;
     let (setup, plan) = protocol::read(std::io::stdin().lock())?;
     let (report, written) = Report::to_stdout();
-    runner(setup, plan, report)?;
+    runner(&setup, plan, report)?;
     // Every clone of the report is gone, so the thread has written all of it.
     let _ = written.join();
     Ok(())

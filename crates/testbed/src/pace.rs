@@ -1,0 +1,29 @@
+//! The open loop: requests are sent at their instants whatever happens.
+
+use std::time::{Duration, Instant};
+
+use queueing::Span;
+
+use crate::Planned;
+use crate::work::wake_exactly;
+
+/// Calls `send` for each request of `plan` at its birth, counted from `zero`,
+/// on the calling thread; `send` must not wait for anything. The latest that
+/// one was called.
+pub fn send_all(zero: Instant, plan: &[Planned], mut send: impl FnMut(usize, &Planned)) -> Span {
+    wake_exactly();
+    let mut latest = Span::ZERO;
+    for (request, planned) in plan.iter().enumerate() {
+        let birth = zero + Duration::from_nanos(planned.birth.as_nanos());
+        std::thread::sleep(birth.saturating_duration_since(Instant::now()));
+        send(request, planned);
+        latest = latest.max(since(birth));
+    }
+    latest
+}
+
+/// Since `instant`; nothing when that is yet to come.
+#[must_use]
+pub fn since(instant: Instant) -> Span {
+    Span::from_nanos(u64::try_from(instant.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,161 @@
+//! gRPC services of one method on loopback, by tonic and the layers of
+//! `deadline::tower`; bytes in, bytes out, no generated code.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BufMut, Bytes};
+use deadline::tower::{DeadlineLayer, Grpc as HeadersOnly, Propagate, PropagateLayer};
+use tonic::body::Body;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::server::{NamedService, UnaryService};
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Channel, Endpoint, Server};
+use tonic::{Request, Response, Status};
+use tower::{Layer, Service};
+
+use crate::Error;
+use crate::run::Watch;
+
+/// What a service does with a request.
+pub type Handler = Arc<dyn Fn(Request<Bytes>) -> Answering + Send + Sync>;
+/// Its answer.
+pub type Answering = Pin<Box<dyn Future<Output = Result<Bytes, Status>> + Send>>;
+
+/// Serves `handler` on a free port behind `queue` behind `watch`; at most
+/// `waiting` are there at once. Needs a runtime.
+///
+/// # Errors
+/// When no port is free.
+pub fn serve(
+    queue: &DeadlineLayer,
+    watch: Watch,
+    waiting: usize,
+    handler: Handler,
+) -> Result<SocketAddr, Error> {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let failed =
+        |e: &dyn std::fmt::Display| Error::new(format!("port on 127.0.0.1: {e}"), "ulimit -n, ss -ltn");
+    let incoming = TcpIncoming::bind(any).map_err(|e| failed(&e))?.with_nodelay(Some(true));
+    let address = incoming.local_addr().map_err(|e| failed(&e))?;
+    let queue = queue.clone().answered_by(HeadersOnly);
+    // All waiting is the queue's: no stream is held back, and clients that give
+    // up are no attack.
+    let server = Server::builder()
+        .max_concurrent_streams(u32::try_from(waiting).unwrap_or(u32::MAX))
+        .http2_max_pending_accept_reset_streams(Some(waiting))
+        .layer(watch)
+        .layer(queue)
+        .add_service(Method(handler));
+    tokio::spawn(server.serve_with_incoming(incoming));
+    Ok(address)
+}
+
+/// A client of one service; clones share its connection.
+#[derive(Clone)]
+pub struct Client(tonic::client::Grpc<Propagate<Channel>>);
+
+impl Client {
+    /// Connects to `address`; calls go through `layer`, at most `waiting` at once.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub async fn connect(address: SocketAddr, layer: &PropagateLayer, waiting: usize) -> Result<Self, Error> {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address makes an URI");
+        let endpoint = endpoint.buffer_size(QUEUED).http2_max_concurrent_reset_streams(waiting);
+        let channel = endpoint.connect().await;
+        let channel = channel.map_err(|e| Error::new(format!("{address}: {e}"), "ss -ltn"))?;
+        let layer = layer.clone().failing(|late| Status::deadline_exceeded(late.to_string()).into());
+        Ok(Self(tonic::client::Grpc::new(layer.layer(channel))))
+    }
+
+    /// Sends `message`, within the budget of the task that calls.
+    ///
+    /// # Errors
+    /// The service's or the layers' refusal.
+    pub async fn call(&mut self, message: Request<Bytes>) -> Result<Bytes, Status> {
+        self.0.ready().await.map_err(|e| Status::unavailable(e.to_string()))?;
+        self.0
+            .unary(message, http::uri::PathAndQuery::from_static(PATH), Plain)
+            .await
+            .map(Response::into_inner)
+    }
+}
+
+#[derive(Clone)]
+struct Method(Handler);
+
+impl NamedService for Method {
+    const NAME: &'static str = "greenwave.Stage";
+}
+
+impl Service<http::Request<Body>> for Method {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let method = self.clone();
+        Box::pin(async move { Ok(tonic::server::Grpc::new(Plain).unary(method, request).await) })
+    }
+}
+
+impl UnaryService<Bytes> for Method {
+    type Response = Bytes;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Bytes>, Status>> + Send>>;
+
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        let answer = (self.0)(request);
+        Box::pin(async move { answer.await.map(Response::new) })
+    }
+}
+
+/// Bytes as they are.
+#[derive(Clone, Copy)]
+struct Plain;
+
+impl Codec for Plain {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        *self
+    }
+
+    fn decoder(&mut self) -> Self {
+        *self
+    }
+}
+
+impl Encoder for Plain {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, item: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for Plain {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}
+
+const PATH: &str = "/greenwave.Stage/Call";
+/// Calls that wait for the connection's task; it takes them at once.
+const QUEUED: usize = 65_536;

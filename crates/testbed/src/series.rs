@@ -1,0 +1,150 @@
+//! `testbed series`: services that each work, give way, and call the next.
+//!
+//! Each has its own port, connection and queue; the layers are those that any
+//! user of tonic has. With shedding `none` budgets are told and not enforced,
+//! as in a system that knows no deadlines; otherwise callers give up when
+//! theirs is over.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use bytes::Bytes;
+use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, give_way, scope};
+use deadline::{Budget, Limits, STAGES_MAX, Shedding};
+use queueing::Span;
+use tokio::runtime::{Builder, Handle};
+use tonic::{Request, Status};
+
+use crate::protocol::{Line, Stage};
+use crate::rpc::{self, Client, Handler};
+use crate::run::{At, Run, Watch, call_of};
+use crate::work::work;
+use crate::{Error, Planned, Report, Setup, pace};
+
+/// Starts the services of `setup`, sends `plan`, and returns when all of it
+/// has ended and been told of.
+///
+/// # Errors
+/// When the set-up is not a series, or the services cannot be started.
+pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Error> {
+    check(setup)?;
+    let threads: usize = setup.stages.iter().map(|stage| stage.threads).sum();
+    let runtime = Builder::new_multi_thread().enable_all().max_blocking_threads(threads + SPARE).build();
+    let runtime = runtime.map_err(|e| Error::new(format!("runtime: {e}"), "ulimit -u, ulimit -n"))?;
+    let run = Run::new(plan, report);
+    let (layers, first) = runtime.block_on(start(setup, &run))?;
+    let late = send(runtime.handle(), setup, &run, &first)?;
+    // Those that were given up are told of when their handlers are gone.
+    for _ in 0..GONE_TRIES {
+        let busy = |layer: &DeadlineLayer| {
+            let counts = layer.counts();
+            counts.waiting + counts.serving + counts.away > 0
+        };
+        if !layers.iter().any(busy) {
+            break;
+        }
+        std::thread::sleep(GONE_STEP);
+    }
+    runtime.shutdown_timeout(GONE_STEP);
+    run.say(Line::Late(late));
+    Ok(())
+}
+
+fn check(setup: &Setup) -> Result<(), Error> {
+    let advice = "greenwave exp run d2p/e1-tonic, whose stages are services";
+    if setup.stages.len() > STAGES_MAX {
+        return Err(Error::new(format!("{} stages are not 1..={STAGES_MAX}", setup.stages.len()), advice));
+    }
+    match setup.stages.iter().find(|stage| stage.parts != 1 || stage.partial || stage.reserve_ns != 0) {
+        Some(Stage { name, parts, .. }) => Err(Error::new(
+            format!("stage {name}: parts {parts}: not 1, without reserve and partial"),
+            advice,
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Starts the services, the last first, and connects each to the next: their
+/// layers, and a client of the first.
+async fn start(setup: &Setup, run: &Arc<Run>) -> Result<(Vec<DeadlineLayer>, Client), Error> {
+    let queue = setup.queue();
+    let propagate = match queue.shedding {
+        Shedding::None => PropagateLayer::new().advisory(),
+        _ => PropagateLayer::new(),
+    };
+    let waiting = setup.capacity.saturating_mul(2);
+    let mut layers = Vec::new();
+    let mut next: Option<Client> = None;
+    for (number, stage) in setup.stages.iter().enumerate().rev() {
+        let intake = Limits { trusted: true, longest: Span::MAX, ..Limits::default() };
+        let settings =
+            Settings { limit: stage.threads, away_max: setup.capacity, queue, intake, methods_max: 1 };
+        let layer = DeadlineLayer::new(settings);
+        let watch = Watch { run: Arc::clone(run), stage: number, part: 0 };
+        let address = rpc::serve(&layer, watch, waiting, service(run, number, next.take()))?;
+        next = Some(Client::connect(address, &propagate, waiting).await?);
+        layers.push(layer);
+    }
+    Ok((layers, next.expect("a set-up has stages")))
+}
+
+/// Service `number`: works, gives way, calls the next.
+fn service(run: &Arc<Run>, number: usize, next: Option<Client>) -> Handler {
+    let run = Arc::clone(run);
+    Arc::new(move |request: Request<Bytes>| {
+        let (run, next) = (Arc::clone(&run), next.clone());
+        Box::pin(async move {
+            let at = request.extensions().get::<Arc<At>>().cloned();
+            let at = at.ok_or_else(|| Status::invalid_argument("no request of the plan"))?;
+            work(run.plan[at.request].service[number]).await;
+            at.served();
+            give_way();
+            match next {
+                Some(mut next) => next.call(call_of(at.request)).await,
+                None => Ok(Bytes::new()),
+            }
+        })
+    })
+}
+
+/// Sends the plan and waits until all of it has ended: how late one was sent.
+fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, first: &Client) -> Result<Span, Error> {
+    let (ended, ends) = channel();
+    let zero = run.begin();
+    let late = pace::send_all(zero, &run.plan, |request, planned| {
+        let (run, mut first, ended) = (Arc::clone(run), first.clone(), ended.clone());
+        let slo = Span::from_nanos(setup.slos[planned.class].slo_ns);
+        runtime.spawn(async move {
+            let budget = Budget::restored(slo, run.elapsed(request), &[]);
+            let answered = scope(budget, first.call(call_of(request))).await.is_ok();
+            let elapsed = run.elapsed(request);
+            run.say(Line::End { request, answered, elapsed, used: usize::from(answered), parts: 1 });
+            let _ = ended.send(());
+        });
+    });
+    drop(ended);
+    all_end(&ends).map(|()| late)
+}
+
+/// Waits until all that can end has.
+fn all_end(ends: &Receiver<()>) -> Result<(), Error> {
+    loop {
+        match ends.recv_timeout(STUCK) {
+            Ok(()) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {
+                let what = format!("nothing ended for {STUCK:?}, and not all has");
+                return Err(Error::new(what, "shorter services, or fewer requests than they can serve"));
+            }
+        }
+    }
+}
+
+/// Threads that block beyond those that work.
+const SPARE: usize = 8;
+/// A run in which nothing ends for so long is over.
+const STUCK: Duration = Duration::from_secs(60);
+/// Handlers of those given up are waited for in such steps, so many times.
+const GONE_STEP: Duration = Duration::from_millis(20);
+const GONE_TRIES: usize = 100;
