@@ -35,8 +35,17 @@ public final class Gate {
 
     /** A request for {@code method} came at {@code nowNanos} with {@code received}. */
     public Arrival arrive(long nowNanos, Intake.Received received, String method) {
-        Visit visit = Visit.arrive(nowNanos, intake.accept(received), 0);
-        long expected = expectedNanos(method);
+        return arrive(nowNanos, received, method, 0, 0);
+    }
+
+    /**
+     * It came over a hop that took {@code networkNanos} (C), which nobody has taken off yet, and what comes after
+     * its answer here is expected to take {@code restNanos}.
+     */
+    public Arrival arrive(
+            long nowNanos, Intake.Received received, String method, long networkNanos, long restNanos) {
+        Visit visit = Visit.arrive(nowNanos, intake.accept(received), networkNanos);
+        long expected = Spans.plus(expectedNanos(method), restNanos);
         boolean late = queue.shedding() == Shedding.INFEASIBLE && visit.remaining(nowNanos).leftNanos() < expected;
         boolean tried = late && tries();
         return new Arrival(visit, method, tried ? 0 : expected, tried);

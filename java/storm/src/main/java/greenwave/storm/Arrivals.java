@@ -2,9 +2,8 @@ package greenwave.storm;
 
 import com.codahale.metrics.Gauge;
 import greenwave.deadline.Fault;
+import greenwave.deadline.Gate;
 import greenwave.deadline.Intake;
-import greenwave.deadline.Limits;
-import greenwave.deadline.Visit;
 import java.util.Locale;
 import org.apache.storm.task.TopologyContext;
 import org.apache.storm.tuple.Tuple;
@@ -14,26 +13,29 @@ import org.apache.storm.tuple.Tuple;
  *
  * <p>A tuple without the field, or with something else in it, gets the default and is counted, as {@link
  * Intake} has it; the counts are Storm's metrics {@code greenwave-missing}, {@code -garbled}, {@code
- * -negative}, {@code -absurd} and {@code -shortened}. The time in Storm's queues is the hop's (C). Threads may
- * share one.
+ * -negative}, {@code -absurd} and {@code -shortened}. The time in Storm's queues is the hop's (C).
  */
 final class Arrivals {
-    private final Intake intake;
+    private final Gate gate;
+    private final long restNanos;
 
-    Arrivals(Limits limits, TopologyContext context) {
-        intake = new Intake(limits);
+    /** Of {@code gate}, at the task of {@code context}; what comes after it takes {@code restNanos}. */
+    Arrivals(Gate gate, long restNanos, TopologyContext context) {
+        this.gate = gate;
+        this.restNanos = restNanos;
         for (Fault fault : Fault.values()) {
-            gauge(context, fault.name().toLowerCase(Locale.ROOT), () -> intake.faults(fault));
+            gauge(context, fault.name().toLowerCase(Locale.ROOT), () -> gate.faults(fault));
         }
-        gauge(context, "shortened", intake::shortened);
+        gauge(context, "shortened", gate::shortened);
     }
 
     /** {@code tuple} was taken out of Storm's queue at {@code nowNanos}. */
-    Visit arrive(long nowNanos, Tuple tuple) {
+    Gate.Arrival arrive(long nowNanos, Tuple tuple) {
         Object value = tuple.contains(TupleBudget.FIELD) ? tuple.getValueByField(TupleBudget.FIELD) : null;
         String text = value == null || value instanceof String ? (String) value : "";
+        String kind = tuple.getSourceComponent() + ':' + tuple.getSourceStreamId();
         long underway = TupleBudget.underwayNanos(value, nowNanos);
-        return Visit.arrive(nowNanos, intake.accept(new Intake.Received(text, null, null)), underway);
+        return gate.arrive(nowNanos, new Intake.Received(text, null, null), kind, underway, restNanos);
     }
 
     /** The metric {@code greenwave-NAME} of the task of {@code context}. */

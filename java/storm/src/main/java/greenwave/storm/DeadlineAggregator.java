@@ -1,5 +1,7 @@
 package greenwave.storm;
 
+import greenwave.deadline.DeadlineQueue;
+import greenwave.deadline.Gate;
 import greenwave.deadline.Limits;
 import java.io.Serializable;
 import java.util.List;
@@ -94,7 +96,7 @@ public final class DeadlineAggregator implements IRichBolt {
 
     @Override
     public void prepare(Map<String, Object> conf, TopologyContext context, OutputCollector collector) {
-        Arrivals arrivals = new Arrivals(limits, context);
+        Arrivals arrivals = new Arrivals(new Gate(limits, DeadlineQueue.Settings.DEFAULT), 0, context);
         BudgetedCollector budgeted = new BudgetedCollector(collector, UnaryOperator.identity());
         String name = context.getThisComponentId() + "-deadline" + context.getThisTaskId();
         joining = new Joining(name, arrivals, budgeted, answer, parts, capacity);

@@ -2,6 +2,7 @@ package greenwave.storm;
 
 import greenwave.deadline.Budget;
 import greenwave.deadline.DeadlineQueue;
+import greenwave.deadline.Gate;
 import greenwave.deadline.Limits;
 import java.util.Map;
 import java.util.function.UnaryOperator;
@@ -69,8 +70,9 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
     }
 
     /**
-     * The bolts after this one are expected to take {@code restNanos}, which is added to what this one was seen
-     * to take: a request that they would shed is shed here, before the work. By default 0.
+     * The bolts after this one are expected to take {@code restNanos}, which is added to what this one is expected
+     * to take by what it took ({@link Gate}): a request that they would shed is shed here, before the work. By
+     * default 0.
      */
     public DeadlineBolt withRest(long restNanos) {
         this.restNanos = restNanos;
@@ -93,9 +95,9 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
         BudgetedCollector budgeted = new BudgetedCollector(collector, onward);
         bolt.prepare(conf, context, new OutputCollector(budgeted));
         String name = context.getThisComponentId() + "-deadline" + context.getThisTaskId();
-        Arrivals arrivals = new Arrivals(limits, context);
-        serving = new Serving(name, bolt, settings, arrivals, budgeted, onShed, restNanos);
-        Arrivals.gauge(context, "shed", serving::shed);
+        Gate gate = new Gate(limits, settings);
+        serving = new Serving(name, bolt, gate, new Arrivals(gate, restNanos, context), budgeted, onShed);
+        Arrivals.gauge(context, "shed", gate::sheds);
         Arrivals.gauge(context, "waiting", serving::waiting);
         serving.start();
     }

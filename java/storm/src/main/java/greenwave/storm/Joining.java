@@ -84,7 +84,7 @@ final class Joining extends SecondThread {
 
     /** Adds {@code tuple} to request {@code id}, as {@code part} of it or, without being one, as its opening. */
     void take(Tuple tuple, Object id, Object part, boolean isPart) {
-        Visit visit = arrivals.arrive(TupleBudget.now(), tuple);
+        Visit visit = arrivals.arrive(TupleBudget.now(), tuple).visit();
         Key key = new Key(id, tuple.getMessageId().getAnchors());
         boolean added;
         lock.lock();

@@ -1,13 +1,12 @@
 package greenwave.storm;
 
 import greenwave.deadline.DeadlineQueue;
-import greenwave.deadline.History;
+import greenwave.deadline.Gate;
 import greenwave.deadline.Shedding;
 import greenwave.deadline.Visit;
 import greenwave.deadline.thread.Deadlines;
 import java.util.ArrayDeque;
 import java.util.OptionalLong;
-import java.util.concurrent.atomic.AtomicLong;
 import org.apache.storm.task.IBolt;
 import org.apache.storm.task.OutputCollector;
 import org.apache.storm.tuple.Tuple;
@@ -23,39 +22,24 @@ import org.apache.storm.utils.TupleUtils;
  */
 final class Serving extends SecondThread {
     private final IBolt bolt;
+    private final Gate gate;
     private final Arrivals arrivals;
     private final OutputCollector shedder;
     private final OnShed onShed;
-    private final long restNanos;
-    private final int capacity;
-    private final AtomicLong shed = new AtomicLong();
 
     // Under the lock.
     private final DeadlineQueue<Waiting> queue;
     private final ArrayDeque<Runnable> first = new ArrayDeque<>();
-    private final History<Kind> history = new History<>(KINDS_MAX);
 
     Serving(
-            String name,
-            IBolt bolt,
-            DeadlineQueue.Settings settings,
-            Arrivals arrivals,
-            BudgetedCollector collector,
-            OnShed onShed,
-            long restNanos) {
+            String name, IBolt bolt, Gate gate, Arrivals arrivals, BudgetedCollector collector, OnShed onShed) {
         super(name, collector);
         this.bolt = bolt;
+        this.gate = gate;
         this.arrivals = arrivals;
         this.shedder = new OutputCollector(collector);
         this.onShed = onShed;
-        this.restNanos = restNanos;
-        this.capacity = settings.capacity();
-        this.queue = new DeadlineQueue<>(settings);
-    }
-
-    /** How many tuples were shed. */
-    long shed() {
-        return shed.get();
+        this.queue = new DeadlineQueue<>(gate.queue());
     }
 
     /** How many tuples wait. */
@@ -79,7 +63,6 @@ final class Serving extends SecondThread {
         lock.lock();
         try {
             rethrow();
-            waiting.serviceNanos = history.estimate(waiting.kind).p50Nanos() + restNanos;
             offered = offer(waiting);
             while (offered.reason() == Shedding.Reason.FULL) {
                 awaitRoom();
@@ -99,7 +82,7 @@ final class Serving extends SecondThread {
         lock.lock();
         try {
             rethrow();
-            while (first.size() == capacity) {
+            while (first.size() == gate.queue().capacity()) {
                 awaitRoom();
             }
             first.add(task);
@@ -128,52 +111,37 @@ final class Serving extends SecondThread {
 
     private DeadlineQueue.Offered<Waiting> offer(Waiting waiting) {
         long now = TupleBudget.now();
-        waiting.leftNanos = waiting.visit.remaining(now).leftNanos();
+        waiting.leftNanos = waiting.arrival.visit().remaining(now).leftNanos();
         return queue.offer(now, waiting);
     }
 
     private void serve(Waiting waiting) {
-        long started = TupleBudget.now();
-        waiting.visit.start(started);
-        BudgetedCollector.Held held = collector.begin(waiting.tuple, waiting.visit);
-        try (Deadlines.Scope scope = Deadlines.enter(waiting.visit)) {
+        Visit visit = waiting.arrival.visit();
+        visit.start(TupleBudget.now());
+        BudgetedCollector.Held held = collector.begin(waiting.tuple, visit);
+        try (Deadlines.Scope scope = Deadlines.enter(visit)) {
             bolt.execute(waiting.tuple);
         }
         if (!held.isFailed()) {
-            learn(waiting.kind, TupleBudget.now() - started);
-        }
-    }
-
-    private void learn(Kind kind, long serviceNanos) {
-        lock.lock();
-        try {
-            history.record(kind, serviceNanos);
-        } finally {
-            lock.unlock();
+            gate.answered(TupleBudget.now(), waiting.arrival);
         }
     }
 
     private void shed(Waiting waiting, Shedding.Reason reason) {
-        shed.incrementAndGet();
-        collector.begin(waiting.tuple, waiting.visit);
+        gate.shed(reason);
+        collector.begin(waiting.tuple, waiting.arrival.visit());
         onShed.shed(waiting.tuple, reason, shedder);
     }
 
-    /** What service times are told apart by. */
-    private record Kind(String component, String stream) {}
-
-    /** A tuple that waits, and what the queue is told of it at the offer. */
+    /** A tuple that waits, and what was left of it when it was offered to the queue. */
     private static final class Waiting implements DeadlineQueue.Entry {
         final Tuple tuple;
-        final Visit visit;
-        final Kind kind;
+        final Gate.Arrival arrival;
         long leftNanos;
-        long serviceNanos;
 
-        Waiting(Tuple tuple, Visit visit) {
+        Waiting(Tuple tuple, Gate.Arrival arrival) {
             this.tuple = tuple;
-            this.visit = visit;
-            this.kind = new Kind(tuple.getSourceComponent(), tuple.getSourceStreamId());
+            this.arrival = arrival;
         }
 
         @Override
@@ -183,9 +151,7 @@ final class Serving extends SecondThread {
 
         @Override
         public long serviceNanos() {
-            return serviceNanos;
+            return arrival.serviceNanos();
         }
     }
-
-    private static final int KINDS_MAX = 256;
 }
