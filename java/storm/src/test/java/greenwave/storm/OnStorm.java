@@ -6,6 +6,8 @@ import greenwave.deadline.Budget;
 import greenwave.deadline.DeadlineQueue;
 import greenwave.deadline.Order;
 import greenwave.deadline.Shedding;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -50,6 +52,9 @@ abstract class OnStorm {
             conf.put(Config.TOPOLOGY_STATS_SAMPLE_RATE, 1.0);
             conf.put(Config.TOPOLOGY_AUTO_TASK_HOOKS, List.of(Ears.Hook.class.getName()));
             conf.put(Config.TOPOLOGY_METRICS_REPORTERS, List.of(Map.of("class", Ears.Reporter.class.getName())));
+            // Where Storm leaves what it writes.
+            Path folder = Files.createDirectories(Path.of("target", "storm").toAbsolutePath());
+            System.setProperty("java.io.tmpdir", folder.toString());
             new LocalCluster().submitTopology("deadlines", conf, topology().createTopology());
         } catch (Exception broken) {
             throw new ExceptionInInitializerError(broken);

@@ -1,0 +1,38 @@
+package greenwave.storm;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** A bolt that throws is Storm's to deal with: in a process of its own, since Storm ends that. */
+class DyingTest {
+    @TempDir
+    Path folder;
+
+    @Test
+    void aBoltThatThrowsEndsItsWorkerAsInStorm() throws Exception {
+        Path log = folder.resolve("log");
+        Process process = new ProcessBuilder(
+                        Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                        "-Djava.io.tmpdir=" + folder,
+                        "-cp",
+                        System.getProperty("java.class.path"),
+                        Dying.class.getName())
+                .redirectErrorStream(true)
+                .redirectOutput(log.toFile())
+                .start();
+        try {
+            assertTrue(process.waitFor(2 * OnStorm.LIMIT_S, TimeUnit.SECONDS), "neither died nor gave up");
+            String said = Files.readString(log);
+            assertEquals(1, process.exitValue(), said);
+            assertTrue(said.contains("broken on purpose") && said.contains("Worker died"), said);
+        } finally {
+            process.destroyForcibly();
+        }
+    }
+}
