@@ -32,6 +32,16 @@ impl Stage {
     }
 }
 
+/// What a sub-request is expected to take once its turn has come, and the
+/// slowest of those that are waited for together with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// This one.
+    pub service: Span,
+    /// The slowest of all, this one included.
+    pub slowest: Span,
+}
+
 /// What is left of an expected deadline, or by how much it was missed.
 ///
 /// Ordered by urgency: the least time left first, the longest overdue before all.
@@ -91,6 +101,7 @@ pub struct Budget {
     elapsed: Span,
     reserve: Span,
     split: bool,
+    part: Option<Part>,
     stages: [Stage; STAGES_MAX],
     visited: u8,
 }
@@ -105,6 +116,7 @@ impl Budget {
             elapsed: Span::ZERO,
             reserve: Span::ZERO,
             split: false,
+            part: None,
             stages: Default::default(),
             visited: 0,
         }
@@ -195,10 +207,33 @@ impl Budget {
         self
     }
 
+    /// This budget for one of the sub-requests, with what the aggregator
+    /// expects of it: the worker orders and drops by that instead of by what
+    /// it learned of all requests together. Holds for the next queue only.
+    #[must_use]
+    pub fn expecting(mut self, part: Part) -> Self {
+        self.part = Some(part);
+        self
+    }
+
+    /// What the aggregator expects of this sub-request, if it said so.
+    #[must_use]
+    pub fn part(&self) -> Option<Part> {
+        self.part
+    }
+
+    /// This budget without what was expected of it.
+    #[must_use]
+    pub fn arrived(mut self) -> Self {
+        self.part = None;
+        self
+    }
+
     /// This budget for the aggregate phase, for which the reserve was kept.
     #[must_use]
     pub fn joined(mut self) -> Self {
         self.reserve = Span::ZERO;
+        self.part = None;
         self
     }
 

@@ -30,13 +30,15 @@ mod intake;
 pub mod model;
 mod network;
 mod queue;
+mod sizes;
 #[cfg(feature = "tower")]
 pub mod tower;
 mod visit;
 
-pub use budget::{Budget, Remaining, STAGES_MAX, Stage};
+pub use budget::{Budget, Part, Remaining, STAGES_MAX, Stage};
 pub use history::{Estimate, History};
 pub use intake::{Fault, Intake, Limits, Received};
 pub use network::NetworkDelay;
 pub use queue::{DeadlineQueue, ORDERS, Offered, Order, Reason, SHEDDINGS, Settings, Shedding, Turn};
+pub use sizes::Sizes;
 pub use visit::Visit;

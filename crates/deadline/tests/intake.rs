@@ -100,3 +100,10 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn only_a_trusted_peer_is_believed_what_it_says_of_its_parts() {
+    let sent = field("expected=200000, remaining=195000, split=5000, takes=1, slowest=1");
+    assert!(accept(TRUSTED, sent).0.part().is_some());
+    assert_eq!(accept(LIMITS, sent).0.part(), None);
+}

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use deadline::{DeadlineQueue, History, ORDERS, Offered, Order, Reason, SHEDDINGS, Settings, Shedding, Turn};
+use deadline::{
+    DeadlineQueue, History, ORDERS, Offered, Order, Reason, SHEDDINGS, Settings, Shedding, Sizes, Turn,
+};
 use proptest::prelude::{Strategy, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use queueing::{Entry, Label, Priority, Rng, Span, Time};
 
@@ -11,6 +13,23 @@ struct Request {
     number: usize,
     left: Option<Span>,
     service: Span,
+}
+
+/// A part of a request whose slowest takes `slowest`.
+struct PartOf {
+    name: &'static str,
+    left: Span,
+    slowest: Span,
+}
+
+impl Entry for PartOf {
+    fn label(&self) -> Label {
+        Label { priority: Priority::LOWEST, deadline: Some(self.left) }
+    }
+
+    fn slowest(&self) -> Span {
+        self.slowest
+    }
 }
 
 impl Entry for Request {
@@ -193,6 +212,25 @@ proptest! {
         }
     }
 
+    /// Whatever comes, nobody at a pace is passed by what comes later than the
+    /// time that it is longer and less urgent.
+    #[test]
+    fn a_pace_is_an_instant(requests in requests(8), gaps in prop::collection::vec(0..200_u64, 8)) {
+        let mut queue = DeadlineQueue::new(settings(Order::Pace, Shedding::None));
+        let mut now = Time::ZERO;
+        let mut offered = BTreeMap::new();
+        for (request, gap) in requests.iter().zip(gaps) {
+            now += ns(gap);
+            assert_eq!(queue.offer(now, *request), Offered::Queued);
+            let left = request.left.unwrap_or_default();
+            offered.insert(request.number, now + left / 4 + request.service * 4);
+        }
+        let served: Vec<Time> = std::iter::from_fn(|| match queue.next(now)? {
+            Turn::Serve(request) | Turn::Shed(request, _) => Some(offered[&request.number]),
+        }).collect();
+        prop_assert!(served.is_sorted() || now >= at(600), "{served:?}");
+    }
+
     /// With one deadline for all, deadline order is order of arrival.
     #[test]
     fn edf_is_fifo_under_one_deadline(gaps in prop::collection::vec(0..50_u64, 1..12)) {
@@ -233,6 +271,7 @@ fn each_order_serves_as_its_name_says() {
         (Order::Lifo, [3, 2, 1, 0]),
         (Order::Edf, [1, 3, 0, 2]),
         (Order::Laxity, [2, 1, 3, 0]),
+        (Order::Pace, [1, 3, 0, 2]),
         (Order::Paper, [1, 3, 2, 0]),
     ] {
         assert_eq!(order_of(DeadlineQueue::new(settings(order, Shedding::None))), expected, "{order:?}");
@@ -240,6 +279,37 @@ fn each_order_serves_as_its_name_says() {
     let by_service = |_: Time, request: &Request| u64::MAX - request.service.as_nanos();
     let custom = DeadlineQueue::with_order(settings(Order::Edf, Shedding::None), by_service);
     assert_eq!(order_of(custom), [2, 0, 1, 3]);
+}
+
+#[test]
+fn parts_of_a_short_request_pass_those_of_long_ones_wherever_they_are() {
+    let mut queue = DeadlineQueue::new(settings(Order::Pace, Shedding::None));
+    for (name, slowest, left) in [("long", 90, 400), ("short", 10, 400), ("long, in a hurry", 90, 40)] {
+        let part = PartOf { name, left: ns(left), slowest: ns(slowest) };
+        assert!(matches!(queue.offer(at(0), part), Offered::Queued));
+    }
+    let order = std::iter::from_fn(|| queue.next(at(0))).map(|turn| match turn {
+        Turn::Serve(part) | Turn::Shed(part, _) => part.name,
+    });
+    assert_eq!(order.collect::<Vec<_>>(), ["short", "long, in a hurry", "long"]);
+}
+
+#[test]
+fn sizes_are_known_by_kind_and_new_kinds_are_average() {
+    let mut sizes = Sizes::new(2);
+    assert_eq!(sizes.expected(&"any"), Span::ZERO);
+    for _ in 0..2_000 {
+        sizes.record("short", Span::from_micros(10));
+        sizes.record("long", Span::from_micros(90));
+    }
+    assert_eq!(sizes.expected(&"short"), Span::from_micros(10));
+    sizes.record("one too many", Span::from_micros(7));
+    let average = sizes.expected(&"one too many");
+    assert!(Span::from_micros(40) < average && average < Span::from_micros(60), "{average}");
+    for _ in 0..60 {
+        sizes.record("short", Span::from_micros(30));
+    }
+    assert!(sizes.expected(&"short") > Span::from_micros(29), "it follows a change");
 }
 
 #[test]

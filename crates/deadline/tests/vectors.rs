@@ -2,7 +2,7 @@
 //! the Java side is held to as well.
 
 use deadline::codec::{Bad, envoy, field, grpc};
-use deadline::{Budget, Stage};
+use deadline::{Budget, Part, Stage};
 use proptest::prelude::{any, prop, proptest};
 use queueing::Span;
 use serde_json::Value;
@@ -106,4 +106,17 @@ proptest! {
             assert!(got_left <= sent_left || sent_left < Span::from_millis(1));
         }
     }
+}
+
+#[test]
+fn what_is_expected_of_a_part_travels_both_or_none() {
+    let ms = Span::from_millis;
+    let part = Part { service: ms(8), slowest: ms(20) };
+    let sent = Budget::new(ms(200)).split(ms(5)).expecting(part);
+    let text = field::write(&sent);
+    assert_eq!(text, "expected=200000, remaining=195000, split=5000, takes=8000, slowest=20000");
+    assert_eq!(field::parse(&text), Ok(sent));
+    assert_eq!(sent.joined().part(), None, "the aggregate phase is no part");
+    assert_eq!(field::parse("expected=2, remaining=1, takes=1"), Err(Bad::Garbled));
+    assert_eq!(field::parse("expected=2, remaining=1, takes=1, slowest=-1"), Err(Bad::Negative));
 }

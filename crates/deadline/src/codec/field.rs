@@ -3,8 +3,9 @@
 //! A dictionary of RFC 9651 (Structured Field Values) with spans in
 //! microseconds: `expected=200000, remaining=148000, split, spent=(900 30000 21100)`.
 //! `expected` and `remaining` must be there. `split` (the paper's `PU_flag`)
-//! may be, alone or with what is kept for the aggregate phase (`split=5000`),
-//! and `spent` (network, queue, service of each stage). Keys that are
+//! may be, alone or with what is kept for the aggregate phase (`split=5000`);
+//! `takes` and `slowest`, both or none, what the aggregator expects of a
+//! sub-request and of its slowest sibling; and `spent` (network, queue, service of each stage). Keys that are
 //! not known are passed over, so that a later version can add some. The time
 //! by which a budget was missed does not travel: what is left is then 0.
 //! Source: D2P §3; RFC 9651 §3.2.
@@ -16,7 +17,7 @@ use sfv::Parser;
 
 use super::Bad;
 use super::raw::{Fields, Value};
-use crate::{Budget, STAGES_MAX, Stage};
+use crate::{Budget, Part, STAGES_MAX, Stage};
 
 /// The name, as an HTTP header, gRPC metadata, Dubbo attachment or Storm field.
 pub const HEADER: &str = "greenwave-budget";
@@ -61,7 +62,12 @@ pub fn parse(text: &str) -> Result<Budget, Bad> {
         *stage = Stage { network, queue, service };
     }
     let budget = Budget::restored(expected, granted - remaining, &stages[..rows.len()]);
-    Ok(reserve.map_or(budget, |reserve| budget.split(reserve)))
+    let budget = reserve.map_or(budget, |reserve| budget.split(reserve));
+    if fields.takes == Value::Absent && fields.slowest == Value::Absent {
+        return Ok(budget);
+    }
+    let [service, slowest] = [fields.takes.micros()?, fields.slowest.micros()?].map(Span::from_micros);
+    Ok(budget.expecting(Part { service, slowest }))
 }
 
 /// `budget` as text; spans in whole microseconds, what is left rounded down.
@@ -76,6 +82,10 @@ pub fn write(budget: &Budget) -> String {
         _ if !budget.is_split() => {}
         0 => text.push_str(", split"),
         reserve_us => write!(text, ", split={reserve_us}").expect("a string takes everything"),
+    }
+    if let Some(Part { service, slowest }) = budget.part() {
+        let [takes, slowest] = [service, slowest].map(whole_micros);
+        write!(text, ", takes={takes}, slowest={slowest}").expect("a string takes everything");
     }
     for (at, stage) in budget.stages().iter().enumerate() {
         let [network, queue, service] = [stage.network, stage.queue, stage.service].map(whole_micros);

@@ -21,6 +21,8 @@ pub(super) struct Fields {
     pub(super) expected: Value,
     pub(super) remaining: Value,
     pub(super) split: Value,
+    pub(super) takes: Value,
+    pub(super) slowest: Value,
     pub(super) spent: Value,
     spans: Spans,
 }
@@ -74,6 +76,8 @@ impl<'de> DictionaryVisitor<'de> for Fields {
             "expected" => &mut self.expected,
             "remaining" => &mut self.remaining,
             "split" => &mut self.split,
+            "takes" => &mut self.takes,
+            "slowest" => &mut self.slowest,
             "spent" => &mut self.spent,
             _ => return Ok(None),
         };

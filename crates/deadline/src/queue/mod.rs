@@ -202,4 +202,8 @@ impl<T: Entry> Entry for Waiting<T> {
     fn service(&self) -> Span {
         self.service
     }
+
+    fn slowest(&self) -> Span {
+        self.entry.slowest()
+    }
 }

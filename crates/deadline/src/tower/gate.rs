@@ -96,6 +96,7 @@ struct State {
 struct Waiter {
     left: Span,
     service: Span,
+    slowest: Span,
     turn: oneshot::Sender<Result<Permit, Reason>>,
 }
 
@@ -106,6 +107,10 @@ impl Entry for Waiter {
 
     fn service(&self) -> Span {
         self.service
+    }
+
+    fn slowest(&self) -> Span {
+        self.slowest
     }
 }
 
@@ -144,14 +149,16 @@ impl Gate {
         let (turn, told) = oneshot::channel();
         let mut state = self.state();
         let budget: Budget = state.intake.accept(received);
-        let visit = Visit::arrive(now, budget, Span::ZERO);
+        let part = budget.part();
+        let visit = Visit::arrive(now, budget.arrived(), Span::ZERO);
         let left = visit.remaining(now).left();
-        let mut service = state.expected(method);
+        let mut service = part.map_or_else(|| state.expected(method), |part| part.service);
         let tried = self.shedding == Shedding::Infeasible && left < service && state.tries(method);
         if tried {
             service = Span::ZERO;
         }
-        let waiter = Waiter { left, service, turn };
+        let slowest = part.map_or(service, |part| part.slowest);
+        let waiter = Waiter { left, service, slowest, turn };
         let (gone, waits) = match state.queue.offer(now, waiter) {
             Offered::Queued => (None, true),
             Offered::Refused(gone, reason) => (Some((gone, reason)), false),

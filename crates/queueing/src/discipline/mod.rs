@@ -51,6 +51,12 @@ pub trait Entry {
     fn service(&self) -> Span {
         Span::ZERO
     }
+
+    /// How long the slowest is expected to take of those that are waited for
+    /// together, here or elsewhere; its own service where it stands alone.
+    fn slowest(&self) -> Span {
+        self.service()
+    }
 }
 
 /// An order over waiting entries.
