@@ -3,14 +3,17 @@
 
 use deadline::{ORDERS, SHEDDINGS};
 use queueing::{Span, theory};
-use sim::world::services::{Config, Outcome, run};
+use sim::world::services::{Config, Outcome, Record, Trace, run};
 
 fn config(stages: &str, rate_per_s: f64, slos: &str) -> Config {
-    Config::from_toml(&format!(
+    Config::from_toml(&text(stages, rate_per_s, slos)).expect("a world")
+}
+
+fn text(stages: &str, rate_per_s: f64, slos: &str) -> String {
+    format!(
         "arrivals = \"poisson {rate_per_s}\"\nrequests = 100000\nwarmup = 2000\n\
          order = \"fifo\"\nshedding = \"none\"\nslos = [{slos}]\nstages = [{stages}]"
-    ))
-    .expect("a world")
+    )
 }
 
 const ONE_SLO: &str = r#"{ name = "all", share = 1.0, slo = "200ms" }"#;
@@ -115,7 +118,7 @@ fn a_run_replays() {
 fn a_world_that_cannot_be_built_says_why() {
     let good = config(r#"{ name = "S1", service = "exp 9ms" }"#, 100.0, MIXED);
     for (bad, says) in [
-        (Config { order: "best".into(), ..good.clone() }, "fifo, lifo, edf, laxity, paper"),
+        (Config { order: "best".into(), ..good.clone() }, "fifo, lifo, edf, laxity, paper, pace"),
         (Config { shedding: "all".into(), ..good.clone() }, "none, expired, infeasible"),
         (Config { slos: good.slos[..1].to_vec(), ..good.clone() }, "0.5, not 1"),
         (Config { stages: Vec::new(), ..good.clone() }, "1 and more"),
@@ -123,4 +126,51 @@ fn a_world_that_cannot_be_built_says_why() {
         let text = bad.check().expect_err("it cannot be built").to_string();
         assert!(text.contains(says), "{text}");
     }
+}
+
+/// Three queries at three workers; the second is long, and longest at the first.
+fn recorded(order: &str) -> Config {
+    let unit = r#"{ name = "W", parts = 3, record = "times.csv", slower = 1000, learns = "query" }"#;
+    let record = "word,w1_ns,w2_ns,w3_ns\na,4000,3000,5000\nb,40000,30000,20000\nc,1000,1000,1000\n";
+    let config = Config::from_toml_with(&text(unit, 48.0, ONE_SLO), |name| {
+        if name == "times.csv" { Ok(record.to_owned()) } else { Err(format!("{name} is not there")) }
+    });
+    Config { order: order.into(), ..config.expect("a world") }
+}
+
+#[test]
+fn a_query_takes_at_each_worker_what_was_recorded_there() {
+    let config = recorded("fifo");
+    let times: Vec<Vec<Span>> = Trace::new(&config)
+        .take(50)
+        .map(|born| born.parts.iter().map(|part| part.service).collect())
+        .collect();
+    let ms = |row: [u64; 3]| row.map(Span::from_millis).to_vec();
+    let rows = [ms([4, 3, 5]), ms([40, 30, 20]), ms([1, 1, 1])];
+    assert!(times.iter().all(|row| rows.contains(row)) && rows.iter().all(|row| times.contains(row)));
+    assert!(config.utilisation() > 0.5, "{}", config.utilisation());
+}
+
+#[test]
+fn at_a_pace_the_whole_request_is_sooner_back_than_in_order_of_arrival() {
+    let p95 = |order| run(&recorded(order)).classes[0].latency.quantile(0.95);
+    let [fifo, pace] = ["fifo", "pace"].map(p95);
+    assert!(pace < fifo, "{pace} {fifo}");
+}
+
+#[test]
+fn a_record_that_makes_no_sense_is_named_with_its_line() {
+    for (text, says) in [
+        ("word,w1_ns", "no query"),
+        ("word,w1_ns\na,5\nb", "line 3 is not a word and 1 times"),
+        ("word,w1_ns\na,five", "line 2"),
+        ("", "no query"),
+    ] {
+        let error = Record::parse(text, 1).expect_err("no record").to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    let unread = recorded("fifo").stages[0].clone();
+    let config = recorded("fifo");
+    let unread = Config { stages: vec![sim::world::services::Stage { recorded: None, ..unread }], ..config };
+    assert!(unread.check().expect_err("not read").to_string().contains("its record was not read, not 3"));
 }

@@ -24,6 +24,7 @@ pub const WORLD: World = World {
         shown("p95", "µs", "p95"),
         shown("p99", "µs", "p99"),
         kept("max", "µs"),
+        kept("p95_all", "µs"),
         shown("range", "%", "range %"),
         kept("queue", "µs"),
         kept("parts", "%"),
@@ -35,7 +36,8 @@ pub const WORLD: World = World {
 };
 
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
-    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    config.load(crate::exp::catalogue::text).map_err(|e| line(&e))?;
     config.check().map_err(|e| line(&e))?;
     Ok(Box::new(move || {
         let outcome = services::run(&config);
@@ -73,7 +75,8 @@ fn of_class(name: &str, classes: &[Class], seconds: f64) -> Row {
         on_time / seconds,
     ];
     let parts = percent(sum(|class| class.parts_used), sum(|class| class.parts));
-    row(name, counts, &latency, [range, f64::NAN, parts])
+    let all = of_all(&latency, latency.count() as f64 / requests);
+    row(name, counts, &latency, [all, range, f64::NAN, parts])
 }
 
 /// The figures of one stage; what is dropped there is a share of what came.
@@ -81,10 +84,19 @@ fn of_stage(stage: &StageReport) -> Row {
     let served = stage.elapsed.count() as f64;
     let came = served + stage.dropped as f64;
     let counts = [came, f64::NAN, stage.dropped as f64 / came.max(1.0) * 100.0, f64::NAN];
-    row(&stage.name, counts, &stage.elapsed, [f64::NAN, stage.queue.mean().as_micros_f64(), f64::NAN])
+    let all = of_all(&stage.elapsed, served / came);
+    let queue = stage.queue.mean().as_micros_f64();
+    row(&stage.name, counts, &stage.elapsed, [all, f64::NAN, queue, f64::NAN])
 }
 
-fn row(class: &str, counts: [f64; 4], latency: &Histogram, rest: [f64; 3]) -> Row {
+/// The p95 in µs when what was dropped took longer than anything: infinite
+/// when that is more than one in twenty. `answered` is the share of the rest.
+fn of_all(latency: &Histogram, answered: f64) -> f64 {
+    let q = 0.95 / answered;
+    if q <= 1.0 { latency.quantile(q).as_micros_f64() } else { f64::INFINITY }
+}
+
+fn row(class: &str, counts: [f64; 4], latency: &Histogram, rest: [f64; 4]) -> Row {
     let us = Span::as_micros_f64;
     let times = [
         us(latency.mean()),

@@ -1,8 +1,11 @@
 //! What a world of services is made of, as an experiment's TOML has it.
 
+use std::sync::Arc;
+
 use deadline::{ORDERS, Order, SHEDDINGS, Shedding};
 use queueing::{Arrivals, Law, Span};
 
+use super::Record;
 use crate::world::BadConfig;
 use crate::world::text::text;
 
@@ -65,6 +68,17 @@ pub enum Expects {
     Rest,
 }
 
+/// Of what a unit learns how long its parts take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Learns {
+    /// Of all requests together: 95 % of those before took no longer.
+    #[default]
+    All,
+    /// Of each query at each worker, smoothed; the slowest part's is known too.
+    Query,
+}
+
 /// A class of users and the response time they expect.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,11 +101,20 @@ pub struct Stage {
     /// Threads of the service, or of each worker of the unit.
     #[serde(default = "one")]
     pub servers: usize,
-    /// How long a thread takes.
-    #[serde(deserialize_with = "text")]
+    /// How long a thread takes, unless there is a record.
+    #[serde(default = "nothing", deserialize_with = "text")]
     pub service: Law,
+    /// The name of a record of service times, which [`Config::load`] reads.
+    #[serde(default)]
+    pub record: Option<String>,
+    /// How many times slower workers are than where it was recorded.
+    #[serde(default = "as_recorded")]
+    pub slower: u64,
+    /// The record, once it was read.
+    #[serde(skip)]
+    pub recorded: Option<Arc<Record>>,
     /// Network delay into it, and back from a unit's worker.
-    #[serde(default = "hop_default", deserialize_with = "text")]
+    #[serde(default = "nothing", deserialize_with = "text")]
     pub hop: Law,
     /// Workers among whom each request is split; 1 is a service.
     #[serde(default = "one")]
@@ -102,6 +125,13 @@ pub struct Stage {
     /// Whether the unit answers with the parts it has once their time is up.
     #[serde(default)]
     pub partial: bool,
+    /// Of what it learns how long its parts take.
+    #[serde(default)]
+    pub learns: Learns,
+    /// Whether parts that nobody waits for any more, because one of them was
+    /// dropped or their time is up, leave their queues.
+    #[serde(default)]
+    pub call_off: bool,
 }
 
 impl Config {
@@ -110,9 +140,35 @@ impl Config {
     /// # Errors
     /// One line: the value and what would be valid.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
-        let config: Self = toml::from_str(text).map_err(|error| BadConfig(error.to_string()))?;
+        Self::from_toml_with(text, |name| Err(format!("record {name:?}: there is nobody to read it")))
+    }
+
+    /// As [`from_toml`](Self::from_toml), and the records it names by `read`.
+    ///
+    /// # Errors
+    /// One line: the value and what would be valid, or what `read` says.
+    pub fn from_toml_with(
+        text: &str,
+        read: impl Fn(&str) -> Result<String, String>,
+    ) -> Result<Self, BadConfig> {
+        let mut config: Self = toml::from_str(text).map_err(|error| BadConfig(error.to_string()))?;
+        config.load(read)?;
         config.check()?;
         Ok(config)
+    }
+
+    /// Reads the records that stages name, each by `read`.
+    ///
+    /// # Errors
+    /// What `read` says, or one line: what is wrong with the text.
+    pub fn load(&mut self, read: impl Fn(&str) -> Result<String, String>) -> Result<(), BadConfig> {
+        for stage in &mut self.stages {
+            if let Some(name) = &stage.record {
+                let text = read(name).map_err(BadConfig)?;
+                stage.recorded = Some(Arc::new(Record::parse(&text, stage.slower)?));
+            }
+        }
+        Ok(())
     }
 
     /// Whether the world can be built.
@@ -138,6 +194,14 @@ impl Config {
             }
             if stage.parts == 1 && (stage.partial || stage.reserve > Span::ZERO) {
                 return bad(format!("stage {name}: reserve and partial are for units of 2 parts and more"));
+            }
+            let recorded = stage.recorded.as_ref().map(|record| record.parts());
+            if stage.record.is_some() && recorded != Some(stage.parts) {
+                let has = recorded.map_or("was not read".to_owned(), |parts| format!("has {parts} workers"));
+                return bad(format!("stage {name}: its record {has}, not {}", stage.parts));
+            }
+            if stage.learns == Learns::Query && stage.record.is_none() {
+                return bad(format!("stage {name}: learns \"query\" is for stages with a record"));
             }
         }
         if !(1..=100_000_000).contains(&self.capacity) {
@@ -182,10 +246,17 @@ impl Config {
     /// Work that arrives at a stage's busiest servers per unit of time they have.
     #[must_use]
     pub fn utilisation(&self) -> f64 {
-        let of = |stage: &Stage| {
-            self.arrivals.rate_per_s() * stage.service.mean().as_secs_f64() / stage.servers as f64
-        };
+        let of =
+            |stage: &Stage| self.arrivals.rate_per_s() * stage.mean().as_secs_f64() / stage.servers as f64;
         self.stages.iter().map(of).fold(0.0, f64::max)
+    }
+}
+
+impl Stage {
+    /// How long its service takes on average.
+    #[must_use]
+    pub fn mean(&self) -> Span {
+        self.recorded.as_ref().map_or_else(|| self.service.mean(), |record| record.mean())
     }
 }
 
@@ -213,6 +284,10 @@ fn patience_default() -> Span {
     Span::from_secs(3_600)
 }
 
-fn hop_default() -> Law {
+fn as_recorded() -> u64 {
+    1
+}
+
+fn nothing() -> Law {
     Law::Constant(Span::ZERO)
 }

@@ -12,15 +12,17 @@
 
 mod config;
 mod outcome;
+mod record;
 mod trace;
 
 pub use super::BadConfig;
-pub use config::{Config, Expects, Slo, Stage};
+pub use config::{Config, Expects, Learns, Slo, Stage};
 pub use outcome::{Class, Outcome, StageReport};
+pub use record::Record;
 pub use trace::{Born, Drawn, Trace};
 
-use deadline::{Budget, DeadlineQueue, History, Offered, Settings, Turn, Visit};
-use queueing::{Entry, Label, Priority, Span, Time};
+use deadline::{Budget, DeadlineQueue, History, Offered, Settings, Sizes, Turn, Visit};
+use queueing::{Entry, Label, Priority, Span, Ticket, Time};
 
 use crate::Engine;
 
@@ -74,6 +76,8 @@ struct Part {
 struct Servers {
     parts: Vec<Server>,
     history: History<()>,
+    /// What the aggregator knows of each query at each worker.
+    sizes: Sizes<(usize, usize)>,
 }
 
 struct Server {
@@ -87,6 +91,7 @@ struct Job {
     visit: Visit,
     left: Span,
     expected: Span,
+    slowest: Span,
 }
 
 impl Entry for Job {
@@ -96,6 +101,10 @@ impl Entry for Job {
 
     fn service(&self) -> Span {
         self.expected
+    }
+
+    fn slowest(&self) -> Span {
+        self.slowest
     }
 }
 
@@ -116,6 +125,11 @@ struct Request {
     /// Parts whose answers were used, and all parts there were.
     used: (usize, usize),
     draws: Vec<Drawn>,
+    query: Option<usize>,
+    /// Where its parts wait at this stage.
+    tickets: Vec<Option<Ticket>>,
+    /// What the slowest of its parts at this stage is expected to take.
+    slowest: Span,
 }
 
 impl<'a> World<'a> {
@@ -131,6 +145,7 @@ impl<'a> World<'a> {
                 .map(|_| Server { queue: DeadlineQueue::new(settings), idle: stage.servers })
                 .collect(),
             history: History::new(1),
+            sizes: Sizes::new(SIZES_MAX),
         };
         let mut world = Self {
             config,
@@ -169,7 +184,7 @@ impl<'a> World<'a> {
     }
 
     fn bear(&mut self, now: Time, born: Born) -> usize {
-        let Born { class, parts: draws, .. } = born;
+        let Born { class, parts: draws, query, .. } = born;
         let number = self.requests.len();
         let counted = number as u64 >= self.config.warmup;
         self.outcome.born(now, class, counted);
@@ -184,6 +199,9 @@ impl<'a> World<'a> {
             dropped: 0,
             used: (0, 0),
             draws,
+            query,
+            tickets: Vec::new(),
+            slowest: Span::ZERO,
         });
         number
     }
@@ -199,6 +217,13 @@ impl<'a> World<'a> {
         let this = &mut self.requests[request];
         (this.stage, this.out, this.dropped) = (stage, unit.parts, 0);
         this.back.clear();
+        this.tickets.clear();
+        this.tickets.resize(unit.parts, None);
+        if let Some(query) = this.query.filter(|_| unit.learns == Learns::Query) {
+            let sizes = &self.stages[stage].sizes;
+            let expected = (0..unit.parts).map(|part| sizes.expected(&(query, part)));
+            this.slowest = expected.max().unwrap_or(Span::ZERO);
+        }
         if unit.parts > 1 {
             this.budget = this.budget.split(unit.reserve);
             if unit.partial {
@@ -215,15 +240,28 @@ impl<'a> World<'a> {
 
     fn arrive(&mut self, now: Time, part: Part) {
         let Drawn { hop, .. } = self.drawn(part);
-        let visit = Visit::arrive(now, self.requests[part.request].budget_at(part.stage), hop);
+        let unit = &self.config.stages[part.stage];
+        if unit.call_off && !self.waits(part) {
+            return self.count_dropped(part);
+        }
+        let this = &mut self.requests[part.request];
+        let visit = Visit::arrive(now, this.budget_at(part.stage), hop);
         let servers = &mut self.stages[part.stage];
         let left = visit.remaining(now).left();
-        let expected = servers.history.estimate(&()).p95;
-        let job = Job { part, visit, left, expected };
-        let shed = match servers.parts[part.part].queue.offer(now, job) {
-            Offered::Queued => None,
-            Offered::Refused(job, _) | Offered::Replaced(job, _) => Some(job.part),
+        let (expected, slowest) = match this.query.filter(|_| unit.learns == Learns::Query) {
+            Some(query) => (servers.sizes.expected(&(query, part.part)), this.slowest),
+            None => [servers.history.estimate(&()).p95; 2].into(),
         };
+        let job = Job { part, visit, left, expected, slowest };
+        let queue = &mut servers.parts[part.part].queue;
+        let (shed, queued) = match queue.offer(now, job) {
+            Offered::Queued => (None, true),
+            Offered::Refused(job, _) => (Some(job.part), false),
+            Offered::Replaced(job, _) => (Some(job.part), true),
+        };
+        if queued && this.stage == part.stage {
+            this.tickets[part.part] = queue.newest();
+        }
         if let Some(shed) = shed {
             self.drop_part(now, shed);
         }
@@ -277,18 +315,50 @@ impl<'a> World<'a> {
 
     /// A part will not be served.
     fn drop_part(&mut self, now: Time, part: Part) {
-        if self.requests[part.request].counted {
-            self.outcome.dropped(part.stage);
+        self.count_dropped(part);
+        let unit = &self.config.stages[part.stage];
+        if unit.call_off && !unit.partial && self.waits(part) {
+            self.call_off(part.request);
+            return self.fail(part.request);
         }
         self.back(now, part, None);
     }
 
+    fn count_dropped(&mut self, part: Part) {
+        if self.requests[part.request].counted {
+            self.outcome.dropped(part.stage);
+        }
+    }
+
+    /// Whether the request still waits for `part`.
+    fn waits(&self, part: Part) -> bool {
+        let this = &self.requests[part.request];
+        this.stage == part.stage && this.out > 0
+    }
+
+    /// Takes those parts that wait out of their queues: nobody waits for them.
+    fn call_off(&mut self, request: usize) {
+        let this = &mut self.requests[request];
+        this.out = 0;
+        for (part, ticket) in this.tickets.iter_mut().enumerate() {
+            let queue = &mut self.stages[this.stage].parts[part].queue;
+            let gone = ticket.take().and_then(|ticket| queue.remove(ticket));
+            if gone.is_some() && this.counted {
+                self.outcome.dropped(this.stage);
+            }
+        }
+    }
+
     /// A part is back, with an answer or without.
     fn back(&mut self, now: Time, part: Part, visit: Option<Visit>) {
-        let this = &mut self.requests[part.request];
-        if this.stage != part.stage || this.out == 0 {
+        if let (Some(query), true) = (self.requests[part.request].query, visit.is_some()) {
+            let service = self.drawn(part).service;
+            self.stages[part.stage].sizes.record((query, part.part), service);
+        }
+        if !self.waits(part) {
             return;
         }
+        let this = &mut self.requests[part.request];
         this.out -= 1;
         match visit {
             Some(visit) => this.back.push(visit),
@@ -303,6 +373,10 @@ impl<'a> World<'a> {
     fn aggregate(&mut self, now: Time, request: usize) {
         let this = &mut self.requests[request];
         let unit = &self.config.stages[this.stage];
+        if this.out > 0 && unit.call_off {
+            self.call_off(request);
+        }
+        let this = &mut self.requests[request];
         let whole = this.back.len() == unit.parts;
         this.out = 0;
         this.used = (this.back.len(), unit.parts);
@@ -351,3 +425,6 @@ impl Request {
         self.budget
     }
 }
+
+/// Queries times workers that an aggregator tells apart.
+const SIZES_MAX: usize = 1_000_000;

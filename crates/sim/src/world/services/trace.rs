@@ -27,6 +27,8 @@ pub struct Born {
     pub class: usize,
     /// One for each part of each stage, in their order.
     pub parts: Vec<Drawn>,
+    /// The query that it is, where a stage's service times were recorded.
+    pub query: Option<usize>,
 }
 
 /// What a part of a request brings to a stage.
@@ -63,20 +65,26 @@ impl Iterator for Trace {
         self.left = self.left.checked_sub(1)?;
         let at = self.times.next()?;
         let class = self.config.class(self.class.unit());
-        let parts = |(stage, rng)| draw(stage, rng);
-        Some(Born {
-            at,
-            class,
-            parts: self.config.stages.iter().zip(&mut self.stages).flat_map(parts).collect(),
-        })
+        let mut born = Born { at, class, parts: Vec::new(), query: None };
+        for (stage, rng) in self.config.stages.iter().zip(&mut self.stages) {
+            draw(stage, rng, &mut born);
+        }
+        Some(born)
     }
 }
 
 /// What a request brings to the parts of `stage`.
-fn draw(stage: &Stage, rng: &mut Rng) -> impl Iterator<Item = Drawn> {
-    let (hop, service) = (stage.hop, stage.service);
-    (0..stage.parts).map(move |_| {
+fn draw(stage: &Stage, rng: &mut Rng, born: &mut Born) {
+    let record = stage.recorded.as_deref();
+    let query = record.map(|record| record.draw(rng));
+    born.query = query.or(born.query);
+    for part in 0..stage.parts {
         let mut draw = |law: Law| law.sample(rng);
-        Drawn { hop: draw(hop), service: draw(service), back: draw(hop) }
-    })
+        let hop = draw(stage.hop);
+        let service = match (record, query) {
+            (Some(record), Some(query)) => record.times(query)[part],
+            _ => draw(stage.service),
+        };
+        born.parts.push(Drawn { hop, service, back: draw(stage.hop) });
+    }
 }

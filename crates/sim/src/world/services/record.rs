@@ -1,0 +1,66 @@
+//! Service times that were measured: what each query takes at each worker.
+//!
+//! A request draws one query, and its parts take what that query took, so
+//! that a long query is long everywhere and longest somewhere: that is what
+//! makes stragglers. As text, a line of names and one line for each query:
+//! its word and a time in ns for each worker. Who has the text is the
+//! caller's business.
+
+use queueing::{Rng, Span};
+
+use crate::world::BadConfig;
+
+/// Times of queries at the workers of a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// A row for each query, a time for each worker.
+    rows: Vec<Vec<Span>>,
+}
+
+impl Record {
+    /// Reads a record whose times are taken `slower` times.
+    ///
+    /// # Errors
+    /// One line: which line makes no sense.
+    pub fn parse(text: &str, slower: u64) -> Result<Self, BadConfig> {
+        let parts = text.lines().next().unwrap_or_default().split(',').count() - 1;
+        let row = |(number, line): (usize, &str)| {
+            let times = line.split(',').skip(1).map(|time| time.parse().map(Span::from_nanos));
+            let times: Result<Vec<Span>, _> = times.collect();
+            let times = times.ok().filter(|times| times.len() == parts && parts > 0);
+            let times = times.ok_or_else(|| {
+                BadConfig(format!("record: line {} is not a word and {parts} times in ns", number + 1))
+            })?;
+            Ok(times.into_iter().map(|time| time * slower).collect())
+        };
+        let rows: Vec<Vec<Span>> = text.lines().enumerate().skip(1).map(row).collect::<Result<_, _>>()?;
+        if rows.is_empty() {
+            return Err(BadConfig("record: no query, not 1 and more".to_owned()));
+        }
+        Ok(Self { rows })
+    }
+
+    /// Workers that were measured.
+    #[must_use]
+    pub fn parts(&self) -> usize {
+        self.rows[0].len()
+    }
+
+    /// What `query` takes at each worker.
+    #[must_use]
+    pub fn times(&self, query: usize) -> &[Span] {
+        &self.rows[query]
+    }
+
+    /// Draws a query, each as often as any other.
+    pub(super) fn draw(&self, rng: &mut Rng) -> usize {
+        rng.below(self.rows.len() as u64) as usize
+    }
+
+    /// Of all queries and workers.
+    #[must_use]
+    pub fn mean(&self) -> Span {
+        let all = self.rows.iter().flatten().map(|time| time.as_nanos()).sum::<u64>();
+        Span::from_nanos(all / (self.rows.len() * self.parts()) as u64)
+    }
+}
