@@ -1,11 +1,13 @@
-//! Runs every point, mode and seed of an experiment, side by side on all cores.
+//! Runs every point, seed and mode of an experiment, as many side by side as
+//! its world allows; modes of one seed go together, so that a machine's noise
+//! meets all of them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::figures::Figures;
 use super::spec::{Experiment, Scale};
-use super::world::{self, Found, Row};
+use super::world::{self, Found, Noise, Row};
 use crate::error::Error;
 
 /// What the grid measured.
@@ -16,6 +18,8 @@ pub struct Measured {
     pub runs: Vec<Run>,
     /// Simulated events, all runs.
     pub events: u64,
+    /// Of real services: how far the worst run was from its plan.
+    pub noise: Option<Noise>,
     /// Seeds per point and mode.
     pub seeds: u64,
 }
@@ -43,21 +47,28 @@ struct Task {
 /// Runs `experiment` at `scale` with seeds from `seed` on.
 ///
 /// # Errors
-/// When settings are invalid; nothing has run then.
+/// When settings are invalid, before anything runs; and when a run fails.
 pub fn run(name: &str, experiment: &Experiment, scale: &Scale, seed: u64) -> Result<Measured, Error> {
     let tasks = tasks(experiment, scale, seed).map_err(|e| Error::new(format!("experiment {name}: {e}")))?;
+    let world = experiment.world().map_err(Error::new)?;
     let bar = crate::progress::bar(tasks.len() as u64);
     bar.set_message(name.to_owned());
     let next = AtomicUsize::new(0);
-    let all_found: Mutex<Vec<Option<Found>>> = Mutex::new(tasks.iter().map(|_| None).collect());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(tasks.len());
+    let stop = AtomicBool::new(false);
+    let all_found: Mutex<Vec<Option<Result<Found, Error>>>> =
+        Mutex::new(tasks.iter().map(|_| None).collect());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = world.kind.at_once(cores).min(tasks.len());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                loop {
+                while !stop.load(Ordering::Relaxed) {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(task) = tasks.get(index) else { break };
                     let found = (task.run)();
+                    if found.is_err() {
+                        stop.store(true, Ordering::Relaxed);
+                    }
                     all_found.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(found);
                     bar.inc(1);
                 }
@@ -66,12 +77,16 @@ pub fn run(name: &str, experiment: &Experiment, scale: &Scale, seed: u64) -> Res
     });
     bar.finish_and_clear();
 
-    let figures = Figures::new(experiment.world().map_err(Error::new)?);
-    let mut measured = Measured { figures, runs: Vec::new(), events: 0, seeds: scale.runs };
-    let all_found = all_found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let figures = Figures::new(world);
+    let mut measured = Measured { figures, runs: Vec::new(), events: 0, noise: None, seeds: scale.runs };
+    let mut all_found = all_found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(failed) = all_found.iter().position(|found| matches!(found, Some(Err(_)))) {
+        return all_found.swap_remove(failed).expect("it ran").map(|_| measured);
+    }
     for (task, found) in tasks.into_iter().zip(all_found) {
-        let Found { events, rows } = found.expect("every task ran");
+        let Found { events, rows, noise } = found.expect("every task ran")?;
         measured.events += events;
+        measured.noise = [measured.noise, noise].into_iter().flatten().reduce(Noise::worse);
         measured.figures.add(&task.point, &task.mode, &rows);
         if task.first {
             let Task { point, mode, settings, .. } = task;
@@ -87,8 +102,8 @@ fn tasks(experiment: &Experiment, scale: &Scale, seed: u64) -> Result<Vec<Task>,
         if scale.points.as_ref().is_some_and(|wanted| !wanted.contains(&point.name)) {
             continue;
         }
-        for mode in &experiment.modes {
-            for seed_offset in 0..scale.runs {
+        for seed_offset in 0..scale.runs {
+            for mode in &experiment.modes {
                 let mut settings = experiment.settings_for(scale, &point, mode)?;
                 settings.insert("seed".to_owned(), toml::Value::Integer((seed + seed_offset) as i64));
                 let at = |e: &str| format!("settings of mode {mode}, point {:?}: {e}", point.name);

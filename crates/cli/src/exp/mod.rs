@@ -1,8 +1,8 @@
 //! `greenwave exp`: the papers' figures, run again and held to their claims.
 //!
 //! An experiment is a file (see [`spec`]); this command runs its grid of
-//! points, modes and seeds in the simulator, prints the figures, and checks
-//! every claim. It draws what it measured and hard-codes nothing.
+//! points, modes and seeds in the simulator, or on real services, prints the
+//! figures, and checks every claim. It draws what it measured and hard-codes nothing.
 
 mod catalogue;
 mod claim;
@@ -45,6 +45,10 @@ struct RunArgs {
     /// Names (adps/fig5), a paper's name for all of its own, or a .toml file.
     #[arg(required = true)]
     names: Vec<String>,
+    /// Of those only the ones of one kind: what is deterministic, or what the
+    /// machine decides.
+    #[arg(long, value_enum)]
+    world: Option<WorldName>,
     /// How large.
     #[arg(long, value_enum, default_value_t = ScaleName::Smoke)]
     scale: ScaleName,
@@ -66,6 +70,22 @@ enum ScaleName {
     Smoke,
     /// Minutes: the paper's size, several seeds.
     Paper,
+}
+
+/// The kinds of worlds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WorldName {
+    /// Virtual time.
+    Sim,
+    /// Real services on this machine.
+    Host,
+}
+
+impl WorldName {
+    fn takes(self, source: &Source) -> Result<bool, Error> {
+        let world = source.parse()?.world().map_err(Error::new)?;
+        Ok((self == Self::Sim) == (world.kind == world::Kind::Sim))
+    }
 }
 
 impl ScaleName {
@@ -92,14 +112,20 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
 fn list(json: bool) -> Result<ExitCode, Error> {
     let sources = catalogue::all();
     if json {
-        let rows = sources.iter().map(|s| Ok(serde_json::json!({"name": s.name, "title": s.parse()?.title})));
+        let rows = sources.iter().map(|s| {
+            let experiment = s.parse()?;
+            let world = experiment.world().map_err(Error::new)?.kind.name();
+            Ok(serde_json::json!({"name": s.name, "title": experiment.title, "world": world}))
+        });
         let rows: Vec<_> = rows.collect::<Result<_, Error>>()?;
         println!("{}", serde_json::json!({ "experiments": rows }));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = crate::table::Table::new(2, &["experiment", "title"]);
+    let mut table = crate::table::Table::new(3, &["experiment", "world", "title"]);
     for source in &sources {
-        table.row(vec![source.name.clone(), source.parse()?.title]);
+        let experiment = source.parse()?;
+        let world = experiment.world().map_err(Error::new)?.kind.name();
+        table.row(vec![source.name.clone(), world.to_owned(), experiment.title]);
     }
     print!("{table}");
     println!("run one: greenwave exp run {}", sources.first().map_or("NAME", |s| &s.name));
@@ -109,7 +135,11 @@ fn list(json: bool) -> Result<ExitCode, Error> {
 fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     let mut sources: Vec<Source> = Vec::new();
     for name in &args.names {
-        sources.extend(catalogue::find(name)?);
+        for source in catalogue::find(name)? {
+            if args.world.map_or(Ok(true), |world| world.takes(&source))? {
+                sources.push(source);
+            }
+        }
     }
     if let Some(folder) = &args.out {
         std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, &e))?;

@@ -11,7 +11,7 @@ use super::claim::{Bound, Metric};
 use super::figures::interval;
 use super::grid::{Measured, Run};
 use super::spec::Experiment;
-use super::world::{Stat, World};
+use super::world::{Kind, Noise, Stat, World};
 use crate::error::Error;
 use crate::report::{self, Section};
 use crate::table::{Table, micros};
@@ -120,7 +120,7 @@ impl ExperimentResult {
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{}  {}\n", self.name, self.experiment.title);
-        let _ = writeln!(text, "{}; world sim; {}\n", self.experiment.source, self.world.note);
+        let _ = writeln!(text, "{}; world {}; {}\n", self.experiment.source, self.place(), self.world.note);
         let _ = writeln!(text, "{}", self.figure_table());
         let _ = writeln!(text, "{}", self.claim_table());
         for id in &self.left_out {
@@ -131,11 +131,23 @@ impl ExperimentResult {
         text
     }
 
+    /// Which world, and which machine where that decides.
+    fn place(&self) -> String {
+        match self.world.kind {
+            Kind::Sim => "sim".to_owned(),
+            Kind::Host { .. } => format!("host ({}) on {}", self.world.name, host::Machine::this()),
+        }
+    }
+
     fn closing(&self) -> String {
+        let noise = self.measured.noise.map(|Noise { late, beyond }| {
+            format!("; at worst {late} late to send, services {beyond} longer than planned")
+        });
         let hold = self.claims.iter().filter(|c| c.holds()).count();
         format!(
-            "{hold} of {} claims hold   (sim, scale {}, seed {}, {} each, {} events)",
+            "{hold} of {} claims hold   ({}, scale {}, seed {}, {} each, {} events{})",
             self.claims.len(),
+            self.world.kind.name(),
             self.scale,
             self.seed,
             if self.measured.seeds == 1 {
@@ -144,6 +156,7 @@ impl ExperimentResult {
                 format!("{} runs", self.measured.seeds)
             },
             self.measured.events,
+            noise.unwrap_or_default(),
         )
     }
 
@@ -213,11 +226,19 @@ impl ExperimentResult {
             .runs
             .iter()
             .map(|run| json!({"point": run.point, "mode": run.mode, "settings": run.settings}));
+        let real = self.world.kind != Kind::Sim;
+        let machine = real.then(|| host::Machine::this().to_string());
+        let noise = self
+            .measured
+            .noise
+            .map(|Noise { late, beyond }| json!({"late": late.as_nanos(), "beyond": beyond.as_nanos()}));
         json!({
             "experiment": self.name,
             "title": self.experiment.title,
             "source": self.experiment.source,
-            "world": "sim",
+            "world": self.world.kind.name(),
+            "machine": machine,
+            "noise_ns": noise,
             "scale": self.scale,
             "seed": self.seed,
             "runs": self.measured.seeds,
@@ -273,7 +294,7 @@ impl ExperimentResult {
         let mean =
             |point: &str, mode: &str, stat: &str| self.measured.figures.mean(point, mode, class, stat).ok();
         let mut plots = String::new();
-        if several && runs.iter().all(|run| numeric(&run.point).is_some()) {
+        if several && runs.iter().any(|run| numeric(&run.point).is_some()) {
             let line = |mode: &String| {
                 let of_mode = runs.iter().filter(|run| run.mode == *mode);
                 let points = of_mode

@@ -1,6 +1,6 @@
 //! An experiment as a file: settings, what varies, what is claimed.
 //!
-//! `experiments/<paper>/<name>.toml` holds one simulated world's settings and
+//! `experiments/<paper>/<name>.toml` holds one world's settings and
 //! the ways in which its points, modes and scales differ from them, each as
 //! `path = value` ("load.classes.*.service" sets it for every class). The
 //! paper's own numbers stand apart in `paper.csv`, so that no claim can be
@@ -267,7 +267,7 @@ mod tests {
         };
         check("adps.LS.p99 /", "fast.LS.p99 /", "\"fast\" is none of");
         check("adps.LS.p99 /", "adps.LS.p98 /", "\"p98\" is none of");
-        check("class = \"LS\"", "class = \"LS\"\nworld = \"flat\"", "none of server, services");
+        check("class = \"LS\"", "class = \"LS\"\nworld = \"flat\"", "none of server, services, tonic");
         check("points = [\"a\"]", "points = [\"z\"]", "\"z\" is none of");
         check("[mode.adps]", "[mode.lns]", "mode.lns");
         check("\"<= 1\"", "\"small\"", "small");

@@ -5,18 +5,24 @@
 //! drawn is said here once, so that claims, tables, plots and JSON need not
 //! know one world from another.
 
+mod real;
 mod server;
 mod services;
 
+use queueing::Span;
 use toml::Table;
 
+use crate::error::Error;
+
 /// Every world, by name.
-pub const WORLDS: [&World; 2] = [&server::WORLD, &services::WORLD];
+pub const WORLDS: [&World; 4] = [&server::WORLD, &services::WORLD, &real::TONIC, &real::DUBBO];
 
 /// What a world measures and how it is shown.
 pub struct World {
     /// Its name in an experiment's file.
     pub name: &'static str,
+    /// What time is there.
+    pub kind: Kind,
     /// What the table's words mean.
     pub note: &'static str,
     /// The figures of a row, in order.
@@ -31,6 +37,39 @@ pub struct World {
     pub prepare: fn(mode: &str, settings: Table) -> Result<Run, String>,
 }
 
+/// What time is in a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Virtual: a seed gives the same figures everywhere, and runs take all
+    /// cores.
+    Sim,
+    /// The machine's, so figures are too. Runs wait more than they work.
+    Host {
+        /// So many of them per core go side by side.
+        per_core: usize,
+    },
+}
+
+impl Kind {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sim => "sim",
+            Self::Host { .. } => "host",
+        }
+    }
+
+    /// How many runs go side by side on `cores`.
+    #[must_use]
+    pub fn at_once(self, cores: usize) -> usize {
+        match self {
+            Self::Sim => cores,
+            Self::Host { per_core } => cores * per_core,
+        }
+    }
+}
+
 /// A figure.
 pub struct Stat {
     /// Its name in claims and JSON.
@@ -42,14 +81,33 @@ pub struct Stat {
 }
 
 /// A run that can be started, on any thread.
-pub type Run = Box<dyn Fn() -> Found + Send + Sync>;
+pub type Run = Box<dyn Fn() -> Result<Found, Error> + Send + Sync>;
 
 /// What a run found.
 pub struct Found {
-    /// Events simulated.
+    /// Events simulated, or told of.
     pub events: u64,
     /// One row per class of requests (or per stage).
     pub rows: Vec<Row>,
+    /// How well the machine kept to the plan, where it is a real one.
+    pub noise: Option<Noise>,
+}
+
+/// How far a run on a machine was from its plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noise {
+    /// A request was sent so long after its birth, at worst.
+    pub late: Span,
+    /// Services took so much longer than planned, on average.
+    pub beyond: Span,
+}
+
+impl Noise {
+    /// The noisier of both, in each respect.
+    #[must_use]
+    pub fn worse(self, other: Self) -> Self {
+        Self { late: self.late.max(other.late), beyond: self.beyond.max(other.beyond) }
+    }
 }
 
 /// The figures of one class.

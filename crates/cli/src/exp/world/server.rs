@@ -5,10 +5,11 @@ use queueing::Span;
 use sim::world::server::{self, Config};
 use toml::{Table, Value};
 
-use super::{Found, Row, Run, World, kept, line, shown};
+use super::{Found, Kind, Row, Run, World, kept, line, shown};
 
 pub const WORLD: World = World {
     name: "server",
+    kind: Kind::Sim,
     note: "times in µs; lost: sent and not answered",
     stats: &[
         shown("requests", "1", "reqs"),
@@ -44,7 +45,7 @@ fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
             figures: figures(class).to_vec(),
             cdf: class.cdf().into_iter().map(|(span, share)| (span.as_micros_f64(), share)).collect(),
         });
-        Found { events: outcome.events, rows: rows.collect() }
+        Ok(Found { events: outcome.events, rows: rows.collect(), noise: None })
     }))
 }
 

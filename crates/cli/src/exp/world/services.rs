@@ -8,10 +8,11 @@ use queueing::{Histogram, Span};
 use sim::world::services::{self, Class, Config, Outcome, StageReport};
 use toml::Table;
 
-use super::{Found, Row, Run, World, kept, line, shown};
+use super::{Found, Kind, Row, Run, World, kept, line, shown};
 
 pub const WORLD: World = World {
     name: "services",
+    kind: Kind::Sim,
     note: "times in µs since birth, a stage's at its end",
     stats: &[
         kept("requests", "1"),
@@ -39,13 +40,19 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
     config.load(crate::exp::catalogue::text).map_err(|e| line(&e))?;
     config.check().map_err(|e| line(&e))?;
-    Ok(Box::new(move || {
-        let outcome = services::run(&config);
-        Found { events: outcome.events, rows: rows(&outcome) }
-    }))
+    Ok(simulated(config))
 }
 
-fn rows(outcome: &Outcome) -> Vec<Row> {
+/// A run of `config` in virtual time.
+pub(super) fn simulated(config: Config) -> Run {
+    Box::new(move || {
+        let outcome = services::run(&config);
+        Ok(Found { events: outcome.events, rows: rows(&outcome), noise: None })
+    })
+}
+
+/// What `outcome` is in figures.
+pub(super) fn rows(outcome: &Outcome) -> Vec<Row> {
     let seconds = outcome.arriving.as_secs_f64();
     let mut rows: Vec<Row> = Vec::new();
     if outcome.classes.len() > 1 {

@@ -1,0 +1,95 @@
+//! Services that call services, for real: the trace of `services`, given to a
+//! runner that starts real services on loopback (`spec/testbed.md`).
+//!
+//! Settings are those of world `services`, and so are the figures. `hop` is
+//! what the simulator draws for the network; here the network is the
+//! machine's own. `on = "sim"` runs a mode in the simulator all the same, so
+//! that both can be compared request by request.
+
+mod runner;
+mod tally;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sim::world::services::{Config, Expects, Trace};
+use toml::{Table, Value};
+
+use self::runner::Conversation;
+use self::tally::Tally;
+use super::{Found, Kind, Run, World, line, services};
+use crate::error::Error;
+
+/// tonic services under the layers of `deadline::tower`.
+pub const TONIC: World =
+    World { name: "tonic", kind: Kind::Host { per_core: 4 }, prepare: prepare_tonic, ..services::WORLD };
+
+/// Dubbo services under the plug-in of `java/dubbo`.
+pub const DUBBO: World =
+    World { name: "dubbo", kind: Kind::Host { per_core: 2 }, prepare: prepare_dubbo, ..services::WORLD };
+
+/// How a runner is started, looked up when it is to be.
+type Runner = fn() -> Result<Command, Error>;
+
+fn prepare_tonic(_mode: &str, settings: Table) -> Result<Run, String> {
+    prepare(tonic, settings)
+}
+
+fn prepare_dubbo(_mode: &str, settings: Table) -> Result<Run, String> {
+    prepare(dubbo, settings)
+}
+
+fn prepare(runner: Runner, mut settings: Table) -> Result<Run, String> {
+    let on = settings.remove("on").unwrap_or_else(|| Value::String("host".to_owned()));
+    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    config.check().map_err(|e| line(&e))?;
+    match on.as_str() {
+        Some("host") => {}
+        Some("sim") => return Ok(services::simulated(config)),
+        _ => return Err(format!("on {on} is none of \"host\", \"sim\"")),
+    }
+    if config.expects != Expects::Rest {
+        return Err("expects \"own\" is the simulator's alone; real services look ahead".to_owned());
+    }
+    if let Some(unit) = config.stages.iter().find(|stage| stage.parts > 1) {
+        return Err(format!("stage {}: parts {} is not 1: services in series", unit.name, unit.parts));
+    }
+    Ok(Box::new(move || converse(runner()?, &config)))
+}
+
+/// Gives the trace of `config` to a runner and sums up what it says.
+fn converse(command: Command, config: &Config) -> Result<Found, Error> {
+    let trace: Vec<_> = Trace::new(config).collect();
+    let mut tally = Tally::new(config, &trace);
+    let conversation = Conversation { setup: runner::setup(config), plan: runner::plan(&trace) };
+    conversation.with(command, runner::lasts(config, &trace), &mut |line| tally.take(line))?;
+    let (outcome, noise, events) = tally.finish()?;
+    Ok(Found { events, rows: services::rows(&outcome), noise: Some(noise) })
+}
+
+/// `testbed series`, from beside this program.
+fn tonic() -> Result<Command, Error> {
+    let this = std::env::current_exe().map_err(|e| Error::file(Path::new("greenwave"), &e))?;
+    let mut command = Command::new(built(this.with_file_name("testbed"))?);
+    command.arg("series");
+    Ok(command)
+}
+
+/// `greenwave.testbed.Dubbo`, from where this program was built.
+fn dubbo() -> Result<Command, Error> {
+    let java = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../java");
+    let listed = built(java.join("testbed/target/testbed.classpath"))?;
+    let path = std::fs::read_to_string(&listed).map_err(|e| Error::file(&listed, &e))?;
+    let mut command = Command::new("java");
+    command.args(["-cp", path.trim(), "greenwave.testbed.Dubbo"]);
+    Ok(command)
+}
+
+fn built(path: PathBuf) -> Result<PathBuf, Error> {
+    match path.exists() {
+        true => Ok(path),
+        false => {
+            Err(Error::new(format!("{}: the runner is not built", path.display())).advice("make testbed"))
+        }
+    }
+}

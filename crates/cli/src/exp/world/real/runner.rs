@@ -1,0 +1,170 @@
+//! A process that is told a set-up and a plan, and heard line by line.
+//!
+//! It is given a bounded time and killed when that is over, when a line makes
+//! no sense, or when whoever listens is gone; a runner also ends by itself
+//! once nobody reads what it says, so an interrupted experiment leaves none.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use queueing::{Span, Time};
+use serde_json::json;
+use sim::world::services::{Born, Config};
+
+use crate::error::{Error, plain};
+
+/// What a runner is told.
+pub struct Conversation {
+    /// The first line.
+    pub setup: String,
+    /// The others.
+    pub plan: String,
+}
+
+/// The first line for `config`.
+pub fn setup(config: &Config) -> String {
+    let stage = |stage: &sim::world::services::Stage| {
+        json!({
+            "name": stage.name, "threads": stage.servers, "parts": stage.parts,
+            "reserve_ns": stage.reserve.as_nanos(), "partial": stage.partial,
+        })
+    };
+    let slo = |slo: &sim::world::services::Slo| json!({"name": slo.name, "slo_ns": slo.slo.as_nanos()});
+    json!({
+        "order": config.order, "shedding": config.shedding,
+        "patience_ns": config.patience.as_nanos(), "capacity": config.capacity,
+        "stages": config.stages.iter().map(stage).collect::<Vec<_>>(),
+        "slos": config.slos.iter().map(slo).collect::<Vec<_>>(),
+    })
+    .to_string()
+}
+
+/// The other lines, for `trace`.
+pub fn plan(trace: &[Born]) -> String {
+    let mut text = String::new();
+    for born in trace {
+        let _ = write!(text, "{},{}", born.at.as_nanos(), born.class);
+        for part in &born.parts {
+            let _ = write!(text, ",{}", part.service.as_nanos());
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// How long a run of `trace` may take from `ready` on: until the last birth,
+/// then as if one server had all the work, and what a runner waits for.
+pub fn lasts(config: &Config, trace: &[Born]) -> Duration {
+    let births = trace.last().map_or(Span::ZERO, |born| born.at.since(Time::ZERO));
+    let work = |n: usize| trace.iter().map(|born| born.parts[n].service).sum::<Span>();
+    let most = (0..config.stages.len()).map(work).max().unwrap_or(Span::ZERO);
+    Duration::from_nanos((births + most).as_nanos()) + PATIENCE
+}
+
+impl Conversation {
+    /// Starts `command`, tells it all, and gives each line after `ready` to
+    /// `hear`; it may go on for `limit` then.
+    ///
+    /// # Errors
+    /// When it does not start, fails, says what `hear` does not take, or is
+    /// not done in time.
+    pub fn with(
+        self,
+        mut command: Command,
+        limit: Duration,
+        hear: &mut dyn FnMut(&str) -> Result<(), String>,
+    ) -> Result<(), Error> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = piped.spawn().map_err(|e| {
+            Error::new(format!("{name}: {}", plain(&e.to_string())))
+                .advice("make testbed, which says what is missing")
+        })?;
+        let mut runner = Running(child);
+        let failed = |what: String| Error::new(format!("{name}: {what}"));
+
+        let mut stdin = runner.0.stdin.take().expect("it was piped");
+        let told = format!("{}\n{}", self.setup, self.plan);
+        // A runner that does not listen says why, or is silent and killed.
+        std::thread::spawn(move || stdin.write_all(told.as_bytes()));
+        let stdout = runner.0.stdout.take().expect("it was piped");
+        let said = lines(stdout);
+        let stderr = runner.0.stderr.take().expect("it was piped");
+        let complaint = std::thread::spawn(move || complaint(stderr));
+
+        let mut ends = Instant::now() + PATIENCE;
+        let mut ready = false;
+        loop {
+            match said.recv_timeout(ends.saturating_duration_since(Instant::now())) {
+                Ok(line) if ready => hear(&line).map_err(failed)?,
+                Ok(line) if line == "ready" => (ready, ends) = (true, Instant::now() + limit),
+                Ok(line) => return Err(failed(format!("{line:?} is not \"ready\""))),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) if ready => {
+                    return Err(failed(format!("not done after {limit:?}")));
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(failed(format!("not ready after {PATIENCE:?}")));
+                }
+            }
+        }
+        let status = runner.0.wait().map_err(|e| failed(plain(&e.to_string()).to_owned()))?;
+        let complaint = complaint.join().unwrap_or_default();
+        if status.success() { Ok(()) } else { Err(why(&name, &status.to_string(), &complaint)) }
+    }
+}
+
+/// A process that does not outlive this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Fails when it has ended, which is as well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The lines of `stdout`, read by a thread that ends with them.
+fn lines(stdout: impl Read + Send + 'static) -> Receiver<String> {
+    let (lines, said) = channel();
+    std::thread::spawn(move || {
+        let all = BufReader::new(stdout).lines().map_while(Result::ok);
+        all.map(|line| lines.send(line)).take_while(Result::is_ok).for_each(drop);
+    });
+    said
+}
+
+/// The end of what a process complains of, however much that is.
+fn complaint(stderr: impl Read) -> String {
+    let mut kept = String::new();
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        if line.starts_with("error: ") || kept.len() > COMPLAINT_MAX {
+            kept.clear();
+        }
+        kept.extend([line.as_str(), "\n"]);
+    }
+    kept
+}
+
+/// What a runner that failed with `status` complained of.
+fn why(name: &str, status: &str, complaint: &str) -> Error {
+    let mut lines = complaint.lines();
+    let said = lines.next().and_then(|line| line.strip_prefix("error: "));
+    let advice = lines.next().and_then(|line| line.strip_prefix("  try: "));
+    match (said, advice) {
+        (Some(said), Some(advice)) => Error::new(format!("{name}: {said}")).advice(advice),
+        (Some(said), None) => Error::new(format!("{name}: {said}")),
+        _ => {
+            Error::new(format!("{name}: {status}: {}", complaint.lines().last().unwrap_or("no word of why")))
+        }
+    }
+}
+
+/// For a start, and for an end after all has been done.
+const PATIENCE: Duration = Duration::from_secs(75);
+/// Bytes of complaint beyond which older ones are forgotten.
+const COMPLAINT_MAX: usize = 1 << 16;

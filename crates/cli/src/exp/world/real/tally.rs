@@ -1,0 +1,200 @@
+//! A runner's lines, summed up: the outcome that a simulation would have.
+
+use deadline::{Budget, Stage};
+use queueing::Span;
+use sim::world::services::{self, Born, Config, Outcome};
+
+use super::super::Noise;
+use crate::error::Error;
+
+/// What a runner said so far.
+pub struct Tally<'a> {
+    config: &'a Config,
+    trace: &'a [Born],
+    outcome: Outcome,
+    ended: Vec<bool>,
+    late: Option<Span>,
+    /// What services took beyond the plan, and how many did.
+    beyond: (Span, u64),
+    lines: u64,
+}
+
+impl<'a> Tally<'a> {
+    /// Nothing was said of `trace` yet.
+    pub fn new(config: &'a Config, trace: &'a [Born]) -> Self {
+        let mut outcome = Outcome::new(config);
+        for (request, born) in trace.iter().enumerate() {
+            outcome.born(born.at, born.class, counted(config, request));
+        }
+        let ended = vec![false; trace.len()];
+        Self { config, trace, outcome, ended, late: None, beyond: (Span::ZERO, 0), lines: 0 }
+    }
+
+    /// Takes a line in.
+    ///
+    /// # Errors
+    /// When it is none of the protocol's, or says of a request what cannot be.
+    pub fn take(&mut self, line: &str) -> Result<(), String> {
+        self.lines += 1;
+        let words: Vec<&str> = line.split(',').collect();
+        let taken = match words[..] {
+            ["stage", request, stage, part, how, elapsed, queue, service] => {
+                self.stage([request, stage, part], how, [elapsed, queue, service])
+            }
+            ["end", request, how, elapsed, used, parts] => self.end(request, how, elapsed, [used, parts]),
+            ["late", ns] => span(ns).map(|late| self.late = Some(late)),
+            _ => None,
+        };
+        taken.ok_or_else(|| format!("{line:?} is not what spec/testbed.md has a runner say"))
+    }
+
+    fn stage(&mut self, at: [&str; 3], how: &str, spent: [&str; 3]) -> Option<()> {
+        let (request, stage, part) = (self.request(at[0])?, number(at[1])?, number(at[2])?);
+        let parts_of = |stages: &[services::Stage]| stages.iter().map(|stage| stage.parts).sum::<usize>();
+        if part >= self.config.stages.get(stage)?.parts {
+            return None;
+        }
+        let drawn = self.trace[request].parts[parts_of(&self.config.stages[..stage]) + part];
+        let (elapsed, queue, service) = (span(spent[0])?, span(spent[1])?, span(spent[2])?);
+        if !counted(self.config, request) {
+            return Some(());
+        }
+        match how {
+            "served" => {
+                self.outcome.served(stage, &Stage { network: Span::ZERO, queue, service }, elapsed);
+                self.beyond = (self.beyond.0 + service.saturating_sub(drawn.service), self.beyond.1 + 1);
+            }
+            "dropped" => self.outcome.dropped(stage),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn end(&mut self, request: &str, how: &str, elapsed: &str, parts: [&str; 2]) -> Option<()> {
+        let request = self.request(request)?;
+        let (elapsed, used, parts) = (span(elapsed)?, number(parts[0])?, number(parts[1])?);
+        let answered = match how {
+            "answered" => true,
+            "failed" => false,
+            _ => return None,
+        };
+        if std::mem::replace(&mut self.ended[request], true) {
+            return None;
+        }
+        let class = self.trace[request].class;
+        if counted(self.config, request) {
+            let budget = Budget::restored(self.config.slos[class].slo, elapsed, &[]);
+            match answered {
+                true => self.outcome.answered(class, &budget, (used, parts)),
+                false => self.outcome.failed(class),
+            }
+        }
+        Some(())
+    }
+
+    /// What all of it comes to: outcome, noise, lines.
+    ///
+    /// # Errors
+    /// When the runner did not say all that it has to.
+    pub fn finish(self) -> Result<(Outcome, Noise, u64), Error> {
+        if let Some(request) = self.ended.iter().position(|ended| !ended) {
+            return Err(Error::new(format!("request {request} of {} never ended", self.ended.len())));
+        }
+        let late = self.late.ok_or_else(|| Error::new("the runner did not say how late it was"))?;
+        let (beyond, served) = self.beyond;
+        let beyond = Span::from_nanos(beyond.as_nanos().checked_div(served).unwrap_or(0));
+        Ok((self.outcome, Noise { late, beyond }, self.lines))
+    }
+
+    fn request(&self, text: &str) -> Option<usize> {
+        number(text).filter(|&request| request < self.trace.len())
+    }
+}
+
+/// Whether `request` is more than one to fill the queues.
+fn counted(config: &Config, request: usize) -> bool {
+    request as u64 >= config.warmup
+}
+
+fn number(text: &str) -> Option<usize> {
+    text.parse().ok()
+}
+
+fn span(text: &str) -> Option<Span> {
+    text.parse().ok().map(Span::from_nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use sim::world::services::Trace;
+
+    use super::*;
+
+    fn config() -> Config {
+        Config::from_toml(
+            r#"
+            arrivals = "uniform 100"
+            requests = 2
+            warmup = 1
+            order = "edf"
+            shedding = "infeasible"
+            slos = [{ name = "all", share = 1.0, slo = "20ms" }]
+            stages = [{ name = "S1", service = "2us" }, { name = "S2", service = "3us" }]
+            "#,
+        )
+        .unwrap()
+    }
+
+    /// What `lines` come to, or why they come to nothing.
+    fn told(lines: &str) -> Result<(Outcome, Noise, u64), String> {
+        let config = config();
+        let trace: Vec<_> = Trace::new(&config).collect();
+        let mut tally = Tally::new(&config, &trace);
+        lines.lines().try_for_each(|line| tally.take(line))?;
+        tally.finish().map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn lines_come_to_what_a_simulation_finds() {
+        let lines = "stage,0,0,0,served,9000,1,9000\nend,0,answered,9,1,1\n\
+            stage,1,0,0,served,5000000,2000,2600\nstage,2,0,0,dropped,7,7,0\nend,2,failed,8,0,1\n\
+            stage,1,1,0,served,6000000,0,3400\nend,1,answered,7000000,1,1\nlate,4";
+        let (outcome, noise, lines) = told(lines).unwrap();
+        let class = &outcome.classes[0];
+        assert_eq!((class.requests, class.on_time, class.late, class.dropped), (2, 1, 0, 1));
+        assert_eq!(
+            outcome.stages.iter().map(|s| (s.elapsed.count(), s.dropped)).collect::<Vec<_>>(),
+            [(1, 1), (1, 0)]
+        );
+        assert_eq!(outcome.stages[0].busy, Span::from_nanos(2_600), "the first fills queues and no more");
+        assert_eq!((noise.late, noise.beyond, lines), (Span::from_nanos(4), Span::from_nanos(500), 8));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let ends = "end,0,answered,9,1,1\nend,1,answered,9,1,1\nend,2,answered,30000000,1,1\n";
+        let late = told(&format!("{ends}late,4")).unwrap().0.classes[0].late;
+        assert_eq!(late, 1, "answered, but not in time");
+        let check = |lines: &str, says: &str| {
+            let error = told(lines).map(|_| ()).unwrap_err();
+            assert!(error.contains(says), "{says:?} is not in {error:?}");
+        };
+        check(ends, "how late");
+        check("late,4", "request 0 of 3 never ended");
+        for line in [
+            "",
+            "hello",
+            "end,3,answered,9,1,1",
+            "end,0,perhaps,9,1,1",
+            "end,0,answered,-9,1,1",
+            "stage,0,2,0,served,1,1,1",
+            "stage,0,0,1,served,1,1,1",
+            "stage,1,0,0,lost,1,1,1",
+            "stage,1,0,0,served,1,1",
+            "late,",
+        ] {
+            check(&format!("{line}\n"), "spec/testbed.md");
+        }
+        check("end,1,failed,9,0,1\nend,1,failed,9,0,1", "end,1,failed");
+    }
+}
