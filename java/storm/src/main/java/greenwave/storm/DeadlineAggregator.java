@@ -39,6 +39,7 @@ public final class DeadlineAggregator implements IRichBolt {
     private Limits limits = DeadlineBolt.TRUSTED;
     private int capacity = 10_000;
     private String opening;
+    private boolean partial = true;
     private transient Joining joining;
 
     /**
@@ -79,6 +80,15 @@ public final class DeadlineAggregator implements IRichBolt {
         return this;
     }
 
+    /**
+     * Waits for all parts, however long: for answers that are of no use without one. Bolts before this one then
+     * have to say what they shed ({@link OnShed#answer}). A request that must make room for others is failed.
+     */
+    public DeadlineAggregator withAllParts() {
+        this.partial = false;
+        return this;
+    }
+
     /** Grants within {@code limits}; as for {@link DeadlineBolt#withLimits}. */
     public DeadlineAggregator withLimits(Limits limits) {
         this.limits = limits;
@@ -99,7 +109,7 @@ public final class DeadlineAggregator implements IRichBolt {
         Arrivals arrivals = new Arrivals(new Gate(limits, DeadlineQueue.Settings.DEFAULT), 0, context);
         BudgetedCollector budgeted = new BudgetedCollector(collector, UnaryOperator.identity());
         String name = context.getThisComponentId() + "-deadline" + context.getThisTaskId();
-        joining = new Joining(name, arrivals, budgeted, answer, parts, capacity);
+        joining = new Joining(name, arrivals, budgeted, answer, partial, parts, capacity);
         Arrivals.gauge(context, "whole", joining::whole);
         Arrivals.gauge(context, "partial", joining::partial);
         Arrivals.gauge(context, "early", joining::early);

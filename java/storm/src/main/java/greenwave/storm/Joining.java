@@ -26,6 +26,7 @@ import org.apache.storm.utils.Utils;
 final class Joining extends SecondThread {
     private final Arrivals arrivals;
     private final DeadlineAggregator.Answer answer;
+    private final boolean mayBePartial;
     private final int expected;
     private final int capacity;
     private final AtomicLong whole = new AtomicLong();
@@ -45,11 +46,13 @@ final class Joining extends SecondThread {
             Arrivals arrivals,
             BudgetedCollector collector,
             DeadlineAggregator.Answer answer,
+            boolean mayBePartial,
             int expected,
             int capacity) {
         super(name, collector);
         this.arrivals = arrivals;
         this.answer = answer;
+        this.mayBePartial = mayBePartial;
         this.expected = expected;
         this.capacity = capacity;
         answered = new LinkedHashMap<>() {
@@ -102,11 +105,15 @@ final class Joining extends SecondThread {
 
     @Override
     Runnable next(long nowNanos) {
-        while (!openByDue.isEmpty() && openByDue.first().dueNanos <= nowNanos) {
+        while (mayBePartial && !openByDue.isEmpty() && openByDue.first().dueNanos <= nowNanos) {
             finish(openByDue.first(), partial);
         }
         Request request = ready.pollFirst();
-        return request == null ? null : () -> answer(request);
+        if (request == null) {
+            return null;
+        }
+        boolean isRefused = !mayBePartial && request.parts.size() < expected;
+        return isRefused ? () -> request.tuples.forEach(collector::fail) : () -> answer(request);
     }
 
     @Override
@@ -114,7 +121,7 @@ final class Joining extends SecondThread {
         if (!ready.isEmpty()) {
             return 0;
         }
-        return openByDue.isEmpty() ? Long.MAX_VALUE : Math.max(0, openByDue.first().dueNanos - nowNanos);
+        return !mayBePartial || openByDue.isEmpty() ? Long.MAX_VALUE : Math.max(0, openByDue.first().dueNanos - nowNanos);
     }
 
     /** False when the request has that part already. */

@@ -148,4 +148,14 @@ class AggregatorTest extends OnStorm {
         Feed.emit("users", "few", third, 900 * MS);
         assertEquals(1, seen(second).getInteger(1));
     }
+
+    @Test
+    void whereAllPartsAreNeededTheAnswerWaitsOrIsRefused() {
+        TestClock.run();
+        String alone = id("all");
+        Feed.emit("users", "all", alone, 1L);
+        Feed.emit("users", "all", id("all"), 900 * MS);
+        assertEquals("fail", heard(alone), "its time was up long ago, but it was asked to make room");
+        assertNull(SEEN.get(alone));
+    }
 }

@@ -65,7 +65,7 @@ abstract class OnStorm {
         TopologyBuilder builder = new TopologyBuilder();
         List<String> streams = List.of(
                 "orders", "narrow", "fails", "acks", "answers", "learns", "basic", "refuses", "later", "ticks",
-                "first", "split", "few", "parts");
+                "first", "split", "few", "all");
         builder.setSpout("users", new DeadlineSpout(
                 new Feed("users", streams, List.of("id", "left")),
                 (stream, values) -> Budget.of((Long) values.get(1))));
@@ -102,8 +102,11 @@ abstract class OnStorm {
         builder.setBolt("few", new DeadlineAggregator("id", "left", 2, new Count()).withCapacity(1))
                 .shuffleGrouping("users", "few");
 
+        builder.setBolt("all", new DeadlineAggregator("id", "left", 2, new Count()).withCapacity(1).withAllParts())
+                .shuffleGrouping("users", "all");
+
         BoltDeclarer sink = builder.setBolt("sink", new Sink());
-        for (String bolt : List.of("answers", "later", "second", "join", "few")) {
+        for (String bolt : List.of("answers", "later", "second", "join", "few", "all")) {
             sink.shuffleGrouping(bolt);
         }
         return builder;

@@ -4,21 +4,26 @@ import greenwave.deadline.Budget;
 import greenwave.deadline.Stage;
 import greenwave.deadline.Visit;
 import greenwave.deadline.thread.Deadlines;
+import java.util.Arrays;
+import java.util.BitSet;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * One run of a plan over services in series: sends each request at its birth, come what may, and says what
- * became of it.
+ * One run of a plan: sends each request at its birth, come what may, and says what became of it.
  *
- * <p>Births count from {@link #begin}. What is said of a request is said in order, and nothing after its end:
- * a service that finishes what its caller gave up is not heard. Threads share one.
+ * <p>Births count from {@link #begin}. Nothing is said of a request that failed after its end: a service that
+ * finishes what its caller gave up is not heard. Threads share one.
  */
 final class Run {
     private final Plan plan;
     private final Lines lines;
-    /** Of each request, the stages that have served it; {@link #ENDED} after its end. */
-    private final int[] passed;
+    /** Among all parts of a request, the first one of each stage, and how many there are. */
+    private final int[] firsts;
+    /** What was said of which part: number of the request times all parts, and the part's. */
+    private final BitSet said = new BitSet();
+    private final State[] states;
 
     private int ended;
     private long beganNanos;
@@ -27,14 +32,32 @@ final class Run {
     Run(Plan plan, Lines lines) {
         this.plan = plan;
         this.lines = lines;
-        this.passed = new int[plan.requests().size()];
+        this.states = new State[plan.requests().size()];
+        Arrays.fill(states, State.UNDERWAY);
+        List<Plan.Stage> stages = plan.settings().stages();
+        this.firsts = new int[stages.size() + 1];
+        for (int stage = 0; stage < stages.size(); stage++) {
+            firsts[stage + 1] = firsts[stage] + stages.get(stage).parts();
+        }
     }
 
     /** Who sends a request to the first service, on a thread that has its deadline. */
     @FunctionalInterface
     interface Client {
-        /** Answered when the future completes, failed when it does so exceptionally or nothing is sent. */
+        /**
+         * Answered when the future completes, of a unit with {@link Used}, failed when it does so exceptionally
+         * or nothing is sent.
+         */
         CompletableFuture<?> send(int request);
+    }
+
+    /** How many {@code parts} answered, and how many of these answers were {@code used}. */
+    record Used(int used, int parts) {}
+
+    private enum State {
+        UNDERWAY,
+        ANSWERED,
+        FAILED
     }
 
     /** Says {@code ready}; births count from now. */
@@ -51,7 +74,7 @@ final class Run {
      */
     void all(Client client) throws Unable {
         long late = 0;
-        for (int request = 0; request < passed.length; request++) {
+        for (int request = 0; request < states.length; request++) {
             long born = bornNanos(request);
             waitUntil(born);
             late = Math.max(late, Deadlines.now() - born);
@@ -65,49 +88,82 @@ final class Run {
         Visit visit = Visit.arrive(born, Budget.of(plan.requests().get(request).slo().sloNs()), 0);
         progressNanos = Deadlines.now();
         try (Deadlines.Scope scope = Deadlines.enter(visit)) {
-            client.send(request).whenComplete((answer, failure) -> end(request, failure == null));
+            client.send(request).whenComplete((answer, failure) -> {
+                Used used = answer instanceof Used unit ? unit : new Used(1, 1);
+                end(request, failure == null ? used : null);
+            });
         } catch (RuntimeException refused) {
-            end(request, false);
+            end(request, null);
         }
     }
 
     /** The service at {@code stage} has done its work on {@code request}, which is the present thread's. */
     void served(int request, int stage) {
-        long now = Deadlines.now();
-        Stage times = Deadlines.current().orElseThrow().stage(now);
-        synchronized (this) {
-            if (passed[request] == stage) {
-                passed[request] = stage + 1;
-                stageLine(request, stage, "served", now, times.queueNanos(), times.serviceNanos());
-            }
-        }
+        served(request, stage, 0);
     }
 
-    private synchronized void end(int request, boolean answered) {
+    /** Of the unit at {@code stage} worker {@code part} has. */
+    void served(int request, int stage, int part) {
         long now = Deadlines.now();
-        int stage = passed[request];
-        if (!answered && stage < plan.settings().stages().size()) {
-            stageLine(request, stage, "dropped", now, 0, 0);
+        Stage times = Deadlines.current().orElseThrow().stage(now);
+        stageLine(request, stage, part, "served", now, times.queueNanos(), times.serviceNanos());
+    }
+
+    /** It will not work on {@code request}. */
+    void dropped(int request, int stage, int part) {
+        stageLine(request, stage, part, "dropped", Deadlines.now(), 0, 0);
+    }
+
+    private synchronized void end(int request, Used used) {
+        long now = Deadlines.now();
+        if (used == null) {
+            dropRest(request);
         }
-        passed[request] = ENDED;
+        states[request] = used == null ? State.FAILED : State.ANSWERED;
         long elapsed = now - bornNanos(request);
-        lines.say("end," + request + (answered ? ",answered," : ",failed,") + elapsed + (answered ? ",1,1" : ",0,1"));
+        String parts = used == null ? ",0,1" : "," + used.used + ',' + used.parts;
+        lines.say("end," + request + (used == null ? ",failed," : ",answered,") + elapsed + parts);
         ended++;
         progressNanos = now;
         notifyAll();
     }
 
-    private void stageLine(int request, int stage, String how, long now, long queueNanos, long serviceNanos) {
+    /** Of the stage that {@code request} failed at, the parts that nothing was said of. */
+    private void dropRest(int request) {
+        for (int stage = 0; stage + 1 < firsts.length; stage++) {
+            boolean isWhole = true;
+            for (int part = 0; part < firsts[stage + 1] - firsts[stage]; part++) {
+                isWhole &= said.get(place(request, stage, part));
+                dropped(request, stage, part);
+            }
+            if (!isWhole) {
+                return;
+            }
+        }
+    }
+
+    private synchronized void stageLine(
+            int request, int stage, int part, String how, long now, long queueNanos, long serviceNanos) {
+        int place = place(request, stage, part);
+        if (states[request] == State.FAILED || said.get(place)) {
+            return;
+        }
+        said.set(place);
         long elapsed = now - bornNanos(request);
-        lines.say("stage," + request + ',' + stage + ",0," + how + ',' + elapsed + ',' + queueNanos + ',' + serviceNanos);
+        lines.say("stage," + request + ',' + stage + ',' + part + ',' + how + ',' + elapsed + ',' + queueNanos + ','
+                + serviceNanos);
+    }
+
+    private int place(int request, int stage, int part) {
+        return request * firsts[firsts.length - 1] + firsts[stage] + part;
     }
 
     private synchronized void awaitEnds() throws Unable {
         try {
-            while (ended < passed.length) {
+            while (ended < states.length) {
                 long left = progressNanos + PATIENCE_NANOS - Deadlines.now();
                 if (left <= 0) {
-                    throw new Unable(passed.length - ended + " requests have not ended", "less load: none ended for a minute");
+                    throw new Unable(states.length - ended + " requests have not ended", "less load: none ended for a minute");
                 }
                 wait(left / 1_000_000 + 1);
             }
@@ -122,7 +178,12 @@ final class Run {
 
     /** Does the work of {@code request} at {@code stage}: holds the present thread for exactly that long. */
     void work(int request, int stage) {
-        waitUntil(Deadlines.now() + plan.requests().get(request).serviceNanos()[stage]);
+        work(request, stage, 0);
+    }
+
+    /** Does the work of worker {@code part} of the unit at {@code stage}. */
+    void work(int request, int stage, int part) {
+        waitUntil(Deadlines.now() + plan.requests().get(request).serviceNanos()[firsts[stage] + part]);
     }
 
     private static void waitUntil(long nanos) {
@@ -131,7 +192,6 @@ final class Run {
         }
     }
 
-    private static final int ENDED = -1;
     /** So long without a request that ends, and the run is given up. */
     private static final long PATIENCE_NANOS = 60_000_000_000L;
 }
