@@ -12,7 +12,11 @@ use testbed::{Error, Planned, Report, Setup, protocol, series};
 type Runner = fn(&Setup, Vec<Planned>, Report) -> Result<(), Error>;
 
 /// Every runner, by name.
-const RUNNERS: &[(&str, Runner)] = &[("series", series::run)];
+const RUNNERS: &[(&str, Runner)] = &[
+    ("series", series::run),
+    #[cfg(feature = "search")]
+    ("search", testbed::search::fanout::run),
+];
 
 fn main() -> ExitCode {
     match run() {
@@ -27,8 +31,10 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Error> {
     let name = std::env::args().nth(1).unwrap_or_default();
     #[cfg(feature = "search")]
-    if name == "record" {
-        return testbed::search::record::command(std::env::args().skip(2));
+    match name.as_str() {
+        "record" => return testbed::search::record::command(std::env::args().skip(2)),
+        "partitions" => return testbed::search::serve::command(std::env::args().skip(2)),
+        _ => {}
     }
     let runner = RUNNERS.iter().find(|(known, _)| *known == name).map(|&(_, runner)| runner);
     let runner = runner.ok_or_else(|| {

@@ -35,17 +35,7 @@ pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Erro
     let run = Run::new(plan, report);
     let (layers, first) = runtime.block_on(start(setup, &run))?;
     let late = send(runtime.handle(), setup, &run, &first)?;
-    // Those that were given up are told of when their handlers are gone.
-    for _ in 0..GONE_TRIES {
-        let busy = |layer: &DeadlineLayer| {
-            let counts = layer.counts();
-            counts.waiting + counts.serving + counts.away > 0
-        };
-        if !layers.iter().any(busy) {
-            break;
-        }
-        std::thread::sleep(GONE_STEP);
-    }
+    all_gone(&layers);
     runtime.shutdown_timeout(GONE_STEP);
     run.say(Line::Late(late));
     Ok(())
@@ -127,8 +117,26 @@ fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, first: &Client) -> Resu
     all_end(&ends).map(|()| late)
 }
 
+/// Waits until the handlers of those that were given up are gone, who are told
+/// of then.
+pub(crate) fn all_gone(layers: &[DeadlineLayer]) {
+    let busy = |layer: &DeadlineLayer| {
+        let counts = layer.counts();
+        counts.waiting + counts.serving + counts.away > 0
+    };
+    for _ in 0..GONE_TRIES {
+        if !layers.iter().any(busy) {
+            break;
+        }
+        std::thread::sleep(GONE_STEP);
+    }
+}
+
 /// Waits until all that can end has.
-fn all_end(ends: &Receiver<()>) -> Result<(), Error> {
+///
+/// # Errors
+/// When nothing ends for a minute.
+pub(crate) fn all_end(ends: &Receiver<()>) -> Result<(), Error> {
     loop {
         match ends.recv_timeout(STUCK) {
             Ok(()) => {}
@@ -144,7 +152,7 @@ fn all_end(ends: &Receiver<()>) -> Result<(), Error> {
 /// Threads that block beyond those that work.
 const SPARE: usize = 8;
 /// A run in which nothing ends for so long is over.
-const STUCK: Duration = Duration::from_secs(60);
+pub(crate) const STUCK: Duration = Duration::from_secs(60);
 /// Handlers of those given up are waited for in such steps, so many times.
 const GONE_STEP: Duration = Duration::from_millis(20);
 const GONE_TRIES: usize = 100;

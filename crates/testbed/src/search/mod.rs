@@ -1,5 +1,16 @@
 //! Search over a real index, split over workers: the paper's second experiment.
+//!
+//! [`run`](fanout::run) is the runner `search`; [`record`] measures searches
+//! once, for experiments that run without the index; [`serve`] gives the same
+//! partitions to frameworks in other languages. Feature `search`.
 
 pub mod corpus;
+pub mod fanout;
 pub mod index;
 pub mod record;
+mod redis;
+pub mod serve;
+mod shelf;
+
+pub use redis::Redis;
+pub use shelf::Shelf;

@@ -128,10 +128,6 @@ pub struct Stage {
     /// Of what it learns how long its parts take.
     #[serde(default)]
     pub learns: Learns,
-    /// Whether parts that nobody waits for any more, because one of them was
-    /// dropped or their time is up, leave their queues.
-    #[serde(default)]
-    pub call_off: bool,
 }
 
 impl Config {

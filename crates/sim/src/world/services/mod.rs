@@ -22,7 +22,7 @@ pub use record::Record;
 pub use trace::{Born, Drawn, Trace};
 
 use deadline::{Budget, DeadlineQueue, History, Offered, Settings, Sizes, Turn, Visit};
-use queueing::{Entry, Label, Priority, Span, Ticket, Time};
+use queueing::{Entry, Label, Priority, Span, Time};
 
 use crate::Engine;
 
@@ -126,8 +126,6 @@ struct Request {
     used: (usize, usize),
     draws: Vec<Drawn>,
     query: Option<usize>,
-    /// Where its parts wait at this stage.
-    tickets: Vec<Option<Ticket>>,
     /// What the slowest of its parts at this stage is expected to take.
     slowest: Span,
 }
@@ -200,7 +198,6 @@ impl<'a> World<'a> {
             used: (0, 0),
             draws,
             query,
-            tickets: Vec::new(),
             slowest: Span::ZERO,
         });
         number
@@ -217,8 +214,6 @@ impl<'a> World<'a> {
         let this = &mut self.requests[request];
         (this.stage, this.out, this.dropped) = (stage, unit.parts, 0);
         this.back.clear();
-        this.tickets.clear();
-        this.tickets.resize(unit.parts, None);
         if let Some(query) = this.query.filter(|_| unit.learns == Learns::Query) {
             let sizes = &self.stages[stage].sizes;
             let expected = (0..unit.parts).map(|part| sizes.expected(&(query, part)));
@@ -241,9 +236,6 @@ impl<'a> World<'a> {
     fn arrive(&mut self, now: Time, part: Part) {
         let Drawn { hop, .. } = self.drawn(part);
         let unit = &self.config.stages[part.stage];
-        if unit.call_off && !self.waits(part) {
-            return self.count_dropped(part);
-        }
         let this = &mut self.requests[part.request];
         let visit = Visit::arrive(now, this.budget_at(part.stage), hop);
         let servers = &mut self.stages[part.stage];
@@ -254,14 +246,10 @@ impl<'a> World<'a> {
         };
         let job = Job { part, visit, left, expected, slowest };
         let queue = &mut servers.parts[part.part].queue;
-        let (shed, queued) = match queue.offer(now, job) {
-            Offered::Queued => (None, true),
-            Offered::Refused(job, _) => (Some(job.part), false),
-            Offered::Replaced(job, _) => (Some(job.part), true),
+        let shed = match queue.offer(now, job) {
+            Offered::Queued => None,
+            Offered::Refused(job, _) | Offered::Replaced(job, _) => Some(job.part),
         };
-        if queued && this.stage == part.stage {
-            this.tickets[part.part] = queue.newest();
-        }
         if let Some(shed) = shed {
             self.drop_part(now, shed);
         }
@@ -315,38 +303,10 @@ impl<'a> World<'a> {
 
     /// A part will not be served.
     fn drop_part(&mut self, now: Time, part: Part) {
-        self.count_dropped(part);
-        let unit = &self.config.stages[part.stage];
-        if unit.call_off && !unit.partial && self.waits(part) {
-            self.call_off(part.request);
-            return self.fail(part.request);
-        }
-        self.back(now, part, None);
-    }
-
-    fn count_dropped(&mut self, part: Part) {
         if self.requests[part.request].counted {
             self.outcome.dropped(part.stage);
         }
-    }
-
-    /// Whether the request still waits for `part`.
-    fn waits(&self, part: Part) -> bool {
-        let this = &self.requests[part.request];
-        this.stage == part.stage && this.out > 0
-    }
-
-    /// Takes those parts that wait out of their queues: nobody waits for them.
-    fn call_off(&mut self, request: usize) {
-        let this = &mut self.requests[request];
-        this.out = 0;
-        for (part, ticket) in this.tickets.iter_mut().enumerate() {
-            let queue = &mut self.stages[this.stage].parts[part].queue;
-            let gone = ticket.take().and_then(|ticket| queue.remove(ticket));
-            if gone.is_some() && this.counted {
-                self.outcome.dropped(this.stage);
-            }
-        }
+        self.back(now, part, None);
     }
 
     /// A part is back, with an answer or without.
@@ -355,10 +315,10 @@ impl<'a> World<'a> {
             let service = self.drawn(part).service;
             self.stages[part.stage].sizes.record((query, part.part), service);
         }
-        if !self.waits(part) {
+        let this = &mut self.requests[part.request];
+        if this.stage != part.stage || this.out == 0 {
             return;
         }
-        let this = &mut self.requests[part.request];
         this.out -= 1;
         match visit {
             Some(visit) => this.back.push(visit),
@@ -373,14 +333,11 @@ impl<'a> World<'a> {
     fn aggregate(&mut self, now: Time, request: usize) {
         let this = &mut self.requests[request];
         let unit = &self.config.stages[this.stage];
-        if this.out > 0 && unit.call_off {
-            self.call_off(request);
-        }
-        let this = &mut self.requests[request];
         let whole = this.back.len() == unit.parts;
         this.out = 0;
         this.used = (this.back.len(), unit.parts);
-        let joined = Visit::join(now, this.back.iter().copied()).filter(|_| whole || unit.partial);
+        let back = std::mem::take(&mut this.back);
+        let joined = Visit::join(now, back).filter(|_| whole || unit.partial);
         match joined {
             Some(visit) => {
                 this.budget = visit.leave(now);

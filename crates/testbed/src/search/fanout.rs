@@ -1,0 +1,221 @@
+//! `testbed search`: requests split over real workers, joined, written down.
+//!
+//! The first stage is the unit: one tonic server per part, behind a layer and
+//! a queue of its own, which searches its partition within the wait that the
+//! plan gives it. The client is the aggregator: it keeps a reserve, says what
+//! it expects of each part, waits for all of them or, if the unit may answer
+//! in part, until their time is up, and calls off those it no longer waits
+//! for. The stages after it are its own work; the last writes to Redis.
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, scope};
+use deadline::{Budget, Limits, Part, Shedding, Sizes};
+use queueing::Span;
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+use tonic::{Request, Status};
+
+use super::{Redis, Shelf};
+use crate::pace::{self, since};
+use crate::protocol::{Line, Stage};
+use crate::rpc::{self, Client, Handler};
+use crate::run::{At, Run, Watch, call_of};
+use crate::series::{STUCK, all_end, all_gone};
+use crate::work::work;
+use crate::{Error, Planned, Report, Setup};
+
+/// Starts the workers of `setup`, sends `plan`, and returns when all of it has
+/// ended and been told of. What is searched is the process's arguments' choice
+/// ([`Shelf::open`]).
+///
+/// # Errors
+/// When the set-up is not a unit and services, or something cannot be started.
+pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Error> {
+    check(setup)?;
+    let unit = &setup.stages[0];
+    let shelf = Shelf::open(std::env::args().skip(2), unit.parts)?;
+    // A worker searches in one thread and waits in another.
+    let threads = 2 * unit.parts * unit.threads + SPARE;
+    let runtime = Builder::new_multi_thread().enable_all().max_blocking_threads(threads).build();
+    let runtime = runtime.map_err(|e| Error::new(format!("runtime: {e}"), "ulimit -u, ulimit -n"))?;
+    let run = Run::new(plan, report);
+    let aggregator = Arc::new(runtime.block_on(Aggregator::start(setup, &run, &shelf))?);
+    let (ended, ends) = channel();
+    let zero = run.begin();
+    let late = pace::send_all(zero, &run.plan, |request, _| {
+        let (aggregator, ended) = (Arc::clone(&aggregator), ended.clone());
+        runtime.spawn(async move {
+            aggregator.answer(request).await;
+            let _ = ended.send(());
+        });
+    });
+    drop(ended);
+    all_end(&ends)?;
+    all_gone(&aggregator.layers);
+    drop(aggregator);
+    runtime.shutdown_timeout(Duration::from_millis(20));
+    run.say(Line::Late(late));
+    Ok(())
+}
+
+fn check(setup: &Setup) -> Result<(), Error> {
+    let advice = "greenwave exp run d2p/e2-tonic, whose first stage is the unit";
+    let (unit, rest) = setup.stages.split_first().expect("a parsed set-up has stages");
+    if unit.parts < 2 {
+        let what = format!("stage {}: parts {} is not 2..=1000", unit.name, unit.parts);
+        return Err(Error::new(what, advice));
+    }
+    match rest.iter().find(|stage| stage.parts != 1) {
+        Some(Stage { name, parts, .. }) => {
+            Err(Error::new(format!("stage {name}: parts {parts} is not 1"), advice))
+        }
+        None => Ok(()),
+    }
+}
+
+struct Aggregator {
+    setup: Setup,
+    run: Arc<Run>,
+    layers: Vec<DeadlineLayer>,
+    workers: Vec<Client>,
+    sizes: Mutex<Sizes<(usize, usize)>>,
+    redis: tokio::sync::Mutex<Redis>,
+}
+
+impl Aggregator {
+    async fn start(setup: &Setup, run: &Arc<Run>, shelf: &Shelf) -> Result<Self, Error> {
+        let (unit, queue) = (&setup.stages[0], setup.queue());
+        let propagate = match queue.shedding {
+            Shedding::None => PropagateLayer::new().advisory(),
+            _ => PropagateLayer::new(),
+        };
+        let waiting = setup.capacity.saturating_mul(2);
+        let (mut layers, mut workers) = (Vec::new(), Vec::new());
+        for part in 0..unit.parts {
+            let intake = Limits { trusted: true, longest: Span::MAX, ..Limits::default() };
+            let settings =
+                Settings { limit: unit.threads, away_max: setup.capacity, queue, intake, methods_max: 1 };
+            let layer = DeadlineLayer::new(settings);
+            let watch = Watch { run: Arc::clone(run), stage: 0, part };
+            let address = rpc::serve(&layer, watch, waiting, worker(run, shelf, part))?;
+            workers.push(Client::connect(address, &propagate, waiting).await?);
+            layers.push(layer);
+        }
+        let redis = tokio::sync::Mutex::new(Redis::start().await?);
+        let (setup, run) = (setup.clone(), Arc::clone(run));
+        Ok(Self { setup, run, layers, workers, sizes: Mutex::new(Sizes::new(SIZES_MAX)), redis })
+    }
+
+    /// Answers one request and tells of its end.
+    async fn answer(&self, request: usize) {
+        let parts = self.workers.len();
+        let used = self.fan_out(request).await;
+        let enough = used == parts || used > 0 && self.setup.stages[0].partial;
+        let answered = enough && self.finish(request, used).await.is_ok();
+        let elapsed = self.run.elapsed(request);
+        let (used, parts) = if answered { (used, parts) } else { (0, 1) };
+        self.run.say(Line::End { request, answered, elapsed, used, parts });
+    }
+
+    /// Asks all workers: how many answered before nobody waits any more.
+    async fn fan_out(&self, request: usize) -> usize {
+        let unit = &self.setup.stages[0];
+        let planned = &self.run.plan[request];
+        let query = planned.query.unwrap_or_default();
+        let slo = Span::from_nanos(self.setup.slos[planned.class].slo_ns);
+        let budget = Budget::restored(slo, self.run.elapsed(request), &[]);
+        let budget = budget.split(Span::from_nanos(unit.reserve_ns));
+        let mut out = JoinSet::new();
+        for (part, expected) in self.expected(query).into_iter().enumerate() {
+            let mut worker = self.workers[part].clone();
+            let call = async move { worker.call(call_of(request)).await };
+            let budget = budget.expecting(expected);
+            out.spawn(async move { (part, scope(budget, call).await) });
+        }
+        // Workers give up at the same moment, so this is only the last resort.
+        let left = Duration::from_nanos(budget.remaining().left().as_nanos());
+        let until = tokio::time::Instant::now() + if unit.partial { left } else { STUCK };
+        let mut used = 0;
+        while let Ok(Some(answer)) = tokio::time::timeout_at(until, out.join_next()).await {
+            match answer {
+                Ok((part, Ok(took))) => {
+                    self.learn((query, part), &took);
+                    used += 1;
+                }
+                // Without it the others are worth nothing.
+                _ if !unit.partial => return 0,
+                _ => {}
+            }
+        }
+        // What is still out is called off by being dropped.
+        used
+    }
+
+    /// What each part of `query` is expected to take.
+    fn expected(&self, query: usize) -> Vec<Part> {
+        let sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<Span> = (0..self.workers.len()).map(|part| sizes.expected(&(query, part))).collect();
+        let slowest = all.iter().copied().max().unwrap_or_default();
+        all.into_iter().map(|service| Part { service, slowest }).collect()
+    }
+
+    fn learn(&self, kind: (usize, usize), took: &[u8]) {
+        let took_ns = std::str::from_utf8(took).ok().and_then(|text| text.parse().ok());
+        if let Some(took_ns) = took_ns {
+            let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+            sizes.record(kind, Span::from_nanos(took_ns));
+        }
+    }
+
+    /// The stages after the unit, and the write.
+    async fn finish(&self, request: usize, used: usize) -> Result<(), String> {
+        let services = &self.run.plan[request].service[self.workers.len()..];
+        for (number, &service) in services.iter().enumerate() {
+            let began = Instant::now();
+            work(service).await;
+            if number + 1 == services.len() {
+                let mut redis = self.redis.lock().await;
+                redis.set(&format!("request:{request}"), &used.to_string()).await?;
+            }
+            self.run.say(Line::Stage {
+                request,
+                stage: number + 1,
+                part: 0,
+                served: true,
+                elapsed: self.run.elapsed(request),
+                queue: Span::ZERO,
+                service: since(began),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Worker `part`: searches, and works as long as the plan says altogether.
+fn worker(run: &Arc<Run>, shelf: &Shelf, part: usize) -> Handler {
+    let (run, shelf) = (Arc::clone(run), shelf.clone());
+    Arc::new(move |request: Request<Bytes>| {
+        let (run, shelf) = (Arc::clone(&run), shelf.clone());
+        Box::pin(async move {
+            let began = Instant::now();
+            let at = request.extensions().get::<Arc<At>>().cloned();
+            let at = at.ok_or_else(|| Status::invalid_argument("no request of the plan"))?;
+            let planned = &run.plan[at.request];
+            let query = planned.query.unwrap_or_default();
+            let found = tokio::task::spawn_blocking(move || shelf.search(part, query)).await;
+            found.map_err(|e| Status::internal(e.to_string()))?.map_err(Status::internal)?;
+            work(planned.service[part].saturating_sub(since(began))).await;
+            at.served();
+            Ok(since(began).as_nanos().to_string().into())
+        })
+    })
+}
+
+/// Threads that block beyond those of workers.
+const SPARE: usize = 72;
+/// Queries times workers that are told apart.
+const SIZES_MAX: usize = 1_000_000;

@@ -1,0 +1,87 @@
+//! A `redis-server` of our own, and one connection to it.
+//!
+//! Debian's server on a free port of loopback, without files; it ends with
+//! this value. Two commands need no library: RESP is lines of text.
+//! Source: Redis serialization protocol, version 2.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::Error;
+
+/// The server and a connection; calls go one after the other.
+pub struct Redis {
+    stream: TcpStream,
+    server: Child,
+}
+
+impl Redis {
+    /// Starts a server and connects.
+    ///
+    /// # Errors
+    /// When there is no `redis-server`, or it does not answer.
+    pub async fn start() -> Result<Self, Error> {
+        let failed = |what: String| Error::new(what, "apt-get install redis-server");
+        let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|free| free.local_addr());
+        let address = free.map_err(|e| failed(format!("port on 127.0.0.1: {e}")))?;
+        let port = address.port().to_string();
+        let options = ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        let quiet =
+            Command::new("redis-server").args(options).stdout(Stdio::null()).stdin(Stdio::null()).spawn();
+        let mut server = quiet.map_err(|e| failed(format!("redis-server: {e}")))?;
+        for _ in 0..START_TRIES {
+            if let Ok(stream) = TcpStream::connect(address).await {
+                let mut redis = Self { stream, server };
+                redis.call(&["PING"]).await.map_err(failed)?;
+                return Ok(redis);
+            }
+            tokio::time::sleep(START_STEP).await;
+        }
+        let _ = server.kill();
+        let _ = server.wait();
+        Err(failed(format!("redis-server on port {port} does not answer")))
+    }
+
+    /// Writes `value` under `key`.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        self.call(&["SET", key, value]).await
+    }
+
+    /// One command whose reply is a line that begins with `+`.
+    async fn call(&mut self, words: &[&str]) -> Result<(), String> {
+        let mut text = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| text.push_str(&format!("${}\r\n{word}\r\n", word.len())));
+        self.stream.write_all(text.as_bytes()).await.map_err(|e| format!("redis: {e}"))?;
+        let mut reply = Vec::new();
+        while !reply.ends_with(b"\r\n") {
+            if reply.len() > REPLY_MAX {
+                return Err("redis: a reply without an end".to_owned());
+            }
+            reply.push(self.stream.read_u8().await.map_err(|e| format!("redis: {e}"))?);
+        }
+        match reply.first() {
+            Some(b'+') => Ok(()),
+            _ => Err(format!("redis: {}", String::from_utf8_lossy(&reply).trim())),
+        }
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// A server is waited for in such steps, so many times.
+const START_STEP: Duration = Duration::from_millis(20);
+const START_TRIES: usize = 500;
+/// Replies are a status or an error.
+const REPLY_MAX: usize = 4_096;

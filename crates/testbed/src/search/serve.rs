@@ -1,0 +1,71 @@
+//! `testbed partitions COUNT`: the partitions over HTTP, for bolts and others
+//! that cannot call them.
+//!
+//! `GET /search?partition=P&query=N` answers with the number of documents
+//! found. Says `serving ADDRESS` once it serves, and ends when stdin does.
+
+use std::io::Read;
+
+use axum::Router;
+use axum::extract::RawQuery;
+use axum::http::StatusCode;
+use axum::routing::get;
+
+use super::Shelf;
+use crate::Error;
+
+/// `COUNT [CORPUS RECORD]`.
+///
+/// # Errors
+/// When COUNT is none, the index cannot be made, or no port is free.
+pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error> {
+    let count = arguments.next().unwrap_or_default();
+    let count = count.parse().ok().filter(|count| (1..=1_000).contains(count));
+    let count: usize = count
+        .ok_or_else(|| Error::new("the number of partitions is not 1..=1000", "testbed partitions 18"))?;
+    let shelf = Shelf::open(arguments, count)?;
+    let failed = |e: std::io::Error| Error::new(format!("server: {e}"), "ulimit -n, ss -ltn");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    let listener = runtime.block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0))).map_err(failed)?;
+    println!("serving {}", listener.local_addr().map_err(failed)?);
+    runtime.spawn(axum::serve(listener, router(shelf)).into_future());
+    // Whoever started it closes stdin, at the latest by ending.
+    let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
+    runtime.shutdown_background();
+    Ok(())
+}
+
+/// The service.
+pub fn router(shelf: Shelf) -> Router {
+    let search = async move |RawQuery(query): RawQuery| {
+        let bad = |what: String| (StatusCode::BAD_REQUEST, what + "\n");
+        let (partition, number) = numbers(&query.unwrap_or_default()).map_err(bad)?;
+        let hits = tokio::task::spawn_blocking(move || shelf.search(partition, number)).await;
+        let hits = hits.map_err(|e| bad(e.to_string()))?.map_err(bad)?;
+        Ok::<_, (StatusCode, String)>(format!("{}\n", hits.count))
+    };
+    Router::new().route("/search", get(search))
+}
+
+/// `partition=P&query=N`, in any order.
+fn numbers(text: &str) -> Result<(usize, usize), String> {
+    let value = |name: &str| {
+        let found = text.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        found.and_then(|number| number.parse().ok()).ok_or(format!("{text:?}: no whole number {name}=N"))
+    };
+    Ok((value("partition")?, value("query")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_is_asked_for_by_numbers() {
+        assert_eq!(numbers("partition=3&query=17"), Ok((3, 17)));
+        assert_eq!(numbers("query=17&partition=3"), Ok((3, 17)));
+        for bad in ["", "partition=3", "partition=x&query=1", "partition=-1&query=1"] {
+            assert!(numbers(bad).unwrap_err().contains("whole number"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What is searched in a run: partitions and words.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use queueing::Rng;
+
+use super::index::{self, Hits, Partition};
+use super::{corpus, record};
+use crate::Error;
+
+/// Partitions of an index, and the words that queries ask for; clones share it.
+#[derive(Clone)]
+pub struct Shelf {
+    partitions: Arc<Vec<Partition>>,
+    words: Arc<Vec<String>>,
+}
+
+impl Shelf {
+    /// As `arguments` have it: the folder of a corpus and a record whose words
+    /// are asked for, or nothing for a small corpus made from a seed.
+    ///
+    /// # Errors
+    /// What cannot be read, or what the index says.
+    pub fn open(mut arguments: impl Iterator<Item = String>, partitions: usize) -> Result<Self, Error> {
+        let bad = |what: String| Error::new(what, "experiments/d2p/corpus, which fetches the text");
+        let (documents, words) = match (arguments.next(), arguments.next()) {
+            (None, _) => {
+                let documents = corpus::generated(GENERATED, &mut Rng::seeded(1));
+                let words = corpus::words(&documents, record::Settings::default().words, &mut Rng::seeded(2));
+                (documents, words)
+            }
+            (Some(folder), Some(file)) => {
+                let text = std::fs::read_to_string(&file).map_err(|e| bad(format!("{file}: {e}")))?;
+                let word = |line: &str| line.split(',').next().unwrap_or_default().to_owned();
+                (corpus::read(Path::new(&folder)).map_err(bad)?, text.lines().skip(1).map(word).collect())
+            }
+            (Some(folder), None) => {
+                return Err(bad(format!("a corpus {folder:?} without a record of words")));
+            }
+        };
+        let partitions = index::partitions(&documents, partitions).map_err(|e| bad(e.to_string()))?;
+        Ok(Self { partitions: Arc::new(partitions), words: Arc::new(words) })
+    }
+
+    /// Searches `partition` for the word of query `number`; numbers beyond the
+    /// words begin anew.
+    ///
+    /// # Errors
+    /// One line: which partition there is not, or what the index says.
+    pub fn search(&self, partition: usize, number: usize) -> Result<Hits, String> {
+        let of = self.partitions.len();
+        let found = self.partitions.get(partition).ok_or(format!("partition {partition} is none of {of}"))?;
+        found.search(&self.words[number % self.words.len()]).map_err(|e| e.to_string())
+    }
+}
+
+/// Documents of the corpus that is made.
+const GENERATED: usize = 2_000;
