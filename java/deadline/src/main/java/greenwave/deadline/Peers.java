@@ -7,11 +7,14 @@ import java.util.Map;
  * C to every peer, learned from what they answer.
  *
  * <p>An answer that carries a budget says how long the peer had the request: what its stages grew by. The
- * rest of the wait was network. Peers that answer without one are not learned, and take nothing off. Threads
- * may share one.
+ * rest of the wait was network. Peers that answer without one are not learned, and take nothing off; nor is
+ * the first exchange with a peer, which set up more than a message. An estimate must not lock a peer out for
+ * good: where C alone leaves nothing, one call of {@value #TRY_EVERY} goes with nothing taken off. Threads may
+ * share one.
  */
 public final class Peers {
     private final Map<String, NetworkDelay> known = new HashMap<>();
+    private int hopeless;
 
     /** C to {@code peer} in nanoseconds; zero when nothing is known. */
     public synchronized long oneWayNanos(String peer) {
@@ -19,16 +22,23 @@ public final class Peers {
         return delay == null ? 0 : delay.oneWayNanos();
     }
 
+    /** {@code budget} as it will arrive at {@code peer}. */
+    public synchronized Budget delayed(Budget budget, String peer) {
+        Budget delayed = budget.delayed(oneWayNanos(peer));
+        if (delayed.remaining().isMissed() && !budget.remaining().isMissed()) {
+            hopeless = (hopeless + 1) % TRY_EVERY;
+            return hopeless == 0 ? budget : delayed;
+        }
+        return delayed;
+    }
+
     /** {@code sent} came back from {@code peer} as {@code answered}, {@code waitedNanos} later. */
     public synchronized void record(String peer, long waitedNanos, Budget sent, Budget answered) {
-        long held = Spans.minus(inStages(answered), inStages(sent));
         NetworkDelay delay = known.get(peer);
-        if (delay == null && known.size() < PEERS_MAX) {
-            delay = new NetworkDelay();
-            known.put(peer, delay);
-        }
         if (delay != null) {
-            delay.record(waitedNanos, held);
+            delay.record(waitedNanos, Spans.minus(inStages(answered), inStages(sent)));
+        } else if (known.size() < PEERS_MAX) {
+            known.put(peer, new NetworkDelay());
         }
     }
 
@@ -41,6 +51,8 @@ public final class Peers {
         return sum;
     }
 
+    /** Of calls for which C leaves nothing one in so many is made all the same. */
+    private static final int TRY_EVERY = 64;
     /** Peers beyond this many are not learned. */
     private static final int PEERS_MAX = 1_024;
 }

@@ -40,7 +40,7 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
         Visit visit = Deadlines.current().orElse(null);
         Budget caller = visit == null ? Budget.of(timeoutMs * NANOS_IN_MS) : visit.leave(now);
         Budget here = caller.capped(timeoutMs * NANOS_IN_MS);
-        Budget budget = here.delayed(peers.oneWayNanos(invoker.getUrl().getAddress()));
+        Budget budget = peers.delayed(here, invoker.getUrl().getAddress());
         boolean sheds = Servers.shedding(invoker.getUrl()) != Shedding.NONE;
         if (sheds && visit != null && budget.remaining().isMissed()) {
             String text = Servers.method(invocation) + " was not called: the caller's deadline has passed";

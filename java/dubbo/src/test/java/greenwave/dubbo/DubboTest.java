@@ -216,8 +216,10 @@ class DubboTest extends OnLoopback {
         };
         Step step = node().call(server.serve("deadline", 1, null, TRUSTED), TIMEOUT_MS, "wire");
         Wire.clock = clock;
-        try (Deadlines.Scope scope = Deadlines.within(1_000 * MS)) {
-            assertEquals("950 ms", step.go("x"), "15 ms each way that nobody knows of");
+        for (int exchange = 0; exchange < 2; exchange++) {
+            try (Deadlines.Scope scope = Deadlines.within(1_000 * MS)) {
+                assertEquals("950 ms", step.go("x"), "15 ms each way that nobody knows of");
+            }
         }
         try (Deadlines.Scope scope = Deadlines.within(1_000 * MS)) {
             assertEquals("935 ms", get(step.goAsync("x")));

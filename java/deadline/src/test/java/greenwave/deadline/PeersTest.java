@@ -1,0 +1,40 @@
+package greenwave.deadline;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import org.junit.jupiter.api.Test;
+
+/** C to a peer is learned from its answers, and an estimate locks nobody out. */
+class PeersTest {
+    private static final long MS = 1_000_000;
+    private static final Budget SENT = Budget.of(1_000 * MS);
+
+    @Test
+    void theFirstExchangeWithAPeerIsNoLesson() {
+        Peers peers = new Peers();
+        exchange(peers, "a", 400 * MS);
+        assertEquals(0, peers.oneWayNanos("a"), "connections were set up");
+        exchange(peers, "a", 2 * MS);
+        assertEquals(MS, peers.oneWayNanos("a"));
+        assertEquals(0, peers.oneWayNanos("b"));
+        assertEquals(999 * MS, peers.delayed(SENT, "a").remaining().leftNanos());
+    }
+
+    @Test
+    void oneCallOfSixtyFourIsMadeThoughTheNetworkSeemsToLeaveNothing() {
+        Peers peers = new Peers();
+        exchange(peers, "a", 400 * MS);
+        exchange(peers, "a", 400 * MS);
+        int sent = 0;
+        for (int call = 0; call < 640; call++) {
+            sent += peers.delayed(Budget.of(150 * MS), "a").remaining().isMissed() ? 0 : 1;
+        }
+        assertEquals(10, sent);
+    }
+
+    /** An exchange in which the peer had the request for 30 ms of queue and service, and the network {@code both}. */
+    private static void exchange(Peers peers, String peer, long both) {
+        Budget answered = SENT.after(new Stage(0, 10 * MS, 20 * MS));
+        peers.record(peer, 30 * MS + both, SENT, answered);
+    }
+}

@@ -1,0 +1,156 @@
+package greenwave.grpc;
+
+import greenwave.deadline.Gate;
+import greenwave.deadline.Intake;
+import greenwave.deadline.Shedding;
+import greenwave.deadline.codec.BudgetField;
+import greenwave.deadline.codec.EnvoyTimeout;
+import greenwave.deadline.codec.GrpcTimeout;
+import greenwave.deadline.thread.Call;
+import greenwave.deadline.thread.Deadlines;
+import greenwave.deadline.thread.DeadlinePool;
+import io.grpc.Context;
+import io.grpc.Contexts;
+import io.grpc.Metadata;
+import io.grpc.ServerCall;
+import io.grpc.ServerCallExecutorSupplier;
+import io.grpc.Status;
+import java.util.concurrent.Executor;
+import java.util.concurrent.atomic.AtomicLong;
+
+/**
+ * An executor for each call, by its deadline: gRPC asks when the headers are there, and that is its arrival.
+ *
+ * <p>gRPC gives an executor the events of a call as they come. A call with one request is started where that is
+ * asked for, since only then does gRPC deliver it, and {@link ServerSide} does no more there; what waits for its
+ * turn in the pool is the request, or the start of a call whose requests are a stream; a turn that comes before
+ * the request is complete passes, and there will be another. Once the handler is called
+ * its events go first: what has begun holds memory. A call that is shed still has its events run, so that gRPC's
+ * own state ends as ever; {@link ServerSide} sees to it that no handler does.
+ */
+final class CallExecutors implements ServerCallExecutorSupplier {
+    private final Gate gate;
+    private final DeadlinePool pool;
+    private final AtomicLong cancelled = new AtomicLong();
+
+    CallExecutors(Gate gate, DeadlinePool pool) {
+        this.gate = gate;
+        this.pool = pool;
+    }
+
+    @Override
+    public <Q, R> Executor getExecutor(ServerCall<Q, R> call, Metadata headers) {
+        return new Events(this, arrive(gate, call, headers), Context.current(), once(call));
+    }
+
+    /** How many calls were given up by their clients while they waited. */
+    long cancelled() {
+        return cancelled.get();
+    }
+
+    /** Whether {@code call} brings one request, at whose end its handler is called. */
+    static boolean once(ServerCall<?, ?> call) {
+        return call.getMethodDescriptor().getType().clientSendsOneMessage();
+    }
+
+    /** {@code call} has arrived with {@code headers}, now. */
+    static Gate.Arrival arrive(Gate gate, ServerCall<?, ?> call, Metadata headers) {
+        Intake.Received received =
+                new Intake.Received(headers.get(BUDGET), headers.get(GRPC), headers.get(ENVOY));
+        return gate.arrive(Deadlines.now(), received, call.getMethodDescriptor().getFullMethodName());
+    }
+
+    /** The events of one call. */
+    static final class Events implements Executor {
+        private static final ThreadLocal<Events> CURRENT = new ThreadLocal<>();
+
+        private final CallExecutors server;
+        private final Gate.Arrival arrival;
+        private final Context context;
+        private volatile boolean startsHere;
+        private volatile boolean begun;
+        private volatile Status refused;
+
+        Events(CallExecutors server, Gate.Arrival arrival, Context context, boolean startsHere) {
+            this.server = server;
+            this.arrival = arrival;
+            this.context = context;
+            this.startsHere = startsHere;
+        }
+
+        /** Those that the present thread runs; null on a thread of another executor. */
+        static Events current() {
+            return CURRENT.get();
+        }
+
+        Gate.Arrival arrival() {
+            return arrival;
+        }
+
+        /** Why the handler must not be called; null when it may. */
+        Status refused() {
+            return refused;
+        }
+
+        /** The handler is called: nothing is shed from now on. */
+        void begin() {
+            begun = true;
+        }
+
+        @Override
+        public void execute(Runnable events) {
+            if (startsHere || refused != null) {
+                startsHere = false;
+                run(events);
+            } else if (begun) {
+                server.pool.execute(() -> run(events));
+            } else {
+                server.pool.execute(new Turn(events));
+            }
+        }
+
+        private void run(Runnable events) {
+            CURRENT.set(this);
+            try {
+                events.run();
+            } finally {
+                CURRENT.remove();
+            }
+        }
+
+        private final class Turn extends Call {
+            private final Runnable events;
+
+            Turn(Runnable events) {
+                super(Deadlines.now(), server.gate, arrival);
+                this.events = events;
+            }
+
+            /** Its turn has come; one whose client has gone meanwhile is not served. */
+            @Override
+            public void run() {
+                if (context.isCancelled()) {
+                    server.cancelled.incrementAndGet();
+                    refused = Contexts.statusFromCancelled(context);
+                }
+                Events.this.run(events);
+            }
+
+            @Override
+            protected void answer(Shedding.Reason reason) {
+                boolean full = reason == Shedding.Reason.FULL;
+                Status status = full ? Status.RESOURCE_EXHAUSTED : Status.DEADLINE_EXCEEDED;
+                refused = status.withDescription(arrival.method() + " was not served: " + reason);
+                Events.this.run(events);
+            }
+        }
+    }
+
+    static final Metadata.Key<String> BUDGET = key(BudgetField.HEADER);
+    private static final Metadata.Key<String> GRPC = key(GrpcTimeout.HEADER);
+    private static final Metadata.Key<String> ENVOY = key(EnvoyTimeout.HEADER);
+
+    private static Metadata.Key<String> key(String name) {
+        return Metadata.Key.of(name, Metadata.ASCII_STRING_MARSHALLER);
+    }
+}

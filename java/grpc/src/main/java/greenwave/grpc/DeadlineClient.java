@@ -1,0 +1,175 @@
+package greenwave.grpc;
+
+import greenwave.deadline.Budget;
+import greenwave.deadline.Peers;
+import greenwave.deadline.Visit;
+import greenwave.deadline.codec.BadBudget;
+import greenwave.deadline.codec.BudgetField;
+import greenwave.deadline.thread.Deadlines;
+import io.grpc.CallOptions;
+import io.grpc.Channel;
+import io.grpc.ClientCall;
+import io.grpc.ClientInterceptor;
+import io.grpc.Context;
+import io.grpc.Deadline;
+import io.grpc.ForwardingClientCall.SimpleForwardingClientCall;
+import io.grpc.ForwardingClientCallListener.SimpleForwardingClientCallListener;
+import io.grpc.Metadata;
+import io.grpc.MethodDescriptor;
+import io.grpc.Status;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Sends what is left of a request's deadline along with the calls that it makes.
+ *
+ * <p>Inside a request, by the thread's deadline or the one in gRPC's context, a call has what is left, less
+ * what the network takes to the peer (C), as its answers have shown; or the deadline of its own options, if
+ * that is sooner. That becomes gRPC's deadline too, so it is cancelled by it. With nothing left it is not
+ * sent. Outside of any request a call with a deadline is born here, and one without goes as it is. What gRPC
+ * tells of the call, chained futures included, has the caller's deadline. Calls and channels may share one.
+ */
+public final class DeadlineClient implements ClientInterceptor {
+    /**
+     * A call with this option neither carries a budget nor is held to one, gRPC's context's included; it is
+     * not cancelled with its caller then.
+     */
+    public static final CallOptions.Key<Boolean> WITHOUT_BUDGET =
+            CallOptions.Key.createWithDefault("greenwave-without-budget", false);
+
+    private final Peers peers = new Peers();
+
+    /** C to {@code authority}, as learned so far, in nanoseconds. */
+    public long oneWayNanos(String authority) {
+        return peers.oneWayNanos(authority);
+    }
+
+    @Override
+    public <Q, R> ClientCall<Q, R> interceptCall(MethodDescriptor<Q, R> method, CallOptions options, Channel next) {
+        Context context = Context.current();
+        if (options.getOption(WITHOUT_BUDGET)) {
+            Context own = context.fork();
+            Context before = own.attach();
+            try {
+                return next.newCall(method, options);
+            } finally {
+                own.detach(before);
+            }
+        }
+        Visit visit = Deadlines.current().orElseGet(() -> ServerSide.VISIT.get(context));
+        long timeout = Math.min(leftNanos(options.getDeadline()), leftNanos(context.getDeadline()));
+        if (visit == null && timeout == Long.MAX_VALUE) {
+            return next.newCall(method, options);
+        }
+        long now = Deadlines.now();
+        Budget here = visit == null ? Budget.of(timeout) : visit.leave(now).capped(timeout);
+        Budget budget = peers.delayed(here, next.authority());
+        if (visit != null && budget.remaining().isMissed()) {
+            String text = method.getFullMethodName() + " was not called: the caller's deadline has passed";
+            return new NotSent<>(Status.DEADLINE_EXCEEDED.withDescription(text));
+        }
+        long left = budget.remaining().leftNanos();
+        ClientCall<Q, R> call = next.newCall(method, options.withDeadlineAfter(left, TimeUnit.NANOSECONDS));
+        return new Sent<>(call, visit, now, budget, next.authority());
+    }
+
+    private static long leftNanos(Deadline deadline) {
+        return deadline == null ? Long.MAX_VALUE : Math.max(0, deadline.timeRemaining(TimeUnit.NANOSECONDS));
+    }
+
+    /** A call that carries {@code budget}. */
+    private final class Sent<Q, R> extends SimpleForwardingClientCall<Q, R> {
+        private final Visit visit;
+        private final long sentNanos;
+        private final Budget budget;
+        private final String authority;
+
+        Sent(ClientCall<Q, R> call, Visit visit, long sentNanos, Budget budget, String authority) {
+            super(call);
+            this.visit = visit;
+            this.sentNanos = sentNanos;
+            this.budget = budget;
+            this.authority = authority;
+        }
+
+        @Override
+        public void start(Listener<R> listener, Metadata headers) {
+            headers.discardAll(CallExecutors.BUDGET);
+            headers.put(CallExecutors.BUDGET, BudgetField.write(budget));
+            super.start(new Told<>(listener, this), headers);
+        }
+
+        private void learn(Metadata trailers) {
+            String answered = trailers.get(CallExecutors.BUDGET);
+            if (answered != null) {
+                try {
+                    peers.record(authority, Deadlines.now() - sentNanos, budget, BudgetField.parse(answered));
+                } catch (BadBudget unreadable) {
+                    // As if the peer had sent none.
+                }
+            }
+        }
+    }
+
+    /** What gRPC tells the caller, with the caller's deadline. */
+    private static final class Told<R> extends SimpleForwardingClientCallListener<R> {
+        private final DeadlineClient.Sent<?, R> sent;
+
+        Told(ClientCall.Listener<R> caller, DeadlineClient.Sent<?, R> sent) {
+            super(caller);
+            this.sent = sent;
+        }
+
+        @Override
+        public void onMessage(R message) {
+            told(() -> super.onMessage(message));
+        }
+
+        @Override
+        public void onHeaders(Metadata headers) {
+            told(() -> super.onHeaders(headers));
+        }
+
+        @Override
+        public void onReady() {
+            told(super::onReady);
+        }
+
+        @Override
+        public void onClose(Status status, Metadata trailers) {
+            sent.learn(trailers);
+            told(() -> super.onClose(status, trailers));
+        }
+
+        private void told(Runnable event) {
+            try (Deadlines.Scope scope = Deadlines.enter(sent.visit)) {
+                event.run();
+            }
+        }
+    }
+
+    /** A call that fails when it is started. */
+    private static final class NotSent<Q, R> extends ClientCall<Q, R> {
+        private final Status status;
+
+        NotSent(Status status) {
+            this.status = status;
+        }
+
+        @Override
+        public void start(Listener<R> listener, Metadata headers) {
+            listener.onClose(status, new Metadata());
+        }
+
+        @Override
+        public void request(int messages) {}
+
+        @Override
+        public void cancel(String message, Throwable cause) {}
+
+        @Override
+        public void halfClose() {}
+
+        @Override
+        public void sendMessage(Q message) {}
+    }
+}

@@ -1,0 +1,198 @@
+package greenwave.grpc;
+
+import greenwave.deadline.Gate;
+import greenwave.deadline.Visit;
+import greenwave.deadline.codec.BudgetField;
+import greenwave.deadline.thread.Deadlines;
+import io.grpc.Context;
+import io.grpc.Contexts;
+import io.grpc.ForwardingServerCall.SimpleForwardingServerCall;
+import io.grpc.ForwardingServerCallListener.SimpleForwardingServerCallListener;
+import io.grpc.Metadata;
+import io.grpc.ServerCall;
+import io.grpc.ServerCallHandler;
+import io.grpc.ServerInterceptor;
+import io.grpc.Status;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Supplier;
+
+/**
+ * Gives a handler its call's deadline, learns how long it took, and answers for those that were shed.
+ *
+ * <p>The handler's turn is when it is called: for one request at the request's end, for a stream at once. The
+ * deadline is the thread's while gRPC calls the handler, and in gRPC's context, for where that is carried.
+ */
+final class ServerSide implements ServerInterceptor {
+    /** The visit, in gRPC's context. */
+    static final Context.Key<Visit> VISIT = Context.key("greenwave-visit");
+
+    private final Gate gate;
+
+    ServerSide(Gate gate) {
+        this.gate = gate;
+    }
+
+    @Override
+    public <Q, R> ServerCall.Listener<Q> interceptCall(
+            ServerCall<Q, R> call, Metadata headers, ServerCallHandler<Q, R> next) {
+        CallExecutors.Events events = CallExecutors.Events.current();
+        Gate.Arrival arrival = events == null ? CallExecutors.arrive(gate, call, headers) : events.arrival();
+        Counted<Q, R> counted = new Counted<>(call, arrival);
+        if (CallExecutors.once(call)) {
+            call.request(2); // One more than there may be, so that gRPC finds out.
+            return new Once<>(() -> start(arrival, counted, headers, next), counted, events);
+        }
+        if (events != null && events.refused() != null) {
+            counted.close(events.refused(), new Metadata());
+            return new ServerCall.Listener<>() {};
+        }
+        begin(events, arrival);
+        return start(arrival, counted, headers, next);
+    }
+
+    /** Calls the handler, and the interceptors before it, in the call's turn. */
+    private static <Q, R> ServerCall.Listener<Q> start(
+            Gate.Arrival arrival, ServerCall<Q, R> call, Metadata headers, ServerCallHandler<Q, R> next) {
+        Context context = Context.current().withValue(VISIT, arrival.visit());
+        try (Deadlines.Scope scope = Deadlines.enter(arrival.visit())) {
+            return new Told<>(Contexts.interceptCall(context, call, headers, next), arrival.visit());
+        }
+    }
+
+    private static void begin(CallExecutors.Events events, Gate.Arrival arrival) {
+        if (events != null) {
+            events.begin();
+        }
+        arrival.visit().start(Deadlines.now());
+    }
+
+    /** A call that is learned from when it is answered. */
+    private final class Counted<Q, R> extends SimpleForwardingServerCall<Q, R> {
+        private final Gate.Arrival arrival;
+
+        Counted(ServerCall<Q, R> call, Gate.Arrival arrival) {
+            super(call);
+            this.arrival = arrival;
+        }
+
+        /** With where the call's time went, so that the client learns what the network took. */
+        @Override
+        public void close(Status status, Metadata trailers) {
+            long now = Deadlines.now();
+            if (status.isOk()) {
+                gate.answered(now, arrival);
+            }
+            trailers.discardAll(CallExecutors.BUDGET);
+            trailers.put(CallExecutors.BUDGET, BudgetField.write(arrival.visit().leave(now)));
+            super.close(status, trailers);
+        }
+
+        /** The request of a call that has but one was asked for when it was started. */
+        @Override
+        public void request(int messages) {
+            if (!CallExecutors.once(this)) {
+                super.request(messages);
+            }
+        }
+    }
+
+    /** A call with one request, whose handler is started when that is complete and its turn has come. */
+    private static final class Once<Q> extends ServerCall.Listener<Q> {
+        private final Supplier<ServerCall.Listener<Q>> start;
+        private final Counted<Q, ?> call;
+        private final CallExecutors.Events events;
+        private final List<Q> requests = new ArrayList<>(1);
+        private boolean ready;
+        private ServerCall.Listener<Q> handler;
+
+        Once(Supplier<ServerCall.Listener<Q>> start, Counted<Q, ?> call, CallExecutors.Events events) {
+            this.start = start;
+            this.call = call;
+            this.events = events;
+        }
+
+        @Override
+        public void onMessage(Q message) {
+            requests.add(message);
+        }
+
+        @Override
+        public void onHalfClose() {
+            if (events != null && events.refused() != null) {
+                call.close(events.refused(), new Metadata());
+                return;
+            }
+            begin(events, call.arrival);
+            handler = start.get();
+            requests.forEach(handler::onMessage);
+            if (ready) {
+                handler.onReady();
+            }
+            handler.onHalfClose();
+        }
+
+        @Override
+        public void onReady() {
+            ready = true;
+            if (handler != null) {
+                handler.onReady();
+            }
+        }
+
+        @Override
+        public void onCancel() {
+            if (handler != null) {
+                handler.onCancel();
+            }
+        }
+
+        @Override
+        public void onComplete() {
+            if (handler != null) {
+                handler.onComplete();
+            }
+        }
+    }
+
+    /** What gRPC tells a handler, with the call's deadline. */
+    private static final class Told<Q> extends SimpleForwardingServerCallListener<Q> {
+        private final Visit visit;
+
+        Told(ServerCall.Listener<Q> handler, Visit visit) {
+            super(handler);
+            this.visit = visit;
+        }
+
+        @Override
+        public void onMessage(Q message) {
+            told(() -> super.onMessage(message));
+        }
+
+        @Override
+        public void onHalfClose() {
+            told(super::onHalfClose);
+        }
+
+        @Override
+        public void onReady() {
+            told(super::onReady);
+        }
+
+        @Override
+        public void onCancel() {
+            told(super::onCancel);
+        }
+
+        @Override
+        public void onComplete() {
+            told(super::onComplete);
+        }
+
+        private void told(Runnable event) {
+            try (Deadlines.Scope scope = Deadlines.enter(visit)) {
+                event.run();
+            }
+        }
+    }
+}

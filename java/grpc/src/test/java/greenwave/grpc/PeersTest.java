@@ -1,0 +1,136 @@
+package greenwave.grpc;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import greenwave.deadline.Budget;
+import greenwave.deadline.Fault;
+import greenwave.deadline.Gate;
+import greenwave.deadline.Limits;
+import greenwave.deadline.codec.BudgetField;
+import greenwave.deadline.thread.Deadlines;
+import io.grpc.CallOptions;
+import io.grpc.Channel;
+import io.grpc.ClientInterceptor;
+import io.grpc.Context;
+import io.grpc.Metadata;
+import io.grpc.ServerCall;
+import io.grpc.ServerCallExecutorSupplier;
+import io.grpc.Status;
+import io.grpc.netty.shaded.io.grpc.netty.NettyServerBuilder;
+import io.grpc.stub.MetadataUtils;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.Test;
+
+/** Peers that know nothing of deadlines, send nonsense, or cancel: a stated outcome for each. */
+class PeersTest extends OnLoopback {
+    private static final Limits UNTRUSTED = new Limits(500 * MS, 3_600_000 * MS, false);
+
+    @Test
+    void peersWithoutTheHeaderAreServedByTheirTimeoutOrTheDefault() throws Exception {
+        Node server = node();
+        server.handler = text -> say(seen());
+        Channel old = node().channel(server.serve());
+        assertEquals("500 ms", get(Node.go(old, "x")));
+        assertEquals(1, server.deadlines.gate().faults(Fault.MISSING));
+        CallOptions timeout = CallOptions.DEFAULT.withDeadlineAfter(3_000, TimeUnit.SECONDS);
+        String left = get(Node.go(old, timeout, "x"));
+        long leftMs = Long.parseLong(left.split(" ")[0]);
+        assertTrue(leftMs > 2_000_000 && leftMs <= 3_000_000, left);
+        assertEquals(1, server.deadlines.gate().faults(Fault.MISSING));
+    }
+
+    @Test
+    void serversWithoutUsServeAsEver() throws Exception {
+        Node server = node();
+        server.handler = text -> say(seen());
+        Channel channel = node().channel(server.start(server.builder()), client);
+        try (Deadlines.Scope scope = Deadlines.within(20_000 * MS)) {
+            assertEquals("none", get(Node.go(channel, "x")));
+        }
+        assertEquals(0, client.oneWayNanos(channel.authority()), "an answer without a budget teaches nothing");
+    }
+
+    @Test
+    void behindAnotherExecutorTheBudgetStillTravels() throws Exception {
+        Node server = node();
+        server.handler = text -> say(spent());
+        ExecutorService other = Executors.newSingleThreadExecutor();
+        NettyServerBuilder builder = server.builder();
+        server.deadlines.on(builder);
+        builder.callExecutor(new ServerCallExecutorSupplier() {
+            @Override
+            public <Q, R> Executor getExecutor(ServerCall<Q, R> call, Metadata headers) {
+                return other;
+            }
+        });
+        Channel channel = node().channel(server.start(builder), client);
+        try (Deadlines.Scope scope = Deadlines.within(20_000 * MS)) {
+            clock.addAndGet(7 * MS);
+            assertEquals("7 ms", get(Node.go(channel, "x")));
+        }
+        other.shutdown();
+    }
+
+    @Test
+    void aClientThatCancelsInTheQueueIsNotServed() throws Exception {
+        Node server = node();
+        AtomicInteger handled = new AtomicInteger();
+        Channel channel = node().channel(server.serve(), client);
+        Kept kept = keep(server, channel, text -> say(text + handled.incrementAndGet()));
+        Context.CancellableContext user = Context.current().withCancellation();
+        CompletableFuture<String> cancelled = user.call(() -> Node.go(channel, "cancelled"));
+        await(() -> server.deadlines.waiting() == 1);
+        user.cancel(null);
+        assertEquals(Status.Code.CANCELLED, failure(cancelled).getCode());
+        CompletableFuture<String> next = Node.go(channel, "next");
+        await(() -> server.deadlines.waiting() == 2); // What the connection brought before is there too.
+        kept.free();
+        assertEquals("next1", get(next));
+        assertEquals(1, server.deadlines.cancelled());
+    }
+
+    @Test
+    void whatAPeerSendsInsteadOfABudgetIsCountedAndServed() throws Exception {
+        Node server = node(UNTRUSTED, 100);
+        server.handler = text -> say(seen());
+        int port = server.serve();
+        Gate gate = server.deadlines.gate();
+        assertEquals("500 ms", get(send(port, "garbage ".repeat(1 << 17))));
+        assertEquals(1, gate.faults(Fault.GARBLED));
+        assertEquals("500 ms", get(send(port, "expected=5, remaining=-5")));
+        assertEquals(1, gate.faults(Fault.NEGATIVE));
+        assertEquals("500 ms", get(send(port, BudgetField.write(Budget.of(365L * 86_400 * 1_000 * MS)))));
+        assertEquals(1, gate.faults(Fault.ABSURD), "a year");
+        assertEquals("500 ms", get(send(port, BudgetField.write(Budget.of(600 * MS)))));
+        assertEquals(1, gate.shortened());
+        assertEquals("100 ms", get(send(port, BudgetField.write(Budget.of(100 * MS)))));
+        Status zero = failure(send(port, "expected=0, remaining=0"));
+        assertEquals(Status.Code.DEADLINE_EXCEEDED, zero.getCode());
+        assertEquals(1, gate.sheds());
+    }
+
+    private CompletableFuture<String> send(int port, String budget) {
+        Metadata headers = new Metadata();
+        headers.put(Metadata.Key.of(BudgetField.HEADER, Metadata.ASCII_STRING_MARSHALLER), budget);
+        ClientInterceptor attach = MetadataUtils.newAttachHeadersInterceptor(headers);
+        return Node.go(node().channel(port, attach), "x");
+    }
+
+    @Test
+    void aHandlerThatDiesTakesNoThreadWithIt() throws Exception {
+        Node server = node();
+        server.handler = text -> {
+            throw new StackOverflowError();
+        };
+        Channel channel = node().channel(server.serve(), client);
+        assertEquals(Status.Code.UNKNOWN, failure(Node.go(channel, "x")).getCode());
+        server.handler = CompletableFuture::completedFuture;
+        assertEquals("x", get(Node.go(channel, "x")));
+    }
+}
