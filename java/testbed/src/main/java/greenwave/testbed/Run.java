@@ -172,7 +172,8 @@ final class Run {
         }
     }
 
-    private long bornNanos(int request) {
+    /** When {@code request} is to be sent. */
+    long bornNanos(int request) {
         return beganNanos + plan.requests().get(request).birthNanos();
     }
 

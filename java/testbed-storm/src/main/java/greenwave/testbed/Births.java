@@ -1,0 +1,39 @@
+package greenwave.testbed;
+
+import java.util.Map;
+import org.apache.storm.spout.SpoutOutputCollector;
+import org.apache.storm.task.TopologyContext;
+import org.apache.storm.topology.OutputFieldsDeclarer;
+import org.apache.storm.topology.base.BaseRichSpout;
+import org.apache.storm.tuple.Values;
+
+/** The spout: emits each request when it is due. */
+final class Births extends BaseRichSpout {
+    private static final long serialVersionUID = 1L;
+
+    /** Requests of the plan; service times are learned by stream. */
+    static final String WORK = "work";
+    /** Requests that warm up. */
+    static final String WARM = "warm";
+
+    private transient SpoutOutputCollector collector;
+
+    @Override
+    public void open(Map<String, Object> conf, TopologyContext context, SpoutOutputCollector collector) {
+        this.collector = collector;
+    }
+
+    @Override
+    public void nextTuple() {
+        Integer request = Here.get().next();
+        if (request != null) {
+            collector.emit(request < 0 ? WARM : WORK, new Values(request, 0, 1), request);
+        }
+    }
+
+    @Override
+    public void declareOutputFields(OutputFieldsDeclarer declarer) {
+        declarer.declareStream(WORK, Storm.FIELDS);
+        declarer.declareStream(WARM, Storm.FIELDS);
+    }
+}

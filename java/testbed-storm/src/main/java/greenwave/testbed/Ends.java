@@ -1,0 +1,21 @@
+package greenwave.testbed;
+
+import org.apache.storm.topology.BasicOutputCollector;
+import org.apache.storm.topology.OutputFieldsDeclarer;
+import org.apache.storm.topology.base.BaseBasicBolt;
+import org.apache.storm.tuple.Tuple;
+
+/** The last bolt: whoever waits for a request hears of its end. */
+final class Ends extends BaseBasicBolt {
+    private static final long serialVersionUID = 1L;
+
+    @Override
+    public void execute(Tuple tuple, BasicOutputCollector collector) {
+        boolean isUnit = tuple.getSourceComponent().startsWith("join");
+        int parts = isUnit ? tuple.getInteger(1) : 1;
+        Here.get().end(tuple.getInteger(0), tuple.getInteger(2), parts);
+    }
+
+    @Override
+    public void declareOutputFields(OutputFieldsDeclarer declarer) {}
+}

@@ -1,0 +1,90 @@
+package greenwave.testbed;
+
+import greenwave.deadline.Budget;
+import greenwave.deadline.thread.Deadlines;
+import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+
+/**
+ * What the bolts of the topology share, being in one process: the plan, the run, and who waits for an end.
+ *
+ * <p>Requests below zero are there to warm up: they go all the way and nobody works on them.
+ */
+final class Here {
+    private static volatile Here here;
+
+    private final Plan plan;
+    private final Run run;
+    private final Queue<Integer> due = new ConcurrentLinkedQueue<>();
+    private final List<CompletableFuture<Run.Used>> ends;
+    private final CountDownLatch warm = new CountDownLatch(WARM_UPS);
+
+    Here(Plan plan, Run run) {
+        this.plan = plan;
+        this.run = run;
+        this.ends = Stream.generate(() -> new CompletableFuture<Run.Used>()).limit(plan.requests().size()).toList();
+    }
+
+    static Here get() {
+        return here;
+    }
+
+    static void set(Here made) {
+        here = made;
+    }
+
+    Run run() {
+        return run;
+    }
+
+    /** Has the spout emit {@code request}. */
+    CompletableFuture<Run.Used> send(int request) {
+        due.add(request);
+        return ends.get(request);
+    }
+
+    /** The request that the spout is to emit next; null when there is none. */
+    Integer next() {
+        return due.poll();
+    }
+
+    /** Counted from its planned birth; time until the spout's turn is gone. */
+    Budget budget(List<Object> values) {
+        int request = (Integer) values.get(0);
+        if (request < 0) {
+            return Budget.of(WARM_UP_NANOS);
+        }
+        long late = Deadlines.now() - run.bornNanos(request);
+        return Budget.restored(plan.requests().get(request).slo().sloNs(), Math.max(0, late), List.of());
+    }
+
+    /** {@code request} came to its end: {@code used} of {@code parts} answers, none when it failed. */
+    void end(int request, int used, int parts) {
+        if (request < 0) {
+            warm.countDown();
+        } else if (used == 0) {
+            ends.get(request).completeExceptionally(new IllegalStateException("not served"));
+        } else {
+            ends.get(request).complete(new Run.Used(used, parts));
+        }
+    }
+
+    /** Sends requests all the way until so many have come through. */
+    void warmUp() throws Unable, InterruptedException {
+        for (int request = 1; request <= WARM_UPS; request++) {
+            due.add(-request);
+        }
+        if (!warm.await(LIMIT_S, TimeUnit.SECONDS)) {
+            throw new Unable(warm.getCount() + " warming requests did not come through in " + LIMIT_S + " s", "less load");
+        }
+    }
+
+    private static final int WARM_UPS = 300;
+    private static final long LIMIT_S = 60;
+    private static final long WARM_UP_NANOS = 2 * LIMIT_S * 1_000_000_000;
+}

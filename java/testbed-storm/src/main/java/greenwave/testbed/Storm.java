@@ -1,0 +1,126 @@
+package greenwave.testbed;
+
+import greenwave.deadline.DeadlineQueue;
+import greenwave.deadline.Order;
+import greenwave.deadline.Shedding;
+import greenwave.storm.DeadlineAggregator;
+import greenwave.storm.DeadlineBolt;
+import greenwave.storm.DeadlineSpout;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import org.apache.commons.io.FileUtils;
+import org.apache.storm.Config;
+import org.apache.storm.LocalCluster;
+import org.apache.storm.policy.WaitStrategyPark;
+import org.apache.storm.topology.BoltDeclarer;
+import org.apache.storm.topology.TopologyBuilder;
+import org.apache.storm.tuple.Fields;
+
+/**
+ * A topology on a real Storm LocalCluster: services in series, and at the end perhaps a unit of workers.
+ *
+ * <p>Spout → a bolt for each service, as many executors as it has threads → partition → a bolt of as many
+ * executors as the unit has parts times threads → aggregator → a bolt that hears the end. Storm gives each
+ * executor a queue of its own, so two threads do not share one. A bolt expects what it took itself: in Storm no
+ * answer comes back by which later bolts could be learned. An executor that finds its queue empty looks again
+ * after half a millisecond, which each hop may take: Storm's own strategy would keep a core busy with looking.
+ */
+public final class Storm {
+    private Storm() {}
+
+    /** The runner; see spec/testbed.md. */
+    public static void main(String[] arguments) {
+        Runner.main(Storm::run);
+    }
+
+    static void run(Plan plan, Lines lines) throws Exception {
+        List<Plan.Stage> stages = plan.settings().stages();
+        for (Plan.Stage stage : stages.subList(0, stages.size() - 1)) {
+            if (stage.parts() != 1) {
+                throw new Unable(
+                        "stage " + stage.name() + ": parts " + stage.parts() + " is not 1, and it is not the last",
+                        "services first, and one unit at the end");
+            }
+        }
+        Path scratch = Files.createTempDirectory("greenwave-storm");
+        System.setProperty("java.io.tmpdir", scratch.toString());
+        try {
+            Here here = new Here(plan, new Run(plan, lines));
+            Here.set(here);
+            new LocalCluster().submitTopology("testbed", config(), topology(plan.settings()).createTopology());
+            here.warmUp();
+            here.run().begin();
+            here.run().all(here::send);
+        } finally {
+            // The cluster ends with the process: an orderly end would take it five seconds.
+            FileUtils.deleteQuietly(scratch.toFile());
+        }
+    }
+
+    private static Config config() {
+        Config config = new Config();
+        config.setNumWorkers(1);
+        config.setMessageTimeoutSecs(24 * 3600);
+        config.put(Config.TOPOLOGY_SPOUT_WAIT_STRATEGY, WaitStrategyPark.class.getName());
+        config.put(Config.TOPOLOGY_SPOUT_WAIT_PARK_MICROSEC, 100);
+        config.put(Config.TOPOLOGY_BOLT_WAIT_STRATEGY, WaitStrategyPark.class.getName());
+        config.put(Config.TOPOLOGY_BOLT_WAIT_PARK_MICROSEC, 500);
+        return config;
+    }
+
+    private static TopologyBuilder topology(Plan.Settings settings) throws Unable {
+        TopologyBuilder builder = new TopologyBuilder();
+        builder.setSpout("users", new DeadlineSpout(new Births(), (stream, values) -> Here.get().budget(values)));
+        BoltDeclarer ends = builder.setBolt("ends", new Ends());
+        String before = "users";
+        for (int at = 0; at < settings.stages().size(); at++) {
+            Plan.Stage stage = settings.stages().get(at);
+            String name = "stage" + at;
+            DeadlineBolt bolt = new DeadlineBolt(new Work(at)).withQueue(settings.queue()).withShed(Work.shed(at, stage.parts() > 1));
+            if (stage.parts() == 1) {
+                grouping(builder.setBolt(name, bolt, stage.threads()), before);
+                ends.shuffleGrouping(name, Work.FAILED);
+                before = name;
+            } else {
+                String split = "split" + at;
+                DeadlineBolt partition = new DeadlineBolt(new Partition(name, stage))
+                        .withQueue(plain(settings))
+                        .withSplit(stage.reserveNs());
+                grouping(builder.setBolt(split, partition), before);
+                builder.setBolt(name, bolt, stage.parts() * stage.threads())
+                        .directGrouping(split, Births.WORK)
+                        .directGrouping(split, Births.WARM);
+                before = "join" + at;
+                builder.setBolt(before, aggregator(stage))
+                        .shuffleGrouping(name, Births.WORK)
+                        .shuffleGrouping(name, Births.WARM)
+                        .shuffleGrouping(split, Partition.OPEN);
+            }
+        }
+        if (before.startsWith("join")) {
+            ends.shuffleGrouping(before);
+        } else {
+            ends.shuffleGrouping(before, Births.WORK).shuffleGrouping(before, Births.WARM);
+        }
+        return builder;
+    }
+
+    private static void grouping(BoltDeclarer bolt, String before) {
+        bolt.shuffleGrouping(before, Births.WORK).shuffleGrouping(before, Births.WARM);
+    }
+
+    private static DeadlineAggregator aggregator(Plan.Stage stage) {
+        DeadlineAggregator aggregator =
+                new DeadlineAggregator("request", "part", stage.parts(), new Answer(stage)).withOpening(Partition.OPEN);
+        return stage.partial() ? aggregator : aggregator.withAllParts();
+    }
+
+    /** Of what is no service of the plan: first in, first out, nobody is dropped. */
+    private static DeadlineQueue.Settings plain(Plan.Settings settings) {
+        return new DeadlineQueue.Settings(settings.capacity(), Order.FIFO, Shedding.NONE, settings.patienceNs());
+    }
+
+    /** The fields of all tuples. */
+    static final Fields FIELDS = new Fields("request", "part", "used");
+}
