@@ -172,6 +172,28 @@ class DubboTest extends OnLoopback {
     }
 
     @Test
+    void whatFindsTheQueueFullIsAnsweredWithoutItsHandler() throws Exception {
+        Node server = node();
+        int port = server.serve("deadline", 1, null, TRUSTED);
+        AtomicInteger handled = new AtomicInteger();
+        Step step = node().call(port, TIMEOUT_MS, null);
+        Kept kept = keep(server, step, text -> CompletableFuture.completedFuture(text + handled.incrementAndGet()));
+        List<CompletableFuture<String>> waiting = new ArrayList<>();
+        for (int place = 0; place < Node.QUEUES; place++) {
+            waiting.add(step.goAsync("waits"));
+        }
+        await(() -> server.waiting() == Node.QUEUES);
+        Throwable full = assertThrows(Exception.class, () -> get(step.goAsync("one too many"))).getCause();
+        assertTrue(full.getMessage().contains("too many requests wait"), full.toString());
+        kept.free();
+        for (CompletableFuture<String> answer : waiting) {
+            get(answer);
+        }
+        assertEquals(Node.QUEUES, handled.get());
+        assertEquals(1, Servers.on(port).sheds(Shedding.Reason.FULL));
+    }
+
+    @Test
     void withNothingLeftACallIsNotSent() throws Exception {
         Node server = node();
         AtomicInteger handled = new AtomicInteger();

@@ -24,6 +24,9 @@ final class Node implements AutoCloseable {
         System.setProperty("dubbo.service.shutdown.wait", "1");
     }
 
+    /** Requests that wait at a service. */
+    static final int QUEUES = 100;
+
     private final FrameworkModel framework = new FrameworkModel();
     private final ApplicationModel application = framework.newApplication();
     private URL exported;
@@ -41,7 +44,7 @@ final class Node implements AutoCloseable {
         protocol.setHost("127.0.0.1");
         protocol.setThreadpool(pool);
         protocol.setThreads(threads);
-        protocol.setQueues(100);
+        protocol.setQueues(QUEUES);
         protocol.setParameters(parameters);
         ServiceConfig<Step> service = new ServiceConfig<>(application.newModule());
         service.setRegistry(new RegistryConfig("N/A"));
