@@ -27,8 +27,13 @@ final class Births extends BaseRichSpout {
     public void nextTuple() {
         Integer request = Here.get().next();
         if (request != null) {
-            collector.emit(request < 0 ? WARM : WORK, new Values(request, 0, 1), request);
+            collector.emit(stream(request), new Values(request, 0, 1, 1), request);
         }
+    }
+
+    /** Where {@code request} goes on. */
+    static String stream(int request) {
+        return request < 0 ? WARM : WORK;
     }
 
     @Override

@@ -11,9 +11,7 @@ final class Ends extends BaseBasicBolt {
 
     @Override
     public void execute(Tuple tuple, BasicOutputCollector collector) {
-        boolean isUnit = tuple.getSourceComponent().startsWith("join");
-        int parts = isUnit ? tuple.getInteger(1) : 1;
-        Here.get().end(tuple.getInteger(0), tuple.getInteger(2), parts);
+        Here.get().end(tuple.getInteger(0), tuple.getInteger(2), tuple.getInteger(3));
     }
 
     @Override

@@ -20,13 +20,15 @@ final class Here {
 
     private final Plan plan;
     private final Run run;
+    private final Reality reality;
     private final Queue<Integer> due = new ConcurrentLinkedQueue<>();
     private final List<CompletableFuture<Run.Used>> ends;
     private final CountDownLatch warm = new CountDownLatch(WARM_UPS);
 
-    Here(Plan plan, Run run) {
+    Here(Plan plan, Run run, Reality reality) {
         this.plan = plan;
         this.run = run;
+        this.reality = reality;
         this.ends = Stream.generate(() -> new CompletableFuture<Run.Used>()).limit(plan.requests().size()).toList();
     }
 
@@ -61,6 +63,20 @@ final class Here {
         }
         long late = Deadlines.now() - run.bornNanos(request);
         return Budget.restored(plan.requests().get(request).slo().sloNs(), Math.max(0, late), List.of());
+    }
+
+    /** Does the work of {@code request} at {@code stage}, of a unit that of worker {@code part}, and says so. */
+    void work(int request, int stage, int part) {
+        List<Plan.Stage> stages = plan.settings().stages();
+        run.work(request, stage, part, () -> {
+            if (stages.get(stage).parts() > 1) {
+                reality.search(part, plan.requests().get(request).query());
+            }
+            if (stage + 1 == stages.size()) {
+                reality.write(request);
+            }
+        });
+        run.served(request, stage, part);
     }
 
     /** {@code request} came to its end: {@code used} of {@code parts} answers, none when it failed. */

@@ -39,11 +39,11 @@ final class Partition extends BaseRichBolt {
     @Override
     public void execute(Tuple tuple) {
         int request = tuple.getInteger(0);
-        collector.emit(OPEN, tuple, new Values(request, 0, 0));
+        collector.emit(OPEN, tuple, new Values(request, 0, 0, parts));
         requests++;
         for (int part = 0; part < parts; part++) {
             int task = tasks.get(part * threads + requests % threads);
-            collector.emitDirect(task, tuple.getSourceStreamId(), tuple, new Values(request, part, 0));
+            collector.emitDirect(task, tuple.getSourceStreamId(), tuple, new Values(request, part, 1, parts));
         }
         collector.ack(tuple);
     }

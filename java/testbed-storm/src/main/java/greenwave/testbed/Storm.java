@@ -18,35 +18,44 @@ import org.apache.storm.topology.TopologyBuilder;
 import org.apache.storm.tuple.Fields;
 
 /**
- * A topology on a real Storm LocalCluster: services in series, and at the end perhaps a unit of workers.
+ * A topology on a real Storm LocalCluster: services in series, and among them perhaps a unit of workers.
  *
- * <p>Spout → a bolt for each service, as many executors as it has threads → partition → a bolt of as many
- * executors as the unit has parts times threads → aggregator → a bolt that hears the end. Storm gives each
+ * <p>A spout; for each service a bolt of as many executors as it has threads; for the unit a bolt that splits,
+ * one of as many executors as it has parts times threads, and an aggregator; a bolt that hears the end. Storm gives each
  * executor a queue of its own, so two threads do not share one. A bolt expects what it took itself: in Storm no
  * answer comes back by which later bolts could be learned. An executor that finds its queue empty looks again
  * after half a millisecond, which each hop may take: Storm's own strategy would keep a core busy with looking.
  */
-public final class Storm {
-    private Storm() {}
+public final class Storm implements Runner {
+    private final Reality reality;
 
-    /** The runner; see spec/testbed.md. */
-    public static void main(String[] arguments) {
-        Runner.main(Storm::run);
+    Storm(Reality reality) {
+        this.reality = reality;
     }
 
-    static void run(Plan plan, Lines lines) throws Exception {
-        List<Plan.Stage> stages = plan.settings().stages();
-        for (Plan.Stage stage : stages.subList(0, stages.size() - 1)) {
-            if (stage.parts() != 1) {
-                throw new Unable(
-                        "stage " + stage.name() + ": parts " + stage.parts() + " is not 1, and it is not the last",
-                        "services first, and one unit at the end");
-            }
+    /** The runner; see spec/testbed.md. Its arguments are {@link Reality#of}'s. */
+    public static void main(String[] arguments) {
+        Runner.main(() -> new Storm(Reality.of(List.of(arguments))));
+    }
+
+    @Override
+    public boolean searches() {
+        return reality.searches();
+    }
+
+    @Override
+    public void run(Plan plan, Lines lines) throws Exception {
+        List<Plan.Stage> units =
+                plan.settings().stages().stream().filter(stage -> stage.parts() > 1).toList();
+        if (units.size() > 1) {
+            throw new Unable(
+                    "stage " + units.get(1).name() + ": parts " + units.get(1).parts() + " is not 1, in a second unit",
+                    "one unit, services before and after it");
         }
         Path scratch = Files.createTempDirectory("greenwave-storm");
         System.setProperty("java.io.tmpdir", scratch.toString());
         try {
-            Here here = new Here(plan, new Run(plan, lines));
+            Here here = new Here(plan, new Run(plan, lines), reality);
             Here.set(here);
             new LocalCluster().submitTopology("testbed", config(), topology(plan.settings()).createTopology());
             here.warmUp();
@@ -77,42 +86,44 @@ public final class Storm {
         for (int at = 0; at < settings.stages().size(); at++) {
             Plan.Stage stage = settings.stages().get(at);
             String name = "stage" + at;
-            DeadlineBolt bolt = new DeadlineBolt(new Work(at)).withQueue(settings.queue()).withShed(Work.shed(at, stage.parts() > 1));
+            DeadlineBolt bolt = new DeadlineBolt(new Work(at)).withQueue(settings.queue());
             if (stage.parts() == 1) {
+                bolt.withShed(Work.shed(at, false));
                 grouping(builder.setBolt(name, bolt, stage.threads()), before);
                 ends.shuffleGrouping(name, Work.FAILED);
                 before = name;
-            } else {
-                String split = "split" + at;
-                DeadlineBolt partition = new DeadlineBolt(new Partition(name, stage))
-                        .withQueue(plain(settings))
-                        .withSplit(stage.reserveNs());
-                grouping(builder.setBolt(split, partition), before);
-                builder.setBolt(name, bolt, stage.parts() * stage.threads())
-                        .directGrouping(split, Births.WORK)
-                        .directGrouping(split, Births.WARM);
-                before = "join" + at;
-                builder.setBolt(before, aggregator(stage))
-                        .shuffleGrouping(name, Births.WORK)
-                        .shuffleGrouping(name, Births.WARM)
-                        .shuffleGrouping(split, Partition.OPEN);
+                continue;
             }
+            bolt.withShed(Work.shed(at, true));
+            String split = "split" + at;
+            DeadlineBolt partition =
+                    new DeadlineBolt(new Partition(name, stage)).withQueue(plain(settings)).withSplit(stage.reserveNs());
+            grouping(builder.setBolt(split, partition), before);
+            builder.setBolt(name, bolt, stage.parts() * stage.threads())
+                    .directGrouping(split, Births.WORK)
+                    .directGrouping(split, Births.WARM);
+            before = JOIN;
+            builder.setBolt(JOIN, aggregator(stage, at + 1 == settings.stages().size()))
+                    .shuffleGrouping(name, Births.WORK)
+                    .shuffleGrouping(name, Births.WARM)
+                    .shuffleGrouping(split, Partition.OPEN);
         }
-        if (before.startsWith("join")) {
-            ends.shuffleGrouping(before);
-        } else {
-            ends.shuffleGrouping(before, Births.WORK).shuffleGrouping(before, Births.WARM);
-        }
+        grouping(ends, before);
         return builder;
     }
 
     private static void grouping(BoltDeclarer bolt, String before) {
-        bolt.shuffleGrouping(before, Births.WORK).shuffleGrouping(before, Births.WARM);
+        if (before.equals(JOIN)) {
+            bolt.shuffleGrouping(before);
+        } else {
+            bolt.shuffleGrouping(before, Births.WORK).shuffleGrouping(before, Births.WARM);
+        }
     }
 
-    private static DeadlineAggregator aggregator(Plan.Stage stage) {
+    private static DeadlineAggregator aggregator(Plan.Stage stage, boolean isLast) {
+        Answer answer = new Answer(stage.partial(), isLast);
         DeadlineAggregator aggregator =
-                new DeadlineAggregator("request", "part", stage.parts(), new Answer(stage)).withOpening(Partition.OPEN);
+                new DeadlineAggregator("request", "part", stage.parts(), answer).withOpening(Partition.OPEN);
         return stage.partial() ? aggregator : aggregator.withAllParts();
     }
 
@@ -121,6 +132,8 @@ public final class Storm {
         return new DeadlineQueue.Settings(settings.capacity(), Order.FIFO, Shedding.NONE, settings.patienceNs());
     }
 
-    /** The fields of all tuples. */
-    static final Fields FIELDS = new Fields("request", "part", "used");
+    /** The fields of all tuples: of {@code parts} answers so many were {@code used}. */
+    static final Fields FIELDS = new Fields("request", "part", "used", "parts");
+
+    private static final String JOIN = "join";
 }

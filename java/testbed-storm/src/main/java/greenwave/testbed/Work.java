@@ -1,6 +1,7 @@
 package greenwave.testbed;
 
 import greenwave.storm.OnShed;
+import java.util.List;
 import java.util.Map;
 import org.apache.storm.task.OutputCollector;
 import org.apache.storm.task.TopologyContext;
@@ -13,7 +14,7 @@ import org.apache.storm.tuple.Values;
 final class Work extends BaseRichBolt {
     private static final long serialVersionUID = 1L;
 
-    /** Requests that a service shed. */
+    /** Requests that nobody works on any more. */
     static final String FAILED = "failed";
 
     private final int stage;
@@ -28,9 +29,8 @@ final class Work extends BaseRichBolt {
     static OnShed shed(int stage, boolean isWorker) {
         return (tuple, reason, collector) -> {
             int request = tuple.getInteger(0);
-            int part = tuple.getInteger(1);
-            Here.get().run().dropped(request, stage, part);
-            collector.emit(isWorker ? tuple.getSourceStreamId() : FAILED, tuple, new Values(request, part, 0));
+            Here.get().run().dropped(request, stage, tuple.getInteger(1));
+            collector.emit(isWorker ? Births.stream(request) : FAILED, tuple, values(tuple, 0));
             collector.ack(tuple);
         };
     }
@@ -43,13 +43,17 @@ final class Work extends BaseRichBolt {
     @Override
     public void execute(Tuple tuple) {
         int request = tuple.getInteger(0);
-        int part = tuple.getInteger(1);
-        if (request >= 0) {
-            Here.get().run().work(request, stage, part);
-            Here.get().run().served(request, stage, part);
+        int used = tuple.getInteger(2);
+        if (request >= 0 && used > 0) {
+            Here.get().work(request, stage, tuple.getInteger(1));
         }
-        collector.emit(tuple.getSourceStreamId(), tuple, new Values(request, part, 1));
+        collector.emit(used > 0 ? Births.stream(request) : FAILED, tuple, values(tuple, used));
         collector.ack(tuple);
+    }
+
+    /** The fields of {@code tuple}, without the budget, with {@code used}. */
+    private static List<Object> values(Tuple tuple, int used) {
+        return new Values(tuple.getValue(0), tuple.getValue(1), used, tuple.getValue(3));
     }
 
     @Override

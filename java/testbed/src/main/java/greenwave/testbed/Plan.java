@@ -64,20 +64,23 @@ record Plan(Settings settings, List<Request> requests) {
      * @param birthNanos since the runner was ready
      * @param slo its class
      * @param serviceNanos its work: one for each part over the stages in order
+     * @param query the number of what it searches for; {@link #NONE} in a plan without queries
      */
-    record Request(long birthNanos, Slo slo, long[] serviceNanos) {}
+    record Request(long birthNanos, Slo slo, long[] serviceNanos, int query) {
+        static final int NONE = -1;
+    }
 
     /**
-     * The plan on {@code lines}.
+     * The plan on {@code lines}, in which each request {@code searches} or none does.
      *
      * @throws Unable when it is none
      */
-    static Plan read(BufferedReader lines) throws IOException, Unable {
+    static Plan read(BufferedReader lines, boolean searches) throws IOException, Unable {
         Settings settings = settings(lines.readLine());
         int parts = settings.stages.stream().mapToInt(Stage::parts).sum();
         List<Request> requests = new ArrayList<>();
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            requests.add(request(line, requests.size(), parts, settings.slos));
+            requests.add(request(line, requests.size(), parts, searches, settings.slos));
         }
         return new Plan(settings, requests);
     }
@@ -107,18 +110,23 @@ record Plan(Settings settings, List<Request> requests) {
         return settings;
     }
 
-    private static Request request(String line, int number, int parts, List<Slo> slos) throws Unable {
+    private static Request request(String line, int number, int parts, boolean searches, List<Slo> slos)
+            throws Unable {
+        int services = 2 + parts;
         try {
             long[] columns = Arrays.stream(line.split(",")).mapToLong(Long::parseLong).toArray();
-            boolean known = columns.length == 2 + parts && columns[1] >= 0 && columns[1] < slos.size();
-            if (known && Arrays.stream(columns).allMatch(column -> column >= 0)) {
-                return new Request(columns[0], slos.get((int) columns[1]), Arrays.copyOfRange(columns, 2, columns.length));
+            boolean isWhole = columns.length == (searches ? services + 1 : services);
+            boolean isKnown = isWhole && columns[1] >= 0 && columns[1] < slos.size();
+            if (isKnown && Arrays.stream(columns).allMatch(column -> column >= 0)) {
+                int query = searches ? Math.toIntExact(columns[services]) : Request.NONE;
+                Slo slo = slos.get((int) columns[1]);
+                return new Request(columns[0], slo, Arrays.copyOfRange(columns, 2, services), query);
             }
-        } catch (NumberFormatException bad) {
+        } catch (NumberFormatException | ArithmeticException bad) {
             // As any other line that is none.
         }
-        String valid = "BIRTH,CLASS and " + parts + " service times, CLASS below " + slos.size();
-        throw new Unable("request " + number + " is " + line + ", not " + valid, SEE);
+        String valid = "BIRTH,CLASS and " + parts + " service times" + (searches ? " and a query" : "");
+        throw new Unable("request " + number + " is " + line + ", not " + valid + ", CLASS below " + slos.size(), SEE);
     }
 
     private static <E extends Enum<E>> E named(String key, String name, E[] values) throws Unable {

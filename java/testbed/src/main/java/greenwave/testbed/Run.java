@@ -179,12 +179,14 @@ final class Run {
 
     /** Does the work of {@code request} at {@code stage}: holds the present thread for exactly that long. */
     void work(int request, int stage) {
-        work(request, stage, 0);
+        work(request, stage, 0, () -> {});
     }
 
-    /** Does the work of worker {@code part} of the unit at {@code stage}. */
-    void work(int request, int stage, int part) {
-        waitUntil(Deadlines.now() + plan.requests().get(request).serviceNanos()[firsts[stage] + part]);
+    /** Does the work of worker {@code part} of the unit at {@code stage}, {@code within} being done of it. */
+    void work(int request, int stage, int part, Runnable within) {
+        long until = Deadlines.now() + plan.requests().get(request).serviceNanos()[firsts[stage] + part];
+        within.run();
+        waitUntil(until);
     }
 
     private static void waitUntil(long nanos) {

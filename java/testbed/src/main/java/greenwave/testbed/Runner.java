@@ -20,19 +20,42 @@ interface Runner {
      */
     void run(Plan plan, Lines lines) throws Exception;
 
+    /** Whether each request of the plan has a query. */
+    default boolean searches() {
+        return false;
+    }
+
     /** The process: runs on stdin and stdout, and ends with the status. */
     static void main(Runner runner) {
+        main(() -> runner);
+    }
+
+    /** Who makes a runner of the process's arguments. */
+    interface Maker {
+        /** The runner; an {@link Unable} says why there is none. */
+        Runner make() throws Unable;
+    }
+
+    /** The process, of a runner that {@code maker} makes. */
+    static void main(Maker maker) {
         OutputStream out = new FileOutputStream(FileDescriptor.out);
         // What a library prints is no line of ours.
         System.setOut(System.err);
-        int status = run(runner, System.in, out, System.err, () -> Runtime.getRuntime().halt(CANNOT));
+        int status = CANNOT;
+        try {
+            status = run(maker.make(), System.in, out, System.err, () -> Runtime.getRuntime().halt(CANNOT));
+        } catch (Unable unable) {
+            System.err.print(unable.lines());
+            System.err.flush();
+        }
         Runtime.getRuntime().halt(status);
     }
 
     /** Runs on {@code in} and {@code out}; {@code onDeaf} runs when nobody reads that. Returns the exit status. */
     static int run(Runner runner, InputStream in, OutputStream out, PrintStream errors, Runnable onDeaf) {
         try (Lines lines = new Lines(out, onDeaf)) {
-            runner.run(Plan.read(new BufferedReader(new InputStreamReader(in, StandardCharsets.UTF_8))), lines);
+            BufferedReader told = new BufferedReader(new InputStreamReader(in, StandardCharsets.UTF_8));
+            runner.run(Plan.read(told, runner.searches()), lines);
             return 0;
         } catch (Unable unable) {
             errors.print(unable.lines());
