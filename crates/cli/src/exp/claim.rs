@@ -45,6 +45,16 @@ impl Metric {
         if parser.at < text.len() { Err(parser.error("end of the metric or + - * /")) } else { Ok(metric) }
     }
 
+    /// Whether all that it refers to is `there`.
+    #[must_use]
+    pub fn needs_only(&self, there: &dyn Fn(&Reference) -> bool) -> bool {
+        match self {
+            Self::Number(_) => true,
+            Self::Reference(reference) => there(reference),
+            Self::Binary(_, left, right) => left.needs_only(there) && right.needs_only(there),
+        }
+    }
+
     /// The metric's value, where `figure` looks references up.
     ///
     /// # Errors

@@ -99,11 +99,11 @@ pub fn run(name: &str, experiment: &Experiment, scale: &Scale, seed: u64) -> Res
 fn tasks(experiment: &Experiment, scale: &Scale, seed: u64) -> Result<Vec<Task>, String> {
     let mut tasks = Vec::new();
     for point in experiment.points() {
-        if scale.points.as_ref().is_some_and(|wanted| !wanted.contains(&point.name)) {
+        if !scale.runs_point(&point.name) {
             continue;
         }
         for seed_offset in 0..scale.runs {
-            for mode in &experiment.modes {
+            for mode in experiment.modes.iter().filter(|mode| scale.runs_mode(mode)) {
                 let mut settings = experiment.settings_for(scale, &point, mode)?;
                 settings.insert("seed".to_owned(), toml::Value::Integer((seed + seed_offset) as i64));
                 let at = |e: &str| format!("settings of mode {mode}, point {:?}: {e}", point.name);

@@ -47,7 +47,7 @@ pub struct ExperimentResult {
     seed: u64,
     measured: Measured,
     claims: Vec<Checked>,
-    /// Claims whose points this scale does not run.
+    /// Claims whose points or modes this scale does not run.
     left_out: Vec<String>,
 }
 
@@ -65,6 +65,7 @@ impl ExperimentResult {
     ) -> Result<Self, Error> {
         let mut points: Vec<&str> = measured.runs.iter().map(|run| run.point.as_str()).collect();
         points.dedup();
+        let scale_runs = &experiment.scale[scale];
         let mut claims = Vec::new();
         let mut left_out = Vec::new();
         for claim in &experiment.claim {
@@ -74,6 +75,10 @@ impl ExperimentResult {
             let at: Vec<&str> = points.iter().filter(wanted).copied().collect();
             let metric = Metric::parse(&claim.metric).map_err(error)?;
             let bound = Bound::parse(&claim.holds).map_err(error)?;
+            if !metric.needs_only(&|r| scale_runs.runs_mode(&r.mode)) {
+                left_out.push(claim.id.clone());
+                continue;
+            }
             let value = |point: &str| {
                 metric.value(&|r| {
                     let point = r.point.as_deref().unwrap_or(point);
@@ -124,8 +129,11 @@ impl ExperimentResult {
         let _ = writeln!(text, "{}", self.figure_table());
         let _ = writeln!(text, "{}", self.claim_table());
         for id in &self.left_out {
-            let _ =
-                writeln!(text, "claim {id} was not checked: scale {} does not run its points", self.scale);
+            let _ = writeln!(
+                text,
+                "claim {id} was not checked: scale {} does not run its points or modes",
+                self.scale
+            );
         }
         let _ = writeln!(text, "{}\n", self.closing());
         text

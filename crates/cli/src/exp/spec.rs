@@ -60,6 +60,22 @@ pub struct Scale {
     pub set: Overrides,
     /// Points to run; all when absent. Claims at other points are left out and named.
     pub points: Option<Vec<String>>,
+    /// Modes to run, the same way.
+    pub modes: Option<Vec<String>>,
+}
+
+impl Scale {
+    /// Whether it runs the point called `name`.
+    #[must_use]
+    pub fn runs_point(&self, name: &str) -> bool {
+        self.points.as_ref().is_none_or(|wanted| wanted.iter().any(|point| point == name))
+    }
+
+    /// Whether it runs `mode`.
+    #[must_use]
+    pub fn runs_mode(&self, mode: &str) -> bool {
+        self.modes.as_ref().is_none_or(|wanted| wanted.iter().any(|known| known == mode))
+    }
 }
 
 /// One point of the figure.
@@ -135,6 +151,11 @@ impl Experiment {
         }
         if let Some(mode) = self.mode.keys().find(|m| !self.modes.contains(m)) {
             return Err(format!("[mode.{mode}] is not among modes {:?}", self.modes));
+        }
+        for name in self.scale.values().filter_map(|scale| scale.modes.as_ref()).flatten() {
+            if !self.modes.contains(name) {
+                return Err(format!("mode {name:?} is none of {:?}", self.modes));
+            }
         }
         let points = self.points();
         let known = |name: &String| points.iter().any(|p| p.name == *name);
@@ -269,6 +290,7 @@ mod tests {
         check("adps.LS.p99 /", "adps.LS.p98 /", "\"p98\" is none of");
         check("class = \"LS\"", "class = \"LS\"\nworld = \"flat\"", "none of server, services, tonic");
         check("points = [\"a\"]", "points = [\"z\"]", "\"z\" is none of");
+        check("points = [\"a\"]", "modes = [\"fast\"]", "\"fast\" is none of");
         check("[mode.adps]", "[mode.lns]", "mode.lns");
         check("\"<= 1\"", "\"small\"", "small");
         check("runs = 4", "runs = 4\nwalks = 3", "walks");

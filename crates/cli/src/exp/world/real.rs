@@ -81,6 +81,8 @@ fn dubbo() -> Result<Command, Error> {
     let listed = built(java.join("testbed/target/testbed.classpath"))?;
     let path = std::fs::read_to_string(&listed).map_err(|e| Error::file(&listed, &e))?;
     let mut command = Command::new("java");
+    // Runs are short, and a compiler at work would take the services' cores.
+    command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]);
     command.args(["-cp", path.trim(), "greenwave.testbed.Dubbo"]);
     Ok(command)
 }
