@@ -15,7 +15,7 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 4] = [&server::WORLD, &services::WORLD, &real::TONIC, &real::DUBBO];
+pub const WORLDS: [&World; 5] = [&server::WORLD, &services::WORLD, &real::TONIC, &real::DUBBO, &real::FANOUT];
 
 /// What a world measures and how it is shown.
 pub struct World {

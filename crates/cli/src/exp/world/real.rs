@@ -19,6 +19,7 @@ use self::runner::Conversation;
 use self::tally::Tally;
 use super::{Found, Kind, Run, World, line, services};
 use crate::error::Error;
+use crate::exp::catalogue;
 
 /// tonic services under the layers of `deadline::tower`.
 pub const TONIC: World =
@@ -27,6 +28,10 @@ pub const TONIC: World =
 /// Dubbo services under the plug-in of `java/dubbo`.
 pub const DUBBO: World =
     World { name: "dubbo", kind: Kind::Host { per_core: 2 }, prepare: prepare_dubbo, ..services::WORLD };
+
+/// A search split over tonic workers under the same layers, and its aggregator.
+pub const FANOUT: World =
+    World { name: "fanout", kind: Kind::Host { per_core: 1 }, prepare: prepare_fanout, ..services::WORLD };
 
 /// How a runner is started, looked up when it is to be.
 type Runner = fn() -> Result<Command, Error>;
@@ -39,9 +44,26 @@ fn prepare_dubbo(_mode: &str, settings: Table) -> Result<Run, String> {
     prepare(dubbo, settings)
 }
 
-fn prepare(runner: Runner, mut settings: Table) -> Result<Run, String> {
+/// What is searched is said by `corpus`: `"made"`, a small one from a seed, or
+/// `"fetched"`, the newspaper of those that `experiments/d2p/corpus` fetches.
+fn prepare_fanout(_mode: &str, mut settings: Table) -> Result<Run, String> {
+    let corpus = settings.remove("corpus").unwrap_or_else(|| Value::String("made".to_owned()));
+    match corpus.as_str() {
+        Some("made") => prepare_with(search_made, settings, true),
+        Some("fetched") => prepare_with(search_fetched, settings, true),
+        _ => Err(format!("corpus {corpus} is none of \"made\", \"fetched\"")),
+    }
+}
+
+fn prepare(runner: Runner, settings: Table) -> Result<Run, String> {
+    prepare_with(runner, settings, false)
+}
+
+/// `unit`: the runner's first stage is one, and no other.
+fn prepare_with(runner: Runner, mut settings: Table, unit: bool) -> Result<Run, String> {
     let on = settings.remove("on").unwrap_or_else(|| Value::String("host".to_owned()));
-    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    config.load(catalogue::text).map_err(|e| line(&e))?;
     config.check().map_err(|e| line(&e))?;
     match on.as_str() {
         Some("host") => {}
@@ -51,8 +73,9 @@ fn prepare(runner: Runner, mut settings: Table) -> Result<Run, String> {
     if config.expects != Expects::Rest {
         return Err("expects \"own\" is the simulator's alone; real services look ahead".to_owned());
     }
-    if let Some(unit) = config.stages.iter().find(|stage| stage.parts > 1) {
-        return Err(format!("stage {}: parts {} is not 1: services in series", unit.name, unit.parts));
+    let mut services = config.stages.iter().skip(usize::from(unit));
+    if let Some(unit) = services.find(|stage| stage.parts > 1) {
+        return Err(format!("stage {}: parts {} is not 1 there", unit.name, unit.parts));
     }
     Ok(Box::new(move || converse(runner()?, &config)))
 }
@@ -69,9 +92,31 @@ fn converse(command: Command, config: &Config) -> Result<Found, Error> {
 
 /// `testbed series`, from beside this program.
 fn tonic() -> Result<Command, Error> {
+    testbed("series")
+}
+
+/// `testbed search` over a small corpus.
+fn search_made() -> Result<Command, Error> {
+    testbed("search")
+}
+
+/// `testbed search` over the newspaper, for the words of the record.
+fn search_fetched() -> Result<Command, Error> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let corpus = root.join("target/corpora/text/tag");
+    if !corpus.exists() {
+        let what = format!("{}: the corpus is not fetched", corpus.display());
+        return Err(Error::new(what).advice("experiments/d2p/corpus"));
+    }
+    let mut command = testbed("search")?;
+    command.arg(corpus).arg(root.join("experiments/d2p/search-times.csv"));
+    Ok(command)
+}
+
+fn testbed(runner: &str) -> Result<Command, Error> {
     let this = std::env::current_exe().map_err(|e| Error::file(Path::new("greenwave"), &e))?;
     let mut command = Command::new(built(this.with_file_name("testbed"))?);
-    command.arg("series");
+    command.arg(runner);
     Ok(command)
 }
 

@@ -50,6 +50,9 @@ pub fn plan(trace: &[Born]) -> String {
         for part in &born.parts {
             let _ = write!(text, ",{}", part.service.as_nanos());
         }
+        if let Some(query) = born.query {
+            let _ = write!(text, ",{query}");
+        }
         text.push('\n');
     }
     text
