@@ -106,6 +106,7 @@ public final class DeadlineAggregator implements IRichBolt {
 
     @Override
     public void prepare(Map<String, Object> conf, TopologyContext context, OutputCollector collector) {
+        SecondThread.check(conf);
         Arrivals arrivals = new Arrivals(new Gate(limits, DeadlineQueue.Settings.DEFAULT), 0, context);
         BudgetedCollector budgeted = new BudgetedCollector(collector, UnaryOperator.identity());
         String name = context.getThisComponentId() + "-deadline" + context.getThisTaskId();

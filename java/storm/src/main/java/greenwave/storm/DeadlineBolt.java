@@ -91,6 +91,7 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
 
     @Override
     public void prepare(Map<String, Object> conf, TopologyContext context, OutputCollector collector) {
+        SecondThread.check(conf);
         UnaryOperator<Budget> onward = splits ? budget -> budget.split(reserveNanos) : UnaryOperator.identity();
         BudgetedCollector budgeted = new BudgetedCollector(collector, onward);
         bolt.prepare(conf, context, new OutputCollector(budgeted));

@@ -1,7 +1,9 @@
 package greenwave.storm;
 
+import java.util.Map;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import org.apache.storm.Config;
 
 /**
  * The second thread of a bolt's task: Storm's executor hands over, this one works.
@@ -25,6 +27,18 @@ abstract class SecondThread {
         this.collector = collector;
         thread = new Thread(this::run, name);
         thread.setDaemon(true);
+    }
+
+    /**
+     * Refuses {@code conf} when tuples are gathered for bolts of the same worker: Storm keeps one list of where
+     * to flush for all threads of an executor, so what this thread gathered could be left lying.
+     */
+    static void check(Map<String, Object> conf) {
+        long gathered = conf.get(Config.TOPOLOGY_PRODUCER_BATCH_SIZE) instanceof Number size ? size.longValue() : 1;
+        if (gathered > 1) {
+            throw new IllegalArgumentException(Config.TOPOLOGY_PRODUCER_BATCH_SIZE + " is " + gathered
+                    + "; with deadlines it must be 1, Storm's default");
+        }
     }
 
     /** What is to be done next, at {@code nowNanos}; null when there is nothing yet. The lock is held. */
@@ -105,8 +119,8 @@ abstract class SecondThread {
     }
 
     /**
-     * Storm gathers what a thread emits where its settings say so (topology.producer.batch.size), and flushes
-     * only what its own threads gathered.
+     * Storm gathers what a thread sends to other workers where its settings say so (topology.transfer.batch.size),
+     * and flushes only what its own threads gathered.
      */
     private void flush() {
         long now = TupleBudget.now();

@@ -1,8 +1,10 @@
 package greenwave.storm;
 
 import com.codahale.metrics.MetricRegistry;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.storm.hooks.BaseTaskHook;
 import org.apache.storm.hooks.info.BoltAckInfo;
@@ -15,7 +17,8 @@ final class Ears {
     /** By bolt and the tuple's first value: "ack" or "fail" for each time. */
     static final Map<String, String> HEARD = new ConcurrentHashMap<>();
 
-    private static volatile MetricRegistry metrics = new MetricRegistry();
+    /** Of each worker. */
+    private static final List<MetricRegistry> METRICS = new CopyOnWriteArrayList<>();
 
     private Ears() {}
 
@@ -27,11 +30,11 @@ final class Ears {
     /** The sum of metric {@code greenwave-NAME} over the tasks of {@code bolt}. */
     static long metric(String bolt, String name) {
         AtomicLong sum = new AtomicLong();
-        metrics.getGauges().forEach((key, gauge) -> {
+        METRICS.forEach(metrics -> metrics.getGauges().forEach((key, gauge) -> {
             if (key.contains("." + bolt + ".") && key.endsWith("greenwave-" + name)) {
                 sum.addAndGet((Long) gauge.getValue());
             }
-        });
+        }));
         return sum.get();
     }
 
@@ -64,7 +67,7 @@ final class Ears {
         @Override
         @Deprecated
         public void prepare(MetricRegistry registry, Map<String, Object> conf, Map<String, Object> reporterConf) {
-            metrics = registry;
+            METRICS.add(registry);
         }
 
         @Override

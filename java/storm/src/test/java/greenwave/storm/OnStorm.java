@@ -31,7 +31,8 @@ import org.junit.jupiter.api.BeforeEach;
  * Real Storm in this process: one cluster, one topology in which each test has bolts of its own.
  *
  * <p>The clock of deadlines is the tests' and stands still, so what is waited for takes as long as they say.
- * Every tuple is serialised on its way ({@code topology.testing.always.try.serialize}), as between workers.
+ * Two workers share the bolts, so tuples are serialised on their way (the others are for the test's sake, {@code
+ * topology.testing.always.try.serialize}), and ten are gathered for the other worker unless they are flushed.
  */
 abstract class OnStorm {
     static final long MS = 1_000_000;
@@ -46,10 +47,11 @@ abstract class OnStorm {
         TestClock.install();
         try {
             Config conf = new Config();
-            conf.setNumWorkers(1);
+            conf.setNumWorkers(2);
             conf.setMessageTimeoutSecs(300);
             conf.put(Config.TOPOLOGY_TESTING_ALWAYS_TRY_SERIALIZE, true);
             conf.put(Config.TOPOLOGY_STATS_SAMPLE_RATE, 1.0);
+            conf.put(Config.TOPOLOGY_TRANSFER_BATCH_SIZE, 10);
             conf.put(Config.TOPOLOGY_AUTO_TASK_HOOKS, List.of(Ears.Hook.class.getName()));
             conf.put(Config.TOPOLOGY_METRICS_REPORTERS, List.of(Map.of("class", Ears.Reporter.class.getName())));
             // Where Storm leaves what it writes.

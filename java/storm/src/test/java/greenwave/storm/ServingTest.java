@@ -3,6 +3,7 @@ package greenwave.storm;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import greenwave.deadline.Budget;
@@ -204,6 +205,7 @@ class ServingTest extends OnStorm {
         TestClock.advance(40 * MS);
         out.get().emit(held.get(), new Values(id, "later"));
         out.get().ack(held.get());
+        out.get().flush();
         Budget budget = BudgetField.parse(seen(id).getStringByField(TupleBudget.FIELD));
         assertEquals(List.of(new Stage(0, 0, 40 * MS)), budget.stages());
         assertEquals("ack", heard(id));
@@ -225,5 +227,13 @@ class ServingTest extends OnStorm {
         assertEquals("ack", heard(send("ticks", 900)));
         assertEquals(1, served.size());
         assertEquals(0, Ears.metric("ticks", "missing"), "a tick is no request without a budget");
+    }
+
+    @Test
+    void gatheringForTheSameWorkerIsRefused() {
+        DeadlineBolt bolt = new DeadlineBolt(new Step());
+        Map<String, Object> gathers = Map.of("topology.producer.batch.size", 10L);
+        String why = assertThrows(IllegalArgumentException.class, () -> bolt.prepare(gathers, null, null)).getMessage();
+        assertEquals("topology.producer.batch.size is 10; with deadlines it must be 1, Storm's default", why);
     }
 }

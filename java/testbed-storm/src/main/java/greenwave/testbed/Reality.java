@@ -48,7 +48,7 @@ final class Reality {
         return new Reality(search, redis);
     }
 
-    /** Whether requests have queries. */
+    /** Whether every request needs a query. */
     boolean searches() {
         return searchUrl != null;
     }

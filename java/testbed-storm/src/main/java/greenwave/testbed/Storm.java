@@ -40,7 +40,7 @@ public final class Storm implements Runner {
 
     @Override
     public boolean searches() {
-        return reality.searches();
+        return true;
     }
 
     @Override
@@ -51,6 +51,9 @@ public final class Storm implements Runner {
             throw new Unable(
                     "stage " + units.get(1).name() + ": parts " + units.get(1).parts() + " is not 1, in a second unit",
                     "one unit, services before and after it");
+        }
+        if (reality.searches() && plan.requests().stream().anyMatch(request -> request.query() == Plan.Request.NONE)) {
+            throw new Unable("search is given, and not every request has a query", "a last column, its number");
         }
         Path scratch = Files.createTempDirectory("greenwave-storm");
         System.setProperty("java.io.tmpdir", scratch.toString());

@@ -64,14 +64,14 @@ record Plan(Settings settings, List<Request> requests) {
      * @param birthNanos since the runner was ready
      * @param slo its class
      * @param serviceNanos its work: one for each part over the stages in order
-     * @param query the number of what it searches for; {@link #NONE} in a plan without queries
+     * @param query the number of what it searches for; {@link #NONE} without one
      */
     record Request(long birthNanos, Slo slo, long[] serviceNanos, int query) {
         static final int NONE = -1;
     }
 
     /**
-     * The plan on {@code lines}, in which each request {@code searches} or none does.
+     * The plan on {@code lines}, in which requests may have queries if the runner {@code searches}.
      *
      * @throws Unable when it is none
      */
@@ -115,17 +115,18 @@ record Plan(Settings settings, List<Request> requests) {
         int services = 2 + parts;
         try {
             long[] columns = Arrays.stream(line.split(",")).mapToLong(Long::parseLong).toArray();
-            boolean isWhole = columns.length == (searches ? services + 1 : services);
+            boolean hasQuery = searches && columns.length == services + 1;
+            boolean isWhole = hasQuery || columns.length == services;
             boolean isKnown = isWhole && columns[1] >= 0 && columns[1] < slos.size();
             if (isKnown && Arrays.stream(columns).allMatch(column -> column >= 0)) {
-                int query = searches ? Math.toIntExact(columns[services]) : Request.NONE;
+                int query = hasQuery ? Math.toIntExact(columns[services]) : Request.NONE;
                 Slo slo = slos.get((int) columns[1]);
                 return new Request(columns[0], slo, Arrays.copyOfRange(columns, 2, services), query);
             }
         } catch (NumberFormatException | ArithmeticException bad) {
             // As any other line that is none.
         }
-        String valid = "BIRTH,CLASS and " + parts + " service times" + (searches ? " and a query" : "");
+        String valid = "BIRTH,CLASS and " + parts + " service times" + (searches ? " and perhaps a query" : "");
         throw new Unable("request " + number + " is " + line + ", not " + valid + ", CLASS below " + slos.size(), SEE);
     }
 

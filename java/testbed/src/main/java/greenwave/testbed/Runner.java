@@ -20,7 +20,7 @@ interface Runner {
      */
     void run(Plan plan, Lines lines) throws Exception;
 
-    /** Whether each request of the plan has a query. */
+    /** Whether requests of the plan may have queries. */
     default boolean searches() {
         return false;
     }
