@@ -35,7 +35,7 @@ test-dpdk: toolchain tools dpdk
 test-java: java
 	@if ! $(HAVE_JAVA); then echo "skipped: java: JDK 17 or Maven is not there"; exit 0; fi; \
 	mkdir -p $(TARGET) && log=$(abspath $(TARGET))/test-java.log; \
-	timeout 900 mvn -B -ntp -f java/pom.xml test > $$log 2>&1; rc=$$?; \
+	timeout 900 mvn -B -ntp -T 2 -f java/pom.xml test > $$log 2>&1; rc=$$?; \
 	if [ $$rc -ne 0 ] && grep -qE 'Could not transfer artifact|Cannot access .* in offline mode' $$log; then \
 	  echo "skipped: java: Maven cannot fetch what the build needs, see $$log"; exit 0; \
 	fi; \
