@@ -6,6 +6,7 @@
 mod cancel;
 mod chain;
 mod client;
+mod faults;
 mod grpc;
 mod hostile;
 mod scope;

@@ -27,7 +27,7 @@ pub const TONIC: World =
 
 /// Dubbo services under the plug-in of `java/dubbo`.
 pub const DUBBO: World =
-    World { name: "dubbo", kind: Kind::Host { per_core: 2 }, prepare: prepare_dubbo, ..services::WORLD };
+    World { name: "dubbo", kind: Kind::Host { per_core: 1 }, prepare: prepare_dubbo, ..services::WORLD };
 
 /// A search split over tonic workers under the same layers, and its aggregator.
 pub const FANOUT: World =
