@@ -21,12 +21,12 @@ import java.util.concurrent.atomic.AtomicLong;
 /**
  * An executor for each call, by its deadline: gRPC asks when the headers are there, and that is its arrival.
  *
- * <p>gRPC gives an executor the events of a call as they come. A call with one request is started where that is
- * asked for, since only then does gRPC deliver it, and {@link ServerSide} does no more there; what waits for its
- * turn in the pool is the request, or the start of a call whose requests are a stream; a turn that comes before
- * the request is complete passes, and there will be another. Once the handler is called
- * its events go first: what has begun holds memory. A call that is shed still has its events run, so that gRPC's
- * own state ends as ever; {@link ServerSide} sees to it that no handler does.
+ * <p>gRPC gives an executor the events of a call as they come. A call with one request is started where that
+ * is asked for, since only then does gRPC deliver it, and {@link ServerSide} does no more there; what waits for
+ * its turn in the pool is the request, or the start of a call whose requests are a stream. A turn that comes
+ * before the request is complete passes, and there will be another. Once the handler is called its events go
+ * first: what has begun holds memory. A call that is shed still has its events run, so that gRPC's own state
+ * ends as ever; {@link ServerSide} sees to it that no handler does.
  */
 final class CallExecutors implements ServerCallExecutorSupplier {
     private final Gate gate;
@@ -110,11 +110,16 @@ final class CallExecutors implements ServerCallExecutorSupplier {
         }
 
         private void run(Runnable events) {
+            Events before = CURRENT.get();
             CURRENT.set(this);
             try {
                 events.run();
             } finally {
-                CURRENT.remove();
+                if (before == null) {
+                    CURRENT.remove();
+                } else {
+                    CURRENT.set(before);
+                }
             }
         }
 

@@ -129,10 +129,18 @@ final class Node implements AutoCloseable {
 
     static CompletableFuture<String> go(Channel channel, CallOptions options, String text) {
         CompletableFuture<String> answer = new CompletableFuture<>();
-        ClientCalls.asyncUnaryCall(channel.newCall(GO, options), text, new StreamObserver<>() {
+        ClientCalls.asyncUnaryCall(channel.newCall(GO, options), text, into(answer));
+        return answer;
+    }
+
+    /** Completes {@code answer} with the last text, when the call has ended. */
+    static StreamObserver<String> into(CompletableFuture<String> answer) {
+        return new StreamObserver<>() {
+            private String last;
+
             @Override
             public void onNext(String said) {
-                answer.complete(said);
+                last = said;
             }
 
             @Override
@@ -141,9 +149,10 @@ final class Node implements AutoCloseable {
             }
 
             @Override
-            public void onCompleted() {}
-        });
-        return answer;
+            public void onCompleted() {
+                answer.complete(last);
+            }
+        };
     }
 
     @Override

@@ -18,6 +18,7 @@ import io.grpc.ServerCall;
 import io.grpc.ServerCallExecutorSupplier;
 import io.grpc.Status;
 import io.grpc.netty.shaded.io.grpc.netty.NettyServerBuilder;
+import io.grpc.stub.ClientCalls;
 import io.grpc.stub.MetadataUtils;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
@@ -115,11 +116,28 @@ class PeersTest extends OnLoopback {
         assertEquals(1, gate.sheds());
     }
 
+    @Test
+    void aStreamIsShedAtItsStart() throws Exception {
+        Node server = node();
+        AtomicInteger handled = new AtomicInteger();
+        server.handler = text -> say(text + handled.incrementAndGet());
+        Channel channel = node().channel(server.serve(), attach("expected=0, remaining=0"));
+        CompletableFuture<String> answer = new CompletableFuture<>();
+        ClientCalls.asyncBidiStreamingCall(channel.newCall(Node.CHAT, CallOptions.DEFAULT), Node.into(answer))
+                .onNext("x");
+        assertEquals(Status.Code.DEADLINE_EXCEEDED, failure(answer).getCode());
+        assertEquals(0, handled.get());
+        assertEquals(1, server.deadlines.gate().sheds());
+    }
+
     private CompletableFuture<String> send(int port, String budget) {
+        return Node.go(node().channel(port, attach(budget)), "x");
+    }
+
+    private static ClientInterceptor attach(String budget) {
         Metadata headers = new Metadata();
         headers.put(Metadata.Key.of(BudgetField.HEADER, Metadata.ASCII_STRING_MARSHALLER), budget);
-        ClientInterceptor attach = MetadataUtils.newAttachHeadersInterceptor(headers);
-        return Node.go(node().channel(port, attach), "x");
+        return MetadataUtils.newAttachHeadersInterceptor(headers);
     }
 
     @Test
