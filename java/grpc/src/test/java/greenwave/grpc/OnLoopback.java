@@ -114,5 +114,5 @@ abstract class OnLoopback {
         }
     }
 
-    static final long LIMIT_S = 15;
+    static final long LIMIT_S = 30;
 }
