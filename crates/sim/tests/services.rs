@@ -159,6 +159,16 @@ fn at_a_pace_the_whole_request_is_sooner_back_than_in_order_of_arrival() {
 }
 
 #[test]
+fn an_answer_in_part_says_so_after_later_services_too() {
+    let stages =
+        r#"{ name = "W", parts = 4, service = "exp 9ms", partial = true }, { name = "A", service = "1ms" }"#;
+    let outcome = with(&Config { requests: 2_000, ..config(stages, 100.0, ONE_SLO) }, "edf", "infeasible");
+    let class = &outcome.classes[0];
+    assert!(class.parts_used < class.parts, "{} of {}", class.parts_used, class.parts);
+    assert_eq!(class.parts, 4 * (class.on_time + class.late));
+}
+
+#[test]
 fn a_record_that_makes_no_sense_is_named_with_its_line() {
     for (text, says) in [
         ("word,w1_ns", "no query"),

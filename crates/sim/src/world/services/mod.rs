@@ -122,7 +122,7 @@ struct Request {
     /// Parts still out.
     out: usize,
     dropped: usize,
-    /// Parts whose answers were used, and all parts there were.
+    /// Parts whose answers the last unit used, and all parts it has.
     used: (usize, usize),
     draws: Vec<Drawn>,
     query: Option<usize>,
@@ -195,7 +195,7 @@ impl<'a> World<'a> {
             back: Vec::new(),
             out: 0,
             dropped: 0,
-            used: (0, 0),
+            used: (1, 1),
             draws,
             query,
             slowest: Span::ZERO,
@@ -291,7 +291,6 @@ impl<'a> World<'a> {
             let this = &mut self.requests[part.request];
             this.started.push((part.stage, visit.elapsed(now) - visit.stage(now).service));
             this.budget = visit.leave(now);
-            this.used = (1, 1);
             self.onward(now, part.request);
         } else {
             let arrived = now + drawn.back;
