@@ -51,7 +51,7 @@ class DubboTest extends OnLoopback {
             return CompletableFuture.completedFuture(toC.go(text + "b"));
         });
         CompletableFuture<String> answer;
-        try (Deadlines.Scope scope = Deadlines.within(1_000 * MS)) {
+        try (Deadlines.Scope scope = Deadlines.within(20_000 * MS)) {
             answer = toA.goAsync(">");
         }
         await(() -> b.waiting() == 1);
@@ -59,7 +59,7 @@ class DubboTest extends OnLoopback {
         kept.free();
         assertEquals(">abc", get(answer));
         assertEquals(330 * MS, atC.get().elapsedNanos());
-        assertEquals(670 * MS, atC.get().remaining().leftNanos());
+        assertEquals(19_670 * MS, atC.get().remaining().leftNanos());
         List<Stage> stages = List.of(
                 new Stage(0, 0, 0), new Stage(0, 0, 10 * MS), new Stage(0, 300 * MS, 20 * MS));
         assertEquals(stages, atC.get().stages(), "the client, A, and B with its queue");
@@ -109,7 +109,7 @@ class DubboTest extends OnLoopback {
             return CompletableFuture.completedFuture(text);
         });
         List<CompletableFuture<String>> answers = new ArrayList<>();
-        for (int leftMs : new int[] {900, 300, 600}) {
+        for (int leftMs : new int[] {19_000, 17_000, 18_000}) {
             try (Deadlines.Scope scope = Deadlines.within(leftMs * MS)) {
                 answers.add(step.goAsync(leftMs + " ms"));
             }
@@ -120,7 +120,7 @@ class DubboTest extends OnLoopback {
         for (CompletableFuture<String> answer : answers) {
             get(answer);
         }
-        assertEquals(List.of("300 ms", "600 ms", "900 ms"), served);
+        assertEquals(List.of("17000 ms", "18000 ms", "19000 ms"), served);
     }
 
     @Test
@@ -130,21 +130,21 @@ class DubboTest extends OnLoopback {
         AtomicInteger handled = new AtomicInteger();
         server.handler = text -> {
             handled.incrementAndGet();
-            clock.addAndGet(400 * MS);
+            clock.addAndGet(16_000 * MS);
             return CompletableFuture.completedFuture(text);
         };
         Step step = node().call(port, TIMEOUT_MS, null);
         for (int lesson = 0; lesson < 16; lesson++) {
             step.go("learn");
         }
-        await(() -> Servers.on(port).expectedNanos(Step.class.getName() + ":0.0.0.go") == 400 * MS);
-        try (Deadlines.Scope scope = Deadlines.within(300 * MS)) {
+        await(() -> Servers.on(port).expectedNanos(Step.class.getName() + ":0.0.0.go") == 16_000 * MS);
+        try (Deadlines.Scope scope = Deadlines.within(15_000 * MS)) {
             RpcException late = assertThrows(RpcException.class, () -> step.go("too late"));
             assertTrue(late.isTimeout() && late.getMessage().contains("less than it takes"), late.getMessage());
         }
         assertEquals(16, handled.get());
         assertEquals(1, Servers.on(port).sheds(Shedding.Reason.INFEASIBLE));
-        try (Deadlines.Scope scope = Deadlines.within(500 * MS)) {
+        try (Deadlines.Scope scope = Deadlines.within(18_000 * MS)) {
             assertEquals("in time", step.go("in time"));
         }
     }
@@ -220,13 +220,13 @@ class DubboTest extends OnLoopback {
         front.handler = text -> toBack.goAsync("first").thenCompose(first -> toBack.goAsync(seen()));
         Step toFront = node().call(front.serve("deadline", 1, null, TRUSTED), TIMEOUT_MS, null);
         CompletableFuture<String> answer;
-        try (Deadlines.Scope scope = Deadlines.within(1_000 * MS)) {
+        try (Deadlines.Scope scope = Deadlines.within(20_000 * MS)) {
             answer = toFront.goAsync("x");
         }
         await(() -> front.waiting() == 0 && back.waiting() == 0 && later.getNumberOfDependents() > 0);
         clock.addAndGet(250 * MS);
         later.complete("done");
-        assertEquals("750 ms", get(answer), "the second call was made by a thread of the answer");
+        assertEquals("19750 ms", get(answer), "the second call was made by a thread of the answer");
     }
 
     @Test
@@ -239,12 +239,12 @@ class DubboTest extends OnLoopback {
         Step step = node().call(server.serve("deadline", 1, null, TRUSTED), TIMEOUT_MS, "wire");
         Wire.clock = clock;
         for (int exchange = 0; exchange < 2; exchange++) {
-            try (Deadlines.Scope scope = Deadlines.within(1_000 * MS)) {
-                assertEquals("950 ms", step.go("x"), "15 ms each way that nobody knows of");
+            try (Deadlines.Scope scope = Deadlines.within(20_000 * MS)) {
+                assertEquals("19950 ms", step.go("x"), "15 ms each way that nobody knows of");
             }
         }
-        try (Deadlines.Scope scope = Deadlines.within(1_000 * MS)) {
-            assertEquals("935 ms", get(step.goAsync("x")));
+        try (Deadlines.Scope scope = Deadlines.within(20_000 * MS)) {
+            assertEquals("19935 ms", get(step.goAsync("x")));
         }
     }
 

@@ -16,6 +16,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 import java.util.function.Function;
 import org.junit.jupiter.api.AfterEach;
@@ -110,7 +111,7 @@ abstract class OnLoopback {
         long limit = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT_S);
         while (!condition.getAsBoolean()) {
             assertTrue(System.nanoTime() < limit, "waited in vain");
-            Thread.yield();
+            LockSupport.parkNanos(100_000); // Leaves the core to what is waited for.
         }
     }
 
