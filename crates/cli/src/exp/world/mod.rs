@@ -15,7 +15,8 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 5] = [&server::WORLD, &services::WORLD, &real::TONIC, &real::DUBBO, &real::FANOUT];
+pub const WORLDS: [&World; 6] =
+    [&server::WORLD, &services::WORLD, &real::TONIC, &real::DUBBO, &real::FANOUT, &real::STORM];
 
 /// What a world measures and how it is shown.
 pub struct World {

@@ -33,6 +33,10 @@ pub const DUBBO: World =
 pub const FANOUT: World =
     World { name: "fanout", kind: Kind::Host { per_core: 1 }, prepare: prepare_fanout, ..services::WORLD };
 
+/// A topology on Storm under the wrappers of `java/storm`.
+pub const STORM: World =
+    World { name: "storm", kind: Kind::Host { per_core: 1 }, prepare: prepare_storm, ..services::WORLD };
+
 /// How a runner is started, looked up when it is to be.
 type Runner = fn() -> Result<Command, Error>;
 
@@ -53,6 +57,10 @@ fn prepare_fanout(_mode: &str, mut settings: Table) -> Result<Run, String> {
         Some("fetched") => prepare_with(search_fetched, settings, true),
         _ => Err(format!("corpus {corpus} is none of \"made\", \"fetched\"")),
     }
+}
+
+fn prepare_storm(_mode: &str, settings: Table) -> Result<Run, String> {
+    prepare_with(storm, settings, true)
 }
 
 fn prepare(runner: Runner, settings: Table) -> Result<Run, String> {
@@ -120,15 +128,25 @@ fn testbed(runner: &str) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// `greenwave.testbed.Dubbo`, from where this program was built.
+/// `greenwave.testbed.Dubbo`.
 fn dubbo() -> Result<Command, Error> {
+    java("testbed", "greenwave.testbed.Dubbo")
+}
+
+/// `greenwave.testbed.Storm`.
+fn storm() -> Result<Command, Error> {
+    java("testbed-storm", "greenwave.testbed.Storm")
+}
+
+/// The runner `class` of `java/ROOM`, from where this program was built.
+fn java(room: &str, class: &str) -> Result<Command, Error> {
     let java = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../java");
-    let listed = built(java.join("testbed/target/testbed.classpath"))?;
+    let listed = built(java.join(room).join("target/testbed.classpath"))?;
     let path = std::fs::read_to_string(&listed).map_err(|e| Error::file(&listed, &e))?;
     let mut command = Command::new("java");
     // Runs are short, and a compiler at work would take the services' cores.
     command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]);
-    command.args(["-cp", path.trim(), "greenwave.testbed.Dubbo"]);
+    command.args(["-cp", path.trim(), class]);
     Ok(command)
 }
 

@@ -27,7 +27,7 @@ class DyingTest {
                 .redirectOutput(log.toFile())
                 .start();
         try {
-            assertTrue(process.waitFor(2 * OnStorm.LIMIT_S, TimeUnit.SECONDS), "neither died nor gave up");
+            assertTrue(process.waitFor(4 * OnStorm.LIMIT_S, TimeUnit.SECONDS), "neither died nor gave up");
             String said = Files.readString(log);
             assertEquals(1, process.exitValue(), said);
             assertTrue(said.contains("broken on purpose") && said.contains("Worker died"), said);

@@ -65,7 +65,8 @@ class PeersTest extends OnStorm {
         check(12L, DEFAULT, "garbled");
         check("expected=-5, remaining=-5", DEFAULT, "negative");
         check("expected=31536000000000, remaining=31536000000000", DEFAULT, "absurd");
-        check("expected=5000, remaining=4000, sent=\"0123456789abcdef 1\"", Budget.restored(5_000_000, 1_000_000, List.of()), null);
+        Budget elsewhere = Budget.restored(5_000_000, 1_000_000, List.of());
+        check("expected=5000, remaining=4000, sent=\"0123456789abcdef 1\"", elsewhere, null);
         for (String sent : List.of("", " ", "x", "-1", "99999999999999999999", "1 2")) {
             String ours = TupleBudget.write(Budget.of(900 * MS), 0);
             String forged = ours.substring(0, ours.lastIndexOf(' ') + 1) + sent + '"';

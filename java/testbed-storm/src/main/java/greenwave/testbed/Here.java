@@ -96,7 +96,8 @@ final class Here {
             due.add(-request);
         }
         if (!warm.await(LIMIT_S, TimeUnit.SECONDS)) {
-            throw new Unable(warm.getCount() + " warming requests did not come through in " + LIMIT_S + " s", "less load");
+            String what = warm.getCount() + " warming requests did not come through in " + LIMIT_S + " s";
+            throw new Unable(what, "less load");
         }
     }
 

@@ -86,7 +86,8 @@ final class Reality {
 
         private Redis(Socket socket) throws IOException {
             this.socket = socket;
-            this.answers = new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.US_ASCII));
+            this.answers =
+                    new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.US_ASCII));
         }
 
         static Redis at(String address) throws Unable {

@@ -21,8 +21,8 @@ import org.apache.storm.tuple.Fields;
  * A topology on a real Storm LocalCluster: services in series, and among them perhaps a unit of workers.
  *
  * <p>A spout; for each service a bolt of as many executors as it has threads; for the unit a bolt that splits,
- * one of as many executors as it has parts times threads, and an aggregator; a bolt that hears the end. Storm gives each
- * executor a queue of its own, so two threads do not share one. A bolt expects what it took itself: in Storm no
+ * one of as many executors as it has parts times threads, and an aggregator; a bolt that hears the end. Storm
+ * gives each executor a queue of its own, so two threads do not share one. A bolt expects what it took itself: in Storm no
  * answer comes back by which later bolts could be learned. An executor that finds its queue empty looks again
  * after half a millisecond, which each hop may take: Storm's own strategy would keep a core busy with looking.
  */
@@ -100,7 +100,8 @@ public final class Storm implements Runner {
             bolt.withShed(Work.shed(at, true));
             String split = "split" + at;
             DeadlineBolt partition =
-                    new DeadlineBolt(new Partition(name, stage)).withQueue(plain(settings)).withSplit(stage.reserveNs());
+                    new DeadlineBolt(new Partition(name, stage)).withQueue(plain(settings));
+            partition.withSplit(stage.reserveNs());
             grouping(builder.setBolt(split, partition), before);
             builder.setBolt(name, bolt, stage.parts() * stage.threads())
                     .directGrouping(split, Births.WORK)
