@@ -31,7 +31,7 @@ test-dpdk: toolchain tools dpdk
 	$(CARGO) clippy --workspace --lib --bins --locked $(DPDK) -- -D warnings && \
 	$(CARGO) test --workspace --locked $(DPDK) --test drivers --test interface -- dpdk
 
-# The tests of java/: the core held to spec/, the plug-in on real Dubbo over loopback.
+# The tests of java/: the core held to spec/, the plug-ins on real Dubbo and Storm over loopback.
 test-java: java
 	@if ! $(HAVE_JAVA); then echo "skipped: java: JDK 17 or Maven is not there"; exit 0; fi; \
 	mkdir -p $(TARGET) && log=$(abspath $(TARGET))/test-java.log; \
@@ -68,13 +68,12 @@ exp-host: build testbed
 	  if [ $$rc -gt $$worst ]; then worst=$$rc; fi; \
 	done; exit $$worst
 
-# The runners of experiments on real services: tonic's, a search engine's among
-# them (some minutes), and Dubbo's where Java is.
+# The runners of experiments on real services: tonic's, and Dubbo's and Storm's where Java is.
 testbed: toolchain java
-	@$(CARGO) build --release --locked -p testbed --features search
+	@$(CARGO) build --release --locked -p testbed
 	@if ! $(HAVE_JAVA); then echo "note: JDK 17 or Maven is not there, and so no runner in Java"; exit 0; fi; \
-	rm -f java/testbed/target/testbed.classpath; \
-	timeout 900 mvn -B -ntp -q -f java/pom.xml -pl testbed -am process-classes \
+	rm -f java/testbed/target/testbed.classpath java/testbed-storm/target/testbed.classpath; \
+	timeout 900 mvn -B -ntp -q -f java/pom.xml -pl testbed,testbed-storm -am process-classes \
 	|| echo "note: Maven could not build the runners in Java"
 
 clean: toolchain
