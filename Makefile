@@ -68,9 +68,10 @@ exp-host: build testbed
 	  if [ $$rc -gt $$worst ]; then worst=$$rc; fi; \
 	done; exit $$worst
 
-# The runners of experiments on real services: tonic's, and Dubbo's and Storm's where Java is.
+# The runners of experiments on real services: tonic's, a search engine's among
+# them (some minutes), and Dubbo's and Storm's where Java is.
 testbed: toolchain java
-	@$(CARGO) build --release --locked -p testbed
+	@$(CARGO) build --release --locked -p testbed --features search
 	@if ! $(HAVE_JAVA); then echo "note: JDK 17 or Maven is not there, and so no runner in Java"; exit 0; fi; \
 	rm -f java/testbed/target/testbed.classpath java/testbed-storm/target/testbed.classpath; \
 	timeout 900 mvn -B -ntp -q -f java/pom.xml -pl testbed,testbed-storm -am process-classes \

@@ -14,6 +14,8 @@ pub mod protocol;
 mod report;
 pub mod rpc;
 pub mod run;
+#[cfg(feature = "search")]
+pub mod search;
 pub mod series;
 pub mod work;
 

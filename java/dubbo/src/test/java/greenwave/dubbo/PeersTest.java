@@ -141,6 +141,6 @@ class PeersTest extends OnLoopback {
                 .findFirst()
                 .orElseThrow()
                 .substring(start.length()));
-        return line.orTimeout(2 * LIMIT_S, TimeUnit.SECONDS).join();
+        return line.orTimeout(3 * LIMIT_S, TimeUnit.SECONDS).join();
     }
 }
