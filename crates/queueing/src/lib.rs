@@ -3,7 +3,7 @@
 //! Every place where a request waits is a queue, and every queue asks the
 //! same question. This crate holds the words ([`Time`], [`Label`],
 //! [`Priority`]), the answers ([`Discipline`]: [`Fifo`], [`Levels`],
-//! [`Strict`], [`Drr`], [`Edf`], [`Laxity`], [`Ranked`]), what measures the wait ([`Histogram`],
+//! [`Strict`], [`Drr`], [`Flows`], [`Edf`], [`Laxity`], [`Ranked`]), who counts as short ([`Mlfq`]), what measures the wait ([`Histogram`],
 //! [`TimerWheel`]), what causes it ([`Law`], [`Arrivals`]) and the formulas
 //! that say how long it should be ([`theory`]). It does no I/O, reads no clock
 //! and starts no thread.
@@ -41,8 +41,8 @@ mod units;
 pub use arrival::{Arrivals, BadArrivals, Times};
 pub use clock::Clock;
 pub use discipline::{
-    Discipline, Drr, Edf, Entry, Fifo, FlowId, Laxity, Levels, Pushed, Ranked, Selective, Shares, Starvation,
-    Strict, Ticket,
+    BadThresholds, Discipline, Drr, Edf, Entry, Fifo, FlowId, Flows, Laxity, Levels, Mlfq, Pushed, Ranked,
+    Selective, Shares, Starvation, Strict, Thresholds, Ticket,
 };
 pub use histogram::{Histogram, StageHistograms};
 pub use label::{Label, Priority, PrioritySet};

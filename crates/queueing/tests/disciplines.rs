@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 use queueing::{
-    Bytes, Discipline, Drr, Edf, Entry, Fifo, Label, Laxity, Levels, Priority, PrioritySet, Pushed, Ranked,
-    Selective, Shares, Span, Starvation, Strict, Time,
+    Bytes, Discipline, Drr, Edf, Entry, Fifo, FlowId, Flows, Label, Laxity, Levels, Priority, PrioritySet,
+    Pushed, Ranked, Selective, Shares, Span, Starvation, Strict, Time,
 };
 
 /// An entry that knows its number, so that losses and doubles show.
@@ -16,6 +16,7 @@ use queueing::{
 struct Request {
     number: usize,
     label: Label,
+    flow: FlowId,
     bytes: u64,
     service: Span,
 }
@@ -23,6 +24,9 @@ struct Request {
 impl Entry for Request {
     fn label(&self) -> Label {
         self.label
+    }
+    fn flow(&self) -> FlowId {
+        self.flow
     }
     fn bytes(&self) -> Bytes {
         Bytes::new(self.bytes)
@@ -39,7 +43,7 @@ const PATIENCE: Span = Span::from_nanos(400);
 const AGE_MAX: Span = Span::from_nanos(300);
 
 /// Every discipline, small enough to be full often.
-const DISCIPLINES: [Named; 14] = [
+const DISCIPLINES: [Named; 18] = [
     ("fifo", || Box::new(Fifo::new(CAPACITY))),
     ("levels", || Box::new(Levels::new(CAPACITY))),
     ("strict over fifo", || Box::new(Strict::new(CAPACITY, |_| Fifo::new(CAPACITY)))),
@@ -58,6 +62,12 @@ const DISCIPLINES: [Named; 14] = [
     ("drr that never ages", || {
         Box::new(Drr::new(CAPACITY, Shares::by_bytes([3, 1, 1, 1, 1, 1, 1, 1], Bytes::new(20), Span::MAX)))
     }),
+    ("flows", || Box::new(Flows::new(CAPACITY))),
+    ("flows by bytes", || Box::new(Flows::new(CAPACITY).by_bytes(Bytes::new(30)))),
+    ("flows with push-out", || Box::new(Flows::new(CAPACITY).with_push_out())),
+    ("strict over flows, push-out", || {
+        Box::new(Strict::new(CAPACITY, |_| Flows::new(CAPACITY).with_push_out()).with_push_out())
+    }),
     ("edf", || Box::new(Edf::new(CAPACITY, PATIENCE))),
     ("laxity", || Box::new(Laxity::new(CAPACITY, PATIENCE))),
     ("last come first, aged", || {
@@ -70,7 +80,7 @@ const DISCIPLINES: [Named; 14] = [
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Push { priority: u8, deadline_ns: Option<u64>, bytes: u64, service_ns: u64 },
+    Push { priority: u8, deadline_ns: Option<u64>, flow: u64, bytes: u64, service_ns: u64 },
     Pop,
     Wait { ns: u64 },
 }
@@ -79,12 +89,19 @@ enum Step {
 /// long served, right after each pop.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let deadline_ns = || prop_oneof![(0..1_000_u64).prop_map(Some), (0..1_u64).prop_map(|_| None)];
-    let push = (0..8_u8, deadline_ns(), 0..40_u64, 0..2_000_u64).prop_map(
-        |(priority, deadline_ns, bytes, service_ns)| Step::Push { priority, deadline_ns, bytes, service_ns },
+    let push = (0..8_u8, deadline_ns(), 0..6_u64, 0..40_u64, 0..2_000_u64).prop_map(
+        |(priority, deadline_ns, flow, bytes, service_ns)| Step::Push {
+            priority,
+            deadline_ns,
+            flow,
+            bytes,
+            service_ns,
+        },
     );
-    let urgent = (0..3_u8, 1..3_u64).prop_map(|(priority, bytes)| Step::Push {
+    let urgent = (0..3_u8, 0..20_u64, 1..3_u64).prop_map(|(priority, flow, bytes)| Step::Push {
         priority,
         deadline_ns: Some(0),
+        flow,
         bytes,
         service_ns: 1_000_000,
     });
@@ -124,11 +141,9 @@ impl Checked {
         let entry = Waiting { request, pushed: now, overtaken: 0, overtaken_old: 0, overtaken_by: now };
         self.waiting.insert(request.number, entry);
         if let Some(victim) = gone {
-            assert!(
-                victim.label.priority > request.label.priority,
-                "{}: {victim:?} for {request:?}",
-                self.name
-            );
+            let later = victim.label.priority > request.label.priority;
+            let longer = self.name.contains("flows") && self.beside(victim) > self.beside(request);
+            assert!(later || longer, "{}: {victim:?} for {request:?}", self.name);
             self.leaves(victim);
         }
     }
@@ -168,6 +183,15 @@ impl Checked {
         }
     }
 
+    /// Entries of the flow and, where levels count, the level of `request` that wait.
+    fn beside(&self, request: Request) -> usize {
+        let levels = self.name.contains("strict");
+        let same = |other: &Request| {
+            other.flow == request.flow && (!levels || other.label.priority == request.label.priority)
+        };
+        self.waiting.values().filter(|entry| same(&entry.request)).count()
+    }
+
     fn leaves(&mut self, request: Request) -> Waiting {
         let known = self.waiting.remove(&request.number);
         let known =
@@ -190,10 +214,11 @@ fn check((name, discipline): Named, steps: &[Step]) {
     let mut now = Time::from_nanos(1_000);
     for (number, &step) in steps.iter().enumerate() {
         match step {
-            Step::Push { priority, deadline_ns, bytes, service_ns } => {
+            Step::Push { priority, deadline_ns, flow, bytes, service_ns } => {
                 let priority = Priority::new(priority).expect("a level");
                 let label = Label { priority, deadline: deadline_ns.map(Span::from_nanos) };
-                checked.push(now, Request { number, label, bytes, service: Span::from_nanos(service_ns) });
+                let (flow, service) = (FlowId(flow), Span::from_nanos(service_ns));
+                checked.push(now, Request { number, label, flow, bytes, service });
             }
             Step::Pop => checked.pop(now),
             Step::Wait { ns } => now += Span::from_nanos(ns),
@@ -218,12 +243,12 @@ proptest! {
 
 fn request(number: usize, priority: u8) -> Request {
     let label = Label::new(Priority::new(priority).expect("a level"));
-    Request { number, label, bytes: 1, service: Span::ZERO }
+    Request { number, label, flow: FlowId(0), bytes: 1, service: Span::ZERO }
 }
 
 fn due(number: usize, deadline_ns: Option<u64>, service_ns: u64) -> Request {
     let label = Label { deadline: deadline_ns.map(Span::from_nanos), ..Label::default() };
-    Request { number, label, bytes: 1, service: Span::from_nanos(service_ns) }
+    Request { number, label, flow: FlowId(0), bytes: 1, service: Span::from_nanos(service_ns) }
 }
 
 /// Pushes all of `requests` at once and drains: the numbers in order of service.

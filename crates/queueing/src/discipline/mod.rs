@@ -10,8 +10,10 @@
 mod drr;
 mod edf;
 mod fifo;
+mod flows;
 mod laxity;
 mod levels;
+mod mlfq;
 mod ranked;
 mod strict;
 mod urgency;
@@ -19,8 +21,10 @@ mod urgency;
 pub use drr::{Drr, Shares};
 pub use edf::Edf;
 pub use fifo::Fifo;
+pub use flows::Flows;
 pub use laxity::Laxity;
 pub use levels::Levels;
+pub use mlfq::{BadThresholds, Mlfq, Thresholds};
 pub use ranked::Ranked;
 pub use strict::Strict;
 pub use urgency::Ticket;
@@ -87,6 +91,12 @@ pub trait Discipline<T: Entry> {
     fn evict(&mut self, now: Time) -> Option<T> {
         self.pop(now)
     }
+
+    /// Takes `entry` into a full queue in the place of one that has less right
+    /// to wait, or hands it back; by default nobody has less.
+    fn replace(&mut self, _now: Time, entry: T) -> Pushed<T> {
+        Pushed::Refused(entry)
+    }
 }
 
 /// A discipline that also serves those who take some levels only, as an event
@@ -104,9 +114,9 @@ pub trait Selective<T: Entry>: Discipline<T> {
 pub enum Pushed<T> {
     /// It waits.
     Queued,
-    /// The queue is full and nothing in it is less urgent: the entry comes back.
+    /// The queue is full and nothing in it has less right to wait: the entry comes back.
     Refused(T),
-    /// The entry waits; a less urgent one had to leave for it.
+    /// The entry waits; one with less right to wait had to leave for it.
     PushedOut(T),
 }
 

@@ -66,7 +66,8 @@ impl<D> Strict<D> {
     }
 
     /// When full, lets a more urgent entry take the place of one from the
-    /// least urgent level instead of refusing it.
+    /// least urgent level instead of refusing it; one of that level itself,
+    /// if the level's own queue says so ([`Discipline::replace`]).
     #[must_use]
     pub const fn with_push_out(mut self) -> Self {
         self.push_out = true;
@@ -113,8 +114,14 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Strict<D> {
     fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
         let priority = entry.label().priority;
         let full = self.len == self.capacity;
-        if full && !(self.push_out && self.used.last().is_some_and(|least| least > priority)) {
-            return Pushed::Refused(entry);
+        if full {
+            match self.used.last() {
+                Some(least) if self.push_out && least > priority => {}
+                Some(least) if self.push_out && least == priority => {
+                    return self.levels[priority.index()].replace(now, entry);
+                }
+                _ => return Pushed::Refused(entry),
+            }
         }
         if self.len == 0 {
             self.not_older = now;

@@ -1,0 +1,217 @@
+//! A switch port: turns between flows, levels that flows sink through, and
+//! who gives up room.
+
+use proptest::collection::vec;
+use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+use queueing::{
+    BadThresholds, Bytes, Discipline, Entry, Fifo, FlowId, Flows, Label, Mlfq, Priority, Pushed, Span,
+    Strict, Thresholds, Time,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Packet {
+    number: usize,
+    flow: u64,
+    level: u8,
+    bytes: u64,
+}
+
+impl Entry for Packet {
+    fn label(&self) -> Label {
+        Label::new(Priority::new(self.level).expect("a level"))
+    }
+    fn flow(&self) -> FlowId {
+        FlowId(self.flow)
+    }
+    fn bytes(&self) -> Bytes {
+        Bytes::new(self.bytes)
+    }
+}
+
+fn packet(number: usize, flow: u64) -> Packet {
+    Packet { number, flow, level: 0, bytes: 1500 }
+}
+
+fn thresholds(bytes: &[u64]) -> Result<Thresholds, BadThresholds> {
+    Thresholds::new(bytes.iter().copied().map(Bytes::new).collect())
+}
+
+fn fill(queue: &mut impl Discipline<Packet>, packets: impl IntoIterator<Item = Packet>) {
+    for packet in packets {
+        assert_eq!(queue.push(Time::ZERO, packet), Pushed::Queued);
+    }
+}
+
+fn drain(queue: &mut impl Discipline<Packet>) -> Vec<usize> {
+    std::iter::from_fn(|| queue.pop(Time::ZERO)).map(|packet| packet.number).collect()
+}
+
+/// FISH's queue: strict over levels of turns between flows.
+fn fish(capacity: usize) -> Strict<Flows<Packet>> {
+    Strict::new(capacity, |_| Flows::new(capacity))
+}
+
+/// Fig. 3: the large flow sinks after five packets, the small one has two.
+#[test]
+fn packets_depart_in_the_order_of_the_papers_figure() {
+    let mut mlfq = Mlfq::new(thresholds(&[4 * 1500]).unwrap(), Span::from_secs(1), 100);
+    let mut queue = fish(100);
+    let arrivals = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (8, 1), (9, 1), (10, 1), (6, 2), (7, 2)];
+    for (number, flow) in arrivals {
+        let level = mlfq.level(Time::ZERO, FlowId(flow), Bytes::new(1500)).level();
+        fill(&mut queue, [Packet { level, ..packet(number, flow) }]);
+    }
+    assert_eq!(drain(&mut queue), [1, 6, 2, 7, 3, 4, 5, 8, 9, 10]);
+}
+
+#[test]
+fn the_most_urgent_level_is_asked_again_whenever_something_arrives_there() {
+    let mut queue = fish(9);
+    fill(&mut queue, [Packet { level: 1, ..packet(0, 0) }, Packet { level: 1, ..packet(1, 0) }]);
+    assert_eq!(queue.pop(Time::ZERO).map(|packet| packet.number), Some(0));
+    fill(&mut queue, [packet(2, 5)]);
+    assert_eq!(drain(&mut queue), [2, 1]);
+}
+
+#[test]
+fn turns_by_bytes_give_every_flow_the_same_bytes_whatever_its_packets() {
+    let quantum = 1500;
+    let mut queue = Flows::new(10_000).by_bytes(Bytes::new(quantum));
+    let sizes = [64, 333, 1500];
+    for (flow, &bytes) in sizes.iter().enumerate() {
+        fill(&mut queue, (0..3_000).map(|number| Packet { bytes, ..packet(number, flow as u64) }));
+    }
+    let mut sent = [0_u64; 3];
+    for _ in 0..2_500 {
+        let packet = queue.pop(Time::ZERO).unwrap();
+        sent[packet.flow as usize] += packet.bytes;
+        let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+        assert!(most - least < quantum + 1500, "no flow is ahead by more than a turn: {sent:?}");
+    }
+}
+
+#[test]
+fn a_flow_that_appears_waits_one_turn_of_each_and_not_for_their_queues() {
+    let mut queue = Flows::new(1_000);
+    for flow in 0..3 {
+        fill(&mut queue, (0..200).map(|number| packet(number, flow)));
+    }
+    assert_eq!(queue.pop(Time::ZERO), Some(packet(0, 0)));
+    fill(&mut queue, [packet(777, 9)]);
+    let before = (0..).find(|_| queue.pop(Time::ZERO).is_some_and(|packet| packet.number == 777));
+    assert_eq!(before, Some(2), "the two others had a turn");
+}
+
+#[test]
+fn a_full_queue_gives_up_the_newest_of_the_longest_flow() {
+    let mut queue = Flows::new(4).with_push_out();
+    fill(&mut queue, [packet(0, 1), packet(1, 1), packet(2, 1), packet(3, 2)]);
+    assert_eq!(queue.push(Time::ZERO, packet(4, 3)), Pushed::PushedOut(packet(2, 1)));
+    assert_eq!(queue.push(Time::ZERO, packet(5, 1)), Pushed::Refused(packet(5, 1)), "its own is the longest");
+    assert_eq!(queue.push(Time::ZERO, packet(6, 2)), Pushed::Refused(packet(6, 2)), "it would be as long");
+    assert_eq!(drain(&mut queue), [0, 3, 4, 1]);
+}
+
+#[test]
+fn the_least_urgent_level_gives_up_room_first_and_in_it_the_longest_flow() {
+    let mut queue = Strict::new(4, |_| Flows::new(4).with_push_out()).with_push_out();
+    let low = |number, flow| Packet { level: 7, ..packet(number, flow) };
+    fill(&mut queue, [packet(0, 1), low(1, 2), low(2, 2), low(3, 2)]);
+    assert_eq!(queue.push(Time::ZERO, low(4, 3)), Pushed::PushedOut(low(3, 2)));
+    assert_eq!(queue.push(Time::ZERO, packet(5, 1)), Pushed::PushedOut(low(2, 2)));
+    assert_eq!(queue.len(), 4);
+    assert_eq!(drain(&mut queue), [0, 5, 1, 4]);
+}
+
+proptest! {
+    /// One flow a level: turns within levels are order of arrival, which is PIAS.
+    #[test]
+    fn with_one_flow_a_level_fish_is_pias(steps in vec((0..8_u8, 0..3_u8), 1..300)) {
+        let mut pias = Strict::new(20, |_| Fifo::new(20));
+        let mut fish = fish(20);
+        for (number, (level, pops)) in steps.into_iter().enumerate() {
+            let packet = Packet { level, ..packet(number, level.into()) };
+            prop_assert_eq!(pias.push(Time::ZERO, packet), fish.push(Time::ZERO, packet));
+            for _ in 0..pops {
+                prop_assert_eq!(pias.pop(Time::ZERO), fish.pop(Time::ZERO));
+            }
+        }
+        prop_assert_eq!(drain(&mut pias), drain(&mut fish));
+    }
+
+    /// While flows wait they are served equally often, and each in order.
+    #[test]
+    fn who_waits_is_served_as_often_as_everybody_else(lens in vec(1..40_usize, 2..9)) {
+        let mut queue = Flows::new(1_000);
+        for (flow, &len) in lens.iter().enumerate() {
+            fill(&mut queue, (0..len).map(|number| packet(number, flow as u64)));
+        }
+        let mut served = vec![0; lens.len()];
+        while let Some(packet) = queue.pop(Time::ZERO) {
+            let flow = packet.flow as usize;
+            prop_assert_eq!(packet.number, served[flow], "a flow's packets keep their order");
+            served[flow] += 1;
+            for (other, &len) in lens.iter().enumerate() {
+                prop_assert!(served[other] == len || served[flow] <= served[other] + 1);
+            }
+        }
+        prop_assert_eq!(served, lens);
+    }
+
+    /// Fair room: with push-out no flow holds more than its share while another is refused.
+    #[test]
+    fn nobody_is_refused_who_holds_less_than_another_gives_up(flows in vec(0..6_u64, 1..200)) {
+        let mut queue = Flows::new(10).with_push_out();
+        let mut held = [0_usize; 6];
+        for (number, flow) in flows.into_iter().enumerate() {
+            match queue.push(Time::ZERO, packet(number, flow)) {
+                Pushed::Queued => {}
+                Pushed::PushedOut(gone) => held[gone.flow as usize] -= 1,
+                Pushed::Refused(_) => {
+                    prop_assert!(held.iter().all(|&other| other <= held[flow as usize] + 1));
+                    continue;
+                }
+            }
+            held[flow as usize] += 1;
+        }
+    }
+
+    /// A level is how many thresholds a flow's bytes so far have passed.
+    #[test]
+    fn a_flow_sinks_as_its_bytes_pass_the_thresholds(
+        sizes in vec(1..3_000_u64, 1..100),
+        steps in vec(1..9_000_u64, 0..8),
+    ) {
+        let thresholds: Vec<Bytes> =
+            steps.iter().scan(0, |sum, step| { *sum += step; Some(Bytes::new(*sum)) }).take(7).collect();
+        let mut mlfq = Mlfq::new(Thresholds::new(thresholds.clone()).unwrap(), Span::MAX, 10);
+        let mut sent = 0;
+        for bytes in sizes {
+            let passed = thresholds.iter().filter(|threshold| threshold.get() < sent).count();
+            prop_assert_eq!(mlfq.level(Time::ZERO, FlowId(1), Bytes::new(bytes)).index(), passed);
+            sent += bytes;
+        }
+    }
+}
+
+#[test]
+fn a_pause_starts_a_flow_anew_and_the_longest_paused_is_forgotten() {
+    let idle = Span::from_micros(500);
+    let mut mlfq = Mlfq::new(thresholds(&[1000]).unwrap(), idle, 2);
+    let mut level = |at: u64, flow| {
+        mlfq.level(Time::ZERO + Span::from_micros(at), FlowId(flow), Bytes::new(1500)).level()
+    };
+    assert_eq!([level(0, 1), level(0, 1)], [0, 1]);
+    assert_eq!(level(499, 1), 1, "not long enough");
+    assert_eq!(level(999, 1), 0, "long enough");
+    assert_eq!([level(999, 2), level(999, 3)], [0, 0]);
+    assert_eq!(level(999, 1), 0, "two others have taken its place");
+    assert_eq!(mlfq.flows(), 2);
+}
+
+#[test]
+fn thresholds_that_cannot_be_are_refused_with_their_value() {
+    assert_eq!(thresholds(&[5, 7, 7]), Err(BadThresholds::NotIncreasing { threshold: Bytes::new(7) }));
+    assert_eq!(thresholds(&[1, 2, 3, 4, 5, 6, 7, 8]), Err(BadThresholds::TooMany { given: 8 }));
+    assert_eq!(thresholds(&[]), Ok(Thresholds::default()));
+}
