@@ -3,7 +3,8 @@
 //! An [`Engine`] says what happens next. A [`SimDevice`] is a NIC on a modelled
 //! cable. A [`CostModel`] says what the stack's work costs a core. A [`world`]
 //! puts them around the *real* code of `net`, `sched`, `runtime` and `load`,
-//! so that a policy measured here runs on Linux unchanged. Nothing reads a
+//! so that a policy measured here runs on Linux unchanged. A [`fabric`] is a
+//! network of switches around `queueing`'s own disciplines. Nothing reads a
 //! clock and every draw has a seed: a run replays exactly.
 //!
 //! ```
@@ -30,10 +31,26 @@
 
 pub mod cost;
 pub mod engine;
+pub mod fabric;
 pub mod link;
 pub mod path;
+mod text;
 pub mod world;
+
+use std::fmt;
 
 pub use cost::CostModel;
 pub use engine::Engine;
 pub use link::SimDevice;
+
+/// Something that cannot be built; the text names the value and what would be valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadConfig(String);
+
+impl fmt::Display for BadConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadConfig {}

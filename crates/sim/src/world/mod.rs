@@ -3,25 +3,10 @@
 pub mod cores;
 pub mod server;
 pub mod services;
-mod text;
-
-use std::fmt;
 
 use queueing::Time;
 
 use crate::Engine;
-
-/// A world that cannot be built; the text names the value and what would be valid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadConfig(String);
-
-impl fmt::Display for BadConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadConfig {}
 
 /// A sleeper that can be woken earlier than it had planned.
 ///

@@ -20,7 +20,7 @@ use queueing::{Span, Time};
 use runtime::Shard;
 use runtime::shard::{Job, Step};
 
-pub use super::BadConfig;
+pub use crate::BadConfig;
 pub use config::{Config, Cores, Link};
 pub use outcome::{Core, Outcome};
 use scenario::Application;

@@ -13,8 +13,8 @@ use runtime::shard;
 use sched::dispatch::{Kind, Params, Steering, WorkerId, WorkerSet};
 
 use super::scenario::Scenario;
-use crate::world::BadConfig;
-use crate::world::text::text;
+use crate::BadConfig;
+use crate::text::text;
 use crate::{CostModel, link};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);

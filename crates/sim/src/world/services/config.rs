@@ -6,8 +6,8 @@ use deadline::{ORDERS, Order, SHEDDINGS, Shedding};
 use queueing::{Arrivals, Law, Span};
 
 use super::Record;
-use crate::world::BadConfig;
-use crate::world::text::text;
+use crate::BadConfig;
+use crate::text::text;
 
 /// Services in series, and who calls them.
 ///

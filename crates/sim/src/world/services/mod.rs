@@ -15,7 +15,7 @@ mod outcome;
 mod record;
 mod trace;
 
-pub use super::BadConfig;
+pub use crate::BadConfig;
 pub use config::{Config, Expects, Learns, Slo, Stage};
 pub use outcome::{Class, Outcome, StageReport};
 pub use record::Record;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::de::{Deserialize, Deserializer, Error};
 
 /// Reads what is written as text (`"2us"`, `"adps"`).
-pub(in crate::world) fn text<'de, T, D>(from: D) -> Result<T, D::Error>
+pub(crate) fn text<'de, T, D>(from: D) -> Result<T, D::Error>
 where
     T: FromStr<Err: Display>,
     D: Deserializer<'de>,
@@ -15,7 +15,7 @@ where
 }
 
 /// As [`text`], for what may be left out.
-pub(in crate::world) fn text_or_none<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+pub(crate) fn text_or_none<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
 where
     T: FromStr<Err: Display>,
     D: Deserializer<'de>,

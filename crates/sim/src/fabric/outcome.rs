@@ -1,0 +1,62 @@
+//! What a run of the fabric found.
+
+use queueing::{Span, Time};
+
+use super::packet::MSS;
+
+/// A run's result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Every flow, in the order of their beginnings.
+    pub flows: Vec<Flow>,
+    /// What the network did.
+    pub counters: Counters,
+    /// Virtual time of the whole run.
+    pub elapsed: Span,
+    /// Events simulated.
+    pub events: u64,
+}
+
+/// One flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// The host that sends.
+    pub from: u32,
+    /// The host that receives.
+    pub to: u32,
+    /// Full segments it sends.
+    pub segments: u32,
+    /// When it began.
+    pub began: Time,
+    /// From then until its last byte was acknowledged; `None`: it was not.
+    pub took: Option<Span>,
+    /// Segments that were sent again.
+    pub retransmitted: u32,
+    /// Timers that expired.
+    pub timeouts: u32,
+}
+
+impl Flow {
+    /// How much it sends.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.segments) * MSS
+    }
+}
+
+/// What the network did with packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Put into a host's own queue, or refused there.
+    pub sent: u64,
+    /// Taken by the host they were for.
+    pub delivered: u64,
+    /// Refused by a full queue, or pushed out of one.
+    pub dropped: u64,
+    /// Segments that were marked, each once.
+    pub marked: u64,
+    /// Packets put on a line.
+    pub hops: u64,
+    /// Packets still waiting or on a line at the end.
+    pub left: u64,
+}

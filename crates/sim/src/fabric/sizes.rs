@@ -1,0 +1,149 @@
+//! How much flows send.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::packet::MSS;
+
+/// A distribution of flow sizes, in whole segments.
+///
+/// Written `websearch`, `datamining`, or as a list that is gone through again
+/// and again: `list 50000*8 1000000*3` (bytes, times).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// Queries and background of a search cluster (DCTCP, SIGCOMM '10, as
+    /// PIAS, NSDI '15, uses it): mean 1,141 segments.
+    WebSearch,
+    /// A cluster that mines data (VL2, SIGCOMM '09): mean 5,117 segments.
+    DataMining,
+    /// These, in turn, in segments.
+    List(Vec<u32>),
+}
+
+/// Segments, and the share of flows that are no longer; between two points
+/// the share grows evenly.
+type Points = [(f64, f64)];
+
+const WEB_SEARCH: [(f64, f64); 12] = [
+    (6.0, 0.0),
+    (6.0, 0.15),
+    (13.0, 0.2),
+    (19.0, 0.3),
+    (33.0, 0.4),
+    (53.0, 0.53),
+    (133.0, 0.6),
+    (667.0, 0.7),
+    (1333.0, 0.8),
+    (3333.0, 0.9),
+    (6667.0, 0.97),
+    (20000.0, 1.0),
+];
+
+const DATA_MINING: [(f64, f64); 9] = [
+    (1.0, 0.0),
+    (1.0, 0.5),
+    (2.0, 0.6),
+    (3.0, 0.7),
+    (7.0, 0.8),
+    (267.0, 0.9),
+    (2107.0, 0.95),
+    (66667.0, 0.99),
+    (666667.0, 1.0),
+];
+
+impl Sizes {
+    /// Segments of the `n`-th flow, of which a share of `unit` is not longer.
+    #[must_use]
+    pub fn size(&self, n: u64, unit: f64) -> u32 {
+        match self {
+            Self::WebSearch => quantile(&WEB_SEARCH, unit),
+            Self::DataMining => quantile(&DATA_MINING, unit),
+            Self::List(sizes) => sizes[(n % sizes.len() as u64) as usize],
+        }
+    }
+
+    /// Mean number of segments, without the rounding up.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        let mean = |points: &Points| {
+            points.windows(2).map(|pair| (pair[1].1 - pair[0].1) * (pair[0].0 + pair[1].0) / 2.0).sum()
+        };
+        match self {
+            Self::WebSearch => mean(&WEB_SEARCH),
+            Self::DataMining => mean(&DATA_MINING),
+            Self::List(sizes) => sizes.iter().map(|&size| f64::from(size)).sum::<f64>() / sizes.len() as f64,
+        }
+    }
+}
+
+/// The size that a share of `unit` does not exceed.
+fn quantile(points: &Points, unit: f64) -> u32 {
+    let after = points.partition_point(|&(_, share)| share <= unit).clamp(1, points.len() - 1);
+    let ((from, low), (to, high)) = (points[after - 1], points[after]);
+    (from + (to - from) * (unit - low) / (high - low)).ceil() as u32
+}
+
+/// Text that names no distribution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSizes(String);
+
+impl std::error::Error for BadSizes {}
+
+impl fmt::Display for BadSizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sizes {:?} are none of websearch, datamining, list BYTES*TIMES …", self.0)
+    }
+}
+
+impl FromStr for Sizes {
+    type Err = BadSizes;
+
+    fn from_str(text: &str) -> Result<Self, BadSizes> {
+        let bad = || BadSizes(text.to_owned());
+        match text {
+            "websearch" => return Ok(Self::WebSearch),
+            "datamining" => return Ok(Self::DataMining),
+            _ => {}
+        }
+        let mut sizes = Vec::new();
+        for item in text.strip_prefix("list ").ok_or_else(bad)?.split_whitespace() {
+            let (bytes, times) = item.split_once('*').unwrap_or((item, "1"));
+            let bytes: u64 = bytes.parse().ok().filter(|&bytes| bytes > 0).ok_or_else(bad)?;
+            let segments = u32::try_from(bytes.div_ceil(MSS)).map_err(|_| bad())?;
+            let times: usize =
+                times.parse().ok().filter(|times| (1..=1_000_000).contains(times)).ok_or_else(bad)?;
+            sizes.extend(std::iter::repeat_n(segments, times));
+        }
+        if sizes.is_empty() { Err(bad()) } else { Ok(Self::List(sizes)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use queueing::Rng;
+
+    use super::*;
+
+    #[test]
+    fn draws_have_the_mean_and_the_shares_of_the_published_tables() {
+        for (sizes, published, short, share) in
+            [(Sizes::WebSearch, 1141.0, 68, 0.543), (Sizes::DataMining, 5117.0, 7, 0.8)]
+        {
+            assert!((sizes.mean() / published - 1.0).abs() < 0.001, "{sizes:?}: {}", sizes.mean());
+            let mut rng = Rng::seeded(1);
+            let drawn: Vec<_> = (0..200_000).map(|n| sizes.size(n, rng.unit())).collect();
+            let found = drawn.iter().filter(|&&size| size <= short).count() as f64 / drawn.len() as f64;
+            assert!((found - share).abs() < 0.005, "{sizes:?}: {found} are short");
+        }
+    }
+
+    #[test]
+    fn a_list_is_gone_through_in_turn() {
+        let sizes: Sizes = "list 50000*2 1000".parse().unwrap();
+        let drawn: Vec<_> = (0..4).map(|n| sizes.size(n, 0.5)).collect();
+        assert_eq!(drawn, [35, 35, 1, 35]);
+        for bad in ["", "list", "list 0", "list 5*0", "list x", "weibull"] {
+            assert!(bad.parse::<Sizes>().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A fabric against what must be true of any, and what a pencil can work out.
+
+use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::sample::select;
+use queueing::Span;
+use sim::fabric::{ACK_BYTES, Config, Flow, Outcome, SCHEDULERS, SEGMENT_BYTES, run};
+
+const STAR: &str = r#"{ kind = "star", hosts = 3, host = { gbps = 10, delay = "20200ns" } }"#;
+const LEAF_SPINE: &str = r#"{ kind = "leaf-spine", leaves = 2, spines = 3, hosts_per_leaf = 2,
+    host = { gbps = 10, delay = "20200ns" }, core = { gbps = 20, delay = "200ns" } }"#;
+
+fn config(topology: &str, scheduler: &str, more: &str) -> Config {
+    let text = format!("scheduler = \"{scheduler}\"\ntopology = {}\n{more}", topology.replace('\n', " "));
+    Config::from_toml(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// One flow of `segments` from the first host to the second.
+fn alone(topology: &str, segments: u32, more: &str) -> Outcome {
+    let bytes = segments * 1460;
+    let flows = "room = 1000\nflows = 1\narrivals = \"uniform 1000\"\nsenders = \"first\"";
+    run(&config(topology, "fish", &format!("sizes = \"list {bytes}\"\n{flows}\n{more}")))
+}
+
+fn took(outcome: &Outcome) -> Span {
+    outcome.flows[0].took.expect("a flow alone arrives")
+}
+
+fn line(bytes: u32, gbps: u64) -> Span {
+    Span::from_nanos(u64::from(bytes) * 8 / gbps)
+}
+
+#[test]
+fn one_segment_takes_its_lines_delays_and_so_does_its_answer() {
+    let delay = Span::from_nanos(2 * 20_200);
+    let expected = line(SEGMENT_BYTES, 10) * 2 + line(ACK_BYTES, 10) * 2 + delay * 2;
+    assert_eq!(took(&alone(STAR, 1, "")), expected);
+}
+
+#[test]
+fn a_train_is_as_long_as_its_segments_on_the_slowest_line() {
+    let one = took(&alone(STAR, 1, ""));
+    assert_eq!(took(&alone(STAR, 50, "")), one + line(SEGMENT_BYTES, 10) * 49);
+}
+
+#[test]
+fn a_window_waits_for_its_answers() {
+    let settings = "transport = { window = 4, window_max = 4 }";
+    let one = took(&alone(STAR, 1, ""));
+    assert_eq!(took(&alone(STAR, 12, settings)), one * 3 + line(SEGMENT_BYTES, 10) * 3);
+}
+
+#[test]
+fn two_flows_of_one_host_share_its_line_in_turns_or_wait_for_each_other() {
+    let both =
+        "room = 1000\nflows = 2\nsizes = \"list 73000\"\narrivals = \"burst 2 1s 0ns\"\nsenders = \"first\"";
+    let took = |scheduler| {
+        let outcome = run(&config(STAR, scheduler, both));
+        [0, 1].map(|flow: usize| outcome.flows[flow].took.expect("it arrives"))
+    };
+    let one = self::took(&alone(STAR, 50, ""));
+    let segment = line(SEGMENT_BYTES, 10);
+    assert_eq!(took("fifo"), [one, one + segment * 50], "one after the other");
+    // Two of the first flow's go before there is another.
+    assert_eq!(took("flows"), [one + segment * 48, one + segment * 50], "in turns");
+}
+
+/// Many flows on a small queue.
+fn crowd(topology: &str, scheduler: &str, room: usize, mark: usize, seed: u64, more: &str) -> Config {
+    config(
+        topology,
+        scheduler,
+        &format!(
+            "room = {room}\nmark = {mark}\nseed = {seed}\nflows = 60\nsenders = \"all\"\n\
+             arrivals = \"poisson 20000\"\nsizes = \"list 2000*2 40000*3 400000\"\n{more}"
+        ),
+    )
+}
+
+const LEVELS: &str = "thresholds = [5, 20, 60]";
+
+fn schedulers() -> impl Strategy<Value = &'static str> {
+    select(SCHEDULERS.map(|(name, _)| name).to_vec())
+}
+
+fn done(flow: &Flow) -> bool {
+    flow.took.is_some()
+}
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(24))]
+
+    #[test]
+    fn every_packet_is_delivered_dropped_or_still_there_and_every_flow_arrives(
+        scheduler in schedulers(),
+        topology in prop_oneof![proptest::strategy::Just(STAR), proptest::strategy::Just(LEAF_SPINE)],
+        room in 3..200_usize,
+        mark in 0..100_usize,
+        seed in 0..1_000_u64,
+        ways in select(vec!["ways = \"flow\"", "ways = \"spray\""]),
+    ) {
+        let config = crowd(topology, scheduler, room, mark, seed, &format!("{LEVELS}\n{ways}"));
+        let outcome = run(&config);
+        let counters = outcome.counters;
+        prop_assert_eq!(counters.sent, counters.delivered + counters.dropped + counters.left);
+        prop_assert!(outcome.flows.iter().all(done), "{:?}", outcome.flows.iter().find(|flow| !done(flow)));
+        for flow in &outcome.flows {
+            let line = Span::from_nanos(u64::from(flow.segments) * 1_200);
+            prop_assert!(flow.took >= Some(line), "nothing is faster than its line: {flow:?}");
+        }
+        prop_assert!(mark > 0 || counters.marked == 0);
+        prop_assert_eq!(&run(&config), &outcome, "a seed replays");
+    }
+
+    /// Without thresholds there is one level, and levels change nothing.
+    #[test]
+    fn without_thresholds_fish_takes_turns_and_pias_is_order_of_arrival(
+        room in 10..200_usize,
+        seed in 0..1_000_u64,
+    ) {
+        let outcome = |scheduler| run(&crowd(LEAF_SPINE, scheduler, room, 20, seed, ""));
+        prop_assert_eq!(outcome("fish"), outcome("flows"));
+        prop_assert_eq!(outcome("pias"), outcome("fifo"));
+    }
+}
+
+#[test]
+fn schedulers_agree_where_no_two_flows_meet() {
+    let flows = SCHEDULERS.map(|(scheduler, _)| {
+        let more = format!(
+            "{LEVELS}\nroom = 500\nflows = 20\nsenders = \"first\"\narrivals = \"uniform 20\"\nsizes = \"list 2000 90000 9000000\""
+        );
+        run(&config(LEAF_SPINE, scheduler, &more)).flows
+    });
+    assert!(flows.windows(2).all(|pair| pair[0] == pair[1]), "{flows:?}");
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_with_their_value() {
+    let good = "topology = { kind = \"star\", hosts = 2, host = { gbps = 10, delay = \"1us\" } }\nscheduler = \"fish\"\n\
+                thresholds = [3, 9]\nroom = 240\nflows = 10\nsizes = \"websearch\"\n\
+                arrivals = \"poisson 10\"\nsenders = \"first\"\n";
+    assert!(Config::from_toml(good).is_ok());
+    let refused = [
+        ("hosts = 2", "hosts = 1", "one host"),
+        ("gbps = 10", "gbps = 0", "gbps 0"),
+        ("\"fish\"", "\"shark\"", "fish-plus"),
+        ("[3, 9]", "[9, 3]", "not above"),
+        ("[3, 9]", "[1, 2, 3, 4, 5, 6, 7, 8]", "8 thresholds"),
+        ("room = 240", "room = 0", "room 0"),
+        ("flows = 10", "flows = 0", "flows 0"),
+        ("websearch", "weibull", "weibull"),
+        ("poisson 10", "poisson 0", "more than 0"),
+        ("room = 240", "rooom = 240", "rooom"),
+        ("\"first\"", "\"all\"\ndraws = \"ns2\"", "senders first"),
+        ("\"first\"", "\"first\"\ntransport = { rto = \"0s\" }", "rto"),
+    ];
+    for (from, to, expected) in refused {
+        let error = Config::from_toml(&good.replace(from, to)).map(drop).unwrap_err().to_string();
+        assert!(error.contains(expected), "{to}: {error}");
+    }
+}
