@@ -5,6 +5,7 @@
 //! drawn is said here once, so that claims, tables, plots and JSON need not
 //! know one world from another.
 
+mod fabric;
 mod real;
 mod server;
 mod services;
@@ -15,8 +16,15 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 6] =
-    [&server::WORLD, &services::WORLD, &real::TONIC, &real::DUBBO, &real::FANOUT, &real::STORM];
+pub const WORLDS: [&World; 7] = [
+    &server::WORLD,
+    &services::WORLD,
+    &fabric::WORLD,
+    &real::TONIC,
+    &real::DUBBO,
+    &real::FANOUT,
+    &real::STORM,
+];
 
 /// What a world measures and how it is shown.
 pub struct World {

@@ -1,0 +1,81 @@
+//! Networks of switches: FISH's world.
+//!
+//! A row per class of flows by size, as the paper has them, and one for all
+//! of them together, which also has what the network did.
+
+use sim::fabric::{self, Config, Flow, Outcome};
+use toml::Table;
+
+use super::{Found, Row, Run, World, kept, line, shown};
+
+pub const WORLD: World = World {
+    name: "fabric",
+    note: "flow completion times in µs; small up to 100 KB, medium up to 10 MB, large above; p99 is one flow's",
+    stats: &[
+        shown("flows", "1", "flows"),
+        shown("unfinished", "%", "unfin. %"),
+        shown("mean", "µs", "mean"),
+        kept("p50", "µs"),
+        shown("p99", "µs", "p99"),
+        kept("max", "µs"),
+        shown("again", "%", "again %"),
+        kept("timeouts", "1"),
+        shown("dropped", "%", "drop %"),
+        shown("marked", "%", "mark %"),
+        kept("hops", "1"),
+    ],
+    groups: &[("", 3), ("flows", 2), ("completion", 2), ("packets", 3)],
+    drawn: "mean",
+    parts: &[],
+    prepare,
+};
+
+/// Classes by size: name, and the bytes that the largest has.
+const CLASSES: [(&str, u64); 3] = [("small", 100_000), ("medium", 10_000_000), ("large", u64::MAX)];
+
+fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    config.check().map_err(|e| line(&e))?;
+    Ok(Box::new(move || {
+        let outcome = fabric::run(&config);
+        Found { events: outcome.events, rows: rows(&outcome) }
+    }))
+}
+
+fn rows(outcome: &Outcome) -> Vec<Row> {
+    let counters = outcome.counters;
+    let percent = |part: u64| part as f64 / counters.sent as f64 * 100.0;
+    let network = [percent(counters.dropped), percent(counters.marked), counters.hops as f64];
+    let mut rows = vec![row("all", &outcome.flows.iter().collect::<Vec<_>>(), network)];
+    let mut least = 0;
+    for (name, most) in CLASSES {
+        let flows: Vec<&Flow> =
+            outcome.flows.iter().filter(|flow| (least..=most).contains(&flow.bytes())).collect();
+        rows.push(row(name, &flows, [f64::NAN; 3]));
+        least = most.saturating_add(1);
+    }
+    rows
+}
+
+/// The figures of some flows, and what the network did.
+fn row(class: &str, flows: &[&Flow], network: [f64; 3]) -> Row {
+    let mut took: Vec<f64> =
+        flows.iter().filter_map(|flow| flow.took).map(|took| took.as_micros_f64()).collect();
+    took.sort_by(f64::total_cmp);
+    let quantile = |q: f64| took.get(((took.len() as f64 * q) as usize).min(took.len().saturating_sub(1)));
+    let quantile = |q| quantile(q).copied().unwrap_or(f64::NAN);
+    let sum = |of: fn(&Flow) -> u32| flows.iter().map(|flow| f64::from(of(flow))).sum::<f64>();
+    let figures = [
+        flows.len() as f64,
+        (flows.len() - took.len()) as f64 / flows.len() as f64 * 100.0,
+        took.iter().sum::<f64>() / took.len() as f64,
+        quantile(0.5),
+        quantile(0.99),
+        quantile(1.0),
+        sum(|flow| flow.retransmitted) / sum(|flow| flow.segments) * 100.0,
+        sum(|flow| flow.timeouts),
+    ];
+    let share = 1.0 / took.len() as f64;
+    let cdf = took.iter().enumerate().map(|(n, &us)| (us, (n + 1) as f64 * share)).collect();
+    Row { class: class.to_owned(), figures: [&figures[..], &network].concat(), cdf }
+}
