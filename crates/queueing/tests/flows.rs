@@ -103,17 +103,25 @@ fn a_flow_that_appears_waits_one_turn_of_each_and_not_for_their_queues() {
 }
 
 #[test]
-fn a_full_queue_gives_up_the_newest_of_the_longest_flow() {
+fn a_full_queue_gives_up_the_newest_of_the_flow_that_asked_for_most() {
     let mut queue = Flows::new(4).with_push_out();
     fill(&mut queue, [packet(0, 1), packet(1, 1), packet(2, 1), packet(3, 2)]);
     assert_eq!(queue.push(Time::ZERO, packet(4, 3)), Pushed::PushedOut(packet(2, 1)));
-    assert_eq!(queue.push(Time::ZERO, packet(5, 1)), Pushed::Refused(packet(5, 1)), "its own is the longest");
-    assert_eq!(queue.push(Time::ZERO, packet(6, 2)), Pushed::Refused(packet(6, 2)), "it would be as long");
+    assert_eq!(
+        queue.push(Time::ZERO, packet(5, 1)),
+        Pushed::Refused(packet(5, 1)),
+        "it has asked for most itself"
+    );
+    assert_eq!(
+        queue.push(Time::ZERO, packet(6, 2)),
+        Pushed::Refused(packet(6, 2)),
+        "it would have asked for as much"
+    );
     assert_eq!(drain(&mut queue), [0, 3, 4, 1]);
 }
 
 #[test]
-fn the_least_urgent_level_gives_up_room_first_and_in_it_the_longest_flow() {
+fn the_least_urgent_level_gives_up_room_first_and_in_it_the_greediest_flow() {
     let mut queue = Strict::new(4, |_| Flows::new(4).with_push_out()).with_push_out();
     let low = |number, flow| Packet { level: 7, ..packet(number, flow) };
     fill(&mut queue, [packet(0, 1), low(1, 2), low(2, 2), low(3, 2)]);
@@ -158,21 +166,38 @@ proptest! {
         prop_assert_eq!(served, lens);
     }
 
-    /// Fair room: with push-out no flow holds more than its share while another is refused.
+    /// With push-out a flow loses an entry only to one that has asked for
+    /// less since it waits, and nobody is refused who could have one.
     #[test]
-    fn nobody_is_refused_who_holds_less_than_another_gives_up(flows in vec(0..6_u64, 1..200)) {
+    fn who_has_asked_for_more_gives_way_to_who_has_asked_for_less(
+        steps in vec((0..6_u64, 0..3_u8), 1..300),
+    ) {
         let mut queue = Flows::new(10).with_push_out();
-        let mut held = [0_usize; 6];
-        for (number, flow) in flows.into_iter().enumerate() {
+        let (mut asked, mut waiting) = ([0_usize; 6], [0_usize; 6]);
+        for (number, (flow, pops)) in steps.into_iter().enumerate() {
+            let own = flow as usize;
+            let most = *asked.iter().max().expect("there are flows");
+            let full = queue.len() == 10;
             match queue.push(Time::ZERO, packet(number, flow)) {
-                Pushed::Queued => {}
-                Pushed::PushedOut(gone) => held[gone.flow as usize] -= 1,
+                Pushed::Queued => prop_assert!(!full),
+                Pushed::PushedOut(gone) => {
+                    let gone = gone.flow as usize;
+                    prop_assert!(full && asked[gone] == most && most > asked[own] + 1);
+                    (asked[gone], waiting[gone]) = (asked[gone] - 1, waiting[gone] - 1);
+                }
                 Pushed::Refused(_) => {
-                    prop_assert!(held.iter().all(|&other| other <= held[flow as usize] + 1));
+                    prop_assert!(full && most <= asked[own] + 1);
                     continue;
                 }
             }
-            held[flow as usize] += 1;
+            (asked[own], waiting[own]) = (asked[own] + 1, waiting[own] + 1);
+            for _ in 0..pops {
+                let Some(served) = queue.pop(Time::ZERO) else { break };
+                waiting[served.flow as usize] -= 1;
+            }
+            for flow in (0..6).filter(|&flow| waiting[flow] == 0) {
+                asked[flow] = 0;
+            }
         }
     }
 

@@ -5,12 +5,14 @@
 //! quantum of bytes; a flow that appears takes its first turn after those who
 //! are there. Under strict levels this is FISH's queue.
 //!
-//! Room is shared by all flows. With push-out, who is behind the longest queue
-//! makes it give up its newest entry, so that a burst loses its own packets
-//! and not those of the flow that came after it.
+//! Room is shared by all flows. With push-out, the flow that has asked for most
+//! since it has a queue gives up its newest entry for one that has asked for
+//! less, so that a long flow loses its own packets and not those of a short
+//! one that came after it.
 //! Source: FISH §3 (round robin, queues made and removed as flows come and
-//! go); Shreedhar and Varghese, SIGCOMM '95 (deficits); push-out of the
-//! longest queue is ours, after McKenney, INFOCOM '90.
+//! go); Shreedhar and Varghese, SIGCOMM '95 (deficits). Push-out is ours: of the
+//! longest queue, as McKenney has it (INFOCOM '90), but what was served counts
+//! too, as least attained service has it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
@@ -45,8 +47,8 @@ pub struct Flows<T> {
 struct Queue<T> {
     flow: FlowId,
     waiting: VecDeque<(Time, T)>,
-    /// What all of it costs.
-    cost: u64,
+    /// What waits and what was served since the queue was made cost so much.
+    asked: u64,
     deficit: u64,
 }
 
@@ -84,9 +86,9 @@ impl<T> Flows<T> {
         self
     }
 
-    /// When full, lets an entry take the place of the newest one of the
-    /// longest queue, unless its own flow's would then be as long. Costs a
-    /// look at every flow that waits.
+    /// When full, lets an entry take the place of the newest one of the flow
+    /// that has asked for most, unless its own would then have asked for as
+    /// much. Costs a look at every flow that waits.
     #[must_use]
     pub const fn with_push_out(mut self) -> Self {
         self.push_out = true;
@@ -99,11 +101,11 @@ impl<T> Flows<T> {
         self.turns.len()
     }
 
-    /// The queue whose entries cost most, and what; the last of equals in the
-    /// order of turns.
-    fn longest(&self) -> Option<(usize, u64)> {
-        let costs = self.turns.iter().map(|&place| self.queues[place as usize].cost);
-        costs.enumerate().max_by_key(|&(_, cost)| cost)
+    /// The flow that has asked for most, and how much; the last of equals in
+    /// the order of turns.
+    fn greediest(&self) -> Option<(usize, u64)> {
+        let asked = self.turns.iter().map(|&place| self.queues[place as usize].asked);
+        asked.enumerate().max_by_key(|&(_, asked)| asked)
     }
 
     /// Forgets the flow at `turn`, of which nothing waits any more.
@@ -127,11 +129,11 @@ impl<T: Entry> Flows<T> {
             return place as usize;
         }
         let place = self.free.pop().unwrap_or_else(|| {
-            self.queues.push(Queue { flow, waiting: VecDeque::new(), cost: 0, deficit: 0 });
+            self.queues.push(Queue { flow, waiting: VecDeque::new(), asked: 0, deficit: 0 });
             self.queues.len() as u32 - 1
         });
         let queue = &mut self.queues[place as usize];
-        (queue.flow, queue.deficit) = (flow, 0);
+        (queue.flow, queue.asked, queue.deficit) = (flow, 0, 0);
         self.places.insert(flow, place);
         self.turns.push_back(place);
         place as usize
@@ -141,26 +143,17 @@ impl<T: Entry> Flows<T> {
         let (cost, place) = (self.cost(&entry), self.place(entry.flow()));
         let queue = &mut self.queues[place];
         queue.waiting.push_back((now, entry));
-        queue.cost += cost;
+        queue.asked += cost;
         self.len += 1;
     }
 
-    /// Takes an entry out of the queue at `turn`.
-    fn take(
-        &mut self,
-        turn: usize,
-        take: impl FnOnce(&mut VecDeque<(Time, T)>) -> Option<(Time, T)>,
-    ) -> Option<T> {
-        let place = self.turns[turn] as usize;
-        let (_, entry) = take(&mut self.queues[place].waiting)?;
-        let cost = self.cost(&entry);
-        let queue = &mut self.queues[place];
-        queue.cost -= cost;
+    /// An entry was taken out of the queue at `turn`.
+    fn taken(&mut self, turn: usize, (_, entry): (Time, T)) -> T {
         self.len -= 1;
-        if queue.waiting.is_empty() {
+        if self.queues[self.turns[turn] as usize].waiting.is_empty() {
             self.forget(turn);
         }
-        Some(entry)
+        entry
     }
 }
 
@@ -183,7 +176,8 @@ impl<T: Entry> Discipline<T> for Flows<T> {
             }
             if cost <= queue.deficit {
                 queue.deficit -= cost;
-                return self.take(0, VecDeque::pop_front);
+                let entry = queue.waiting.pop_front()?;
+                return Some(self.taken(0, entry));
             }
             self.turns.rotate_left(1);
             self.fresh = true;
@@ -214,16 +208,19 @@ impl<T: Entry> Discipline<T> for Flows<T> {
         }
     }
 
-    /// The newest of the longest queue.
+    /// The newest of the flow that has asked for most.
     fn evict(&mut self, _now: Time) -> Option<T> {
-        let (turn, _) = self.longest()?;
-        self.take(turn, VecDeque::pop_back)
+        let (turn, _) = self.greediest()?;
+        let place = self.turns[turn] as usize;
+        let entry = self.queues[place].waiting.pop_back()?;
+        self.queues[place].asked -= self.cost(&entry.1);
+        Some(self.taken(turn, entry))
     }
 
     fn replace(&mut self, now: Time, entry: T) -> Pushed<T> {
-        let own = self.places.get(&entry.flow()).map_or(0, |&place| self.queues[place as usize].cost);
-        match self.longest() {
-            Some((_, longest)) if self.push_out && own + self.cost(&entry) < longest => {
+        let own = self.places.get(&entry.flow()).map_or(0, |&place| self.queues[place as usize].asked);
+        match self.greediest() {
+            Some((_, most)) if self.push_out && own + self.cost(&entry) < most => {
                 let gone = self.evict(now);
                 self.append(now, entry);
                 gone.map_or(Pushed::Queued, Pushed::PushedOut)

@@ -29,8 +29,9 @@ pub enum Scheduler {
     Pias,
     /// Strict levels, each in turns between its flows (FISH).
     Fish,
-    /// As FISH; when full, the longest flow of the lowest level gives up its
-    /// newest packet for one that has more right to wait.
+    /// As FISH; when full, the lowest level gives up a packet for a higher one,
+    /// and in it the flow that has asked for most for one that has asked for
+    /// less.
     FishPlus,
 }
 
