@@ -8,7 +8,7 @@
 
 use queueing::{Rng, Span};
 
-use crate::world::BadConfig;
+use crate::BadConfig;
 
 /// Times of queries at the workers of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
