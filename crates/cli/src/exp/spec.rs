@@ -288,7 +288,7 @@ mod tests {
         };
         check("adps.LS.p99 /", "fast.LS.p99 /", "\"fast\" is none of");
         check("adps.LS.p99 /", "adps.LS.p98 /", "\"p98\" is none of");
-        check("class = \"LS\"", "class = \"LS\"\nworld = \"flat\"", "none of server, services, tonic");
+        check("class = \"LS\"", "class = \"LS\"\nworld = \"flat\"", "\"flat\" is none of server");
         check("points = [\"a\"]", "points = [\"z\"]", "\"z\" is none of");
         check("points = [\"a\"]", "modes = [\"fast\"]", "\"fast\" is none of");
         check("[mode.adps]", "[mode.lns]", "mode.lns");
