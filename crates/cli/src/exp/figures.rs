@@ -34,13 +34,15 @@ impl Figures {
         }
     }
 
-    /// The mean over seeds of `stat`.
+    /// The mean over seeds of `stat`; over those that have it, where some had
+    /// nothing to measure, and NaN where none has.
     ///
     /// # Errors
     /// One line: what was asked for and what there is.
     pub fn mean(&self, point: &str, mode: &str, class: &str, stat: &str) -> Result<f64, String> {
         let (runs, index) = self.runs(point, mode, class, stat)?;
-        Ok(runs.iter().map(|run| run[index]).sum::<f64>() / runs.len() as f64)
+        let had: Vec<f64> = runs.iter().map(|run| run[index]).filter(|figure| !figure.is_nan()).collect();
+        Ok(had.iter().sum::<f64>() / had.len() as f64)
     }
 
     /// `stat` as the seed number `run` gave it.
@@ -69,10 +71,11 @@ impl Figures {
     }
 }
 
-/// Half the width of the 95 % confidence interval of the mean of `values`;
-/// none of fewer than two. Student's t.
+/// Half the width of the 95 % confidence interval of the mean of `values`,
+/// those that are numbers; none of fewer than two. Student's t.
 #[must_use]
 pub fn interval(values: &[f64]) -> Option<f64> {
+    let values: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
     let n = values.len();
     if n < 2 {
         return None;
@@ -107,6 +110,6 @@ mod tests {
             let share = (0..4_000).filter(|_| holds(&mut rng)).count() as f64 / 4_000.0;
             assert!((share - 0.95).abs() < 0.015, "{n} values: {share}");
         }
-        assert_eq!(interval(&[1.0]), None);
+        assert_eq!(interval(&[1.0, f64::NAN]), None);
     }
 }

@@ -6,10 +6,11 @@
 use sim::fabric::{self, Config, Flow, Outcome};
 use toml::Table;
 
-use super::{Found, Row, Run, World, kept, line, shown};
+use super::{Found, Kind, Row, Run, World, kept, line, shown};
 
 pub const WORLD: World = World {
     name: "fabric",
+    kind: Kind::Sim,
     note: "flow completion times in µs; small up to 100 KB, medium up to 10 MB, large above; p99 is one flow's",
     stats: &[
         shown("flows", "1", "flows"),
@@ -38,7 +39,7 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     config.check().map_err(|e| line(&e))?;
     Ok(Box::new(move || {
         let outcome = fabric::run(&config);
-        Found { events: outcome.events, rows: rows(&outcome) }
+        Ok(Found { events: outcome.events, rows: rows(&outcome), noise: None })
     }))
 }
 
