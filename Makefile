@@ -12,7 +12,7 @@ PAPERS := $(notdir $(patsubst %/,%,$(dir $(wildcard experiments/*/README.md))))
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-dpdk test-java ci bench fuzz exp-smoke exp-host testbed clean build toolchain tools dpdk java
+.PHONY: demo test test-dpdk test-search test-java ci bench fuzz exp-smoke exp-host testbed clean build toolchain tools dpdk java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -30,6 +30,11 @@ test-dpdk: toolchain tools dpdk
 	@if ! $(HAVE_DPDK); then echo "skipped: test-dpdk: libdpdk 22.11 is not there"; exit 0; fi; \
 	$(CARGO) clippy --workspace --lib --bins --locked $(DPDK) -- -D warnings && \
 	$(CARGO) test --workspace --locked $(DPDK) --test drivers --test interface -- dpdk
+
+# The search split over real workers, on a small made corpus; tantivy takes
+# minutes to build, so it is not among `test`.
+test-search: toolchain tools
+	$(CARGO) test -p testbed --locked --features search
 
 # The tests of java/: the core held to spec/, the plug-ins on real Dubbo and Storm over loopback.
 test-java: java
