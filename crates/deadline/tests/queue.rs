@@ -354,3 +354,11 @@ fn a_history_knows_its_quantiles_and_follows_a_change() {
     history.record("one too many", Span::from_micros(5));
     assert!(near(history.estimate(&"another").p95, 5), "those beyond the bound share an estimate");
 }
+
+#[test]
+fn orders_and_sheddings_read_as_they_are_shown() {
+    assert!(ORDERS.iter().all(|&(name, order)| name.parse() == Ok(order) && order.to_string() == name));
+    assert!(SHEDDINGS.iter().all(|&(name, shed)| name.parse() == Ok(shed) && shed.to_string() == name));
+    let error = "best".parse::<Order>().map(drop).unwrap_err().to_string();
+    assert_eq!(error, "order \"best\" is none of fifo, lifo, edf, laxity, paper, pace");
+}

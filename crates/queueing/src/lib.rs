@@ -33,6 +33,7 @@ mod discipline;
 mod histogram;
 mod label;
 mod law;
+mod name;
 mod rng;
 pub mod theory;
 mod timer;
@@ -47,6 +48,7 @@ pub use discipline::{
 pub use histogram::{Histogram, StageHistograms};
 pub use label::{Label, Priority, PrioritySet};
 pub use law::{BadLaw, Law};
+pub use name::{UnknownName, named};
 pub use rng::Rng;
 pub use timer::{TimerKey, TimerWheel};
 pub use units::{BadSpan, Bytes, CoreId, Rate, Span, Time};

@@ -21,7 +21,8 @@ const MIXED: &str =
     r#"{ name = "urgent", share = 0.5, slo = "100ms" }, { name = "patient", share = 0.5, slo = "400ms" }"#;
 
 fn with(config: &Config, order: &str, shedding: &str) -> Outcome {
-    run(&Config { order: order.into(), shedding: shedding.into(), ..config.clone() })
+    let (order, shedding) = (order.parse().expect("an order"), shedding.parse().expect("a shedding"));
+    run(&Config { order, shedding, ..config.clone() })
 }
 
 fn close(measured: Span, theory: Span, tolerance: f64) {
@@ -116,10 +117,17 @@ fn a_run_replays() {
 
 #[test]
 fn a_world_that_cannot_be_built_says_why() {
-    let good = config(r#"{ name = "S1", service = "exp 9ms" }"#, 100.0, MIXED);
+    let stages = r#"{ name = "S1", service = "exp 9ms" }"#;
+    for (good, bad, says) in [
+        ("\"fifo\"", "\"best\"", "\"best\" is none of fifo, lifo, edf, laxity, paper, pace"),
+        ("\"none\"", "\"all\"", "\"all\" is none of none, expired, infeasible"),
+    ] {
+        let text = text(stages, 100.0, MIXED).replace(good, bad);
+        let error = Config::from_toml(&text).map(drop).expect_err("it cannot be built").to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    let good = config(stages, 100.0, MIXED);
     for (bad, says) in [
-        (Config { order: "best".into(), ..good.clone() }, "fifo, lifo, edf, laxity, paper, pace"),
-        (Config { shedding: "all".into(), ..good.clone() }, "none, expired, infeasible"),
         (Config { slos: good.slos[..1].to_vec(), ..good.clone() }, "0.5, not 1"),
         (Config { stages: Vec::new(), ..good.clone() }, "1 and more"),
     ] {
@@ -135,7 +143,7 @@ fn recorded(order: &str) -> Config {
     let config = Config::from_toml_with(&text(unit, 48.0, ONE_SLO), |name| {
         if name == "times.csv" { Ok(record.to_owned()) } else { Err(format!("{name} is not there")) }
     });
-    Config { order: order.into(), ..config.expect("a world") }
+    Config { order: order.parse().expect("an order"), ..config.expect("a world") }
 }
 
 #[test]

@@ -7,8 +7,7 @@
 use std::fmt;
 use std::io::BufRead;
 
-use deadline::{ORDERS, Order, SHEDDINGS, Shedding};
-use queueing::Span;
+use queueing::{Span, UnknownName};
 use serde::Deserialize;
 
 use crate::Error;
@@ -78,8 +77,7 @@ impl Setup {
     pub fn parse(line: &str) -> Result<Self, Error> {
         let bad = |what: String| Error::new(what, SPEC);
         let setup: Self = serde_json::from_str(line).map_err(|e| bad(format!("line 1: {e}")))?;
-        named(&ORDERS, "order", &setup.order)?;
-        named(&SHEDDINGS, "shedding", &setup.shedding)?;
+        setup.settings().map_err(|e| bad(e.to_string()))?;
         if !(1..=CAPACITY_MAX).contains(&setup.capacity) {
             return Err(bad(format!("capacity {} is outside 1..={CAPACITY_MAX}", setup.capacity)));
         }
@@ -100,10 +98,13 @@ impl Setup {
     /// When a name is none; [`parse`](Self::parse) says so first.
     #[must_use]
     pub fn queue(&self) -> deadline::Settings {
-        let order: Order = named(&ORDERS, "order", &self.order).expect("a parsed set-up");
-        let shedding: Shedding = named(&SHEDDINGS, "shedding", &self.shedding).expect("a parsed set-up");
+        self.settings().expect("a parsed set-up")
+    }
+
+    fn settings(&self) -> Result<deadline::Settings, UnknownName> {
+        let (order, shedding) = (self.order.parse()?, self.shedding.parse()?);
         let patience = Span::from_nanos(self.patience_ns);
-        deadline::Settings { capacity: self.capacity, order, shedding, patience }
+        Ok(deadline::Settings { capacity: self.capacity, order, shedding, patience })
     }
 
     /// Times that each request of the plan brings: one per part.
@@ -221,14 +222,6 @@ impl fmt::Display for Line {
     }
 }
 
-fn named<T: Copy>(table: &[(&str, T)], what: &str, name: &str) -> Result<T, Error> {
-    let found = table.iter().find(|(known, _)| *known == name).map(|&(_, value)| value);
-    found.ok_or_else(|| {
-        let names: Vec<_> = table.iter().map(|(name, _)| *name).collect();
-        Error::new(format!("{what} {name:?} is none of {}", names.join(", ")), SPEC)
-    })
-}
-
 /// What explains every mistake in what a runner is told.
 const SPEC: &str = "spec/testbed.md says what a runner is told";
 /// A plan is held in memory.
@@ -238,6 +231,8 @@ const CAPACITY_MAX: usize = 100_000_000;
 
 #[cfg(test)]
 mod tests {
+    use deadline::Order;
+
     use super::*;
 
     const SETUP: &str = r#"{"order":"edf","shedding":"infeasible","patience_ns":1000000000,"capacity":10,

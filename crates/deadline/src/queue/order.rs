@@ -11,7 +11,10 @@
 //! left on arrival, which does not age while the request waits. It is kept to
 //! reproduce the paper; under one deadline for all it is a random order.
 
-use queueing::{Entry, Span, Time};
+use std::fmt;
+use std::str::FromStr;
+
+use queueing::{Entry, Span, Time, UnknownName, named};
 
 use super::Waiting;
 
@@ -45,6 +48,21 @@ pub const ORDERS: [(&str, Order); 6] = [
     ("paper", Order::Paper),
     ("pace", Order::Pace),
 ];
+
+impl FromStr for Order {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        named(&ORDERS, "order", name)
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = ORDERS.iter().find(|(_, order)| order == self).map(|&(name, _)| name);
+        f.write_str(name.expect("every order has a name"))
+    }
+}
 
 /// The rank of an entry at the instant of its push.
 pub(super) type Rank<T> = Box<dyn FnMut(Time, &Waiting<T>) -> u64 + Send>;

@@ -5,7 +5,10 @@
 //! request whose expected service no longer fits will be late even if it is
 //! started now.
 
-use queueing::{Span, Time};
+use std::fmt;
+use std::str::FromStr;
+
+use queueing::{Span, Time, UnknownName, named};
 
 /// When a request is dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +26,21 @@ pub enum Shedding {
 pub const SHEDDINGS: [(&str, Shedding); 3] =
     [("none", Shedding::None), ("expired", Shedding::Expired), ("infeasible", Shedding::Infeasible)];
 
+impl FromStr for Shedding {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        named(&SHEDDINGS, "shedding", name)
+    }
+}
+
+impl fmt::Display for Shedding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = SHEDDINGS.iter().find(|(_, shedding)| shedding == self).map(|&(name, _)| name);
+        f.write_str(name.expect("every shedding has a name"))
+    }
+}
+
 /// Why a request is answered without being served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -34,8 +52,8 @@ pub enum Reason {
     Full,
 }
 
-impl std::fmt::Display for Reason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "its deadline has passed",
             Self::Infeasible => "what is left of its deadline is less than it takes",

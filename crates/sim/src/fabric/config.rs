@@ -4,7 +4,7 @@ use queueing::{Arrivals, Bytes, Span, Thresholds};
 
 use super::ns2;
 use super::packet::MSS;
-use super::port::{SCHEDULERS, Scheduler};
+use super::port::Scheduler;
 use super::sizes::Sizes;
 use super::topology::Topology;
 use crate::BadConfig;
@@ -31,8 +31,9 @@ use crate::text::text;
 pub struct Config {
     /// Who is wired to whom.
     pub topology: Topology,
-    /// Which packet goes next at every port, hosts' own included, by name.
-    pub scheduler: String,
+    /// Which packet goes next at every port, hosts' own included.
+    #[serde(deserialize_with = "text")]
+    pub scheduler: Scheduler,
     /// Segments after which a flow sinks a level, at most seven, increasing.
     #[serde(default)]
     pub thresholds: Vec<u64>,
@@ -130,7 +131,6 @@ impl Config {
         if let Some(problem) = self.topology.problem() {
             return bad(problem);
         }
-        self.scheduler()?;
         self.thresholds()?;
         if !(1..=1_000_000).contains(&self.room) {
             return bad(format!("room {} is outside 1..=1000000 packets", self.room));
@@ -154,21 +154,6 @@ impl Config {
             ));
         }
         Ok(())
-    }
-
-    /// The order that `scheduler` names.
-    ///
-    /// # Errors
-    /// One line: the names there are.
-    pub fn scheduler(&self) -> Result<Scheduler, BadConfig> {
-        SCHEDULERS
-            .iter()
-            .find(|(name, _)| *name == self.scheduler)
-            .map(|&(_, scheduler)| scheduler)
-            .ok_or_else(|| {
-                let names: Vec<_> = SCHEDULERS.iter().map(|(name, _)| *name).collect();
-                BadConfig(format!("scheduler {:?} is none of {}", self.scheduler, names.join(", ")))
-            })
     }
 
     /// The thresholds, in bytes.

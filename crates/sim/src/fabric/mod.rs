@@ -90,9 +90,8 @@ impl<'a> Fabric<'a> {
     fn new(config: &'a Config) -> Self {
         config.check().expect("a checked configuration");
         let wiring = config.topology.wire();
-        let scheduler = config.scheduler().expect("a checked configuration");
         let mark = (config.mark > 0).then_some(config.mark);
-        let port = |&line: &Line| Port::new(line, scheduler, config.room, mark);
+        let port = |&line: &Line| Port::new(line, config.scheduler, config.room, mark);
         let mut fabric = Self {
             config,
             engine: Engine::new(),

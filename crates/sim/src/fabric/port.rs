@@ -4,7 +4,9 @@
 //! in packets over all its levels and flows, and a packet is marked when, with
 //! it, more wait than the threshold (DCTCP's rule, for the whole port).
 
-use queueing::{Discipline, Fifo, Flows, Pushed, Span, Strict, Time};
+use std::str::FromStr;
+
+use queueing::{Discipline, Fifo, Flows, Pushed, Span, Strict, Time, UnknownName, named};
 
 use super::packet::{Kind, Packet, Queued};
 use super::topology::Line;
@@ -33,6 +35,14 @@ pub enum Scheduler {
     /// and in it the flow that has asked for most for one that has asked for
     /// less.
     FishPlus,
+}
+
+impl FromStr for Scheduler {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        named(&SCHEDULERS, "scheduler", name)
+    }
 }
 
 impl Scheduler {

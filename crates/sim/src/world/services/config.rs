@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use deadline::{ORDERS, Order, SHEDDINGS, Shedding};
+use deadline::{Order, Shedding};
 use queueing::{Arrivals, Law, Span};
 
 use super::Record;
@@ -38,10 +38,12 @@ pub struct Config {
     pub slos: Vec<Slo>,
     /// The services, in the order of calls.
     pub stages: Vec<Stage>,
-    /// Who goes next, by name.
-    pub order: String,
-    /// Who is dropped, by name.
-    pub shedding: String,
+    /// Who goes next.
+    #[serde(deserialize_with = "text")]
+    pub order: Order,
+    /// Who is dropped.
+    #[serde(deserialize_with = "text")]
+    pub shedding: Shedding,
     /// What a service expects of a request.
     #[serde(default)]
     pub expects: Expects,
@@ -206,27 +208,7 @@ impl Config {
         if self.requests == 0 {
             return bad("requests 0 is not 1 and more".to_owned());
         }
-        named(&ORDERS, "order", &self.order)?;
-        named(&SHEDDINGS, "shedding", &self.shedding)?;
         Ok(())
-    }
-
-    /// Who goes next.
-    ///
-    /// # Panics
-    /// When the name is none; [`check`](Self::check) says so first.
-    #[must_use]
-    pub fn order(&self) -> Order {
-        named(&ORDERS, "order", &self.order).expect("a checked configuration")
-    }
-
-    /// Who is dropped.
-    ///
-    /// # Panics
-    /// When the name is none; [`check`](Self::check) says so first.
-    #[must_use]
-    pub fn shedding(&self) -> Shedding {
-        named(&SHEDDINGS, "shedding", &self.shedding).expect("a checked configuration")
     }
 
     /// The class that a number in 0..1 stands for.
@@ -254,14 +236,6 @@ impl Stage {
     pub fn mean(&self) -> Span {
         self.recorded.as_ref().map_or_else(|| self.service.mean(), |record| record.mean())
     }
-}
-
-fn named<T: Copy>(table: &[(&str, T)], what: &str, name: &str) -> Result<T, BadConfig> {
-    let found = table.iter().find(|(known, _)| *known == name).map(|&(_, value)| value);
-    found.ok_or_else(|| {
-        let names: Vec<_> = table.iter().map(|(name, _)| *name).collect();
-        BadConfig(format!("{what} {name:?} is none of {}", names.join(", ")))
-    })
 }
 
 fn one() -> usize {

@@ -134,8 +134,8 @@ impl<'a> World<'a> {
     fn new(config: &'a Config) -> Self {
         let settings = Settings {
             capacity: config.capacity,
-            order: config.order(),
-            shedding: config.shedding(),
+            order: config.order,
+            shedding: config.shedding,
             patience: config.patience,
         };
         let servers = |stage: &Stage| Servers {
