@@ -18,7 +18,11 @@ fn budget(value: &Value) -> Budget {
         .map(|row| Stage { network: us(&row[0]), queue: us(&row[1]), service: us(&row[2]) })
         .collect();
     let budget = Budget::restored(us(&value["expected"]), us(&value["elapsed"]), &stages);
-    if value["split"].is_null() { budget } else { budget.split(us(&value["split"])) }
+    let budget = if value["split"].is_null() { budget } else { budget.split(us(&value["split"])) };
+    match &value["part"] {
+        Value::Null => budget,
+        part => budget.expecting(Part { service: us(&part[0]), slowest: us(&part[1]) }),
+    }
 }
 
 /// Every vector of `format`: what is read, and what is written.
@@ -83,6 +87,7 @@ proptest! {
         (expected_us, elapsed_us) in (0..10_u64.pow(12), 0..10_u64.pow(12)),
         spent_us in prop::collection::vec([0..10_u64.pow(9), 0..10_u64.pow(9), 0..10_u64.pow(9)], 0..8),
         reserve_us in prop::option::of(0..10_u64.pow(12)),
+        part_us in prop::option::of([0..10_u64.pow(12), 0..10_u64.pow(12)]),
         odd_ns in any::<u64>(),
     ) {
         let odd = |us| Span::from_micros(us) + Span::from_nanos(odd_ns % 1_000);
@@ -94,11 +99,15 @@ proptest! {
         if let Some(reserve_us) = reserve_us {
             sent = sent.split(odd(reserve_us));
         }
+        if let Some([service, slowest]) = part_us.map(|part| part.map(odd)) {
+            sent = sent.expecting(Part { service, slowest });
+        }
         let got = field::parse(&field::write(&sent)).expect("what was written can be read");
         let (sent_left, got_left) = (sent.remaining().left(), got.remaining().left());
         assert!(got_left <= sent_left && sent_left - got_left <= Span::from_micros(2), "{sent:?} {got:?}");
         assert!(got.expected() <= sent.expected());
         assert_eq!(got.is_split(), sent.is_split());
+        assert_eq!(got.part().is_some(), sent.part().is_some());
         assert_eq!(got.stages().len(), sent.stages().len());
         assert_eq!(field::write(&got), field::write(&sent), "once written, for ever the same");
         for (write, read) in [(grpc::write as fn(Span) -> String, grpc::parse as fn(&str) -> _), (envoy::write, envoy::parse)] {
@@ -106,17 +115,4 @@ proptest! {
             assert!(got_left <= sent_left || sent_left < Span::from_millis(1));
         }
     }
-}
-
-#[test]
-fn what_is_expected_of_a_part_travels_both_or_none() {
-    let ms = Span::from_millis;
-    let part = Part { service: ms(8), slowest: ms(20) };
-    let sent = Budget::new(ms(200)).split(ms(5)).expecting(part);
-    let text = field::write(&sent);
-    assert_eq!(text, "expected=200000, remaining=195000, split=5000, takes=8000, slowest=20000");
-    assert_eq!(field::parse(&text), Ok(sent));
-    assert_eq!(sent.joined().part(), None, "the aggregate phase is no part");
-    assert_eq!(field::parse("expected=2, remaining=1, takes=1"), Err(Bad::Garbled));
-    assert_eq!(field::parse("expected=2, remaining=1, takes=1, slowest=-1"), Err(Bad::Negative));
 }

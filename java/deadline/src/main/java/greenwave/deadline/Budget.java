@@ -2,6 +2,7 @@ package greenwave.deadline;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * A request's deadline field: how much time it has left, and where the rest went.
@@ -16,10 +17,16 @@ import java.util.List;
  * @param reserveNanos kept for the aggregate phase; zero unless it was split
  * @param isSplit whether it was split into sub-requests, so that the formulas of the parallel unit hold
  *     ({@code PU_flag})
+ * @param part what the aggregator expects of this sub-request, if it said so
  * @param stages the stages it passed, in order; at most {@link #STAGES_MAX}
  */
 public record Budget(
-        long expectedNanos, long elapsedNanos, long reserveNanos, boolean isSplit, List<Stage> stages) {
+        long expectedNanos,
+        long elapsedNanos,
+        long reserveNanos,
+        boolean isSplit,
+        Optional<Part> part,
+        List<Stage> stages) {
     /** Stages that are told apart; what later ones take is added to the last. */
     public static final int STAGES_MAX = 8;
 
@@ -30,12 +37,12 @@ public record Budget(
 
     /** A request born now, whose user waits for {@code expectedNanos}. */
     public static Budget of(long expectedNanos) {
-        return new Budget(expectedNanos, 0, 0, false, List.of());
+        return restored(expectedNanos, 0, List.of());
     }
 
     /** A request that was born {@code elapsedNanos} ago and passed {@code stages}, as far as known. */
     public static Budget restored(long expectedNanos, long elapsedNanos, List<Stage> stages) {
-        return new Budget(expectedNanos, elapsedNanos, 0, false, stages);
+        return new Budget(expectedNanos, elapsedNanos, 0, false, Optional.empty(), stages);
     }
 
     /** What this request may take altogether: what was expected less the reserve. */
@@ -57,7 +64,7 @@ public record Budget(
             passed.set(STAGES_MAX - 1, passed.get(STAGES_MAX - 1).plus(stage));
         }
         long elapsed = Spans.plus(elapsedNanos, stage.totalNanos());
-        return new Budget(expectedNanos, elapsed, reserveNanos, isSplit, passed);
+        return new Budget(expectedNanos, elapsed, reserveNanos, isSplit, part, passed);
     }
 
     /**
@@ -65,7 +72,8 @@ public record Budget(
      * stage, since nobody has measured it yet.
      */
     public Budget delayed(long networkNanos) {
-        return new Budget(expectedNanos, Spans.plus(elapsedNanos, networkNanos), reserveNanos, isSplit, stages);
+        long elapsed = Spans.plus(elapsedNanos, networkNanos);
+        return new Budget(expectedNanos, elapsed, reserveNanos, isSplit, part, stages);
     }
 
     /**
@@ -74,12 +82,25 @@ public record Budget(
      */
     public Budget split(long reserve) {
         long kept = Math.min(expectedNanos, Spans.plus(reserveNanos, reserve));
-        return new Budget(expectedNanos, elapsedNanos, kept, true, stages);
+        return new Budget(expectedNanos, elapsedNanos, kept, true, part, stages);
+    }
+
+    /**
+     * This budget for one of the sub-requests, with what the aggregator expects of it: the worker orders and
+     * drops by that instead of by what it learned of all requests together. Holds for the next queue only.
+     */
+    public Budget expecting(Part expected) {
+        return new Budget(expectedNanos, elapsedNanos, reserveNanos, isSplit, Optional.of(expected), stages);
+    }
+
+    /** This budget without what was expected of it. */
+    public Budget arrived() {
+        return new Budget(expectedNanos, elapsedNanos, reserveNanos, isSplit, Optional.empty(), stages);
     }
 
     /** This budget for the aggregate phase, for which the reserve was kept. */
     public Budget joined() {
-        return new Budget(expectedNanos, elapsedNanos, 0, isSplit, stages);
+        return new Budget(expectedNanos, elapsedNanos, 0, isSplit, Optional.empty(), stages);
     }
 
     /**
@@ -88,6 +109,7 @@ public record Budget(
      */
     public Budget capped(long leftNanos) {
         long most = Spans.plus(Spans.plus(elapsedNanos, reserveNanos), leftNanos);
-        return most >= expectedNanos ? this : new Budget(most, elapsedNanos, reserveNanos, isSplit, stages);
+        long expected = Math.min(expectedNanos, most);
+        return new Budget(expected, elapsedNanos, reserveNanos, isSplit, part, stages);
     }
 }

@@ -28,6 +28,14 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
          * work is done.
          */
         long serviceNanos();
+
+        /**
+         * How long the slowest is expected to take of those that are waited for together, here or elsewhere;
+         * its own service where it stands alone.
+         */
+        default long slowestNanos() {
+            return serviceNanos();
+        }
     }
 
     /** An order of the application's own: the least number first, from the instant of the offer and the entry. */
@@ -154,7 +162,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         long push = ++pushes;
         long rank = custom != null
                 ? custom.of(nowNanos, entry)
-                : settings.order.rank(nowNanos, push, urgency, service);
+                : settings.order.rank(nowNanos, push, urgency, service, entry.slowestNanos());
         OptionalLong due =
                 left.isEmpty() ? left : OptionalLong.of(Spans.plus(nowNanos, left.getAsLong()));
         return new Waiting<>(entry, nowNanos, due, service, rank, push);

@@ -1,5 +1,6 @@
 package greenwave.deadline;
 
+import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicLongArray;
 
@@ -7,7 +8,7 @@ import java.util.concurrent.atomic.AtomicLongArray;
  * What one server grants, expects and counts; what holds requests back is its queue.
  *
  * <p>Expected is the time from a request's turn to its answer, calls to other services included, by method:
- * 95 % of those answered before took no longer. Estimates must not lock out for good what was slow once: one
+ * 95 % of those answered before took no longer; of a part, what its aggregator says. Estimates must not lock out for good what was slow once: one
  * infeasible request of {@value #TRY_EVERY} is tried all the same, and if it makes it, what was learned is
  * forgotten. Threads share one. Source: D2P §3; the rules of the crate's {@code tower} layer.
  */
@@ -44,11 +45,14 @@ public final class Gate {
      */
     public Arrival arrive(
             long nowNanos, Intake.Received received, String method, long networkNanos, long restNanos) {
-        Visit visit = Visit.arrive(nowNanos, intake.accept(received), networkNanos);
-        long expected = Spans.plus(expectedNanos(method), restNanos);
+        Budget budget = intake.accept(received);
+        Visit visit = Visit.arrive(nowNanos, budget.arrived(), networkNanos);
+        Optional<Part> part = budget.part();
+        long expected = Spans.plus(part.map(Part::serviceNanos).orElseGet(() -> expectedNanos(method)), restNanos);
         boolean late = queue.shedding() == Shedding.INFEASIBLE && visit.remaining(nowNanos).leftNanos() < expected;
         boolean tried = late && tries();
-        return new Arrival(visit, method, tried ? 0 : expected, tried);
+        long service = tried ? 0 : expected;
+        return new Arrival(visit, method, service, part.map(Part::slowestNanos).orElse(service), tried);
     }
 
     /**
@@ -57,9 +61,10 @@ public final class Gate {
      * @param visit its clock
      * @param method what its time is learned by
      * @param serviceNanos how long it is expected to take once its turn has come
+     * @param slowestNanos how long the slowest is of those that are waited for together with it
      * @param tried whether too little was left, and it was let in all the same
      */
-    public record Arrival(Visit visit, String method, long serviceNanos, boolean tried) {}
+    public record Arrival(Visit visit, String method, long serviceNanos, long slowestNanos, boolean tried) {}
 
     /** {@code arrival} was answered at {@code nowNanos}, with what it asked for: a failure teaches nothing. */
     public void answered(long nowNanos, Arrival arrival) {

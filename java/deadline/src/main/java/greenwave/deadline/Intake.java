@@ -59,7 +59,12 @@ public final class Intake {
             if (left > limits.longestNanos() || asked.elapsedNanos() > limits.longestNanos()) {
                 return faulty(Fault.ABSURD);
             }
-            if (!limits.trusted() && left > limits.defaultNanos()) {
+            if (limits.trusted()) {
+                return asked;
+            }
+            // Whoever claims to be short would go first.
+            asked = asked.arrived();
+            if (left > limits.defaultNanos()) {
                 shortened.incrementAndGet();
                 return asked.capped(limits.defaultNanos());
             }

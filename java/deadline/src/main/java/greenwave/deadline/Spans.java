@@ -14,4 +14,9 @@ final class Spans {
     static long minus(long a, long b) {
         return Math.max(0, a - b);
     }
+
+    /** {@code n · a}, at most {@link Long#MAX_VALUE}; {@code n} more than zero. */
+    static long times(long a, long n) {
+        return a > Long.MAX_VALUE / n ? Long.MAX_VALUE : a * n;
+    }
 }

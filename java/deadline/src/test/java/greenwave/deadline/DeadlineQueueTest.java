@@ -24,6 +24,15 @@ class DeadlineQueueTest {
         }
     }
 
+    /** One of a request's parts, the slowest of which takes {@code slowestNanos}. */
+    private record OfMany(String name, long left, long serviceNanos, long slowestNanos)
+            implements DeadlineQueue.Entry {
+        @Override
+        public OptionalLong leftNanos() {
+            return OptionalLong.of(left);
+        }
+    }
+
     private record Waiting(long offered, Request request) {}
 
     @Test
@@ -120,6 +129,17 @@ class DeadlineQueueTest {
         DeadlineQueue.Rank<Request> longestFirst = (now, request) -> -request.serviceNanos;
         assertEquals(
                 List.of(2, 0, 1, 3), orderOf(new DeadlineQueue<>(settings(Order.EDF, Shedding.NONE), longestFirst)));
+    }
+
+    @Test
+    void atAPaceWhatTheSlowestPartTakesCountsFourTimesAndWhatIsLeftAQuarter() {
+        DeadlineQueue<OfMany> queue = new DeadlineQueue<>(settings(Order.PACE, Shedding.NONE));
+        assertTrue(queue.offer(0, new OfMany("of a long one", 400, 1, 100)).queued());
+        assertTrue(queue.offer(10, new OfMany("of a short one", 400, 50, 50)).queued());
+        assertTrue(queue.offer(20, new OfMany("urgent", 40, 90, 100)).queued());
+        for (String name : List.of("of a short one", "urgent", "of a long one")) {
+            assertEquals(name, queue.next(40).entry().name);
+        }
     }
 
     /** The order in which four requests, offered 10 ns apart, are served. */

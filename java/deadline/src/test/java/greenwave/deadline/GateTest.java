@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import greenwave.deadline.DeadlineQueue.Settings;
 import greenwave.deadline.Gate.Arrival;
 import greenwave.deadline.codec.BudgetField;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
 /** What a server expects of a method is what its answers took, and no verdict is for good. */
@@ -68,6 +69,21 @@ class GateTest {
         }
     }
 
+    @Test
+    void ofAPartIsExpectedWhatItsAggregatorSaysAndOnlyHere() {
+        Gate gate = gate(Shedding.INFEASIBLE);
+        for (int lesson = 0; lesson < 16; lesson++) {
+            serve(gate, 900_000);
+        }
+        Budget sent = Budget.of(500_000).split(0).expecting(new Part(3_000, 7_000));
+        Arrival part = arrive(gate, sent);
+        assertEquals(3_000, part.serviceNanos(), "not what was learned of all requests");
+        assertEquals(7_000, part.slowestNanos());
+        assertEquals(Optional.empty(), part.visit().leave(now).part(), "what it calls is another matter");
+        Arrival whole = arrive(gate, 50_000_000);
+        assertEquals(whole.serviceNanos(), whole.slowestNanos(), "one that stands alone is its own slowest");
+    }
+
     private static Gate gate(Shedding shedding) {
         return new Gate(LIMITS, new Settings(10, Order.EDF, shedding, 1_000));
     }
@@ -83,8 +99,11 @@ class GateTest {
     }
 
     private Arrival arrive(Gate gate, long leftNanos) {
-        String budget = BudgetField.write(Budget.of(leftNanos));
-        return gate.arrive(now, new Intake.Received(budget, null, null), "go");
+        return arrive(gate, Budget.of(leftNanos));
+    }
+
+    private Arrival arrive(Gate gate, Budget budget) {
+        return gate.arrive(now, new Intake.Received(BudgetField.write(budget), null, null), "go");
     }
 
     /** A request that waits and is then answered after {@code serviceNanos}. */

@@ -11,6 +11,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
 
@@ -84,6 +85,13 @@ class IntakeTest {
                 assertTrue(left <= (limits.trusted() ? allowed : Math.min(allowed, LIMITS.defaultNanos())));
             }
         }
+    }
+
+    @Test
+    void onlyATrustedPeerIsBelievedWhatItSaysOfItsParts() {
+        Received sent = field("expected=200000, remaining=195000, split=5000, takes=1, slowest=2");
+        assertEquals(Optional.of(new Part(1_000, 2_000)), new Intake(TRUSTED).accept(sent).part());
+        assertEquals(Optional.empty(), new Intake(LIMITS).accept(sent).part());
     }
 
     private static long faults(Intake intake) {

@@ -53,7 +53,7 @@ class VectorsTest {
     void noTextBreaksAParser() {
         Random random = new Random(20261122);
         String[] parts = {
-            "expected=", "remaining=", "split", "spent=(", ")", ", ", ";", "=", "1", "-", ".", "?", "\"", "\\", ":",
+            "expected=", "remaining=", "split", "spent=(", "takes=", "slowest=", ")", ", ", ";", "=", "1", "-", ".", "?", "\"", "\\", ":",
             "@", "%", "a", "A", " ", "\t", "é", "\0", "\uffff", "99999999999999", "m", "H"
         };
         for (int round = 0; round < 20_000; round++) {
@@ -86,11 +86,15 @@ class VectorsTest {
             if (random.nextBoolean()) {
                 sent = sent.split(random.nextLong(most));
             }
+            if (random.nextBoolean()) {
+                sent = sent.expecting(new Part(random.nextLong(most), random.nextLong(most)));
+            }
             Budget got = BudgetField.parse(BudgetField.write(sent));
             long lost = sent.remaining().leftNanos() - got.remaining().leftNanos();
             assertTrue(lost >= 0 && lost <= 2_000, sent + " " + got);
             assertTrue(got.expectedNanos() <= sent.expectedNanos());
             assertEquals(sent.isSplit(), got.isSplit());
+            assertEquals(sent.part().isPresent(), got.part().isPresent());
             assertEquals(sent.stages().size(), got.stages().size());
             assertEquals(BudgetField.write(sent), BudgetField.write(got), "once written, for ever the same");
             long left = sent.remaining().leftNanos();
@@ -135,6 +139,8 @@ class VectorsTest {
             stages.add(new Stage(nanos(row.get(0)), nanos(row.get(1)), nanos(row.get(2))));
         }
         Budget budget = Budget.restored(nanos(value.get("expected")), nanos(value.get("elapsed")), stages);
-        return value.has("split") ? budget.split(nanos(value.get("split"))) : budget;
+        budget = value.has("split") ? budget.split(nanos(value.get("split"))) : budget;
+        JsonNode part = value.path("part");
+        return part.isMissingNode() ? budget : budget.expecting(new Part(nanos(part.get(0)), nanos(part.get(1))));
     }
 }

@@ -153,5 +153,10 @@ final class Serving extends SecondThread {
         public long serviceNanos() {
             return arrival.serviceNanos();
         }
+
+        @Override
+        public long slowestNanos() {
+            return arrival.slowestNanos();
+        }
     }
 }

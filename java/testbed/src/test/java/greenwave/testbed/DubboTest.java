@@ -64,7 +64,7 @@ class DubboTest {
         String settings = plan("edf", "none", 1);
         run(settings.replace("\"slos\"", "\"sloes\":1,\"slos\""), 2,
                 "error: key sloes is none of [capacity, order, patience_ns, shedding, slos, stages]" + try_);
-        run(settings.replace("edf", "soon"), 2, "error: order soon is none of [fifo, lifo, edf, laxity, paper]" + try_);
+        run(settings.replace("edf", "soon"), 2, "error: order soon is none of [fifo, lifo, edf, laxity, paper, pace]" + try_);
         run(settings + "7,0,5\n", 2,
                 "error: request 20 is 7,0,5, not BIRTH,CLASS and 3 service times, CLASS below 1" + try_);
         run(settings.replaceFirst("\"parts\":1", "\"parts\":2").replaceAll("(?m)^([0-9].*)$", "$1,5"), 2,

@@ -1,6 +1,7 @@
 package greenwave.deadline.codec;
 
 import greenwave.deadline.Budget;
+import greenwave.deadline.Part;
 import greenwave.deadline.Stage;
 import java.util.ArrayList;
 import java.util.List;
@@ -12,8 +13,9 @@ import java.util.Map;
  * <p>A dictionary of RFC 9651 (Structured Field Values) with spans in microseconds: {@code
  * expected=200000, remaining=148000, split, spent=(900 30000 21100)}. {@code expected} and {@code
  * remaining} must be there. {@code split} (the paper's {@code PU_flag}) may be, alone or with what is kept
- * for the aggregate phase ({@code split=5000}), and {@code spent} (network, queue, service of each stage).
- * Keys that are not known are passed over, so that a later version can add some. The time by which a budget
+ * for the aggregate phase ({@code split=5000}); {@code takes} and {@code slowest}, both or none, what the
+ * aggregator expects of a sub-request and of its slowest sibling; and {@code spent} (network, queue, service
+ * of each stage). Keys that are not known are passed over, so that a later version can add some. The time by which a budget
  * was missed does not travel: what is left is then 0. Source: D2P §3; RFC 9651 §3.2.
  */
 public final class BudgetField {
@@ -47,7 +49,11 @@ public final class BudgetField {
         }
         List<Stage> stages = stages(dictionary.getOrDefault("spent", List.of()));
         Budget budget = Budget.restored(expected, granted - remaining, stages);
-        return isSplit ? budget.split(reserve) : budget;
+        budget = isSplit ? budget.split(reserve) : budget;
+        Object takes = dictionary.get("takes");
+        Object slowest = dictionary.get("slowest");
+        boolean isPart = takes != null || slowest != null;
+        return isPart ? budget.expecting(new Part(micros(takes), micros(slowest))) : budget;
     }
 
     /** {@code budget} as text; spans in whole microseconds, what is left rounded down. */
@@ -63,6 +69,10 @@ public final class BudgetField {
                 text.append('=').append(reserve);
             }
         }
+        budget.part().ifPresent(part -> {
+            text.append(", takes=").append(part.serviceNanos() / 1_000);
+            text.append(", slowest=").append(part.slowestNanos() / 1_000);
+        });
         String before = ", spent=(";
         for (Stage stage : budget.stages()) {
             text.append(before).append(stage.networkNanos() / 1_000);

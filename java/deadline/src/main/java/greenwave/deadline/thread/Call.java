@@ -44,4 +44,9 @@ public abstract class Call implements Runnable, DeadlineQueue.Entry {
     public final long serviceNanos() {
         return arrival.serviceNanos();
     }
+
+    @Override
+    public final long slowestNanos() {
+        return arrival.slowestNanos();
+    }
 }
