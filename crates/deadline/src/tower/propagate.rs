@@ -143,7 +143,7 @@ where
         let now = here.clock.now();
         let budget = here.visit.leave(now);
         let left = budget.remaining().left();
-        let budget = budget.delayed(peers.one_way(&authority));
+        let budget = peers.delayed(budget, &authority);
         if budget.remaining().is_missed() && !advisory {
             return Box::pin(async move { Err(error(OutOfTime { sent: false, left })) });
         }

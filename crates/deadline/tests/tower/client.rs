@@ -127,16 +127,23 @@ async fn the_way_to_a_peer_is_learned_from_its_answers_and_taken_off() {
     let layer = PropagateLayer::new();
     let client = layer.layer(far);
     assert_eq!(layer.one_way("peer:80"), ms(0));
-    for _ in 0..2 {
-        let answer = scope(Budget::new(ms(100)), client.clone().oneshot(get("http://peer:80/"))).await;
-        assert!(answer.unwrap().status().is_success());
+    let ask = |left| scope(Budget::new(left), client.clone().oneshot(get("http://peer:80/")));
+    for _ in 0..3 {
+        assert!(ask(ms(100)).await.unwrap().status().is_success());
     }
     assert_eq!((layer.one_way("peer:80"), layer.one_way("other:80")), (ms(10), ms(0)));
-    assert_eq!(*arrived.lock().unwrap(), [ms(100), ms(90)]);
-    let late = scope(Budget::new(ms(10)), client.oneshot(get("http://peer:80/"))).await.unwrap_err();
+    let hundred = ms(100);
+    assert_eq!(*arrived.lock().unwrap(), [hundred, hundred, ms(90)], "the first sets up more than a message");
+    let late = ask(ms(10)).await.unwrap_err();
     assert_eq!(
         late.downcast_ref(),
         Some(&OutOfTime { sent: false, left: ms(10) }),
         "it would arrive too late"
     );
+    for _ in 2..64 {
+        ask(ms(10)).await.unwrap_err();
+    }
+    assert_eq!(arrived.lock().unwrap().len(), 3, "none of them is made");
+    let _ = ask(ms(10)).await;
+    assert_eq!(arrived.lock().unwrap()[3..], [ms(10)], "no estimate locks a peer out for good");
 }
