@@ -133,6 +133,14 @@ pub struct Stage {
 }
 
 impl Config {
+    /// Where the parts of the `stage`-th are among those that a request brings
+    /// ([`Born::parts`](super::Born::parts)).
+    #[must_use]
+    pub fn parts(&self, stage: usize) -> std::ops::Range<usize> {
+        let before = self.stages[..stage].iter().map(|stage| stage.parts).sum();
+        before..before + self.stages[stage].parts
+    }
+
     /// Reads a configuration and checks it.
     ///
     /// # Errors

@@ -204,8 +204,7 @@ impl<'a> World<'a> {
     }
 
     fn drawn(&self, part: Part) -> Drawn {
-        let before: usize = self.config.stages[..part.stage].iter().map(|stage| stage.parts).sum();
-        self.requests[part.request].draws[before + part.part]
+        self.requests[part.request].draws[self.config.parts(part.stage).start + part.part]
     }
 
     /// Sends the request to `stage`: whole, or split over the unit's workers.

@@ -2,7 +2,7 @@
 
 use deadline::{Budget, Stage};
 use queueing::Span;
-use sim::world::services::{self, Born, Config, Outcome};
+use sim::world::services::{Born, Config, Outcome};
 
 use super::super::Noise;
 use crate::error::Error;
@@ -50,11 +50,10 @@ impl<'a> Tally<'a> {
 
     fn stage(&mut self, at: [&str; 3], how: &str, spent: [&str; 3]) -> Option<()> {
         let (request, stage, part) = (self.request(at[0])?, number(at[1])?, number(at[2])?);
-        let parts_of = |stages: &[services::Stage]| stages.iter().map(|stage| stage.parts).sum::<usize>();
         if part >= self.config.stages.get(stage)?.parts {
             return None;
         }
-        let drawn = self.trace[request].parts[parts_of(&self.config.stages[..stage]) + part];
+        let drawn = self.trace[request].parts[self.config.parts(stage).start + part];
         let (elapsed, queue, service) = (span(spent[0])?, span(spent[1])?, span(spent[2])?);
         if !counted(self.config, request) {
             return Some(());
