@@ -8,11 +8,18 @@ use std::process::{Command, Stdio};
 const PARTS: usize = 3;
 const REQUESTS: usize = 30;
 
+fn redis_is_there(test: &str) -> bool {
+    let there = Command::new("redis-server").arg("--version").output().is_ok();
+    if !there {
+        println!("skipped: {test}: no redis-server; apt-get install redis-server");
+    }
+    there
+}
+
 /// What the runner says of requests 1 ms apart that take each part 2 ms and
 /// the last 8 ms; `None` where there is no Redis.
 fn says(order: &str, shedding: &str, partial: bool, slo_ms: u64) -> Option<String> {
-    if Command::new("redis-server").arg("--version").output().is_err() {
-        println!("skipped: testbed search: no redis-server; apt-get install redis-server");
+    if !redis_is_there("testbed search") {
         return None;
     }
     let setup = format!(
@@ -74,16 +81,23 @@ fn a_part_that_is_dropped_fails_the_request_that_needs_all() {
 }
 
 #[test]
-fn partitions_are_searched_over_http() {
+fn partitions_are_searched_over_http_beside_a_redis() {
+    if !redis_is_there("testbed partitions") {
+        return;
+    }
     let mut server = Command::new(env!("CARGO_BIN_EXE_testbed"))
         .args(["partitions", "2"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let mut said = String::new();
-    BufReader::new(server.stdout.take().expect("piped")).read_line(&mut said).expect("it says where");
-    let address = said.trim().strip_prefix("serving ").expect("an address").to_owned();
+    let mut said = BufReader::new(server.stdout.take().expect("piped")).lines();
+    let mut told = |what: &str| {
+        let line = said.next().expect("it says where").expect("a line");
+        line.strip_prefix(what).expect("what it serves").to_owned()
+    };
+    let address = told("search=http://").strip_suffix("/search").expect("a path").to_owned();
+    let redis = told("redis=");
     let get = |path: &str| {
         let mut stream = TcpStream::connect(&address).expect("it listens");
         let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
@@ -98,6 +112,11 @@ fn partitions_are_searched_over_http() {
     for bad in ["/search?partition=2&query=3", "/search?query=3"] {
         assert!(get(bad).starts_with("HTTP/1.1 400"), "{bad}");
     }
+    let ask = |stream: &mut TcpStream| {
+        stream.write_all(b"PING\r\n").and_then(|()| stream.read_exact(&mut [0; 7])).is_ok()
+    };
+    assert!(TcpStream::connect(&redis).is_ok_and(|mut stream| ask(&mut stream)));
     drop(server.stdin.take());
     assert!(server.wait().expect("it ends with stdin").success());
+    assert!(TcpStream::connect(&redis).is_err(), "and Redis with it");
 }

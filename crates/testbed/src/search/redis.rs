@@ -4,7 +4,7 @@
 //! this value. Two commands need no library: RESP is lines of text.
 //! Source: Redis serialization protocol, version 2.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::Error;
 
 /// The server and a connection; calls go one after the other.
 pub struct Redis {
+    address: SocketAddr,
     stream: TcpStream,
     server: Child,
 }
@@ -35,7 +36,7 @@ impl Redis {
         let mut server = quiet.map_err(|e| failed(format!("redis-server: {e}")))?;
         for _ in 0..START_TRIES {
             if let Ok(stream) = TcpStream::connect(address).await {
-                let mut redis = Self { stream, server };
+                let mut redis = Self { address, stream, server };
                 redis.call(&["PING"]).await.map_err(failed)?;
                 return Ok(redis);
             }
@@ -44,6 +45,12 @@ impl Redis {
         let _ = server.kill();
         let _ = server.wait();
         Err(failed(format!("redis-server on port {port} does not answer")))
+    }
+
+    /// Where others may connect.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Writes `value` under `key`.

@@ -1,8 +1,9 @@
-//! `testbed partitions COUNT`: the partitions over HTTP, for bolts and others
-//! that cannot call them.
+//! `testbed partitions COUNT`: the partitions over HTTP and a Redis to write
+//! to, for runners in other languages.
 //!
 //! `GET /search?partition=P&query=N` answers with the number of documents
-//! found. Says `serving ADDRESS` once it serves, and ends when stdin does.
+//! found. Says where both are, `search=URL` and `redis=ADDRESS`, which are
+//! the arguments of such a runner, once they serve; ends when stdin does.
 
 use std::io::Read;
 
@@ -11,13 +12,14 @@ use axum::extract::RawQuery;
 use axum::http::StatusCode;
 use axum::routing::get;
 
-use super::Shelf;
+use super::{Redis, Shelf};
 use crate::Error;
 
 /// `COUNT [CORPUS RECORD]`.
 ///
 /// # Errors
-/// When COUNT is none, the index cannot be made, or no port is free.
+/// When COUNT is none, the index cannot be made, no port is free, or there is
+/// no `redis-server`.
 pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error> {
     let count = arguments.next().unwrap_or_default();
     let count = count.parse().ok().filter(|count| (1..=1_000).contains(count));
@@ -27,10 +29,12 @@ pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error>
     let failed = |e: std::io::Error| Error::new(format!("server: {e}"), "ulimit -n, ss -ltn");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
     let listener = runtime.block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0))).map_err(failed)?;
-    println!("serving {}", listener.local_addr().map_err(failed)?);
+    let redis = runtime.block_on(Redis::start())?;
+    println!("search=http://{}/search\nredis={}", listener.local_addr().map_err(failed)?, redis.address());
     runtime.spawn(axum::serve(listener, router(shelf)).into_future());
     // Whoever started it closes stdin, at the latest by ending.
     let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
+    drop(redis);
     runtime.shutdown_background();
     Ok(())
 }

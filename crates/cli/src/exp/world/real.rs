@@ -6,6 +6,7 @@
 //! machine's own. `on = "sim"` runs a mode in the simulator all the same, so
 //! that both can be compared request by request.
 
+mod beside;
 mod runner;
 mod tally;
 
@@ -15,6 +16,7 @@ use std::process::Command;
 use sim::world::services::{Config, Expects, Trace};
 use toml::{Table, Value};
 
+use self::beside::Beside;
 use self::runner::Conversation;
 use self::tally::Tally;
 use super::{Found, Kind, Run, World, line, services};
@@ -38,37 +40,90 @@ pub const STORM: World =
     World { name: "storm", kind: Kind::Host { per_core: 1 }, prepare: prepare_storm, ..services::WORLD };
 
 /// How a runner is started, looked up when it is to be.
-type Runner = fn() -> Result<Command, Error>;
+type Runner = Box<dyn Fn(&Config) -> Result<Staged, Error> + Send + Sync>;
 
-fn prepare_tonic(_mode: &str, settings: Table) -> Result<Run, String> {
-    prepare(tonic, settings)
+/// A runner, and what serves beside it.
+struct Staged {
+    command: Command,
+    beside: Option<Beside>,
 }
 
-fn prepare_dubbo(_mode: &str, settings: Table) -> Result<Run, String> {
-    prepare(dubbo, settings)
-}
-
-/// What is searched is said by `corpus`: `"made"`, a small one from a seed, or
-/// `"fetched"`, the newspaper of those that `experiments/d2p/corpus` fetches.
-fn prepare_fanout(_mode: &str, mut settings: Table) -> Result<Run, String> {
-    let corpus = settings.remove("corpus").unwrap_or_else(|| Value::String("made".to_owned()));
-    match corpus.as_str() {
-        Some("made") => prepare_with(search_made, settings, true),
-        Some("fetched") => prepare_with(search_fetched, settings, true),
-        _ => Err(format!("corpus {corpus} is none of \"made\", \"fetched\"")),
+impl From<Command> for Staged {
+    fn from(command: Command) -> Self {
+        Self { command, beside: None }
     }
 }
 
-fn prepare_storm(_mode: &str, settings: Table) -> Result<Run, String> {
-    prepare_with(storm, settings, true)
+fn prepare_tonic(_mode: &str, settings: Table) -> Result<Run, String> {
+    prepare(Box::new(|_| Ok(testbed("series")?.into())), settings, false)
 }
 
-fn prepare(runner: Runner, settings: Table) -> Result<Run, String> {
-    prepare_with(runner, settings, false)
+fn prepare_dubbo(_mode: &str, settings: Table) -> Result<Run, String> {
+    prepare(Box::new(|_| Ok(java("testbed", "greenwave.testbed.Dubbo")?.into())), settings, false)
+}
+
+fn prepare_fanout(_mode: &str, mut settings: Table) -> Result<Run, String> {
+    let corpus = Corpus::taken(&mut settings)?.unwrap_or(Corpus::Made);
+    prepare(Box::new(move |_| Ok(corpus.told(testbed("search")?)?.into())), settings, true)
+}
+
+/// Without `corpus` workers wait as long as searches took, and nothing else.
+fn prepare_storm(_mode: &str, mut settings: Table) -> Result<Run, String> {
+    let corpus = Corpus::taken(&mut settings)?;
+    let staged = move |config: &Config| {
+        let mut staged = Staged::from(java("testbed-storm", "greenwave.testbed.Storm")?);
+        if let Some(corpus) = corpus {
+            let parts = config.stages.iter().map(|stage| stage.parts).max().unwrap_or(1);
+            let mut partitions = testbed("partitions")?;
+            partitions.arg(parts.to_string());
+            // A line for each of its servers, which is an argument of the runner's.
+            let (beside, said) = Beside::start(corpus.told(partitions)?, 2)?;
+            staged.command.args(said);
+            staged.beside = Some(beside);
+        }
+        Ok(staged)
+    };
+    prepare(Box::new(staged), settings, true)
+}
+
+/// What is searched, in setting `corpus`.
+#[derive(Clone, Copy)]
+enum Corpus {
+    /// `"made"`: a small one, from a seed.
+    Made,
+    /// `"fetched"`: the newspaper of those that `experiments/d2p/corpus`
+    /// fetches, for the words of the record.
+    Fetched,
+}
+
+impl Corpus {
+    fn taken(settings: &mut Table) -> Result<Option<Self>, String> {
+        let Some(corpus) = settings.remove("corpus") else { return Ok(None) };
+        match corpus.as_str() {
+            Some("made") => Ok(Some(Self::Made)),
+            Some("fetched") => Ok(Some(Self::Fetched)),
+            _ => Err(format!("corpus {corpus} is none of \"made\", \"fetched\"")),
+        }
+    }
+
+    /// `command`, told where it is.
+    fn told(self, mut command: Command) -> Result<Command, Error> {
+        if let Self::Made = self {
+            return Ok(command);
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let corpus = root.join("target/corpora/text/tag");
+        if !corpus.exists() {
+            let what = format!("{}: the corpus is not fetched", corpus.display());
+            return Err(Error::new(what).advice("experiments/d2p/corpus"));
+        }
+        command.arg(corpus).arg(root.join("experiments/d2p/search-times.csv"));
+        Ok(command)
+    }
 }
 
 /// `unit`: the runner's first stage is one, and no other.
-fn prepare_with(runner: Runner, mut settings: Table, unit: bool) -> Result<Run, String> {
+fn prepare(runner: Runner, mut settings: Table, unit: bool) -> Result<Run, String> {
     let on = settings.remove("on").unwrap_or_else(|| Value::String("host".to_owned()));
     let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
     config.load(catalogue::text).map_err(|e| line(&e))?;
@@ -85,57 +140,26 @@ fn prepare_with(runner: Runner, mut settings: Table, unit: bool) -> Result<Run, 
     if let Some(unit) = services.find(|stage| stage.parts > 1) {
         return Err(format!("stage {}: parts {} is not 1 there", unit.name, unit.parts));
     }
-    Ok(Box::new(move || converse(runner()?, &config)))
+    Ok(Box::new(move || converse(runner(&config)?, &config)))
 }
 
 /// Gives the trace of `config` to a runner and sums up what it says.
-fn converse(command: Command, config: &Config) -> Result<Found, Error> {
+fn converse(staged: Staged, config: &Config) -> Result<Found, Error> {
     let trace: Vec<_> = Trace::new(config).collect();
     let mut tally = Tally::new(config, &trace);
     let conversation = Conversation { setup: runner::setup(config), plan: runner::plan(&trace) };
-    conversation.with(command, runner::lasts(config, &trace), &mut |line| tally.take(line))?;
+    conversation.with(staged.command, runner::lasts(&trace), &mut |line| tally.take(line))?;
+    drop(staged.beside);
     let (outcome, noise, events) = tally.finish()?;
     Ok(Found { events, rows: services::rows(&outcome), noise: Some(noise) })
 }
 
-/// `testbed series`, from beside this program.
-fn tonic() -> Result<Command, Error> {
-    testbed("series")
-}
-
-/// `testbed search` over a small corpus.
-fn search_made() -> Result<Command, Error> {
-    testbed("search")
-}
-
-/// `testbed search` over the newspaper, for the words of the record.
-fn search_fetched() -> Result<Command, Error> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let corpus = root.join("target/corpora/text/tag");
-    if !corpus.exists() {
-        let what = format!("{}: the corpus is not fetched", corpus.display());
-        return Err(Error::new(what).advice("experiments/d2p/corpus"));
-    }
-    let mut command = testbed("search")?;
-    command.arg(corpus).arg(root.join("experiments/d2p/search-times.csv"));
-    Ok(command)
-}
-
+/// `testbed RUNNER`, from beside this program.
 fn testbed(runner: &str) -> Result<Command, Error> {
     let this = std::env::current_exe().map_err(|e| Error::file(Path::new("greenwave"), &e))?;
     let mut command = Command::new(built(this.with_file_name("testbed"))?);
     command.arg(runner);
     Ok(command)
-}
-
-/// `greenwave.testbed.Dubbo`.
-fn dubbo() -> Result<Command, Error> {
-    java("testbed", "greenwave.testbed.Dubbo")
-}
-
-/// `greenwave.testbed.Storm`.
-fn storm() -> Result<Command, Error> {
-    java("testbed-storm", "greenwave.testbed.Storm")
 }
 
 /// The runner `class` of `java/ROOM`, from where this program was built.

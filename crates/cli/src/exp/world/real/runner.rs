@@ -60,10 +60,11 @@ pub fn plan(trace: &[Born]) -> String {
 
 /// How long a run of `trace` may take from `ready` on: until the last birth,
 /// then as if one server had all the work, and what a runner waits for.
-pub fn lasts(config: &Config, trace: &[Born]) -> Duration {
+pub fn lasts(trace: &[Born]) -> Duration {
     let births = trace.last().map_or(Span::ZERO, |born| born.at.since(Time::ZERO));
     let work = |n: usize| trace.iter().map(|born| born.parts[n].service).sum::<Span>();
-    let most = (0..config.stages.len()).map(work).max().unwrap_or(Span::ZERO);
+    let parts = trace.last().map_or(0, |born| born.parts.len());
+    let most = (0..parts).map(work).max().unwrap_or(Span::ZERO);
     Duration::from_nanos((births + most).as_nanos()) + PATIENCE
 }
 
@@ -132,7 +133,7 @@ impl Drop for Running {
 }
 
 /// The lines of `stdout`, read by a thread that ends with them.
-fn lines(stdout: impl Read + Send + 'static) -> Receiver<String> {
+pub fn lines(stdout: impl Read + Send + 'static) -> Receiver<String> {
     let (lines, said) = channel();
     std::thread::spawn(move || {
         let all = BufReader::new(stdout).lines().map_while(Result::ok);
@@ -168,6 +169,6 @@ fn why(name: &str, status: &str, complaint: &str) -> Error {
 }
 
 /// For a start, and for an end after all has been done.
-const PATIENCE: Duration = Duration::from_secs(75);
+pub const PATIENCE: Duration = Duration::from_secs(75);
 /// Bytes of complaint beyond which older ones are forgotten.
 const COMPLAINT_MAX: usize = 1 << 16;
