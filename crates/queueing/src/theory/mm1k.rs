@@ -32,3 +32,24 @@ pub fn sojourn_mean(k: u32, rate_per_s: f64, service_mean: Span) -> Span {
     let admitted_per_s = rate_per_s * (1.0 - loss(k, rate_per_s, service_mean));
     Span::from_secs_f64(present_mean(k, rate_per_s, service_mean) / admitted_per_s)
 }
+
+/// The share of all requests that are served within `patience`, by a server
+/// that serves everyone it let in, first come first served, whether or not
+/// somebody still waits for the answer: goodput over offered load.
+///
+/// Who finds n present needs n + 1 services, which is Erlang's law.
+#[must_use]
+pub fn within(k: u32, rate_per_s: f64, service_mean: Span, patience: Span) -> f64 {
+    let rho = load(rate_per_s, service_mean);
+    let services = patience.as_secs_f64() / service_mean.as_secs_f64();
+    // In a time of `services` mean ones, Poisson many are done: the chance of
+    // exactly j, and of at most n.
+    let (mut exactly, mut at_most) = ((-services).exp(), 0.0);
+    let mut within = 0.0;
+    for n in 0..k {
+        at_most += exactly;
+        exactly *= services / f64::from(n + 1);
+        within += present(n, k, rho) * (1.0 - at_most).max(0.0);
+    }
+    within
+}

@@ -5,10 +5,12 @@
 //! queue that gets more than it can serve has no steady state: `None`.
 //! Source: Kleinrock, Queueing Systems I (1975) and II (1976).
 
+pub mod livelock;
 pub mod mg1;
 pub mod mm1;
 pub mod mm1k;
 pub mod mmc;
+pub mod patience;
 
 use crate::Span;
 
