@@ -1,6 +1,7 @@
 //! Whole machines in virtual time, running the real code.
 
 pub mod cores;
+pub mod overload;
 pub mod server;
 pub mod services;
 

@@ -1,0 +1,33 @@
+//! Servers that keep their goodput under overload: who is let in.
+//!
+//! Some times a second a [`Policy`] is told what the server looks like
+//! ([`Signals`]) and says what may come in ([`Limit`]); a [`Door`] holds
+//! arrivals to that, those of the least important [`Class`] first. Who is in
+//! is never thrown out. Deciding only: drivers, programs in the kernel and the
+//! simulator are where doors stand.
+//!
+//! ```
+//! use guard::{Class, Door, Params, Signals, by_name};
+//! use queueing::{Span, Time};
+//!
+//! let mut policy = by_name("queue-delay", &Params::default())?;
+//! let mut door = Door::new(1);
+//! let now = Time::ZERO + Span::from_millis(10);
+//! let late = Signals { waiting: 900, served: 30, delay: Span::from_millis(300), ..Signals::default() };
+//! door.set(now, policy.tick(now, &late));
+//! let admitted = (0..100).filter(|_| door.admits(now, Class::FIRST, 900)).count();
+//! assert!(admitted < 50, "much waits for long, so little comes in");
+//! # Ok::<(), guard::UnknownName>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod door;
+mod limit;
+pub mod policy;
+mod signals;
+
+pub use door::{Class, Counts, Door};
+pub use limit::Limit;
+pub use policy::{POLICIES, Params, Policy, by_name};
+pub use queueing::UnknownName;
+pub use signals::Signals;

@@ -1,0 +1,28 @@
+//! For servers that run out of memory before they run out of time: closed
+//! above a share of it.
+
+use queueing::Time;
+
+use super::{Latch, Params, Policy};
+use crate::{Limit, Signals};
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Memory {
+    share_max: f64,
+    full: Latch,
+}
+
+impl Memory {
+    /// Closes above the share of `params`.
+    #[must_use]
+    pub fn new(params: &Params) -> Self {
+        Self { share_max: params.memory_share_max, full: Latch::default() }
+    }
+}
+
+impl Policy for Memory {
+    fn tick(&mut self, _now: Time, signals: &Signals) -> Limit {
+        if self.full.look(signals.memory_share, self.share_max) { Limit::Closed } else { Limit::Open }
+    }
+}

@@ -1,0 +1,91 @@
+//! As much as is served, and a little more or less by how long it waits.
+//!
+//! A limit in requests fits one server; a delay fits any. Once the longest
+//! wait is above the target, the rate at which requests come in is that at
+//! which they are served, corrected so that the wait approaches the target
+//! within [`HORIZON`] targets; a queue is an integrator, and a proportional
+//! correction of an integrator does not oscillate while looks are more frequent
+//! than that. Where nobody waits and yet somebody is shed, the server has
+//! become faster than is known, and the rate grows until somebody waits. When
+//! nobody had to be shed for a while, everybody comes in again.
+//! Sources: Breakwater (OSDI '20) for delay as the signal at the server's door;
+//! CoDel (RFC 8289) for the wait instead of the length; the law is ours.
+
+use queueing::{Span, Time};
+
+use super::{Params, Policy};
+use crate::{Limit, Signals};
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub struct QueueDelay {
+    target: Span,
+    looked: Option<Time>,
+    /// Served per second while somebody waits, smoothed; none was seen yet.
+    served_per_s: Option<f64>,
+    /// Since when nobody had to be shed; `None` while everybody comes in.
+    calm: Option<Time>,
+}
+
+impl QueueDelay {
+    /// Lets requests wait for the target of `params`.
+    #[must_use]
+    pub fn new(params: &Params) -> Self {
+        Self { target: params.delay_target, looked: None, served_per_s: None, calm: None }
+    }
+
+    /// Learns what the server can do from what it did in the last `span`.
+    fn learn(&mut self, span: Span, signals: &Signals) {
+        let seconds = span.as_secs_f64();
+        if seconds <= 0.0 {
+            return;
+        }
+        let now_per_s = signals.served as f64 / seconds;
+        let weight = 1.0 - (-seconds / MEMORY.as_secs_f64()).exp();
+        self.served_per_s = match self.served_per_s {
+            _ if signals.waiting == 0 && self.calm.is_none() => self.served_per_s,
+            None => Some(now_per_s),
+            // Nobody waits though some are shed.
+            Some(known) if signals.waiting == 0 && signals.admitted < signals.offered => {
+                Some(now_per_s.max(known * (1.0 + weight)))
+            }
+            Some(known) if signals.waiting == 0 => Some(known),
+            Some(known) => Some(known + weight * (now_per_s - known)),
+        };
+    }
+}
+
+impl Policy for QueueDelay {
+    fn tick(&mut self, now: Time, signals: &Signals) -> Limit {
+        let span = self.looked.map_or(Span::ZERO, |looked| now.since(looked));
+        self.looked = Some(now);
+        self.learn(span, signals);
+        // One who has less time than the target is late at the target.
+        let target = signals.budget.map_or(self.target, |budget| budget.min(self.target));
+        let late = signals.delay > target;
+        if late || self.calm.is_some() && signals.admitted < signals.offered {
+            self.calm = Some(now);
+        }
+        let Some(calm) = self.calm else { return Limit::Open };
+        if now.since(calm) >= CALM {
+            self.calm = None;
+            return Limit::Open;
+        }
+        let served_per_s = self.served_per_s.unwrap_or(0.0).max(RATE_MIN_PER_S);
+        let target_s = target.as_secs_f64().max(1e-6);
+        let off = (target_s - signals.delay.as_secs_f64()) / (HORIZON * target_s);
+        Limit::Rate { per_s: served_per_s * (1.0 + off).max(FLOOR) }
+    }
+}
+
+/// Targets within which a wait approaches the target.
+const HORIZON: f64 = 5.0;
+/// The least part of what is served that comes in, however long waits are: a
+/// server that is not asked cannot show that it works again.
+const FLOOR: f64 = 0.1;
+/// How far back it is remembered what a server can do.
+const MEMORY: Span = Span::from_millis(500);
+/// Without anybody shed for so long, the limit ends.
+const CALM: Span = Span::from_millis(500);
+/// Less is not let in.
+const RATE_MIN_PER_S: f64 = 10.0;

@@ -1,0 +1,251 @@
+//! Policies in a loop with a server: what must hold whoever calls it.
+
+use std::collections::VecDeque;
+
+use guard::{Class, Door, Limit, POLICIES, Params, Policy, Signals, by_name};
+use proptest::prelude::{prop_assert, proptest};
+use queueing::{Rng, Span, Time};
+
+const LOOK: Span = Span::from_millis(10);
+
+/// A server that serves one after the other, each a time drawn around its
+/// mean, and everybody it let in.
+struct Server {
+    rng: Rng,
+    now: Time,
+    per_s: f64,
+    /// When each of those in it came.
+    waiting: VecDeque<Time>,
+    free_at: Time,
+    policy: Box<dyn Policy>,
+    door: Door,
+    next: Time,
+}
+
+/// What was seen over some looks.
+#[derive(Default)]
+struct Seen {
+    offered: u64,
+    shed: [u64; 2],
+    served: u64,
+    delays: Vec<Span>,
+}
+
+impl Server {
+    fn new(policy: &str, per_s: f64, seed: u64) -> Self {
+        Self {
+            rng: Rng::seeded(seed),
+            now: Time::ZERO,
+            per_s,
+            waiting: VecDeque::new(),
+            free_at: Time::ZERO,
+            policy: by_name(policy, &Params::default()).expect("a policy"),
+            door: Door::new(2),
+            next: Time::ZERO,
+        }
+    }
+
+    /// For `span`, `rates_per_s` come of each class.
+    fn goes_on(&mut self, span: Span, rates_per_s: [f64; 2]) -> Seen {
+        let mut seen = Seen::default();
+        let ends = self.now + span;
+        let rate_per_s: f64 = rates_per_s.iter().sum();
+        let of_first = rates_per_s[0] / rate_per_s;
+        self.next = self.now;
+        while self.now < ends {
+            let look = self.now + LOOK;
+            let mut signals = Signals::default();
+            loop {
+                let free = self.waiting.front().map_or(Time::MAX, |&came| self.free_at.max(came));
+                if self.next.min(free) >= look {
+                    break;
+                }
+                if self.next <= free {
+                    let class = u8::from(self.rng.unit() >= of_first);
+                    signals.offered += 1;
+                    if self.door.admits(self.next, Class::new(class), self.waiting.len() as u64) {
+                        signals.admitted += 1;
+                        self.waiting.push_back(self.next);
+                    } else {
+                        seen.shed[class as usize] += 1;
+                    }
+                    self.next += Span::from_secs_f64(self.rng.exponential() / rate_per_s);
+                } else {
+                    self.waiting.pop_front();
+                    signals.served += 1;
+                    self.free_at = free + Span::from_secs_f64(2.0 * self.rng.unit() / self.per_s);
+                }
+            }
+            self.now = look;
+            signals.waiting = self.waiting.len() as u64;
+            signals.delay = self.waiting.front().map_or(Span::ZERO, |&came| look.since(came));
+            signals.present = signals.waiting;
+            self.door.set(look, self.policy.tick(look, &signals));
+            seen.offered += signals.offered;
+            seen.served += signals.served;
+            seen.delays.push(signals.delay);
+        }
+        seen
+    }
+}
+
+fn seconds(s: u64) -> Span {
+    Span::from_secs(s)
+}
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(48))]
+
+    /// A server that keeps up sheds nobody, whatever its speed.
+    #[test]
+    fn below_the_target_nobody_is_shed(per_s in 2_000.0..50_000.0_f64, load in 0.1..0.8_f64, seed in 0..1_000_u64) {
+        let mut server = Server::new("queue-delay", per_s, seed);
+        let seen = server.goes_on(seconds(3), [load * per_s, 1.0]);
+        prop_assert!(seen.delays.iter().all(|&delay| delay <= Params::default().delay_target));
+        prop_assert!(seen.shed == [0, 0], "{:?} of {}", seen.shed, seen.offered);
+    }
+
+    /// In overload it goes on at its full rate, and nobody waits for long: no
+    /// oscillation beyond three targets once two seconds have passed.
+    #[test]
+    fn overload_costs_neither_throughput_nor_time(per_s in 300.0..30_000.0_f64, times in 1.3..20.0_f64, seed in 0..1_000_u64) {
+        let mut server = Server::new("queue-delay", per_s, seed);
+        server.goes_on(seconds(2), [times * per_s, 1.0]);
+        let seen = server.goes_on(seconds(4), [times * per_s, 1.0]);
+        let share = seen.served as f64 / (4.0 * per_s);
+        prop_assert!(share > 0.95, "served {share} of what it could");
+        let worst = seen.delays.iter().max().expect("looks");
+        prop_assert!(*worst < Params::default().delay_target * 3, "{worst}");
+    }
+
+    /// Once load has fallen, nobody is shed any more after a second.
+    #[test]
+    fn it_recovers_within_a_second(per_s in 2_000.0..30_000.0_f64, times in 2.0..20.0_f64, seed in 0..1_000_u64) {
+        let mut server = Server::new("queue-delay", per_s, seed);
+        server.goes_on(seconds(3), [times * per_s, 1.0]);
+        server.goes_on(seconds(1), [0.6 * per_s, 1.0]);
+        let seen = server.goes_on(seconds(2), [0.6 * per_s, 1.0]);
+        prop_assert!(seen.shed == [0, 0], "{:?} of {}", seen.shed, seen.offered);
+    }
+
+    /// A server that became faster or slower is used as it is, after three seconds.
+    #[test]
+    fn it_learns_what_a_server_can_do_now(per_s in 1_000.0..20_000.0_f64, change in 0.3..3.0_f64, seed in 0..1_000_u64) {
+        let mut server = Server::new("queue-delay", per_s, seed);
+        server.goes_on(seconds(2), [8.0 * per_s, 1.0]);
+        server.per_s = change * per_s;
+        server.goes_on(seconds(3), [8.0 * per_s, 1.0]);
+        let seen = server.goes_on(seconds(3), [8.0 * per_s, 1.0]);
+        let share = seen.served as f64 / (3.0 * server.per_s);
+        prop_assert!(share > 0.95, "served {share} of what it could, {change} of before");
+        prop_assert!(seen.delays.iter().all(|&delay| delay < Params::default().delay_target * 3));
+    }
+
+    /// What is important and fits by itself is let in, however much comes beside it.
+    #[test]
+    fn the_last_class_is_shed_first(per_s in 1_000.0..30_000.0_f64, first in 0.1..0.7_f64, times in 2.0..20.0_f64, seed in 0..1_000_u64) {
+        let mut server = Server::new("queue-delay", per_s, seed);
+        server.goes_on(seconds(2), [first * per_s, times * per_s]);
+        let seen = server.goes_on(seconds(4), [first * per_s, times * per_s]);
+        let share = seen.shed[0] as f64 / (4.0 * first * per_s);
+        prop_assert!(share < 0.02, "{share} of the first class");
+        prop_assert!(seen.shed[1] > 0);
+    }
+}
+
+fn look(policy: &mut dyn Policy, ms: u64, signals: Signals) -> Limit {
+    policy.tick(Time::ZERO + Span::from_millis(ms), &signals)
+}
+
+#[test]
+fn the_papers_rule_wants_both_and_lets_go_below_nine_tenths() {
+    let mut policy = by_name("syn-paper", &Params::default()).unwrap();
+    let mut says = |kernel_share, sockets| {
+        look(&mut *policy, 1, Signals { kernel_share, sockets, ..Signals::default() })
+    };
+    for (kernel_share, sockets, expected) in [
+        (0.9, 100, Limit::Open),
+        (0.5, 500, Limit::Open),
+        (0.76, 129, Limit::Closed),
+        (0.70, 120, Limit::Closed),
+        (0.67, 120, Limit::Open),
+        (0.76, 120, Limit::Closed),
+        (0.76, 115, Limit::Open),
+    ] {
+        assert_eq!(says(kernel_share, sockets), expected, "{kernel_share} {sockets}");
+    }
+}
+
+#[test]
+fn memory_closes_above_its_share_and_opens_below_nine_tenths_of_it() {
+    let mut policy = by_name("memory", &Params::default()).unwrap();
+    let shares = [0.89, 0.91, 0.85, 0.82, 0.80, 0.89];
+    let said =
+        shares.map(|memory_share| look(&mut *policy, 1, Signals { memory_share, ..Signals::default() }));
+    use Limit::{Closed, Open};
+    assert_eq!(said, [Open, Closed, Closed, Closed, Open, Open]);
+}
+
+#[test]
+fn a_gradient_lets_in_fewer_while_answers_are_slow_and_more_while_they_are_not() {
+    let mut policy = by_name("gradient", &Params::default()).unwrap();
+    let mut settles = |ms, from| {
+        let mut present = 100;
+        for n in 0..300_u64 {
+            let latency = Some(Span::from_millis(ms));
+            let signals = Signals { latency, present, ..Signals::default() };
+            let Limit::Present { max } = look(&mut *policy, from + n * 10, signals) else {
+                panic!("a limit")
+            };
+            present = max;
+        }
+        present
+    };
+    let usual = settles(10, 0);
+    let slow = settles(100, 10_000);
+    assert!(slow < usual / 4, "ten times slower than usual: {slow} of {usual}");
+    assert!(settles(10, 20_000) > 4 * slow, "as fast as ever");
+}
+
+#[test]
+fn one_who_can_spare_less_than_the_target_is_the_target() {
+    let late = |budget| {
+        let mut policy = by_name("queue-delay", &Params::default()).unwrap();
+        let signals = Signals { delay: Span::from_millis(12), waiting: 9, budget, ..Signals::default() };
+        look(&mut *policy, 10, signals) != Limit::Open
+    };
+    assert!(!late(None) && !late(Some(Span::from_secs(1))));
+    assert!(late(Some(Span::from_millis(8))), "half of those who wait are late");
+}
+
+#[test]
+fn a_door_that_watches_lets_everybody_in_and_counts() {
+    let mut door = Door::new(1).watching();
+    door.set(Time::ZERO, Limit::Closed);
+    assert!((0..7).all(|_| door.admits(Time::ZERO, Class::FIRST, 0)));
+    assert_eq!((door.counts()[0].seen, door.counts()[0].shed), (7, 7));
+}
+
+#[test]
+fn a_rate_is_a_rate_and_nobody_saves_up_for_longer_than_a_hundredth_of_a_second() {
+    let mut door = Door::new(1);
+    door.set(Time::ZERO, Limit::Rate { per_s: 1_000.0 });
+    let at = |ms| Time::ZERO + Span::from_millis(ms);
+    let admitted = (0..5_000).filter(|&n| door.admits(at(n / 5), Class::FIRST, 0)).count();
+    assert!((990..=1_010).contains(&admitted), "{admitted} in a second");
+    let after_a_pause = (0..100).filter(|_| door.admits(at(9_000), Class::FIRST, 0)).count();
+    assert_eq!(after_a_pause, 10);
+}
+
+#[test]
+fn every_policy_has_its_name_and_nothing_to_see_is_no_overload() {
+    for (name, _) in POLICIES {
+        let mut policy = by_name(name, &Params::default()).expect("it is there");
+        for ms in 1..50 {
+            let limit = look(&mut *policy, 10 * ms, Signals::default());
+            assert!(matches!(limit, Limit::Open | Limit::Present { max: 8.. }), "{name}: {limit:?}");
+        }
+    }
+    let error = by_name("best", &Params::default()).map(drop).unwrap_err().to_string();
+    assert!(error.contains("best") && error.contains("queue-delay"), "{error}");
+}

@@ -1,0 +1,116 @@
+//! The two-stage server against its model, and against what must be true of any.
+
+use proptest::prelude::{prop_assert_eq, proptest};
+use proptest::sample::select;
+use queueing::Span;
+use queueing::theory::mm1k;
+use sim::world::overload::{Config, Outcome, run};
+
+/// Receiving takes 30 µs, serving 300.
+fn config(rate_per_s: f64, more: &str) -> Config {
+    let text = format!(
+        "arrivals = \"poisson {rate_per_s}\"\nrequests = 200000\nreceive = \"exp 30us\"\nserve = \"exp 300us\"\n\
+         receive_room = 64\nserve_room = 128\npatience = \"1s\"\n"
+    );
+    // Later keys replace earlier ones.
+    let mut table: toml::Table = text.parse().expect("settings");
+    table.extend(more.parse::<toml::Table>().expect("settings"));
+    Config::from_toml(&table.to_string()).expect("a server")
+}
+
+fn served_per_s(outcome: &Outcome) -> f64 {
+    (outcome.in_time + outcome.in_vain) as f64 / outcome.arriving.as_secs_f64()
+}
+
+#[test]
+fn throughput_is_what_the_model_says_within_five_percent() {
+    for rate_per_s in [1_000.0, 2_000.0, 2_700.0, 3_500.0, 6_000.0, 15_000.0, 25_000.0] {
+        let config = config(rate_per_s, "");
+        let (model, seen) =
+            (config.model().fate(rate_per_s).served * rate_per_s, served_per_s(&run(&config)));
+        assert!((model / seen - 1.0).abs() < 0.05, "{rate_per_s}: {model} {seen}");
+    }
+}
+
+#[test]
+fn shedding_keeps_throughput_near_its_peak_where_it_fell_to_a_quarter() {
+    let peak = served_per_s(&run(&config(3_000.0, "")));
+    let (bare, guarded) =
+        (run(&config(28_000.0, "")), run(&config(28_000.0, "guard = \"model\"\nshed = \"300ns\"")));
+    assert!(served_per_s(&bare) < 0.25 * peak);
+    assert!(served_per_s(&guarded) > 0.9 * peak, "{} of {peak}", served_per_s(&guarded));
+}
+
+/// 10 times what it can serve, of clients who wait for 100 ms, with room for 511.
+#[test]
+fn a_policy_that_looks_at_delay_keeps_goodput_where_much_room_serves_in_vain() {
+    let goodput = |more: &str| {
+        let base = "serve_room = 511\npatience = \"100ms\"\nreceive = \"exp 10us\"\nshed = \"300ns\"\n";
+        let outcome = run(&config(33_000.0, &format!("{base}{more}")));
+        outcome.in_time as f64 / outcome.arriving.as_secs_f64()
+    };
+    let alone = 1.0 / 310e-6;
+    assert!(goodput("") < 0.05 * alone);
+    for target in ["20ms", "50ms"] {
+        let more = format!("guard = \"queue-delay\"\ndelay_target = \"{target}\"");
+        assert!(goodput(&more) > 0.9 * alone, "{target}: {} of {alone}", goodput(&more));
+    }
+}
+
+#[test]
+fn without_receiving_in_the_way_a_backlog_serves_in_vain_as_the_formula_says() {
+    for room in [20, 128] {
+        let more = format!("receive = \"exp 1ns\"\nserve_room = {room}\npatience = \"15ms\"");
+        let outcome = run(&config(4_300.0, &more));
+        let seen = outcome.in_time as f64 / 200_000.0;
+        let within = mm1k::within(room, 4_300.0, Span::from_micros(300), Span::from_millis(15));
+        assert!((seen - within).abs() < 0.01, "{room}: {seen} {within}");
+    }
+}
+
+fn ends(outcome: &Outcome) -> [u64; 5] {
+    let Outcome { shed, lost_receiving, lost_serving, in_time, in_vain, .. } = *outcome;
+    [shed, lost_receiving, lost_serving, in_time, in_vain]
+}
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(24))]
+
+    #[test]
+    fn everybody_ends_in_one_way_and_a_seed_replays(
+        rate in select(vec!["poisson 2000", "poisson 50000", "uniform 3300", "burst 400 100ms 0ns"]),
+        rooms in [1..100_u32, 1..100_u32],
+        shed in select(vec!["0ns", "300ns", "100us"]),
+        guard in select(vec!["none", "model", "queue-delay", "syn-paper", "gradient", "memory"]),
+        seed in 0..1_000_u64,
+    ) {
+        let [receive_room, serve_room] = rooms;
+        let config = config(1.0, &format!(
+            "arrivals = \"{rate}\"\nrequests = 2000\nguard = \"{guard}\"\nshed = \"{shed}\"\nseed = {seed}\npatience = \"5ms\"\n\
+             receive_room = {receive_room}\nserve_room = {serve_room}"
+        ));
+        let outcome = run(&config);
+        prop_assert_eq!(ends(&outcome).iter().sum::<u64>(), 2000);
+        prop_assert_eq!(outcome.sojourn.count(), outcome.in_time + outcome.in_vain);
+        let again = run(&config);
+        prop_assert_eq!((ends(&again), again.sojourn.max()), (ends(&outcome), outcome.sojourn.max()));
+    }
+}
+
+#[test]
+fn servers_that_cannot_be_are_refused_with_their_value() {
+    let good = "arrivals = \"poisson 10\"\nrequests = 5\nreceive = \"1us\"\nserve = \"2us\"\nreceive_room = 3\n\
+                serve_room = 4\npatience = \"1s\"\n";
+    assert!(Config::from_toml(good).is_ok());
+    for (from, to, expected) in [
+        ("receive_room = 3", "receive_room = 0", "receive_room 0"),
+        ("requests = 5", "requests = 0", "requests 0"),
+        ("\"2us\"", "\"0ns\"", "serve takes no time"),
+        ("patience", "patients", "patients"),
+        ("patience", "guard = \"dog\"\npatience", "syn-paper"),
+        ("poisson 10", "poisson 0", "more than 0"),
+    ] {
+        let error = Config::from_toml(&good.replace(from, to)).map(drop).unwrap_err().to_string();
+        assert!(error.contains(expected), "{to}: {error}");
+    }
+}
