@@ -21,6 +21,7 @@ mod demo;
 mod device;
 mod error;
 mod exp;
+mod guard;
 mod load;
 mod options;
 mod progress;
@@ -47,6 +48,8 @@ enum Command {
     Load(load::Args),
     /// List and run the papers' experiments.
     Exp(exp::Args),
+    /// Keep a server's goodput under overload.
+    Guard(guard::Args),
     /// Measure what the stack's steps cost on this machine.
     Calibrate(calibrate::Args),
     /// Measure greenwave beside others, on this machine.
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Exp(args) => exp::run(args),
+        Command::Guard(args) => guard::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Check(args) => check::run(&args),

@@ -6,6 +6,7 @@
 //! know one world from another.
 
 mod fabric;
+mod overload;
 mod real;
 mod server;
 mod services;
@@ -16,10 +17,11 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 7] = [
+pub const WORLDS: [&World; 8] = [
     &server::WORLD,
     &services::WORLD,
     &fabric::WORLD,
+    &overload::WORLD,
     &real::TONIC,
     &real::DUBBO,
     &real::FANOUT,

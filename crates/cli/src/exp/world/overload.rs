@@ -1,0 +1,68 @@
+//! A server of two stages under overload: the third paper's world.
+//!
+//! One row. `model` is what the closed form says of the same settings.
+
+use queueing::Span;
+use sim::world::overload::{self, Config, Guard, Outcome};
+use toml::Table;
+
+use super::{Found, Kind, Row, Run, World, kept, line, shown};
+
+pub const WORLD: World = World {
+    name: "overload",
+    kind: Kind::Sim,
+    note: "goodput: served while the client waited; model: what the closed form serves",
+    stats: &[
+        shown("offered", "1/s", "offered"),
+        shown("served", "1/s", "served"),
+        shown("goodput", "1/s", "good/s"),
+        shown("model", "1/s", "model"),
+        shown("shed", "%", "shed %"),
+        shown("lost_receiving", "%", "recv %"),
+        shown("lost_serving", "%", "serve %"),
+        kept("mean", "µs"),
+        kept("p50", "µs"),
+        shown("p99", "µs", "p99"),
+    ],
+    groups: &[("", 3), ("per second", 4), ("lost", 3), ("time", 1)],
+    drawn: "goodput",
+    parts: &[],
+    prepare,
+};
+
+fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    config.check().map_err(|e| line(&e))?;
+    Ok(Box::new(move || {
+        let outcome = overload::run(&config);
+        Ok(Found { events: outcome.events, rows: vec![row(&config, &outcome)], noise: None })
+    }))
+}
+
+fn row(config: &Config, outcome: &Outcome) -> Row {
+    let seconds = outcome.arriving.as_secs_f64();
+    let offered = config.requests as f64 / seconds;
+    let model = match config.guard {
+        Guard::Nobody => config.model().fate(offered),
+        Guard::Model | Guard::Policy(_) => {
+            let admitted = config.model().admitted_best(offered, config.shed);
+            config.model().fate_shedding(offered, admitted, config.shed)
+        }
+    };
+    let percent = |part: u64| part as f64 / config.requests as f64 * 100.0;
+    let us = Span::as_micros_f64;
+    let figures = vec![
+        offered,
+        (outcome.in_time + outcome.in_vain) as f64 / seconds,
+        outcome.in_time as f64 / seconds,
+        model.served * offered,
+        percent(outcome.shed),
+        percent(outcome.lost_receiving),
+        percent(outcome.lost_serving),
+        us(outcome.sojourn.mean()),
+        us(outcome.sojourn.quantile(0.5)),
+        us(outcome.sojourn.quantile(0.99)),
+    ];
+    let cdf = outcome.sojourn.cdf().map(|(span, share)| (us(span), share)).collect();
+    Row { class: "all".to_owned(), figures, cdf }
+}

@@ -1,0 +1,199 @@
+//! `greenwave guard model`: what a server of two stages does under overload.
+//!
+//! Closed forms, nothing measured: `queueing::theory::livelock`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use queueing::Span;
+use queueing::theory::livelock::TwoStages;
+
+use crate::Error;
+use crate::options::Count;
+use crate::report::{self, Section};
+use crate::table::Table;
+
+/// Predict throughput over offered load, with and without shedding.
+///
+/// A server receives requests (at most mu1 per second) and serves them (at
+/// most mu2 per second when it does nothing else) on one core, and receiving
+/// comes first. Shedding admits what can be served and drops the others before
+/// they are received.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Requests per second that the core could receive: µ1.
+    #[arg(long, value_name = "RATE")]
+    mu1: Count,
+    /// Requests per second that it could serve, receiving apart: µ2.
+    #[arg(long, value_name = "RATE")]
+    mu2: Count,
+    /// Offered load, requests per second; from a tenth of mu2 to mu1 by default.
+    #[arg(long, value_name = "FROM..TO")]
+    lambda: Option<Rates>,
+    /// Requests that have room while they are received: l1.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=ROOM_MAX))]
+    room1: u32,
+    /// Requests that have room while they are served: l2.
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=ROOM_MAX))]
+    room2: u32,
+    /// What it takes to shed a request.
+    #[arg(long, value_name = "TIME", default_value = "300ns")]
+    shed: Span,
+    /// Write a page with the plot here.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print JSON instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Room for more is no queue any more.
+const ROOM_MAX: i64 = 65_536;
+/// Loads that are looked at.
+const POINTS: u32 = 12;
+
+/// `1k..40k`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rates {
+    from: u64,
+    to: u64,
+}
+
+impl FromStr for Rates {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is not FROM..TO with FROM below TO, such as 1k..40k");
+        let (from, to) = text.split_once("..").ok_or_else(bad)?;
+        let rate = |text: &str| text.parse().map(|Count(rate)| rate).map_err(|_| bad());
+        let (from, to) = (rate(from)?, rate(to)?);
+        if from < to { Ok(Self { from, to }) } else { Err(bad()) }
+    }
+}
+
+/// One load and what is served of it, per second.
+#[derive(serde::Serialize)]
+struct Point {
+    offered: f64,
+    served: f64,
+    lost_receiving: f64,
+    lost_serving: f64,
+    admitted: f64,
+    served_shedding: f64,
+}
+
+/// Computes, prints, and draws if asked to.
+///
+/// # Errors
+/// A page that cannot be written.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    if let Some(path) = &args.out {
+        Error::unless_writable(path)?;
+    }
+    let server = TwoStages {
+        receive_per_s: args.mu1.0 as f64,
+        serve_per_s: args.mu2.0 as f64,
+        receive_room: args.room1,
+        serve_room: args.room2,
+    };
+    let rates = args.lambda.unwrap_or(Rates { from: (args.mu2.0 / 10).max(1), to: args.mu1.0.max(2) });
+    let points: Vec<Point> = offered(rates).map(|offered| point(&server, offered, args.shed)).collect();
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&points).expect("numbers are JSON"));
+    } else {
+        print!("{}", table(&points));
+        println!("requests per second; a model, nothing was measured");
+        println!("{}", verdict(&points));
+    }
+    if let Some(path) = &args.out {
+        std::fs::write(path, page(args, &points)).map_err(|e| Error::file(path, &e))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn offered(Rates { from, to }: Rates) -> impl Iterator<Item = f64> {
+    let step = (to - from) as f64 / f64::from(POINTS - 1);
+    (0..POINTS).map(move |n| from as f64 + step * f64::from(n))
+}
+
+fn point(server: &TwoStages, offered: f64, shed: Span) -> Point {
+    let fate = server.fate(offered);
+    let admitted = server.admitted_best(offered, shed);
+    Point {
+        offered,
+        served: fate.served * offered,
+        lost_receiving: fate.lost_receiving,
+        lost_serving: fate.lost_serving,
+        admitted,
+        served_shedding: server.fate_shedding(offered, admitted, shed).served * offered,
+    }
+}
+
+fn table(points: &[Point]) -> Table {
+    let header = ["offered", "served", "lost recv %", "lost serve %", "admitted", "served"];
+    let mut table = Table::new(0, &header).groups(&[("", 1), ("as it is", 3), ("shedding", 2)]);
+    for point in points {
+        let rate = |rate: f64| format!("{rate:.0}");
+        let percent = |share: f64| format!("{:.2}", share.max(0.0) * 100.0);
+        table.row(vec![
+            rate(point.offered),
+            rate(point.served),
+            percent(point.lost_receiving),
+            percent(point.lost_serving),
+            rate(point.admitted),
+            rate(point.served_shedding),
+        ]);
+    }
+    table
+}
+
+/// What shedding gains at the highest load.
+fn verdict(points: &[Point]) -> String {
+    let most = points.last().expect("there are points");
+    let more = match most.served {
+        served if served >= 1.0 => format!("{:.1}× as it is", most.served_shedding / served),
+        _ => "as it is, nothing is served".to_owned(),
+    };
+    format!("at {:.0}/s shedding serves {:.0}/s: {more}", most.offered, most.served_shedding)
+}
+
+fn page(args: &Args, points: &[Point]) -> String {
+    let line = |name: &str, of: fn(&Point) -> f64| {
+        (name.to_owned(), points.iter().map(|point| (point.offered, of(point))).collect())
+    };
+    let lines = [line("as it is", |point| point.served), line("shedding", |point| point.served_shedding)];
+    let plot = report::line_plot("Throughput", "offered, 1/s", "served, 1/s", false, &lines);
+    let settings = [
+        ("received at most", format!("{} /s", args.mu1.0)),
+        ("served at most", format!("{} /s", args.mu2.0)),
+        ("room", format!("{} and {}", args.room1, args.room2)),
+        ("shedding takes", args.shed.to_string()),
+    ];
+    let sections = [
+        Section::new("", plot),
+        Section::new("Figures", table(points).html()),
+        Section::pairs("Model", &settings),
+        Section::text("", "Closed forms of two stages on one core; nothing was measured."),
+    ];
+    report::page("A server under overload", &sections)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_read_as_they_are_written() {
+        assert_eq!("1k..40k".parse(), Ok(Rates { from: 1_000, to: 40_000 }));
+        for text in ["1k", "5..5", "9..1", "0..4", "..", "a..b"] {
+            assert!(text.parse::<Rates>().unwrap_err().contains("1k..40k"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn loads_begin_and_end_where_they_should() {
+        let loads: Vec<f64> = offered(Rates { from: 100, to: 1_200 }).collect();
+        assert_eq!((loads[0], loads[1], *loads.last().unwrap()), (100.0, 200.0, 1_200.0));
+    }
+}
