@@ -19,7 +19,7 @@ demo: build
 	@$(GREENWAVE) demo
 
 # The layers of `deadline`: off by default, and nothing but Rust is needed for them.
-TOWER := --features deadline/tower
+TOWER := --features deadline/tower,guard/tower
 
 # Every test. One that cannot run here prints a line "skipped: NAME: why".
 test: toolchain tools

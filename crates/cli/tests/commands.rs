@@ -156,7 +156,19 @@ fn dispatch_and_steering_that_cannot_be_are_refused() {
 
 #[test]
 fn help_fits_a_terminal_of_80_columns() {
-    for command in ["", "demo", "serve", "load", "calibrate", "check", "exp", "bench", "bench idle", "guard", "guard model"] {
+    for command in [
+        "",
+        "demo",
+        "serve",
+        "load",
+        "calibrate",
+        "check",
+        "exp",
+        "bench",
+        "bench idle",
+        "guard",
+        "guard model",
+    ] {
         let out = greenwave(&command.split_whitespace().chain(["--help"]).collect::<Vec<_>>());
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         for line in text.lines() {

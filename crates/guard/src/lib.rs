@@ -3,8 +3,8 @@
 //! Some times a second a [`Policy`] is told what the server looks like
 //! ([`Signals`]) and says what may come in ([`Limit`]); a [`Door`] holds
 //! arrivals to that, those of the least important [`Class`] first. Who is in
-//! is never thrown out. Deciding only: drivers, programs in the kernel and the
-//! simulator are where doors stand.
+//! is never thrown out. Deciding only: drivers, programs in the kernel, services
+//! (feature `tower`) and the simulator are where doors stand.
 //!
 //! ```
 //! use guard::{Class, Door, Params, Signals, by_name};
@@ -25,6 +25,8 @@ mod door;
 mod limit;
 pub mod policy;
 mod signals;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use door::{Class, Counts, Door};
 pub use limit::Limit;

@@ -144,6 +144,11 @@ impl Gate {
         }
     }
 
+    pub(super) fn oldest_wait(&self) -> Span {
+        let now = self.clock.now();
+        self.state().queue.oldest().map_or(Span::ZERO, |offered| now.since(offered))
+    }
+
     /// A request for `method` came at `now` with `received`.
     pub(super) fn enter(self: &Arc<Self>, now: Time, received: Received<'_>, method: &String) -> Entered {
         let (turn, told) = oneshot::channel();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
-use queueing::Time;
+use queueing::{Span, Time};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -66,6 +66,13 @@ impl<A> DeadlineLayer<A> {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.gate.counts()
+    }
+
+    /// How long the one that has waited longest in the queue has waited; zero
+    /// when nobody waits.
+    #[must_use]
+    pub fn oldest_wait(&self) -> Span {
+        self.gate.oldest_wait()
     }
 }
 

@@ -1,0 +1,295 @@
+//! A policy and its door in front of a service of tower.
+//!
+//! Put it outside of everything that makes requests wait, a `DeadlineLayer`
+//! before all: that one drops who cannot make it, this one lets no more in
+//! than is served, so that what is dropped inside has cost little. There is
+//! no task: whoever comes looks, when a look is due.
+//!
+//! ```
+//! use deadline::tower::{DeadlineLayer, Settings};
+//! use guard::tower::{GuardLayer, Queue};
+//!
+//! let deadline = DeadlineLayer::new(Settings::default());
+//! let inside = deadline.clone();
+//! let guard = GuardLayer::new("queue-delay", guard::Params::default())?
+//!     .seeing(move || Queue { waiting: inside.counts().waiting as u64, delay: inside.oldest_wait(), budget: None });
+//! let app: axum::Router = axum::Router::new().layer(deadline).layer(guard);
+//! # Ok::<(), guard::UnknownName>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, poll_fn, ready};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use deadline::Reason;
+use deadline::tower::{Answer, Clock, Refusal, Text};
+use http::{HeaderMap, Request, Response};
+use queueing::{Span, Time, UnknownName};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::{Class, Counts, Door, Params, Policy, Signals, by_name};
+
+/// What waits inside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// Requests that wait.
+    pub waiting: u64,
+    /// How long the one that has waited longest has waited.
+    pub delay: Span,
+    /// What half of those that wait can spare at most, where that is known.
+    pub budget: Option<Span>,
+}
+
+/// Lets in what a policy says; one limit for all services that it makes.
+pub struct GuardLayer<A = Text> {
+    shared: Arc<Shared>,
+    answer: A,
+}
+
+type See = Box<dyn Fn() -> Queue + Send + Sync>;
+type ToClass = Box<dyn Fn(&HeaderMap) -> Class + Send + Sync>;
+
+struct Shared {
+    period: Span,
+    clock: Clock,
+    see: Option<See>,
+    class: ToClass,
+    state: Mutex<State>,
+}
+
+struct State {
+    policy: Box<dyn Policy>,
+    door: Door,
+    /// Counted since the last look.
+    signals: Signals,
+    answered_in: Span,
+    looked: Option<Time>,
+    /// When each of those inside came, by number.
+    inside: BTreeMap<u64, Time>,
+    came: u64,
+}
+
+impl GuardLayer {
+    /// The policy called `policy`, with `params`, by the monotonic clock and
+    /// one class. Until it is told what waits inside ([`seeing`](Self::seeing))
+    /// everybody inside counts as waiting, those being served too.
+    ///
+    /// # Errors
+    /// When there is no such policy; the error lists them.
+    pub fn new(policy: &str, params: Params) -> Result<Self, UnknownName> {
+        let state = State {
+            policy: by_name(policy, &params)?,
+            door: Door::new(1),
+            signals: Signals::default(),
+            answered_in: Span::ZERO,
+            looked: None,
+            inside: BTreeMap::new(),
+            came: 0,
+        };
+        let shared = Shared {
+            period: params.period,
+            clock: Clock::default(),
+            see: None,
+            class: Box::new(|_| Class::FIRST),
+            state: Mutex::new(state),
+        };
+        Ok(Self { shared: Arc::new(shared), answer: Text })
+    }
+
+    /// The same by `clock`.
+    ///
+    /// # Panics
+    /// When it has made a service already.
+    #[must_use]
+    pub fn by(self, clock: Clock) -> Self {
+        self.changed(|shared| shared.clock = clock)
+    }
+
+    /// The same, asking `see` what waits inside.
+    ///
+    /// # Panics
+    /// When it has made a service already.
+    #[must_use]
+    pub fn seeing(self, see: impl Fn() -> Queue + Send + Sync + 'static) -> Self {
+        self.changed(|shared| shared.see = Some(Box::new(see)))
+    }
+
+    /// The same with `classes` classes, told apart by a request's headers; the
+    /// last is shed first.
+    ///
+    /// # Panics
+    /// When it has made a service already, or `classes` is zero.
+    #[must_use]
+    pub fn classes(self, classes: u8, class: impl Fn(&HeaderMap) -> Class + Send + Sync + 'static) -> Self {
+        self.changed(|shared| {
+            shared.class = Box::new(class);
+            let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            state.door = Door::new(classes);
+        })
+    }
+
+    /// The same, letting everybody in and counting whom it would have shed.
+    ///
+    /// # Panics
+    /// When it has made a service already.
+    #[must_use]
+    pub fn watching(self) -> Self {
+        self.changed(|shared| {
+            let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            state.door = state.door.clone().watching();
+        })
+    }
+
+    fn changed(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+        change(Arc::get_mut(&mut self.shared).expect("settings come before services"));
+        self
+    }
+}
+
+impl<A> GuardLayer<A> {
+    /// The same, with `answer` to those that are shed: `RESOURCE_EXHAUSTED`
+    /// for gRPC, else 503, by default.
+    #[must_use]
+    pub fn answered_by<Other>(self, answer: Other) -> GuardLayer<Other> {
+        GuardLayer { shared: self.shared, answer }
+    }
+
+    /// What came so far, by class.
+    #[must_use]
+    pub fn counts(&self) -> Vec<Counts> {
+        self.shared.state().door.counts().to_vec()
+    }
+}
+
+impl<A: Clone> Clone for GuardLayer<A> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), answer: self.answer.clone() }
+    }
+}
+
+impl<A> fmt::Debug for GuardLayer<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardLayer").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a request of `class` comes in; its number then.
+    fn enter(self: &Arc<Self>, class: Class) -> Option<Inside> {
+        let now = self.clock.now();
+        let due = self.state().looked.is_none_or(|looked| now.since(looked) >= self.period);
+        // Asked without the lock: it may take others.
+        let queue = if due { self.see.as_ref().map(|see| see()) } else { None };
+        let mut state = self.state();
+        if due {
+            state.look(now, queue);
+        }
+        state.signals.offered += 1;
+        let present = state.inside.len() as u64;
+        if !state.door.admits(now, class, present) {
+            return None;
+        }
+        state.signals.admitted += 1;
+        let number = state.came;
+        state.came += 1;
+        state.inside.insert(number, now);
+        Some(Inside { shared: Arc::clone(self), number })
+    }
+}
+
+impl State {
+    fn look(&mut self, now: Time, queue: Option<Queue>) {
+        let present = self.inside.len() as u64;
+        let oldest = self.inside.first_key_value().map_or(Span::ZERO, |(_, &came)| now.since(came));
+        let Queue { waiting, delay, budget } =
+            queue.unwrap_or(Queue { waiting: present, delay: oldest, budget: None });
+        let counted = std::mem::take(&mut self.signals);
+        let answered_in = std::mem::take(&mut self.answered_in);
+        let latency = (counted.served > 0).then(|| answered_in / counted.served.max(1));
+        let signals = Signals { waiting, delay, budget, latency, present, ..counted };
+        let limit = self.policy.tick(now, &signals);
+        self.door.set(now, limit);
+        self.looked = Some(now);
+    }
+}
+
+/// A request that was let in, until this is dropped.
+struct Inside {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Inside {
+    /// It has its answer.
+    fn answered(&self) {
+        let now = self.shared.clock.now();
+        let mut state = self.shared.state();
+        if let Some(&came) = state.inside.get(&self.number) {
+            state.signals.served += 1;
+            state.answered_in += now.since(came);
+        }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.shared.state().inside.remove(&self.number);
+    }
+}
+
+impl<S, A: Clone> Layer<S> for GuardLayer<A> {
+    type Service = Guard<S, A>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Guard { inner, layer: self.clone() }
+    }
+}
+
+/// A service behind a [`GuardLayer`].
+#[derive(Clone, Debug)]
+pub struct Guard<S, A = Text> {
+    inner: S,
+    layer: GuardLayer<A>,
+}
+
+impl<S, A, Q, B> Service<Request<Q>> for Guard<S, A>
+where
+    S: Service<Request<Q>, Response = Response<B>, Future: Send> + Clone + Send + 'static,
+    S::Error: Send,
+    A: Answer<B> + Clone,
+    Q: Send + 'static,
+    B: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, S::Error>> + Send>>;
+
+    /// Always: what waits for the service inside counts as inside.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let GuardLayer { shared, answer } = &self.layer;
+        let Some(inside) = shared.enter((shared.class)(request.headers())) else {
+            let kind = request.headers().get(http::header::CONTENT_TYPE);
+            let grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+            return Box::pin(ready(Ok(answer.answer(Refusal { reason: Reason::Full, grpc }))));
+        };
+        let mut inner = self.inner.clone();
+        Box::pin(async move {
+            poll_fn(|cx| inner.poll_ready(cx)).await?;
+            let response = inner.call(request).await;
+            inside.answered();
+            response
+        })
+    }
+}

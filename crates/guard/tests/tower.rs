@@ -1,0 +1,126 @@
+//! The layer in front of a service that does one thing at a time, in paused time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode};
+use deadline::tower::{DeadlineLayer, Settings};
+use guard::tower::{GuardLayer, Queue};
+use guard::{Class, Params};
+use tower::{Layer, ServiceExt, service_fn};
+
+const WORK: Duration = Duration::from_millis(2);
+
+/// 500 a second, one at a time behind a deadline queue, and the guard in front.
+fn server(guard: GuardLayer) -> (impl Fn(&str) -> Call, GuardLayer) {
+    let settings = Settings { limit: 1, ..Settings::default() };
+    let deadline = DeadlineLayer::new(settings);
+    let inside = deadline.clone();
+    let guard = guard.seeing(move || Queue {
+        waiting: inside.counts().waiting as u64,
+        delay: inside.oldest_wait(),
+        budget: None,
+    });
+    let work = service_fn(async |_: Request<Body>| {
+        tokio::time::sleep(WORK).await;
+        Ok::<_, std::convert::Infallible>(Response::new(Body::empty()))
+    });
+    let service = guard.layer(deadline.layer(work));
+    let call = move |class: &str| {
+        let request = Request::get("/").header("class", class).body(Body::empty()).expect("a request");
+        let service = service.clone();
+        Box::pin(async move { service.oneshot(request).await.expect("it answers").status() }) as Call
+    };
+    (call, guard)
+}
+
+type Call = std::pin::Pin<Box<dyn Future<Output = StatusCode> + Send>>;
+
+/// Sends one every `gap` for `span`; how many were answered with 200, and how
+/// long those took at worst.
+async fn load(call: &impl Fn(&str) -> Call, class: &str, gap: Duration, span: Duration) -> (u64, Duration) {
+    let (served, worst) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut calls = Vec::new();
+    let begun = tokio::time::Instant::now();
+    while begun.elapsed() < span {
+        let (answer, served, worst) = (call(class), Arc::clone(&served), Arc::clone(&worst));
+        calls.push(tokio::spawn(async move {
+            let sent = tokio::time::Instant::now();
+            if answer.await == StatusCode::OK {
+                served.fetch_add(1, Ordering::Relaxed);
+                worst.fetch_max(sent.elapsed().as_micros() as u64, Ordering::Relaxed);
+            }
+        }));
+        tokio::time::sleep(gap).await;
+    }
+    for call in calls {
+        call.await.expect("it ends");
+    }
+    (served.load(Ordering::Relaxed), Duration::from_micros(worst.load(Ordering::Relaxed)))
+}
+
+fn guard() -> GuardLayer {
+    GuardLayer::new("queue-delay", Params::default()).expect("a policy")
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_overload_as_much_is_served_as_can_be_and_soon() {
+    let (call, guard) = server(guard());
+    let gap = Duration::from_millis(1);
+    load(&call, "any", gap, Duration::from_secs(2)).await;
+    let (served, worst) = load(&call, "any", gap, Duration::from_secs(4)).await;
+    assert!(served > 1_900, "{served} of 2,000 that it could");
+    assert!(worst < Duration::from_millis(70), "{worst:?}");
+    let counts = guard.counts()[0];
+    assert!(counts.seen > 5_000 && counts.shed > counts.seen / 3, "{counts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn below_its_rate_nobody_is_shed() {
+    let (call, guard) = server(guard());
+    load(&call, "any", Duration::from_millis(3), Duration::from_secs(3)).await;
+    assert_eq!(guard.counts()[0].shed, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_shed_is_told_and_the_last_class_is_shed_first() {
+    let class = |headers: &axum::http::HeaderMap| Class::new(u8::from(headers["class"] == "bulk"));
+    let (call, guard) = server(guard().classes(2, class));
+    let beside = load(&call, "bulk", Duration::from_micros(700), Duration::from_secs(4));
+    let urgent = load(&call, "urgent", Duration::from_millis(8), Duration::from_secs(4));
+    tokio::join!(beside, urgent);
+    let [urgent, bulk] = guard.counts()[..] else { panic!("two classes") };
+    assert!(urgent.shed * 50 < urgent.seen && bulk.shed * 2 > bulk.seen, "{urgent:?} {bulk:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_watches_sheds_nobody() {
+    let (call, guard) = server(guard().watching());
+    let (served, _) = load(&call, "any", Duration::from_millis(1), Duration::from_millis(300)).await;
+    let counts = guard.counts()[0];
+    assert!(counts.shed > 0 && served >= 290, "{served} {counts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_is_not_inside_any_more() {
+    let params = Params { present: (1, 1), ..Params::default() };
+    let guard = GuardLayer::new("gradient", params).expect("a policy");
+    let (call, guard) = server(guard);
+    assert_eq!(call("any").await, StatusCode::OK);
+    for _ in 0..5 {
+        let cancelled = tokio::time::timeout(Duration::from_millis(1), call("any"));
+        assert!(cancelled.await.is_err());
+    }
+    let shed = guard.counts()[0].shed;
+    assert_eq!((call("any").await, shed), (StatusCode::OK, 0));
+    let (one, two) = tokio::join!(call("any"), call("any"));
+    assert_eq!((one, two), (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE));
+}
+
+#[test]
+fn a_policy_that_is_none_is_refused_and_the_others_are_listed() {
+    let error = GuardLayer::new("best", Params::default()).map(drop).unwrap_err().to_string();
+    assert!(error.contains("queue-delay"), "{error}");
+}
