@@ -22,7 +22,7 @@ pub struct Dctcp {
     alpha: f64,
     acked: u64,
     marked: u64,
-    /// The window of observation ends when this much was delivered.
+    /// The window of observation ends when more than this was delivered.
     window_end: u64,
 }
 
@@ -44,7 +44,7 @@ impl Dctcp {
     fn observe(&mut self, ack: &Ack) {
         self.acked += ack.acked.get();
         self.marked += ack.marked.get();
-        if ack.delivered < self.window_end {
+        if ack.delivered <= self.window_end {
             return;
         }
         if self.acked > 0 {
