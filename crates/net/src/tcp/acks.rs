@@ -9,6 +9,7 @@ use super::connection::{Connection, Context, Recovery};
 use super::flight::Record;
 use super::rack::Arrived;
 use super::state::{State, Step};
+use super::store::Store;
 use crate::stack::{CloseReason, EventKind};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
@@ -53,7 +54,7 @@ impl News {
     }
 }
 
-impl Connection {
+impl<B: Store> Connection<B> {
     #[inline]
     fn news(&self, s: &Segment<'_>) -> News {
         let stamps = s.options.timestamps.filter(|_| self.flags.timestamps);

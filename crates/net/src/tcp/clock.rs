@@ -8,9 +8,10 @@ use queueing::Time;
 
 use super::connection::{Connection, Context};
 use super::state::State;
+use super::store::Store;
 use crate::stack::{CloseReason, Config};
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// Most timeouts in a row (RFC 1122 §4.2.3.5: at least 100 s in all).
     const RETRIES_MAX: u8 = 15;
     /// Most timeouts of a SYN: 183 s in all, when a round trip was never timed

@@ -12,7 +12,7 @@ use queueing::{Bytes, Label, Time, TimerKey};
 
 use super::answers::Answers;
 use super::autotune::ReceiveWindow;
-use super::buffer::{ByteQueue, Pool};
+use super::buffer::Pool;
 use super::congestion::{Congestion, CongestionControl};
 use super::flags::Flags;
 use super::flight::Flight;
@@ -24,6 +24,7 @@ use super::recovery::TailProbe;
 use super::rtt::RttEstimator;
 use super::spurious::Undo;
 use super::state::State;
+use super::store::Store;
 use super::transmit::Transmit;
 use crate::classify::{FlowState, Private, TransportClassifier};
 use crate::stack::{Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind, Places};
@@ -87,8 +88,8 @@ impl Recovery {
     }
 }
 
-/// One connection.
-pub(crate) struct Connection {
+/// One connection, which keeps its bytes in `B`.
+pub(crate) struct Connection<B: Store> {
     pub(crate) tuple: FourTuple,
     pub(crate) state: State,
     pub(crate) flags: Flags,
@@ -118,12 +119,12 @@ pub(crate) struct Connection {
     pub(crate) recovery: Recovery,
     pub(crate) undo: Undo,
     pub(crate) flight: Flight,
-    pub(crate) send: ByteQueue,
+    pub(crate) send: B,
 
     // The peer's: received up to `nxt`, invited up to `adv`.
     pub(crate) rcv_nxt: Seq,
     pub(crate) rcv_adv: Seq,
-    pub(crate) recv: ByteQueue,
+    pub(crate) recv: B,
     pub(crate) ts_recent: u32,
     pub(crate) ts_offset: u32,
     pub(crate) last_ack_sent: Seq,
@@ -152,7 +153,7 @@ pub(crate) struct Connection {
     pub(crate) segments_sent: u32,
     pub(crate) segments_again: u32,
 
-    pub(crate) reassembly: Option<Box<Reassembly>>,
+    pub(crate) reassembly: Option<Box<Reassembly<B::Run>>>,
     pub(crate) classifier: Option<TransportClassifier>,
     pub(crate) app: Option<Box<Arc<dyn Any + Send + Sync>>>,
     pub(crate) patience: Option<Box<Patience>>,
@@ -162,7 +163,7 @@ pub(crate) struct Connection {
     pub(crate) private: Private,
 }
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// A peer that announces less gets this, unless our MTU is smaller still.
     pub(super) const MSS_MIN: u16 = 88;
     /// Bytes that timestamps take up in every segment.
@@ -193,10 +194,10 @@ impl Connection {
             recovery: Recovery::None,
             undo: Undo::default(),
             flight: Flight::new(iss, now),
-            send: ByteQueue::default(),
+            send: B::default(),
             rcv_nxt: Seq(0),
             rcv_adv: Seq(0),
-            recv: ByteQueue::default(),
+            recv: B::default(),
             ts_recent: 0,
             ts_offset,
             last_ack_sent: Seq(0),

@@ -13,13 +13,14 @@
 use queueing::Time;
 
 use super::connection::{Connection, Context};
+use super::store::Store;
 
 /// So many segments are acknowledged at once when a connection starts.
 const QUICK: u64 = 16;
 /// The mark of a router that is congested (RFC 3168 §5).
 const CE: u8 = 0b11;
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// Data came in order; `gap` when segments were missing before it.
     #[inline]
     pub(super) fn owe_ack_for_data(&mut self, cx: &Context<'_>, gap: bool) {

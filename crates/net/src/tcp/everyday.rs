@@ -14,10 +14,11 @@ use queueing::Time;
 use super::connection::{Connection, Context, Recovery};
 use super::input::{Arrival, Verdicts};
 use super::state::State;
+use super::store::Store;
 use crate::stack::{Config, EventKind};
 use crate::wire::tcp::{Segment, Seq, Timestamps};
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// Does what there is to do for a segment that is expected and meets a
     /// connection where nothing is amiss; `None` leaves it to the long way.
     #[inline]

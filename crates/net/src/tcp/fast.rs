@@ -6,6 +6,7 @@ use queueing::Time;
 use super::connection::{Connection, Context};
 use super::input::Verdicts;
 use super::state::State;
+use super::store::Store;
 use crate::stack::{Config, EventKind, ListenerId, fast_open};
 use crate::wire::tcp::{FastOpen, Segment};
 
@@ -22,7 +23,7 @@ pub(crate) struct Fast {
 /// Bytes that options may take up in a SYN.
 const OPTIONS_LEN_MAX: u16 = 40;
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// Lets the first SYN show `cookie`; with it goes what is queued, up to
     /// the MSS that its server once told. A request brings no data.
     pub(crate) fn open_fast(&mut self, cookie: FastOpen, mss: u16) {

@@ -7,10 +7,11 @@ use super::connection::{Connection, Context, Recovery};
 use super::flight::Judgement;
 use super::input::{Arrival, Verdicts};
 use super::state::{State, Step};
+use super::store::Store;
 use crate::stack::{CloseReason, Config, EventKind, ListenerId};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// Makes a fresh connection the answer to a listener's SYN `s`.
     pub(crate) fn accept(&mut self, listener: u16, s: &Segment<'_>, config: &Config) {
         self.answer(s, config);

@@ -9,8 +9,9 @@ use queueing::{Label, Priority, Time};
 
 use super::buffer::Use;
 use super::connection::{Connection, Context};
-use super::reassembly::Reassembly;
+use super::reassembly::{PIECE_BYTES, Reassembly};
 use super::state::{State, Step};
+use super::store::Store;
 use crate::classify::{FlowContext, PacketMeta, TransportClassifier, Verdict};
 use crate::stack::{CloseReason, EventKind};
 use crate::wire::tcp::{Flags, Segment, Seq};
@@ -35,7 +36,7 @@ pub(crate) struct Verdicts<'a> {
     pub(crate) room: bool,
 }
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// Handles one segment.
     #[inline]
     pub(crate) fn on_segment(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, v: &Verdicts<'_>) -> Arrival {
@@ -249,7 +250,7 @@ impl Connection {
             cx.counters.out_of_order += 1;
             // Each one tells the peer once more what is missing.
             self.acks_due = self.acks_due.saturating_add(1);
-            if !cx.pool.allows(Use::Early, payload.len() + Reassembly::PIECE_BYTES) {
+            if !cx.pool.allows(Use::Early, payload.len() + PIECE_BYTES) {
                 cx.counters.memory_drops += 1;
                 return;
             }

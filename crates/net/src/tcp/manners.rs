@@ -23,6 +23,7 @@ use super::connection::{Connection, Context};
 use super::output::Plan;
 use super::path::Probing;
 use super::spurious::Undo;
+use super::store::Store;
 use crate::stack::Config;
 use crate::wire::tcp::{Flags, Segment, Seq};
 
@@ -78,7 +79,7 @@ const QUANTUM_BYTES_MAX: u64 = 64 * 1024;
 /// neighbours do.
 const CHANGES_MAX: usize = 64;
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// What a new connection needs by `config`.
     pub(super) fn manners(config: &Config) -> Option<Box<Manners>> {
         let offered = config.ecn != Ecn::Off;

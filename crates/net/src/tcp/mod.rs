@@ -40,12 +40,19 @@ mod screen;
 mod segment;
 mod spurious;
 mod state;
+mod store;
 mod transmit;
 
 pub(crate) use buffer::Pool;
-pub(crate) use connection::{Connection, Context};
+pub(crate) use connection::Context;
 pub(crate) use input::{Arrival, Verdicts};
 pub use manners::Ecn;
 pub(crate) use path::Outcome;
 pub use patience::KeepAlive;
 pub(crate) use state::State;
+pub(crate) use store::Count;
+
+/// A host's connection.
+pub(crate) type Connection = connection::Connection<buffer::ByteQueue>;
+/// A connection whose bytes are counted and not kept.
+pub(crate) type Counted = connection::Connection<Count>;

@@ -13,6 +13,7 @@ use super::flight::Record;
 use super::path::Turn;
 use super::recovery::TailProbe;
 use super::state::State;
+use super::store::Store;
 use crate::stack::Config;
 use crate::wire::tcp::{Flags, Seq};
 
@@ -43,7 +44,7 @@ impl Plan {
     }
 }
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// Whether it is worth asking [`Connection::plan`].
     #[inline]
     pub(crate) fn wants_output(&self) -> bool {

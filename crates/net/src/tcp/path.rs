@@ -19,6 +19,7 @@ use super::connection::{Connection, Recovery};
 use super::flight::Judgement;
 use super::output::Plan;
 use super::state::State;
+use super::store::Store;
 use crate::stack::Config;
 use crate::wire::ip;
 use crate::wire::ipv6::MTU_MIN;
@@ -93,7 +94,7 @@ impl Probing {
     }
 }
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// Bytes of headers in each segment; until the peer has answered, `mss`
     /// does not know of options.
     fn overhead(&self) -> u16 {

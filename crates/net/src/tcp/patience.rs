@@ -13,6 +13,7 @@ use queueing::{Span, Time};
 use super::connection::Connection;
 use super::fast::Fast;
 use super::state::State;
+use super::store::Store;
 use crate::stack::Config;
 
 /// When and how often a silent peer is asked whether it lives.
@@ -45,7 +46,7 @@ pub(crate) struct Patience {
     waiting_since: Option<Time>,
 }
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// What this connection wants otherwise than its stack, to change.
     pub(crate) fn patience(&mut self) -> &mut Patience {
         self.patience.get_or_insert_default()

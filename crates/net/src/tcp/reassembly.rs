@@ -7,19 +7,20 @@
 //! the peer sends it again.
 
 use super::buffer::Pool;
+use super::store::Run;
 use crate::classify::PacketMeta;
 use crate::wire::tcp::{SackBlocks, Seq};
 
 /// A run of bytes.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct Piece<R> {
     pub(crate) start: Seq,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: R,
     /// Where each segment in it ends, and what came with it.
     segments: Vec<(Seq, PacketMeta)>,
 }
 
-impl Piece {
+impl<R: Run> Piece<R> {
     pub(crate) fn end(&self) -> Seq {
         self.start + self.bytes.len() as u32
     }
@@ -31,39 +32,39 @@ impl Piece {
             let from = at;
             at = at.max(*end);
             let range = (from - self.start) as usize..(at - self.start) as usize;
-            Some((self.bytes.get(range).filter(|bytes| !bytes.is_empty())?, meta))
+            Some((self.bytes.part(range).filter(|bytes| !bytes.is_empty())?, meta))
         })
     }
 }
 
 /// Everything that waits for earlier bytes.
 #[derive(Debug)]
-pub(crate) struct Reassembly {
-    pieces: Vec<Piece>,
+pub(crate) struct Reassembly<R> {
+    pieces: Vec<Piece<R>>,
     /// Where the latest segments lie that are no part of one piece, latest
     /// first: what SACK blocks report (RFC 2018 §4).
-    latest: [Seq; Self::REPORTED],
+    latest: [Seq; REPORTED],
     /// What came a second time, to be told once (RFC 2883).
     pub(crate) twice: Option<(Seq, Seq)>,
 }
 
-impl Reassembly {
-    /// What a piece takes up before its first byte.
-    pub(crate) const PIECE_BYTES: usize = 2048;
-    /// Most pieces kept: a slow start that overshoots loses every second
-    /// segment of a window.
-    const PIECES_MAX: usize = 1024;
-    /// Most pieces of any size; more have to be worth the buffer they take up.
-    const PIECES_SMALL_MAX: usize = 64;
-    /// Bytes that are worth it.
-    const WORTH: usize = 512;
-    /// Most segments that a piece tells apart; more count as one.
-    const SEGMENTS_MAX: usize = 1024;
-    /// Twice as many as there are blocks in a segment: some may become one piece.
-    const REPORTED: usize = 8;
+/// What a piece takes up before its first byte.
+pub(crate) const PIECE_BYTES: usize = 2048;
+/// Most pieces kept: a slow start that overshoots loses every second
+/// segment of a window.
+const PIECES_MAX: usize = 1024;
+/// Most pieces of any size; more have to be worth the buffer they take up.
+const PIECES_SMALL_MAX: usize = 64;
+/// Bytes that are worth it.
+const WORTH: usize = 512;
+/// Most segments that a piece tells apart; more count as one.
+const SEGMENTS_MAX: usize = 1024;
+/// Twice as many as there are blocks in a segment: some may become one piece.
+const REPORTED: usize = 8;
 
+impl<R: Run> Reassembly<R> {
     pub(crate) fn new() -> Self {
-        Self { pieces: Vec::new(), latest: [Seq(0); Self::REPORTED], twice: None }
+        Self { pieces: Vec::new(), latest: [Seq(0); REPORTED], twice: None }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -92,11 +93,10 @@ impl Reassembly {
             if at.before(gap_end) {
                 let part = &bytes[(at - start) as usize..(gap_end - start) as usize];
                 if i > 0 && self.pieces[i - 1].end() == at {
-                    self.pieces[i - 1].extend(part, &[(gap_end, *meta)], pool);
+                    self.pieces[i - 1].grow(&[(gap_end, *meta)], pool, |own| own.extend(part));
                 } else if self.has_room(part.len()) {
-                    let mut own = pool.take();
-                    own.extend_from_slice(part);
-                    let piece = Piece { start: at, bytes: own, segments: vec![(gap_end, *meta)] };
+                    let bytes = R::of(part, pool);
+                    let piece = Piece { start: at, bytes, segments: vec![(gap_end, *meta)] };
                     pool.account(0, piece.footprint());
                     self.pieces.insert(i, piece);
                     i += 1;
@@ -118,7 +118,7 @@ impl Reassembly {
 
     /// Whether there is room for one more piece of `len` bytes.
     fn has_room(&self, len: usize) -> bool {
-        let max = if len < Self::WORTH { Self::PIECES_SMALL_MAX } else { Self::PIECES_MAX };
+        let max = if len < WORTH { PIECES_SMALL_MAX } else { PIECES_MAX };
         self.pieces.len() < max
     }
 
@@ -128,12 +128,12 @@ impl Reassembly {
             return;
         }
         let piece = self.pieces.remove(i);
-        self.pieces[i - 1].extend(&piece.bytes, &piece.segments, pool);
+        self.pieces[i - 1].grow(&piece.segments, pool, |own| own.join(&piece.bytes));
         piece.release(pool);
     }
 
     /// The first piece, once its turn has come: when it starts at or before `next`.
-    pub(crate) fn pop(&mut self, next: Seq) -> Option<Piece> {
+    pub(crate) fn pop(&mut self, next: Seq) -> Option<Piece<R>> {
         self.pieces.first()?.start.at_or_before(next).then(|| self.pieces.remove(0))
     }
 
@@ -147,7 +147,7 @@ impl Reassembly {
     fn note_latest(&mut self, start: Seq) {
         let Some(piece) = self.index_of(start).map(|i| &self.pieces[i]) else { return };
         let told = |at: &&Seq| at.at_or_after(piece.start) && at.before(piece.end());
-        let mut latest = [start; Self::REPORTED];
+        let mut latest = [start; REPORTED];
         let others = self.latest.iter().filter(|at| !told(at));
         latest[1..].iter_mut().zip(others).for_each(|(slot, at)| *slot = *at);
         self.latest = latest;
@@ -169,25 +169,26 @@ impl Reassembly {
     }
 }
 
-impl Piece {
+impl<R: Run> Piece<R> {
     /// Bytes of memory that it takes up.
     fn footprint(&self) -> usize {
-        self.bytes.capacity() + self.segments.capacity() * size_of::<(Seq, PacketMeta)>()
+        self.bytes.footprint() + self.segments.capacity() * size_of::<(Seq, PacketMeta)>()
     }
 
     /// Gives its memory back.
     pub(crate) fn release(self, pool: &mut Pool) {
         pool.account(self.footprint(), 0);
-        pool.give(self.bytes);
+        self.bytes.give(pool);
     }
 
-    fn extend(&mut self, bytes: &[u8], segments: &[(Seq, PacketMeta)], pool: &mut Pool) {
+    /// `grow` adds the bytes of `segments`.
+    fn grow(&mut self, segments: &[(Seq, PacketMeta)], pool: &mut Pool, grow: impl FnOnce(&mut R)) {
         let before = self.footprint();
-        self.bytes.extend_from_slice(bytes);
+        grow(&mut self.bytes);
         self.segments.extend_from_slice(segments);
-        if self.segments.len() > Reassembly::SEGMENTS_MAX {
-            self.segments.truncate(Reassembly::SEGMENTS_MAX);
-            self.segments[Reassembly::SEGMENTS_MAX - 1].0 = self.end();
+        if self.segments.len() > SEGMENTS_MAX {
+            self.segments.truncate(SEGMENTS_MAX);
+            self.segments[SEGMENTS_MAX - 1].0 = self.end();
         }
         pool.account(before, self.footprint());
     }
@@ -198,6 +199,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use queueing::Time;
+
+    type Reassembly = super::Reassembly<Vec<u8>>;
 
     fn meta(bytes: u16) -> PacketMeta {
         PacketMeta::new(Time::ZERO, bytes.into())
@@ -222,13 +225,13 @@ mod tests {
             r.insert(Seq(i), b"x", &meta(1), &mut pool);
         }
         let piece = r.pop(Seq(0)).unwrap();
-        assert_eq!(piece.segments.len(), Reassembly::SEGMENTS_MAX);
+        assert_eq!(piece.segments.len(), SEGMENTS_MAX);
         assert_eq!(piece.segments(Seq(0)).map(|(bytes, _)| bytes.len()).sum::<usize>(), 2000);
     }
 
     #[test]
     fn every_second_segment_of_a_large_window_is_kept_but_not_of_crumbs() {
-        for (len, most) in [(1448, Reassembly::PIECES_MAX), (8, Reassembly::PIECES_SMALL_MAX)] {
+        for (len, most) in [(1448, PIECES_MAX), (8, PIECES_SMALL_MAX)] {
             let (mut r, mut pool) = (Reassembly::new(), Pool::default());
             let bytes = vec![7; len as usize];
             for i in 0..2000 {

@@ -18,11 +18,12 @@ use super::prr::Prr;
 use super::rack::millis;
 use super::spurious::{Evidence, Undo};
 use super::state::State;
+use super::store::Store;
 use crate::stack::CloseReason;
 use crate::wire::tcp::Segment;
 use detect::Method;
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// Handles an acknowledgement where not everything comes in order.
     #[inline(never)]
     pub(super) fn repair(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut News) {

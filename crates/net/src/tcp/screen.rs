@@ -16,10 +16,11 @@ use queueing::{Span, Time};
 use super::connection::{Connection, Context};
 use super::input::{Arrival, Verdicts};
 use super::state::{State, Step};
+use super::store::Store;
 use crate::stack::CloseReason;
 use crate::wire::tcp::{Flags, Segment, Seq};
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// Whether `s` is what comes next on an open connection: in order and as
     /// promised, not too old, acknowledging what is in flight or nothing.
     #[inline]

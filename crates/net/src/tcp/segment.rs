@@ -5,10 +5,11 @@ use queueing::Time;
 
 use super::connection::Connection;
 use super::output::Plan;
+use super::store::Store;
 use crate::stack::Config;
 use crate::wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// The window to announce: how far the peer may send. It grows only by
     /// amounts worth a segment (RFC 9293 §3.8.6.2.2) and never shrinks.
     #[inline]

@@ -7,6 +7,7 @@
 use queueing::Priority;
 
 use super::connection::Connection;
+use super::store::Store;
 use crate::wire::tcp::Seq;
 
 /// The level at which a connection sends, and the one that follows.
@@ -55,7 +56,7 @@ impl Transmit {
     }
 }
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// What is written from now on goes out at `level`.
     #[inline]
     pub(crate) fn set_level(&mut self, level: Priority) {

@@ -10,6 +10,7 @@ use crate::stack::Config;
 use crate::tcp::acks::News;
 use crate::tcp::connection::{Connection, Context, Recovery};
 use crate::tcp::flight::Judgement;
+use crate::tcp::store::Store;
 use crate::wire::tcp::Seq;
 
 /// So many acknowledgements of the same byte mean that the next was lost.
@@ -26,7 +27,7 @@ pub(super) enum Method {
     NewReno,
 }
 
-impl Connection {
+impl<B: Store> Connection<B> {
     pub(super) fn method(&self, config: &Config) -> Method {
         match (self.flags.sack, config.rack) {
             (true, true) => Method::Rack,

@@ -11,6 +11,7 @@ use crate::tcp::acks::News;
 use crate::tcp::congestion::CongestionControl;
 use crate::tcp::connection::{Connection, Context, Recovery};
 use crate::tcp::spurious::Undo;
+use crate::tcp::store::Store;
 use crate::wire::tcp::{Segment, Seq};
 
 /// A probe is not sent earlier: a timer fires up to 1 µs late, and so may both hosts.
@@ -25,7 +26,7 @@ pub(crate) struct TailProbe {
     pub(crate) again: bool,
 }
 
-impl Connection {
+impl<B: Store> Connection<B> {
     /// What the answer to a tail loss probe says (RFC 8985 §7.4.2).
     pub(super) fn judge_tail_probe(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &News) {
         let Some(probe) = self.tail else { return };

@@ -1,0 +1,238 @@
+//! One end of a TCP connection with no stack around it: segments in, segments
+//! out, and bytes that are counted instead of kept.
+//!
+//! For simulators that move headers and lengths. The connection is the one
+//! that a [`Stack`](crate::Stack) runs: handshake, SACK, RACK-TLP, ECN,
+//! congestion control, timers. What a stack adds is not here: nobody looks up
+//! to whom a segment belongs, no listener bounds who may open, and nothing is
+//! classified. Whoever receives reads at once.
+//!
+//! ```
+//! use net::endpoint::{Endpoint, Surroundings};
+//! use net::stack::Config;
+//! use queueing::Time;
+//!
+//! let config = Config::new([2, 0, 0, 0, 0, 1], [10, 0, 0, 1].into(), 24, [1; 16]);
+//! let (mut around, now) = (Surroundings::new(config), Time::ZERO);
+//! let mut client = Endpoint::open(&mut around, now, 7);
+//! client.write(&mut around, now, 200_000);
+//! let syn = client.poll_transmit(&mut around, now).expect("a SYN");
+//! let mut server = Endpoint::answer(&mut around, now, 8, &syn.segment);
+//! while let Some(sent) = server.poll_transmit(&mut around, now) {
+//!     client.on_segment(&mut around, now, &sent.segment, sent.ecn);
+//!     while let Some(sent) = client.poll_transmit(&mut around, now) {
+//!         server.on_segment(&mut around, now, &sent.segment, sent.ecn);
+//!     }
+//! }
+//! assert_eq!((client.acknowledged(), server.received()), (200_000, 200_000));
+//! ```
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+
+use queueing::{Label, Time};
+
+use crate::classify::{FlowState, PacketMeta};
+use crate::stack::{Challenges, Config, ConnId, Counters, Event, EventKind};
+use crate::tcp::{Context, Count, Counted, Pool, Verdicts};
+use crate::wire::FourTuple;
+use crate::wire::tcp::{Segment, Seq};
+
+/// What endpoints share: settings, memory for their records, counters.
+pub struct Surroundings {
+    config: Config,
+    pool: Pool,
+    counters: Counters,
+    challenges: Challenges,
+    events: VecDeque<Event>,
+}
+
+/// A segment that goes out.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// The segment; its payload has the length and reads as zeroes.
+    pub segment: Segment<'static>,
+    /// Congestion bits of its packet: 0 not capable, 2 capable, 3 congestion
+    /// experienced (RFC 3168 §5).
+    pub ecn: u8,
+    /// Bytes of the stream before its first.
+    pub offset: u64,
+}
+
+/// One end of a connection.
+pub struct Endpoint {
+    connection: Counted,
+}
+
+impl Surroundings {
+    /// Surroundings where connections are set up as `config` says, as far as
+    /// it speaks of TCP.
+    ///
+    /// # Panics
+    /// When a receive window may grow beyond 8 MiB.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        assert!(config.recv_buffer_max() <= Count::SLICE_MAX, "counted windows are at most 8 MiB");
+        Self {
+            config,
+            pool: Pool::default(),
+            counters: Counters::default(),
+            challenges: Challenges::default(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// What was counted so far, over all endpoints.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What an endpoint may use while it handles something at `now`.
+    #[inline]
+    fn context(&mut self, now: Time, ecn: u8) -> Context<'_> {
+        Context {
+            now,
+            id: NOBODY,
+            config: &self.config,
+            pool: &mut self.pool,
+            counters: &mut self.counters,
+            challenges: &mut self.challenges,
+            events: &mut self.events,
+            label: Label::default(),
+            received: now,
+            ecn,
+        }
+    }
+}
+
+/// Events tell which connection; here everybody knows.
+const NOBODY: ConnId = ConnId { index: 0, generation: 0 };
+/// The addresses of both ends: nothing but their family counts.
+const TUPLE: FourTuple = FourTuple {
+    local: IpAddr::V4(Ipv4Addr::LOCALHOST),
+    local_port: 1,
+    remote: IpAddr::V4(Ipv4Addr::LOCALHOST),
+    remote_port: 1,
+};
+
+impl Endpoint {
+    /// The end that opens; its SYN has the sequence number `iss`.
+    #[must_use]
+    pub fn open(around: &mut Surroundings, now: Time, iss: u32) -> Self {
+        let mut connection = Counted::open(TUPLE, Seq(iss), 0, now, &around.config);
+        connection.flags.announced = true;
+        Self { connection }
+    }
+
+    /// The end that has received `syn` and answers with the sequence number `iss`.
+    #[must_use]
+    pub fn answer(around: &mut Surroundings, now: Time, iss: u32, syn: &Segment<'_>) -> Self {
+        let mut connection = Counted::open(TUPLE, Seq(iss), 0, now, &around.config);
+        connection.accept(0, syn, &around.config);
+        Self { connection }
+    }
+
+    /// Queues `n` more bytes to send; returns how many there was room for
+    /// ([`Config::send_buffer`]).
+    pub fn write(&mut self, around: &mut Surroundings, now: Time, n: u64) -> u64 {
+        let mut written = 0;
+        while written < n {
+            let piece = Count::zeroes(usize::try_from(n - written).unwrap_or(usize::MAX));
+            let taken = self.connection.write(&mut around.context(now, 0), piece).unwrap_or(0);
+            written += taken as u64;
+            if taken < piece.len() {
+                break;
+            }
+        }
+        written
+    }
+
+    /// A segment came whose packet had the congestion bits `ecn`. What it
+    /// brings in order is read at once.
+    pub fn on_segment(&mut self, around: &mut Surroundings, now: Time, segment: &Segment<'_>, ecn: u8) {
+        let meta = PacketMeta::new(now, segment.payload.len());
+        let verdicts = Verdicts { listener: None, default: None, meta: &meta, room: true };
+        // Where a reset would be the answer, there is none.
+        let _ = self.connection.on_segment(&mut around.context(now, ecn), segment, &verdicts);
+        while let Some(event) = around.events.pop_front() {
+            if let EventKind::Readable { fresh } = event.kind {
+                let _ = self.connection.consume(&mut around.context(now, 0), fresh as usize);
+            }
+        }
+        // The acknowledgement has no response to wait for.
+        if std::mem::take(&mut self.connection.flags.ack_waits) {
+            self.connection.acks_due = self.connection.acks_due.max(1);
+        }
+    }
+
+    /// The next segment to send at `now`, until there is none.
+    #[must_use]
+    pub fn poll_transmit(&mut self, around: &mut Surroundings, now: Time) -> Option<Sent> {
+        let (connection, config) = (&mut self.connection, &around.config);
+        let Some(plan) = connection.wants_output().then(|| connection.plan(now, config)).flatten() else {
+            connection.wait_for_window(now, config);
+            return None;
+        };
+        let edge = connection.edge();
+        let ahead = plan.seq.distance(connection.data_start()).max(0);
+        let sent = Sent {
+            segment: counted(&connection.segment(&plan, edge, now, config)),
+            ecn: connection.mark(&plan),
+            offset: connection.acknowledged + u64::from(ahead.unsigned_abs()),
+        };
+        around.counters.retransmissions += u64::from(plan.again);
+        connection.transmitted(&plan, edge, now, config, &mut around.pool);
+        Some(sent)
+    }
+
+    /// When [`Endpoint::on_timeout`] is due; [`Time::MAX`] for never.
+    #[must_use]
+    #[inline]
+    pub fn deadline(&self, around: &Surroundings) -> Time {
+        self.connection.deadline(&around.config)
+    }
+
+    /// Does what is due at `now`; [`Endpoint::poll_transmit`] has what follows.
+    pub fn on_timeout(&mut self, around: &mut Surroundings, now: Time) {
+        self.connection.on_timeout(&mut around.context(now, 0));
+        around.events.clear();
+    }
+
+    /// Bytes that were written and that the peer has acknowledged.
+    #[must_use]
+    pub fn acknowledged(&self) -> u64 {
+        self.connection.acknowledged
+    }
+
+    /// Bytes that came in order.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.connection.received
+    }
+
+    /// Segments that were sent again.
+    #[must_use]
+    pub fn retransmitted(&self) -> u32 {
+        self.connection.segments_again
+    }
+
+    /// What the flow has been like.
+    #[must_use]
+    pub fn flow(&self) -> FlowState {
+        self.connection.flow()
+    }
+
+    /// The connection will not be heard of again: what it holds goes back.
+    pub fn release(mut self, around: &mut Surroundings) {
+        self.connection.release(&mut around.pool);
+    }
+}
+
+/// `segment` with a payload of which only the length counts.
+#[inline]
+fn counted(segment: &Segment<'_>) -> Segment<'static> {
+    let Segment { source_port, target_port, seq, ack, flags, window, options, payload } = *segment;
+    let payload = Count::zeroes(payload.len());
+    Segment { source_port, target_port, seq, ack, flags, window, options, payload }
+}

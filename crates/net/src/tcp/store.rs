@@ -1,0 +1,197 @@
+//! What a connection keeps bytes in: memory, or only their number.
+//!
+//! A host keeps them ([`ByteQueue`]); a simulator that moves headers and
+//! lengths counts them ([`Count`]). The connection is the same code, compiled
+//! once for each, so that neither asks which it is.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use super::buffer::{ByteQueue, Pool};
+
+/// Bytes that wait in order.
+pub(crate) trait Store: Default {
+    /// Bytes that came before their turn.
+    type Run: Run;
+
+    fn len(&self) -> usize;
+    /// `len` bytes from `offset` on, less where the queue ends.
+    fn slice(&self, offset: usize, len: usize) -> &[u8];
+    fn push(&mut self, bytes: &[u8], pool: &mut Pool);
+    /// How many of `n` more bytes there is memory for.
+    fn affordable(&self, n: usize, pool: &Pool) -> usize;
+    /// Forgets the first `n` bytes.
+    fn pop(&mut self, n: usize, pool: &mut Pool);
+    /// Forgets everything and gives the memory back.
+    fn release(&mut self, pool: &mut Pool);
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A run of bytes that grows at its end; whoever owns it accounts for it.
+pub(crate) trait Run: Debug {
+    fn of(bytes: &[u8], pool: &mut Pool) -> Self;
+    fn extend(&mut self, bytes: &[u8]);
+    fn join(&mut self, other: &Self);
+    fn len(&self) -> usize;
+    /// The bytes in `range`, if it holds them all.
+    fn part(&self, range: Range<usize>) -> Option<&[u8]>;
+    /// Bytes of memory it takes up.
+    fn footprint(&self) -> usize;
+    /// Gives its memory back.
+    fn give(self, pool: &mut Pool);
+}
+
+impl Store for ByteQueue {
+    type Run = Vec<u8>;
+
+    #[inline]
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    #[inline]
+    fn slice(&self, offset: usize, len: usize) -> &[u8] {
+        Self::slice(self, offset, len)
+    }
+
+    #[inline]
+    fn push(&mut self, bytes: &[u8], pool: &mut Pool) {
+        Self::push(self, bytes, pool);
+    }
+
+    #[inline]
+    fn affordable(&self, n: usize, pool: &Pool) -> usize {
+        Self::affordable(self, n, pool)
+    }
+
+    #[inline]
+    fn pop(&mut self, n: usize, pool: &mut Pool) {
+        Self::pop(self, n, pool);
+    }
+
+    #[inline]
+    fn release(&mut self, pool: &mut Pool) {
+        Self::release(self, pool);
+    }
+}
+
+impl Run for Vec<u8> {
+    fn of(bytes: &[u8], pool: &mut Pool) -> Self {
+        let mut own = pool.take();
+        own.extend_from_slice(bytes);
+        own
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.extend_from_slice(other);
+    }
+
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn part(&self, range: Range<usize>) -> Option<&[u8]> {
+        self.get(range)
+    }
+
+    fn footprint(&self) -> usize {
+        self.capacity()
+    }
+
+    fn give(self, pool: &mut Pool) {
+        pool.give(self);
+    }
+}
+
+/// So many bytes, whatever they are: they read as zeroes, and nothing is copied.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Count(usize);
+
+/// What all counted bytes look like. It is never written, so it takes up
+/// addresses and next to no memory.
+static ZEROES: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; Count::SLICE_MAX]);
+
+impl Count {
+    /// Most bytes in one slice: a segment, or all that came early.
+    pub(crate) const SLICE_MAX: usize = 8 << 20;
+
+    /// `len` counted bytes, [`Count::SLICE_MAX`] at most.
+    #[inline]
+    pub(crate) fn zeroes(len: usize) -> &'static [u8] {
+        &ZEROES[..len.min(Self::SLICE_MAX)]
+    }
+}
+
+impl Store for Count {
+    type Run = Self;
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    #[inline]
+    fn slice(&self, offset: usize, len: usize) -> &[u8] {
+        Self::zeroes(len.min(self.0.saturating_sub(offset)))
+    }
+
+    #[inline]
+    fn push(&mut self, bytes: &[u8], _: &mut Pool) {
+        self.0 += bytes.len();
+    }
+
+    #[inline]
+    fn affordable(&self, n: usize, _: &Pool) -> usize {
+        n
+    }
+
+    #[inline]
+    fn pop(&mut self, n: usize, _: &mut Pool) {
+        self.0 -= n.min(self.0);
+    }
+
+    #[inline]
+    fn release(&mut self, _: &mut Pool) {
+        self.0 = 0;
+    }
+}
+
+impl Run for Count {
+    fn of(bytes: &[u8], _: &mut Pool) -> Self {
+        Self(bytes.len())
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        self.0 += bytes.len();
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.0 += other.0;
+    }
+
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn part(&self, range: Range<usize>) -> Option<&[u8]> {
+        (range.start <= range.end && range.end <= self.0).then(|| Self::zeroes(range.len()))
+    }
+
+    fn footprint(&self) -> usize {
+        0
+    }
+
+    fn give(self, _: &mut Pool) {}
+}
+
+#[cfg(test)]
+mod tests;
