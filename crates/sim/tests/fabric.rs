@@ -44,7 +44,7 @@ fn a_train_is_as_long_as_its_segments_on_the_slowest_line() {
 
 #[test]
 fn a_window_waits_for_its_answers() {
-    let settings = "transport = { window = 4, window_max = 4 }";
+    let settings = "transport = { kind = \"ns2\", window = 4, window_max = 4 }";
     let one = took(&alone(STAR, 1, ""));
     assert_eq!(took(&alone(STAR, 12, settings)), one * 3 + line(SEGMENT_BYTES, 10) * 3);
 }
@@ -152,7 +152,11 @@ fn settings_that_cannot_be_are_refused_with_their_value() {
         ("poisson 10", "poisson 0", "more than 0"),
         ("room = 240", "rooom = 240", "rooom"),
         ("\"first\"", "\"all\"\ndraws = \"ns2\"", "senders first"),
-        ("\"first\"", "\"first\"\ntransport = { rto = \"0s\" }", "rto"),
+        ("\"first\"", "\"first\"\ntransport = { kind = \"ns2\", rto = \"0s\" }", "rto"),
+        ("\"first\"", "\"first\"\ntransport = { kind = \"quic\" }", "modern"),
+        ("\"first\"", "\"first\"\ntransport = { kind = \"modern\", congestion = \"vegas\" }", "newreno"),
+        ("\"first\"", "\"first\"\ntransport = { kind = \"modern\", rto_min = \"0s\" }", "1us"),
+        ("\"first\"", "\"first\"\ntransport = { kind = \"modern\", window = 70 }", "window"),
     ];
     for (from, to, expected) in refused {
         let error = Config::from_toml(&good.replace(from, to)).map(drop).unwrap_err().to_string();

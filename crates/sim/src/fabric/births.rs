@@ -21,7 +21,6 @@ struct Source {
 
 /// A flow that begins.
 pub(super) struct Birth {
-    pub from: u32,
     pub to: u32,
     pub segments: u32,
 }
@@ -60,9 +59,8 @@ impl Births {
         self.senders.iter().enumerate().filter_map(next).min()
     }
 
-    /// Begins it; it is the `number`-th.
-    pub fn begin(&mut self, config: &Config, number: u32) -> Option<Birth> {
-        let (_, from) = self.next()?;
+    /// The next flow of host `from` begins; it is the `number`-th of all.
+    pub fn begin(&mut self, config: &Config, from: u32, number: u32) -> Birth {
         let source = &mut self.senders[from as usize];
         source.next = source.times.next();
         let to = match config.senders {
@@ -72,7 +70,7 @@ impl Births {
                 other + u32::from(other >= from)
             }
         };
-        Some(Birth { from, to, segments: config.sizes.size(number.into(), (self.sizes)()) })
+        Birth { to, segments: config.sizes.size(number.into(), (self.sizes)()) }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use queueing::{Arrivals, Bytes, Span, Thresholds};
 
-use super::ns2;
 use super::packet::MSS;
 use super::port::Scheduler;
 use super::sizes::Sizes;
 use super::topology::Topology;
+use super::{modern, ns2};
 use crate::BadConfig;
 use crate::text::text;
 
@@ -47,7 +47,7 @@ pub struct Config {
     pub ways: Ways,
     /// How hosts send.
     #[serde(default)]
-    pub transport: ns2::Settings,
+    pub transport: Transport,
     /// Flows in all.
     pub flows: u32,
     /// How long they are.
@@ -67,6 +67,22 @@ pub struct Config {
     /// Replays the run.
     #[serde(default = "seed_default")]
     pub seed: u64,
+}
+
+/// How hosts send: `{ kind = "modern" }`, and settings beside the kind.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Transport {
+    /// As in the papers' simulations.
+    Ns2(ns2::Settings),
+    /// With `net`'s own TCP.
+    Modern(modern::Settings),
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self::Ns2(ns2::Settings::default())
+    }
 }
 
 /// Who sends to whom.
@@ -144,16 +160,11 @@ impl Config {
         {
             return bad("draws ns2 is for poisson arrivals, senders first and seeds 1..=20000".to_owned());
         }
-        let ns2::Settings { window, window_max, rto, gain } = self.transport;
-        if !(window >= 1.0 && window_max >= 1.0) {
-            return bad(format!("transport: windows {window} and {window_max}, not 1 segment and more"));
-        }
-        if rto == Span::ZERO || !(gain > 0.0 && gain <= 1.0) {
-            return bad(format!(
-                "transport: rto {rto} and gain {gain}, not more than 0 (and the gain at most 1)"
-            ));
-        }
-        Ok(())
+        let problem = match &self.transport {
+            Transport::Ns2(settings) => settings.problem(),
+            Transport::Modern(settings) => settings.problem(),
+        };
+        problem.map_or(Ok(()), bad)
     }
 
     /// The thresholds, in bytes.

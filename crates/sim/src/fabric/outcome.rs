@@ -11,6 +11,8 @@ pub struct Outcome {
     pub flows: Vec<Flow>,
     /// What the network did.
     pub counters: Counters,
+    /// Most flows under way at once.
+    pub active_max: u32,
     /// Virtual time of the whole run.
     pub elapsed: Span,
     /// Events simulated.

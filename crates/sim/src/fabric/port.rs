@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use queueing::{Discipline, Fifo, Flows, Pushed, Span, Strict, Time, UnknownName, named};
 
-use super::packet::{Kind, Packet, Queued};
+use super::packet::{Packet, Queued};
 use super::topology::Line;
 
 /// A queue's order, by name.
@@ -97,7 +97,7 @@ impl Port {
             Pushed::Queued => None,
             Pushed::PushedOut(gone) => Some(gone.packet),
         };
-        packet.marked |= packet.kind == Kind::Data && self.mark.is_some_and(|mark| self.queue.len() > mark);
+        packet.marked |= packet.capable && self.mark.is_some_and(|mark| self.queue.len() > mark);
         Offered::Waits { dropped }
     }
 

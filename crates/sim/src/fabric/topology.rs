@@ -1,5 +1,7 @@
 //! Who is wired to whom, and which way leads where.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use queueing::{Rate, Span};
 
 /// A network of hosts and switches.
@@ -64,15 +66,18 @@ pub struct Wiring {
     pub nodes: u32,
     /// Every direction of every cable.
     pub lines: Vec<Line>,
-    /// Per node and host, the lines that are on a shortest way there.
-    ways: Vec<Vec<u32>>,
+    /// Per node and host, which of `choices` leads there.
+    ways: Vec<u32>,
+    /// Sets of lines, each once: a host has one, a leaf one for each of its
+    /// hosts and one for all others.
+    choices: Vec<Vec<u32>>,
 }
 
 impl Wiring {
     /// The lines from `node` that lead to `host` on a shortest way.
     #[must_use]
     pub fn ways(&self, node: Node, host: Node) -> &[u32] {
-        &self.ways[(node * self.hosts + host) as usize]
+        &self.choices[self.ways[(node * self.hosts + host) as usize] as usize]
     }
 }
 
@@ -134,23 +139,26 @@ impl Topology {
         };
         let lines: Vec<Line> =
             cables.into_iter().flat_map(|(a, b, cable)| [line((a, b, cable)), line((b, a, cable))]).collect();
-        let ways = ways(hosts, nodes, &lines);
-        Wiring { hosts, nodes, lines, ways }
+        let (ways, choices) = ways(hosts, nodes, &lines);
+        Wiring { hosts, nodes, lines, ways, choices }
     }
 }
 
 /// Per node and host, the lines to neighbours that are one nearer: from each
 /// host back through the network, breadth first.
-fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> Vec<Vec<u32>> {
+fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> (Vec<u32>, Vec<Vec<u32>>) {
     let mut into: Vec<Vec<u32>> = vec![Vec::new(); nodes as usize];
     for (number, line) in lines.iter().enumerate() {
         into[line.to as usize].push(number as u32);
     }
-    let mut ways = vec![Vec::new(); (nodes * hosts) as usize];
+    let mut ways = vec![0; (nodes * hosts) as usize];
+    let mut choices = BTreeMap::new();
+    let mut found = vec![Vec::new(); nodes as usize];
     for host in 0..hosts {
+        found.iter_mut().for_each(Vec::clear);
         let mut far = vec![u32::MAX; nodes as usize];
         far[host as usize] = 0;
-        let mut ring = std::collections::VecDeque::from([host]);
+        let mut ring = VecDeque::from([host]);
         while let Some(node) = ring.pop_front() {
             for &number in &into[node as usize] {
                 let from = lines[number as usize].from;
@@ -163,12 +171,22 @@ fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> Vec<Vec<u32>> {
                     ring.push_back(from);
                 }
                 if far[from as usize] == far[node as usize] + 1 {
-                    ways[(from * hosts + host) as usize].push(number);
+                    found[from as usize].push(number);
                 }
             }
         }
+        for (node, found) in found.iter().enumerate() {
+            let next = choices.len() as u32;
+            let choice = match choices.get(found) {
+                Some(&known) => known,
+                None => *choices.entry(found.clone()).or_insert(next),
+            };
+            ways[node * hosts as usize + host as usize] = choice;
+        }
     }
-    ways
+    let mut in_order: Vec<_> = choices.into_iter().collect();
+    in_order.sort_by_key(|&(_, number)| number);
+    (ways, in_order.into_iter().map(|(choice, _)| choice).collect())
 }
 
 #[cfg(test)]

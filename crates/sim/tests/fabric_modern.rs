@@ -1,0 +1,173 @@
+//! Fabrics whose hosts run `net`'s TCP, against a pencil and what is known of
+//! DCTCP and Reno.
+
+use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+use proptest::sample::select;
+use queueing::Span;
+use sim::fabric::{Config, Flow, Outcome, SCHEDULERS, run};
+
+const STAR: &str = r#"{ kind = "star", hosts = 2, host = { gbps = 10, delay = "20200ns" } }"#;
+const LEAF_SPINE: &str = r#"{ kind = "leaf-spine", leaves = 2, spines = 3, hosts_per_leaf = 2, host = { gbps = 10, delay = "20200ns" }, core = { gbps = 20, delay = "200ns" } }"#;
+
+/// Delay of one line of the star.
+const DELAY: Span = Span::from_nanos(20_200);
+
+fn config(topology: &str, scheduler: &str, transport: &str, more: &str) -> Config {
+    let text = format!(
+        "topology = {topology}\nscheduler = \"{scheduler}\"\nways = \"flow\"\n\
+         transport = {{ kind = \"modern\" {transport} }}\n{more}"
+    );
+    Config::from_toml(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// `flows` at once from the first host to the second, of `segments` each.
+fn together(flows: u32, segments: u32, transport: &str, more: &str) -> Outcome {
+    let text = format!(
+        "flows = {flows}\narrivals = \"burst {flows} 1s 0ns\"\nsenders = \"first\"\n\
+         sizes = \"list {}\"\n{more}",
+        segments * 1460
+    );
+    run(&config(STAR, "fifo", transport, &text))
+}
+
+fn took(flow: &Flow) -> Span {
+    flow.took.unwrap_or_else(|| panic!("it arrives: {flow:?}"))
+}
+
+/// How long so many bytes take on a line of 10 Gbit/s.
+fn line(bytes: u64) -> Span {
+    Span::from_nanos((bytes * 8).div_ceil(10))
+}
+
+/// A SYN and its answer with MSS, window scale, SACK and timestamps; a segment
+/// of 1,448 bytes and one of `rest`; an acknowledgement. With headers.
+const SYN: u64 = 64;
+const FULL: u64 = 1500;
+const ACK: u64 = 52;
+
+/// When all of `full` segments and one of `rest` bytes, sent at once, are
+/// acknowledged: after the handshake, the last waits at the switch for those
+/// before it.
+fn after_handshake(full: u64, rest: u64) -> Span {
+    let lines = line(SYN) * 4 + line(FULL) * (full + 1) + line(ACK + rest) + line(ACK) * 2;
+    lines + DELAY * 8
+}
+
+#[test]
+fn a_segment_and_a_train_take_a_handshake_and_their_lines_and_so_does_the_last_answer() {
+    let alone = |segments| together(1, segments, "", "room = 1000");
+    // A flow's segment of 1,460 bytes is one of 1,448 and one of 12.
+    assert_eq!(took(&alone(1).flows[0]), after_handshake(1, 12));
+    // Nine of them are nine and one of 108: the ten that go at first.
+    assert_eq!(took(&alone(9).flows[0]), after_handshake(9, 108));
+    assert_eq!(alone(9).counters.sent, 2 + 10 + 10);
+}
+
+#[test]
+fn a_window_that_was_acknowledged_doubles() {
+    // Ten segments, twenty, and what is left: two more round trips.
+    let one = took(&together(1, 9, "", "room = 1000").flows[0]);
+    let three = took(&together(1, 40, "", "room = 1000").flows[0]);
+    let trip = line(FULL) * 2 + line(ACK) * 2 + DELAY * 4;
+    assert!(three > one + trip * 2 - line(FULL) * 10 && three < one + trip * 2 + line(FULL) * 20, "{three}");
+}
+
+const LEVELS: &str = "thresholds = [5, 20, 60]";
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(16))]
+
+    #[test]
+    fn every_packet_is_delivered_dropped_or_still_there_and_every_flow_arrives(
+        scheduler in select(SCHEDULERS.map(|(name, _)| name).to_vec()),
+        topology in select(vec![STAR, LEAF_SPINE]),
+        room in 3..200_usize,
+        mark in 0..100_usize,
+        seed in 0..1_000_u64,
+        ways in select(vec!["flow", "spray"]),
+        congestion in select(vec!["dctcp", "newreno", "cubic"]),
+    ) {
+        let config = Config::from_toml(&format!(
+            "topology = {topology}\nscheduler = \"{scheduler}\"\nways = \"{ways}\"\n{LEVELS}\n\
+             transport = {{ kind = \"modern\", congestion = \"{congestion}\" }}\n\
+             room = {room}\nmark = {mark}\nseed = {seed}\nflows = 60\nsenders = \"all\"\n\
+             arrivals = \"poisson 20000\"\nsizes = \"list 2000*2 40000*3 400000\"\nlimit = \"1000s\""
+        )).unwrap();
+        let outcome = run(&config);
+        let counters = outcome.counters;
+        prop_assert_eq!(counters.sent, counters.delivered + counters.dropped + counters.left);
+        for flow in &outcome.flows {
+            prop_assert!(flow.took.is_some(), "{:?} of {:?}", flow, counters);
+            let line = Span::from_nanos(u64::from(flow.segments) * 1_200);
+            prop_assert!(flow.took >= Some(line), "nothing is faster than its line: {flow:?}");
+        }
+        prop_assert!((mark > 0 && congestion == "dctcp") || counters.marked == 0);
+        prop_assert_eq!(&run(&config), &outcome, "a seed replays");
+    }
+}
+
+#[test]
+fn flows_that_keep_to_one_way_send_nothing_again_where_nothing_is_dropped() {
+    let more = "room = 100000\nmark = 65\nflows = 40\nsenders = \"all\"\narrivals = \"poisson 20000\"\n\
+                sizes = \"list 40000*3 400000\"";
+    let outcome = run(&config(LEAF_SPINE, "fifo", "", more));
+    assert_eq!(outcome.counters.dropped, 0);
+    assert_eq!(outcome.flows.iter().map(|flow| flow.retransmitted + flow.timeouts).sum::<u32>(), 0);
+}
+
+/// What happens in steady state: two runs of the same beginning, the longer
+/// less the shorter. Data packets, marks, drops, segments sent again, and time.
+struct Steady {
+    packets: f64,
+    marked: f64,
+    dropped: u64,
+    again: u32,
+    span: Span,
+}
+
+fn steady(flows: u32, segments: [u32; 2], transport: &str, more: &str) -> Steady {
+    let [short, long] = segments.map(|segments| together(flows, segments, transport, more));
+    let slowest = |outcome: &Outcome| outcome.flows.iter().map(took).max().expect("flows");
+    let again = |outcome: &Outcome| outcome.flows.iter().map(|flow| flow.retransmitted).sum::<u32>();
+    Steady {
+        packets: f64::from(flows * (segments[1] - segments[0])) * 1460.0 / 1448.0,
+        marked: (long.counters.marked - short.counters.marked) as f64,
+        dropped: long.counters.dropped - short.counters.dropped,
+        again: again(&long) - again(&short),
+        span: slowest(&long) - slowest(&short),
+    }
+}
+
+/// SIGCOMM '10 §3.3: N flows that rise and fall together have α ≈ √(2/W*) with
+/// W* = (C·RTT + K)/N, and the share of marks is what α estimates; the queue
+/// never exceeds K + N, and is never empty if K > C·RTT/7.
+#[test]
+fn dctcp_marks_what_its_model_says_and_keeps_the_queue_within_it() {
+    const MARK: u32 = 65;
+    // Four delays each way and a segment on each line: C·RTT.
+    let pipe = (DELAY * 4 + line(FULL) * 2 + line(ACK) * 2).as_nanos() as f64 / 1200.0;
+    for flows in [1_u32, 2, 4, 8] {
+        // A segment of each flow beyond K + N: the flows are not quite in step.
+        let room = MARK + 2 * flows + 2;
+        let more = format!("room = {room}\nmark = {MARK}");
+        let found = steady(flows, [5_000, 25_000], "", &more);
+        assert_eq!((found.dropped, found.again), (0, 0), "{flows} flows in a queue of {room}");
+        let window = (pipe + f64::from(MARK)) / f64::from(flows);
+        let (alpha, model) = (found.marked / found.packets, (2.0 / window).sqrt());
+        assert!((alpha / model - 1.0).abs() < 0.3, "{flows} flows: {alpha}, {model} by the model");
+        let busy = found.packets * 1200.0 / found.span.as_nanos() as f64;
+        assert!(busy > 0.995, "{flows} flows: the line is never idle, {busy}");
+    }
+}
+
+/// Mathis et al., CCR '97: a window that halves on each loss sends
+/// √(3/2)/√p segments a round trip.
+#[test]
+fn newreno_sends_what_its_losses_allow() {
+    let found = steady(1, [10_000, 70_000], ", congestion = \"newreno\"", "room = 4");
+    let rtt = (DELAY * 4 + line(FULL) * 2 + line(ACK) * 2).as_nanos() as f64;
+    let loss = f64::from(found.again) / found.packets;
+    let a_trip = found.packets / (found.span.as_nanos() as f64 / rtt);
+    let model = (1.5 / loss).sqrt();
+    assert!((a_trip / model - 1.0).abs() < 0.1, "{a_trip} a round trip, {model} by the model, p = {loss}");
+}
