@@ -56,7 +56,9 @@ fn event_queue(c: &mut Criterion) {
             c,
             "drr",
             waiting,
-            Drr::new(capacity, Shares::by_count([8, 7, 6, 5, 4, 3, 2, 1], Span::MAX)),
+            Drr::new(capacity, Shares::by_count([8, 7, 6, 5, 4, 3, 2, 1], Span::MAX), |_| {
+                Fifo::new(capacity)
+            }),
         );
         push_pop(c, "edf", waiting, Edf::new(capacity, Span::from_millis(1)));
     }

@@ -248,6 +248,38 @@ impl AddAssign for Bytes {
     }
 }
 
+/// Why a text is no number of bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadBytes(String);
+
+impl fmt::Display for BadBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "size {:?} is not a number with a unit (B, KB, MB, KiB, MiB), such as 360KB", self.0)
+    }
+}
+
+impl std::error::Error for BadBytes {}
+
+/// `1500B`, `360KB`, `1.5MB`, `64KiB`, `2MiB`.
+impl FromStr for Bytes {
+    type Err = BadBytes;
+    fn from_str(text: &str) -> Result<Self, BadBytes> {
+        let bad = || BadBytes(text.to_owned());
+        let split = text.find(|c: char| c != '.' && !c.is_ascii_digit()).ok_or_else(bad)?;
+        let (number, unit) = text.split_at(split);
+        let scale = match unit.trim() {
+            "B" => 1.0,
+            "KB" => 1e3,
+            "MB" => 1e6,
+            "KiB" => 1024.0,
+            "MiB" => 1024.0 * 1024.0,
+            _ => return Err(bad()),
+        };
+        let number: f64 = number.parse().map_err(|_| bad())?;
+        Ok(Self((number * scale).round() as u64))
+    }
+}
+
 /// A data rate in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(u64);
@@ -298,6 +330,16 @@ mod tests {
         }
         for text in ["", "5", "us", "5 weeks", "-1us", "1.2.3s"] {
             assert!(text.parse::<Span>().is_err(), "{text:?} is no span");
+        }
+    }
+
+    #[test]
+    fn sizes_read_as_they_are_written() {
+        for (text, bytes) in [("1500B", 1_500), ("360KB", 360_000), ("1.5MB", 1_500_000), ("64KiB", 65_536)] {
+            assert_eq!(text.parse(), Ok(Bytes::new(bytes)));
+        }
+        for text in ["", "240", "KB", "3 GB", "-1B", "1.2.3B"] {
+            assert!(text.parse::<Bytes>().is_err(), "{text:?} is no size");
         }
     }
 

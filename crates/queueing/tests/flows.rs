@@ -1,49 +1,17 @@
 //! A switch port: turns between flows, levels that flows sink through, and
 //! who gives up room.
 
+mod packet;
+
+use packet::{Packet, drain, fill, packet};
 use proptest::collection::vec;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use queueing::{
-    BadThresholds, Bytes, Discipline, Entry, Fifo, FlowId, Flows, Label, Mlfq, Priority, Pushed, Span,
-    Strict, Thresholds, Time,
+    BadThresholds, Bytes, Discipline, Fifo, FlowId, Flows, Mlfq, Pushed, Span, Strict, Thresholds, Time,
 };
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Packet {
-    number: usize,
-    flow: u64,
-    level: u8,
-    bytes: u64,
-}
-
-impl Entry for Packet {
-    fn label(&self) -> Label {
-        Label::new(Priority::new(self.level).expect("a level"))
-    }
-    fn flow(&self) -> FlowId {
-        FlowId(self.flow)
-    }
-    fn bytes(&self) -> Bytes {
-        Bytes::new(self.bytes)
-    }
-}
-
-fn packet(number: usize, flow: u64) -> Packet {
-    Packet { number, flow, level: 0, bytes: 1500 }
-}
 
 fn thresholds(bytes: &[u64]) -> Result<Thresholds, BadThresholds> {
     Thresholds::new(bytes.iter().copied().map(Bytes::new).collect())
-}
-
-fn fill(queue: &mut impl Discipline<Packet>, packets: impl IntoIterator<Item = Packet>) {
-    for packet in packets {
-        assert_eq!(queue.push(Time::ZERO, packet), Pushed::Queued);
-    }
-}
-
-fn drain(queue: &mut impl Discipline<Packet>) -> Vec<usize> {
-    std::iter::from_fn(|| queue.pop(Time::ZERO)).map(|packet| packet.number).collect()
 }
 
 /// FISH's queue: strict over levels of turns between flows.

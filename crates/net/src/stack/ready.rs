@@ -117,7 +117,7 @@ pub(super) struct Ready {
 enum Data {
     Fifo(Fifo<Waiting>),
     Strict(Box<Strict<Fifo<Waiting>>>),
-    Weighted(Box<Drr<Waiting>>),
+    Weighted(Box<Drr<Fifo<Waiting>>>),
 }
 
 impl Data {
@@ -163,7 +163,7 @@ impl Ready {
             TransmitOrder::Weighted { weights, age_max } => {
                 let turn_max = Bytes::new((usize::from(TURN) * frame_len_max) as u64);
                 let shares = Shares::by_bytes(weights.map(|weight| weight.max(1)), turn_max, age_max);
-                Data::Weighted(Box::new(Drr::new(places, shares)))
+                Data::Weighted(Box::new(Drr::new(places, shares, |_| Fifo::new(slots))))
             }
         };
         Self { acks: Fifo::new(slots), data, current: None, acks_in_row: 0, behind: false }

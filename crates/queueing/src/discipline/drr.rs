@@ -1,17 +1,20 @@
 //! Deficit round robin over priority levels, with aging.
 //!
 //! Each level gets its share of the bytes (or of the entries, where every
-//! entry counts as one byte) instead of strict precedence. Within a round the
+//! entry counts as one byte) instead of strict precedence; any discipline
+//! serves as a level. Within a round the
 //! more urgent levels use their shares first, so that an urgent entry waits
 //! for a turn only when its level has had its share; a round ends when nobody
-//! who waits has any left. Aging is a second promise: once the oldest entry
+//! who waits has any left. Whoever has some left may send, and what the entry
+//! takes beyond it is owed in the next round. Aging is a second promise: once the oldest entry
 //! has waited `age_max`, every other pop goes to the oldest. It takes every
 //! other pop at the most, so that under lasting overload, when everybody is
 //! old, half the service still follows the shares.
 //! Source: Shreedhar and Varghese, SIGCOMM '95; the order within a round and
 //! aging are ours.
 
-use super::{Discipline, Entry, Levels, Pushed, Selective, Starvation};
+use super::bands::Bands;
+use super::{Discipline, Entry, Pushed, Selective, Starvation};
 use crate::{Bytes, Priority, PrioritySet, Span, Time};
 
 /// How levels share, and when age overrides the shares.
@@ -20,7 +23,7 @@ pub struct Shares {
     /// Per level, the bytes it may send per round.
     pub quanta: [Bytes; Priority::LEVELS],
     /// The largest entry; larger ones count as this large. No quantum may be
-    /// smaller, so that each visit to a level serves something.
+    /// smaller, so that each round serves something of every level.
     pub entry_max: Bytes,
     /// An entry that has waited this long is old.
     pub age_max: Span,
@@ -42,137 +45,131 @@ impl Shares {
     }
 }
 
-/// Serves each level in proportion to its share; FIFO in a level.
+/// Serves each level in proportion to its share; `D` orders each level.
 ///
 /// Starvation: at most [`Discipline::starvation`] entries go first, however
-/// long nothing ages.
+/// long nothing ages, where each level's queue has such a bound.
 #[derive(Clone, Debug)]
-pub struct Drr<T> {
+pub struct Drr<D> {
     shares: Shares,
-    capacity: usize,
-    waiting: Levels<T>,
-    /// Bytes each level may still send in this round.
-    deficits: [u64; Priority::LEVELS],
-    /// An instant before which none of the waiting was pushed.
-    not_older: Time,
-    /// Whether the last pop went to the oldest.
-    rescued: bool,
+    bands: Bands<D>,
+    /// Bytes each level has sent of its quantum in this round.
+    sent: [u64; Priority::LEVELS],
 }
 
-impl<T> Drr<T> {
-    /// At most `capacity` entries over all levels.
+impl<D> Drr<D> {
+    /// At most `capacity` entries over all levels; `level` makes each level's
+    /// queue, whose own capacity holds too.
     ///
     /// # Panics
     /// When `capacity` or the largest entry is zero, or a quantum is smaller
     /// than the largest entry.
     #[must_use]
-    pub fn new(capacity: usize, shares: Shares) -> Self {
+    pub fn new(capacity: usize, shares: Shares, level: impl FnMut(Priority) -> D) -> Self {
         assert!(shares.entry_max > Bytes::ZERO, "an entry has at least one byte");
         assert!(
             shares.quanta.iter().all(|&quantum| quantum >= shares.entry_max),
             "a quantum holds the largest entry"
         );
-        Self {
-            shares,
-            capacity,
-            waiting: Levels::new(capacity),
-            deficits: [0; Priority::LEVELS],
-            not_older: Time::ZERO,
-            rescued: false,
-        }
+        let mut bands = Bands::new(capacity, level);
+        bands.age_max = shares.age_max;
+        Self { shares, bands, sent: [0; Priority::LEVELS] }
     }
 
-    /// The level of the oldest entry of `ready`, once that has waited `age_max`.
-    fn aged(&mut self, now: Time, ready: PrioritySet) -> Option<Priority> {
-        if now.since(self.not_older) < self.shares.age_max {
-            return None;
-        }
-        let (pushed, level) = self.waiting.eldest(ready)?;
-        if ready == self.waiting.levels_used() {
-            self.not_older = pushed;
-        }
-        (now.since(pushed) >= self.shares.age_max).then_some(level)
+    /// When full, lets a more urgent entry take the place of one from the
+    /// least urgent level, as [`Strict::with_push_out`] does.
+    ///
+    /// [`Strict::with_push_out`]: super::Strict::with_push_out
+    #[must_use]
+    pub const fn with_push_out(mut self) -> Self {
+        self.bands.push_out = true;
+        self
     }
 
-    /// Gives every level its quantum. Who waits keeps what was too little for
-    /// its next entry; everything else is lost, so that nobody saves up.
+    /// The most urgent of `ready`, which is not empty, that has something left
+    /// of its share.
+    #[inline]
+    fn turn(&mut self, ready: PrioritySet) -> Option<Priority> {
+        let left = |level: Priority| self.sent[level.index()] < self.shares.quanta[level.index()].get();
+        if let Some(level) = ready.iter().find(|&level| left(level)) {
+            return Some(level);
+        }
+        self.begin_round();
+        ready.first()
+    }
+
+    /// Gives every level its quantum, less what it owes; nobody saves up.
     fn begin_round(&mut self) {
-        for level in Priority::all() {
-            let rest = match self.waiting.levels_used().contains(level) {
-                true => self.deficits[level.index()].min(self.shares.entry_max.get() - 1),
-                false => 0,
-            };
-            self.deficits[level.index()] = self.shares.quanta[level.index()].get().saturating_add(rest);
+        for (sent, quantum) in self.sent.iter_mut().zip(self.shares.quanta) {
+            *sent = sent.saturating_sub(quantum.get());
         }
     }
 }
 
-impl<T: Entry> Drr<T> {
-    /// The level among `ready`, which all wait, that may send, charged for
-    /// what it sends.
-    fn charge(&mut self, ready: PrioritySet) -> Option<Priority> {
-        loop {
-            for level in ready.iter() {
-                let bytes = self.waiting.peek(level)?.bytes();
-                let cost = bytes.get().clamp(1, self.shares.entry_max.get());
-                let deficit = &mut self.deficits[level.index()];
-                if cost <= *deficit {
-                    *deficit -= cost;
-                    return Some(level);
-                }
-            }
-            self.begin_round();
-        }
-    }
-}
-
-impl<T: Entry> Discipline<T> for Drr<T> {
+impl<T: Entry, D: Discipline<T>> Discipline<T> for Drr<D> {
+    #[inline]
     fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
-        if self.waiting.is_empty() {
-            self.not_older = now;
-        }
-        self.waiting.push(now, entry)
+        self.bands.push(now, entry)
     }
 
+    #[inline]
     fn pop(&mut self, now: Time) -> Option<T> {
         self.pop_among(now, PrioritySet::ALL)
     }
 
+    #[inline]
     fn len(&self) -> usize {
-        self.waiting.len()
+        self.bands.len()
     }
 
     fn oldest(&self) -> Option<Time> {
-        self.waiting.oldest()
+        self.bands.oldest::<T>()
     }
 
-    /// Those older than an entry, at most `capacity - 1`, may go first by age
-    /// or place. Beyond them, each round serves one entry of its level at
-    /// least, so it goes in the round that is under way or in one of the next
-    /// `capacity`; in each, every other level sends at most a quantum and a
-    /// remainder smaller than the largest entry, in entries of one byte at
-    /// the least.
+    /// Those of its level that go before an entry, and itself, go one in every
+    /// round at the least, the round that is under way apart; in each round
+    /// every other level sends at most its quantum, in entries of one byte at
+    /// the least. Where entries age, every other pop may go to another.
     fn starvation(&self) -> Starvation {
-        let largest = self.shares.entry_max.get();
-        let round = self.shares.quanta.map(|quantum| quantum.get().saturating_add(largest - 1));
-        let round_others = round.iter().fold(0, |sum: u64, &level| sum.saturating_add(level))
-            - round.iter().min().copied().unwrap_or(0);
-        let capacity = self.capacity as u64;
+        let Starvation::Bounded { entries: before } = self.bands.level_starvation::<T>() else {
+            return Starvation::Unbounded { from: Priority::HIGHEST };
+        };
+        let quanta = self.shares.quanta.map(Bytes::get);
+        let sum = quanta.iter().fold(0, |sum: u64, &quantum| sum.saturating_add(quantum));
+        let others = sum - quanta.iter().min().copied().unwrap_or(0);
+        let entries = before.saturating_add(before.saturating_add(2).saturating_mul(others));
+        let ages = self.shares.age_max < Span::MAX;
         Starvation::Bounded {
-            entries: (capacity - 1).saturating_add((capacity + 1).saturating_mul(round_others)),
+            entries: if ages { entries.saturating_mul(2).saturating_add(1) } else { entries },
         }
+    }
+
+    /// One of the least urgent level.
+    fn evict(&mut self, now: Time) -> Option<T> {
+        self.bands.evict(now)
+    }
+
+    fn replace(&mut self, now: Time, entry: T) -> Pushed<T> {
+        self.bands.replace(now, entry)
     }
 }
 
-impl<T: Entry> Selective<T> for Drr<T> {
+impl<T: Entry, D: Discipline<T>> Selective<T> for Drr<D> {
+    #[inline]
     fn pop_among(&mut self, now: Time, wanted: PrioritySet) -> Option<T> {
-        let ready = self.waiting.levels_used().and(wanted);
+        let ready = self.bands.used().and(wanted);
         if ready.is_empty() {
             return None;
         }
-        let rescue = if self.rescued { None } else { self.aged(now, ready) };
-        self.rescued = rescue.is_some();
-        let level = rescue.or_else(|| self.charge(ready))?;
-        self.waiting.take(level)
+        if let Some(level) = self.bands.rescue::<T>(now, ready) {
+            return self.bands.take(level, |queue| queue.pop(now));
+        }
+        let level = self.turn(ready)?;
+        let entry: T = self.bands.take(level, |queue| queue.pop(now))?;
+        if !entry.doomed() {
+            let cost = entry.bytes().get().clamp(1, self.shares.entry_max.get());
+            self.sent[level.index()] += cost;
+        }
+        Some(entry)
     }
 }

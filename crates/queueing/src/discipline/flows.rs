@@ -3,53 +3,57 @@
 //! Each flow has a queue of its own for as long as something of it waits. The
 //! queues take turns, each of one entry or, where entries differ in size, of a
 //! quantum of bytes; a flow that appears takes its first turn after those who
-//! are there. Under strict levels this is FISH's queue.
+//! are there, or before them ([`Flows::with_newcomers_first`]). Under strict
+//! levels this is FISH's queue; with newcomers first and CoDel in every queue
+//! it is FQ-CoDel.
 //!
 //! Room is shared by all flows. With push-out, the flow that has asked for most
 //! since it has a queue gives up its newest entry for one that has asked for
 //! less, so that a long flow loses its own packets and not those of a short
 //! one that came after it.
 //! Source: FISH §3 (round robin, queues made and removed as flows come and
-//! go); Shreedhar and Varghese, SIGCOMM '95 (deficits). Push-out is ours: of the
-//! longest queue, as McKenney has it (INFOCOM '90), but what was served counts
-//! too, as least attained service has it.
+//! go); Shreedhar and Varghese, SIGCOMM '95 (turns of bytes), with debts
+//! instead of deficits as RFC 8290 has them; RFC 8290 §4.2 (newcomers).
+//! Push-out is ours: of the longest queue, as McKenney has it (INFOCOM '90),
+//! but what was served counts too, as least attained service has it.
 
-use std::collections::hash_map::DefaultHasher;
-use std::collections::{HashMap, VecDeque};
-use std::hash::BuildHasherDefault;
+use std::collections::VecDeque;
+use std::marker::PhantomData;
 
-use super::{Discipline, Entry, FlowId, Pushed, Starvation};
-use crate::{Bytes, Time};
+use super::lanes::Lanes;
+use super::{Discipline, Entry, Fifo, Pushed, Starvation};
+use crate::{Bytes, Priority, Time};
 
-/// Serves flows in turns, each flow's entries in the order they came.
+/// Serves flows in turns; `Q` is each flow's queue, in order of arrival.
 ///
 /// Starvation: an entry waits for at most `capacity` turns of its flow, and
-/// each other flow has one turn between two of them.
+/// each other flow has one turn between two of them. With newcomers first
+/// there is no bound: ever new flows go before one that has had its turn.
 #[derive(Clone, Debug)]
-pub struct Flows<T> {
-    queues: Vec<Queue<T>>,
-    free: Vec<u32>,
-    /// Where the queue of a flow is. With fixed keys: it is never iterated.
-    places: HashMap<FlowId, u32, BuildHasherDefault<DefaultHasher>>,
-    /// The queues, in the order of turns; the first has the turn.
+pub struct Flows<T, Q = Fifo<T>> {
+    lanes: Lanes<Lane<Q>>,
+    /// Lanes in the order of turns; the first has the turn, unless there are
+    /// newcomers.
     turns: VecDeque<u32>,
-    /// Whether the turn of the first has not begun.
-    fresh: bool,
+    /// Lanes that have their first turn, where that comes first.
+    newcomers: VecDeque<u32>,
+    newcomers_first: bool,
     len: usize,
     capacity: usize,
     /// What a flow may send in a turn; `None` is one entry.
     quantum: Option<Bytes>,
     push_out: bool,
+    entries: PhantomData<T>,
 }
 
 /// What waits of one flow.
 #[derive(Clone, Debug)]
-struct Queue<T> {
-    flow: FlowId,
-    waiting: VecDeque<(Time, T)>,
-    /// What waits and what was served since the queue was made cost so much.
+struct Lane<Q> {
+    queue: Q,
+    /// What waits and what was served since the lane was opened cost so much.
     asked: u64,
-    deficit: u64,
+    /// What was sent of this turn's quantum.
+    sent: u64,
 }
 
 impl<T> Flows<T> {
@@ -59,23 +63,40 @@ impl<T> Flows<T> {
     /// # Panics
     /// When `capacity` is zero.
     #[must_use]
-    pub fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize) -> Self
+    where
+        T: Clone,
+    {
+        Self::over(capacity, Fifo::new(capacity))
+    }
+}
+
+impl<T, Q: Clone> Flows<T, Q> {
+    /// As [`Flows::new`], where each flow's queue is a copy of `queue`, which
+    /// is empty and serves in order of arrival. The queue of a flow that has
+    /// gone is given to the next one, with what it knows, as hashed queues do.
+    ///
+    /// # Panics
+    /// When `capacity` is zero.
+    #[must_use]
+    pub fn over(capacity: usize, queue: Q) -> Self {
         assert!(capacity > 0, "a queue holds at least one entry");
         Self {
-            queues: Vec::new(),
-            free: Vec::new(),
-            places: HashMap::default(),
+            lanes: Lanes::new(Lane { queue, asked: 0, sent: 0 }),
             turns: VecDeque::new(),
-            fresh: true,
+            newcomers: VecDeque::new(),
+            newcomers_first: false,
             len: 0,
             capacity,
             quantum: None,
             push_out: false,
+            entries: PhantomData,
         }
     }
 
-    /// Makes a turn `quantum` bytes instead of one entry; what it does not use
-    /// up is carried over. A larger entry counts as this large.
+    /// Makes a turn `quantum` bytes instead of one entry: who has any left
+    /// sends, and owes in its next turn what the entry took beyond it. A larger
+    /// entry counts as this large.
     ///
     /// # Panics
     /// When `quantum` is zero.
@@ -95,92 +116,105 @@ impl<T> Flows<T> {
         self
     }
 
-    /// Flows of which something waits.
+    /// Lets a flow that appears take its first turn before those who are there.
+    /// So that nobody becomes a newcomer by pausing, a flow of which nothing
+    /// waits any more keeps its place until its turn has come once more.
+    /// Source: RFC 8290 §4.2.
+    #[must_use]
+    pub const fn with_newcomers_first(mut self) -> Self {
+        self.newcomers_first = true;
+        self
+    }
+
+    /// Flows that have a queue: something waits, or they owe something yet.
     #[must_use]
     pub fn flows(&self) -> usize {
-        self.turns.len()
+        self.turns.len() + self.newcomers.len()
     }
 
+    /// Lanes in the order of turns.
+    fn order(&self) -> impl Iterator<Item = &u32> {
+        self.newcomers.iter().chain(&self.turns)
+    }
+}
+
+/// What `entry` takes of a turn.
+fn cost<T: Entry>(quantum: Option<Bytes>, entry: &T) -> u64 {
+    quantum.map_or(1, |quantum| entry.bytes().get().clamp(1, quantum.get()))
+}
+
+impl<T: Entry, Q: Discipline<T> + Clone> Flows<T, Q> {
     /// The flow that has asked for most, and how much; the last of equals in
     /// the order of turns.
-    fn greediest(&self) -> Option<(usize, u64)> {
-        let asked = self.turns.iter().map(|&place| self.queues[place as usize].asked);
-        asked.enumerate().max_by_key(|&(_, asked)| asked)
+    fn greediest(&self) -> Option<(u32, u64)> {
+        let waiting = self.order().filter(|&&place| !self.lanes[place].queue.is_empty());
+        waiting.map(|&place| (place, self.lanes[place].asked)).max_by_key(|&(_, asked)| asked)
     }
 
-    /// Forgets the flow at `turn`, of which nothing waits any more.
-    fn forget(&mut self, turn: usize) {
-        let place = self.turns.remove(turn).expect("whoever has a turn is in the ring");
-        self.places.remove(&self.queues[place as usize].flow);
-        self.free.push(place);
-        self.fresh |= turn == 0;
+    fn append(&mut self, now: Time, entry: T) -> Pushed<T> {
+        let (flow, asked) = (entry.flow(), cost(self.quantum, &entry));
+        let place = match self.lanes.get(flow) {
+            Some(place) => place,
+            None => {
+                let place = self.lanes.open(flow);
+                (self.lanes[place].asked, self.lanes[place].sent) = (0, 0);
+                let ring = if self.newcomers_first { &mut self.newcomers } else { &mut self.turns };
+                ring.push_back(place);
+                place
+            }
+        };
+        let lane = &mut self.lanes[place];
+        let outcome = lane.queue.push(now, entry);
+        match &outcome {
+            Pushed::Queued => self.len += 1,
+            Pushed::PushedOut(gone) => lane.asked -= cost(self.quantum, gone),
+            Pushed::Refused(_) => return outcome,
+        }
+        lane.asked += asked;
+        outcome
     }
 }
 
-impl<T: Entry> Flows<T> {
-    /// What `entry` takes of a turn.
-    fn cost(&self, entry: &T) -> u64 {
-        self.quantum.map_or(1, |quantum| entry.bytes().get().clamp(1, quantum.get()))
-    }
-
-    /// The queue of `flow`, made if there is none.
-    fn place(&mut self, flow: FlowId) -> usize {
-        if let Some(&place) = self.places.get(&flow) {
-            return place as usize;
-        }
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.queues.push(Queue { flow, waiting: VecDeque::new(), asked: 0, deficit: 0 });
-            self.queues.len() as u32 - 1
-        });
-        let queue = &mut self.queues[place as usize];
-        (queue.flow, queue.asked, queue.deficit) = (flow, 0, 0);
-        self.places.insert(flow, place);
-        self.turns.push_back(place);
-        place as usize
-    }
-
-    fn append(&mut self, now: Time, entry: T) {
-        let (cost, place) = (self.cost(&entry), self.place(entry.flow()));
-        let queue = &mut self.queues[place];
-        queue.waiting.push_back((now, entry));
-        queue.asked += cost;
-        self.len += 1;
-    }
-
-    /// An entry was taken out of the queue at `turn`.
-    fn taken(&mut self, turn: usize, (_, entry): (Time, T)) -> T {
-        self.len -= 1;
-        if self.queues[self.turns[turn] as usize].waiting.is_empty() {
-            self.forget(turn);
-        }
-        entry
-    }
-}
-
-impl<T: Entry> Discipline<T> for Flows<T> {
+impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for Flows<T, Q> {
     fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
         if self.len == self.capacity {
             return self.replace(now, entry);
         }
-        self.append(now, entry);
-        Pushed::Queued
+        self.append(now, entry)
     }
 
-    fn pop(&mut self, _now: Time) -> Option<T> {
+    fn pop(&mut self, now: Time) -> Option<T> {
+        let quantum = self.quantum.map_or(1, Bytes::get);
         loop {
-            let place = *self.turns.front()? as usize;
-            let cost = self.cost(&self.queues[place].waiting.front()?.1);
-            let queue = &mut self.queues[place];
-            if std::mem::take(&mut self.fresh) {
-                queue.deficit += self.quantum.map_or(1, Bytes::get);
+            let new = !self.newcomers.is_empty();
+            let ring = if new { &mut self.newcomers } else { &mut self.turns };
+            let place = *ring.front()?;
+            let lane = &mut self.lanes[place];
+            if lane.sent >= quantum {
+                lane.sent -= quantum;
+                ring.pop_front();
+                self.turns.push_back(place);
+                continue;
             }
-            if cost <= queue.deficit {
-                queue.deficit -= cost;
-                let entry = queue.waiting.pop_front()?;
-                return Some(self.taken(0, entry));
+            let Some(entry) = lane.queue.pop(now) else {
+                ring.pop_front();
+                if new {
+                    self.turns.push_back(place)
+                } else {
+                    self.lanes.close(place)
+                }
+                continue;
+            };
+            if !entry.doomed() {
+                lane.sent += cost(self.quantum, &entry);
             }
-            self.turns.rotate_left(1);
-            self.fresh = true;
+            // Who owes something stays for it: nobody gets rid of a debt by pausing.
+            if !self.newcomers_first && lane.queue.is_empty() && lane.sent <= quantum {
+                ring.pop_front();
+                self.lanes.close(place);
+            }
+            self.len -= 1;
+            return Some(entry);
         }
     }
 
@@ -190,40 +224,45 @@ impl<T: Entry> Discipline<T> for Flows<T> {
 
     /// Looks at every flow that waits.
     fn oldest(&self) -> Option<Time> {
-        self.turns
-            .iter()
-            .filter_map(|&place| self.queues[place as usize].waiting.front())
-            .map(|&(at, _)| at)
-            .min()
+        self.order().filter_map(|&place| self.lanes[place].queue.oldest()).min()
     }
 
     /// Before its own flow's older entries, at most `capacity - 1`, and itself,
     /// each of the other flows, as many at the most, has one turn: of one
-    /// entry, or of a quantum and what it carried over in entries of one byte.
+    /// entry, or of a quantum in entries of one byte.
     fn starvation(&self) -> Starvation {
-        let turn = self.quantum.map_or(1, |quantum| quantum.get().saturating_mul(2) - 1);
+        if self.newcomers_first {
+            return Starvation::Unbounded { from: Priority::HIGHEST };
+        }
+        let turn = self.quantum.map_or(1, Bytes::get);
         let (others, turns) = (self.capacity as u64 - 1, self.capacity as u64);
         Starvation::Bounded {
             entries: others.saturating_add(turns.saturating_mul(others).saturating_mul(turn)),
         }
     }
 
-    /// The newest of the flow that has asked for most.
-    fn evict(&mut self, _now: Time) -> Option<T> {
-        let (turn, _) = self.greediest()?;
-        let place = self.turns[turn] as usize;
-        let entry = self.queues[place].waiting.pop_back()?;
-        self.queues[place].asked -= self.cost(&entry.1);
-        Some(self.taken(turn, entry))
+    /// One of the flow that has asked for most; its queue says which.
+    fn evict(&mut self, now: Time) -> Option<T> {
+        let (place, _) = self.greediest()?;
+        let lane = &mut self.lanes[place];
+        let entry = lane.queue.evict(now)?;
+        lane.asked -= cost(self.quantum, &entry);
+        self.len -= 1;
+        if !self.newcomers_first && lane.queue.is_empty() {
+            self.turns.retain(|&other| other != place);
+            self.lanes.close(place);
+        }
+        Some(entry)
     }
 
     fn replace(&mut self, now: Time, entry: T) -> Pushed<T> {
-        let own = self.places.get(&entry.flow()).map_or(0, |&place| self.queues[place as usize].asked);
+        let own = self.lanes.get(entry.flow()).map_or(0, |place| self.lanes[place].asked);
         match self.greediest() {
-            Some((_, most)) if self.push_out && own + self.cost(&entry) < most => {
-                let gone = self.evict(now);
-                self.append(now, entry);
-                gone.map_or(Pushed::Queued, Pushed::PushedOut)
+            Some((_, most)) if self.push_out && own + cost(self.quantum, &entry) < most => {
+                match self.append(now, entry) {
+                    Pushed::Queued => self.evict(now).map_or(Pushed::Queued, Pushed::PushedOut),
+                    outcome => outcome,
+                }
             }
             _ => Pushed::Refused(entry),
         }

@@ -60,12 +60,12 @@ impl<T> Levels<T> {
 
     /// The head of `level`.
     #[inline]
-    pub(super) fn peek(&self, level: Priority) -> Option<&T> {
+    fn peek(&self, level: Priority) -> Option<&T> {
         self.fifos[level.index()].front().map(|head| &head.entry)
     }
 
     /// When the oldest entry among `wanted` was pushed, and its level.
-    pub(super) fn eldest(&self, wanted: PrioritySet) -> Option<(Time, Priority)> {
+    fn eldest(&self, wanted: PrioritySet) -> Option<(Time, Priority)> {
         let level = self.first(wanted)?;
         self.fifos[level.index()].front().map(|head| (head.pushed, level))
     }
@@ -82,7 +82,7 @@ impl<T> Levels<T> {
 
     /// Takes the head of `level`.
     #[inline]
-    pub(super) fn take(&mut self, level: Priority) -> Option<T> {
+    fn take(&mut self, level: Priority) -> Option<T> {
         let fifo = &mut self.fifos[level.index()];
         let taken = fifo.pop_front()?;
         self.heads[level.index()] = fifo.front().map_or(NONE, |head| head.turn);

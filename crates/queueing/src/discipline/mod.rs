@@ -7,25 +7,35 @@
 //!
 //! Source: PIFO trees (Sivaraman et al., SIGCOMM '16) for the composition.
 
+mod bands;
+mod codel;
 mod drr;
 mod edf;
 mod fifo;
 mod flows;
+mod lanes;
 mod laxity;
 mod levels;
+mod managed;
 mod mlfq;
 mod ranked;
+mod ranked_flows;
+mod red;
 mod strict;
 mod urgency;
 
+pub use codel::CoDel;
 pub use drr::{Drr, Shares};
 pub use edf::Edf;
 pub use fifo::Fifo;
 pub use flows::Flows;
 pub use laxity::Laxity;
 pub use levels::Levels;
+pub use managed::{Depth, Managed, Manager};
 pub use mlfq::{BadThresholds, Mlfq, Thresholds};
 pub use ranked::Ranked;
+pub use ranked_flows::RankedFlows;
+pub use red::{Red, RedSettings};
 pub use strict::Strict;
 pub use urgency::Ticket;
 
@@ -61,6 +71,21 @@ pub trait Entry {
     fn slowest(&self) -> Span {
         self.service()
     }
+
+    /// Whether a queue told it to leave: whoever pops it drops it instead of
+    /// serving it, and pops again. Queues do not count its service.
+    fn doomed(&self) -> bool {
+        false
+    }
+}
+
+/// An entry that can be told that its queue is too long, as [`Managed`] does.
+pub trait Markable: Entry {
+    /// Has it carry the news to whom it concerns; `false` when it cannot.
+    fn mark(&mut self) -> bool;
+
+    /// Tells it to leave: from now on it is [doomed](Entry::doomed).
+    fn doom(&mut self);
 }
 
 /// An order over waiting entries.
@@ -68,7 +93,8 @@ pub trait Discipline<T: Entry> {
     /// Takes `entry` in at `now`, or hands back what does not fit.
     fn push(&mut self, now: Time, entry: T) -> Pushed<T>;
 
-    /// Hands out the entry whose turn it is.
+    /// Hands out the entry whose turn it is, to be served, or to be dropped if
+    /// it is [doomed](Entry::doomed).
     fn pop(&mut self, now: Time) -> Option<T>;
 
     /// How many entries wait.
@@ -114,7 +140,8 @@ pub trait Selective<T: Entry>: Discipline<T> {
 pub enum Pushed<T> {
     /// It waits.
     Queued,
-    /// The queue is full and nothing in it has less right to wait: the entry comes back.
+    /// The queue is full and nothing in it has less right to wait, or it is too
+    /// long for one that cannot be marked: the entry comes back.
     Refused(T),
     /// The entry waits; one with less right to wait had to leave for it.
     PushedOut(T),

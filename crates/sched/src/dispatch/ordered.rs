@@ -44,8 +44,8 @@ pub fn edf(capacity: usize, deadline_default: Span) -> Ordered<Edf<Task>> {
 /// # Panics
 /// When a share is 0.
 #[must_use]
-pub fn weighted(capacity: usize, shares: Shares) -> Ordered<Drr<Task>> {
-    Ordered(Drr::new(capacity, shares))
+pub fn weighted(capacity: usize, shares: Shares) -> Ordered<Drr<Fifo<Task>>> {
+    Ordered(Drr::new(capacity, shares, |_| Fifo::new(capacity)))
 }
 
 impl<D: Selective<Task> + Send> Dispatch for Ordered<D> {

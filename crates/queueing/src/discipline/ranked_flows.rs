@@ -1,0 +1,160 @@
+//! Flows in any order that a function of an entry gives.
+//!
+//! Each flow has a queue of its own, and the flow whose next entry has the
+//! least rank goes next, so that a rank decides between flows and never
+//! reorders one. With what a flow has left as the rank this is shortest
+//! remaining time first, with what it has had, least attained service; flows of
+//! equal rank take turns. When full, the flow of the greatest rank gives up its
+//! newest entry.
+//! Deliberately without aging: these are the bounds that others are compared
+//! with.
+//! Source: pFabric (Alizadeh et al., SIGCOMM '13) §4 (the order, and who is
+//! dropped); Nuyens and Wierman, Performance Evaluation 65 (2008) (least
+//! attained service).
+
+use super::lanes::Lanes;
+use super::urgency::{ByUrgency, Ticket};
+use super::{Discipline, Entry, Fifo, Pushed, Starvation};
+use crate::{Label, Priority, PrioritySet, Time};
+
+/// Serves the flow whose next entry has the least rank, each flow's entries in
+/// the order they came.
+///
+/// Starvation: unbounded.
+#[derive(Clone, Debug)]
+pub struct RankedFlows<T, F> {
+    lanes: Lanes<Lane<T>>,
+    /// The lanes in which something waits, by the rank of what is next there.
+    order: ByUrgency<Place>,
+    rank: F,
+    len: usize,
+    capacity: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Lane<T> {
+    queue: Fifo<T>,
+    /// The rank of the next entry.
+    rank: u64,
+    /// Its place in the order, while something waits.
+    ticket: Option<Ticket>,
+}
+
+/// A lane that waits for its turn.
+#[derive(Clone, Copy, Debug)]
+struct Place(u32);
+
+impl Entry for Place {
+    fn label(&self) -> Label {
+        Label::default()
+    }
+}
+
+impl<T: Clone, F> RankedFlows<T, F> {
+    /// At most `capacity` entries over all flows, which go in the order of
+    /// `rank(&entry)`. Memory grows with use and is kept.
+    ///
+    /// # Panics
+    /// When `capacity` is zero or 2³² − 1 and more.
+    #[must_use]
+    pub fn new(capacity: usize, rank: F) -> Self {
+        let queue = Fifo::new(capacity);
+        // While one takes another's place there is one more.
+        let order = ByUrgency::new(capacity + 1);
+        Self { lanes: Lanes::new(Lane { queue, rank: 0, ticket: None }), order, rank, len: 0, capacity }
+    }
+}
+
+impl<T: Entry + Clone, F: Fn(&T) -> u64> RankedFlows<T, F> {
+    /// Puts the lane at `place` where its next entry belongs, or away.
+    fn settle(&mut self, place: u32) {
+        let lane = &mut self.lanes[place];
+        let Some(next) = lane.queue.peek() else {
+            lane.ticket = None;
+            return self.lanes.close(place);
+        };
+        lane.rank = (self.rank)(next);
+        match self.order.push(Time::ZERO, lane.rank, Place(place)) {
+            Pushed::Queued => lane.ticket = self.order.newest(),
+            Pushed::Refused(_) | Pushed::PushedOut(_) => unreachable!("there are no more flows than entries"),
+        }
+    }
+
+    fn append(&mut self, now: Time, entry: T) {
+        let flow = entry.flow();
+        let place = self.lanes.get(flow).unwrap_or_else(|| self.lanes.open(flow));
+        let lane = &mut self.lanes[place];
+        match lane.queue.push(now, entry) {
+            Pushed::Queued => self.len += 1,
+            Pushed::Refused(_) | Pushed::PushedOut(_) => unreachable!("a flow may have all the room"),
+        }
+        if lane.ticket.is_none() {
+            self.settle(place);
+        }
+    }
+
+    /// The lane of the greatest rank; the last of equals.
+    fn last(&self) -> Option<(u32, u64)> {
+        let waiting = self.lanes.iter().filter(|(_, lane)| lane.ticket.is_some());
+        waiting.map(|(place, lane)| (place, lane.rank)).max_by_key(|&(_, rank)| rank)
+    }
+}
+
+impl<T: Entry + Clone, F: Fn(&T) -> u64> Discipline<T> for RankedFlows<T, F> {
+    fn push(&mut self, now: Time, entry: T) -> Pushed<T> {
+        if self.len == self.capacity {
+            return self.replace(now, entry);
+        }
+        self.append(now, entry);
+        Pushed::Queued
+    }
+
+    fn pop(&mut self, now: Time) -> Option<T> {
+        let Place(place) = self.order.pop(PrioritySet::ALL)?;
+        let entry = self.lanes[place].queue.pop(now)?;
+        self.len -= 1;
+        self.settle(place);
+        Some(entry)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Looks at every flow that waits.
+    fn oldest(&self) -> Option<Time> {
+        self.lanes.iter().filter_map(|(_, lane)| lane.queue.oldest()).min()
+    }
+
+    fn starvation(&self) -> Starvation {
+        Starvation::Unbounded { from: Priority::HIGHEST }
+    }
+
+    /// The newest of the flow of the greatest rank.
+    fn evict(&mut self, now: Time) -> Option<T> {
+        let (place, _) = self.last()?;
+        let lane = &mut self.lanes[place];
+        let entry = lane.queue.evict(now)?;
+        self.len -= 1;
+        if lane.queue.is_empty() {
+            if let Some(ticket) = lane.ticket.take() {
+                self.order.remove(ticket);
+            }
+            self.lanes.close(place);
+        }
+        Some(entry)
+    }
+
+    fn replace(&mut self, now: Time, entry: T) -> Pushed<T> {
+        let own = self.lanes.get(entry.flow()).map(|place| self.lanes[place].rank);
+        let own = own.unwrap_or_else(|| (self.rank)(&entry));
+        match self.last() {
+            Some((_, most)) if own < most => {
+                let gone = self.evict(now);
+                self.append(now, entry);
+                gone.map_or(Pushed::Queued, Pushed::PushedOut)
+            }
+            _ => Pushed::Refused(entry),
+        }
+    }
+}
