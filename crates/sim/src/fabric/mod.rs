@@ -3,38 +3,37 @@
 //! Hosts send flows through switches; every port is one of `queueing`'s own
 //! disciplines, so the queue that is simulated is the queue that runs. Packets
 //! are headers and lengths: nothing is copied. Virtual time, one thread, every
-//! draw from the seed: a run replays exactly. How hosts speak is a transport's
-//! to say: the one of the papers' simulations, or `net`'s own TCP.
+//! draw from the seed: a run replays exactly.
 //!
 //! Source: PIAS (NSDI '15) §6 and FISH §4 for the set-up.
 
 mod births;
 mod config;
-mod modern;
 mod mrg;
 mod ns2;
 mod outcome;
 mod packet;
 mod port;
-mod protocol;
+mod queues;
+mod room;
 mod sizes;
 mod topology;
 
-pub use config::{Config, Draws, Senders, Transport, Ways};
-pub use modern::Settings as Modern;
-pub use ns2::Settings as Ns2;
+pub use config::{Config, Draws, Senders, Ways};
+pub use ns2::Settings;
 pub use outcome::{Counters, Flow, Outcome};
 pub use packet::{ACK_BYTES, Kind, MSS, Packet, SEGMENT_BYTES};
-pub use port::{SCHEDULERS, Scheduler};
+pub use queues::{SCHEDULERS, Scheduler};
+pub use room::{Buffer, Codel, Place, Ramp, Tagging};
 pub use sizes::{BadSizes, Sizes};
 pub use topology::{Cable, Line, Node, Topology, Wiring};
 
 pub use crate::BadConfig;
 use crate::Engine;
 use births::{Birth, Births};
-use port::{Offered, Port};
-use protocol::Protocol;
-use queueing::Time;
+use ns2::{Receiver, Sender};
+use port::{Port, Sent};
+use queueing::{Rng, Thresholds, Time};
 
 /// Runs the fabric until every flow is done or its time is up.
 ///
@@ -42,75 +41,78 @@ use queueing::Time;
 /// When the configuration does not pass [`Config::check`].
 #[must_use]
 pub fn run(config: &Config) -> Outcome {
-    config.check().expect("a checked configuration");
-    let thresholds = config.thresholds().expect("a checked configuration");
-    match &config.transport {
-        Transport::Ns2(settings) => Fabric::new(config, ns2::Ns2::new(*settings, thresholds)).run(),
-        Transport::Modern(settings) => Fabric::new(config, modern::Modern::new(settings, thresholds)).run(),
+    let mut fabric = Fabric::new(config);
+    let limit = Time::ZERO + config.limit;
+    while fabric.engine.peek().is_some_and(|at| at <= limit) && fabric.done < config.flows {
+        let (now, event) = fabric.engine.next().expect("just seen");
+        fabric.on_event(now, event);
     }
+    fabric.finish()
 }
 
-struct Fabric<'a, P: Protocol> {
+struct Fabric<'a> {
     config: &'a Config,
     engine: Engine<Event>,
     wiring: Wiring,
     ports: Vec<Port>,
+    /// Per port, or per node where its ports share it, how much room is in use.
+    held: Vec<u64>,
+    /// Packets that were just dropped.
+    dropped: Vec<u32>,
     /// Per node, the way it took last.
     turns: Vec<u32>,
     packets: Vec<Packet>,
-    /// Per packet, what it says to the end it is for.
-    said: Vec<P::Said>,
     /// Per packet, the node it is on its way to.
     heading: Vec<Node>,
     free: Vec<u32>,
-    protocol: P,
-    ends: Vec<Ends<P>>,
+    thresholds: Thresholds,
+    ends: Vec<Ends>,
     begun: Vec<Flow>,
     done: u32,
-    active_max: u32,
     births: Births,
     counters: Counters,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// This host's next flow begins.
-    Begin(Node),
+    /// The next flow begins.
+    Begin,
     /// The packet in this slot reaches the node it was heading for.
     Arrive(u32),
     /// This port's line is free.
     Free(u32),
-    /// A timer of this flow may have expired.
+    /// This flow's timer may have expired.
     Timer(u32),
 }
 
 /// Both ends of a flow.
-struct Ends<P: Protocol> {
-    both: P::Ends,
-    /// The event that looks at the timers; never later than they are due.
+struct Ends {
+    sender: Sender,
+    receiver: Receiver,
+    /// The event that looks at the timer; never later than the timer.
     looked_at: Time,
 }
 
-impl<'a, P: Protocol> Fabric<'a, P> {
-    fn new(config: &'a Config, protocol: P) -> Self {
+impl<'a> Fabric<'a> {
+    fn new(config: &'a Config) -> Self {
+        config.check().expect("a checked configuration");
         let wiring = config.topology.wire();
-        let mark = (config.mark > 0).then_some(config.mark);
-        let port = |&line: &Line| Port::new(line, config.scheduler, config.room, mark);
+        let port = |(number, &line): (usize, &Line)| Port::new(config, number as u32, line);
         let mut fabric = Self {
             config,
             engine: Engine::new(),
-            ports: wiring.lines.iter().map(port).collect(),
+            ports: wiring.lines.iter().enumerate().map(port).collect(),
+            held: vec![0; wiring.lines.len().max(wiring.nodes as usize)],
+            dropped: Vec::new(),
             turns: vec![0; wiring.nodes as usize],
             wiring,
             packets: Vec::new(),
-            said: Vec::new(),
             heading: Vec::new(),
             free: Vec::new(),
-            protocol,
+            thresholds: config.thresholds().expect("a checked configuration"),
             ends: Vec::new(),
             begun: Vec::new(),
             done: 0,
-            active_max: 0,
             births: Births::new(config),
             counters: Counters::default(),
         };
@@ -118,27 +120,18 @@ impl<'a, P: Protocol> Fabric<'a, P> {
         fabric
     }
 
-    fn run(mut self) -> Outcome {
-        let limit = Time::ZERO + self.config.limit;
-        while self.engine.peek().is_some_and(|at| at <= limit) && self.done < self.config.flows {
-            let (now, event) = self.engine.next().expect("just seen");
-            self.on_event(now, event);
-        }
-        self.finish()
-    }
-
     fn schedule_birth(&mut self) {
         if (self.begun.len() as u32) < self.config.flows
-            && let Some((at, from)) = self.births.next()
+            && let Some((at, _)) = self.births.next()
         {
-            self.engine.schedule(at, Event::Begin(from));
+            self.engine.schedule(at, Event::Begin);
         }
     }
 
     fn on_event(&mut self, now: Time, event: Event) {
         match event {
-            Event::Begin(from) => {
-                self.begin(now, from);
+            Event::Begin => {
+                self.begin(now);
                 self.schedule_birth();
             }
             Event::Arrive(slot) => self.arrive(now, slot),
@@ -150,32 +143,32 @@ impl<'a, P: Protocol> Fabric<'a, P> {
         }
     }
 
-    fn begin(&mut self, now: Time, from: Node) {
+    fn begin(&mut self, now: Time) {
         let flow = self.begun.len() as u32;
-        let Birth { to, segments } = self.births.begin(self.config, from, flow);
+        let Some(Birth { from, to, segments }) = self.births.begin(self.config, flow) else { return };
         self.begun.push(Flow { from, to, segments, began: now, took: None, retransmitted: 0, timeouts: 0 });
-        self.ends.push(Ends { both: self.protocol.begin(now, flow, segments), looked_at: Time::MAX });
-        self.active_max = self.active_max.max(flow + 1 - self.done);
-        self.pump(now, flow, Kind::Data);
+        let sender = Sender::new(flow, segments, &self.config.transport);
+        self.ends.push(Ends { sender, receiver: Receiver::new(segments), looked_at: Time::MAX });
+        self.pump(now, flow);
     }
 
-    /// Sends what the end of `flow` that sends `kind` may send.
-    fn pump(&mut self, now: Time, flow: u32, kind: Kind) {
-        let Flow { from, to, .. } = self.begun[flow as usize];
-        let host = if kind == Kind::Data { from } else { to };
-        while let Some((packet, said)) = self.protocol.poll(now, &mut self.ends[flow as usize].both, kind) {
-            self.put(now, host, packet, said);
+    /// Sends what the flow may send.
+    fn pump(&mut self, now: Time, flow: u32) {
+        let from = self.begun[flow as usize].from;
+        while let Some(packet) =
+            self.ends[flow as usize].sender.poll(now, &self.config.transport, &self.thresholds)
+        {
+            self.put(now, from, packet);
         }
-        let due = self.protocol.due(&self.ends[flow as usize].both, kind);
-        self.watch(flow, due);
+        self.watch(flow);
     }
 
-    /// Sees to it that the flow's timers are looked at by then.
-    fn watch(&mut self, flow: u32, due: Time) {
+    /// Sees to it that the flow's timer is looked at in time.
+    fn watch(&mut self, flow: u32) {
         let ends = &mut self.ends[flow as usize];
-        if due < ends.looked_at {
-            ends.looked_at = due;
-            self.engine.schedule(due, Event::Timer(flow));
+        if ends.sender.expires < ends.looked_at {
+            ends.looked_at = ends.sender.expires;
+            self.engine.schedule(ends.looked_at, Event::Timer(flow));
         }
     }
 
@@ -185,26 +178,23 @@ impl<'a, P: Protocol> Fabric<'a, P> {
             return;
         }
         ends.looked_at = Time::MAX;
-        let due = Kind::BOTH.map(|kind| self.protocol.due(&ends.both, kind));
-        if due.iter().all(|&due| due > now) {
-            return due.into_iter().for_each(|due| self.watch(flow, due));
+        if ends.sender.expires <= now {
+            ends.sender.on_timeout(now, &self.config.transport);
+            return self.pump(now, flow);
         }
-        self.protocol.on_due(now, &mut ends.both);
-        Kind::BOTH.into_iter().for_each(|kind| self.pump(now, flow, kind));
+        self.watch(flow);
     }
 
     /// A host puts a packet into its own queue.
-    fn put(&mut self, now: Time, host: Node, packet: Packet, said: P::Said) {
+    fn put(&mut self, now: Time, host: Node, packet: Packet) {
         self.counters.sent += 1;
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.packets[slot as usize] = packet;
-                self.said[slot as usize] = said;
                 slot
             }
             None => {
                 self.packets.push(packet);
-                self.said.push(said);
                 self.heading.push(host);
                 self.packets.len() as u32 - 1
             }
@@ -225,27 +215,24 @@ impl<'a, P: Protocol> Fabric<'a, P> {
                 ways[*turn as usize % ways.len()]
             }
             (ways, Ways::Flow) => {
-                ways[(mixed(u64::from(packet.flow) << 32 | u64::from(node)) % ways.len() as u64) as usize]
+                let mixed = Rng::seeded(u64::from(packet.flow) << 32 | u64::from(node)).next_u64();
+                ways[(mixed % ways.len() as u64) as usize]
             }
         };
         let port = &mut self.ports[number as usize];
-        let marked = packet.marked;
-        let dropped = match port.offer(now, slot, packet) {
-            Offered::Waits { dropped } => dropped,
-            Offered::Dropped => Some(slot),
-        };
-        self.counters.marked += u64::from(!marked && packet.marked);
-        if let Some(dropped) = dropped {
-            self.counters.dropped += 1;
-            self.free.push(dropped);
-        }
+        port.offer(now, slot, packet, &mut self.held[port.pool as usize], &mut self.dropped);
         self.send(now, number);
     }
 
     /// Puts the port's next packet on its line, if that is free.
     fn send(&mut self, now: Time, number: u32) {
         let port = &mut self.ports[number as usize];
-        if let Some((slot, at)) = port.send(now) {
+        if let Some(Sent { slot, marked, at }) =
+            port.send(now, &mut self.held[port.pool as usize], &mut self.dropped)
+        {
+            let packet = &mut self.packets[slot as usize];
+            self.counters.marked += u64::from(marked && !packet.marked);
+            packet.marked |= marked;
             self.heading[slot as usize] = port.line.to;
             self.counters.hops += 1;
             self.engine.schedule(at, Event::Arrive(slot));
@@ -253,6 +240,8 @@ impl<'a, P: Protocol> Fabric<'a, P> {
         if let Some(at) = port.wake() {
             self.engine.schedule(at, Event::Free(number));
         }
+        self.counters.dropped += self.dropped.len() as u64;
+        self.free.append(&mut self.dropped);
     }
 
     fn arrive(&mut self, now: Time, slot: u32) {
@@ -263,40 +252,38 @@ impl<'a, P: Protocol> Fabric<'a, P> {
         self.counters.delivered += 1;
         let packet = self.packets[slot as usize];
         self.free.push(slot);
-        let flow = &mut self.begun[packet.flow as usize];
-        if flow.took.is_some() && packet.kind == Kind::Ack {
-            return;
+        let ends = &mut self.ends[packet.flow as usize];
+        match packet.kind {
+            Kind::Data => {
+                let ack = ends.receiver.on_data(&packet);
+                self.put(now, node, ack);
+            }
+            Kind::Ack => {
+                let flow = &mut self.begun[packet.flow as usize];
+                if flow.took.is_some() {
+                    return;
+                }
+                ends.sender.on_ack(now, &packet, &self.config.transport);
+                if ends.sender.done() {
+                    flow.took = Some(now.since(flow.began));
+                    self.done += 1;
+                } else {
+                    self.pump(now, packet.flow);
+                }
+            }
         }
-        let ends = &mut self.ends[packet.flow as usize].both;
-        self.protocol.hear(now, ends, &packet, &self.said[slot as usize]);
-        if packet.kind == Kind::Ack && self.protocol.is_done(ends) {
-            flow.took = Some(now.since(flow.began));
-            self.done += 1;
-            return self.protocol.retire(ends);
-        }
-        self.pump(now, packet.flow, packet.kind.answer());
     }
 
     fn finish(mut self) -> Outcome {
         for (flow, ends) in self.begun.iter_mut().zip(&self.ends) {
-            (flow.retransmitted, flow.timeouts) = self.protocol.tally(&ends.both);
+            (flow.retransmitted, flow.timeouts) = (ends.sender.retransmitted, ends.sender.timeouts);
         }
         self.counters.left = self.packets.len() as u64 - self.free.len() as u64;
         Outcome {
             flows: self.begun,
             counters: self.counters,
-            active_max: self.active_max,
             elapsed: self.engine.now().since(Time::ZERO),
             events: self.engine.scheduled(),
         }
     }
-}
-
-/// A number that looks like nothing that `number` does (SplitMix64's finaliser:
-/// Steele, Lea and Flood, OOPSLA '14).
-fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ number >> 31
 }

@@ -1,12 +1,12 @@
 //! What travels: headers and lengths, no bytes.
 
-use queueing::{Bytes, Entry, FlowId, Label, Priority};
+use queueing::{Bytes, Entry, FlowId, Label, Markable, Priority};
 
 /// Payload of a full segment.
 pub const MSS: u64 = 1460;
 /// A full segment on the wire, as the papers count it.
 pub const SEGMENT_BYTES: u32 = 1500;
-/// An acknowledgement on the wire, as the papers count it.
+/// An acknowledgement on the wire.
 pub const ACK_BYTES: u32 = 40;
 
 /// A packet on its way.
@@ -14,39 +14,42 @@ pub const ACK_BYTES: u32 = 40;
 pub struct Packet {
     /// The flow it belongs to, by number.
     pub flow: u32,
-    /// Full segments of the flow before what it carries or answers.
+    /// The segment it carries, or the one it answers.
     pub segment: u32,
     /// Length on the wire, in bytes.
     pub bytes: u32,
+    /// Every segment before this one has arrived; of an acknowledgement.
+    pub before: u32,
     /// What it is.
     pub kind: Kind,
     /// Its level in queues.
     pub level: Priority,
-    /// Its sender asks for marks instead of losses.
-    pub capable: bool,
-    /// It is capable and met a long queue on its way.
+    /// Segments of the flow that the receiver was not known to have when this
+    /// was sent; for who schedules by what is left.
+    pub left: u32,
+    /// A queue on the way was long: of a segment, that it met one; of an
+    /// acknowledgement, that what it answers did.
     pub marked: bool,
 }
 
 /// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// From the flow's source: segments, and what opens its connection.
+    /// Carries a segment to the flow's destination.
     Data,
-    /// From its destination, about them.
+    /// Says so to the source.
     Ack,
 }
 
-impl Kind {
-    /// What the two ends of a flow send.
-    pub(super) const BOTH: [Self; 2] = [Self::Data, Self::Ack];
+impl Packet {
+    /// The flow as queues see it: its two directions are two.
+    pub(super) fn flow_id(&self) -> FlowId {
+        FlowId(u64::from(self.flow) << 1 | u64::from(self.kind == Kind::Ack))
+    }
 
-    /// What the end sends that this is for.
-    pub(super) const fn answer(self) -> Self {
-        match self {
-            Self::Data => Self::Ack,
-            Self::Ack => Self::Data,
-        }
+    /// What it carries of the flow.
+    pub(super) fn payload(&self) -> Bytes {
+        Bytes::new(self.bytes.saturating_sub(ACK_BYTES).into())
     }
 }
 
@@ -55,9 +58,36 @@ impl Kind {
 pub(super) struct Queued {
     pub packet: u32,
     pub bytes: u32,
-    pub flow: u32,
-    pub kind: Kind,
-    pub level: Priority,
+    /// The flow's number as queues see it.
+    flow: u32,
+    level: Priority,
+    /// Segments of the flow sent before this one, and left from this one on; an
+    /// acknowledgement's direction has nothing to send.
+    pub sent: u32,
+    pub left: u32,
+    /// It carries data, so it can be marked.
+    markable: bool,
+    pub marked: bool,
+    doomed: bool,
+}
+
+impl Queued {
+    /// The place of `packet`, which is in slot `slot`.
+    pub fn new(slot: u32, packet: &Packet) -> Self {
+        let markable = packet.kind == Kind::Data;
+        let (sent, left) = if markable { (packet.segment, packet.left) } else { (0, 0) };
+        Self {
+            packet: slot,
+            bytes: packet.bytes,
+            flow: packet.flow_id().0 as u32,
+            level: packet.level,
+            sent,
+            left,
+            markable,
+            marked: false,
+            doomed: false,
+        }
+    }
 }
 
 impl Entry for Queued {
@@ -65,12 +95,26 @@ impl Entry for Queued {
         Label::new(self.level)
     }
 
-    /// The two directions of a flow are two flows in a queue.
     fn flow(&self) -> FlowId {
-        FlowId(u64::from(self.flow) << 1 | u64::from(self.kind == Kind::Ack))
+        FlowId(self.flow.into())
     }
 
     fn bytes(&self) -> Bytes {
         Bytes::new(self.bytes.into())
+    }
+
+    fn doomed(&self) -> bool {
+        self.doomed
+    }
+}
+
+impl Markable for Queued {
+    fn mark(&mut self) -> bool {
+        self.marked |= self.markable;
+        self.markable
+    }
+
+    fn doom(&mut self) {
+        self.doomed = true;
     }
 }

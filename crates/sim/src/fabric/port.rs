@@ -1,70 +1,30 @@
 //! Where packets wait for a line: a switch port, or a host's card.
 //!
-//! The queue is one of the disciplines that real queues use; room is counted
-//! in packets over all its levels and flows, and a packet is marked when, with
-//! it, more wait than the threshold (DCTCP's rule, for the whole port).
+//! The queue is one of the disciplines that real queues use. Room is counted
+//! here, in packets or bytes, since several ports may share it; so are levels,
+//! where the switch tells flows' levels by itself.
 
-use std::str::FromStr;
+use queueing::{Bytes, Depth, Entry, Mlfq, Pushed, Rng, Span, Time};
 
-use queueing::{Discipline, Fifo, Flows, Pushed, Span, Strict, Time, UnknownName, named};
-
+use super::config::Config;
 use super::packet::{Packet, Queued};
+use super::queues::{Queue, queue};
+use super::room::{Buffer, Tagging};
 use super::topology::Line;
 
-/// A queue's order, by name.
-pub const SCHEDULERS: [(&str, Scheduler); 5] = [
-    ("fifo", Scheduler::Fifo),
-    ("flows", Scheduler::Flows),
-    ("pias", Scheduler::Pias),
-    ("fish", Scheduler::Fish),
-    ("fish-plus", Scheduler::FishPlus),
-];
-
-/// Which packet goes next, and which has to go when there is no room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheduler {
-    /// In order of arrival.
-    Fifo,
-    /// Turns between flows, whatever they have sent.
-    Flows,
-    /// Strict levels, each in order of arrival (PIAS).
-    Pias,
-    /// Strict levels, each in turns between its flows (FISH).
-    Fish,
-    /// As FISH; when full, the lowest level gives up a packet for a higher one,
-    /// and in it the flow that has asked for most for one that has asked for
-    /// less.
-    FishPlus,
-}
-
-impl FromStr for Scheduler {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        named(&SCHEDULERS, "scheduler", name)
-    }
-}
-
-impl Scheduler {
-    fn queue(self, room: usize) -> Box<dyn Discipline<Queued> + Send> {
-        match self {
-            Self::Fifo => Box::new(Fifo::new(room)),
-            Self::Flows => Box::new(Flows::new(room)),
-            Self::Pias => Box::new(Strict::new(room, |_| Fifo::new(room))),
-            Self::Fish => Box::new(Strict::new(room, |_| Flows::new(room))),
-            Self::FishPlus => {
-                Box::new(Strict::new(room, |_| Flows::new(room).with_push_out()).with_push_out())
-            }
-        }
-    }
-}
+/// Flows whose bytes a port remembers; the one that paused longest is forgotten.
+const FLOWS_MAX: usize = 65_536;
 
 /// A line and who waits for it.
 pub(super) struct Port {
     pub line: Line,
-    queue: Box<dyn Discipline<Queued> + Send>,
-    /// More waiting packets than this are marked; `None`: none are.
-    mark: Option<usize>,
+    queue: Queue,
+    /// Whose room it uses: its own number, or its node's.
+    pub pool: u32,
+    /// How much of that there is.
+    room: Depth,
+    /// Who tells flows' levels, if not their senders alone.
+    tagger: Option<Mlfq>,
     /// When the line is free again.
     free_at: Time,
     /// Whether somebody comes at that time to send the next.
@@ -74,45 +34,99 @@ pub(super) struct Port {
     spans: [(u32, Span); 2],
 }
 
-/// What a port did with a packet.
-pub(super) enum Offered {
-    /// It waits; whoever had to leave for it is dropped.
-    Waits { dropped: Option<u32> },
-    /// There was no room for it.
-    Dropped,
+/// A packet that leaves a port.
+pub(super) struct Sent {
+    /// Where it is.
+    pub slot: u32,
+    /// A queue here was too long.
+    pub marked: bool,
+    /// When it arrives at the other end.
+    pub at: Time,
 }
 
 impl Port {
-    pub fn new(line: Line, scheduler: Scheduler, room: usize, mark: Option<usize>) -> Self {
-        let span = |bytes: u32| (bytes, line.rate.time_for(queueing::Bytes::new(bytes.into())));
-        let spans = [span(super::packet::SEGMENT_BYTES), span(super::packet::ACK_BYTES)];
-        Self { line, queue: scheduler.queue(room), mark, free_at: Time::ZERO, awaited: false, spans }
+    /// The `number`-th port.
+    pub fn new(config: &Config, number: u32, line: Line) -> Self {
+        let span = |bytes: u32| (bytes, line.rate.time_for(Bytes::new(bytes.into())));
+        let tagger =
+            || Mlfq::new(config.thresholds().expect("a checked configuration"), config.idle, FLOWS_MAX);
+        let levels = if config.buffer == Buffer::Queue && config.scheduler.has_levels() { 8 } else { 1 };
+        Self {
+            line,
+            queue: queue(config, &Rng::seeded(config.seed).fork(3).fork(number.into())),
+            pool: if config.buffer == Buffer::Switch { line.from } else { number },
+            room: match config.room {
+                Depth::Entries(entries) => Depth::Entries(entries * levels),
+                Depth::Bytes(bytes) => Depth::Bytes(bytes * levels),
+            },
+            tagger: (config.tagging == Tagging::Switch).then(tagger),
+            free_at: Time::ZERO,
+            awaited: false,
+            spans: [span(super::packet::SEGMENT_BYTES), span(super::packet::ACK_BYTES)],
+        }
     }
 
-    /// Takes in the packet in slot `slot`, and marks it if too many wait.
-    pub fn offer(&mut self, now: Time, slot: u32, packet: &mut Packet) -> Offered {
-        let Packet { flow, kind, bytes, level, .. } = *packet;
-        let dropped = match self.queue.push(now, Queued { packet: slot, bytes, flow, kind, level }) {
-            Pushed::Refused(_) => return Offered::Dropped,
-            Pushed::Queued => None,
-            Pushed::PushedOut(gone) => Some(gone.packet),
+    /// Takes in the packet in slot `slot`, where `held` of the room is in use.
+    /// Whoever has to leave for it, or it itself, joins `dropped`.
+    pub fn offer(
+        &mut self,
+        now: Time,
+        slot: u32,
+        packet: &mut Packet,
+        held: &mut u64,
+        dropped: &mut Vec<u32>,
+    ) {
+        if let Some(tagger) = &mut self.tagger {
+            // The next hop sees it: a flow sinks and never rises on its way.
+            packet.level = packet.level.max(tagger.level(now, packet.flow_id(), packet.payload()));
+        }
+        let queued = Queued::new(slot, packet);
+        let size = self.size(packet.bytes);
+        let outcome = match *held + size > self.room.amount() {
+            true => self.queue.replace(now, queued),
+            false => self.queue.push(now, queued),
         };
-        packet.marked |= packet.capable && self.mark.is_some_and(|mark| self.queue.len() > mark);
-        Offered::Waits { dropped }
+        match outcome {
+            Pushed::Refused(_) => return dropped.push(slot),
+            Pushed::Queued => *held += size,
+            Pushed::PushedOut(gone) => {
+                *held = *held + size - self.size(gone.bytes);
+                dropped.push(gone.packet);
+            }
+        }
+        // One that was pushed out may have been the smaller one.
+        while *held > self.room.amount()
+            && let Some(gone) = self.queue.evict(now)
+        {
+            *held -= self.size(gone.bytes);
+            dropped.push(gone.packet);
+        }
     }
 
-    /// Puts the next packet on the line, if that is free: the packet, and when
-    /// it arrives at the other end.
-    pub fn send(&mut self, now: Time) -> Option<(u32, Time)> {
+    /// Puts the next packet on the line, if that is free.
+    pub fn send(&mut self, now: Time, held: &mut u64, dropped: &mut Vec<u32>) -> Option<Sent> {
         if now < self.free_at {
             return None;
         }
-        let Queued { packet, bytes, .. } = self.queue.pop(now)?;
-        let known = self.spans.iter().find(|&&(len, _)| len == bytes);
-        let span = known
-            .map_or_else(|| self.line.rate.time_for(queueing::Bytes::new(bytes.into())), |&(_, span)| span);
-        self.free_at = now + span;
-        Some((packet, self.free_at + self.line.delay))
+        loop {
+            let queued = self.queue.pop(now)?;
+            *held -= self.size(queued.bytes);
+            if queued.doomed() {
+                dropped.push(queued.packet);
+                continue;
+            }
+            let known = self.spans.iter().find(|&&(len, _)| len == queued.bytes);
+            let span = known
+                .map_or_else(|| self.line.rate.time_for(Bytes::new(queued.bytes.into())), |&(_, span)| span);
+            self.free_at = now + span;
+            let Queued { packet: slot, marked, .. } = queued;
+            return Some(Sent { slot, marked, at: self.free_at + self.line.delay });
+        }
+    }
+
+    /// What a packet of `bytes` takes of the room.
+    fn size(&self, bytes: u32) -> u64 {
+        self.room.measure(1, bytes.into())
     }
 
     /// When somebody has to come back to send, unless somebody does already.

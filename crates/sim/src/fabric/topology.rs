@@ -1,6 +1,6 @@
 //! Who is wired to whom, and which way leads where.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::HashMap;
 
 use queueing::{Rate, Span};
 
@@ -15,6 +15,16 @@ pub enum Topology {
         /// Their cables.
         host: Cable,
     },
+    /// Two switches and one cable between them; the hosts with even numbers are
+    /// at the one, so that each has one to send to across it.
+    Dumbbell {
+        /// Hosts at each switch.
+        hosts_per_side: u32,
+        /// Their cables.
+        host: Cable,
+        /// The cable between the switches.
+        core: Cable,
+    },
     /// Switches with hosts, each wired to every spine.
     LeafSpine {
         /// Switches with hosts.
@@ -28,7 +38,21 @@ pub enum Topology {
         /// Cables between leaves and spines.
         core: Cable,
     },
+    /// Switches of `k` ports in three layers: `k` pods of `k/2` switches with
+    /// `k/2` hosts each and `k/2` above them, and `(k/2)²` over all.
+    /// Source: Al-Fares et al., SIGCOMM '08 §2.2.
+    FatTree {
+        /// Ports of a switch, even.
+        k: u32,
+        /// Cables of hosts.
+        host: Cable,
+        /// Cables between switches.
+        core: Cable,
+    },
 }
+
+/// Hosts that a network can have.
+const HOSTS_MAX: u32 = 4096;
 
 /// A full-duplex cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -66,18 +90,25 @@ pub struct Wiring {
     pub nodes: u32,
     /// Every direction of every cable.
     pub lines: Vec<Line>,
-    /// Per node and host, which of `choices` leads there.
-    ways: Vec<u32>,
-    /// Sets of lines, each once: a host has one, a leaf one for each of its
-    /// hosts and one for all others.
-    choices: Vec<Vec<u32>>,
+    ways: Ways,
+}
+
+/// The lines that are on shortest ways.
+#[derive(Clone, Debug)]
+struct Ways {
+    /// Lines that are for some host the next of a node; few, since hosts lie
+    /// together.
+    sets: Vec<Vec<u32>>,
+    /// Per node and host, which of them.
+    of: Vec<u32>,
 }
 
 impl Wiring {
     /// The lines from `node` that lead to `host` on a shortest way.
     #[must_use]
     pub fn ways(&self, node: Node, host: Node) -> &[u32] {
-        &self.choices[self.ways[(node * self.hosts + host) as usize] as usize]
+        let set = self.ways.of[node as usize * self.hosts as usize + host as usize];
+        &self.ways.sets[set as usize]
     }
 }
 
@@ -87,7 +118,9 @@ impl Topology {
     pub fn hosts(&self) -> u32 {
         match *self {
             Self::Star { hosts, .. } => hosts,
+            Self::Dumbbell { hosts_per_side, .. } => 2 * hosts_per_side,
             Self::LeafSpine { leaves, hosts_per_leaf, .. } => leaves * hosts_per_leaf,
+            Self::FatTree { k, .. } => k.pow(3) / 4,
         }
     }
 
@@ -95,19 +128,30 @@ impl Topology {
     pub(super) fn problem(&self) -> Option<String> {
         let counts: &[(&str, u32)] = match self {
             Self::Star { hosts, .. } => &[("hosts", *hosts)],
+            Self::Dumbbell { hosts_per_side, .. } => &[("hosts_per_side", *hosts_per_side)],
+            Self::FatTree { k, .. } if !(2..=24).contains(k) || k % 2 == 1 => {
+                return Some(format!("topology: k {k} is not even and within 2..=24"));
+            }
+            Self::FatTree { .. } => &[],
             Self::LeafSpine { leaves, spines, hosts_per_leaf, .. } => {
                 &[("leaves", *leaves), ("spines", *spines), ("hosts_per_leaf", *hosts_per_leaf)]
             }
         };
-        if let Some((name, count)) = counts.iter().find(|(_, count)| !(1..=4096).contains(count)) {
-            return Some(format!("topology: {name} {count} is outside 1..=4096"));
+        if let Some((name, count)) = counts.iter().find(|(_, count)| !(1..=HOSTS_MAX).contains(count)) {
+            return Some(format!("topology: {name} {count} is outside 1..={HOSTS_MAX}"));
         }
-        if self.hosts() < 2 {
-            return Some("topology: one host has nobody to send to, 2 and more have".to_owned());
+        match self.hosts() {
+            1 => return Some("topology: one host has nobody to send to, 2 and more have".to_owned()),
+            hosts if hosts > HOSTS_MAX => {
+                return Some(format!("topology: {hosts} hosts are more than {HOSTS_MAX}"));
+            }
+            _ => {}
         }
         let cables = match self {
             Self::Star { host, .. } => [host, host],
-            Self::LeafSpine { host, core, .. } => [host, core],
+            Self::Dumbbell { host, core, .. }
+            | Self::LeafSpine { host, core, .. }
+            | Self::FatTree { host, core, .. } => [host, core],
         };
         let rate = cables.iter().find(|cable| !(1..=10_000).contains(&cable.gbps))?.gbps;
         Some(format!("topology: gbps {rate} is outside 1..=10000"))
@@ -122,6 +166,26 @@ impl Topology {
             Self::Star { host, .. } => {
                 cables.extend((0..hosts).map(|node| (node, hosts, host)));
                 hosts + 1
+            }
+            Self::Dumbbell { host, core, .. } => {
+                cables.extend((0..hosts).map(|node| (node, hosts + node % 2, host)));
+                cables.push((hosts, hosts + 1, core));
+                hosts + 2
+            }
+            Self::FatTree { k, host, core } => {
+                let half = k / 2;
+                let (edges, middles, tops) = (hosts, hosts + k * half, hosts + 2 * k * half);
+                cables.extend((0..hosts).map(|node| (node, edges + node / half, host)));
+                for pod in 0..k {
+                    for (edge, middle) in pairs(half) {
+                        cables.push((edges + pod * half + edge, middles + pod * half + middle, core));
+                    }
+                    // The same switch of every pod leads to the same tops.
+                    for (middle, top) in pairs(half) {
+                        cables.push((middles + pod * half + middle, tops + middle * half + top, core));
+                    }
+                }
+                tops + half * half
             }
             Self::LeafSpine { leaves, spines, hosts_per_leaf, host, core } => {
                 cables.extend((0..hosts).map(|node| (node, hosts + node / hosts_per_leaf, host)));
@@ -139,26 +203,31 @@ impl Topology {
         };
         let lines: Vec<Line> =
             cables.into_iter().flat_map(|(a, b, cable)| [line((a, b, cable)), line((b, a, cable))]).collect();
-        let (ways, choices) = ways(hosts, nodes, &lines);
-        Wiring { hosts, nodes, lines, ways, choices }
+        let ways = ways(hosts, nodes, &lines);
+        Wiring { hosts, nodes, lines, ways }
     }
+}
+
+/// All pairs of numbers below `n`.
+fn pairs(n: u32) -> impl Iterator<Item = (u32, u32)> {
+    (0..n).flat_map(move |a| (0..n).map(move |b| (a, b)))
 }
 
 /// Per node and host, the lines to neighbours that are one nearer: from each
 /// host back through the network, breadth first.
-fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> (Vec<u32>, Vec<Vec<u32>>) {
+fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> Ways {
     let mut into: Vec<Vec<u32>> = vec![Vec::new(); nodes as usize];
     for (number, line) in lines.iter().enumerate() {
         into[line.to as usize].push(number as u32);
     }
-    let mut ways = vec![0; (nodes * hosts) as usize];
-    let mut choices = BTreeMap::new();
+    let mut ways = Ways { sets: Vec::new(), of: vec![0; nodes as usize * hosts as usize] };
+    let mut numbers: HashMap<Vec<u32>, u32> = HashMap::new();
+    // Those of one host, per node.
     let mut found = vec![Vec::new(); nodes as usize];
     for host in 0..hosts {
-        found.iter_mut().for_each(Vec::clear);
         let mut far = vec![u32::MAX; nodes as usize];
         far[host as usize] = 0;
-        let mut ring = VecDeque::from([host]);
+        let mut ring = std::collections::VecDeque::from([host]);
         while let Some(node) = ring.pop_front() {
             for &number in &into[node as usize] {
                 let from = lines[number as usize].from;
@@ -175,18 +244,17 @@ fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> (Vec<u32>, Vec<Vec<u32>>) {
                 }
             }
         }
-        for (node, found) in found.iter().enumerate() {
-            let next = choices.len() as u32;
-            let choice = match choices.get(found) {
-                Some(&known) => known,
-                None => *choices.entry(found.clone()).or_insert(next),
-            };
-            ways[node * hosts as usize + host as usize] = choice;
+        for (node, found) in found.iter_mut().enumerate() {
+            let number = numbers.get(found.as_slice()).copied().unwrap_or_else(|| {
+                ways.sets.push(found.clone());
+                numbers.insert(found.clone(), ways.sets.len() as u32 - 1);
+                ways.sets.len() as u32 - 1
+            });
+            ways.of[node * hosts as usize + host as usize] = number;
+            found.clear();
         }
     }
-    let mut in_order: Vec<_> = choices.into_iter().collect();
-    in_order.sort_by_key(|&(_, number)| number);
-    (ways, in_order.into_iter().map(|(choice, _)| choice).collect())
+    ways
 }
 
 #[cfg(test)]
@@ -211,17 +279,51 @@ mod tests {
     #[test]
     fn every_host_reaches_every_other_on_all_shortest_ways() {
         let star = Topology::Star { hosts: 5, host: cable(10) }.wire();
-        let spines = 3;
-        let fabric =
-            Topology::LeafSpine { leaves: 4, spines, hosts_per_leaf: 2, host: cable(10), core: cable(20) };
+        const SPINES: u32 = 3;
+        let fabric = Topology::LeafSpine {
+            leaves: 4,
+            spines: SPINES,
+            hosts_per_leaf: 2,
+            host: cable(10),
+            core: cable(20),
+        };
         let fabric = fabric.wire();
-        for (wiring, leaf_of) in [(&star, (|_| 0) as fn(Node) -> Node), (&fabric, |host| host / 2)] {
-            for from in 0..wiring.hosts {
-                for to in (0..wiring.hosts).filter(|&to| to != from) {
-                    let expected = if leaf_of(from) == leaf_of(to) { (2, 1) } else { (4, spines as usize) };
-                    assert_eq!(walk(wiring, from, to), expected, "{from} to {to}");
-                }
+        let dumbbell = Topology::Dumbbell { hosts_per_side: 3, host: cable(10), core: cable(40) }.wire();
+        let tree = Topology::FatTree { k: 6, host: cable(10), core: cable(10) }.wire();
+        assert_eq!((tree.hosts, tree.nodes), (54, 54 + 18 + 18 + 9));
+        assert_eq!(tree.lines.len(), 2 * 3 * 54, "as many cables in each layer");
+        // Hops and ways, by whether two hosts share a switch, a pod, or neither.
+        type Expected = fn(Node, Node) -> (usize, usize);
+        let expected: [(&Wiring, Expected); 3] = [
+            (&star, |_, _| (2, 1)),
+            (&fabric, |a, b| if a / 2 == b / 2 { (2, 1) } else { (4, SPINES as usize) }),
+            (&tree, |a, b| match (a / 3 == b / 3, a / 9 == b / 9) {
+                (true, _) => (2, 1),
+                (_, true) => (4, 3),
+                _ => (6, 9),
+            }),
+        ];
+        for (wiring, expected) in expected {
+            for (from, to) in pairs(wiring.hosts).filter(|(from, to)| from != to) {
+                assert_eq!(walk(wiring, from, to), expected(from, to), "{from} to {to}");
             }
+        }
+        for (from, to) in pairs(6).filter(|(from, to)| from != to) {
+            let hops = if from % 2 == to % 2 { 2 } else { 3 };
+            assert_eq!(walk(&dumbbell, from, to), (hops, 1), "{from} to {to}");
+        }
+    }
+
+    /// Every pod offers as many ways up as it has hosts: nothing is
+    /// oversubscribed unless the cables are.
+    #[test]
+    fn a_fat_tree_can_carry_what_its_hosts_send() {
+        for k in [2, 4, 8] {
+            let tree = Topology::FatTree { k, host: cable(10), core: cable(10) }.wire();
+            let up = |line: &&Line| {
+                line.from < tree.nodes - (k / 2).pow(2) && line.to >= tree.nodes - (k / 2).pow(2)
+            };
+            assert_eq!(tree.lines.iter().filter(up).count() as u32, tree.hosts, "k {k}");
         }
     }
 
@@ -232,5 +334,16 @@ mod tests {
         assert!(problem(1, 10).unwrap().contains("one host"));
         assert!(problem(2, 0).unwrap().contains("gbps 0"));
         assert_eq!(problem(2, 10), None);
+        let tree = |k| Topology::FatTree { k, host: cable(10), core: cable(10) }.problem();
+        assert!(
+            [1, 5, 26].iter().all(|&k| tree(k).is_some_and(|problem| problem.contains(&format!("k {k}"))))
+        );
+        assert_eq!(tree(24), None);
+        let leaves = |leaves, hosts_per_leaf| {
+            let (host, core) = (cable(10), cable(0));
+            Topology::LeafSpine { leaves, spines: 2, hosts_per_leaf, host, core }.problem()
+        };
+        assert!(leaves(4096, 4096).unwrap().contains("16777216 hosts"));
+        assert!(leaves(2, 2).unwrap().contains("gbps 0"));
     }
 }

@@ -1,0 +1,108 @@
+//! Every scheduler, and every part that settings change.
+
+use proptest::collection::vec;
+use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+use queueing::{Entry, Pushed, Thresholds, Time};
+
+use super::*;
+use crate::fabric::packet::{Kind, Packet};
+
+/// Settings that fit a scheduler.
+fn settings(scheduler: Scheduler) -> Vec<&'static str> {
+    let mut settings = vec!["", "mark = 5", "mark = 5\nmarking = \"queue\"", "red = { min = 2, max = 6 }"];
+    if scheduler.has_turns() && scheduler != Scheduler::FqCodel {
+        settings.extend(["quantum = 4000", "mark = 2\nmarking = \"flow\""]);
+    }
+    if scheduler.has_levels() {
+        settings.push("buffer = \"queue\"");
+    }
+    settings
+}
+
+fn config(scheduler: Scheduler, room: &str, more: &str) -> Config {
+    let text = format!(
+        "scheduler = \"{}\"\nroom = {room}\n{more}\nthresholds = [3, 6, 12]\nflows = 1\nsenders = \"first\"\n\
+         sizes = \"websearch\"\narrivals = \"poisson 1\"\ncodel = {{ target = \"20us\", interval = \"100us\" }}\n\
+         topology = {{ kind = \"star\", hosts = 2, host = {{ gbps = 10, delay = \"1us\" }} }}",
+        scheduler.name()
+    );
+    Config::from_toml(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn packet(flow: u32, segment: u32, thresholds: &Thresholds) -> Packet {
+    Packet {
+        flow,
+        segment,
+        bytes: SEGMENT_BYTES,
+        before: 0,
+        kind: Kind::Data,
+        level: thresholds.level(Bytes::new(u64::from(segment) * super::super::MSS)),
+        left: 10_000 - segment,
+        marked: false,
+    }
+}
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(32))]
+
+    /// Levels sink and never rise, so a flow keeps its order across them too.
+    #[test]
+    fn a_flow_keeps_its_order_and_whoever_waits_is_served(steps in vec((0..5_u32, 1..9_u32, 0..8_u32), 1..80)) {
+        for (name, scheduler) in SCHEDULERS {
+            for more in settings(scheduler) {
+                let config = config(scheduler, "24", more);
+                let thresholds = config.thresholds().expect("good ones");
+                let mut queue = queue(&config, &Rng::seeded(1));
+                let (mut sent, mut served, mut waiting) = ([0; 5], [None; 5], 0);
+                for (step, &(flow, packets, pops)) in steps.iter().enumerate() {
+                    let now = Time::ZERO + Span::from_micros(step as u64 * 7);
+                    for _ in 0..packets {
+                        let packet = packet(flow, sent[flow as usize], &thresholds);
+                        sent[flow as usize] += 1;
+                        match queue.push(now, Queued::new(packet.segment, &packet)) {
+                            Pushed::Queued => waiting += 1,
+                            Pushed::Refused(_) | Pushed::PushedOut(_) => {}
+                        }
+                    }
+                    for _ in 0..pops {
+                        let popped = queue.pop(now);
+                        prop_assert_eq!(popped.is_some(), waiting > 0, "{}, {}: idle beside work", name, more);
+                        let Some(popped) = popped else { break };
+                        waiting -= 1;
+                        let last = &mut served[(popped.flow().0 >> 1) as usize];
+                        prop_assert!(*last < Some(popped.packet), "{name}, {more}: out of order");
+                        *last = Some(popped.packet);
+                    }
+                    prop_assert_eq!(queue.len(), waiting);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn settings_that_do_not_fit_the_scheduler_are_refused() {
+    let error = |scheduler, more| {
+        let mut config = config(scheduler, "24", "");
+        let other = config_of(more);
+        (config.quantum, config.shares, config.marking) = (other.quantum, other.shares, other.marking);
+        config.check().map_err(|error| error.to_string())
+    };
+    let shares = "shares = [8, 7, 6, 5, 4, 3, 2, 1]";
+    for (name, scheduler) in SCHEDULERS {
+        for (more, fits) in [
+            (shares, scheduler.has_levels()),
+            ("quantum = 9000", scheduler.has_turns()),
+            ("marking = \"flow\"", scheduler.has_turns() && scheduler != Scheduler::FqCodel),
+        ] {
+            let checked = error(scheduler, more);
+            assert_eq!(checked.is_ok(), fits, "{more}: {checked:?}");
+            assert!(checked.err().is_none_or(|error| error.contains(name)), "{name}, {more}");
+        }
+    }
+}
+
+/// Settings as `fish` takes them.
+fn config_of(more: &str) -> Config {
+    config(Scheduler::Fish, "24", more)
+}
