@@ -8,8 +8,23 @@ use crate::{Law, Span};
 /// Mean wait, first come first served: λ E\[S²\] / 2 (1 − ρ).
 #[must_use]
 pub fn wait_mean(rate_per_s: f64, service: &Law) -> Option<Span> {
-    let rho = load(rate_per_s, service.mean());
-    (rho < 1.0).then(|| Span::from_secs_f64(rate_per_s * service.second_moment() / (2.0 * (1.0 - rho))))
+    wait_mean_of(rate_per_s, service.mean().as_secs_f64(), service.second_moment())
+}
+
+/// [`wait_mean`] of a law that is known by its first two moments: the mean in
+/// s, that of the square in s².
+#[must_use]
+pub fn wait_mean_of(rate_per_s: f64, mean_s: f64, square_s2: f64) -> Option<Span> {
+    let rho = rate_per_s * mean_s;
+    (rho < 1.0).then(|| Span::from_secs_f64(rate_per_s * square_s2 / (2.0 * (1.0 - rho))))
+}
+
+/// How many times its service a request takes on average where all that are
+/// present share the server evenly: 1 / (1 − ρ), whatever the law and however
+/// long the request. Source: Kleinrock II §4.4.
+#[must_use]
+pub fn slowdown_shared(load: f64) -> Option<f64> {
+    (load < 1.0).then(|| 1.0 / (1.0 - load))
 }
 
 /// Mean sojourn, first come first served.

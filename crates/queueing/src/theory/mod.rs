@@ -5,12 +5,11 @@
 //! queue that gets more than it can serve has no steady state: `None`.
 //! Source: Kleinrock, Queueing Systems I (1975) and II (1976).
 
-pub mod livelock;
+pub mod feedback;
 pub mod mg1;
 pub mod mm1;
 pub mod mm1k;
 pub mod mmc;
-pub mod patience;
 
 use crate::Span;
 

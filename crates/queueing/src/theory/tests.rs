@@ -190,54 +190,103 @@ fn losses_stay_finite_at_any_load_and_room() {
     );
 }
 
-/// How requests end that leave when their patience does: served, lost, reneged.
-fn impatient(k: u32, rate_per_s: f64, service_mean: Span, patience_mean: Span) -> [f64; 3] {
-    let mut rng = Rng::seeded(45);
-    let (serve_per_s, renege_per_s) = (1.0 / service_mean.as_secs_f64(), 1.0 / patience_mean.as_secs_f64());
-    let (mut present, mut arrived, mut ends) = (0_u32, 0_u32, [0_u32; 3]);
-    for _ in 0..REQUESTS {
-        let serve = if present > 0 { serve_per_s } else { 0.0 };
-        let renege = f64::from(present.saturating_sub(1)) * renege_per_s;
-        let next = rng.unit() * (rate_per_s + serve + renege);
-        if next < rate_per_s {
-            arrived += 1;
-            if present == k { ends[1] += 1 } else { present += 1 }
-        } else {
-            present -= 1;
-            ends[if next < rate_per_s + serve { 0 } else { 2 }] += 1;
+/// Mean sojourn of `requests` that sink through levels, event by event.
+fn sinking(points: &[(f64, f64)], load: f64, thresholds: &[f64], requests: usize) -> f64 {
+    let demand = feedback::Demand::new(points.to_vec()).expect("a distribution");
+    let mut rng = Rng::seeded(44);
+    let draw = |rng: &mut Rng| {
+        let unit = rng.unit();
+        let pair = points.windows(2).find(|pair| unit < pair[1].1).expect("shares end at 1");
+        let ((from, low), (to, high)) = (pair[0], pair[1]);
+        from + (to - from) * (unit - low) / (high - low)
+    };
+    // Per level, those who wait: when they came, what they got, what they need.
+    let mut levels: Vec<VecDeque<(f64, f64, f64)>> = vec![VecDeque::new(); thresholds.len() + 1];
+    let mean_gap = demand.mean() / load;
+    let (mut now, mut arrival, mut sum, mut done) = (0.0, 0.0, 0.0, 0);
+    while done < requests {
+        let busy = levels.iter().position(|level| !level.is_empty());
+        let head = busy.map(|level| (level, levels[level][0]));
+        let ends = head.map_or(f64::INFINITY, |(level, (_, got, need))| {
+            now + thresholds.get(level).map_or(need, |&threshold| need.min(threshold)) - got
+        });
+        if ends > arrival {
+            if let Some((level, _)) = head {
+                levels[level][0].1 += arrival - now;
+            }
+            now = arrival;
+            levels[0].push_back((now, 0.0, draw(&mut rng)));
+            arrival += rng.exponential() * mean_gap;
+            continue;
+        }
+        let (level, (came, _, need)) = head.expect("somebody was served");
+        now = ends;
+        levels[level].pop_front();
+        match thresholds.get(level) {
+            Some(&threshold) if threshold < need => levels[level + 1].push_back((came, threshold, need)),
+            _ => {
+                sum += now - came;
+                done += 1;
+            }
         }
     }
-    ends.map(|count| f64::from(count) / f64::from(arrived))
+    sum / requests as f64
+}
+
+const DEMAND: [(f64, f64); 5] = [(1.0, 0.0), (1.0, 0.3), (3.0, 0.7), (10.0, 0.95), (40.0, 1.0)];
+
+#[test]
+fn levels_that_requests_sink_through_agree_with_simulation() {
+    let demand = feedback::Demand::new(DEMAND.to_vec()).expect("a distribution");
+    for (load, thresholds) in [(0.5, &[][..]), (0.7, &[2.0]), (0.7, &[1.0, 5.0, 20.0]), (0.8, &[4.0, 12.0])] {
+        let formula = feedback::sojourn_mean(&demand, load, thresholds).expect("a steady state");
+        let simulated = sinking(&DEMAND, load, thresholds, 1_000_000);
+        assert!(
+            (simulated / formula - 1.0).abs() < 0.02,
+            "load {load}, thresholds {thresholds:?}: formula {formula:.3}, simulated {simulated:.3}"
+        );
+    }
 }
 
 #[test]
-fn requests_that_lose_patience_end_as_ancker_and_gafarian_say() {
-    let service = Span::from_millis(1);
-    for (k, rate_per_s, patience_ms) in
-        [(5, 800.0, 4), (50, 1_500.0, 20), (200, 4_000.0, 50), (500, 700.0, 1)]
-    {
-        let patience::Ends { served, lost, reneged } =
-            patience::ends(k, rate_per_s, service, Span::from_millis(patience_ms));
-        let seen = impatient(k, rate_per_s, service, Span::from_millis(patience_ms));
-        for (formula, seen) in [served, lost, reneged].into_iter().zip(seen) {
-            assert!((formula - seen).abs() < 0.005, "{k} {rate_per_s}: {formula} {seen}");
+fn one_level_is_first_come_first_served() {
+    let demand = feedback::Demand::new(DEMAND.to_vec()).expect("a distribution");
+    let (mean, load) = (demand.mean(), 0.6);
+    let one = feedback::sojourn_mean(&demand, load, &[]).expect("a steady state");
+    let wait = mg1::wait_mean_of(load / mean, mean, demand.second_moment()).expect("a steady state");
+    assert!((one - mean - wait.as_secs_f64()).abs() < 1e-6, "{one}");
+}
+
+#[test]
+fn the_best_thresholds_are_those_that_trying_all_finds() {
+    let demand = feedback::Demand::new(DEMAND.to_vec()).expect("a distribution");
+    for load in [0.2, 0.6, 0.9] {
+        let mean = |thresholds: &[u64]| {
+            let thresholds: Vec<f64> = thresholds.iter().map(|&amount| amount as f64).collect();
+            feedback::sojourn_mean(&demand, load, &thresholds).expect("a steady state")
+        };
+        let two = (1..40).map(|a| mean(&[a])).fold(f64::INFINITY, f64::min);
+        let pairs = (1..39).flat_map(|a| (a + 1..40).map(move |b| [a, b]));
+        let three = pairs.map(|pair| mean(&pair)).fold(f64::INFINITY, f64::min);
+        for (levels, least) in [(2, two), (3, three)] {
+            let best = feedback::thresholds_best(&demand, load, levels).expect("a load below 1");
+            assert!(best.len() < levels);
+            assert!((mean(&best) / least - 1.0).abs() < 1e-9, "{load}: {best:?} is not {least}");
         }
-        assert!((served + lost + reneged - 1.0).abs() < 1e-9);
+        let more =
+            (1..=8).map(|levels| feedback::thresholds_best(&demand, load, levels).expect("a load below 1"));
+        let means: Vec<f64> = more.map(|best| mean(&best)).collect();
+        assert!(means.windows(2).all(|pair| pair[1] <= pair[0]), "more levels never cost: {means:?}");
     }
 }
 
 #[test]
-fn who_has_much_room_and_little_patience_is_served_in_vain() {
-    let (rate_per_s, service, patience) =
-        (1_300.0, Law::Exponential { mean: Span::from_millis(1) }, Span::from_millis(30));
-    let mut shares = Vec::new();
-    for k in [8, 20, 200] {
-        let seen = fcfs(1, k as usize, rate_per_s, &service);
-        let within = seen.sojourns_s.iter().filter(|&&s| s <= patience.as_secs_f64()).count();
-        let seen = within as f64 / REQUESTS as f64;
-        let formula = mm1k::within(k, rate_per_s, service.mean(), patience);
-        assert!((formula - seen).abs() < 0.005, "room for {k}: {formula} {seen}");
-        shares.push(formula);
+fn what_has_no_steady_state_or_no_order_has_no_mean() {
+    let demand = || feedback::Demand::new(DEMAND.to_vec()).expect("a distribution");
+    assert_eq!(feedback::sojourn_mean(&demand(), 1.0, &[]), None);
+    assert_eq!(feedback::sojourn_mean(&demand(), 0.5, &[4.0, 4.0]), None);
+    assert_eq!(feedback::thresholds_best(&demand(), 1.0, 8), None);
+    for points in [vec![], vec![(1.0, 0.0)], vec![(2.0, 0.0), (1.0, 1.0)], vec![(1.0, 0.2), (2.0, 1.0)]] {
+        assert_eq!(feedback::Demand::new(points.clone()), None, "{points:?}");
     }
-    assert!(shares[1] > 0.7 && shares[2] < 0.01, "room for 20 serves, room for 200 does not: {shares:?}");
 }

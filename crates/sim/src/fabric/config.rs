@@ -1,13 +1,15 @@
 //! What a fabric is made of, as an experiment's TOML has it.
 
-use queueing::{Arrivals, Bytes, Depth, Priority, Span, Thresholds};
+use std::sync::Arc;
 
+use queueing::{Arrivals, Bytes, Span, Thresholds};
+
+use super::ns2;
 use super::packet::{MSS, SEGMENT_BYTES};
-use super::queues::Scheduler;
-use super::room::{Buffer, Codel, Place, Ramp, Tagging, depth};
+use super::planned::Planned;
+use super::port::Scheduler;
 use super::sizes::Sizes;
 use super::topology::Topology;
-use super::{ns2, room};
 use crate::BadConfig;
 use crate::text::text;
 
@@ -38,38 +40,11 @@ pub struct Config {
     /// Segments after which a flow sinks a level, at most seven, increasing.
     #[serde(default)]
     pub thresholds: Vec<u64>,
-    /// How much waits, in packets (`240`) or bytes (`"360KB"`).
-    #[serde(deserialize_with = "depth")]
-    pub room: Depth,
-    /// Who shares that.
+    /// Packets that wait at one port, over all its queues.
+    pub room: usize,
+    /// More waiting packets than this at a port, and they are marked; 0: never.
     #[serde(default)]
-    pub buffer: Buffer,
-    /// When with a packet more than this waits, in packets or bytes, it is
-    /// marked; 0: never.
-    #[serde(default = "mark_default", deserialize_with = "depth")]
-    pub mark: Depth,
-    /// What has to be so long.
-    #[serde(default)]
-    pub marking: Place,
-    /// Random early detection instead.
-    #[serde(default)]
-    pub red: Option<Ramp>,
-    /// When a flow's wait is too long, under `fq-codel`.
-    #[serde(default)]
-    pub codel: Codel,
-    /// Bytes of a turn between flows, in place of a packet.
-    #[serde(default)]
-    pub quantum: Option<u64>,
-    /// What each level may send of all, in place of strict order: weights. Packets
-    /// of a flow that has just sunk may then overtake its last ones above.
-    #[serde(default)]
-    pub shares: Option<[u32; Priority::LEVELS]>,
-    /// Who tells levels.
-    #[serde(default)]
-    pub tagging: Tagging,
-    /// A flow that was not seen for so long starts anew, where switches tell.
-    #[serde(default = "idle_default", deserialize_with = "text")]
-    pub idle: Span,
+    pub mark: usize,
     /// Which of several ways a packet takes.
     #[serde(default)]
     pub ways: Ways,
@@ -92,9 +67,16 @@ pub struct Config {
     /// The run ends here even if flows have not.
     #[serde(default = "limit_default", deserialize_with = "text")]
     pub limit: Span,
+    /// Whether to look at how many packets wait where.
+    #[serde(default)]
+    pub occupancy: bool,
     /// Replays the run.
     #[serde(default = "seed_default")]
     pub seed: u64,
+    /// These flows, in the order of their beginnings, and no others: then
+    /// `sizes`, `arrivals` and `senders` say nothing, and `flows` their number.
+    #[serde(skip)]
+    pub planned: Option<Arc<[Planned]>>,
 }
 
 /// Who sends to whom.
@@ -103,8 +85,26 @@ pub struct Config {
 pub enum Senders {
     /// The first host to the second.
     First,
-    /// Every host, each flow to any other.
+    /// Every host, each flow to any other; each has an arrival process of its
+    /// own.
     All,
+    /// At each arrival so many hosts at once, each a flow to the same one; all
+    /// drawn anew.
+    Incast(u32),
+    /// At each arrival every host at once, a flow to each of the others.
+    AllToAll,
+}
+
+impl Senders {
+    /// Flows that a host begins per arrival, in the mean over hosts.
+    #[must_use]
+    pub fn flows_per_arrival(self, hosts: u32) -> f64 {
+        match self {
+            Self::First | Self::All => 1.0,
+            Self::Incast(senders) => f64::from(senders) / f64::from(hosts),
+            Self::AllToAll => f64::from(hosts - 1),
+        }
+    }
 }
 
 /// Where flows' beginnings and sizes are drawn from.
@@ -129,15 +129,6 @@ pub enum Ways {
     Spray,
     /// All packets of a flow the same one, by a hash (ECMP).
     Flow,
-}
-
-fn mark_default() -> Depth {
-    Depth::Entries(0)
-}
-
-/// As in PIAS's module for Linux.
-fn idle_default() -> Span {
-    Span::from_micros(500)
 }
 
 fn limit_default() -> Span {
@@ -169,12 +160,13 @@ impl Config {
             return bad(problem);
         }
         self.thresholds()?;
-        if let Some(problem) = room::problem(self) {
-            return bad(problem);
+        if !(1..=1_000_000).contains(&self.room) {
+            return bad(format!("room {} is outside 1..=1000000 packets", self.room));
         }
         if !(1..=10_000_000).contains(&self.flows) {
             return bad(format!("flows {} is outside 1..=10000000", self.flows));
         }
+        self.check_flows()?;
         let poisson = matches!(self.arrivals, Arrivals::Poisson { .. });
         if self.draws == Draws::Ns2
             && !(poisson && self.senders == Senders::First && (1..=20_000).contains(&self.seed))
@@ -193,10 +185,55 @@ impl Config {
         Ok(())
     }
 
-    /// The bytes of a turn; `None`: a turn is a packet.
-    pub(super) fn quantum(&self) -> Option<Bytes> {
-        let bytes = matches!(self.scheduler, Scheduler::Drr | Scheduler::Ps | Scheduler::FqCodel);
-        self.quantum.or_else(|| bytes.then_some(SEGMENT_BYTES.into())).map(Bytes::new)
+    /// Whether who sends and what can be.
+    fn check_flows(&self) -> Result<(), BadConfig> {
+        let bad = |text: String| Err(BadConfig(text));
+        let hosts = self.topology.hosts();
+        if let Senders::Incast(senders) = self.senders
+            && !(1..hosts).contains(&senders)
+        {
+            return bad(format!("senders: incast {senders} is outside 1..={}, the other hosts", hosts - 1));
+        }
+        let Some(planned) = &self.planned else { return Ok(()) };
+        if planned.len() != self.flows as usize {
+            return bad(format!(
+                "flows {} is not the number of those planned, {}",
+                self.flows,
+                planned.len()
+            ));
+        }
+        let wrong = |flow: &&Planned| {
+            let Planned { from, to, bytes, .. } = **flow;
+            from == to || from.max(to) >= hosts || !(1..=Planned::BYTES_MAX).contains(&bytes)
+        };
+        if let Some(flow) = planned.iter().find(wrong) {
+            return bad(format!("planned: {flow:?} is not between two of {hosts} hosts"));
+        }
+        if planned.windows(2).any(|pair| pair[1].start < pair[0].start) {
+            return bad("planned: flows are not in the order of their beginnings".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The share of a host's line that flows' segments take, on the wire and
+    /// each once, in the mean over the hosts that send: 1 and more fill it for
+    /// ever. Acknowledgements, and what is sent again, come on top.
+    #[must_use]
+    pub fn load(&self) -> f64 {
+        self.arrivals.rate_per_s() / self.arrivals_at(1.0)
+    }
+
+    /// Arrivals per second (of each sender, or of rounds) that make `load`.
+    ///
+    /// # Panics
+    /// When the topology does not pass [`check`](Self::check).
+    #[must_use]
+    pub fn arrivals_at(&self, load: f64) -> f64 {
+        let wiring = self.topology.wire();
+        let line = wiring.lines.iter().find(|line| line.from == 0).expect("every host has a line");
+        let flow_bits = self.sizes.mean() * f64::from(SEGMENT_BYTES) * 8.0;
+        let flows = self.senders.flows_per_arrival(self.topology.hosts());
+        load * line.rate.bits_per_sec() as f64 / (flow_bits * flows)
     }
 
     /// The thresholds, in bytes.

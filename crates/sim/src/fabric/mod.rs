@@ -9,30 +9,33 @@
 
 mod births;
 mod config;
+mod ideal;
 mod mrg;
 mod ns2;
+mod occupancy;
 mod outcome;
 mod packet;
+mod planned;
 mod port;
-mod queues;
-mod room;
 mod sizes;
 mod topology;
 
 pub use config::{Config, Draws, Senders, Ways};
 pub use ns2::Settings;
+pub use occupancy::{INSTANTS, Occupancy, PLACES, Place};
 pub use outcome::{Counters, Flow, Outcome};
 pub use packet::{ACK_BYTES, Kind, MSS, Packet, SEGMENT_BYTES};
-pub use queues::{SCHEDULERS, Scheduler};
-pub use room::{Buffer, Codel, Place, Ramp, Tagging};
+pub use planned::{BadLine, Planned};
+pub use port::{SCHEDULERS, Scheduler};
 pub use sizes::{BadSizes, Sizes};
 pub use topology::{Cable, Line, Node, Topology, Wiring};
 
 pub use crate::BadConfig;
 use crate::Engine;
-use births::{Birth, Births};
+use births::{Birth, Births, births};
 use ns2::{Receiver, Sender};
-use port::{Port, Sent};
+use occupancy::Watch;
+use port::{Offered, Port};
 use queueing::{Rng, Thresholds, Time};
 
 /// Runs the fabric until every flow is done or its time is up.
@@ -41,11 +44,28 @@ use queueing::{Rng, Thresholds, Time};
 /// When the configuration does not pass [`Config::check`].
 #[must_use]
 pub fn run(config: &Config) -> Outcome {
+    run_watched(config, &mut |_| {})
+}
+
+/// As [`run`]; `on_done` hears of each flow that is done, how many are.
+///
+/// # Panics
+/// As [`run`].
+#[must_use]
+pub fn run_watched(config: &Config, on_done: &mut dyn FnMut(u32)) -> Outcome {
     let mut fabric = Fabric::new(config);
     let limit = Time::ZERO + config.limit;
-    while fabric.engine.peek().is_some_and(|at| at <= limit) && fabric.done < config.flows {
+    let mut done = 0;
+    while fabric.engine.peek().is_some_and(|at| at <= limit) && done < config.flows {
         let (now, event) = fabric.engine.next().expect("just seen");
+        if fabric.watch.due <= now {
+            fabric.watch.look(now, &fabric.ports);
+        }
         fabric.on_event(now, event);
+        if fabric.done > done {
+            done = fabric.done;
+            on_done(done);
+        }
     }
     fabric.finish()
 }
@@ -55,10 +75,6 @@ struct Fabric<'a> {
     engine: Engine<Event>,
     wiring: Wiring,
     ports: Vec<Port>,
-    /// Per port, or per node where its ports share it, how much room is in use.
-    held: Vec<u64>,
-    /// Packets that were just dropped.
-    dropped: Vec<u32>,
     /// Per node, the way it took last.
     turns: Vec<u32>,
     packets: Vec<Packet>,
@@ -71,6 +87,7 @@ struct Fabric<'a> {
     done: u32,
     births: Births,
     counters: Counters,
+    watch: Watch,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,14 +114,14 @@ impl<'a> Fabric<'a> {
     fn new(config: &'a Config) -> Self {
         config.check().expect("a checked configuration");
         let wiring = config.topology.wire();
-        let port = |(number, &line): (usize, &Line)| Port::new(config, number as u32, line);
+        let mark = (config.mark > 0).then_some(config.mark);
+        let port = |&line: &Line| Port::new(line, config.scheduler, config.room, mark);
         let mut fabric = Self {
             config,
             engine: Engine::new(),
-            ports: wiring.lines.iter().enumerate().map(port).collect(),
-            held: vec![0; wiring.lines.len().max(wiring.nodes as usize)],
-            dropped: Vec::new(),
+            ports: wiring.lines.iter().map(port).collect(),
             turns: vec![0; wiring.nodes as usize],
+            watch: Watch::new(&wiring, config.occupancy),
             wiring,
             packets: Vec::new(),
             heading: Vec::new(),
@@ -113,7 +130,7 @@ impl<'a> Fabric<'a> {
             ends: Vec::new(),
             begun: Vec::new(),
             done: 0,
-            births: Births::new(config),
+            births: births(config),
             counters: Counters::default(),
         };
         fabric.schedule_birth();
@@ -121,10 +138,8 @@ impl<'a> Fabric<'a> {
     }
 
     fn schedule_birth(&mut self) {
-        if (self.begun.len() as u32) < self.config.flows
-            && let Some((at, _)) = self.births.next()
-        {
-            self.engine.schedule(at, Event::Begin);
+        if let Some(next) = self.births.peek() {
+            self.engine.schedule(next.at, Event::Begin);
         }
     }
 
@@ -145,8 +160,11 @@ impl<'a> Fabric<'a> {
 
     fn begin(&mut self, now: Time) {
         let flow = self.begun.len() as u32;
-        let Some(Birth { from, to, segments }) = self.births.begin(self.config, flow) else { return };
-        self.begun.push(Flow { from, to, segments, began: now, took: None, retransmitted: 0, timeouts: 0 });
+        let Some(Birth { from, to, segments, .. }) = self.births.next() else { return };
+        let ideal = ideal::ideal(&self.wiring, self.config.ways == Ways::Spray, from, to, segments);
+        let flow_begun =
+            Flow { from, to, segments, began: now, took: None, ideal, retransmitted: 0, timeouts: 0 };
+        self.begun.push(flow_begun);
         let sender = Sender::new(flow, segments, &self.config.transport);
         self.ends.push(Ends { sender, receiver: Receiver::new(segments), looked_at: Time::MAX });
         self.pump(now, flow);
@@ -220,19 +238,23 @@ impl<'a> Fabric<'a> {
             }
         };
         let port = &mut self.ports[number as usize];
-        port.offer(now, slot, packet, &mut self.held[port.pool as usize], &mut self.dropped);
+        let marked = packet.marked;
+        let dropped = match port.offer(now, slot, packet) {
+            Offered::Waits { dropped } => dropped,
+            Offered::Dropped => Some(slot),
+        };
+        self.counters.marked += u64::from(!marked && packet.marked);
+        if let Some(dropped) = dropped {
+            self.counters.dropped += 1;
+            self.free.push(dropped);
+        }
         self.send(now, number);
     }
 
     /// Puts the port's next packet on its line, if that is free.
     fn send(&mut self, now: Time, number: u32) {
         let port = &mut self.ports[number as usize];
-        if let Some(Sent { slot, marked, at }) =
-            port.send(now, &mut self.held[port.pool as usize], &mut self.dropped)
-        {
-            let packet = &mut self.packets[slot as usize];
-            self.counters.marked += u64::from(marked && !packet.marked);
-            packet.marked |= marked;
+        if let Some((slot, at)) = port.send(now) {
             self.heading[slot as usize] = port.line.to;
             self.counters.hops += 1;
             self.engine.schedule(at, Event::Arrive(slot));
@@ -240,8 +262,6 @@ impl<'a> Fabric<'a> {
         if let Some(at) = port.wake() {
             self.engine.schedule(at, Event::Free(number));
         }
-        self.counters.dropped += self.dropped.len() as u64;
-        self.free.append(&mut self.dropped);
     }
 
     fn arrive(&mut self, now: Time, slot: u32) {
@@ -282,6 +302,7 @@ impl<'a> Fabric<'a> {
         Outcome {
             flows: self.begun,
             counters: self.counters,
+            occupancy: self.watch.finish(),
             elapsed: self.engine.now().since(Time::ZERO),
             events: self.engine.scheduled(),
         }

@@ -2,17 +2,18 @@
 
 use queueing::{Span, Time};
 
+use super::occupancy::Occupancy;
 use super::packet::MSS;
 
 /// A run's result.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Every flow, in the order of their beginnings.
     pub flows: Vec<Flow>,
     /// What the network did.
     pub counters: Counters,
-    /// Most flows under way at once.
-    pub active_max: u32,
+    /// How many packets waited where, if that was asked for.
+    pub occupancy: Occupancy,
     /// Virtual time of the whole run.
     pub elapsed: Span,
     /// Events simulated.
@@ -32,6 +33,9 @@ pub struct Flow {
     pub began: Time,
     /// From then until its last byte was acknowledged; `None`: it was not.
     pub took: Option<Span>,
+    /// How long it takes with the network to itself, all segments sent at
+    /// once: what no transport beats.
+    pub ideal: Span,
     /// Segments that were sent again.
     pub retransmitted: u32,
     /// Timers that expired.
@@ -43,6 +47,13 @@ impl Flow {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.segments) * MSS
+    }
+
+    /// How many times its ideal it took, 1 and more; `None` of one that was
+    /// not done.
+    #[must_use]
+    pub fn slowdown(&self) -> Option<f64> {
+        self.took.map(|took| took.as_nanos() as f64 / self.ideal.as_nanos() as f64)
     }
 }
 

@@ -129,6 +129,11 @@ impl Port {
         self.room.measure(1, bytes.into())
     }
 
+    /// Packets that wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
     /// When somebody has to come back to send, unless somebody does already.
     pub fn wake(&mut self) -> Option<Time> {
         let wake = !self.awaited && !self.queue.is_empty();

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use queueing::theory::feedback::Demand;
+
 use super::packet::MSS;
 
 /// A distribution of flow sizes, in whole segments.
@@ -62,11 +64,26 @@ impl Sizes {
         }
     }
 
-    /// Mean number of segments, without the rounding up.
+    /// The distribution, in segments, without the rounding up.
+    #[must_use]
+    pub fn demand(&self) -> Demand {
+        let points = match self {
+            Self::WebSearch => WEB_SEARCH.to_vec(),
+            Self::DataMining => DATA_MINING.to_vec(),
+            Self::List(sizes) => even(sizes),
+        };
+        Demand::new(points).expect("sizes are above 0 and shares go from 0 to 1")
+    }
+
+    /// Mean number of segments.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let mean = |points: &Points| {
-            points.windows(2).map(|pair| (pair[1].1 - pair[0].1) * (pair[0].0 + pair[1].0) / 2.0).sum()
+            let of = |((from, low), (to, high)): ((f64, f64), (f64, f64))| {
+                // Evenly one of from + 1 to `to`, or just that.
+                (high - low) * if from < to { (from + to + 1.0) / 2.0 } else { to }
+            };
+            points.windows(2).map(|pair| of((pair[0], pair[1]))).sum()
         };
         match self {
             Self::WebSearch => mean(&WEB_SEARCH),
@@ -74,6 +91,15 @@ impl Sizes {
             Self::List(sizes) => sizes.iter().map(|&size| f64::from(size)).sum::<f64>() / sizes.len() as f64,
         }
     }
+}
+
+/// Sizes that are all equally likely, as points of a distribution.
+fn even(sizes: &[u32]) -> Vec<(f64, f64)> {
+    let mut sorted = sizes.to_vec();
+    sorted.sort_unstable();
+    let share = |count: usize| count as f64 / sorted.len() as f64;
+    let step = |(n, &size): (usize, &u32)| [(f64::from(size), share(n)), (f64::from(size), share(n + 1))];
+    sorted.iter().enumerate().flat_map(step).collect()
 }
 
 /// The size that a share of `unit` does not exceed.
@@ -134,6 +160,7 @@ mod tests {
             let drawn: Vec<_> = (0..200_000).map(|n| sizes.size(n, rng.unit())).collect();
             let found = drawn.iter().filter(|&&size| size <= short).count() as f64 / drawn.len() as f64;
             assert!((found - share).abs() < 0.005, "{sizes:?}: {found} are short");
+            assert!((sizes.demand().mean() + 0.5 - sizes.mean()).abs() < 0.3, "{sizes:?}");
         }
     }
 
@@ -142,6 +169,7 @@ mod tests {
         let sizes: Sizes = "list 50000*2 1000".parse().unwrap();
         let drawn: Vec<_> = (0..4).map(|n| sizes.size(n, 0.5)).collect();
         assert_eq!(drawn, [35, 35, 1, 35]);
+        assert!((sizes.demand().mean() - sizes.mean()).abs() < 1e-9, "{sizes:?}");
         for bad in ["", "list", "list 0", "list 5*0", "list x", "weibull"] {
             assert!(bad.parse::<Sizes>().is_err(), "{bad:?}");
         }

@@ -1,0 +1,66 @@
+//! How long a flow takes that has the network to itself.
+//!
+//! Nothing is transport here: all segments are sent at once and the last one's
+//! acknowledgement comes back. Full segments cross every line of the way, and
+//! behind the first the others follow at the pace of the slowest line, so that
+//! n of them take
+//!
+//! ```text
+//! Σ (segment + delay) + (n − 1) · slowest segment  +  Σ (acknowledgement + delay)
+//! ```
+//!
+//! to the last byte and back, which is exact where one way leads there. Where
+//! packets are sprayed over k equal lines a stage sends k at a time, and the
+//! formula is a lower bound: no flow is faster.
+
+use queueing::{Bytes, Span};
+
+use super::packet::{ACK_BYTES, SEGMENT_BYTES};
+use super::topology::{Node, Wiring};
+
+/// The lines between two nodes that are equally far along the way.
+struct Stage {
+    lines: u64,
+    segment: Span,
+    acknowledgement: Span,
+    delay: Span,
+}
+
+/// From the first byte of `segments` sent to the acknowledgement of the last.
+pub(super) fn ideal(wiring: &Wiring, spray: bool, from: Node, to: Node, segments: u32) -> Span {
+    let there = stages(wiring, from, to);
+    let back = stages(wiring, to, from);
+    let train = |stage: &Stage| {
+        let side_by_side = if spray { stage.lines } else { 1 };
+        stage.segment * (u64::from(segments).div_ceil(side_by_side) - 1)
+    };
+    let first: Span = there.iter().map(|stage| stage.segment + stage.delay).sum();
+    let others = there.iter().map(train).max().unwrap_or_default();
+    let answer: Span = back.iter().map(|stage| stage.acknowledgement + stage.delay).sum();
+    first + others + answer
+}
+
+/// The ways from one host to another, stage by stage, each as fast as the
+/// fastest of its lines.
+fn stages(wiring: &Wiring, from: Node, to: Node) -> Vec<Stage> {
+    let mut stages = Vec::new();
+    let mut nodes = vec![from];
+    while nodes.first().is_some_and(|&node| node != to) {
+        let mut lines: Vec<u32> = nodes.iter().flat_map(|&node| wiring.ways(node, to)).copied().collect();
+        lines.sort_unstable();
+        lines.dedup();
+        let lines = lines.iter().map(|&line| &wiring.lines[line as usize]);
+        let fastest =
+            |bytes: u32| lines.clone().map(|line| line.rate.time_for(Bytes::new(bytes.into()))).min();
+        stages.push(Stage {
+            lines: lines.len() as u64,
+            segment: fastest(SEGMENT_BYTES).unwrap_or_default(),
+            acknowledgement: fastest(ACK_BYTES).unwrap_or_default(),
+            delay: lines.clone().map(|line| line.delay).min().unwrap_or_default(),
+        });
+        nodes = lines.map(|line| line.to).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+    }
+    stages
+}

@@ -1,0 +1,130 @@
+//! Flows that somebody wrote down: `start_s src_host dst_host bytes`, one a line.
+
+use std::fmt;
+
+use queueing::{Span, Time};
+
+use super::packet::MSS;
+
+/// A flow that is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// When it begins.
+    pub start: Time,
+    /// The host that sends, from 0.
+    pub from: u32,
+    /// The host that receives.
+    pub to: u32,
+    /// What it sends, 1 and more; full segments are sent.
+    pub bytes: u64,
+}
+
+/// A line that is no flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What was given, and what would be valid.
+    pub reason: String,
+}
+
+impl std::error::Error for BadLine {}
+
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.reason)
+    }
+}
+
+impl Planned {
+    /// The most bytes of one flow.
+    pub const BYTES_MAX: u64 = u32::MAX as u64 * MSS;
+    /// The latest beginning: about eleven days.
+    const START_MAX_S: f64 = 1e6;
+
+    /// Reads a list of flows between hosts 0 to `hosts`, in any order; they
+    /// come back in that of their beginnings. Empty lines, and what follows a
+    /// `#`, say nothing.
+    ///
+    /// # Errors
+    /// The first line that is no flow, and why.
+    pub fn list(text: &str, hosts: u32) -> Result<Vec<Self>, BadLine> {
+        let mut flows = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if words.is_empty() {
+                continue;
+            }
+            flows.push(Self::read(&words, hosts).map_err(|reason| BadLine { line: index + 1, reason })?);
+        }
+        flows.sort_by_key(|flow| flow.start);
+        Ok(flows)
+    }
+
+    fn read(words: &[&str], hosts: u32) -> Result<Self, String> {
+        let &[start, from, to, bytes] = words else {
+            return Err(format!(
+                "{} words are not the four of: start_s src_host dst_host bytes",
+                words.len()
+            ));
+        };
+        let start_s: f64 = start
+            .parse()
+            .ok()
+            .filter(|start| (0.0..=Self::START_MAX_S).contains(start))
+            .ok_or_else(|| format!("start {start:?} is not in 0..={} s", Self::START_MAX_S))?;
+        let host = |word: &str| {
+            let host = word.parse().ok().filter(|host| (0..hosts).contains(host));
+            host.ok_or_else(|| format!("host {word:?} is not in 0..={}", hosts - 1))
+        };
+        let (from, to) = (host(from)?, host(to)?);
+        if from == to {
+            return Err(format!("host {from} sends to itself; two hosts make a flow"));
+        }
+        let bytes = bytes
+            .parse()
+            .ok()
+            .filter(|bytes| (1..=Self::BYTES_MAX).contains(bytes))
+            .ok_or_else(|| format!("bytes {bytes:?} is not in 1..={}", Self::BYTES_MAX))?;
+        Ok(Self { start: Time::ZERO + Span::from_secs_f64(start_s), from, to, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_in_any_order() {
+        let flows = Planned::list("# replay\n0.5 1 0 20\n\n0 0 1 1e3\n", 2).unwrap_err();
+        assert_eq!(flows.to_string(), format!("line 4: bytes \"1e3\" is not in 1..={}", Planned::BYTES_MAX));
+        let flows = Planned::list("# replay\n0.5 1 0 20\n\n0 0 1 1000 # first\n", 2).unwrap();
+        let at = |ns| Time::from_nanos(ns);
+        let expected = [
+            Planned { start: at(0), from: 0, to: 1, bytes: 1000 },
+            Planned { start: at(500_000_000), from: 1, to: 0, bytes: 20 },
+        ];
+        assert_eq!(flows, expected);
+    }
+
+    #[test]
+    fn a_bad_line_is_named_with_its_reason() {
+        let refused = [
+            ("0 1 2", "3 words"),
+            ("0 1 2 3 4", "5 words"),
+            ("-1 0 1 9", "start \"-1\""),
+            ("nan 0 1 9", "start \"nan\""),
+            ("0 0 4 9", "host \"4\" is not in 0..=3"),
+            ("0 -1 2 9", "host \"-1\""),
+            ("0 2 2 9", "itself"),
+            ("0 0 1 0", "bytes \"0\""),
+            ("0 0 1 9.5", "bytes \"9.5\""),
+            ("0 0 1 99999999999999999999", "bytes"),
+        ];
+        for (text, expected) in refused {
+            let error = Planned::list(&format!("0 0 1 9\n{text}"), 4).unwrap_err();
+            assert!(error.line == 2 && error.reason.contains(expected), "{text}: {error}");
+        }
+    }
+}
