@@ -21,6 +21,7 @@ pub mod afxdp;
 mod bpf;
 pub mod clock;
 pub mod dpdk;
+pub mod fabric;
 pub mod interface;
 pub mod interrupt;
 pub mod lab;

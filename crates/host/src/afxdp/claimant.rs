@@ -43,5 +43,5 @@ impl Claimant {
 /// Has the kernel verify the program for `claims`.
 pub(super) fn load(claims: &Claims, sockets: &OwnedFd) -> io::Result<OwnedFd> {
     let code = claims.assemble(sockets.as_raw_fd(), XDP_PASS);
-    bpf::load_xdp("greenwave", &code)
+    bpf::load(bpf::Kind::Xdp, "greenwave", &code)
 }

@@ -1,5 +1,5 @@
-//! A tiny assembler for BPF: the dozen instructions that steering needs, with
-//! labels, so that greenwave builds without a BPF toolchain.
+//! A tiny assembler for BPF: the instructions that steering and levelling
+//! need, with labels, so that greenwave builds without a BPF toolchain.
 //!
 //! It checks what it can: that every label is bound once, that jumps go
 //! forward (the kernel's verifier then sees no loop) and are not too far. Whether
@@ -7,10 +7,10 @@
 //! Source: RFC 9669 §3 and §4; helper numbers: linux/bpf.h.
 
 /// A register. `R0` returns, `R1` to `R5` are a helper's arguments and lost in
-/// the call, `R6` to `R9` are kept.
+/// the call, `R6` to `R9` are kept, `R10` points behind the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Reg {
+pub(crate) enum Reg {
     R0 = 0,
     R1 = 1,
     R2 = 2,
@@ -18,35 +18,68 @@ pub(super) enum Reg {
     R4 = 4,
     R5 = 5,
     R6 = 6,
+    R7 = 7,
+    R8 = 8,
+    R9 = 9,
+    R10 = 10,
 }
 
-/// How much a load takes.
+/// How much a load or a store takes: 1, 2, 4 or 8 bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Width {
+pub(crate) enum Width {
     Byte = 0x10,
     Half = 0x08,
     Word = 0x00,
+    Double = 0x18,
 }
 
-/// When a jump is taken; words are compared without sign.
+/// What becomes of two values of 64 bits.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum When {
+pub(crate) enum Op {
+    Add = 0x00,
+    Sub = 0x10,
+    Mul = 0x20,
+    Or = 0x40,
+    And = 0x50,
+    ShiftLeft = 0x60,
+    ShiftRight = 0x70,
+    Xor = 0xa0,
+    Set = 0xb0,
+}
+
+/// When a jump is taken; values are compared without sign unless it says so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum When {
     Equal = 0x10,
     Greater = 0x20,
     NotEqual = 0x50,
+    SignedNotLess = 0x70,
     Less = 0xa0,
+    NotGreater = 0xb0,
 }
 
 /// A place in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Label(usize);
+pub(crate) struct Label(usize);
 
+/// `bpf_map_lookup_elem(map, key)`: a pointer to the value, or 0.
+pub(crate) const LOOKUP: i32 = 1;
+/// `bpf_map_update_elem(map, key, value, flags)`.
+pub(crate) const UPDATE: i32 = 2;
+/// `bpf_ktime_get_ns()`.
+pub(crate) const NOW: i32 = 5;
+/// `bpf_skb_store_bytes(skb, offset, from, len, flags)`.
+pub(crate) const STORE_BYTES: i32 = 9;
+/// `bpf_l3_csum_replace(skb, offset, from, to, size)`.
+pub(crate) const REPLACE_CHECKSUM: i32 = 10;
+/// `bpf_skb_load_bytes(skb, offset, to, len)`: 0, or less when there are not so many.
+pub(crate) const LOAD_BYTES: i32 = 26;
 /// `bpf_redirect_map(map, key, flags)`.
-pub(super) const REDIRECT_MAP: i32 = 51;
+pub(crate) const REDIRECT_MAP: i32 = 51;
 
 /// A program in the making.
 #[derive(Debug, Default)]
-pub(super) struct Assembler {
+pub(crate) struct Assembler {
     code: Vec<u64>,
     /// Where each label is, once bound.
     labels: Vec<Option<usize>>,
@@ -55,81 +88,101 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
-    pub(super) fn label(&mut self) -> Label {
+    pub(crate) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
     /// The next instruction is at `label`.
-    pub(super) fn bind(&mut self, label: Label) {
+    pub(crate) fn bind(&mut self, label: Label) {
         assert!(self.labels[label.0].is_none(), "a label is in one place");
         self.labels[label.0] = Some(self.code.len());
     }
 
     /// `to = *(from + offset)`, zero-extended.
-    pub(super) fn load(&mut self, width: Width, to: Reg, from: Reg, offset: i16) {
+    pub(crate) fn load(&mut self, width: Width, to: Reg, from: Reg, offset: i16) {
         self.emit(0x61 | width as u8, to, from, offset, 0);
     }
 
-    pub(super) fn mov(&mut self, to: Reg, from: Reg) {
-        self.emit(0xbf, to, from, 0, 0);
+    /// `*(to + offset) = from`.
+    pub(crate) fn store(&mut self, width: Width, to: Reg, offset: i16, from: Reg) {
+        self.emit(0x63 | width as u8, to, from, offset, 0);
     }
 
-    pub(super) fn set(&mut self, to: Reg, value: i32) {
-        self.emit(0xb7, to, Reg::R0, 0, value);
+    /// `*(to + offset) = value`, sign-extended.
+    pub(crate) fn store_value(&mut self, width: Width, to: Reg, offset: i16, value: i32) {
+        self.emit(0x62 | width as u8, to, Reg::R0, offset, value);
     }
 
-    /// `to += from`.
-    pub(super) fn add(&mut self, to: Reg, from: Reg) {
-        self.emit(0x0f, to, from, 0, 0);
+    /// `*(to + offset) += from`, 8 bytes, whoever else does so at the time.
+    pub(crate) fn add_at(&mut self, to: Reg, offset: i16, from: Reg) {
+        self.emit(0xdb, to, from, offset, 0);
     }
 
-    pub(super) fn add_value(&mut self, to: Reg, value: i32) {
-        self.emit(0x07, to, Reg::R0, 0, value);
+    /// `to op= from`.
+    pub(crate) fn alu(&mut self, op: Op, to: Reg, from: Reg) {
+        self.emit(0x0f | op as u8, to, from, 0, 0);
     }
 
-    pub(super) fn and_value(&mut self, to: Reg, value: i32) {
-        self.emit(0x57, to, Reg::R0, 0, value);
+    /// `to op= value`, sign-extended.
+    pub(crate) fn alu_value(&mut self, op: Op, to: Reg, value: i32) {
+        self.emit(0x07 | op as u8, to, Reg::R0, 0, value);
     }
 
-    pub(super) fn shift_left(&mut self, to: Reg, bits: i32) {
-        self.emit(0x67, to, Reg::R0, 0, bits);
+    pub(crate) fn mov(&mut self, to: Reg, from: Reg) {
+        self.alu(Op::Set, to, from);
+    }
+
+    pub(crate) fn set(&mut self, to: Reg, value: i32) {
+        self.alu_value(Op::Set, to, value);
+    }
+
+    /// `to = value`, all 64 bits of it.
+    pub(crate) fn set_wide(&mut self, to: Reg, value: u64) {
+        self.emit(0x18, to, Reg::R0, 0, value as i32);
+        self.emit(0, Reg::R0, Reg::R0, 0, (value >> 32) as i32);
     }
 
     /// The low 16 bits from network order, the others zero.
-    pub(super) fn half_from_network(&mut self, to: Reg) {
+    pub(crate) fn half_from_network(&mut self, to: Reg) {
         self.emit(0xdc, to, Reg::R0, 0, 16);
     }
 
     /// Goes to `label` when `reg` compares so with `value`, as 32-bit words.
-    pub(super) fn jump_when(&mut self, when: When, reg: Reg, value: u32, label: Label) {
+    pub(crate) fn jump_when(&mut self, when: When, reg: Reg, value: u32, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.emit(0x06 | when as u8, reg, Reg::R0, 0, value as i32);
     }
 
-    /// Goes to `label` when `reg` lies after `other`, both pointers.
-    pub(super) fn jump_after(&mut self, reg: Reg, other: Reg, label: Label) {
+    /// Goes to `label` when `reg` compares so with `other`: 64 bits, or pointers.
+    pub(crate) fn jump_reg(&mut self, when: When, reg: Reg, other: Reg, label: Label) {
         self.jumps.push((self.code.len(), label));
-        self.emit(0x2d, reg, other, 0, 0);
+        self.emit(0x0d | when as u8, reg, other, 0, 0);
     }
 
-    pub(super) fn jump(&mut self, label: Label) {
+    /// Goes to `label` when the pointer in `reg` leads nowhere.
+    pub(crate) fn jump_null(&mut self, reg: Reg, label: Label) {
+        self.jumps.push((self.code.len(), label));
+        self.emit(0x15, reg, Reg::R0, 0, 0);
+    }
+
+    pub(crate) fn jump(&mut self, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.emit(0x05, Reg::R0, Reg::R0, 0, 0);
     }
 
     /// `to` = the map that is open as descriptor `fd`.
-    pub(super) fn map(&mut self, to: Reg, fd: i32) {
+    pub(crate) fn map(&mut self, to: Reg, fd: i32) {
         // Source register 1: the value is a map's descriptor.
         self.emit(0x18, to, Reg::R1, 0, fd);
         self.code.push(0);
     }
 
-    pub(super) fn call(&mut self, helper: i32) {
+    pub(crate) fn call(&mut self, helper: i32) {
         self.emit(0x85, Reg::R0, Reg::R0, 0, helper);
     }
 
-    pub(super) fn exit(&mut self) {
+    pub(crate) fn exit(&mut self) {
         self.emit(0x95, Reg::R0, Reg::R0, 0, 0);
     }
 
@@ -137,7 +190,7 @@ impl Assembler {
     ///
     /// # Panics
     /// When a label is bound nowhere, or a jump goes back or too far.
-    pub(super) fn finish(mut self) -> Vec<u64> {
+    pub(crate) fn finish(mut self) -> Vec<u64> {
         for (at, label) in self.jumps {
             let target = self.labels[label.0].expect("every label is bound");
             let distance = target.checked_sub(at + 1).expect("jumps go forward");
@@ -183,6 +236,28 @@ mod tests {
                     [0x18, 0x11, 0, 0, 7, 0, 0, 0],
                     [0; 8],
                     [0x95, 0, 0, 0, 0, 0, 0, 0],
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn wide_values_take_two_instructions_and_stores_name_their_target_first() {
+        let mut a = Assembler::default();
+        a.set_wide(Reg::R3, 0x0123_4567_89ab_cdef);
+        a.store(Width::Double, Reg::R10, -8, Reg::R3);
+        a.add_at(Reg::R0, 8, Reg::R1);
+        a.alu_value(Op::ShiftRight, Reg::R3, 32);
+        let bytes: Vec<[u8; 8]> = a.finish().into_iter().map(u64::to_ne_bytes).collect();
+        if cfg!(target_endian = "little") {
+            assert_eq!(
+                bytes,
+                [
+                    [0x18, 0x03, 0, 0, 0xef, 0xcd, 0xab, 0x89],
+                    [0, 0, 0, 0, 0x67, 0x45, 0x23, 0x01],
+                    [0x7b, 0x3a, 0xf8, 0xff, 0, 0, 0, 0],
+                    [0xdb, 0x10, 8, 0, 0, 0, 0, 0],
+                    [0x77, 0x03, 0, 0, 32, 0, 0, 0],
                 ]
             );
         }

@@ -1,12 +1,18 @@
-//! The bpf(2) calls that steering needs, each one wrapped.
+//! The bpf(2) calls that steering and levelling need, each one wrapped.
 //!
 //! No library: these calls are all, and greenwave is to build without a
 //! BPF toolchain. Descriptors own what the kernel keeps, so that nothing is
-//! left behind by a process that dies, however it dies.
+//! left behind by a process that dies, however it dies, unless an interface
+//! was given it.
 //! Source: bpf(2), linux/bpf.h.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+pub(crate) mod asm;
+pub(crate) mod map;
+
+pub(crate) use map::Map;
 
 /// `union bpf_attr` as these calls use it: 128 bytes, zero where unused.
 #[repr(C, align(8))]
@@ -59,23 +65,47 @@ impl Attributes {
 }
 
 const MAP_CREATE: libc::c_long = 0;
+const MAP_LOOKUP: libc::c_long = 1;
 const MAP_UPDATE: libc::c_long = 2;
+const MAP_NEXT_KEY: libc::c_long = 4;
 const PROG_LOAD: libc::c_long = 5;
 #[cfg(test)]
 const PROG_TEST_RUN: libc::c_long = 10;
 const PROG_BY_ID: libc::c_long = 13;
+const MAP_BY_ID: libc::c_long = 14;
 const INFO_BY_FD: libc::c_long = 15;
 const LINK_CREATE: libc::c_long = 28;
 const LINK_UPDATE: libc::c_long = 29;
 const LINK_DETACH: libc::c_long = 34;
 
 const MAP_XSK: u32 = 17;
-const PROG_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 
-/// How many bytes of a program's info are asked for, and where its name is.
+/// How many bytes of a program's info are asked for, and where in them are
+/// how many maps it has, where to put their numbers, and its name.
 const INFO_LEN: usize = 80;
+const INFO_MAP_COUNT: usize = 52;
+const INFO_MAPS: usize = 56;
 const INFO_NAME: usize = 64;
+
+/// What a program is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It sees every frame that an interface receives.
+    Xdp,
+    /// It sees every packet that passes a traffic control hook.
+    Classifier,
+}
+
+impl Kind {
+    /// Its program type, and where it expects to be attached.
+    fn numbers(self) -> [u32; 2] {
+        match self {
+            Self::Xdp => [6, ATTACH_XDP],
+            Self::Classifier => [3, 0],
+        }
+    }
+}
 
 /// A map from receive queue to AF_XDP socket, for queues below `queues`.
 pub(crate) fn socket_map(queues: u32) -> io::Result<OwnedFd> {
@@ -93,23 +123,29 @@ pub(crate) fn set_socket(map: impl AsFd, queue: u32, socket: impl AsFd) -> io::R
     unsafe { attributes.call(MAP_UPDATE) }.map(drop)
 }
 
-/// Has the kernel verify an XDP program and makes it ready to run.
+/// A name as the kernel keeps it: 15 bytes and a zero.
+fn named(name: &str) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes.iter_mut().take(15).zip(name.bytes()).for_each(|(to, from)| *to = from);
+    bytes
+}
+
+/// Has the kernel verify a program and makes it ready to run.
 ///
 /// # Errors
 /// The kernel's, with the verifier's last words where it has any.
-pub(crate) fn load_xdp(name: &str, code: &[u64]) -> io::Result<OwnedFd> {
-    let mut log = vec![0_u8; 16 * 1024];
-    let mut c_name = [0; 16];
-    c_name.iter_mut().take(15).zip(name.bytes()).for_each(|(to, from)| *to = from);
+pub(crate) fn load(kind: Kind, name: &str, code: &[u64]) -> io::Result<OwnedFd> {
+    let mut log = vec![0_u8; 256 * 1024];
     let license = c"Apache-2.0";
+    let [kind, attach] = kind.numbers();
     let attributes = |log: &mut [u8]| {
         let attributes = Attributes::new()
-            .u32(0, PROG_XDP)
+            .u32(0, kind)
             .u32(4, code.len() as u32)
             .pointer(8, code.as_ptr())
             .pointer(16, license.as_ptr())
-            .with(48, c_name)
-            .u32(68, ATTACH_XDP);
+            .with(48, named(name))
+            .u32(68, attach);
         match log.len() as u32 {
             0 => attributes,
             len => attributes.u32(24, 1).u32(28, len).pointer(32, log.as_mut_ptr().cast_const()),
@@ -151,26 +187,67 @@ pub(crate) fn detach(link: impl AsFd) -> io::Result<()> {
     unsafe { Attributes::new().fd(0, link).call(LINK_DETACH) }.map(drop)
 }
 
-/// The name of the program with this number, if it may be known.
-pub(crate) fn program_name(id: u32) -> Option<String> {
+/// The program with this number, and what the kernel says of it; up to
+/// `maps.len()` numbers of its maps are written there.
+fn program(id: u32, maps: &mut [u32]) -> io::Result<(OwnedFd, [u8; INFO_LEN])> {
     // SAFETY: no pointers.
-    let program = unsafe { Attributes::new().u32(0, id).open(PROG_BY_ID) }.ok()?;
+    let program = unsafe { Attributes::new().u32(0, id).open(PROG_BY_ID) }?;
     let mut info = [0_u8; INFO_LEN];
+    info[INFO_MAP_COUNT..][..4].copy_from_slice(&(maps.len() as u32).to_ne_bytes());
+    info[INFO_MAPS..][..8].copy_from_slice(&(maps.as_mut_ptr() as u64).to_ne_bytes());
     let mut attributes =
         Attributes::new().fd(0, &program).u32(4, INFO_LEN as u32).pointer(8, info.as_mut_ptr().cast_const());
-    // SAFETY: the kernel writes at most `INFO_LEN` bytes.
-    unsafe { attributes.call(INFO_BY_FD) }.ok()?;
+    // SAFETY: the kernel writes at most `INFO_LEN` bytes, and as many numbers
+    // of maps as the info says there is room for.
+    unsafe { attributes.call(INFO_BY_FD)? };
+    Ok((program, info))
+}
+
+/// The name of the program with this number, if it may be known.
+pub(crate) fn program_name(id: u32) -> Option<String> {
+    let (_, info) = program(id, &mut []).ok()?;
     let name = info[INFO_NAME..].split(|&byte| byte == 0).next()?;
     (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
+}
+
+/// The numbers of the maps of the program with this number, 16 at the most.
+pub(crate) fn program_maps(id: u32) -> io::Result<Vec<u32>> {
+    let mut maps = [0_u32; 16];
+    let (_, info) = program(id, &mut maps)?;
+    let count = u32::from_ne_bytes(*info[INFO_MAP_COUNT..].first_chunk().expect("the info is longer"));
+    Ok(maps.iter().copied().take(count as usize).collect())
 }
 
 /// Runs an XDP program on `frame` and returns its verdict.
 #[cfg(test)]
 pub(crate) fn run_xdp(program: impl AsFd, frame: &[u8]) -> io::Result<u32> {
-    let mut attributes =
-        Attributes::new().fd(0, program).u32(8, frame.len() as u32).pointer(16, frame.as_ptr());
-    // SAFETY: the kernel reads as many bytes as the frame has.
+    run(program, frame, &mut [], &mut []).map(|(verdict, _)| verdict)
+}
+
+/// Runs a program on `frame` in `context`; its verdict, and how many bytes it
+/// left in `out`. The context is as it left it.
+#[cfg(test)]
+pub(crate) fn run(
+    program: impl AsFd,
+    frame: &[u8],
+    context: &mut [u8],
+    out: &mut [u8],
+) -> io::Result<(u32, usize)> {
+    let mut attributes = Attributes::new()
+        .fd(0, program)
+        .u32(8, frame.len() as u32)
+        .u32(12, out.len() as u32)
+        .pointer(16, frame.as_ptr());
+    if !out.is_empty() {
+        attributes = attributes.pointer(24, out.as_mut_ptr().cast_const());
+    }
+    if !context.is_empty() {
+        let (len, pointer) = (context.len() as u32, context.as_mut_ptr().cast_const());
+        attributes = attributes.u32(40, len).u32(44, len).pointer(48, pointer).pointer(56, pointer);
+    }
+    // SAFETY: the kernel reads as many bytes as the frame has, and writes no
+    // more than `out` and the context have.
     unsafe { attributes.call(PROG_TEST_RUN)? };
-    let [a, b, c, d] = [4, 5, 6, 7].map(|at| attributes.0[at]);
-    Ok(u32::from_ne_bytes([a, b, c, d]))
+    let word = |at: usize| u32::from_ne_bytes(*attributes.0[at..].first_chunk().expect("it is within"));
+    Ok((word(4), word(12) as usize))
 }

@@ -26,7 +26,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    pub(super) fn new(name: String) -> Result<Self, LabError> {
+    pub(crate) fn new(name: String) -> Result<Self, LabError> {
         let made = thread::spawn(|| {
             // SAFETY: NEWNET shares no memory and no descriptors; only this
             // thread moves, and it opens nothing but the namespace's file.

@@ -11,12 +11,11 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-mod asm;
 mod model;
 #[cfg(test)]
 mod tests;
 
-use asm::{Assembler, Label, REDIRECT_MAP, Reg, When, Width};
+use crate::bpf::asm::{Assembler, Label, Op, REDIRECT_MAP, Reg, When, Width};
 
 /// What of an interface's traffic is ours.
 ///
@@ -157,14 +156,14 @@ impl Claims {
             return;
         }
         a.load(Width::Half, VALUE, DATA, 20);
-        a.and_value(VALUE, half(FRAGMENT_BITS) as i32);
+        a.alu_value(Op::And, VALUE, half(FRAGMENT_BITS) as i32);
         a.jump_when(When::NotEqual, VALUE, 0, ours);
         // The header's length in words, times 4, after the Ethernet header.
         a.load(Width::Byte, VALUE, DATA, 14);
-        a.and_value(VALUE, 15);
-        a.shift_left(VALUE, 2);
-        a.add(DATA, VALUE);
-        a.add_value(DATA, 14);
+        a.alu_value(Op::And, VALUE, 15);
+        a.alu_value(Op::ShiftLeft, VALUE, 2);
+        a.alu(Op::Add, DATA, VALUE);
+        a.alu_value(Op::Add, DATA, 14);
         self.port(a, 0, pass, ours);
     }
 
@@ -244,8 +243,8 @@ impl Claims {
 /// Goes to `pass` unless the frame has `len` bytes after `DATA`.
 fn need(a: &mut Assembler, len: i16, pass: Label) {
     a.mov(SCRATCH, DATA);
-    a.add_value(SCRATCH, len.into());
-    a.jump_after(SCRATCH, END, pass);
+    a.alu_value(Op::Add, SCRATCH, len.into());
+    a.jump_reg(When::Greater, SCRATCH, END, pass);
 }
 
 /// Goes to `other` unless `addr` stands at byte `at`.

@@ -133,7 +133,7 @@ fn skipped(test: &str, why: &str) {
 /// The loaded program, or why it cannot be.
 fn load(claims: &Claims) -> Result<impl Fn(&[u8]) -> bool + use<>, std::io::Error> {
     let sockets = bpf::socket_map(1)?;
-    let program = match bpf::load_xdp("greenwave", &claims.assemble(sockets.as_raw_fd(), OURS)) {
+    let program = match bpf::load(bpf::Kind::Xdp, "greenwave", &claims.assemble(sockets.as_raw_fd(), OURS)) {
         Err(e) if e.raw_os_error() != Some(libc::EPERM) => panic!("the verifier refuses: {e}"),
         done => done?,
     };

@@ -1,0 +1,125 @@
+//! A BPF map, from the side that did not write the program.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::{Attributes, INFO_BY_FD, MAP_BY_ID, MAP_CREATE, MAP_LOOKUP, MAP_NEXT_KEY, MAP_UPDATE, named};
+
+/// How a map finds its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum MapKind {
+    /// By number, below how many there are.
+    Array = 2,
+    /// By key; when it is full, who was used longest ago leaves.
+    Lru = 9,
+}
+
+/// A map, open.
+#[derive(Debug)]
+pub(crate) struct Map {
+    fd: OwnedFd,
+    key: usize,
+    value: usize,
+    entries: u32,
+}
+
+/// Bytes of a map's info that are asked for, and where its name is in them.
+const INFO_LEN: usize = 40;
+const INFO_NAME: usize = 24;
+
+impl Map {
+    /// A map of at most `entries`, from keys of `key` bytes to values of `value`.
+    pub(crate) fn new(kind: MapKind, name: &str, [key, value]: [usize; 2], entries: u32) -> io::Result<Self> {
+        let attributes = Attributes::new()
+            .u32(0, kind as u32)
+            .u32(4, key as u32)
+            .u32(8, value as u32)
+            .u32(12, entries)
+            .with(28, named(name));
+        // SAFETY: no pointers.
+        let fd = unsafe { attributes.open(MAP_CREATE)? };
+        Ok(Self { fd, key, value, entries })
+    }
+
+    /// The map with this number, and its name.
+    pub(crate) fn with_id(id: u32) -> io::Result<(Self, String)> {
+        // SAFETY: no pointers.
+        let fd = unsafe { Attributes::new().u32(0, id).open(MAP_BY_ID)? };
+        let mut info = [0_u8; INFO_LEN];
+        let mut attributes =
+            Attributes::new().fd(0, &fd).u32(4, INFO_LEN as u32).pointer(8, info.as_mut_ptr().cast_const());
+        // SAFETY: the kernel writes at most `INFO_LEN` bytes.
+        unsafe { attributes.call(INFO_BY_FD)? };
+        let word = |at: usize| u32::from_ne_bytes(*info[at..].first_chunk().expect("it is within"));
+        let name = info[INFO_NAME..].split(|&byte| byte == 0).next().unwrap_or_default();
+        let name = String::from_utf8_lossy(name).into_owned();
+        Ok((Self { fd, key: word(8) as usize, value: word(12) as usize, entries: word(16) }, name))
+    }
+
+    /// Its descriptor's number, for a program that names it.
+    pub(crate) fn number(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+
+    /// The value at `key`, if there is one.
+    ///
+    /// # Panics
+    /// When the key is not as long as the map's are.
+    pub(crate) fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        assert_eq!(key.len(), self.key, "a key of this map");
+        let mut value = vec![0; self.value];
+        let mut attributes = Attributes::new()
+            .fd(0, &self.fd)
+            .pointer(8, key.as_ptr())
+            .pointer(16, value.as_mut_ptr().cast_const());
+        // SAFETY: key and value are as long as the map's.
+        match unsafe { attributes.call(MAP_LOOKUP) } {
+            Ok(_) => Ok(Some(value)),
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// From now on `value` is at `key`.
+    ///
+    /// # Panics
+    /// When one is not as long as the map's are.
+    pub(crate) fn set(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        assert_eq!((key.len(), value.len()), (self.key, self.value), "key and value of this map");
+        let mut attributes =
+            Attributes::new().fd(0, &self.fd).pointer(8, key.as_ptr()).pointer(16, value.as_ptr());
+        // SAFETY: key and value are as long as the map's.
+        unsafe { attributes.call(MAP_UPDATE) }.map(drop)
+    }
+
+    /// What is in it, or was while this looked: others write meanwhile, and
+    /// whoever comes up twice is counted twice.
+    pub(crate) fn values(&self) -> io::Result<Vec<Vec<u8>>> {
+        let mut values = Vec::new();
+        let mut last: Option<Vec<u8>> = None;
+        for _ in 0..self.entries {
+            let mut next = vec![0_u8; self.key];
+            let mut attributes =
+                Attributes::new().fd(0, &self.fd).pointer(16, next.as_mut_ptr().cast_const());
+            if let Some(last) = &last {
+                attributes = attributes.pointer(8, last.as_ptr());
+            }
+            // SAFETY: both keys are as long as the map's.
+            match unsafe { attributes.call(MAP_NEXT_KEY) } {
+                Ok(_) => {}
+                Err(e) if e.raw_os_error() == Some(libc::ENOENT) => break,
+                Err(e) => return Err(e),
+            }
+            values.extend(self.get(&next)?);
+            last = Some(next);
+        }
+        Ok(values)
+    }
+}
+
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,124 @@
+//! Why an egress could not be attached, shown or detached.
+
+use std::fmt;
+use std::io;
+
+use super::policy::BadPolicy;
+use crate::interface::InterfaceError;
+
+/// Why an egress could not be attached, shown or detached.
+#[derive(Debug)]
+pub enum FabricError {
+    /// The interface is not there, or is none for this.
+    Interface(InterfaceError),
+    /// The policy cannot be carried out.
+    Policy(BadPolicy),
+    /// The program `tc` could not be started.
+    NoTc(String),
+    /// `tc` said no.
+    Tc {
+        /// Its arguments, or the line it was given.
+        command: String,
+        /// What it printed on stderr, in one line.
+        said: String,
+    },
+    /// The kernel does not let us.
+    NoPermission(String),
+    /// The kernel has no qdisc that this cannot do without.
+    Lacks(&'static str),
+    /// It is attached already, wholly or by one who did not get to the end.
+    Attached {
+        /// The interface.
+        device: String,
+        /// What is attached: policy and rate.
+        what: String,
+    },
+    /// There is nothing of ours.
+    NotAttached(String),
+    /// What is there now could not be put back later.
+    Unrestorable {
+        /// The interface.
+        device: String,
+        /// Its root qdisc.
+        root: String,
+        /// Why not.
+        why: String,
+    },
+    /// A qdisc `ingress` stands where clsact would go.
+    Ingress(String),
+    /// The kernel refuses a program, a map or a filter.
+    Bpf {
+        /// What was asked of it.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+    /// What `tc` or our notes say makes no sense.
+    Unreadable(String),
+}
+
+impl FabricError {
+    /// What to do about it, if anything is known to help.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        Some(match self {
+            Self::Interface(InterfaceError::NotEthernet(_)) => {
+                "ip -brief link, to see which there are".to_owned()
+            }
+            Self::Interface(e) => return e.advice(),
+            Self::Policy(BadPolicy::Outside { what: "rate", .. }) => "--rate 9.5gbit".to_owned(),
+            Self::Policy(_) => "greenwave fabric policy fish, for one that can".to_owned(),
+            Self::NoTc(_) => "apt-get install iproute2".to_owned(),
+            Self::NoPermission(_) => "run as root".to_owned(),
+            Self::Lacks(kind) => {
+                format!("modprobe sch_{kind}, or a kernel with CONFIG_NET_SCH_{}", kind.to_uppercase())
+            }
+            Self::Attached { device, .. } => format!("greenwave fabric detach {device}"),
+            Self::NotAttached(device) => {
+                format!("greenwave fabric attach {device} --rate 9.5gbit --policy fish")
+            }
+            Self::Unrestorable { device, .. } => {
+                format!("tc qdisc del dev {device} root, and attach again")
+            }
+            Self::Ingress(device) => {
+                format!("tc qdisc del dev {device} ingress, then tc qdisc add dev {device} clsact")
+            }
+            Self::Tc { .. } | Self::Bpf { .. } | Self::Unreadable(_) => return None,
+        })
+    }
+}
+
+impl fmt::Display for FabricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interface(e) => e.fmt(f),
+            Self::Policy(e) => e.fmt(f),
+            Self::NoTc(why) => write!(f, "tc: {why}"),
+            Self::Tc { command, said } => write!(f, "tc {command}: {said}"),
+            Self::NoPermission(why) => write!(f, "changing an egress takes root: {why}"),
+            Self::Lacks(kind) => write!(f, "this kernel has no qdisc {kind}, and nothing takes its place"),
+            Self::Attached { device, what } => write!(f, "{device}: attached already: {what}"),
+            Self::NotAttached(device) => write!(f, "{device}: nothing of ours is attached"),
+            Self::Unrestorable { device, root, why } => {
+                write!(f, "{device}: its root qdisc, {root}, could not be put back by detach: {why}")
+            }
+            Self::Ingress(device) => write!(f, "{device}: has a qdisc ingress, where clsact would go"),
+            Self::Bpf { what, source } => write!(f, "the kernel refuses {what}: {source}"),
+            Self::Unreadable(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for FabricError {}
+
+impl From<InterfaceError> for FabricError {
+    fn from(e: InterfaceError) -> Self {
+        Self::Interface(e)
+    }
+}
+
+impl From<BadPolicy> for FabricError {
+    fn from(e: BadPolicy) -> Self {
+        Self::Policy(e)
+    }
+}

@@ -1,0 +1,204 @@
+//! What an egress is to do: levels, queues, and who does not sink.
+
+use std::fmt;
+
+use queueing::{BadThresholds, Bytes, Priority, Rate, Span, Thresholds};
+
+/// A policy for one egress.
+///
+/// [`Policy::check`] says whether it can be carried out; whoever reads one
+/// from a file calls it first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Its name, for status and messages.
+    pub name: String,
+    /// Bytes on the wire, headers counted, after which a flow sinks a level;
+    /// at most 7, increasing. None: everything is at one level.
+    pub thresholds: Vec<u64>,
+    /// Queues that each level's flows are spread over, 1..=256. One makes the
+    /// level a FIFO.
+    pub buckets: u16,
+    /// Packets that each of these queues holds, 1..=1,000,000.
+    pub queue: u32,
+    /// A flow that sent nothing for so long starts anew at the top, 1 ms..=1 h.
+    pub idle: Span,
+    /// Flows that are remembered, 16..=4,194,304; who paused longest is forgotten.
+    pub flows: u32,
+    /// The share of the rate that each level gets whatever the others want;
+    /// all levels' together are at most 0.5. The least that the kernel can
+    /// give is a few packets a second.
+    pub guaranteed: f64,
+    /// Packets with this `skb->priority` (`SO_PRIORITY`) are at this level.
+    pub pin_priority: Vec<(u32, Priority)>,
+    /// Packets with this DSCP are at this level, unless their priority says
+    /// otherwise.
+    pub pin_dscp: Vec<(u8, Priority)>,
+    /// What DSCP packets leave with, one per level; none: what they came
+    /// with. Pinned packets keep theirs.
+    pub dscp: Vec<u8>,
+}
+
+/// Why a policy cannot be carried out: the value and what would be valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadPolicy {
+    /// Thresholds that do not increase, or too many.
+    Thresholds(BadThresholds),
+    /// A threshold of nothing.
+    ZeroThreshold,
+    /// A value outside its range.
+    Outside {
+        /// What it is called.
+        what: &'static str,
+        /// What was given.
+        given: String,
+        /// What would be valid.
+        valid: String,
+    },
+}
+
+impl std::error::Error for BadPolicy {}
+
+impl fmt::Display for BadPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Thresholds(e) => e.fmt(f),
+            Self::ZeroThreshold => {
+                f.write_str("threshold 0 is not above 0: nobody would ever be at the first level")
+            }
+            Self::Outside { what, given, valid } => write!(f, "{what} {given} is outside {valid}"),
+        }
+    }
+}
+
+/// Rates that the kernel's shaper can keep: 1 Mbit/s to 1 Tbit/s.
+const RATES: [u64; 2] = [1_000_000, 1_000_000_000_000];
+
+impl Policy {
+    /// How many levels there are, 1..=8.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        self.thresholds.len() + 1
+    }
+
+    /// The rule by which flows sink.
+    ///
+    /// # Errors
+    /// When thresholds do not increase or are more than seven.
+    pub fn rule(&self) -> Result<Thresholds, BadThresholds> {
+        Thresholds::new(self.thresholds.iter().copied().map(Bytes::new).collect())
+    }
+
+    /// Whether it can be carried out.
+    ///
+    /// # Errors
+    /// The first value that cannot be, and what would be valid.
+    pub fn check(&self) -> Result<(), BadPolicy> {
+        self.rule().map_err(BadPolicy::Thresholds)?;
+        if self.thresholds.first() == Some(&0) {
+            return Err(BadPolicy::ZeroThreshold);
+        }
+        within("buckets", u64::from(self.buckets), [1, 256])?;
+        within("queue", u64::from(self.queue), [1, 1_000_000])?;
+        within("flows", u64::from(self.flows), [16, 1 << 22])?;
+        if !(Span::from_millis(1)..=Span::from_secs(3_600)).contains(&self.idle) {
+            return Err(outside("idle", self.idle, "1ms..=3600s"));
+        }
+        let most = 0.5 / self.levels() as f64;
+        if !(0.0..=most).contains(&self.guaranteed) {
+            return Err(outside("guaranteed", self.guaranteed, format!("0..={most} a level")));
+        }
+        let levels = self.levels();
+        let pins = self.pin_priority.iter().map(|(key, level)| (u64::from(*key), *level));
+        for (key, level) in pins.chain(self.pin_dscp.iter().map(|(key, level)| (u64::from(*key), *level))) {
+            if level.index() >= levels {
+                let given = format!("{level}, to which {key} is pinned,");
+                return Err(outside("level", given, format!("0..={}", levels - 1)));
+            }
+        }
+        self.pin_dscp.iter().try_for_each(|(dscp, _)| within("pin.dscp", (*dscp).into(), [0, 63]))?;
+        if !self.dscp.is_empty() && self.dscp.len() != levels {
+            let given = format!("of {} values", self.dscp.len());
+            return Err(outside("dscp", given, format!("one value for each of {levels} levels")));
+        }
+        self.dscp.iter().try_for_each(|dscp| within("dscp", (*dscp).into(), [0, 63]))
+    }
+
+    /// Whether an egress can be shaped to `rate`.
+    ///
+    /// # Errors
+    /// When it is below 1 Mbit/s or above 1 Tbit/s.
+    pub fn check_rate(rate: Rate) -> Result<(), BadPolicy> {
+        match (RATES[0]..=RATES[1]).contains(&rate.bits_per_sec()) {
+            true => Ok(()),
+            false => Err(outside("rate", rate, "1mbit..=1tbit")),
+        }
+    }
+}
+
+fn within(what: &'static str, given: u64, [least, most]: [u64; 2]) -> Result<(), BadPolicy> {
+    match (least..=most).contains(&given) {
+        true => Ok(()),
+        false => Err(outside(what, given, format!("{least}..={most}"))),
+    }
+}
+
+fn outside(what: &'static str, given: impl fmt::Display, valid: impl Into<String>) -> BadPolicy {
+    BadPolicy::Outside { what, given: given.to_string(), valid: valid.into() }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Four levels of four queues.
+    pub(crate) fn policy() -> Policy {
+        Policy {
+            name: "test".to_owned(),
+            thresholds: vec![1_000, 5_000, 20_000],
+            buckets: 4,
+            queue: 100,
+            idle: Span::from_secs(3_600),
+            flows: 4_096,
+            guaranteed: 0.01,
+            pin_priority: Vec::new(),
+            pin_dscp: Vec::new(),
+            dscp: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_carried_out_is_said_with_what_could() {
+        let check = |change: fn(&mut Policy), says: &str| {
+            let mut changed = policy();
+            change(&mut changed);
+            let error = changed.check().expect_err(says).to_string();
+            assert!(error.contains(says), "{says:?} is not in {error:?}");
+        };
+        assert_eq!(policy().check(), Ok(()));
+        check(|p| p.thresholds = vec![5, 5], "threshold 5 is not above");
+        check(|p| p.thresholds = vec![0, 5], "threshold 0 is not above 0");
+        check(|p| p.thresholds = (1..9).collect(), "8 thresholds");
+        check(|p| p.buckets = 0, "buckets 0 is outside 1..=256");
+        check(|p| p.queue = 0, "queue 0 is outside");
+        check(|p| p.flows = 1, "flows 1 is outside 16..=4194304");
+        check(|p| p.idle = Span::ZERO, "idle 0 ns is outside 1ms");
+        check(|p| p.guaranteed = 0.2, "guaranteed 0.2 is outside 0..=0.125");
+        check(|p| p.guaranteed = f64::NAN, "guaranteed NaN is outside");
+        check(
+            |p| p.pin_priority = vec![(6, Priority::LOWEST)],
+            "level 7, to which 6 is pinned, is outside 0..=3",
+        );
+        check(|p| p.pin_dscp = vec![(64, Priority::HIGHEST)], "pin.dscp 64 is outside 0..=63");
+        check(|p| p.dscp = vec![46], "dscp of 1 values is outside one value for each of 4 levels");
+        check(|p| p.dscp = vec![46, 0, 0, 99], "dscp 99 is outside 0..=63");
+    }
+
+    #[test]
+    fn a_rate_that_no_shaper_keeps_is_refused() {
+        for bits in [1, 999_999, 1_000_000_000_001] {
+            let error = Policy::check_rate(Rate::from_bits_per_sec(bits)).unwrap_err().to_string();
+            assert!(error.contains("is outside 1mbit..=1tbit"), "{error}");
+        }
+        assert_eq!(Policy::check_rate(Rate::from_gbps(10)), Ok(()));
+    }
+}

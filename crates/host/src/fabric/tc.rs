@@ -1,0 +1,84 @@
+//! The program `tc`, asked and told.
+//!
+//! Qdiscs and classes are its trade: it is wherever `ip` is, knows every
+//! attribute of every kind, and says what it did not like. What it shows is
+//! read as JSON.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde_json::Value;
+
+use super::error::FabricError;
+
+/// Runs `tc`; what it printed.
+pub(super) fn run(args: &[&str]) -> Result<String, FabricError> {
+    let out = command(args).stdin(Stdio::null()).output().map_err(no_tc)?;
+    finished(&out, || args.join(" "))?;
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// What `tc` shows, as JSON; nothing is an empty list.
+pub(super) fn show(args: &[&str]) -> Result<Vec<Value>, FabricError> {
+    let text = run(&[&["-j"], args].concat())?;
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    match serde_json::from_str(&text) {
+        Ok(Value::Array(values)) => Ok(values),
+        _ => Err(FabricError::Unreadable(format!("tc -j {} says {:?}", args.join(" "), text.trim()))),
+    }
+}
+
+/// Runs lines one after the other until one fails.
+pub(super) fn batch(lines: &[String]) -> Result<(), FabricError> {
+    let mut tc = command(&["-batch", "-"]).stdin(Stdio::piped()).spawn().map_err(no_tc)?;
+    let text = lines.join("\n") + "\n";
+    let mut stdin = tc.stdin.take().expect("it was piped");
+    // One that stops early says why; what it did not read does not matter.
+    let _ = stdin.write_all(text.as_bytes());
+    drop(stdin);
+    let out = tc.wait_with_output().map_err(no_tc)?;
+    finished(&out, || {
+        let said = String::from_utf8_lossy(&out.stderr);
+        // "Command failed -:5"
+        let line = said
+            .lines()
+            .find_map(|line| line.strip_prefix("Command failed -:")?.trim().parse::<usize>().ok());
+        line.and_then(|line| lines.get(line.checked_sub(1)?)).map_or("-batch".to_owned(), String::clone)
+    })
+}
+
+/// `tc`, which ends with us: what it would do after our death nobody undoes.
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new("tc");
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let with_us = || set_parent_process_death_signal(Some(Signal::KILL)).map_err(Into::into);
+    // SAFETY: between fork and exec the closure makes one system call; it
+    // allocates nothing and takes no lock.
+    unsafe { command.pre_exec(with_us) };
+    command
+}
+
+fn no_tc(e: std::io::Error) -> FabricError {
+    FabricError::NoTc(match e.kind() {
+        std::io::ErrorKind::NotFound => "it is not there".to_owned(),
+        _ => e.to_string(),
+    })
+}
+
+fn finished(out: &Output, command: impl FnOnce() -> String) -> Result<(), FabricError> {
+    if out.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&out.stderr);
+    let lines =
+        said.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("Command failed"));
+    let said = lines.map(|line| line.strip_prefix("Error: ").unwrap_or(line)).collect::<Vec<_>>().join("; ");
+    if said.contains("Operation not permitted") {
+        return Err(FabricError::NoPermission(said));
+    }
+    Err(FabricError::Tc { command: command(), said })
+}
