@@ -78,6 +78,12 @@ impl From<host::dpdk::DpdkError> for Error {
     }
 }
 
+impl From<host::fabric::FabricError> for Error {
+    fn from(e: host::fabric::FabricError) -> Self {
+        Self { what: plain(&e.to_string()).to_owned(), advice: e.advice() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

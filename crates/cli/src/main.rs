@@ -21,7 +21,7 @@ mod demo;
 mod device;
 mod error;
 mod exp;
-mod guard;
+mod fabric;
 mod load;
 mod options;
 mod progress;
@@ -46,10 +46,10 @@ enum Command {
     Serve(serve::Args),
     /// Load a server, open loop, over the kernel's sockets.
     Load(load::Args),
+    /// Serve short flows first at an egress of this machine.
+    Fabric(fabric::Args),
     /// List and run the papers' experiments.
     Exp(exp::Args),
-    /// Keep a server's goodput under overload.
-    Guard(guard::Args),
     /// Measure what the stack's steps cost on this machine.
     Calibrate(calibrate::Args),
     /// Measure greenwave beside others, on this machine.
@@ -69,8 +69,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Fabric(args) => fabric::run(&args),
         Command::Exp(args) => exp::run(args),
-        Command::Guard(args) => guard::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Check(args) => check::run(&args),

@@ -1,0 +1,150 @@
+//! `greenwave fabric`: an egress of this machine that serves short flows first.
+//!
+//! `attach` and `detach` change it, `status` shows what passes, `policy`
+//! prints a policy to start one's own from. What they do is `host::fabric`'s;
+//! here are words.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use host::fabric::{self, Choice, Counter, Policy, Shape, Status};
+use queueing::Rate;
+use serde_json::json;
+
+use crate::error::Error;
+use crate::table::Table;
+
+mod policy;
+
+pub use policy::named;
+
+/// Serve short flows first at an egress of this machine.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Turn the egress of an interface into levels and queues.
+    Attach {
+        /// The interface, such as eth0.
+        device: String,
+        /// What it is shaped to, such as 9.5gbit: a little less than what
+        /// lies behind can take, so that the queue is here.
+        #[arg(long)]
+        rate: Rate,
+        /// A file in TOML, or fish, pias or fifo.
+        #[arg(long, default_value = "fish")]
+        policy: String,
+    },
+    /// Show packets, bytes, backlog and flows of each level.
+    Status {
+        /// The interface.
+        device: String,
+        /// The same figures as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put back what was there before.
+    Detach {
+        /// The interface.
+        device: String,
+    },
+    /// Print one of greenwave's policies, or check and print a file.
+    Policy {
+        /// fish, pias, fifo, or a file.
+        name: String,
+    },
+}
+
+/// Does what was asked.
+///
+/// # Errors
+/// What could not be done, and what to try.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    match &args.command {
+        Command::Attach { device, rate, policy } => attach(device, *rate, policy)?,
+        Command::Status { device, json } => {
+            let status = fabric::status(device)?;
+            if *json {
+                println!("{}", as_json(device, &status))
+            } else {
+                print!("{}", as_text(device, &status))
+            }
+        }
+        Command::Detach { device } => println!("{device}: put back: {}", fabric::detach(device)?),
+        Command::Policy { name } => print!("{}", policy::text(name)?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn attach(device: &str, rate: Rate, name: &str) -> Result<(), Error> {
+    let policy = named(name)?;
+    let seed = u64::from_ne_bytes(*crate::options::secret()?.first_chunk().expect("it has 16 bytes"));
+    let Choice { shape, missing } = fabric::attach(device, rate, &policy, seed)?;
+    println!("{device}: {} at {rate}: {}", policy.name, layout(&policy, shape));
+    if !missing.is_empty() {
+        println!("  this kernel has no qdisc {}; used instead: {}", missing.join(", "), shape.name());
+    }
+    if policy.guaranteed > 0.0 && shape != Shape::Classes {
+        println!("  its levels are strict: guaranteed {} is not kept", policy.guaranteed);
+    }
+    println!("  undo: greenwave fabric detach {device}");
+    Ok(())
+}
+
+/// `8 levels of 16 queues, by htb`.
+fn layout(policy: &Policy, shape: Shape) -> String {
+    let plural = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
+    let queues = match shape {
+        Shape::Bands { .. } if policy.buckets > 1 => "a queue per flow".to_owned(),
+        _ => plural(policy.buckets.into(), "queue"),
+    };
+    format!("{} of {queues}, by {}", plural(policy.levels(), "level"), shape.name())
+}
+
+fn as_text(device: &str, status: &Status) -> String {
+    let header = ["level", "packets", "bytes", "sent", "dropped", "waiting", "bytes", "flows"];
+    let mut table =
+        Table::new(1, &header).groups(&[("", 1), ("came", 2), ("left", 2), ("backlog", 2), ("", 1)]);
+    for (at, level) in status.levels.iter().enumerate() {
+        let figures = [
+            level.came.packets,
+            level.came.bytes,
+            level.sent.packets,
+            level.dropped,
+            level.waiting.packets,
+            level.waiting.bytes,
+            level.flows,
+        ];
+        let row = [vec![at.to_string()], figures.map(|n| n.to_string()).to_vec()].concat();
+        table.row(row);
+    }
+    let notes = &status.notes;
+    format!(
+        "{device}: {}, by {}; before: {}\n{table}of these, pinned by their senders: {}; neither IPv4 nor IPv6: {}\n",
+        notes.name(),
+        notes.shape.name(),
+        notes.before(),
+        status.pinned.packets,
+        status.other.packets,
+    )
+}
+
+fn as_json(device: &str, status: &Status) -> serde_json::Value {
+    let counter = |c: Counter| json!({ "packets": c.packets, "bytes": c.bytes });
+    let levels = status.levels.iter().map(|level| {
+        json!({
+            "came": counter(level.came), "sent": counter(level.sent), "dropped": level.dropped,
+            "waiting": counter(level.waiting), "flows": level.flows,
+        })
+    });
+    json!({
+        "device": device, "policy": status.notes.policy, "rate_bits_per_s": status.notes.rate.bits_per_sec(),
+        "shape": status.notes.shape.name(), "before": status.notes.before(),
+        "levels": levels.collect::<Vec<_>>(),
+        "pinned": counter(status.pinned), "other": counter(status.other),
+    })
+}
