@@ -5,6 +5,7 @@
 //! drawn is said here once, so that claims, tables, plots and JSON need not
 //! know one world from another.
 
+mod egress;
 mod fabric;
 mod overload;
 mod real;
@@ -26,6 +27,7 @@ pub const WORLDS: [&World; 8] = [
     &real::DUBBO,
     &real::FANOUT,
     &real::STORM,
+    &egress::WORLD,
 ];
 
 /// What a world measures and how it is shown.

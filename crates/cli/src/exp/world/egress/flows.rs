@@ -1,0 +1,168 @@
+//! Flows of the kernel's TCP, timed.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use host::fabric::{Level, Status};
+use queueing::{Rng, Span};
+
+use super::network::Network;
+use super::{Group, Plan};
+use crate::error::{Error, plain};
+
+/// What became of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Took {
+    /// Whether it is one of the large ones.
+    pub large: bool,
+    /// From its start until the receiver had all and said so.
+    pub span: Span,
+}
+
+/// What a run found.
+pub struct Found {
+    /// Flows that ended, in no order.
+    pub took: Vec<Took>,
+    /// Utilisation and dropped in %, levels that packets came to.
+    pub link: [f64; 3],
+}
+
+/// No flow takes so long.
+const LIMIT: Duration = Duration::from_secs(60);
+/// For flows that never end to fill the queue.
+const WARMUP: Duration = Duration::from_millis(1_000);
+
+/// Runs the flows of `plan` on `network`.
+pub fn run(plan: &Plan, network: &Network) -> Result<Found, Error> {
+    let stop = AtomicBool::new(false);
+    let failed = |what: &str, e: &io::Error| Error::new(format!("{what}: {}", plain(&e.to_string())));
+    std::thread::scope(|scope| {
+        let receivers = scope.spawn(|| receive(&network.listener, &stop));
+        let sent = network.senders.enter(|| send(plan, network, &stop));
+        stop.store(true, Ordering::Relaxed);
+        // Wakes the receivers, who look whether they are to stop.
+        let _ = network.senders.enter(|| TcpStream::connect_timeout(&network.target, LIMIT));
+        let received = receivers.join().expect("receiving does not panic");
+        let found = sent?;
+        received.map_err(|e| failed("receiving", &e))?;
+        Ok(found)
+    })
+}
+
+/// Takes connections until it is to stop, and reads each to its end.
+fn receive(listener: &TcpListener, stop: &AtomicBool) -> io::Result<()> {
+    std::thread::scope(|scope| {
+        loop {
+            let (stream, _) = listener.accept()?;
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            scope.spawn(move || drain(stream));
+        }
+    })
+}
+
+/// Reads all; to close then is to say so. A sender that is gone is none of ours.
+fn drain(mut stream: TcpStream) {
+    let mut buffer = vec![0; 256 * 1024];
+    while stream.read(&mut buffer).is_ok_and(|len| len > 0) {}
+}
+
+/// Starts flows as planned; on a thread among the senders.
+fn send(plan: &Plan, network: &Network, stop: &AtomicBool) -> Result<Found, Error> {
+    let config = &plan.config;
+    let (done, ended) = channel();
+    std::thread::scope(|scope| {
+        // Whatever happens, the endless flows end.
+        let ending = Ending(stop);
+        for _ in 0..config.bulk {
+            scope.spawn(|| endless(plan, network, stop));
+        }
+        std::thread::sleep(WARMUP);
+        let (before, start) = (network.status()?, Instant::now());
+        let period = Duration::from_nanos(plan.period.as_nanos());
+        let mut rng = Rng::seeded(config.seed);
+        for burst in 0..config.bursts {
+            std::thread::sleep((start + period * burst).saturating_duration_since(Instant::now()));
+            for large in order(config.small, config.large, &mut rng) {
+                let done = done.clone();
+                scope.spawn(move || timed(plan, network, large, &done));
+            }
+        }
+        std::thread::sleep((start + period * config.bursts).saturating_duration_since(Instant::now()));
+        let (after, window) = (network.status()?, start.elapsed());
+        drop(done);
+        let mut took = Vec::new();
+        for flow in ended.iter() {
+            took.push(flow.map_err(|e| Error::new(format!("a flow: {}", plain(&e.to_string()))))?);
+        }
+        drop(ending);
+        Ok(Found { took, link: link(plan, &before, &after, window) })
+    })
+}
+
+/// Sets the flag when dropped.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Which flow of a burst starts when: true is a large one.
+fn order(small: Group, large: Group, rng: &mut Rng) -> Vec<bool> {
+    let mut left = [small.flows, large.flows];
+    let mut order = Vec::new();
+    while left.iter().sum::<u32>() > 0 {
+        let is_large = rng.below(u64::from(left[0] + left[1])) >= u64::from(left[0]);
+        left[usize::from(is_large)] -= 1;
+        order.push(is_large);
+    }
+    order
+}
+
+fn connect(plan: &Plan, network: &Network) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&network.target, LIMIT)?;
+    rustix::net::sockopt::set_tcp_congestion(&stream, &plan.config.congestion)?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    stream.set_write_timeout(Some(LIMIT))?;
+    Ok(stream)
+}
+
+/// A flow that ends when all are to.
+fn endless(plan: &Plan, network: &Network, stop: &AtomicBool) {
+    let Ok(mut stream) = connect(plan, network) else { return };
+    let bytes = vec![0; 64 * 1024];
+    while !stop.load(Ordering::Relaxed) && stream.write_all(&bytes).is_ok() {}
+}
+
+/// A flow of its group's size, and how long it took.
+fn timed(plan: &Plan, network: &Network, large: bool, done: &Sender<io::Result<Took>>) {
+    let group = if large { plan.config.large } else { plan.config.small };
+    let flow = || {
+        let start = Instant::now();
+        let mut stream = connect(plan, network)?;
+        io::copy(&mut io::repeat(0).take(group.bytes), &mut stream)?;
+        stream.shutdown(Shutdown::Write)?;
+        stream.read_to_end(&mut Vec::new())?;
+        Ok(Took { large, span: Span::from_nanos(start.elapsed().as_nanos() as u64) })
+    };
+    // Nobody listens any more when another flow failed.
+    let _ = done.send(flow());
+}
+
+fn link(plan: &Plan, before: &Status, after: &Status, window: Duration) -> [f64; 3] {
+    let sum = |status: &Status, of: fn(&Level) -> u64| status.levels.iter().map(of).sum::<u64>();
+    let more = |of: fn(&Level) -> u64| (sum(after, of) - sum(before, of)) as f64;
+    let allowed = plan.rate.bits_per_sec() as f64 * window.as_secs_f64();
+    let levels = after.levels.iter().filter(|level| level.came.packets > 0).count();
+    [
+        more(|level| level.sent.bytes) * 8.0 / allowed * 100.0,
+        more(|level| level.dropped) / more(|level| level.came.packets) * 100.0,
+        levels as f64,
+    ]
+}

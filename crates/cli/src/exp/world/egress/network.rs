@@ -1,0 +1,70 @@
+//! Senders, a router, receivers: namespaces that are gone with this process.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+
+use host::fabric::{self, Status};
+use host::lab::{Lab, LabError, Namespace, Veth};
+
+use super::Plan;
+use crate::error::Error;
+
+/// The router's way out, which is shaped.
+const OUT: &str = "out";
+const SENDER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 71, 0, 2), Ipv4Addr::new(10, 71, 0, 1)];
+const RECEIVER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 72, 0, 2), Ipv4Addr::new(10, 72, 0, 1)];
+
+/// A network with one place where packets wait.
+pub struct Network {
+    /// Where flows start.
+    pub senders: Namespace,
+    router: Namespace,
+    /// Where flows end.
+    pub listener: TcpListener,
+    /// Its address.
+    pub target: SocketAddr,
+    _receivers: Namespace,
+}
+
+impl Network {
+    /// The network of `plan`, attached.
+    pub fn new(plan: &Plan) -> Result<Self, Error> {
+        if let Some(why) = Lab::unavailable() {
+            return Err(Error::new(format!("world egress: {why}")).advice("sudo greenwave exp run fish/host"));
+        }
+        let made = || -> Result<[Namespace; 3], LabError> {
+            let lab = Lab::new("egress")?;
+            let [senders, router, receivers] =
+                ["senders", "router", "receivers"].map(|name| lab.namespace(name));
+            let (senders, router, receivers) = (senders?, router?, receivers?);
+            lab.veth((&senders, "eth0"), (&router, "in"), &Veth::default())?;
+            lab.veth((&router, OUT), (&receivers, "eth0"), &Veth::default())?;
+            for (namespace, device, addr) in [
+                (&senders, "eth0", SENDER[0]),
+                (&router, "in", SENDER[1]),
+                (&router, OUT, RECEIVER[1]),
+                (&receivers, "eth0", RECEIVER[0]),
+            ] {
+                namespace.address(device, IpAddr::V4(addr), 24)?;
+            }
+            router.sysctl("net.ipv4.ip_forward", "1")?;
+            for (namespace, gateway) in [(&senders, SENDER[1]), (&receivers, RECEIVER[1])] {
+                namespace.run("ip", &["route", "add", "default", "via", &gateway.to_string()])?;
+            }
+            Ok([senders, router, receivers])
+        };
+        let [senders, router, receivers] = made().map_err(|e| match e.advice() {
+            Some(advice) => Error::new(e.to_string()).advice(advice),
+            None => Error::new(e.to_string()),
+        })?;
+        router.enter(|| fabric::attach(OUT, plan.rate, &plan.policy, plan.config.seed))?;
+        let bound = receivers.enter(|| TcpListener::bind((RECEIVER[0], 0)));
+        let listener = bound.map_err(|e| Error::new(format!("a listener at {}: {e}", RECEIVER[0])))?;
+        let target = listener.local_addr().map_err(|e| Error::new(e.to_string()))?;
+        Ok(Self { senders, router, listener, target, _receivers: receivers })
+    }
+
+    /// What passes the router's way out.
+    pub fn status(&self) -> Result<Status, Error> {
+        Ok(self.router.enter(|| fabric::status(OUT))?)
+    }
+}
