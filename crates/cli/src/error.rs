@@ -34,7 +34,7 @@ impl Error {
     pub fn unless_writable(path: &std::path::Path) -> Result<(), Self> {
         let is_new = !path.exists();
         std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(|e| {
-            Self::file(path, &e).advice("--out FILE in a folder that is there and may be written")
+            Self::file(path, &e).advice("a file in a folder that is there and may be written")
         })?;
         if is_new {
             std::fs::remove_file(path).map_err(|e| Self::file(path, &e))?;

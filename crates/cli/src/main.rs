@@ -24,10 +24,12 @@ mod exp;
 mod fabric;
 mod load;
 mod options;
+mod parallel;
 mod progress;
 mod report;
 mod result;
 mod serve;
+mod sim;
 mod table;
 
 /// Application-defined priority from the network card to the worker.
@@ -50,6 +52,8 @@ enum Command {
     Fabric(fabric::Args),
     /// List and run the papers' experiments.
     Exp(exp::Args),
+    /// Simulate networks of switches, and what helps to set them up.
+    Sim(sim::Args),
     /// Measure what the stack's steps cost on this machine.
     Calibrate(calibrate::Args),
     /// Measure greenwave beside others, on this machine.
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(&args),
         Command::Fabric(args) => fabric::run(&args),
         Command::Exp(args) => exp::run(args),
+        Command::Sim(args) => sim::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Check(args) => check::run(&args),

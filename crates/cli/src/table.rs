@@ -119,6 +119,31 @@ pub fn micros(span: queueing::Span) -> String {
     }
 }
 
+/// A figure as its unit asks for: nothing where it does not exist.
+#[must_use]
+pub fn in_unit(unit: &str, value: f64) -> String {
+    match unit {
+        _ if !value.is_finite() => "–".to_owned(),
+        "1" => format!("{value:.0}"),
+        "µs" => micros(queueing::Span::from_secs_f64(value * 1e-6)),
+        _ => number(value),
+    }
+}
+
+/// Three significant digits, plain notation.
+#[must_use]
+pub fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        0.0 => 0,
+        v if v < 0.1 => 4,
+        v if v < 1.0 => 3,
+        v if v < 10.0 => 2,
+        v if v < 100.0 => 1,
+        _ => 0,
+    };
+    if value.is_finite() { format!("{value:.digits$}") } else { "none".to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use queueing::Span;
@@ -150,5 +175,15 @@ mod tests {
         for (ns, expected) in spans.into_iter().chain([(506_724_000, "507ms")]) {
             assert_eq!(micros(Span::from_nanos(ns)), expected);
         }
+    }
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        for (value, text) in
+            [(0.0, "0"), (0.01534, "0.0153"), (0.25, "0.250"), (24.51, "24.5"), (1234.5, "1234")]
+        {
+            assert_eq!(number(value), text);
+        }
+        assert_eq!(number(f64::NAN), "none");
     }
 }

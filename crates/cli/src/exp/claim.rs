@@ -76,6 +76,8 @@ impl Metric {
     }
 }
 
+const WITHIN_SEEDS: &str = "among seeds";
+
 /// The bound a claim must keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
@@ -85,15 +87,21 @@ pub enum Bound {
     AtLeast(f64),
     /// Between these, both included.
     Within(f64, f64),
+    /// Asks of no value, but that the paper's own figure lies between the
+    /// least and the largest that single seeds gave.
+    PaperWithinSeeds,
 }
 
 impl Bound {
-    /// Reads `<= 0.015`, `>= 2` or `0.25..0.42`.
+    /// Reads `<= 0.015`, `>= 2`, `0.25..0.42` or `among seeds`.
     ///
     /// # Errors
-    /// One line that quotes the text and lists the three forms.
+    /// One line that quotes the text and lists the four forms.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let bad = || format!("bound {text:?} is none of \"<= X\", \">= X\", \"X..Y\"");
+        let bad = || format!("bound {text:?} is none of \"<= X\", \">= X\", \"X..Y\", \"{WITHIN_SEEDS}\"");
+        if text.trim() == WITHIN_SEEDS {
+            return Ok(Self::PaperWithinSeeds);
+        }
         let number = |t: &str| t.trim().parse::<f64>().map_err(|_| bad());
         if let Some(rest) = text.trim().strip_prefix("<=") {
             return Ok(Self::AtMost(number(rest)?));
@@ -106,13 +114,15 @@ impl Bound {
         if low <= high { Ok(Self::Within(low, high)) } else { Err(bad()) }
     }
 
-    /// Whether `value` keeps the bound; NaN keeps none.
+    /// Whether `value` keeps the bound; NaN keeps none, and nothing that
+    /// which asks of no value.
     #[must_use]
     pub fn holds(self, value: f64) -> bool {
         match self {
             Self::AtMost(x) => value <= x,
             Self::AtLeast(x) => value >= x,
             Self::Within(low, high) => low <= value && value <= high,
+            Self::PaperWithinSeeds => false,
         }
     }
 
@@ -122,6 +132,7 @@ impl Bound {
             Self::AtMost(x) => value - x,
             Self::AtLeast(x) => x - value,
             Self::Within(low, high) => (low - value).max(value - high),
+            Self::PaperWithinSeeds => 0.0,
         }
     }
 
@@ -139,6 +150,7 @@ impl fmt::Display for Bound {
             Self::AtMost(x) => write!(f, "<= {x}"),
             Self::AtLeast(x) => write!(f, ">= {x}"),
             Self::Within(low, high) => write!(f, "{low}..{high}"),
+            Self::PaperWithinSeeds => f.write_str(WITHIN_SEEDS),
         }
     }
 }
@@ -279,7 +291,7 @@ mod tests {
 
     #[test]
     fn bounds_read_as_they_are_written() {
-        for text in ["<= 0.015", ">= 2", "0.25..0.42"] {
+        for text in ["<= 0.015", ">= 2", "0.25..0.42", "among seeds"] {
             assert_eq!(Bound::parse(text).unwrap().to_string(), text);
         }
         for text in ["", "0.5", "< 1", "2..1", "<= x"] {

@@ -2,13 +2,11 @@
 //! its world allows; modes of one seed go together, so that a machine's noise
 //! meets all of them.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-
 use super::figures::Figures;
 use super::spec::{Experiment, Scale};
 use super::world::{self, Found, Noise, Row};
 use crate::error::Error;
+use crate::parallel;
 
 /// What the grid measured.
 pub struct Measured {
@@ -53,38 +51,16 @@ pub fn run(name: &str, experiment: &Experiment, scale: &Scale, seed: u64) -> Res
     let world = experiment.world().map_err(Error::new)?;
     let bar = crate::progress::bar(tasks.len() as u64);
     bar.set_message(name.to_owned());
-    let next = AtomicUsize::new(0);
-    let stop = AtomicBool::new(false);
-    let all_found: Mutex<Vec<Option<Result<Found, Error>>>> =
-        Mutex::new(tasks.iter().map(|_| None).collect());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = world.kind.at_once(cores).min(tasks.len());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(task) = tasks.get(index) else { break };
-                    let found = (task.run)();
-                    if found.is_err() {
-                        stop.store(true, Ordering::Relaxed);
-                    }
-                    all_found.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(found);
-                    bar.inc(1);
-                }
-            });
-        }
+    let all_found = parallel::map(&tasks, world.kind.at_once(parallel::cores()), |task| {
+        let found = (task.run)();
+        bar.inc(1);
+        found
     });
     bar.finish_and_clear();
 
     let figures = Figures::new(world);
     let mut measured = Measured { figures, runs: Vec::new(), events: 0, noise: None, seeds: scale.runs };
-    let mut all_found = all_found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Some(failed) = all_found.iter().position(|found| matches!(found, Some(Err(_)))) {
-        return all_found.swap_remove(failed).expect("it ran").map(|_| measured);
-    }
-    for (task, found) in tasks.into_iter().zip(all_found) {
-        let Found { events, rows, noise } = found.expect("every task ran")?;
+    for (task, Found { events, rows, noise }) in tasks.into_iter().zip(all_found?) {
         measured.events += events;
         measured.noise = [measured.noise, noise].into_iter().flatten().reduce(Noise::worse);
         measured.figures.add(&task.point, &task.mode, &rows);

@@ -6,11 +6,11 @@
 
 mod catalogue;
 mod claim;
-mod figures;
+pub mod figures;
 mod grid;
 mod result;
 mod spec;
-mod world;
+pub mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,6 +20,7 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use crate::error::Error;
 use catalogue::Source;
 use result::ExperimentResult;
+pub use spec::lay;
 
 /// List or run the papers' experiments.
 #[derive(Debug, ClapArgs)]

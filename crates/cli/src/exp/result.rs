@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use queueing::Span;
 use serde_json::{Value, json};
 
 use super::catalogue::Source;
@@ -14,7 +13,7 @@ use super::spec::Experiment;
 use super::world::{Kind, Noise, Stat, World};
 use crate::error::Error;
 use crate::report::{self, Section};
-use crate::table::{Table, micros};
+use crate::table::{Table, in_unit, number};
 
 /// A claim, checked.
 struct Checked {
@@ -22,6 +21,8 @@ struct Checked {
     says: String,
     paper: Option<f64>,
     ours: f64,
+    /// What each seed gave, those that are numbers, in ascending order.
+    seeds: Vec<f64>,
     /// Half the 95 % interval over the seeds, where there are several.
     interval: Option<f64>,
     within_interval: bool,
@@ -33,6 +34,10 @@ struct Checked {
 
 impl Checked {
     fn holds(&self) -> bool {
+        if self.bound == Bound::PaperWithinSeeds {
+            let ends = self.seeds.first().zip(self.seeds.last()).zip(self.paper);
+            return ends.is_some_and(|((least, most), paper)| (least..=most).contains(&&paper));
+        }
         let tolerance = self.interval.filter(|_| self.within_interval).unwrap_or(0.0);
         [0.0, -tolerance, tolerance].into_iter().any(|off| self.bound.holds(self.ours + off))
     }
@@ -98,13 +103,16 @@ impl ExperimentResult {
             };
             let worst = values.iter().position(|value| value.total_cmp(&ours).is_eq()).unwrap_or(0);
             let seeds = (0..measured.seeds as usize).map(|run| of_run(run, at[worst]));
-            let seeds = seeds.collect::<Result<Vec<_>, _>>().map_err(error)?;
+            let mut seeds = seeds.collect::<Result<Vec<_>, _>>().map_err(error)?;
+            seeds.retain(|value| !value.is_nan());
+            seeds.sort_by(f64::total_cmp);
             claims.push(Checked {
                 id: claim.id.clone(),
                 says: claim.says.clone(),
                 paper: claim.paper.as_deref().map(|id| source.printed(id)).transpose()?,
                 ours,
                 interval: interval(&seeds),
+                seeds,
                 within_interval: claim.within_interval,
                 bound,
                 unit: claim.unit.clone(),
@@ -121,6 +129,11 @@ impl ExperimentResult {
         self.claims.iter().all(Checked::holds)
     }
 
+    /// The claims about what single seeds gave.
+    fn of_seeds(&self) -> impl Iterator<Item = &Checked> {
+        self.claims.iter().filter(|claim| claim.bound == Bound::PaperWithinSeeds)
+    }
+
     /// Tables and one closing line.
     #[must_use]
     pub fn text(&self) -> String {
@@ -128,6 +141,9 @@ impl ExperimentResult {
         let _ = writeln!(text, "{}; world {}; {}\n", self.experiment.source, self.place(), self.world.note);
         let _ = writeln!(text, "{}", self.figure_table());
         let _ = writeln!(text, "{}", self.claim_table());
+        if self.of_seeds().next().is_some() {
+            let _ = writeln!(text, "what single seeds gave:\n{}", self.seed_table());
+        }
         for id in &self.left_out {
             let _ = writeln!(
                 text,
@@ -205,6 +221,39 @@ impl ExperimentResult {
         table
     }
 
+    /// How the paper's figure lies among those of single seeds.
+    fn seed_table(&self) -> Table {
+        let header = ["claim", "paper", "least", "25 %", "median", "75 %", "most", "seeds", "below paper"];
+        let mut table = Table::new(1, &header);
+        for claim in self.of_seeds() {
+            let of = |q: f64| {
+                let place = (q * claim.seeds.len().saturating_sub(1) as f64).round() as usize;
+                number(claim.seeds.get(place).copied().unwrap_or(f64::NAN))
+            };
+            let paper = claim.paper.unwrap_or(f64::NAN);
+            let below = claim.seeds.iter().filter(|&&value| value < paper).count();
+            let mut cells = vec![claim.id.clone(), number(paper)];
+            cells.extend([0.0, 0.25, 0.5, 0.75, 1.0].map(of));
+            cells.extend([claim.seeds.len().to_string(), below.to_string()]);
+            table.row(cells);
+        }
+        table
+    }
+
+    /// Per claim about single seeds, the share of them up to each value; the
+    /// paper's figure is an upright line.
+    fn seed_plot(&self) -> String {
+        let mut series = Vec::new();
+        for claim in self.of_seeds() {
+            let share = |n: usize| (n + 1) as f64 / claim.seeds.len() as f64;
+            let curve = claim.seeds.iter().enumerate().map(|(n, &value)| (value, share(n)));
+            series.push((claim.id.clone(), curve.collect()));
+            let paper = claim.paper.unwrap_or(f64::NAN);
+            series.push(("its paper's".to_owned(), vec![(paper, 0.0), (paper, 1.0)]));
+        }
+        report::line_plot("Single seeds", "value", "share of seeds up to it", false, &series)
+    }
+
     /// The same figures as one JSON object.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -225,7 +274,7 @@ impl ExperimentResult {
         let claims = self.claims.iter().map(|c| {
             json!({
                 "id": c.id, "says": c.says, "paper": c.paper, "ours": c.ours, "interval": c.interval,
-                "unit": c.unit,
+                "unit": c.unit, "seeds": c.seeds,
                 "bound": c.bound.to_string(), "holds": c.holds(),
             })
         });
@@ -275,7 +324,7 @@ impl ExperimentResult {
 
     fn page(&self) -> String {
         let says: String = self.claims.iter().map(|c| format!("{}: {}\n", c.id, c.says)).collect();
-        let sections = [
+        let mut sections = vec![
             Section::text("Source", &format!("{}\n{}", self.experiment.source, self.closing())),
             Section::new("Figure", self.plots()),
             Section::new("Claims", self.claim_table().html()),
@@ -283,6 +332,10 @@ impl ExperimentResult {
             Section::new("Figures, mean over runs", self.figure_table().html()),
             Section::text("Settings of the first run", &self.settings_text()),
         ];
+        if self.of_seeds().next().is_some() {
+            let body = format!("{}{}", self.seed_table().html(), self.seed_plot());
+            sections.insert(3, Section::new("Single seeds", body));
+        }
         report::page(&self.experiment.title, &sections)
     }
 
@@ -333,43 +386,5 @@ impl ExperimentResult {
         };
         let bars: Vec<_> = runs.iter().map(bar).collect();
         plots + &report::stacked_bars(&format!("Where the {} of {class} was spent", drawn.name), &bars)
-    }
-}
-
-/// A figure as its unit asks for: nothing where it does not exist.
-fn in_unit(unit: &str, value: f64) -> String {
-    match unit {
-        _ if !value.is_finite() => "–".to_owned(),
-        "1" => format!("{value:.0}"),
-        "µs" => micros(Span::from_secs_f64(value * 1e-6)),
-        _ => number(value),
-    }
-}
-
-/// Three significant digits, plain notation.
-fn number(value: f64) -> String {
-    let digits = match value.abs() {
-        0.0 => 0,
-        v if v < 0.1 => 4,
-        v if v < 1.0 => 3,
-        v if v < 10.0 => 2,
-        v if v < 100.0 => 1,
-        _ => 0,
-    };
-    if value.is_finite() { format!("{value:.digits$}") } else { "none".to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::number;
-
-    #[test]
-    fn numbers_keep_three_digits() {
-        for (value, text) in
-            [(0.0, "0"), (0.01534, "0.0153"), (0.25, "0.250"), (24.51, "24.5"), (1234.5, "1234")]
-        {
-            assert_eq!(number(value), text);
-        }
-        assert_eq!(number(f64::NAN), "none");
     }
 }

@@ -166,7 +166,11 @@ impl Experiment {
             }
         }
         for claim in &self.claim {
-            Bound::parse(&claim.holds).map_err(|e| format!("claim {}: {e}", claim.id))?;
+            let bound = Bound::parse(&claim.holds).map_err(|e| format!("claim {}: {e}", claim.id))?;
+            let at = claim.at.as_ref().map_or(points.len(), Vec::len);
+            if bound == Bound::PaperWithinSeeds && (claim.paper.is_none() || at != 1) {
+                return Err(format!("claim {}: {bound} needs the paper's figure, at one point", claim.id));
+            }
             let metric = Metric::parse(&claim.metric).map_err(|e| format!("claim {}: {e}", claim.id))?;
             metric.value(&|reference| {
                 if !self.modes.contains(&reference.mode) {
@@ -216,7 +220,10 @@ impl Experiment {
 
 /// Sets the value at `steps` below `target`, making tables on the way; `*`
 /// stands for every element of an array.
-fn lay(target: &mut Value, steps: &[&str], value: &Value) -> Result<(), String> {
+///
+/// # Errors
+/// One line: the step that leads nowhere.
+pub fn lay(target: &mut Value, steps: &[&str], value: &Value) -> Result<(), String> {
     let Some((step, rest)) = steps.split_first() else {
         *target = value.clone();
         return Ok(());
@@ -292,6 +299,7 @@ mod tests {
         check("points = [\"a\"]", "points = [\"z\"]", "\"z\" is none of");
         check("points = [\"a\"]", "modes = [\"fast\"]", "\"fast\" is none of");
         check("[mode.adps]", "[mode.lns]", "mode.lns");
+        check("\"<= 1\"", "\"among seeds\"", "needs the paper's figure");
         check("\"<= 1\"", "\"small\"", "small");
         check("runs = 4", "runs = 4\nwalks = 3", "walks");
         check("[scale.smoke]\n        runs = 1\n        points = [\"a\"]", "", "smoke");

@@ -19,6 +19,8 @@ pub const WORLD: World = World {
         kept("p50", "µs"),
         shown("p99", "µs", "p99"),
         kept("max", "µs"),
+        kept("slowdown", "×"),
+        kept("slowdown_p99", "×"),
         shown("again", "%", "again %"),
         kept("timeouts", "1"),
         shown("dropped", "%", "drop %"),
@@ -43,7 +45,9 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     }))
 }
 
-fn rows(outcome: &Outcome) -> Vec<Row> {
+/// One row for all flows, and one for each class of them.
+#[must_use]
+pub fn rows(outcome: &Outcome) -> Vec<Row> {
     let counters = outcome.counters;
     let percent = |part: u64| part as f64 / counters.sent as f64 * 100.0;
     let network = [percent(counters.dropped), percent(counters.marked), counters.hops as f64];
@@ -63,20 +67,32 @@ fn row(class: &str, flows: &[&Flow], network: [f64; 3]) -> Row {
     let mut took: Vec<f64> =
         flows.iter().filter_map(|flow| flow.took).map(|took| took.as_micros_f64()).collect();
     took.sort_by(f64::total_cmp);
-    let quantile = |q: f64| took.get(((took.len() as f64 * q) as usize).min(took.len().saturating_sub(1)));
-    let quantile = |q| quantile(q).copied().unwrap_or(f64::NAN);
+    let mut slowdowns: Vec<f64> = flows.iter().filter_map(|flow| flow.slowdown()).collect();
+    slowdowns.sort_by(f64::total_cmp);
     let sum = |of: fn(&Flow) -> u32| flows.iter().map(|flow| f64::from(of(flow))).sum::<f64>();
     let figures = [
         flows.len() as f64,
         (flows.len() - took.len()) as f64 / flows.len() as f64 * 100.0,
-        took.iter().sum::<f64>() / took.len() as f64,
-        quantile(0.5),
-        quantile(0.99),
-        quantile(1.0),
+        mean(&took),
+        quantile(&took, 0.5),
+        quantile(&took, 0.99),
+        quantile(&took, 1.0),
+        mean(&slowdowns),
+        quantile(&slowdowns, 0.99),
         sum(|flow| flow.retransmitted) / sum(|flow| flow.segments) * 100.0,
         sum(|flow| flow.timeouts),
     ];
     let share = 1.0 / took.len() as f64;
     let cdf = took.iter().enumerate().map(|(n, &us)| (us, (n + 1) as f64 * share)).collect();
     Row { class: class.to_owned(), figures: [&figures[..], &network].concat(), cdf }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// What a share `q` of `sorted` does not exceed; NaN of nothing.
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let place = ((sorted.len() as f64 * q) as usize).min(sorted.len().saturating_sub(1));
+    sorted.get(place).copied().unwrap_or(f64::NAN)
 }

@@ -5,9 +5,7 @@
 //! drawn is said here once, so that claims, tables, plots and JSON need not
 //! know one world from another.
 
-mod egress;
-mod fabric;
-mod overload;
+pub mod fabric;
 mod real;
 mod server;
 mod services;
@@ -18,16 +16,14 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 8] = [
+pub const WORLDS: [&World; 7] = [
     &server::WORLD,
     &services::WORLD,
     &fabric::WORLD,
-    &overload::WORLD,
     &real::TONIC,
     &real::DUBBO,
     &real::FANOUT,
     &real::STORM,
-    &egress::WORLD,
 ];
 
 /// What a world measures and how it is shown.

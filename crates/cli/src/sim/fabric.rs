@@ -1,0 +1,176 @@
+//! `greenwave sim fabric`: flows through a network of switches.
+//!
+//! Every scheduler meets the same flows, seed by seed. Runs go side by side on
+//! all cores; what is shown is the mean over the seeds and, where there are
+//! several, its 95 % interval.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use queueing::Span;
+use sim::fabric::{self, Outcome};
+
+use super::flows::Csv;
+use super::plan::{Plan, Point};
+use super::show::Shown;
+use super::workload::{Seeds, Spacing, Workload, flows_expected, load};
+use crate::error::Error;
+use crate::{parallel, progress};
+
+/// Send flows through a network and see how long each takes.
+///
+/// Times are virtual and replay from the seed. A flow is done when its last
+/// byte was acknowledged; its slowdown is that time over what it takes with
+/// the network to itself. Flows are small up to 100 KB, medium up to 10 MB,
+/// large above.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment, next_line_help = true)]
+pub struct Args {
+    /// two-hosts, leaf-spine (4 leaves, 4 spines, 16 hosts; unless given),
+    /// or a TOML file that says the same as [settings.topology] of an
+    /// experiment.
+    #[arg(
+        verbatim_doc_comment,
+        long,
+        value_name = "NAME|FILE",
+        hide_default_value = true,
+        default_value = "leaf-spine"
+    )]
+    pub topology: String,
+    /// Who goes next at every port, hosts' own included: fish unless given;
+    /// several are compared.
+    #[arg(
+        verbatim_doc_comment,
+        long,
+        value_name = "NAME,…",
+        hide_default_value = true,
+        default_value = "fish",
+        value_delimiter = ','
+    )]
+    pub scheduler: Vec<String>,
+    /// How long flows are: websearch (unless given), datamining, or "list
+    /// BYTES*TIMES …", gone through in turn. Or rounds: in "incast N
+    /// [BYTES]" N hosts begin at once a flow to the same one, all drawn anew
+    /// each time; in "all-to-all [BYTES]" every host one to each of the
+    /// others, 20000 bytes unless given. Sizes are rounded up to whole
+    /// segments of 1460 bytes.
+    #[arg(
+        verbatim_doc_comment,
+        long,
+        value_name = "NAME",
+        hide_default_value = true,
+        default_value = "websearch"
+    )]
+    pub workload: Workload,
+    /// The share of a host's line that flows' segments take, each counted
+    /// once as 1500 bytes on the wire, in the mean over the hosts that send
+    /// (every host in rounds); acknowledgements and what is sent again come
+    /// on top. 0.8 unless given; 1 and more only with --for.
+    #[arg(verbatim_doc_comment, long, value_name = "SHARE", value_parser = load)]
+    pub load: Option<f64>,
+    /// How beginnings are spaced: poisson (unless given), uniform or "burst
+    /// SIZE" at the rate of the load; or instead of a load, "poisson RATE",
+    /// "uniform RATE" (per second and sender, or of rounds) or "burst SIZE
+    /// PERIOD SPACING".
+    #[arg(
+        verbatim_doc_comment,
+        long,
+        value_name = "LAW",
+        hide_default_value = true,
+        default_value = "poisson"
+    )]
+    pub arrivals: Spacing,
+    /// Who sends: first (the first host to the second), or all (each flow to
+    /// any other host). All unless there are only two hosts.
+    #[arg(verbatim_doc_comment, long, value_name = "WHO")]
+    pub senders: Option<String>,
+    /// Flows of a run; 1000 unless given, or with --for as many as begin.
+    #[arg(long, value_name = "FLOWS", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub count: Option<u32>,
+    /// The run ends then; flows that are not done by then count as
+    /// unfinished.
+    #[arg(verbatim_doc_comment, long = "for", value_name = "SPAN")]
+    pub duration: Option<Span>,
+    /// Flows from a file instead, one a line: start_s src_host dst_host
+    /// bytes; hosts count from 0.
+    #[arg(verbatim_doc_comment, long, value_name = "FILE", conflicts_with_all = ["workload", "load", "arrivals", "senders", "count"])]
+    pub flows: Option<PathBuf>,
+    /// One seed, or FIRST..LAST with both ends.
+    #[arg(long, value_name = "SEEDS", default_value = "1")]
+    pub seeds: Seeds,
+    /// Segments after which a flow sinks a level, at most seven; those that
+    /// `greenwave sim thresholds` finds for the workload and load unless
+    /// given.
+    #[arg(verbatim_doc_comment, long, value_name = "SEGMENTS,…", value_delimiter = ',')]
+    pub thresholds: Option<Vec<u64>>,
+    /// Packets that wait at one port, over all its queues.
+    #[arg(long, default_value_t = 240)]
+    pub room: u32,
+    /// More waiting packets than this at a port, and they are marked; 0:
+    /// never.
+    #[arg(verbatim_doc_comment, long, default_value_t = 65)]
+    pub mark: u32,
+    /// Of several ways packets take: spray (the next one each), or flow (all
+    /// of a flow the same).
+    #[arg(verbatim_doc_comment, long, default_value = "spray")]
+    pub ways: String,
+    /// Any other setting of an experiment, such as transport.window=10.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// One JSON object instead of tables.
+    #[arg(long)]
+    pub json: bool,
+    /// Every flow of every run, as CSV.
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// A page with plots.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
+
+/// Runs all points and shows what they found.
+///
+/// # Errors
+/// Settings that cannot be, before anything runs; files that cannot be written.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let plan = Plan::new(args)?;
+    for path in [&args.csv, &args.report].into_iter().flatten() {
+        Error::unless_writable(path)?;
+    }
+    let outcomes = simulate(&plan);
+    if let Some(path) = &args.csv {
+        let mut csv = Csv::create(path)?;
+        for (point, outcome) in plan.points.iter().zip(&outcomes) {
+            csv.run(&point.scheduler, point.seed, &outcome.flows)?;
+        }
+        csv.end()?;
+    }
+    let shown = Shown::new(args, &plan, &outcomes);
+    if let Some(path) = &args.report {
+        std::fs::write(path, shown.page()).map_err(|e| Error::file(path, &e))?;
+    }
+    if args.json {
+        println!("{}", shown.json());
+    } else {
+        print!("{}", shown.text());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The outcome of every point, with a bar that counts flows.
+fn simulate(plan: &Plan) -> Vec<Outcome> {
+    let expected = plan.points.iter().map(|point| flows_expected(&point.config)).sum();
+    let bar = progress::bar(expected);
+    bar.set_message(format!("sim fabric, {}", plan.flows));
+    let outcomes = parallel::map(&plan.points, parallel::cores(), |Point { config, .. }| {
+        let mut told = 0;
+        let outcome = fabric::run_watched(config, &mut |done| {
+            bar.inc(u64::from(done - told));
+            told = done;
+        });
+        Ok::<_, std::convert::Infallible>(outcome)
+    });
+    bar.finish_and_clear();
+    let Ok(outcomes) = outcomes;
+    outcomes
+}

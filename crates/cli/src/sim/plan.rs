@@ -1,0 +1,225 @@
+//! From arguments to runs: everything is read and checked before anything runs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sim::fabric::{Config, MSS, Planned};
+use toml::{Table, Value};
+
+use super::fabric::Args;
+use super::workload::Spacing;
+use crate::error::Error;
+use crate::exp;
+
+/// One run to be.
+pub struct Point {
+    pub scheduler: String,
+    pub seed: u64,
+    pub config: Config,
+}
+
+/// All runs, and what they share.
+pub struct Plan {
+    /// Seeds of a scheduler stand together, in order.
+    pub points: Vec<Point>,
+    /// What flows there are, in words.
+    pub flows: String,
+    /// As [`Config::load`] has it; not that of a list of flows.
+    pub load: Option<f64>,
+    /// In segments.
+    pub thresholds: Vec<u64>,
+}
+
+/// Networks that need no file: name and what a file would say.
+pub const BUILT_IN: [(&str, &str); 2] = [
+    ("two-hosts", "kind = \"star\"\nhosts = 2\nhost = { gbps = 10, delay = \"20200ns\" }\n"),
+    (
+        "leaf-spine",
+        "kind = \"leaf-spine\"\nleaves = 4\nspines = 4\nhosts_per_leaf = 4\n\
+         host = { gbps = 10, delay = \"20200ns\" }\ncore = { gbps = 20, delay = \"200ns\" }\n",
+    ),
+];
+
+/// The load at which thresholds are chosen when none is given.
+const LOAD: f64 = 0.8;
+/// Levels that thresholds are chosen for.
+const LEVELS: usize = queueing::Priority::LEVELS;
+/// Of a list of flows so many are looked at, evenly over their sizes.
+const SAMPLE: usize = 10_000;
+/// Flows of a run that says neither how many nor for how long.
+const FLOWS: u32 = 1000;
+/// The most flows of a run.
+const FLOWS_MAX: u32 = 10_000_000;
+
+impl Plan {
+    /// Reads and checks all that `args` say.
+    ///
+    /// # Errors
+    /// The value that cannot be, what would be valid, and what to try.
+    pub fn new(args: &Args) -> Result<Self, Error> {
+        let mut shared = config(args, "fifo")?;
+        let mut load = None;
+        let flows = match &args.flows {
+            Some(path) => {
+                let planned = read_flows(path, shared.topology.hosts())?;
+                shared.flows = planned.len() as u32;
+                shared.planned = Some(planned);
+                path.display().to_string()
+            }
+            None => {
+                load = Some(arrive(args, &mut shared)?);
+                args.workload.text.clone()
+            }
+        };
+        let thresholds = thresholds(args, &shared, load)?;
+        shared.thresholds.clone_from(&thresholds);
+        let mut points = Vec::new();
+        for (index, scheduler) in args.scheduler.iter().enumerate() {
+            if args.scheduler[..index].contains(scheduler) {
+                return Err(Error::new(format!("scheduler {scheduler} is given twice"))
+                    .advice("--scheduler fifo,pias,fish"));
+            }
+            let discipline = config(args, scheduler)?.scheduler;
+            for seed in args.seeds.0.clone() {
+                let config = Config { scheduler: discipline, seed, ..shared.clone() };
+                config.check().map_err(|e| refused(&e.to_string()))?;
+                points.push(Point { scheduler: scheduler.clone(), seed, config });
+            }
+        }
+        Ok(Self { points, flows, load, thresholds })
+    }
+}
+
+/// The settings of `args` as a configuration, all but flows and thresholds.
+fn config(args: &Args, scheduler: &str) -> Result<Config, Error> {
+    let topology = topology(&args.topology)?;
+    let hosts = topology.get("hosts").and_then(Value::as_integer);
+    let senders = args.workload.senders.clone().unwrap_or_else(|| match (&args.senders, hosts) {
+        (Some(senders), _) => senders.as_str().into(),
+        (None, Some(2)) => "first".into(),
+        (None, _) => "all".into(),
+    });
+    let limit = args.duration.map(|span| format!("{}ns", span.as_nanos()));
+    let mut settings = Table::from_iter([
+        ("topology".to_owned(), Value::Table(topology)),
+        ("scheduler".to_owned(), scheduler.into()),
+        ("room".to_owned(), args.room.into()),
+        ("mark".to_owned(), args.mark.into()),
+        ("ways".to_owned(), args.ways.as_str().into()),
+        ("flows".to_owned(), args.count.unwrap_or(if limit.is_some() { FLOWS_MAX } else { FLOWS }).into()),
+        ("sizes".to_owned(), args.workload.sizes.as_str().into()),
+        ("arrivals".to_owned(), "uniform 1".into()),
+        ("senders".to_owned(), senders),
+        ("occupancy".to_owned(), true.into()),
+    ]);
+    settings.extend(limit.map(|limit| ("limit".to_owned(), limit.into())));
+    let mut settings = Value::Table(settings);
+    for set in &args.set {
+        let bad = |why: &str| {
+            Error::new(format!("--set {set:?}: {why}")).advice("--set KEY=VALUE, such as transport.window=10")
+        };
+        let (key, value) = set.split_once('=').ok_or_else(|| bad("there is no ="))?;
+        let read: Option<Value> = toml::from_str(&format!("value = {value}"))
+            .ok()
+            .and_then(|mut table: Table| table.remove("value"));
+        let value = read.unwrap_or_else(|| value.into());
+        let steps: Vec<&str> = key.split('.').collect();
+        exp::lay(&mut settings, &steps, &value).map_err(|e| bad(&e))?;
+    }
+    let config: Config = settings.try_into().map_err(|e: toml::de::Error| refused(&e.to_string()))?;
+    config.check().map_err(|e| refused(&e.to_string()))?;
+    Ok(config)
+}
+
+/// The network called `name`, or in the file of that name.
+fn topology(name: &str) -> Result<Table, Error> {
+    let built_in = BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+    let text = match built_in {
+        Some(text) => text,
+        None => std::fs::read_to_string(name).map_err(|e| {
+            let names = BUILT_IN.map(|(name, _)| name).join(", ");
+            let what = format!("topology {name:?}: {}", crate::error::plain(&e.to_string()));
+            Error::new(what).advice(format!("one of {names}, or a TOML file"))
+        })?,
+    };
+    text.parse().map_err(|e: toml::de::Error| {
+        Error::new(format!("{name}: {}", e.to_string().trim())).advice(TOPOLOGY_ADVICE)
+    })
+}
+
+/// When flows begin; the load that this is.
+fn arrive(args: &Args, config: &mut Config) -> Result<f64, Error> {
+    let load = match (args.arrivals, args.load) {
+        (Spacing::Given(arrivals), Some(load)) => {
+            return Err(Error::new(format!(
+                "load {load} and arrivals \"{arrivals}\" both say how often flows begin"
+            ))
+            .advice("one of --load 0.8 and --arrivals \"poisson 1000\""));
+        }
+        (Spacing::Given(arrivals), None) => {
+            config.arrivals = arrivals;
+            config.load()
+        }
+        (spacing, load) => {
+            let load = load.unwrap_or(LOAD);
+            config.arrivals = spacing.at(config.arrivals_at(load));
+            load
+        }
+    };
+    if load >= 1.0 && args.duration.is_none() {
+        let what =
+            format!("load {load} is not below 1: hosts' lines never catch up and flows only wait longer");
+        return Err(Error::new(what).advice("--load 0.8, or --for 20ms to say where the run ends"));
+    }
+    Ok(load)
+}
+
+/// The flows listed in the file at `path`.
+fn read_flows(path: &Path, hosts: u32) -> Result<Arc<[Planned]>, Error> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, &e))?;
+    let bad = |why: String| {
+        Error::new(format!("{}: {why}", path.display()))
+            .advice("one flow a line: start_s src_host dst_host bytes, such as 0.001 0 5 20000")
+    };
+    let flows = Planned::list(&text, hosts).map_err(|e| bad(e.to_string()))?;
+    if !(1..=FLOWS_MAX as usize).contains(&flows.len()) {
+        return Err(bad(format!("{} flows are not 1..={FLOWS_MAX}", flows.len())));
+    }
+    Ok(flows.into())
+}
+
+/// The thresholds that were given, or the best for what flows there are.
+fn thresholds(args: &Args, config: &Config, load: Option<f64>) -> Result<Vec<u64>, Error> {
+    if let Some(given) = &args.thresholds {
+        let config = Config { thresholds: given.clone(), ..config.clone() };
+        config.thresholds().map_err(|e| refused(&e.to_string()))?;
+        return Ok(given.clone());
+    }
+    let sizes = config.planned.as_ref().map(|planned| {
+        let mut segments: Vec<u32> = planned.iter().map(|flow| flow.bytes.div_ceil(MSS) as u32).collect();
+        segments.sort_unstable();
+        let step = segments.len().div_ceil(SAMPLE);
+        sim::fabric::Sizes::List(segments.into_iter().step_by(step).collect())
+    });
+    let demand = sizes.as_ref().unwrap_or(&config.sizes).demand();
+    let load = load.filter(|&load| load < 1.0).unwrap_or(LOAD);
+    Ok(queueing::theory::feedback::thresholds_best(&demand, load, LEVELS).unwrap_or_default())
+}
+
+/// A configuration that cannot be, with what would help.
+fn refused(what: &str) -> Error {
+    let what = what.trim();
+    let known: [(&str, &str); 6] = [
+        ("threshold", "--thresholds 909,1329,1648 (segments, increasing), or greenwave sim thresholds"),
+        ("topology", TOPOLOGY_ADVICE),
+        ("scheduler", "--scheduler fifo,pias,fish"),
+        ("incast", "--workload \"incast 8\", fewer than there are hosts"),
+        ("room", "--room 240"),
+        ("flows", "--count 1000"),
+    ];
+    let advice = known.iter().find(|(word, _)| what.contains(word)).map(|(_, advice)| *advice);
+    Error::new(what).advice(advice.unwrap_or("greenwave sim fabric --help"))
+}
+
+const TOPOLOGY_ADVICE: &str = "--topology leaf-spine, or a file with kind = \"star\", hosts = 2, \
+                               host = { gbps = 10, delay = \"20us\" }";

@@ -1,0 +1,131 @@
+//! `greenwave sim thresholds`: where flows should sink a level.
+//!
+//! Nothing is simulated: the mean is that of M/G/1 over levels (see
+//! [`queueing::theory::feedback`]), one line as the only place where flows
+//! wait, and the thresholds are those that make it least.
+
+use std::process::ExitCode;
+
+use queueing::theory::feedback::{self, Demand};
+use queueing::{Bytes, Priority, Rate};
+use serde_json::json;
+use sim::fabric::{MSS, SEGMENT_BYTES};
+
+use super::workload::{Workload, load};
+use crate::error::Error;
+use crate::table::{Table, in_unit, number};
+
+/// The thresholds between levels that make flows fastest in the mean.
+///
+/// Least mean completion time of M/G/1 over levels that are each first come
+/// first served, more urgent ones interrupting, on one line; no transport, no
+/// loss. Times are in µs.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment, next_line_help = true)]
+pub struct Args {
+    /// websearch, datamining, or "list BYTES*TIMES …".
+    #[arg(long, value_name = "NAME", default_value = "websearch")]
+    workload: Workload,
+    /// The share of the line that flows take, below 1.
+    #[arg(long, value_name = "SHARE", value_parser = load, default_value = "0.8")]
+    load: f64,
+    /// Levels at most, one more than thresholds.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(2..=Priority::LEVELS as i64))]
+    levels: u8,
+    /// The line, in Gbit/s.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    gbps: u64,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Thresholds in segments that PIAS (NSDI '15) was simulated with: workload,
+/// load, and where they come from.
+const PUBLISHED: [(&str, f64, [u64; 7]); 6] = [
+    ("websearch", 0.5, [1059, 1412, 1643, 1869, 2008, 2115, 2184]),
+    ("websearch", 0.6, [956, 1381, 1718, 2028, 2297, 2551, 2660]),
+    ("websearch", 0.7, [999, 1305, 1564, 1763, 1956, 2149, 2309]),
+    ("websearch", 0.8, [909, 1329, 1648, 1960, 2143, 2337, 2484]),
+    ("websearch", 0.9, [759, 1132, 1456, 1737, 2010, 2199, 2325]),
+    ("datamining", 0.8, [745, 1083, 1391, 13689, 14936, 21149, 27245]),
+];
+
+/// Finds the thresholds and prints them.
+///
+/// # Errors
+/// A load of 1 or more.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let sizes: sim::fabric::Sizes = args.workload.sizes.parse().expect("a workload's sizes were read before");
+    let demand = sizes.demand();
+    let best = feedback::thresholds_best(&demand, args.load, args.levels.into()).ok_or_else(|| {
+        Error::new(format!("load {} is not below 1: no mean is finite", args.load)).advice("--load 0.8")
+    })?;
+    let published = PUBLISHED
+        .iter()
+        .find(|(workload, load, _)| *workload == args.workload.sizes && *load == args.load)
+        .map(|(_, _, thresholds)| thresholds.to_vec());
+    let mut rows = vec![("these".to_owned(), best.clone())];
+    rows.extend(published.map(|thresholds| ("published".to_owned(), thresholds)));
+    rows.push(("one level".to_owned(), Vec::new()));
+    let segment_us = Rate::from_gbps(args.gbps).time_for(Bytes::new(SEGMENT_BYTES.into())).as_micros_f64();
+    let means: Vec<f64> =
+        rows.iter().map(|(_, thresholds)| mean(&demand, args.load, thresholds) * segment_us).collect();
+    let bytes = |thresholds: &[u64]| thresholds.iter().map(|segments| segments * MSS).collect::<Vec<_>>();
+    if args.json {
+        let rows = rows.iter().zip(&means).map(|((name, thresholds), mean)| {
+            json!({
+                "thresholds": name, "segments": thresholds, "bytes": bytes(thresholds), "mean_us": mean,
+            })
+        });
+        let rows: Vec<_> = rows.collect();
+        println!("{}", json!({"workload": args.workload.text, "load": args.load, "sets": rows}));
+        return Ok(ExitCode::SUCCESS);
+    }
+    print!("{}", table(&rows, bytes));
+    let mut summary = Table::new(1, &["thresholds", "mean, µs", "of these"]);
+    for ((name, _), mean) in rows.iter().zip(&means) {
+        summary.row(vec![name.clone(), in_unit("µs", *mean), number(mean / means[0])]);
+    }
+    print!("\n{summary}\n--thresholds {}\n", words(&best));
+    let closing = rows.iter().zip(&means).skip(1);
+    let closing = closing
+        .map(|((name, _), mean)| format!("{} of {name}'s", number(means[0] / mean)))
+        .collect::<Vec<_>>();
+    println!(
+        "mean {}   ({} at load {}, {} Gbit/s, predicted)",
+        closing.join(", "),
+        args.workload.text,
+        number(args.load),
+        args.gbps,
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn mean(demand: &Demand, load: f64, thresholds: &[u64]) -> f64 {
+    let thresholds: Vec<f64> = thresholds.iter().map(|&segments| segments as f64).collect();
+    feedback::sojourn_mean(demand, load, &thresholds).expect("a load below 1, and thresholds that increase")
+}
+
+/// A row per level, a column per set.
+fn table(rows: &[(String, Vec<u64>)], bytes: impl Fn(&[u64]) -> Vec<u64>) -> Table {
+    let sets: Vec<_> = rows.iter().filter(|(_, thresholds)| !thresholds.is_empty()).collect();
+    let mut header = vec!["level"];
+    header.extend(sets.iter().flat_map(|_| ["bytes", "segments"]));
+    let groups: Vec<(&str, usize)> =
+        std::iter::once(("", 1)).chain(sets.iter().map(|(name, _)| (name.as_str(), 2))).collect();
+    let mut table = Table::new(1, &header).groups(&groups);
+    let levels = sets.iter().map(|(_, thresholds)| thresholds.len()).max().unwrap_or_default();
+    for level in 0..levels {
+        let cell = |value: Option<&u64>| value.map_or("–".to_owned(), u64::to_string);
+        let of = |thresholds: &[u64]| [cell(bytes(thresholds).get(level)), cell(thresholds.get(level))];
+        let mut cells = vec![format!("{level} up to")];
+        cells.extend(sets.iter().flat_map(|(_, thresholds)| of(thresholds)));
+        table.row(cells);
+    }
+    table
+}
+
+fn words(thresholds: &[u64]) -> String {
+    thresholds.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,221 @@
+//! `greenwave sim`: what it prints, what it writes, and what it refuses.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn greenwave(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_greenwave")).args(args).output().expect("greenwave starts")
+}
+
+fn fabric(args: &[&str]) -> Output {
+    greenwave(&[&["sim", "fabric"], args].concat())
+}
+
+#[track_caller]
+fn text(out: &Output) -> String {
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+#[track_caller]
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&text(&greenwave(args))).expect("--json prints JSON")
+}
+
+/// `args` are refused with one line that holds `expected`, and advice.
+#[track_caller]
+fn refused(args: &[&str], expected: &str) {
+    let out = greenwave(args);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{args:?}: {stderr}");
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert!(lines[0].starts_with("error: ") && lines[0].contains(expected), "{args:?}: {stderr}");
+    assert!(lines.len() == 2 && lines[1].starts_with("  try: "), "{args:?}: {stderr}");
+    assert!(out.stdout.is_empty(), "{args:?} printed a result");
+}
+
+/// Short flows beside longer ones, few packets in all.
+const MIX: &str = "list 20000*8 500000*2";
+
+/// A file that is gone when this is dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, text: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, text).expect("the folder for test files is writable");
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path of ours is UTF-8")
+    }
+
+    fn read(&self) -> String {
+        std::fs::read_to_string(&self.0).expect("it is there")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn schedulers_are_compared_over_seeds_in_one_table_of_80_columns() {
+    let args = ["--scheduler", "fifo,pias,fish", "--seeds", "1..3", "--workload", MIX, "--count", "150"];
+    let printed = text(&fabric(&args));
+    for line in printed.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    for part in
+        ["fifo", "pias", "fish", "small", "medium", "±", "slowdown", "fish over fifo", "seeds 1..3, 9 runs"]
+    {
+        assert!(printed.contains(part), "{part:?} is not in {printed}");
+    }
+    assert_eq!(text(&fabric(&args)), printed, "seeds replay");
+}
+
+#[test]
+fn json_has_what_the_table_has() {
+    let found = json(&[
+        "sim",
+        "fabric",
+        "--scheduler",
+        "fifo,fish",
+        "--seeds",
+        "1..2",
+        "--workload",
+        MIX,
+        "--count",
+        "100",
+        "--json",
+    ]);
+    let all = |scheduler: &str| {
+        let rows = found["figures"].as_array().expect("figures is a list");
+        rows.iter().find(|row| row["scheduler"] == scheduler && row["class"] == "all").expect("a row").clone()
+    };
+    for scheduler in ["fifo", "fish"] {
+        let row = all(scheduler);
+        assert_eq!(row["flows"]["mean"], 100.0);
+        assert!(row["slowdown"]["mean"].as_f64() >= Some(1.0), "{row}");
+        assert!(row["mean"]["interval"].as_f64() > Some(0.0), "{row}");
+    }
+    assert_eq!(found["network"].as_array().map(Vec::len), Some(2));
+    assert_eq!(found["load"], 0.8);
+    assert_eq!(found["world"], "sim");
+}
+
+#[test]
+fn a_list_of_flows_is_replayed_and_each_flow_is_in_the_csv() {
+    let flows = Scratch::new(
+        "flows.txt",
+        "# a, b, and one that comes first\n0.002 0 1 100000\n0.003 1 0 1\n0.001 0 1 1460\n",
+    );
+    let csv = Scratch::new("flows.csv", "");
+    let page = Scratch::new("flows.html", "");
+    let args =
+        ["--topology", "two-hosts", "--flows", flows.path(), "--csv", csv.path(), "--report", page.path()];
+    text(&fabric(&args));
+    let csv = csv.read();
+    let mut lines = csv.lines();
+    assert_eq!(
+        lines.next(),
+        Some("scheduler,seed,id,src,dst,bytes,start_s,fct_s,slowdown,retransmitted,timeouts")
+    );
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    let starts: Vec<_> = rows.iter().map(|row| (row[2], row[3], row[4], row[5], row[6])).collect();
+    let expected = [
+        ("0", "0", "1", "1460", "0.001000000"),
+        ("1", "0", "1", "100740", "0.002000000"),
+        ("2", "1", "0", "1460", "0.003000000"),
+    ];
+    assert_eq!(starts, expected);
+    for row in &rows {
+        assert_eq!((row[8], row[9], row[10]), ("1.000000", "0", "0"), "nobody meets anybody: {row:?}");
+        assert!(row[7].parse::<f64>().is_ok_and(|fct| fct > 8e-5), "{row:?}");
+    }
+    assert!(page.read().contains("<svg"), "the page has plots");
+}
+
+#[test]
+fn a_topology_may_come_from_a_file_and_a_workload_in_rounds() {
+    let star =
+        Scratch::new("star.toml", "kind = \"star\"\nhosts = 9\nhost = { gbps = 25, delay = \"1us\" }\n");
+    let found = |workload: &str| {
+        let args = ["sim", "fabric", "--topology", star.path(), "--workload", workload, "--count", "64"];
+        json(&[&args[..], &["--load", "0.3", "--json"]].concat())
+    };
+    let incast = found("incast 8");
+    assert_eq!(incast["hosts"], 9);
+    let slowdown = |found: &Value| found["figures"][0]["slowdown"]["mean"].as_f64().expect("a number");
+    assert!(slowdown(&incast) > 2.0, "eight at once wait for each other: {incast}");
+    assert!(slowdown(&found("all-to-all 1460")) > 1.0);
+}
+
+#[test]
+fn a_run_that_ends_in_time_says_what_is_unfinished() {
+    let found = json(&["sim", "fabric", "--load", "2", "--for", "5ms", "--json"]);
+    let all = &found["figures"][0];
+    assert!(all["unfinished"]["mean"].as_f64() > Some(0.0), "{all}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
+    let fabric = |args: &[&str], expected: &str| refused(&[&["sim", "fabric"], args].concat(), expected);
+    fabric(&["--load", "1"], "load 1 is not below 1");
+    fabric(&["--arrivals", "poisson 10000"], "is not below 1");
+    fabric(&["--load", "0"], "load \"0\"");
+    fabric(&["--load", "0.5", "--arrivals", "poisson 10"], "both say how often");
+    fabric(&["--scheduler", "shark"], "shark");
+    fabric(&["--scheduler", "fish,fish"], "scheduler fish is given twice");
+    fabric(&["--workload", "web"], "workload \"web\"");
+    fabric(&["--workload", "incast 16"], "incast 16 is outside 1..=15");
+    fabric(&["--thresholds", "9,3"], "not above");
+    fabric(&["--room", "0"], "room 0");
+    fabric(&["--seeds", "3..1"], "3..1");
+    fabric(&["--set", "transport.windw=3"], "windw");
+    fabric(&["--set", "room"], "there is no =");
+    fabric(&["--topology", "ring"], "topology \"ring\"");
+    fabric(&["--ways", "best"], "best");
+    fabric(&["--csv", "no/such/folder/flows.csv"], "No such file");
+    for (text, expected) in [
+        ("kind = \"star\"\nhosts = 2\nhost = { gbps = 0, delay = \"1us\" }\n", "gbps 0 is outside"),
+        ("kind = \"star\"\nhosts = 2\nhots = 3\nhost = { gbps = 1, delay = \"1us\" }\n", "hots"),
+        ("kind = \"star\"\nhosts = 1\nhost = { gbps = 1, delay = \"1us\" }\n", "one host"),
+        ("kind = star\n", "topology-bad.toml"),
+    ] {
+        let file = Scratch::new("topology-bad.toml", text);
+        fabric(&["--topology", file.path()], expected);
+    }
+    let flows = Scratch::new("flows-bad.txt", "0 0 1 1000\n0 0 16 1000\n");
+    fabric(&["--flows", flows.path()], "flows-bad.txt: line 2: host \"16\" is not in 0..=15");
+    let none = Scratch::new("flows-none.txt", "# nothing\n");
+    fabric(&["--flows", none.path()], "0 flows are not 1..=");
+    fabric(&["--flows", flows.path(), "--load", "0.5"], "cannot be used with");
+    refused(&["sim", "thresholds", "--load", "1"], "load 1 is not below 1");
+    refused(&["sim", "thresholds", "--levels", "9"], "9");
+}
+
+#[test]
+fn thresholds_are_at_least_as_good_as_those_that_were_published() {
+    for (workload, load) in [("websearch", "0.8"), ("websearch", "0.5"), ("datamining", "0.8")] {
+        let found = json(&["sim", "thresholds", "--workload", workload, "--load", load, "--json"]);
+        let sets = found["sets"].as_array().expect("sets is a list");
+        let mean = |name: &str| {
+            let set = sets.iter().find(|set| set["thresholds"] == name).expect("a set");
+            set["mean_us"].as_f64().expect("a number")
+        };
+        assert!(mean("these") <= mean("published"), "{found}");
+        assert!(mean("published") < mean("one level"), "{found}");
+        let segments: Vec<u64> =
+            sets[0]["segments"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+        assert!(
+            (1..=7).contains(&segments.len()) && segments.windows(2).all(|pair| pair[0] < pair[1]),
+            "{segments:?}"
+        );
+    }
+}
