@@ -43,6 +43,7 @@ pub(crate) enum Op {
     And = 0x50,
     ShiftLeft = 0x60,
     ShiftRight = 0x70,
+    Rest = 0x90,
     Xor = 0xa0,
     Set = 0xb0,
 }

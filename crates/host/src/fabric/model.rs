@@ -1,10 +1,14 @@
 //! The decision in Rust: what the loaded program is held to.
 //!
 //! Levels are [`Mlfq`]'s, the same that simulated switches count with; what is
-//! added is how a frame is read, who is pinned, and which queue of a level.
+//! added is how a frame is read, who is pinned, and which queue of a level:
+//! new flows take queues in turn and keep them, pinned packets are hashed.
 //! Where the kernel's map of flows forgets approximately who paused longest,
 //! this forgets exactly; short of that both say the same.
 
+use std::num::NonZeroUsize;
+
+use lru::LruCache;
 use queueing::{Bytes, FlowId, Mlfq, Priority, Time};
 
 use super::frame::{Key, Kind, Read};
@@ -29,10 +33,14 @@ pub struct Model {
     policy: Policy,
     seed: u64,
     mlfq: Mlfq,
+    /// Each flow's queue.
+    queues: LruCache<FlowId, u16>,
+    /// Flows that were new so far.
+    new: u64,
 }
 
 impl Model {
-    /// A model of `policy`, with queues spread by `seed`.
+    /// A model of `policy`, with pinned packets spread by `seed`.
     ///
     /// # Panics
     /// When [`Policy::check`] refuses the policy.
@@ -41,27 +49,38 @@ impl Model {
         policy.check().expect("a policy that was checked");
         let rule = policy.rule().expect("a policy that was checked");
         let mlfq = Mlfq::new(rule, policy.idle, policy.flows as usize);
-        Self { policy: policy.clone(), seed, mlfq }
+        let flows = NonZeroUsize::new(policy.flows as usize).expect("a policy that was checked");
+        Self { policy: policy.clone(), seed, mlfq, queues: LruCache::new(flows), new: 0 }
     }
 
     /// Where `frame` goes, which takes `bytes` on the wire and was given
     /// `priority` by its sender.
     pub fn decide(&mut self, now: Time, frame: &[u8], bytes: Bytes, priority: u32) -> Verdict {
         let Read { key, kind } = Read::frame(frame);
-        let bucket = key.bucket(self.seed, self.policy.buckets);
-        let verdict = |level, pinned, dscp| Verdict { level, bucket, pinned, dscp };
         if kind == Kind::Arp {
-            return verdict(Priority::HIGHEST, false, None);
+            return Verdict { level: Priority::HIGHEST, bucket: 0, pinned: false, dscp: None };
         }
         if let Some(level) = self.pinned(kind, priority) {
-            return verdict(level, true, None);
+            let bucket = key.bucket(self.seed, self.policy.buckets);
+            return Verdict { level, bucket, pinned: true, dscp: None };
         }
-        let level = self.mlfq.level(now, FlowId(self.id(&key)), bytes);
+        let flow = FlowId(self.id(&key));
+        let level = self.mlfq.level(now, flow, bytes);
+        let bucket = self.queue(flow);
         let dscp = match kind {
             Kind::Ip { dscp, .. } => self.policy.dscp.get(level.index()).copied().filter(|&new| new != dscp),
             Kind::Arp | Kind::Other => None,
         };
-        verdict(level, false, dscp)
+        Verdict { level, bucket, pinned: false, dscp }
+    }
+
+    /// The queue that `flow` has, or takes as the next new one.
+    fn queue(&mut self, flow: FlowId) -> u16 {
+        let (new, buckets) = (&mut self.new, u64::from(self.policy.buckets));
+        *self.queues.get_or_insert(flow, || {
+            *new += 1;
+            ((*new - 1) % buckets) as u16
+        })
     }
 
     fn pinned(&self, kind: Kind, priority: u32) -> Option<Priority> {

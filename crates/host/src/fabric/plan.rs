@@ -3,7 +3,9 @@
 //! Best is a qdisc that is made for levels, prio or ets, with one inside each
 //! that keeps flows apart by itself, fq or sfq. Where one of them is missing,
 //! HTB is both: its priorities are the levels, its leaves, which it serves by
-//! deficit round robin, the queues that flows are hashed to. Either way HTB is
+//! deficit round robin, the queues that flows take in turn. The class between
+//! the rate's and the leaves holds the share that a level is guaranteed,
+//! however many of its queues want it. Either way HTB is
 //! at the root, for the rate. DRR inside prio is not among them: flows would
 //! have to be told apart a second time, and HTB's leaves are the same.
 
@@ -116,12 +118,19 @@ impl Shape {
         }
         let queue = self.queue(policy, frame);
         for level in 0..policy.levels() {
+            let share = format!("{ROOT:x}:{:x}", level + 2);
+            if self == Self::Classes {
+                lines.push(format!(
+                    "class add dev {device} parent {ROOT:x}:1 classid {share} htb rate {}bit ceil {bits}bit \
+                     burst {frame} cburst {burst} quantum {frame}",
+                    guaranteed(rate, policy)
+                ));
+            }
             for bucket in 0..classes.buckets {
                 let class = format!("{:x}:{:x}", classes.major, classes.minor(level, bucket));
                 if self == Self::Classes {
-                    let least = least(rate, policy);
                     lines.push(format!(
-                        "class add dev {device} parent {ROOT:x}:1 classid {class} htb prio {level} rate {least}bit \
+                        "class add dev {device} parent {share} classid {class} htb prio {level} rate {LEAST}bit \
                          ceil {bits}bit burst {frame} cburst {burst} quantum {frame}"
                     ));
                 }
@@ -146,15 +155,14 @@ impl Shape {
     }
 }
 
-/// What a queue's class gets whatever the others want, in bits per second.
-fn least(rate: Rate, policy: &Policy) -> u64 {
-    let share = policy.guaranteed / f64::from(policy.buckets);
-    ((rate.bits_per_sec() as f64 * share) as u64).max(LEAST)
+/// What a level gets whatever the others want, in bits per second.
+fn guaranteed(rate: Rate, policy: &Policy) -> u64 {
+    ((rate.bits_per_sec() as f64 * policy.guaranteed) as u64).max(LEAST)
 }
 
-/// So little that all classes together take no part of the smallest rate that
-/// matters: a full frame in 12 s.
-const LEAST: u64 = 1_000;
+/// The least that a class can be given, in bits per second, and what each
+/// queue's is: a full frame in twelve minutes.
+const LEAST: u64 = 16;
 
 /// Bytes that may go back to back: half a millisecond's, as the kernel's timer
 /// is late now and then, and no less than four frames.
@@ -189,14 +197,15 @@ mod tests {
         for policy in [policy(), most] {
             let lines = Shape::Classes.commands("eth0", Rate::from_gbps(1), &policy, 1500);
             let leaves = policy.levels() * usize::from(policy.buckets);
-            assert_eq!(lines.len(), 2 + 2 * leaves);
+            assert_eq!(lines.len(), 2 + policy.levels() + 2 * leaves);
             let classes = Shape::Classes.classes(policy.buckets);
             for level in 0..policy.levels() {
                 for bucket in [0, policy.buckets - 1] {
                     assert_eq!(classes.level(classes.minor(level, bucket)), Some(level));
                 }
             }
-            assert_eq!((classes.level(1), classes.level(0xff)), (None, None), "the root's class is of none");
+            let none = [1, 2, 9, 0xff].map(|minor| classes.level(minor));
+            assert_eq!(none, [None; 4], "classes without a queue are of none");
             let unknown = lines[0].rsplit(' ').next().unwrap();
             assert!(lines.last().unwrap().contains(&format!(
                 "parent fab:{:x} ",
@@ -226,8 +235,8 @@ mod tests {
     fn shares_add_up_to_less_than_the_rate() {
         for rate in [1_000_000, 9_500_000_000] {
             let rate = Rate::from_bits_per_sec(rate);
-            let policy = Policy { buckets: 16, guaranteed: 0.125, ..policy() };
-            assert!(least(rate, &policy) * 16 * 4 <= rate.bits_per_sec());
+            let policy = Policy { buckets: 256, guaranteed: 0.125, ..policy() };
+            assert!((guaranteed(rate, &policy) + 256 * LEAST) * 4 <= rate.bits_per_sec());
         }
     }
 }

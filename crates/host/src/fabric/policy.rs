@@ -15,7 +15,7 @@ pub struct Policy {
     /// Bytes on the wire, headers counted, after which a flow sinks a level;
     /// at most 7, increasing. None: everything is at one level.
     pub thresholds: Vec<u64>,
-    /// Queues that each level's flows are spread over, 1..=256. One makes the
+    /// Queues that each level's flows take in turn, 1..=256. One makes the
     /// level a FIFO.
     pub buckets: u16,
     /// Packets that each of these queues holds, 1..=1,000,000.

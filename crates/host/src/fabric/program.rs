@@ -23,11 +23,13 @@ use crate::bpf::asm::{
 /// What the program counts: levels first, then these.
 pub(super) const COUNTED_PINNED: i32 = 8;
 pub(super) const COUNTED_OTHER: i32 = 9;
-pub(super) const COUNTERS: u32 = 10;
+/// Not a counter of packets: how many flows were new.
+pub(super) const COUNTED_FLOWS: i32 = 10;
+pub(super) const COUNTERS: u32 = 11;
 /// A counter: packets, bytes.
 pub(super) const COUNTER_LEN: usize = 16;
-/// A flow's entry: bytes sent, when last in ns since the machine started.
-pub(super) const FLOW_LEN: usize = 16;
+/// A flow's entry: bytes sent, when last in ns since the machine started, its queue.
+pub(super) const FLOW_LEN: usize = 24;
 pub(super) const KEY_LEN: usize = 40;
 
 /// How levels and queues are numbered as classes of a qdisc.
@@ -60,7 +62,7 @@ impl Classes {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wiring {
     pub(super) classes: Classes,
-    /// What queues are spread by.
+    /// What pinned packets are spread by.
     pub(super) seed: u64,
     /// Descriptors of the maps.
     pub(super) flows: i32,
@@ -84,6 +86,7 @@ const HEADER: i16 = SEEN - 40;
 const DSCP: i16 = HEADER - 4;
 const VERSION: i16 = DSCP - 4;
 const INDEX: i16 = VERSION - 4;
+const QUEUE: i16 = INDEX - 12;
 
 /// Fields of the context, `struct __sk_buff`.
 const PRIORITY: i16 = 32;
@@ -111,6 +114,7 @@ pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
     }
     a.store_value(Width::Word, STACK, DSCP, NO_DSCP);
     a.store_value(Width::Word, STACK, VERSION, 0);
+    a.store_value(Width::Double, STACK, QUEUE, 0);
 
     let ethertype = KEY + ETHERTYPE as i16;
     load_bytes(&mut a, From::Value(TYPE_AT as i32), ethertype, 2);
@@ -240,13 +244,15 @@ fn pin(a: &mut Assembler, policy: &Policy, wiring: &Wiring, out: Label) {
     }
     if !pins.is_empty() {
         a.bind(is_pinned);
+        spread(a, wiring);
         count(a, wiring, Counter::Fixed(COUNTED_PINNED));
         a.jump(out);
     }
     a.bind(free);
 }
 
-/// Counts the packet for its flow; the level by what the flow sent before.
+/// Counts the packet for its flow; the level by what the flow sent before, the
+/// queue by how many flows were new before this one.
 fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     let [fresh, stale] = std::array::from_fn(|_| a.label());
     a.call(NOW);
@@ -262,6 +268,8 @@ fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     a.load(Width::Double, Reg::R2, Reg::R0, 8);
     a.alu(Op::Sub, Reg::R1, Reg::R2);
     a.store(Width::Double, Reg::R0, 8, KEPT);
+    a.load(Width::Double, Reg::R2, Reg::R0, 16);
+    a.store(Width::Double, STACK, QUEUE, Reg::R2);
     a.set_wide(Reg::R3, policy.idle.as_nanos());
     // With sign: another processor's packet may have been a little later.
     a.jump_reg(When::SignedNotLess, Reg::R1, Reg::R3, stale);
@@ -279,6 +287,21 @@ fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     a.store(Width::Double, Reg::R0, 0, Reg::R1);
     a.jump(counted);
     a.bind(fresh);
+    // Those who start together are in queues of their own, as long as there
+    // are as many; a hash would put two into one long before.
+    a.store_value(Width::Word, STACK, INDEX, COUNTED_FLOWS);
+    a.map(Reg::R1, wiring.counts);
+    address(a, Reg::R2, INDEX);
+    a.call(LOOKUP);
+    let known = a.label();
+    a.jump_null(Reg::R0, known);
+    a.load(Width::Double, Reg::R2, Reg::R0, 0);
+    a.set(Reg::R1, 1);
+    a.add_at(Reg::R0, 0, Reg::R1);
+    a.alu_value(Op::Rest, Reg::R2, wiring.classes.buckets.into());
+    a.store(Width::Double, STACK, QUEUE, Reg::R2);
+    a.bind(known);
+    copy(a, Width::Double, QUEUE, SEEN + 16);
     a.map(Reg::R1, wiring.flows);
     address(a, Reg::R2, KEY);
     address(a, Reg::R3, SEEN);
@@ -339,28 +362,32 @@ fn rewrite(a: &mut Assembler, dscp: &[u8], out: Label) {
     a.call(STORE_BYTES);
 }
 
-/// Names the queue of the level that the flow's hash says.
-fn name_class(a: &mut Assembler, wiring: &Wiring) {
-    let Classes { major, base, step, buckets } = wiring.classes;
-    a.alu_value(Op::Mul, LEVEL, step.into());
-    a.alu_value(Op::Add, LEVEL, base.into());
-    if buckets > 1 {
-        a.set_wide(Reg::R1, wiring.seed);
-        a.set_wide(Reg::R2, FACTOR);
-        for word in (KEY..0).step_by(8) {
-            a.load(Width::Double, Reg::R3, STACK, word);
-            a.alu(Op::Xor, Reg::R1, Reg::R3);
-            a.alu(Op::Mul, Reg::R1, Reg::R2);
-        }
-        a.mov(Reg::R3, Reg::R1);
-        a.alu_value(Op::ShiftRight, Reg::R3, 32);
+/// The queue of who is not counted: the key's hash, as [`Key::bucket`](super::Key::bucket).
+fn spread(a: &mut Assembler, wiring: &Wiring) {
+    a.set_wide(Reg::R1, wiring.seed);
+    a.set_wide(Reg::R2, FACTOR);
+    for word in (KEY..0).step_by(8) {
+        a.load(Width::Double, Reg::R3, STACK, word);
         a.alu(Op::Xor, Reg::R1, Reg::R3);
         a.alu(Op::Mul, Reg::R1, Reg::R2);
-        a.alu_value(Op::ShiftRight, Reg::R1, 32);
-        a.alu_value(Op::Mul, Reg::R1, buckets.into());
-        a.alu_value(Op::ShiftRight, Reg::R1, 32);
-        a.alu(Op::Add, LEVEL, Reg::R1);
     }
+    a.mov(Reg::R3, Reg::R1);
+    a.alu_value(Op::ShiftRight, Reg::R3, 32);
+    a.alu(Op::Xor, Reg::R1, Reg::R3);
+    a.alu(Op::Mul, Reg::R1, Reg::R2);
+    a.alu_value(Op::ShiftRight, Reg::R1, 32);
+    a.alu_value(Op::Mul, Reg::R1, wiring.classes.buckets.into());
+    a.alu_value(Op::ShiftRight, Reg::R1, 32);
+    a.store(Width::Double, STACK, QUEUE, Reg::R1);
+}
+
+/// Names the queue of the level.
+fn name_class(a: &mut Assembler, wiring: &Wiring) {
+    let Classes { major, base, step, .. } = wiring.classes;
+    a.alu_value(Op::Mul, LEVEL, step.into());
+    a.alu_value(Op::Add, LEVEL, base.into());
+    a.load(Width::Double, Reg::R1, STACK, QUEUE);
+    a.alu(Op::Add, LEVEL, Reg::R1);
     a.alu_value(Op::Or, LEVEL, i32::from(major) << 16);
     a.store(Width::Word, CONTEXT, PRIORITY, LEVEL);
 }

@@ -279,8 +279,10 @@ fn who_paused_for_long_starts_anew() {
     let key = Read::frame(&frame).key.0;
     let paused = |since: u64| {
         let last = uptime_ns().checked_sub(since).expect("the machine has been up for so long");
-        loaded.flows.set(&key, &[30_000_u64.to_ne_bytes(), last.to_ne_bytes()].concat()).unwrap();
-        loaded.run(&policy, &frame, 0, 100, 0).level
+        loaded.flows.set(&key, &[30_000_u64, last, 2].map(u64::to_ne_bytes).concat()).unwrap();
+        let made = loaded.run(&policy, &frame, 0, 100, 0);
+        assert_eq!(made.bucket, 2, "it keeps its queue");
+        made.level
     };
     assert_eq!(paused(0), 3);
     assert_eq!(paused(2_000_000_000), 0);
@@ -288,7 +290,7 @@ fn who_paused_for_long_starts_anew() {
     assert_eq!(loaded.run(&policy, &frame, 0, 100, 0).level, 1, "1001 bytes since");
     // Another processor's packet may bear a time that is yet to come.
     let ahead = uptime_ns() + 60_000_000_000;
-    loaded.flows.set(&key, &[30_000_u64.to_ne_bytes(), ahead.to_ne_bytes()].concat()).unwrap();
+    loaded.flows.set(&key, &[30_000_u64, ahead, 2].map(u64::to_ne_bytes).concat()).unwrap();
     assert_eq!(loaded.run(&policy, &frame, 0, 100, 0).level, 3);
 }
 
@@ -328,7 +330,7 @@ fn any_mix_of_flows_is_levelled_alike_by_model_and_kernel() {
 }
 
 #[test]
-fn flows_spread_over_queues_evenly_and_by_seed() {
+fn pinned_flows_spread_over_queues_evenly_and_by_seed() {
     let frames: Vec<Vec<u8>> = (0..4_000).map(|port| ipv4(2, 6, 0, 0, 0, &ports(port, 80))).collect();
     let spread = |seed: u64| frames.iter().map(move |frame| Read::frame(frame).key.bucket(seed, 16));
     let mut counts = [0; 16];
@@ -337,6 +339,17 @@ fn flows_spread_over_queues_evenly_and_by_seed() {
     assert!(counts.iter().all(|n| (170..330).contains(n)), "{counts:?}");
     let moved = spread(SEED).zip(spread(SEED + 1)).filter(|(a, b)| a != b).count();
     assert!(moved > 3_500, "another seed spreads anew: {moved} of 4000");
+}
+
+#[test]
+fn flows_that_start_together_are_in_queues_of_their_own() {
+    let policy = Policy { buckets: 16, ..policy() };
+    let Some(loaded) = load("flows_that_start_together_are_in_queues_of_their_own", &policy) else { return };
+    let queue = |port: u16| loaded.run(&policy, &ipv4(2, 6, 0, 0, 0, &ports(port, 80)), 0, 100, 0).bucket;
+    let queues: Vec<u16> = (0..40).map(queue).collect();
+    let expected: Vec<u16> = (0..40).map(|n| n % 16).collect();
+    assert_eq!(queues, expected);
+    assert_eq!((0..40).map(queue).collect::<Vec<_>>(), expected, "and stay there");
 }
 
 #[test]
