@@ -47,6 +47,8 @@ pub const WORLD: World = World {
 struct Config {
     /// A policy's name or file.
     policy: String,
+    /// Packets that each of its queues holds, if not what the policy says.
+    queue: Option<u32>,
     /// What the router's way out is shaped to.
     rate: String,
     /// The senders' congestion control, such as `cubic`.
@@ -86,7 +88,9 @@ const FLOWS_MAX: u32 = 200;
 
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
-    let policy = crate::fabric::named(&config.policy).map_err(|e| line(&e))?;
+    let mut policy = crate::fabric::named(&config.policy).map_err(|e| line(&e))?;
+    policy.queue = config.queue.unwrap_or(policy.queue);
+    policy.check().map_err(|e| line(&e))?;
     let rate: Rate = config.rate.parse().map_err(|e| line(&e))?;
     Policy::check_rate(rate).map_err(|e| line(&e))?;
     let period: Span = config.period.parse().map_err(|e| format!("period: {e}"))?;
