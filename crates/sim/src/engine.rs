@@ -1,16 +1,27 @@
 //! What happens next: the pending-event set and the virtual clock.
 //!
 //! Events leave in order of time, and of insertion where times are equal, so
-//! that a run replays exactly. Deliberately without cancellation: whoever
+//! that a run replays exactly. What happens soon lies in buckets of 32 ns, found
+//! by a bitmap and put in order when its turn comes; what happens later than all
+//! buckets reach lies in a heap. Deliberately without cancellation: whoever
 //! re-arms a timer remembers which of its events still counts, which costs
 //! less than searching the set. Once the set has grown to its working size
 //! nothing is allocated.
+//! Source: the idea is the calendar queue, Brown, CACM '88.
 
 use queueing::Time;
 
-/// Children of a node. Four keep a node's children within two cache lines
-/// and the tree half as deep as a binary heap.
-const ARITY: usize = 4;
+mod heap;
+
+use heap::Heap;
+
+/// A bucket is 2⁵ ns wide: a few events of a large network, most often none of
+/// a small one.
+const WIDTH_BITS: u32 = 5;
+/// So many buckets: 131 µs, beyond which little but timers lies.
+const BUCKETS: u64 = 4096;
+/// No node.
+const NONE: u32 = u32::MAX;
 
 /// A pending-event set that is also the clock of its world.
 ///
@@ -26,8 +37,20 @@ const ARITY: usize = 4;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Engine<E> {
-    heap: Vec<Pending<E>>,
+    /// What happens until the end of bucket `reached`, the next one last.
+    soon: Vec<Pending<E>>,
+    reached: u64,
+    /// The first node of each bucket after that, in any order.
+    buckets: Vec<u32>,
+    /// Which of them are not empty.
+    used: Vec<u64>,
+    nodes: Vec<Node<E>>,
+    /// The first node without an event.
+    free: u32,
+    /// What lies beyond the buckets, or did when it was scheduled.
+    late: Heap<E>,
     scheduled: u64,
+    len: usize,
     now: Time,
 }
 
@@ -36,6 +59,13 @@ struct Pending<E> {
     at: Time,
     seq: u64,
     event: E,
+}
+
+/// An event in a bucket, and the next one there.
+#[derive(Clone, Debug)]
+struct Node<E> {
+    pending: Option<Pending<E>>,
+    next: u32,
 }
 
 impl<E> Pending<E> {
@@ -50,11 +80,26 @@ impl<E> Default for Engine<E> {
     }
 }
 
+const fn bucket_of(at: Time) -> u64 {
+    at.as_nanos() >> WIDTH_BITS
+}
+
 impl<E> Engine<E> {
     /// An engine at time zero in which nothing will happen.
     #[must_use]
-    pub const fn new() -> Self {
-        Self { heap: Vec::new(), scheduled: 0, now: Time::ZERO }
+    pub fn new() -> Self {
+        Self {
+            soon: Vec::new(),
+            reached: 0,
+            buckets: vec![NONE; BUCKETS as usize],
+            used: vec![0; BUCKETS as usize / 64],
+            nodes: Vec::new(),
+            free: NONE,
+            late: Heap::new(),
+            scheduled: 0,
+            len: 0,
+            now: Time::ZERO,
+        }
     }
 
     /// The time of the event handed out last.
@@ -66,21 +111,35 @@ impl<E> Engine<E> {
     /// Lets `event` happen at `at`, after everything already scheduled for
     /// that instant. What should have happened before now happens now.
     pub fn schedule(&mut self, at: Time, event: E) {
-        let seq = self.scheduled;
+        let pending = Pending { at: at.max(self.now), seq: self.scheduled, event };
         self.scheduled += 1;
-        self.heap.push(Pending { at: at.max(self.now), seq, event });
-        self.sift_up(self.heap.len() - 1);
+        self.len += 1;
+        let bucket = bucket_of(pending.at);
+        if bucket <= self.reached {
+            let place = self.soon.partition_point(|other| other.key() > pending.key());
+            self.soon.insert(place, pending);
+        } else if bucket - self.reached < BUCKETS {
+            self.put(bucket, pending);
+        } else {
+            self.late.push(pending);
+        }
     }
 
     /// Takes the next event out and advances the clock to it.
     #[allow(clippy::should_implement_trait)] // An iterator would promise an end; events schedule events.
     pub fn next(&mut self) -> Option<(Time, E)> {
-        if self.heap.is_empty() {
-            return None;
+        self.next_by(Time::MAX)
+    }
+
+    /// As [`Engine::next`], if the next event happens by `limit`.
+    pub fn next_by(&mut self, limit: Time) -> Option<(Time, E)> {
+        if self.soon.is_empty() {
+            self.advance();
         }
-        let Pending { at, event, .. } = self.heap.swap_remove(0);
-        self.sift_down();
+        self.soon.last().filter(|next| next.at <= limit)?;
+        let Pending { at, event, .. } = self.soon.pop()?;
         assert!(at >= self.now, "time never runs backwards");
+        self.len -= 1;
         self.now = at;
         Some((at, event))
     }
@@ -88,7 +147,18 @@ impl<E> Engine<E> {
     /// When the next event happens.
     #[must_use]
     pub fn peek(&self) -> Option<Time> {
-        self.heap.first().map(|pending| pending.at)
+        if let Some(next) = self.soon.last() {
+            return Some(next.at);
+        }
+        let late = self.late.peek().map(|late| late.at);
+        let Some(bucket) = self.next_bucket() else { return late };
+        let mut node = self.buckets[(bucket % BUCKETS) as usize];
+        let mut least = late.unwrap_or(Time::MAX);
+        while let Some(Node { pending, next }) = self.nodes.get(node as usize) {
+            least = pending.as_ref().map_or(least, |pending| pending.at.min(least));
+            node = *next;
+        }
+        Some(least)
     }
 
     /// Events that have been scheduled so far.
@@ -100,49 +170,66 @@ impl<E> Engine<E> {
     /// Events that have not happened yet.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.heap.len()
+        self.len
     }
 
     /// Whether nothing will happen.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.len == 0
     }
 
-    fn sift_up(&mut self, mut node: usize) {
-        while node > 0 {
-            let parent = (node - 1) / ARITY;
-            if self.heap[parent].key() <= self.heap[node].key() {
-                return;
+    /// Puts an event into a bucket.
+    fn put(&mut self, bucket: u64, pending: Pending<E>) {
+        let place = (bucket % BUCKETS) as usize;
+        let node = Node { pending: Some(pending), next: self.buckets[place] };
+        self.used[place / 64] |= 1 << (place % 64);
+        self.buckets[place] = match self.nodes.get_mut(self.free as usize) {
+            Some(free) => {
+                let next_free = std::mem::replace(free, node).next;
+                std::mem::replace(&mut self.free, next_free)
             }
-            self.heap.swap(parent, node);
-            node = parent;
-        }
+            None => {
+                self.nodes.push(node);
+                self.nodes.len() as u32 - 1
+            }
+        };
     }
 
-    /// Restores order below the root, which came from the bottom and most
-    /// likely goes back there: so the hole sinks to a leaf without comparing
-    /// against it, and the node climbs from there the little it has to.
-    fn sift_down(&mut self) {
-        let mut node = 0;
-        loop {
-            let first = node * ARITY + 1;
-            let children = match self.heap.len() {
-                len if first + ARITY <= len => &self.heap[first..first + ARITY],
-                len if first < len => &self.heap[first..],
-                _ => break,
-            };
-            let mut least = 0;
-            let mut key = children[0].key();
-            for (i, child) in children.iter().enumerate().skip(1) {
-                if child.key() < key {
-                    (least, key) = (i, child.key());
-                }
+    /// The first bucket after `reached` that is not empty.
+    fn next_bucket(&self) -> Option<u64> {
+        let (first, words) = (self.reached + 1, self.used.len() as u64);
+        // The word that the search starts in comes up twice: its rest, and its beginning.
+        for step in 0..=words {
+            let word = first / 64 + step;
+            let rest = if step == 0 { u64::MAX << (first % 64) } else { u64::MAX };
+            let used = self.used[(word % words) as usize] & rest;
+            if used != 0 {
+                return Some(word * 64 + u64::from(used.trailing_zeros()));
             }
-            self.heap.swap(node, first + least);
-            node = first + least;
         }
-        self.sift_up(node);
+        None
+    }
+
+    /// Takes over the next bucket that is not empty, and what lies as late.
+    fn advance(&mut self) {
+        let late = self.late.peek().map(|late| bucket_of(late.at));
+        let Some(bucket) = self.next_bucket().into_iter().chain(late).min() else { return };
+        self.reached = bucket;
+        let place = (bucket % BUCKETS) as usize;
+        let mut node = std::mem::replace(&mut self.buckets[place], NONE);
+        self.used[place / 64] &= !(1 << (place % 64));
+        while let Some(Node { pending, next }) = self.nodes.get_mut(node as usize) {
+            self.soon.extend(pending.take());
+            let rest = std::mem::replace(next, self.free);
+            self.free = std::mem::replace(&mut node, rest);
+        }
+        while let Some(pending) = self.late.pop_if(|late| bucket_of(late.at) <= bucket) {
+            self.soon.push(pending);
+        }
+        if self.soon.len() > 1 {
+            self.soon.sort_unstable_by(|a, b| b.key().cmp(&a.key()));
+        }
     }
 }
 
@@ -159,7 +246,10 @@ mod tests {
 
         #[test]
         fn events_leave_in_order_of_time_and_insertion(
-            steps in proptest::collection::vec((any::<bool>(), 0_u64..50), 0..2000),
+            steps in proptest::collection::vec(
+                (any::<bool>(), prop_oneof![0_u64..50, 0_u64..10_000, 0_u64..400_000]),
+                0..2000,
+            ),
         ) {
             let mut engine = Engine::new();
             let mut model = BTreeMap::new();
@@ -195,12 +285,15 @@ mod tests {
     #[test]
     fn a_warm_engine_does_not_grow() {
         let mut engine = Engine::new();
-        (0..1000_u64).for_each(|i| engine.schedule(Time::from_nanos(i), i));
-        let capacity = engine.heap.capacity();
-        for _ in 0..10_000 {
-            let (at, event) = engine.next().unwrap();
-            engine.schedule(Time::from_nanos(at.as_nanos() + 1 + event), event);
+        (0..1000_u64).for_each(|i| engine.schedule(Time::from_nanos(i * 300), i));
+        let mut capacities = Vec::new();
+        for _ in 0..2 {
+            for _ in 0..20_000 {
+                let (at, event) = engine.next().unwrap();
+                engine.schedule(Time::from_nanos(at.as_nanos() + 1 + event * 300), event);
+            }
+            capacities.push((engine.nodes.capacity(), engine.soon.capacity(), engine.late.capacity()));
         }
-        assert_eq!(engine.heap.capacity(), capacity);
+        assert_eq!(capacities[0], capacities[1]);
     }
 }
