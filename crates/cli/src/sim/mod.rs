@@ -24,7 +24,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Send flows through a network and see how long each takes.
-    Fabric(fabric::Args),
+    Fabric(Box<fabric::Args>),
     /// The thresholds between levels that make flows fastest in the mean.
     Thresholds(thresholds::Args),
 }
