@@ -57,6 +57,20 @@ fn bad_arguments_are_one_line_and_exit_2() {
     refused(&["demo", "--burst", "1/1s", "--seconds", "1"], "no burst to measure in 1 s");
     refused(&["demo", "--service", "1ms"], "of what serves it");
     refused(&["calibrate", "--slices", "1"], "1 is not in 2..");
+    refused(&["guard", "model", "--mu1", "0", "--mu2", "5"], "\"0\" is not a count above 0");
+    refused(&["guard", "model", "--mu1", "9k", "--mu2", "1k", "--lambda", "5k..2k"], "with FROM below TO");
+}
+
+/// The paper's server: receiving is eleven times as fast as serving.
+#[test]
+fn the_model_shows_the_paper_s_line_and_what_shedding_keeps() {
+    let settings = ["guard", "model", "--mu1", "36600", "--mu2", "3300", "--lambda", "3300..33000", "--json"];
+    let out = greenwave(&settings);
+    let points: Vec<serde_json::Value> = serde_json::from_slice(&out.stdout).expect("JSON");
+    let at = |n: usize, key: &str| points[n][key].as_f64().expect("a number");
+    let slope = (at(11, "served") - at(4, "served")) / (at(11, "offered") - at(4, "offered"));
+    assert!((slope + 0.09).abs() < 0.002, "{slope}: the paper's -0.09");
+    assert!(at(11, "served_shedding") > 0.98 * at(1, "served_shedding"));
 }
 
 #[test]
@@ -152,9 +166,9 @@ fn help_fits_a_terminal_of_80_columns() {
         "exp",
         "bench",
         "bench idle",
-        "sim",
-        "sim fabric",
-        "sim thresholds",
+        "bench fabric",
+        "guard",
+        "guard model",
     ] {
         let out = greenwave(&command.split_whitespace().chain(["--help"]).collect::<Vec<_>>());
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -187,8 +201,8 @@ fn the_flags_that_the_readme_and_the_guide_use_exist() {
         if flags.is_empty() {
             continue;
         }
-        // `exp run` has its own, and so have others.
-        let parts = if rest.starts_with("exp ") || rest.starts_with("sim ") { 2 } else { 1 };
+        // `exp run` has its own.
+        let parts = if rest.starts_with("exp ") { 2 } else { 1 };
         let help = greenwave(&words().take(parts).chain(["--help"]).collect::<Vec<_>>()).stdout;
         let help = String::from_utf8_lossy(&help);
         for flag in flags {
@@ -234,6 +248,19 @@ fn the_guides_policy_is_valid() {
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     for rule in text.lines().filter_map(|line| line.strip_prefix("name = ")) {
         assert!(stdout.contains(rule.trim_matches('"')), "{rule} in {stdout}");
+    }
+}
+
+/// The bench of fabrics, small; how fast they are is not a test's to say.
+#[test]
+fn fabrics_are_measured_with_both_transports() {
+    let out = greenwave(&["bench", "fabric", "--quick", "--json"]);
+    let rows: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
+    let rows = rows.as_array().expect("a list");
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        assert_eq!(row["unfinished"], 0, "{row}");
+        assert!(row["hops"].as_u64() > Some(10_000) && row["hops_per_s"].as_f64() > Some(1e3), "{row}");
     }
 }
 

@@ -228,7 +228,7 @@ impl<E> Engine<E> {
             self.soon.push(pending);
         }
         if self.soon.len() > 1 {
-            self.soon.sort_unstable_by(|a, b| b.key().cmp(&a.key()));
+            self.soon.sort_unstable_by_key(|pending| std::cmp::Reverse(pending.key()));
         }
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::Error;
 
+mod fabric;
 mod idle;
 mod net;
 mod peer;
@@ -25,6 +26,8 @@ enum What {
     Peer(peer::Args),
     /// What connections cost while they idle, and those that do not.
     Idle(idle::Args),
+    /// How fast networks of switches are simulated, and what a flow costs.
+    Fabric(fabric::Args),
 }
 
 /// Measures and prints what was found.
@@ -36,5 +39,6 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         What::Net(args) => net::run(args),
         What::Peer(args) => peer::run(args),
         What::Idle(args) => idle::run(args),
+        What::Fabric(args) => fabric::run(args),
     }
 }
