@@ -67,7 +67,11 @@ pub fn attach(device: &str, rate: Rate, policy: &Policy, seed: u64) -> Result<Ch
         return Err(FabricError::Ingress(device.to_owned()));
     }
     let workshop = Namespace::new("fabric".to_owned()).map_err(no_workshop)?;
-    let has = |kind: &str| workshop.run("tc", &["qdisc", "replace", "dev", "lo", "root", kind]).is_ok();
+    let has = |kind: &str| {
+        let words = plan::tried(kind);
+        let words: Vec<&str> = words.split(' ').collect();
+        workshop.run("tc", &[&["qdisc", "replace", "dev", "lo", "root"], &words[..]].concat()).is_ok()
+    };
     if !has("htb") {
         return Err(FabricError::Lacks("htb"));
     }

@@ -65,6 +65,18 @@ pub(super) fn choose(policy: &Policy, has: impl Fn(&str) -> bool) -> Choice {
     }
 }
 
+/// The words in which the kernel is asked whether it has `kind`: ets is no
+/// qdisc without its bands.
+pub(super) fn tried(kind: &str) -> String {
+    if kind == "ets" { levels(kind) } else { kind.to_owned() }
+}
+
+/// A qdisc of strict bands in `tc`'s words.
+fn levels(kind: &str) -> String {
+    let strict = if kind == "ets" { " strict 16" } else { "" };
+    format!("{kind} bands 16{strict}")
+}
+
 impl Shape {
     /// In a word or two: `htb`, `prio of fq`.
     #[must_use]
@@ -110,11 +122,9 @@ impl Shape {
                  burst {burst} cburst {burst} quantum {frame}"
             ),
         ];
-        if let Self::Bands { levels, .. } = self {
-            let strict = if levels == "ets" { " strict 16" } else { "" };
-            lines.push(format!(
-                "qdisc add dev {device} parent {ROOT:x}:1 handle {BANDS:x}: {levels} bands 16{strict}"
-            ));
+        if let Self::Bands { levels: kind, .. } = self {
+            let levels = levels(kind);
+            lines.push(format!("qdisc add dev {device} parent {ROOT:x}:1 handle {BANDS:x}: {levels}"));
         }
         let queue = self.queue(policy, frame);
         for level in 0..policy.levels() {
