@@ -5,6 +5,10 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 use std::str::FromStr;
 
+mod rate;
+
+pub use rate::BadRate;
+
 /// An instant: nanoseconds since an epoch that the clock's owner chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
@@ -315,50 +319,6 @@ impl Rate {
     }
 }
 
-/// Units of rates as Linux's `tc` writes them, and bits per second.
-const RATE_UNITS: [(&str, u64); 5] =
-    [("tbit", 1_000_000_000_000), ("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)];
-
-/// In the largest unit that leaves a whole number or at most three decimals: `9.5gbit`.
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fits = |&&(_, bits): &&(&str, u64)| self.0 >= bits && (self.0 * 1_000).is_multiple_of(bits);
-        let (unit, bits) = RATE_UNITS.iter().find(fits).unwrap_or(&RATE_UNITS[4]);
-        f.pad(&format!("{}{unit}", self.0 as f64 / *bits as f64))
-    }
-}
-
-/// Why a text is not a rate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadRate(String);
-
-impl fmt::Display for BadRate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "rate {:?} is not a number above 0 with a unit (bit, kbit, mbit, gbit, tbit), such as 9.5gbit",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for BadRate {}
-
-/// `9.5gbit`, `400mbit`, `64kbit`, per second.
-impl FromStr for Rate {
-    type Err = BadRate;
-    fn from_str(text: &str) -> Result<Self, BadRate> {
-        let bad = || BadRate(text.to_owned());
-        let split = text.find(|c: char| c != '.' && !c.is_ascii_digit()).ok_or_else(bad)?;
-        let (number, unit) = text.split_at(split);
-        let number: f64 = number.parse().map_err(|_| bad())?;
-        let (_, bits) =
-            RATE_UNITS.iter().find(|(known, _)| *known == unit.to_ascii_lowercase()).ok_or_else(bad)?;
-        let rate = (number * *bits as f64).round();
-        if (1.0..1e18).contains(&rate) { Ok(Self(rate as u64)) } else { Err(bad()) }
-    }
-}
-
 /// A core's number, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoreId(pub u16);
@@ -393,22 +353,6 @@ mod tests {
         assert_eq!(shown(999), "999 ns");
         assert_eq!(shown(41_200), "41.2 µs");
         assert_eq!(shown(580_000_000), "580 ms");
-    }
-
-    #[test]
-    fn rates_read_as_they_are_written_and_show_alike() {
-        for (text, bits) in
-            [("9.5gbit", 9_500_000_000), ("400mbit", 400_000_000), ("64kbit", 64_000), ("7bit", 7)]
-        {
-            let rate = Rate::from_bits_per_sec(bits);
-            assert_eq!((text.parse(), rate.to_string()), (Ok(rate), text.to_owned()));
-        }
-        assert_eq!("1.5Gbit".parse(), Ok(Rate::from_bits_per_sec(1_500_000_000)));
-        for text in
-            ["", "0gbit", "5", "gbit", "-1gbit", "1.2.3mbit", "1e9bit", "5 gbit", "9999999999tbit", "3gbps"]
-        {
-            assert!(text.parse::<Rate>().is_err(), "{text:?} is no rate");
-        }
     }
 
     #[test]

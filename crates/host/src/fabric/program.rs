@@ -11,14 +11,11 @@
 //! `tc_index`, which these qdiscs do not read.
 //! Source: linux/bpf.h; net/sched's `htb_classify`, `prio_classify`, `ets_classify`.
 
-use super::frame::{
-    ARP, ETHERTYPE, FACTOR, FRAGMENT_BITS, IPV4, IPV6, PORTS, PROTOCOL, SOURCE, TAG, TARGET, TYPE_AT, VLAN,
-    WITH_PORTS,
-};
+use super::frame::{ARP, ETHERTYPE, FACTOR, IPV4, IPV6, PORTS, PROTOCOL, TAG, TYPE_AT, VLAN, WITH_PORTS};
 use super::policy::Policy;
-use crate::bpf::asm::{
-    Assembler, LOAD_BYTES, LOOKUP, Label, NOW, Op, REPLACE_CHECKSUM, Reg, STORE_BYTES, UPDATE, When, Width,
-};
+use crate::bpf::asm::{Assembler, LOAD_BYTES, LOOKUP, Label, NOW, Op, Reg, UPDATE, When, Width};
+
+mod header;
 
 /// What the program counts: levels first, then these.
 pub(super) const COUNTED_PINNED: i32 = 8;
@@ -136,10 +133,10 @@ pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
     a.jump(out);
 
     a.bind(v4);
-    ipv4(&mut a, other, pins);
+    header::ipv4(&mut a, other, pins);
     a.jump(ports);
     a.bind(v6);
-    ipv6(&mut a, other);
+    header::ipv6(&mut a, other);
     a.bind(ports);
     a.load(Width::Byte, Reg::R1, STACK, KEY + PROTOCOL as i16);
     let has_ports = a.label();
@@ -157,7 +154,7 @@ pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
     sink(&mut a, policy, wiring, counted);
     a.bind(counted);
     if !policy.dscp.is_empty() {
-        rewrite(&mut a, &policy.dscp, out);
+        header::rewrite(&mut a, &policy.dscp, out);
     }
     a.bind(out);
     count(&mut a, wiring, Counter::Level);
@@ -165,57 +162,6 @@ pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
     a.set(Reg::R0, NEXT_FILTER);
     a.exit();
     a.finish()
-}
-
-/// Reads an IPv4 header into the key; goes to `other` where there is none and
-/// to `pins` with a fragment.
-fn ipv4(a: &mut Assembler, other: Label, pins: Label) {
-    load_bytes(a, From::Reg(AT), HEADER, 20);
-    a.jump_when(When::NotEqual, Reg::R0, 0, other);
-    a.load(Width::Byte, Reg::R1, STACK, HEADER);
-    a.mov(Reg::R2, Reg::R1);
-    a.alu_value(Op::ShiftRight, Reg::R2, 4);
-    a.jump_when(When::NotEqual, Reg::R2, 4, other);
-    a.alu_value(Op::And, Reg::R1, 15);
-    a.jump_when(When::Less, Reg::R1, 5, other);
-    a.alu_value(Op::ShiftLeft, Reg::R1, 2);
-    a.mov(KEPT, AT);
-    a.alu(Op::Add, KEPT, Reg::R1);
-    copy(a, Width::Word, HEADER + 12, KEY + SOURCE as i16);
-    copy(a, Width::Word, HEADER + 16, KEY + TARGET as i16);
-    copy(a, Width::Byte, HEADER + 9, KEY + PROTOCOL as i16);
-    a.load(Width::Byte, Reg::R1, STACK, HEADER + 1);
-    a.alu_value(Op::ShiftRight, Reg::R1, 2);
-    a.store(Width::Word, STACK, DSCP, Reg::R1);
-    a.store_value(Width::Word, STACK, VERSION, 4);
-    a.load(Width::Half, Reg::R1, STACK, HEADER + 6);
-    a.alu_value(Op::And, Reg::R1, half(FRAGMENT_BITS) as i32);
-    a.jump_when(When::NotEqual, Reg::R1, 0, pins);
-}
-
-/// Reads an IPv6 header into the key; goes to `other` where there is none.
-fn ipv6(a: &mut Assembler, other: Label) {
-    load_bytes(a, From::Reg(AT), HEADER, 40);
-    a.jump_when(When::NotEqual, Reg::R0, 0, other);
-    a.load(Width::Byte, Reg::R1, STACK, HEADER);
-    a.mov(Reg::R2, Reg::R1);
-    a.alu_value(Op::ShiftRight, Reg::R2, 4);
-    a.jump_when(When::NotEqual, Reg::R2, 6, other);
-    a.mov(KEPT, AT);
-    a.alu_value(Op::Add, KEPT, 40);
-    for word in [0, 8] {
-        copy(a, Width::Double, HEADER + 8 + word, KEY + SOURCE as i16 + word);
-        copy(a, Width::Double, HEADER + 24 + word, KEY + TARGET as i16 + word);
-    }
-    copy(a, Width::Byte, HEADER + 6, KEY + PROTOCOL as i16);
-    // The traffic class lies across the first two bytes.
-    a.alu_value(Op::And, Reg::R1, 15);
-    a.alu_value(Op::ShiftLeft, Reg::R1, 2);
-    a.load(Width::Byte, Reg::R2, STACK, HEADER + 1);
-    a.alu_value(Op::ShiftRight, Reg::R2, 6);
-    a.alu(Op::Or, Reg::R1, Reg::R2);
-    a.store(Width::Word, STACK, DSCP, Reg::R1);
-    a.store_value(Width::Word, STACK, VERSION, 6);
 }
 
 /// Goes to `out` with the level of whom the sender has pinned.
@@ -307,59 +253,6 @@ fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     address(a, Reg::R3, SEEN);
     a.set(Reg::R4, 0);
     a.call(UPDATE);
-}
-
-/// Writes the level's DSCP into the IP header, where it is another.
-fn rewrite(a: &mut Assembler, dscp: &[u8], out: Label) {
-    let [known, v6] = std::array::from_fn(|_| a.label());
-    for (level, &value) in dscp.iter().enumerate() {
-        a.set(KEPT, value.into());
-        if level + 1 < dscp.len() {
-            a.jump_when(When::Equal, LEVEL, level as u32, known);
-        }
-    }
-    a.bind(known);
-    a.load(Width::Word, Reg::R1, STACK, DSCP);
-    a.jump_reg(When::Equal, Reg::R1, KEPT, out);
-    a.load(Width::Word, Reg::R1, STACK, VERSION);
-    a.jump_when(When::Equal, Reg::R1, 6, v6);
-    a.jump_when(When::NotEqual, Reg::R1, 4, out);
-    // The second byte: DSCP, then two bits of ECN, which stay.
-    a.load(Width::Half, Reg::R3, STACK, HEADER);
-    a.load(Width::Byte, Reg::R1, STACK, HEADER + 1);
-    a.alu_value(Op::And, Reg::R1, 3);
-    a.alu_value(Op::ShiftLeft, KEPT, 2);
-    a.alu(Op::Or, Reg::R1, KEPT);
-    a.store(Width::Byte, STACK, HEADER + 1, Reg::R1);
-    a.load(Width::Half, Reg::R4, STACK, HEADER);
-    a.mov(Reg::R1, CONTEXT);
-    a.mov(Reg::R2, AT);
-    a.alu_value(Op::Add, Reg::R2, 10);
-    a.set(Reg::R5, 2);
-    a.call(REPLACE_CHECKSUM);
-    let store = a.label();
-    a.jump(store);
-    a.bind(v6);
-    // Four bits of the DSCP in the first byte, two in the second.
-    a.load(Width::Byte, Reg::R1, STACK, HEADER);
-    a.alu_value(Op::And, Reg::R1, 0xf0);
-    a.mov(Reg::R2, KEPT);
-    a.alu_value(Op::ShiftRight, Reg::R2, 2);
-    a.alu(Op::Or, Reg::R1, Reg::R2);
-    a.store(Width::Byte, STACK, HEADER, Reg::R1);
-    a.load(Width::Byte, Reg::R1, STACK, HEADER + 1);
-    a.alu_value(Op::And, Reg::R1, 0x3f);
-    a.alu_value(Op::And, KEPT, 3);
-    a.alu_value(Op::ShiftLeft, KEPT, 6);
-    a.alu(Op::Or, Reg::R1, KEPT);
-    a.store(Width::Byte, STACK, HEADER + 1, Reg::R1);
-    a.bind(store);
-    a.mov(Reg::R1, CONTEXT);
-    a.mov(Reg::R2, AT);
-    address(a, Reg::R3, HEADER);
-    a.set(Reg::R4, 2);
-    a.set(Reg::R5, 0);
-    a.call(STORE_BYTES);
 }
 
 /// The queue of who is not counted: the key's hash, as [`Key::bucket`](super::Key::bucket).
