@@ -104,12 +104,12 @@ pub struct Args {
     #[arg(verbatim_doc_comment, long, value_name = "SEGMENTS,…", value_delimiter = ',')]
     pub thresholds: Option<Vec<u64>>,
     /// Packets that wait at one port, over all its queues.
-    #[arg(long, default_value_t = 240)]
-    pub room: u32,
+    #[arg(long, value_name = "PACKETS", default_value = "240")]
+    pub room: String,
     /// More waiting packets than this at a port, and they are marked; 0:
     /// never.
-    #[arg(verbatim_doc_comment, long, default_value_t = 65)]
-    pub mark: u32,
+    #[arg(verbatim_doc_comment, long, value_name = "PACKETS", default_value = "65")]
+    pub mark: String,
     /// Of several ways packets take: spray (the next one each), or flow (all
     /// of a flow the same).
     #[arg(verbatim_doc_comment, long, default_value = "spray")]

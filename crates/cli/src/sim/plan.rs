@@ -103,8 +103,8 @@ fn config(args: &Args, scheduler: &str) -> Result<Config, Error> {
     let mut settings = Table::from_iter([
         ("topology".to_owned(), Value::Table(topology)),
         ("scheduler".to_owned(), scheduler.into()),
-        ("room".to_owned(), args.room.into()),
-        ("mark".to_owned(), args.mark.into()),
+        ("room".to_owned(), depth(&args.room)),
+        ("mark".to_owned(), depth(&args.mark)),
         ("ways".to_owned(), args.ways.as_str().into()),
         ("flows".to_owned(), args.count.unwrap_or(if limit.is_some() { FLOWS_MAX } else { FLOWS }).into()),
         ("sizes".to_owned(), args.workload.sizes.as_str().into()),
@@ -129,6 +129,11 @@ fn config(args: &Args, scheduler: &str) -> Result<Config, Error> {
     let config: Config = settings.try_into().map_err(|e: toml::de::Error| refused(&e.to_string()))?;
     config.check().map_err(|e| refused(&e.to_string()))?;
     Ok(config)
+}
+
+/// A number of packets, or whatever else an experiment's file may say there.
+fn depth(text: &str) -> Value {
+    text.parse::<i64>().map_or_else(|_| text.into(), Value::from)
 }
 
 /// The network called `name`, or in the file of that name.

@@ -221,8 +221,8 @@ impl<'a> Shown<'a> {
             "load": self.plan.load,
             "arrivals": config.planned.is_none().then(|| config.arrivals.to_string()),
             "thresholds_segments": self.plan.thresholds,
-            "room": config.room,
-            "mark": config.mark,
+            "room": self.args.room,
+            "mark": self.args.mark,
             "seeds": [self.args.seeds.0.start(), self.args.seeds.0.end()],
             "units": units,
             "figures": figures.collect::<Vec<_>>(),
@@ -233,11 +233,10 @@ impl<'a> Shown<'a> {
     /// A page with the same tables, and plots of each scheduler's first seed.
     pub fn page(&self) -> String {
         let thresholds: Vec<String> = self.plan.thresholds.iter().map(u64::to_string).collect();
-        let config = &self.plan.points[0].config;
         let pairs = [
             ("world", "sim: virtual time, replays from the seed".to_owned()),
             ("thresholds", format!("{} segments", thresholds.join(", "))),
-            ("room, mark", format!("{}, {} packets", config.room, config.mark)),
+            ("room, mark, in packets", format!("{}, {}", self.args.room, self.args.mark)),
             ("found", self.closing()),
         ];
         let first = || self.args.scheduler.iter().cloned().zip(self.outcomes.iter().step_by(self.seeds()));

@@ -22,14 +22,14 @@ pub const PLACES: [&str; 3] = ["from hosts", "to hosts", "between switches"];
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Occupancy {
     /// One per name in [`PLACES`].
-    pub places: Vec<Place>,
+    pub places: Vec<Waited>,
     /// From one instant to the next.
     pub interval: Span,
 }
 
-/// The ports of one place.
+/// What waited at the ports of one place.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Place {
+pub struct Waited {
     /// How many there are.
     pub ports: usize,
     /// At each instant from the start on, packets that waited: at a port in
@@ -40,7 +40,7 @@ pub struct Place {
     counts: Vec<u64>,
 }
 
-impl Place {
+impl Waited {
     /// Packets at a port that waited no more than a share `q` (0 to 1) of the
     /// time; 0 where there is no port.
     #[must_use]
@@ -83,9 +83,9 @@ impl Watch {
             (false, false) => 2,
         };
         let place_of: Vec<usize> = wiring.lines.iter().map(place).collect();
-        let places = (0..PLACES.len()).map(|place| Place {
+        let places = (0..PLACES.len()).map(|place| Waited {
             ports: place_of.iter().filter(|&&of| of == place).count(),
-            ..Place::default()
+            ..Waited::default()
         });
         let found = Occupancy { places: places.collect(), interval: INTERVAL };
         Self { found, place_of, due: Time::ZERO }
