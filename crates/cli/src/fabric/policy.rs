@@ -89,7 +89,7 @@ fn parse(name: &str, text: &str) -> Result<Policy, Error> {
         Error::new(format!("{name}: {what}")).advice("greenwave fabric policy fish, for one that is right")
     };
     let file: File = toml::from_str(text).map_err(|e| {
-        let line = e.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+        let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
         let message = e.message().replace('\n', " ");
         Error::new(format!("{name}:{line}: {message}"))
             .advice("greenwave fabric policy fish, for one that is right")

@@ -64,6 +64,7 @@ struct Config {
     /// How many bursts.
     bursts: u32,
     /// The order in which a burst's flows start.
+    #[serde(default)]
     seed: u64,
 }
 
