@@ -31,8 +31,7 @@ enum Command {
     Attach {
         /// The interface, such as eth0.
         device: String,
-        /// What it is shaped to, such as 9.5gbit: a little less than what
-        /// lies behind can take, so that the queue is here.
+        /// Shaped to this: just below what lies behind it can take.
         #[arg(long)]
         rate: Rate,
         /// A file in TOML, or fish, pias or fifo.

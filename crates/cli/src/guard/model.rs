@@ -25,16 +25,16 @@ pub struct Args {
     /// Requests per second that the core could receive: µ1.
     #[arg(long, value_name = "RATE")]
     mu1: Count,
-    /// Requests per second that it could serve, receiving apart: µ2.
+    /// Requests a second it could serve, receiving apart: µ2.
     #[arg(long, value_name = "RATE")]
     mu2: Count,
-    /// Offered load, requests per second; from a tenth of mu2 to mu1 by default.
+    /// Offered load, a second; by default from mu2/10 to mu1.
     #[arg(long, value_name = "FROM..TO")]
     lambda: Option<Rates>,
-    /// Requests that have room while they are received: l1.
+    /// Requests that fit while received: l1.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=ROOM_MAX))]
     room1: u32,
-    /// Requests that have room while they are served: l2.
+    /// Requests that fit while served: l2.
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=ROOM_MAX))]
     room2: u32,
     /// What it takes to shed a request.
