@@ -22,6 +22,7 @@ mod device;
 mod error;
 mod exp;
 mod fabric;
+mod guard;
 mod load;
 mod options;
 mod parallel;
@@ -54,6 +55,8 @@ enum Command {
     Exp(exp::Args),
     /// Simulate networks of switches, and what helps to set them up.
     Sim(sim::Args),
+    /// Keep a server's goodput under overload.
+    Guard(guard::Args),
     /// Measure what the stack's steps cost on this machine.
     Calibrate(calibrate::Args),
     /// Measure greenwave beside others, on this machine.
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Fabric(args) => fabric::run(&args),
         Command::Exp(args) => exp::run(args),
         Command::Sim(args) => sim::run(&args),
+        Command::Guard(args) => guard::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Check(args) => check::run(&args),

@@ -166,6 +166,7 @@ fn help_fits_a_terminal_of_80_columns() {
         "exp",
         "bench",
         "bench idle",
+        "bench fabric",
         "guard",
         "guard model",
         "fabric",
@@ -255,6 +256,19 @@ fn the_guides_policy_is_valid() {
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     for rule in text.lines().filter_map(|line| line.strip_prefix("name = ")) {
         assert!(stdout.contains(rule.trim_matches('"')), "{rule} in {stdout}");
+    }
+}
+
+/// The bench of fabrics, small; how fast they are is not a test's to say.
+#[test]
+fn fabrics_are_measured_with_both_transports() {
+    let out = greenwave(&["bench", "fabric", "--quick", "--json"]);
+    let rows: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
+    let rows = rows.as_array().expect("a list");
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        assert_eq!(row["unfinished"], 0, "{row}");
+        assert!(row["hops"].as_u64() > Some(10_000) && row["hops_per_s"].as_f64() > Some(1e3), "{row}");
     }
 }
 

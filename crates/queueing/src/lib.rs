@@ -3,8 +3,9 @@
 //! Every place where a request waits is a queue, and every queue asks the
 //! same question. This crate holds the words ([`Time`], [`Label`],
 //! [`Priority`]), the answers ([`Discipline`]: [`Fifo`], [`Levels`],
-//! [`Strict`], [`Drr`], [`Flows`], [`Edf`], [`Laxity`], [`Ranked`]), who counts as short ([`Mlfq`]), what measures the wait ([`Histogram`],
-//! [`TimerWheel`]), what causes it ([`Law`], [`Arrivals`]) and the formulas
+//! [`Strict`], [`Drr`], [`Flows`], [`RankedFlows`], [`Edf`], [`Laxity`],
+//! [`Ranked`]), who counts as short ([`Mlfq`]), when a queue is too long
+//! ([`Managed`]), what measures the wait ([`Histogram`], [`TimerWheel`]), what causes it ([`Law`], [`Arrivals`]) and the formulas
 //! that say how long it should be ([`theory`]). It does no I/O, reads no clock
 //! and starts no thread.
 //!
@@ -42,8 +43,9 @@ mod units;
 pub use arrival::{Arrivals, BadArrivals, Times};
 pub use clock::Clock;
 pub use discipline::{
-    BadThresholds, Discipline, Drr, Edf, Entry, Fifo, FlowId, Flows, Laxity, Levels, Mlfq, Pushed, Ranked,
-    Selective, Shares, Starvation, Strict, Thresholds, Ticket,
+    BadThresholds, CoDel, Depth, Discipline, Drr, Edf, Entry, Fifo, FlowId, Flows, Laxity, Levels, Managed,
+    Manager, Markable, Mlfq, Pushed, Ranked, RankedFlows, Red, RedSettings, Selective, Shares, Starvation,
+    Strict, Thresholds, Ticket,
 };
 pub use histogram::{Histogram, StageHistograms};
 pub use label::{Label, Priority, PrioritySet};
@@ -51,4 +53,4 @@ pub use law::{BadLaw, Law};
 pub use name::{UnknownName, named};
 pub use rng::Rng;
 pub use timer::{TimerKey, TimerWheel};
-pub use units::{BadRate, BadSpan, Bytes, CoreId, Rate, Span, Time};
+pub use units::{BadBytes, BadRate, BadSpan, Bytes, CoreId, Rate, Span, Time};

@@ -1,6 +1,6 @@
 //! A fabric against what must be true of any, and what a pencil can work out.
 
-use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::select;
 use queueing::{Span, Time};
 use sim::fabric::{ACK_BYTES, Config, Flow, INSTANTS, Outcome, Planned, SCHEDULERS, SEGMENT_BYTES, run};
@@ -8,6 +8,11 @@ use sim::fabric::{ACK_BYTES, Config, Flow, INSTANTS, Outcome, Planned, SCHEDULER
 const STAR: &str = r#"{ kind = "star", hosts = 3, host = { gbps = 10, delay = "20200ns" } }"#;
 const LEAF_SPINE: &str = r#"{ kind = "leaf-spine", leaves = 2, spines = 3, hosts_per_leaf = 2,
     host = { gbps = 10, delay = "20200ns" }, core = { gbps = 20, delay = "200ns" } }"#;
+
+const DUMBBELL: &str = r#"{ kind = "dumbbell", hosts_per_side = 2,
+    host = { gbps = 10, delay = "20200ns" }, core = { gbps = 40, delay = "200ns" } }"#;
+const FAT_TREE: &str = r#"{ kind = "fat-tree", k = 4,
+    host = { gbps = 10, delay = "20200ns" }, core = { gbps = 10, delay = "200ns" } }"#;
 
 fn config(topology: &str, scheduler: &str, more: &str) -> Config {
     let text = format!("scheduler = \"{scheduler}\"\ntopology = {}\n{more}", topology.replace('\n', " "));
@@ -37,6 +42,14 @@ fn one_segment_takes_its_lines_delays_and_so_does_its_answer() {
 }
 
 #[test]
+fn across_a_dumbbell_it_takes_the_core_too() {
+    let there = line(SEGMENT_BYTES, 10) * 2 + line(SEGMENT_BYTES, 40);
+    let back = line(ACK_BYTES, 10) * 2 + line(ACK_BYTES, 40);
+    let delay = Span::from_nanos(2 * 20_200 + 200);
+    assert_eq!(took(&alone(DUMBBELL, 1, "")), there + back + delay * 2);
+}
+
+#[test]
 fn a_train_is_as_long_as_its_segments_on_the_slowest_line() {
     let one = took(&alone(STAR, 1, ""));
     assert_eq!(took(&alone(STAR, 50, "")), one + line(SEGMENT_BYTES, 10) * 49);
@@ -44,7 +57,7 @@ fn a_train_is_as_long_as_its_segments_on_the_slowest_line() {
 
 #[test]
 fn a_window_waits_for_its_answers() {
-    let settings = "transport = { window = 4, window_max = 4 }";
+    let settings = "transport = { kind = \"ns2\", window = 4, window_max = 4 }";
     let one = took(&alone(STAR, 1, ""));
     assert_eq!(took(&alone(STAR, 12, settings)), one * 3 + line(SEGMENT_BYTES, 10) * 3);
 }
@@ -62,6 +75,98 @@ fn two_flows_of_one_host_share_its_line_in_turns_or_wait_for_each_other() {
     assert_eq!(took("fifo"), [one, one + segment * 50], "one after the other");
     // Two of the first flow's go before there is another.
     assert_eq!(took("flows"), [one + segment * 48, one + segment * 50], "in turns");
+}
+
+/// The second flow comes 20 µs after the first, whose seventeenth segment
+/// still has 0.4 µs on the line; that one it meets nowhere else, being right
+/// behind it.
+#[test]
+fn an_urgent_packet_waits_for_the_one_on_the_line_and_for_nothing_else() {
+    let flows = "thresholds = [1]\nroom = 1000\nflows = 2\nsizes = \"list 146000*1 1460*1\"\n\
+                 arrivals = \"uniform 50000\"\nsenders = \"first\"";
+    let one = took(&alone(STAR, 1, ""));
+    let took = |scheduler| run(&config(STAR, scheduler, flows)).flows[1].took.expect("it arrives");
+    for scheduler in ["pias", "fish", "fish-plus", "las", "srpt"] {
+        assert_eq!(took(scheduler), one + Span::from_nanos(400), "{scheduler}");
+    }
+    // 70 segments fill the first window; 53 of them are still to go.
+    assert_eq!(took("fifo"), one + Span::from_nanos(400) + line(SEGMENT_BYTES, 10) * 53);
+}
+
+/// Senders put in all they have at once, so that whoever is idle shows: the
+/// last byte leaves when all bytes have had the line, in whatever order.
+#[test]
+fn a_line_is_never_idle_while_something_waits() {
+    let flows = "thresholds = [5, 20]\nroom = 10000\nflows = 12\nsizes = \"list 14600*3 146000*2 1460\"\n\
+                 arrivals = \"burst 12 1s 0ns\"\nsenders = \"first\"\n\
+                 transport = { window = 1000, window_max = 1000, rto = \"1s\" }";
+    let segments: u32 = run(&config(STAR, "fifo", flows)).flows.iter().map(|flow| flow.segments).sum();
+    let one = took(&alone(STAR, 1, ""));
+    for (scheduler, _) in SCHEDULERS {
+        let outcome = run(&config(STAR, scheduler, flows));
+        let last = outcome.flows.iter().filter_map(|flow| flow.took).max();
+        assert_eq!(last, Some(one + line(SEGMENT_BYTES, 10) * u64::from(segments - 1)), "{scheduler}");
+    }
+}
+
+/// Nothing is lost and nobody pauses: then what ports count is what senders do.
+#[test]
+fn switches_tell_the_levels_that_senders_would() {
+    for scheduler in ["pias", "fish", "fish-plus"] {
+        for (topology, ways) in [(STAR, "flow"), (LEAF_SPINE, "spray"), (FAT_TREE, "flow")] {
+            let outcome = |tagging| {
+                let more = format!(
+                    "{LEVELS}\nways = \"{ways}\"\ntagging = \"{tagging}\"\nidle = \"10s\"\n\
+                     transport = {{ rto = \"1s\" }}"
+                );
+                run(&crowd(topology, scheduler, "20000", 30, 3, &more))
+            };
+            let (host, switch) = (outcome("host"), outcome("switch"));
+            assert_eq!(host.counters.dropped, 0);
+            assert_eq!(host, switch, "{scheduler}");
+        }
+    }
+}
+
+/// All that waits in the direction of the data are full segments.
+#[test]
+fn room_in_bytes_is_room_in_packets_where_all_are_alike() {
+    for (scheduler, _) in SCHEDULERS {
+        let outcome = |room: &str, mark: &str| {
+            let flows = "flows = 30\nsenders = \"first\"\narrivals = \"poisson 20000\"\n\
+                         sizes = \"list 2000*2 40000*3 400000\"";
+            run(&config(STAR, scheduler, &format!("{LEVELS}\nroom = {room}\nmark = {mark}\n{flows}")))
+        };
+        let packets = outcome("60", "20");
+        assert!(packets.counters.dropped > 0, "{scheduler} drops");
+        assert_eq!(packets, outcome("\"90KB\"", "\"30KB\""), "{scheduler}");
+    }
+}
+
+#[test]
+fn a_flow_alone_is_marked_alike_by_what_waits_at_the_port_at_its_level_and_of_itself() {
+    let outcome = |scheduler: &str, marking: &str| {
+        let flow = "room = 500\nmark = 30\nflows = 1\nsizes = \"list 3000000\"\nsenders = \"first\"";
+        let more = format!("{flow}\narrivals = \"uniform 10\"\nmarking = \"{marking}\"");
+        run(&config(STAR, scheduler, &more))
+    };
+    for scheduler in ["flows", "fish", "fish-plus", "ps"] {
+        let port = outcome(scheduler, "port");
+        assert!(port.counters.marked > 0);
+        assert!(["queue", "flow"].iter().all(|marking| outcome(scheduler, marking) == port), "{scheduler}");
+    }
+}
+
+#[test]
+fn ports_of_a_switch_share_its_room() {
+    let outcome = |senders: &str, buffer: &str| {
+        let flows = "room = 60\nflows = 30\narrivals = \"poisson 20000\"\nsizes = \"list 40000*3 400000\"";
+        let more = format!("{LEVELS}\n{flows}\nsenders = \"{senders}\"\nbuffer = \"{buffer}\"");
+        run(&config(STAR, "fish", &more))
+    };
+    assert!(outcome("all", "switch").counters.dropped > outcome("all", "port").counters.dropped);
+    // Nothing queues at the switch behind one sender.
+    assert_eq!(outcome("first", "switch"), outcome("first", "port"));
 }
 
 #[test]
@@ -121,8 +226,8 @@ fn load_is_the_share_of_a_hosts_line_that_segments_take() {
 #[test]
 fn what_waits_where_is_seen_when_asked_and_changes_nothing() {
     let more = format!("{LEVELS}\noccupancy = true");
-    let plain = run(&crowd(LEAF_SPINE, "fish", 40, 0, 7, LEVELS));
-    let mut seen = run(&crowd(LEAF_SPINE, "fish", 40, 0, 7, &more));
+    let plain = run(&crowd(LEAF_SPINE, "fish", "40", 0, 7, LEVELS));
+    let mut seen = run(&crowd(LEAF_SPINE, "fish", "40", 0, 7, &more));
     let occupancy = std::mem::take(&mut seen.occupancy);
     assert_eq!(seen, plain);
     let ports: Vec<_> = occupancy.places.iter().map(|place| place.ports).collect();
@@ -141,7 +246,7 @@ fn what_waits_where_is_seen_when_asked_and_changes_nothing() {
 }
 
 /// Many flows on a small queue.
-fn crowd(topology: &str, scheduler: &str, room: usize, mark: usize, seed: u64, more: &str) -> Config {
+fn crowd(topology: &str, scheduler: &str, room: &str, mark: usize, seed: u64, more: &str) -> Config {
     config(
         topology,
         scheduler,
@@ -168,13 +273,26 @@ proptest! {
     #[test]
     fn every_packet_is_delivered_dropped_or_still_there_and_every_flow_arrives(
         scheduler in schedulers(),
-        topology in prop_oneof![proptest::strategy::Just(STAR), proptest::strategy::Just(LEAF_SPINE)],
-        room in 3..200_usize,
-        mark in 0..100_usize,
+        topology in select(vec![STAR, DUMBBELL, LEAF_SPINE, FAT_TREE]),
+        (room, bytes) in (3..200_usize, any::<bool>()),
+        (mark, marking) in (0..100_usize, select(vec!["port", "queue"])),
         seed in 0..1_000_u64,
-        ways in select(vec!["ways = \"flow\"", "ways = \"spray\""]),
+        ways in select(vec!["flow", "spray"]),
+        (buffer, tagging) in (select(vec!["port", "queue", "switch"]), select(vec!["host", "switch"])),
+        parts in any::<bool>(),
     ) {
-        let config = crowd(topology, scheduler, room, mark, seed, &format!("{LEVELS}\n{ways}"));
+        let parts = match scheduler {
+            "pias" if parts => "shares = [8, 4, 2, 1, 1, 1, 1, 1]",
+            "fish" | "fish-plus" if parts => "shares = [8, 4, 2, 1, 1, 1, 1, 1]\nquantum = 3000",
+            "flows" | "drr" if parts => "marking = \"flow\"",
+            _ => "",
+        };
+        let marking = if parts.contains("marking") { String::new() } else { format!("marking = \"{marking}\"") };
+        let room = if bytes { format!("\"{}B\"", room * 1_500) } else { room.to_string() };
+        let more = format!(
+            "{LEVELS}\nways = \"{ways}\"\nbuffer = \"{buffer}\"\ntagging = \"{tagging}\"\n{parts}\n{marking}"
+        );
+        let config = crowd(topology, scheduler, &room, mark, seed, &more);
         let outcome = run(&config);
         let counters = outcome.counters;
         prop_assert_eq!(counters.sent, counters.delivered + counters.dropped + counters.left);
@@ -184,7 +302,8 @@ proptest! {
             prop_assert!(flow.took >= Some(line), "nothing is faster than its line: {flow:?}");
             prop_assert!(flow.took >= Some(flow.ideal), "nothing is faster than alone: {flow:?}");
         }
-        prop_assert!(mark > 0 || counters.marked == 0);
+        let marks = mark > 0 || ["red", "fq-codel"].contains(&scheduler);
+        prop_assert!(marks || counters.marked == 0);
         prop_assert_eq!(&run(&config), &outcome, "a seed replays");
     }
 
@@ -194,7 +313,7 @@ proptest! {
         room in 10..200_usize,
         seed in 0..1_000_u64,
     ) {
-        let outcome = |scheduler| run(&crowd(LEAF_SPINE, scheduler, room, 20, seed, ""));
+        let outcome = |scheduler| run(&crowd(LEAF_SPINE, scheduler, &room.to_string(), 20, seed, ""));
         prop_assert_eq!(outcome("fish"), outcome("flows"));
         prop_assert_eq!(outcome("pias"), outcome("fifo"));
     }
@@ -204,7 +323,7 @@ proptest! {
 fn schedulers_agree_where_no_two_flows_meet() {
     let flows = SCHEDULERS.map(|(scheduler, _)| {
         let more = format!(
-            "{LEVELS}\nroom = 500\nflows = 20\nsenders = \"first\"\narrivals = \"uniform 20\"\nsizes = \"list 2000 90000 9000000\""
+            "{LEVELS}\nred = {{ min = 400, max = 450 }}\ncodel = {{ target = \"1s\", interval = \"2s\" }}\nroom = 500\nflows = 20\nsenders = \"first\"\narrivals = \"uniform 20\"\nsizes = \"list 2000 90000 9000000\""
         );
         run(&config(LEAF_SPINE, scheduler, &more)).flows
     });
@@ -230,7 +349,27 @@ fn settings_that_cannot_be_are_refused_with_their_value() {
         ("room = 240", "rooom = 240", "rooom"),
         ("\"first\"", "\"all\"\ndraws = \"ns2\"", "senders first"),
         ("\"first\"", "{ incast = 2 }", "incast 2"),
-        ("\"first\"", "\"first\"\ntransport = { rto = \"0s\" }", "rto"),
+        ("\"first\"", "\"first\"\ntransport = { kind = \"ns2\", rto = \"0s\" }", "rto"),
+        ("\"first\"", "\"first\"\ntransport = { kind = \"quic\" }", "modern"),
+        ("\"first\"", "\"first\"\ntransport = { kind = \"modern\", congestion = \"vegas\" }", "newreno"),
+        ("\"first\"", "\"first\"\ntransport = { kind = \"modern\", rto_min = \"0s\" }", "1us"),
+        ("\"first\"", "\"first\"\ntransport = { kind = \"modern\", window = 70 }", "window"),
+        ("room = 240", "room = \"360\"", "360KB"),
+        ("room = 240", "room = \"40B\"", "room 40B"),
+        ("room = 240", "room = -1", "number of packets"),
+        ("room = 240", "room = 240\nbuffer = \"rack\"", "rack"),
+        ("room = 240", "room = 240\nquantum = 1", "quantum 1"),
+        ("room = 240", "room = 240\nshares = [1, 2]", "length"),
+        ("room = 240", "room = 240\nshares = [0, 1, 1, 1, 1, 1, 1, 1]", "shares: 0"),
+        ("room = 240", "room = 240\nred = { min = 9, max = 9 }", "max is not above"),
+        ("room = 240", "room = 240\nred = { chance = 2.0 }", "chance 2"),
+        ("room = 240", "room = 240\ncodel = { target = \"0s\" }", "codel: target"),
+        ("room = 240", "room = 240\nidle = \"0s\"", "idle 0s"),
+        (
+            "kind = \"star\", hosts = 2",
+            "kind = \"fat-tree\", k = 3, core = { gbps = 1, delay = \"1us\" }",
+            "k 3",
+        ),
     ];
     for (from, to, expected) in refused {
         let error = Config::from_toml(&good.replace(from, to)).map(drop).unwrap_err().to_string();

@@ -43,6 +43,7 @@ struct Job {
 }
 
 /// A packet of job `flow`.
+#[derive(Clone)]
 struct Piece {
     flow: u32,
     level: Priority,

@@ -236,7 +236,7 @@ impl<'a> Shown<'a> {
         let pairs = [
             ("world", "sim: virtual time, replays from the seed".to_owned()),
             ("thresholds", format!("{} segments", thresholds.join(", "))),
-            ("room, mark, in packets", format!("{}, {}", self.args.room, self.args.mark)),
+            ("room, mark", format!("{}, {}", self.args.room, self.args.mark)),
             ("found", self.closing()),
         ];
         let first = || self.args.scheduler.iter().cloned().zip(self.outcomes.iter().step_by(self.seeds()));

@@ -6,10 +6,12 @@
 //! Source: Kleinrock, Queueing Systems I (1975) and II (1976).
 
 pub mod feedback;
+pub mod livelock;
 pub mod mg1;
 pub mod mm1;
 pub mod mm1k;
 pub mod mmc;
+pub mod patience;
 
 use crate::Span;
 

@@ -190,6 +190,58 @@ fn losses_stay_finite_at_any_load_and_room() {
     );
 }
 
+/// How requests end that leave when their patience does: served, lost, reneged.
+fn impatient(k: u32, rate_per_s: f64, service_mean: Span, patience_mean: Span) -> [f64; 3] {
+    let mut rng = Rng::seeded(45);
+    let (serve_per_s, renege_per_s) = (1.0 / service_mean.as_secs_f64(), 1.0 / patience_mean.as_secs_f64());
+    let (mut present, mut arrived, mut ends) = (0_u32, 0_u32, [0_u32; 3]);
+    for _ in 0..REQUESTS {
+        let serve = if present > 0 { serve_per_s } else { 0.0 };
+        let renege = f64::from(present.saturating_sub(1)) * renege_per_s;
+        let next = rng.unit() * (rate_per_s + serve + renege);
+        if next < rate_per_s {
+            arrived += 1;
+            if present == k { ends[1] += 1 } else { present += 1 }
+        } else {
+            present -= 1;
+            ends[if next < rate_per_s + serve { 0 } else { 2 }] += 1;
+        }
+    }
+    ends.map(|count| f64::from(count) / f64::from(arrived))
+}
+
+#[test]
+fn requests_that_lose_patience_end_as_ancker_and_gafarian_say() {
+    let service = Span::from_millis(1);
+    for (k, rate_per_s, patience_ms) in
+        [(5, 800.0, 4), (50, 1_500.0, 20), (200, 4_000.0, 50), (500, 700.0, 1)]
+    {
+        let patience::Ends { served, lost, reneged } =
+            patience::ends(k, rate_per_s, service, Span::from_millis(patience_ms));
+        let seen = impatient(k, rate_per_s, service, Span::from_millis(patience_ms));
+        for (formula, seen) in [served, lost, reneged].into_iter().zip(seen) {
+            assert!((formula - seen).abs() < 0.005, "{k} {rate_per_s}: {formula} {seen}");
+        }
+        assert!((served + lost + reneged - 1.0).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn who_has_much_room_and_little_patience_is_served_in_vain() {
+    let (rate_per_s, service, patience) =
+        (1_300.0, Law::Exponential { mean: Span::from_millis(1) }, Span::from_millis(30));
+    let mut shares = Vec::new();
+    for k in [8, 20, 200] {
+        let seen = fcfs(1, k as usize, rate_per_s, &service);
+        let within = seen.sojourns_s.iter().filter(|&&s| s <= patience.as_secs_f64()).count();
+        let seen = within as f64 / REQUESTS as f64;
+        let formula = mm1k::within(k, rate_per_s, service.mean(), patience);
+        assert!((formula - seen).abs() < 0.005, "room for {k}: {formula} {seen}");
+        shares.push(formula);
+    }
+    assert!(shares[1] > 0.7 && shares[2] < 0.01, "room for 20 serves, room for 200 does not: {shares:?}");
+}
+
 /// Mean sojourn of `requests` that sink through levels, event by event.
 fn sinking(points: &[(f64, f64)], load: f64, thresholds: &[f64], requests: usize) -> f64 {
     let demand = feedback::Demand::new(points.to_vec()).expect("a distribution");

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use queueing::{Arrivals, Bytes, Span, Thresholds};
+use queueing::{Arrivals, Bytes, Depth, Priority, Span, Thresholds};
 
-use super::ns2;
 use super::packet::{MSS, SEGMENT_BYTES};
 use super::planned::Planned;
-use super::port::Scheduler;
+use super::queues::Scheduler;
+use super::room::{Buffer, Codel, Marking, Ramp, Tagging, depth};
 use super::sizes::Sizes;
 use super::topology::Topology;
+use super::{modern, ns2, room};
 use crate::BadConfig;
 use crate::text::text;
 
@@ -40,17 +41,44 @@ pub struct Config {
     /// Segments after which a flow sinks a level, at most seven, increasing.
     #[serde(default)]
     pub thresholds: Vec<u64>,
-    /// Packets that wait at one port, over all its queues.
-    pub room: usize,
-    /// More waiting packets than this at a port, and they are marked; 0: never.
+    /// How much waits, in packets (`240`) or bytes (`"360KB"`).
+    #[serde(deserialize_with = "depth")]
+    pub room: Depth,
+    /// Who shares that.
     #[serde(default)]
-    pub mark: usize,
+    pub buffer: Buffer,
+    /// When with a packet more than this waits, in packets or bytes, it is
+    /// marked; 0: never.
+    #[serde(default = "mark_default", deserialize_with = "depth")]
+    pub mark: Depth,
+    /// What has to be so long.
+    #[serde(default)]
+    pub marking: Marking,
+    /// Random early detection instead.
+    #[serde(default)]
+    pub red: Option<Ramp>,
+    /// When a flow's wait is too long, under `fq-codel`.
+    #[serde(default)]
+    pub codel: Codel,
+    /// Bytes of a turn between flows, in place of a packet.
+    #[serde(default)]
+    pub quantum: Option<u64>,
+    /// What each level may send of all, in place of strict order: weights. Packets
+    /// of a flow that has just sunk may then overtake its last ones above.
+    #[serde(default)]
+    pub shares: Option<[u32; Priority::LEVELS]>,
+    /// Who tells levels.
+    #[serde(default)]
+    pub tagging: Tagging,
+    /// A flow that was not seen for so long starts anew, where switches tell.
+    #[serde(default = "idle_default", deserialize_with = "text")]
+    pub idle: Span,
     /// Which of several ways a packet takes.
     #[serde(default)]
     pub ways: Ways,
     /// How hosts send.
     #[serde(default)]
-    pub transport: ns2::Settings,
+    pub transport: Transport,
     /// Flows in all.
     pub flows: u32,
     /// How long they are.
@@ -77,6 +105,35 @@ pub struct Config {
     /// `sizes`, `arrivals` and `senders` say nothing, and `flows` their number.
     #[serde(skip)]
     pub planned: Option<Arc<[Planned]>>,
+}
+
+/// How hosts send: `{ kind = "modern" }`, and settings beside the kind, which
+/// is `ns2` unless it is given.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Transport {
+    /// As in the papers' simulations.
+    Ns2(ns2::Settings),
+    /// With `net`'s own TCP.
+    Modern(modern::Settings),
+}
+
+impl<'de> serde::Deserialize<'de> for Transport {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let mut table = toml::Table::deserialize(from)?;
+        let read = match table.remove("kind").unwrap_or_else(|| "ns2".into()).as_str() {
+            Some("ns2") => table.try_into().map(Self::Ns2),
+            Some("modern") => table.try_into().map(Self::Modern),
+            _ => Err(toml::de::Error::custom("transport: kind is one of ns2, modern")),
+        };
+        read.map_err(|error| D::Error::custom(error.message()))
+    }
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self::Ns2(ns2::Settings::default())
+    }
 }
 
 /// Who sends to whom.
@@ -131,6 +188,15 @@ pub enum Ways {
     Flow,
 }
 
+fn mark_default() -> Depth {
+    Depth::Entries(0)
+}
+
+/// As in PIAS's module for Linux.
+fn idle_default() -> Span {
+    Span::from_micros(500)
+}
+
 fn limit_default() -> Span {
     Span::from_secs(100)
 }
@@ -160,8 +226,8 @@ impl Config {
             return bad(problem);
         }
         self.thresholds()?;
-        if !(1..=1_000_000).contains(&self.room) {
-            return bad(format!("room {} is outside 1..=1000000 packets", self.room));
+        if let Some(problem) = room::problem(self) {
+            return bad(problem);
         }
         if !(1..=10_000_000).contains(&self.flows) {
             return bad(format!("flows {} is outside 1..=10000000", self.flows));
@@ -173,16 +239,17 @@ impl Config {
         {
             return bad("draws ns2 is for poisson arrivals, senders first and seeds 1..=20000".to_owned());
         }
-        let ns2::Settings { window, window_max, rto, gain } = self.transport;
-        if !(window >= 1.0 && window_max >= 1.0) {
-            return bad(format!("transport: windows {window} and {window_max}, not 1 segment and more"));
-        }
-        if rto == Span::ZERO || !(gain > 0.0 && gain <= 1.0) {
-            return bad(format!(
-                "transport: rto {rto} and gain {gain}, not more than 0 (and the gain at most 1)"
-            ));
-        }
-        Ok(())
+        let problem = match &self.transport {
+            Transport::Ns2(settings) => settings.problem(),
+            Transport::Modern(settings) => settings.problem(),
+        };
+        problem.map_or(Ok(()), bad)
+    }
+
+    /// The bytes of a turn; `None`: a turn is a packet.
+    pub(super) fn quantum(&self) -> Option<Bytes> {
+        let bytes = matches!(self.scheduler, Scheduler::Drr | Scheduler::Ps | Scheduler::FqCodel);
+        self.quantum.or_else(|| bytes.then_some(SEGMENT_BYTES.into())).map(Bytes::new)
     }
 
     /// Whether who sends and what can be.

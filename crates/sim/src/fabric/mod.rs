@@ -3,13 +3,15 @@
 //! Hosts send flows through switches; every port is one of `queueing`'s own
 //! disciplines, so the queue that is simulated is the queue that runs. Packets
 //! are headers and lengths: nothing is copied. Virtual time, one thread, every
-//! draw from the seed: a run replays exactly.
+//! draw from the seed: a run replays exactly. How hosts speak is a transport's
+//! to say: the one of the papers' simulations, or `net`'s own TCP.
 //!
 //! Source: PIAS (NSDI '15) §6 and FISH §4 for the set-up.
 
 mod births;
 mod config;
 mod ideal;
+mod modern;
 mod mrg;
 mod ns2;
 mod occupancy;
@@ -17,26 +19,31 @@ mod outcome;
 mod packet;
 mod planned;
 mod port;
+mod protocol;
+mod queues;
+mod room;
 mod sizes;
 mod topology;
 
-pub use config::{Config, Draws, Senders, Ways};
-pub use ns2::Settings;
+pub use config::{Config, Draws, Senders, Transport, Ways};
+pub use modern::Settings as Modern;
+pub use ns2::Settings as Ns2;
 pub use occupancy::{INSTANTS, Occupancy, PLACES, Waited};
 pub use outcome::{Counters, Flow, Outcome};
 pub use packet::{ACK_BYTES, Kind, MSS, Packet, SEGMENT_BYTES};
 pub use planned::{BadLine, Planned};
-pub use port::{SCHEDULERS, Scheduler};
+pub use queues::{SCHEDULERS, Scheduler};
+pub use room::{Buffer, Codel, Marking, Ramp, Tagging};
 pub use sizes::{BadSizes, Sizes};
 pub use topology::{Cable, Line, Node, Topology, Wiring};
 
 pub use crate::BadConfig;
 use crate::Engine;
 use births::{Birth, Births, births};
-use ns2::{Receiver, Sender};
 use occupancy::Watch;
-use port::{Offered, Port};
-use queueing::{Rng, Thresholds, Time};
+use port::{Port, Sent};
+use protocol::Protocol;
+use queueing::Time;
 
 /// Runs the fabric until every flow is done or its time is up.
 ///
@@ -53,38 +60,38 @@ pub fn run(config: &Config) -> Outcome {
 /// As [`run`].
 #[must_use]
 pub fn run_watched(config: &Config, on_done: &mut dyn FnMut(u32)) -> Outcome {
-    let mut fabric = Fabric::new(config);
-    let limit = Time::ZERO + config.limit;
-    let mut done = 0;
-    while fabric.engine.peek().is_some_and(|at| at <= limit) && done < config.flows {
-        let (now, event) = fabric.engine.next().expect("just seen");
-        if fabric.watch.due <= now {
-            fabric.watch.look(now, &fabric.ports);
-        }
-        fabric.on_event(now, event);
-        if fabric.done > done {
-            done = fabric.done;
-            on_done(done);
+    config.check().expect("a checked configuration");
+    let thresholds = config.thresholds().expect("a checked configuration");
+    match &config.transport {
+        Transport::Ns2(settings) => Fabric::new(config, ns2::Ns2::new(*settings, thresholds)).run(on_done),
+        Transport::Modern(settings) => {
+            Fabric::new(config, modern::Modern::new(settings, thresholds)).run(on_done)
         }
     }
-    fabric.finish()
 }
 
-struct Fabric<'a> {
+struct Fabric<'a, P: Protocol> {
     config: &'a Config,
     engine: Engine<Event>,
     wiring: Wiring,
     ports: Vec<Port>,
+    /// Per port, or per node where its ports share it, how much room is in use.
+    held: Vec<u64>,
+    /// Packets that were just dropped.
+    dropped: Vec<u32>,
     /// Per node, the way it took last.
     turns: Vec<u32>,
     packets: Vec<Packet>,
-    /// Per packet, the node it is on its way to.
-    heading: Vec<Node>,
+    /// Per packet, what it says to the end it is for.
+    said: Vec<P::Said>,
+    /// Per packet, the node it is on its way to, and the host it is for.
+    heading: Vec<(Node, Node)>,
     free: Vec<u32>,
-    thresholds: Thresholds,
-    ends: Vec<Ends>,
+    protocol: P,
+    ends: Vec<Ends<P>>,
     begun: Vec<Flow>,
     done: u32,
+    active_max: u32,
     births: Births,
     counters: Counters,
     watch: Watch,
@@ -98,43 +105,61 @@ enum Event {
     Arrive(u32),
     /// This port's line is free.
     Free(u32),
-    /// This flow's timer may have expired.
+    /// A timer of this flow may have expired.
     Timer(u32),
 }
 
 /// Both ends of a flow.
-struct Ends {
-    sender: Sender,
-    receiver: Receiver,
-    /// The event that looks at the timer; never later than the timer.
+struct Ends<P: Protocol> {
+    both: P::Ends,
+    /// The event that looks at the timers; never later than they are due.
     looked_at: Time,
 }
 
-impl<'a> Fabric<'a> {
-    fn new(config: &'a Config) -> Self {
-        config.check().expect("a checked configuration");
+impl<'a, P: Protocol> Fabric<'a, P> {
+    fn new(config: &'a Config, protocol: P) -> Self {
         let wiring = config.topology.wire();
-        let mark = (config.mark > 0).then_some(config.mark);
-        let port = |&line: &Line| Port::new(line, config.scheduler, config.room, mark);
+        let port = |(number, &line): (usize, &Line)| Port::new(config, number as u32, line);
         let mut fabric = Self {
             config,
             engine: Engine::new(),
-            ports: wiring.lines.iter().map(port).collect(),
+            ports: wiring.lines.iter().enumerate().map(port).collect(),
+            held: vec![0; wiring.lines.len().max(wiring.nodes as usize)],
+            dropped: Vec::new(),
             turns: vec![0; wiring.nodes as usize],
             watch: Watch::new(&wiring, config.occupancy),
             wiring,
             packets: Vec::new(),
+            said: Vec::new(),
             heading: Vec::new(),
             free: Vec::new(),
-            thresholds: config.thresholds().expect("a checked configuration"),
+            protocol,
             ends: Vec::new(),
             begun: Vec::new(),
             done: 0,
+            active_max: 0,
             births: births(config),
             counters: Counters::default(),
         };
         fabric.schedule_birth();
         fabric
+    }
+
+    fn run(mut self, on_done: &mut dyn FnMut(u32)) -> Outcome {
+        let limit = Time::ZERO + self.config.limit;
+        while self.done < self.config.flows
+            && let Some((now, event)) = self.engine.next_by(limit)
+        {
+            if self.watch.due <= now {
+                self.watch.look(now, &self.ports);
+            }
+            let done = self.done;
+            self.on_event(now, event);
+            if self.done > done {
+                on_done(self.done);
+            }
+        }
+        self.finish()
     }
 
     fn schedule_birth(&mut self) {
@@ -165,28 +190,28 @@ impl<'a> Fabric<'a> {
         let flow_begun =
             Flow { from, to, segments, began: now, took: None, ideal, retransmitted: 0, timeouts: 0 };
         self.begun.push(flow_begun);
-        let sender = Sender::new(flow, segments, &self.config.transport);
-        self.ends.push(Ends { sender, receiver: Receiver::new(segments), looked_at: Time::MAX });
-        self.pump(now, flow);
+        self.ends.push(Ends { both: self.protocol.begin(now, flow, segments), looked_at: Time::MAX });
+        self.active_max = self.active_max.max(flow + 1 - self.done);
+        self.pump(now, flow, Kind::Data);
     }
 
-    /// Sends what the flow may send.
-    fn pump(&mut self, now: Time, flow: u32) {
-        let from = self.begun[flow as usize].from;
-        while let Some(packet) =
-            self.ends[flow as usize].sender.poll(now, &self.config.transport, &self.thresholds)
-        {
-            self.put(now, from, packet);
+    /// Sends what the end of `flow` that sends `kind` may send.
+    fn pump(&mut self, now: Time, flow: u32, kind: Kind) {
+        let Flow { from, to, .. } = self.begun[flow as usize];
+        let hosts = if kind == Kind::Data { [from, to] } else { [to, from] };
+        while let Some((packet, said)) = self.protocol.poll(now, &mut self.ends[flow as usize].both, kind) {
+            self.put(now, hosts, packet, said);
         }
-        self.watch(flow);
+        let due = self.protocol.due(&self.ends[flow as usize].both, kind);
+        self.remind(flow, due);
     }
 
-    /// Sees to it that the flow's timer is looked at in time.
-    fn watch(&mut self, flow: u32) {
+    /// Sees to it that the flow's timers are looked at by then.
+    fn remind(&mut self, flow: u32, due: Time) {
         let ends = &mut self.ends[flow as usize];
-        if ends.sender.expires < ends.looked_at {
-            ends.looked_at = ends.sender.expires;
-            self.engine.schedule(ends.looked_at, Event::Timer(flow));
+        if due < ends.looked_at {
+            ends.looked_at = due;
+            self.engine.schedule(due, Event::Timer(flow));
         }
     }
 
@@ -196,24 +221,28 @@ impl<'a> Fabric<'a> {
             return;
         }
         ends.looked_at = Time::MAX;
-        if ends.sender.expires <= now {
-            ends.sender.on_timeout(now, &self.config.transport);
-            return self.pump(now, flow);
+        let due = Kind::BOTH.map(|kind| self.protocol.due(&ends.both, kind));
+        if due.iter().all(|&due| due > now) {
+            return due.into_iter().for_each(|due| self.remind(flow, due));
         }
-        self.watch(flow);
+        self.protocol.on_due(now, &mut ends.both);
+        Kind::BOTH.into_iter().for_each(|kind| self.pump(now, flow, kind));
     }
 
     /// A host puts a packet into its own queue.
-    fn put(&mut self, now: Time, host: Node, packet: Packet) {
+    fn put(&mut self, now: Time, [host, to]: [Node; 2], packet: Packet, said: P::Said) {
         self.counters.sent += 1;
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.packets[slot as usize] = packet;
+                self.said[slot as usize] = said;
+                self.heading[slot as usize].1 = to;
                 slot
             }
             None => {
                 self.packets.push(packet);
-                self.heading.push(host);
+                self.said.push(said);
+                self.heading.push((host, to));
                 self.packets.len() as u32 - 1
             }
         };
@@ -223,9 +252,8 @@ impl<'a> Fabric<'a> {
     /// A node passes a packet on, on one of the ways to where it goes.
     fn forward(&mut self, now: Time, node: Node, slot: u32) {
         let packet = &mut self.packets[slot as usize];
-        let flow = &self.begun[packet.flow as usize];
-        let host = if packet.kind == Kind::Data { flow.to } else { flow.from };
-        let number = match (self.wiring.ways(node, host), self.config.ways) {
+        let to = self.heading[slot as usize].1;
+        let number = match (self.wiring.ways(node, to), self.config.ways) {
             ([way], _) => *way,
             (ways, Ways::Spray) => {
                 let turn = &mut self.turns[node as usize];
@@ -233,78 +261,77 @@ impl<'a> Fabric<'a> {
                 ways[*turn as usize % ways.len()]
             }
             (ways, Ways::Flow) => {
-                let mixed = Rng::seeded(u64::from(packet.flow) << 32 | u64::from(node)).next_u64();
-                ways[(mixed % ways.len() as u64) as usize]
+                ways[(mixed(u64::from(packet.flow) << 32 | u64::from(node)) % ways.len() as u64) as usize]
             }
         };
         let port = &mut self.ports[number as usize];
-        let marked = packet.marked;
-        let dropped = match port.offer(now, slot, packet) {
-            Offered::Waits { dropped } => dropped,
-            Offered::Dropped => Some(slot),
-        };
-        self.counters.marked += u64::from(!marked && packet.marked);
-        if let Some(dropped) = dropped {
-            self.counters.dropped += 1;
-            self.free.push(dropped);
-        }
+        port.offer(now, slot, packet, &mut self.held[port.pool as usize], &mut self.dropped);
         self.send(now, number);
     }
 
     /// Puts the port's next packet on its line, if that is free.
     fn send(&mut self, now: Time, number: u32) {
         let port = &mut self.ports[number as usize];
-        if let Some((slot, at)) = port.send(now) {
-            self.heading[slot as usize] = port.line.to;
+        if let Some(Sent { slot, marked, at }) =
+            port.send(now, &mut self.held[port.pool as usize], &mut self.dropped)
+        {
+            let packet = &mut self.packets[slot as usize];
+            self.counters.marked += u64::from(marked && !packet.marked);
+            packet.marked |= marked;
+            self.heading[slot as usize].0 = port.line.to;
             self.counters.hops += 1;
             self.engine.schedule(at, Event::Arrive(slot));
         }
         if let Some(at) = port.wake() {
             self.engine.schedule(at, Event::Free(number));
         }
+        self.counters.dropped += self.dropped.len() as u64;
+        self.free.append(&mut self.dropped);
     }
 
     fn arrive(&mut self, now: Time, slot: u32) {
-        let node = self.heading[slot as usize];
+        let (node, _) = self.heading[slot as usize];
         if node >= self.wiring.hosts {
             return self.forward(now, node, slot);
         }
         self.counters.delivered += 1;
         let packet = self.packets[slot as usize];
         self.free.push(slot);
-        let ends = &mut self.ends[packet.flow as usize];
-        match packet.kind {
-            Kind::Data => {
-                let ack = ends.receiver.on_data(&packet);
-                self.put(now, node, ack);
-            }
-            Kind::Ack => {
-                let flow = &mut self.begun[packet.flow as usize];
-                if flow.took.is_some() {
-                    return;
-                }
-                ends.sender.on_ack(now, &packet, &self.config.transport);
-                if ends.sender.done() {
-                    flow.took = Some(now.since(flow.began));
-                    self.done += 1;
-                } else {
-                    self.pump(now, packet.flow);
-                }
-            }
+        let flow = &mut self.begun[packet.flow as usize];
+        if flow.took.is_some() && packet.kind == Kind::Ack {
+            return;
         }
+        let ends = &mut self.ends[packet.flow as usize].both;
+        self.protocol.hear(now, ends, &packet, &self.said[slot as usize]);
+        if packet.kind == Kind::Ack && self.protocol.is_done(ends) {
+            flow.took = Some(now.since(flow.began));
+            self.done += 1;
+            return self.protocol.retire(ends);
+        }
+        self.pump(now, packet.flow, packet.kind.answer());
     }
 
     fn finish(mut self) -> Outcome {
         for (flow, ends) in self.begun.iter_mut().zip(&self.ends) {
-            (flow.retransmitted, flow.timeouts) = (ends.sender.retransmitted, ends.sender.timeouts);
+            (flow.retransmitted, flow.timeouts) = self.protocol.tally(&ends.both);
         }
         self.counters.left = self.packets.len() as u64 - self.free.len() as u64;
         Outcome {
             flows: self.begun,
             counters: self.counters,
+            active_max: self.active_max,
             occupancy: self.watch.finish(),
             elapsed: self.engine.now().since(Time::ZERO),
             events: self.engine.scheduled(),
         }
     }
+}
+
+/// A number that looks like nothing that `number` does (SplitMix64's finaliser:
+/// Steele, Lea and Flood, OOPSLA '14).
+fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
 }

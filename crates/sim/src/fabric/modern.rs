@@ -155,6 +155,7 @@ impl Protocol for Modern {
                 0 => Priority::HIGHEST,
                 _ => self.thresholds.level(Bytes::new(sent.offset)),
             },
+            left: pair.bytes.saturating_sub(pair.sender.acknowledged()).div_ceil(MSS) as u32,
             capable: sent.ecn != 0,
             marked: false,
         };

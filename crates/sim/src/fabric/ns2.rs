@@ -7,9 +7,10 @@
 //! Source: DCTCP, SIGCOMM '10 §3; parameters of the simulations that FISH
 //! repeats: PIAS, NSDI '15 §6.
 
-use queueing::{Bytes, Span, Thresholds, Time};
+use queueing::{Bytes, Priority, Span, Thresholds, Time};
 
 use super::packet::{ACK_BYTES, Kind, MSS, Packet, SEGMENT_BYTES};
+use super::protocol::Protocol;
 
 /// How this transport is set up.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
@@ -33,6 +34,110 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Why this cannot be, if so.
+    pub(super) fn problem(&self) -> Option<String> {
+        let Self { window, window_max, rto, gain } = *self;
+        if !(window >= 1.0 && window_max >= 1.0) {
+            return Some(format!("transport: windows {window} and {window_max}, not 1 segment and more"));
+        }
+        (rto == Span::ZERO || !(gain > 0.0 && gain <= 1.0)).then(|| {
+            format!("transport: rto {rto} and gain {gain}, not more than 0 (and the gain at most 1)")
+        })
+    }
+}
+
+/// Hosts that speak so.
+pub(super) struct Ns2 {
+    settings: Settings,
+    thresholds: Thresholds,
+}
+
+/// Both ends of a flow.
+pub(super) struct Ends {
+    flow: u32,
+    sender: Sender,
+    receiver: Receiver,
+}
+
+/// What a packet says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    /// The segment it carries, or the one it answers.
+    segment: u32,
+    /// Of an answer: every segment before this one has arrived.
+    before: u32,
+    /// Of an answer: what it answers had met a long queue.
+    echo: bool,
+}
+
+impl Ns2 {
+    /// Hosts of these settings, which have been checked.
+    pub fn new(settings: Settings, thresholds: Thresholds) -> Self {
+        Self { settings, thresholds }
+    }
+}
+
+impl Protocol for Ns2 {
+    type Said = Said;
+    type Ends = Ends;
+
+    fn begin(&mut self, _: Time, flow: u32, segments: u32) -> Ends {
+        Ends { flow, sender: Sender::new(segments, &self.settings), receiver: Receiver::new(segments) }
+    }
+
+    fn hear(&mut self, now: Time, ends: &mut Ends, packet: &Packet, said: &Said) {
+        match packet.kind {
+            Kind::Data => ends.receiver.on_data(said.segment, packet.marked),
+            Kind::Ack if ends.sender.done() => {}
+            Kind::Ack => ends.sender.on_ack(now, said, &self.settings),
+        }
+    }
+
+    fn poll(&mut self, now: Time, ends: &mut Ends, kind: Kind) -> Option<(Packet, Said)> {
+        let said = match kind {
+            Kind::Data => {
+                let segment = ends.sender.poll(now, &self.settings)?;
+                Said { segment, before: 0, echo: false }
+            }
+            Kind::Ack => ends.receiver.owed.take()?,
+        };
+        let segment = said.segment;
+        let sent = Bytes::new(u64::from(segment) * MSS);
+        let (bytes, level) = match kind {
+            Kind::Data => (SEGMENT_BYTES, self.thresholds.level(sent)),
+            Kind::Ack => (ACK_BYTES, Priority::HIGHEST),
+        };
+        let left = ends.sender.count - ends.sender.known.len;
+        let capable = kind == Kind::Data;
+        Some((Packet { flow: ends.flow, segment, bytes, kind, level, left, capable, marked: false }, said))
+    }
+
+    fn due(&self, ends: &Ends, kind: Kind) -> Time {
+        if kind == Kind::Data { ends.sender.expires } else { Time::MAX }
+    }
+
+    fn on_due(&mut self, now: Time, ends: &mut Ends) {
+        if ends.sender.expires <= now {
+            ends.sender.on_timeout(now, &self.settings);
+        }
+    }
+
+    fn is_done(&self, ends: &Ends) -> bool {
+        ends.sender.done()
+    }
+
+    /// The receiver still answers what comes late.
+    fn retire(&mut self, ends: &mut Ends) {
+        ends.sender.known.bits = Vec::new();
+        ends.sender.expires = Time::MAX;
+    }
+
+    fn tally(&self, ends: &Ends) -> (u32, u32) {
+        (ends.sender.retransmitted, ends.sender.timeouts)
+    }
+}
+
 /// Which segments are there.
 #[derive(Clone, Debug)]
 struct Segments {
@@ -52,15 +157,10 @@ impl Segments {
         segment < self.before || self.bits[segment as usize / 64] >> (segment % 64) & 1 == 1
     }
 
-    /// Adds one; whether it was new.
-    fn add(&mut self, segment: u32, count: u32) -> bool {
-        let new = !self.has(segment);
-        self.len += u32::from(new);
+    fn add(&mut self, segment: u32, count: u32) {
+        self.len += u32::from(!self.has(segment));
         self.bits[segment as usize / 64] |= 1 << (segment % 64);
-        while self.before < count && self.has(self.before) {
-            self.before += 1;
-        }
-        new
+        self.add_before(0, count);
     }
 
     /// All before `before` are there.
@@ -77,8 +177,7 @@ impl Segments {
 
 /// The sending end of one flow.
 #[derive(Clone, Debug)]
-pub(super) struct Sender {
-    flow: u32,
+struct Sender {
     count: u32,
     /// What the receiver is known to have.
     known: Segments,
@@ -102,15 +201,14 @@ pub(super) struct Sender {
     /// Whether the last answer was marked.
     burst: bool,
     /// When everything unanswered counts as lost.
-    pub expires: Time,
-    pub retransmitted: u32,
-    pub timeouts: u32,
+    expires: Time,
+    retransmitted: u32,
+    timeouts: u32,
 }
 
 impl Sender {
-    pub fn new(flow: u32, count: u32, settings: &Settings) -> Self {
+    fn new(count: u32, settings: &Settings) -> Self {
         Self {
-            flow,
             count,
             known: Segments::new(count),
             next: 0,
@@ -131,12 +229,12 @@ impl Sender {
     }
 
     /// Whether the receiver is known to have everything.
-    pub fn done(&self) -> bool {
+    fn done(&self) -> bool {
         self.known.before == self.count
     }
 
-    /// The next packet that may be sent now.
-    pub fn poll(&mut self, now: Time, settings: &Settings, thresholds: &Thresholds) -> Option<Packet> {
+    /// The next segment that may be sent now.
+    fn poll(&mut self, now: Time, settings: &Settings) -> Option<u32> {
         while self.next < self.count && self.known.has(self.next) {
             self.next += 1;
         }
@@ -153,40 +251,31 @@ impl Sender {
         if self.expires == Time::MAX {
             self.expires = now + settings.rto;
         }
-        Some(Packet {
-            flow: self.flow,
-            segment,
-            bytes: SEGMENT_BYTES,
-            before: 0,
-            kind: Kind::Data,
-            level: thresholds.level(Bytes::new(u64::from(segment) * MSS)),
-            left: self.count - self.known.len,
-            marked: false,
-        })
+        Some(segment)
     }
 
     /// An answer came.
-    pub fn on_ack(&mut self, now: Time, ack: &Packet, settings: &Settings) {
+    fn on_ack(&mut self, now: Time, ack: &Said, settings: &Settings) {
         let before = self.known.before;
         self.known.add(ack.segment, self.count);
         self.known.add_before(ack.before, self.count);
         let acked = self.known.before - before;
-        self.estimate(acked.max(1), ack.marked, settings);
+        self.estimate(acked.max(1), ack.echo, settings);
         if acked == 0 {
             return;
         }
-        if ack.marked && (self.known.before > self.cut_until || self.cut_by == Some(Cut::Timeout)) {
+        if ack.echo && (self.known.before > self.cut_until || self.cut_by == Some(Cut::Timeout)) {
             self.window = (self.window * (1.0 - self.alpha / 2.0)).max(1.0);
             self.threshold = self.window.floor().max(2.0);
             (self.cut_until, self.cut_by) = (self.sent, Some(Cut::Mark));
         }
         // Of the answers in a row that are marked only the first keeps the
         // window from growing.
-        if !ack.marked || self.burst {
+        if !ack.echo || self.burst {
             self.window += if self.window < self.threshold { 1.0 } else { 1.0 / self.window };
             self.window = self.window.min(settings.window_max);
         }
-        self.burst = ack.marked;
+        self.burst = ack.echo;
         self.expires = if self.known.before == self.sent { Time::MAX } else { now + settings.rto };
         self.next = self.next.max(self.known.before);
     }
@@ -203,7 +292,7 @@ impl Sender {
     }
 
     /// Nothing came for long: all that is not known to be there is sent again.
-    pub fn on_timeout(&mut self, now: Time, settings: &Settings) {
+    fn on_timeout(&mut self, now: Time, settings: &Settings) {
         self.timeouts += 1;
         if self.cut_by != Some(Cut::Mark) {
             self.threshold = (self.window / 2.0).floor().max(2.0);
@@ -225,25 +314,21 @@ enum Cut {
 
 /// The receiving end of one flow.
 #[derive(Clone, Debug)]
-pub(super) struct Receiver {
+struct Receiver {
     count: u32,
     got: Segments,
+    /// The answer to the segment that has just come.
+    owed: Option<Said>,
 }
 
 impl Receiver {
-    pub fn new(count: u32) -> Self {
-        Self { count, got: Segments::new(count) }
+    fn new(count: u32) -> Self {
+        Self { count, got: Segments::new(count), owed: None }
     }
 
-    /// Takes a segment and answers it.
-    pub fn on_data(&mut self, data: &Packet) -> Packet {
-        self.got.add(data.segment, self.count);
-        Packet {
-            bytes: ACK_BYTES,
-            before: self.got.before,
-            kind: Kind::Ack,
-            level: queueing::Priority::HIGHEST,
-            ..*data
-        }
+    /// Takes a segment, `marked` or not, and owes an answer.
+    fn on_data(&mut self, segment: u32, marked: bool) {
+        self.got.add(segment, self.count);
+        self.owed = Some(Said { segment, before: self.got.before, echo: marked });
     }
 }

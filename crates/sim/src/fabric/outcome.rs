@@ -12,6 +12,8 @@ pub struct Outcome {
     pub flows: Vec<Flow>,
     /// What the network did.
     pub counters: Counters,
+    /// Most flows under way at once.
+    pub active_max: u32,
     /// How many packets waited where, if that was asked for.
     pub occupancy: Occupancy,
     /// Virtual time of the whole run.

@@ -6,7 +6,7 @@ use queueing::{Bytes, Entry, FlowId, Label, Markable, Priority};
 pub const MSS: u64 = 1460;
 /// A full segment on the wire, as the papers count it.
 pub const SEGMENT_BYTES: u32 = 1500;
-/// An acknowledgement on the wire.
+/// An acknowledgement on the wire, as the papers count it.
 pub const ACK_BYTES: u32 = 40;
 
 /// A packet on its way.
@@ -14,12 +14,10 @@ pub const ACK_BYTES: u32 = 40;
 pub struct Packet {
     /// The flow it belongs to, by number.
     pub flow: u32,
-    /// The segment it carries, or the one it answers.
+    /// Full segments of the flow before what it carries or answers.
     pub segment: u32,
     /// Length on the wire, in bytes.
     pub bytes: u32,
-    /// Every segment before this one has arrived; of an acknowledgement.
-    pub before: u32,
     /// What it is.
     pub kind: Kind,
     /// Its level in queues.
@@ -27,18 +25,32 @@ pub struct Packet {
     /// Segments of the flow that the receiver was not known to have when this
     /// was sent; for who schedules by what is left.
     pub left: u32,
-    /// A queue on the way was long: of a segment, that it met one; of an
-    /// acknowledgement, that what it answers did.
+    /// Its sender asks for marks instead of losses.
+    pub capable: bool,
+    /// It is capable and met a long queue on its way.
     pub marked: bool,
 }
 
 /// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Carries a segment to the flow's destination.
+    /// From the flow's source: segments, and what opens its connection.
     Data,
-    /// Says so to the source.
+    /// From its destination, about them.
     Ack,
+}
+
+impl Kind {
+    /// What the two ends of a flow send.
+    pub(super) const BOTH: [Self; 2] = [Self::Data, Self::Ack];
+
+    /// What the end sends that this is for.
+    pub(super) const fn answer(self) -> Self {
+        match self {
+            Self::Data => Self::Ack,
+            Self::Ack => Self::Data,
+        }
+    }
 }
 
 impl Packet {
@@ -65,7 +77,7 @@ pub(super) struct Queued {
     /// acknowledgement's direction has nothing to send.
     pub sent: u32,
     pub left: u32,
-    /// It carries data, so it can be marked.
+    /// Its sender asks for marks.
     markable: bool,
     pub marked: bool,
     doomed: bool,
@@ -74,8 +86,8 @@ pub(super) struct Queued {
 impl Queued {
     /// The place of `packet`, which is in slot `slot`.
     pub fn new(slot: u32, packet: &Packet) -> Self {
-        let markable = packet.kind == Kind::Data;
-        let (sent, left) = if markable { (packet.segment, packet.left) } else { (0, 0) };
+        let markable = packet.capable;
+        let (sent, left) = if packet.kind == Kind::Data { (packet.segment, packet.left) } else { (0, 0) };
         Self {
             packet: slot,
             bytes: packet.bytes,

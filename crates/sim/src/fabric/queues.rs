@@ -13,7 +13,7 @@ use queueing::{
 
 use super::Config;
 use super::packet::{ACK_BYTES, Queued, SEGMENT_BYTES};
-use super::room::{Buffer, Place, Ramp};
+use super::room::{Buffer, Marking, Ramp};
 
 /// A queue's order, by name.
 pub const SCHEDULERS: [(&str, Scheduler); 11] = [
@@ -124,11 +124,11 @@ impl Parts<'_> {
         let room = self.room;
         match self.config.scheduler {
             Scheduler::Fifo | Scheduler::Red => self.whole(Fifo::new(room)),
-            Scheduler::Flows | Scheduler::Drr => match self.at(Place::Flow) {
+            Scheduler::Flows | Scheduler::Drr => match self.at(Marking::Flow) {
                 None => self.whole(self.turns(Flows::new(room))),
                 Some(manager) => self.whole(self.turns(flows(room, manager))),
             },
-            Scheduler::Ps => match self.at(Place::Flow) {
+            Scheduler::Ps => match self.at(Marking::Flow) {
                 None => self.whole(self.turns(Flows::new(room)).with_push_out()),
                 Some(manager) => self.whole(self.turns(flows(room, manager)).with_push_out()),
             },
@@ -139,11 +139,11 @@ impl Parts<'_> {
                 self.whole(turns.with_push_out().with_newcomers_first())
             }
             Scheduler::Pias => self.levels(false, || Fifo::new(room)),
-            Scheduler::Fish => match self.at(Place::Flow) {
+            Scheduler::Fish => match self.at(Marking::Flow) {
                 None => self.levels(false, || self.turns(Flows::new(room))),
                 Some(manager) => self.levels(false, || self.turns(flows(room, manager.clone()))),
             },
-            Scheduler::FishPlus => match self.at(Place::Flow) {
+            Scheduler::FishPlus => match self.at(Marking::Flow) {
                 None => self.levels(true, || self.turns(Flows::new(room)).with_push_out()),
                 Some(manager) => {
                     self.levels(true, || self.turns(flows(room, manager.clone())).with_push_out())
@@ -155,7 +155,7 @@ impl Parts<'_> {
     }
 
     /// Who looks after the length of each such part.
-    fn at(&self, place: Place) -> Option<Manager> {
+    fn at(&self, place: Marking) -> Option<Manager> {
         self.manager.clone().filter(|_| self.config.marking == place)
     }
 
@@ -169,7 +169,7 @@ impl Parts<'_> {
 
     /// A queue that is a port's only one.
     fn whole<D: Discipline<Queued> + Send + 'static>(&self, queue: D) -> Queue {
-        match self.at(Place::Port).or_else(|| self.at(Place::Queue)) {
+        match self.at(Marking::Port).or_else(|| self.at(Marking::Queue)) {
             Some(manager) => Box::new(Managed::new(queue, manager)),
             None => Box::new(queue),
         }
@@ -180,7 +180,7 @@ impl Parts<'_> {
     where
         D: Discipline<Queued> + Send + 'static,
     {
-        match self.at(Place::Queue) {
+        match self.at(Marking::Queue) {
             Some(manager) => self.over(push_out, || Managed::new(level(), manager.clone())),
             None => self.over(push_out, level),
         }
@@ -209,7 +209,7 @@ impl Parts<'_> {
     }
 
     fn port<D: Discipline<Queued> + Send + 'static>(&self, queue: D) -> Queue {
-        match self.at(Place::Port) {
+        match self.at(Marking::Port) {
             Some(manager) => Box::new(Managed::new(queue, manager)),
             None => Box::new(queue),
         }

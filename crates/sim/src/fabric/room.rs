@@ -25,7 +25,7 @@ pub enum Buffer {
 /// What is looked after: whose length counts for marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+pub enum Marking {
     /// All that waits at a port.
     #[default]
     Port,
@@ -144,7 +144,7 @@ pub(super) fn problem(config: &Config) -> Option<String> {
     if config.shares.is_some() && !scheduler.has_levels() {
         return Some(format!("shares are for schedulers with levels, which {name} has not"));
     }
-    if config.marking == Place::Flow && (!scheduler.has_turns() || scheduler == Scheduler::FqCodel) {
+    if config.marking == Marking::Flow && (!scheduler.has_turns() || scheduler == Scheduler::FqCodel) {
         return Some(format!("marking \"flow\" is for turns between flows without CoDel, not for {name}"));
     }
     let Codel { target, interval } = config.codel;

@@ -5,7 +5,9 @@
 //! drawn is said here once, so that claims, tables, plots and JSON need not
 //! know one world from another.
 
+mod egress;
 pub mod fabric;
+mod overload;
 mod real;
 mod server;
 mod services;
@@ -16,14 +18,16 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 7] = [
+pub const WORLDS: [&World; 9] = [
     &server::WORLD,
     &services::WORLD,
     &fabric::WORLD,
+    &overload::WORLD,
     &real::TONIC,
     &real::DUBBO,
     &real::FANOUT,
     &real::STORM,
+    &egress::WORLD,
 ];
 
 /// What a world measures and how it is shown.

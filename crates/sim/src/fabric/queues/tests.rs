@@ -34,7 +34,7 @@ fn packet(flow: u32, segment: u32, thresholds: &Thresholds) -> Packet {
         flow,
         segment,
         bytes: SEGMENT_BYTES,
-        before: 0,
+        capable: true,
         kind: Kind::Data,
         level: thresholds.level(Bytes::new(u64::from(segment) * super::super::MSS)),
         left: 10_000 - segment,
