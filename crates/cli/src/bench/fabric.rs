@@ -21,7 +21,7 @@ use crate::{Error, progress};
 /// How fast networks of switches are simulated.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Order at every port: pias, fish, …
+    /// Order at ports: pias, fish, …
     #[arg(long, default_value = "fish")]
     scheduler: String,
     /// A twentieth of the flows, for a glance.
