@@ -1,13 +1,15 @@
 //! What a person gets who makes a mistake: one line, what to try, exit 2.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+mod common;
+#[path = "common/scratch.rs"]
+mod scratch;
+
+use std::process::Command;
+
+use common::greenwave;
+use scratch::Scratch;
 
 const GUIDE: &str = include_str!("../../../docs/guide/zero-to-priority.md");
-
-fn greenwave(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_greenwave")).args(args).output().expect("greenwave starts")
-}
 
 /// `args` must be refused with one line that holds `expected`.
 #[track_caller]
@@ -20,27 +22,6 @@ fn refused(args: &[&str], expected: &str) {
     assert!(first.starts_with("error: ") && first.contains(expected), "{args:?}: {stderr}");
     assert!(lines.all(|line| line.starts_with("  try: ")), "{args:?} takes more than a line: {stderr}");
     assert!(out.stdout.is_empty(), "{args:?} printed a result");
-}
-
-/// A policy file that is gone when this is dropped.
-struct Policy(PathBuf);
-
-impl Policy {
-    fn new(name: &str, text: &str) -> Self {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::write(&path, text).expect("the folder for test files is writable");
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a path of ours is UTF-8")
-    }
-}
-
-impl Drop for Policy {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 #[test]
@@ -130,7 +111,7 @@ fn a_policy_that_the_mode_never_asks_is_refused() {
     let rule =
         |layer: &str| format!("[[rule]]\nname = \"web\"\nlayer = \"{layer}\"\nport = 80\npriority = 0\n");
     let check = |layer: &str, mode: &str, expected: &str| {
-        let policy = Policy::new(&format!("{layer}-{mode}.toml"), &rule(layer));
+        let policy = Scratch::new(&format!("{layer}-{mode}.toml"), &rule(layer));
         let serve = ["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"];
         refused(&[&serve[..], &["--mode", mode, "--policy", policy.path()]].concat(), expected);
     };
@@ -223,7 +204,7 @@ fn the_flags_that_the_readme_and_the_guide_use_exist() {
 
 #[test]
 fn a_bad_policy_is_refused_with_its_line() {
-    let policy = Policy::new(
+    let policy = Scratch::new(
         "bad.toml",
         "[[rule]]\nname = \"web\"\nlayer = \"driver\"\nport = \"80\"\npriority = 9\n",
     );
@@ -233,7 +214,7 @@ fn a_bad_policy_is_refused_with_its_line() {
 
 #[test]
 fn a_good_policy_is_shown_rule_by_rule() {
-    let policy = Policy::new(
+    let policy = Scratch::new(
         "good.toml",
         "[[rule]]\nname = \"web\"\nlayer = \"driver\"\nport = \"80\"\npriority = 0\n",
     );
@@ -250,7 +231,7 @@ fn a_good_policy_is_shown_rule_by_rule() {
 fn the_guides_policy_is_valid() {
     let (_, rest) = GUIDE.split_once("```toml\n").expect("the guide shows a policy");
     let (text, _) = rest.split_once("```").expect("the block ends");
-    let policy = Policy::new("guide.toml", text);
+    let policy = Scratch::new("guide.toml", text);
     let out = greenwave(&["check", policy.path()]);
     let stdout = String::from_utf8_lossy(&out.stdout);
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));

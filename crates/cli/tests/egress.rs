@@ -1,10 +1,16 @@
 //! World `egress`: what is true of its experiments on any machine.
 
+mod common;
+#[path = "common/scratch.rs"]
+mod scratch;
+
 use std::io::Write;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use common::greenwave;
 use host::lab::Lab;
+use scratch::Scratch;
 use serde_json::Value;
 
 /// Two bursts beside one endless flow.
@@ -42,12 +48,8 @@ fn experiment(from: &str, to: &str) -> Output {
     // Tests run side by side.
     static FILES: AtomicU32 = AtomicU32::new(0);
     let number = FILES.fetch_add(1, Ordering::Relaxed);
-    let path = std::env::temp_dir().join(format!("greenwave-egress-{}-{number}.toml", std::process::id()));
-    std::fs::write(&path, TINY.replace(from, to)).unwrap();
-    let run = ["exp", "run", path.to_str().unwrap(), "--json"];
-    let out = Command::new(env!("CARGO_BIN_EXE_greenwave")).args(run).output().unwrap();
-    std::fs::remove_file(&path).unwrap();
-    out
+    let file = Scratch::new(&format!("egress-{number}.toml"), &TINY.replace(from, to));
+    greenwave(&["exp", "run", file.path(), "--json"])
 }
 
 #[test]

@@ -1,13 +1,10 @@
 //! Every simulated experiment runs at smoke scale, says what it found in one shape, and
 //! replays from its seed.
 
-use std::process::{Command, Output};
+mod common;
 
+use common::greenwave;
 use serde_json::Value;
-
-fn greenwave(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_greenwave")).args(args).output().expect("the program starts")
-}
 
 fn run(name: &str, seed: &str) -> (Option<i32>, Value) {
     let output = greenwave(&["exp", "run", name, "--scale", "smoke", "--seed", seed, "--json"]);

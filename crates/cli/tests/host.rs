@@ -1,22 +1,19 @@
 //! Experiments on real services: what is true of them on any machine.
 
+mod common;
+#[path = "common/scratch.rs"]
+mod scratch;
+
 use std::path::Path;
-use std::process::{Command, Output};
 
+use common::greenwave;
+use scratch::Scratch;
 use serde_json::Value;
-
-fn greenwave(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_greenwave")).args(args).output().expect("the program starts")
-}
 
 /// A file of its own with `settings` changed from the tiny experiment's.
 fn with_file<T>(name: &str, from: &str, to: &str, run: impl FnOnce(&str) -> T) -> T {
-    let path = std::env::temp_dir().join(format!("greenwave-host-{name}-{}.toml", std::process::id()));
     assert!(TINY.contains(from), "{from:?} is in the experiment");
-    std::fs::write(&path, TINY.replace(from, to)).expect("a file");
-    let found = run(path.to_str().expect("a path"));
-    std::fs::remove_file(&path).expect("it was there");
-    found
+    run(Scratch::new(&format!("host-{name}.toml"), &TINY.replace(from, to)).path())
 }
 
 /// Half a second, two modes side by side, and both again in the simulator.

@@ -1,13 +1,14 @@
 //! `greenwave sim`: what it prints, what it writes, and what it refuses.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+mod common;
+#[path = "common/scratch.rs"]
+mod scratch;
 
+use std::process::Output;
+
+use common::greenwave;
+use scratch::Scratch;
 use serde_json::Value;
-
-fn greenwave(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_greenwave")).args(args).output().expect("greenwave starts")
-}
 
 fn fabric(args: &[&str]) -> Output {
     greenwave(&[&["sim", "fabric"], args].concat())
@@ -38,31 +39,6 @@ fn refused(args: &[&str], expected: &str) {
 
 /// Short flows beside longer ones, few packets in all.
 const MIX: &str = "list 20000*8 500000*2";
-
-/// A file that is gone when this is dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str, text: &str) -> Self {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::write(&path, text).expect("the folder for test files is writable");
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a path of ours is UTF-8")
-    }
-
-    fn read(&self) -> String {
-        std::fs::read_to_string(&self.0).expect("it is there")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 #[test]
 fn schedulers_are_compared_over_seeds_in_one_table_of_80_columns() {
@@ -120,7 +96,7 @@ fn a_list_of_flows_is_replayed_and_each_flow_is_in_the_csv() {
     let args =
         ["--topology", "two-hosts", "--flows", flows.path(), "--csv", csv.path(), "--report", page.path()];
     text(&fabric(&args));
-    let csv = csv.read();
+    let csv = std::fs::read_to_string(csv.path()).expect("it is there");
     let mut lines = csv.lines();
     assert_eq!(
         lines.next(),
@@ -138,7 +114,8 @@ fn a_list_of_flows_is_replayed_and_each_flow_is_in_the_csv() {
         assert_eq!((row[8], row[9], row[10]), ("1.000000", "0", "0"), "nobody meets anybody: {row:?}");
         assert!(row[7].parse::<f64>().is_ok_and(|fct| fct > 8e-5), "{row:?}");
     }
-    assert!(page.read().contains("<svg"), "the page has plots");
+    let page = std::fs::read_to_string(page.path()).expect("it is there");
+    assert!(page.contains("<svg"), "the page has plots");
 }
 
 #[test]

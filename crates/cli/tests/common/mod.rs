@@ -1,0 +1,7 @@
+//! The program, as its tests start it.
+
+use std::process::{Command, Output};
+
+pub fn greenwave(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_greenwave")).args(args).output().expect("greenwave starts")
+}
