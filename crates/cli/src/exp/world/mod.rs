@@ -157,6 +157,11 @@ impl World {
     }
 }
 
+/// The points of a distribution of latency, in µs.
+fn points(cdf: impl IntoIterator<Item = (Span, f64)>) -> Vec<(f64, f64)> {
+    cdf.into_iter().map(|(span, share)| (span.as_micros_f64(), share)).collect()
+}
+
 /// A figure with a column.
 const fn shown(name: &'static str, unit: &'static str, column: &'static str) -> Stat {
     Stat { name, unit, column }

@@ -6,7 +6,7 @@ use queueing::Span;
 use sim::world::overload::{self, Config, Guard, Outcome};
 use toml::Table;
 
-use super::{Found, Kind, Row, Run, World, kept, line, shown};
+use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
 
 pub const WORLD: World = World {
     name: "overload",
@@ -63,6 +63,5 @@ fn row(config: &Config, outcome: &Outcome) -> Row {
         us(outcome.sojourn.quantile(0.5)),
         us(outcome.sojourn.quantile(0.99)),
     ];
-    let cdf = outcome.sojourn.cdf().map(|(span, share)| (us(span), share)).collect();
-    Row { class: "all".to_owned(), figures, cdf }
+    Row { class: "all".to_owned(), figures, cdf: points(outcome.sojourn.cdf()) }
 }

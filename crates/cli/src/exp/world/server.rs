@@ -5,7 +5,7 @@ use queueing::Span;
 use sim::world::server::{self, Config};
 use toml::{Table, Value};
 
-use super::{Found, Kind, Row, Run, World, kept, line, shown};
+use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
 
 pub const WORLD: World = World {
     name: "server",
@@ -43,7 +43,7 @@ fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
         let rows = outcome.report.classes.iter().map(|class| Row {
             class: class.name.clone(),
             figures: figures(class).to_vec(),
-            cdf: class.cdf().into_iter().map(|(span, share)| (span.as_micros_f64(), share)).collect(),
+            cdf: points(class.cdf()),
         });
         Ok(Found { events: outcome.events, rows: rows.collect(), noise: None })
     }))

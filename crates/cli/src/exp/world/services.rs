@@ -8,7 +8,7 @@ use queueing::{Histogram, Span};
 use sim::world::services::{self, Class, Config, Outcome, StageReport};
 use toml::Table;
 
-use super::{Found, Kind, Row, Run, World, kept, line, shown};
+use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
 
 pub const WORLD: World = World {
     name: "services",
@@ -114,6 +114,5 @@ fn row(class: &str, counts: [f64; 4], latency: &Histogram, rest: [f64; 4]) -> Ro
         us(latency.max()),
     ];
     let figures = [&counts[..], &times, &rest].concat();
-    let cdf = latency.cdf().map(|(span, share)| (us(span), share)).collect();
-    Row { class: class.to_owned(), figures, cdf }
+    Row { class: class.to_owned(), figures, cdf: points(latency.cdf()) }
 }

@@ -18,7 +18,7 @@ use toml::Table;
 
 use self::flows::Took;
 use self::network::Network;
-use super::{Found, Kind, Row, Run, World, kept, line, shown};
+use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
 use crate::error::Error;
 
 pub const WORLD: World = World {
@@ -139,6 +139,5 @@ fn row(class: &str, took: &[&Took], link: [f64; 3]) -> Row {
         ],
     };
     let figures = [&[took.len() as f64][..], &times, &link].concat();
-    let cdf = histogram.cdf().map(|(span, share)| (us(span), share)).collect();
-    Row { class: class.to_owned(), figures, cdf }
+    Row { class: class.to_owned(), figures, cdf: points(histogram.cdf()) }
 }
