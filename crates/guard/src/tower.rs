@@ -280,9 +280,7 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let GuardLayer { shared, answer } = &self.layer;
         let Some(inside) = shared.enter((shared.class)(request.headers())) else {
-            let kind = request.headers().get(http::header::CONTENT_TYPE);
-            let grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-            return Box::pin(ready(Ok(answer.answer(Refusal { reason: Reason::Full, grpc }))));
+            return Box::pin(ready(Ok(answer.answer(Refusal::new(Reason::Full, request.headers())))));
         };
         let mut inner = self.inner.clone();
         Box::pin(async move {

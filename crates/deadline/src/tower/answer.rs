@@ -5,8 +5,9 @@
 //! DEADLINE_EXCEEDED or RESOURCE_EXHAUSTED.
 //! Source: gRPC over HTTP/2, "Responses" (Trailers-Only); RFC 9110 §15.6.
 
-use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 
+use super::is_grpc;
 use crate::Reason;
 
 /// A request that is not served.
@@ -19,6 +20,12 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// A request with `headers` is not served, for `reason`.
+    #[must_use]
+    pub fn new(reason: Reason, headers: &HeaderMap) -> Self {
+        Self { reason, grpc: is_grpc(headers) }
+    }
+
     /// 503 when too many wait, else 504.
     #[must_use]
     pub fn status(&self) -> StatusCode {

@@ -19,7 +19,7 @@ use tower_service::Service;
 
 use super::gate::{Counts, Entered, Gate, Settings};
 use super::scope::{Here, within};
-use super::{Answer, BUDGET, Boxed, Clock, ENVOY, GRPC, Refusal, Text, answer, is_grpc};
+use super::{Answer, BUDGET, Boxed, Clock, ENVOY, GRPC, Refusal, Text, answer};
 
 use crate::codec::field;
 use crate::{Received, Visit};
@@ -129,7 +129,7 @@ where
             let permit = match seat.turn(patience).await {
                 Ok(permit) => permit,
                 Err(reason) => {
-                    let refusal = Refusal { reason, grpc: is_grpc(request.headers()) };
+                    let refusal = Refusal::new(reason, request.headers());
                     let mut response = answer.answer(refusal);
                     tell(response.headers_mut(), &visit, gate.clock().now());
                     return Ok(response);
