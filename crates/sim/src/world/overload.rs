@@ -140,11 +140,13 @@ impl Config {
         }
     }
 
+    fn params(&self) -> Params {
+        Params { delay_target: self.delay_target, ..Params::default() }
+    }
+
     fn policy(&self) -> Option<Box<dyn Policy>> {
         match self.guard {
-            Guard::Policy(make) => {
-                Some(make(&Params { delay_target: self.delay_target, ..Params::default() }))
-            }
+            Guard::Policy(make) => Some(make(&self.params())),
             Guard::Nobody | Guard::Model => None,
         }
     }
@@ -228,6 +230,7 @@ struct Server<'a> {
     since: Option<Time>,
     /// Counts interruptions, so that events of before are known.
     turn: u64,
+    params: Params,
     policy: Option<Box<dyn Policy>>,
     door: Door,
     signals: Signals,
@@ -253,6 +256,7 @@ impl<'a> Server<'a> {
             left: Span::ZERO,
             since: None,
             turn: 0,
+            params: config.params(),
             policy: config.policy(),
             door: Door::new(1),
             signals: Signals::default(),
@@ -262,7 +266,7 @@ impl<'a> Server<'a> {
         };
         server.schedule_arrival();
         if server.policy.is_some() {
-            server.engine.schedule(Time::ZERO + LOOK, Event::Look);
+            server.engine.schedule(Time::ZERO + server.params.period, Event::Look);
         }
         server
     }
@@ -271,8 +275,13 @@ impl<'a> Server<'a> {
         self.config.requests / 10
     }
 
+    /// Whether there are requests to come.
+    fn goes_on(&self) -> bool {
+        self.born < self.warmup() + self.config.requests
+    }
+
     fn schedule_arrival(&mut self) {
-        if self.born < self.warmup() + self.config.requests
+        if self.goes_on()
             && let Some(at) = self.times.next()
         {
             self.engine.schedule(at, Event::Arrive);
@@ -361,11 +370,10 @@ impl<'a> Server<'a> {
             };
             *ends += 1;
         }
-        self.left = match self.serving.is_empty() {
-            true => Span::ZERO,
-            false => self.config.serve.sample(&mut self.draws[2]),
-        };
-        self.resume(now);
+        if !self.serving.is_empty() {
+            self.left = self.config.serve.sample(&mut self.draws[2]);
+            self.resume(now);
+        }
     }
 
     /// Tells the policy what the server looks like, and the door what it says.
@@ -383,17 +391,14 @@ impl<'a> Server<'a> {
             delay: self.serving.front().map_or(Span::ZERO, |oldest| now.since(oldest.at)),
             latency: (served > 0).then(|| answered_in / served.max(1)),
             present: waiting + self.receiving.len() as u64,
-            kernel_share: received_for.as_secs_f64() / LOOK.as_secs_f64(),
+            kernel_share: received_for.as_secs_f64() / self.params.period.as_secs_f64(),
             sockets: waiting,
             ..Signals::default()
         };
         let limit: Limit = policy.tick(now, &signals);
         self.door.set(now, limit);
-        if self.born < self.warmup() + self.config.requests {
-            self.engine.schedule(now + LOOK, Event::Look);
+        if self.goes_on() {
+            self.engine.schedule(now + self.params.period, Event::Look);
         }
     }
 }
-
-/// How often policies look.
-const LOOK: Span = Span::from_millis(10);
