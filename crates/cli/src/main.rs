@@ -19,6 +19,7 @@ mod check;
 mod classify;
 mod demo;
 mod device;
+mod doctor;
 mod error;
 mod exp;
 mod fabric;
@@ -61,6 +62,8 @@ enum Command {
     Calibrate(calibrate::Args),
     /// Measure greenwave beside others, on this machine.
     Bench(bench::Args),
+    /// Say what works on this machine, and what to do about the rest.
+    Doctor(doctor::Args),
     /// Check a policy file and show its rules.
     Check(check::Args),
 }
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Guard(args) => guard::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Check(args) => check::run(&args),
     };
     done.unwrap_or_else(|e| {

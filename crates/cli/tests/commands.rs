@@ -38,8 +38,27 @@ fn bad_arguments_are_one_line_and_exit_2() {
     refused(&["demo", "--burst", "1/1s", "--seconds", "1"], "no burst to measure in 1 s");
     refused(&["demo", "--service", "1ms"], "of what serves it");
     refused(&["calibrate", "--slices", "1"], "1 is not in 2..");
+    refused(&["doctor", "nerves"], "invalid value 'nerves'");
     refused(&["guard", "model", "--mu1", "0", "--mu2", "5"], "\"0\" is not a count above 0");
     refused(&["guard", "model", "--mu1", "9k", "--mu2", "1k", "--lambda", "5k..2k"], "with FROM below TO");
+}
+
+#[test]
+fn the_doctor_says_of_each_mechanism_whether_why_and_what_to_try() {
+    let out = greenwave(&["doctor", "--json"]);
+    let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let findings = said["findings"].as_array().expect("findings");
+    for finding in findings {
+        let here = finding["here"].as_str().expect("a word");
+        assert!(["works", "limits", "absent"].contains(&here), "{finding}");
+        assert!(!finding["seen"].as_str().expect("a sentence").is_empty(), "{finding}");
+    }
+    let of = |area: &str| findings.iter().filter(|f| f["command"] == area).collect::<Vec<_>>();
+    let works = |area: &&str| of(area).iter().any(|finding| finding["here"] != "absent");
+    let all = ["serve", "fabric", "guard"];
+    assert!(all.iter().all(|area| !of(area).is_empty()), "{said}");
+    let code = if all.iter().all(works) { 0 } else { 1 };
+    assert_eq!(out.status.code(), Some(code), "{said}");
 }
 
 /// The paper's server: receiving is eleven times as fast as serving.

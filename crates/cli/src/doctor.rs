@@ -1,0 +1,81 @@
+//! `greenwave doctor`: what works on this machine, why not, and what would help.
+//!
+//! The mechanisms themselves are `host`'s to try; here are words.
+
+use std::process::ExitCode;
+
+use host::Machine;
+use host::doctor::{self, AREAS, Finding, Health};
+use serde_json::json;
+
+use crate::error::Error;
+use crate::table::Table;
+
+/// Say what works on this machine, and what to do about the rest.
+///
+/// Mechanisms are tried in network namespaces that are gone afterwards; the
+/// machine's own network is not touched. Exit 0: each command that was asked
+/// about has a mechanism that works; 1: one has none.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What to look at: serve, fabric, guard; by default all.
+    #[arg(
+        value_name = "COMMAND",
+        hide_possible_values = true,
+        value_parser = clap::builder::PossibleValuesParser::new(AREAS),
+    )]
+    areas: Vec<String>,
+    /// Print JSON instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks, and prints what was found.
+///
+/// # Errors
+/// None: what could not be tried is a finding.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let asked: Vec<&str> = match args.areas.as_slice() {
+        [] => AREAS.to_vec(),
+        areas => areas.iter().map(String::as_str).collect(),
+    };
+    let findings = doctor::examine(&asked);
+    if args.json {
+        println!("{}", as_json(&findings));
+    } else {
+        print!("{}", as_text(&findings));
+    }
+    let works = |area: &&str| findings.iter().any(|f| f.area == *area && f.health != Health::Absent);
+    Ok(if asked.iter().all(works) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn as_text(findings: &[Finding]) -> String {
+    let mut table = Table::new(3, &["command", "mechanism", "here"]);
+    for finding in findings {
+        table.row(vec![finding.area.to_owned(), finding.what.clone(), finding.health.to_string()]);
+    }
+    // What was seen and would help are sentences: below the row they belong to.
+    let (table, mut text) = (table.to_string(), format!("{}\n", Machine::this()));
+    let mut lines = table.lines();
+    text.extend(lines.next().map(|line| format!("{line}\n")));
+    for (line, finding) in lines.zip(findings) {
+        text.push_str(&format!("{line}\n    {}\n", finding.seen));
+        text.extend(finding.remedies.iter().map(|remedy| format!("    try: {remedy}\n")));
+    }
+    let count = |health| findings.iter().filter(|finding| finding.health == health).count();
+    let (works, limits, absent) = (count(Health::Works), count(Health::Limited), count(Health::Absent));
+    text + &format!("{works} work, {limits} with limits, {absent} absent\n")
+}
+
+fn as_json(findings: &[Finding]) -> serde_json::Value {
+    let finding = |finding: &Finding| {
+        json!({
+            "command": finding.area, "mechanism": finding.what, "here": finding.health.to_string(),
+            "seen": finding.seen, "try": finding.remedies,
+        })
+    };
+    json!({
+        "machine": Machine::this().to_string(),
+        "findings": findings.iter().map(finding).collect::<Vec<_>>(),
+    })
+}

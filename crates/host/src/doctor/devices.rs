@@ -1,0 +1,70 @@
+//! The ways in and out that `serve` can take, each opened once.
+
+use std::fmt::Display;
+
+use super::Finding;
+use crate::afxdp::{self, Claims};
+use crate::lab::{Lab, LabError, Veth};
+use crate::packet;
+use crate::tap::Tap;
+
+const AREA: &str = "serve";
+const WAYS: [&str; 4] = ["tap", "packet", "xdp, generic", "xdp, native"];
+
+pub(super) fn examine(unavailable: Option<&str>) -> Vec<Finding> {
+    let tried = match unavailable {
+        Some(why) => WAYS.map(|way| Finding::untried(AREA, way, why)).to_vec(),
+        None => try_them().unwrap_or_else(|e| {
+            let why = e.to_string();
+            WAYS.map(|way| Finding::absent(AREA, way, why.clone(), e.advice())).to_vec()
+        }),
+    };
+    tried.into_iter().chain([dpdk()]).collect()
+}
+
+fn try_them() -> Result<Vec<Finding>, LabError> {
+    let lab = Lab::new("doctor")?;
+    let (here, there) = (lab.namespace("here")?, lab.namespace("there")?);
+    lab.veth((&here, "gw0"), (&there, "gw1"), &Veth::default())?;
+    let xdp = |mode| {
+        here.enter(move || {
+            let options = afxdp::Options { mode: Some(mode), frames: 64, held: 0, ..Default::default() };
+            afxdp::open("gw0", &options, &Claims::default()).map(|opened| opened.summary())
+        })
+    };
+    let tap = here.enter(|| Tap::create("gw2").map(|tap| tap.name().len()));
+    let packet = here.enter(|| packet::open("gw0", &packet::Options::default()).map(drop));
+    Ok(vec![
+        found("tap", tap.map(|_| "a device that the kernel's own TCP can talk to"), |e| e.advice()),
+        found("packet", packet.map(|()| "packet rings, on any interface"), |e| e.advice()),
+        found("xdp, generic", xdp(afxdp::Mode::Generic), |e| e.advice()),
+        on_a_veth(found("xdp, native", xdp(afxdp::Mode::Native), |e| e.advice())),
+    ])
+}
+
+fn found<T: Display, E: Display>(
+    way: &str,
+    opened: Result<T, E>,
+    advice: impl FnOnce(&E) -> Option<String>,
+) -> Finding {
+    match opened {
+        Ok(seen) => Finding::works(AREA, way, seen.to_string()),
+        Err(e) => Finding::absent(AREA, way, e.to_string(), advice(&e)),
+    }
+}
+
+/// What a virtual cable can do says nothing of a card's driver.
+fn on_a_veth(finding: Finding) -> Finding {
+    let seen = format!("{} (on a veth; a card's driver has its own say)", finding.seen);
+    Finding { seen, ..finding }
+}
+
+/// DPDK is a matter of how greenwave was built; its ports are not ours to try.
+fn dpdk() -> Finding {
+    if cfg!(feature = "dpdk") {
+        Finding::works(AREA, "dpdk", "built in; a port is tried when it is opened")
+    } else {
+        let e = crate::dpdk::DpdkError::NotBuilt;
+        Finding::absent(AREA, "dpdk", e.to_string(), e.advice())
+    }
+}

@@ -1,0 +1,80 @@
+//! Levels and queues at an egress: attached to a cable of its own, and taken
+//! away again.
+
+use queueing::{Rate, Span};
+
+use super::Finding;
+use crate::fabric::{self, Choice, Policy, Shape};
+use crate::lab::{Lab, LabError, Veth};
+
+const AREA: &str = "fabric";
+const WHAT: &str = "levels and queues";
+
+pub(super) fn examine(unavailable: Option<&str>) -> Vec<Finding> {
+    if let Some(why) = unavailable {
+        return vec![Finding::untried(AREA, WHAT, why)];
+    }
+    vec![try_it().unwrap_or_else(|e| Finding::absent(AREA, WHAT, e.to_string(), e.advice()))]
+}
+
+fn try_it() -> Result<Finding, LabError> {
+    let lab = Lab::new("doctor")?;
+    let (here, there) = (lab.namespace("here")?, lab.namespace("there")?);
+    lab.veth((&here, "gw0"), (&there, "gw1"), &Veth::default())?;
+    let rate = Rate::from_bits_per_sec(1_000_000_000);
+    Ok(match here.enter(|| fabric::attach("gw0", rate, &two_levels(), 0)) {
+        Ok(choice) => judge(&choice),
+        Err(e) => Finding::absent(AREA, WHAT, e.to_string(), e.advice()),
+    })
+}
+
+/// The least that needs all of it: levels, and flows kept apart in them.
+fn two_levels() -> Policy {
+    Policy {
+        name: "doctor".to_owned(),
+        thresholds: vec![100_000],
+        buckets: 2,
+        queue: 10,
+        idle: Span::from_millis(100),
+        flows: 16,
+        guaranteed: 0.0,
+        pin_priority: vec![],
+        pin_dscp: vec![],
+        dscp: vec![],
+    }
+}
+
+/// HTB alone does it, but with queues that are there from the start and shared
+/// by what flows there are.
+fn judge(choice: &Choice) -> Finding {
+    let by = format!("by a classifier in BPF and {}", choice.shape.name());
+    if choice.missing.is_empty() {
+        return Finding::works(AREA, WHAT, by);
+    }
+    let modules = choice.missing.iter().map(|kind| format!("sch_{kind}")).collect::<Vec<_>>().join(" ");
+    let less = match choice.shape {
+        Shape::Classes => "; flows share queues",
+        Shape::Bands { .. } => "",
+    };
+    let seen = format!("{by}, for want of {}{less}", choice.missing.join(", "));
+    Finding::limited(AREA, WHAT, seen, [format!("modprobe -a {modules}, or a kernel that has them")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Health;
+
+    #[test]
+    fn what_is_missing_is_named_with_what_is_used_instead() {
+        let bands = Shape::Bands { levels: "ets", queues: "fq" };
+        let (all, some, none) = (
+            judge(&Choice { shape: bands, missing: vec![] }),
+            judge(&Choice { shape: bands, missing: vec!["prio"] }),
+            judge(&Choice { shape: Shape::Classes, missing: vec!["prio", "ets", "fq", "sfq"] }),
+        );
+        assert_eq!([all.health, some.health, none.health], [Health::Works, Health::Limited, Health::Limited]);
+        assert_eq!(some.remedies, ["modprobe -a sch_prio, or a kernel that has them"]);
+        assert!(none.seen.contains("htb, for want of prio, ets, fq, sfq; flows share"), "{}", none.seen);
+    }
+}

@@ -1,0 +1,105 @@
+//! What works on this machine.
+//!
+//! Mechanisms are tried rather than guessed from version numbers: in a network
+//! of two namespaces that is gone afterwards, with the code that would use
+//! them. What cannot be tried without harm, such as who does the receive work
+//! of a card, is read from `/proc` and `/sys` and judged by a pure function.
+//!
+//! Not here: what a mechanism is worth, which is measured elsewhere.
+
+use std::fmt;
+
+use crate::lab::Lab;
+
+mod devices;
+mod egress;
+mod receive;
+
+/// How far a mechanism goes here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    /// As it should.
+    Works,
+    /// With less than it could have; the finding says what.
+    Limited,
+    /// Not at all.
+    Absent,
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Works => "works",
+            Self::Limited => "limits",
+            Self::Absent => "absent",
+        })
+    }
+}
+
+/// One mechanism, looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The command that uses it: one of [`AREAS`].
+    pub area: &'static str,
+    /// The mechanism, or the interface.
+    pub what: String,
+    /// How far it goes.
+    pub health: Health,
+    /// What was seen, in a line.
+    pub seen: String,
+    /// What would make it better, if anything is known to: any of these.
+    pub remedies: Vec<String>,
+}
+
+/// What can be asked about, by the commands that use it.
+pub const AREAS: [&str; 3] = ["serve", "fabric", "guard"];
+
+/// Looks at everything in `areas`, in the order of [`AREAS`].
+#[must_use]
+pub fn examine(areas: &[&str]) -> Vec<Finding> {
+    let asked = |area: &&'static str| areas.contains(area);
+    let unavailable = Lab::unavailable();
+    let look = |area| match area {
+        "serve" => devices::examine(unavailable.as_deref()),
+        "fabric" => egress::examine(unavailable.as_deref()),
+        _ => receive::examine(),
+    };
+    AREAS.into_iter().filter(asked).flat_map(look).collect()
+}
+
+impl Finding {
+    fn works(area: &'static str, what: &str, seen: impl Into<String>) -> Self {
+        Self { area, what: what.to_owned(), health: Health::Works, seen: seen.into(), remedies: Vec::new() }
+    }
+
+    fn limited(
+        area: &'static str,
+        what: &str,
+        seen: impl Into<String>,
+        remedies: impl IntoIterator<Item = String>,
+    ) -> Self {
+        Self {
+            health: Health::Limited,
+            remedies: remedies.into_iter().collect(),
+            ..Self::works(area, what, seen)
+        }
+    }
+
+    fn absent(
+        area: &'static str,
+        what: &str,
+        seen: impl Into<String>,
+        remedies: impl IntoIterator<Item = String>,
+    ) -> Self {
+        Self {
+            health: Health::Absent,
+            remedies: remedies.into_iter().collect(),
+            ..Self::works(area, what, seen)
+        }
+    }
+
+    /// What could not be tried, because there is no network to try it in.
+    fn untried(area: &'static str, what: &str, why: &str) -> Self {
+        Self::absent(area, what, format!("not tried: {why}"), ["run as root".to_owned()])
+    }
+}
