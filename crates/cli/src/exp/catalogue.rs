@@ -3,12 +3,11 @@
 
 use std::path::Path;
 
-use include_dir::{Dir, include_dir};
+use include_dir::Dir;
 
+use super::shipped::SHIPPED;
 use super::spec::Experiment;
 use crate::error::Error;
-
-static SHIPPED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
 
 /// An experiment's file.
 #[derive(Clone, Debug)]
@@ -78,16 +77,6 @@ pub fn find(name: &str) -> Result<Vec<Source>, Error> {
 }
 
 /// Reads `path`, and `paper.csv` beside it if it is there.
-/// The text of a file that ships among the experiments, or lies at path `name`.
-///
-/// # Errors
-/// One line: what the kernel says of the path.
-pub fn text(name: &str) -> Result<String, String> {
-    let shipped = SHIPPED.get_file(name).and_then(include_dir::File::contents_utf8);
-    let read = || std::fs::read_to_string(name).map_err(|e| format!("{name}: {e}"));
-    shipped.map_or_else(read, |text| Ok(text.to_owned()))
-}
-
 fn from_file(path: &Path) -> Result<Source, Error> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, &e))?;
     let paper = std::fs::read_to_string(path.with_file_name("paper.csv")).unwrap_or_default();

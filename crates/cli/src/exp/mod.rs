@@ -9,6 +9,7 @@ mod claim;
 pub mod figures;
 mod grid;
 mod result;
+mod shipped;
 mod spec;
 pub mod world;
 

@@ -9,7 +9,7 @@ use load::exchange::Pace;
 use serde_json::{Value, json};
 
 use super::cases::Case;
-use super::report::{Figures, Row};
+use super::figures::{Figures, Row};
 use super::systems::{Device, Stack};
 
 /// A goal and what became of it.

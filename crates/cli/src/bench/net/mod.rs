@@ -14,6 +14,7 @@ use queueing::{CoreId, Span};
 use crate::{Error, progress};
 
 mod cases;
+mod figures;
 mod goals;
 mod gvisor;
 mod place;
@@ -21,7 +22,7 @@ mod report;
 mod systems;
 
 use cases::Case;
-use report::Row;
+use figures::Row;
 use systems::System;
 
 /// Measure TCP servers side by side (needs root).

@@ -1,84 +1,11 @@
-//! The figures: medians over rounds, a table, the same as JSON.
+//! The figures as tables, and the same as JSON.
 
 use queueing::Span;
 use serde_json::{Value, json};
 
-use super::cases::Case;
+use super::figures::{Figures, Row};
 use super::goals::Goal;
-use super::place::Measured;
-use super::systems::System;
 use crate::table::{Table, micros};
-
-/// One server in one case, over all rounds.
-pub struct Row {
-    pub system: System,
-    pub case: Case,
-    rounds: Vec<Measured>,
-    /// Why a round has no figures.
-    failed: Option<String>,
-}
-
-/// A row's medians.
-#[derive(Clone, Copy, Debug)]
-pub struct Figures {
-    pub answers_per_s: f64,
-    pub bytes_per_s: f64,
-    /// Cores that the server used.
-    pub cores: f64,
-    pub p50: Span,
-    pub p99: Span,
-    pub p999: Span,
-    /// Connections that did not live to the end, over all rounds.
-    pub broken: u64,
-    /// Share of the client's segments that were sent again, 0..=1.
-    pub resent: f64,
-    /// Segments that came to the client out of order, over all rounds.
-    pub early: u64,
-}
-
-impl Figures {
-    /// Answers that one core of the server gives in a second.
-    pub fn per_core(&self) -> f64 {
-        self.answers_per_s / self.cores.max(1e-3)
-    }
-}
-
-impl Row {
-    pub fn new(system: System, case: &Case) -> Self {
-        Self { system, case: case.clone(), rounds: Vec::new(), failed: None }
-    }
-
-    pub fn add(&mut self, round: Result<Measured, String>) {
-        match round {
-            Ok(measured) => self.rounds.push(measured),
-            Err(why) => self.failed = Some(why),
-        }
-    }
-
-    /// The medians, unless no round has figures.
-    pub fn figures(&self) -> Result<Figures, &str> {
-        if self.rounds.is_empty() {
-            return Err(self.failed.as_deref().unwrap_or("no round was run"));
-        }
-        let of = |figure: &dyn Fn(&Measured) -> f64| {
-            let mut values: Vec<f64> = self.rounds.iter().map(figure).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        };
-        let quantile = |q: f64| Span::from_nanos(of(&|m| m.latency.quantile(q).as_nanos() as f64) as u64);
-        Ok(Figures {
-            answers_per_s: of(&|m| m.answers_per_s),
-            bytes_per_s: of(&|m| m.bytes_per_s),
-            cores: of(&|m| m.cores),
-            p50: quantile(0.5),
-            p99: quantile(0.99),
-            p999: quantile(0.999),
-            broken: self.rounds.iter().map(|m| m.broken).sum(),
-            resent: of(&|m| m.resent as f64 / (m.sent as f64).max(1.0)),
-            early: self.rounds.iter().map(|m| m.early).sum(),
-        })
-    }
-}
 
 /// Tables, notes, and the goals as last lines.
 pub fn print(rows: &[Row], goals: &[Goal]) {
@@ -98,7 +25,7 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
         match row.figures() {
             Ok(f) if row.case.is_stream() => {
                 any_stream = true;
-                let words = [case, name, format!("{:.2}", gigabits(&f)), format!("{:.2}", f.cores)];
+                let words = [case, name, format!("{:.2}", f.gigabits()), format!("{:.2}", f.cores)];
                 streams.row(words.to_vec());
             }
             Ok(f) => {
@@ -156,11 +83,6 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
 
 /// With fewer segments sent again the client's figures are the server's.
 const RESENT_MIN: f64 = 0.01;
-
-/// Payload in 10⁹ bits per second.
-pub fn gigabits(figures: &Figures) -> f64 {
-    figures.bytes_per_s * 8.0 / 1e9
-}
 
 /// The same figures for programs.
 pub fn json(rows: &[Row], goals: &[Goal], rounds: u32, time: Span) -> Value {

@@ -21,7 +21,7 @@ use self::runner::Conversation;
 use self::tally::Tally;
 use super::{Found, Kind, Run, World, line, services};
 use crate::error::Error;
-use crate::exp::catalogue;
+use crate::exp::shipped;
 
 /// tonic services under the layers of `deadline::tower`.
 pub const TONIC: World =
@@ -126,7 +126,7 @@ impl Corpus {
 fn prepare(runner: Runner, mut settings: Table, unit: bool) -> Result<Run, String> {
     let on = settings.remove("on").unwrap_or_else(|| Value::String("host".to_owned()));
     let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
-    config.load(catalogue::text).map_err(|e| line(&e))?;
+    config.load(shipped::text).map_err(|e| line(&e))?;
     config.check().map_err(|e| line(&e))?;
     match on.as_str() {
         Some("host") => {}

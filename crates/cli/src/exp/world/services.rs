@@ -38,7 +38,7 @@ pub const WORLD: World = World {
 
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
-    config.load(crate::exp::catalogue::text).map_err(|e| line(&e))?;
+    config.load(crate::exp::shipped::text).map_err(|e| line(&e))?;
     config.check().map_err(|e| line(&e))?;
     Ok(simulated(config))
 }
