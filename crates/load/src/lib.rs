@@ -3,7 +3,8 @@
 //! A [`Plan`] stands for a sequence of requests drawn from a seed. A
 //! [`Client`] sends it over our own stack, [`kernel::run`] over the Linux
 //! kernel's sockets; both keep the same books and end in a [`Report`] whose
-//! latencies count from the time a request was *due*. [`Synthetic`] is the
+//! latencies count from the time a request was *due*. [`visits`] are requests
+//! with a connection of their own, by clients who go away. [`Synthetic`] is the
 //! server at the other end.
 //!
 //! ```
@@ -32,6 +33,7 @@ pub mod plan;
 pub mod protocol;
 mod record;
 pub mod report;
+pub mod visits;
 
 pub use app::Synthetic;
 pub use client::{Client, Progress};

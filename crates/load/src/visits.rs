@@ -1,0 +1,298 @@
+//! Visits: one connection for each request, by clients who do not wait for ever.
+//!
+//! What a server under overload sees. A visit is due by the clock, whatever
+//! the server does; it shakes hands, asks, has its answer and closes, or goes
+//! away when its patience ends, as a browser does: with a FIN where there is a
+//! connection, without a word where there is none yet. Every visit ends in one
+//! [`Fate`]. SYNs are sent again after a second (RFC 6298), so with a patience
+//! below that they are not.
+//!
+//! Visitors come from many addresses, each a [`Stack`] of its own on one
+//! device, so that addresses and ports repeat late and nobody meets what the
+//! server remembers of an earlier visit. Pure: the caller brings the time and
+//! the device.
+
+mod crowd;
+mod fate;
+mod pace;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use net::stack::Config;
+use net::{ConnId, Device, EventKind};
+use queueing::{Span, Time};
+
+pub use self::fate::{Fate, Fates, Slice};
+pub use self::pace::{Pace, Swell};
+
+use self::crowd::Crowd;
+use self::pace::Dues;
+use crate::protocol::http::Framer;
+
+/// Who comes, and what they want.
+#[derive(Clone, Debug)]
+pub struct Visits {
+    /// The bytes of a request; an HTTP response answers it.
+    pub request: Vec<u8>,
+    /// When visits are due.
+    pub pace: Pace,
+    /// From when a visit is due until it is given up.
+    pub patience: Span,
+    /// From the first step until visits count.
+    pub warmup: Span,
+    /// How long visits that become due count.
+    pub duration: Span,
+    /// Length of an [`Outcome::slices`] element.
+    pub slice: Span,
+    /// Replays the instants.
+    pub seed: u64,
+}
+
+/// What became of the visits that count.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// All of them.
+    pub all: Fates,
+    /// Those that were due in a swell ([`Pace::Open`]).
+    pub swell: Fates,
+    /// The counted time, in pieces of [`Visits::slice`].
+    pub slices: Vec<Slice>,
+    /// A visit was begun so long after it was due, at worst.
+    pub late_max: Span,
+    /// Visits begun more than [`LATE`] after they were due, or not at all:
+    /// more than a few, and the client was the limit.
+    pub limited: u64,
+}
+
+/// A client that begins a visit later than this is itself the limit.
+pub const LATE: Span = Span::from_millis(5);
+
+/// Frames received and visits begun in one step.
+const BATCH: usize = 64;
+
+/// A visit under way.
+struct Visit {
+    id: ConnId,
+    due: Time,
+    open: bool,
+    answered: bool,
+    /// Whether the slot's connection is a visit under way.
+    live: bool,
+    framer: Framer,
+}
+
+/// Makes visits.
+pub struct Visitors {
+    visits: Visits,
+    target: SocketAddr,
+    crowd: Crowd,
+    dues: Dues,
+    /// By stack, then by the stack's slot.
+    under_way: Vec<Vec<Visit>>,
+    /// Visits by the end of their patience; some are over.
+    impatient: VecDeque<(Time, usize, ConnId)>,
+    started: Option<Time>,
+    now: Time,
+    outcome: Outcome,
+}
+
+impl Visitors {
+    /// Visitors of `target`, from the addresses of `stacks`, which share a device.
+    ///
+    /// # Panics
+    /// When there are no stacks, two have one address, or there is no request.
+    #[must_use]
+    pub fn new(visits: Visits, stacks: Vec<Config>, target: SocketAddr) -> Self {
+        assert!(!visits.request.is_empty(), "a request has bytes");
+        let slices = visits.duration.as_nanos().div_ceil(visits.slice.as_nanos().max(1));
+        let outcome = Outcome {
+            all: Fates::default(),
+            swell: Fates::default(),
+            slices: vec![Slice::default(); slices as usize],
+            late_max: Span::ZERO,
+            limited: 0,
+        };
+        Self {
+            under_way: stacks.iter().map(|_| Vec::new()).collect(),
+            crowd: Crowd::new(stacks),
+            dues: Dues::new(visits.pace.clone(), visits.seed),
+            visits,
+            target,
+            impatient: VecDeque::new(),
+            started: None,
+            now: Time::ZERO,
+            outcome,
+        }
+    }
+
+    /// Does what is due; false when there was nothing to do.
+    pub fn step<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
+        self.now = now;
+        if self.started.is_none() {
+            self.started = Some(now);
+            self.dues.start(now);
+        }
+        let mut busy = self.crowd.receive(now, device, BATCH);
+        busy |= self.crowd.run_timers(now);
+        while let Some((stack, event)) = self.crowd.event() {
+            self.on_event(stack, event.conn, event.kind);
+        }
+        busy |= self.give_up();
+        busy |= self.begin();
+        busy | self.crowd.send(now, device)
+    }
+
+    /// Whether what becomes due now counts.
+    #[must_use]
+    pub fn is_measuring(&self, now: Time) -> bool {
+        self.since_warmup(now).is_some_and(|since| since < self.visits.duration)
+    }
+
+    /// Whether all that counts has met its fate.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        let all = self.visits.duration + self.visits.patience;
+        self.since_warmup(self.now).is_some_and(|since| since > all)
+    }
+
+    /// What was measured so far.
+    #[must_use]
+    pub const fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// Time since the warm-up was over, if it is.
+    fn since_warmup(&self, at: Time) -> Option<Span> {
+        let start = self.started? + self.visits.warmup;
+        (at >= start).then(|| at.since(start))
+    }
+
+    /// Whether there is to be anything new.
+    fn is_open(&self) -> bool {
+        self.since_warmup(self.now).is_none_or(|since| since < self.visits.duration)
+    }
+
+    /// Begins visits that are due.
+    fn begin(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..BATCH {
+            if !self.is_open() {
+                break;
+            }
+            let Some(due) = self.dues.next(self.now) else { break };
+            any = true;
+            let late = self.now.since(due);
+            let counts = self.is_measuring(due);
+            let begun = self.crowd.connect(self.now, self.target);
+            if counts {
+                self.outcome.late_max = self.outcome.late_max.max(late);
+                self.outcome.limited += u64::from(late > LATE || begun.is_none());
+            }
+            let Some((stack, id)) = begun else {
+                self.met(due, Fate::Unsent);
+                continue;
+            };
+            let slots = &mut self.under_way[stack];
+            let slot = id.index as usize;
+            while slots.len() <= slot {
+                let (due, framer) = (Time::ZERO, Framer::default());
+                slots.push(Visit { id, due, open: false, answered: false, live: false, framer });
+            }
+            let visit = &mut slots[slot];
+            if !visit.framer.is_idle() {
+                visit.framer = Framer::default();
+            }
+            (visit.id, visit.due, visit.live) = (id, due, true);
+            (visit.open, visit.answered) = (false, false);
+            self.impatient.push_back((due + self.visits.patience, stack, id));
+        }
+        any
+    }
+
+    fn on_event(&mut self, stack: usize, id: ConnId, kind: EventKind) {
+        let Some(visit) = self.under_way[stack].get_mut(id.index as usize) else { return };
+        if visit.id != id || !visit.live {
+            return;
+        }
+        match kind {
+            EventKind::Connected => {
+                visit.open = true;
+                // A request is shorter than a send buffer.
+                let _ = self.crowd.stack(stack).send(self.now, id, &self.visits.request);
+            }
+            EventKind::Readable { .. } => self.read(stack, id),
+            EventKind::PeerClosed | EventKind::Closed(_) => self.end(stack, id, Fate::Refused),
+            EventKind::Writable | EventKind::Accepted(_) => {}
+        }
+    }
+
+    fn read(&mut self, stack: usize, id: ConnId) {
+        let visit = &mut self.under_way[stack][id.index as usize];
+        visit.answered = true;
+        let bytes = self.crowd.stack(stack).received(id);
+        let len = bytes.len();
+        let mut status = None;
+        let framed = visit.framer.push(bytes, |response| status = Some(response.status));
+        let in_time = self.now.since(visit.due) <= self.visits.patience;
+        self.crowd.stack(stack).consume(self.now, id, len);
+        match (framed, status) {
+            (Ok(()), None) => {}
+            (Ok(()), Some(200)) if in_time => self.end(stack, id, Fate::Good),
+            (Ok(()), Some(200)) => self.end(stack, id, Fate::Late),
+            _ => self.end(stack, id, Fate::Wrong),
+        }
+    }
+
+    /// Those whose patience is over go away.
+    fn give_up(&mut self) -> bool {
+        let mut any = false;
+        while let Some(&(_, stack, id)) = self.impatient.front().filter(|(end, ..)| *end <= self.now) {
+            self.impatient.pop_front();
+            let visit = &self.under_way[stack][id.index as usize];
+            if visit.id == id && visit.live {
+                let fate = match visit {
+                    Visit { answered: true, .. } => Fate::Late,
+                    Visit { open: true, .. } => Fate::Phantom,
+                    _ => Fate::Silent,
+                };
+                self.end(stack, id, fate);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// A visit is over: its connection closes.
+    fn end(&mut self, stack: usize, id: ConnId, fate: Fate) {
+        let visit = &mut self.under_way[stack][id.index as usize];
+        visit.live = false;
+        let due = visit.due;
+        self.crowd.stack(stack).release(self.now, id);
+        self.met(due, fate);
+    }
+
+    /// A visit that was due at `due` met its fate now.
+    fn met(&mut self, due: Time, fate: Fate) {
+        self.dues.over(self.now);
+        let (slice, duration) = (self.visits.slice, self.visits.duration);
+        let place = |since: Span| (since.as_nanos() / slice.as_nanos().max(1)) as usize;
+        if fate == Fate::Good
+            && let Some(since) = self.since_warmup(self.now).filter(|since| *since < duration)
+        {
+            self.outcome.slices[place(since)].answers += 1;
+        }
+        let Some(since) = self.since_warmup(due).filter(|since| *since < duration) else { return };
+        let took = self.now.since(due);
+        self.outcome.all.add(fate, took);
+        if self.dues.is_swell(due) {
+            self.outcome.swell.add(fate, took);
+        }
+        let slice = &mut self.outcome.slices[place(since)];
+        slice.due += 1;
+        slice.good += u64::from(fate == Fate::Good);
+    }
+}
+
+#[cfg(test)]
+mod tests;

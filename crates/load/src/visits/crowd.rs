@@ -1,0 +1,159 @@
+//! Many addresses on one device: a stack for each.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use net::classify::PacketMeta;
+use net::device::{Full, Offloads, Received};
+use net::stack::Config;
+use net::{ConnId, Device, Event, Stack};
+use queueing::{Span, Time};
+
+/// Stacks whose addresses follow each other.
+pub(super) struct Crowd {
+    stacks: Vec<Stack>,
+    first: u32,
+    /// The stack that connects next.
+    turn: usize,
+    /// Stacks that may have something to say or to send, each once.
+    touched: Vec<usize>,
+    is_touched: Vec<bool>,
+    /// When timers are looked at again.
+    look: Time,
+}
+
+/// Timers are looked at so often: each look is one at every stack.
+const LOOK: Span = Span::from_micros(250);
+/// Where an Ethernet frame has its type, and what follows.
+const TYPE: usize = 12;
+const IPV4: [u8; 2] = [8, 0];
+const ARP: [u8; 2] = [8, 6];
+/// The target's address, in IPv4 and ARP behind Ethernet.
+const IPV4_TARGET: usize = 30;
+const ARP_TARGET: usize = 38;
+
+impl Crowd {
+    pub(super) fn new(configs: Vec<Config>) -> Self {
+        let first = configs.first().map_or(0, |config| u32::from(config.addr));
+        let follow = |(n, config): (usize, &Config)| u32::from(config.addr) == first + n as u32;
+        assert!(!configs.is_empty(), "visitors have an address");
+        assert!(configs.iter().enumerate().all(follow), "addresses of visitors follow each other");
+        Self {
+            is_touched: vec![false; configs.len()],
+            stacks: configs.into_iter().map(Stack::new).collect(),
+            first,
+            turn: 0,
+            touched: Vec::new(),
+            look: Time::ZERO,
+        }
+    }
+
+    /// A stack, about to be asked for something.
+    pub(super) fn stack(&mut self, at: usize) -> &mut Stack {
+        self.touch(at);
+        &mut self.stacks[at]
+    }
+
+    /// Starts a handshake from the next address.
+    pub(super) fn connect(&mut self, now: Time, target: SocketAddr) -> Option<(usize, ConnId)> {
+        let at = self.turn;
+        self.turn = (at + 1) % self.stacks.len();
+        let id = self.stack(at).connect(now, target, None).ok()?;
+        Some((at, id))
+    }
+
+    /// Takes up to `max` frames in; whether there was one.
+    pub(super) fn receive<D: Device>(&mut self, now: Time, device: &mut D, max: usize) -> bool {
+        for received in 0..max {
+            let Some(Received { frame, arrived, checked }) = device.receive(now) else { return received > 0 };
+            let bytes = frame.as_ref();
+            if let Some(at) = self.target(bytes) {
+                let meta = PacketMeta { checked, ..PacketMeta::new(arrived.unwrap_or(now), bytes.len()) };
+                self.stack(at).ingress(now, bytes, &meta);
+            }
+            device.recycle(frame);
+        }
+        true
+    }
+
+    /// Whose a frame is.
+    fn target(&self, frame: &[u8]) -> Option<usize> {
+        let at = match frame.get(TYPE..TYPE + 2)?.try_into().ok()? {
+            IPV4 => IPV4_TARGET,
+            ARP => ARP_TARGET,
+            _ => return None,
+        };
+        let target: [u8; 4] = frame.get(at..at + 4)?.try_into().ok()?;
+        let place = u32::from(Ipv4Addr::from(target)).checked_sub(self.first)? as usize;
+        (place < self.stacks.len()).then_some(place)
+    }
+
+    /// Runs the timers that are due.
+    pub(super) fn run_timers(&mut self, now: Time) -> bool {
+        if now < self.look {
+            return false;
+        }
+        self.look = now + LOOK;
+        let mut any = false;
+        for at in 0..self.stacks.len() {
+            if self.stacks[at].poll_timeout().is_some_and(|due| due <= now) {
+                self.stack(at).handle_timeout(now);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// The next event, and at which stack.
+    pub(super) fn event(&mut self) -> Option<(usize, Event)> {
+        let stacks = &mut self.stacks;
+        self.touched.iter().find_map(|&at| Some((at, stacks[at].poll_event()?)))
+    }
+
+    /// Sends what is to be sent, all at once.
+    pub(super) fn send<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
+        let mut sent = 0;
+        let mut gathered = Gathered(device);
+        let (stacks, is_touched) = (&mut self.stacks, &mut self.is_touched);
+        self.touched.retain(|&at| {
+            sent += stacks[at].egress(now, &mut gathered);
+            // What the device had no room for goes next time.
+            is_touched[at] = stacks[at].wants_egress();
+            is_touched[at]
+        });
+        device.flush(now);
+        sent > 0
+    }
+
+    fn touch(&mut self, at: usize) {
+        if !std::mem::replace(&mut self.is_touched[at], true) {
+            self.touched.push(at);
+        }
+    }
+}
+
+/// A device whose frames all leave together, however many stacks have filled it.
+struct Gathered<'a, D>(&'a mut D);
+
+impl<D: Device> Device for Gathered<'_, D> {
+    type Frame = D::Frame;
+
+    fn receive(&mut self, now: Time) -> Option<Received<D::Frame>> {
+        self.0.receive(now)
+    }
+
+    fn recycle(&mut self, frame: D::Frame) {
+        self.0.recycle(frame);
+    }
+
+    fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+        self.0.transmit(now, len, fill)
+    }
+
+    fn frame_len_max(&self) -> usize {
+        self.0.frame_len_max()
+    }
+
+    fn offloads(&self) -> Offloads {
+        self.0.offloads()
+    }
+}

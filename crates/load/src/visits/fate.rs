@@ -1,0 +1,69 @@
+//! What can become of a visit, and how many met each fate.
+
+use queueing::{Histogram, Span};
+
+/// What became of a visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Answered with status 200 within its patience.
+    Good,
+    /// An answer had begun when patience ended.
+    Late,
+    /// Connected, and not a byte of an answer until patience ended.
+    Phantom,
+    /// Reset, or closed before the answer was whole.
+    Refused,
+    /// Answered with another status, or with what is no response.
+    Wrong,
+    /// Not even connected when patience ended.
+    Silent,
+    /// The client had no connection left to make it with.
+    Unsent,
+}
+
+/// How many visits met which fate.
+#[derive(Clone, Debug)]
+pub struct Fates {
+    counts: [u64; 7],
+    /// From due to answered, of the good ones.
+    pub latency: Histogram,
+}
+
+impl Default for Fates {
+    fn default() -> Self {
+        Self { counts: [0; 7], latency: Histogram::new() }
+    }
+}
+
+impl Fates {
+    /// A visit met `fate`, `took` after it was due.
+    pub(super) fn add(&mut self, fate: Fate, took: Span) {
+        self.counts[fate as usize] += 1;
+        if fate == Fate::Good {
+            self.latency.record(took);
+        }
+    }
+
+    /// How many met `fate`.
+    #[must_use]
+    pub const fn count(&self, fate: Fate) -> u64 {
+        self.counts[fate as usize]
+    }
+
+    /// All visits.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+/// A piece of the counted time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slice {
+    /// Visits that were due in it.
+    pub due: u64,
+    /// Of those, the good ones, whenever they were answered.
+    pub good: u64,
+    /// Good answers that came in it, whenever they were due.
+    pub answers: u64,
+}

@@ -1,0 +1,179 @@
+//! When visits are due.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use queueing::{Rng, Span, Time};
+
+/// When visits are due.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pace {
+    /// At random instants (Poisson), whatever the server does.
+    Open {
+        /// Visits per second, while there is no swell.
+        rate_per_s: f64,
+        /// Times of more.
+        swell: Option<Swell>,
+    },
+    /// By so many visitors, each of whom comes again after a while.
+    Closed {
+        /// How many.
+        visitors: u32,
+        /// From the end of a visit to the next of the same visitor, on
+        /// average (exponential).
+        think: Span,
+    },
+}
+
+/// More visits than usual, for a while, again and again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Swell {
+    /// The rate is so many times the usual.
+    pub times: f64,
+    /// How long.
+    pub length: Span,
+    /// From one to the next; the first begins a quarter of it after the start.
+    pub period: Span,
+}
+
+impl Swell {
+    /// Whether `since` the start there is one, and when that changes.
+    fn at(&self, since: Span) -> (bool, Span) {
+        let (period, lead) = (self.period.as_nanos(), self.period.as_nanos() / 4);
+        let (round, within) = (since.as_nanos() / period, since.as_nanos() % period);
+        let end = lead + self.length.as_nanos();
+        let (swells, until) = match within {
+            _ if within < lead => (false, lead),
+            _ if within < end => (true, end),
+            _ => (false, period + lead),
+        };
+        (swells, Span::from_nanos(round * period + until))
+    }
+}
+
+/// Instants, one after the other.
+pub(super) struct Dues {
+    pace: Pace,
+    rng: Rng,
+    start: Time,
+    /// Open: since the start, in ns.
+    offset_ns: f64,
+    next: Option<Time>,
+    /// Closed: when visitors come.
+    waiting: BinaryHeap<Reverse<Time>>,
+}
+
+impl Dues {
+    pub(super) fn new(pace: Pace, seed: u64) -> Self {
+        let (rng, waiting) = (Rng::seeded(seed), BinaryHeap::new());
+        Self { pace, rng, start: Time::ZERO, offset_ns: 0.0, next: None, waiting }
+    }
+
+    /// The first visitors come from `now` on.
+    pub(super) fn start(&mut self, now: Time) {
+        self.start = now;
+        match self.pace {
+            Pace::Open { .. } => self.advance(),
+            Pace::Closed { visitors, .. } => (0..visitors).for_each(|_| self.over(now)),
+        }
+    }
+
+    /// The next visit that is due at `now`, if any: when it was.
+    pub(super) fn next(&mut self, now: Time) -> Option<Time> {
+        match self.pace {
+            Pace::Open { .. } => {
+                let due = self.next.filter(|due| *due <= now)?;
+                self.advance();
+                Some(due)
+            }
+            Pace::Closed { .. } => {
+                self.waiting.peek().filter(|due| due.0 <= now)?;
+                self.waiting.pop().map(|due| due.0)
+            }
+        }
+    }
+
+    /// A visit is over.
+    pub(super) fn over(&mut self, now: Time) {
+        if let Pace::Closed { think, .. } = self.pace {
+            let thinks = self.rng.exponential() * think.as_nanos() as f64;
+            self.waiting.push(Reverse(now + Span::from_nanos(thinks as u64)));
+        }
+    }
+
+    /// Whether `due` is in a swell.
+    pub(super) fn is_swell(&self, due: Time) -> bool {
+        match self.pace {
+            Pace::Open { swell: Some(swell), .. } => swell.at(due.since(self.start)).0,
+            _ => false,
+        }
+    }
+
+    /// Draws the next instant. Where the rate changes before it, it is drawn
+    /// again from there: what is memoryless does not mind.
+    fn advance(&mut self) {
+        let Pace::Open { rate_per_s, swell } = self.pace else { return };
+        if rate_per_s <= 0.0 {
+            self.next = None;
+            return;
+        }
+        loop {
+            let since = Span::from_nanos(self.offset_ns as u64);
+            let (swells, until) = swell.map_or((false, Span::MAX), |swell| swell.at(since));
+            let rate = rate_per_s * swell.filter(|_| swells).map_or(1.0, |swell| swell.times);
+            let at = self.offset_ns + self.rng.exponential() / rate * 1e9;
+            if at < until.as_nanos() as f64 {
+                self.offset_ns = at;
+                break;
+            }
+            self.offset_ns = until.as_nanos() as f64;
+        }
+        self.next = Some(self.start + Span::from_nanos(self.offset_ns as u64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dues(pace: Pace, until: Span) -> Vec<Time> {
+        let mut dues = Dues::new(pace, 7);
+        dues.start(Time::ZERO);
+        std::iter::from_fn(|| dues.next(Time::ZERO + until))
+            .take_while(|due| due.since(Time::ZERO) < until)
+            .collect()
+    }
+
+    #[test]
+    fn a_swell_has_as_many_times_the_visits() {
+        let swell = Swell { times: 9.0, length: Span::from_millis(500), period: Span::from_secs(2) };
+        let all = dues(Pace::Open { rate_per_s: 1000.0, swell: Some(swell) }, Span::from_secs(20));
+        let within = all.iter().filter(|due| swell.at(due.since(Time::ZERO)).0).count() as f64;
+        let beside = all.len() as f64 - within;
+        // 10 swells of half a second; sixteen deviations would be 3 % off.
+        assert!((within / 45_000.0 - 1.0).abs() < 0.03, "{within}");
+        assert!((beside / 15_000.0 - 1.0).abs() < 0.05, "{beside}");
+        assert!(all.is_sorted());
+    }
+
+    #[test]
+    fn a_swell_begins_a_quarter_of_its_period_after_the_start() {
+        let ms = Span::from_millis;
+        let swell = Swell { times: 2.0, length: ms(100), period: ms(400) };
+        let at = |since| swell.at(ms(since));
+        assert_eq!((at(0), at(99)), ((false, ms(100)), (false, ms(100))));
+        assert_eq!((at(100), at(199)), ((true, ms(200)), (true, ms(200))));
+        assert_eq!((at(200), at(450)), ((false, ms(500)), (false, ms(500))));
+        assert_eq!(at(500), (true, ms(600)));
+    }
+
+    #[test]
+    fn a_visitor_comes_again_only_when_the_visit_is_over() {
+        let mut dues = Dues::new(Pace::Closed { visitors: 3, think: Span::ZERO }, 1);
+        dues.start(Time::ZERO);
+        let now = Time::ZERO + Span::from_secs(1);
+        assert_eq!(std::iter::from_fn(|| dues.next(now)).count(), 3);
+        dues.over(now);
+        assert_eq!((dues.next(now), dues.next(now)), (Some(now), None));
+    }
+}
