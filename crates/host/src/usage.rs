@@ -23,11 +23,7 @@ impl Meter {
     /// For process `id`, all of whose threads run on `core`.
     #[must_use]
     pub fn new(id: u32, core: CoreId) -> Self {
-        let name = format!("ksoftirqd/{}\n", core.0);
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let mut ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let is_it = |id: &u32| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|comm| comm == name);
-        Self { process: id, softirq: ids.find(is_it) }
+        Self { process: id, softirq: kernel_thread(&format!("ksoftirqd/{}\n", core.0)) }
     }
 
     /// CPU time used so far.
@@ -35,16 +31,34 @@ impl Meter {
     /// # Errors
     /// The process is gone, or the kernel keeps no such account.
     pub fn used(&self) -> io::Result<Span> {
-        let mut ns = 0;
-        for thread in fs::read_dir(format!("/proc/{}/task", self.process))? {
-            // A thread that ends meanwhile takes its time with it.
-            ns += run_time_ns(&format!("{}/schedstat", thread?.path().display())).unwrap_or(0);
-        }
+        let mut used = process(self.process)?;
         if let Some(id) = self.softirq {
-            ns += run_time_ns(&format!("/proc/{id}/schedstat"))?;
+            used += Span::from_nanos(run_time_ns(&format!("/proc/{id}/schedstat"))?);
         }
-        Ok(Span::from_nanos(ns))
+        Ok(used)
     }
+}
+
+/// CPU time that all threads of process `id` have used so far, each as long as
+/// it lives.
+///
+/// # Errors
+/// The process is gone.
+pub fn process(id: u32) -> io::Result<Span> {
+    let mut ns = 0;
+    for thread in fs::read_dir(format!("/proc/{id}/task"))? {
+        // A thread that ends meanwhile takes its time with it.
+        ns += run_time_ns(&format!("{}/schedstat", thread?.path().display())).unwrap_or(0);
+    }
+    Ok(Span::from_nanos(ns))
+}
+
+/// The thread of the kernel's whose name begins with `name`, if there is one.
+#[must_use]
+pub fn kernel_thread(name: &str) -> Option<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.find(|id| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|comm| comm.starts_with(name)))
 }
 
 /// The first figure: nanoseconds on a core.

@@ -6,8 +6,10 @@
 //! clean-up, as namespace and devices go with the last process inside.
 
 use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -55,6 +57,33 @@ pub(super) fn mark() -> &'static str {
     })
 }
 
+/// What outlives a crash and has a name: a folder, or a control group's.
+pub(super) struct Left;
+
+impl Left {
+    /// A name that says who made it, and is nobody else's.
+    pub(super) fn name(name: &str) -> String {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        format!("{PREFIX}{}-{}-{name}", mark(), MADE.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What is in `folder` and whose maker is gone.
+    pub(super) fn in_folder(folder: &Path) -> impl Iterator<Item = PathBuf> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.and_then(|name| name.strip_prefix(PREFIX)).is_some_and(|rest| {
+                let mut parts = rest.splitn(3, '-');
+                let (id, start) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+                is_gone(&format!("{id}-{start}"))
+            })
+        })
+    }
+}
+
+/// How names of what is left begin.
+const PREFIX: &str = "greenwave-lab-";
+
 /// When process `id` started, in clock ticks since the machine did; none if
 /// there is no such process. Field 22 of proc_pid_stat(5).
 fn started(id: u32) -> Option<u64> {
@@ -91,6 +120,16 @@ pub(super) fn end_leftovers() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_is_what_has_a_maker_that_is_gone() {
+        let folder = std::env::temp_dir().join(Left::name("left"));
+        let made = [Left::name("a"), Left::name("b-c"), format!("{PREFIX}4194305-1-0-x"), "else".to_owned()];
+        made.iter().for_each(|name| std::fs::create_dir_all(folder.join(name)).unwrap());
+        let left: Vec<_> = Left::in_folder(&folder).collect();
+        assert_eq!(left, [folder.join(&made[2])]);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_process_that_lives_is_not_gone_and_one_of_another_start_is() {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 /// Why a step of setting up a laboratory failed.
 #[derive(Debug)]
@@ -38,6 +39,20 @@ pub enum LabError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// A control group could not be made or set.
+    Group {
+        /// The group, or the setting and its value.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A temporary folder or file could not be made.
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
 }
 
 impl LabError {
@@ -45,16 +60,19 @@ impl LabError {
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         Some(match self {
-            Self::Namespace { .. } => "run as root; in a container, start it with --privileged".to_owned(),
+            Self::Namespace { .. } | Self::Group { .. } => {
+                "run as root; in a container, start it with --privileged".to_owned()
+            }
             Self::Program { program, .. } => {
                 let package = match program.as_str() {
                     "ip" => "iproute2",
                     "nc" => "netcat-openbsd",
+                    "nginx" => "nginx-light",
                     other => other,
                 };
                 format!("apt-get install {package}")
             }
-            Self::Failed { .. } | Self::Sysctl { .. } => return None,
+            Self::Failed { .. } | Self::Sysctl { .. } | Self::Folder { .. } => return None,
         })
     }
 }
@@ -66,6 +84,8 @@ impl fmt::Display for LabError {
             Self::Program { program, why } => write!(f, "{program}: {why}"),
             Self::Failed { namespace, command, said } => write!(f, "in {namespace}: {command}: {said}"),
             Self::Sysctl { namespace, setting, source } => write!(f, "in {namespace}: {setting}: {source}"),
+            Self::Group { name, source } => write!(f, "control group {name}: {source}"),
+            Self::Folder { path, source } => write!(f, "{}: {source}", path.display()),
         }
     }
 }

@@ -3,8 +3,9 @@
 //! Tests and benchmarks that need the kernel as a peer make one, so that the
 //! machine's own network is left alone. A namespace here has no name that
 //! could clash: it is an open file of this process and gone with it, as are
-//! its devices. Only programs that run inside can outlive a crash; they carry
-//! a mark by which the next [`Lab::new`] finds and ends them ([`Child`]).
+//! its devices. Only programs that run inside can outlive a crash, and a
+//! [`Group`] or [`Folder`]; they carry a mark by which the next [`Lab::new`]
+//! finds and ends them ([`Child`]).
 //!
 //! Needs root and the programs `ip` and `ethtool`; [`Lab::unavailable`] says
 //! what is missing, for a line `skipped: NAME: why`.
@@ -31,10 +32,14 @@ use std::process::{Command, Stdio};
 mod child;
 pub mod client;
 mod error;
+mod folder;
+mod group;
 mod namespace;
 
 pub use child::Child;
 pub use error::LabError;
+pub use folder::Folder;
+pub use group::Group;
 pub use namespace::Namespace;
 
 /// Programs that a laboratory runs.
@@ -89,6 +94,8 @@ impl Lab {
             return Err(LabError::Program { program: program.to_owned(), why: "it is not there".to_owned() });
         }
         child::end_leftovers();
+        group::end_leftovers();
+        folder::end_leftovers();
         Ok(Self { name: name.to_owned() })
     }
 

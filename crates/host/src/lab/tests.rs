@@ -100,3 +100,39 @@ fn what_a_crashed_run_left_is_ended_by_the_next() {
     assert!(!child.wait().unwrap().success(), "ended by a signal");
     assert!(other.try_wait().unwrap().is_none(), "this run's programs live");
 }
+
+#[test]
+fn a_group_ends_with_all_that_runs_in_it() {
+    if let Some(why) = Lab::unavailable().or_else(Group::unavailable) {
+        return println!("skipped: a_group_ends_with_all_that_runs_in_it: {why}");
+    }
+    let lab = Lab::new("group").unwrap();
+    let namespace = lab.namespace("inside").unwrap();
+    let group = Group::new("test").unwrap();
+    group.limit(0.2, queueing::Span::from_millis(10)).unwrap();
+    // A child of a child, which its starter does not wait for.
+    let mut command = group.command(&namespace, "sh");
+    command.args(["-c", "sleep 60 & echo; exec sleep 60"]).stdout(std::process::Stdio::piped());
+    let mut child = namespace.spawn(&mut command).unwrap();
+    let mut line = [0];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+    let members = group.members();
+    assert_eq!(members.len(), 2, "{members:?}");
+    assert!(group.used() > queueing::Span::ZERO);
+    drop(group);
+    drop(child);
+    let lives = |id: &u32| std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|c| c == "sleep\n");
+    // One that init has not buried yet has its name still, but runs no more.
+    let runs =
+        |id: &u32| lives(id) && std::fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|c| !c.is_empty());
+    assert!(!members.iter().any(runs), "{members:?}");
+}
+
+#[test]
+fn a_folder_is_gone_with_its_handle() {
+    let folder = Folder::new("test").unwrap();
+    let file = folder.write("a", b"b").unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), b"b");
+    drop(folder);
+    assert!(!file.exists());
+}

@@ -1,0 +1,56 @@
+//! Files for programs in the laboratory.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use super::LabError;
+use super::child::Left;
+
+/// A folder of temporary files that all users may read; it is gone when this
+/// is dropped, and what a crash left with the next [`Lab::new`](super::Lab::new).
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// An empty one; `name` tells it from others.
+    ///
+    /// # Errors
+    /// [`LabError::Folder`] when it cannot be made.
+    pub fn new(name: &str) -> Result<Self, LabError> {
+        let path = env::temp_dir().join(Left::name(name));
+        match fs::create_dir(&path) {
+            Ok(()) => Ok(Self(path)),
+            Err(source) => Err(LabError::Folder { path, source }),
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file; where that is.
+    ///
+    /// # Errors
+    /// [`LabError::Folder`] when it cannot be written.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, LabError> {
+        let path = self.0.join(name);
+        match fs::write(&path, bytes) {
+            Ok(()) => Ok(path),
+            Err(source) => Err(LabError::Folder { path, source }),
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed now is tried again by the next laboratory.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes folders whose maker is gone.
+pub(super) fn end_leftovers() {
+    Left::in_folder(&env::temp_dir()).for_each(|path| drop(fs::remove_dir_all(path)));
+}

@@ -1,0 +1,181 @@
+//! Programs in the laboratory that share a part of a core.
+//!
+//! A control group for processor time: what runs inside gets no more than it
+//! is granted in each period, and its time is summed up. Dropping it ends all
+//! that runs inside, children of children too, which a [`Child`](super::Child)
+//! cannot reach. Version 1 of control groups where their `cpu` controller is,
+//! else version 2. Its folder's name carries the mark of who made it, so what
+//! a crash left is found by the next [`Lab::new`](super::Lab::new).
+//! Source: Linux, Documentation/scheduler/sched-bwc.rst,
+//! Documentation/admin-guide/cgroup-v2.rst.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use std::{fs, io, thread};
+
+use queueing::Span;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::child::Left;
+use super::{LabError, Namespace};
+use crate::usage;
+
+/// A control group, and all that runs in it.
+#[derive(Debug)]
+pub struct Group {
+    path: PathBuf,
+    version: Version,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// Where the `cpu` controller may be.
+const VERSION_1: &str = "/sys/fs/cgroup/cpu";
+const VERSION_2: &str = "/sys/fs/cgroup";
+/// Who runs inside, a line each.
+const MEMBERS: &str = "cgroup.procs";
+/// Looks at whether the killed are gone, and from one to the next.
+const LOOKS: u32 = 200;
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Group {
+    /// Why there can be none here, if so.
+    #[must_use]
+    pub fn unavailable() -> Option<String> {
+        home().err().map(|e| format!("no control group limits processor time: {e}"))
+    }
+
+    /// An empty group without a limit; `name` tells it from others.
+    ///
+    /// # Errors
+    /// [`LabError::Group`] when the kernel has no such groups or refuses.
+    pub fn new(name: &str) -> Result<Self, LabError> {
+        let failed = |source| LabError::Group { name: name.to_owned(), source };
+        let (home, version) = home().map_err(failed)?;
+        let path = home.join(Left::name(name));
+        fs::create_dir(&path).map_err(failed)?;
+        Ok(Self { path, version })
+    }
+
+    /// Grants `share` of one core, 0.001..=1, in each `period`, 2 ms..=1 s.
+    ///
+    /// # Errors
+    /// [`LabError::Group`] when the kernel refuses.
+    pub fn limit(&self, share: f64, period: Span) -> Result<(), LabError> {
+        let period_us = period.as_nanos() / 1_000;
+        let quota_us = (period_us as f64 * share).round() as u64;
+        match self.version {
+            Version::One => {
+                self.write("cpu.cfs_period_us", &period_us.to_string())?;
+                self.write("cpu.cfs_quota_us", &quota_us.to_string())
+            }
+            Version::Two => self.write("cpu.max", &format!("{quota_us} {period_us}")),
+        }
+    }
+
+    /// Has what runs inside go before what runs outside, as far as weights do.
+    ///
+    /// # Errors
+    /// [`LabError::Group`] when the kernel refuses.
+    pub fn prefer(&self) -> Result<(), LabError> {
+        match self.version {
+            Version::One => self.write("cpu.shares", "262144"),
+            Version::Two => self.write("cpu.weight", "10000"),
+        }
+    }
+
+    /// `program`, to be run inside this group and `namespace`; its arguments
+    /// are the caller's to add.
+    #[must_use]
+    pub fn command(&self, namespace: &Namespace, program: &str) -> Command {
+        // Inside before it is the program, so that no child of it is outside.
+        let script = format!("echo $$ >'{}/{MEMBERS}' && exec \"$@\"", self.path.display());
+        let mut command = namespace.command("sh");
+        command.args(["-c", &script, "sh", program]);
+        command
+    }
+
+    /// Takes the calling thread's process, or with version 1 the thread, in.
+    ///
+    /// # Errors
+    /// [`LabError::Group`] when the kernel refuses.
+    pub fn join(&self) -> Result<(), LabError> {
+        let file = if self.version == Version::One { "tasks" } else { MEMBERS };
+        self.write(file, "0")
+    }
+
+    /// The processes inside.
+    #[must_use]
+    pub fn members(&self) -> Vec<u32> {
+        members(&self.path)
+    }
+
+    /// Processor time that those inside have used; of one that has ended,
+    /// nothing.
+    #[must_use]
+    pub fn used(&self) -> Span {
+        self.members().into_iter().filter_map(|id| usage::process(id).ok()).sum()
+    }
+
+    fn write(&self, file: &str, value: &str) -> Result<(), LabError> {
+        fs::write(self.path.join(file), value).map_err(|source| LabError::Group {
+            name: format!("{}={value}", self.path.join(file).display()),
+            source,
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        end(&self.path);
+    }
+}
+
+/// Ends groups whose maker is gone.
+pub(super) fn end_leftovers() {
+    let Ok((home, _)) = home() else { return };
+    Left::in_folder(&home).for_each(|path| end(&path));
+}
+
+/// Kills all that runs in a group, and removes it.
+fn end(path: &Path) {
+    for _ in 0..LOOKS {
+        // One that forks while it is killed is met by the next look.
+        for pid in members(path).into_iter().filter_map(|id| Pid::from_raw(id as i32)) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        match fs::remove_dir(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => thread::sleep(LOOK),
+            _ => return,
+        }
+    }
+}
+
+fn members(path: &Path) -> Vec<u32> {
+    let text = fs::read_to_string(path.join(MEMBERS)).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+/// Where groups are made.
+fn home() -> io::Result<(PathBuf, Version)> {
+    let one = Path::new(VERSION_1);
+    if one.join("cpu.shares").exists() {
+        return Ok((one.to_owned(), Version::One));
+    }
+    let two = Path::new(VERSION_2);
+    let has = |file: &str| {
+        fs::read_to_string(two.join(file)).map(|text| text.split_whitespace().any(|word| word == "cpu"))
+    };
+    if !has("cgroup.controllers")? {
+        return Err(io::Error::other("there is no cpu controller"));
+    }
+    if !has("cgroup.subtree_control")? {
+        fs::write(two.join("cgroup.subtree_control"), "+cpu")?;
+    }
+    Ok((two.to_owned(), Version::Two))
+}
