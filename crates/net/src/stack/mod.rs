@@ -203,10 +203,24 @@ impl Stack {
         if self.ports.contains_key(&port) {
             return Err(ListenError::PortInUse(port));
         }
-        let index = self.listeners.len() as u16;
-        self.listeners.push(Listener::new(options));
-        self.ports.insert(port, index);
-        Ok(ListenerId(u32::from(index)))
+        let listener = Listener::new(options);
+        let free = self.listeners.iter().position(|old| old.is_replaced_by(&listener));
+        let index = free.unwrap_or(self.listeners.len());
+        match free {
+            Some(index) => self.listeners[index] = listener,
+            None => self.listeners.push(listener),
+        }
+        self.ports.insert(port, index as u16);
+        Ok(ListenerId(index as u32))
+    }
+
+    /// Listens on `port` no longer: who asks for it from now on is refused.
+    /// Connections that were accepted stay, and so do those whose handshake
+    /// is under way. Nothing happens when nobody listens there.
+    pub fn unlisten(&mut self, port: u16) {
+        if let Some(index) = self.ports.remove(&port) {
+            self.listeners[usize::from(index)].close();
+        }
     }
 
     /// Starts a handshake; [`EventKind::Connected`] or [`EventKind::Closed`]

@@ -32,6 +32,8 @@ pub(super) struct Listener {
     /// Connections whose SYN brought data and whose handshake is under way.
     pub(super) fast_open: usize,
     pub(super) fast_open_max: usize,
+    /// It has no port any more.
+    closed: bool,
 }
 
 /// What a listener's bounds are unless it says otherwise.
@@ -51,7 +53,20 @@ impl Listener {
             accepted_max,
             fast_open: 0,
             fast_open_max: options.fast_open,
+            closed: false,
         }
+    }
+
+    /// Its port is gone; what it has accepted stays.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Whether `next` can have its place: nothing counts on it any more, and
+    /// connections that came by it would not notice.
+    pub(super) fn is_replaced_by(&self, next: &Self) -> bool {
+        let waiting = self.half_open + self.accepted + self.fast_open;
+        self.closed && waiting == 0 && self.classifier.is_none() && next.classifier.is_none()
     }
 
     /// Whether one more connection can wait for being taken.

@@ -223,6 +223,23 @@ fn ports_are_given_once() {
 }
 
 #[test]
+fn a_port_that_is_listened_on_no_longer_refuses_and_keeps_what_it_accepted() {
+    let mut world = World::perfect();
+    let (server, client) = world.connect();
+    world.stacks[0].unlisten(80);
+    world.stacks[0].unlisten(80);
+    let late = world.stacks[1].connect(world.now, "10.0.0.1:80".parse().unwrap(), None).unwrap();
+    let events = world.run_for(Span::from_secs(1));
+    let of_late: Vec<EventKind> = events[1].iter().filter(|e| e.conn == late).map(|e| e.kind).collect();
+    assert_eq!(of_late, [EventKind::Closed(CloseReason::Reset)]);
+    assert_eq!(world.stacks[1].send(world.now, client, b"still"), Ok(5));
+    world.run_for(Span::from_millis(10));
+    assert_eq!(world.stacks[0].received(server), b"still");
+    assert!(world.stacks[0].listen(80, ListenOptions::default()).is_ok(), "the port is free again");
+    assert_eq!(world.stacks[0].listen(80, ListenOptions::default()), Err(ListenError::PortInUse(80)));
+}
+
+#[test]
 fn wrong_acknowledgement_of_the_handshake_is_refused() {
     let mut peer = Peer::new(config(1));
     let answer = peer.say(peer.seg(Flags::SYN));

@@ -1,0 +1,233 @@
+//! What the library in a program asks of `greenwave run`, as bytes.
+//!
+//! A request is one datagram to the desk's socket, with a key that the desk
+//! gave to its programs alone and one end of a socket pair: the answer comes
+//! back over that pair. For [`Request::Bind`] the pair is, from then on, the
+//! listener itself. Numbers are in network order.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// What only the programs of one `greenwave run` know.
+pub type Key = [u8; 16];
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A stream socket wants this address.
+    Bind {
+        /// The address; port 0 asks for any.
+        addr: SocketAddr,
+        /// The socket speaks IPv6.
+        six: bool,
+        /// And nothing else.
+        v6_only: bool,
+        /// Others may have the same address if they say so, too.
+        reuse_port: bool,
+    },
+    /// The listener `id` takes connections, so many of which may wait.
+    Listen {
+        /// Its number.
+        id: u64,
+        /// Connections that wait at the most.
+        backlog: u32,
+    },
+    /// `setsockopt` on connection `id` (or on a listener).
+    Option {
+        /// The connection's number.
+        id: u64,
+        /// As in `setsockopt`.
+        level: i32,
+        /// As in `setsockopt`.
+        name: i32,
+        /// Its value; for a linger time whether there is one, and the seconds.
+        value: [i32; 2],
+    },
+    /// The library refused a call by itself.
+    Refused {
+        /// Which.
+        call: Call,
+    },
+}
+
+/// A call that the library can refuse by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    /// `connect` of a socket that is bound to one of our addresses.
+    Connect,
+    /// `getsockopt` of an option that is not mapped.
+    GetOption {
+        /// As in `getsockopt`.
+        level: i32,
+        /// As in `getsockopt`.
+        name: i32,
+    },
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Done; where that is, after [`Request::Bind`].
+    Done,
+    /// The address is not one of ours: the kernel is to be asked.
+    NotOurs,
+    /// No, for this reason (errno(3)).
+    No(i32),
+}
+
+/// Bytes that a request takes at the most.
+pub const REQUEST_BYTES_MAX: usize = 64;
+/// Bytes of an answer.
+pub const ANSWER_BYTES: usize = 4;
+
+impl Request {
+    /// Its bytes, with the key before them.
+    #[must_use]
+    pub fn encode(&self, key: &Key) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(REQUEST_BYTES_MAX);
+        bytes.extend_from_slice(key);
+        match *self {
+            Self::Bind { addr, six, v6_only, reuse_port } => {
+                bytes.push(b'B');
+                let ip = match addr.ip() {
+                    IpAddr::V4(addr) => addr.to_ipv6_mapped(),
+                    IpAddr::V6(addr) => addr,
+                };
+                bytes.extend_from_slice(&ip.octets());
+                bytes.extend_from_slice(&addr.port().to_be_bytes());
+                bytes.extend([six, v6_only, reuse_port].map(u8::from));
+            }
+            Self::Listen { id, backlog } => {
+                bytes.push(b'L');
+                bytes.extend_from_slice(&id.to_be_bytes());
+                bytes.extend_from_slice(&backlog.to_be_bytes());
+            }
+            Self::Option { id, level, name, value } => {
+                bytes.push(b'O');
+                bytes.extend_from_slice(&id.to_be_bytes());
+                [level, name, value[0], value[1]].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
+            }
+            Self::Refused { call: Call::Connect } => bytes.push(b'C'),
+            Self::Refused { call: Call::GetOption { level, name } } => {
+                bytes.push(b'G');
+                [level, name].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
+            }
+        }
+        assert!(bytes.len() <= REQUEST_BYTES_MAX, "a request has a bound");
+        bytes
+    }
+
+    /// What `bytes` ask, if they carry `key`.
+    #[must_use]
+    pub fn decode(bytes: &[u8], key: &Key) -> Option<Self> {
+        let rest = bytes.strip_prefix(key)?;
+        let (&tag, rest) = rest.split_first()?;
+        let mut rest = Rest(rest);
+        let request = match tag {
+            b'B' => {
+                let ip = Ipv6Addr::from(rest.take::<16>()?).to_canonical();
+                let addr = SocketAddr::new(ip, u16::from_be_bytes(rest.take()?));
+                let [six, v6_only, reuse_port] = rest.take::<3>()?.map(|byte| byte == 1);
+                Self::Bind { addr, six, v6_only, reuse_port }
+            }
+            b'L' => Self::Listen { id: rest.long()?, backlog: u32::from_be_bytes(rest.take()?) },
+            b'O' => {
+                let (id, level, name) = (rest.long()?, rest.int()?, rest.int()?);
+                Self::Option { id, level, name, value: [rest.int()?, rest.int()?] }
+            }
+            b'C' => Self::Refused { call: Call::Connect },
+            b'G' => Self::Refused { call: Call::GetOption { level: rest.int()?, name: rest.int()? } },
+            _ => return None,
+        };
+        rest.0.is_empty().then_some(request)
+    }
+}
+
+impl Answer {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(self) -> [u8; ANSWER_BYTES] {
+        match self {
+            Self::Done => 0,
+            Self::NotOurs => -1,
+            Self::No(errno) => errno.max(1),
+        }
+        .to_be_bytes()
+    }
+
+    /// What `bytes` say; anything else means that nobody is there to ask.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        Some(match i32::from_be_bytes(bytes.try_into().ok()?) {
+            0 => Self::Done,
+            -1 => Self::NotOurs,
+            errno if errno > 0 => Self::No(errno),
+            _ => return None,
+        })
+    }
+}
+
+/// Bytes not read yet.
+struct Rest<'a>(&'a [u8]);
+
+impl Rest<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, tail) = self.0.split_first_chunk()?;
+        self.0 = tail;
+        Some(*head)
+    }
+
+    fn int(&mut self) -> Option<i32> {
+        self.take().map(i32::from_be_bytes)
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        self.take().map(u64::from_be_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KEY: Key = *b"only they know  ";
+
+    fn check(request: Request) {
+        let bytes = request.encode(&KEY);
+        assert_eq!(Request::decode(&bytes, &KEY), Some(request));
+        assert_eq!(Request::decode(&bytes, &[0; 16]), None, "another key");
+        for len in 0..bytes.len() {
+            assert_eq!(Request::decode(&bytes[..len], &KEY), None, "{len} bytes of {request:?}");
+        }
+        assert_eq!(Request::decode(&[&bytes[..], &[0]].concat(), &KEY), None, "a byte too many");
+    }
+
+    #[test]
+    fn requests_read_as_they_are_written() {
+        for addr in ["10.0.0.1:80", "[fd00::1]:443", "[::]:0", "0.0.0.0:8080"] {
+            let addr = addr.parse().unwrap();
+            check(Request::Bind { addr, six: addr.is_ipv6(), v6_only: false, reuse_port: true });
+        }
+        check(Request::Listen { id: u64::MAX - 3, backlog: 511 });
+        check(Request::Option { id: 7, level: 6, name: -1, value: [1, i32::MIN] });
+        check(Request::Refused { call: Call::Connect });
+        check(Request::Refused { call: Call::GetOption { level: 6, name: 11 } });
+    }
+
+    #[test]
+    fn answers_read_as_they_are_written() {
+        for answer in [Answer::Done, Answer::NotOurs, Answer::No(98)] {
+            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+        }
+        assert_eq!(Answer::decode(&[]), None);
+        assert_eq!(Answer::decode(&(-7_i32).to_be_bytes()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = Request::decode(&[&KEY[..], &bytes].concat(), &KEY);
+        }
+    }
+}
