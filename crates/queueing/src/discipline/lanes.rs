@@ -8,9 +8,9 @@
 //! [`RankedFlows`]: super::RankedFlows
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::BuildHasherDefault;
 use std::ops::{Index, IndexMut};
+
+use foldhash::fast::FixedState;
 
 use super::FlowId;
 
@@ -18,8 +18,10 @@ use super::FlowId;
 pub(super) struct Lanes<L> {
     lanes: Vec<(FlowId, L)>,
     closed: Vec<u32>,
-    /// Where the lane of a flow is. With fixed keys: it is never iterated.
-    places: HashMap<FlowId, u32, BuildHasherDefault<DefaultHasher>>,
+    /// Where the lane of a flow is: found by number, never iterated. The hash
+    /// is fixed so that runs replay; whoever makes flows collide makes a look-up
+    /// as long as the lanes that are open, which the discipline bounds.
+    places: HashMap<FlowId, u32, FixedState>,
     /// What a lane is at first.
     new: L,
 }

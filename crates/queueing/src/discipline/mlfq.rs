@@ -9,11 +9,10 @@
 //!
 //! [`Strict`]: super::Strict
 
-use std::collections::hash_map::DefaultHasher;
 use std::fmt;
-use std::hash::BuildHasherDefault;
 use std::num::NonZeroUsize;
 
+use foldhash::fast::FixedState;
 use lru::LruCache;
 
 use super::FlowId;
@@ -24,7 +23,7 @@ use crate::{Bytes, Priority, Span, Time};
 pub struct Mlfq {
     thresholds: Thresholds,
     idle: Span,
-    sent: LruCache<FlowId, Sent, BuildHasherDefault<DefaultHasher>>,
+    sent: LruCache<FlowId, Sent, FixedState>,
 }
 
 /// How much a flow may have sent at each level but the last.
@@ -106,7 +105,7 @@ impl Mlfq {
     #[must_use]
     pub fn new(thresholds: Thresholds, idle: Span, flows: usize) -> Self {
         let flows = NonZeroUsize::new(flows).expect("at least one flow is remembered");
-        Self { thresholds, idle, sent: LruCache::with_hasher(flows, BuildHasherDefault::default()) }
+        Self { thresholds, idle, sent: LruCache::with_hasher(flows, FixedState::default()) }
     }
 
     /// The level of a packet of `bytes` that `flow` sends now, by what it had
