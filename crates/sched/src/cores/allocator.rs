@@ -1,0 +1,48 @@
+//! A round: sense, decide, act. Allocates nothing once it is warm.
+
+use queueing::{Span, Time};
+
+use super::{Action, Board, Cores, Policy, Signals};
+
+/// A policy at work on a board.
+pub struct Allocator {
+    policy: Box<dyn Policy>,
+    board: Board,
+    signals: Signals,
+    actions: Vec<Action>,
+}
+
+impl Allocator {
+    /// `policy` at work on `board`.
+    #[must_use]
+    pub fn new(policy: Box<dyn Policy>, board: Board) -> Self {
+        let signals = Signals::of(&board);
+        Self { policy, board, signals, actions: Vec::new() }
+    }
+
+    /// How long from one round to the next.
+    #[must_use]
+    pub fn period(&self) -> Span {
+        self.policy.period()
+    }
+
+    /// Who has which core.
+    #[must_use]
+    pub const fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// One round; how many actions it took.
+    pub fn round(&mut self, now: Time, cores: &mut dyn Cores) -> usize {
+        cores.sense(now, &mut self.signals);
+        for core in self.board.topology().all() {
+            if let Some(task) = self.signals.cores[core.0 as usize].yielded {
+                self.board.yielded(now, core, task);
+            }
+        }
+        self.policy.round(now, &self.signals, &mut self.board);
+        self.board.actions(&mut self.actions);
+        cores.act(now, &self.actions);
+        self.actions.len()
+    }
+}

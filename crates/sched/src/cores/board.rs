@@ -1,0 +1,270 @@
+//! Who has which core: one holder each, so that none is ever given twice.
+//!
+//! Policies rearrange it freely within a round; what is different at the end of
+//! the round is what is told to the cores.
+
+use queueing::{CoreId, Span, Time};
+
+use super::{Action, BadSetup, TaskId, TaskSpec, Topology};
+
+/// Who has a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Nobody.
+    Free,
+    /// A task, until it gives it back or loses it.
+    Run(TaskId),
+    /// A task, also while it has no work there: a partition.
+    Keep(TaskId),
+    /// Idle for a task's sake, which has a request on the same physical core (C5). It counts as its.
+    Quiet(TaskId),
+    /// The kernel, on behalf of all tasks.
+    Shared,
+}
+
+impl Hold {
+    /// The task whose core it is.
+    #[must_use]
+    pub const fn task(self) -> Option<TaskId> {
+        match self {
+            Self::Run(task) | Self::Keep(task) | Self::Quiet(task) => Some(task),
+            Self::Free | Self::Shared => None,
+        }
+    }
+
+    /// The task that runs there.
+    #[must_use]
+    pub const fn running(self) -> Option<TaskId> {
+        match self {
+            Self::Run(task) | Self::Keep(task) => Some(task),
+            Self::Free | Self::Quiet(_) | Self::Shared => None,
+        }
+    }
+}
+
+/// Cores, tasks, and who has what.
+#[derive(Clone, Debug)]
+pub struct Board {
+    topology: Topology,
+    tasks: Vec<TaskSpec>,
+    holds: Vec<Hold>,
+    /// As the cores were last told.
+    told: Vec<Hold>,
+    /// Per core, since when it is held so.
+    since: Vec<Time>,
+    /// Per core, until when its holder cannot lose it but to a guarantee.
+    lease: Vec<Time>,
+    held: Vec<u16>,
+    running: Vec<u16>,
+    /// Per socket and task.
+    running_on: Vec<u16>,
+    free: usize,
+    /// Per task and physical core, when it last ran there.
+    last: Vec<Option<Time>>,
+    changed: Vec<CoreId>,
+    samples: Vec<CoreId>,
+}
+
+impl Board {
+    /// Every core free.
+    ///
+    /// # Errors
+    /// When guarantees exceed the cores, BE has one, or there is no task.
+    pub fn new(topology: Topology, tasks: Vec<TaskSpec>) -> Result<Self, BadSetup> {
+        let (cores, sockets) = (topology.cores(), topology.sockets());
+        if tasks.is_empty() || tasks.len() > 1024 {
+            return Err(BadSetup(format!("{} tasks are outside 1..=1024", tasks.len())));
+        }
+        if let Some((n, task)) = tasks.iter().enumerate().find(|(_, t)| !t.is_critical() && t.guaranteed > 0)
+        {
+            let given = task.guaranteed;
+            return Err(BadSetup(format!("task {n} is BE with {given} guaranteed cores: BE has 0")));
+        }
+        let guaranteed: usize = tasks.iter().map(|task| usize::from(task.guaranteed)).sum();
+        if guaranteed > cores {
+            return Err(BadSetup(format!("{guaranteed} cores are guaranteed and {cores} are there")));
+        }
+        Ok(Self {
+            holds: vec![Hold::Free; cores],
+            told: vec![Hold::Free; cores],
+            since: vec![Time::ZERO; cores],
+            lease: vec![Time::ZERO; cores],
+            held: vec![0; tasks.len()],
+            running: vec![0; tasks.len()],
+            running_on: vec![0; tasks.len() * sockets],
+            free: cores,
+            last: vec![None; tasks.len() * topology.physical_cores()],
+            changed: Vec::with_capacity(cores),
+            samples: Vec::with_capacity(cores),
+            topology,
+            tasks,
+        })
+    }
+
+    /// The machine.
+    #[must_use]
+    pub const fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The tasks, by number.
+    #[must_use]
+    pub fn tasks(&self) -> &[TaskSpec] {
+        &self.tasks
+    }
+
+    /// What `task` was promised.
+    #[must_use]
+    pub fn spec(&self, task: TaskId) -> &TaskSpec {
+        &self.tasks[task.index()]
+    }
+
+    /// The numbers of all tasks.
+    pub fn ids(&self) -> impl Iterator<Item = TaskId> + use<> {
+        (0..self.tasks.len() as u16).map(TaskId)
+    }
+
+    /// Who has `core`.
+    #[must_use]
+    pub fn hold(&self, core: CoreId) -> Hold {
+        self.holds[core.0 as usize]
+    }
+
+    /// How many cores are `task`'s, quiet ones included.
+    #[must_use]
+    pub fn held(&self, task: TaskId) -> u16 {
+        self.held[task.index()]
+    }
+
+    /// On how many it runs.
+    #[must_use]
+    pub fn running(&self, task: TaskId) -> u16 {
+        self.running[task.index()]
+    }
+
+    /// On how many of a socket's.
+    #[must_use]
+    pub fn running_on(&self, socket: usize, task: TaskId) -> u16 {
+        self.running_on[socket * self.tasks.len() + task.index()]
+    }
+
+    /// How many it has beyond its guarantee.
+    #[must_use]
+    pub fn burst(&self, task: TaskId) -> u16 {
+        self.held(task).saturating_sub(self.spec(task).guaranteed)
+    }
+
+    /// Whether whoever has `core` has what he was promised without it, too.
+    #[must_use]
+    pub fn spared(&self, core: CoreId) -> bool {
+        match self.hold(core) {
+            Hold::Free | Hold::Shared => true,
+            Hold::Quiet(owner) => self.burst(owner) > 0,
+            Hold::Run(task) | Hold::Keep(task) => self.running(task) > self.spec(task).guaranteed,
+        }
+    }
+
+    /// How many cores nobody has.
+    #[must_use]
+    pub const fn free_cores(&self) -> usize {
+        self.free
+    }
+
+    /// How long `core` has been held as it is.
+    #[must_use]
+    pub fn held_for(&self, now: Time, core: CoreId) -> Span {
+        now.since(self.since[core.0 as usize])
+    }
+
+    /// Since when it has been held as it is.
+    #[must_use]
+    pub fn held_since(&self, core: CoreId) -> Time {
+        self.since[core.0 as usize]
+    }
+
+    /// Whether only a guarantee may take `core` from its holder.
+    #[must_use]
+    pub fn leased(&self, now: Time, core: CoreId) -> bool {
+        now < self.lease[core.0 as usize]
+    }
+
+    /// How long ago `task` last ran on the physical core of `core`; `None` for never.
+    #[must_use]
+    pub fn used_ago(&self, now: Time, task: TaskId, core: CoreId) -> Option<Span> {
+        self.last[self.last_place(task, core)].map(|last| now.since(last))
+    }
+
+    /// Gives `core` to `hold`, from whoever has it.
+    pub fn set(&mut self, now: Time, core: CoreId, hold: Hold) {
+        let place = core.0 as usize;
+        let before = self.holds[place];
+        if before == hold {
+            return;
+        }
+        self.count(now, core, before, false);
+        self.count(now, core, hold, true);
+        self.holds[place] = hold;
+        self.since[place] = now;
+        self.lease[place] = Time::ZERO;
+        if !self.changed.contains(&core) {
+            self.changed.push(core);
+        }
+    }
+
+    /// Gives `core` to `task`, and until `until` to nobody else but a guarantee.
+    pub fn lend(&mut self, now: Time, core: CoreId, task: TaskId, until: Time) {
+        self.set(now, core, Hold::Run(task));
+        self.lease[core.0 as usize] = until;
+    }
+
+    /// Notes that `task` gave `core` back, if it is the one that has it.
+    pub fn yielded(&mut self, now: Time, core: CoreId, task: TaskId) {
+        if self.hold(core) == Hold::Run(task) {
+            self.set(now, core, Hold::Free);
+            self.told[core.0 as usize] = Hold::Free;
+        }
+    }
+
+    /// Wants the cache-miss counter of `core` read.
+    pub fn sample(&mut self, core: CoreId) {
+        self.samples.push(core);
+    }
+
+    /// What has to be told to the cores since it was asked last.
+    pub fn actions(&mut self, actions: &mut Vec<Action>) {
+        actions.clear();
+        for core in self.changed.drain(..) {
+            let hold = self.holds[core.0 as usize];
+            if std::mem::replace(&mut self.told[core.0 as usize], hold) == hold {
+                continue;
+            }
+            match hold {
+                Hold::Free | Hold::Quiet(_) => actions.push(Action::Idle { core }),
+                Hold::Run(task) => actions.push(Action::Run { core, task, keep: false }),
+                Hold::Keep(task) => actions.push(Action::Run { core, task, keep: true }),
+                Hold::Shared => actions.push(Action::Share { core }),
+            }
+        }
+        actions.extend(self.samples.drain(..).map(|core| Action::Sample { core }));
+    }
+
+    fn count(&mut self, now: Time, core: CoreId, hold: Hold, begins: bool) {
+        let by = |count: &mut u16| *count = if begins { *count + 1 } else { *count - 1 };
+        if hold == Hold::Free {
+            self.free = if begins { self.free + 1 } else { self.free - 1 };
+        }
+        let Some(task) = hold.task() else { return };
+        by(&mut self.held[task.index()]);
+        if hold.running().is_some() {
+            by(&mut self.running[task.index()]);
+            let place = self.topology.socket(core) * self.tasks.len() + task.index();
+            by(&mut self.running_on[place]);
+            let place = self.last_place(task, core);
+            self.last[place] = Some(now);
+        }
+    }
+
+    fn last_place(&self, task: TaskId, core: CoreId) -> usize {
+        task.index() * self.topology.physical_cores() + self.topology.physical(core)
+    }
+}

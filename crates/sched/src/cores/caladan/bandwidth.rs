@@ -1,0 +1,133 @@
+//! DRAM below saturation, by taking cores from who misses the cache most (C4).
+//!
+//! Per socket: while its bandwidth exceeds THRESH_BW, the miss counters of its
+//! cores are read in every round; from two readings of a core that nothing
+//! disturbed between them comes a rate, from these rates the task with the most
+//! misses, and this task has one core less, its worst. One is given back per
+//! round while bandwidth is below. A task keeps its guarantee, and nobody's
+//! class protects him.
+//! Source: Caladan (OSDI '20) §5.2.2.
+
+use queueing::{CoreId, Time};
+
+use crate::cores::{Board, Hold, Sample, Settings, Signals, TaskId};
+
+/// A cap that limits nothing.
+const NONE: u16 = u16::MAX;
+
+/// The memory-bandwidth controller, of all sockets.
+#[derive(Clone, Debug)]
+pub struct Bandwidth {
+    bandwidth_max: f64,
+    /// Per socket and task, cores that it may have there.
+    caps: Vec<u16>,
+    tasks: usize,
+    /// Per socket, whether it was over the limit in the last round.
+    over: Vec<bool>,
+    /// Per core, the last reading and since when its holder had had the core.
+    last: Vec<Option<(Sample, Time)>>,
+    /// Per core, misses per second; zero where they are not known.
+    rates: Vec<f64>,
+    /// Per task: its misses per second.
+    totals: Vec<f64>,
+}
+
+impl Bandwidth {
+    /// For the tasks of `board`, without limits.
+    pub fn new(settings: &Settings, board: &Board) -> Self {
+        let (tasks, cores) = (board.tasks().len(), board.topology().cores());
+        Self {
+            bandwidth_max: settings.bandwidth_max,
+            caps: vec![NONE; tasks * board.topology().sockets()],
+            tasks,
+            over: vec![false; board.topology().sockets()],
+            last: vec![None; cores],
+            rates: vec![0.0; cores],
+            totals: vec![0.0; tasks],
+        }
+    }
+
+    /// Whether `task` may have one more core on the socket of `core`.
+    pub fn allows(&self, board: &Board, core: CoreId, task: TaskId) -> bool {
+        let socket = board.topology().socket(core);
+        let guaranteed = board.running(task) < board.spec(task).guaranteed;
+        guaranteed || board.running_on(socket, task) < self.caps[socket * self.tasks + task.index()]
+    }
+
+    /// One round.
+    pub fn round(&mut self, now: Time, signals: &Signals, board: &mut Board) {
+        for socket in 0..board.topology().sockets() {
+            let over = signals.bandwidth[socket].is_some_and(|used| used > self.bandwidth_max);
+            let was_over = std::mem::replace(&mut self.over[socket], over);
+            if !over {
+                self.relax(socket, signals, board);
+                continue;
+            }
+            if was_over {
+                self.punish(now, socket, signals, board);
+            }
+            for place in 0..board.topology().on_socket(socket).len() {
+                let core = board.topology().on_socket(socket)[place];
+                if !was_over {
+                    self.last[core.0 as usize] = None;
+                }
+                if board.hold(core).running().is_some() {
+                    board.sample(core);
+                }
+            }
+        }
+    }
+
+    /// Takes one core from the task that misses most, if any can lose one.
+    fn punish(&mut self, now: Time, socket: usize, signals: &Signals, board: &mut Board) {
+        self.totals.fill(0.0);
+        let mut seen = false;
+        for &core in board.topology().on_socket(socket) {
+            let place = core.0 as usize;
+            self.rates[place] = 0.0;
+            let Some(task) = board.hold(core).running() else { continue };
+            let Some(sample) = signals.cores[place].sample else { continue };
+            let reading = (sample, board.held_since(core));
+            let Some((before, since)) = self.last[place].replace(reading) else { continue };
+            // Undisturbed: the same grant, which had begun before the first reading.
+            if since != reading.1 || before.at < since || before.at >= sample.at {
+                continue;
+            }
+            let span = sample.at.since(before.at).as_secs_f64();
+            self.rates[place] = sample.misses.saturating_sub(before.misses) as f64 / span;
+            self.totals[task.index()] += self.rates[place];
+            seen = true;
+        }
+        if !seen {
+            return;
+        }
+        let can_lose = |&task: &TaskId| {
+            board.running(task) > board.spec(task).guaranteed && self.totals[task.index()] > 0.0
+        };
+        let most = |a: &TaskId, b: &TaskId| self.totals[a.index()].total_cmp(&self.totals[b.index()]);
+        let Some(victim) = board.ids().filter(can_lose).max_by(most) else { return };
+        let worst = |a: &CoreId, b: &CoreId| self.rates[a.0 as usize].total_cmp(&self.rates[b.0 as usize]);
+        let its = |&core: &CoreId| board.hold(core) == Hold::Run(victim) && !board.leased(now, core);
+        let Some(core) = board.topology().on_socket(socket).iter().copied().filter(its).max_by(worst) else {
+            return;
+        };
+        self.caps[socket * self.tasks + victim.index()] = board.running_on(socket, victim) - 1;
+        board.set(now, core, Hold::Free);
+    }
+
+    /// Lets one task have one core more: the one that may have most already, of those that could use it.
+    fn relax(&mut self, socket: usize, signals: &Signals, board: &Board) {
+        let caps = &mut self.caps[socket * self.tasks..][..self.tasks];
+        let limited = board.ids().filter(|task| {
+            let cap = caps[task.index()];
+            let full = board.running_on(socket, *task) >= cap;
+            cap != NONE && (!full || signals.task(*task).runnable > u32::from(board.running(*task)))
+        });
+        let Some(task) = limited.max_by_key(|task| caps[task.index()]) else { return };
+        let cap = &mut caps[task.index()];
+        *cap += 1;
+        if usize::from(*cap) >= board.topology().cores() {
+            *cap = NONE;
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A physical core of its own for a request that runs long (C5).
+//!
+//! While a request of an LC task runs for longer than its THRESH_HT, the other
+//! lanes of its physical core are idle; longest-running first. They count as
+//! the task's own. Who has a lane within his guarantee keeps it, and a task
+//! whose queue grows needs its lanes more than quiet. The top-level allocator
+//! may take a quiet lane away.
+//! Source: Caladan (OSDI '20) §5.2.3.
+
+use queueing::{CoreId, Span, Time};
+
+use crate::cores::{Board, Hold, Signals, TaskId};
+
+/// The hyperthread controller.
+#[derive(Clone, Debug)]
+pub struct Hyperthread {
+    /// Requests that run too long, and where.
+    long: Vec<(Span, CoreId)>,
+}
+
+impl Hyperthread {
+    /// For the cores of `board`.
+    pub fn new(board: &Board) -> Self {
+        Self { long: Vec::with_capacity(board.topology().cores()) }
+    }
+
+    /// One round.
+    pub fn round(&mut self, now: Time, signals: &Signals, board: &mut Board) {
+        for core in board.topology().all() {
+            let Hold::Quiet(owner) = board.hold(core) else { continue };
+            let needed =
+                |sibling| overdue(now, signals, board, sibling).is_some_and(|(_, task)| task == owner);
+            if !board.topology().siblings(core).any(needed) {
+                board.set(now, core, Hold::Free);
+            }
+        }
+        self.long.clear();
+        let long =
+            board.topology().all().filter_map(|core| Some((overdue(now, signals, board, core)?.0, core)));
+        self.long.extend(long);
+        self.long.sort_unstable_by_key(|&(ran, core)| (std::cmp::Reverse(ran), core));
+        for place in 0..self.long.len() {
+            let (ran, core) = self.long[place];
+            // A lane that was made quiet for a longer one in this round runs nothing any more.
+            let Some(owner) = board.hold(core).running() else { continue };
+            if signals.task(owner).delay > board.spec(owner).delay_max {
+                continue;
+            }
+            let lanes = board.topology().lanes(board.topology().physical(core)).len();
+            for lane in 0..lanes {
+                let sibling = board.topology().lanes(board.topology().physical(core))[lane];
+                if sibling != core && may_quiet(now, signals, board, sibling, owner, ran) {
+                    board.set(now, sibling, Hold::Quiet(owner));
+                }
+            }
+        }
+    }
+}
+
+/// How long the request on `core` has run and whose it is, if that is too long.
+fn overdue(now: Time, signals: &Signals, board: &Board, core: CoreId) -> Option<(Span, TaskId)> {
+    let task = board.hold(core).running()?;
+    let ran = now.since(signals.cores[core.0 as usize].request_since?);
+    let request_max = board.spec(task).request_max.filter(|_| board.spec(task).is_critical())?;
+    (ran >= request_max).then_some((ran, task))
+}
+
+/// Whether `lane` may be idle for `owner`, whose request ran for `ran` beside it.
+fn may_quiet(now: Time, signals: &Signals, board: &Board, lane: CoreId, owner: TaskId, ran: Span) -> bool {
+    let room = board.held(owner) < board.spec(owner).cores_max();
+    match board.hold(lane) {
+        Hold::Free => room,
+        Hold::Run(other) if other == owner => {
+            overdue(now, signals, board, lane).is_none_or(|(theirs, _)| theirs <= ran)
+        }
+        Hold::Run(_) => room && board.spared(lane) && !board.leased(now, lane),
+        Hold::Keep(_) | Hold::Quiet(_) | Hold::Shared => false,
+    }
+}

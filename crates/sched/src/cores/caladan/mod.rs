@@ -1,0 +1,81 @@
+//! Cores by queueing delay, bandwidth and hyperthreads: Caladan.
+//!
+//! Three parts, each alone for an ablation. [`top`] gives cores to tasks whose
+//! queues grow. [`bandwidth`] takes cores from the task that misses the cache
+//! most while DRAM is near saturation. [`hyperthread`] idles the sibling of a
+//! core whose request runs long. The last two act before a queue has grown.
+//! Unlike the original: LC is sampled as well as BE, every socket has its own
+//! bandwidth controller, cores beyond a guarantee are protected too, and nobody
+//! starves beyond a bound.
+//! Source: Caladan (OSDI '20) §5.2.
+
+use queueing::{Span, Time};
+
+use super::{Board, Policy, Promise, Settings, Signals};
+
+pub(super) mod bandwidth;
+pub(super) mod hyperthread;
+pub(super) mod top;
+
+use bandwidth::Bandwidth;
+use hyperthread::Hyperthread;
+use top::Top;
+
+/// The composed policy.
+#[derive(Clone, Debug)]
+pub struct Caladan {
+    period: Span,
+    top: Top,
+    bandwidth: Option<Bandwidth>,
+    hyperthread: bool,
+    longest: Hyperthread,
+}
+
+impl Caladan {
+    /// All of C3 to C5.
+    #[must_use]
+    pub fn new(settings: &Settings, board: &Board) -> Self {
+        Self {
+            period: settings.period,
+            top: Top::new(settings, board),
+            bandwidth: Some(Bandwidth::new(settings, board)),
+            hyperthread: true,
+            longest: Hyperthread::new(board),
+        }
+    }
+
+    /// Without the bandwidth controller (C4).
+    #[must_use]
+    pub fn without_bandwidth(self) -> Self {
+        Self { bandwidth: None, ..self }
+    }
+
+    /// Without the hyperthread controller (C5).
+    #[must_use]
+    pub fn without_hyperthread(self) -> Self {
+        Self { hyperthread: false, ..self }
+    }
+}
+
+impl Policy for Caladan {
+    fn period(&self) -> Span {
+        self.period
+    }
+
+    fn round(&mut self, now: Time, signals: &Signals, board: &mut Board) {
+        if let Some(bandwidth) = &mut self.bandwidth {
+            bandwidth.round(now, signals, board);
+        }
+        if self.hyperthread {
+            self.longest.round(now, signals, board);
+        }
+        let bandwidth = &self.bandwidth;
+        self.top.round(now, signals, board, &|board, core, task| {
+            bandwidth.as_ref().is_none_or(|bandwidth| bandwidth.allows(board, core, task))
+        });
+    }
+
+    fn promise(&self) -> Promise {
+        Promise { guarantees: true, starvation: Some(self.top.starvation()) }
+    }
+}

@@ -1,0 +1,74 @@
+//! BE runs beside idle LC lanes only: the sibling rule.
+//!
+//! LC has the first lane of every physical core, BE the others, and BE's lanes
+//! are idle while LC runs on the first. So LC never shares a physical core, not
+//! even with itself, and half of the lanes are lost to it. On cores of a single
+//! lane both live, by priority.
+//! Source: Elfen (ATC '16), as Caladan (OSDI '20) §7.3 compares with its rule:
+//! here the scheduler holds to it, and no BE has to be trusted.
+
+use queueing::{CoreId, Span, Time};
+
+use super::caladan::top::Top;
+use super::{BadSetup, Board, Hold, Policy, Promise, Settings, Signals, TaskId};
+
+/// The policy.
+#[derive(Clone, Debug)]
+pub struct Elfen {
+    period: Span,
+    top: Top,
+}
+
+impl Elfen {
+    /// For the tasks of `board`.
+    ///
+    /// # Errors
+    /// When more cores are guaranteed than there are first lanes.
+    pub fn new(settings: &Settings, board: &Board) -> Result<Self, BadSetup> {
+        let guaranteed: usize = board.tasks().iter().map(|task| usize::from(task.guaranteed)).sum();
+        let lanes = board.topology().physical_cores();
+        if guaranteed > lanes {
+            return Err(BadSetup(format!(
+                "{guaranteed} cores are guaranteed, and elfen gives LC the first lanes of {lanes} physical cores"
+            )));
+        }
+        Ok(Self { period: settings.period, top: Top::new(settings, board) })
+    }
+}
+
+/// Whether LC runs on another lane of the same physical core.
+fn beside_critical(board: &Board, core: CoreId) -> bool {
+    let critical = |task: TaskId| board.spec(task).is_critical();
+    board.topology().siblings(core).any(|sibling| board.hold(sibling).running().is_some_and(critical))
+}
+
+/// Whether the rule lets `task` run on `core`.
+fn allows(board: &Board, core: CoreId, task: TaskId) -> bool {
+    let alone = board.topology().lanes(board.topology().physical(core)).len() == 1;
+    match (alone, board.spec(task).is_critical()) {
+        (true, _) => true,
+        (false, true) => board.topology().leads(core),
+        (false, false) => !board.topology().leads(core) && !beside_critical(board, core),
+    }
+}
+
+impl Policy for Elfen {
+    fn period(&self) -> Span {
+        self.period
+    }
+
+    fn round(&mut self, now: Time, signals: &Signals, board: &mut Board) {
+        self.top.round(now, signals, board, &allows);
+        for core in board.topology().all() {
+            let Some(task) = board.hold(core).running() else { continue };
+            if !board.spec(task).is_critical() && beside_critical(board, core) {
+                board.set(now, core, Hold::Free);
+            }
+        }
+    }
+
+    /// BE waits for as long as LC runs on every first lane.
+    fn promise(&self) -> Promise {
+        Promise { guarantees: true, starvation: None }
+    }
+}

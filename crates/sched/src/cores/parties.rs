@@ -1,0 +1,117 @@
+//! Partitions moved by tail latency, one physical core every 500 ms.
+//!
+//! When a task's tail is above its target it gets one physical core, from BE
+//! first, then from the LC task whose tail is furthest below its own. When every tail is
+//! well below, the one furthest below gives one to BE; if that breaks its
+//! target, it gets the core back and keeps it for a while. Only one step a
+//! period, since nothing tells which step helped. Caches are not partitioned here.
+//! Source: Parties (ASPLOS '19) as Caladan (OSDI '20) §7 rebuilds it: hyperthreads
+//! on, a task paired with itself. How far is well below is ours to choose.
+
+use queueing::{Span, Time};
+
+use super::partition::divide;
+use super::{Board, Policy, Promise, Settings, Signals, TaskId};
+
+/// The policy.
+#[derive(Clone, Debug)]
+pub struct Parties {
+    period: Span,
+    slack: f64,
+    backoff: u32,
+    shares: Vec<u16>,
+    /// Per task, periods for which it gives up nothing.
+    holding: Vec<u32>,
+    /// Who gave up a core in the last period.
+    gave: Option<TaskId>,
+    rounds: usize,
+}
+
+impl Parties {
+    /// For the tasks of `board`; each LC task begins with its guarantee or an equal
+    /// part of the cores, whichever is more and fits.
+    #[must_use]
+    pub fn new(settings: &Settings, board: &Board) -> Self {
+        let tasks = board.tasks();
+        let equal = board.topology().cores() / tasks.len();
+        let mut left =
+            board.topology().cores() - tasks.iter().map(|task| usize::from(task.guaranteed)).sum::<usize>();
+        let shares = tasks.iter().map(|task| {
+            let more = equal.saturating_sub(task.guaranteed.into()).min(left).min(task.burstable.into());
+            let more = if task.is_critical() { more } else { 0 };
+            left -= more;
+            task.guaranteed + more as u16
+        });
+        Self {
+            period: settings.period_parties,
+            slack: settings.slack,
+            backoff: settings.backoff,
+            shares: shares.collect(),
+            holding: vec![0; tasks.len()],
+            gave: None,
+            rounds: 0,
+        }
+    }
+
+    /// How far `task`'s tail is below its target, as a part of it; negative above.
+    fn room(signals: &Signals, board: &Board, task: TaskId) -> f64 {
+        let tail = signals.task(task).tail.unwrap_or(Span::ZERO);
+        1.0 - tail.as_secs_f64() / board.spec(task).tail_target.as_secs_f64().max(1e-9)
+    }
+
+    /// One step, if one is due.
+    fn step(&mut self, signals: &Signals, board: &Board) {
+        let lanes = board.topology().lanes(0).len() as u16;
+        let room = |task: &TaskId| Self::room(signals, board, *task);
+        let by_room = |a: &TaskId, b: &TaskId| room(a).total_cmp(&room(b));
+        let critical = || board.ids().filter(|&task| board.spec(task).is_critical());
+        let (Some(worst), gave) = (critical().min_by(by_room), self.gave.take()) else { return };
+        if room(&worst) < 0.0 {
+            if gave == Some(worst) {
+                self.holding[worst.index()] = self.backoff;
+            }
+            let wants = lanes.min(board.spec(worst).cores_max().saturating_sub(self.shares[worst.index()]));
+            let rest = board.topology().cores() - self.shares.iter().map(|&s| usize::from(s)).sum::<usize>();
+            let spare = |task: &TaskId| self.shares[task.index()] >= board.spec(*task).guaranteed + lanes;
+            let richest = critical().filter(|task| *task != worst && spare(task)).max_by(by_room);
+            if rest > 0 {
+                self.shares[worst.index()] += wants.min(rest as u16);
+            } else if let Some(richest) = richest.filter(|task| room(task) > self.slack) {
+                self.shares[richest.index()] -= wants;
+                self.shares[worst.index()] += wants;
+            }
+            return;
+        }
+        if room(&worst) < self.slack {
+            return;
+        }
+        let can_give = |task: &TaskId| {
+            let floor = board.spec(*task).guaranteed.max(1);
+            self.holding[task.index()] == 0 && self.shares[task.index()] >= floor + lanes
+        };
+        if let Some(giver) = critical().filter(can_give).max_by(by_room) {
+            self.shares[giver.index()] -= lanes;
+            self.gave = Some(giver);
+        }
+    }
+}
+
+impl Policy for Parties {
+    fn period(&self) -> Span {
+        self.period
+    }
+
+    fn round(&mut self, now: Time, signals: &Signals, board: &mut Board) {
+        if self.rounds > 0 {
+            self.step(signals, board);
+        }
+        self.holding.iter_mut().for_each(|left| *left = left.saturating_sub(1));
+        divide(now, board, &self.shares, self.rounds);
+        self.rounds += 1;
+    }
+
+    /// BE may have nothing for as long as LC's tails ask for it.
+    fn promise(&self) -> Promise {
+        Promise { guarantees: true, starvation: None }
+    }
+}

@@ -1,0 +1,75 @@
+//! Cores divided once: whole physical cores as far as they go.
+//!
+//! Every LC task keeps its guaranteed cores, busy or idle; BE has the others in
+//! equal parts, and takes turns of a slice where there are fewer cores than BE
+//! tasks. Lanes of a physical core go to one task, which is the mildest
+//! pairing that a partition can have.
+//! Source: the static allocation of Caladan (OSDI '20) §2.
+
+use queueing::{Span, Time};
+
+use super::{Board, Hold, Policy, Promise, Settings, Signals};
+
+/// Gives every task as many cores as `shares` says, in order of their numbers;
+/// BE has what is left, and `turn` says who begins where it cannot be divided evenly.
+pub(super) fn divide(now: Time, board: &mut Board, shares: &[u16], turn: usize) {
+    let best_effort: usize = board.tasks().iter().filter(|task| !task.is_critical()).count();
+    let given: usize = shares.iter().map(|&share| usize::from(share)).sum();
+    let rest = board.topology().cores().saturating_sub(given);
+    let mut place = if rest < best_effort { turn } else { 0 };
+    let topology = board.topology();
+    let by_lane =
+        (0..topology.physical_cores()).flat_map(|physical| topology.lanes(physical).iter().copied());
+    let mut cores = by_lane.collect::<Vec<_>>().into_iter();
+    for task in board.ids() {
+        let share = if board.spec(task).is_critical() {
+            shares[task.index()].into()
+        } else {
+            let share = part(rest, best_effort, place % best_effort);
+            place += 1;
+            share.min(board.spec(task).cores_max().into())
+        };
+        for core in cores.by_ref().take(share) {
+            board.set(now, core, Hold::Keep(task));
+        }
+    }
+    cores.for_each(|core| board.set(now, core, Hold::Free));
+}
+
+/// How much the one at `place` has of `whole`, which `among` share.
+fn part(whole: usize, among: usize, place: usize) -> usize {
+    whole / among + usize::from(place < whole % among)
+}
+
+/// The policy.
+#[derive(Clone, Debug)]
+pub struct Static {
+    slice: Span,
+    shares: Vec<u16>,
+    turn: usize,
+}
+
+impl Static {
+    /// For the tasks of `board`.
+    #[must_use]
+    pub fn new(settings: &Settings, board: &Board) -> Self {
+        let shares = board.tasks().iter().map(|task| task.guaranteed).collect();
+        Self { slice: settings.slice, shares, turn: 0 }
+    }
+}
+
+impl Policy for Static {
+    fn period(&self) -> Span {
+        self.slice
+    }
+
+    fn round(&mut self, now: Time, _signals: &Signals, board: &mut Board) {
+        divide(now, board, &self.shares, self.turn);
+        self.turn += 1;
+    }
+
+    /// LC without a guarantee has no core here.
+    fn promise(&self) -> Promise {
+        Promise { guarantees: true, starvation: None }
+    }
+}

@@ -1,0 +1,80 @@
+//! The table of policies: name, one line, constructor.
+
+use super::{BadSetup, Board, Caladan, Elfen, Linux, Parties, Policy, Settings, Shenango, Static};
+
+/// Makes a policy for a board's machine and tasks.
+pub type Make = fn(&Settings, &Board) -> Result<Box<dyn Policy>, BadSetup>;
+
+/// One line of [`POLICIES`].
+#[derive(Clone, Copy)]
+pub struct PolicyEntry {
+    /// What the user calls it.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// Makes one for a board's machine and tasks.
+    pub new: Make,
+}
+
+/// Every policy, for the command line, the guide and the tests.
+pub const POLICIES: &[PolicyEntry] = &[
+    PolicyEntry {
+        name: "caladan",
+        about: "cores by queueing delay, DRAM bandwidth and long requests (Caladan)",
+        new: |settings, board| Ok(Box::new(Caladan::new(settings, board))),
+    },
+    PolicyEntry {
+        name: "caladan-no-bandwidth",
+        about: "the same without the bandwidth controller",
+        new: |settings, board| Ok(Box::new(Caladan::new(settings, board).without_bandwidth())),
+    },
+    PolicyEntry {
+        name: "caladan-no-hyperthread",
+        about: "the same without the hyperthread controller",
+        new: |settings, board| Ok(Box::new(Caladan::new(settings, board).without_hyperthread())),
+    },
+    PolicyEntry {
+        name: "caladan-top",
+        about: "the same with neither: its choice of cores alone",
+        new: |settings, board| {
+            Ok(Box::new(Caladan::new(settings, board).without_bandwidth().without_hyperthread()))
+        },
+    },
+    PolicyEntry {
+        name: "shenango",
+        about: "cores by queueing delay alone, every 5 µs (Shenango)",
+        new: |settings, board| Ok(Box::new(Shenango::new(settings, board))),
+    },
+    PolicyEntry {
+        name: "elfen",
+        about: "BE beside idle LC lanes only (Elfen's rule)",
+        new: |settings, board| Ok(Box::new(Elfen::new(settings, board)?)),
+    },
+    PolicyEntry {
+        name: "parties",
+        about: "partitions moved by tail latency, a physical core every 500 ms (Parties)",
+        new: |settings, board| Ok(Box::new(Parties::new(settings, board))),
+    },
+    PolicyEntry {
+        name: "static",
+        about: "guaranteed cores kept for ever, the rest for BE",
+        new: |settings, board| Ok(Box::new(Static::new(settings, board))),
+    },
+    PolicyEntry {
+        name: "linux",
+        about: "no manager: the kernel's own, BE in its idle class",
+        new: |_, _| Ok(Box::new(Linux)),
+    },
+];
+
+/// The policy called `name`, for `board`.
+///
+/// # Errors
+/// When there is none of that name, or it cannot do with this board.
+pub fn by_name(name: &str, settings: &Settings, board: &Board) -> Result<Box<dyn Policy>, BadSetup> {
+    let entry = POLICIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let names: Vec<_> = POLICIES.iter().map(|entry| entry.name).collect();
+        BadSetup(format!("policy {name:?} is none of {}", names.join(", ")))
+    })?;
+    (entry.new)(settings, board)
+}

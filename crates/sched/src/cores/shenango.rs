@@ -1,0 +1,41 @@
+//! Cores by queueing delay alone.
+//!
+//! Caladan's top level without its controllers, oftener, and blind to which
+//! lanes share a core: what congestion of queues can tell, and no more. It
+//! cannot know that a core is slow, only that work has begun to wait.
+//! Source: Shenango (NSDI '19) §4; as Caladan (OSDI '20) §7 compares with it.
+
+use queueing::{Span, Time};
+
+use super::caladan::top::Top;
+use super::{Board, Policy, Promise, Settings, Signals};
+
+/// The policy.
+#[derive(Clone, Debug)]
+pub struct Shenango {
+    period: Span,
+    top: Top,
+}
+
+impl Shenango {
+    /// For the tasks of `board`.
+    #[must_use]
+    pub fn new(settings: &Settings, board: &Board) -> Self {
+        let period = settings.period_shenango;
+        Self { period, top: Top::new(settings, board).blind(period) }
+    }
+}
+
+impl Policy for Shenango {
+    fn period(&self) -> Span {
+        self.period
+    }
+
+    fn round(&mut self, now: Time, signals: &Signals, board: &mut Board) {
+        self.top.round(now, signals, board, &|_, _, _| true);
+    }
+
+    fn promise(&self) -> Promise {
+        Promise { guarantees: true, starvation: Some(self.top.starvation()) }
+    }
+}

@@ -1,0 +1,290 @@
+//! What every policy promises, over random machines, tasks and signals.
+
+use proptest::prelude::*;
+
+use super::*;
+
+mod caladan;
+mod others;
+
+/// A machine of `(physical cores, lanes)` on one socket, its tasks, and the policy called `name`.
+fn setup(name: &str, (physical, lanes): (usize, usize), tasks: &[TaskSpec]) -> (Board, Box<dyn Policy>) {
+    let board = Board::new(Topology::regular(1, physical, lanes).unwrap(), tasks.to_vec()).unwrap();
+    let policy = by_name(name, &Settings::default(), &board).unwrap();
+    (board, policy)
+}
+
+fn at(us: u64) -> Time {
+    Time::ZERO + Span::from_micros(us)
+}
+
+/// Signals in which every task of `wants` could use so many cores and has waited so long, in µs.
+fn signals(board: &Board, wants: &[(u32, u64)]) -> Signals {
+    let mut signals = Signals::of(board);
+    for (task, &(runnable, delay_us)) in signals.tasks.iter_mut().zip(wants) {
+        *task = TaskSignals { runnable, delay: Span::from_micros(delay_us), tail: None };
+    }
+    signals
+}
+
+/// Who runs where, one letter a core: `a` is task 0, `.` nobody, `-` quiet.
+fn shown(board: &Board) -> String {
+    let letter = |core| match board.hold(core) {
+        Hold::Run(task) | Hold::Keep(task) => char::from(b'a' + task.0 as u8),
+        Hold::Quiet(_) => '-',
+        Hold::Free => '.',
+        Hold::Shared => '*',
+    };
+    board.topology().all().map(letter).collect()
+}
+
+/// One step of a random life, as far as one task and one core are concerned.
+#[derive(Clone, Debug)]
+struct Step {
+    tasks: Vec<(u32, u64, Option<u64>)>,
+    cores: Vec<(bool, Option<u64>, u64)>,
+    bandwidth_gb: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Life {
+    /// Physical core and socket of each core.
+    machine: Vec<(usize, usize)>,
+    tasks: Vec<TaskSpec>,
+    steps: Vec<Step>,
+}
+
+fn life() -> impl Strategy<Value = Life> {
+    // Sockets, and the lanes of each physical core: also one, and mixed.
+    let machine = (1_usize..3, proptest::collection::vec(1_usize..4, 1..7));
+    let task = (any::<bool>(), 0_u16..5, 0_u16..6, proptest::option::of(10_u64..60));
+    (machine, proptest::collection::vec(task, 1..6)).prop_flat_map(|((sockets, lanes), tasks)| {
+        let mut machine = Vec::new();
+        for physical in 0..lanes.len() {
+            let socket = (physical * sockets / lanes.len()).min(physical);
+            machine.extend(std::iter::repeat_n((physical, socket), lanes[physical]));
+        }
+        // No more is guaranteed than there are first lanes, which is all that elfen has.
+        let mut left = lanes.len() as u16;
+        let specs: Vec<TaskSpec> = tasks
+            .into_iter()
+            .map(|(critical, guaranteed, burstable, request_us)| {
+                let guaranteed = if critical { guaranteed.min(left) } else { 0 };
+                left -= guaranteed;
+                TaskSpec {
+                    class: if critical { Class::Critical } else { Class::BestEffort },
+                    burstable: if guaranteed == 0 { burstable.max(1) } else { burstable },
+                    request_max: request_us.map(Span::from_micros),
+                    ..TaskSpec::critical(guaranteed)
+                }
+            })
+            .collect();
+        let tasks =
+            proptest::collection::vec((0_u32..8, 0_u64..40, proptest::option::of(1_u64..300)), specs.len());
+        let core = (proptest::bool::weighted(0.1), proptest::option::of(0_u64..100), 0_u64..1_000_000);
+        let cores = proptest::collection::vec(core, machine.len());
+        let step = (tasks, cores, 0_u64..50).prop_map(|(tasks, cores, bandwidth_gb)| Step {
+            tasks,
+            cores,
+            bandwidth_gb,
+        });
+        (Just(machine), Just(specs), proptest::collection::vec(step, 1..40))
+            .prop_map(|(machine, tasks, steps)| Life { machine, tasks, steps })
+    })
+}
+
+/// Cores that do as they are told at once; `held` is their own record of it.
+struct Script<'a> {
+    step: &'a Step,
+    held: Vec<Option<(TaskId, bool)>>,
+    sampled: Vec<CoreId>,
+    misses: u64,
+    told_twice: Option<CoreId>,
+}
+
+impl Cores for Script<'_> {
+    fn sense(&mut self, now: Time, signals: &mut Signals) {
+        for (seen, &(runnable, delay_us, tail_us)) in signals.tasks.iter_mut().zip(&self.step.tasks) {
+            let delay = if runnable == 0 { Span::ZERO } else { Span::from_micros(delay_us) };
+            *seen = TaskSignals { runnable, delay, tail: tail_us.map(Span::from_micros) };
+        }
+        for (place, seen) in signals.cores.iter_mut().enumerate() {
+            let (yields, ran_us, misses) = self.step.cores[place];
+            let holder = self.held[place].filter(|&(_, keep)| yields && !keep).map(|(task, _)| task);
+            if holder.is_some() {
+                self.held[place] = None;
+            }
+            self.misses += misses;
+            let sampled = self.sampled.contains(&CoreId(place as u16));
+            *seen = CoreSignals {
+                yielded: holder,
+                request_since: ran_us.map(|us| now - Span::from_micros(us)),
+                sample: sampled.then_some(Sample { misses: self.misses, at: now }),
+            };
+        }
+        signals.bandwidth.fill(Some(self.step.bandwidth_gb as f64 * 1e9));
+        self.sampled.clear();
+    }
+
+    fn act(&mut self, _now: Time, actions: &[Action]) {
+        let mut told = Vec::new();
+        for &action in actions {
+            let (core, held) = match action {
+                Action::Run { core, task, keep } => (core, Some((task, keep))),
+                Action::Idle { core } | Action::Share { core } => (core, None),
+                Action::Sample { core } => {
+                    self.sampled.push(core);
+                    continue;
+                }
+            };
+            if told.contains(&core) {
+                self.told_twice = Some(core);
+            }
+            told.push(core);
+            self.held[core.0 as usize] = held;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn no_core_is_given_twice_and_no_guarantee_is_broken(life in life()) {
+        for entry in POLICIES {
+            let topology = Topology::of(life.machine.clone()).unwrap();
+            let board = Board::new(topology, life.tasks.clone()).unwrap();
+            let policy = (entry.new)(&Settings::default(), &board).unwrap();
+            let promise = policy.promise();
+            let mut allocator = Allocator::new(policy, board);
+            let period = allocator.period();
+            let mut held = vec![None; life.machine.len()];
+            let mut sampled = Vec::new();
+            let mut misses = 0;
+            // Per task: the rounds for which it has asked in vain below its guarantee.
+            let mut asked = vec![0; life.tasks.len()];
+            for (round, step) in life.steps.iter().enumerate() {
+                let now = Time::ZERO + period * round as u64;
+                let ran: Vec<u16> = allocator.board().ids().map(|t| allocator.board().running(t)).collect();
+                let mut cores = Script { step, held: held.clone(), sampled, misses, told_twice: None };
+                allocator.round(now, &mut cores);
+                let yielded: Vec<usize> = allocator.board().ids().map(|task| {
+                    let gave = |place: &usize| {
+                        step.cores[*place].0 && held[*place] == Some((task, false))
+                    };
+                    (0..life.machine.len()).filter(gave).count()
+                }).collect();
+                prop_assert_eq!(cores.told_twice, None, "{}", entry.name);
+                (held, sampled, misses) = (cores.held, cores.sampled, cores.misses);
+                let board = allocator.board();
+                for core in board.topology().all() {
+                    let told = held[core.0 as usize].map(|(task, _)| task);
+                    prop_assert_eq!(board.hold(core).running(), told, "{} core {:?}", entry.name, core);
+                }
+                for task in board.ids() {
+                    let (spec, index) = (board.spec(task), task.index());
+                    let all = board.topology().all();
+                    let counted = all.filter(|&core| board.hold(core).task() == Some(task)).count();
+                    prop_assert_eq!(counted, usize::from(board.held(task)), "{}", entry.name);
+                    prop_assert!(board.held(task) <= spec.cores_max(), "{} gave too much", entry.name);
+                    if !promise.guarantees {
+                        continue;
+                    }
+                    // Nobody is pushed below what he was promised.
+                    let kept = (usize::from(ran[index]) - yielded[index]).min(spec.guaranteed.into());
+                    prop_assert!(usize::from(board.held(task)) >= kept, "{} took {:?} from {:?}", entry.name, kept, task);
+                    // Who asks below it gets one, at the second time at the latest.
+                    let (runnable, delay_us, _) = step.tasks[index];
+                    let gained = usize::from(board.running(task)) + yielded[index] > ran[index].into();
+                    let asks = spec.is_critical() && runnable > 0 && Span::from_micros(delay_us) > spec.delay_max
+                        && board.running(task) < spec.guaranteed && !gained;
+                    asked[index] = if asks { asked[index] + 1 } else { 0 };
+                    prop_assert!(asked[index] < 2, "{} left {:?} below its guarantee", entry.name, task);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_with_work_starves_beyond_the_bound(
+        life in life(),
+        busy in proptest::collection::vec((1_u32..40, 0_u64..40), 6),
+    ) {
+        // All have work all the time; at least one core is guaranteed to nobody.
+        let guaranteed: u16 = life.tasks.iter().map(|task| task.guaranteed).sum();
+        prop_assume!(usize::from(guaranteed) < life.machine.len());
+        for entry in POLICIES {
+            let board = Board::new(Topology::of(life.machine.clone()).unwrap(), life.tasks.clone()).unwrap();
+            let settings = Settings { starve_max: Span::from_millis(1), slice: Span::from_micros(200), ..Settings::default() };
+            let policy = (entry.new)(&settings, &board).unwrap();
+            let Some(bound) = policy.promise().starvation else { continue };
+            let mut allocator = Allocator::new(policy, board);
+            let mut served = vec![Time::ZERO; life.tasks.len()];
+            let step = Step {
+                tasks: busy.iter().map(|&(runnable, delay_us)| (runnable, delay_us, None)).collect(),
+                ..life.steps[0].clone()
+            };
+            let step = Step { cores: step.cores.iter().map(|&(_, ran, misses)| (false, ran, misses)).collect(), ..step };
+            let (mut now, mut held) = (Time::ZERO, vec![None; life.machine.len()]);
+            let (mut sampled, mut misses) = (Vec::new(), 0);
+            while now < Time::ZERO + bound * 3 {
+                let mut cores = Script { step: &step, held, sampled, misses, told_twice: None };
+                allocator.round(now, &mut cores);
+                (held, sampled, misses) = (cores.held, cores.sampled, cores.misses);
+                for task in allocator.board().ids() {
+                    if allocator.board().running(task) > 0 {
+                        served[task.index()] = now;
+                    }
+                    let waited = now.since(served[task.index()]);
+                    prop_assert!(waited <= bound, "{}: {:?} waited {}", entry.name, task, waited);
+                }
+                now += allocator.period();
+            }
+        }
+    }
+}
+
+#[test]
+fn more_guarantees_than_cores_are_refused_with_both_numbers() {
+    let board = |tasks: &[TaskSpec]| Board::new(Topology::regular(1, 2, 2).unwrap(), tasks.to_vec());
+    let error = board(&[TaskSpec::critical(3), TaskSpec::critical(2)]).unwrap_err().to_string();
+    assert_eq!(error, "5 cores are guaranteed and 4 are there");
+    let generous = TaskSpec { guaranteed: 1, ..TaskSpec::best_effort() };
+    let error = board(&[generous]).unwrap_err().to_string();
+    assert_eq!(error, "task 0 is BE with 1 guaranteed cores: BE has 0");
+    assert!(board(&[]).is_err());
+}
+
+#[test]
+fn an_unknown_policy_lists_those_there_are() {
+    let board = Board::new(Topology::regular(1, 2, 2).unwrap(), vec![TaskSpec::best_effort()]).unwrap();
+    let error = by_name("caldan", &Settings::default(), &board).err().unwrap().to_string();
+    assert!(error.starts_with("policy \"caldan\" is none of caladan, "), "{error}");
+}
+
+#[test]
+fn a_machine_may_have_odd_cores_no_lanes_to_share_and_several_sockets() {
+    let odd = Topology::of([(0, 0), (0, 0), (1, 0), (2, 1), (2, 1)]).unwrap();
+    assert_eq!((odd.cores(), odd.physical_cores(), odd.sockets()), (5, 3, 2));
+    assert_eq!(odd.siblings(CoreId(2)).count(), 0);
+    assert_eq!(odd.on_socket(1), [CoreId(3), CoreId(4)]);
+    assert!(Topology::of([(1, 0)]).is_err(), "physical core 1 before 0");
+    assert!(Topology::regular(1, 0, 2).is_err());
+}
+
+#[test]
+fn what_ends_as_it_began_is_not_told() {
+    let (mut board, mut actions) = (setup("linux", (1, 2), &[TaskSpec::critical(1)]).0, Vec::new());
+    board.set(at(0), CoreId(0), Hold::Run(TaskId(0)));
+    board.set(at(0), CoreId(0), Hold::Free);
+    board.actions(&mut actions);
+    assert_eq!(actions, []);
+    board.set(at(1), CoreId(0), Hold::Run(TaskId(0)));
+    board.actions(&mut actions);
+    assert_eq!(actions, [Action::Run { core: CoreId(0), task: TaskId(0), keep: false }]);
+    // Given back and given again: the core has to be told, for it is idle now.
+    board.yielded(at(2), CoreId(0), TaskId(0));
+    board.set(at(2), CoreId(0), Hold::Run(TaskId(0)));
+    board.actions(&mut actions);
+    assert_eq!(actions.len(), 1);
+}
