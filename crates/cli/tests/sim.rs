@@ -7,6 +7,8 @@ mod scratch;
 use std::process::Output;
 
 use common::greenwave;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
 use scratch::Scratch;
 use serde_json::Value;
 
@@ -119,6 +121,31 @@ fn a_list_of_flows_is_replayed_and_each_flow_is_in_the_csv() {
 }
 
 #[test]
+fn the_parquet_file_says_what_the_csv_says() {
+    let (csv, parquet) = (Scratch::new("both.csv", ""), Scratch::new("both.parquet", ""));
+    let runs = ["--scheduler", "fifo,fish", "--seeds", "1..2", "--load", "0.9", "--for", "5ms"];
+    text(&fabric(&[&runs[..], &["--csv", csv.path(), "--parquet", parquet.path()]].concat()));
+    let file = std::fs::File::open(parquet.path()).expect("it is there");
+    let reader = SerializedFileReader::new(file).expect("it is Parquet");
+    assert_eq!(reader.num_row_groups(), 4, "a run each");
+    let names = reader.metadata().file_metadata().schema_descr().columns().iter();
+    let header: Vec<_> = names.map(|column| column.name().to_owned()).collect();
+    let said = |(name, field): (&String, &Field)| match field {
+        Field::Null => String::new(),
+        Field::Str(text) => text.clone(),
+        Field::Double(value) if name == "slowdown" => format!("{value:.6}"),
+        Field::Double(seconds) => format!("{seconds:.9}"),
+        number => number.to_string(),
+    };
+    let rows = reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row"));
+    let lines = rows.map(|row| row.get_column_iter().map(said).collect::<Vec<_>>().join(","));
+    let lines: Vec<String> = std::iter::once(header.join(",")).chain(lines).collect();
+    let expected = std::fs::read_to_string(csv.path()).expect("it is there");
+    assert!(lines.len() > 100 && expected.contains(",,,"), "some flows were not done");
+    assert_eq!(lines, expected.lines().collect::<Vec<_>>());
+}
+
+#[test]
 fn a_topology_may_come_from_a_file_and_a_workload_in_rounds() {
     let star =
         Scratch::new("star.toml", "kind = \"star\"\nhosts = 9\nhost = { gbps = 25, delay = \"1us\" }\n");
@@ -159,6 +186,7 @@ fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
     fabric(&["--topology", "ring"], "topology \"ring\"");
     fabric(&["--ways", "best"], "best");
     fabric(&["--csv", "no/such/folder/flows.csv"], "No such file");
+    fabric(&["--parquet", "no/such/folder/flows.parquet"], "No such file");
     for (text, expected) in [
         ("kind = \"star\"\nhosts = 2\nhost = { gbps = 0, delay = \"1us\" }\n", "gbps 0 is outside"),
         ("kind = \"star\"\nhosts = 2\nhots = 3\nhost = { gbps = 1, delay = \"1us\" }\n", "hots"),

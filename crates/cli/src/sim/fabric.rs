@@ -11,6 +11,7 @@ use queueing::Span;
 use sim::fabric::{self, Outcome};
 
 use super::flows::Csv;
+use super::parquet::Parquet;
 use super::plan::{Plan, Point};
 use super::show::Shown;
 use super::workload::{Seeds, Spacing, Workload, flows_expected, load};
@@ -123,6 +124,9 @@ pub struct Args {
     /// Every flow of every run, as CSV.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+    /// The same as Parquet; what is not there is null.
+    #[arg(long, value_name = "FILE")]
+    pub parquet: Option<PathBuf>,
     /// A page with plots.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
@@ -134,7 +138,7 @@ pub struct Args {
 /// Settings that cannot be, before anything runs; files that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let plan = Plan::new(args)?;
-    for path in [&args.csv, &args.report].into_iter().flatten() {
+    for path in [&args.csv, &args.parquet, &args.report].into_iter().flatten() {
         Error::unless_writable(path)?;
     }
     let outcomes = simulate(&plan);
@@ -144,6 +148,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             csv.run(&point.scheduler, point.seed, &outcome.flows)?;
         }
         csv.end()?;
+    }
+    if let Some(path) = &args.parquet {
+        let mut parquet = Parquet::create(path)?;
+        for (point, outcome) in plan.points.iter().zip(&outcomes) {
+            parquet.run(&point.scheduler, point.seed, &outcome.flows)?;
+        }
+        parquet.end()?;
     }
     let shown = Shown::new(args, &plan, &outcomes);
     if let Some(path) = &args.report {

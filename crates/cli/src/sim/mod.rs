@@ -3,6 +3,7 @@
 
 mod fabric;
 mod flows;
+mod parquet;
 mod plan;
 mod show;
 mod thresholds;

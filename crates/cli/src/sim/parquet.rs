@@ -1,0 +1,115 @@
+//! Every flow of every run as Parquet: the columns of the CSV, by the same names
+//! and in the same units.
+//!
+//! A run is a row group, so that no more than one has to be held. Nothing is
+//! compressed: what repeats is small by its dictionary already.
+//! Source: the Parquet format, `LogicalTypes.md`.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+use queueing::{Span, Time};
+use sim::fabric::Flow;
+
+use crate::error::Error;
+
+/// The columns of the CSV, with types.
+const SCHEMA: &str = "message flows {
+    required binary scheduler (STRING);
+    required int64 seed (INTEGER(64, false));
+    required int64 id;
+    required int64 src;
+    required int64 dst;
+    required int64 bytes;
+    required double start_s;
+    optional double fct_s;
+    optional double slowdown;
+    required int64 retransmitted;
+    required int64 timeouts;
+}";
+
+/// A Parquet file in the making.
+pub struct Parquet {
+    path: PathBuf,
+    file: SerializedFileWriter<File>,
+}
+
+impl Parquet {
+    /// Makes the file.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn create(path: &Path) -> Result<Self, Error> {
+        let file = File::create(path).map_err(|e| Error::file(path, &e))?;
+        let schema = parse_message_type(SCHEMA).expect("a schema");
+        let file = SerializedFileWriter::new(file, Arc::new(schema), Arc::default());
+        Ok(Self { path: path.to_owned(), file: file.map_err(|e| told(path, &e))? })
+    }
+
+    /// Adds a run's flows, in the order of their beginnings; a flow that was
+    /// not done has neither time nor slowdown.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn run(&mut self, scheduler: &str, seed: u64, flows: &[Flow]) -> Result<(), Error> {
+        self.group(scheduler, seed, flows).map_err(|e| told(&self.path, &e))
+    }
+
+    fn group(&mut self, scheduler: &str, seed: u64, flows: &[Flow]) -> Result<(), ParquetError> {
+        let mut group = self.file.next_row_group()?;
+        let seconds = |span: Span| span.as_secs_f64();
+        column::<ByteArrayType>(&mut group, flows.iter().map(|_| Some(ByteArray::from(scheduler))))?;
+        integers(&mut group, flows.iter().map(|_| seed))?;
+        integers(&mut group, 0..flows.len() as u64)?;
+        integers(&mut group, flows.iter().map(|flow| flow.from.into()))?;
+        integers(&mut group, flows.iter().map(|flow| flow.to.into()))?;
+        integers(&mut group, flows.iter().map(Flow::bytes))?;
+        let began = |flow: &Flow| Some(seconds(flow.began.since(Time::ZERO)));
+        column::<DoubleType>(&mut group, flows.iter().map(began))?;
+        column::<DoubleType>(&mut group, flows.iter().map(|flow| flow.took.map(seconds)))?;
+        column::<DoubleType>(&mut group, flows.iter().map(Flow::slowdown))?;
+        integers(&mut group, flows.iter().map(|flow| flow.retransmitted.into()))?;
+        integers(&mut group, flows.iter().map(|flow| flow.timeouts.into()))?;
+        group.close().map(drop)
+    }
+
+    /// Sees to it that all is written.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn end(self) -> Result<(), Error> {
+        self.file.close().map(drop).map_err(|e| told(&self.path, &e))
+    }
+}
+
+/// Writes the next column of the schema.
+fn column<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: impl Iterator<Item = Option<T::T>>,
+) -> Result<(), ParquetError> {
+    let (mut present, mut levels) = (Vec::new(), Vec::new());
+    for value in values {
+        levels.push(i16::from(value.is_some()));
+        present.extend(value);
+    }
+    let mut column = group.next_column()?.expect("the schema has as many columns");
+    column.typed::<T>().write_batch(&present, Some(&levels), None)?;
+    column.close()
+}
+
+/// As [`column`]; a seed beyond 2⁶³ keeps its bits, which is what its type says.
+fn integers(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: impl Iterator<Item = u64>,
+) -> Result<(), ParquetError> {
+    column::<Int64Type>(group, values.map(|value| Some(value as i64)))
+}
+
+fn told(path: &Path, error: &ParquetError) -> Error {
+    Error::new(format!("{}: {error}", path.display()))
+}
