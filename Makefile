@@ -12,7 +12,7 @@ PAPERS := $(notdir $(patsubst %/,%,$(dir $(wildcard experiments/*/README.md))))
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-dpdk test-search test-java ci bench fuzz exp-smoke exp-host testbed clean build toolchain tools dpdk java
+.PHONY: demo test test-dpdk test-bpf test-search test-java ci bench fuzz exp-smoke exp-host testbed clean build toolchain tools dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -30,6 +30,13 @@ test-dpdk: toolchain tools dpdk
 	@if ! $(HAVE_DPDK); then echo "skipped: test-dpdk: libdpdk 22.11 is not there"; exit 0; fi; \
 	$(CARGO) clippy --workspace --lib --bins --locked $(DPDK) -- -D warnings && \
 	$(CARGO) test --workspace --locked $(DPDK) --test drivers --test interface -- dpdk
+
+# The guard in the kernel; loading its programs needs root.
+test-bpf: toolchain tools bpf
+	@if ! $(HAVE_BPF); then echo "skipped: test-bpf: clang, a C compiler, libelf or zlib is not there"; exit 0; fi; \
+	$(CARGO) clippy -p host -p cli --all-targets --locked $(BPF) -- -D warnings && \
+	$(CARGO) test -p host --locked $(BPF) --lib -- guard && \
+	$(CARGO) test -p cli --locked $(BPF) --test guard
 
 # The search split over real workers, on a small made corpus; tantivy takes
 # minutes to build, so it is not among `test`.
@@ -86,8 +93,9 @@ clean: toolchain
 	$(CARGO) clean
 	rm -rf report.html out
 
+# With the guard's programs where they can be built.
 build: toolchain
-	@$(CARGO) build --release --locked -p cli
+	@$(CARGO) build --release --locked -p cli $$($(HAVE_BPF) && echo --features bpf)
 
 toolchain:
 	@command -v $(CARGO) >/dev/null || { \
@@ -110,6 +118,16 @@ tools:
 	apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
 	|| echo "note: apt-get could not install$$missing; tests that need them will be skipped"
+
+# What the feature `bpf` takes: clang for the guard's programs, and what libbpf is built with.
+BPF := --features host/bpf,cli/bpf
+HAVE_BPF := { command -v clang && command -v cc && command -v make && pkg-config --exists libelf zlib; } >/dev/null 2>&1
+bpf:
+	@if $(HAVE_BPF) || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then exit 0; fi; \
+	apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	  clang libelf-dev zlib1g-dev pkg-config make gcc libc6-dev >/dev/null \
+	|| echo "note: apt-get could not install clang and libelf-dev"
 
 # DPDK's headers and libraries, which a build with the feature `dpdk` takes.
 DPDK := --features host/dpdk,cli/dpdk

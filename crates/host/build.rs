@@ -1,9 +1,46 @@
-//! Builds the shim to DPDK when the feature `dpdk` asks for it, and nothing else.
+//! Builds the shim to DPDK when the feature `dpdk` asks for it, and the guard's
+//! program when `bpf` does, and nothing else.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     #[cfg(feature = "dpdk")]
     dpdk::build();
+    #[cfg(feature = "bpf")]
+    bpf::build();
+}
+
+#[cfg(feature = "bpf")]
+mod bpf {
+    use std::process::Command;
+
+    const FOLDER: &str = "src/bpf";
+
+    /// Compiles the program; `CLANG` names another compiler than `clang`.
+    pub fn build() {
+        println!("cargo::rerun-if-changed={FOLDER}");
+        println!("cargo::rerun-if-env-changed=CLANG");
+        let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
+        let out = std::env::var("OUT_DIR").expect("cargo says where");
+        // Compare-and-exchange comes with the third set of instructions (Linux 5.12).
+        let flags = ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-nostdinc"];
+        let done = Command::new(&clang)
+            .args(flags)
+            // The folder would be in the debug information, and with it in the binary.
+            .arg(
+                "-fdebug-prefix-map=".to_owned()
+                    + &std::env::var("CARGO_MANIFEST_DIR").expect("cargo says where")
+                    + "=.",
+            )
+            .args(["-c", &format!("{FOLDER}/guard.bpf.c"), "-o", &format!("{out}/guard.bpf.o")])
+            .output();
+        let why = match done {
+            Ok(out) if out.status.success() => return,
+            Ok(out) => String::from_utf8_lossy(&out.stderr).trim().replace('\n', "; "),
+            Err(e) => e.to_string(),
+        };
+        println!("cargo::error=feature bpf: {clang}: {why}");
+        println!("cargo::error=  try: apt-get install clang libelf-dev zlib1g-dev pkg-config make");
+    }
 }
 
 #[cfg(feature = "dpdk")]

@@ -52,6 +52,10 @@ pub struct Door {
 }
 
 impl Door {
+    /// Room for classes to differ: requests of a rate that may come in at
+    /// once, if the rate is small.
+    pub const BURST_MIN: f64 = 4.0;
+
     /// An open door for `classes` classes; requests of later ones count as of
     /// the last.
     ///
@@ -114,7 +118,7 @@ impl Door {
     /// second, and some.
     fn burst(&self) -> f64 {
         match self.limit {
-            Limit::Rate { per_s } => (per_s / 100.0).max(BURST_MIN),
+            Limit::Rate { per_s } => (per_s / 100.0).max(Self::BURST_MIN),
             _ => f64::INFINITY,
         }
     }
@@ -127,6 +131,3 @@ impl Door {
         self.filled = now;
     }
 }
-
-/// Room for classes to differ.
-const BURST_MIN: f64 = 4.0;

@@ -23,6 +23,7 @@ pub mod clock;
 pub mod doctor;
 pub mod dpdk;
 pub mod fabric;
+pub mod guard;
 pub mod interface;
 pub mod interrupt;
 pub mod lab;
@@ -37,6 +38,7 @@ pub mod tap;
 mod today;
 pub mod usage;
 mod vnet;
+pub mod xdp;
 
 pub use clock::Monotonic;
 pub use machine::Machine;

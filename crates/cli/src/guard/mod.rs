@@ -1,6 +1,8 @@
 //! `greenwave guard`: servers that keep their goodput under overload.
 
+mod attach;
 mod model;
+mod status;
 
 use std::process::ExitCode;
 
@@ -17,6 +19,15 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Shed connections to a server of this machine, before the kernel sees them.
+    Attach(attach::Args),
+    /// Show what a guard sheds and sees.
+    Status(status::Args),
+    /// Take a guard off; its controller ends.
+    Detach {
+        /// The interface.
+        device: String,
+    },
     /// Predict throughput over offered load, with and without shedding.
     Model(model::Args),
 }
@@ -27,6 +38,12 @@ enum Command {
 /// As the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match &args.command {
+        Command::Attach(args) => attach::run(args),
+        Command::Status(args) => status::run(args),
+        Command::Detach { device } => {
+            println!("{device}: detached: {}", host::guard::detach(device)?);
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Model(args) => model::run(args),
     }
 }

@@ -23,9 +23,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::interface::{AllMulticast, Interface, InterfaceError};
-use crate::{bpf, ready};
+use crate::{bpf, ready, xdp};
 
-mod attached;
 mod claimant;
 mod device;
 mod program;
@@ -39,17 +38,10 @@ pub use device::AfXdp;
 pub use program::Claims;
 pub use umem::Frame;
 
+pub use crate::xdp::Mode;
+
 use socket::Socket;
 use umem::{HUGEPAGE, Umem};
-
-/// Where the XDP program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// In the driver, before the kernel makes a packet of the frame.
-    Native,
-    /// After that, with any driver.
-    Generic,
-}
 
 /// How to open an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,7 +175,7 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
         })
         .collect::<Result<_, InterfaceError>>()?;
     let program = claimant::load(claims, &sockets).map_err(refused("the XDP program"))?;
-    let (link, mode) = attach(&interface, &program, options.mode)?;
+    let (link, mode) = xdp::attach(&interface, &program, options.mode, |what, e| refusal(name, what, e))?;
     for (queue, (socket, _)) in (0..).zip(&opened) {
         socket.bind(interface.index, queue.into(), options.zerocopy).map_err(|e| match e.raw_os_error() {
             Some(libc::EBUSY) => InterfaceError::QueueBusy { name: name.to_owned(), queue },
@@ -224,41 +216,6 @@ fn chunk_for(interface: &Interface) -> Result<usize, InterfaceError> {
     })
 }
 
-/// Attaches the program in `mode`, or in the driver if it can.
-fn attach(
-    interface: &Interface,
-    program: &OwnedFd,
-    mode: Option<Mode>,
-) -> Result<(OwnedFd, Mode), InterfaceError> {
-    let name = || interface.name.clone();
-    let native = || bpf::link_xdp(program, interface.index, XDP_FLAGS_DRV_MODE);
-    let generic = || bpf::link_xdp(program, interface.index, XDP_FLAGS_SKB_MODE);
-    let unsupported = |e: &io::Error| e.raw_os_error() == Some(libc::EOPNOTSUPP);
-    let attached = match mode {
-        Some(Mode::Native) => match native() {
-            Err(e) if unsupported(&e) => return Err(InterfaceError::NoNativeXdp(name())),
-            done => done.map(|link| (link, Mode::Native)),
-        },
-        Some(Mode::Generic) => generic().map(|link| (link, Mode::Generic)),
-        None => match native() {
-            Err(e) if unsupported(&e) => generic().map(|link| (link, Mode::Generic)),
-            done => done.map(|link| (link, Mode::Native)),
-        },
-    };
-    attached.map_err(|e| match e.raw_os_error() {
-        Some(libc::EBUSY | libc::EEXIST) => {
-            let id = attached::program(interface.index);
-            InterfaceError::XdpAttached { name: name(), id, program: id.and_then(bpf::program_name) }
-        }
-        Some(libc::EINVAL) if mode != Some(Mode::Generic) => refusal(
-            &interface.name,
-            "a native XDP program, as drivers do for a large MTU; mode=skb takes any",
-            e,
-        ),
-        _ => refusal(&interface.name, "an XDP program", e),
-    })
-}
-
 fn refusal(name: &str, what: &'static str, e: io::Error) -> InterfaceError {
     match e.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => InterfaceError::NoPermission {
@@ -290,5 +247,3 @@ const CHUNKS: [usize; 2] = [2048, 4096];
 /// How long and how far one busy poll goes.
 const BUSY_POLL_MICROS: i32 = 20;
 const BUSY_POLL_FRAMES: i32 = 64;
-const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
-const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;

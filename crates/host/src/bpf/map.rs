@@ -28,6 +28,16 @@ pub(crate) struct Map {
 const INFO_LEN: usize = 40;
 const INFO_NAME: usize = 24;
 
+/// A map with a value per processor: `BPF_MAP_TYPE_PERCPU_ARRAY`.
+const PERCPU_ARRAY: u32 = 6;
+
+/// Processors that there could be: the kernel's copies of a value.
+fn processors() -> io::Result<usize> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    let last = text.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<usize>().ok());
+    last.map(|last| last + 1).ok_or_else(|| io::Error::other(format!("possible processors: {text:?}")))
+}
+
 impl Map {
     /// A map of at most `entries`, from keys of `key` bytes to values of `value`.
     pub(crate) fn new(kind: MapKind, name: &str, [key, value]: [usize; 2], entries: u32) -> io::Result<Self> {
@@ -46,6 +56,11 @@ impl Map {
     pub(crate) fn with_id(id: u32) -> io::Result<(Self, String)> {
         // SAFETY: no pointers.
         let fd = unsafe { Attributes::new().u32(0, id).open(MAP_BY_ID)? };
+        Self::with_fd(fd)
+    }
+
+    /// The map that `fd` is, and its name.
+    pub(crate) fn with_fd(fd: OwnedFd) -> io::Result<(Self, String)> {
         let mut info = [0_u8; INFO_LEN];
         let mut attributes =
             Attributes::new().fd(0, &fd).u32(4, INFO_LEN as u32).pointer(8, info.as_mut_ptr().cast_const());
@@ -54,7 +69,12 @@ impl Map {
         let word = |at: usize| u32::from_ne_bytes(*info[at..].first_chunk().expect("it is within"));
         let name = info[INFO_NAME..].split(|&byte| byte == 0).next().unwrap_or_default();
         let name = String::from_utf8_lossy(name).into_owned();
-        Ok((Self { fd, key: word(8) as usize, value: word(12) as usize, entries: word(16) }, name))
+        let value = match word(0) {
+            // Each processor's, padded, one after the other.
+            PERCPU_ARRAY => (word(12) as usize).next_multiple_of(8) * processors()?,
+            _ => word(12) as usize,
+        };
+        Ok((Self { fd, key: word(8) as usize, value, entries: word(16) }, name))
     }
 
     /// Its descriptor's number, for a program that names it.
@@ -79,6 +99,11 @@ impl Map {
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    /// Bytes of a value; of all processors' together.
+    pub(crate) fn value_len(&self) -> usize {
+        self.value
     }
 
     /// From now on `value` is at `key`.

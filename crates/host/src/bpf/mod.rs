@@ -76,6 +76,8 @@ const MAP_BY_ID: libc::c_long = 14;
 const INFO_BY_FD: libc::c_long = 15;
 const LINK_CREATE: libc::c_long = 28;
 const LINK_UPDATE: libc::c_long = 29;
+const LINK_BY_ID: libc::c_long = 30;
+const LINK_NEXT_ID: libc::c_long = 31;
 const LINK_DETACH: libc::c_long = 34;
 
 const MAP_XSK: u32 = 17;
@@ -87,6 +89,10 @@ const INFO_LEN: usize = 80;
 const INFO_MAP_COUNT: usize = 52;
 const INFO_MAPS: usize = 56;
 const INFO_NAME: usize = 64;
+
+/// The same of a link, and where its program's number is.
+const LINK_INFO_LEN: usize = 32;
+const LINK_INFO_PROGRAM: usize = 8;
 
 /// What a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +191,33 @@ pub(crate) fn replace(link: impl AsFd, program: impl AsFd) -> io::Result<()> {
 pub(crate) fn detach(link: impl AsFd) -> io::Result<()> {
     // SAFETY: no pointers.
     unsafe { Attributes::new().fd(0, link).call(LINK_DETACH) }.map(drop)
+}
+
+/// The link that holds program `id` in place, if there is one.
+pub(crate) fn link_of(id: u32) -> io::Result<Option<OwnedFd>> {
+    let mut last = 0;
+    loop {
+        let mut attributes = Attributes::new().u32(0, last);
+        // SAFETY: no pointers.
+        match unsafe { attributes.call(LINK_NEXT_ID) } {
+            Ok(_) => {}
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+            Err(e) => return Err(e),
+        }
+        last = u32::from_ne_bytes(*attributes.0[4..].first_chunk().expect("it is within"));
+        // SAFETY: no pointers. One that is gone meanwhile was another.
+        let Ok(link) = (unsafe { Attributes::new().u32(0, last).open(LINK_BY_ID) }) else { continue };
+        let mut info = [0_u8; LINK_INFO_LEN];
+        let mut attributes = Attributes::new()
+            .fd(0, &link)
+            .u32(4, LINK_INFO_LEN as u32)
+            .pointer(8, info.as_mut_ptr().cast_const());
+        // SAFETY: the kernel writes at most `LINK_INFO_LEN` bytes.
+        unsafe { attributes.call(INFO_BY_FD)? };
+        if info[LINK_INFO_PROGRAM..][..4] == id.to_ne_bytes() {
+            return Ok(Some(link));
+        }
+    }
 }
 
 /// The program with this number, and what the kernel says of it; up to

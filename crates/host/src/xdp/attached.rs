@@ -19,7 +19,7 @@ const IFLA_XDP: u16 = 43;
 const IFLA_XDP_IDS: [u16; 4] = [4, 6, 5, 7];
 
 /// The number of the XDP program that is attached to interface `index`.
-pub(super) fn program(index: u32) -> Option<u32> {
+pub(crate) fn program(index: u32) -> Option<u32> {
     // Protocol 0 of netlink is routing.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None).ok()?;
     connect(&socket, &SocketAddrNetlink::new(0, 0)).ok()?;

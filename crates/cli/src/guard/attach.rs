@@ -1,0 +1,169 @@
+//! `greenwave guard attach`: the controller of a guard, which runs until it is
+//! interrupted or the guard is taken off.
+//!
+//! It looks at the server, asks a policy, and tells the program in the kernel;
+//! all three are others' work. Here are words and the loop.
+
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use guard::Params;
+use host::Monotonic;
+use host::clock::ThreadTime;
+use host::guard::{Classes, Guard, Options, Rule};
+use host::xdp::Mode;
+use queueing::{Clock, Span, Time};
+
+use crate::Error;
+
+/// Shed connections to a server of this machine, before the kernel sees them.
+///
+/// Runs until ctrl-C, and takes the guard off then. What is established is
+/// never touched.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The interface that clients come in by, such as eth0.
+    device: String,
+    /// A TCP port that the server listens on; may be given several times.
+    #[arg(long, required = true, value_parser = clap::value_parser!(u16).range(1..))]
+    port: Vec<u16>,
+    /// How long a connection may wait to be accepted.
+    #[arg(long, value_name = "TIME", default_value = "20ms")]
+    target_delay: Span,
+    /// queue-delay, syn-paper, gradient, memory, or none.
+    #[arg(long, default_value = "queue-delay")]
+    policy: String,
+    /// Whom to shed last: prefixes and ports, such as 10.0.0.0/8,port:443. The
+    /// first class given is shed last of all.
+    #[arg(long, value_name = "RULES")]
+    class: Vec<Class>,
+    /// How often to look.
+    #[arg(long, value_name = "TIME", default_value = "10ms")]
+    period: Span,
+    /// Shed nobody, and count whom it would have shed.
+    #[arg(long)]
+    dry_run: bool,
+    /// Where the program runs: in the driver, or after it with any driver.
+    #[arg(long, value_enum, default_value = "drv")]
+    mode: ModeName,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ModeName {
+    Drv,
+    Skb,
+}
+
+impl From<ModeName> for Mode {
+    fn from(name: ModeName) -> Self {
+        match name {
+            ModeName::Drv => Self::Native,
+            ModeName::Skb => Self::Generic,
+        }
+    }
+}
+
+/// `10.0.0.0/8,port:443`.
+#[derive(Clone)]
+struct Class(Vec<Rule>);
+
+impl FromStr for Class {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.split(',').map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// Attaches, controls, and detaches.
+///
+/// # Errors
+/// What keeps the guard from being attached, or from being told.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let bounds = Span::from_millis(1)..=Span::from_millis(200);
+    if !bounds.contains(&args.period) {
+        let (least, most) = (bounds.start(), bounds.end());
+        return Err(
+            Error::new(format!("period {} is outside {least}..={most}", args.period)).advice("--period 10ms")
+        );
+    }
+    let params = Params { period: args.period, delay_target: args.target_delay, ..Params::default() };
+    let mut policy = guard::by_name(&args.policy, &params)
+        .map_err(|e| Error::new(e.to_string()).advice("--policy queue-delay"))?;
+    let options = Options {
+        ports: args.port.clone(),
+        mode: args.mode.into(),
+        classes: Classes(args.class.iter().map(|class| class.0.clone()).collect()),
+        watching: args.dry_run,
+        policy: args.policy.clone(),
+        target: args.target_delay,
+    };
+    let interrupted = host::interrupt::flag();
+    let mut guard = host::guard::attach(&args.device, &options)?;
+    eprintln!("{}", greeting(args));
+    let (clock, used) = (Monotonic::new(), ThreadTime);
+    let (start, used_before) = (clock.now(), used.now());
+    let mut due = start;
+    let mut looks = 0_u64;
+    let taken_off = loop {
+        due = wait(&clock, due + args.period);
+        if interrupted.load(Ordering::Relaxed) {
+            break false;
+        }
+        if looks.is_multiple_of(CHECK) && !guard.is_attached() {
+            break true;
+        }
+        looks += 1;
+        turn(&mut guard, policy.as_mut(), clock.now())
+            .map_err(|e| Error::new(format!("{}: {e}", args.device)))?;
+    };
+    let share =
+        used.now().since(used_before).as_secs_f64() / clock.now().since(start).as_secs_f64().max(1e-9);
+    let counts = guard.counts().unwrap_or_default();
+    drop(guard);
+    let why = if taken_off { "somebody else took the guard off" } else { "detached" };
+    let would = if args.dry_run { "would have been shed" } else { "shed" };
+    println!(
+        "{}: {why}; {} connections came, {} {would}; the controller took {:.2} % of a core",
+        args.device,
+        counts.offered(),
+        counts.shed(),
+        share * 100.0
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One look and what follows from it.
+fn turn(guard: &mut Guard, policy: &mut dyn guard::Policy, now: Time) -> std::io::Result<()> {
+    let signals = guard.look(now)?;
+    guard.hold(now, policy.tick(now, &signals))
+}
+
+/// Sleeps until `due`, or not at all when that is past; the next is counted
+/// from there, so that one that was late does not make others come in a row.
+fn wait(clock: &Monotonic, due: Time) -> Time {
+    let now = clock.now();
+    if due <= now {
+        return now;
+    }
+    std::thread::sleep(Duration::from_nanos(due.since(now).as_nanos()));
+    due
+}
+
+/// Looks between two checks whether the guard is still there.
+const CHECK: u64 = 20;
+
+fn greeting(args: &Args) -> String {
+    let ports = args.port.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let what = if args.dry_run { "watched, nobody is shed" } else { "guarded" };
+    let target = match args.policy.as_str() {
+        "queue-delay" => format!(", target {}", args.target_delay),
+        _ => String::new(),
+    };
+    format!(
+        "{}: port {ports} {what} by {}{target}; ctrl-C detaches, greenwave guard status {} shows",
+        args.device, args.policy, args.device
+    )
+}

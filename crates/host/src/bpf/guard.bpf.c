@@ -1,0 +1,369 @@
+/* The guard in front of a kernel's server: whether a SYN may come in, decided
+ * before the kernel makes a packet of the frame.
+ *
+ * A SYN to a guarded port whose listener is in this network namespace is held
+ * to the limit that the controller wrote into a map; so are only those, and
+ * whatever cannot be read passes. User space decides how much comes in
+ * (crate guard), who is in which class, and says at every look that it is
+ * alive: when it has not for a second, everything passes.
+ *
+ * A second program keeps when connections were made, which tells user space
+ * for how long the first in the accept queue has waited.
+ *
+ * Not here: IPv6 behind extension headers and fragments, which pass unlimited.
+ * host::guard::model is the same decision in Rust; shared vectors and random
+ * frames hold the two together.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
+ */
+#include "kernel.h"
+#include "intf.h"
+
+/* Reading the kernel's structures is for programs that say so. */
+char gw_license[] SEC("license") = "GPL";
+
+struct {
+	NUMBER(type, ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, __u32);
+	TYPE(value, struct settings);
+} gw_settings SEC(".maps");
+
+struct {
+	NUMBER(type, ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, __u32);
+	TYPE(value, struct limit);
+} gw_limit SEC(".maps");
+
+/* Until when (CLOCK_MONOTONIC) what was saved up is spent. */
+struct {
+	NUMBER(type, ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, __u32);
+	TYPE(value, __u64);
+} gw_spent SEC(".maps");
+
+struct {
+	NUMBER(type, PERCPU_ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, __u32);
+	TYPE(value, struct counts);
+} gw_counts SEC(".maps");
+
+/* Guarded ports and their classes. */
+struct {
+	NUMBER(type, HASH);
+	NUMBER(max_entries, PORTS);
+	TYPE(key, __u16);
+	TYPE(value, __u32);
+} gw_ports SEC(".maps");
+
+/* The class of who comes from a prefix. */
+struct {
+	NUMBER(type, LPM_TRIE);
+	NUMBER(max_entries, PREFIXES);
+	NUMBER(map_flags, NO_PREALLOC);
+	TYPE(key, struct prefix);
+	TYPE(value, __u32);
+} gw_prefixes SEC(".maps");
+
+struct {
+	NUMBER(type, ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, __u32);
+	TYPE(value, struct connections);
+} gw_connections SEC(".maps");
+
+/* When the n-th connection was made, at n modulo RING. */
+struct {
+	NUMBER(type, ARRAY);
+	NUMBER(max_entries, RING);
+	TYPE(key, __u32);
+	TYPE(value, __u64);
+} gw_made SEC(".maps");
+
+struct ethernet {
+	__u8 target[6], source[6];
+	__u16 type;
+} __attribute__((packed));
+
+struct vlan {
+	__u16 tag, type;
+} __attribute__((packed));
+
+struct ipv4 {
+	__u8 version_len, tos;
+	__u16 total_len, id, fragment;
+	__u8 ttl, protocol;
+	__u16 checksum;
+	__u32 source, target;
+} __attribute__((packed));
+
+struct ipv6 {
+	__u32 version_class_flow;
+	__u16 len;
+	__u8 next, hops;
+	__u32 source[4], target[4];
+} __attribute__((packed));
+
+struct tcp {
+	__u16 source, target;
+	__u32 seq, ack;
+	__u8 offset, flags;
+	__u16 window, checksum, urgent;
+} __attribute__((packed));
+
+#define FIN 1
+#define SYN 2
+#define RST 4
+#define ACK 16
+
+/* struct bpf_fib_lookup, as far as it is filled in here. */
+struct fib {
+	__u8 family, l4_protocol;
+	__u16 source_port, target_port, total_len;
+	__u32 ifindex;
+	__u32 tos_flow;
+	__u32 source[4], target[4];
+	__u8 rest[16];
+};
+#define AF_INET 2
+#define AF_INET6 10
+#define NOT_FORWARDED 4
+
+static const __u32 first = 0;
+
+/* Who asks: its SYN, read. */
+struct who {
+	struct tuple6 tuple;
+	__u32 is_v6;
+};
+
+INLINE void *lookup_sock(struct xdp_md *context, struct who *who)
+{
+	if (who->is_v6)
+		return skc_lookup_tcp(context, &who->tuple, sizeof(struct tuple6), -1, 0);
+	struct tuple4 tuple = {
+		.source = who->tuple.source[3],
+		.target = who->tuple.target[3],
+		.source_port = who->tuple.source_port,
+		.target_port = who->tuple.target_port,
+	};
+	return skc_lookup_tcp(context, &tuple, sizeof(tuple), -1, 0);
+}
+
+/* What is known of the listener that a SYN is for. */
+struct listener {
+	__u32 is_there;
+	__u32 waiting, room;
+};
+
+/* A SYN that belongs to a connection has no listener: it passes. One that finds
+ * an old connection's last rest is a new one all the same. */
+INLINE struct listener find_listener(struct xdp_md *context, struct who *who)
+{
+	struct listener found = {};
+	void *sock = lookup_sock(context, who);
+	if (!sock)
+		return found;
+	if (skc_to_tcp_timewait_sock(sock)) {
+		sk_release(sock);
+		who->tuple.source_port = 0;
+		sock = lookup_sock(context, who);
+		if (!sock)
+			return found;
+	}
+	struct tcp_sock *tcp = skc_to_tcp_sock(sock);
+	if (tcp) {
+		struct sock *sk = &tcp->inet_conn.icsk_inet.sk;
+		if (sk->__sk_common.skc_state == TCP_LISTEN) {
+			found.is_there = 1;
+			found.waiting = sk->sk_ack_backlog;
+			found.room = sk->sk_max_ack_backlog;
+		}
+	}
+	sk_release(sock);
+	return found;
+}
+
+/* Whether a packet is for this host, where others' pass through it. */
+INLINE int is_ours(struct xdp_md *context, const struct who *who)
+{
+	struct fib fib = {
+		.family = who->is_v6 ? AF_INET6 : AF_INET,
+		.l4_protocol = 6,
+		.ifindex = context->ingress_ifindex,
+	};
+	if (who->is_v6) {
+		__builtin_memcpy(fib.source, who->tuple.source, 16);
+		__builtin_memcpy(fib.target, who->tuple.target, 16);
+	} else {
+		fib.source[0] = who->tuple.source[3];
+		fib.target[0] = who->tuple.target[3];
+	}
+	return fib_lookup(context, &fib, sizeof(fib), 0) == NOT_FORWARDED;
+}
+
+INLINE __u32 class_of(const struct settings *settings, const struct who *who, __u32 by_port)
+{
+	__u32 class = by_port;
+	if (settings->prefixes) {
+		struct prefix key = { .bits = 128 };
+		__builtin_memcpy(key.address, who->tuple.source, 16);
+		const __u32 *by_prefix = map_lookup(&gw_prefixes, &key);
+		if (by_prefix && *by_prefix < class)
+			class = *by_prefix;
+	}
+	return class & (CLASSES - 1);
+}
+
+/* Takes what one connection costs of what was saved up, unless it is too little. */
+INLINE int takes(const struct limit *limit, __u64 now, __u64 need)
+{
+	__u64 *spent = map_lookup(&gw_spent, &first);
+	if (!spent)
+		return 1;
+	for (int attempt = 0; attempt < 8; attempt++) {
+		__u64 old = *(volatile __u64 *)spent;
+		__u64 from = now > limit->burst_ns ? now - limit->burst_ns : 0;
+		if (old > from)
+			from = old;
+		if (from + need > now)
+			return 0;
+		if (__sync_val_compare_and_swap(spent, old, from + limit->cost_ns) == old)
+			return 1;
+	}
+	/* Eight others came in between: they were held to the limit. */
+	return 1;
+}
+
+/* Why a SYN is shed; REASONS: it is not. */
+INLINE __u32 reason_of(const struct limit *limit, __u64 now, __u32 class, struct listener listener, __u64 present)
+{
+	if (listener.waiting > listener.room)
+		return BY_FULL;
+	if (limit->kind == CLOSED)
+		return BY_CLOSED;
+	if (limit->kind == PRESENT && present >= limit->present[class])
+		return BY_PRESENT;
+	if (limit->kind == RATE && !takes(limit, now, limit->need_ns[class]))
+		return BY_RATE;
+	return REASONS;
+}
+
+INLINE int guarded_syn(struct xdp_md *context, struct who *who)
+{
+	__u16 port = be16(who->tuple.target_port);
+	const __u32 *by_port = map_lookup(&gw_ports, &port);
+	const struct settings *settings = map_lookup(&gw_settings, &first);
+	const struct limit *limit = map_lookup(&gw_limit, &first);
+	const struct connections *connections = map_lookup(&gw_connections, &first);
+	struct counts *counts = map_lookup(&gw_counts, &first);
+	if (!by_port || !settings || !limit || !connections || !counts)
+		return XDP_PASS;
+	if (settings->forwarding && !is_ours(context, who))
+		return XDP_PASS;
+	struct listener listener = find_listener(context, who);
+	if (!listener.is_there)
+		return XDP_PASS;
+	__u32 class = class_of(settings, who, *by_port);
+	counts->seen[class]++;
+	__u64 now = ktime_ns(), alive = limit->alive_ns;
+	if (now > alive && now - alive > DEADMAN_NS) {
+		counts->silent++;
+		return XDP_PASS;
+	}
+	__u64 opened = connections->opened, closed = connections->closed;
+	__u64 present = opened > closed ? opened - closed : 0;
+	__u32 reason = reason_of(limit, now, class, listener, present);
+	if (reason >= REASONS)
+		return XDP_PASS;
+	counts->shed[class][reason]++;
+	return settings->watching ? XDP_PASS : XDP_DROP;
+}
+
+SEC("xdp")
+int gw_guard(struct xdp_md *context)
+{
+	void *at = (void *)(long)context->data;
+	void *end = (void *)(long)context->data_end;
+	struct ethernet *ethernet = at;
+	if ((void *)(ethernet + 1) > end)
+		return XDP_PASS;
+	at = ethernet + 1;
+	__u16 type = ethernet->type;
+	for (int tags = 0; tags < 2; tags++) {
+		if (type != be16(0x8100) && type != be16(0x88a8))
+			break;
+		struct vlan *vlan = at;
+		if ((void *)(vlan + 1) > end)
+			return XDP_PASS;
+		type = vlan->type;
+		at = vlan + 1;
+	}
+	struct who who = {};
+	struct tcp *tcp;
+	if (type == be16(0x0800)) {
+		struct ipv4 *ip = at;
+		if ((void *)(ip + 1) > end || ip->protocol != 6 || ip->version_len >> 4 != 4)
+			return XDP_PASS;
+		__u32 len = (ip->version_len & 15) * 4;
+		if (len < sizeof(*ip) || ip->fragment & be16(0x3fff))
+			return XDP_PASS;
+		tcp = at + len;
+		if ((void *)(tcp + 1) > end || (tcp->flags & (SYN | ACK | RST | FIN)) != SYN)
+			return XDP_PASS;
+		who.tuple.source[2] = be16(0xffff) << 16;
+		who.tuple.source[3] = ip->source;
+		who.tuple.target[3] = ip->target;
+	} else if (type == be16(0x86dd)) {
+		struct ipv6 *ip = at;
+		if ((void *)(ip + 1) > end || ip->next != 6 || (*(__u8 *)at) >> 4 != 6)
+			return XDP_PASS;
+		tcp = (void *)(ip + 1);
+		if ((void *)(tcp + 1) > end || (tcp->flags & (SYN | ACK | RST | FIN)) != SYN)
+			return XDP_PASS;
+		__builtin_memcpy(who.tuple.source, ip->source, 16);
+		__builtin_memcpy(who.tuple.target, ip->target, 16);
+		who.is_v6 = 1;
+	} else {
+		return XDP_PASS;
+	}
+	who.tuple.source_port = tcp->source;
+	who.tuple.target_port = tcp->target;
+	return guarded_syn(context, &who);
+}
+
+/* Whether a connection in this state is the server's to deal with. */
+INLINE int is_served(int state)
+{
+	return state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int gw_state(__u64 *arguments)
+{
+	const struct sock *sk = (const void *)arguments[0];
+	int before = arguments[1], after = arguments[2];
+	int opens = before == TCP_SYN_RECV && after == TCP_ESTABLISHED;
+	int closes = is_served(before) && !is_served(after);
+	if (!opens && !closes)
+		return 0;
+	__u16 port = sk->__sk_common.skc_num;
+	const struct settings *settings = map_lookup(&gw_settings, &first);
+	struct connections *connections = map_lookup(&gw_connections, &first);
+	if (!map_lookup(&gw_ports, &port) || !settings || !connections)
+		return 0;
+	if (sk->__sk_common.skc_net.net->ns.inum != settings->netns)
+		return 0;
+	if (closes) {
+		__sync_fetch_and_add(&connections->closed, 1);
+		return 0;
+	}
+	__u32 at = __sync_fetch_and_add(&connections->opened, 1) & (RING - 1);
+	__u64 *made = map_lookup(&gw_made, &at);
+	if (made)
+		*made = ktime_ns();
+	return 0;
+}

@@ -1,0 +1,83 @@
+/* What the guard's program and its controller share: the maps' keys and values.
+ * host::guard::layout is the same in Rust; loading checks that the lengths agree.
+ */
+#pragma once
+
+/* Classes that a guard tells apart, the first being shed last. */
+#define CLASSES 8
+/* Ports that it guards at most. */
+#define PORTS 64
+/* Prefixes that name classes. */
+#define PREFIXES 1024
+/* Connections whose arrival is remembered: more than wait in any accept queue. */
+#define RING 65536
+/* Bytes of text about what is attached. */
+#define NOTES 2048
+/* Without a sign of the controller for so long, everything passes. */
+#define DEADMAN_NS 1000000000ULL
+
+/* What may come in: guard::Limit. */
+enum kind { OPEN, RATE, PRESENT, CLOSED };
+
+/* Why a SYN is shed; FULL: its accept queue is, and the kernel would drop it too. */
+enum reason { BY_CLOSED, BY_RATE, BY_PRESENT, BY_FULL, REASONS };
+
+/* Said once, at the start. */
+struct settings {
+	/* Of the network namespace, as /proc/PID/ns/net has it. */
+	__u32 netns;
+	/* How many there are; who is in none is in the last. */
+	__u32 classes;
+	/* Sheds nobody, and counts whom it would have shed. */
+	__u32 watching;
+	/* Whether there are prefixes, and whether this host forwards what is not its own. */
+	__u32 prefixes;
+	__u32 forwarding;
+	__u32 unused;
+	/* For whoever asks what is attached: text, and zeros. */
+	char notes[NOTES];
+};
+
+/* Said at each look of the controller. */
+struct limit {
+	/* When, by CLOCK_MONOTONIC. */
+	__u64 alive_ns;
+	__u64 kind;
+	/* RATE: what one connection takes of the time that was saved up, and how
+	 * much can be saved up. */
+	__u64 cost_ns;
+	__u64 burst_ns;
+	/* RATE: what must have been saved up for a class to come in. */
+	__u64 need_ns[CLASSES];
+	/* PRESENT: below how many connections in the server a class comes in. */
+	__u64 present[CLASSES];
+	/* For whoever asks: what the controller saw. The length of the accept
+	 * queues and the room in them, how long their first has waited, what was
+	 * taken off since the start, and what the kernel dropped of them. */
+	__u64 waiting;
+	__u64 room;
+	__u64 delay_ns;
+	__u64 served;
+	__u64 overflows;
+	__u64 drops;
+};
+
+/* What came, per processor. A SYN is seen when it asks for a guarded listener. */
+struct counts {
+	__u64 seen[CLASSES];
+	__u64 shed[CLASSES][REASONS];
+	/* Of those seen: let in as the controller was silent. */
+	__u64 silent;
+};
+
+/* Connections of the guarded ports: shaken hands, and no longer served. */
+struct connections {
+	__u64 opened;
+	__u64 closed;
+};
+
+/* A prefix of an IPv6 address, or of ::ffff:a.b.c.d, as an LPM trie's key. */
+struct prefix {
+	__u32 bits;
+	__u8 address[16];
+};

@@ -1,0 +1,23 @@
+//! What stands in for the programs where they are not built in: nothing can be
+//! loaded, and callers need not ask how they were built.
+
+use std::os::fd::OwnedFd;
+
+use super::error::GuardError;
+use super::maps::Maps;
+
+/// Programs and maps; without the feature there are none.
+pub struct Loaded {
+    /// For an interface.
+    pub program: OwnedFd,
+    /// Of both.
+    pub maps: Maps,
+}
+
+/// Loads nothing.
+///
+/// # Errors
+/// Always [`GuardError::NotBuilt`].
+pub fn load() -> Result<Loaded, GuardError> {
+    Err(GuardError::NotBuilt)
+}

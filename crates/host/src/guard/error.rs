@@ -1,0 +1,131 @@
+//! Why a guard could not be attached, shown or detached, and what to do about it.
+
+use std::fmt;
+use std::io;
+
+use crate::interface::InterfaceError;
+
+/// Why a guard could not be attached, shown or detached.
+#[derive(Debug)]
+pub enum GuardError {
+    /// The interface is not there, or is none for this, or another program sits there.
+    Interface(InterfaceError),
+    /// This greenwave was built without what it takes.
+    NotBuilt,
+    /// The kernel tells nothing of its structures.
+    NoBtf,
+    /// The kernel does not let us.
+    NoPermission,
+    /// A guard is there already.
+    Attached {
+        /// The interface.
+        device: String,
+        /// What it is, and whose.
+        what: String,
+    },
+    /// There is no guard.
+    NotAttached(String),
+    /// Nobody listens on a port.
+    NoListener {
+        /// The port.
+        port: u16,
+        /// The ports where somebody does.
+        there: Vec<u16>,
+    },
+    /// More than the program has room for.
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many were given.
+        given: usize,
+        /// How many there can be.
+        max: usize,
+    },
+    /// A class is made of a port that is not guarded.
+    Unguarded {
+        /// The port.
+        port: u16,
+        /// Those that are.
+        ports: Vec<u16>,
+    },
+    /// The kernel refuses something.
+    Refused {
+        /// What was asked of it.
+        what: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// What is attached makes no sense.
+    Unreadable(String),
+}
+
+impl GuardError {
+    /// What to do about it, if anything is known to help.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        Some(match self {
+            Self::Interface(InterfaceError::NoNativeXdp(name)) => format!("guard attach {name} --mode skb"),
+            Self::Interface(InterfaceError::Refused { name, what, .. }) if what.contains("native") => {
+                format!("guard attach {name} --mode skb")
+            }
+            Self::Interface(InterfaceError::NotEthernet(_)) => {
+                "ip -brief link, to see which there are".to_owned()
+            }
+            Self::Interface(e) => return e.advice(),
+            Self::NotBuilt => {
+                "apt-get install clang libelf-dev zlib1g-dev pkg-config make gcc, then make build".to_owned()
+            }
+            Self::NoBtf => "a kernel with CONFIG_DEBUG_INFO_BTF, Linux 5.12 or newer".to_owned(),
+            Self::NoPermission => "run as root".to_owned(),
+            Self::Attached { device, .. } => format!("greenwave guard detach {device}"),
+            Self::NotAttached(device) => format!("greenwave guard attach {device} --port 80"),
+            Self::NoListener { there, .. } if there.is_empty() => "start the server first".to_owned(),
+            Self::NoListener { there, .. } => format!("start the server first, or --port {}", listed(there)),
+            Self::TooMany { max, .. } => format!("{max} at the most"),
+            Self::Unguarded { port, .. } => format!("--port {port} as well"),
+            Self::Unreadable(_) => "end the guard by the greenwave that attached it".to_owned(),
+            Self::Refused { .. } => return None,
+        })
+    }
+}
+
+/// The first few of them.
+fn listed(ports: &[u16]) -> String {
+    ports.iter().take(8).map(u16::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for GuardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interface(e) => e.fmt(f),
+            Self::NotBuilt => f.write_str(
+                "this greenwave has no BPF programs: clang and libelf were not there when it was built",
+            ),
+            Self::NoBtf => {
+                f.write_str("this kernel tells nothing of its structures: no /sys/kernel/btf/vmlinux")
+            }
+            Self::NoPermission => f.write_str(
+                "a guard takes CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, which this process has not",
+            ),
+            Self::Attached { device, what } => write!(f, "{device}: a guard is attached already: {what}"),
+            Self::NotAttached(device) => write!(f, "{device}: no guard is attached"),
+            Self::NoListener { port, .. } => {
+                write!(f, "nobody listens on TCP port {port} in this network namespace")
+            }
+            Self::TooMany { what, given, max } => write!(f, "{given} {what} are more than {max}"),
+            Self::Unguarded { port, ports } => {
+                write!(f, "a class has port {port}, and guarded is {} alone", listed(ports))
+            }
+            Self::Refused { what, source } => write!(f, "the kernel refuses {what}: {source}"),
+            Self::Unreadable(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for GuardError {}
+
+impl From<InterfaceError> for GuardError {
+    fn from(e: InterfaceError) -> Self {
+        Self::Interface(e)
+    }
+}

@@ -1,0 +1,302 @@
+//! `intf.h` in Rust: what lies in the program's maps, byte for byte.
+//!
+//! Values go through bytes and not through pointers, so nothing here is
+//! unsafe; [`load`](super::program) checks lengths against the program's own.
+
+use guard::Limit;
+use queueing::{Span, Time};
+
+/// Classes that a guard tells apart at the most.
+pub const CLASSES: usize = 8;
+/// Ports that it guards at the most.
+pub const PORTS_MAX: usize = 64;
+/// Prefixes that name classes, at the most.
+pub const PREFIXES_MAX: usize = 1024;
+/// Connections whose arrival is remembered.
+pub(super) const RING: u64 = 65_536;
+/// Without a sign of the controller for so long, everything passes.
+pub const DEADMAN: Span = Span::from_secs(1);
+/// Bytes of text about what is attached.
+pub(super) const NOTES_LEN: usize = 2048;
+
+/// Why a SYN is shed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Nobody comes in.
+    Closed,
+    /// More came than the rate.
+    Rate,
+    /// As many are in the server as may be.
+    Present,
+    /// The accept queue is full: the kernel would drop it too, later.
+    Full,
+}
+
+impl Reason {
+    /// All of them, as the maps have them.
+    pub const ALL: [Self; 4] = [Self::Closed, Self::Rate, Self::Present, Self::Full];
+
+    /// In a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Rate => "rate",
+            Self::Present => "present",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// `struct settings`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Of the network namespace.
+    pub netns: u32,
+    /// How many there are.
+    pub classes: u32,
+    /// Sheds nobody.
+    pub watching: bool,
+    /// Whether there are prefixes.
+    pub prefixes: bool,
+    /// Whether the host forwards what is not its own.
+    pub forwarding: bool,
+    /// Text about what is attached.
+    pub notes: Vec<u8>,
+}
+
+impl Settings {
+    pub(super) const LEN: usize = 24 + NOTES_LEN;
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let words =
+            [self.netns, self.classes, self.watching.into(), self.prefixes.into(), self.forwarding.into(), 0];
+        let mut bytes = words.map(u32::to_ne_bytes).concat();
+        bytes.extend(self.notes.iter().take(NOTES_LEN));
+        bytes.resize(Self::LEN, 0);
+        bytes
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at * 4..)?.first_chunk()?));
+        let notes = bytes.get(24..)?.split(|&byte| byte == 0).next()?.to_vec();
+        Some(Self {
+            netns: word(0)?,
+            classes: word(1)?,
+            watching: word(2)? != 0,
+            prefixes: word(3)? != 0,
+            forwarding: word(4)? != 0,
+            notes,
+        })
+    }
+}
+
+/// What may come in, as the program has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Held {
+    /// Everybody.
+    #[default]
+    Open,
+    /// So much time per connection, of what was saved up.
+    Rate {
+        /// What a connection takes.
+        cost_ns: u64,
+        /// What can be saved up.
+        burst_ns: u64,
+        /// What must have been saved up for each class.
+        need_ns: [u64; CLASSES],
+    },
+    /// Below so many in the server, for each class.
+    Present([u64; CLASSES]),
+    /// Nobody.
+    Closed,
+}
+
+impl Held {
+    /// `limit` for `classes` classes, as [`guard::Door`] shares it: what is
+    /// kept for those before a class rises to half of all.
+    ///
+    /// # Panics
+    /// When `classes` is outside 1..=[`CLASSES`].
+    #[must_use]
+    pub fn new(limit: Limit, classes: usize) -> Self {
+        assert!((1..=CLASSES).contains(&classes), "{classes} classes are outside 1..={CLASSES}");
+        let kept = |place: usize| place.min(classes - 1) as f64 / (2.0 * classes as f64);
+        let each = |of: &dyn Fn(f64) -> f64| std::array::from_fn(|place| of(kept(place)).round() as u64);
+        match limit {
+            Limit::Open => Self::Open,
+            Limit::Closed => Self::Closed,
+            // Below so many: the first number that is not.
+            Limit::Present { max } => Self::Present(each(&|kept| (max as f64 * (1.0 - kept)).ceil())),
+            Limit::Rate { per_s } => {
+                let cost = NS_PER_S / per_s.max(PER_S_MIN);
+                let burst = (per_s / 100.0).max(guard::Door::BURST_MIN);
+                Self::Rate {
+                    cost_ns: cost.round() as u64,
+                    burst_ns: (burst * cost).round() as u64,
+                    need_ns: each(&|kept| cost * (1.0 + (burst - 1.0) * kept)),
+                }
+            }
+        }
+    }
+}
+
+const NS_PER_S: f64 = 1e9;
+/// Less than one a minute is nobody for the time between two looks.
+const PER_S_MIN: f64 = 1.0 / 60.0;
+
+/// What the controller saw, for whoever asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Connections in the accept queues.
+    pub waiting: u64,
+    /// Room in them.
+    pub room: u64,
+    /// How long the first of them has waited.
+    pub delay: Span,
+    /// Taken off since the guard was attached.
+    pub served: u64,
+    /// What the kernel dropped since an accept queue was full (`ListenOverflows`):
+    /// mostly the last step of a handshake, after which a client takes itself for connected.
+    pub overflows: u64,
+    /// All that the kernel dropped at listeners (`ListenDrops`).
+    pub drops: u64,
+}
+
+/// `struct limit`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// When, by the monotonic clock.
+    pub alive: Time,
+    /// What may come in.
+    pub held: Held,
+    /// What was seen.
+    pub seen: Seen,
+}
+
+impl Look {
+    const WORDS: usize = 4 + 2 * CLASSES + 6;
+    pub(super) const LEN: usize = 8 * Self::WORDS;
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut words = [0; Self::WORDS];
+        words[0] = self.alive.as_nanos();
+        match self.held {
+            Held::Open => {}
+            Held::Rate { cost_ns, burst_ns, need_ns } => {
+                words[1..4].copy_from_slice(&[1, cost_ns, burst_ns]);
+                words[4..4 + CLASSES].copy_from_slice(&need_ns);
+            }
+            Held::Present(present) => {
+                words[1] = 2;
+                words[4 + CLASSES..4 + 2 * CLASSES].copy_from_slice(&present);
+            }
+            Held::Closed => words[1] = 3,
+        }
+        let Seen { waiting, room, delay, served, overflows, drops } = self.seen;
+        let seen = [waiting, room, delay.as_nanos(), served, overflows, drops];
+        words[4 + 2 * CLASSES..].copy_from_slice(&seen);
+        words.map(u64::to_ne_bytes).concat()
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let words: [u64; Self::WORDS] = words(bytes)?;
+        let each = |from: usize| std::array::from_fn(|at| words[from + at]);
+        let held = match words[1] {
+            0 => Held::Open,
+            1 => Held::Rate { cost_ns: words[2], burst_ns: words[3], need_ns: each(4) },
+            2 => Held::Present(each(4 + CLASSES)),
+            3 => Held::Closed,
+            _ => return None,
+        };
+        let [waiting, room, delay_ns, served, overflows, drops] = *words.last_chunk()?;
+        let seen = Seen { waiting, room, delay: Span::from_nanos(delay_ns), served, overflows, drops };
+        Some(Self { alive: Time::from_nanos(words[0]), held, seen })
+    }
+}
+
+/// What came, as all processors together counted it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// SYNs for guarded listeners, by class.
+    pub seen: [u64; CLASSES],
+    /// Of these, shed, by class and [`Reason`].
+    pub shed: [[u64; 4]; CLASSES],
+    /// Of those seen, let in as the controller was silent.
+    pub silent: u64,
+}
+
+impl Counts {
+    const WORDS: usize = CLASSES + CLASSES * 4 + 1;
+    pub(super) const LEN: usize = 8 * Self::WORDS;
+
+    /// All that came.
+    #[must_use]
+    pub fn offered(&self) -> u64 {
+        self.seen.iter().sum()
+    }
+
+    /// All that was shed, or would have been.
+    #[must_use]
+    pub fn shed(&self) -> u64 {
+        self.shed.iter().flatten().sum()
+    }
+
+    /// The sum of what each processor counted, one after the other.
+    pub(super) fn sum(bytes: &[u8]) -> Option<Self> {
+        let mut all = Self::default();
+        for bytes in bytes.chunks(Self::LEN) {
+            let words: [u64; Self::WORDS] = words(bytes)?;
+            let mut words = words.into_iter();
+            let mut next = || words.next().unwrap_or_default();
+            all.seen.iter_mut().for_each(|count| *count += next());
+            all.shed.iter_mut().flatten().for_each(|count| *count += next());
+            all.silent += next();
+        }
+        Some(all)
+    }
+}
+
+/// `struct connections`: made, and no longer served.
+pub(super) fn connections(bytes: &[u8]) -> Option<[u64; 2]> {
+    words(bytes)
+}
+
+fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words: &[[u8; 8]; N] = words.try_into().ok()?;
+    rest.is_empty().then(|| words.map(u64::from_ne_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let seen =
+            Seen { waiting: 3, room: 9, delay: Span::from_millis(4), served: 5, overflows: 6, drops: 7 };
+        for limit in [Limit::Open, Limit::Closed, Limit::Rate { per_s: 3e4 }, Limit::Present { max: 100 }] {
+            let look = Look { alive: Time::from_nanos(77), held: Held::new(limit, 3), seen };
+            assert_eq!(Look::read(&look.bytes()), Some(look));
+        }
+        let settings =
+            Settings { netns: 9, classes: 2, watching: true, notes: b"x".to_vec(), ..Settings::default() };
+        assert_eq!(Settings::read(&settings.bytes()), Some(settings));
+        assert_eq!(Look::read(&[0; 8]), None);
+        assert_eq!(Counts::sum(&[1; Counts::LEN - 1]), None);
+    }
+
+    #[test]
+    fn the_first_class_needs_one_and_the_last_half_of_all() {
+        let Held::Rate { cost_ns, burst_ns, need_ns } = Held::new(Limit::Rate { per_s: 1000.0 }, 2) else {
+            panic!("a rate is a rate")
+        };
+        assert_eq!((cost_ns, burst_ns), (1_000_000, 10_000_000));
+        assert_eq!(need_ns[..3], [1_000_000, 3_250_000, 3_250_000]);
+        let Held::Present(present) = Held::new(Limit::Present { max: 100 }, 2) else {
+            panic!("so many are so many")
+        };
+        assert_eq!(present[..2], [100, 75]);
+    }
+}

@@ -1,0 +1,146 @@
+//! How busy the machine is, as `/proc` has it: what policies other than
+//! `queue-delay` look at.
+//!
+//! Read ten times a second and not at every look: the kernel counts processor
+//! time by ticks, of which a look sees one or two.
+//! Source: proc_stat(5), proc_meminfo(5); `/proc/net/sockstat`, `/proc/net/netstat`.
+
+use std::fs;
+use std::io;
+
+use queueing::{Span, Time};
+
+/// How busy it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Busy {
+    /// The kernel's share of the processor where it is largest, 0 to 1: an
+    /// overload by packets is one processor's.
+    pub kernel_share: f64,
+    /// TCP sockets of this network namespace.
+    pub sockets: u64,
+    /// The share of memory in use, 0 to 1.
+    pub memory_share: f64,
+    /// `ListenOverflows` and `ListenDrops` of this network namespace.
+    pub overflows: u64,
+    pub drops: u64,
+}
+
+/// Looks at a machine.
+#[derive(Debug, Default)]
+pub(super) struct Machine {
+    read: Option<Time>,
+    /// Ticks of each processor: the kernel's, and all.
+    ticks: Vec<[u64; 2]>,
+    busy: Busy,
+}
+
+const PERIOD: Span = Span::from_millis(100);
+
+impl Machine {
+    /// How busy it is, as of at most a tenth of a second ago.
+    pub fn look(&mut self, now: Time) -> io::Result<Busy> {
+        if self.read.is_none_or(|read| now.since(read) >= PERIOD) {
+            self.read = Some(now);
+            let ticks = ticks(&fs::read_to_string("/proc/stat")?);
+            self.busy.kernel_share = share_max(&self.ticks, &ticks);
+            self.ticks = ticks;
+            // Those of the thread: tests enter namespaces by thread.
+            let net = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+            let sockets = [sockets(&net("sockstat")?), sockets(&net("sockstat6").unwrap_or_default())];
+            self.busy.sockets = sockets.iter().sum();
+            self.busy.memory_share = memory_share(&fs::read_to_string("/proc/meminfo")?);
+            let netstat = net("netstat")?;
+            self.busy.overflows = counter(&netstat, "ListenOverflows");
+            self.busy.drops = counter(&netstat, "ListenDrops");
+        }
+        Ok(self.busy)
+    }
+}
+
+/// Of each processor: ticks in the kernel (system, irq, softirq), and all.
+fn ticks(stat: &str) -> Vec<[u64; 2]> {
+    let lines = stat.lines().filter(|line| {
+        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    });
+    lines
+        .map(|line| {
+            let fields: Vec<u64> = line.split_whitespace().skip(1).map_while(|n| n.parse().ok()).collect();
+            let at = |at: usize| fields.get(at).copied().unwrap_or_default();
+            // The last two, guests' time, are in the first two as well.
+            [at(2) + at(5) + at(6), fields.iter().take(8).sum()]
+        })
+        .collect()
+}
+
+/// The largest share of the kernel on any processor, since `before`.
+fn share_max(before: &[[u64; 2]], now: &[[u64; 2]]) -> f64 {
+    let pairs = before.iter().zip(now).filter(|(before, now)| now[1] > before[1]);
+    let share = |(before, now): (&[u64; 2], &[u64; 2])| {
+        now[0].saturating_sub(before[0]) as f64 / (now[1] - before[1]) as f64
+    };
+    pairs.map(share).fold(0.0, f64::max)
+}
+
+/// `TCP: inuse 7 …`, or `TCP6: …`.
+fn sockets(sockstat: &str) -> u64 {
+    let line =
+        sockstat.lines().find_map(|line| line.strip_prefix("TCP").map(|rest| rest.trim_start_matches('6')));
+    let in_use = line.and_then(|line| line.strip_prefix(": inuse ")?.split_whitespace().next()?.parse().ok());
+    in_use.unwrap_or_default()
+}
+
+fn memory_share(meminfo: &str) -> f64 {
+    let kib = |name: &str| -> Option<f64> {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    match (kib("MemTotal"), kib("MemAvailable")) {
+        (Some(total), Some(available)) if total > 0.0 => (1.0 - available / total).clamp(0.0, 1.0),
+        _ => 0.0,
+    }
+}
+
+/// A counter of `TcpExt`: names in one line, figures in the next.
+fn counter(netstat: &str, name: &str) -> u64 {
+    let mut lines = netstat.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (Some(names), Some(figures)) = (lines.next(), lines.next()) else { return 0 };
+    let at = names.split_whitespace().position(|its| its == name);
+    at.and_then(|at| figures.split_whitespace().nth(at)?.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_share_is_that_of_its_busiest_processor() {
+        let before = ticks("cpu  9 9 9\ncpu0 10 0 10 100 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nintr 1\n");
+        assert_eq!(before, [[10, 120], [0, 0]]);
+        let now = ticks("cpu0 10 0 10 110 0 0 0 0 0 0\ncpu1 2 0 3 1 0 1 3 0 0 0\n");
+        assert_eq!(share_max(&before, &now), 0.7);
+        assert_eq!(share_max(&now, &now), 0.0, "no time passed");
+        assert_eq!(share_max(&[], &now), 0.0);
+    }
+
+    #[test]
+    fn figures_are_found_and_nonsense_is_none() {
+        assert_eq!(sockets("sockets: used 9\nTCP: inuse 7 orphan 0\nUDP: inuse 1\n"), 7);
+        assert_eq!(sockets("TCP6: inuse 3\n"), 3);
+        assert_eq!(memory_share("MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 250 kB\n"), 0.75);
+        let netstat = "TcpExt: A ListenOverflows ListenDrops\nTcpExt: 1 5 8\nIpExt: X\nIpExt: 9\n";
+        assert_eq!([counter(netstat, "ListenOverflows"), counter(netstat, "ListenDrops")], [5, 8]);
+        for nonsense in ["", "x", "TCP: x", "TcpExt: ListenDrops\n"] {
+            assert_eq!((sockets(nonsense), counter(nonsense, "ListenDrops")), (0, 0));
+            assert!(memory_share(nonsense) == 0.0 && ticks(nonsense).is_empty());
+        }
+    }
+
+    #[test]
+    fn this_machine_can_be_looked_at() {
+        let mut machine = Machine::default();
+        let now = Time::from_nanos(1);
+        let busy = machine.look(now).unwrap();
+        assert!((0.01..1.0).contains(&busy.memory_share), "{busy:?}");
+        assert_eq!(machine.look(now).unwrap(), busy, "not read again at once");
+    }
+}

@@ -1,0 +1,141 @@
+//! The maps of a guard, by name, whoever made them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use queueing::{Span, Time};
+
+use super::error::GuardError;
+use super::layout::{self, Counts, Look, RING, Settings};
+use super::rule::Prefix;
+use crate::bpf::{self, Map};
+
+/// The maps of a guard.
+#[derive(Debug)]
+pub struct Maps {
+    settings: Map,
+    limit: Map,
+    spent: Map,
+    counts: Map,
+    connections: Map,
+    /// What only its owner can see: these belong to the second program, or are
+    /// written once.
+    own: Option<Own>,
+}
+
+#[derive(Debug)]
+struct Own {
+    ports: Map,
+    prefixes: Map,
+    made: Map,
+}
+
+const FIRST: [u8; 4] = [0; 4];
+
+impl Maps {
+    /// Those of a program that was just loaded.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(super) fn of(fds: Vec<OwnedFd>) -> Result<Self, GuardError> {
+        let maps = fds.into_iter().map(Map::with_fd).collect::<io::Result<Vec<_>>>();
+        Self::named(maps.map_err(refused("a look at our maps"))?, true)
+    }
+
+    /// Those of the attached program `id`.
+    ///
+    /// # Errors
+    /// What the kernel says, or they are of another version of the guard.
+    pub(super) fn attached(id: u32) -> Result<Self, GuardError> {
+        let maps = bpf::program_maps(id).and_then(|ids| ids.into_iter().map(Map::with_id).collect());
+        Self::named(maps.map_err(refused("a look at our maps"))?, false)
+    }
+
+    fn named(mut maps: Vec<(Map, String)>, own: bool) -> Result<Self, GuardError> {
+        let mut take = |name: &str, len: usize| {
+            let at = maps.iter().position(|(_, its)| its == name);
+            let map = at.map(|at| maps.swap_remove(at).0);
+            map.filter(|map| len == 0 || map.value_len().is_multiple_of(len) && map.value_len() > 0)
+                .ok_or_else(|| {
+                    GuardError::Unreadable(format!("there is no map {name} as this version has it"))
+                })
+        };
+        Ok(Self {
+            settings: take("gw_settings", Settings::LEN)?,
+            limit: take("gw_limit", Look::LEN)?,
+            spent: take("gw_spent", 8)?,
+            counts: take("gw_counts", Counts::LEN)?,
+            connections: take("gw_connections", 16)?,
+            own: match own {
+                true => Some(Own {
+                    ports: take("gw_ports", 4)?,
+                    prefixes: take("gw_prefixes", 4)?,
+                    made: take("gw_made", 8)?,
+                }),
+                false => None,
+            },
+        })
+    }
+
+    fn own(&self) -> &Own {
+        self.own.as_ref().expect("only its owner asks")
+    }
+
+    fn value<T>(map: &Map, read: impl Fn(&[u8]) -> Option<T>) -> io::Result<T> {
+        let value = map.get(&FIRST)?.as_deref().and_then(read);
+        value.ok_or_else(|| io::Error::other("a map of the guard holds nonsense"))
+    }
+
+    pub(super) fn set_settings(&self, settings: &Settings) -> io::Result<()> {
+        self.settings.set(&FIRST, &settings.bytes())
+    }
+
+    pub(super) fn settings(&self) -> io::Result<Settings> {
+        Self::value(&self.settings, Settings::read)
+    }
+
+    /// From now on `port` is guarded, and who comes to it of `class`.
+    pub(super) fn set_port(&self, port: u16, class: u8) -> io::Result<()> {
+        self.own().ports.set(&port.to_ne_bytes(), &u32::from(class).to_ne_bytes())
+    }
+
+    pub(super) fn set_prefix(&self, prefix: Prefix, class: u8) -> io::Result<()> {
+        self.own().prefixes.set(&prefix.key(), &u32::from(class).to_ne_bytes())
+    }
+
+    pub(super) fn set_look(&self, look: &Look) -> io::Result<()> {
+        self.limit.set(&FIRST, &look.bytes())
+    }
+
+    pub(super) fn look(&self) -> io::Result<Look> {
+        Self::value(&self.limit, Look::read)
+    }
+
+    /// Of a rate, everything is spent until `time`.
+    pub(super) fn set_spent(&self, time: Time) -> io::Result<()> {
+        self.spent.set(&FIRST, &time.as_nanos().to_ne_bytes())
+    }
+
+    pub(super) fn counts(&self) -> io::Result<Counts> {
+        Self::value(&self.counts, Counts::sum)
+    }
+
+    /// Connections made, and those no longer served, since the start.
+    pub(super) fn connections(&self) -> io::Result<[u64; 2]> {
+        Self::value(&self.connections, layout::connections)
+    }
+
+    /// When the `n`-th connection was made, from 0, of the last [`RING`].
+    pub(super) fn made(&self, n: u64) -> io::Result<Time> {
+        let value = self.own().made.get(&((n % RING) as u32).to_ne_bytes())?;
+        let bytes = value.as_deref().and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
+        Ok(Time::ZERO + Span::from_nanos(u64::from_ne_bytes(bytes)))
+    }
+}
+
+pub(super) fn refused(what: &'static str) -> impl Fn(io::Error) -> GuardError {
+    move |source| match source.kind() {
+        io::ErrorKind::PermissionDenied => GuardError::NoPermission,
+        _ => GuardError::Refused { what: what.to_owned(), source },
+    }
+}

@@ -1,0 +1,298 @@
+//! A guard in front of a kernel's server: sheds connections before the kernel
+//! makes a packet of their first frame.
+//!
+//! [`attach`] puts a program on an interface. Whoever attached it then looks
+//! ([`Guard::look`]), has a policy of crate `guard` decide, and says what may
+//! come in ([`Guard::hold`]), a hundred times a second or so. While nobody
+//! does, for a second, everybody comes in; when its process ends, however it
+//! ends, the program goes with it. There is no file: what is attached, and what
+//! it did, is asked of the kernel ([`status`], [`detach`]).
+//!
+//! Built by the feature `bpf` alone, since the program is in C; without it
+//! [`attach`] says so. The same decision in Rust is [`Model`].
+//! Source: the overload paper §3.3; bpf-helpers(7).
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use guard::{Limit, Signals};
+use queueing::{Clock, Span, Time};
+
+use crate::interface::{Interface, InterfaceError};
+use crate::{Monotonic, bpf, xdp};
+
+#[cfg(not(feature = "bpf"))]
+mod absent;
+mod error;
+mod layout;
+mod listeners;
+mod machine;
+mod maps;
+mod notes;
+#[cfg(feature = "bpf")]
+mod program;
+mod rule;
+mod status;
+
+#[cfg(not(feature = "bpf"))]
+use absent::{Loaded, load};
+pub use error::GuardError;
+pub use layout::{CLASSES, Counts, DEADMAN, Held, PORTS_MAX, PREFIXES_MAX, Reason, Seen};
+use layout::{Look, RING, Settings};
+use listeners::Listeners;
+use machine::Machine;
+use maps::refused;
+pub use notes::Notes;
+#[cfg(feature = "bpf")]
+use program::{Loaded, load};
+pub use rule::{Classes, Prefix, Rule};
+pub use status::{Status, detach, status};
+
+/// Whether the programs are built in.
+pub const BUILT: bool = cfg!(feature = "bpf");
+
+/// The program's name, by which it is known again.
+const PROGRAM: &str = "gw_guard";
+
+/// How to guard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Guarded ports, one and more.
+    pub ports: Vec<u16>,
+    /// Where the program runs.
+    pub mode: xdp::Mode,
+    /// Who is shed last.
+    pub classes: Classes,
+    /// Sheds nobody, and counts whom it would have shed.
+    pub watching: bool,
+    /// The policy's name, for [`status`].
+    pub policy: String,
+    /// How long a connection may wait, for [`status`].
+    pub target: Span,
+}
+
+/// A guard; it is detached when this is dropped.
+pub struct Guard {
+    program: u32,
+    interface: Interface,
+    link: OwnedFd,
+    loaded: Loaded,
+    listeners: Listeners,
+    machine: Machine,
+    options: Options,
+    /// At the last look.
+    last: Last,
+    /// Connections that waited before the guard was there.
+    before: u64,
+    look: Look,
+}
+
+/// What there was at the last look.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    at: Time,
+    offered: u64,
+    shed: u64,
+    closed: u64,
+    present: u64,
+}
+
+/// Guards the listeners on `options.ports` of this thread's network namespace
+/// against what comes in by `device`.
+///
+/// # Errors
+/// [`GuardError`]; nothing is left behind then.
+pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
+    options.classes.check(&options.ports)?;
+    let interface = Interface::find(device)?;
+    if let Some(found) = attached(interface.index) {
+        let what =
+            Notes::attached(found).map_or_else(|_| "of another version".to_owned(), |notes| notes.name());
+        return Err(GuardError::Attached { device: device.to_owned(), what });
+    }
+    let mut listeners = Listeners::new().map_err(refused("a look at listeners"))?;
+    let before = waiting(&mut listeners, &options.ports).map_err(refused("a look at listeners"))?;
+    is_listening(&mut listeners, &options.ports)?;
+    let loaded = load()?;
+    let maps = &loaded.maps;
+    let refused = refused("an entry in our maps");
+    let settings = Settings {
+        netns: netns().map_err(&refused)?,
+        classes: options.classes.len() as u32,
+        watching: options.watching,
+        prefixes: options.classes.of_prefixes().next().is_some(),
+        forwarding: forwards(),
+        notes: Notes::new(options).bytes(),
+    };
+    maps.set_settings(&settings).map_err(&refused)?;
+    for (port, class) in options.classes.of_ports(&options.ports) {
+        maps.set_port(port, class).map_err(&refused)?;
+    }
+    for (prefix, class) in options.classes.of_prefixes() {
+        maps.set_prefix(prefix, class).map_err(&refused)?;
+    }
+    let last = Last { at: Monotonic::new().now(), ..Last::default() };
+    let look = Look { alive: last.at, ..Look::default() };
+    maps.set_look(&look).map_err(&refused)?;
+    let (link, _) = xdp::attach(&interface, &loaded.program, Some(options.mode), |what, source| {
+        InterfaceError::Refused { name: device.to_owned(), what, source }
+    })?;
+    let program = xdp::attached(interface.index).unwrap_or_default();
+    let machine = Machine::default();
+    let options = options.clone();
+    Ok(Guard {
+        program,
+        interface,
+        link,
+        loaded,
+        listeners,
+        machine,
+        options,
+        last,
+        before: before.waiting,
+        look,
+    })
+}
+
+/// Everybody that waits to be accepted, and how many may.
+fn waiting(listeners: &mut Listeners, ports: &[u16]) -> io::Result<Seen> {
+    let mut seen = Seen::default();
+    let only = if let [port] = ports { Some(*port) } else { None };
+    listeners.each(only, |listener| {
+        if ports.contains(&listener.port) {
+            seen.waiting += u64::from(listener.waiting);
+            seen.room += u64::from(listener.room);
+        }
+    })?;
+    Ok(seen)
+}
+
+fn is_listening(listeners: &mut Listeners, ports: &[u16]) -> Result<(), GuardError> {
+    let mut there = Vec::new();
+    listeners.each(None, |listener| there.push(listener.port)).map_err(refused("a look at listeners"))?;
+    there.sort_unstable();
+    there.dedup();
+    match ports.iter().find(|port| !there.contains(port)) {
+        Some(&port) => Err(GuardError::NoListener { port, there }),
+        None => Ok(()),
+    }
+}
+
+/// The number of this thread's network namespace.
+fn netns() -> io::Result<u32> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/thread-self/ns/net").map(|namespace| namespace.ino() as u32)
+}
+
+/// Whether packets for other hosts pass through this one.
+fn forwards() -> bool {
+    let is_on = |path: &str| fs::read_to_string(path).is_ok_and(|text| text.trim() != "0");
+    is_on("/proc/sys/net/ipv4/ip_forward") || is_on("/proc/sys/net/ipv6/conf/all/forwarding")
+}
+
+/// The number of the guard's program on interface `index`.
+fn attached(index: u32) -> Option<u32> {
+    xdp::attached(index).filter(|&id| bpf::program_name(id).as_deref() == Some(PROGRAM))
+}
+
+impl Guard {
+    /// What the server looks like, and what came since the last look.
+    ///
+    /// The longest wait is that of the connection which is as far from the last
+    /// one made as there are connections waiting: exact for one listener; of
+    /// several, each with its own queue, it is the wait as if they had one.
+    /// Latency is by Little's law, of whole connections.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn look(&mut self, now: Time) -> io::Result<Signals> {
+        let span = now.since(self.last.at);
+        let maps = &self.loaded.maps;
+        let [opened, closed] = maps.connections()?;
+        let queue = waiting(&mut self.listeners, &self.options.ports)?;
+        let delay = match queue.waiting {
+            0 => Span::ZERO,
+            // It was there before, or is younger than the last look.
+            _ => self.oldest(now, opened, queue.waiting)?.min(self.look.seen.delay + span),
+        };
+        let served = (opened + self.before).saturating_sub(queue.waiting).max(self.look.seen.served);
+        let counts = maps.counts()?;
+        let (offered, shed) = (counts.offered(), counts.shed());
+        let busy = self.machine.look(now)?;
+        let present = (opened + self.before).saturating_sub(closed);
+        let left = closed.saturating_sub(self.last.closed);
+        let area = span.as_secs_f64() * (present + self.last.present) as f64 / 2.0;
+        let latency = (left > 0).then(|| Span::from_secs_f64(area / left as f64));
+        let seen = Seen { delay, served, overflows: busy.overflows, drops: busy.drops, ..queue };
+        let came = offered.saturating_sub(self.last.offered);
+        let signals = Signals {
+            offered: came,
+            admitted: if self.options.watching {
+                came
+            } else {
+                came.saturating_sub(shed.saturating_sub(self.last.shed))
+            },
+            served: served - self.look.seen.served,
+            waiting: seen.waiting,
+            delay,
+            budget: None,
+            latency,
+            present,
+            kernel_share: busy.kernel_share,
+            sockets: busy.sockets,
+            memory_share: busy.memory_share,
+        };
+        self.last = Last { at: now, offered, shed, closed, present };
+        self.look.seen = seen;
+        Ok(signals)
+    }
+
+    /// For how long the first of `waiting` connections has waited, `made`
+    /// having been made so far.
+    fn oldest(&self, now: Time, made: u64, waiting: u64) -> io::Result<Span> {
+        match made.checked_sub(waiting.min(RING)) {
+            Some(first) => Ok(now.since(self.loaded.maps.made(first)?)),
+            // Since before the guard was there.
+            None => Ok(Span::from_nanos(u64::MAX >> 1)),
+        }
+    }
+
+    /// From now on holds connections to `limit`; says that somebody is there.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn hold(&mut self, now: Time, limit: Limit) -> io::Result<()> {
+        let held = Held::new(limit, self.options.classes.len());
+        if let Held::Rate { cost_ns, .. } = held
+            && !matches!(self.look.held, Held::Rate { .. })
+        {
+            // Nobody has saved up.
+            self.loaded.maps.set_spent(Time::from_nanos(now.as_nanos().saturating_sub(cost_ns)))?;
+        }
+        self.look.alive = now;
+        self.look.held = held;
+        self.loaded.maps.set_look(&self.look)
+    }
+
+    /// Whether it still is where it was attached; else somebody took it off.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        xdp::attached(self.interface.index) == Some(self.program)
+    }
+
+    /// What came so far.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn counts(&self) -> io::Result<Counts> {
+        self.loaded.maps.counts()
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Where this fails, closing the link does it.
+        let _ = bpf::detach(&self.link);
+    }
+}
