@@ -1,7 +1,6 @@
 //! The maps of a guard, by name, whoever made them.
 
 use std::io;
-use std::os::fd::OwnedFd;
 
 use queueing::{Span, Time};
 
@@ -37,7 +36,8 @@ impl Maps {
     ///
     /// # Errors
     /// What the kernel says.
-    pub(super) fn of(fds: Vec<OwnedFd>) -> Result<Self, GuardError> {
+    #[cfg(feature = "bpf")]
+    pub(super) fn of(fds: Vec<std::os::fd::OwnedFd>) -> Result<Self, GuardError> {
         let maps = fds.into_iter().map(Map::with_fd).collect::<io::Result<Vec<_>>>();
         Self::named(maps.map_err(refused("a look at our maps"))?, true)
     }
