@@ -39,6 +39,8 @@ pub use budget::{Budget, Part, Remaining, STAGES_MAX, Stage};
 pub use history::{Estimate, History};
 pub use intake::{Fault, Intake, Limits, Received};
 pub use network::NetworkDelay;
-pub use queue::{DeadlineQueue, ORDERS, Offered, Order, Reason, SHEDDINGS, Settings, Shedding, Turn};
+pub use queue::{
+    Budgets, DeadlineQueue, ORDERS, Offered, Order, Reason, SHEDDINGS, Settings, Shedding, Turn,
+};
 pub use sizes::Sizes;
 pub use visit::Visit;

@@ -12,7 +12,7 @@
 //! let deadline = DeadlineLayer::new(Settings::default());
 //! let inside = deadline.clone();
 //! let guard = GuardLayer::new("queue-delay", guard::Params::default())?
-//!     .seeing(move || Queue { waiting: inside.counts().waiting as u64, delay: inside.oldest_wait(), budget: None });
+//!     .seeing(move || Queue { waiting: inside.counts().waiting as u64, delay: inside.oldest_wait(), budget: inside.budget_median() });
 //! let app: axum::Router = axum::Router::new().layer(deadline).layer(guard);
 //! # Ok::<(), guard::UnknownName>(())
 //! ```

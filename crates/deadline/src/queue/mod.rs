@@ -9,9 +9,11 @@
 //! to be late, and is there for experiments.
 //! Source: D2P §3.2 (a, scheduling); Liu and Layland 1973 (EDF); Mok 1983 (laxity).
 
+mod budgets;
 mod order;
 mod shedding;
 
+pub use budgets::Budgets;
 pub use order::{ORDERS, Order};
 pub use shedding::{Reason, SHEDDINGS, Shedding};
 

@@ -18,7 +18,8 @@ use queueing::{Entry, Label, Priority, Span, Ticket, Time};
 use tokio::sync::oneshot;
 
 use crate::{
-    Budget, DeadlineQueue, Fault, History, Intake, Limits, Offered, Reason, Received, Shedding, Turn, Visit,
+    Budget, Budgets, DeadlineQueue, Fault, History, Intake, Limits, Offered, Reason, Received, Shedding,
+    Turn, Visit,
 };
 
 /// What a server grants, how many it serves at once, and how the others wait.
@@ -85,6 +86,8 @@ struct State {
     free: usize,
     queue: DeadlineQueue<Waiter>,
     intake: Intake,
+    /// What those could spare that came lately.
+    budgets: Budgets,
     learned: History<String>,
     /// By method, those infeasible since the last that was answered or tried;
     /// the methods that are not told apart share `None`.
@@ -121,6 +124,7 @@ impl Gate {
             free: settings.limit,
             queue: DeadlineQueue::new(settings.queue),
             intake: Intake::new(settings.intake),
+            budgets: Budgets::default(),
             learned: History::new(settings.methods_max),
             infeasible: BTreeMap::new(),
             counts: Counts::default(),
@@ -149,6 +153,10 @@ impl Gate {
         self.state().queue.oldest().map_or(Span::ZERO, |offered| now.since(offered))
     }
 
+    pub(super) fn budget_median(&self) -> Option<Span> {
+        self.state().budgets.median()
+    }
+
     /// A request for `method` came at `now` with `received`.
     pub(super) fn enter(self: &Arc<Self>, now: Time, received: Received<'_>, method: &String) -> Entered {
         let (turn, told) = oneshot::channel();
@@ -162,6 +170,7 @@ impl Gate {
         if tried {
             service = Span::ZERO;
         }
+        state.budgets.came(Some(left.saturating_sub(service)));
         let slowest = part.map_or(service, |part| part.slowest);
         let waiter = Waiter { left, service, slowest, turn };
         let (gone, waits) = match state.queue.offer(now, waiter) {

@@ -74,6 +74,13 @@ impl<A> DeadlineLayer<A> {
     pub fn oldest_wait(&self) -> Span {
         self.gate.oldest_wait()
     }
+
+    /// What half of the requests that came lately had left when they came, less
+    /// what serving them is expected to take; nothing before one came.
+    #[must_use]
+    pub fn budget_median(&self) -> Option<Span> {
+        self.gate.budget_median()
+    }
 }
 
 impl<A> fmt::Debug for DeadlineLayer<A> {
