@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::PacketMeta;
 use crate::wire::ethernet::{self, EtherType};
 use crate::wire::ipv4::Protocol;
+use crate::wire::tcp::Flags;
 use crate::wire::{addr, be16, be32, ipv4, ipv6, tcp, udp};
 
 /// A frame's bytes on demand.
@@ -99,6 +100,13 @@ impl<'a> PacketView<'a> {
     #[inline]
     pub fn udp_payload(&self) -> Option<&'a [u8]> {
         self.ip()?.udp_payload()
+    }
+
+    /// The control bits of the TCP segment.
+    #[must_use]
+    #[inline]
+    pub fn tcp_flags(&self) -> Option<Flags> {
+        self.ip()?.tcp_flags()
     }
 
     /// Byte `at` of the TCP payload.
@@ -260,6 +268,13 @@ impl<'a> IpView<'a> {
     #[inline]
     pub fn tcp_ports(&self) -> Option<(u16, u16)> {
         self.whole(Protocol::Tcp, tcp::HEADER_LEN).map(ports)
+    }
+
+    /// The control bits of the TCP segment; none in a fragment.
+    #[must_use]
+    #[inline]
+    pub fn tcp_flags(&self) -> Option<Flags> {
+        self.whole(Protocol::Tcp, tcp::HEADER_LEN).map(|segment| Flags::from_bits(segment[tcp::FLAGS_AT]))
     }
 
     /// What the TCP segment carries.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use queueing::{Label, Span, Time};
 
 use super::{CloseReason, ConnId, KeepAlive, NotOpen, Stack};
+use crate::buffers::Uses;
 use crate::classify::{FlowState, Private, TransportClassifier};
 use crate::tcp::{Connection, Context};
 use crate::wire::FourTuple;
@@ -140,6 +141,12 @@ impl Stack {
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         self.pool.held()
+    }
+
+    /// How often payload that waits needed a buffer, and how often the pool had one.
+    #[must_use]
+    pub fn buffers(&self) -> Uses {
+        self.pool.uses()
     }
 
     /// Bytes that connections take up without their buffers: slots, flow

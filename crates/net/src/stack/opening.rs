@@ -8,6 +8,8 @@
 //! connection and no listener is refused. Source: RFC 9293 §3.10.7.1 and
 //! §3.10.7.2, RFC 4987.
 
+use std::net::IpAddr;
+
 use queueing::Time;
 
 use super::cookies::{COOKIE_LIFE, Cookies, Remembered, SynCookies};
@@ -16,9 +18,10 @@ use super::fast_open::Offer;
 use super::{ConnId, ListenOptions, Stack};
 use crate::classify::{PacketMeta, TransportClassifier};
 use crate::tcp::{Connection, State, Verdicts};
-use crate::wire::FourTuple;
-use crate::wire::ethernet::Mac;
+use crate::wire::ethernet::{EtherType, Frame, Mac};
+use crate::wire::ip::Protocol;
 use crate::wire::tcp::{Flags, Options, Segment, Seq, Timestamps};
+use crate::wire::{FourTuple, ipv4, ipv6};
 
 /// Who listens on a port.
 pub(super) struct Listener {
@@ -223,6 +226,53 @@ impl Stack {
         let mut connection = self.new_connection(now, tuple);
         connection.answer(s, &self.config);
         connection
+    }
+
+    /// Whether somebody listens on `port`.
+    #[must_use]
+    #[inline]
+    pub fn listens(&self, port: u16) -> bool {
+        self.ports.contains_key(&port)
+    }
+
+    /// Answers the SYN in `frame` with a reset, as if nobody listened: for a
+    /// guard that does not let it come this far. One of a connection that is
+    /// there is left alone, and so is whatever is malformed or not for us.
+    pub fn refuse_syn(&mut self, frame: &[u8], meta: &PacketMeta) {
+        let Ok(frame) = Frame::parse(frame) else { return };
+        let Some((source, target, bytes)) = self.tcp_for_us(&frame) else { return };
+        let Ok(segment) = Segment::parse(bytes, source, target, !meta.checked) else { return };
+        let tuple = FourTuple {
+            local: target,
+            local_port: segment.target_port,
+            remote: source,
+            remote_port: segment.source_port,
+        };
+        let opens = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
+        if opens && self.flows.find(self.hash(&tuple), &tuple).is_none() {
+            self.refuse(&tuple, &segment, frame.source);
+        }
+    }
+
+    /// Source, target and bytes of the TCP segment in `frame`, if it is for us
+    /// and whole.
+    fn tcp_for_us<'a>(&self, frame: &Frame<'a>) -> Option<(IpAddr, IpAddr, &'a [u8])> {
+        let (source, target, protocol, whole, bytes): (IpAddr, IpAddr, _, _, _) = match frame.kind {
+            EtherType::Ipv4 => {
+                let p = ipv4::Packet::parse(frame.payload).ok()?;
+                let ours = p.target == self.config.addr && !p.source.is_broadcast();
+                (p.source.into(), p.target.into(), p.protocol, ours && p.fragment.is_none(), p.payload)
+            }
+            EtherType::Ipv6 => {
+                let p = ipv6::Packet::parse(frame.payload).ok()?;
+                let ours = self.ip.v6.as_deref().is_some_and(|v6| v6.owns(p.target));
+                (p.source.into(), p.target.into(), p.protocol, ours && p.fragment.is_none(), p.payload)
+            }
+            _ => return None,
+        };
+        let ours = whole && frame.target == self.config.mac && protocol == Protocol::Tcp;
+        let sends = !source.is_multicast() && !source.is_unspecified() && !source.is_loopback();
+        (ours && sends).then_some((source, target, bytes))
     }
 
     /// Answers a segment with a reset, unless it is one (RFC 9293 §3.10.7.1).

@@ -260,7 +260,7 @@ impl Stack {
             return Err(SendError::Full);
         }
         let dscp = self.config.dscp_of(label.priority);
-        let mut payload = self.pool.take();
+        let mut payload = self.pool.take(datagram.len());
         payload.resize(datagram.len(), 0);
         datagram.emit(source, target, &mut payload);
         let ident = self.ip.idents.next(&self.config.secret, source, target);
@@ -332,7 +332,7 @@ impl Stack {
             self.counters.classifier_drops += 1;
             return true;
         };
-        let mut payload = self.pool.take();
+        let mut payload = self.pool.take(datagram.payload.len());
         payload.extend_from_slice(datagram.payload);
         let remote = SocketAddr::new(source, datagram.source_port);
         let entry = Datagram { remote, local: target, payload, label, received: meta.received };

@@ -9,13 +9,13 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::flight::Ledger;
+use crate::buffers::{Buffers, Uses};
 use crate::stack::ConnId;
 
 /// Buffers and ledgers without an owner, and the count of bytes in those that have one.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    free: Vec<Vec<u8>>,
-    free_bytes: usize,
+    free: Buffers,
     /// Bytes in buffers that connections own.
     held: usize,
     held_max: usize,
@@ -48,12 +48,6 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// What a new buffer holds before it has to grow.
-    const BUFFER_LEN: usize = 2048;
-    /// Larger buffers are freed instead of kept.
-    const KEPT_LEN_MAX: usize = 64 * 1024;
-    /// With more bytes than this in free buffers, further ones are freed.
-    const KEPT_BYTES_MAX: usize = 16 << 20;
     /// With more free ledgers than this, further ones are freed.
     const KEPT_LEDGERS_MAX: usize = 1024;
     /// A connection that holds no more in one queue holds little.
@@ -62,8 +56,7 @@ impl Pool {
     /// A pool whose owners may hold `held_max` bytes.
     pub(crate) const fn bounded(held_max: usize) -> Self {
         Self {
-            free: Vec::new(),
-            free_bytes: 0,
+            free: Buffers::new(),
             held: 0,
             held_max,
             starved: VecDeque::new(),
@@ -137,21 +130,20 @@ impl Pool {
         if self.shortened.is_empty() || self.is_short() { None } else { self.shortened.pop_first() }
     }
 
+    /// A buffer with room for `len` bytes.
     #[inline]
-    pub(crate) fn take(&mut self) -> Vec<u8> {
-        let Some(buffer) = self.free.pop() else { return Vec::with_capacity(Self::BUFFER_LEN) };
-        self.free_bytes -= buffer.capacity();
-        buffer
+    pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
+        self.free.take(len)
     }
 
     #[inline]
-    pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
-        let kept = 1..=Self::KEPT_LEN_MAX;
-        if kept.contains(&buffer.capacity()) && self.free_bytes + buffer.capacity() <= Self::KEPT_BYTES_MAX {
-            buffer.clear();
-            self.free_bytes += buffer.capacity();
-            self.free.push(buffer);
-        }
+    pub(crate) fn give(&mut self, buffer: Vec<u8>) {
+        self.free.give(buffer);
+    }
+
+    /// How often buffers were asked for.
+    pub(crate) const fn uses(&self) -> Uses {
+        self.free.uses()
     }
 }
 
@@ -205,7 +197,7 @@ impl ByteQueue {
             return;
         }
         if self.bytes.capacity() == 0 {
-            self.bytes = pool.take();
+            self.bytes = pool.take(bytes.len());
             pool.account(0, self.bytes.capacity());
         }
         if self.bytes.capacity() - self.bytes.len() < bytes.len() {
@@ -223,7 +215,9 @@ impl ByteQueue {
             self.bytes.drain(..self.head as usize);
             self.head = 0;
         }
-        self.bytes.reserve(n);
+        if self.bytes.capacity() - self.bytes.len() < n {
+            pool.free.grow(&mut self.bytes, n);
+        }
         pool.account(before, self.bytes.capacity());
     }
 
@@ -239,8 +233,8 @@ impl ByteQueue {
     /// The same when more memory has to be taken.
     #[inline]
     fn affordable_anew(&self, n: usize, pool: &Pool) -> usize {
-        if self.bytes.capacity() == 0 && n <= Pool::BUFFER_LEN {
-            return if pool.allows(Use::Little, Pool::BUFFER_LEN) { n } else { 0 };
+        if self.bytes.capacity() == 0 && n <= Buffers::LARGE {
+            return if pool.allows(Use::Little, Buffers::LARGE) { n } else { 0 };
         }
         self.affordable_by_growing(n, pool)
     }
@@ -253,7 +247,7 @@ impl ByteQueue {
         if used + n <= capacity {
             return n;
         }
-        let growth = (2 * capacity).max(used + n).max(Pool::BUFFER_LEN) - capacity;
+        let growth = (2 * capacity).max(used + n).max(Buffers::LARGE) - capacity;
         let purpose = if needed <= Pool::LITTLE { Use::Little } else { Use::Much };
         if pool.allows(purpose, growth) { n } else { capacity - used }
     }
@@ -290,19 +284,17 @@ mod tests {
         let mut queue = ByteQueue::default();
         queue.push(b"abc", &mut pool);
         queue.pop(3, &mut pool);
-        assert_eq!((queue.bytes.capacity(), pool.free.len()), (0, 1));
+        assert_eq!((queue.bytes.capacity(), pool.free.bytes()), (0, Buffers::SMALL));
     }
 
     #[test]
-    fn pool_keeps_a_bounded_number_of_bytes() {
+    fn short_requests_that_wait_hold_an_eighth_of_what_large_buffers_would() {
         let mut pool = Pool::default();
-        for _ in 0..100_000 {
-            pool.give(Vec::with_capacity(2048));
-        }
-        let held: usize = pool.free.iter().map(Vec::capacity).sum();
-        assert!(held <= Pool::KEPT_BYTES_MAX && held > Pool::KEPT_BYTES_MAX / 2);
-        let _ = (0..100_000).map(|_| pool.take()).collect::<Vec<_>>();
-        assert_eq!(pool.free_bytes, 0);
+        let mut queues: Vec<ByteQueue> = (0..1000).map(|_| ByteQueue::default()).collect();
+        queues.iter_mut().for_each(|queue| queue.push(&[0; 200], &mut pool));
+        assert_eq!(pool.held, 1000 * Buffers::LARGE / 8);
+        queues.iter_mut().for_each(|queue| queue.push(&[0; 200], &mut pool));
+        assert_eq!(pool.held, 1000 * Buffers::LARGE, "they have outgrown them");
     }
 
     #[test]

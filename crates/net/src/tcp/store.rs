@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::buffer::{ByteQueue, Pool};
+use crate::buffers::Buffers;
 
 /// Bytes that wait in order.
 pub(crate) trait Store: Default {
@@ -82,7 +83,8 @@ impl Store for ByteQueue {
 
 impl Run for Vec<u8> {
     fn of(bytes: &[u8], pool: &mut Pool) -> Self {
-        let mut own = pool.take();
+        // It grows segment by segment, without the pool.
+        let mut own = pool.take(Buffers::LARGE);
         own.extend_from_slice(bytes);
         own
     }

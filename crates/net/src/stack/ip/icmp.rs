@@ -97,7 +97,7 @@ impl Stack {
         from: Mac,
         fill: impl Fn(&mut [u8]),
     ) {
-        let mut payload = self.pool.take();
+        let mut payload = self.pool.take(len);
         payload.resize(len, 0);
         fill(&mut payload);
         self.send_packet(from, target, source, protocol, payload);
@@ -204,7 +204,7 @@ impl Stack {
             return;
         }
         let error = Error { cause, quoted };
-        let mut payload = self.pool.take();
+        let mut payload = self.pool.take(quoted.len());
         let protocol = match (source, target) {
             (IpAddr::V4(_), IpAddr::V4(_)) => {
                 error.emit(&mut payload);

@@ -20,6 +20,8 @@ pub const HEADER_LEN: usize = 20;
 
 /// Bytes of the longest header.
 pub const HEADER_LEN_MAX: usize = 60;
+/// Where a header has its control bits.
+pub const FLAGS_AT: usize = 13;
 
 /// A segment, received or to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +89,7 @@ impl<'a> Segment<'a> {
             target_port,
             seq: Seq(be32(packet, 4)),
             ack: Seq(be32(packet, 8)),
-            flags: Flags::from_bits(packet[13]),
+            flags: Flags::from_bits(packet[FLAGS_AT]),
             window: be16(packet, 14),
             options,
             payload: &packet[header_len..],
