@@ -200,7 +200,7 @@ fn run<D: Device, A: App>(
         }
     }
     send_rest(&mut shard, &mut device, clock);
-    shard.stats().clone()
+    shard.into_stats()
 }
 
 /// A shard that serves its requests itself.
@@ -214,7 +214,7 @@ fn run_inline<D: Device, A: App>(
 ) -> Stats {
     let app = shard.app();
     let wakes = device.waker().is_some();
-    shard.set_budget(Budget { transport: 8, assign: 1, hold, ..Budget::default() });
+    shard.set_budget(Budget { receive_percent: shard.budget().receive_percent, ..Budget::inline(hold) });
     while !stop.load(Ordering::Relaxed) {
         let now = clock.now();
         match shard.step(now, &mut device) {
@@ -230,7 +230,7 @@ fn run_inline<D: Device, A: App>(
         }
     }
     send_rest(&mut shard, &mut device, clock);
-    shard.stats().clone()
+    shard.into_stats()
 }
 
 /// Sends what TCP has ready; a full device keeps it.

@@ -73,6 +73,13 @@ pub trait App: Send + Sync + 'static {
         None
     }
 
+    /// What `request` says that it can spare, if it says so (asked only where
+    /// a guard wants to know).
+    fn budget(&self, request: &[u8]) -> Option<Span> {
+        let _ = request;
+        None
+    }
+
     /// Serves `request` and appends the response.
     fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome;
 }

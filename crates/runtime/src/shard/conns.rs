@@ -144,16 +144,20 @@ pub(super) fn aged(mark: &Mark, now: Time) -> Label {
 
 /// The table of connections; as large as the largest index seen.
 #[derive(Debug, Default)]
-pub(super) struct Conns(Vec<Conn>);
+pub(super) struct Conns {
+    all: Vec<Conn>,
+    live: usize,
+}
 
 impl Conns {
     /// Starts `id` in its slot.
     pub fn open(&mut self, id: ConnId) {
         let index = id.index as usize;
-        if self.0.len() <= index {
-            self.0.resize_with(index + 1, Conn::new);
+        if self.all.len() <= index {
+            self.all.resize_with(index + 1, Conn::new);
         }
-        let conn = &mut self.0[index];
+        let conn = &mut self.all[index];
+        self.live += usize::from(conn.state == State::Free);
         let _ = conn.free();
         conn.generation = id.generation;
         conn.state = State::Quiet;
@@ -162,22 +166,34 @@ impl Conns {
         (conn.read, conn.end) = (0, 0);
     }
 
+    /// Ends `id`; what was left of a response.
+    pub fn close(&mut self, id: ConnId) -> Option<Vec<u8>> {
+        let unsent = self.get(id)?.free();
+        self.live -= 1;
+        Some(unsent)
+    }
+
+    /// Connections that are open.
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
     /// Bytes that the table takes up.
     pub fn bytes(&self) -> usize {
-        let marks: usize = self.0.iter().map(|conn| conn.marks.capacity() * size_of::<Mark>()).sum();
-        self.0.capacity() * size_of::<Conn>() + marks
+        let marks: usize = self.all.iter().map(|conn| conn.marks.capacity() * size_of::<Mark>()).sum();
+        self.all.capacity() * size_of::<Conn>() + marks
     }
 
     /// The connection `id`, while it lives.
     pub fn get(&mut self, id: ConnId) -> Option<&mut Conn> {
-        let conn = self.0.get_mut(id.index as usize)?;
+        let conn = self.all.get_mut(id.index as usize)?;
         (conn.generation == id.generation && conn.state != State::Free).then_some(conn)
     }
 
     /// The connection whose current task is `token`.
     pub fn current(&mut self, token: u64) -> Option<ConnId> {
         let index = token as u32;
-        let conn = self.0.get(index as usize)?;
+        let conn = self.all.get(index as usize)?;
         let live = conn.seq == (token >> 32) as u32 && matches!(conn.state, State::Queued(_));
         live.then_some(ConnId { index, generation: conn.generation })
     }

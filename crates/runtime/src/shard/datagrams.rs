@@ -173,7 +173,7 @@ impl<D: Device, A: App> Shard<D, A> {
             kind: task.kind,
             stages,
             request: payload,
-            response: self.buffer(),
+            response: self.response(worker),
             private: [0; 64],
             service: Span::ZERO,
             outcome: Outcome::Keep,
@@ -194,6 +194,6 @@ impl<D: Device, A: App> Shard<D, A> {
                 Err(_) => counters.unsent += 1,
             }
         }
-        self.recycle(response);
+        self.buffers.give(response);
     }
 }

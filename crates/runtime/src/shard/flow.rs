@@ -6,6 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use net::Device;
+use net::buffers::Buffers;
 use net::stack::{ConnId, Event, EventKind};
 use queueing::{Label, Priority, Time};
 use sched::dispatch::{Kind, Task, WorkerId};
@@ -176,14 +177,22 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Makes a job of the first `len` received bytes.
     fn give(&mut self, now: Time, worker: WorkerId, id: ConnId, task: Task, len: usize) -> Job {
-        let (mut request, response) = (self.buffer(), self.buffer());
+        let (mut request, response) = (self.buffers.take(len), self.response(worker));
         request.extend_from_slice(&self.stack.received(id)[..len]);
         self.stack.consume(now, id, len);
         let private = self.stack.private(id).copied().unwrap_or([0; 64]);
+        let mut first = false;
         let mark = self.conns.get(id).and_then(|conn| {
             conn.state = State::Serving;
+            first = conn.read == 0;
             conn.consume(len as u64)
         });
+        if let Some(gate) = &mut self.gate {
+            if first {
+                gate.on_served();
+            }
+            gate.on_budget(self.app.budget(&request));
+        }
         let stages = mark.map_or(Stages::default(), |mark| Stages {
             nic: mark.popped.since(mark.received),
             tcp: mark.pushed.since(mark.popped),
@@ -208,6 +217,13 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
+    /// A buffer for what `worker` will answer, which is mostly not short.
+    pub(super) fn response(&mut self, worker: WorkerId) -> Vec<u8> {
+        let response = self.buffers.take(Buffers::LARGE);
+        self.workers.room[usize::from(worker.0)] = response.capacity();
+        response
+    }
+
     /// Sends the response of a served job, unless its connection is gone.
     pub(super) fn answer(&mut self, now: Time, job: Job) {
         let id = match job.from {
@@ -217,11 +233,11 @@ impl<D: Device, A: App> Shard<D, A> {
         let given = self.workers.given[usize::from(job.worker.0)];
         let Some(conn) = self.conns.get(id) else {
             self.stats.counters.late += 1;
-            return self.recycle(job.response);
+            return self.buffers.give(job.response);
         };
         if job.panicked {
             self.stats.counters.panics += 1;
-            self.recycle(job.response);
+            self.buffers.give(job.response);
             return self.abort(now, id);
         }
         conn.close = job.outcome == Outcome::Close;
@@ -255,7 +271,7 @@ impl<D: Device, A: App> Shard<D, A> {
         conn.state = State::Quiet;
         let (close, peer_closed) = (conn.close, conn.peer_closed);
         let next = conn.most_urgent().copied();
-        self.recycle(response);
+        self.buffers.give(response);
         self.stats.counters.responses += 1;
         match next {
             _ if close => self.close(now, id),
@@ -300,10 +316,9 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// The connection is gone: its tasks become stale, a job in service late.
     fn forget(&mut self, id: ConnId) {
-        if let Some(conn) = self.conns.get(id) {
-            let unsent = conn.free();
+        if let Some(unsent) = self.conns.close(id) {
             self.stats.counters.closed += 1;
-            self.recycle(unsent);
+            self.buffers.give(unsent);
         }
     }
 }

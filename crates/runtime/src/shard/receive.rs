@@ -14,8 +14,9 @@ use net::Device;
 use net::classify::{PacketMeta, PacketView};
 use net::driver::{Admission, RxOrder, classify};
 use net::wire::tcp::Flags;
-use queueing::{Priority, Time};
+use queueing::{Priority, Span, Time};
 
+use super::gate::{Refusal, Sight, opens};
 use super::{Shard, Step};
 use crate::app::App;
 
@@ -23,23 +24,71 @@ impl<D: Device, A: App> Shard<D, A> {
     /// The driver stage: takes a frame from the device into the receive buffer.
     pub(super) fn drive(&mut self, now: Time, device: &mut D) -> Option<Step> {
         let net::device::Received { frame, arrived, checked } = device.receive(now)?;
-        let counters = &mut self.stats.counters.driver;
         let received = arrived.unwrap_or(now);
+        let counters = &mut self.stats.counters.driver;
         match classify(self.classifier.as_ref(), frame.as_ref(), received, counters) {
             Admission::Queue(mut meta) => {
                 meta.checked = checked;
+                if self.sheds(now, frame.as_ref(), &meta) {
+                    device.recycle(frame);
+                    return Some(Step::Drive { classified: self.classifier.is_some(), shed: true });
+                }
                 let ordered = self.rx_order == RxOrder::Strict && self.classifier.is_some();
                 if ordered && meta.priority.is_none() {
                     meta.priority = is_bare_ack(frame.as_ref(), &meta).then_some(Priority::HIGHEST);
                 }
                 if let Some(frame) = self.rx.push(now, frame, meta) {
-                    counters.dropped_full += 1;
+                    self.stats.counters.driver.dropped_full += 1;
                     device.recycle(frame);
                 }
             }
             Admission::Drop => device.recycle(frame),
         }
-        Some(Step::Drive { classified: self.classifier.is_some() })
+        Some(Step::Drive { classified: self.classifier.is_some(), shed: false })
+    }
+
+    /// Whether the guard sheds this frame; tells the client, if it is to be told.
+    #[inline]
+    fn sheds(&mut self, now: Time, frame: &[u8], meta: &PacketMeta) -> bool {
+        let Some(gate) = self.gate.as_mut().filter(|_| opens(frame, meta, &self.stack)) else { return false };
+        let class = match self.classifier {
+            Some(_) => meta.priority.unwrap_or_default(),
+            None => Priority::HIGHEST,
+        };
+        let counts = &mut self.stats.counters.guard[class.index()];
+        let shed = gate.sheds(now, class, self.conns.live() as u64, counts);
+        if shed && gate.refusal() == Refusal::Reset {
+            self.stack.refuse_syn(frame, meta);
+        }
+        shed
+    }
+
+    /// Tells the guard's policy what the shard looks like, if it is time to.
+    #[inline]
+    pub(super) fn look_around(&mut self, now: Time) {
+        let Some(gate) = self.gate.as_mut().filter(|gate| gate.is_due(now)) else { return };
+        let since = |oldest: Option<Time>| oldest.map_or(Span::ZERO, |at| now.since(at));
+        let sight = Sight {
+            waiting: (self.dispatch.len() + self.stalled_len) as u64,
+            delay: since(self.rx.oldest()) + since(self.dispatch.oldest()),
+            present: self.conns.live() as u64,
+        };
+        self.stats.delay.record(sight.delay);
+        gate.look(now, &sight, &self.stack, &mut self.meter);
+    }
+
+    /// Whether receiving has had its share of the time and a request waits
+    /// that an idle worker would take.
+    #[inline]
+    pub(super) fn receives_too_much(&mut self) -> bool {
+        if self.budget.receive_percent == 100 {
+            return false;
+        }
+        let waits = !self.dispatch.is_empty() && !self.workers.idle.is_empty();
+        if !waits {
+            self.meter.forgive();
+        }
+        waits && self.meter.is_over()
     }
 
     /// Runs the frame whose turn it is through TCP.
@@ -57,10 +106,6 @@ impl<D: Device, A: App> Shard<D, A> {
 fn is_bare_ack(frame: &[u8], meta: &PacketMeta) -> bool {
     const CONTROL: Flags = Flags::SYN.with(Flags::FIN).with(Flags::RST);
     let Some(ip) = PacketView::new(frame, meta).ip() else { return false };
-    let Some([]) = ip.tcp_payload() else { return false };
-    let flags = Flags::from_bits(ip.payload()[FLAGS_AT]);
+    let (Some([]), Some(flags)) = (ip.tcp_payload(), ip.tcp_flags()) else { return false };
     flags.contains(Flags::ACK) && !flags.intersects(CONTROL)
 }
-
-/// Where a TCP header has its control bits.
-const FLAGS_AT: usize = 13;

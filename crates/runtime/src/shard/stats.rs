@@ -1,9 +1,11 @@
 //! What a shard counts, and where its requests waited.
 
+use net::buffers::Uses;
 use net::driver::DriverCounters;
-use queueing::{Priority, StageHistograms};
+use queueing::{Histogram, Priority, StageHistograms};
 
 use super::Job;
+use super::gate::Shed;
 use crate::app::Stages;
 
 /// How often each thing happened.
@@ -11,6 +13,8 @@ use crate::app::Stages;
 pub struct Counters {
     /// The driver stage: frames, verdicts, drops.
     pub driver: DriverCounters,
+    /// SYNs at the guard, by the level of their class.
+    pub guard: [Shed; Priority::LEVELS],
     /// Connections that came.
     pub accepted: u64,
     /// Datagrams that left their socket for the event queue.
@@ -53,6 +57,11 @@ pub struct Stats {
     /// How long requests waited, by priority level (class) and stage
     /// (`nic`, `tcp`, `event`, `service`).
     pub stages: StageHistograms,
+    /// How long the oldest had waited whenever the guard looked.
+    pub delay: Histogram,
+    /// How often payload that waits needed a buffer; filled in at the end
+    /// ([`Shard::into_stats`](super::Shard::into_stats)).
+    pub buffers: Uses,
 }
 
 /// Names of the stages in [`Stats::stages`], in order.
@@ -62,7 +71,12 @@ impl Default for Stats {
     fn default() -> Self {
         let levels: Vec<String> = Priority::all().map(|p| p.to_string()).collect();
         let levels: Vec<&str> = levels.iter().map(String::as_str).collect();
-        Self { counters: Counters::default(), stages: StageHistograms::new(&levels, &STAGES) }
+        Self {
+            counters: Counters::default(),
+            stages: StageHistograms::new(&levels, &STAGES),
+            delay: Histogram::default(),
+            buffers: Uses::default(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use net::classify::Verdict;
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{EventKind, ListenOptions};
-use queueing::Clock;
+use queueing::{Clock, PrioritySet};
 use sched::dispatch::{Kind, Params, Steering, fcfs, strict};
 
 use super::*;
@@ -15,6 +15,7 @@ use crate::app::{Context, Outcome};
 use crate::mode::{Classifiers, Mode};
 
 mod datagrams;
+mod guarded;
 mod modes;
 mod urgency;
 

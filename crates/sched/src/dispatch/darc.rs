@@ -349,6 +349,10 @@ impl Dispatch for Darc {
         Starvation::Unbounded { from: Priority::HIGHEST }
     }
 
+    fn oldest(&self) -> Option<Time> {
+        self.queues.iter().filter_map(|queue| queue.tasks.oldest()).min()
+    }
+
     fn len(&self) -> usize {
         self.len
     }

@@ -181,6 +181,9 @@ pub trait Dispatch: Send {
     /// How long a task can be passed over while every worker takes every priority.
     fn starvation(&self) -> Starvation;
 
+    /// When the task that has waited longest was pushed.
+    fn oldest(&self) -> Option<Time>;
+
     /// Tasks that wait.
     fn len(&self) -> usize;
 

@@ -68,6 +68,10 @@ impl<D: Selective<Task> + Send> Dispatch for Ordered<D> {
         self.0.starvation()
     }
 
+    fn oldest(&self) -> Option<Time> {
+        self.0.oldest()
+    }
+
     fn len(&self) -> usize {
         self.0.len()
     }

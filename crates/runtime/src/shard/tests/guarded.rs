@@ -1,0 +1,229 @@
+//! The guard at the driver stage, and the share of time that receiving gets.
+
+use std::sync::Mutex;
+
+use guard::{Limit, Policy, Signals};
+use proptest::prelude::{prop_assert, proptest};
+
+use super::*;
+use crate::shard::meter::{Meter, Work};
+
+/// Says what it is told to say, and keeps what it was told.
+#[derive(Clone, Default)]
+struct Puppet(Arc<Mutex<(Limit, Vec<Signals>)>>);
+
+impl Puppet {
+    fn says(&self, limit: Limit) {
+        self.0.lock().unwrap().0 = limit;
+    }
+
+    fn saw(&self) -> Vec<Signals> {
+        std::mem::take(&mut self.0.lock().unwrap().1)
+    }
+}
+
+impl Policy for Puppet {
+    fn tick(&mut self, _now: Time, signals: &Signals) -> Limit {
+        let mut state = self.0.lock().unwrap();
+        state.1.push(*signals);
+        state.0
+    }
+}
+
+/// A world whose guard looks at every step.
+fn guarded(refusal: Refusal, watches: bool, change: impl FnOnce(&mut Config)) -> (World, Puppet) {
+    let puppet = Puppet::default();
+    let policy = Box::new(puppet.clone());
+    let guard = Guard { policy, period: Span::from_nanos(1), refusal, watches };
+    let world = world(1, |config| {
+        config.guard = Some(guard);
+        change(config);
+    });
+    (world, puppet)
+}
+
+/// Seen and shed, of all classes.
+fn counts(world: &World) -> (u64, u64) {
+    let of = world.counters().guard;
+    (of.iter().map(|class| class.seen).sum(), of.iter().map(Shed::shed).sum())
+}
+
+#[test]
+fn a_shed_syn_reaches_nobody_and_who_is_in_goes_on() {
+    let (mut world, puppet) = guarded(Refusal::Silence, false, |_| {});
+    let id = world.connect();
+    puppet.says(Limit::Closed);
+    let refused = world.connect();
+    world.send(id, "3 hello\n");
+    assert_eq!(world.serve_all(), ["3 hello\n"]);
+    assert_eq!(world.text(id), "3 hello\n");
+    assert_eq!((world.shard.stack().connections(), world.closed.contains(&refused)), (1, false));
+    assert_eq!((counts(&world), world.counters().guard[0].by_closing), ((2, 1), 1));
+}
+
+#[test]
+fn who_is_refused_by_a_reset_hears_of_it_at_once_and_an_open_connection_never_does() {
+    let (mut world, puppet) = guarded(Refusal::Reset, false, |_| {});
+    let id = world.connect();
+    puppet.says(Limit::Closed);
+    let refused = world.connect();
+    assert_eq!(world.closed, [refused]);
+    // A SYN of the same ports once more, as an old one in the network may be.
+    let tuple = world.client.tuple(id).unwrap();
+    let mut again = Stack::new(world.client.config().clone());
+    let remote = (tuple.remote, tuple.remote_port).into();
+    again.connect(world.clock.now(), remote, Some(tuple.local_port)).unwrap();
+    std::mem::swap(&mut world.client, &mut again);
+    world.settle();
+    std::mem::swap(&mut world.client, &mut again);
+    assert_eq!(counts(&world), (3, 2));
+    world.send(id, "still here\n");
+    assert_eq!(world.serve_all(), ["still here\n"]);
+    assert_eq!(world.closed, [refused]);
+}
+
+#[test]
+fn a_dry_run_lets_everybody_in_and_counts() {
+    let (mut world, puppet) = guarded(Refusal::Silence, true, |_| {});
+    puppet.says(Limit::Closed);
+    world.settle();
+    let id = world.connect();
+    world.send(id, "a\n");
+    assert_eq!((world.serve_all(), counts(&world)), (vec!["a\n".to_owned()], (1, 1)));
+}
+
+#[test]
+fn a_class_is_the_level_of_the_drivers_classifier_and_the_last_is_shed_first() {
+    let (mut world, puppet) = guarded(Refusal::Silence, false, |config| {
+        config.driver_classifier = Some(Arc::new(|packet| match packet.tcp_ports() {
+            Some((1..=999, _)) => Verdict::Level(0),
+            Some((1000..=1999, _)) => Verdict::Level(7),
+            _ => Verdict::Keep,
+        }));
+    });
+    puppet.says(Limit::Present { max: 8 });
+    let connect = |world: &mut World, from: u16| {
+        let remote = SocketAddr::new(SERVER.into(), 80);
+        world.client.connect(world.clock.now(), remote, Some(from)).unwrap();
+        world.settle();
+    };
+    // Nine sixteenths are for everybody.
+    (0..7).for_each(|n| connect(&mut world, 1000 + n));
+    connect(&mut world, 5000);
+    (0..5).for_each(|n| connect(&mut world, 100 + n));
+    let of = world.counters().guard;
+    assert_eq!((of[7].seen, of[7].by_presence), (8, 3), "no level is the last");
+    assert_eq!((of[0].seen, of[0].by_presence), (5, 2));
+}
+
+#[test]
+fn a_syn_to_a_port_without_a_listener_is_not_the_guards_to_judge() {
+    let (mut world, puppet) = guarded(Refusal::Silence, false, |_| {});
+    puppet.says(Limit::Closed);
+    world.settle();
+    world.client.connect(world.clock.now(), SocketAddr::new(SERVER.into(), 81), None).unwrap();
+    world.settle();
+    assert_eq!((counts(&world), world.closed.len()), ((0, 0), 1));
+}
+
+/// Lines that can spare as many milliseconds as they are long.
+struct Sparing;
+
+impl App for Sparing {
+    fn frame(&self, received: &[u8]) -> Framing {
+        Lines.frame(received)
+    }
+
+    fn budget(&self, request: &[u8]) -> Option<Span> {
+        Some(Span::from_millis(request.len() as u64))
+    }
+
+    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
+        Lines.serve(request, cx, response)
+    }
+}
+
+#[test]
+fn a_policy_is_told_what_waits_for_how_long_what_was_served_and_what_it_can_spare() {
+    let (mut world, puppet) = guarded(Refusal::Silence, false, |_| {});
+    let ids = [world.connect(), world.connect()];
+    world.send(ids[0], "a\n");
+    world.send(ids[1], "b\n");
+    puppet.saw();
+    world.clock.compute(Span::from_millis(5));
+    world.settle();
+    let last = *puppet.saw().last().unwrap();
+    assert_eq!((last.waiting, last.present, last.sockets), (1, 2, 2));
+    assert!(last.delay >= Span::from_millis(5), "{last:?}");
+    world.serve_all();
+    let saw = puppet.saw();
+    assert_eq!(saw.iter().map(|signals| signals.served).sum::<u64>(), 1, "the other was before");
+    assert!(saw.iter().filter_map(|signals| signals.latency).any(|latency| latency >= Span::from_millis(5)));
+    assert_eq!(saw.last().unwrap().budget, None, "lines do not say");
+    world.send(ids[0], "a second on the same connection\n");
+    world.serve_all();
+    assert_eq!(
+        puppet.saw().iter().map(|signals| signals.served).sum::<u64>(),
+        0,
+        "what comes is connections"
+    );
+}
+
+#[test]
+fn budgets_of_requests_reach_the_policy_at_the_door() {
+    let puppet = Puppet::default();
+    let guard = Guard {
+        policy: Box::new(puppet.clone()),
+        period: Span::from_nanos(1),
+        refusal: Refusal::Silence,
+        watches: false,
+    };
+    let policy = Mode::None.policy(Classifiers::default(), &Params::new(1, 64), Steering::all(1));
+    let mut config = Config::new(net::stack::Config::new(MAC, SERVER, 24, [7; 16]), policy, 1);
+    config.guard = Some(guard);
+    let mut shard = Shard::new(config, Arc::new(Sparing));
+    shard.stack().listen(80, ListenOptions::default()).unwrap();
+    let mut client = Stack::new(net::stack::Config::new([2; 6], Ipv4Addr::new(10, 0, 0, 2), 24, [8; 16]));
+    let (mut near, mut far) = pair(64, 1514);
+    let id = client.connect(Time::ZERO, SocketAddr::new(SERVER.into(), 80), None).unwrap();
+    let clock = Virtual::default();
+    for _ in 0..20 {
+        clock.compute(Span::from_micros(1));
+        client.egress(clock.now(), &mut far);
+        while client.ingress_from(clock.now(), &mut far) {}
+        while let Some(event) = client.poll_event() {
+            if event.kind == EventKind::Connected {
+                client.send(clock.now(), id, b"12345\n").unwrap();
+            }
+        }
+        while !matches!(shard.step(clock.now(), &mut near), Step::Idle) {}
+    }
+    assert_eq!(puppet.saw().last().unwrap().budget, Some(Span::from_millis(6)));
+}
+
+proptest! {
+    /// Whatever pieces of work there are, receiving gets its share and no more,
+    /// as long as somebody waits, but for a millisecond that it may save up.
+    #[test]
+    fn receiving_takes_no_more_than_its_share(
+        percent in 1_u8..=99,
+        pieces in proptest::collection::vec((1_u64..2_000, 1_u64..50_000), 200..400),
+    ) {
+        let mut meter = Meter::default();
+        let (mut now, mut received, mut rest) = (Time::ZERO, Span::ZERO, Span::ZERO);
+        for (frame_ns, request_ns) in pieces {
+            let (work, span) = match meter.is_over() {
+                true => (Work::Rest, Span::from_nanos(request_ns)),
+                false => (Work::Receive, Span::from_nanos(frame_ns)),
+            };
+            meter.at(now, percent);
+            meter.begin(work);
+            now += span;
+            meter.at(now, percent);
+            *(if work == Work::Receive { &mut received } else { &mut rest }) += span;
+        }
+        let all = (received + rest).as_nanos() as f64;
+        let share = received.as_nanos() as f64 - all * f64::from(percent) / 100.0;
+        prop_assert!(share <= 2_000.0, "{share} ns beyond {percent} percent of {all}");
+    }
+}
