@@ -17,12 +17,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ::load::{Class, Client, Plan, Synthetic};
+use guard::{Limit, Policy, Signals};
 use host::Monotonic;
+use net::Device;
 use net::device::memory::{self, MemoryDevice};
 use net::stack::{Config as StackConfig, ListenOptions};
+use net::wire::ethernet::{self, EtherType};
+use net::wire::tcp::{self, Flags, Options, Segment, Seq};
+use net::wire::{ip, ipv4};
 use queueing::{Arrivals, Clock, Law, Span, Time};
 use runtime::mode::{Classifiers, Mode};
-use runtime::shard::{Config, Step};
+use runtime::shard::{Config, Guard, Refusal, Step};
 use runtime::{App, Shard};
 use sched::dispatch::{Params, Steering};
 use sim::cost::CostModel;
@@ -117,6 +122,7 @@ fn model(plain: &Costs, classified: &Costs, clock: Span) -> CostModel {
     let cost = |step: &Cost| if step.samples > 0 { (step.ns - clock_ns).round() as u64 } else { 0 };
     CostModel {
         driver_ns: cost(&plain.driver),
+        shed_ns: cost(&plain.shed),
         classify_ns: (classified.driver.ns - plain.driver.ns).round() as u64,
         tcp_rx_ns: cost(&plain.payload),
         tcp_ack_ns: cost(&plain.ack),
@@ -133,6 +139,7 @@ fn table(model: &CostModel, plain: &Costs, classified: &Costs) -> Table {
     };
     row("driver", "a frame from the device to the receive buffer", model.driver_ns, &plain.driver);
     row("classify", "the driver's classifier on it", model.classify_ns, &classified.driver);
+    row("shed", "a frame whose SYN the guard sheds", model.shed_ns, &plain.shed);
     row("tcp rx", "a frame with payload through TCP/IP", model.tcp_rx_ns, &plain.payload);
     row("tcp ack", "a frame without payload through TCP/IP", model.tcp_ack_ns, &plain.ack);
     row("tcp tx", "building and sending a frame", model.tcp_tx_ns, &plain.transmit);
@@ -187,6 +194,7 @@ impl Cost {
 #[derive(Default)]
 struct Costs {
     driver: Cost,
+    shed: Cost,
     payload: Cost,
     ack: Cost,
     transmit: Cost,
@@ -197,6 +205,7 @@ struct Costs {
 impl Costs {
     fn add(&mut self, slice: &Measured) {
         self.driver.add(&slice.driver);
+        self.shed.add(&slice.shed);
         self.payload.add(&slice.payload);
         self.ack.add(&slice.ack);
         self.transmit.add(&slice.transmit);
@@ -209,6 +218,7 @@ impl Costs {
 #[derive(Default)]
 struct Measured {
     driver: Samples,
+    shed: Samples,
     payload: Samples,
     ack: Samples,
     transmit: Samples,
@@ -260,10 +270,58 @@ fn measure(requests: u64, classifiers: Classifiers) -> Result<Measured, Error> {
             return Err(Error::new("interrupted; nothing was written"));
         }
     }
-    match client.error() {
-        Some(e) => Err(Error::new(e.to_string())),
-        None => Ok(measured),
+    if let Some(e) = client.error() {
+        return Err(Error::new(e.to_string()));
     }
+    let policy = Mode::Adps.policy(Classifiers::default(), &Params::new(1, FRAMES), Steering::all(1));
+    let mut config = Config::new(stack(2, SERVER), policy, 1);
+    let guard = Guard { policy: Box::new(Nobody), period: TURN, refusal: Refusal::Silence, watches: false };
+    config.guard = Some(guard);
+    let mut shard = Shard::new(config, app.clone());
+    let listening = shard.stack().listen(PORT, ListenOptions::default());
+    listening.map_err(|e| Error::new(format!("port {PORT}: {e:?}")))?;
+    for _ in 0..requests / SYNS {
+        now += TURN;
+        for port in 0..SYNS as u16 {
+            let filled = client_end.transmit(now, SYN_LEN, &mut |frame| syn(&mut *frame, port));
+            filled.map_err(|_| Error::new("the wire holds fewer frames than it should"))?;
+        }
+        serve(&mut shard, &mut server_end, &*app, now, clock, &mut measured);
+    }
+    Ok(measured)
+}
+
+/// Lets nobody in.
+struct Nobody;
+
+impl Policy for Nobody {
+    fn tick(&mut self, _: Time, _: &Signals) -> Limit {
+        Limit::Closed
+    }
+}
+
+/// SYNs that wait at once.
+const SYNS: u64 = 64;
+const SYN_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + tcp::HEADER_LEN;
+
+/// Writes a SYN of the client's port `port` into `frame`, [`SYN_LEN`] bytes.
+fn syn(frame: &mut [u8], port: u16) {
+    ethernet::emit_header(frame, [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1], EtherType::Ipv4);
+    let payload_len = tcp::HEADER_LEN;
+    let (source, target) = (CLIENT.into(), SERVER.into());
+    ip::Header { source, target, protocol: ip::Protocol::Tcp, dscp: 0, ecn: 0, payload_len }
+        .emit(&mut frame[ethernet::HEADER_LEN..]);
+    let segment = Segment {
+        source_port: 1024 + port,
+        target_port: PORT,
+        seq: Seq(0),
+        ack: Seq(0),
+        flags: Flags::SYN,
+        window: u16::MAX,
+        options: Options::NONE,
+        payload: &[],
+    };
+    segment.emit(CLIENT, SERVER, &mut frame[ethernet::HEADER_LEN + ipv4::HEADER_LEN..]);
 }
 
 /// Virtual time from one turn of client and server to the next.
@@ -299,7 +357,8 @@ fn serve<A: App>(
         let step = shard.step(now, device);
         let taken = clock.now().since(start);
         match step {
-            Step::Drive { .. } => measured.driver.add(taken),
+            Step::Drive { shed: true, .. } => measured.shed.add(taken),
+            Step::Drive { shed: false, .. } => measured.driver.add(taken),
             Step::Transport { payload: true } => measured.payload.add(taken),
             Step::Transport { payload: false } => measured.ack.add(taken),
             Step::Transmit { frames } => measured.transmit.add(taken / frames.max(1) as u64),

@@ -20,6 +20,8 @@ pub struct CostModel {
     pub driver_ns: u64,
     /// Calling the driver's classifier on it.
     pub classify_ns: u64,
+    /// Taking one frame whose SYN the guard sheds, from the NIC and back to it.
+    pub shed_ns: u64,
     /// Running a frame with payload through TCP/IP, the transport's classifier included.
     pub tcp_rx_ns: u64,
     /// Running a frame without payload (an ACK, mostly) through TCP/IP.
@@ -44,6 +46,7 @@ impl CostModel {
     pub const ZERO: Self = Self {
         driver_ns: 0,
         classify_ns: 0,
+        shed_ns: 0,
         tcp_rx_ns: 0,
         tcp_ack_ns: 0,
         tcp_tx_ns: 0,
@@ -62,7 +65,7 @@ impl CostModel {
     /// The text of a `cost-model.toml` that says where it was measured.
     #[must_use]
     pub fn to_toml(&self, machine: &str, date: &str, command: &str) -> String {
-        let body = toml::to_string(self).expect("seven numbers are valid TOML");
+        let body = toml::to_string(self).expect("eight numbers are valid TOML");
         format!(
             "# What each step of the stack costs one core, in nanoseconds.\n#\n\
              # machine: {machine}\n# date:    {date}\n# command: {command}\n\n{body}"
@@ -77,8 +80,10 @@ impl CostModel {
     #[must_use]
     pub fn step(&self, step: &Step) -> Span {
         Span::from_nanos(match step {
-            Step::Drive { classified: false } => self.driver_ns,
-            Step::Drive { classified: true } => self.driver_ns + self.classify_ns,
+            Step::Drive { classified, shed } => {
+                let frame = if *shed { self.shed_ns } else { self.driver_ns };
+                frame + self.classify_ns * u64::from(*classified)
+            }
             Step::Transport { payload: true } => self.tcp_rx_ns,
             Step::Transport { payload: false } => self.tcp_ack_ns,
             Step::Assign(_) => self.event_ns,
@@ -129,7 +134,9 @@ mod tests {
     fn each_step_costs_what_the_model_says() {
         let model = CostModel::default();
         let ns = |step| model.step(&step).as_nanos();
-        assert_eq!(ns(Step::Drive { classified: true }), model.driver_ns + model.classify_ns);
+        let drive = |classified, shed| ns(Step::Drive { classified, shed });
+        assert_eq!(drive(true, false), model.driver_ns + model.classify_ns);
+        assert_eq!(drive(false, true), model.shed_ns);
         assert_eq!(ns(Step::Transport { payload: false }), model.tcp_ack_ns);
         assert_eq!(ns(Step::Transmit { frames: 3 }), 3 * model.tcp_tx_ns);
         assert_eq!(ns(Step::Idle), 0);

@@ -1,5 +1,6 @@
 //! Whole machines in virtual time, running the real code.
 
+pub mod callers;
 pub mod cores;
 pub mod overload;
 pub mod server;

@@ -8,17 +8,18 @@
 //! core between its steps ([`Cores::Shared`], mTCP-like), or an ideal that no
 //! machine reaches ([`Cores::Preemptive`]).
 
-mod config;
+pub(super) mod config;
 mod outcome;
-mod scenario;
+pub(super) mod scenario;
 mod workers;
 
 use std::sync::Arc;
 
 use load::{Client, Plan};
+use net::stack::ListenOptions;
 use queueing::{Span, Time};
 use runtime::Shard;
-use runtime::shard::{Job, Step};
+use runtime::shard::{self, Counters, Job, Step};
 
 pub use crate::BadConfig;
 pub use config::{Config, Cores, Link};
@@ -41,7 +42,64 @@ const PROGRESS_EVERY: u64 = 1 << 15;
 /// When `config` was changed after [`Config::check`] had accepted it.
 #[must_use]
 pub fn run(config: &Config, progress: &mut dyn FnMut(f64)) -> Outcome {
-    World::new(config).run(progress)
+    config.check().expect("the configuration was checked before");
+    let mut world = World::new(config.machine(), config.client());
+    world.run(&mut |client, now| progress(done(client, &config.load, now)));
+    progress(1.0);
+    world.outcome()
+}
+
+/// Which share of the plan lies behind, 0.0..=1.0.
+fn done(client: &Client, plan: &Plan, now: Time) -> f64 {
+    let Some(start) = client.started() else { return 0.0 };
+    let of = |done: f64, all: f64| (done / all).clamp(0.0, 1.0);
+    let time = plan.duration.map(|all| of(now.since(start).as_secs_f64(), all.as_secs_f64()));
+    let requests = plan.requests.map(|all| of(client.progress().settled as f64, all as f64));
+    time.unwrap_or(0.0).max(requests.unwrap_or(0.0))
+}
+
+/// Whoever is at the other end of the cable, for nothing.
+pub(super) trait Clients {
+    /// Does the next that can be done now; `false` when there is nothing.
+    fn step(&mut self, now: Time, device: &mut SimDevice) -> bool;
+    /// When to ask again, if no frame comes.
+    fn poll_timeout(&self) -> Option<Time>;
+    /// Since when what happens counts.
+    fn started(&self) -> Option<Time>;
+    /// Whether all that counts has happened.
+    fn is_done(&self) -> bool;
+}
+
+impl Clients for Client {
+    fn step(&mut self, now: Time, device: &mut SimDevice) -> bool {
+        Self::step(self, now, device)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        Self::poll_timeout(self)
+    }
+
+    fn started(&self) -> Option<Time> {
+        Self::started(self)
+    }
+
+    fn is_done(&self) -> bool {
+        Self::is_done(self)
+    }
+}
+
+/// A server and the cable before it.
+pub(super) struct Machine {
+    pub(super) cost: CostModel,
+    pub(super) link: link::Config,
+    pub(super) shard: shard::Config,
+    pub(super) app: Arc<Application>,
+    /// Where it listens.
+    pub(super) ports: Vec<u16>,
+    pub(super) cores: Cores,
+    pub(super) workers: usize,
+    /// Workers as the shard knows them.
+    pub(super) slots: usize,
 }
 
 /// What can happen.
@@ -57,38 +115,58 @@ pub(crate) enum Event {
     Ending(Ending),
 }
 
-struct World {
+pub(super) struct World<C> {
     engine: Engine<Event>,
     cost: CostModel,
-    client: Client,
+    pub(super) client: C,
     client_device: SimDevice,
     client_alarm: Alarm,
-    shard: Shard<SimDevice, Application>,
+    pub(super) shard: Shard<SimDevice, Application>,
     server_device: SimDevice,
     stack_alarm: Alarm,
     stack_free_at: Time,
     stack_busy: Span,
+    receiving: Span,
     /// Jobs that the stack core has not taken back yet.
     served: Vec<Job>,
     /// How busy stack and workers were when the first request could be due.
-    before: Option<(Time, Vec<Span>)>,
+    before: Option<Before>,
     workers: Workers,
-    plan: Plan,
+    events: u64,
 }
 
-impl World {
-    fn new(config: &Config) -> Self {
-        config.check().expect("the configuration was checked before");
-        let cost = config.cost();
-        let (client_device, server_device) = link::connect(config.link());
-        let (app, classifiers) = config.scenario.build();
-        let app = Arc::new(app);
-        let mut shard = Shard::new(config.shard(classifiers), Arc::clone(&app));
-        config.listen(shard.stack());
+/// What had been done when the first request could be due.
+struct Before {
+    at: Time,
+    busy: Vec<Span>,
+    receiving: Span,
+    counted: Counters,
+}
+
+/// What a server did since the first request could be due.
+pub(super) struct Done {
+    pub(super) elapsed: Span,
+    pub(super) busy: Vec<Span>,
+    /// Of the stack's core: taking frames in and running them through TCP.
+    pub(super) receiving: Span,
+    /// As it was then, and as it is now.
+    pub(super) counted: [Counters; 2],
+    pub(super) nic: link::Counters,
+    pub(super) events: u64,
+}
+
+impl<C: Clients> World<C> {
+    pub(super) fn new(machine: Machine, client: C) -> Self {
+        let Machine { cost, link, shard, app, ports, cores, workers, slots } = machine;
+        let (client_device, server_device) = link::connect(link);
+        let mut shard = Shard::new(shard, Arc::clone(&app));
+        for port in ports {
+            shard.stack().listen(port, ListenOptions::default()).expect("a fresh stack has its ports free");
+        }
         Self {
             engine: Engine::new(),
             cost,
-            client: config.client(),
+            client,
             client_device,
             client_alarm: Alarm::new(),
             shard,
@@ -98,55 +176,43 @@ impl World {
             stack_busy: Span::ZERO,
             served: Vec::new(),
             before: None,
-            workers: Workers::new(config.cores, config.workers, config.slots(), cost, app),
-            plan: config.load.clone(),
+            receiving: Span::ZERO,
+            workers: Workers::new(cores, workers, slots, cost, app),
+            events: 0,
         }
     }
 
-    fn run(mut self, progress: &mut dyn FnMut(f64)) -> Outcome {
+    /// Runs until the client is done.
+    pub(super) fn run(&mut self, progress: &mut dyn FnMut(&C, Time)) {
         self.client_alarm.arm(&mut self.engine, Time::ZERO, Event::Client);
         self.stack_alarm.arm(&mut self.engine, Time::ZERO, Event::Stack);
-        let mut events = 0;
         while !self.client.is_done()
             && let Some((now, event)) = self.engine.next()
         {
             self.handle(now, event);
-            events += 1;
-            if events % PROGRESS_EVERY == 0 {
-                progress(self.progress(now));
+            self.events += 1;
+            if self.events % PROGRESS_EVERY == 0 {
+                progress(&self.client, now);
             }
         }
-        progress(1.0);
-        self.outcome(events)
     }
 
-    /// Which share of the plan lies behind, 0.0..=1.0.
-    fn progress(&self, now: Time) -> f64 {
-        let Some(start) = self.client.started() else { return 0.0 };
-        let of = |done: f64, all: f64| (done / all).clamp(0.0, 1.0);
-        let time = self.plan.duration.map(|all| of(now.since(start).as_secs_f64(), all.as_secs_f64()));
-        let requests = self.plan.requests.map(|all| of(self.client.progress().settled as f64, all as f64));
-        time.unwrap_or(0.0).max(requests.unwrap_or(0.0))
-    }
-
-    fn outcome(self, events: u64) -> Outcome {
+    /// What was done since the first request could be due.
+    pub(super) fn done(&self) -> Done {
         let now = self.engine.now();
         let busy = self.busy();
-        let (start, before) = self.before.unwrap_or_else(|| (now, busy.clone()));
-        let elapsed = now.since(start);
-        let workers = (0..).map(|worker| format!("worker {worker}"));
-        let names = std::iter::once("stack".to_owned()).chain(workers);
-        let cores = names.zip(busy.iter().zip(before)).map(|(name, (&busy, before))| {
-            let busy = busy - before;
-            Core { name, busy, utilisation: busy.as_secs_f64() / elapsed.as_secs_f64().max(1e-9) }
-        });
-        Outcome {
-            cores: cores.collect(),
-            report: self.client.report("sim"),
-            shard: self.shard.stats().counters,
+        let counted = self.shard.stats().counters;
+        let (at, before, receiving, then) = match &self.before {
+            Some(before) => (before.at, before.busy.clone(), before.receiving, before.counted),
+            None => (now, busy.clone(), self.receiving, counted),
+        };
+        Done {
+            elapsed: now.since(at),
+            busy: busy.iter().zip(before).map(|(&busy, before)| busy - before).collect(),
+            receiving: self.receiving - receiving,
+            counted: [then, counted],
             nic: self.server_device.received(),
-            elapsed,
-            events,
+            events: self.events,
         }
     }
 
@@ -177,7 +243,9 @@ impl World {
     fn client(&mut self, now: Time) {
         while self.client.step(now, &mut self.client_device) {}
         if self.before.is_none() && self.client.started().is_some() {
-            self.before = Some((now, self.busy()));
+            let counted = self.shard.stats().counters;
+            let (busy, receiving) = (self.busy(), self.receiving);
+            self.before = Some(Before { at: now, busy, receiving, counted });
         }
         let due = [self.client.poll_timeout(), self.client_device.next_arrival()];
         if let Some(due) = due.into_iter().flatten().min() {
@@ -205,7 +273,7 @@ impl World {
                     self.stack_free_at = self.workers.look(worker, self.stack_free_at);
                 }
                 Step::Transmit { .. } => self.wake_client(),
-                Step::Drive { .. } | Step::Transport { .. } => {}
+                Step::Drive { .. } | Step::Transport { .. } => self.receiving += cost,
             }
             if self.stack_free_at > now {
                 return self.stack_alarm.arm(&mut self.engine, self.stack_free_at, Event::Stack);
@@ -254,5 +322,19 @@ impl World {
         if let Some(arrival) = self.client_device.next_arrival() {
             self.client_alarm.arm(&mut self.engine, arrival, Event::Client);
         }
+    }
+}
+
+impl World<Client> {
+    fn outcome(&self) -> Outcome {
+        let Done { elapsed, busy, counted: [_, shard], nic, events, .. } = self.done();
+        let workers = (0..).map(|worker| format!("worker {worker}"));
+        let names = std::iter::once("stack".to_owned()).chain(workers);
+        let cores = names.zip(busy).map(|(name, busy)| Core {
+            name,
+            busy,
+            utilisation: busy.as_secs_f64() / elapsed.as_secs_f64().max(1e-9),
+        });
+        Outcome { cores: cores.collect(), report: self.client.report("sim"), shard, nic, elapsed, events }
     }
 }

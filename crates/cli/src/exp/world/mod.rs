@@ -5,6 +5,7 @@
 //! drawn is said here once, so that claims, tables, plots and JSON need not
 //! know one world from another.
 
+mod callers;
 mod egress;
 pub mod fabric;
 mod overload;
@@ -18,11 +19,12 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 9] = [
+pub const WORLDS: [&World; 10] = [
     &server::WORLD,
     &services::WORLD,
     &fabric::WORLD,
     &overload::WORLD,
+    &callers::WORLD,
     &real::TONIC,
     &real::DUBBO,
     &real::FANOUT,

@@ -2,24 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use load::client::{Client, PORTS_PER_TARGET};
 use load::plan::{Class, Plan};
-use net::Stack;
-use net::stack::ListenOptions;
 use queueing::{Priority, Rate, Span};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard;
 use sched::dispatch::{Kind, Params, Steering, WorkerId, WorkerSet};
 
+use super::Machine;
 use super::scenario::Scenario;
 use crate::BadConfig;
 use crate::text::text;
 use crate::{CostModel, link};
 
-const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-const PORT_MIN: u16 = 7000;
+pub(in crate::world) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub(in crate::world) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+pub(in crate::world) const PORT_MIN: u16 = 7000;
 
 /// Jobs that a preemptive server has in hand per priority. What waits beyond
 /// that waits in the dispatcher in the same order, so any number not below
@@ -166,11 +166,11 @@ impl Config {
         self.load.validate().map_err(|error| BadConfig(format!("load: {error}")))
     }
 
-    pub(super) fn cost(&self) -> CostModel {
+    fn cost(&self) -> CostModel {
         self.costs.unwrap_or_default()
     }
 
-    pub(super) fn link(&self) -> link::Config {
+    fn link(&self) -> link::Config {
         link::Config {
             rate: Rate::from_bits_per_sec((self.link.gbps * 1e9) as u64),
             delay: self.link.delay,
@@ -181,11 +181,11 @@ impl Config {
 
     /// Workers as the shard knows them: a preemptive server's are not cores
     /// but jobs in hand.
-    pub(super) fn slots(&self) -> usize {
+    fn slots(&self) -> usize {
         if self.cores == Cores::Preemptive { WORKERS_MAX } else { self.workers }
     }
 
-    pub(super) fn shard(&self, classifiers: Classifiers) -> shard::Config {
+    fn shard(&self, classifiers: Classifiers) -> shard::Config {
         // Every connection waits at most once, besides its stale entries.
         let mut params = Params::new(self.slots(), 4 * self.load.connections as usize + 1024);
         params.darc.samples = self.darc_samples.unwrap_or(params.darc.samples);
@@ -202,9 +202,17 @@ impl Config {
         shard
     }
 
-    pub(super) fn listen(&self, stack: &mut Stack) {
-        for target in self.targets() {
-            stack.listen(target.port(), ListenOptions::default()).expect("a fresh stack has its ports free");
+    pub(super) fn machine(&self) -> Machine {
+        let (app, classifiers) = self.scenario.build();
+        Machine {
+            cost: self.cost(),
+            link: self.link(),
+            shard: self.shard(classifiers),
+            app: Arc::new(app),
+            ports: self.targets().iter().map(SocketAddr::port).collect(),
+            cores: self.cores,
+            workers: self.workers,
+            slots: self.slots(),
         }
     }
 
@@ -222,10 +230,7 @@ impl Config {
     }
 
     fn stack(&self, addr: Ipv4Addr) -> net::stack::Config {
-        let host = addr.octets()[3];
-        let mut secret = [host; 16];
-        secret[..8].copy_from_slice(&self.seed.to_le_bytes());
-        net::stack::Config::new([2, 0, 0, 0, 0, host], addr, 24, secret)
+        stack(addr, self.seed)
     }
 
     fn steering(&self) -> Result<Steering, BadConfig> {
@@ -237,9 +242,17 @@ impl Config {
     }
 }
 
+/// The stack of the host at `addr`.
+pub(in crate::world) fn stack(addr: Ipv4Addr, seed: u64) -> net::stack::Config {
+    let host = addr.octets()[3];
+    let mut secret = [host; 16];
+    secret[..8].copy_from_slice(&seed.to_le_bytes());
+    net::stack::Config::new([2, 0, 0, 0, 0, host], addr, 24, secret)
+}
+
 /// Clients send again as late as RFC 6298 §2.4 asks: what a server drops on
 /// purpose must not come back together with a later burst.
-const CLIENT_RTO_MIN: Span = Span::from_secs(1);
+pub(in crate::world) const CLIENT_RTO_MIN: Span = Span::from_secs(1);
 
 /// The application declares how urgent each kind is: DARC orders kinds of
 /// equal service time by it (ADPS §4.1).

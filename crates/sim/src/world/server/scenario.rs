@@ -111,7 +111,7 @@ impl FromStr for Transport {
 
 impl Scenario {
     /// The application and the classifiers it registers.
-    pub(super) fn build(&self) -> (Application, Classifiers) {
+    pub(in crate::world) fn build(&self) -> (Application, Classifiers) {
         let times = Arc::new(ServiceTimes::new());
         let driver = self.driver.map(|driver| -> DriverClassifier {
             match driver {

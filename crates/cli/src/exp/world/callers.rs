@@ -1,0 +1,74 @@
+//! Our stack under overload: callers who want one answer each.
+//!
+//! A row for all callers, and one for those who are shed first, if there are
+//! any. `line` is what (7) leaves a server that receives whatever there is
+//! first, by the costs of the stack's steps.
+
+use queueing::Span;
+use sim::world::callers::{self, Config, Outcome};
+use toml::Table;
+
+use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
+
+pub const WORLD: World = World {
+    name: "callers",
+    kind: Kind::Sim,
+    note: "goodput: answered while the caller waited; delay: the longest wait when the guard looked",
+    stats: &[
+        shown("offered", "1/s", "offered"),
+        shown("served", "1/s", "served"),
+        shown("goodput", "1/s", "good/s"),
+        shown("shed", "%", "shed %"),
+        kept("refused", "%"),
+        shown("receiving", "%", "recv %"),
+        kept("frames_lost", "1"),
+        shown("delay", "µs", "delay"),
+        kept("p50", "µs"),
+        shown("p99", "µs", "p99"),
+    ],
+    groups: &[("", 3), ("per second", 3), ("share", 2), ("µs", 2)],
+    drawn: "goodput",
+    parts: &[],
+    prepare,
+};
+
+fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    config.check().map_err(|e| line(&e))?;
+    Ok(Box::new(move || {
+        let outcome = callers::run(&config);
+        let mut rows = vec![row(&outcome)];
+        if config.others.is_some() {
+            rows.push(others(&outcome));
+        }
+        Ok(Found { events: outcome.events, rows, noise: None })
+    }))
+}
+
+fn row(outcome: &Outcome) -> Row {
+    let seconds = outcome.counting.as_secs_f64();
+    let of = |part: u64, all: u64| part as f64 / all.max(1) as f64 * 100.0;
+    let us = Span::as_micros_f64;
+    let figures = vec![
+        outcome.offered as f64 / seconds,
+        outcome.served_per_s,
+        outcome.in_time as f64 / seconds,
+        of(outcome.guard.shed(), outcome.guard.seen),
+        of(outcome.refused, outcome.offered),
+        outcome.receiving * 100.0,
+        outcome.frames_lost as f64,
+        us(outcome.delay.quantile(0.5)),
+        us(outcome.latency.quantile(0.5)),
+        us(outcome.latency.quantile(0.99)),
+    ];
+    Row { class: "first".to_owned(), figures, cdf: points(outcome.latency.cdf()) }
+}
+
+/// What is known of those who are shed first.
+fn others(outcome: &Outcome) -> Row {
+    let seconds = outcome.counting.as_secs_f64();
+    let (offered, in_time) = outcome.others;
+    let mut figures = vec![0.0; WORLD.stats.len()];
+    (figures[0], figures[2]) = (offered as f64 / seconds, in_time as f64 / seconds);
+    Row { class: "others".to_owned(), figures, cdf: Vec::new() }
+}

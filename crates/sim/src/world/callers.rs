@@ -1,0 +1,255 @@
+//! Our stack under overload: callers who want one answer each, and leave.
+//!
+//! The server is the real [`runtime::Shard`] on one core that also serves, in
+//! the rounds of `greenwave serve --workers 0`, with a guard at its driver
+//! stage; its costs are the [`CostModel`]'s. A caller connects, asks, and
+//! closes when it has its answer, or when its patience ends: then it closes all
+//! the same, and the server, which cannot tell that from a half-closed
+//! connection, serves it in vain. Callers come whether anybody is served or
+//! not; to them nothing costs time.
+//! Source: the overload paper §4 (S-Client's open loop).
+
+mod client;
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use guard::Params;
+use queueing::{Arrivals, Histogram, Law, Span};
+use runtime::mode::{Classifiers, Mode};
+use runtime::shard::{self, Budget, Guard, Refusal, Shed};
+use sched::dispatch::Steering;
+
+pub use crate::BadConfig;
+use crate::text::{text, text_or_none};
+use crate::{CostModel, link};
+
+use super::server::config::{SERVER, stack};
+use super::server::scenario::Scenario;
+use super::server::{Cores, Machine, World};
+use client::Callers;
+
+/// The server and who calls it.
+///
+/// ```
+/// let config = sim::world::callers::Config::from_toml(r#"
+///     arrivals = "poisson 20000"
+///     service = "exp 20us"
+///     warmup = "10ms"
+///     duration = "20ms"
+///     guard = "queue-delay"
+/// "#)?;
+/// assert!(sim::world::callers::run(&config).in_time > 300);
+/// # Ok::<(), sim::world::callers::BadConfig>(())
+/// ```
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// When callers come.
+    #[serde(deserialize_with = "text")]
+    pub arrivals: Arrivals,
+    /// What their requests take of a core, beyond the stack's work.
+    #[serde(deserialize_with = "text")]
+    pub service: Law,
+    /// How long a caller waits from when it comes to its answer.
+    #[serde(default = "patience_default", deserialize_with = "text")]
+    pub patience: Span,
+    /// Callers count from here on.
+    #[serde(default = "second", deserialize_with = "text")]
+    pub warmup: Span,
+    /// And so long, more than zero.
+    #[serde(default = "second", deserialize_with = "text")]
+    pub duration: Span,
+    /// A policy of crate `guard`.
+    #[serde(default = "none")]
+    pub guard: String,
+    /// How long a request may wait, for policies that ask.
+    #[serde(default = "target_default", deserialize_with = "text")]
+    pub delay_target: Span,
+    /// What a caller hears that is shed: `silence` or `reset`.
+    #[serde(default, deserialize_with = "text")]
+    pub refusal: Refused,
+    /// Frames that go through TCP in a round, before the next request; 1 and
+    /// more. Far more than come in the time of a request is the order of a
+    /// system that receives whatever there is first.
+    #[serde(default = "transport_default")]
+    pub transport: usize,
+    /// The share of the core that receiving may take while requests wait,
+    /// percent, 1..=100.
+    #[serde(default = "percent_default")]
+    pub receive_percent: u8,
+    /// When callers of the second kind come, who are shed first.
+    #[serde(default, deserialize_with = "text_or_none")]
+    pub others: Option<Arrivals>,
+    /// What the stack's work costs; the checked-in model where not given.
+    pub costs: Option<CostModel>,
+    /// Replays the run.
+    #[serde(default = "one")]
+    pub seed: u64,
+}
+
+/// [`Refusal`], as it is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Refused(pub Refusal);
+
+impl FromStr for Refused {
+    type Err = BadConfig;
+
+    fn from_str(text: &str) -> Result<Self, BadConfig> {
+        match text {
+            "silence" => Ok(Self(Refusal::Silence)),
+            "reset" => Ok(Self(Refusal::Reset)),
+            _ => Err(BadConfig(format!("refusal {text:?} is not one of silence, reset"))),
+        }
+    }
+}
+
+fn patience_default() -> Span {
+    Span::from_millis(100)
+}
+
+fn second() -> Span {
+    Span::from_secs(1)
+}
+
+fn none() -> String {
+    "none".to_owned()
+}
+
+fn target_default() -> Span {
+    Params::default().delay_target
+}
+
+fn transport_default() -> usize {
+    Budget::inline(Span::ZERO).transport
+}
+
+fn percent_default() -> u8 {
+    100
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Config {
+    /// Reads a configuration and checks it.
+    ///
+    /// # Errors
+    /// One line: the value and what would be valid.
+    pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
+        let config: Self = toml::from_str(text).map_err(|error| BadConfig(error.to_string()))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Refuses what cannot be simulated.
+    ///
+    /// # Errors
+    /// One line: the value and what would be valid.
+    pub fn check(&self) -> Result<(), BadConfig> {
+        self.guard().map_err(|error| BadConfig(format!("guard {error}")))?;
+        let wrong = |what: String| Err(BadConfig(what));
+        match self {
+            Self { duration: Span::ZERO, .. } => wrong("duration 0ns counts nobody, 1ms and more do".into()),
+            Self { transport: 0, .. } => wrong("transport 0 takes nothing in, 1 and more do".into()),
+            Self { receive_percent: percent @ (0 | 101..), .. } => {
+                wrong(format!("receive_percent {percent} is outside 1..=100"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn guard(&self) -> Result<Guard, guard::UnknownName> {
+        let params = Params { delay_target: self.delay_target, ..Params::default() };
+        Ok(Guard { refusal: self.refusal.0, ..Guard::by_name(&self.guard, &params)? })
+    }
+
+    fn machine(&self) -> Machine {
+        let params = sched::dispatch::Params::new(1, TASKS);
+        let (app, _) = Scenario::default().build();
+        let classifiers = Classifiers { driver: Some(client::classifier()), transport: None };
+        // First come, first served, but for whom the guard prefers.
+        let mut policy = Mode::None.policy(Classifiers::default(), &params, Steering::all(1));
+        policy.driver = classifiers.driver.filter(|_| self.others.is_some());
+        let mut shard = shard::Config::new(stack(SERVER, self.seed), policy, 1);
+        shard.guard = Some(self.guard().expect("checked"));
+        shard.budget = Budget {
+            transport: self.transport,
+            receive_percent: self.receive_percent,
+            ..Budget::inline(Span::ZERO)
+        };
+        Machine {
+            cost: self.costs.unwrap_or_default(),
+            link: link::Config::default(),
+            shard,
+            app: Arc::new(app),
+            ports: client::ports().collect(),
+            cores: Cores::Shared,
+            workers: 1,
+            slots: 1,
+        }
+    }
+}
+
+/// Tasks that the event queue holds: as many as those of `greenwave serve`.
+const TASKS: usize = 65_536;
+
+/// What became of the callers that counted, and what the server did meanwhile.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Callers that counted.
+    pub offered: u64,
+    /// Of these, answered in time; the others left.
+    pub in_time: u64,
+    /// Refused by a reset; they left at once.
+    pub refused: u64,
+    /// Of `others`, who counted and who was answered in time.
+    pub others: (u64, u64),
+    /// From coming to the answer, of those in time.
+    pub latency: Histogram,
+    /// For so long callers counted.
+    pub counting: Span,
+    /// Requests that the server served per second, in vain or not.
+    pub served_per_s: f64,
+    /// SYNs that came to the guard and were shed, of all classes.
+    pub guard: Shed,
+    /// The longest wait whenever the guard looked, from the beginning.
+    pub delay: Histogram,
+    /// The share of time that the core received.
+    pub receiving: f64,
+    /// Frames that found the NIC's ring or the receive buffer full.
+    pub frames_lost: u64,
+    /// Events simulated.
+    pub events: u64,
+}
+
+/// Runs until everybody who counts has an answer or has left.
+///
+/// # Panics
+/// When the configuration does not pass [`Config::check`].
+#[must_use]
+pub fn run(config: &Config) -> Outcome {
+    config.check().expect("a checked configuration");
+    let mut world = World::new(config.machine(), Callers::new(config));
+    world.run(&mut |_, _| {});
+    let done = world.done();
+    let seconds = done.elapsed.as_secs_f64().max(1e-9);
+    let [before, now] = done.counted;
+    let guard = now.guard.iter().zip(before.guard).fold(Shed::default(), |all, (now, before)| Shed {
+        seen: all.seen + now.seen - before.seen,
+        by_rate: all.by_rate + now.by_rate - before.by_rate,
+        by_presence: all.by_presence + now.by_presence - before.by_presence,
+        by_closing: all.by_closing + now.by_closing - before.by_closing,
+    });
+    Outcome {
+        counting: config.duration,
+        served_per_s: (now.responses - before.responses) as f64 / seconds,
+        guard,
+        delay: world.shard.stats().delay.clone(),
+        receiving: done.receiving.as_secs_f64() / seconds,
+        frames_lost: done.nic.dropped + now.driver.dropped_full,
+        events: done.events,
+        ..world.client.into_outcome()
+    }
+}
