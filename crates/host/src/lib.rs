@@ -33,6 +33,7 @@ pub mod memory;
 pub mod packet;
 mod pool;
 mod ready;
+pub mod seam;
 mod sockopt;
 pub mod tap;
 mod today;

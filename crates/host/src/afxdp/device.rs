@@ -33,6 +33,11 @@ pub struct AfXdp {
 }
 
 impl AfXdp {
+    /// Ends [`wait`](Device::wait) also while `fd` is readable, from now on.
+    pub fn watch(&mut self, fd: std::os::fd::OwnedFd) {
+        self.bell.watch(fd);
+    }
+
     pub(super) fn new(
         socket: Socket,
         umem: Umem,

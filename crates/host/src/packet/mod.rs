@@ -106,6 +106,11 @@ pub fn eavesdrop(interface: &Interface) -> Result<Packet, InterfaceError> {
 }
 
 impl Packet {
+    /// Ends [`wait`](Device::wait) also while `fd` is readable, from now on.
+    pub fn watch(&mut self, fd: OwnedFd) {
+        self.bell.watch(fd);
+    }
+
     /// Receives what passes `filter`, or everything if it is empty.
     fn open(
         interface: &Interface,

@@ -80,7 +80,7 @@ impl Name {
         }
         let run = u32::from_be_bytes(take_hex(&mut rest)?);
         let (kind, six) = match rest.split_at_checked(2)? {
-            (head @ ([b'L' | b'C', b'4' | b'6']), tail) => {
+            (head @ [b'L' | b'C', b'4' | b'6'], tail) => {
                 rest = tail;
                 (if head[0] == b'L' { Kind::Listener } else { Kind::Connection }, head[1] == b'6')
             }

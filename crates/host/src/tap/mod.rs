@@ -48,6 +48,11 @@ pub struct Tap {
 }
 
 impl Tap {
+    /// Ends [`wait`](Device::wait) also while `fd` is readable, from now on.
+    pub fn watch(&mut self, fd: std::os::fd::OwnedFd) {
+        self.bell.watch(fd);
+    }
+
     /// Creates device `name` (1..=15 bytes) with an MTU of 1500.
     ///
     /// # Errors

@@ -103,7 +103,7 @@ impl<D: Device, A: App> Shard<D, A> {
 }
 
 /// Whether a frame does nothing but acknowledge.
-fn is_bare_ack(frame: &[u8], meta: &PacketMeta) -> bool {
+pub(crate) fn is_bare_ack(frame: &[u8], meta: &PacketMeta) -> bool {
     const CONTROL: Flags = Flags::SYN.with(Flags::FIN).with(Flags::RST);
     let Some(ip) = PacketView::new(frame, meta).ip() else { return false };
     let (Some([]), Some(flags)) = (ip.tcp_payload(), ip.tcp_flags()) else { return false };

@@ -1,0 +1,201 @@
+//! Addresses as C has them, and the calls that ask for them.
+
+use std::ffi::{c_int, c_void};
+use std::net::{IpAddr, SocketAddr};
+
+use host::seam::Name;
+use host::seam::name::Kind;
+use libc::{size_t, sockaddr, sockaddr_in, sockaddr_in6, socklen_t, ssize_t};
+use rustix::io::Errno;
+
+use crate::next::next;
+use crate::{fail, ours};
+
+/// The address that a program gives; `None` when it is not one of IP.
+///
+/// # Safety
+/// `addr` points to `len` bytes, or is null.
+pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Option<SocketAddr> {
+    if addr.is_null() || (len as usize) < size_of::<libc::sa_family_t>() {
+        return None;
+    }
+    // SAFETY: the caller's `len` covers the family.
+    let family = unsafe { (&raw const (*addr).sa_family).read_unaligned() };
+    match c_int::from(family) {
+        libc::AF_INET if len as usize >= size_of::<sockaddr_in>() => {
+            // SAFETY: the caller's `len` covers the whole of it.
+            let addr = unsafe { addr.cast::<sockaddr_in>().read_unaligned() };
+            Some((addr.sin_addr.s_addr.to_ne_bytes(), u16::from_be(addr.sin_port)).into())
+        }
+        libc::AF_INET6 if len as usize >= size_of::<sockaddr_in6>() => {
+            // SAFETY: as above.
+            let addr = unsafe { addr.cast::<sockaddr_in6>().read_unaligned() };
+            let ip = IpAddr::from(addr.sin6_addr.s6_addr).to_canonical();
+            Some(SocketAddr::new(ip, u16::from_be(addr.sin6_port)))
+        }
+        _ => None,
+    }
+}
+
+/// Gives the program `from`, for a socket that speaks IPv6 or not; as much as
+/// it has room for.
+///
+/// # Safety
+/// `addr` and `len` are what the program gave to accept(2) and its kin: null,
+/// or `len` says how much room there is.
+pub(crate) unsafe fn write(
+    from: SocketAddr,
+    six: bool,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> Result<(), Errno> {
+    if addr.is_null() || len.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the program's `len` is there.
+    let room = unsafe { len.read() };
+    if i32::try_from(room).is_err() {
+        return Err(Errno::INVAL);
+    }
+    let mut bytes = [0_u8; size_of::<sockaddr_in6>()];
+    let whole = match (from.ip(), six) {
+        (IpAddr::V4(ip), false) => {
+            bytes[..2].copy_from_slice(&(libc::AF_INET as libc::sa_family_t).to_ne_bytes());
+            bytes[2..4].copy_from_slice(&from.port().to_be_bytes());
+            bytes[4..8].copy_from_slice(&ip.octets());
+            size_of::<sockaddr_in>()
+        }
+        (ip, _) => {
+            let ip = match ip {
+                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                IpAddr::V6(ip) => ip,
+            };
+            bytes[..2].copy_from_slice(&(libc::AF_INET6 as libc::sa_family_t).to_ne_bytes());
+            bytes[2..4].copy_from_slice(&from.port().to_be_bytes());
+            bytes[8..24].copy_from_slice(&ip.octets());
+            size_of::<sockaddr_in6>()
+        }
+    };
+    let given = whole.min(room as usize);
+    // SAFETY: `given` is at most the room that the program says there is, and
+    // at most what `bytes` hold.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), addr.cast(), given) };
+    // SAFETY: as above.
+    unsafe { len.write(whole as socklen_t) };
+    Ok(())
+}
+
+fn done(result: Result<(), Errno>) -> c_int {
+    result.map_or_else(fail, |()| 0)
+}
+
+/// getsockname(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+    match ours(fd) {
+        // SAFETY: the program's arguments.
+        Some(Name { local, six, .. }) => done(unsafe { write(local, six, addr, len) }),
+        None => next!(getsockname(fd, addr, len) as Real),
+    }
+}
+
+/// getpeername(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+    match ours(fd) {
+        Some(Name { kind: Kind::Listener, .. }) => fail(Errno::NOTCONN),
+        // SAFETY: the program's arguments.
+        Some(Name { remote, six, .. }) => done(unsafe { write(remote, six, addr, len) }),
+        None => next!(getpeername(fd, addr, len) as Real),
+    }
+}
+
+/// recvfrom(2): TCP names no sender, a socket pair would.
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recvfrom(
+    fd: c_int,
+    bytes: *mut c_void,
+    n: size_t,
+    flags: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
+    let (null, none) = (std::ptr::null_mut(), std::ptr::null_mut());
+    if addr.is_null() || ours(fd).is_none() {
+        return next!(recvfrom(fd, bytes, n, flags, addr, len) as Real);
+    }
+    let got = next!(recvfrom(fd, bytes, n, flags, null, none) as Real);
+    if got >= 0 && !len.is_null() {
+        // SAFETY: the program's `len` is there.
+        unsafe { len.write(0) };
+    }
+    got
+}
+
+/// sendto(2): TCP knows where to, a socket pair would not take the address.
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendto(
+    fd: c_int,
+    bytes: *const c_void,
+    n: size_t,
+    flags: c_int,
+    addr: *const sockaddr,
+    len: socklen_t,
+) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
+    match !addr.is_null() && ours(fd).is_some() {
+        true => next!(sendto(fd, bytes, n, flags, std::ptr::null(), 0) as Real),
+        false => next!(sendto(fd, bytes, n, flags, addr, len) as Real),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes `addr` where `room` bytes are; what was written, and the length told.
+    fn written(addr: &str, six: bool, room: usize) -> (Vec<u8>, usize) {
+        let mut bytes = [0xee_u8; 64];
+        let mut len = room as socklen_t;
+        // SAFETY: 64 bytes are there, and `len` says less.
+        unsafe { write(addr.parse().unwrap(), six, bytes.as_mut_ptr().cast(), &raw mut len) }.unwrap();
+        assert!(bytes[room..].iter().all(|byte| *byte == 0xee), "nothing beyond the room");
+        (bytes[..room].to_vec(), len as usize)
+    }
+
+    #[test]
+    fn addresses_read_as_they_are_written() {
+        for (addr, six) in [("10.0.0.1:80", false), ("10.0.0.1:80", true), ("[fd00::1]:443", true)] {
+            let (bytes, len) = written(addr, six, 40);
+            assert_eq!(len, if six { 28 } else { 16 });
+            // SAFETY: so many bytes are there.
+            let read = unsafe { read(bytes.as_ptr().cast(), len as socklen_t) };
+            assert_eq!(read, addr.parse().ok());
+        }
+    }
+
+    #[test]
+    fn an_address_is_cut_to_the_room_and_its_length_told() {
+        assert_eq!(written("10.0.0.1:80", false, 4), (vec![2, 0, 0, 80], 16));
+        // SAFETY: null is allowed.
+        assert_eq!(unsafe { read(std::ptr::null(), 16) }, None);
+        let unix = [1_u8, 0, b'/', 0];
+        // SAFETY: so many bytes are there.
+        assert_eq!(unsafe { read(unix.as_ptr().cast(), 4) }, None);
+    }
+}

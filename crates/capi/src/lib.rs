@@ -1,0 +1,76 @@
+//! `libgreenwave.so`: unmodified programs on our stack.
+//!
+//! Preloaded into a program (`greenwave run`), it takes the few calls of the C
+//! library in which the kernel would speak of its own TCP: where a socket is
+//! bound, who connects, which addresses and options it has. All other calls on
+//! our sockets, from `read` to `epoll_wait`, are not touched: a socket of ours
+//! is an end of a socket pair whose other end is the stack's process, and the
+//! kernel does the rest ([`host::seam`]).
+//!
+//! Nothing is kept here but where the desk is, so threads, signals, fork and
+//! exec find nothing to confuse. What a descriptor is, it says itself
+//! ([`Name::of`](host::seam::Name::of)). A program without the variable
+//! [`host::seam::VARIABLE`] notices nothing.
+//!
+//! `docs/guide/unmodified-programs.md` lists every call; a test holds it
+//! against what this library exports.
+
+mod address;
+mod listening;
+mod next;
+mod options;
+
+use std::ffi::{CStr, c_int};
+use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
+
+use host::seam::{Name, Seam, VARIABLE};
+use rustix::io::Errno;
+
+static SEAM: OnceLock<Option<Seam>> = OnceLock::new();
+
+/// Run by the loader before the program: later the program may have changed
+/// its environment.
+extern "C" fn on_load() {
+    let name = format!("{VARIABLE}\0");
+    let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else { return };
+    // SAFETY: `name` ends with NUL; nobody else runs yet who could change the
+    // environment, and the text is copied at once.
+    let text = unsafe { libc::getenv(name.as_ptr()) };
+    if text.is_null() {
+        return;
+    }
+    // SAFETY: getenv gave a string that ends with NUL.
+    let text = unsafe { CStr::from_ptr(text) };
+    let _ = SEAM.set(text.to_str().ok().and_then(Seam::parse));
+}
+
+#[used]
+#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
+static ON_LOAD: extern "C" fn() = on_load;
+
+/// Where the desk is, if this program was started by `greenwave run`.
+fn seam() -> Option<Seam> {
+    SEAM.get().copied().flatten()
+}
+
+/// What descriptor `fd` of the program is, if it is ours.
+fn ours(fd: c_int) -> Option<Name> {
+    seam()?;
+    Name::of(borrow(fd)?)
+}
+
+/// A descriptor as the program names it.
+fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
+    // SAFETY: -1 is excluded; it is used for system calls during this call
+    // only, and if the program closes it meanwhile they say EBADF, as its own
+    // call would.
+    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// Fails as the C library does.
+fn fail(errno: Errno) -> c_int {
+    // SAFETY: the C library gives every thread an errno of its own.
+    unsafe { *libc::__errno_location() = errno.raw_os_error() };
+    -1
+}

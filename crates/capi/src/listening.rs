@@ -1,0 +1,174 @@
+//! From a socket to its connections: bind, listen, accept, connect.
+//!
+//! Until `bind` a socket is the kernel's, because only the address says whose
+//! it is to be. Then the listener's end of a socket pair takes its number
+//! (dup3), with its flags. Accepting is receiving a descriptor.
+
+use std::ffi::c_int;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
+
+use host::seam::name::{Kind, LEN};
+use host::seam::{Answer, Call, Name, Request, pass};
+use libc::{sockaddr, socklen_t};
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::{DupFlags, Errno, FdFlags, dup, dup3, fcntl_getfd, ioctl_fionbio};
+use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, sockopt};
+
+use crate::next::next;
+use crate::{address, borrow, fail, ours, seam};
+
+/// What `bind` asks the desk for; `None` when the socket is the kernel's for sure.
+///
+/// # Safety
+/// As bind(2).
+unsafe fn wanted(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Request> {
+    // SAFETY: the program's arguments.
+    let addr = unsafe { address::read(addr, len) }?;
+    let socket = borrow(fd)?;
+    let domain = sockopt::socket_domain(socket).ok()?;
+    let six = domain == AddressFamily::INET6;
+    let is_tcp = sockopt::socket_type(socket) == Ok(SocketType::STREAM)
+        && sockopt::socket_protocol(socket) == Ok(Some(TCP))
+        && (six || domain == AddressFamily::INET);
+    let v6_only = six && sockopt::ipv6_v6only(socket).unwrap_or(false);
+    let reuse_port = sockopt::socket_reuseport(socket).unwrap_or(false);
+    is_tcp.then_some(Request::Bind { addr, six, v6_only, reuse_port })
+}
+
+const TCP: Protocol = ipproto::TCP;
+
+/// bind(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    // SAFETY: the program's arguments.
+    if let Some(seam) = seam()
+        && let Some(request) = unsafe { wanted(fd, addr, len) }
+    {
+        match seam.ask(&request).map(|asked| (asked.answer, asked.end)) {
+            Ok((Answer::Done, end)) => return become_ours(fd, end).map_or_else(fail, |()| 0),
+            Ok((Answer::No(errno), _)) => return fail(Errno::from_raw_os_error(errno)),
+            Ok((Answer::NotOurs, _)) => {}
+            Err(errno) => return fail(errno),
+        }
+    }
+    next!(bind(fd, addr, len) as Real)
+}
+
+/// Puts `end` in the place of the program's socket `fd`, with its flags.
+fn become_ours(fd: c_int, end: OwnedFd) -> Result<(), Errno> {
+    let socket = borrow(fd).ok_or(Errno::BADF)?;
+    ioctl_fionbio(&end, fcntl_getfl(socket)?.contains(OFlags::NONBLOCK))?;
+    let cloexec = fcntl_getfd(socket)?.contains(FdFlags::CLOEXEC);
+    let flags = if cloexec { DupFlags::CLOEXEC } else { DupFlags::empty() };
+    // SAFETY: the number is the program's and stays so: it is not dropped here.
+    let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) });
+    dup3(&end, &mut place, flags)
+}
+
+/// listen(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, c_int) -> c_int;
+    let (seam, id) = match (seam(), ours(fd)) {
+        (Some(seam), Some(Name { kind: Kind::Listener, id, .. })) => (seam, id),
+        (_, Some(_)) => return fail(Errno::INVAL),
+        _ => return next!(listen(fd, backlog) as Real),
+    };
+    let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
+    match seam.ask(&Request::Listen { id, backlog }).map(|asked| asked.answer) {
+        Ok(Answer::Done) => 0,
+        Ok(Answer::No(errno)) => fail(Errno::from_raw_os_error(errno)),
+        Ok(Answer::NotOurs) => fail(Errno::INVAL),
+        Err(errno) => fail(errno),
+    }
+}
+
+/// accept4(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
+    match ours(fd) {
+        // SAFETY: the program's arguments.
+        Some(name) => unsafe { take(fd, &name, addr, len, flags) }.unwrap_or_else(fail),
+        None => next!(accept4(fd, addr, len, flags) as Real),
+    }
+}
+
+/// accept(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+    match ours(fd) {
+        // SAFETY: the program's arguments.
+        Some(name) => unsafe { take(fd, &name, addr, len, 0) }.unwrap_or_else(fail),
+        None => next!(accept(fd, addr, len) as Real),
+    }
+}
+
+/// The next connection of listener `fd`.
+///
+/// # Safety
+/// As accept4(2).
+unsafe fn take(
+    fd: c_int,
+    name: &Name,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> Result<c_int, Errno> {
+    let listener = borrow(fd).ok_or(Errno::BADF)?;
+    if name.kind != Kind::Listener || flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+        return Err(Errno::INVAL);
+    }
+    // A connection that arrives where no number is left would be lost.
+    drop(dup(listener)?);
+    let mut bytes = [0; LEN];
+    let message = pass::receive(listener, &mut bytes, flags & libc::SOCK_CLOEXEC != 0)
+        .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+    let connection = match message.fd {
+        Some(connection) => connection,
+        None if message.lost => return Err(Errno::MFILE),
+        // It was shut down, or the stack is gone.
+        None => return Err(Errno::INVAL),
+    };
+    let name = Name::decode(&bytes[..message.len]).ok_or(Errno::CONNABORTED)?;
+    if flags & libc::SOCK_NONBLOCK != 0 {
+        ioctl_fionbio(connection.as_fd(), true)?;
+    }
+    // SAFETY: the program's arguments.
+    unsafe { address::write(name.remote, name.six, addr, len) }?;
+    Ok(connection.into_raw_fd())
+}
+
+/// connect(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    match ours(fd) {
+        Some(Name { kind: Kind::Listener, .. }) => {
+            if let Some(seam) = seam() {
+                let _ = seam.ask(&Request::Refused { call: Call::Connect });
+            }
+            fail(Errno::OPNOTSUPP)
+        }
+        Some(_) => fail(Errno::ISCONN),
+        None => next!(connect(fd, addr, len) as Real),
+    }
+}

@@ -1,0 +1,50 @@
+//! The C library's own functions, for what is not ours.
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A function that comes after ours in the loader's order, once it is found.
+pub(crate) struct Next {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+impl Next {
+    pub(crate) const fn new(name: &'static CStr) -> Self {
+        Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Where it is; never null.
+    pub(crate) fn find(&self) -> *mut c_void {
+        let found = self.found.load(Ordering::Relaxed);
+        if !found.is_null() {
+            return found;
+        }
+        // SAFETY: the name ends with NUL; the loader may be asked at any time
+        // after it has loaded us.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        if found.is_null() {
+            // A C library without it cannot have started this program.
+            std::process::abort();
+        }
+        self.found.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Calls the C library's `$name`, of the type given, with these arguments.
+macro_rules! next {
+    ($name:ident($($arg:expr),*) as $type:ty) => {{
+        static NEXT: $crate::next::Next = {
+            const NAME: &str = concat!(stringify!($name), "\0");
+            $crate::next::Next::new(match std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("the name of a function has no NUL"),
+            })
+        };
+        // SAFETY: the C library declares the function with this type, and the
+        // arguments are those that the program called it with.
+        unsafe { std::mem::transmute::<*mut std::ffi::c_void, $type>(NEXT.find())($($arg),*) }
+    }};
+}
+pub(crate) use next;

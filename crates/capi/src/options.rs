@@ -1,0 +1,163 @@
+//! getsockopt and setsockopt: what of a kernel's TCP we answer for.
+
+use std::ffi::{c_int, c_void};
+
+use host::seam::name::Kind;
+use host::seam::{Answer, Call, Name, Request};
+use libc::{IPPROTO_TCP, SOL_SOCKET, socklen_t};
+use rustix::io::Errno;
+
+use crate::next::next;
+use crate::{fail, ours, seam};
+
+/// Who answers for an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// The kernel's socket pair: buffers, timeouts, errors.
+    Kernel,
+    /// Our TCP does it always, or it is a hint.
+    Nobody,
+    /// The stack, which may refuse.
+    Stack,
+}
+
+/// Who answers for setting it.
+fn owner(level: c_int, name: c_int) -> Owner {
+    match (level, name) {
+        (SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF | libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => Owner::Kernel,
+        (SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT | libc::SO_RCVLOWAT | libc::SO_PRIORITY) => {
+            Owner::Kernel
+        }
+        // Small segments go at once, and what a program writes within a round
+        // is gathered.
+        (IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK | libc::TCP_QUICKACK) => Owner::Nobody,
+        _ => Owner::Stack,
+    }
+}
+
+/// What getsockopt says of a socket of ours, where that is no affair of the kernel's.
+fn constant(socket: &Name, level: c_int, name: c_int) -> Option<c_int> {
+    Some(match (level, name) {
+        (SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
+        (SOL_SOCKET, libc::SO_DOMAIN) if socket.six => libc::AF_INET6,
+        (SOL_SOCKET, libc::SO_DOMAIN) => libc::AF_INET,
+        (SOL_SOCKET, libc::SO_PROTOCOL) => IPPROTO_TCP,
+        (SOL_SOCKET, libc::SO_ACCEPTCONN) => c_int::from(socket.kind == Kind::Listener),
+        (IPPROTO_TCP, libc::TCP_NODELAY) => 1,
+        (IPPROTO_TCP, libc::TCP_CORK | libc::TCP_QUICKACK) => 0,
+        _ => return None,
+    })
+}
+
+/// setsockopt(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
+    let (Some(seam), Some(socket)) = (seam(), ours(fd)) else {
+        return next!(setsockopt(fd, level, name, value, len) as Real);
+    };
+    match owner(level, name) {
+        Owner::Kernel => return next!(setsockopt(fd, level, name, value, len) as Real),
+        Owner::Nobody => return 0,
+        Owner::Stack => {}
+    }
+    let words = len as usize / size_of::<c_int>();
+    if value.is_null() || words == 0 {
+        return fail(Errno::INVAL);
+    }
+    let mut values = [0; 2];
+    for (at, place) in values.iter_mut().enumerate().take(words) {
+        // SAFETY: the program says that `value` has `len` bytes, which hold so
+        // many words.
+        *place = unsafe { value.cast::<c_int>().add(at).read_unaligned() };
+    }
+    match seam.ask(&Request::Option { id: socket.id, level, name, value: values }) {
+        // The kernel keeps what it can tell again.
+        Ok(asked) if asked.answer == Answer::Done && level == SOL_SOCKET => {
+            next!(setsockopt(fd, level, name, value, len) as Real)
+        }
+        Ok(asked) => match asked.answer {
+            Answer::No(errno) => fail(Errno::from_raw_os_error(errno)),
+            _ => 0,
+        },
+        Err(errno) => fail(errno),
+    }
+}
+
+/// getsockopt(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
+    let (Some(seam), Some(socket)) = (seam(), ours(fd)) else {
+        return next!(getsockopt(fd, level, name, value, len) as Real);
+    };
+    let Some(constant) = constant(&socket, level, name) else {
+        if level == SOL_SOCKET {
+            return next!(getsockopt(fd, level, name, value, len) as Real);
+        }
+        let _ = seam.ask(&Request::Refused { call: Call::GetOption { level, name } });
+        return fail(Errno::NOPROTOOPT);
+    };
+    if value.is_null() || len.is_null() {
+        return fail(Errno::FAULT);
+    }
+    // SAFETY: the program's `len` is there.
+    let room = unsafe { len.read() } as usize;
+    let bytes = constant.to_ne_bytes();
+    let given = bytes.len().min(room);
+    // SAFETY: `given` is at most the room that the program says there is.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), given) };
+    // SAFETY: as above.
+    unsafe { len.write(given as socklen_t) };
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_of_ours_looks_like_one_of_tcp() {
+        let end = "[fd00::1]:80".parse().unwrap();
+        let socket = Name { run: 1, kind: Kind::Connection, six: true, id: 2, local: end, remote: end };
+        let of = |name| constant(&socket, SOL_SOCKET, name);
+        assert_eq!(of(libc::SO_TYPE), Some(libc::SOCK_STREAM));
+        assert_eq!(of(libc::SO_DOMAIN), Some(libc::AF_INET6));
+        assert_eq!(of(libc::SO_PROTOCOL), Some(IPPROTO_TCP));
+        assert_eq!(of(libc::SO_ACCEPTCONN), Some(0));
+        assert_eq!(of(libc::SO_ERROR), None, "the kernel knows");
+    }
+
+    #[test]
+    fn what_would_concern_the_socket_pair_only_is_not_the_kernels() {
+        assert_eq!(owner(SOL_SOCKET, libc::SO_SNDTIMEO), Owner::Kernel);
+        assert_eq!(owner(IPPROTO_TCP, libc::TCP_NODELAY), Owner::Nobody);
+        for (level, name) in [
+            (SOL_SOCKET, libc::SO_ATTACH_FILTER),
+            (SOL_SOCKET, libc::SO_BINDTODEVICE),
+            (SOL_SOCKET, libc::SO_LINGER),
+            (IPPROTO_TCP, libc::TCP_FASTOPEN),
+            (libc::IPPROTO_IP, libc::IP_TOS),
+        ] {
+            assert_eq!(owner(level, name), Owner::Stack, "level {level} option {name}");
+        }
+    }
+}

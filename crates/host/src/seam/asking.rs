@@ -1,0 +1,84 @@
+//! The program's side of the seam: asking the desk.
+//!
+//! Nothing is kept between two requests, so a fork, an exec or a thread that
+//! asks at the same time cannot confuse anything. System calls are made
+//! directly (rustix), never through the C library, whose names the library in
+//! the program has taken.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, getpeername, recv, socket_with,
+    socketpair,
+};
+
+use super::desk::desk_name;
+use super::name::Name;
+use super::pass;
+use super::request::{ANSWER_BYTES, Answer, Key, Request};
+
+/// Where the desk is, and what shows that we may ask it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seam {
+    run: u32,
+    key: Key,
+}
+
+/// An answer, and our end of the pair it came over.
+#[derive(Debug)]
+pub struct Asked {
+    /// What the desk says.
+    pub answer: Answer,
+    /// For a bound socket: the listener.
+    pub end: OwnedFd,
+}
+
+impl Seam {
+    /// What [`VARIABLE`](super::VARIABLE) says, if it makes sense.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (run, key) = text.split_once(':')?;
+        let run = u32::from_str_radix(run, 16).ok()?;
+        if key.len() != 32 || !key.is_ascii() {
+            return None;
+        }
+        let mut bytes = [0; 16];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&key[2 * at..2 * at + 2], 16).ok()?;
+        }
+        Some(Self { run, key: bytes })
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// `ENETDOWN` when the desk is gone; `EMFILE` and the like.
+    pub fn ask(&self, request: &Request) -> Result<Asked, Errno> {
+        let flags = SocketFlags::CLOEXEC;
+        let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        let (end, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let desk = SocketAddrUnix::new_abstract_name(desk_name(self.run).as_bytes())?;
+        let gone = |_| Errno::NETDOWN;
+        pass::send(&control, Some(&desk), &request.encode(&self.key), theirs.as_fd()).map_err(gone)?;
+        drop(theirs);
+        let mut bytes = [0; ANSWER_BYTES];
+        let len = loop {
+            match recv(&end, &mut bytes[..], RecvFlags::empty()) {
+                Err(Errno::INTR) => {}
+                got => break got?.0,
+            }
+        };
+        let answer = Answer::decode(&bytes[..len]).ok_or(Errno::NETDOWN)?;
+        Ok(Asked { answer, end })
+    }
+}
+
+impl Name {
+    /// Whose `fd` is, if it is one of ours.
+    #[must_use]
+    pub fn of(fd: BorrowedFd<'_>) -> Option<Self> {
+        let addr = SocketAddrUnix::try_from(getpeername(fd).ok()??).ok()?;
+        Self::decode(addr.abstract_name()?)
+    }
+}

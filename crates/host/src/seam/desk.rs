@@ -1,0 +1,350 @@
+//! The stack's side of the seam: where programs ask, and where their
+//! connections come from.
+//!
+//! One epoll set watches the socket that requests come to, the listeners and
+//! the connections, so that a device can be slept on together with it
+//! ([`Desk::readiness`]). Nothing here blocks. What programs send is hostile
+//! until it carries the key; other requests are counted and dropped.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recv, send,
+    socket_with, socketpair,
+};
+
+use super::listeners::{Listener, Listeners};
+use super::name::{Kind, Name};
+use super::options::Setting;
+use super::pass;
+use super::pipe::{Pipe, READABLE};
+use super::request::{Answer, Call, Key, REQUEST_BYTES_MAX, Request};
+
+/// Where programs ask.
+pub struct Desk {
+    control: OwnedFd,
+    epoll: Arc<OwnedFd>,
+    key: Key,
+    run: u32,
+    /// The stack's addresses.
+    addrs: Vec<IpAddr>,
+    listeners: Listeners,
+    /// Listeners so far.
+    made: u64,
+    events: Vec<epoll::Event>,
+    refused: BTreeMap<Refusal, u64>,
+}
+
+/// What happened at the programs' side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// On connection `id`.
+    Pipe {
+        /// The number it was offered under.
+        id: u64,
+        /// There may be something to read, or its end.
+        readable: bool,
+        /// There may be room again.
+        writable: bool,
+        /// No process has the other end any more.
+        gone: bool,
+    },
+    /// A program listens on this port of the stack; perhaps not the first.
+    Listen(u16),
+    /// Nobody listens on this port any more.
+    Unlisten(u16),
+    /// A program sets an option of connection `id`.
+    Set {
+        /// The number it was offered under.
+        id: u64,
+        /// What it wants.
+        setting: Setting,
+    },
+}
+
+/// Why nobody takes a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoOffer {
+    /// Nobody listens there.
+    NoListener,
+    /// As many wait as the program wants to wait.
+    Full,
+    /// This process has no descriptor left.
+    NoDescriptor,
+}
+
+/// What was refused to programs, for the account at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refusal {
+    /// By the library.
+    Call(Call),
+    /// `setsockopt` of an option, or of a value.
+    SetOption {
+        /// As in `setsockopt`.
+        level: i32,
+        /// As in `setsockopt`.
+        name: i32,
+    },
+    /// Something that was no request, or without the key.
+    Nonsense,
+}
+
+/// Numbers of listeners have this bit; connections must not.
+const LISTENER: u64 = 1 << 63;
+/// The control socket's number.
+const CONTROL: u64 = u64::MAX;
+/// Events that are looked at together.
+const EVENTS: usize = 256;
+/// Different refusals that are told apart; more are not counted.
+const REFUSALS_MAX: usize = 1024;
+/// Where ports begin that programs do not choose.
+const EPHEMERAL: u16 = 32_768;
+/// Answers are awaited by one process each and need no room.
+const QUIET: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+
+impl Desk {
+    /// A desk for a stack with `addrs`. `secret` is what nobody can guess.
+    ///
+    /// # Errors
+    /// When there is no descriptor left, or the kernel has no abstract sockets.
+    pub fn open(addrs: Vec<IpAddr>, secret: Key) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        let run = u32::from_be_bytes([secret[0], secret[1], secret[2], secret[3]]) ^ std::process::id();
+        bind(&control, &SocketAddrUnix::new_abstract_name(desk_name(run).as_bytes())?)?;
+        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        epoll::add(&epoll, &control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
+        Ok(Self {
+            control,
+            epoll,
+            key: secret,
+            run,
+            addrs,
+            listeners: Listeners::default(),
+            made: 0,
+            events: Vec::with_capacity(EVENTS),
+            refused: BTreeMap::new(),
+        })
+    }
+
+    /// What [`VARIABLE`](super::VARIABLE) is to say.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        let key: String = self.key.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{:08x}:{key}", self.run)
+    }
+
+    /// A descriptor that is readable while something waits to be polled.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    pub fn readiness(&self) -> io::Result<OwnedFd> {
+        self.epoll.try_clone()
+    }
+
+    /// What was refused so far, and how often.
+    pub fn refused(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
+        self.refused.iter().map(|(refusal, count)| (*refusal, *count))
+    }
+
+    /// Appends what happened since, up to a batch; whether anything did.
+    pub fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
+        let mut events = std::mem::take(&mut self.events);
+        events.clear();
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let waited = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&zero));
+        let some = waited.is_ok_and(|n| n > 0);
+        // Who is gone first: what it had may be asked for by the next.
+        for event in events.iter().filter(|event| event.data.u64() != CONTROL) {
+            self.on_event(event.data.u64(), event.flags, into);
+        }
+        if events.iter().any(|event| event.data.u64() == CONTROL) {
+            self.take_requests(into);
+        }
+        self.events = events;
+        some
+    }
+
+    fn on_event(&mut self, id: u64, flags: epoll::EventFlags, into: &mut Vec<Happened>) {
+        use epoll::EventFlags as F;
+        let gone = flags.intersects(F::HUP | F::ERR);
+        if id & LISTENER == 0 {
+            let (readable, writable) = (gone || flags.intersects(F::IN | F::RDHUP), flags.contains(F::OUT));
+            return into.push(Happened::Pipe { id, readable, writable, gone });
+        }
+        if gone || flags.contains(F::RDHUP) {
+            if let Some((listener, true)) = self.listeners.remove(id) {
+                into.push(Happened::Unlisten(listener.addr.port()));
+            }
+            return;
+        }
+        let Some(listener) = self.listeners.get_mut(id) else { return };
+        if flags.contains(F::IN) {
+            // Nothing can be written to a listener; this is nobody's.
+            let _ = recv(&listener.end, &mut [0_u8; 64][..], RecvFlags::DONTWAIT | RecvFlags::TRUNC);
+        }
+        listener.refill();
+        let _ = self.watch_listener(id);
+    }
+
+    /// Watches whether the listener is still there, and for room where it lacks.
+    fn watch_listener(&self, id: u64) -> io::Result<()> {
+        use epoll::EventFlags as F;
+        let listeners = &self.listeners;
+        let Some(listener) = listeners.get(id) else { return Ok(()) };
+        let room = if listener.is_full() { F::OUT } else { F::empty() };
+        let (flags, data) = (F::IN | F::RDHUP | room, epoll::EventData::new_u64(id));
+        epoll::modify(&self.epoll, &listener.end, data, flags)?;
+        Ok(())
+    }
+
+    fn take_requests(&mut self, into: &mut Vec<Happened>) {
+        let mut bytes = [0; REQUEST_BYTES_MAX];
+        for _ in 0..EVENTS {
+            let Ok(message) = pass::receive(&self.control, &mut bytes, true) else { return };
+            let request = Request::decode(&bytes[..message.len], &self.key);
+            let (Some(request), Some(reply)) = (request, message.fd) else {
+                self.refuse(Refusal::Nonsense);
+                continue;
+            };
+            self.serve(request, reply, into);
+        }
+    }
+
+    fn serve(&mut self, request: Request, reply: OwnedFd, into: &mut Vec<Happened>) {
+        let answer = match request {
+            Request::Bind { addr, six, v6_only, reuse_port } => {
+                let change = |listener: &mut Listener| {
+                    (listener.six, listener.v6_only, listener.reuse_port) = (six, v6_only, reuse_port);
+                };
+                return self.bind(addr, reply, change);
+            }
+            Request::Listen { id, backlog } => match self.listeners.get_mut(id) {
+                Some(listener) => {
+                    listener.listen(backlog);
+                    into.push(Happened::Listen(listener.addr.port()));
+                    Answer::Done
+                }
+                None => Answer::No(Errno::INVAL.raw_os_error()),
+            },
+            Request::Option { id, level, name, value } => match Setting::of(level, name, value) {
+                Some(setting) => {
+                    if id & LISTENER == 0 {
+                        into.push(Happened::Set { id, setting });
+                    }
+                    Answer::Done
+                }
+                None => {
+                    self.refuse(Refusal::SetOption { level, name });
+                    Answer::No(Errno::NOPROTOOPT.raw_os_error())
+                }
+            },
+            Request::Refused { call } => {
+                self.refuse(Refusal::Call(call));
+                Answer::Done
+            }
+        };
+        let _ = send(&reply, &answer.encode(), QUIET);
+    }
+
+    /// Gives `addr` to the socket whose other end is `end`.
+    fn bind(&mut self, mut addr: SocketAddr, end: OwnedFd, change: impl FnOnce(&mut Listener)) {
+        let say = |end: &OwnedFd, answer: Answer| {
+            let _ = send(end, &answer.encode(), QUIET);
+        };
+        // Who binds no address and no port wants to connect.
+        let ours = match addr.ip() {
+            ip if ip.is_unspecified() => addr.port() != 0,
+            ip => self.addrs.contains(&ip),
+        };
+        if !ours {
+            return say(&end, Answer::NotOurs);
+        }
+        if addr.port() == 0 {
+            let Some(port) = self.listeners.free_port(EPHEMERAL) else {
+                return say(&end, Answer::No(Errno::ADDRINUSE.raw_os_error()));
+            };
+            addr.set_port(port);
+        }
+        self.made += 1;
+        let id = LISTENER | self.made;
+        let mut listener = Listener::new(id, addr, end);
+        change(&mut listener);
+        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let name = self.name(Kind::Listener, id, listener.six, addr, nobody);
+        if let Err(refused) = self.listeners.add(listener) {
+            return say(&refused.end, Answer::No(Errno::ADDRINUSE.raw_os_error()));
+        }
+        let Some(listener) = self.listeners.get_mut(id) else { return };
+        let named = rustix::io::ioctl_fionbio(&listener.end, true).and_then(|()| bind(&listener.end, &name?));
+        let data = epoll::EventData::new_u64(id);
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+        match named.and_then(|()| epoll::add(&self.epoll, &listener.end, data, flags)) {
+            Ok(()) => say(&listener.end, Answer::Done),
+            Err(errno) => {
+                say(&listener.end, Answer::No(errno.raw_os_error()));
+                self.listeners.remove(id);
+            }
+        }
+    }
+
+    fn name(
+        &self,
+        kind: Kind,
+        id: u64,
+        six: bool,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> rustix::io::Result<SocketAddrUnix> {
+        let name = Name { run: self.run, kind, six, id, local, remote };
+        SocketAddrUnix::new_abstract_name(&name.encode())
+    }
+
+    /// Hands a new connection from `remote` to `local` to the program that
+    /// listens there. `id` is how it is called from now on: below 2⁶³, and no
+    /// other connection's that a program may still have.
+    ///
+    /// # Errors
+    /// [`NoOffer`]; the program hears nothing of it.
+    pub fn offer(&mut self, id: u64, local: SocketAddr, remote: SocketAddr) -> Result<Pipe, NoOffer> {
+        assert!(id & LISTENER == 0, "connection {id} is called like a listener");
+        let run = self.run;
+        let listener = self.listeners.taker(local).ok_or(NoOffer::NoListener)?;
+        let name = Name { run, kind: Kind::Connection, six: listener.six, id, local, remote };
+        let name = name.encode();
+        let none = |_: Errno| NoOffer::NoDescriptor;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(none)?;
+        bind(&ours, &SocketAddrUnix::new_abstract_name(&name).map_err(none)?).map_err(none)?;
+        epoll::add(&self.epoll, &ours, epoll::EventData::new_u64(id), READABLE).map_err(none)?;
+        let before = listener.is_full();
+        listener.hand_over(name, theirs).map_err(|_| NoOffer::Full)?;
+        let (listener, full) = (listener.id, listener.is_full());
+        if full && !before {
+            let _ = self.watch_listener(listener);
+        }
+        Ok(Pipe::new(ours, id, self.epoll.clone()))
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        let known = self.refused.len() < REFUSALS_MAX || self.refused.contains_key(&refusal);
+        if known {
+            *self.refused.entry(refusal).or_default() += 1;
+        }
+    }
+}
+
+/// The abstract name of the desk's socket.
+pub(super) fn desk_name(run: u32) -> String {
+    format!("greenwave-desk-{run:08x}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! The desk and a program that asks it, in one process.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use super::super::{Read, Seam, Wrote};
+use super::*;
+
+const HERE: &str = "10.0.0.1:80";
+
+struct World {
+    desk: Desk,
+    seam: Seam,
+}
+
+/// Requests whose answer is to be had while the desk is polled.
+impl World {
+    fn new(secret: u8) -> Self {
+        let addrs = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        let desk = Desk::open(addrs, [secret; 16]).unwrap();
+        let seam = Seam::parse(&desk.variable()).expect("what the desk says is read");
+        Self { desk, seam }
+    }
+
+    /// Asks from another thread, as a program does; what the desk tells the stack.
+    fn ask(&mut self, request: Request) -> (Answer, OwnedFd, Vec<Happened>) {
+        let (seam, mut happened) = (self.seam, Vec::new());
+        let asked = std::thread::scope(|scope| {
+            let asking = scope.spawn(move || seam.ask(&request).expect("the desk is there"));
+            while !asking.is_finished() {
+                self.desk.poll(&mut happened);
+                std::thread::yield_now();
+            }
+            asking.join().unwrap()
+        });
+        (asked.answer, asked.end, happened)
+    }
+
+    fn bind(&mut self, addr: &str) -> (Answer, OwnedFd) {
+        let addr: SocketAddr = addr.parse().unwrap();
+        let (six, v6_only) = (addr.is_ipv6(), false);
+        let (answer, end, _) = self.ask(Request::Bind { addr, six, v6_only, reuse_port: false });
+        (answer, end)
+    }
+
+    fn listener(&mut self, addr: &str) -> OwnedFd {
+        let (answer, end) = self.bind(addr);
+        assert_eq!(answer, Answer::Done, "{addr}");
+        let id = Name::of(end.as_fd()).expect("a listener has a name").id;
+        let (answer, _, happened) = self.ask(Request::Listen { id, backlog: 4 });
+        assert_eq!((answer, &happened[..]), (Answer::Done, &[Happened::Listen(80)][..]));
+        end
+    }
+
+    fn poll(&mut self) -> Vec<Happened> {
+        let mut happened = Vec::new();
+        self.desk.poll(&mut happened);
+        happened
+    }
+}
+
+fn end(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn accept(listener: &OwnedFd) -> (Name, UnixStream) {
+    let mut bytes = [0; super::super::name::LEN];
+    let message = pass::receive(listener, &mut bytes, true).unwrap();
+    let stream = UnixStream::from(message.fd.expect("a connection comes with its descriptor"));
+    (Name::decode(&bytes[..message.len]).expect("and its name"), stream)
+}
+
+#[test]
+fn a_connection_reaches_the_program_and_bytes_pass_both_ways() {
+    let mut world = World::new(1);
+    let listener = world.listener(HERE);
+    let pipe = world.desk.offer(7, end(HERE), end("10.0.0.9:4242")).unwrap();
+    let (name, mut stream) = accept(&listener);
+    assert_eq!((name.id, name.local, name.remote), (7, end(HERE), end("10.0.0.9:4242")));
+    assert_eq!(Name::of(stream.as_fd()), Some(name), "the descriptor itself says so, too");
+    assert_eq!(pipe.write(b"request"), Wrote::Some(7));
+    let mut bytes = [0; 32];
+    assert_eq!(stream.read(&mut bytes).unwrap(), 7);
+    assert_eq!(pipe.read(&mut bytes), Read::Nothing);
+    stream.write_all(b"response").unwrap();
+    let told = Happened::Pipe { id: 7, readable: true, writable: false, gone: false };
+    assert_eq!(world.poll(), [told]);
+    assert_eq!(pipe.read(&mut bytes), Read::Some(8));
+    pipe.finish();
+    assert_eq!(stream.read(&mut bytes).unwrap(), 0, "the peer sends no more");
+    stream.write_all(b"late").unwrap();
+    drop(stream);
+    let told = Happened::Pipe { id: 7, readable: true, writable: false, gone: true };
+    assert_eq!(world.poll(), [told]);
+    assert_eq!((pipe.read(&mut bytes), pipe.read(&mut bytes)), (Read::Some(4), Read::End));
+}
+
+#[test]
+fn only_the_last_copy_of_a_descriptor_closes() {
+    let mut world = World::new(2);
+    let listener = world.listener(HERE);
+    let pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
+    let (_, stream) = accept(&listener);
+    let copy = stream.try_clone().unwrap();
+    drop(stream);
+    assert_eq!((world.poll(), pipe.read(&mut [0; 8])), (vec![], Read::Nothing));
+    drop(copy);
+    assert_eq!(pipe.read(&mut [0; 8]), Read::End);
+}
+
+#[test]
+fn bytes_that_the_program_never_read_are_a_reset() {
+    let mut world = World::new(3);
+    let listener = world.listener(HERE);
+    let pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
+    assert_eq!(pipe.write(b"never read"), Wrote::Some(10));
+    drop(accept(&listener));
+    assert_eq!(pipe.read(&mut [0; 8]), Read::Reset);
+    assert_eq!(pipe.write(b"more"), Wrote::Gone);
+}
+
+#[test]
+fn room_is_told_where_it_was_wanted() {
+    let mut world = World::new(4);
+    let listener = world.listener(HERE);
+    let pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
+    let (_, mut stream) = accept(&listener);
+    let mut written = 0;
+    while let Wrote::Some(n) = pipe.write(&[b'x'; 65_536]) {
+        written += n;
+    }
+    assert_eq!(pipe.write(b"x"), Wrote::Full);
+    assert_eq!(world.poll(), []);
+    pipe.want_room(true);
+    assert_eq!(world.poll(), [], "there is none yet");
+    let mut bytes = vec![0; written];
+    stream.read_exact(&mut bytes).unwrap();
+    let told = Happened::Pipe { id: 1, readable: false, writable: true, gone: false };
+    assert_eq!(world.poll(), [told]);
+}
+
+#[test]
+fn addresses_that_are_not_ours_are_the_kernels() {
+    let mut world = World::new(5);
+    for addr in ["127.0.0.1:80", "10.0.0.2:80", "[::1]:80", "0.0.0.0:0"] {
+        assert_eq!(world.bind(addr).0, Answer::NotOurs, "{addr}");
+    }
+    let (answer, first) = world.bind("[fd00::1]:0");
+    assert_eq!(answer, Answer::Done);
+    let name = Name::of(first.as_fd()).unwrap();
+    assert!(name.six && name.local.port() >= EPHEMERAL, "{name:?}");
+    let again = format!("[fd00::1]:{}", name.local.port());
+    assert_eq!(world.bind(&again).0, Answer::No(Errno::ADDRINUSE.raw_os_error()));
+    drop(first);
+    assert_eq!(world.bind(&again).0, Answer::Done, "who is gone has nothing");
+}
+
+#[test]
+fn who_listens_no_longer_leaves_the_port() {
+    let mut world = World::new(6);
+    let listener = world.listener(HERE);
+    let pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
+    drop(listener);
+    let happened = world.poll();
+    assert!(happened.contains(&Happened::Unlisten(80)), "{happened:?}");
+    assert_eq!(pipe.read(&mut [0; 8]), Read::End, "a connection that nobody accepted is gone with it");
+    let refused = world.desk.offer(2, end(HERE), end("10.0.0.9:2"));
+    assert_eq!(refused.err(), Some(NoOffer::NoListener));
+}
+
+#[test]
+fn options_are_told_or_refused_and_counted() {
+    let mut world = World::new(7);
+    let option = |level, name| Request::Option { id: 3, level, name, value: [1, 0] };
+    let (answer, _, happened) = world.ask(option(libc::SOL_SOCKET, libc::SO_KEEPALIVE));
+    let set = Happened::Set { id: 3, setting: Setting::KeepAlive(true) };
+    assert_eq!((answer, &happened[..]), (Answer::Done, &[set][..]));
+    let unknown = option(libc::IPPROTO_TCP, libc::TCP_FASTOPEN);
+    let (answer, ..) = world.ask(unknown);
+    assert_eq!(answer, Answer::No(Errno::NOPROTOOPT.raw_os_error()));
+    let refusal = Refusal::SetOption { level: libc::IPPROTO_TCP, name: libc::TCP_FASTOPEN };
+    assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(refusal, 1)]);
+}
+
+#[test]
+fn whoever_lacks_the_key_is_not_heard() {
+    let mut world = World::new(8);
+    let (run, _) = world.desk.variable().split_once(':').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let stranger = Seam::parse(&format!("{run}:{}", "0".repeat(32))).unwrap();
+    let asked = std::thread::scope(|scope| {
+        let addr = end(HERE);
+        let request = Request::Bind { addr, six: false, v6_only: false, reuse_port: false };
+        let asking = scope.spawn(move || stranger.ask(&request).map(|asked| asked.answer));
+        while !asking.is_finished() {
+            world.desk.poll(&mut Vec::new());
+            std::thread::yield_now();
+        }
+        asking.join().unwrap()
+    });
+    assert_eq!(asked, Err(Errno::NETDOWN));
+    assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(Refusal::Nonsense, 1)]);
+}
+
+#[test]
+fn a_desk_that_is_gone_is_the_network_that_is_down() {
+    let World { desk, seam } = World::new(9);
+    drop(desk);
+    let asked = seam.ask(&Request::Listen { id: 1, backlog: 1 });
+    assert_eq!(asked.err(), Some(Errno::NETDOWN));
+}

@@ -1,0 +1,233 @@
+//! Who listens where.
+//!
+//! An address is had by one socket at a time, or by several that all say
+//! SO_REUSEPORT: those take connections in turn. The more exact address goes
+//! first. What a program has not accepted yet waits in the kernel, as messages
+//! of the listener's pair; beyond that here, so many as its backlog says.
+//! Source: socket(7), ip(7), ipv6(7) (dual-stack wildcards).
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::name::LEN;
+use super::pass;
+
+/// A socket that is bound, and perhaps listens.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub id: u64,
+    pub addr: SocketAddr,
+    /// The program's socket speaks IPv6,
+    pub six: bool,
+    /// and nothing else.
+    pub v6_only: bool,
+    pub reuse_port: bool,
+    /// Connections that may wait here; 0: it does not listen yet.
+    pub backlog: usize,
+    /// Our end of the pair.
+    pub end: OwnedFd,
+    /// Connections for which the pair had no room.
+    waiting: VecDeque<([u8; LEN], OwnedFd)>,
+    /// Connections it was given.
+    given: u64,
+}
+
+/// Connections that wait for one listener here, at the most.
+const BACKLOG_MAX: usize = 4096;
+
+impl Listener {
+    pub fn new(id: u64, addr: SocketAddr, end: OwnedFd) -> Self {
+        let (six, v6_only, reuse_port, backlog) = (addr.is_ipv6(), false, false, 0);
+        Self { id, addr, six, v6_only, reuse_port, backlog, end, waiting: VecDeque::new(), given: 0 }
+    }
+
+    /// It takes connections from now on.
+    pub fn listen(&mut self, backlog: u32) {
+        self.backlog = (backlog as usize).clamp(1, BACKLOG_MAX);
+    }
+
+    /// Whether the two may not have their addresses at once.
+    fn quarrels_with(&self, other: &Self) -> bool {
+        let (a, b) = (self.addr.ip(), other.addr.ip());
+        let overlap = match (a.is_unspecified(), b.is_unspecified()) {
+            (false, false) => a == b,
+            (true, false) => self.hears(b),
+            (false, true) => other.hears(a),
+            (true, true) => {
+                a.is_ipv4() == b.is_ipv4()
+                    || (a.is_ipv6() && !self.v6_only)
+                    || (b.is_ipv6() && !other.v6_only)
+            }
+        };
+        self.addr.port() == other.addr.port() && overlap && !(self.reuse_port && other.reuse_port)
+    }
+
+    /// Whether connections to `local` are its.
+    fn hears(&self, local: IpAddr) -> bool {
+        match self.addr.ip() {
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => local.is_ipv6() || !self.v6_only,
+            addr if addr.is_unspecified() => local.is_ipv4(),
+            addr => addr == local,
+        }
+    }
+
+    /// Hands a connection over; gives it back when too many wait.
+    pub fn hand_over(&mut self, name: [u8; LEN], theirs: OwnedFd) -> Result<(), OwnedFd> {
+        self.given += 1;
+        if self.waiting.is_empty() && pass::send(&self.end, None, &name, theirs.as_fd()).is_ok() {
+            return Ok(());
+        }
+        if self.waiting.len() >= self.backlog {
+            return Err(theirs);
+        }
+        self.waiting.push_back((name, theirs));
+        Ok(())
+    }
+
+    /// Whether connections wait for room.
+    pub fn is_full(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The pair may have room again.
+    pub fn refill(&mut self) {
+        while let Some((name, theirs)) = self.waiting.front()
+            && pass::send(&self.end, None, name, theirs.as_fd()).is_ok()
+        {
+            self.waiting.pop_front();
+        }
+    }
+}
+
+/// All that are bound. As many as programs have descriptors.
+#[derive(Debug, Default)]
+pub(super) struct Listeners(Vec<Listener>);
+
+impl Listeners {
+    /// Takes one in; gives it back when its address is had by another.
+    pub fn add(&mut self, listener: Listener) -> Result<(), Listener> {
+        if self.0.iter().any(|other| other.quarrels_with(&listener)) {
+            return Err(listener);
+        }
+        self.0.push(listener);
+        Ok(())
+    }
+
+    /// A port that nobody has, from `first` on.
+    pub fn free_port(&self, first: u16) -> Option<u16> {
+        (first..=u16::MAX).find(|port| self.0.iter().all(|listener| listener.addr.port() != *port))
+    }
+
+    pub fn get(&self, id: u64) -> Option<&Listener> {
+        self.0.iter().find(|listener| listener.id == id)
+    }
+
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Listener> {
+        self.0.iter_mut().find(|listener| listener.id == id)
+    }
+
+    /// Removes it; whether nobody listens on its port any more.
+    pub fn remove(&mut self, id: u64) -> Option<(Listener, bool)> {
+        let at = self.0.iter().position(|listener| listener.id == id)?;
+        let gone = self.0.remove(at);
+        let last = !self.0.iter().any(|other| other.backlog > 0 && other.addr.port() == gone.addr.port());
+        Some((gone, last))
+    }
+
+    /// Whose a connection to `local` is: the most exact address, and of equals
+    /// the one that was given the fewest.
+    pub fn taker(&mut self, local: SocketAddr) -> Option<&mut Listener> {
+        let heard = self.0.iter_mut().filter(|listener| {
+            listener.backlog > 0 && listener.addr.port() == local.port() && listener.hears(local.ip())
+        });
+        heard.min_by_key(|listener| {
+            let ip = listener.addr.ip();
+            (ip.is_unspecified(), ip.is_ipv6() != local.is_ipv6(), listener.given)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    fn listener(id: u64, addr: &str, change: impl FnOnce(&mut Listener)) -> (Listener, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (end, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let mut listener = Listener::new(id, addr.parse().unwrap(), end);
+        change(&mut listener);
+        (listener, theirs)
+    }
+
+    /// Adds these; whether each was taken.
+    fn check(addresses: &[(&str, fn(&mut Listener))], expected: &[bool]) -> Listeners {
+        let mut all = Listeners::default();
+        let taken: Vec<bool> = (0..)
+            .zip(addresses)
+            .map(|(id, (addr, change))| {
+                let (mut listener, _) = listener(id, addr, change);
+                listener.listen(8);
+                all.add(listener).is_ok()
+            })
+            .collect();
+        assert_eq!(taken, expected, "{:?}", addresses.iter().map(|(addr, _)| addr).collect::<Vec<_>>());
+        all
+    }
+
+    fn taker(all: &mut Listeners, local: &str) -> Option<u64> {
+        all.taker(local.parse().unwrap()).map(|listener| listener.id)
+    }
+
+    #[test]
+    fn an_address_is_had_by_one_or_by_those_who_share() {
+        check(&[("10.0.0.1:80", |_| ()), ("10.0.0.1:80", |_| ()), ("10.0.0.1:81", |_| ())], &[true, false, true]);
+        check(&[("0.0.0.0:80", |_| ()), ("10.0.0.1:80", |_| ())], &[true, false]);
+        check(&[("10.0.0.1:80", |_| ()), ("[::]:80", |_| ())], &[true, false]);
+        check(&[("0.0.0.0:80", |_| ()), ("[::]:80", |l| l.v6_only = true)], &[true, true]);
+        check(&[("0.0.0.0:80", |_| ()), ("[::]:80", |_| ())], &[true, false]);
+        let share: fn(&mut Listener) = |l| l.reuse_port = true;
+        check(&[("0.0.0.0:80", share), ("0.0.0.0:80", share), ("0.0.0.0:80", |_| ())], &[true, true, false]);
+    }
+
+    #[test]
+    fn the_most_exact_address_takes_the_connection_and_those_who_share_take_turns() {
+        let share: fn(&mut Listener) = |l| l.reuse_port = true;
+        let exact = [("[::]:80", share), ("10.0.0.1:80", share), ("0.0.0.0:80", share)];
+        let mut all = check(&exact, &[true, true, true]);
+        assert_eq!(taker(&mut all, "10.0.0.1:80"), Some(1));
+        assert_eq!(taker(&mut all, "10.0.0.2:80"), Some(2));
+        assert_eq!(taker(&mut all, "[fd00::1]:80"), Some(0));
+        assert_eq!(taker(&mut all, "10.0.0.1:81"), None);
+        let mut all = check(&[("0.0.0.0:80", share), ("0.0.0.0:80", share)], &[true, true]);
+        let turns: Vec<_> = (0..4)
+            .map(|_| {
+                let listener = all.taker("10.0.0.1:80".parse().unwrap()).unwrap();
+                listener.given += 1;
+                listener.id
+            })
+            .collect();
+        assert_eq!(turns, [0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn what_a_program_does_not_accept_waits_up_to_its_backlog() {
+        let (mut listener, theirs) = listener(1, "10.0.0.1:80", |_| ());
+        listener.listen(3);
+        let connection = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        // A bound far above what the kernel keeps for one socket pair.
+        let given = (0..100_000).take_while(|_| listener.hand_over([b'x'; LEN], connection()).is_ok()).count();
+        assert!(given < 100_000 && listener.is_full());
+        let mut bytes = [0; LEN];
+        let mut accepted = 0;
+        while let Ok(message) = pass::receive(&theirs, &mut bytes, true) {
+            assert!(message.fd.is_some());
+            accepted += 1;
+            listener.refill();
+        }
+        assert_eq!(accepted, given, "each is accepted once");
+        assert!(!listener.is_full());
+    }
+}

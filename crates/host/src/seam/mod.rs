@@ -1,0 +1,35 @@
+//! Where a program's process meets the stack's.
+//!
+//! The stack does not live in the program. A socket of ours is, in the
+//! program, one end of a socket pair; the other end is here. So descriptor
+//! numbers, dup, fork, exec, poll and epoll with mixed sets, blocking,
+//! timeouts and signals are the kernel's own business, bytes pass from process
+//! to process, and when a program dies, however it dies, this end is told.
+//! What the kernel cannot know (who listens where, peers' addresses, TCP's
+//! options) goes through the [`Desk`], which the library `libgreenwave.so`
+//! asks ([`Request`]).
+//!
+//! Accepting is receiving: a listener's pair carries messages, each a new
+//! connection's [`Name`] and its descriptor.
+//! Decision: `docs/adr/0025-programs-keep-kernel-descriptors.md`.
+
+mod asking;
+mod desk;
+mod listeners;
+pub mod name;
+mod options;
+pub mod pass;
+mod pipe;
+pub mod program;
+mod request;
+
+pub use asking::{Asked, Seam};
+pub use desk::{Desk, Happened, NoOffer, Refusal};
+pub use name::Name;
+pub use options::Setting;
+pub use pipe::{Pipe, Read, Wrote};
+pub use request::{ANSWER_BYTES, Answer, Call, Key, REQUEST_BYTES_MAX, Request};
+
+/// The environment variable that tells the library where the desk is:
+/// its socket's abstract name, a colon, and the key, both in hexadecimal.
+pub const VARIABLE: &str = "GREENWAVE_SEAM";

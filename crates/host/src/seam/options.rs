@@ -1,0 +1,61 @@
+//! Socket options that mean something to our TCP.
+
+use queueing::Span;
+
+/// What a program sets on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// SO_KEEPALIVE.
+    KeepAlive(bool),
+    /// TCP_KEEPIDLE.
+    KeepIdle(Span),
+    /// TCP_KEEPINTVL.
+    KeepInterval(Span),
+    /// TCP_KEEPCNT.
+    KeepCount(u8),
+    /// TCP_USER_TIMEOUT; none: as long as retransmission takes.
+    UserTimeout(Option<Span>),
+    /// SO_LINGER with no time: closing resets.
+    ResetOnClose(bool),
+}
+
+impl Setting {
+    /// What setting option `name` of `level` to `value` means; `None` when
+    /// nothing here answers to it, or the value is out of its range.
+    #[must_use]
+    pub fn of(level: i32, name: i32, value: [i32; 2]) -> Option<Self> {
+        let seconds = || u64::try_from(value[0]).ok().filter(|s| (1..=32_767).contains(s)).map(Span::from_secs);
+        Some(match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Self::KeepAlive(value[0] != 0),
+            (libc::SOL_SOCKET, libc::SO_LINGER) => Self::ResetOnClose(value[0] != 0 && value[1] == 0),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => Self::KeepIdle(seconds()?),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => Self::KeepInterval(seconds()?),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => {
+                Self::KeepCount(u8::try_from(value[0]).ok().filter(|count| (1..=127).contains(count))?)
+            }
+            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
+                let ms = u64::try_from(value[0]).ok()?;
+                Self::UserTimeout((ms > 0).then_some(Span::from_millis(ms)))
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_mean_what_the_manual_says() {
+        let of = |level, name, value| Setting::of(level, name, value);
+        assert_eq!(of(libc::SOL_SOCKET, libc::SO_KEEPALIVE, [1, 0]), Some(Setting::KeepAlive(true)));
+        assert_eq!(of(libc::SOL_SOCKET, libc::SO_LINGER, [1, 0]), Some(Setting::ResetOnClose(true)));
+        assert_eq!(of(libc::SOL_SOCKET, libc::SO_LINGER, [1, 5]), Some(Setting::ResetOnClose(false)));
+        let idle = Some(Setting::KeepIdle(Span::from_secs(300)));
+        assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, [300, 0]), idle);
+        assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, [0, 0]), None, "the kernel refuses it, too");
+        assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, [0, 0]), Some(Setting::UserTimeout(None)));
+        assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_FASTOPEN, [5, 0]), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! A program and all that it starts.
+//!
+//! What it leaves behind when it ends becomes our child (a subreaper's), so
+//! that nothing outlives us; and when we are killed, the kernel tells the
+//! program (SIGTERM) in our place.
+//! Source: prctl(2), PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG.
+
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, getppid, kill_process, set_child_subreaper,
+    set_parent_process_death_signal, wait,
+};
+
+/// A program that was started, and its descendants.
+#[derive(Debug)]
+pub struct Programs {
+    first: Pid,
+    /// How it ended.
+    status: Option<ExitStatus>,
+    /// Somebody is there.
+    any: bool,
+}
+
+impl Programs {
+    /// Starts `command`, from a thread that must live as long as the program:
+    /// the kernel takes the thread's end for ours.
+    ///
+    /// # Errors
+    /// What execve(2) says.
+    pub fn start(command: &mut Command) -> io::Result<Self> {
+        set_child_subreaper(Some(getpid()))?;
+        let parent = getpid();
+        let tied = move || {
+            set_parent_process_death_signal(Some(Signal::TERM))?;
+            // We may have been killed before that.
+            match getppid() == Some(parent) {
+                true => Ok(()),
+                false => Err(io::ErrorKind::NotConnected.into()),
+            }
+        };
+        // SAFETY: between fork and exec it makes two system calls; it
+        // allocates nothing and takes no lock.
+        unsafe { command.pre_exec(tied) };
+        let child = command.spawn()?;
+        Ok(Self { first: Pid::from_child(&child), status: None, any: true })
+    }
+
+    /// Whether anybody of them still runs.
+    pub fn run(&mut self) -> bool {
+        while self.any {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.first => {
+                    self.status = Some(ExitStatus::from_raw(status.as_raw() as i32));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => self.any = false,
+            }
+        }
+        self.any
+    }
+
+    /// How the program itself ended, once it has.
+    #[must_use]
+    pub fn status(&self) -> Option<ExitStatus> {
+        self.status
+    }
+
+    /// Sends `signal` to all of them that are our children: the program, and
+    /// those that it left behind.
+    pub fn signal(&self, signal: Signal) {
+        for child in children() {
+            // One that has ended meanwhile needs none.
+            let _ = kill_process(child, signal);
+        }
+    }
+}
+
+impl Drop for Programs {
+    /// Nobody outlives us.
+    fn drop(&mut self) {
+        while self.run() {
+            self.signal(Signal::KILL);
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Processes whose parent we are.
+fn children() -> impl Iterator<Item = Pid> {
+    let this = getpid().as_raw_nonzero().get().to_string();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    ids.filter_map(move |id| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The second field is a name in parentheses and may hold anything; the
+        // fourth is the parent (proc_pid_stat(5)).
+        let (_, fields) = stat.rsplit_once(')')?;
+        let ours = fields.split_whitespace().nth(1)? == this;
+        ours.then(|| Pid::from_raw(id)).flatten()
+    })
+}

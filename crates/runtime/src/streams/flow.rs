@@ -1,0 +1,252 @@
+//! What becomes of a connection: its events, its bytes to the program, and
+//! the program's bytes to TCP.
+//!
+//! The ends meet as TCP's halves do. The peer's FIN finishes the pipe; a
+//! program that shuts its end down, or closes it, has our half closed after
+//! what it wrote; one that closes is forgotten by then, and what still comes
+//! for it resets the connection, as the kernel does (RFC 9293 §3.6.1).
+
+use std::net::SocketAddr;
+
+use net::Device;
+use net::stack::{ConnId, Event, EventKind, KeepAlive};
+use queueing::{Priority, Time};
+
+use super::{HANDED_MAX, Pipe, Programs, Read, Streams, Wrote};
+
+/// A connection that a program has.
+pub(super) struct Flow<P> {
+    generation: u32,
+    pub(super) pipe: P,
+    /// Waits on this level to hand over.
+    queued_in: Option<Priority>,
+    /// Waits to be collected from.
+    queued_out: bool,
+    /// The pipe has no room.
+    pub(super) full: bool,
+    /// The program reads no more.
+    deaf: bool,
+    /// The peer sends no more; and the program was told.
+    peer_closed: bool,
+    finished: bool,
+    /// No process has the other end any more.
+    pub(super) gone: bool,
+    /// What the program wrote and TCP had no room for; the first `sent` are out.
+    pending: Vec<u8>,
+    sent: usize,
+    pub(super) keep_alive: Option<(bool, KeepAlive)>,
+    pub(super) reset_on_close: bool,
+}
+
+/// Bytes collected from one connection before the next one's turn.
+const COLLECTED_MAX: usize = 256 * 1024;
+
+impl<P> Flow<P> {
+    fn new(generation: u32, pipe: P) -> Self {
+        Self {
+            generation,
+            pipe,
+            queued_in: None,
+            queued_out: false,
+            full: false,
+            deaf: false,
+            peer_closed: false,
+            finished: false,
+            gone: false,
+            pending: Vec::new(),
+            sent: 0,
+            keep_alive: None,
+            reset_on_close: false,
+        }
+    }
+}
+
+impl<D: Device, P: Programs> Streams<D, P> {
+    pub(super) fn flow(&mut self, conn: ConnId) -> Option<&mut Flow<P::Pipe>> {
+        let flow = self.flows.get_mut(conn.index as usize)?.as_mut()?;
+        (flow.generation == conn.generation).then_some(flow)
+    }
+
+    pub(super) fn take_events(&mut self, now: Time) {
+        while let Some(event) = self.stack.poll_event() {
+            self.on_event(now, event);
+        }
+    }
+
+    fn on_event(&mut self, now: Time, event: Event) {
+        let Event { conn, kind, label, .. } = event;
+        match kind {
+            EventKind::Accepted(_) => self.offer(now, conn),
+            EventKind::Readable { .. } => self.queue_in(conn, label.priority),
+            EventKind::PeerClosed => {
+                if let Some(flow) = self.flow(conn) {
+                    flow.peer_closed = true;
+                    self.queue_in(conn, label.priority);
+                }
+            }
+            EventKind::Writable => self.queue_out(conn),
+            // The pipe goes with it, and so the program hears of it.
+            EventKind::Closed(_) => self.forget(conn),
+            EventKind::Connected => {}
+        }
+    }
+
+    fn offer(&mut self, now: Time, conn: ConnId) {
+        let Some(tuple) = self.stack.tuple(conn) else { return };
+        let local = SocketAddr::new(tuple.local, tuple.local_port);
+        let remote = SocketAddr::new(tuple.remote, tuple.remote_port);
+        let Some(pipe) = self.programs.offer(conn, local, remote) else {
+            self.counters.untaken += 1;
+            return self.stack.abort(now, conn);
+        };
+        self.counters.offered += 1;
+        let index = conn.index as usize;
+        if self.flows.len() <= index {
+            self.flows.resize_with(index + 1, || None);
+        }
+        self.flows[index] = Some(Flow::new(conn.generation, pipe));
+    }
+
+    /// `conn` has something for its program, as urgent as `level`.
+    pub(super) fn queue_in(&mut self, conn: ConnId, level: Priority) {
+        let Some(flow) = self.flow(conn) else { return };
+        if flow.full || flow.queued_in.is_some_and(|queued| queued <= level) {
+            return;
+        }
+        flow.queued_in = Some(level);
+        self.inbound[level.index()].push_back(conn);
+    }
+
+    /// The program of `conn` may have written something.
+    pub(super) fn queue_out(&mut self, conn: ConnId) {
+        let Some(flow) = self.flow(conn) else { return };
+        if !std::mem::replace(&mut flow.queued_out, true) {
+            self.outbound.push_back(conn);
+        }
+    }
+
+    /// Hands over what has come, the most urgent first; whether there was any.
+    pub(super) fn hand_over(&mut self, now: Time) -> bool {
+        let mut handed = 0;
+        for level in Priority::all() {
+            while handed < HANDED_MAX
+                && let Some(conn) = self.inbound[level.index()].pop_front()
+            {
+                let Some(flow) = self.flow(conn).filter(|flow| flow.queued_in == Some(level)) else {
+                    continue;
+                };
+                flow.queued_in = None;
+                handed += 1;
+                self.hand_over_one(now, conn);
+            }
+        }
+        handed > 0
+    }
+
+    fn hand_over_one(&mut self, now: Time, conn: ConnId) {
+        let index = conn.index as usize;
+        let Some(Some(flow)) = self.flows.get_mut(index) else { return };
+        loop {
+            let received = self.stack.received(conn);
+            if received.is_empty() {
+                break;
+            }
+            let len = received.len();
+            let taken = match if flow.deaf { Wrote::Gone } else { flow.pipe.write(received) } {
+                Wrote::Some(taken) => {
+                    self.counters.bytes_in += taken as u64;
+                    taken
+                }
+                Wrote::Full => {
+                    flow.full = true;
+                    return flow.pipe.want_room(true);
+                }
+                // It is let go of when nobody has the pipe; until then somebody may
+                // write who does not read.
+                Wrote::Gone if flow.gone => return,
+                Wrote::Gone => {
+                    flow.deaf = true;
+                    self.counters.bytes_unheard += len as u64;
+                    len
+                }
+            };
+            self.stack.consume(now, conn, taken);
+        }
+        if flow.peer_closed && !std::mem::replace(&mut flow.finished, true) {
+            flow.pipe.finish();
+        }
+    }
+
+    /// Collects what programs have written, in turn; whether there was any.
+    pub(super) fn collect(&mut self, now: Time) -> bool {
+        let turns = self.outbound.len().min(HANDED_MAX);
+        for _ in 0..turns {
+            let Some(conn) = self.outbound.pop_front() else { break };
+            let Some(flow) = self.flow(conn) else { continue };
+            flow.queued_out = false;
+            self.collect_one(now, conn);
+        }
+        turns > 0
+    }
+
+    fn collect_one(&mut self, now: Time, conn: ConnId) {
+        let index = conn.index as usize;
+        let Some(Some(flow)) = self.flows.get_mut(index) else { return };
+        while flow.sent < flow.pending.len() {
+            match self.stack.send(now, conn, &flow.pending[flow.sent..]) {
+                // It is told when there is room.
+                Ok(0) => return,
+                Ok(taken) => flow.sent += taken,
+                Err(_) => return self.let_go(now, conn, true),
+            }
+        }
+        flow.pending = Vec::new();
+        flow.sent = 0;
+        let mut collected = 0;
+        while collected < COLLECTED_MAX {
+            match flow.pipe.read(&mut self.scratch) {
+                Read::Some(len) => {
+                    collected += len;
+                    self.counters.bytes_out += len as u64;
+                    match self.stack.send(now, conn, &self.scratch[..len]) {
+                        Ok(taken) if taken < len => {
+                            flow.pending.extend_from_slice(&self.scratch[taken..len]);
+                            return;
+                        }
+                        Ok(_) => {}
+                        // What it wrote nobody will read.
+                        Err(_) => return self.let_go(now, conn, true),
+                    }
+                }
+                Read::Nothing => return,
+                Read::End if flow.gone => {
+                    let reset = flow.reset_on_close;
+                    return self.let_go(now, conn, reset);
+                }
+                Read::End => return self.stack.close(now, conn),
+                Read::Reset => return self.let_go(now, conn, true),
+            }
+        }
+        self.queue_out(conn);
+    }
+
+    /// The program has let go of `conn`: our half closes after what it wrote;
+    /// or the connection is reset.
+    fn let_go(&mut self, now: Time, conn: ConnId, reset: bool) {
+        match reset {
+            true => {
+                self.counters.reset += 1;
+                self.stack.abort(now, conn);
+            }
+            false => self.stack.release(now, conn),
+        }
+        self.forget(conn);
+    }
+
+    fn forget(&mut self, conn: ConnId) {
+        if self.flow(conn).is_some() {
+            self.flows[conn.index as usize] = None;
+            self.counters.ended += 1;
+        }
+    }
+}

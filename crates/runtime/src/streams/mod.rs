@@ -1,0 +1,341 @@
+//! Connections whose other end is a program that knows nothing of us.
+//!
+//! A [`Shard`](crate::Shard) serves requests; here nobody knows where a
+//! request ends. A connection is two streams of bytes: what the peer sent goes
+//! into the program's [`Pipe`], what the program wrote goes to TCP, and the
+//! label of what has come decides whose turn it is. Bytes of one connection
+//! keep their order. The pure half of `greenwave run`: [`Streams::turn`] does
+//! one bounded round of work at `now`; [`serve`](run::serve) loops on it.
+//!
+//! Bounds: the program's side of a connection is the pipe's own bound and
+//! [`PENDING_MAX`] bytes that TCP had no room for; TCP's is its window, which
+//! closes while the pipe is full. A connection waits at most once on each
+//! level to hand over and once to collect. Starvation: handing over is strict
+//! by level, up to [`HANDED_MAX`] connections a round; collecting and sending
+//! are in turn, so a program that answers is never held up.
+//! Source: ADPS M6 (label from packet to application); ADR 0025.
+
+mod flow;
+mod run;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use net::classify::DriverClassifier;
+use net::driver::{Admission, DriverCounters, RxBuffer, RxOrder, classify};
+use net::stack::{ConnId, KeepAlive, ListenOptions};
+use net::{Device, Stack};
+use queueing::{Priority, Span, Time};
+
+use crate::mode::Policy;
+use crate::shard::is_bare_ack;
+use flow::Flow;
+pub use run::serve;
+
+/// The program's end of a connection.
+pub trait Pipe {
+    /// Hands `bytes`, which are not none, to the program.
+    fn write(&mut self, bytes: &[u8]) -> Wrote;
+    /// Takes what the program has written into `bytes`.
+    fn read(&mut self, bytes: &mut [u8]) -> Read;
+    /// After what was handed over nothing comes.
+    fn finish(&mut self);
+    /// Whether [`Happened::Pipe`] is to tell when there is room again.
+    fn want_room(&mut self, wanted: bool);
+}
+
+/// What became of bytes for the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrote {
+    /// It has the first so many.
+    Some(usize),
+    /// There is no room.
+    Full,
+    /// It reads no more.
+    Gone,
+}
+
+/// What the program has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// So many bytes.
+    Some(usize),
+    /// Nothing now; [`Happened::Pipe`] follows when there is something.
+    Nothing,
+    /// And it writes no more.
+    End,
+    /// It closed its end with bytes unread.
+    Reset,
+}
+
+/// The programs.
+pub trait Programs {
+    /// Their end of a connection.
+    type Pipe: Pipe;
+    /// Appends what happened on their side; whether anything did. Never blocks.
+    fn poll(&mut self, into: &mut Vec<Happened>) -> bool;
+    /// Hands a new connection to whoever listens; `None` when nobody takes it.
+    fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Self::Pipe>;
+}
+
+/// What happened on the programs' side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// On a connection; one that is gone meanwhile is nobody's.
+    Pipe {
+        /// Which.
+        conn: ConnId,
+        /// There may be something to read, or its end.
+        readable: bool,
+        /// There may be room again.
+        writable: bool,
+        /// Nobody has the other end any more.
+        gone: bool,
+    },
+    /// Somebody listens on this port.
+    Listen(u16),
+    /// Nobody does any more.
+    Unlisten(u16),
+    /// A program wants something of TCP for one of its connections.
+    Set(ConnId, Setting),
+}
+
+/// What a program can set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Whether a silent peer is asked if it lives.
+    KeepAlive(bool),
+    /// After how long.
+    KeepIdle(Span),
+    /// How often then.
+    KeepInterval(Span),
+    /// How many times.
+    KeepCount(u8),
+    /// How long data may wait for its acknowledgement.
+    UserTimeout(Option<Span>),
+    /// Closing resets.
+    ResetOnClose(bool),
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Connections that programs were given.
+    pub offered: u64,
+    /// Connections that nobody took: they were reset.
+    pub untaken: u64,
+    /// Connections that ended, however.
+    pub ended: u64,
+    /// Of those, reset because the program let go of them with bytes unread,
+    /// or asked for it.
+    pub reset: u64,
+    /// Bytes handed to programs.
+    pub bytes_in: u64,
+    /// Bytes that programs wrote.
+    pub bytes_out: u64,
+    /// Bytes that came for programs that read no more.
+    pub bytes_unheard: u64,
+    /// The driver stage.
+    pub driver: DriverCounters,
+}
+
+/// The pure heart.
+pub struct Streams<D: Device, P: Programs> {
+    stack: Stack,
+    rx: RxBuffer<D::Frame>,
+    strict: bool,
+    classifier: Option<DriverClassifier>,
+    programs: P,
+    /// By [`ConnId::index`].
+    flows: Vec<Option<Flow<P::Pipe>>>,
+    /// Connections with something for their program, by level; entries of
+    /// those that have moved to a more urgent level are stale.
+    inbound: [VecDeque<ConnId>; Priority::LEVELS],
+    /// Connections whose program may have written something.
+    outbound: VecDeque<ConnId>,
+    happened: Vec<Happened>,
+    scratch: Box<[u8]>,
+    counters: Counters,
+    blocked: Option<Time>,
+}
+
+/// Bytes of a connection that were taken from its program and that TCP had no room for.
+pub const PENDING_MAX: usize = 64 * 1024;
+/// Connections that are handed over in a round, and as many that are collected.
+pub const HANDED_MAX: usize = 64;
+/// Frames taken from the device in a round, and run through TCP.
+const DRIVEN_MAX: usize = 128;
+const TRANSPORTED_MAX: usize = 32;
+/// How long to leave a full device alone.
+const BLOCKED: Span = Span::from_micros(10);
+/// What Linux does unless it is told otherwise (tcp(7)).
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { idle: Span::from_secs(7200), interval: Span::from_secs(75), count: 9 };
+
+impl<D: Device, P: Programs> Streams<D, P> {
+    /// A stack on which nobody listens yet, under `policy`, of which the
+    /// dispatch is the program's own affair. `frames_max`: received frames
+    /// that wait for TCP.
+    #[must_use]
+    pub fn new(mut stack: net::stack::Config, policy: Policy, frames_max: usize, programs: P) -> Self {
+        if policy.transport.is_some() {
+            stack.classifier = policy.transport;
+        }
+        Self {
+            stack: Stack::new(stack),
+            rx: RxBuffer::new(policy.rx_order, frames_max),
+            strict: policy.rx_order == RxOrder::Strict,
+            classifier: policy.driver,
+            programs,
+            flows: Vec::new(),
+            inbound: Default::default(),
+            outbound: VecDeque::new(),
+            happened: Vec::new(),
+            scratch: vec![0; PENDING_MAX].into(),
+            counters: Counters::default(),
+            blocked: None,
+        }
+    }
+
+    /// The stack.
+    pub fn stack(&mut self) -> &mut Stack {
+        &mut self.stack
+    }
+
+    /// The programs.
+    pub fn programs(&mut self) -> &mut P {
+        &mut self.programs
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Connections that programs have.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.flows.iter().flatten().count()
+    }
+
+    /// When [`turn`](Self::turn) should be called next if nothing comes.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.stack.poll_timeout().into_iter().chain(self.blocked).min()
+    }
+
+    /// One round of work; whether there was any.
+    pub fn turn(&mut self, now: Time, device: &mut D) -> bool {
+        if self.stack.poll_timeout().is_some_and(|at| at <= now) {
+            self.stack.handle_timeout(now);
+        }
+        let mut busy = self.drive(now, device);
+        busy |= self.transport(now, device);
+        busy |= self.listen_to_programs(now);
+        self.take_events(now);
+        busy |= self.hand_over(now);
+        busy |= self.collect(now);
+        self.take_events(now);
+        busy | self.send(now, device, busy)
+    }
+
+    /// The driver stage: whatever has come is classified before the next
+    /// frame goes through TCP.
+    fn drive(&mut self, now: Time, device: &mut D) -> bool {
+        for driven in 0..DRIVEN_MAX {
+            let Some(net::device::Received { frame, arrived, checked }) = device.receive(now) else {
+                return driven > 0;
+            };
+            let received = arrived.unwrap_or(now);
+            let admission =
+                classify(self.classifier.as_ref(), frame.as_ref(), received, &mut self.counters.driver);
+            let Admission::Queue(mut meta) = admission else {
+                device.recycle(frame);
+                continue;
+            };
+            meta.checked = checked;
+            if self.strict && self.classifier.is_some() && meta.priority.is_none() {
+                meta.priority = is_bare_ack(frame.as_ref(), &meta).then_some(Priority::HIGHEST);
+            }
+            if let Some(frame) = self.rx.push(now, frame, meta) {
+                self.counters.driver.dropped_full += 1;
+                device.recycle(frame);
+            }
+        }
+        true
+    }
+
+    fn transport(&mut self, now: Time, device: &mut D) -> bool {
+        for transported in 0..TRANSPORTED_MAX {
+            let Some((frame, meta)) = self.rx.pop(now) else { return transported > 0 };
+            self.stack.ingress(now, frame.as_ref(), &meta);
+            device.recycle(frame);
+        }
+        true
+    }
+
+    /// Takes in what happened on the programs' side.
+    fn listen_to_programs(&mut self, now: Time) -> bool {
+        let mut happened = std::mem::take(&mut self.happened);
+        let some = self.programs.poll(&mut happened);
+        for what in happened.drain(..) {
+            self.on_happened(now, what);
+        }
+        self.happened = happened;
+        some
+    }
+
+    fn on_happened(&mut self, now: Time, what: Happened) {
+        match what {
+            Happened::Pipe { conn, readable, writable, gone } => {
+                let Some(flow) = self.flow(conn) else { return };
+                flow.gone |= gone;
+                if writable && std::mem::take(&mut flow.full) {
+                    flow.pipe.want_room(false);
+                    self.queue_in(conn, Priority::HIGHEST);
+                }
+                if readable || gone {
+                    self.queue_out(conn);
+                }
+            }
+            Happened::Listen(port) => {
+                // Somebody may listen there already.
+                let _ = self.stack.listen(port, ListenOptions::default());
+            }
+            Happened::Unlisten(port) => self.stack.unlisten(port),
+            Happened::Set(conn, setting) => self.set(now, conn, setting),
+        }
+    }
+
+    fn set(&mut self, now: Time, conn: ConnId, setting: Setting) {
+        let Some(flow) = self.flow(conn) else { return };
+        let keep = flow.keep_alive.get_or_insert((false, KEEP_ALIVE));
+        match setting {
+            Setting::KeepAlive(on) => keep.0 = on,
+            Setting::KeepIdle(idle) => keep.1.idle = idle,
+            Setting::KeepInterval(interval) => keep.1.interval = interval,
+            Setting::KeepCount(count) => keep.1.count = count,
+            Setting::UserTimeout(timeout) => return self.stack.set_user_timeout(now, conn, timeout),
+            Setting::ResetOnClose(reset) => return flow.reset_on_close = reset,
+        }
+        let (on, keep_alive) = *keep;
+        self.stack.set_keep_alive(now, conn, on.then_some(keep_alive));
+    }
+
+    fn send(&mut self, now: Time, device: &mut D, more: bool) -> bool {
+        if !self.stack.wants_egress() {
+            self.blocked = None;
+            return false;
+        }
+        let frames = match more {
+            true => self.stack.egress_early(now, device),
+            false => self.stack.egress(now, device),
+        };
+        self.blocked = self.stack.wants_egress().then_some(now + BLOCKED);
+        frames > 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

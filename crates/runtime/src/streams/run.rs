@@ -1,0 +1,38 @@
+//! The shell: a thread that turns [`Streams`] until it is told to stop.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use net::Device;
+use queueing::{Clock, Span};
+
+use super::{Programs, Streams};
+use crate::idle::{Patience, Rest};
+use crate::threads::Threads;
+
+/// The longest sleep, so that a stop is noticed.
+const SLEEP_MAX: Span = Span::from_millis(20);
+
+/// Turns `streams` until `stop` is set. A thread without work looks for more
+/// for `spin`, at most [`Threads::SPIN_MAX`], where work usually comes sooner
+/// than that; then it sleeps on `device`, which must end the sleep when
+/// something happens on the programs' side, too.
+pub fn serve<D: Device, P: Programs>(
+    streams: &mut Streams<D, P>,
+    device: &mut D,
+    clock: &dyn Clock,
+    stop: &AtomicBool,
+    spin: Span,
+) {
+    let mut patience = Patience::new(spin.min(Threads::SPIN_MAX), SLEEP_MAX);
+    while !stop.load(Ordering::Relaxed) {
+        let now = clock.now();
+        if streams.turn(now, device) {
+            patience.on_work(now);
+            continue;
+        }
+        match patience.rest(now, streams.poll_timeout()) {
+            Rest::Look => std::hint::spin_loop(),
+            Rest::Sleep(span) => device.wait(span),
+        }
+    }
+}
