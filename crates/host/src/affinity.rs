@@ -3,6 +3,7 @@
 use std::io;
 
 use queueing::CoreId;
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The cores the current thread may run on, ascending.
@@ -19,6 +20,10 @@ pub fn cores() -> io::Result<Vec<CoreId>> {
 /// # Errors
 /// `InvalidInput` when this machine has no such core or forbids it to us.
 pub fn pin(core: CoreId) -> io::Result<()> {
+    Ok(sched_setaffinity(None, &only(core)?)?)
+}
+
+fn only(core: CoreId) -> io::Result<CpuSet> {
     let index = usize::from(core.0);
     if index >= CpuSet::MAX_CPU {
         let text = format!("core {index} is outside 0..{}", CpuSet::MAX_CPU);
@@ -26,7 +31,16 @@ pub fn pin(core: CoreId) -> io::Result<()> {
     }
     let mut set = CpuSet::new();
     set.set(index);
-    Ok(sched_setaffinity(None, &set)?)
+    Ok(set)
+}
+
+/// Keeps the only thread of process `id`, such as one of the kernel's, on `core`.
+///
+/// # Errors
+/// As [`pin`]; or there is no such process.
+pub fn pin_process(id: u32, core: CoreId) -> io::Result<()> {
+    let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
+    Ok(sched_setaffinity(Some(pid.ok_or(io::ErrorKind::NotFound)?), &only(core)?)?)
 }
 
 /// As [`pin`], to the core of this number among those the current thread may

@@ -20,7 +20,8 @@ pub enum Metric {
 }
 
 /// Names a measured figure: `mode.class.stat`, or `mode.class.stat@point` to
-/// look at another point than the claim's own.
+/// look at another point than the claim's own; `@peak` is the point where the
+/// figure is largest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// Mode, such as `adps`.
@@ -31,6 +32,36 @@ pub struct Reference {
     pub stat: String,
     /// Another point than the claim's own.
     pub point: Option<String>,
+}
+
+/// The point where a figure is largest, in a [`Reference`].
+const PEAK: &str = "peak";
+
+impl Reference {
+    /// The point it names, if it names one.
+    #[must_use]
+    pub fn named_point(&self) -> Option<&str> {
+        self.point.as_deref().filter(|point| *point != PEAK)
+    }
+
+    /// What it is at `point`, or where it says itself, where `figure` says
+    /// what it is at one point and `points` are all.
+    ///
+    /// # Errors
+    /// Whatever `figure` says.
+    pub fn at(
+        &self,
+        point: &str,
+        points: &[&str],
+        figure: &dyn Fn(&str) -> Result<f64, String>,
+    ) -> Result<f64, String> {
+        match self.point.as_deref() {
+            Some(PEAK) => {
+                points.iter().map(|point| figure(point)).try_fold(f64::NAN, |most, next| Ok(next?.max(most)))
+            }
+            other => figure(other.unwrap_or(point)),
+        }
+    }
 }
 
 impl Metric {
@@ -141,6 +172,13 @@ impl Bound {
     pub fn worst(self, values: impl IntoIterator<Item = f64>) -> Option<f64> {
         let rank = |v: f64| if v.is_nan() { f64::INFINITY } else { self.badness(v) };
         values.into_iter().max_by(|a, b| rank(*a).total_cmp(&rank(*b)))
+    }
+
+    /// Of several values, the one that keeps the bound best.
+    #[must_use]
+    pub fn best(self, values: impl IntoIterator<Item = f64>) -> Option<f64> {
+        let rank = |v: f64| if v.is_nan() { f64::INFINITY } else { self.badness(v) };
+        values.into_iter().min_by(|a, b| rank(*a).total_cmp(&rank(*b)))
     }
 }
 
@@ -271,6 +309,23 @@ mod tests {
     }
 
     #[test]
+    fn the_peak_is_where_a_figure_is_largest() {
+        let figure = |point: &str| match point {
+            "a" => Ok(3.0),
+            "b" => Ok(7.0),
+            "c" => Ok(f64::NAN),
+            _ => Err(format!("no point {point}")),
+        };
+        let check = |text: &str, expected: Result<f64, String>| {
+            let metric = Metric::parse(text).unwrap();
+            assert_eq!(metric.value(&|r| r.at("a", &["a", "b", "c"], &figure)), expected, "{text}");
+        };
+        check("x.all.good@peak - x.all.good", Ok(4.0));
+        check("x.all.good@b", Ok(7.0));
+        check("x.all.good@z", Err("no point z".to_owned()));
+    }
+
+    #[test]
     fn a_bad_metric_says_where_it_stops_making_sense() {
         for text in ["", "adps", "adps.LS", "adps.LS.", "(1", "1 +", "1 2", "adps.LS.p99 none.LS.p99", "%"] {
             let error = Metric::parse(text).unwrap_err();
@@ -286,6 +341,7 @@ mod tests {
         assert_eq!(Bound::AtLeast(0.015).worst(values), Some(0.01));
         assert_eq!(Bound::Within(0.015, 0.025).worst(values), Some(0.01));
         assert!(Bound::AtMost(0.015).worst([0.01, f64::NAN]).is_some_and(f64::is_nan));
+        assert_eq!(Bound::AtLeast(0.015).best(values.into_iter().chain([f64::NAN])), Some(0.03));
         assert!(!Bound::AtMost(1.0).holds(f64::NAN), "a figure that does not exist proves nothing");
     }
 

@@ -86,18 +86,19 @@ impl ExperimentResult {
             }
             let value = |point: &str| {
                 metric.value(&|r| {
-                    let point = r.point.as_deref().unwrap_or(point);
-                    measured.figures.mean(point, &r.mode, &r.class, &r.stat)
+                    r.at(point, &points, &|point| measured.figures.mean(point, &r.mode, &r.class, &r.stat))
                 })
             };
             let of_run = |run: usize, point: &str| {
                 metric.value(&|r| {
-                    let point = r.point.as_deref().unwrap_or(point);
-                    measured.figures.of_run(run, point, &r.mode, &r.class, &r.stat)
+                    let figure =
+                        |point: &str| measured.figures.of_run(run, point, &r.mode, &r.class, &r.stat);
+                    r.at(point, &points, &figure)
                 })
             };
             let values = at.iter().map(|point| value(point)).collect::<Result<Vec<_>, _>>().map_err(error)?;
-            let Some(ours) = bound.worst(values.iter().copied()) else {
+            let of_all = values.iter().copied();
+            let Some(ours) = (if claim.best { bound.best(of_all) } else { bound.worst(of_all) }) else {
                 left_out.push(claim.id.clone());
                 continue;
             };
@@ -116,7 +117,11 @@ impl ExperimentResult {
                 within_interval: claim.within_interval,
                 bound,
                 unit: claim.unit.clone(),
-                at: claim.at.as_ref().map(|_| at.join(", ")).unwrap_or_default(),
+                at: match &claim.at {
+                    _ if claim.best => at[worst].to_owned(),
+                    Some(_) => at.join(", "),
+                    None => String::new(),
+                },
             });
         }
         let world = experiment.world().map_err(Error::new)?;

@@ -108,6 +108,9 @@ pub struct Claim {
     pub unit: String,
     /// Points at which it must hold; all when absent.
     pub at: Option<Vec<String>>,
+    /// Whether it is enough that it holds at one of its points.
+    #[serde(default)]
+    pub best: bool,
     /// Whether it is enough that the bound lies within the 95 % interval of
     /// the metric over the seeds.
     #[serde(default)]
@@ -180,8 +183,8 @@ impl Experiment {
                     ));
                 }
                 world.stat(&reference.stat).map_err(|e| format!("claim {}: {e}", claim.id))?;
-                match &reference.point {
-                    Some(name) if !known(name) => {
+                match reference.named_point() {
+                    Some(name) if !points.iter().any(|point| point.name == name) => {
                         Err(format!("claim {}: point {name:?} is none of {:?}", claim.id, self.point_names()))
                     }
                     _ => Ok(1.0),

@@ -10,7 +10,7 @@
 //! Documentation/admin-guide/cgroup-v2.rst.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{self, Command};
 use std::time::Duration;
 use std::{fs, io, thread};
 
@@ -100,13 +100,16 @@ impl Group {
         command
     }
 
-    /// Takes the calling thread's process, or with version 1 the thread, in.
+    /// Takes the calling thread in, until it ends; with version 2, where
+    /// threads of one process cannot part, it stays where it is.
     ///
     /// # Errors
     /// [`LabError::Group`] when the kernel refuses.
     pub fn join(&self) -> Result<(), LabError> {
-        let file = if self.version == Version::One { "tasks" } else { MEMBERS };
-        self.write(file, "0")
+        match self.version {
+            Version::One => self.write("tasks", "0"),
+            Version::Two => Ok(()),
+        }
     }
 
     /// The processes inside.
@@ -146,7 +149,8 @@ pub(super) fn end_leftovers() {
 fn end(path: &Path) {
     for _ in 0..LOOKS {
         // One that forks while it is killed is met by the next look.
-        for pid in members(path).into_iter().filter_map(|id| Pid::from_raw(id as i32)) {
+        let others = members(path).into_iter().filter(|&id| id != process::id());
+        for pid in others.filter_map(|id| Pid::from_raw(id as i32)) {
             let _ = kill_process(pid, Signal::KILL);
         }
         match fs::remove_dir(path) {

@@ -5,6 +5,8 @@ use std::collections::BinaryHeap;
 
 use queueing::{Rng, Span, Time};
 
+use super::fate::Slice;
+
 /// When visits are due.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
@@ -37,6 +39,30 @@ pub struct Swell {
 }
 
 impl Swell {
+    /// How long it takes after a swell's end, on average, until from then on
+    /// nine of ten visits are good again, up to the next. `slices` of length
+    /// `slice` begin `warmup` after the start. None where no swell ends in them.
+    #[must_use]
+    pub fn recovery(&self, warmup: Span, slice: Span, slices: &[Slice]) -> Option<Span> {
+        let mut times: Vec<Span> = Vec::new();
+        let mut was = None;
+        for (n, piece) in (0..).zip(slices) {
+            let from = warmup + slice * n;
+            let (swells, until) = self.at(from);
+            if !swells && was == Some(true) {
+                times.push(Span::ZERO);
+            }
+            was = Some(swells);
+            if let Some(time) = times.last_mut().filter(|_| !swells && piece.good * 10 < piece.due * 9) {
+                // From the end of the swell before to the end of this slice.
+                let next = until.saturating_sub(from);
+                *time = (self.period.saturating_sub(self.length) + slice).saturating_sub(next);
+            }
+        }
+        let sum: Span = times.iter().copied().sum();
+        (!times.is_empty()).then(|| sum / times.len() as u64)
+    }
+
     /// Whether `since` the start there is one, and when that changes.
     fn at(&self, since: Span) -> (bool, Span) {
         let (period, lead) = (self.period.as_nanos(), self.period.as_nanos() / 4);
@@ -165,6 +191,17 @@ mod tests {
         assert_eq!((at(100), at(199)), ((true, ms(200)), (true, ms(200))));
         assert_eq!((at(200), at(450)), ((false, ms(500)), (false, ms(500))));
         assert_eq!(at(500), (true, ms(600)));
+    }
+
+    #[test]
+    fn recovery_is_from_the_end_of_a_swell_to_the_end_of_the_last_bad_slice() {
+        let ms = Span::from_millis;
+        let swell = Swell { times: 9.0, length: ms(100), period: ms(400) };
+        let (good, bad) = (Slice { due: 10, good: 9, answers: 0 }, Slice { due: 10, good: 8, answers: 0 });
+        // Swells are 100..200 and 500..600; slices begin at 100.
+        let slices = [bad, bad, bad, good, bad, good, good, good, bad, bad, good, good];
+        assert_eq!(swell.recovery(ms(100), ms(50), &slices), Some(ms(75)), "150 and 0");
+        assert_eq!(swell.recovery(ms(100), ms(50), &slices[..2]), None);
     }
 
     #[test]

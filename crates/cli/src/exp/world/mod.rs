@@ -8,6 +8,7 @@
 mod callers;
 mod egress;
 pub mod fabric;
+mod httpd;
 mod overload;
 mod real;
 mod server;
@@ -30,6 +31,7 @@ pub const WORLDS: [&World; 10] = [
     &real::FANOUT,
     &real::STORM,
     &egress::WORLD,
+    &httpd::WORLD,
 ];
 
 /// What a world measures and how it is shown.

@@ -1,0 +1,331 @@
+//! An unmodified HTTP server on the kernel's TCP, under more visits than it
+//! can serve: the third paper's world on a real machine.
+//!
+//! Two network namespaces and a cable: on core 1 the server, from Debian's
+//! package but with a configuration of its own, and what the kernel does on
+//! its behalf; on core 0 the visitors (`load::visits`), on our own stack, so
+//! that they are not the limit. What the server can serve is measured first,
+//! once for each seed, and loads are multiples of it. While visits count,
+//! what else uses the machine is watched: a run that was disturbed is
+//! repeated, and the table says what remained. Runs go one after the other.
+
+mod drive;
+mod guard;
+mod others;
+mod rig;
+mod server;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use load::visits::{Fate, Fates, Pace, Swell, Visits};
+use queueing::Span;
+use serde::{Deserialize, Deserializer, de};
+use toml::Table;
+
+use self::drive::Driven;
+use self::rig::Rig;
+use self::server::Server;
+use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
+use crate::error::Error;
+
+pub const WORLD: World = World {
+    name: "httpd",
+    kind: Kind::Host { per_core: 1 },
+    note: "goodput: answered within patience; phantom: connected and never answered; late and phantom \
+           visitors have left; other: what else used a core; client: visits that began late",
+    stats: &[
+        shown("offered", "1/s", "offered"),
+        shown("goodput", "1/s", "good/s"),
+        shown("p99", "µs", "p99"),
+        shown("late", "%", "late %"),
+        shown("phantom", "%", "phantom %"),
+        shown("refused", "%", "refused %"),
+        shown("silent", "%", "silent %"),
+        shown("per_cpu", "1/s", "good/cpu-s"),
+        shown("overflows", "1/s", "overfl/s"),
+        shown("spread", "%", "spread %"),
+        shown("recovery", "µs", "recovery"),
+        shown("other", "%", "other %"),
+        shown("client", "%", "client %"),
+        kept("p50", "µs"),
+        kept("mean", "µs"),
+        kept("bad", "%"),
+        kept("wrong", "%"),
+        kept("cpu", "%"),
+        kept("guard_cpu", "%"),
+        kept("capacity", "1/s"),
+    ],
+    groups: &[("", 3), ("visits", 7), ("server", 2), ("", 2), ("beside", 2)],
+    drawn: "goodput",
+    parts: &[],
+    prepare,
+};
+
+/// What runs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// Which server, and what a request is to it.
+    #[serde(flatten)]
+    setup: Setup,
+    /// What the server's host differs in from what it is by default.
+    #[serde(default)]
+    sysctl: BTreeMap<String, toml::Value>,
+    /// Whether a thread of the kernel's receives instead of a softirq.
+    #[serde(default)]
+    threaded: bool,
+    /// Connections that may wait to be accepted, if not the server's default.
+    backlog: Option<u32>,
+    /// A guard's policy, if there is one.
+    guard: Option<String>,
+    /// What a guard aims at.
+    #[serde(default = "target")]
+    guard_target: String,
+    /// Visits over what the server can serve.
+    load: f64,
+    /// So many visitors who come again after a while, instead of visits that
+    /// are due whatever the server does.
+    visitors: Option<u32>,
+    /// Times of more visits.
+    swell: Option<SwellConfig>,
+    /// How long a visitor waits.
+    #[serde(deserialize_with = "span")]
+    patience: Span,
+    /// Before visits count.
+    #[serde(deserialize_with = "span")]
+    warmup: Span,
+    /// While they do.
+    #[serde(deserialize_with = "span")]
+    duration: Span,
+    /// Of which pieces the spread of goodput is taken.
+    #[serde(default = "slice", deserialize_with = "span")]
+    slice: Span,
+    /// How long capacity is measured.
+    #[serde(deserialize_with = "span")]
+    capacity: Span,
+    /// A run during which others used more of a core is repeated, in %.
+    #[serde(default = "other_max")]
+    other_max: f64,
+    /// How often.
+    #[serde(default)]
+    repeats: u32,
+    /// Replays when visits are due.
+    #[serde(default)]
+    seed: u64,
+}
+
+/// What is served; capacity is a property of it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct Setup {
+    /// Which server.
+    server: Server,
+    /// Whether what it sends is compressed for each request.
+    #[serde(default)]
+    gzip: bool,
+    /// Length of the file.
+    bytes: usize,
+    /// Share of a core that the server may use.
+    #[serde(default = "whole")]
+    share: f64,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SwellConfig {
+    times: f64,
+    #[serde(deserialize_with = "span")]
+    length: Span,
+    #[serde(deserialize_with = "span")]
+    period: Span,
+}
+
+/// A span, such as "20ms".
+fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
+    String::deserialize(from)?.parse().map_err(de::Error::custom)
+}
+
+fn target() -> String {
+    "20ms".to_owned()
+}
+
+fn slice() -> Span {
+    Span::from_millis(50)
+}
+
+fn other_max() -> f64 {
+    10.0
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+/// Visitors at once while capacity is measured: enough that the server always
+/// has one to serve, and few enough that all wait their turn.
+const ENOUGH: u32 = 32;
+
+fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    config.check()?;
+    Ok(Box::new(move || run(&config)))
+}
+
+impl Config {
+    fn check(&self) -> Result<(), String> {
+        let within = |name: &str, value: f64, low: f64, high: f64| match (low..=high).contains(&value) {
+            true => Ok(()),
+            false => Err(format!("{name} {value} is outside {low}..={high}")),
+        };
+        within("load", self.load, 0.001, 1000.0)?;
+        within("share", self.setup.share, 0.05, 1.0)?;
+        within("bytes", self.setup.bytes as f64, 1.0, 1e7)?;
+        within("visitors", self.visitors.unwrap_or(1).into(), 1.0, 20_000.0)?;
+        for (name, span) in [
+            ("patience", self.patience),
+            ("duration", self.duration),
+            ("slice", self.slice),
+            ("capacity", self.capacity),
+        ] {
+            within(&format!("{name} in seconds"), span.as_secs_f64(), 0.001, 3600.0)?;
+        }
+        if let Some(swell) = &self.swell {
+            within("swell.times", swell.times, 1.0, 1000.0)?;
+            // It begins a quarter of its period after the period does.
+            let most = swell.period.as_secs_f64() * 0.75;
+            within("swell.length in seconds", swell.length.as_secs_f64(), 0.001, most)?;
+        }
+        if let Some(name) = self.sysctl.keys().find(|name| !name.starts_with("net.")) {
+            return Err(format!("sysctl {name:?} is not one of a network namespace, net.…"));
+        }
+        Ok(())
+    }
+
+    /// This, as it is without anything that a mode changes.
+    fn stock(&self) -> Self {
+        let (sysctl, threaded, backlog, guard) = (BTreeMap::new(), false, None, None);
+        Self { sysctl, threaded, backlog, guard, ..self.clone() }
+    }
+
+    fn swell(&self) -> Option<Swell> {
+        self.swell.map(|SwellConfig { times, length, period }| Swell { times, length, period })
+    }
+
+    /// Visits at `load` times `capacity` per second.
+    fn visits(&self, capacity: f64) -> Visits {
+        let rate_per_s = self.load * capacity;
+        let pace = match self.visitors {
+            None => Pace::Open { rate_per_s, swell: self.swell() },
+            Some(visitors) => {
+                let think = Span::from_secs_f64(f64::from(visitors) / rate_per_s);
+                Pace::Closed { visitors, think }
+            }
+        };
+        let (warmup, duration, slice) = (self.warmup, self.duration, self.slice);
+        let Self { patience, seed, .. } = *self;
+        Visits { request: server::request(), pace, patience, warmup, duration, slice, seed }
+    }
+}
+
+/// One at a time: they share the machine's processors.
+static ALONE: Mutex<Vec<(Setup, u64, f64)>> = Mutex::new(Vec::new());
+
+fn run(config: &Config) -> Result<Found, Error> {
+    let mut known = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_known = |(setup, seed, _): &&(Setup, u64, f64)| *setup == config.setup && *seed == config.seed;
+    let capacity = match known.iter().find(is_known) {
+        Some((.., capacity)) => *capacity,
+        None => {
+            let capacity = measured(config)?;
+            known.push((config.setup.clone(), config.seed, capacity));
+            capacity
+        }
+    };
+    let mut best: Option<Driven> = None;
+    for _ in 0..=config.repeats {
+        let driven = Rig::new(config)?.drive(config.visits(capacity))?;
+        if best.as_ref().is_none_or(|best| driven.other < best.other) {
+            best = Some(driven);
+        }
+        if best.as_ref().is_some_and(|best| best.other <= config.other_max) {
+            break;
+        }
+    }
+    let driven = best.expect("there is one run at least");
+    let all = &driven.outcome.all;
+    let mut rows = vec![row(config, &driven, "all", all, capacity)];
+    if config.swell.is_some() {
+        rows.push(row(config, &driven, "swell", &driven.outcome.swell, capacity));
+    }
+    Ok(Found { events: all.total(), rows, noise: None })
+}
+
+/// What the server can serve, per second.
+fn measured(config: &Config) -> Result<f64, Error> {
+    let pace = Pace::Closed { visitors: ENOUGH, think: Span::ZERO };
+    let (warmup, duration) = (config.capacity / 4, config.capacity);
+    let visits = Visits { pace, warmup, duration, ..config.visits(1.0) };
+    let stock = config.stock();
+    let driven = Rig::new(&stock)?.drive(visits)?;
+    let answers: u64 = driven.outcome.slices.iter().map(|slice| slice.answers).sum();
+    if answers == 0 {
+        let what = format!(
+            "{}: not one of {} visits was answered",
+            config.setup.server.program(),
+            driven.outcome.all.total()
+        );
+        return Err(Error::new(what));
+    }
+    Ok(answers as f64 / duration.as_secs_f64())
+}
+
+fn row(config: &Config, driven: &Driven, class: &str, fates: &Fates, capacity: f64) -> Row {
+    let outcome = &driven.outcome;
+    let seconds = config.duration.as_secs_f64();
+    let total = fates.total() as f64;
+    let percent = |part: u64| part as f64 / total * 100.0;
+    let of = |fate| percent(fates.count(fate));
+    let good = fates.count(Fate::Good) as f64;
+    let us = |span: Span| if good > 0.0 { span.as_micros_f64() } else { f64::NAN };
+    let is_all = class == "all";
+    // What is known of all visits together only.
+    let whole = |value: f64| if is_all { value } else { f64::NAN };
+    let recovery =
+        config.swell().and_then(|swell| swell.recovery(config.warmup, config.slice, &outcome.slices));
+    let answers: Vec<f64> = outcome.slices.iter().map(|slice| slice.answers as f64).collect();
+    let per_second = |count: f64| if is_all { count / seconds } else { f64::NAN };
+    let figures = vec![
+        per_second(total),
+        per_second(good),
+        us(fates.latency.quantile(0.99)),
+        of(Fate::Late),
+        of(Fate::Phantom),
+        of(Fate::Refused),
+        of(Fate::Silent),
+        whole(good / seconds / driven.server_cpu),
+        whole(driven.overflows),
+        whole(spread(&answers)),
+        whole(recovery.map_or(f64::NAN, Span::as_micros_f64)),
+        whole(driven.other),
+        whole(percent(outcome.limited)),
+        us(fates.latency.quantile(0.5)),
+        us(fates.latency.mean()),
+        100.0 - of(Fate::Good),
+        of(Fate::Wrong),
+        whole(driven.server_cpu * 100.0),
+        whole(driven.guard_cpu * 100.0),
+        whole(capacity),
+    ];
+    Row { class: class.to_owned(), figures, cdf: points(fates.latency.cdf()) }
+}
+
+/// Standard deviation over mean, in %.
+fn spread(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+    variance.sqrt() / mean * 100.0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! What the machine does that is none of the experiment's.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+/// Processor time of others so far: two of these, and what lies between them
+/// is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Others {
+    /// In clock ticks.
+    ticks: u64,
+    /// Taken by the machine below this one, on all cores.
+    stolen: u64,
+}
+
+/// Clock ticks per second: `USER_HZ`, which programs may rely on.
+pub const TICKS_PER_S: f64 = 100.0;
+/// The parent of the kernel's own threads.
+const KERNEL: u32 = 2;
+
+impl Others {
+    /// Up to now, without the processes of `ours` and the kernel's threads.
+    pub fn now(ours: &BTreeSet<u32>) -> Self {
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        // What a process used is its parent's once it is buried, so that the
+        // sum forgets nothing.
+        let ticks = ids.filter(|id| !ours.contains(id)).filter_map(ticks).sum();
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let stolen = stat.lines().next().and_then(|line| line.split_whitespace().nth(8)?.parse().ok());
+        Self { ticks, stolen: stolen.unwrap_or(0) }
+    }
+
+    /// Seconds of a core that others used since `before`.
+    pub fn since(self, before: Self) -> f64 {
+        let ticks = self.ticks.saturating_sub(before.ticks) + self.stolen.saturating_sub(before.stolen);
+        ticks as f64 / TICKS_PER_S
+    }
+}
+
+/// User and system time of process `id` and of its children that are gone;
+/// none of a thread of the kernel's. Fields 4 and 14 to 17 of
+/// proc_pid_stat(5).
+fn ticks(id: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The second field is a name in parentheses and may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    if fields.get(1)?.parse::<u32>().ok()? == KERNEL {
+        return None;
+    }
+    Some(fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum())
+}

@@ -1,0 +1,155 @@
+//! The servers: programs of Debian's packages, each with a configuration of
+//! its own in a folder of its own. What a configuration does not say is the
+//! package's default.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use host::lab::{self, Folder, LabError};
+use queueing::Rng;
+use serde::Deserialize;
+
+use super::Config;
+
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Server {
+    /// One worker process that turns in its own event loop.
+    Nginx,
+    /// One process that turns in its own event loop.
+    Lighttpd,
+    /// Processes of threads, each with one request (`mpm_event`).
+    Apache,
+}
+
+/// Where it listens.
+pub const PORT: u16 = 80;
+/// What is asked for.
+const FILE: &str = "file.txt";
+/// Where Debian puts Apache's modules.
+const MODULES: &str = "/usr/lib/apache2/modules";
+
+/// What every visit asks.
+pub fn request() -> Vec<u8> {
+    let head = ["GET /", FILE, " HTTP/1.1\r\nHost: server\r\nAccept-Encoding: gzip\r\n\r\n"];
+    head.concat().into_bytes()
+}
+
+impl Server {
+    /// The program.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Lighttpd => "lighttpd",
+            Self::Apache => "apache2",
+        }
+    }
+
+    /// The package it is in.
+    pub const fn package(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx-light",
+            other => other.program(),
+        }
+    }
+
+    /// Whether it can be started.
+    pub fn is_there(self) -> bool {
+        lab::is_there(self.program())
+    }
+
+    /// Writes what it serves and how into `folder`; the arguments it is to be
+    /// started with, so that it stays in the foreground.
+    pub fn prepare(self, config: &Config, at: Ipv4Addr, folder: &Folder) -> Result<Vec<String>, LabError> {
+        folder.write(FILE, &text(config.setup.bytes))?;
+        let here = folder.path();
+        let written = match self {
+            Self::Nginx => nginx(config, at, here),
+            Self::Lighttpd => lighttpd(config, at, here),
+            Self::Apache => apache(config, at, here),
+        };
+        let file = folder.write("server.conf", written.as_bytes())?.display().to_string();
+        let words: &[&str] = match self {
+            Self::Nginx => &["-e", "stderr", "-c", &file],
+            Self::Lighttpd => &["-D", "-f", &file],
+            Self::Apache => &["-DFOREGROUND", "-f", &file],
+        };
+        Ok(words.iter().map(|&word| word.to_owned()).collect())
+    }
+}
+
+fn nginx(config: &Config, at: Ipv4Addr, here: &Path) -> String {
+    let here = here.display();
+    let backlog = config.backlog.map(|backlog| format!(" backlog={backlog}")).unwrap_or_default();
+    let gzip = match config.setup.gzip {
+        true => "gzip on; gzip_comp_level 9; gzip_types text/plain;",
+        false => "",
+    };
+    format!(
+        "daemon off; worker_processes 1; user www-data; pid {here}/pid; error_log stderr crit;
+        events {{ worker_connections 4096; }}
+        http {{
+            types {{ text/plain txt; }}
+            access_log off; sendfile on; {gzip}
+            client_body_temp_path {here}/body; proxy_temp_path {here}/proxy;
+            fastcgi_temp_path {here}/fastcgi; uwsgi_temp_path {here}/uwsgi; scgi_temp_path {here}/scgi;
+            server {{ listen {at}:{PORT}{backlog}; root {here}; }}
+        }}\n"
+    )
+}
+
+fn lighttpd(config: &Config, at: Ipv4Addr, here: &Path) -> String {
+    let here = here.display();
+    let backlog = config.backlog.map(|backlog| format!("server.listen-backlog = {backlog}\n"));
+    let gzip = match config.setup.gzip {
+        true => {
+            "server.modules = (\"mod_deflate\")\ndeflate.mimetypes = (\"text/plain\")\n\
+             deflate.allowed-encodings = (\"gzip\")\ndeflate.params = (\"gzip-level\" => 9)\n"
+        }
+        false => "",
+    };
+    format!(
+        "server.document-root = \"{here}\"\nserver.bind = \"{at}\"\nserver.port = {PORT}\n\
+         mimetype.assign = (\".txt\" => \"text/plain\")\n{gzip}{}",
+        backlog.unwrap_or_default()
+    )
+}
+
+fn apache(config: &Config, at: Ipv4Addr, here: &Path) -> String {
+    let here = here.display();
+    let backlog = config.backlog.map(|backlog| format!("ListenBacklog {backlog}\n"));
+    let gzip = match config.setup.gzip {
+        true => format!(
+            "LoadModule filter_module {MODULES}/mod_filter.so\nLoadModule deflate_module {MODULES}/mod_deflate.so\n\
+             AddOutputFilterByType DEFLATE text/plain\nDeflateCompressionLevel 9\n"
+        ),
+        false => String::new(),
+    };
+    // The figures of Debian's mpm_event.conf.
+    format!(
+        "LoadModule mpm_event_module {MODULES}/mod_mpm_event.so\n\
+         LoadModule authz_core_module {MODULES}/mod_authz_core.so\n\
+         LoadModule mime_module {MODULES}/mod_mime.so\n\
+         ServerRoot {here}\nDefaultRuntimeDir {here}\nPidFile {here}/pid\nServerName server\n\
+         ErrorLog /dev/stderr\nLogLevel crit\nUser www-data\nGroup www-data\nListen {at}:{PORT}\n\
+         DocumentRoot {here}\nTypesConfig /dev/null\nAddType text/plain .txt\n\
+         StartServers 2\nMinSpareThreads 25\nMaxSpareThreads 75\nThreadLimit 64\nThreadsPerChild 25\n\
+         MaxRequestWorkers 150\nMaxConnectionsPerChild 0\n{gzip}{}",
+        backlog.unwrap_or_default()
+    )
+}
+
+/// `len` bytes that compress about as far as prose does.
+fn text(len: usize) -> Vec<u8> {
+    let mut rng = Rng::seeded(2002);
+    let words: Vec<Vec<u8>> = (0..500)
+        .map(|_| (0..2 + rng.below(8)).map(|_| b'a' + rng.below(26) as u8).chain([b' ']).collect())
+        .collect();
+    let mut text = Vec::with_capacity(len + 16);
+    while text.len() < len {
+        text.extend_from_slice(&words[rng.below(500) as usize]);
+    }
+    text.truncate(len);
+    text
+}
