@@ -113,6 +113,10 @@ impl<E> Engine<E> {
     pub fn schedule(&mut self, at: Time, event: E) {
         let pending = Pending { at: at.max(self.now), seq: self.scheduled, event };
         self.scheduled += 1;
+        self.add(pending);
+    }
+
+    fn add(&mut self, pending: Pending<E>) {
         self.len += 1;
         let bucket = bucket_of(pending.at);
         if bucket <= self.reached {
@@ -123,6 +127,15 @@ impl<E> Engine<E> {
         } else {
             self.late.push(pending);
         }
+    }
+
+    /// As [`Engine::schedule`], but of what happens at the same instant the
+    /// least `rank` goes first, whenever it was scheduled; for worlds whose order
+    /// must not depend on who scheduled first. Such a world ranks all its
+    /// events, and those of equal rank and time have to be alike.
+    pub fn schedule_ranked(&mut self, at: Time, rank: u64, event: E) {
+        self.scheduled += 1;
+        self.add(Pending { at: at.max(self.now), seq: rank, event });
     }
 
     /// Takes the next event out and advances the clock to it.

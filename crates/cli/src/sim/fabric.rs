@@ -175,7 +175,7 @@ fn simulate(plan: &Plan) -> Vec<Outcome> {
     bar.set_message(format!("sim fabric, {}", plan.flows));
     let outcomes = parallel::map(&plan.points, parallel::cores(), |Point { config, .. }| {
         let mut told = 0;
-        let outcome = fabric::run_watched(config, &mut |done| {
+        let outcome = fabric::run_on(config, 1, &mut |done| {
             bar.inc(u64::from(done - told));
             told = done;
         });

@@ -26,8 +26,9 @@ struct Stage {
     delay: Span,
 }
 
-/// From the first byte of `segments` sent to the acknowledgement of the last.
-pub(super) fn ideal(wiring: &Wiring, spray: bool, from: Node, to: Node, segments: u32) -> Span {
+/// From the first byte of `segments` sent to the acknowledgement of the last;
+/// and how long the shortest packet takes there.
+pub(super) fn ideal(wiring: &Wiring, spray: bool, from: Node, to: Node, segments: u32) -> (Span, Span) {
     let there = stages(wiring, from, to);
     let back = stages(wiring, to, from);
     let train = |stage: &Stage| {
@@ -36,8 +37,9 @@ pub(super) fn ideal(wiring: &Wiring, spray: bool, from: Node, to: Node, segments
     };
     let first: Span = there.iter().map(|stage| stage.segment + stage.delay).sum();
     let others = there.iter().map(train).max().unwrap_or_default();
-    let answer: Span = back.iter().map(|stage| stage.acknowledgement + stage.delay).sum();
-    first + others + answer
+    let word =
+        |way: &[Stage]| -> Span { way.iter().map(|stage| stage.acknowledgement + stage.delay).sum() };
+    (first + others + word(&back), word(&there))
 }
 
 /// The ways from one host to another, stage by stage, each as fast as the

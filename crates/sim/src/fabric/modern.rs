@@ -5,9 +5,10 @@
 //! Packets are headers and lengths; payload is counted (`net::endpoint`).
 //!
 //! Each flow has a connection of its own: it begins with the SYN and is done
-//! when its last byte is acknowledged. Then both ends are forgotten, without
-//! FIN, and what still comes for them is not answered. Data is labelled by how
-//! much of the flow went before it; what carries none is most urgent.
+//! when its last byte is acknowledged. Then its sender is forgotten, without
+//! FIN, and its receiver as soon as word could have reached it; what still comes
+//! for them is not answered. Data is labelled by how much of the flow went
+//! before it; what carries none is most urgent.
 //! Source: RFC 9293, 6928, 2018, 8985, 3168, 8257.
 
 use net::endpoint::{Endpoint, Sent, Surroundings};
@@ -16,7 +17,7 @@ use net::wire::ipv4;
 use queueing::{Bytes, Priority, Span, Thresholds, Time};
 
 use super::packet::{Kind, MSS, Packet};
-use super::protocol::Protocol;
+use super::protocol::{End, Protocol};
 
 /// How connections are set up; what is not here is as in [`stack::Config::new`].
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -57,6 +58,8 @@ impl Settings {
             rto_min: self.rto_min,
             // Everybody here acknowledges at once.
             ack_delay_max: Span::ZERO,
+            // The bound is a host's, and all hosts are one stack here.
+            challenges_per_second_max: u32::MAX,
             send_buffer: QUEUED_MAX as usize,
             send_buffer_max: QUEUED_MAX as usize,
             ..stack::Config::new([2, 0, 0, 0, 0, 1], [10, 0, 0, 1].into(), 24, [0; 16])
@@ -76,20 +79,18 @@ pub(super) struct Modern {
     thresholds: Thresholds,
 }
 
-/// Both ends of a flow; nothing once it is done.
-pub(super) struct Ends {
-    pair: Option<Box<Pair>>,
-    retransmitted: u32,
-    timeouts: u32,
-}
-
-struct Pair {
+/// The end that sends.
+pub(super) struct Sender {
     flow: u32,
     bytes: u64,
     written: u64,
-    sender: Endpoint,
-    /// Once the SYN has come.
-    receiver: Option<Endpoint>,
+    end: Endpoint,
+}
+
+/// The end that receives.
+pub(super) struct Receiver {
+    flow: u32,
+    end: Endpoint,
 }
 
 impl Modern {
@@ -97,105 +98,121 @@ impl Modern {
     pub fn new(settings: &Settings, thresholds: Thresholds) -> Self {
         Self { around: Surroundings::new(settings.stack()), thresholds }
     }
+
+    /// Does what is due at `end`; returns how many timers expired.
+    fn on_timeout(&mut self, end: &mut Endpoint, now: Time) -> u32 {
+        let before = self.around.counters().timeouts;
+        end.on_timeout(&mut self.around, now);
+        (self.around.counters().timeouts - before) as u32
+    }
 }
 
-impl Pair {
+impl Sender {
     /// Gives the connection the next part of the flow when half of the last is through.
     fn feed(&mut self, now: Time, around: &mut Surroundings) {
-        let queued = self.written - self.sender.acknowledged();
+        let queued = self.written - self.end.acknowledged();
         if self.written < self.bytes && queued <= QUEUED_MAX / 2 {
             let more = (self.bytes - self.written).min(QUEUED_MAX - queued);
-            self.written += self.sender.write(around, now, more);
+            self.written += self.end.write(around, now, more);
         }
+    }
+}
+
+/// The congestion bits with which `packet` came.
+fn ecn(packet: &Packet, said: &Sent) -> u8 {
+    if packet.marked { CE } else { said.ecn }
+}
+
+/// `sent` as a packet of `flow`.
+fn packet(flow: u32, kind: Kind, level: Priority, left: u32, sent: &Sent) -> Packet {
+    Packet {
+        flow,
+        segment: (sent.offset / MSS) as u32,
+        bytes: (ipv4::HEADER_LEN + sent.segment.header_len() + sent.segment.payload.len()) as u32,
+        kind,
+        level,
+        left,
+        capable: sent.ecn != 0,
+        marked: false,
     }
 }
 
 impl Protocol for Modern {
     type Said = Sent;
-    type Ends = Ends;
+    type Sender = Sender;
+    type Receiver = Receiver;
+    const ANSWERS_LATE: bool = false;
 
-    fn begin(&mut self, now: Time, flow: u32, segments: u32) -> Ends {
-        let sender = Endpoint::open(&mut self.around, now, flow);
+    fn open(&mut self, now: Time, flow: u32, segments: u32) -> Sender {
+        let end = Endpoint::open(&mut self.around, now, flow);
         let bytes = u64::from(segments) * MSS;
-        let mut pair = Pair { flow, bytes, written: 0, sender, receiver: None };
-        pair.feed(now, &mut self.around);
-        Ends { pair: Some(Box::new(pair)), retransmitted: 0, timeouts: 0 }
+        let mut sender = Sender { flow, bytes, written: 0, end };
+        sender.feed(now, &mut self.around);
+        sender
     }
 
-    fn hear(&mut self, now: Time, ends: &mut Ends, packet: &Packet, said: &Sent) {
-        let Some(pair) = ends.pair.as_deref_mut() else { return };
-        let around = &mut self.around;
-        let ecn = if packet.marked { CE } else { said.ecn };
-        match (packet.kind, &mut pair.receiver) {
-            (Kind::Data, Some(receiver)) => receiver.on_segment(around, now, &said.segment, ecn),
-            (Kind::Data, None) => {
-                pair.receiver = Some(Endpoint::answer(around, now, !pair.flow, &said.segment));
-            }
-            (Kind::Ack, _) => {
-                pair.sender.on_segment(around, now, &said.segment, ecn);
-                pair.feed(now, around);
-            }
-        }
+    fn meet(&mut self, now: Time, packet: &Packet, said: &Sent) -> Receiver {
+        let flow = packet.flow;
+        Receiver { flow, end: Endpoint::answer(&mut self.around, now, !flow, &said.segment) }
     }
 
-    fn poll(&mut self, now: Time, ends: &mut Ends, kind: Kind) -> Option<(Packet, Sent)> {
-        let pair = ends.pair.as_deref_mut()?;
-        let end = match kind {
-            Kind::Data => &mut pair.sender,
-            Kind::Ack => pair.receiver.as_mut()?,
+    fn is_done(&self, sender: &Sender) -> bool {
+        sender.end.acknowledged() == sender.bytes
+    }
+
+    fn again(&self, sender: &Sender) -> u32 {
+        sender.end.retransmitted()
+    }
+
+    fn close(&mut self, sender: Sender) {
+        sender.end.release(&mut self.around);
+    }
+
+    fn forget(&mut self, receiver: Receiver) {
+        receiver.end.release(&mut self.around);
+    }
+}
+
+impl End<Modern> for Sender {
+    fn hear(&mut self, hosts: &mut Modern, now: Time, packet: &Packet, said: &Sent) {
+        self.end.on_segment(&mut hosts.around, now, &said.segment, ecn(packet, said));
+        self.feed(now, &mut hosts.around);
+    }
+
+    fn poll(&mut self, hosts: &mut Modern, now: Time) -> Option<(Packet, Sent)> {
+        let sent = self.end.poll_transmit(&mut hosts.around, now)?;
+        let level = match sent.segment.payload.len() {
+            0 => Priority::HIGHEST,
+            _ => hosts.thresholds.level(Bytes::new(sent.offset)),
         };
-        let sent = end.poll_transmit(&mut self.around, now)?;
-        let payload = sent.segment.payload.len();
-        let packet = Packet {
-            flow: pair.flow,
-            segment: (sent.offset / MSS) as u32,
-            bytes: (ipv4::HEADER_LEN + sent.segment.header_len() + payload) as u32,
-            kind,
-            level: match payload {
-                0 => Priority::HIGHEST,
-                _ => self.thresholds.level(Bytes::new(sent.offset)),
-            },
-            left: pair.bytes.saturating_sub(pair.sender.acknowledged()).div_ceil(MSS) as u32,
-            capable: sent.ecn != 0,
-            marked: false,
-        };
-        Some((packet, sent))
+        let left = self.bytes.saturating_sub(self.end.acknowledged()).div_ceil(MSS) as u32;
+        Some((packet(self.flow, Kind::Data, level, left, &sent), sent))
     }
 
-    fn due(&self, ends: &Ends, kind: Kind) -> Time {
-        let Some(pair) = ends.pair.as_deref() else { return Time::MAX };
-        let end = match kind {
-            Kind::Data => Some(&pair.sender),
-            Kind::Ack => pair.receiver.as_ref(),
-        };
-        end.map_or(Time::MAX, |end| end.deadline(&self.around))
+    fn due(&self, hosts: &Modern) -> Time {
+        self.end.deadline(&hosts.around)
     }
 
-    fn on_due(&mut self, now: Time, ends: &mut Ends) {
-        let Some(pair) = ends.pair.as_deref_mut() else { return };
-        let before = self.around.counters().timeouts;
-        for end in [Some(&mut pair.sender), pair.receiver.as_mut()].into_iter().flatten() {
-            if end.deadline(&self.around) <= now {
-                end.on_timeout(&mut self.around, now);
-            }
-        }
-        ends.timeouts += (self.around.counters().timeouts - before) as u32;
+    fn on_due(&mut self, hosts: &mut Modern, now: Time) -> u32 {
+        hosts.on_timeout(&mut self.end, now)
+    }
+}
+
+impl End<Modern> for Receiver {
+    fn hear(&mut self, hosts: &mut Modern, now: Time, packet: &Packet, said: &Sent) {
+        self.end.on_segment(&mut hosts.around, now, &said.segment, ecn(packet, said));
     }
 
-    fn is_done(&self, ends: &Ends) -> bool {
-        ends.pair.as_ref().is_none_or(|pair| pair.sender.acknowledged() == pair.bytes)
+    fn poll(&mut self, hosts: &mut Modern, now: Time) -> Option<(Packet, Sent)> {
+        let sent = self.end.poll_transmit(&mut hosts.around, now)?;
+        Some((packet(self.flow, Kind::Ack, Priority::HIGHEST, 0, &sent), sent))
     }
 
-    fn retire(&mut self, ends: &mut Ends) {
-        (ends.retransmitted, _) = self.tally(ends);
-        let Some(pair) = ends.pair.take() else { return };
-        for end in [Some(pair.sender), pair.receiver].into_iter().flatten() {
-            end.release(&mut self.around);
-        }
+    fn due(&self, hosts: &Modern) -> Time {
+        self.end.deadline(&hosts.around)
     }
 
-    fn tally(&self, ends: &Ends) -> (u32, u32) {
-        let live = ends.pair.as_ref().map(|pair| pair.sender.retransmitted());
-        (live.unwrap_or(ends.retransmitted), ends.timeouts)
+    fn on_due(&mut self, hosts: &mut Modern, now: Time) -> u32 {
+        hosts.on_timeout(&mut self.end, now)
     }
 }

@@ -7,10 +7,12 @@
 //! Source: DCTCP, SIGCOMM '10 §3; parameters of the simulations that FISH
 //! repeats: PIAS, NSDI '15 §6.
 
+use std::collections::VecDeque;
+
 use queueing::{Bytes, Priority, Span, Thresholds, Time};
 
 use super::packet::{ACK_BYTES, Kind, MSS, Packet, SEGMENT_BYTES};
-use super::protocol::Protocol;
+use super::protocol::{End, Protocol};
 
 /// How this transport is set up.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
@@ -53,13 +55,6 @@ pub(super) struct Ns2 {
     thresholds: Thresholds,
 }
 
-/// Both ends of a flow.
-pub(super) struct Ends {
-    flow: u32,
-    sender: Sender,
-    receiver: Receiver,
-}
-
 /// What a packet says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
@@ -80,68 +75,98 @@ impl Ns2 {
 
 impl Protocol for Ns2 {
     type Said = Said;
-    type Ends = Ends;
+    type Sender = Sender;
+    type Receiver = Receiver;
+    /// With what makes no difference any more.
+    const ANSWERS_LATE: bool = true;
 
-    fn begin(&mut self, _: Time, flow: u32, segments: u32) -> Ends {
-        Ends { flow, sender: Sender::new(segments, &self.settings), receiver: Receiver::new(segments) }
+    fn open(&mut self, _: Time, flow: u32, segments: u32) -> Sender {
+        Sender::new(flow, segments, &self.settings)
     }
 
-    fn hear(&mut self, now: Time, ends: &mut Ends, packet: &Packet, said: &Said) {
-        match packet.kind {
-            Kind::Data => ends.receiver.on_data(said.segment, packet.marked),
-            Kind::Ack if ends.sender.done() => {}
-            Kind::Ack => ends.sender.on_ack(now, said, &self.settings),
-        }
+    fn meet(&mut self, _: Time, packet: &Packet, said: &Said) -> Receiver {
+        let mut receiver = Receiver { flow: packet.flow, got: Segments::default(), owed: None };
+        receiver.on_data(said.segment, packet.marked);
+        receiver
     }
 
-    fn poll(&mut self, now: Time, ends: &mut Ends, kind: Kind) -> Option<(Packet, Said)> {
-        let said = match kind {
-            Kind::Data => {
-                let segment = ends.sender.poll(now, &self.settings)?;
-                Said { segment, before: 0, echo: false }
-            }
-            Kind::Ack => ends.receiver.owed.take()?,
+    fn is_done(&self, sender: &Sender) -> bool {
+        sender.done()
+    }
+
+    fn again(&self, sender: &Sender) -> u32 {
+        sender.retransmitted
+    }
+
+    fn close(&mut self, _: Sender) {}
+
+    fn forget(&mut self, _: Receiver) {}
+}
+
+impl End<Ns2> for Sender {
+    fn hear(&mut self, hosts: &mut Ns2, now: Time, _: &Packet, said: &Said) {
+        self.on_ack(now, said, &hosts.settings);
+    }
+
+    fn poll(&mut self, hosts: &mut Ns2, now: Time) -> Option<(Packet, Said)> {
+        let segment = self.next_segment(now, &hosts.settings)?;
+        let packet = Packet {
+            flow: self.flow,
+            segment,
+            bytes: SEGMENT_BYTES,
+            kind: Kind::Data,
+            level: hosts.thresholds.level(Bytes::new(u64::from(segment) * MSS)),
+            left: self.count - self.known.len,
+            capable: true,
+            marked: false,
         };
-        let segment = said.segment;
-        let sent = Bytes::new(u64::from(segment) * MSS);
-        let (bytes, level) = match kind {
-            Kind::Data => (SEGMENT_BYTES, self.thresholds.level(sent)),
-            Kind::Ack => (ACK_BYTES, Priority::HIGHEST),
+        Some((packet, Said { segment, before: 0, echo: false }))
+    }
+
+    fn due(&self, _: &Ns2) -> Time {
+        self.expires
+    }
+
+    fn on_due(&mut self, hosts: &mut Ns2, now: Time) -> u32 {
+        self.on_timeout(now, &hosts.settings);
+        1
+    }
+}
+
+impl End<Ns2> for Receiver {
+    fn hear(&mut self, _: &mut Ns2, _: Time, packet: &Packet, said: &Said) {
+        self.on_data(said.segment, packet.marked);
+    }
+
+    fn poll(&mut self, _: &mut Ns2, _: Time) -> Option<(Packet, Said)> {
+        let said = self.owed.take()?;
+        let packet = Packet {
+            flow: self.flow,
+            segment: said.segment,
+            bytes: ACK_BYTES,
+            kind: Kind::Ack,
+            level: Priority::HIGHEST,
+            left: 0,
+            capable: false,
+            marked: false,
         };
-        let left = ends.sender.count - ends.sender.known.len;
-        let capable = kind == Kind::Data;
-        Some((Packet { flow: ends.flow, segment, bytes, kind, level, left, capable, marked: false }, said))
+        Some((packet, said))
     }
 
-    fn due(&self, ends: &Ends, kind: Kind) -> Time {
-        if kind == Kind::Data { ends.sender.expires } else { Time::MAX }
+    fn due(&self, _: &Ns2) -> Time {
+        Time::MAX
     }
 
-    fn on_due(&mut self, now: Time, ends: &mut Ends) {
-        if ends.sender.expires <= now {
-            ends.sender.on_timeout(now, &self.settings);
-        }
-    }
-
-    fn is_done(&self, ends: &Ends) -> bool {
-        ends.sender.done()
-    }
-
-    /// The receiver still answers what comes late.
-    fn retire(&mut self, ends: &mut Ends) {
-        ends.sender.known.bits = Vec::new();
-        ends.sender.expires = Time::MAX;
-    }
-
-    fn tally(&self, ends: &Ends) -> (u32, u32) {
-        (ends.sender.retransmitted, ends.sender.timeouts)
+    fn on_due(&mut self, _: &mut Ns2, _: Time) -> u32 {
+        0
     }
 }
 
 /// Which segments are there.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Segments {
-    bits: Vec<u64>,
+    /// Bits of those from `before` on, 64 at a time, as far as any is there.
+    bits: VecDeque<u64>,
     /// All before this one are.
     before: u32,
     /// How many are.
@@ -149,35 +174,49 @@ struct Segments {
 }
 
 impl Segments {
-    fn new(count: u32) -> Self {
-        Self { bits: vec![0; count.div_ceil(64) as usize], before: 0, len: 0 }
+    /// Where the bit of `segment`, which is not before all that is missing, is.
+    fn place(&self, segment: u32) -> usize {
+        (segment / 64 - self.before / 64) as usize
     }
 
     fn has(&self, segment: u32) -> bool {
-        segment < self.before || self.bits[segment as usize / 64] >> (segment % 64) & 1 == 1
+        segment < self.before
+            || self.bits.get(self.place(segment)).is_some_and(|bits| bits >> (segment % 64) & 1 == 1)
     }
 
-    fn add(&mut self, segment: u32, count: u32) {
-        self.len += u32::from(!self.has(segment));
-        self.bits[segment as usize / 64] |= 1 << (segment % 64);
-        self.add_before(0, count);
+    fn add(&mut self, segment: u32) {
+        if self.has(segment) {
+            return;
+        }
+        let place = self.place(segment);
+        if self.bits.len() <= place {
+            self.bits.resize(place + 1, 0);
+        }
+        self.bits[place] |= 1 << (segment % 64);
+        self.len += 1;
+        self.add_before(0);
     }
 
     /// All before `before` are there.
-    fn add_before(&mut self, before: u32, count: u32) {
-        while self.before < before {
-            self.len += u32::from(!self.has(self.before));
-            self.before += 1;
+    fn add_before(&mut self, before: u32) {
+        let mut end = self.before;
+        while end < before {
+            self.len += u32::from(!self.has(end));
+            end += 1;
         }
-        while self.before < count && self.has(self.before) {
-            self.before += 1;
+        while self.has(end) {
+            end += 1;
         }
+        let past = self.place(end).min(self.bits.len());
+        self.bits.drain(..past);
+        self.before = end;
     }
 }
 
 /// The sending end of one flow.
 #[derive(Clone, Debug)]
-struct Sender {
+pub(super) struct Sender {
+    flow: u32,
     count: u32,
     /// What the receiver is known to have.
     known: Segments,
@@ -203,14 +242,14 @@ struct Sender {
     /// When everything unanswered counts as lost.
     expires: Time,
     retransmitted: u32,
-    timeouts: u32,
 }
 
 impl Sender {
-    fn new(count: u32, settings: &Settings) -> Self {
+    fn new(flow: u32, count: u32, settings: &Settings) -> Self {
         Self {
+            flow,
             count,
-            known: Segments::new(count),
+            known: Segments::default(),
             next: 0,
             sent: 0,
             window: settings.window,
@@ -224,7 +263,6 @@ impl Sender {
             burst: false,
             expires: Time::MAX,
             retransmitted: 0,
-            timeouts: 0,
         }
     }
 
@@ -234,7 +272,7 @@ impl Sender {
     }
 
     /// The next segment that may be sent now.
-    fn poll(&mut self, now: Time, settings: &Settings) -> Option<u32> {
+    fn next_segment(&mut self, now: Time, settings: &Settings) -> Option<u32> {
         while self.next < self.count && self.known.has(self.next) {
             self.next += 1;
         }
@@ -257,8 +295,8 @@ impl Sender {
     /// An answer came.
     fn on_ack(&mut self, now: Time, ack: &Said, settings: &Settings) {
         let before = self.known.before;
-        self.known.add(ack.segment, self.count);
-        self.known.add_before(ack.before, self.count);
+        self.known.add(ack.segment);
+        self.known.add_before(ack.before);
         let acked = self.known.before - before;
         self.estimate(acked.max(1), ack.echo, settings);
         if acked == 0 {
@@ -293,7 +331,6 @@ impl Sender {
 
     /// Nothing came for long: all that is not known to be there is sent again.
     fn on_timeout(&mut self, now: Time, settings: &Settings) {
-        self.timeouts += 1;
         if self.cut_by != Some(Cut::Mark) {
             self.threshold = (self.window / 2.0).floor().max(2.0);
             self.cut_by = Some(Cut::Timeout);
@@ -314,21 +351,17 @@ enum Cut {
 
 /// The receiving end of one flow.
 #[derive(Clone, Debug)]
-struct Receiver {
-    count: u32,
+pub(super) struct Receiver {
+    flow: u32,
     got: Segments,
     /// The answer to the segment that has just come.
     owed: Option<Said>,
 }
 
 impl Receiver {
-    fn new(count: u32) -> Self {
-        Self { count, got: Segments::new(count), owed: None }
-    }
-
     /// Takes a segment, `marked` or not, and owes an answer.
     fn on_data(&mut self, segment: u32, marked: bool) {
-        self.got.add(segment, self.count);
+        self.got.add(segment);
         self.owed = Some(Said { segment, before: self.got.before, echo: marked });
     }
 }

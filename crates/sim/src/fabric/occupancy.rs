@@ -8,7 +8,7 @@
 use queueing::{Span, Time};
 
 use super::port::Port;
-use super::topology::Wiring;
+use super::topology::{Line, Node, Wiring};
 
 /// Instants that are kept at most.
 pub const INSTANTS: usize = 1024;
@@ -63,73 +63,108 @@ impl Waited {
     }
 }
 
-/// Looks at ports.
+/// Looks at some of a fabric's ports.
 pub(super) struct Watch {
-    found: Occupancy,
-    /// Per port, its place in [`PLACES`].
-    place_of: Vec<usize>,
+    /// Per place, what waited at the ports that are looked at.
+    seen: [Seen; PLACES.len()],
+    interval: Span,
+    /// Per port, its place in [`PLACES`] if it is looked at.
+    place_of: Vec<Option<usize>>,
+    /// Per place, all ports there are.
+    ports: [usize; PLACES.len()],
     /// When to look next; never, when nobody asked.
     pub due: Time,
 }
 
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    /// At each instant, all that waited, and at the fullest port.
+    series: Vec<(usize, usize)>,
+    /// As [`Waited`] has them.
+    counts: Vec<u64>,
+}
+
 impl Watch {
-    pub fn new(wiring: &Wiring, asked: bool) -> Self {
-        if !asked {
-            return Self { found: Occupancy::default(), place_of: Vec::new(), due: Time::MAX };
-        }
-        let place = |line: &super::Line| match (line.from < wiring.hosts, line.to < wiring.hosts) {
+    /// Looks, if `asked`, at the ports of the nodes that are `here`.
+    pub fn new(wiring: &Wiring, asked: bool, here: impl Fn(Node) -> bool) -> Self {
+        let place = |line: &Line| match (line.from < wiring.hosts, line.to < wiring.hosts) {
             (true, _) => 0,
             (false, true) => 1,
             (false, false) => 2,
         };
-        let place_of: Vec<usize> = wiring.lines.iter().map(place).collect();
-        let places = (0..PLACES.len()).map(|place| Waited {
-            ports: place_of.iter().filter(|&&of| of == place).count(),
-            ..Waited::default()
-        });
-        let found = Occupancy { places: places.collect(), interval: INTERVAL };
-        Self { found, place_of, due: Time::ZERO }
+        let mut ports = [0; PLACES.len()];
+        wiring.lines.iter().for_each(|line| ports[place(line)] += 1);
+        let place_of = |line: &Line| here(line.from).then(|| place(line));
+        Self {
+            seen: Default::default(),
+            interval: INTERVAL,
+            place_of: wiring.lines.iter().map(place_of).collect(),
+            ports,
+            due: if asked { Time::ZERO } else { Time::MAX },
+        }
     }
 
     /// Looks at all ports as they have been since the last event; `now` is
     /// that of the next.
     pub fn look(&mut self, now: Time, ports: &[Port]) {
         while self.due <= now {
-            let interval = self.found.interval;
+            let interval = self.interval;
             self.look_once(ports);
             self.due += interval;
         }
     }
 
     fn look_once(&mut self, ports: &[Port]) {
-        let weight = self.found.interval.as_nanos() / INTERVAL.as_nanos();
-        let mut seen = [(0_usize, 0_usize); PLACES.len()];
-        for (port, &place) in ports.iter().zip(&self.place_of) {
+        let weight = self.interval.as_nanos() / INTERVAL.as_nanos();
+        let mut now = [(0_usize, 0_usize); PLACES.len()];
+        let here = ports.iter().zip(&self.place_of).filter_map(|(port, place)| Some((port, (*place)?)));
+        for (port, place) in here {
             let waiting = port.waiting();
-            let counts = &mut self.found.places[place].counts;
+            let counts = &mut self.seen[place].counts;
             if counts.len() <= waiting {
                 counts.resize(waiting + 1, 0);
             }
             counts[waiting] += weight;
-            seen[place] = (seen[place].0 + waiting, seen[place].1.max(waiting));
+            now[place] = (now[place].0 + waiting, now[place].1.max(waiting));
         }
-        let full = self.found.places[0].series.len() + 1 == INSTANTS;
-        for (place, (sum, most)) in self.found.places.iter_mut().zip(seen) {
-            place.series.push((sum as f64 / place.ports.max(1) as f64, most));
+        let full = self.seen[0].series.len() + 1 == INSTANTS;
+        for (seen, now) in self.seen.iter_mut().zip(now) {
+            seen.series.push(now);
             if full {
                 let mut index = 0;
-                place.series.retain(|_| {
+                seen.series.retain(|_| {
                     index += 1;
                     index % 2 == 1
                 });
             }
         }
         if full {
-            self.found.interval = self.found.interval * 2;
+            self.interval = self.interval * 2;
         }
     }
 
-    pub fn finish(self) -> Occupancy {
-        self.found
+    /// What `watches`, each of its own ports and up to the same instant, saw
+    /// together.
+    pub fn finish(watches: Vec<Self>) -> Occupancy {
+        let Some(all) = watches.into_iter().reduce(Self::and) else { return Occupancy::default() };
+        if all.due == Time::MAX {
+            return Occupancy::default();
+        }
+        let places = all.seen.into_iter().zip(all.ports).map(|(Seen { series, counts }, ports)| {
+            let mean = |(sum, most): (usize, usize)| (sum as f64 / ports.max(1) as f64, most);
+            Waited { ports, series: series.into_iter().map(mean).collect(), counts }
+        });
+        Occupancy { places: places.collect(), interval: all.interval }
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        for (seen, other) in self.seen.iter_mut().zip(other.seen) {
+            for ((sum, most), (other_sum, other_most)) in seen.series.iter_mut().zip(other.series) {
+                (*sum, *most) = (*sum + other_sum, (*most).max(other_most));
+            }
+            seen.counts.resize(seen.counts.len().max(other.counts.len()), 0);
+            seen.counts.iter_mut().zip(other.counts).for_each(|(count, other)| *count += other);
+        }
+        self
     }
 }

@@ -16,9 +16,10 @@ pub struct Outcome {
     pub active_max: u32,
     /// How many packets waited where, if that was asked for.
     pub occupancy: Occupancy,
-    /// Virtual time of the whole run.
+    /// Virtual time of the whole run: until the last packet had left the network.
     pub elapsed: Span,
-    /// Events simulated.
+    /// What happened: flows that began, packets that arrived, lines that were
+    /// free for the next, timers that expired.
     pub events: u64,
 }
 
@@ -74,4 +75,17 @@ pub struct Counters {
     pub hops: u64,
     /// Packets still waiting or on a line at the end.
     pub left: u64,
+}
+
+impl std::iter::Sum for Counters {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |a, b| Self {
+            sent: a.sent + b.sent,
+            delivered: a.delivered + b.delivered,
+            dropped: a.dropped + b.dropped,
+            marked: a.marked + b.marked,
+            hops: a.hops + b.hops,
+            left: a.left + b.left,
+        })
+    }
 }

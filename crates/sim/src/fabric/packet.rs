@@ -40,19 +40,6 @@ pub enum Kind {
     Ack,
 }
 
-impl Kind {
-    /// What the two ends of a flow send.
-    pub(super) const BOTH: [Self; 2] = [Self::Data, Self::Ack];
-
-    /// What the end sends that this is for.
-    pub(super) const fn answer(self) -> Self {
-        match self {
-            Self::Data => Self::Ack,
-            Self::Ack => Self::Data,
-        }
-    }
-}
-
 impl Packet {
     /// The flow as queues see it: its two directions are two.
     pub(super) fn flow_id(&self) -> FlowId {

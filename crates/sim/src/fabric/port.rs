@@ -18,6 +18,8 @@ const FLOWS_MAX: usize = 65_536;
 /// A line and who waits for it.
 pub(super) struct Port {
     pub line: Line,
+    /// Who simulates the other end.
+    pub home: u32,
     queue: Queue,
     /// Whose room it uses: its own number, or its node's.
     pub pool: u32,
@@ -46,13 +48,14 @@ pub(super) struct Sent {
 
 impl Port {
     /// The `number`-th port.
-    pub fn new(config: &Config, number: u32, line: Line) -> Self {
+    pub fn new(config: &Config, number: u32, line: Line, home: u32) -> Self {
         let span = |bytes: u32| (bytes, line.rate.time_for(Bytes::new(bytes.into())));
         let tagger =
             || Mlfq::new(config.thresholds().expect("a checked configuration"), config.idle, FLOWS_MAX);
         let levels = if config.buffer == Buffer::Queue && config.scheduler.has_levels() { 8 } else { 1 };
         Self {
             line,
+            home,
             queue: queue(config, &Rng::seeded(config.seed).fork(3).fork(number.into())),
             pool: if config.buffer == Buffer::Switch { line.from } else { number },
             room: match config.room {

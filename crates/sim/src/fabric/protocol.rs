@@ -1,38 +1,54 @@
 //! How the two ends of a flow speak: what the fabric asks of a transport.
+//!
+//! The ends never meet: each knows what its packets told it and nothing else,
+//! so that they can be simulated side by side.
 
 use queueing::Time;
 
-use super::packet::{Kind, Packet};
+use super::packet::Packet;
 
-/// A transport: it says what goes out and hears what comes, and the fabric
-/// carries it. Which end is meant is told by the [`Kind`] of packets it sends.
-pub(super) trait Protocol {
+/// A transport: hosts that speak it. It says what goes out and hears what
+/// comes, and the fabric carries it.
+pub(super) trait Protocol: Sized + Send {
     /// What a packet says to the other end.
-    type Said: Copy;
-    /// Both ends of one flow.
-    type Ends;
+    type Said: Copy + Send;
+    /// The end that has something to send.
+    type Sender: End<Self>;
+    /// The end that it is for.
+    type Receiver: End<Self>;
+    /// Whether a receiver still answers what comes after the sender was done.
+    const ANSWERS_LATE: bool;
 
     /// The flow `flow` of `segments` full segments begins.
-    fn begin(&mut self, now: Time, flow: u32, segments: u32) -> Self::Ends;
+    fn open(&mut self, now: Time, flow: u32, segments: u32) -> Self::Sender;
 
-    /// `packet` reached the end it was for.
-    fn hear(&mut self, now: Time, ends: &mut Self::Ends, packet: &Packet, said: &Self::Said);
-
-    /// The next packet of this kind that goes out at `now`, until there is none.
-    fn poll(&mut self, now: Time, ends: &mut Self::Ends, kind: Kind) -> Option<(Packet, Self::Said)>;
-
-    /// When a timer of the end that sends `kind` is due; [`Time::MAX`] for never.
-    fn due(&self, ends: &Self::Ends, kind: Kind) -> Time;
-
-    /// Does what is due at `now`, at either end.
-    fn on_due(&mut self, now: Time, ends: &mut Self::Ends);
+    /// The other end of `packet`'s flow, when the first one has reached it.
+    fn meet(&mut self, now: Time, packet: &Packet, said: &Self::Said) -> Self::Receiver;
 
     /// Whether the sender knows that everything has arrived.
-    fn is_done(&self, ends: &Self::Ends) -> bool;
+    fn is_done(&self, sender: &Self::Sender) -> bool;
 
-    /// The flow is done: keeps what late packets still need.
-    fn retire(&mut self, ends: &mut Self::Ends);
+    /// Segments that the sender sent again so far.
+    fn again(&self, sender: &Self::Sender) -> u32;
 
-    /// Segments sent again and timers that expired, so far.
-    fn tally(&self, ends: &Self::Ends) -> (u32, u32);
+    /// The flow is done; nothing more is heard by this end.
+    fn close(&mut self, sender: Self::Sender);
+
+    /// The same, of the other end.
+    fn forget(&mut self, receiver: Self::Receiver);
+}
+
+/// One end of a flow, at hosts that speak `P`.
+pub(super) trait End<P: Protocol>: Send {
+    /// `packet` reached this end.
+    fn hear(&mut self, hosts: &mut P, now: Time, packet: &Packet, said: &P::Said);
+
+    /// The next packet that goes out at `now`, until there is none.
+    fn poll(&mut self, hosts: &mut P, now: Time) -> Option<(Packet, P::Said)>;
+
+    /// When a timer is due; [`Time::MAX`] for never.
+    fn due(&self, hosts: &P) -> Time;
+
+    /// Does what is due at `now`; returns how many timers expired.
+    fn on_due(&mut self, hosts: &mut P, now: Time) -> u32;
 }

@@ -1,0 +1,153 @@
+//! Parts of one fabric side by side: the only file of this crate that starts
+//! threads.
+//!
+//! A conservative simulation in windows. No packet is faster from one part to
+//! another than [`Split::ahead`], so that when the first event of all is at
+//! `t`, nothing that is still to be sent arrives elsewhere before `t + ahead`,
+//! and each part simulates up to there by itself. Then all meet, hand over what
+//! crossed, and find the next `t`. What a part computes depends on what arrives
+//! and not on when it was handed over, so threads change nothing but the time
+//! that it takes.
+//! Source: the idea is Chandy and Misra's, CACM '81; windows as in Steinman's
+//! survey of time buckets, SPEEDES '91.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use queueing::{Span, Time};
+
+use super::gate::{Gate, Member};
+use super::part::{Leaving, Part};
+use super::protocol::Protocol;
+
+/// Runs `parts` until all their flows are done and the last packet is gone, or
+/// their time is up; `on_done` hears how many flows are done.
+pub(super) fn run<'a, P: Protocol>(
+    mut parts: Vec<Part<'a, P>>,
+    on_done: &mut dyn FnMut(u32),
+) -> Vec<Part<'a, P>> {
+    if let [part] = &mut parts[..] {
+        alone(part, on_done);
+        return parts;
+    }
+    let crew = Crew::new(parts.len());
+    let mut rest = parts.split_off(1);
+    std::thread::scope(|scope| {
+        let others: Vec<_> = rest.iter_mut().map(|part| scope.spawn(|| crew.work(part, &mut |_| {}))).collect();
+        crew.work(&mut parts[0], on_done);
+        others.into_iter().for_each(|other| other.join().expect("a panic reaches the gate first"));
+    });
+    parts.extend(rest);
+    parts
+}
+
+/// One part, which is the whole fabric.
+fn alone<P: Protocol>(part: &mut Part<'_, P>, on_done: &mut dyn FnMut(u32)) {
+    let (flows, limit) = (part.config.flows, Time::ZERO + part.config.limit);
+    let mut done = 0;
+    while !part.is_over(flows)
+        && let Some((now, event)) = part.engine.next_by(limit)
+    {
+        part.on_event(now, event);
+        if part.done.len() > done {
+            done = part.done.len();
+            on_done(done as u32);
+        }
+    }
+}
+
+/// What the threads share.
+struct Crew<S> {
+    gate: Gate,
+    /// What parts say of themselves when they meet; twice, since who is fast
+    /// writes for the next meeting while others still read.
+    notices: [Vec<Notice>; 2],
+    /// From each part to each, what crosses.
+    mail: [Vec<Mutex<Vec<Leaving<S>>>>; 2],
+}
+
+/// What a part says of itself, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Notice {
+    /// When something happens next, here or by what leaves from here, in ns.
+    next_ns: AtomicU64,
+    done: AtomicU64,
+    /// Packets that are here, or leave.
+    live: AtomicU64,
+}
+
+/// All notices together.
+struct Standing {
+    next: Time,
+    done: u64,
+    live: u64,
+}
+
+impl<S: Send> Crew<S> {
+    fn new(parts: usize) -> Self {
+        let notices = || (0..parts).map(|_| Notice::default()).collect();
+        let mail = || (0..parts * parts).map(|_| Mutex::default()).collect();
+        Self { gate: Gate::new(parts), notices: [notices(), notices()], mail: [mail(), mail()] }
+    }
+
+    /// One thread's whole work.
+    fn work<P: Protocol<Said = S>>(&self, part: &mut Part<'_, P>, on_done: &mut dyn FnMut(u32)) {
+        let member = self.gate.join();
+        let (flows, limit) = (u64::from(part.config.flows), Time::ZERO + part.config.limit);
+        let mut side = 0;
+        let mut done = 0;
+        loop {
+            let Standing { next, done: now_done, live } = self.meet(part, &member, side);
+            if now_done > done {
+                done = now_done;
+                on_done(done as u32);
+            }
+            if next > limit || next == Time::MAX || (done == flows && live == 0) {
+                return;
+            }
+            let end = next + part.split.ahead;
+            let last = limit.min(end - Span::from_nanos(1));
+            while let Some((now, event)) = part.engine.next_by(last) {
+                part.on_event(now, event);
+            }
+            let early = part.leaving.iter().flatten().find(|leaving| leaving.at() < end);
+            assert!(early.is_none(), "nothing is faster than what the parts allow for");
+            side = 1 - side;
+        }
+    }
+
+    /// Hands over what leaves, takes in what comes, and hears of all.
+    fn meet<P: Protocol<Said = S>>(&self, part: &mut Part<'_, P>, member: &Member<'_>, side: usize) -> Standing {
+        let (notices, mail) = (&self.notices[side], &self.mail[side]);
+        let (own, parts) = (part.number as usize, notices.len());
+        let mut next = part.engine.peek().unwrap_or(Time::MAX);
+        let mut live = part.live();
+        for (other, leaving) in part.leaving.iter_mut().enumerate().filter(|(_, leaving)| !leaving.is_empty()) {
+            next = leaving.iter().map(Leaving::at).fold(next, Time::min);
+            live += leaving.iter().filter(|leaving| matches!(leaving, Leaving::Packet { .. })).count() as u64;
+            // Its box was emptied at the last meeting but one.
+            std::mem::swap(leaving, &mut *open(&mail[own * parts + other]));
+        }
+        notices[own].next_ns.store(next.as_nanos(), Ordering::Relaxed);
+        notices[own].done.store(part.done.len() as u64, Ordering::Relaxed);
+        notices[own].live.store(live, Ordering::Relaxed);
+        member.wait();
+        for other in (0..parts).filter(|&other| other != own) {
+            open(&mail[other * parts + own]).drain(..).for_each(|leaving| part.take(leaving));
+        }
+        let sum = |of: fn(&Notice) -> &AtomicU64| {
+            notices.iter().map(|notice| of(notice).load(Ordering::Relaxed)).sum::<u64>()
+        };
+        let first = notices.iter().map(|notice| notice.next_ns.load(Ordering::Relaxed)).min();
+        Standing {
+            next: Time::from_nanos(first.unwrap_or(u64::MAX)),
+            done: sum(|notice| &notice.done),
+            live: sum(|notice| &notice.live),
+        }
+    }
+}
+
+fn open<T>(mail: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mail.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,174 @@
+//! The hosts of a part: ends of flows that speak, hear, and look at their timers.
+
+use queueing::{Span, Time};
+
+use super::outcome::Flow;
+use super::packet::Packet;
+use super::part::{Event, Leaving, Part, Rank};
+use super::protocol::{End, Protocol};
+use super::topology::Node;
+
+/// The sending end of a flow under way.
+pub(super) struct Sending<P: Protocol> {
+    pub end: P::Sender,
+    pub record: Flow,
+    /// How long word takes to the other end.
+    pub word: Span,
+    /// The event that looks at the timers; never later than they are due.
+    pub looked_at: Time,
+}
+
+/// The receiving end of a flow.
+pub(super) enum Receiving<P: Protocol> {
+    /// Nothing has come yet.
+    Unmet,
+    /// Under way.
+    Met(Box<Met<P>>),
+    /// What comes now is not answered.
+    Over,
+}
+
+pub(super) struct Met<P: Protocol> {
+    end: P::Receiver,
+    /// Who receives, and who sends.
+    hosts: [Node; 2],
+    looked_at: Time,
+}
+
+impl<P: Protocol> Part<'_, P> {
+    /// Sends what the sender of `flow` may send.
+    pub fn pump_sender(&mut self, now: Time, flow: u32) {
+        let place = flow as usize;
+        loop {
+            let Some(sending) = self.sending[place].as_deref_mut() else { return };
+            let Flow { from, to, .. } = sending.record;
+            let Some((packet, said)) = sending.end.poll(&mut self.protocol, now) else {
+                return self.remind_sender(flow);
+            };
+            self.put(now, [from, to], packet, said);
+        }
+    }
+
+    /// Sees to it that the sender's timers are looked at when they are due.
+    fn remind_sender(&mut self, flow: u32) {
+        let Some(sending) = self.sending[flow as usize].as_deref_mut() else { return };
+        let due = sending.end.due(&self.protocol);
+        if due < sending.looked_at {
+            sending.looked_at = due;
+            self.engine.schedule_ranked(due, Rank::Sender.of(flow), Event::Sender(flow));
+        }
+    }
+
+    /// The same, of the receiver.
+    fn pump_receiver(&mut self, now: Time, flow: u32) {
+        let place = flow as usize;
+        loop {
+            let Receiving::Met(met) = &mut self.receiving[place] else { return };
+            let hosts = met.hosts;
+            let Some((packet, said)) = met.end.poll(&mut self.protocol, now) else {
+                return self.remind_receiver(flow);
+            };
+            self.put(now, hosts, packet, said);
+        }
+    }
+
+    fn remind_receiver(&mut self, flow: u32) {
+        let Receiving::Met(met) = &mut self.receiving[flow as usize] else { return };
+        let due = met.end.due(&self.protocol);
+        if due < met.looked_at {
+            met.looked_at = due;
+            self.engine.schedule_ranked(due, Rank::Receiver.of(flow), Event::Receiver(flow));
+        }
+    }
+
+    pub fn on_sender_timer(&mut self, now: Time, flow: u32) {
+        let Some(sending) = self.sending[flow as usize].as_deref_mut() else { return };
+        if sending.looked_at != now {
+            return;
+        }
+        sending.looked_at = Time::MAX;
+        if sending.end.due(&self.protocol) > now {
+            return self.remind_sender(flow);
+        }
+        sending.record.timeouts += sending.end.on_due(&mut self.protocol, now);
+        self.happens(now);
+        self.pump_sender(now, flow);
+    }
+
+    pub fn on_receiver_timer(&mut self, now: Time, flow: u32) {
+        let Receiving::Met(met) = &mut self.receiving[flow as usize] else { return };
+        if met.looked_at != now {
+            return;
+        }
+        met.looked_at = Time::MAX;
+        if met.end.due(&self.protocol) > now {
+            return self.remind_receiver(flow);
+        }
+        match met.end.on_due(&mut self.protocol, now) {
+            0 => {}
+            expired => self.expired.push((flow, expired)),
+        }
+        self.happens(now);
+        self.pump_receiver(now, flow);
+    }
+
+    /// Data reached the host it was for.
+    pub fn on_data(&mut self, now: Time, [from, to]: [Node; 2], packet: &Packet, said: &P::Said) {
+        let place = packet.flow as usize;
+        if self.receiving.len() <= place {
+            self.receiving.resize_with(place + 1, || Receiving::Unmet);
+        }
+        match &mut self.receiving[place] {
+            Receiving::Met(met) => met.end.hear(&mut self.protocol, now, packet, said),
+            Receiving::Over => return,
+            unmet @ Receiving::Unmet => {
+                let end = self.protocol.meet(now, packet, said);
+                *unmet = Receiving::Met(Box::new(Met { end, hosts: [to, from], looked_at: Time::MAX }));
+            }
+        }
+        self.pump_receiver(now, packet.flow);
+    }
+
+    /// An answer reached the host it was for.
+    pub fn on_answer(&mut self, now: Time, packet: &Packet, said: &P::Said) {
+        let flow = packet.flow;
+        let Some(sending) = self.sending[flow as usize].as_deref_mut() else { return };
+        sending.end.hear(&mut self.protocol, now, packet, said);
+        if !self.protocol.is_done(&sending.end) {
+            return self.pump_sender(now, flow);
+        }
+        let Some(sending) = self.sending[flow as usize].take() else { return };
+        let Sending { end, mut record, word, .. } = *sending;
+        record.took = Some(now.since(record.began));
+        record.retransmitted = self.protocol.again(&end);
+        self.protocol.close(end);
+        self.done.push((flow, record));
+        let at = now + word;
+        match self.split.home[record.to as usize] {
+            home if home == self.number => {
+                self.engine.schedule_ranked(at, Rank::Word.of(flow), Event::Word(flow));
+            }
+            home => self.leaving[home as usize].push(Leaving::Word { at, flow }),
+        }
+    }
+
+    /// The flow is done, and its receiver knows.
+    pub fn forget(&mut self, flow: u32) {
+        let after = if P::ANSWERS_LATE { Receiving::Unmet } else { Receiving::Over };
+        let Some(receiving) = self.receiving.get_mut(flow as usize) else { return };
+        if let Receiving::Met(met) = std::mem::replace(receiving, after) {
+            self.protocol.forget(met.end);
+        }
+    }
+
+    /// Every flow that began here, and what was done when the run ended.
+    pub fn records(&mut self) -> Vec<(u32, Flow)> {
+        for (flow, sending) in self.sending.iter_mut().enumerate() {
+            if let Some(sending) = sending.take() {
+                let retransmitted = self.protocol.again(&sending.end);
+                self.done.push((flow as u32, Flow { retransmitted, ..sending.record }));
+            }
+        }
+        std::mem::take(&mut self.done)
+    }
+}

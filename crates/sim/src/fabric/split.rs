@@ -1,0 +1,85 @@
+//! Who simulates which nodes when a fabric is cut into parts, and how far one
+//! part may run ahead of another.
+//!
+//! Hosts stay with their switch where there are as many such switches as
+//! parts; other switches are spread over all. How a fabric is cut decides how
+//! long a run takes and nothing else.
+
+use queueing::{Bytes, Span};
+
+use super::packet::ACK_BYTES;
+use super::topology::{Node, Wiring};
+
+/// A fabric cut into parts.
+pub(super) struct Split {
+    /// How many parts there are.
+    pub parts: u32,
+    /// Per node, its part.
+    pub home: Vec<u32>,
+    /// No packet is faster from one part to another.
+    pub ahead: Span,
+}
+
+impl Split {
+    /// `wiring` in at most `parts` parts; no more than there are hosts.
+    pub fn new(wiring: &Wiring, parts: usize) -> Self {
+        let parts = parts.clamp(1, wiring.hosts as usize) as u32;
+        // Per host, its switch.
+        let mut above = vec![wiring.hosts; wiring.hosts as usize];
+        for line in wiring.lines.iter().filter(|line| line.from < wiring.hosts) {
+            above[line.from as usize] = line.to;
+        }
+        let mut edges = above.clone();
+        edges.sort_unstable();
+        edges.dedup();
+        let share = |place: usize, of: usize| (place * parts as usize / of.max(1)) as u32;
+        let with_hosts = edges.len() >= parts as usize;
+        let edge = |node: Node| edges.binary_search(&node).ok();
+        let others = (wiring.nodes - wiring.hosts) as usize - if with_hosts { edges.len() } else { 0 };
+        let mut other = 0..others;
+        let home = |node: Node| match above.get(node as usize) {
+            Some(_) if !with_hosts => share(node as usize, wiring.hosts as usize),
+            Some(&switch) => edge(switch).map_or(0, |place| share(place, edges.len())),
+            None => match edge(node).filter(|_| with_hosts) {
+                Some(place) => share(place, edges.len()),
+                None => share(other.next().unwrap_or_default(), others),
+            },
+        };
+        let home: Vec<u32> = (0..wiring.nodes).map(home).collect();
+        let apart = wiring.lines.iter().filter(|line| home[line.from as usize] != home[line.to as usize]);
+        let fastest = apart.map(|line| line.delay + line.rate.time_for(Bytes::new(ACK_BYTES.into()))).min();
+        Self { parts, home, ahead: fastest.unwrap_or(Span::MAX) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::topology::{Cable, Topology};
+    use super::*;
+
+    const HOST: Cable = Cable { gbps: 10, delay: Span::from_micros(2) };
+    const CORE: Cable = Cable { gbps: 40, delay: Span::from_nanos(200) };
+
+    #[test]
+    fn hosts_stay_with_their_switch_and_all_parts_get_their_share() {
+        let fabric = Topology::LeafSpine { leaves: 4, spines: 2, hosts_per_leaf: 3, host: HOST, core: CORE };
+        let split = Split::new(&fabric.wire(), 2);
+        let expected = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0, 1];
+        assert_eq!(split.home, expected);
+        assert_eq!(split.ahead, Span::from_nanos(208), "40 bytes and the delay between a leaf and a spine");
+    }
+
+    #[test]
+    fn one_switch_is_cut_from_its_hosts() {
+        let split = Split::new(&Topology::Star { hosts: 4, host: HOST }.wire(), 2);
+        assert_eq!((split.home, split.ahead), (vec![0, 0, 1, 1, 0], Span::from_nanos(2_032)));
+    }
+
+    #[test]
+    fn there_are_no_more_parts_than_hosts_and_one_has_nobody_to_wait_for() {
+        let wiring = Topology::Star { hosts: 2, host: HOST }.wire();
+        assert_eq!(Split::new(&wiring, 9).parts, 2);
+        let whole = Split::new(&wiring, 0);
+        assert_eq!((whole.parts, whole.ahead), (1, Span::MAX));
+    }
+}

@@ -1,0 +1,85 @@
+//! One fabric on several threads is the same fabric.
+
+use proptest::prelude::{any, prop_assert_eq, proptest};
+use proptest::sample::select;
+use sim::fabric::{Config, Outcome, SCHEDULERS, run, run_on};
+
+const STAR: &str = r#"{ kind = "star", hosts = 4, host = { gbps = 10, delay = "2us" } }"#;
+const DUMBBELL: &str = r#"{ kind = "dumbbell", hosts_per_side = 3, host = { gbps = 10, delay = "1200ns" }, core = { gbps = 20, delay = "200ns" } }"#;
+const LEAF_SPINE: &str = r#"{ kind = "leaf-spine", leaves = 4, spines = 3, hosts_per_leaf = 2, host = { gbps = 10, delay = "2us" }, core = { gbps = 20, delay = "200ns" } }"#;
+const FAT_TREE: &str = r#"{ kind = "fat-tree", k = 4, host = { gbps = 10, delay = "1us" }, core = { gbps = 10, delay = "200ns" } }"#;
+/// Cables that take no time but for what is on them.
+const SHORT: &str = r#"{ kind = "leaf-spine", leaves = 3, spines = 2, hosts_per_leaf = 2, host = { gbps = 10, delay = "0ns" }, core = { gbps = 40, delay = "0ns" } }"#;
+
+fn config(topology: &str, scheduler: &str, transport: &str, more: &str) -> Config {
+    let text = format!(
+        "topology = {topology}\nscheduler = \"{scheduler}\"\ntransport = {{ kind = \"{transport}\" }}\n\
+         thresholds = [5, 20, 60]\noccupancy = true\n{more}"
+    );
+    Config::from_toml(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The outcome on one thread, which that on two and on three is, too.
+fn on_any_number(config: &Config) -> Outcome {
+    let one = run(config);
+    for threads in [2, 3] {
+        let mut done = 0;
+        let outcome = run_on(config, threads, &mut |now_done| done = now_done);
+        assert_eq!(outcome.counters, one.counters, "{threads} threads");
+        assert_eq!((outcome.events, outcome.elapsed), (one.events, one.elapsed), "{threads} threads");
+        assert_eq!(outcome.flows, one.flows, "{threads} threads");
+        // Too long to be printed: what waited where.
+        assert!(outcome == one, "{threads} threads");
+        assert_eq!(done as usize, one.flows.iter().filter(|flow| flow.took.is_some()).count());
+    }
+    one
+}
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(32))]
+
+    #[test]
+    fn the_outcome_is_the_same_on_any_number_of_threads(
+        topology in select(vec![STAR, DUMBBELL, LEAF_SPINE, FAT_TREE, SHORT]),
+        scheduler in select(SCHEDULERS.map(|(name, _)| name).to_vec()),
+        transport in select(vec!["ns2", "modern"]),
+        senders in select(vec!["\"all\"", "{ incast = 3 }", "\"all-to-all\""]),
+        (room, mark) in (3..100_usize, 0..50_usize),
+        ways in select(vec!["flow", "spray"]),
+        (buffer, tagging) in (select(vec!["port", "queue", "switch"]), select(vec!["host", "switch"])),
+        seed in any::<u64>(),
+        limit in select(vec!["1ms", "100s"]),
+    ) {
+        let config = config(topology, scheduler, transport, &format!(
+            "room = {room}\nmark = {mark}\nways = \"{ways}\"\nbuffer = \"{buffer}\"\ntagging = \"{tagging}\"\n\
+             seed = {seed}\nflows = 60\nsenders = {senders}\narrivals = \"poisson 20000\"\n\
+             sizes = \"list 2000*2 40000*3 400000\"\nlimit = \"{limit}\""
+        ));
+        let outcome = on_any_number(&config);
+        let counters = outcome.counters;
+        prop_assert_eq!(counters.sent, counters.delivered + counters.dropped + counters.left);
+    }
+}
+
+/// Everybody begins at once and all lines are alike: nearly everything that
+/// happens at a switch happens there at the same instant.
+#[test]
+fn what_happens_at_the_same_instant_happens_in_the_same_order_on_any_number_of_threads() {
+    for transport in ["ns2", "modern"] {
+        for scheduler in ["fifo", "fish", "fish-plus"] {
+            let flows = "flows = 56\nsenders = \"all-to-all\"\narrivals = \"uniform 1\"\nsizes = \"list 30000\"";
+            let config = config(LEAF_SPINE, scheduler, transport, &format!("room = 12\nmark = 5\n{flows}"));
+            let outcome = on_any_number(&config);
+            assert!(outcome.counters.dropped > 0 && outcome.active_max == 56, "{scheduler}");
+        }
+    }
+}
+
+#[test]
+fn a_flow_alone_crosses_parts_and_leaves_nothing_behind() {
+    let flow = "flows = 1\nsenders = \"first\"\narrivals = \"uniform 1\"\nsizes = \"list 3000000\"\nroom = 100";
+    for topology in [STAR, DUMBBELL, LEAF_SPINE, FAT_TREE] {
+        let outcome = on_any_number(&config(topology, "fish", "modern", flow));
+        assert!(outcome.flows[0].took.is_some() && outcome.counters.left == 0);
+    }
+}
