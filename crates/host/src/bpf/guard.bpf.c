@@ -131,6 +131,7 @@ struct fib {
 #define AF_INET 2
 #define AF_INET6 10
 #define NOT_FORWARDED 4
+#define FORWARDING_OFF 5
 
 static const __u32 first = 0;
 
@@ -202,7 +203,8 @@ INLINE int is_ours(struct xdp_md *context, const struct who *who)
 		fib.source[0] = who->tuple.source[3];
 		fib.target[0] = who->tuple.target[3];
 	}
-	return fib_lookup(context, &fib, sizeof(fib), 0) == NOT_FORWARDED;
+	int way = fib_lookup(context, &fib, sizeof(fib), 0);
+	return way == NOT_FORWARDED || way == FORWARDING_OFF;
 }
 
 INLINE __u32 class_of(const struct settings *settings, const struct who *who, __u32 by_port)

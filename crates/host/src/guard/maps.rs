@@ -125,6 +125,11 @@ impl Maps {
         Self::value(&self.connections, layout::connections)
     }
 
+    #[cfg(test)]
+    pub(super) fn set_connections(&self, [opened, closed]: [u64; 2]) -> io::Result<()> {
+        self.connections.set(&FIRST, &[opened, closed].map(u64::to_ne_bytes).concat())
+    }
+
     /// When the `n`-th connection was made, from 0, of the last [`RING`].
     pub(super) fn made(&self, n: u64) -> io::Result<Time> {
         let value = self.own().made.get(&((n % RING) as u32).to_ne_bytes())?;

@@ -29,11 +29,16 @@ mod layout;
 mod listeners;
 mod machine;
 mod maps;
+mod model;
 mod notes;
 #[cfg(feature = "bpf")]
 mod program;
 mod rule;
 mod status;
+#[cfg(all(test, feature = "bpf"))]
+mod tests;
+#[cfg(test)]
+mod vectors;
 
 #[cfg(not(feature = "bpf"))]
 use absent::{Loaded, load};
@@ -43,6 +48,7 @@ use layout::{Look, RING, Settings};
 use listeners::Listeners;
 use machine::Machine;
 use maps::refused;
+pub use model::{Listening, Model, Syn};
 pub use notes::Notes;
 #[cfg(feature = "bpf")]
 use program::{Loaded, load};

@@ -41,6 +41,12 @@ impl Prefix {
         self.bits <= other.bits && other.address & Self::mask(self.bits) == self.address
     }
 
+    /// How many bits are alike, of 128.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.bits
+    }
+
     /// `struct prefix`.
     pub(super) fn key(self) -> [u8; 20] {
         let mut key = [0; 20];

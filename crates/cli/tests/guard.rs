@@ -1,0 +1,313 @@
+//! `greenwave guard` in front of a server of the kernel's, between two
+//! namespaces: who is new is shed, who is connected is not, and nothing is left
+//! of it however its controller ends.
+#![cfg_attr(not(feature = "bpf"), allow(dead_code))]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use host::lab::{Child, Lab, Namespace, Veth};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
+const SERVER: ([u8; 4], u16) = ([10, 77, 0, 2], 80);
+/// Many times what anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Less than it takes until a SYN that was dropped is sent again.
+const ONE_SYN: Duration = Duration::from_millis(900);
+
+/// Says what is not tested. Written past the test harness, which keeps what
+/// passing tests print to itself.
+fn skipped(test: &str, why: &str) {
+    let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
+}
+
+/// A client's namespace, a server's, and the server's listener, which accepts
+/// whom the test accepts; unless there can be none here, when `test` is skipped.
+struct Rig {
+    client: Namespace,
+    server: Namespace,
+    listener: TcpListener,
+}
+
+impl Rig {
+    fn new(test: &str) -> Option<Self> {
+        let btf = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
+        let why = Lab::unavailable().or_else(|| (!btf).then(|| "the kernel has no BTF".to_owned()));
+        if let Some(why) = why {
+            skipped(test, &why);
+            return None;
+        }
+        let lab = Lab::new(test).unwrap();
+        let [client, server] = ["client", "server"].map(|name| lab.namespace(name).unwrap());
+        lab.veth((&client, "eth0"), (&server, "eth0"), &Veth::default()).unwrap();
+        for (namespace, host) in [(&client, 1), (&server, 2)] {
+            namespace.address("eth0", IpAddr::V4(Ipv4Addr::new(10, 77, 0, host)), 24).unwrap();
+        }
+        let listener = server.enter(|| TcpListener::bind("0.0.0.0:80").unwrap());
+        Some(Self { client, server, listener })
+    }
+
+    fn guard(&self, args: &[&str]) -> Output {
+        self.server.command(GREENWAVE).arg("guard").args(args).output().expect("the program starts")
+    }
+
+    /// Does not do it, and says why and what to try.
+    fn refused(&self, args: &[&str], says: &str) {
+        let out = self.guard(args);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.starts_with("error: ") && said.contains(says), "{says:?} is not in {said:?}");
+        assert!(said.lines().nth(1).is_some_and(|line| line.starts_with("  try: ")), "{said}");
+    }
+
+    /// A controller that has attached its guard.
+    fn attach(&self, more: &[&str]) -> Child {
+        let mut command = self.server.command(GREENWAVE);
+        command.args(["guard", "attach", "eth0", "--port", "80"]).args(more);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.server.spawn(&mut command).unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.starts_with("eth0: port 80 "), "{said}");
+        child
+    }
+
+    fn status(&self) -> Value {
+        let out = self.guard(&["status", "eth0", "--json"]);
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        serde_json::from_slice(&out.stdout).unwrap()
+    }
+
+    /// The first status that is as it should be.
+    fn until(&self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+        let found = (0..2_000).map(|_| self.status()).find(is_it);
+        found.unwrap_or_else(|| panic!("{what}: {}", self.status()))
+    }
+
+    /// A connection by one SYN, if that is let in.
+    fn connect(&self) -> Option<TcpStream> {
+        self.client.enter(|| TcpStream::connect_timeout(&SocketAddr::from(SERVER), ONE_SYN).ok())
+    }
+
+    /// Connections until one is shed: nobody accepts them.
+    fn overload(&self) -> Vec<TcpStream> {
+        let let_in: Vec<TcpStream> = (0..60).map_while(|_| self.connect()).collect();
+        assert!((1..60).contains(&let_in.len()), "{} came in, nobody was shed", let_in.len());
+        let_in
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is a count"))
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Waits for the end of a controller; what it said of it.
+fn ended(mut child: Child) -> String {
+    let mut said = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(child.wait().unwrap().success(), "{said}");
+    said
+}
+
+#[cfg(feature = "bpf")]
+#[test]
+fn who_is_new_is_shed_and_a_running_download_completes() {
+    let Some(rig) = Rig::new("who_is_new_is_shed_and_a_running_download_completes") else { return };
+    let controller = rig.attach(&[]);
+    let mut download = rig.connect().expect("nobody waits, so everybody comes in");
+    download.set_read_timeout(Some(LIMIT)).unwrap();
+    let (mut upload, _) = rig.listener.accept().unwrap();
+    let sent = host::lab::client::noise(3_000_000);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            upload.write_all(&sent).unwrap();
+            drop(upload);
+        });
+        let mut received = vec![0; 1_000_000];
+        download.read_exact(&mut received).unwrap();
+        let _waiting = rig.overload();
+        let status = rig.until("the queue is long", |status| number(&status["delay_ns"]) > 20_000_000);
+        assert!(number(&status["classes"][0]["shed"]["rate"]) > 0, "{status}");
+        assert!(
+            number(&status["waiting"]) < number(&status["room"]),
+            "the kernel would have let it in: {status}"
+        );
+        assert_eq!(number(&status["listen_overflows"]), 0, "{status}");
+        download.read_to_end(&mut received).unwrap();
+        assert!(received == sent, "what was established is served");
+    });
+    let text = String::from_utf8(rig.guard(&["status", "eth0"]).stdout).unwrap();
+    assert!(text.contains("queue-delay on port 80") && text.contains("phantom"), "{text}");
+    let metrics = String::from_utf8(rig.guard(&["status", "eth0", "--metrics"]).stdout).unwrap();
+    assert!(
+        metrics.contains("greenwave_guard_shed_total{device=\"eth0\",class=\"0\",reason=\"rate\"} "),
+        "{metrics}"
+    );
+    signal(&controller, Signal::INT);
+    assert!(ended(controller).contains("connections came"));
+    rig.refused(&["status", "eth0"], "no guard is attached");
+    assert!((0..8).all(|_| rig.connect().is_some()), "everybody comes in again");
+}
+
+#[cfg(feature = "bpf")]
+#[test]
+fn a_killed_controller_leaves_nothing_behind() {
+    let Some(rig) = Rig::new("a_killed_controller_leaves_nothing_behind") else { return };
+    let mut controller = rig.attach(&[]);
+    let _waiting = rig.overload();
+    controller.kill().unwrap();
+    controller.wait().unwrap();
+    // The kernel closes what was its own some moments later.
+    let gone = (0..2_000).any(|_| !rig.guard(&["status", "eth0"]).status.success());
+    assert!(gone, "the program is still there");
+    let link = rig.server.run("ip", &["link", "show", "dev", "eth0"]).unwrap();
+    assert!(!link.contains("xdp"), "{link}");
+    assert!((0..8).all(|_| rig.connect().is_some()), "everybody comes in again");
+    drop(rig.attach(&[]));
+}
+
+#[cfg(feature = "bpf")]
+#[test]
+fn a_controller_that_hangs_lets_everybody_in() {
+    let Some(rig) = Rig::new("a_controller_that_hangs_lets_everybody_in") else { return };
+    let controller = rig.attach(&[]);
+    let mut waiting = rig.overload();
+    signal(&controller, Signal::STOP);
+    let status = rig.until("it is silent", |status| status["alive"] == false);
+    assert!(number(&status["silent_ns"]) > 1_000_000_000, "{status}");
+    waiting.extend((0..8).map(|_| rig.connect().expect("nobody holds a limit")));
+    assert!(number(&rig.status()["passed_silent"]) >= 8);
+    signal(&controller, Signal::CONT);
+    rig.until("it looks again", |status| {
+        status["alive"] == true && number(&status["delay_ns"]) > 1_000_000_000
+    });
+    assert!((0..8).any(|_| rig.connect().is_none()), "and holds to a limit");
+}
+
+#[cfg(feature = "bpf")]
+#[test]
+fn a_second_guard_is_refused_and_the_first_can_be_taken_off() {
+    let Some(rig) = Rig::new("a_second_guard_is_refused_and_the_first_can_be_taken_off") else { return };
+    let controller = rig.attach(&["--class", "10.9.0.0/16,port:80", "--class", "fd00::/8"]);
+    let classes = rig.status()["classes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|class| class["who"].clone())
+        .collect::<Vec<_>>();
+    assert_eq!(classes, ["10.9.0.0/16,port:80", "fd00::/8", "everybody else"]);
+    rig.refused(
+        &["attach", "eth0", "--port", "80"],
+        "a guard is attached already: queue-delay on port 80, by process",
+    );
+    assert!(rig.guard(&["detach", "eth0"]).status.success());
+    assert!(ended(controller).contains("somebody else took the guard off"));
+    rig.refused(&["detach", "eth0"], "no guard is attached");
+}
+
+#[cfg(feature = "bpf")]
+#[test]
+fn a_dry_run_counts_whom_it_would_have_shed() {
+    let Some(rig) = Rig::new("a_dry_run_counts_whom_it_would_have_shed") else { return };
+    let controller = rig.attach(&["--dry-run"]);
+    let _waiting: Vec<_> = (0..4).map(|_| rig.connect().expect("everybody comes in")).collect();
+    rig.until("the queue is long", |status| number(&status["delay_ns"]) > 20_000_000);
+    let _more: Vec<_> = (0..20).map(|_| rig.connect().expect("everybody comes in")).collect();
+    let status = rig.status();
+    assert!(number(&status["shed"]) > 0 && status["dry_run"] == true, "{status}");
+    signal(&controller, Signal::TERM);
+    assert!(ended(controller).contains("would have been shed"));
+}
+
+#[cfg(feature = "bpf")]
+#[test]
+fn connections_by_syn_cookies_are_seen_and_served_like_others() {
+    let Some(rig) = Rig::new("connections_by_syn_cookies_are_seen_and_served_like_others") else { return };
+    rig.server.sysctl("net.ipv4.tcp_syncookies", "2").unwrap();
+    let _controller = rig.attach(&["--target-delay", "10s"]);
+    let streams: Vec<_> = (0..5).map(|_| rig.connect().expect("nobody waits for 10 s")).collect();
+    let status = rig.until("all wait", |status| number(&status["waiting"]) == 5);
+    assert_eq!((number(&status["seen"]), number(&status["served"])), (5, 0), "{status}");
+    let _accepted: Vec<_> = streams.iter().map(|_| rig.listener.accept().unwrap()).collect();
+    rig.until("all are served", |status| number(&status["served"]) == 5 && number(&status["delay_ns"]) == 0);
+}
+
+#[cfg(feature = "bpf")]
+#[test]
+fn another_program_keeps_its_place_and_a_driver_without_says_so() {
+    let test = "another_program_keeps_its_place_and_a_driver_without_says_so";
+    let Some(rig) = Rig::new(test) else { return };
+    let other = rig.server.enter(|| {
+        let (options, claims) = (host::afxdp::Options::default(), host::afxdp::Claims::default());
+        host::afxdp::open("eth0", &options, &claims).unwrap()
+    });
+    for mode in ["drv", "skb"] {
+        let args = ["attach", "eth0", "--port", "80", "--mode", mode];
+        rig.refused(&args, "an XDP program is attached already: id ");
+    }
+    rig.refused(&["detach", "eth0"], "no guard is attached");
+    rig.refused(&["status", "eth0"], "no guard is attached");
+    drop(other);
+    rig.server.run("ip", &["link", "add", "gw0", "type", "dummy"]).unwrap();
+    rig.server.up("gw0").unwrap();
+    let out = rig.guard(&["attach", "gw0", "--port", "80"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("native XDP") && said.contains("try: guard attach gw0 --mode skb"), "{said}");
+    drop(rig.attach(&["--mode", "skb"]));
+}
+
+#[test]
+fn what_cannot_be_guarded_is_said_with_what_could() {
+    let check = |args: &[&str], says: &str| {
+        let out = common::greenwave(&[&["guard"], args].concat());
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(says) && said.contains("\n  try: "), "{says:?} is not in {said:?}");
+    };
+    let attach = |args: &[&'static str]| [&["attach", "lo"], args].concat();
+    check(&attach(&["--port", "80", "--policy", "luck"]), "luck");
+    check(&attach(&["--port", "80", "--period", "0s"]), "period 0 ns is outside 1.00 ms..=");
+    check(&attach(&["--port", "80", "--class", "10.0.0.0/40"]), "prefix 40 is outside 0..=32");
+    check(&attach(&["--port", "80", "--class", "port:81"]), "a class has port 81, and guarded is 80 alone");
+    check(&attach(&["--port", "0"]), "0 is not in 1..");
+    check(&attach(&[]), "--port");
+    check(&attach(&["--port", "80", "--mode", "hw"]), "hw");
+    check(&attach(&["--port", "80"]), "lo carries no Ethernet frames");
+    check(&["attach", "no-such-device", "--port", "80"], "there is no network interface \"no-such-device\"");
+    for what in ["status", "detach"] {
+        if rustix::process::geteuid().is_root() {
+            check(&[what, "no-such-device"], "there is no network interface \"no-such-device\"");
+        } else {
+            check(&[what, "no-such-device"], "which this process has not");
+        }
+    }
+}
+
+#[cfg(feature = "bpf")]
+#[test]
+fn a_port_without_a_listener_is_refused_with_those_that_have_one() {
+    let Some(rig) = Rig::new("a_port_without_a_listener_is_refused_with_those_that_have_one") else { return };
+    rig.refused(&["attach", "eth0", "--port", "81"], "nobody listens on TCP port 81");
+    let said = String::from_utf8(rig.guard(&["attach", "eth0", "--port", "81"]).stderr).unwrap();
+    assert!(said.contains("try: start the server first, or --port 80"), "{said}");
+}
+
+#[cfg(not(feature = "bpf"))]
+#[test]
+fn a_greenwave_without_its_programs_says_what_to_install() {
+    let Some(rig) = Rig::new("a_greenwave_without_its_programs_says_what_to_install") else { return };
+    rig.refused(&["attach", "eth0", "--port", "80"], "this greenwave has no BPF programs");
+    let said = String::from_utf8(rig.guard(&["attach", "eth0", "--port", "80"]).stderr).unwrap();
+    assert!(said.contains("try: apt-get install clang libelf-dev"), "{said}");
+    assert_eq!(said.lines().count(), 2, "{said}");
+}

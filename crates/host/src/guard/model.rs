@@ -1,0 +1,233 @@
+//! The program's decision in Rust: what the loaded one is held to.
+//!
+//! Which listener a SYN finds is the kernel's to know, so here it is told.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use queueing::Time;
+
+use super::layout::{CLASSES, Counts, DEADMAN, Held, Reason};
+use super::rule::{Classes, Prefix};
+
+/// A SYN, read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Syn {
+    /// Who asks.
+    pub source: (IpAddr, u16),
+    /// Who is asked.
+    pub target: (IpAddr, u16),
+}
+
+/// The listener that a SYN finds: how many wait, and above how many none is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// Connections in its accept queue.
+    pub waiting: u32,
+    /// Room in it.
+    pub room: u32,
+}
+
+/// Says for each frame whether it passes.
+#[derive(Clone, Debug)]
+pub struct Model {
+    ports: BTreeMap<u16, u8>,
+    prefixes: Vec<(Prefix, u8)>,
+    watching: bool,
+    alive: Time,
+    held: Held,
+    spent_ns: u64,
+    counts: Counts,
+}
+
+impl Syn {
+    /// A frame's, if it is a SYN and no more, whole, of IPv4 or of IPv6 without
+    /// extension headers, behind at most two VLAN tags.
+    #[must_use]
+    pub fn read(frame: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+        let mut at = 12;
+        let mut kind = word(at)?;
+        for _ in 0..2 {
+            if !matches!(kind, 0x8100 | 0x88a8) {
+                break;
+            }
+            at += 4;
+            kind = word(at)?;
+        }
+        let ip = frame.get(at + 2..)?;
+        let (source, target, tcp) = match kind {
+            0x0800 => {
+                let header: &[u8; 20] = ip.first_chunk()?;
+                let len = usize::from(header[0] & 15) * 4;
+                let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
+                if header[0] >> 4 != 4 || len < 20 || fragment != 0 || header[9] != TCP {
+                    return None;
+                }
+                let address = |at: usize| Some(Ipv4Addr::from(*header[at..].first_chunk::<4>()?).into());
+                (address(12)?, address(16)?, ip.get(len..)?)
+            }
+            0x86dd => {
+                let header: &[u8; 40] = ip.first_chunk()?;
+                if header[0] >> 4 != 6 || header[6] != TCP {
+                    return None;
+                }
+                let address = |at: usize| Some(Ipv6Addr::from(*header[at..].first_chunk::<16>()?).into());
+                (address(8)?, address(24)?, &ip[40..])
+            }
+            _ => return None,
+        };
+        let tcp: &[u8; 20] = tcp.first_chunk()?;
+        let port = |at: usize| u16::from_be_bytes([tcp[at], tcp[at + 1]]);
+        let is_syn = tcp[13] & FLAGS == SYN;
+        is_syn.then_some(Self { source: (source, port(0)), target: (target, port(2)) })
+    }
+}
+
+const TCP: u8 = 6;
+const SYN: u8 = 2;
+/// SYN, and what it may not stand with: FIN, RST, ACK.
+const FLAGS: u8 = SYN | 1 | 4 | 16;
+
+impl Model {
+    /// A guard of `ports` with `classes`, whom nobody has told anything at `now`.
+    #[must_use]
+    pub fn new(now: Time, ports: &[u16], classes: &Classes, watching: bool) -> Self {
+        Self {
+            ports: classes.of_ports(ports).collect(),
+            prefixes: classes.of_prefixes().collect(),
+            watching,
+            alive: now,
+            held: Held::Open,
+            spent_ns: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// From now on it holds to this.
+    pub fn hold(&mut self, now: Time, held: Held) {
+        if let Held::Rate { cost_ns, .. } = held
+            && !matches!(self.held, Held::Rate { .. })
+        {
+            self.spent_ns = now.as_nanos().saturating_sub(cost_ns);
+        }
+        (self.alive, self.held) = (now, held);
+    }
+
+    /// Everything of a rate is spent until `time`.
+    pub fn set_spent(&mut self, time: Time) {
+        self.spent_ns = time.as_nanos();
+    }
+
+    /// Whether `frame` passes at `now`, when `listening` says which listener a
+    /// SYN finds, and so many connections are in the server.
+    pub fn passes(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        present: u64,
+        listening: impl FnOnce(&Syn) -> Option<Listening>,
+    ) -> bool {
+        let Some(syn) = Syn::read(frame) else { return true };
+        let Some(&by_port) = self.ports.get(&syn.target.1) else { return true };
+        let Some(listening) = listening(&syn) else { return true };
+        let class = usize::from(self.class(syn.source.0).map_or(by_port, |class| class.min(by_port)));
+        self.counts.seen[class] += 1;
+        if now.since(self.alive) > DEADMAN {
+            self.counts.silent += 1;
+            return true;
+        }
+        let Some(reason) = self.reason(now, class, listening, present) else { return true };
+        self.counts.shed[class][reason as usize] += 1;
+        self.watching
+    }
+
+    /// What came so far.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Of the longest prefix that holds `addr`.
+    fn class(&self, addr: IpAddr) -> Option<u8> {
+        let addr = Prefix::new(addr, 128);
+        let holding = self.prefixes.iter().filter(|(prefix, _)| prefix.holds(addr));
+        holding.max_by_key(|(prefix, _)| prefix.bits()).map(|&(_, class)| class)
+    }
+
+    fn reason(&mut self, now: Time, class: usize, listening: Listening, present: u64) -> Option<Reason> {
+        assert!(class < CLASSES, "classes were checked");
+        if listening.waiting > listening.room {
+            return Some(Reason::Full);
+        }
+        match self.held {
+            Held::Open => None,
+            Held::Closed => Some(Reason::Closed),
+            Held::Present(most) => (present >= most[class]).then_some(Reason::Present),
+            Held::Rate { cost_ns, burst_ns, need_ns } => {
+                let from = self.spent_ns.max(now.as_nanos().saturating_sub(burst_ns));
+                if from.saturating_add(need_ns[class]) > now.as_nanos() {
+                    return Some(Reason::Rate);
+                }
+                self.spent_ns = from + cost_ns;
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guard::{Class, Door, Limit};
+    use proptest::prelude::*;
+    use queueing::Span;
+
+    use super::super::vectors::{LISTENING, syn, vectors};
+    use super::*;
+
+    #[test]
+    fn syns_and_nothing_else_are_read() {
+        for vector in vectors() {
+            assert_eq!(Syn::read(&vector.frame).is_some(), vector.is_syn, "{}", vector.what);
+        }
+    }
+
+    #[test]
+    fn nobody_is_shed_while_the_controller_is_silent() {
+        let mut model = Model::new(Time::ZERO, &[80], &Classes::default(), false);
+        let passes = |model: &mut Model, now: Time| model.passes(now, &syn(80), 0, |_| Some(LISTENING));
+        let start = Time::ZERO + Span::from_secs(5);
+        model.hold(start, Held::Closed);
+        assert!(!passes(&mut model, start + Span::from_secs(1)));
+        assert!(passes(&mut model, start + Span::from_nanos(1_000_000_001)));
+        assert_eq!((model.counts().offered(), model.counts().shed(), model.counts().silent), (2, 1, 1));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// It counts time where a door counts requests, both of which are the
+        /// same up to a nanosecond in a request.
+        #[test]
+        fn it_lets_in_as_many_as_a_door(
+            per_s in 20.0..2e5_f64,
+            arrivals in prop::collection::vec((0.0..3.0_f64, 0..3_u8), 1..600),
+        ) {
+            let classes = Classes(vec![vec!["10.0.0.0/8".parse().unwrap()], vec!["11.0.0.0/8".parse().unwrap()]]);
+            let mut now = Time::ZERO + Span::from_secs(100);
+            let mut model = Model::new(now, &[80], &classes, false);
+            let mut door = Door::new(3);
+            door.set(now, Limit::Rate { per_s });
+            model.hold(now, Held::new(Limit::Rate { per_s }, 3));
+            let mut ahead = 0_i64;
+            for (gap, class) in arrivals {
+                now += Span::from_secs_f64(gap / per_s);
+                model.alive = now;
+                let mut frame = syn(80);
+                frame[26] = 10 + class;
+                let passes = model.passes(now, &frame, 0, |_| Some(LISTENING));
+                ahead += i64::from(passes) - i64::from(door.admits(now, Class::new(class), 0));
+                prop_assert!(ahead.abs() <= 1, "{ahead} more than the door at {now:?}");
+            }
+        }
+    }
+}

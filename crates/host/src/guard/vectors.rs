@@ -1,0 +1,120 @@
+//! Frames, asked of the model and of the loaded program.
+
+use super::model::Listening;
+
+/// A frame and what it is.
+pub struct Vector {
+    pub what: &'static str,
+    pub frame: Vec<u8>,
+    /// Whether it is a SYN that is read as one.
+    pub is_syn: bool,
+}
+
+/// A listener with room.
+pub const LISTENING: Listening = Listening { waiting: 0, room: 128 };
+
+/// A SYN of IPv4 from 10.0.0.1 for `port`.
+pub fn syn(port: u16) -> Vec<u8> {
+    ipv4([10, 0, 0, 1], 0, 0, &tcp(port, 2))
+}
+
+pub fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
+    [&[2; 12], &kind.to_be_bytes()[..], payload].concat()
+}
+
+/// A VLAN tag in the frame, before what is there.
+pub fn tagged(kind: u16, frame: &[u8]) -> Vec<u8> {
+    [&frame[..12], &kind.to_be_bytes()[..], &[0, 5], &frame[12..]].concat()
+}
+
+pub fn ipv4(source: [u8; 4], options: usize, fragment: u16, payload: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; 20 + options];
+    header[0] = 0x45 + (options / 4) as u8;
+    header[2..4].copy_from_slice(&((20 + options + payload.len()) as u16).to_be_bytes());
+    header[6..8].copy_from_slice(&fragment.to_be_bytes());
+    (header[8], header[9]) = (64, 6);
+    header[12..16].copy_from_slice(&source);
+    header[16..20].copy_from_slice(&[10, 0, 0, 2]);
+    ethernet(0x0800, &[&header, payload].concat())
+}
+
+pub fn ipv6(source: u8, next: u8, payload: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; 40];
+    header[0] = 0x60;
+    header[4..6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
+    (header[6], header[7]) = (next, 64);
+    (header[8], header[23], header[24], header[39]) = (0xfd, source, 0xfd, 0xff);
+    ethernet(0x86dd, &[&header, payload].concat())
+}
+
+/// A TCP header from port 1000 to `port`, with `flags`.
+pub fn tcp(port: u16, flags: u8) -> Vec<u8> {
+    let mut header = vec![0; 20];
+    header[..2].copy_from_slice(&1000_u16.to_be_bytes());
+    header[2..4].copy_from_slice(&port.to_be_bytes());
+    (header[12], header[13]) = (0x50, flags);
+    header
+}
+
+/// Ports: 80 and 81 are guarded and have listeners, of IPv4 alone and of both;
+/// 82 has one that is full; 83 is guarded and has none; 84 has one and is not guarded.
+pub fn vectors() -> Vec<Vector> {
+    let cut = |mut frame: Vec<u8>, len: usize| {
+        frame.truncate(len);
+        frame
+    };
+    let wrong = |mut frame: Vec<u8>, at: usize, byte: u8| {
+        frame[at] = byte;
+        frame
+    };
+    let (syn4, syn6) = (|port| syn(port), |port| ipv6(1, 6, &tcp(port, 2)));
+    let flags = |flags| ipv4([10, 0, 0, 1], 0, 0, &tcp(80, flags));
+    let syns = [
+        ("a syn", syn4(80)),
+        ("a syn for another listener", syn4(81)),
+        ("a syn for one that is full", syn4(82)),
+        ("a syn for nobody", syn4(83)),
+        ("a syn for one that is not guarded", syn4(84)),
+        ("a syn from the first class", ipv4([10, 7, 0, 1], 0, 0, &tcp(80, 2))),
+        ("a syn from the second class", ipv4([11, 7, 0, 1], 0, 0, &tcp(80, 2))),
+        ("a syn from the first class within the second", ipv4([11, 7, 7, 7], 0, 0, &tcp(80, 2))),
+        ("a syn for a port of the first class", syn4(81)),
+        ("a syn behind options", ipv4([10, 0, 0, 1], 40, 0, &tcp(80, 2))),
+        ("a syn that may not be fragmented", ipv4([10, 0, 0, 1], 0, 0x4000, &tcp(80, 2))),
+        ("a syn with data, urgent, pushed, with marks", flags(2 | 8 | 32 | 64 | 128)),
+        ("a syn with a tag", tagged(0x8100, &syn4(80))),
+        ("a syn with two tags", tagged(0x88a8, &tagged(0x8100, &syn4(80)))),
+        ("a syn over ipv6 for ipv4's listener", syn6(80)),
+        ("a syn over ipv6", syn6(81)),
+        ("a syn over ipv6 from a class", ipv6(7, 6, &tcp(81, 2))),
+        ("a syn over ipv6 with a tag", tagged(0x8100, &syn6(81))),
+        ("a syn over ipv6 for one that is full", syn6(82)),
+        ("a syn over ipv6 for nobody", syn6(83)),
+    ];
+    let others = [
+        ("an answer to a syn", flags(2 | 16)),
+        ("an ack", flags(16)),
+        ("a reset", flags(4 | 16)),
+        ("a syn that resets", flags(2 | 4)),
+        ("a syn that ends", flags(2 | 1)),
+        ("no flags", flags(0)),
+        ("a first fragment", ipv4([10, 0, 0, 1], 0, 0x2000, &tcp(80, 2))),
+        ("a later fragment", ipv4([10, 0, 0, 1], 0, 0x00b9, &tcp(80, 2))),
+        ("udp", wrong(syn4(80), 23, 17)),
+        ("ipv4 of another version", wrong(syn4(80), 14, 0x65)),
+        ("ipv4 with a header too short", wrong(syn4(80), 14, 0x44)),
+        ("ipv4 with a header longer than the frame", wrong(syn4(80), 14, 0x4f)),
+        ("a tcp header cut short", cut(syn4(80), 53)),
+        ("three tags", tagged(0x8100, &tagged(0x8100, &tagged(0x8100, &syn4(80))))),
+        ("a tag and no more", ethernet(0x8100, &[0, 5])),
+        ("a tagged ipv4 header cut short", cut(tagged(0x8100, &syn4(80)), 37)),
+        ("ipv6 with options", ipv6(1, 0, &[&[6, 0, 1, 4, 0, 0, 0, 0], &tcp(81, 2)[..]].concat())),
+        ("an ipv6 fragment", ipv6(1, 44, &[&[6, 0, 0, 1, 0, 0, 0, 1], &tcp(81, 2)[..]].concat())),
+        ("ipv6 of another version", wrong(syn6(81), 14, 0x40)),
+        ("an ipv6 tcp header cut short", cut(syn6(81), 73)),
+        ("arp", ethernet(0x0806, &[0; 28])),
+        ("lldp", ethernet(0x88cc, &[0; 60])),
+    ];
+    let all = |is_syn| move |(what, frame)| Vector { what, frame, is_syn };
+    syns.into_iter().map(all(true)).chain(others.into_iter().map(all(false))).collect()
+}
