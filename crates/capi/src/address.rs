@@ -131,7 +131,8 @@ pub unsafe extern "C" fn recvfrom(
     addr: *mut sockaddr,
     len: *mut socklen_t,
 ) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
+    type Real =
+        unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
     let (null, none) = (std::ptr::null_mut(), std::ptr::null_mut());
     if addr.is_null() || ours(fd).is_none() {
         return next!(recvfrom(fd, bytes, n, flags, addr, len) as Real);
@@ -157,7 +158,8 @@ pub unsafe extern "C" fn sendto(
     addr: *const sockaddr,
     len: socklen_t,
 ) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
+    type Real =
+        unsafe extern "C" fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
     match !addr.is_null() && ours(fd).is_some() {
         true => next!(sendto(fd, bytes, n, flags, std::ptr::null(), 0) as Real),
         false => next!(sendto(fd, bytes, n, flags, addr, len) as Real),

@@ -24,7 +24,9 @@ enum Owner {
 /// Who answers for setting it.
 fn owner(level: c_int, name: c_int) -> Owner {
     match (level, name) {
-        (SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF | libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => Owner::Kernel,
+        (SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF | libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => {
+            Owner::Kernel
+        }
         (SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT | libc::SO_RCVLOWAT | libc::SO_PRIORITY) => {
             Owner::Kernel
         }

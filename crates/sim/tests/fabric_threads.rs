@@ -67,7 +67,8 @@ proptest! {
 fn what_happens_at_the_same_instant_happens_in_the_same_order_on_any_number_of_threads() {
     for transport in ["ns2", "modern"] {
         for scheduler in ["fifo", "fish", "fish-plus"] {
-            let flows = "flows = 56\nsenders = \"all-to-all\"\narrivals = \"uniform 1\"\nsizes = \"list 30000\"";
+            let flows =
+                "flows = 56\nsenders = \"all-to-all\"\narrivals = \"uniform 1\"\nsizes = \"list 30000\"";
             let config = config(LEAF_SPINE, scheduler, transport, &format!("room = 12\nmark = 5\n{flows}"));
             let outcome = on_any_number(&config);
             assert!(outcome.counters.dropped > 0 && outcome.active_max == 56, "{scheduler}");
@@ -77,7 +78,8 @@ fn what_happens_at_the_same_instant_happens_in_the_same_order_on_any_number_of_t
 
 #[test]
 fn a_flow_alone_crosses_parts_and_leaves_nothing_behind() {
-    let flow = "flows = 1\nsenders = \"first\"\narrivals = \"uniform 1\"\nsizes = \"list 3000000\"\nroom = 100";
+    let flow =
+        "flows = 1\nsenders = \"first\"\narrivals = \"uniform 1\"\nsizes = \"list 3000000\"\nroom = 100";
     for topology in [STAR, DUMBBELL, LEAF_SPINE, FAT_TREE] {
         let outcome = on_any_number(&config(topology, "fish", "modern", flow));
         assert!(outcome.flows[0].took.is_some() && outcome.counters.left == 0);

@@ -183,7 +183,10 @@ mod tests {
 
     #[test]
     fn an_address_is_had_by_one_or_by_those_who_share() {
-        check(&[("10.0.0.1:80", |_| ()), ("10.0.0.1:80", |_| ()), ("10.0.0.1:81", |_| ())], &[true, false, true]);
+        check(
+            &[("10.0.0.1:80", |_| ()), ("10.0.0.1:80", |_| ()), ("10.0.0.1:81", |_| ())],
+            &[true, false, true],
+        );
         check(&[("0.0.0.0:80", |_| ()), ("10.0.0.1:80", |_| ())], &[true, false]);
         check(&[("10.0.0.1:80", |_| ()), ("[::]:80", |_| ())], &[true, false]);
         check(&[("0.0.0.0:80", |_| ()), ("[::]:80", |l| l.v6_only = true)], &[true, true]);
@@ -218,7 +221,8 @@ mod tests {
         listener.listen(3);
         let connection = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         // A bound far above what the kernel keeps for one socket pair.
-        let given = (0..100_000).take_while(|_| listener.hand_over([b'x'; LEN], connection()).is_ok()).count();
+        let given =
+            (0..100_000).take_while(|_| listener.hand_over([b'x'; LEN], connection()).is_ok()).count();
         assert!(given < 100_000 && listener.is_full());
         let mut bytes = [0; LEN];
         let mut accepted = 0;

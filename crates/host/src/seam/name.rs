@@ -154,7 +154,8 @@ mod tests {
     #[test]
     fn a_name_with_a_byte_of_something_else_is_none() {
         let end = "10.0.0.1:80".parse().unwrap();
-        let bytes = Name { run: 1, kind: Kind::Listener, six: false, id: 2, local: end, remote: end }.encode();
+        let bytes =
+            Name { run: 1, kind: Kind::Listener, six: false, id: 2, local: end, remote: end }.encode();
         for at in 0..LEN {
             let mut other = bytes;
             other[at] = b'~';

@@ -24,7 +24,8 @@ impl Setting {
     /// nothing here answers to it, or the value is out of its range.
     #[must_use]
     pub fn of(level: i32, name: i32, value: [i32; 2]) -> Option<Self> {
-        let seconds = || u64::try_from(value[0]).ok().filter(|s| (1..=32_767).contains(s)).map(Span::from_secs);
+        let seconds =
+            || u64::try_from(value[0]).ok().filter(|s| (1..=32_767).contains(s)).map(Span::from_secs);
         Some(match (level, name) {
             (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Self::KeepAlive(value[0] != 0),
             (libc::SOL_SOCKET, libc::SO_LINGER) => Self::ResetOnClose(value[0] != 0 && value[1] == 0),

@@ -24,7 +24,12 @@ pub struct Message {
 ///
 /// # Errors
 /// What sendmsg(2) says.
-pub fn send(socket: impl AsFd, to: Option<&SocketAddrUnix>, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<()> {
+pub fn send(
+    socket: impl AsFd,
+    to: Option<&SocketAddrUnix>,
+    bytes: &[u8],
+    fd: BorrowedFd<'_>,
+) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let fds = [fd];

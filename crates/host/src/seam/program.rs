@@ -53,7 +53,7 @@ impl Programs {
         while self.any {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid == self.first => {
-                    self.status = Some(ExitStatus::from_raw(status.as_raw() as i32));
+                    self.status = Some(ExitStatus::from_raw(status.as_raw()));
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => break,

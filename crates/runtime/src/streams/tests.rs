@@ -201,7 +201,12 @@ impl World {
         let end = end.borrow();
         let writable = end.wanted && end.inbound.len() < end.room;
         let conn = end.conn.expect("it was offered");
-        self.streams.programs.happened.push(Happened::Pipe { conn, readable: true, writable, gone: end.gone });
+        self.streams.programs.happened.push(Happened::Pipe {
+            conn,
+            readable: true,
+            writable,
+            gone: end.gone,
+        });
     }
 
     fn send(&mut self, n: usize, bytes: &[u8]) -> usize {

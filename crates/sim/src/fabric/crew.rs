@@ -33,7 +33,8 @@ pub(super) fn run<'a, P: Protocol>(
     let crew = Crew::new(parts.len());
     let mut rest = parts.split_off(1);
     std::thread::scope(|scope| {
-        let others: Vec<_> = rest.iter_mut().map(|part| scope.spawn(|| crew.work(part, &mut |_| {}))).collect();
+        let others: Vec<_> =
+            rest.iter_mut().map(|part| scope.spawn(|| crew.work(part, &mut |_| {}))).collect();
         crew.work(&mut parts[0], on_done);
         others.into_iter().for_each(|other| other.join().expect("a panic reaches the gate first"));
     });
@@ -118,12 +119,18 @@ impl<S: Send> Crew<S> {
     }
 
     /// Hands over what leaves, takes in what comes, and hears of all.
-    fn meet<P: Protocol<Said = S>>(&self, part: &mut Part<'_, P>, member: &Member<'_>, side: usize) -> Standing {
+    fn meet<P: Protocol<Said = S>>(
+        &self,
+        part: &mut Part<'_, P>,
+        member: &Member<'_>,
+        side: usize,
+    ) -> Standing {
         let (notices, mail) = (&self.notices[side], &self.mail[side]);
         let (own, parts) = (part.number as usize, notices.len());
         let mut next = part.engine.peek().unwrap_or(Time::MAX);
         let mut live = part.live();
-        for (other, leaving) in part.leaving.iter_mut().enumerate().filter(|(_, leaving)| !leaving.is_empty()) {
+        for (other, leaving) in part.leaving.iter_mut().enumerate().filter(|(_, leaving)| !leaving.is_empty())
+        {
             next = leaving.iter().map(Leaving::at).fold(next, Time::min);
             live += leaving.iter().filter(|leaving| matches!(leaving, Leaving::Packet { .. })).count() as u64;
             // Its box was emptied at the last meeting but one.

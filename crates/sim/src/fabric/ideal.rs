@@ -37,8 +37,7 @@ pub(super) fn ideal(wiring: &Wiring, spray: bool, from: Node, to: Node, segments
     };
     let first: Span = there.iter().map(|stage| stage.segment + stage.delay).sum();
     let others = there.iter().map(train).max().unwrap_or_default();
-    let word =
-        |way: &[Stage]| -> Span { way.iter().map(|stage| stage.acknowledgement + stage.delay).sum() };
+    let word = |way: &[Stage]| -> Span { way.iter().map(|stage| stage.acknowledgement + stage.delay).sum() };
     (first + others + word(&back), word(&there))
 }
 

@@ -224,7 +224,8 @@ impl<'a, P: Protocol> Part<'a, P> {
         self.schedule_birth();
         let spray = self.config.ways == Ways::Spray;
         let (ideal, word) = ideal(self.wiring, spray, from, to, segments);
-        let record = Flow { from, to, segments, began: now, took: None, ideal, retransmitted: 0, timeouts: 0 };
+        let record =
+            Flow { from, to, segments, began: now, took: None, ideal, retransmitted: 0, timeouts: 0 };
         let end = self.protocol.open(now, flow, segments);
         self.sending.resize_with(flow as usize, || None);
         self.sending.push(Some(Box::new(Sending { end, record, word, looked_at: Time::MAX })));

@@ -191,7 +191,7 @@ impl<C: Clients> World<C> {
         {
             self.handle(now, event);
             self.events += 1;
-            if self.events % PROGRESS_EVERY == 0 {
+            if self.events.is_multiple_of(PROGRESS_EVERY) {
                 progress(&self.client, now);
             }
         }

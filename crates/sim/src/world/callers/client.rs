@@ -83,7 +83,7 @@ impl Callers {
             stack: Stack::new(tcp),
             kinds: [kind(&config.arrivals, 0), config.others.as_ref().and_then(|others| kind(others, 1))],
             draws: rng.fork(2),
-            service: config.service.clone(),
+            service: config.service,
             patience: config.patience,
             starts: Time::ZERO + config.warmup,
             ends: Time::ZERO + config.warmup + config.duration,
