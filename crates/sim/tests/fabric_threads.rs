@@ -36,7 +36,7 @@ fn on_any_number(config: &Config) -> Outcome {
 }
 
 proptest! {
-    #![proptest_config(proptest::test_runner::Config::with_cases(32))]
+    #![proptest_config(proptest::test_runner::Config::with_cases(16))]
 
     #[test]
     fn the_outcome_is_the_same_on_any_number_of_threads(
@@ -52,7 +52,7 @@ proptest! {
     ) {
         let config = config(topology, scheduler, transport, &format!(
             "room = {room}\nmark = {mark}\nways = \"{ways}\"\nbuffer = \"{buffer}\"\ntagging = \"{tagging}\"\n\
-             seed = {seed}\nflows = 60\nsenders = {senders}\narrivals = \"poisson 20000\"\n\
+             seed = {seed}\nflows = 30\nsenders = {senders}\narrivals = \"poisson 20000\"\n\
              sizes = \"list 2000*2 40000*3 400000\"\nlimit = \"{limit}\""
         ));
         let outcome = on_any_number(&config);

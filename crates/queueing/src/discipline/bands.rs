@@ -48,6 +48,12 @@ impl<D> Bands<D> {
         self.used
     }
 
+    /// The queue of `entry`'s level.
+    #[inline]
+    pub fn level<T: Entry>(&self, entry: &T) -> &D {
+        &self.levels[entry.label().priority.index()]
+    }
+
     #[inline]
     pub const fn len(&self) -> usize {
         self.len

@@ -60,6 +60,11 @@ impl<T: Entry> Discipline<T> for Fifo<T> {
         Starvation::Bounded { entries: self.capacity as u64 - 1 }
     }
 
+    #[inline]
+    fn passes(&self, _entry: &T) -> bool {
+        true
+    }
+
     /// The newest.
     fn evict(&mut self, _now: Time) -> Option<T> {
         self.waiting.pop_back().map(|(_, entry)| entry)

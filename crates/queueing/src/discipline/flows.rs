@@ -241,6 +241,12 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for Flows<T, Q> {
         }
     }
 
+    /// Unless somebody owes something, or would be a newcomer.
+    #[inline]
+    fn passes(&self, entry: &T) -> bool {
+        !self.newcomers_first && self.turns.is_empty() && self.lanes.first().queue.passes(entry)
+    }
+
     /// One of the flow that has asked for most; its queue says which.
     fn evict(&mut self, now: Time) -> Option<T> {
         let (place, _) = self.greediest()?;

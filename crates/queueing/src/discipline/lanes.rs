@@ -52,6 +52,11 @@ impl<L: Clone> Lanes<L> {
         self.closed.push(place);
     }
 
+    /// What a lane is at first.
+    pub fn first(&self) -> &L {
+        &self.new
+    }
+
     /// Every lane, those that are closed too.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &L)> {
         self.lanes.iter().enumerate().map(|(place, (_, lane))| (place as u32, lane))

@@ -145,6 +145,16 @@ impl<T: Markable, D: Discipline<T>> Discipline<T> for Managed<D> {
         self.queue.starvation()
     }
 
+    #[inline]
+    fn passes(&self, entry: &T) -> bool {
+        match self.manager {
+            Manager::Above(most) => {
+                most.measure(1, entry.bytes().get()) <= most.amount() && self.queue.passes(entry)
+            }
+            Manager::Red(_) | Manager::CoDel(_) => false,
+        }
+    }
+
     fn evict(&mut self, now: Time) -> Option<T> {
         let gone = self.queue.evict(now)?;
         self.bytes -= gone.bytes().get();

@@ -111,6 +111,14 @@ pub trait Discipline<T: Entry> {
     /// How long an entry can be passed over.
     fn starvation(&self) -> Starvation;
 
+    /// Whether `entry`, if it came now and were popped at the same instant, would
+    /// come out as it went in and leave nothing behind: then whoever is free to
+    /// serve need not queue it. Asked while nothing waits; `false` is always
+    /// safe.
+    fn passes(&self, _entry: &T) -> bool {
+        false
+    }
+
     /// Gives up one entry, so that a more urgent one of an enclosing
     /// discipline finds room. A discipline that knows which entry would be
     /// served last gives up that one; by default it is the one whose turn it is.

@@ -91,6 +91,12 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Strict<D> {
         }
     }
 
+    /// Where entries age, a pop remembers whether it went to the oldest.
+    #[inline]
+    fn passes(&self, entry: &T) -> bool {
+        self.0.age_max == Span::MAX && self.0.level(entry).passes(entry)
+    }
+
     /// One of the least urgent level.
     fn evict(&mut self, now: Time) -> Option<T> {
         self.0.evict(now)

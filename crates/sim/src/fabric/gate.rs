@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Looks at the gate before others may run.
-const SPINS: u32 = 2_000;
+const SPINS: u32 = 100;
 
 /// Nobody passes before all have come; then again.
 pub(super) struct Gate {

@@ -283,16 +283,22 @@ impl<'a, P: Protocol> Part<'a, P> {
             }
         };
         let port = &mut self.ports[number as usize];
-        port.offer(now, slot, packet, &mut self.held[port.pool as usize], &mut self.dropped);
-        self.send(now, number);
+        let held = &mut self.held[port.pool as usize];
+        let sent = port.offer(now, slot, packet, held, &mut self.dropped);
+        self.sent(number, sent);
     }
 
     /// Puts the port's next packet on its line, if that is free.
     fn send(&mut self, now: Time, number: u32) {
         let port = &mut self.ports[number as usize];
-        if let Some(Sent { slot, marked, at }) =
-            port.send(now, &mut self.held[port.pool as usize], &mut self.dropped)
-        {
+        let sent = port.send(now, &mut self.held[port.pool as usize], &mut self.dropped);
+        self.sent(number, sent);
+    }
+
+    /// Sees to what the port has just sent and dropped, and to who sends next.
+    fn sent(&mut self, number: u32, sent: Option<Sent>) {
+        let port = &mut self.ports[number as usize];
+        if let Some(Sent { slot, marked, at }) = sent {
             let travelling = &mut self.packets[slot as usize];
             let packet = &mut travelling.packet;
             self.counters.marked += u64::from(marked && !packet.marked);

@@ -69,8 +69,9 @@ impl Port {
         }
     }
 
-    /// Takes in the packet in slot `slot`, where `held` of the room is in use.
-    /// Whoever has to leave for it, or it itself, joins `dropped`.
+    /// Takes in the packet in slot `slot`, where `held` of the room is in use;
+    /// returns it at once if nothing is in its way. Whoever has to leave for it,
+    /// or it itself, joins `dropped`.
     pub fn offer(
         &mut self,
         now: Time,
@@ -78,19 +79,23 @@ impl Port {
         packet: &mut Packet,
         held: &mut u64,
         dropped: &mut Vec<u32>,
-    ) {
+    ) -> Option<Sent> {
         if let Some(tagger) = &mut self.tagger {
             // The next hop sees it: a flow sinks and never rises on its way.
             packet.level = packet.level.max(tagger.level(now, packet.flow_id(), packet.payload()));
         }
         let queued = Queued::new(slot, packet);
         let size = self.size(packet.bytes);
-        let outcome = match *held + size > self.room.amount() {
+        let full = *held + size > self.room.amount();
+        if now >= self.free_at && !full && self.queue.is_empty() && self.queue.passes(&queued) {
+            return Some(self.put(now, slot, packet.bytes, false));
+        }
+        let outcome = match full {
             true => self.queue.replace(now, queued),
             false => self.queue.push(now, queued),
         };
         match outcome {
-            Pushed::Refused(_) => return dropped.push(slot),
+            Pushed::Refused(_) => dropped.push(slot),
             Pushed::Queued => *held += size,
             Pushed::PushedOut(gone) => {
                 *held = *held + size - self.size(gone.bytes);
@@ -104,6 +109,7 @@ impl Port {
             *held -= self.size(gone.bytes);
             dropped.push(gone.packet);
         }
+        self.send(now, held, dropped)
     }
 
     /// Puts the next packet on the line, if that is free.
@@ -118,13 +124,16 @@ impl Port {
                 dropped.push(queued.packet);
                 continue;
             }
-            let known = self.spans.iter().find(|&&(len, _)| len == queued.bytes);
-            let span = known
-                .map_or_else(|| self.line.rate.time_for(Bytes::new(queued.bytes.into())), |&(_, span)| span);
-            self.free_at = now + span;
-            let Queued { packet: slot, marked, .. } = queued;
-            return Some(Sent { slot, marked, at: self.free_at + self.line.delay });
+            return Some(self.put(now, queued.packet, queued.bytes, queued.marked));
         }
+    }
+
+    /// Puts a packet of `bytes` on the line, which is free.
+    fn put(&mut self, now: Time, slot: u32, bytes: u32, marked: bool) -> Sent {
+        let known = self.spans.iter().find(|&&(len, _)| len == bytes);
+        let span = known.map_or_else(|| self.line.rate.time_for(Bytes::new(bytes.into())), |&(_, span)| span);
+        self.free_at = now + span;
+        Sent { slot, marked, at: self.free_at + self.line.delay }
     }
 
     /// What a packet of `bytes` takes of the room.

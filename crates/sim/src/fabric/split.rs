@@ -2,8 +2,10 @@
 //! part may run ahead of another.
 //!
 //! Hosts stay with their switch where there are as many such switches as
-//! parts; other switches are spread over all. How a fabric is cut decides how
-//! long a run takes and nothing else.
+//! parts; other switches are spread over all. Two parts are rather the hosts,
+//! which have TCP to do, and the switches, if their cables are longer than those
+//! between switches. How a fabric is cut decides how long a run takes and
+//! nothing else.
 
 use queueing::{Bytes, Span};
 
@@ -24,32 +26,46 @@ impl Split {
     /// `wiring` in at most `parts` parts; no more than there are hosts.
     pub fn new(wiring: &Wiring, parts: usize) -> Self {
         let parts = parts.clamp(1, wiring.hosts as usize) as u32;
-        // Per host, its switch.
-        let mut above = vec![wiring.hosts; wiring.hosts as usize];
-        for line in wiring.lines.iter().filter(|line| line.from < wiring.hosts) {
-            above[line.from as usize] = line.to;
+        let by_switch = Self::cut(wiring, parts, by_switch(wiring, parts));
+        if parts != 2 {
+            return by_switch;
         }
-        let mut edges = above.clone();
-        edges.sort_unstable();
-        edges.dedup();
-        let share = |place: usize, of: usize| (place * parts as usize / of.max(1)) as u32;
-        let with_hosts = edges.len() >= parts as usize;
-        let edge = |node: Node| edges.binary_search(&node).ok();
-        let others = (wiring.nodes - wiring.hosts) as usize - if with_hosts { edges.len() } else { 0 };
-        let mut other = 0..others;
-        let home = |node: Node| match above.get(node as usize) {
-            Some(_) if !with_hosts => share(node as usize, wiring.hosts as usize),
-            Some(&switch) => edge(switch).map_or(0, |place| share(place, edges.len())),
-            None => match edge(node).filter(|_| with_hosts) {
-                Some(place) => share(place, edges.len()),
-                None => share(other.next().unwrap_or_default(), others),
-            },
-        };
-        let home: Vec<u32> = (0..wiring.nodes).map(home).collect();
+        let hosts =
+            Self::cut(wiring, 2, (0..wiring.nodes).map(|node| (node < wiring.hosts).into()).collect());
+        if hosts.ahead >= by_switch.ahead { hosts } else { by_switch }
+    }
+
+    fn cut(wiring: &Wiring, parts: u32, home: Vec<u32>) -> Self {
         let apart = wiring.lines.iter().filter(|line| home[line.from as usize] != home[line.to as usize]);
         let fastest = apart.map(|line| line.delay + line.rate.time_for(Bytes::new(ACK_BYTES.into()))).min();
         Self { parts, home, ahead: fastest.unwrap_or(Span::MAX) }
     }
+}
+
+/// Per node, its part: hosts with their switch as far as there are enough.
+fn by_switch(wiring: &Wiring, parts: u32) -> Vec<u32> {
+    // Per host, its switch.
+    let mut above = vec![wiring.hosts; wiring.hosts as usize];
+    for line in wiring.lines.iter().filter(|line| line.from < wiring.hosts) {
+        above[line.from as usize] = line.to;
+    }
+    let mut edges = above.clone();
+    edges.sort_unstable();
+    edges.dedup();
+    let share = |place: usize, of: usize| (place * parts as usize / of.max(1)) as u32;
+    let with_hosts = edges.len() >= parts as usize;
+    let edge = |node: Node| edges.binary_search(&node).ok();
+    let others = (wiring.nodes - wiring.hosts) as usize - if with_hosts { edges.len() } else { 0 };
+    let mut other = 0..others;
+    let home = |node: Node| match above.get(node as usize) {
+        Some(_) if !with_hosts => share(node as usize, wiring.hosts as usize),
+        Some(&switch) => edge(switch).map_or(0, |place| share(place, edges.len())),
+        None => match edge(node).filter(|_| with_hosts) {
+            Some(place) => share(place, edges.len()),
+            None => share(other.next().unwrap_or_default(), others),
+        },
+    };
+    (0..wiring.nodes).map(home).collect()
 }
 
 #[cfg(test)]
@@ -62,17 +78,27 @@ mod tests {
 
     #[test]
     fn hosts_stay_with_their_switch_and_all_parts_get_their_share() {
-        let fabric = Topology::LeafSpine { leaves: 4, spines: 2, hosts_per_leaf: 3, host: HOST, core: CORE };
-        let split = Split::new(&fabric.wire(), 2);
-        let expected = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0, 1];
-        assert_eq!(split.home, expected);
+        let fabric = Topology::LeafSpine { leaves: 4, spines: 3, hosts_per_leaf: 2, host: HOST, core: CORE };
+        let split = Split::new(&fabric.wire(), 3);
+        assert_eq!(split.home, [0, 0, 0, 0, 1, 1, 2, 2, 0, 0, 1, 2, 0, 1, 2]);
         assert_eq!(split.ahead, Span::from_nanos(208), "40 bytes and the delay between a leaf and a spine");
     }
 
     #[test]
+    fn two_parts_are_cut_where_cables_are_longer() {
+        let fabric = |host, core| {
+            let fabric = Topology::LeafSpine { leaves: 2, spines: 1, hosts_per_leaf: 2, host, core }.wire();
+            Split::new(&fabric, 2)
+        };
+        let split = fabric(HOST, CORE);
+        assert_eq!((split.home, split.ahead), (vec![1, 1, 1, 1, 0, 0, 0], Span::from_nanos(2_032)));
+        assert_eq!(fabric(CORE, HOST).home, [0, 0, 1, 1, 0, 1, 0]);
+    }
+
+    #[test]
     fn one_switch_is_cut_from_its_hosts() {
-        let split = Split::new(&Topology::Star { hosts: 4, host: HOST }.wire(), 2);
-        assert_eq!((split.home, split.ahead), (vec![0, 0, 1, 1, 0], Span::from_nanos(2_032)));
+        let star = Topology::Star { hosts: 4, host: HOST }.wire();
+        assert_eq!(Split::new(&star, 3).home, [0, 0, 1, 2, 0]);
     }
 
     #[test]

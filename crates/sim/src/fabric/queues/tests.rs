@@ -80,6 +80,41 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(32))]
+
+    /// Packets of several sizes, at a line that is free now and then.
+    #[test]
+    fn who_may_pass_would_come_out_as_it_went_in_and_leave_nothing_behind(
+        steps in vec((0..4_u32, 1..4_usize, 40..1_501_u32, 0..4_usize), 1..80),
+    ) {
+        for (name, scheduler) in SCHEDULERS {
+            for more in settings(scheduler) {
+                let config = config(scheduler, "24", more);
+                let thresholds = config.thresholds().expect("good ones");
+                let (mut through, mut past) = (queue(&config, &Rng::seeded(1)), queue(&config, &Rng::seeded(1)));
+                for (step, &(flow, packets, bytes, pops)) in (0_u32..).zip(&steps) {
+                    let now = Time::ZERO + Span::from_micros(u64::from(step) * 7);
+                    let queued = Queued::new(step, &Packet { bytes, ..packet(flow, step, &thresholds) });
+                    for _ in 0..packets {
+                        let pushed = through.push(now, queued);
+                        if past.is_empty() && past.passes(&queued) {
+                            let popped = through.pop(now);
+                            prop_assert_eq!(popped.map(|popped| format!("{popped:?}")), Some(format!("{queued:?}")));
+                        } else {
+                            prop_assert_eq!(format!("{:?}", past.push(now, queued)), format!("{pushed:?}"));
+                        }
+                    }
+                    for _ in 0..pops {
+                        let popped = (through.pop(now), past.pop(now));
+                        prop_assert_eq!(format!("{:?}", popped.0), format!("{:?}", popped.1), "{}, {}", name, more);
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn settings_that_do_not_fit_the_scheduler_are_refused() {
     let error = |scheduler, more| {
