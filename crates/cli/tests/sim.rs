@@ -58,6 +58,15 @@ fn schedulers_are_compared_over_seeds_in_one_table_of_80_columns() {
 }
 
 #[test]
+fn one_run_on_several_threads_prints_what_it_prints_on_one() {
+    let args = ["--seeds", "1..2", "--workload", MIX, "--count", "60", "--set", "transport.kind=modern"];
+    let printed = text(&fabric(&args));
+    for threads in ["2", "3"] {
+        assert_eq!(text(&fabric(&[&args[..], &["--threads", threads]].concat())), printed, "{threads} threads");
+    }
+}
+
+#[test]
 fn json_has_what_the_table_has() {
     let found = json(&[
         "sim",

@@ -118,6 +118,10 @@ pub struct Args {
     /// Any other setting of an experiment, such as transport.window=10.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Threads that share one run; 1 unless given. Runs go side by side on the
+    /// cores that are left. The outcome is the same for any number.
+    #[arg(verbatim_doc_comment, long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: u16,
     /// One JSON object instead of tables.
     #[arg(long)]
     pub json: bool,
@@ -141,7 +145,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     for path in [&args.csv, &args.parquet, &args.report].into_iter().flatten() {
         Error::unless_writable(path)?;
     }
-    let outcomes = simulate(&plan);
+    let outcomes = simulate(&plan, args.threads.into());
     if let Some(path) = &args.csv {
         let mut csv = Csv::create(path)?;
         for (point, outcome) in plan.points.iter().zip(&outcomes) {
@@ -169,13 +173,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 /// The outcome of every point, with a bar that counts flows.
-fn simulate(plan: &Plan) -> Vec<Outcome> {
+fn simulate(plan: &Plan, threads: usize) -> Vec<Outcome> {
     let expected = plan.points.iter().map(|point| flows_expected(&point.config)).sum();
     let bar = progress::bar(expected);
     bar.set_message(format!("sim fabric, {}", plan.flows));
-    let outcomes = parallel::map(&plan.points, parallel::cores(), |Point { config, .. }| {
+    let side_by_side = (parallel::cores() / threads).max(1);
+    let outcomes = parallel::map(&plan.points, side_by_side, |Point { config, .. }| {
         let mut told = 0;
-        let outcome = fabric::run_on(config, 1, &mut |done| {
+        let outcome = fabric::run_on(config, threads, &mut |done| {
             bar.inc(u64::from(done - told));
             told = done;
         });

@@ -20,7 +20,7 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 10] = [
+pub const WORLDS: [&World; 11] = [
     &server::WORLD,
     &services::WORLD,
     &fabric::WORLD,
