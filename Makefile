@@ -18,8 +18,8 @@ GREENWAVE = $(TARGET)/release/greenwave
 demo: build
 	@$(GREENWAVE) demo
 
-# The layers of `deadline`: off by default, and nothing but Rust is needed for them.
-TOWER := --features deadline/tower,guard/tower
+# What meets tower, tokio and hyper: off by default, and nothing but Rust is needed for it.
+TOWER := --features deadline/tower,guard/tower,runtime/tokio,runtime/hyper
 
 # Every test. One that cannot run here prints a line "skipped: NAME: why".
 test: toolchain tools

@@ -12,7 +12,7 @@ mod idle;
 pub mod mode;
 pub mod shard;
 pub mod steer;
-pub mod streams;
+pub mod task;
 pub mod threads;
 mod worker;
 
@@ -24,6 +24,6 @@ pub use worker::Worker;
 
 /// What [`doorbell`] is made of; its test puts loom's in their place.
 mod sync {
-    pub use std::sync::atomic::{AtomicBool, Ordering, fence};
+    pub use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
     pub use std::thread::{Thread, park};
 }

@@ -74,7 +74,7 @@ impl Threads {
 
 /// The longest sleep of a shard, so that a stop is noticed; with workers, what
 /// they want next is too.
-const SLEEP_MAX: Span = Span::from_millis(20);
+pub(crate) const SLEEP_MAX: Span = Span::from_millis(20);
 const SLEEP_MAX_WORKERS: Span = Span::from_millis(1);
 
 /// Serves until `stop` is set; returns each shard's statistics.
@@ -241,7 +241,7 @@ fn send_rest<D: Device, A: App>(shard: &mut Shard<D, A>, device: &mut D, clock: 
 }
 
 /// Does nothing, as decided: on `device`, if that may be slept on.
-fn carry_out<D: Device>(rest: Rest, device: Option<&mut D>, wakes: bool) {
+pub(crate) fn carry_out<D: Device>(rest: Rest, device: Option<&mut D>, wakes: bool) {
     let Rest::Sleep(span) = rest else { return std::hint::spin_loop() };
     let slept = device.is_some() && wakes;
     if let Some(device) = device {

@@ -1,0 +1,149 @@
+//! hyper on our tasks: sockets, tasks and timers by its traits, and a server
+//! for axum, tonic and whatever else is a tower service.
+//!
+//! `axum::serve` and tonic's `serve` spawn each connection with `tokio::spawn`,
+//! where nobody knows of urgency; [`serve`] takes the same services and spawns
+//! connections and HTTP/2's streams as tasks of ours.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use ::hyper::body::Incoming;
+use ::hyper::rt::{Executor, Read, ReadBufCursor, Sleep as HyperSleep, Timer, Write};
+use http::{Request, Response};
+use http_body::Body;
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use queueing::{Span, Time};
+use tower_service::Service;
+
+use super::{Handle, Sleep, TcpListener, TcpStream, spawn};
+
+/// Serves `service` to whoever connects, by HTTP/1.1 or HTTP/2, as the client
+/// begins; an axum `Router` and tonic's `Routes` are services. A request's
+/// handler runs with the label of the request's bytes; with HTTP/2, of those
+/// of its stream's headers. A connection that fails ends alone.
+///
+/// # Panics
+/// When this is not called from a task.
+pub async fn serve<S, B>(mut listener: TcpListener, service: S) -> Infallible
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let timer = TaskTimer::new(Handle::current());
+    let mut builder = Builder::new(TaskExecutor);
+    builder.http1().timer(timer.clone());
+    builder.http2().timer(timer);
+    loop {
+        let (stream, _) = listener.accept().await;
+        let (builder, service) = (builder.clone(), TowerToHyperService::new(service.clone()));
+        spawn(async move { builder.serve_connection_with_upgrades(stream, service).await.is_ok() });
+    }
+}
+
+/// Runs what hyper spawns as tasks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TaskExecutor;
+
+/// # Panics
+/// When it is not used from a task.
+impl<F> Executor<F> for TaskExecutor
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        spawn(future);
+    }
+}
+
+/// Sleeps for hyper. Its instants are the shard's time, counted from when this
+/// was made; no clock is read but once, for a name of that moment.
+#[derive(Clone)]
+pub struct TaskTimer {
+    handle: Handle,
+    made: (Instant, Time),
+}
+
+impl TaskTimer {
+    /// A timer of the shard of `handle`.
+    #[must_use]
+    pub fn new(handle: Handle) -> Self {
+        let made = (Instant::now(), handle.now());
+        Self { handle, made }
+    }
+}
+
+impl Timer for TaskTimer {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn HyperSleep>> {
+        Box::pin(self.handle.sleep(span(duration)))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn HyperSleep>> {
+        let (name, time) = self.made;
+        Box::pin(self.handle.sleep_until(time + span(deadline.saturating_duration_since(name))))
+    }
+
+    fn now(&self) -> Instant {
+        let (name, time) = self.made;
+        name + Duration::from_nanos(self.handle.now().since(time).as_nanos())
+    }
+}
+
+fn span(duration: Duration) -> Span {
+    Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl HyperSleep for Sleep {}
+
+impl Read for TcpStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let taken = self.poll_read_with(cx, |bytes| {
+            let len = bytes.len().min(buf.remaining());
+            buf.put_slice(&bytes[..len]);
+            len
+        });
+        taken.map_ok(|_| ())
+    }
+}
+
+impl Write for TcpStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_parts(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_parts(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.shut();
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,109 @@
+//! Waiting for a task's result.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use super::handle::lock;
+
+/// A task's result, to wait for. The task goes on when this is dropped.
+pub struct JoinHandle<T>(Arc<Mutex<Outcome<T>>>);
+
+/// Why a task has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinError {
+    /// It panicked.
+    Panicked,
+    /// Its shard ended before it did.
+    Ended,
+    /// As many tasks existed as may.
+    Refused,
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Panicked => "the task panicked",
+            Self::Ended => "the task's shard ended before it did",
+            Self::Refused => "the task was not started: as many exist as may",
+        })
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+struct Outcome<T> {
+    result: Option<Result<T, JoinError>>,
+    waiter: Option<Waker>,
+}
+
+impl<T> JoinHandle<T> {
+    fn new(result: Option<Result<T, JoinError>>) -> Self {
+        Self(Arc::new(Mutex::new(Outcome { result, waiter: None })))
+    }
+
+    pub(crate) fn refused() -> Self {
+        Self::new(Some(Err(JoinError::Refused)))
+    }
+
+    /// The result, if it is there and was not taken yet.
+    #[must_use]
+    pub fn try_take(&self) -> Option<Result<T, JoinError>> {
+        lock(&self.0).result.take()
+    }
+}
+
+/// # Panics
+/// When polled after it was ready.
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut outcome = lock(&self.0);
+        if let Some(result) = outcome.result.take() {
+            return Poll::Ready(result);
+        }
+        let before = outcome.waiter.replace(cx.waker().clone());
+        drop(outcome);
+        drop(before);
+        Poll::Pending
+    }
+}
+
+/// `future`, which leaves its result with the handle.
+pub(crate) fn joined<T, F: Future<Output = T>>(
+    future: F,
+) -> (impl Future<Output = ()> + use<T, F>, JoinHandle<T>) {
+    let handle = JoinHandle::new(None);
+    let mut promise = Promise(Some(handle.0.clone()));
+    let body = async move {
+        let result = future.await;
+        promise.keep(Ok(result));
+    };
+    (body, handle)
+}
+
+/// Of a result, or of the reason why there is none; `None` once kept.
+struct Promise<T>(Option<Arc<Mutex<Outcome<T>>>>);
+
+impl<T> Promise<T> {
+    fn keep(&mut self, result: Result<T, JoinError>) {
+        let Some(cell) = self.0.take() else { return };
+        let mut outcome = lock(&cell);
+        outcome.result = Some(result);
+        let waiter = outcome.waiter.take();
+        drop(outcome);
+        if let Some(waiter) = waiter {
+            waiter.wake();
+        }
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        let panicked = std::thread::panicking();
+        self.keep(Err(if panicked { JoinError::Panicked } else { JoinError::Ended }));
+    }
+}

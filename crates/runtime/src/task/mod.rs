@@ -1,0 +1,97 @@
+//! Async services on the stack: tasks that wait, like everything here, by urgency.
+//!
+//! A [`TaskShard`] is the pure heart: driver, transport and run queue of one
+//! core, stepped with `now`; [`run`] gives it a thread. A task begins with the
+//! label of whoever spawned it; data that it reads and connections that it
+//! accepts bring theirs, it may set its own ([`set_label`]), and what it sends
+//! is as urgent as it is. Sockets speak tokio's traits (feature `tokio`) and
+//! hyper's (feature `hyper`), and any `Waker` works, so tokio's channels,
+//! mutexes and notifications do. Not here: tokio's own timers and its `spawn`,
+//! which need tokio's runtime; [`sleep`] and [`spawn`] are in their place.
+//!
+//! ```
+//! use net::device::memory;
+//! use net::stack::Config as Tcp;
+//! use queueing::{Span, Time};
+//! use runtime::task::{Config, Step, TaskShard, sleep, spawn};
+//!
+//! let tcp = Tcp::new([2, 0, 0, 0, 0, 1], [10, 0, 0, 1].into(), 24, [7; 16]);
+//! let (mut device, _far) = memory::pair(64, 1514);
+//! let mut shard = TaskShard::new(Config::shared(tcp));
+//! let answer = shard.spawn(async {
+//!     let part = spawn(async { 21 });
+//!     sleep(Span::from_millis(5)).await;
+//!     2 * part.await.unwrap()
+//! });
+//! let mut now = Time::ZERO;
+//! while now < Time::ZERO + Span::from_millis(8) {
+//!     while shard.step(now, &mut device) != Step::Idle {}
+//!     now += Span::from_millis(1);
+//! }
+//! assert_eq!(answer.try_take(), Some(Ok(42)));
+//! ```
+
+mod cell;
+mod config;
+mod current;
+mod executor;
+mod handle;
+#[cfg(feature = "hyper")]
+mod hyper;
+mod join;
+mod shard;
+mod sockets;
+pub(crate) mod state;
+mod tcp;
+mod threads;
+mod time;
+mod timers;
+#[cfg(feature = "tokio")]
+mod tokio;
+mod waiter;
+
+use std::future::Future;
+
+use queueing::Label;
+
+pub use config::{Config, TASKS_MAX};
+pub use handle::Handle;
+#[cfg(feature = "hyper")]
+pub use hyper::{TaskExecutor, TaskTimer, serve};
+pub use join::{JoinError, JoinHandle};
+pub use shard::{Counters, Step, TaskShard};
+pub use tcp::{TcpListener, TcpStream};
+pub use threads::run;
+pub use time::{Elapsed, Sleep, sleep, sleep_until, timeout, yield_now};
+
+use super::sync;
+
+/// Runs `future` as a task of its own on the shard of the task that asks; see
+/// [`Handle::spawn`].
+///
+/// # Panics
+/// When this is not called from a task.
+pub fn spawn<T, F>(future: F) -> JoinHandle<T>
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    Handle::current().spawn(future)
+}
+
+/// The label that the task that asks runs with, with what is left of its
+/// budget; the least urgent where no task runs.
+#[must_use]
+pub fn label() -> Label {
+    let known = current::with(|running| cell::unpack(running.task.home.now(), running.task.label()));
+    known.unwrap_or_default()
+}
+
+/// From now on the task that asks runs, sends and spawns with `label`, until
+/// it reads what has a label of its own. Nothing where no task runs.
+pub fn set_label(label: Label) {
+    current::with(|running| running.task.set_label(cell::pack(running.task.home.now(), label)));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! Between the stack and the tasks: whose connection is whose, and who waits.
+//!
+//! Bytes stay in the stack until a task reads them, so an unread connection's
+//! window closes by itself. What is kept here is who waits, how urgent the
+//! unread bytes are, and which connections nobody has accepted yet: those wait
+//! by the label of their most urgent bytes, too. Bound: one entry for each
+//! connection, and the listeners' backlogs.
+
+use std::io;
+use std::net::SocketAddr;
+
+use net::Stack;
+use net::stack::{CloseReason, ConnId, Event, EventKind, ListenOptions, ListenerId};
+use queueing::{Discipline, Entry, Fifo, Label, Priority, Pushed, Span, Strict, Time};
+
+use super::cell::{UNLABELED, level, pack};
+use super::waiter::{Waiter, Woken};
+
+/// See the module.
+pub(crate) struct Sockets {
+    pub stack: Stack,
+    pub(super) table: Vec<Socket>,
+    free: Vec<u32>,
+    /// By [`ConnId::index`], which entry of the table it has.
+    places: Vec<u32>,
+    listeners: Vec<Listening>,
+    /// Connections reset because nobody accepted those before them.
+    pub overflows: u64,
+}
+
+/// A connection.
+pub(crate) struct Socket {
+    pub id: ConnId,
+    phase: Phase,
+    /// The most urgent label of its unread bytes, packed.
+    pub unread: u64,
+    pub connected: bool,
+    pub peer_closed: bool,
+    pub closed: Option<CloseReason>,
+    pub reader: Option<Waiter>,
+    pub writer: Option<Waiter>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Free,
+    /// At this listener, until somebody accepts it.
+    Waiting(u32),
+    /// A [`TcpStream`](super::TcpStream) has it.
+    Held,
+}
+
+/// A port that is listened on.
+struct Listening {
+    queue: Strict<Fifo<Pending>>,
+    waiting: usize,
+    backlog: usize,
+    open: bool,
+    acceptor: Option<Waiter>,
+}
+
+/// A connection that waits to be accepted, as urgent as `level`.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    slot: u32,
+    id: ConnId,
+    level: Priority,
+}
+
+impl Entry for Pending {
+    fn label(&self) -> Label {
+        Label::new(self.level)
+    }
+}
+
+/// A listener's backlog unless it says otherwise, as in the stack.
+const BACKLOG: usize = 1024;
+/// Whoever waits so long to be accepted is old.
+const AGE_MAX: Span = Span::from_millis(10);
+const NO_PLACE: u32 = u32::MAX;
+
+impl Sockets {
+    pub fn new(stack: Stack) -> Self {
+        Self {
+            stack,
+            table: Vec::new(),
+            free: Vec::new(),
+            places: Vec::new(),
+            listeners: Vec::new(),
+            overflows: 0,
+        }
+    }
+
+    /// Takes what TCP has to tell.
+    pub fn take_events(&mut self, now: Time, woken: &mut Woken) {
+        while let Some(event) = self.stack.poll_event() {
+            self.on_event(now, &event, woken);
+        }
+    }
+
+    fn on_event(&mut self, now: Time, event: &Event, woken: &mut Woken) {
+        if let EventKind::Accepted(listener) = event.kind {
+            return self.on_accepted(now, event, listener, woken);
+        }
+        let Some(slot) = self.slot(event.conn) else { return };
+        let socket = &mut self.table[slot as usize];
+        let priority = event.label.priority;
+        match event.kind {
+            EventKind::Readable { .. } => {
+                let label = pack(now, event.label);
+                let raised = level(label) < level(socket.unread);
+                socket.unread = socket.unread.min(label);
+                // It stays until it has read: what comes next may be more urgent.
+                woken.extend(socket.reader.clone().map(|reader| (reader, priority)));
+                if let (Phase::Waiting(listener), true) = (socket.phase, raised) {
+                    self.raise(now, slot, listener, woken);
+                }
+            }
+            EventKind::Writable => {
+                woken.extend(socket.writer.take().map(|writer| (writer, priority)));
+            }
+            EventKind::Connected => {
+                socket.connected = true;
+                woken.extend(socket.writer.take().map(|writer| (writer, priority)));
+            }
+            EventKind::PeerClosed => {
+                socket.peer_closed = true;
+                woken.extend(socket.reader.take().map(|reader| (reader, priority)));
+            }
+            EventKind::Closed(reason) => {
+                socket.closed = Some(reason);
+                let waiters = socket.reader.take().into_iter().chain(socket.writer.take());
+                woken.extend(waiters.map(|waiter| (waiter, priority)));
+                self.places[event.conn.index as usize] = NO_PLACE;
+                if let Phase::Waiting(listener) = socket.phase {
+                    self.listeners[listener as usize].waiting -= 1;
+                    self.give_back(slot);
+                }
+            }
+            EventKind::Accepted(_) => {}
+        }
+    }
+
+    /// A handshake is complete: the connection waits to be accepted.
+    fn on_accepted(&mut self, now: Time, event: &Event, ListenerId(index): ListenerId, woken: &mut Woken) {
+        let listener = &self.listeners[index as usize];
+        if !listener.open || listener.waiting >= listener.backlog {
+            self.overflows += u64::from(listener.open);
+            return self.stack.abort(now, event.conn);
+        }
+        let slot = self.add(event.conn, Phase::Waiting(index));
+        self.listeners[index as usize].waiting += 1;
+        self.table[slot as usize].unread = pack(now, event.label);
+        self.raise(now, slot, index, woken);
+    }
+
+    /// Lets a connection wait to be accepted as urgently as its bytes are.
+    fn raise(&mut self, now: Time, slot: u32, index: u32, woken: &mut Woken) {
+        let socket = &self.table[slot as usize];
+        let pending = Pending { slot, id: socket.id, level: level(socket.unread) };
+        let listener = &mut self.listeners[index as usize];
+        // Full of connections that are gone already: it keeps its old place.
+        let _ = matches!(listener.queue.push(now, pending), Pushed::Queued);
+        woken.extend(listener.acceptor.clone().map(|acceptor| (acceptor, pending.level)));
+    }
+
+    /// The connection to accept next, and its label, packed.
+    pub fn accept(&mut self, now: Time, ListenerId(index): ListenerId) -> Option<(u32, u64)> {
+        loop {
+            let listener = &mut self.listeners[index as usize];
+            let Pending { slot, id, .. } = listener.queue.pop(now)?;
+            let socket = &mut self.table[slot as usize];
+            if socket.id == id && socket.phase == Phase::Waiting(index) {
+                socket.phase = Phase::Held;
+                listener.waiting -= 1;
+                return Some((slot, socket.unread));
+            }
+        }
+    }
+
+    /// Has `acceptor` woken when a connection comes; the one before comes back.
+    pub fn await_connection(&mut self, ListenerId(index): ListenerId, acceptor: Waiter) -> Option<Waiter> {
+        self.listeners[index as usize].acceptor.replace(acceptor)
+    }
+
+    /// Listens on `port`.
+    pub fn listen(&mut self, port: u16, options: ListenOptions) -> io::Result<ListenerId> {
+        let backlog = if options.backlog == 0 { BACKLOG } else { options.backlog };
+        let id = self.stack.listen(port, options).map_err(|e| match e {
+            net::stack::ListenError::PortInUse(_) => io::ErrorKind::AddrInUse,
+            net::stack::ListenError::PortZero => io::ErrorKind::InvalidInput,
+        })?;
+        let places = backlog * Priority::LEVELS;
+        let queue = Strict::new(places, |_| Fifo::new(places)).with_age_max(AGE_MAX);
+        self.listeners.push(Listening { queue, waiting: 0, backlog, open: true, acceptor: None });
+        Ok(id)
+    }
+
+    /// Accepts nothing more; who waits is reset.
+    pub fn unlisten(&mut self, now: Time, id: ListenerId) -> Option<Waiter> {
+        self.listeners[id.0 as usize].open = false;
+        while let Some((slot, _)) = self.accept(now, id) {
+            self.stack.abort(now, self.table[slot as usize].id);
+            self.release(now, slot);
+        }
+        self.listeners[id.0 as usize].acceptor.take()
+    }
+
+    /// Begins to connect.
+    pub fn connect(&mut self, now: Time, remote: SocketAddr) -> io::Result<u32> {
+        use net::stack::ConnectError::{NoPort, NoRoute, TooMany};
+        let id = self.stack.connect(now, remote, None).map_err(|e| match e {
+            NoPort => io::ErrorKind::AddrNotAvailable,
+            TooMany => io::ErrorKind::OutOfMemory,
+            NoRoute => io::ErrorKind::NetworkUnreachable,
+        })?;
+        Ok(self.add(id, Phase::Held))
+    }
+
+    /// Nobody holds the connection any more; those who waited come back.
+    pub fn release(&mut self, now: Time, slot: u32) -> [Option<Waiter>; 2] {
+        let socket = &mut self.table[slot as usize];
+        let waiters = [socket.reader.take(), socket.writer.take()];
+        if socket.closed.is_none() {
+            let id = socket.id;
+            self.places[id.index as usize] = NO_PLACE;
+            self.stack.release(now, id);
+        }
+        self.give_back(slot);
+        waiters
+    }
+
+    fn add(&mut self, id: ConnId, phase: Phase) -> u32 {
+        let socket = Socket {
+            id,
+            phase,
+            unread: UNLABELED,
+            connected: false,
+            peer_closed: false,
+            closed: None,
+            reader: None,
+            writer: None,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.table[slot as usize] = socket;
+                slot
+            }
+            None => {
+                self.table.push(socket);
+                self.table.len() as u32 - 1
+            }
+        };
+        let index = id.index as usize;
+        if self.places.len() <= index {
+            self.places.resize(index + 1, NO_PLACE);
+        }
+        self.places[index] = slot;
+        slot
+    }
+
+    fn give_back(&mut self, slot: u32) {
+        self.table[slot as usize].phase = Phase::Free;
+        self.free.push(slot);
+    }
+
+    /// The entry of `id`, if it has one.
+    fn slot(&self, id: ConnId) -> Option<u32> {
+        let slot = *self.places.get(id.index as usize)?;
+        self.table.get(slot as usize).filter(|socket| socket.id == id).map(|_| slot)
+    }
+}
+
+/// How a connection that ended for `reason` looks to who uses it; `None` is
+/// the polite end.
+pub(crate) fn error(reason: CloseReason) -> Option<io::Error> {
+    Some(io::Error::from(match reason {
+        CloseReason::Finished => return None,
+        CloseReason::Reset => io::ErrorKind::ConnectionReset,
+        CloseReason::TimedOut => io::ErrorKind::TimedOut,
+        CloseReason::Aborted => io::ErrorKind::ConnectionAborted,
+        CloseReason::Unreachable => io::ErrorKind::HostUnreachable,
+    }))
+}

@@ -1,0 +1,106 @@
+//! Who sleeps until when.
+//!
+//! A sleep for a span begins when the step in which it was asked for is over
+//! and the next one says what time it is, so none ends early, whichever thread
+//! asked and however long the task computed before it did. Bound: one timer
+//! for each sleep that somebody holds.
+
+use std::task::Waker;
+
+use queueing::{Span, Time, TimerKey, TimerWheel};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Timers {
+    wheel: TimerWheel<u32>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Asked for since the last step.
+    fresh: Vec<u32>,
+}
+
+/// When a sleep ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    At(Time),
+    In(Span),
+}
+
+enum Slot {
+    Free,
+    Fresh(Until, Waker),
+    /// Given up before it began.
+    Gone,
+    Armed(TimerKey, Waker),
+    Due,
+}
+
+impl Timers {
+    /// Begins to sleep; the answer names the sleep until [`Timers::give_up`].
+    pub fn begin(&mut self, until: Until, waker: Waker) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::Free);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[index as usize] = Slot::Fresh(until, waker);
+        self.fresh.push(index);
+        index
+    }
+
+    /// Whether sleep `index` is over; otherwise `waker` is woken in the place
+    /// of the one that comes back.
+    pub fn poll(&mut self, index: u32, waker: &Waker) -> Result<(), Waker> {
+        match &mut self.slots[index as usize] {
+            Slot::Fresh(_, kept) | Slot::Armed(_, kept) => Err(std::mem::replace(kept, waker.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends sleep `index`, which nobody holds any more.
+    #[must_use = "what it woke is dropped once no lock is held"]
+    pub fn give_up(&mut self, index: u32) -> Option<Waker> {
+        let slot = &mut self.slots[index as usize];
+        let (next, waker) = match std::mem::replace(slot, Slot::Free) {
+            Slot::Fresh(_, waker) => (Slot::Gone, Some(waker)),
+            Slot::Armed(key, waker) => {
+                self.wheel.cancel(key);
+                (Slot::Free, Some(waker))
+            }
+            _ => (Slot::Free, None),
+        };
+        if matches!(next, Slot::Free) {
+            self.free.push(index);
+        }
+        *slot = next;
+        waker
+    }
+
+    /// Starts what was asked for and ends what is due at `now`; whom to wake
+    /// goes into `woken`.
+    pub fn run(&mut self, now: Time, woken: &mut Vec<Waker>) {
+        while let Some(index) = self.fresh.pop() {
+            let slot = &mut self.slots[index as usize];
+            match std::mem::replace(slot, Slot::Free) {
+                Slot::Fresh(until, waker) => {
+                    let at = match until {
+                        Until::At(at) => at,
+                        Until::In(span) => now + span,
+                    };
+                    *slot = Slot::Armed(self.wheel.insert(at, index), waker);
+                }
+                _ => self.free.push(index),
+            }
+        }
+        while let Some((_, index)) = self.wheel.expire(now) {
+            let slot = &mut self.slots[index as usize];
+            if let Slot::Armed(_, waker) = std::mem::replace(slot, Slot::Due) {
+                woken.push(waker);
+            }
+        }
+    }
+
+    /// When the next sleep may end.
+    pub fn next(&self) -> Option<Time> {
+        self.wheel.next()
+    }
+}

@@ -1,0 +1,120 @@
+//! Two shards of tasks, a server's and a client's, at the ends of one wire.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use net::classify::Verdict;
+use net::device::memory::{MemoryDevice, pair};
+use net::stack::Config as Tcp;
+use queueing::{Priority, Span, Time};
+use runtime::mode::{Classifiers, Mode};
+use runtime::task::{Config, JoinHandle, Step, TaskShard};
+use sched::dispatch::{Params, Steering};
+
+pub const PORT: u16 = 80;
+
+/// A server, a client and the time.
+pub struct World {
+    pub now: Time,
+    pub server: TaskShard<MemoryDevice>,
+    pub client: TaskShard<MemoryDevice>,
+    near: MemoryDevice,
+    far: MemoryDevice,
+}
+
+/// A host; a segment's level is the digit that it begins with.
+pub fn tcp(host: u8) -> Tcp {
+    let mut tcp = Tcp::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16]);
+    tcp.classifier = Some(Arc::new(|flow| match flow.payload.first() {
+        Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
+        _ => Verdict::Keep,
+    }));
+    tcp
+}
+
+/// The most urgent task first, as under `adps`.
+pub fn strict(host: u8) -> Config {
+    let policy = Mode::Adps.policy(Classifiers::default(), &Params::new(1, 1 << 12), Steering::all(1));
+    Config::new(tcp(host), policy)
+}
+
+pub fn level(n: u8) -> Priority {
+    Priority::new(n).expect("a level")
+}
+
+/// Where the server listens.
+pub fn address() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], PORT))
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(strict(1), strict(2))
+    }
+
+    pub fn with(server: Config, client: Config) -> Self {
+        let (near, far) = pair(512, 1514);
+        Self {
+            now: Time::from_nanos(1),
+            server: TaskShard::new(server),
+            client: TaskShard::new(client),
+            near,
+            far,
+        }
+    }
+
+    /// Steps the server until it has nothing to do; the levels at which tasks
+    /// had their turns.
+    pub fn serve(&mut self) -> Vec<u8> {
+        let mut turns = Vec::new();
+        loop {
+            match self.server.step(self.now, &mut self.near) {
+                Step::Idle => return turns,
+                Step::Poll { priority } => turns.push(priority.level()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Steps the client until it has nothing to do; whether it had.
+    pub fn ask(&mut self) -> bool {
+        let mut busy = false;
+        while self.client.step(self.now, &mut self.far) != Step::Idle {
+            busy = true;
+        }
+        busy
+    }
+
+    /// Steps both, a microsecond apart, until nothing moves.
+    pub fn settle(&mut self) {
+        let mut quiet = 0;
+        while quiet < 3 {
+            self.now += Span::from_micros(1);
+            let busy = self.ask() | !self.serve().is_empty();
+            quiet = if busy { 0 } else { quiet + 1 };
+        }
+    }
+
+    /// Lets `span` pass, as fast as timers allow.
+    pub fn pass(&mut self, span: Span) {
+        let until = self.now + span;
+        while self.now < until {
+            self.settle();
+            let timers = [self.server.poll_timeout(), self.client.poll_timeout()];
+            let next = timers.into_iter().flatten().min().unwrap_or(until);
+            self.now = next.min(until).max(self.now);
+        }
+        self.settle();
+    }
+
+    /// Lets time pass until `task` is over, a minute at the most.
+    pub fn finish<T>(&mut self, task: &JoinHandle<T>) -> T {
+        for _ in 0..60_000 {
+            self.pass(Span::from_millis(1));
+            if let Some(result) = task.try_take() {
+                return result.expect("the task has a result");
+            }
+        }
+        panic!("the task takes more than a minute");
+    }
+}

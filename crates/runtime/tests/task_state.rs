@@ -1,0 +1,87 @@
+//! No interleaving of threads that wake a task and the one that polls it loses
+//! a wake-up, queues the task twice at a level, or polls it twice at a time.
+//!
+//! The code under test is the crate's own source, compiled here against loom's
+//! atomics.
+
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicUsize;
+use loom::sync::{Mutex, MutexGuard};
+
+mod sync {
+    pub use loom::sync::atomic::{AtomicU8, Ordering};
+}
+#[path = "../src/task/state.rs"]
+mod state;
+
+use state::{State, Woken};
+use sync::Ordering;
+
+/// A task that counts what it has seen, and the queue it stands in.
+struct Task {
+    state: State,
+    queue: Mutex<usize>,
+    told: AtomicUsize,
+    polling: AtomicUsize,
+    seen: AtomicUsize,
+}
+
+impl Task {
+    fn queue(&self) -> MutexGuard<'_, usize> {
+        self.queue.lock().unwrap()
+    }
+
+    fn tell(&self, level: u8) {
+        self.told.fetch_add(1, Ordering::Relaxed);
+        if self.state.wake(level) == Woken::Queue {
+            *self.queue() += 1;
+        }
+    }
+
+    /// Takes every entry and polls where the task is queued.
+    fn drain(&self) {
+        loop {
+            let mut queue = self.queue();
+            if *queue == 0 {
+                return;
+            }
+            *queue -= 1;
+            drop(queue);
+            if !self.state.begin() {
+                continue;
+            }
+            assert_eq!(self.polling.fetch_add(1, Ordering::Relaxed), 0, "it is polled twice at a time");
+            self.seen.store(self.told.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.polling.fetch_sub(1, Ordering::Relaxed);
+            if self.state.pause() == Woken::Queue {
+                *self.queue() += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn whoever_wakes_a_task_has_it_polled_afterwards() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let task = Arc::new(Task {
+            state: State::queued(7),
+            queue: Mutex::new(1),
+            told: AtomicUsize::new(0),
+            polling: AtomicUsize::new(0),
+            seen: AtomicUsize::new(0),
+        });
+        let wakers: Vec<_> = [5, 0]
+            .map(|level| {
+                let task = task.clone();
+                loom::thread::spawn(move || task.tell(level))
+            })
+            .into();
+        task.drain();
+        wakers.into_iter().for_each(|waker| waker.join().unwrap());
+        task.drain();
+        assert_eq!(task.seen.load(Ordering::Relaxed), 2, "the last wake-up was lost");
+        assert_eq!(task.state.queued_at(), None);
+    });
+}
