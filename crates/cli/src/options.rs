@@ -42,6 +42,13 @@ pub fn hold(text: &str) -> Result<Span, String> {
     up_to(text, Threads::HOLD_MAX)
 }
 
+/// `20ms`: how long a request may wait.
+pub fn target_delay(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|e| format!("{e}"))?;
+    let valid = Span::from_micros(100)..=Span::from_secs(10);
+    if valid.contains(&span) { Ok(span) } else { Err(format!("{text:?} is outside 100us..=10s")) }
+}
+
 fn up_to(text: &str, max: Span) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|e| format!("{e}"))?;
     if span > max { Err(format!("{text:?} is more than {max}")) } else { Ok(span) }

@@ -33,7 +33,7 @@ pub(super) struct Found {
 }
 
 /// Turns `shards` until they have what `wanted` says, and prints what was
-/// found. `None` when `interrupted`.
+/// found (`aside`: to stderr). `None` when `interrupted`.
 ///
 /// # Errors
 /// An address that somebody has; nobody answers within [`PATIENCE`].
@@ -41,6 +41,7 @@ pub(super) fn settle<D: Device, A: App>(
     shards: &mut [(Shard<D, A>, D)],
     wanted: &Addresses,
     interrupted: &AtomicBool,
+    aside: bool,
 ) -> Result<Option<Found>, Error> {
     let clock = Monotonic::new();
     let end = clock.now() + PATIENCE;
@@ -59,7 +60,7 @@ pub(super) fn settle<D: Device, A: App>(
     let stack = first.stack();
     let every: Vec<IpAddr> = stack.addrs().collect();
     let served = every.iter().copied().filter(|addr| is_served(*addr, wanted)).collect();
-    say(stack, wanted, clock.now())?;
+    say(stack, wanted, clock.now(), aside)?;
     Ok(Some(Found { served, every }))
 }
 
@@ -139,8 +140,9 @@ fn silence(what: &Missing) -> Error {
     }
 }
 
-/// Prints what was found.
-fn say(stack: &Stack, wanted: &Addresses, now: Time) -> Result<(), Error> {
+/// Prints what was found; `aside`, to stderr.
+fn say(stack: &Stack, wanted: &Addresses, now: Time, aside: bool) -> Result<(), Error> {
+    let say = |line: String| if aside { eprintln!("{line}") } else { println!("{line}") };
     if let Some(lease) = stack.lease() {
         not_the_kernels(lease.addr.into(), "--addr with an address of the subnet that nobody has")?;
         let way = lease.router.map_or("no gateway".to_owned(), |router| format!("gateway {router}"));
@@ -150,10 +152,10 @@ fn say(stack: &Stack, wanted: &Addresses, now: Time) -> Result<(), Error> {
                 format!("for {} s", (until.since(now) + Span::from_millis(500)).as_nanos() / 1_000_000_000)
             }
         };
-        println!("{}/{} lent by {} {span}, {way}", lease.addr, lease.prefix, lease.server);
+        say(format!("{}/{} lent by {} {span}, {way}", lease.addr, lease.prefix, lease.server));
     }
     for addr in stack.addrs().filter(|addr| is_made(*addr, wanted)) {
-        println!("{addr}/64 made from a router's advertisement");
+        say(format!("{addr}/64 made from a router's advertisement"));
     }
     Ok(())
 }

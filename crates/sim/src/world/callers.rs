@@ -21,7 +21,7 @@ use runtime::shard::{self, Budget, Guard, Refusal, Shed};
 use sched::dispatch::Steering;
 
 pub use crate::BadConfig;
-use crate::text::{text, text_or_none};
+use crate::text::text;
 use crate::{CostModel, link};
 
 use super::server::config::{SERVER, stack};
@@ -33,21 +33,31 @@ use client::Callers;
 ///
 /// ```
 /// let config = sim::world::callers::Config::from_toml(r#"
-///     arrivals = "poisson 20000"
+///     load = 0.5
 ///     service = "exp 20us"
 ///     warmup = "10ms"
 ///     duration = "20ms"
 ///     guard = "queue-delay"
 /// "#)?;
-/// assert!(sim::world::callers::run(&config).in_time > 300);
+/// let expected = 0.5 * config.capacity_per_s() * 0.020;
+/// assert!(sim::world::callers::run(&config).in_time as f64 > 0.8 * expected);
 /// # Ok::<(), sim::world::callers::BadConfig>(())
 /// ```
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// When callers come.
-    #[serde(deserialize_with = "text")]
-    pub arrivals: Arrivals,
+    /// Callers that come, by chance (Poisson), over those that one core can
+    /// serve ([`Config::capacity_per_s`]): more than 0.
+    pub load: f64,
+    /// The same of those who are shed first; 0 is nobody.
+    #[serde(default)]
+    pub load_others: f64,
+    /// The same as `load` until [`surge_until`](Self::surge_until).
+    #[serde(default)]
+    pub surge: f64,
+    /// How long that lasts from the beginning.
+    #[serde(default, deserialize_with = "text")]
+    pub surge_until: Span,
     /// What their requests take of a core, beyond the stack's work.
     #[serde(deserialize_with = "text")]
     pub service: Law,
@@ -78,9 +88,6 @@ pub struct Config {
     /// percent, 1..=100.
     #[serde(default = "percent_default")]
     pub receive_percent: u8,
-    /// When callers of the second kind come, who are shed first.
-    #[serde(default, deserialize_with = "text_or_none")]
-    pub others: Option<Arrivals>,
     /// What the stack's work costs; the checked-in model where not given.
     pub costs: Option<CostModel>,
     /// Replays the run.
@@ -152,6 +159,15 @@ impl Config {
         let wrong = |what: String| Err(BadConfig(what));
         match self {
             Self { duration: Span::ZERO, .. } => wrong("duration 0ns counts nobody, 1ms and more do".into()),
+            Self { load, .. } if !(*load > 0.0 && *load <= LOAD_MAX) => {
+                wrong(format!("load {load} is outside of more than 0 to {LOAD_MAX}"))
+            }
+            Self { surge: load, .. } if !(0.0..=LOAD_MAX).contains(load) => {
+                wrong(format!("surge {load} is outside 0..={LOAD_MAX}"))
+            }
+            Self { load_others: load, .. } if !(0.0..=LOAD_MAX).contains(load) => {
+                wrong(format!("load_others {load} is outside 0..={LOAD_MAX}"))
+            }
             Self { transport: 0, .. } => wrong("transport 0 takes nothing in, 1 and more do".into()),
             Self { receive_percent: percent @ (0 | 101..), .. } => {
                 wrong(format!("receive_percent {percent} is outside 1..=100"))
@@ -165,13 +181,52 @@ impl Config {
         Ok(Guard { refusal: self.refusal.0, ..Guard::by_name(&self.guard, &params)? })
     }
 
+    fn cost(&self) -> CostModel {
+        self.costs.unwrap_or_default()
+    }
+
+    /// What a caller costs whom nobody serves, 1/µ1: SYN, request and FIN in,
+    /// SYN and two acknowledgements out.
+    #[must_use]
+    pub fn receive(&self) -> Span {
+        let CostModel { driver_ns, tcp_rx_ns, tcp_ack_ns, tcp_tx_ns, .. } = self.cost();
+        Span::from_nanos(3 * driver_ns + 2 * tcp_ack_ns + tcp_rx_ns + 3 * tcp_tx_ns)
+    }
+
+    /// What serving one costs beyond that, 1/µ2: its request's work and way to
+    /// it, the response, and what that is answered with.
+    #[must_use]
+    pub fn serve(&self) -> Span {
+        let CostModel { driver_ns, tcp_ack_ns, tcp_tx_ns, event_ns, dispatch_ns, .. } = self.cost();
+        self.service.mean() + Span::from_nanos(event_ns + dispatch_ns + tcp_tx_ns + driver_ns + tcp_ack_ns)
+    }
+
+    /// Callers per second that keep one core busy.
+    #[must_use]
+    pub fn capacity_per_s(&self) -> f64 {
+        1.0 / (self.receive() + self.serve()).as_secs_f64()
+    }
+
+    /// Those that are served of `offered_per_s` where receiving goes first:
+    /// the overload paper's (7).
+    #[must_use]
+    pub fn line_per_s(&self, offered_per_s: f64) -> f64 {
+        let left = (1.0 - offered_per_s * self.receive().as_secs_f64()).max(0.0);
+        (left / self.serve().as_secs_f64()).min(offered_per_s)
+    }
+
+    fn arrivals(&self, load: f64) -> Option<Arrivals> {
+        let rate_per_s = load * self.capacity_per_s();
+        (load > 0.0).then_some(Arrivals::Poisson { rate_per_s })
+    }
+
     fn machine(&self) -> Machine {
         let params = sched::dispatch::Params::new(1, TASKS);
         let (app, _) = Scenario::default().build();
         let classifiers = Classifiers { driver: Some(client::classifier()), transport: None };
         // First come, first served, but for whom the guard prefers.
         let mut policy = Mode::None.policy(Classifiers::default(), &params, Steering::all(1));
-        policy.driver = classifiers.driver.filter(|_| self.others.is_some());
+        policy.driver = classifiers.driver.filter(|_| self.load_others > 0.0);
         let mut shard = shard::Config::new(stack(SERVER, self.seed), policy, 1);
         shard.guard = Some(self.guard().expect("checked"));
         shard.budget = Budget {
@@ -180,7 +235,7 @@ impl Config {
             ..Budget::inline(Span::ZERO)
         };
         Machine {
-            cost: self.costs.unwrap_or_default(),
+            cost: self.cost(),
             link: link::Config::default(),
             shard,
             app: Arc::new(app),
@@ -192,6 +247,8 @@ impl Config {
     }
 }
 
+/// More load makes more events than anybody waits for.
+const LOAD_MAX: f64 = 100.0;
 /// Tasks that the event queue holds: as many as those of `greenwave serve`.
 const TASKS: usize = 65_536;
 
@@ -204,7 +261,7 @@ pub struct Outcome {
     pub in_time: u64,
     /// Refused by a reset; they left at once.
     pub refused: u64,
-    /// Of `others`, who counted and who was answered in time.
+    /// Of those who are shed first, who counted and who was answered in time.
     pub others: (u64, u64),
     /// From coming to the answer, of those in time.
     pub latency: Histogram,

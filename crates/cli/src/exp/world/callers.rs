@@ -17,6 +17,7 @@ pub const WORLD: World = World {
     stats: &[
         shown("offered", "1/s", "offered"),
         shown("served", "1/s", "served"),
+        shown("line", "1/s", "(7)"),
         shown("goodput", "1/s", "good/s"),
         shown("shed", "%", "shed %"),
         kept("refused", "%"),
@@ -26,7 +27,7 @@ pub const WORLD: World = World {
         kept("p50", "µs"),
         shown("p99", "µs", "p99"),
     ],
-    groups: &[("", 3), ("per second", 3), ("share", 2), ("µs", 2)],
+    groups: &[("", 3), ("per second", 4), ("share", 2), ("µs", 2)],
     drawn: "goodput",
     parts: &[],
     prepare,
@@ -37,21 +38,22 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     config.check().map_err(|e| line(&e))?;
     Ok(Box::new(move || {
         let outcome = callers::run(&config);
-        let mut rows = vec![row(&outcome)];
-        if config.others.is_some() {
+        let mut rows = vec![row(&config, &outcome)];
+        if config.load_others > 0.0 {
             rows.push(others(&outcome));
         }
         Ok(Found { events: outcome.events, rows, noise: None })
     }))
 }
 
-fn row(outcome: &Outcome) -> Row {
+fn row(config: &Config, outcome: &Outcome) -> Row {
     let seconds = outcome.counting.as_secs_f64();
     let of = |part: u64, all: u64| part as f64 / all.max(1) as f64 * 100.0;
     let us = Span::as_micros_f64;
     let figures = vec![
         outcome.offered as f64 / seconds,
         outcome.served_per_s,
+        config.line_per_s((outcome.offered + outcome.others.0) as f64 / seconds),
         outcome.in_time as f64 / seconds,
         of(outcome.guard.shed(), outcome.guard.seen),
         of(outcome.refused, outcome.offered),
@@ -69,6 +71,6 @@ fn others(outcome: &Outcome) -> Row {
     let seconds = outcome.counting.as_secs_f64();
     let (offered, in_time) = outcome.others;
     let mut figures = vec![0.0; WORLD.stats.len()];
-    (figures[0], figures[2]) = (offered as f64 / seconds, in_time as f64 / seconds);
+    (figures[0], figures[3]) = (offered as f64 / seconds, in_time as f64 / seconds);
     Row { class: "others".to_owned(), figures, cdf: Vec::new() }
 }

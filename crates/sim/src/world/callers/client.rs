@@ -40,11 +40,35 @@ struct Call {
     other: bool,
 }
 
-/// Those who come by one law.
+/// Those who come by one law, and by another from an instant on.
 struct Kind {
     times: Times,
     next: Time,
+    then: Option<(Time, Times)>,
     came: u64,
+}
+
+impl Kind {
+    fn new(times: Option<Times>, then: Option<(Time, Times)>) -> Option<Self> {
+        let (mut times, then) = match (times, then) {
+            (Some(times), then) => (times, then),
+            (None, Some((_, times))) => (times, None),
+            (None, None) => return None,
+        };
+        Some(Self { next: times.next()?, times, then, came: 0 })
+    }
+
+    /// When this one came; the next one's time follows.
+    fn take(&mut self) -> Time {
+        let came = self.next;
+        self.came += 1;
+        self.next = self.times.next().unwrap_or(Time::MAX);
+        if let Some((_, times)) = self.then.take_if(|(from, _)| *from <= self.next) {
+            self.times = times;
+            self.next = self.times.next().unwrap_or(Time::MAX);
+        }
+        came
+    }
 }
 
 /// See the module.
@@ -72,16 +96,21 @@ impl Callers {
         let rng = Rng::seeded(config.seed);
         let mut tcp = stack(CLIENT, config.seed);
         tcp.rto_min = CLIENT_RTO_MIN;
+        // An acknowledgement that is late makes nobody send more.
+        tcp.rack = false;
         // Many hosts' callers stand behind this address: none waits for its port.
         tcp.time_wait = Span::from_millis(1);
         tcp.fin_wait = Span::from_millis(200);
-        let kind = |arrivals: &queueing::Arrivals, n| {
-            let mut times = arrivals.times(Time::ZERO, rng.fork(n));
-            times.next().map(|next| Kind { times, next, came: 0 })
-        };
+        let times = |load, from, n| Some(config.arrivals(load)?.times(from, rng.fork(n)));
+        let calm = Time::ZERO + config.surge_until;
+        let first = Kind::new(
+            times(config.surge, Time::ZERO, 3),
+            times(config.load, calm, 0).map(|times| (calm, times)),
+        );
+        let others = Kind::new(times(config.load_others, Time::ZERO, 1), None);
         Self {
             stack: Stack::new(tcp),
-            kinds: [kind(&config.arrivals, 0), config.others.as_ref().and_then(|others| kind(others, 1))],
+            kinds: [first, others],
             draws: rng.fork(2),
             service: config.service,
             patience: config.patience,
@@ -109,10 +138,8 @@ impl Callers {
         let mut any = false;
         for other in [false, true] {
             while let Some(kind) = self.kinds[usize::from(other)].as_mut().filter(|kind| kind.next <= now) {
-                let came = kind.next;
                 let port = PORT_MIN + u16::from(other) * PORTS + (kind.came % u64::from(PORTS)) as u16;
-                kind.came += 1;
-                kind.next = kind.times.next().unwrap_or(Time::MAX);
+                let came = kind.take();
                 self.call(now, came, other, SocketAddr::new(SERVER.into(), port));
                 any = true;
             }

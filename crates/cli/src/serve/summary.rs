@@ -1,0 +1,125 @@
+//! What a server says when it ends: what happened, who was shed, and where
+//! requests waited; as tables, or the same figures as JSON.
+
+use queueing::{Priority, Span};
+use runtime::shard::{Counters, Shed, Stats};
+use serde_json::{Value, json};
+
+use super::Proto;
+use crate::table::{Table, micros};
+
+/// Parts of a distribution that are shown.
+const SHOWN: [(f64, &str); 3] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")];
+
+/// Prints what one shard did.
+pub(super) fn print(stats: &Stats, proto: Proto, guarded: bool) {
+    let c = &stats.counters;
+    match proto {
+        Proto::Tcp => println!(
+            "\n{} connections, {} requests, {} responses, {} resets",
+            c.accepted, c.requests, c.responses, c.aborted
+        ),
+        Proto::Udp => println!(
+            "\n{} datagrams, {} requests, {} responses, {} not sent",
+            c.datagrams, c.requests, c.responses, c.unsent
+        ),
+    }
+    if guarded {
+        let [p50, p99, _] = quantiles(&stats.delay);
+        println!("guard: the longest wait, p50 {p50} p99 {p99}");
+        println!("{}", shed(c));
+    }
+    if c.requests > 0 {
+        println!("{}", waits(stats));
+        let uses = stats.buffers;
+        let (share, asked) = (uses.hit_rate() * 100.0, uses.asked);
+        println!("buffers: {share:.1} % of {asked} without the allocator, {} small", uses.small);
+    }
+}
+
+/// SYNs by class and reason.
+fn shed(counters: &Counters) -> Table {
+    let header = ["class", "seen", "rate", "present", "closed", "let in"];
+    let mut table = Table::new(1, &header).groups(&[("", 1), ("SYNs", 1), ("shed, by reason", 3), ("", 1)]);
+    for (class, of) in classes(counters) {
+        let figures = [of.seen, of.by_rate, of.by_presence, of.by_closing, of.seen - of.shed()];
+        let figures = figures.iter().map(u64::to_string);
+        table.row(std::iter::once(class.to_string()).chain(figures).collect());
+    }
+    table
+}
+
+/// Classes of which anybody came.
+fn classes(counters: &Counters) -> impl Iterator<Item = (Priority, &Shed)> {
+    Priority::all().zip(&counters.guard).filter(|(_, of)| of.seen > 0)
+}
+
+fn waits(stats: &Stats) -> Table {
+    let [p50, p99, p999] = SHOWN.map(|(_, name)| name);
+    let mut table =
+        Table::new(2, &["priority", "stage", "count", p50, p99, p999]).groups(&[("", 3), ("waited, µs", 3)]);
+    for (class, stage, histogram) in stats.stages.iter().filter(|(.., histogram)| histogram.count() > 0) {
+        let spans = SHOWN.map(|(q, _)| micros(histogram.quantile(q)));
+        let words = [class.to_owned(), stage.to_owned(), histogram.count().to_string()];
+        table.row([words, spans].concat());
+    }
+    table
+}
+
+fn quantiles(histogram: &queueing::Histogram) -> [Span; 3] {
+    SHOWN.map(|(q, _)| histogram.quantile(q))
+}
+
+/// The same of every shard.
+pub(super) fn json(stats: &[Stats]) -> Value {
+    json!({ "world": "host", "shards": stats.iter().map(shard).collect::<Vec<_>>() })
+}
+
+fn shard(stats: &Stats) -> Value {
+    let c = &stats.counters;
+    let spread = |histogram: &queueing::Histogram| {
+        let spans = SHOWN.map(|(q, name)| (name.to_owned(), json!(histogram.quantile(q).as_nanos())));
+        Value::Object(spans.into_iter().collect())
+    };
+    let classes = classes(c).map(|(class, of)| {
+        let shed = json!({ "rate": of.by_rate, "present": of.by_presence, "closed": of.by_closing });
+        json!({ "class": class.level(), "seen": of.seen, "shed": shed })
+    });
+    let stages = stats.stages.iter().filter(|(.., histogram)| histogram.count() > 0);
+    let stages = stages.map(|(priority, stage, histogram)| {
+        let (count, waited_ns) = (histogram.count(), spread(histogram));
+        json!({ "priority": priority, "stage": stage, "count": count, "waited_ns": waited_ns })
+    });
+    let uses = stats.buffers;
+    json!({
+        "connections": c.accepted,
+        "datagrams": c.datagrams,
+        "requests": c.requests,
+        "responses": c.responses,
+        "resets": c.aborted,
+        "guard": { "classes": classes.collect::<Vec<_>>(), "delay_ns": spread(&stats.delay) },
+        "buffers": { "asked": uses.asked, "pooled": uses.pooled, "small": uses.small, "hit_rate": uses.hit_rate() },
+        "waits": stages.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_shed_stands_by_class_and_reason_in_table_and_json() {
+        let mut stats = Stats::default();
+        stats.counters.guard[7] = Shed { seen: 12, by_rate: 4, by_presence: 0, by_closing: 3 };
+        let table = shed(&stats.counters).to_string();
+        let row = table.lines().last().expect("a row").split_whitespace().collect::<Vec<_>>();
+        assert_eq!(row, ["7", "12", "4", "0", "3", "5"]);
+        let json = json(&[stats]);
+        let class = &json["shards"][0]["guard"]["classes"][0];
+        assert_eq!(
+            (&class["class"], &class["seen"], &class["shed"]["closed"]),
+            (&json!(7), &json!(12), &json!(3))
+        );
+        assert_eq!(json["shards"][0]["buffers"]["hit_rate"], json!(1.0));
+    }
+}

@@ -1,0 +1,144 @@
+//! Our stack under overload: the door at its driver stage in a loop with the
+//! real shard, and the share of time that receiving gets.
+
+use proptest::prelude::{prop_assert, proptest};
+use proptest::test_runner::Config as Cases;
+use queueing::Span;
+use sim::world::callers::{Config, Outcome, run};
+
+/// A server of requests of 50 µs to 200 µs; `more` are further settings.
+fn server(service_us: u64, seed: u64, more: &str) -> Config {
+    let toml = format!("service = \"exp {service_us}us\"\nseed = {seed}\n{more}");
+    Config::from_toml(&toml).unwrap_or_else(|e| panic!("{e}: {toml}"))
+}
+
+/// Callers answered in time per second, over those that a core can serve.
+fn goodput(config: &Config, outcome: &Outcome) -> f64 {
+    outcome.in_time as f64 / outcome.counting.as_secs_f64() / config.capacity_per_s()
+}
+
+const TARGET: Span = Span::from_millis(20);
+
+proptest! {
+    #![proptest_config(Cases::with_cases(4))]
+
+    /// A shard that keeps up sheds nobody.
+    #[test]
+    fn below_the_target_nobody_is_shed(service_us in 50_u64..200, load in 0.1..0.8_f64, seed in 0..1_000_u64) {
+        let config = server(service_us, seed, &format!(
+            "load = {load}\nguard = \"queue-delay\"\nwarmup = \"1ms\"\nduration = \"500ms\""
+        ));
+        let outcome = run(&config);
+        prop_assert!(outcome.delay.max() <= TARGET, "{}", outcome.delay.max());
+        prop_assert!(outcome.guard.shed() == 0, "{:?}", outcome.guard);
+        prop_assert!(outcome.in_time == outcome.offered, "{} of {}", outcome.in_time, outcome.offered);
+    }
+
+    /// Whatever comes, nine tenths of what can be served is served in time, and
+    /// no wait is longer than three targets once a second has passed.
+    #[test]
+    fn overload_costs_neither_goodput_nor_time(service_us in 50_u64..200, load in 1.3..8.0_f64, seed in 0..1_000_u64) {
+        let config = server(service_us, seed, &format!(
+            "load = {load}\nguard = \"queue-delay\"\nwarmup = \"1s\"\nduration = \"300ms\""
+        ));
+        let outcome = run(&config);
+        let share = goodput(&config, &outcome);
+        prop_assert!(share > 0.9, "{share} of what can be served");
+        prop_assert!(outcome.latency.quantile(0.999) < TARGET * 3, "{}", outcome.latency.quantile(0.999));
+    }
+
+    /// A second after a surge has ended nobody is shed any more.
+    #[test]
+    fn it_recovers_within_a_second(service_us in 50_u64..200, surge in 2.0..8.0_f64, seed in 0..1_000_u64) {
+        let config = server(service_us, seed, &format!(
+            "load = 0.6\nsurge = {surge}\nsurge_until = \"700ms\"\nguard = \"queue-delay\"\n\
+             warmup = \"1700ms\"\nduration = \"300ms\""
+        ));
+        let outcome = run(&config);
+        prop_assert!(outcome.guard.shed() == 0, "{:?}", outcome.guard);
+        prop_assert!(outcome.in_time == outcome.offered, "{} of {}", outcome.in_time, outcome.offered);
+    }
+
+    /// Receiving that goes first takes its share and no more while requests
+    /// wait, however many callers come.
+    #[test]
+    fn receiving_is_bounded_under_a_flood(percent in 2_u8..30, load in 20.0..40.0_f64, seed in 0..1_000_u64) {
+        let config = server(50, seed, &format!(
+            "load = {load}\ntransport = 100000\nreceive_percent = {percent}\nwarmup = \"100ms\"\nduration = \"50ms\""
+        ));
+        let outcome = run(&config);
+        let receiving = outcome.receiving * 100.0;
+        prop_assert!(receiving < f64::from(percent) + 1.0, "{receiving} % of {percent}");
+    }
+}
+
+#[test]
+fn without_a_bound_a_flood_takes_the_core_from_the_requests() {
+    let flood = |more: &str| {
+        let config = server(
+            50,
+            1,
+            &format!("load = 40\ntransport = 100000\nwarmup = \"100ms\"\nduration = \"50ms\"\n{more}"),
+        );
+        (run(&config).served_per_s, config.capacity_per_s())
+    };
+    let ((unbounded, capacity), (bounded, _)) = (flood(""), flood("receive_percent = 5"));
+    assert!(unbounded < 0.75 * capacity, "{unbounded} of {capacity}");
+    assert!(bounded > 0.8 * capacity, "{bounded} of {capacity}");
+}
+
+#[test]
+fn those_who_matter_come_in_and_the_others_are_shed() {
+    let config = server(
+        100,
+        1,
+        "load = 0.5\nload_others = 5\nguard = \"queue-delay\"\nwarmup = \"1s\"\nduration = \"500ms\"",
+    );
+    let outcome = run(&config);
+    let share = outcome.in_time as f64 / outcome.offered as f64;
+    assert!(share > 0.98, "{share} of those who matter");
+    let (offered, in_time) = outcome.others;
+    assert!(in_time > 0 && in_time < offered / 5, "{in_time} of {offered} others");
+}
+
+#[test]
+fn a_reset_tells_callers_that_they_need_not_wait() {
+    let more =
+        "load = 3\nguard = \"queue-delay\"\nrefusal = \"reset\"\nwarmup = \"1s\"\nduration = \"200ms\"";
+    let config = server(100, 1, more);
+    let outcome = run(&config);
+    assert!(outcome.refused + outcome.in_time > outcome.offered * 98 / 100, "{outcome:?}");
+    assert!(goodput(&config, &outcome) > 0.9);
+}
+
+#[test]
+fn without_a_guard_everybody_is_served_too_late() {
+    let config = server(100, 1, "load = 2\nwarmup = \"600ms\"\nduration = \"200ms\"");
+    let outcome = run(&config);
+    assert!(outcome.served_per_s > 0.9 * config.capacity_per_s());
+    assert!(goodput(&config, &outcome) < 0.05);
+}
+
+#[test]
+fn equal_seeds_replay() {
+    let config = server(100, 7, "load = 2\nguard = \"queue-delay\"\nwarmup = \"50ms\"\nduration = \"50ms\"");
+    let (once, again) = (run(&config), run(&config));
+    assert_eq!((once.events, once.in_time, once.guard), (again.events, again.in_time, again.guard));
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_with_their_value() {
+    let refused = |more: &str| {
+        Config::from_toml(&format!("service = \"exp 5us\"\n{more}")).expect_err(more).to_string()
+    };
+    for (more, says) in [
+        ("load = 0", "load 0 is outside"),
+        ("load = 1\nguard = \"best\"", "queue-delay"),
+        ("load = 1\nrefusal = \"shout\"", "silence, reset"),
+        ("load = 1\nreceive_percent = 101", "receive_percent 101 is outside 1..=100"),
+        ("load = 1\ntransport = 0", "transport 0"),
+        ("load = 1\nduration = \"0s\"", "duration"),
+    ] {
+        assert!(refused(more).contains(says), "{more}: {}", refused(more));
+    }
+}
