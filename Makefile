@@ -95,7 +95,7 @@ clean: toolchain
 
 # With the guard's programs where they can be built.
 build: toolchain
-	@$(CARGO) build --release --locked -p cli $$($(HAVE_BPF) && echo --features bpf)
+	@$(CARGO) build --release --locked -p cli -p capi $$($(HAVE_BPF) && echo --features bpf)
 
 toolchain:
 	@command -v $(CARGO) >/dev/null || { \

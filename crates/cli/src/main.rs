@@ -30,6 +30,7 @@ mod parallel;
 mod progress;
 mod report;
 mod result;
+mod run;
 mod serve;
 mod sim;
 mod table;
@@ -48,6 +49,8 @@ enum Command {
     Demo(demo::Args),
     /// Serve on a network device through our own TCP/IP.
     Serve(serve::Args),
+    /// Run an unmodified server on our own TCP/IP.
+    Run(run::Args),
     /// Load a server, open loop, over the kernel's sockets.
     Load(load::Args),
     /// Serve short flows first at an egress of this machine.
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Fabric(args) => fabric::run(&args),
         Command::Exp(args) => exp::run(args),

@@ -103,6 +103,16 @@ pub fn secret() -> Result<[u8; 16], crate::Error> {
     read.map(|()| bytes).map_err(|e| crate::Error::file(path, &e))
 }
 
+/// A hardware address for a device that has none: locally administered, and
+/// another one each time, so that no stale ARP entry fits it.
+///
+/// # Errors
+/// As [`secret`].
+pub fn made_up_mac() -> Result<[u8; 6], crate::Error> {
+    let drawn = secret()?;
+    Ok([2, drawn[0] ^ drawn[8], drawn[1], drawn[2], drawn[3], drawn[4]])
+}
+
 /// `bytes` that only depend on `seed` and `which`, for runs that must replay.
 #[must_use]
 pub fn secret_of(seed: u64, which: u64) -> [u8; 16] {

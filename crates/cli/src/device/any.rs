@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::os::fd::OwnedFd;
 
 use host::{Tap, dpdk, packet};
 use net::Device;
@@ -26,6 +27,19 @@ pub enum AnyDevice {
     Dpdk(dpdk::Dpdk),
     /// A capture.
     Replay(Box<Replay<Ending>>),
+}
+
+impl AnyDevice {
+    /// Ends [`wait`](Device::wait) also while `fd` is readable, from now on.
+    /// What never sleeps, or has its own pace, need not be told.
+    pub fn watch(&mut self, fd: OwnedFd) {
+        match self {
+            Self::Tap(device) => device.watch(fd),
+            Self::Packet(device) => device.watch(fd),
+            Self::Xdp(device) => device.queue.watch(fd),
+            Self::Dpdk(_) | Self::Replay(_) => {}
+        }
+    }
 }
 
 /// A frame of any device.

@@ -11,6 +11,7 @@ use host::Monotonic;
 use net::{Device, Stack};
 use queueing::{Clock, Span, Time};
 use runtime::shard::Step;
+use runtime::streams::{Programs, Streams};
 use runtime::{App, Shard};
 
 use crate::Error;
@@ -25,11 +26,45 @@ const LOOK_EVERY: Span = Span::from_millis(5);
 const STEPS_MAX: usize = 1024;
 
 /// Addresses that are in use.
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Those that clients are to use.
-    pub(super) served: Vec<IpAddr>,
+    pub(crate) served: Vec<IpAddr>,
     /// Those and our link-local one.
-    pub(super) every: Vec<IpAddr>,
+    pub(crate) every: Vec<IpAddr>,
+}
+
+/// A stack with an owner who turns it.
+pub(crate) trait Turned<D: Device> {
+    /// The stack.
+    fn stack(&mut self) -> &mut Stack;
+    /// Does what there is to do, up to a bound; nobody listens yet.
+    fn turn(&mut self, now: Time, device: &mut D);
+}
+
+impl<D: Device, A: App> Turned<D> for Shard<D, A> {
+    fn stack(&mut self) -> &mut Stack {
+        self.stack()
+    }
+
+    fn turn(&mut self, now: Time, device: &mut D) {
+        for _ in 0..STEPS_MAX {
+            match self.step(now, device) {
+                Step::Idle => break,
+                Step::Assign(_) => unreachable!("nobody listens yet"),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<D: Device, P: Programs> Turned<D> for Streams<D, P> {
+    fn stack(&mut self) -> &mut Stack {
+        self.stack()
+    }
+
+    fn turn(&mut self, now: Time, device: &mut D) {
+        self.turn(now, device);
+    }
 }
 
 /// Turns `shards` until they have what `wanted` says, and prints what was
@@ -37,8 +72,8 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// An address that somebody has; nobody answers within [`PATIENCE`].
-pub(super) fn settle<D: Device, A: App>(
-    shards: &mut [(Shard<D, A>, D)],
+pub(crate) fn settle<D: Device, S: Turned<D>>(
+    shards: &mut [(S, D)],
     wanted: &Addresses,
     interrupted: &AtomicBool,
     aside: bool,
@@ -65,15 +100,9 @@ pub(super) fn settle<D: Device, A: App>(
 }
 
 /// Lets each shard do what there is to do, then waits a little for more.
-fn turn<D: Device, A: App>(shards: &mut [(Shard<D, A>, D)], clock: &Monotonic) {
+fn turn<D: Device, S: Turned<D>>(shards: &mut [(S, D)], clock: &Monotonic) {
     for (shard, device) in shards.iter_mut() {
-        for _ in 0..STEPS_MAX {
-            match shard.step(clock.now(), device) {
-                Step::Idle => break,
-                Step::Assign(_) => unreachable!("nobody listens yet"),
-                _ => {}
-            }
-        }
+        shard.turn(clock.now(), device);
     }
     // The first shard has a device in any case; others may share it.
     if let Some((_, device)) = shards.first_mut() {

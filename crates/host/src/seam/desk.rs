@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -38,7 +38,6 @@ pub struct Desk {
     listeners: Listeners,
     /// Listeners so far.
     made: u64,
-    events: Vec<epoll::Event>,
     refused: BTreeMap<Refusal, u64>,
 }
 
@@ -101,7 +100,7 @@ const LISTENER: u64 = 1 << 63;
 /// The control socket's number.
 const CONTROL: u64 = u64::MAX;
 /// Events that are looked at together.
-const EVENTS: usize = 256;
+const EVENTS: usize = 64;
 /// Different refusals that are told apart; more are not counted.
 const REFUSALS_MAX: usize = 1024;
 /// Where ports begin that programs do not choose.
@@ -110,11 +109,11 @@ const EPHEMERAL: u16 = 32_768;
 const QUIET: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
 impl Desk {
-    /// A desk for a stack with `addrs`. `secret` is what nobody can guess.
+    /// A desk for a stack with no addresses yet. `secret` is what nobody can guess.
     ///
     /// # Errors
     /// When there is no descriptor left, or the kernel has no abstract sockets.
-    pub fn open(addrs: Vec<IpAddr>, secret: Key) -> io::Result<Self> {
+    pub fn open(secret: Key) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
         let run = u32::from_be_bytes([secret[0], secret[1], secret[2], secret[3]]) ^ std::process::id();
@@ -126,12 +125,16 @@ impl Desk {
             epoll,
             key: secret,
             run,
-            addrs,
+            addrs: Vec::new(),
             listeners: Listeners::default(),
             made: 0,
-            events: Vec::with_capacity(EVENTS),
             refused: BTreeMap::new(),
         })
+    }
+
+    /// The stack's addresses, from now on: what is bound to them is ours.
+    pub fn set_addrs(&mut self, addrs: Vec<IpAddr>) {
+        self.addrs = addrs;
     }
 
     /// What [`VARIABLE`](super::VARIABLE) is to say.
@@ -156,11 +159,9 @@ impl Desk {
 
     /// Appends what happened since, up to a batch; whether anything did.
     pub fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
-        let mut events = std::mem::take(&mut self.events);
-        events.clear();
+        let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let waited = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&zero));
-        let some = waited.is_ok_and(|n| n > 0);
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut space, Some(&zero)) else { return false };
         // Who is gone first: what it had may be asked for by the next.
         for event in events.iter().filter(|event| event.data.u64() != CONTROL) {
             self.on_event(event.data.u64(), event.flags, into);
@@ -168,8 +169,7 @@ impl Desk {
         if events.iter().any(|event| event.data.u64() == CONTROL) {
             self.take_requests(into);
         }
-        self.events = events;
-        some
+        !events.is_empty()
     }
 
     fn on_event(&mut self, id: u64, flags: epoll::EventFlags, into: &mut Vec<Happened>) {

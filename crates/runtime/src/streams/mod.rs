@@ -219,6 +219,12 @@ impl<D: Device, P: Programs> Streams<D, P> {
         self.flows.iter().flatten().count()
     }
 
+    /// Whether no program has a connection, and all that they wrote has arrived.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.connections() == 0 && self.stack.buffer_bytes() == 0 && !self.stack.wants_egress()
+    }
+
     /// When [`turn`](Self::turn) should be called next if nothing comes.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {

@@ -18,7 +18,8 @@ struct World {
 impl World {
     fn new(secret: u8) -> Self {
         let addrs = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
-        let desk = Desk::open(addrs, [secret; 16]).unwrap();
+        let mut desk = Desk::open([secret; 16]).unwrap();
+        desk.set_addrs(addrs);
         let seam = Seam::parse(&desk.variable()).expect("what the desk says is read");
         Self { desk, seam }
     }

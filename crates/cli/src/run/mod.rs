@@ -1,0 +1,240 @@
+//! `greenwave run`: an unmodified server on our own TCP/IP.
+//!
+//! The stack and the device are this process's. The program is a child with
+//! `libgreenwave.so` preloaded, and a socket that it binds to one of the
+//! stack's addresses is ours ([`host::seam`]). So the program may fork,
+//! reload, crash or be killed: its connections end as the kernel's would, and
+//! nothing of the device was ever its. Until it and what it started have
+//! ended, or ctrl-C.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use host::Monotonic;
+use host::seam::VARIABLE;
+use host::seam::program::Programs;
+use net::Device;
+use net::device::fault::Rates;
+use net::device::merged::Merged;
+use net::stack::Config as StackConfig;
+use queueing::{Clock, Span};
+use runtime::mode::{Classifiers, Mode, Policy};
+use runtime::streams::{self, Streams};
+use rustix::process::Signal;
+use sched::dispatch::{Params, Steering};
+
+use crate::address::{Addresses, KernelEnd, Scoped, Wanted, list};
+use crate::device::{self, AnyDevice, Kind, Open, Wrapped};
+use crate::options::{self, made_up_mac, secret};
+use crate::serve::settle::settle;
+use crate::{Error, check};
+
+mod program;
+mod seats;
+
+use seats::Seats;
+
+/// Run an unmodified server on a network device through our own TCP/IP.
+///
+/// The program runs with libgreenwave.so preloaded; what it binds to the
+/// addresses here, or to all addresses, is on our stack, and everything else
+/// is the kernel's. Ends with the program, or with ctrl-C.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Where frames come from, as for `serve` (see there):
+    /// tap:NAME, xdp:INTERFACE, packet:INTERFACE, dpdk:DEVICE.
+    #[arg(long, value_name = "KIND:NAME", verbatim_doc_comment)]
+    device: String,
+    /// The stack's addresses with their subnets: 10.77.0.2/24,
+    /// fd00::2/64; dhcp; slaac; a list or repeated.
+    #[arg(long, required = true, value_name = "ADDRESSES", value_delimiter = ',', verbatim_doc_comment)]
+    addr: Vec<Wanted>,
+    /// The kernel's end of a TAP device [default: the subnet's first other].
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    host_addr: Vec<KernelEnd>,
+    /// Next hops for other subnets, one for each family
+    /// [default: the kernel's end, or what dhcp and slaac say].
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', verbatim_doc_comment)]
+    gateway: Vec<Scoped<IpAddr>>,
+    /// Who is urgent: a policy file (see `greenwave check`).
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// How long the stack without work looks for more, then it sleeps.
+    #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = options::spin)]
+    spin: Span,
+    /// Write every frame to this file, for Wireshark.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Put a bad path before the device, such as loss=1%,delay=5ms.
+    #[arg(long, value_name = "FAULTS")]
+    fault: Option<Rates>,
+    /// The library [default: $GREENWAVE_LIB, or libgreenwave.so beside
+    /// this program].
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    lib: Option<PathBuf>,
+    /// The program, in the foreground, and its arguments:
+    /// -- lighttpd -D -f lighttpd.conf.
+    #[arg(last = true, required = true, value_name = "PROGRAM", verbatim_doc_comment)]
+    program: Vec<OsString>,
+}
+
+/// Runs the program to its end; with its exit status.
+///
+/// # Errors
+/// Anything that keeps it from starting.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let program = program::find(&args.program[0])?;
+    let lib = library(args.lib.as_deref())?;
+    let kind: Kind = args.device.parse()?;
+    let addresses = Addresses::plan(&kind, &args.addr, &args.host_addr, &args.gateway)?;
+    let classifiers = args.policy.as_deref().map_or(Ok(Classifiers::default()), check::load)?;
+    if let Some(path) = &args.pcap {
+        Error::unless_writable(path)?;
+    }
+    let key = secret()?;
+    let Open { mut devices, mac, mtu, held, how, claimant, .. } = kind.open(&addresses, key)?;
+    let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up_mac()?), key) };
+    let mut seats = Seats::open(secret()?)?;
+    for device in &mut devices {
+        device.watch(seats.readiness()?);
+    }
+    let policy: Policy = Mode::Adps.policy(classifiers, &Params::new(1, 1), Steering::all(1));
+    let frames_max = held.map_or(FRAMES_MAX, |held| held.min(FRAMES_MAX));
+    let variable = seats.variable();
+    seats.set_addrs(addresses.given().collect());
+    let device = device::wrap(Merged::new(devices), args.fault, args.pcap.as_deref())?;
+    let mut server = [(Streams::new(stack, policy, frames_max, seats), device)];
+    let interrupted = host::interrupt::flag();
+    let Some(found) = settle(&mut server, &addresses, interrupted)? else { return Ok(ExitCode::SUCCESS) };
+    if let (Some(claimant), true) = (&claimant, addresses.are_found()) {
+        claimant.claim(&host::afxdp::Claims { addresses: found.every.clone(), ports: Vec::new() })?;
+    }
+    let [(streams, device)] = &mut server;
+    streams.programs().set_addrs(found.every);
+    let how = how.map_or(String::new(), |how| format!(" ({how})"));
+    eprintln!("{} on {}, {}{how}; ctrl-C ends", program.display(), list(&found.served), args.device);
+    let mut command = Command::new(&program);
+    command.args(&args.program[1..]).env("LD_PRELOAD", preload(&lib)).env(VARIABLE, variable);
+    let status = serve(streams, device, args.spin, interrupted, &mut command)?;
+    summary(streams);
+    Ok(exit(status, interrupted.load(Ordering::Relaxed)))
+}
+
+type AnyStreams = Streams<Wrapped<Merged<AnyDevice>>, Seats>;
+
+/// Received frames that wait for TCP.
+const FRAMES_MAX: usize = 16_384;
+/// How often the program and the interrupt flag are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long a program has to end after ctrl-C before it is killed.
+const GRACE: Span = Span::from_secs(5);
+/// How long what programs wrote before they ended may take to reach its peers.
+const FLUSH: Span = Span::from_secs(2);
+
+/// Starts the program and serves until nobody of it is left.
+fn serve(
+    streams: &mut AnyStreams,
+    device: &mut Wrapped<Merged<AnyDevice>>,
+    spin: Span,
+    interrupted: &AtomicBool,
+    command: &mut Command,
+) -> Result<Option<ExitStatus>, Error> {
+    let (clock, stop) = (Monotonic::new(), AtomicBool::new(false));
+    let result = std::thread::scope(|scope| {
+        let server = scope.spawn(|| streams::serve(streams, device, &clock, &stop, spin));
+        // However this ends, the stack's thread is to end, too.
+        let result = Programs::start(command)
+            .map_err(|e| Error::file(Path::new(command.get_program()), &e).advice("to start it without greenwave"))
+            .map(|mut programs| wait(&mut programs, &clock, interrupted, || server.is_finished()));
+        stop.store(true, Ordering::Relaxed);
+        match server.join() {
+            Ok(()) => result,
+            Err(_) => Err(Error::new("the stack panicked; the message above says where")),
+        }
+    })?;
+    let end = clock.now() + FLUSH;
+    while clock.now() < end && !streams.is_quiet() {
+        if !streams.turn(clock.now(), device) {
+            device.wait(Span::from_millis(1));
+        }
+    }
+    Ok(result)
+}
+
+/// Waits until all of the program have ended, or ends them at ctrl-C.
+fn wait(
+    programs: &mut Programs,
+    clock: &Monotonic,
+    interrupted: &AtomicBool,
+    is_over: impl Fn() -> bool,
+) -> Option<ExitStatus> {
+    let mut kill_at = None;
+    while programs.run() {
+        if is_over() {
+            programs.signal(Signal::KILL);
+        } else if interrupted.load(Ordering::Relaxed) {
+            let now = clock.now();
+            match kill_at {
+                None => {
+                    kill_at = Some(now + GRACE);
+                    programs.signal(Signal::TERM);
+                }
+                Some(at) if now >= at => programs.signal(Signal::KILL),
+                Some(_) => {}
+            }
+        }
+        std::thread::park_timeout(LOOK_EVERY);
+    }
+    programs.status()
+}
+
+/// The library to preload.
+fn library(given: Option<&Path>) -> Result<PathBuf, Error> {
+    let beside = || Some(std::env::current_exe().ok()?.with_file_name("libgreenwave.so"));
+    let said = || std::env::var_os("GREENWAVE_LIB").map(PathBuf::from);
+    let lib = given.map(Path::to_owned).or_else(said).or_else(beside).unwrap_or_default();
+    let build = "make build, or --lib with the path of libgreenwave.so";
+    let lib = std::fs::canonicalize(&lib).map_err(|e| Error::file(&lib, &e).advice(build))?;
+    // The loader takes both for what separates libraries (ld.so(8)).
+    if lib.to_string_lossy().contains([' ', ':']) {
+        let what = format!("{}: the loader takes no path with a space or a colon", lib.display());
+        return Err(Error::new(what).advice("--lib with a copy elsewhere"));
+    }
+    Ok(lib)
+}
+
+/// The library before what is preloaded already.
+fn preload(lib: &Path) -> OsString {
+    let mut preload = lib.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    preload
+}
+
+/// The program's exit status as a shell gives it; ctrl-C is how it is meant to end.
+fn exit(status: Option<ExitStatus>, interrupted: bool) -> ExitCode {
+    let code = match status {
+        _ if interrupted => 0,
+        Some(status) => status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2),
+        None => 2,
+    };
+    ExitCode::from(u8::try_from(code).unwrap_or(2))
+}
+
+/// What happened.
+fn summary(streams: &mut AnyStreams) {
+    let c = *streams.counters();
+    let [nobody, full, no_fd] = streams.programs().untaken;
+    eprintln!(
+        "{} connections, {} reset; {} bytes in, {} out; not taken: nobody listened {nobody}, backlog full {full}, no descriptor {no_fd}",
+        c.offered, c.reset, c.bytes_in, c.bytes_out
+    );
+    streams.programs().refused().for_each(|line| eprintln!("{line}"));
+}

@@ -1,0 +1,148 @@
+//! The desk of [`host::seam`] as the stack sees it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use host::seam::{self, Call, Desk, NoOffer, Refusal};
+use net::stack::ConnId;
+use runtime::streams::{Happened, Pipe, Programs, Read, Setting, Wrote};
+
+use crate::Error;
+
+/// Where programs sit.
+pub(super) struct Seats {
+    desk: Desk,
+    happened: Vec<seam::Happened>,
+    /// Connections that were not taken: nobody listened, too many waited, no
+    /// descriptor was left.
+    pub(super) untaken: [u64; 3],
+}
+
+/// A program's connection.
+pub(super) struct Seat(seam::Pipe);
+
+/// A connection's number at the desk: below 2⁶³, as slots are.
+fn number(conn: ConnId) -> u64 {
+    u64::from(conn.index) << 32 | u64::from(conn.generation)
+}
+
+fn conn(number: u64) -> ConnId {
+    ConnId { index: (number >> 32) as u32, generation: number as u32 }
+}
+
+impl Seats {
+    /// A desk that programs can ask.
+    ///
+    /// # Errors
+    /// The kernel has no descriptor, or no abstract sockets.
+    pub(super) fn open(key: seam::Key) -> Result<Self, Error> {
+        let desk = Desk::open(key).map_err(|e| no_desk(&e))?;
+        Ok(Self { desk, happened: Vec::new(), untaken: [0; 3] })
+    }
+
+    /// A descriptor that is readable while programs have something to say.
+    ///
+    /// # Errors
+    /// The kernel has no descriptor.
+    pub(super) fn readiness(&self) -> Result<OwnedFd, Error> {
+        self.desk.readiness().map_err(|e| no_desk(&e))
+    }
+
+    pub(super) fn set_addrs(&mut self, addrs: Vec<IpAddr>) {
+        self.desk.set_addrs(addrs);
+    }
+
+    /// What a program's environment is to say.
+    pub(super) fn variable(&self) -> String {
+        self.desk.variable()
+    }
+
+    /// What was refused, a line each.
+    pub(super) fn refused(&self) -> impl Iterator<Item = String> + '_ {
+        self.desk.refused().map(|(refusal, count)| {
+            let what = match refusal {
+                Refusal::Call(Call::Connect) => "connect of a socket bound to our address".to_owned(),
+                Refusal::Call(Call::GetOption { level, name }) => {
+                    format!("getsockopt level {level} option {name}")
+                }
+                Refusal::SetOption { level, name } => format!("setsockopt level {level} option {name}"),
+                Refusal::Nonsense => "requests that made no sense".to_owned(),
+            };
+            format!("refused: {what}, {count}×")
+        })
+    }
+}
+
+fn no_desk(e: &std::io::Error) -> Error {
+    Error::new(format!("no place for programs to ask: {e}")).advice("ulimit -n with a larger number")
+}
+
+impl Programs for Seats {
+    type Pipe = Seat;
+
+    fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
+        let some = self.desk.poll(&mut self.happened);
+        into.extend(self.happened.drain(..).map(|happened| match happened {
+            seam::Happened::Pipe { id, readable, writable, gone } => {
+                Happened::Pipe { conn: conn(id), readable, writable, gone }
+            }
+            seam::Happened::Listen(port) => Happened::Listen(port),
+            seam::Happened::Unlisten(port) => Happened::Unlisten(port),
+            seam::Happened::Set { id, setting } => Happened::Set(conn(id), translated(setting)),
+        }));
+        some
+    }
+
+    fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Seat> {
+        match self.desk.offer(number(conn), local, remote) {
+            Ok(pipe) => Some(Seat(pipe)),
+            Err(why) => {
+                let kind = match why {
+                    NoOffer::NoListener => 0,
+                    NoOffer::Full => 1,
+                    NoOffer::NoDescriptor => 2,
+                };
+                self.untaken[kind] += 1;
+                None
+            }
+        }
+    }
+}
+
+fn translated(setting: seam::Setting) -> Setting {
+    match setting {
+        seam::Setting::KeepAlive(on) => Setting::KeepAlive(on),
+        seam::Setting::KeepIdle(span) => Setting::KeepIdle(span),
+        seam::Setting::KeepInterval(span) => Setting::KeepInterval(span),
+        seam::Setting::KeepCount(count) => Setting::KeepCount(count),
+        seam::Setting::UserTimeout(timeout) => Setting::UserTimeout(timeout),
+        seam::Setting::ResetOnClose(reset) => Setting::ResetOnClose(reset),
+    }
+}
+
+impl Pipe for Seat {
+    fn write(&mut self, bytes: &[u8]) -> Wrote {
+        match self.0.write(bytes) {
+            seam::Wrote::Some(taken) => Wrote::Some(taken),
+            seam::Wrote::Full => Wrote::Full,
+            seam::Wrote::Gone => Wrote::Gone,
+        }
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> Read {
+        match self.0.read(bytes) {
+            seam::Read::Some(taken) => Read::Some(taken),
+            seam::Read::Nothing => Read::Nothing,
+            seam::Read::End => Read::End,
+            seam::Read::Reset => Read::Reset,
+        }
+    }
+
+    fn finish(&mut self) {
+        self.0.finish();
+    }
+
+    fn want_room(&mut self, wanted: bool) {
+        self.0.want_room(wanted);
+    }
+}

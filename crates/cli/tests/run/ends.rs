@@ -1,0 +1,81 @@
+//! Whoever ends, and however: nothing is left.
+
+use super::servers::{lighttpd, nginx};
+use super::*;
+
+/// Whether a connection ends, politely or not.
+fn ends(stream: &mut TcpStream) -> bool {
+    stream.set_nonblocking(false).unwrap();
+    matches!(stream.read(&mut [0; 64]), Ok(0)) || stream.read(&mut [0; 64]).is_err()
+}
+
+#[test]
+fn a_program_that_is_killed_ends_its_connections_and_the_run() {
+    let test = "a_program_that_is_killed_ends_its_connections_and_the_run";
+    let Some(world) = World::new(test, "lighttpd") else { return };
+    let mut config = String::new();
+    let mut server = world.run("packet:gw0", 80, &lighttpd(&world, &mut config));
+    let mut kept: Vec<TcpStream> = (0..10).map(|_| world.connect(&server)).collect();
+    kept.iter_mut().for_each(|stream| assert!(ask(stream, "/small").ends_with("hello\n")));
+    let [program] = server.descendants()[..] else { panic!("lighttpd is one process") };
+    kill_process(program, Signal::KILL).unwrap();
+    assert!(kept.iter_mut().all(ends), "the peers hear of it");
+    let (code, said) = server.ended();
+    assert_eq!(code, Some(128 + 9), "{said}");
+}
+
+#[test]
+fn a_killed_worker_ends_its_connections_and_the_next_one_serves() {
+    let test = "a_killed_worker_ends_its_connections_and_the_next_one_serves";
+    let Some(world) = World::new(test, "nginx") else { return };
+    let mut config = String::new();
+    let server = world.run("packet:gw0", 80, &nginx(&world, true, "ADDRESS:80", &mut config));
+    let mut stream = world.connect(&server);
+    assert!(ask(&mut stream, "/small").ends_with("hello\n"));
+    let [_, worker] = server.descendants()[..] else { panic!("a master and a worker") };
+    kill_process(worker, Signal::KILL).unwrap();
+    assert!(ends(&mut stream), "the peer hears of it");
+    world.until("the master starts another", || {
+        server.descendants().len() == 2 && !server.descendants().contains(&worker)
+    });
+    assert_eq!(world.get(&server, "/small"), b"hello\n");
+    // A reload: another worker takes over the listener.
+    let master = server.descendants()[0];
+    let before = server.descendants();
+    kill_process(master, Signal::HUP).unwrap();
+    world.until("the old worker leaves", || is_gone(before[1]));
+    assert_eq!(world.get(&server, "/small"), b"hello\n");
+    server.stop();
+}
+
+#[test]
+fn ctrl_c_ends_all_of_it() {
+    let Some(world) = World::new("ctrl_c_ends_all_of_it", "nginx") else { return };
+    let mut config = String::new();
+    let server = world.run("packet:gw0", 80, &nginx(&world, true, "ADDRESS:80", &mut config));
+    let started = server.descendants();
+    assert_eq!(started.len(), 2, "a master and a worker");
+    let mut stream = world.connect(&server);
+    assert!(ask(&mut stream, "/small").ends_with("hello\n"));
+    server.stop();
+    assert!(started.into_iter().all(is_gone));
+    assert!(ends(&mut stream));
+}
+
+#[test]
+fn when_we_are_killed_the_program_ends_and_no_device_is_left() {
+    let test = "when_we_are_killed_the_program_ends_and_no_device_is_left";
+    let Some(mut world) = World::new(test, "nginx") else { return };
+    if !Path::new("/dev/net/tun").exists() {
+        return skipped(test, "this kernel offers no TAP devices");
+    }
+    world.ours = Lab::new("run").unwrap().namespace("tap").unwrap();
+    world.clients = world.ours.clone();
+    let mut config = String::new();
+    let mut server = world.run("tap:gwr0", 80, &nginx(&world, true, "ADDRESS:80", &mut config));
+    let started = server.descendants();
+    kill_process(server.pid(), Signal::KILL).unwrap();
+    let _ = server.child.wait();
+    world.until("master and worker end", || started.iter().all(|pid| is_gone(*pid)));
+    assert!(!world.ours.run("ip", &["-brief", "link"]).unwrap().contains("gwr0"));
+}

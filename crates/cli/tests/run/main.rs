@@ -1,0 +1,251 @@
+//! Unmodified servers on our stack, for clients in another network namespace.
+//!
+//! Needs root, `ip`, `ethtool` and the servers; what is missing is printed.
+//! Everything happens in namespaces of this test's, with the servers' own
+//! configuration files in a folder of its own.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use host::lab::client::noise;
+use host::lab::{Child, Lab, Namespace, Veth};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+mod ends;
+mod guide;
+mod refused;
+mod servers;
+
+const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
+const OURS: &str = "10.7.0.2";
+/// Many times what anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn skipped(test: &str, why: &str) {
+    let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
+}
+
+/// The library as it is now: `cargo test -p cli` alone does not build it.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let program = Path::new(GREENWAVE);
+        let folder = program.parent().expect("a program is in a folder");
+        let target = folder.parent().expect("a profile's folder is in the target folder");
+        let release = folder.ends_with("release").then_some("--release");
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--locked", "--package", "capi", "--target-dir"]).arg(target);
+        let built = build.args(release).current_dir(env!("CARGO_MANIFEST_DIR")).status();
+        assert!(built.is_ok_and(|status| status.success()), "the library is built");
+        folder.join("libgreenwave.so")
+    })
+}
+
+/// A namespace where the server is, one where clients are, a cable between
+/// them, and a folder with something to serve.
+struct World {
+    ours: Namespace,
+    clients: Namespace,
+    folder: PathBuf,
+}
+
+/// What is served as `/big`.
+const BIG: usize = 3_000_000;
+
+impl World {
+    /// `None`, and a line that says why, where there can be none.
+    fn new(test: &str, program: &str) -> Option<Self> {
+        let missing = || {
+            let there = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
+            let there = there.is_ok_and(|out| out.status.success());
+            (!there).then(|| format!("the program {program} is not there"))
+        };
+        if let Some(why) = Lab::unavailable().or_else(missing) {
+            skipped(test, &why);
+            return None;
+        }
+        let lab = Lab::new("run").unwrap();
+        let (ours, clients) = (lab.namespace("ours").unwrap(), lab.namespace("clients").unwrap());
+        lab.veth((&ours, "gw0"), (&clients, "eth0"), &Veth::default()).unwrap();
+        ours.address("gw0", "10.7.0.1".parse().unwrap(), 24).unwrap();
+        clients.address("eth0", "10.7.0.9".parse().unwrap(), 24).unwrap();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("big"), noise(BIG)).unwrap();
+        std::fs::write(folder.join("small"), "hello\n").unwrap();
+        Some(Self { ours, clients, folder })
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let text = text.replace("FOLDER", &self.folder()).replace("ADDRESS", OURS);
+        let path = self.folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn folder(&self) -> String {
+        self.folder.to_str().expect("a path of ours is UTF-8").to_owned()
+    }
+
+    /// Starts `program` on our stack and waits until it takes connections at `port`.
+    fn run(&self, device: &str, port: u16, program: &[&str]) -> Server {
+        let mut command = self.ours.command(GREENWAVE);
+        command.args(["run", "--device", device, "--addr", &format!("{OURS}/24"), "--lib"]);
+        command.arg(library()).arg("--").args(program);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = self.ours.spawn(&mut command).unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
+        let mut said = String::new();
+        stderr.read_line(&mut said).unwrap();
+        let on = format!(" on {OURS}, {device}");
+        if !said.contains(&on) {
+            stderr.read_to_string(&mut said).unwrap();
+            panic!("{said}");
+        }
+        let server = Server { child, stderr, to: SocketAddr::new(OURS.parse().unwrap(), port) };
+        self.until("it takes connections", || self.clients.enter(|| TcpStream::connect(server.to).is_ok()));
+        server
+    }
+
+    /// Looks until `is` holds.
+    #[track_caller]
+    fn until(&self, what: &str, mut is: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !is() {
+            assert!(start.elapsed() < LIMIT, "{what}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// A connection of a client.
+    fn connect(&self, server: &Server) -> TcpStream {
+        self.clients.enter(|| host::lab::client::connect(server.to))
+    }
+
+    /// `GET path` on a connection of its own.
+    fn get(&self, server: &Server, path: &str) -> Vec<u8> {
+        let url = format!("http://{}{path}", server.to);
+        let mut curl = self.clients.command("curl");
+        curl.args(["--silent", "--show-error", "--fail", "--max-time", "60", &url]);
+        let out = curl.output().expect("curl starts");
+        assert!(out.status.success(), "{url}: {}", String::from_utf8_lossy(&out.stderr));
+        out.stdout
+    }
+
+    /// Files arrive whole: one after another, several requests on one
+    /// connection, and many connections at once.
+    fn files_arrive(&self, server: &Server) {
+        assert_eq!(self.get(server, "/small"), b"hello\n");
+        let big = noise(BIG);
+        assert!(self.get(server, "/big") == big, "3 MB arrive as they are");
+        let answers = self.clients.enter(|| {
+            let ask = |_| {
+                let mut stream = host::lab::client::connect(server.to);
+                stream.write_all(b"GET /big HTTP/1.0\r\nHost: a\r\n\r\n").expect("the server reads");
+                let mut answer = Vec::new();
+                stream.read_to_end(&mut answer).expect("the server answers");
+                answer
+            };
+            std::thread::scope(|scope| {
+                let asking: Vec<_> = (0..16).map(|n| scope.spawn(move || ask(n))).collect();
+                asking.into_iter().map(|asked| asked.join().unwrap()).collect::<Vec<_>>()
+            })
+        });
+        for answer in answers {
+            assert!(answer.starts_with(b"HTTP/1.") && answer.ends_with(&big), "{} bytes", answer.len());
+        }
+    }
+
+    /// Two requests on one connection.
+    fn connections_are_kept(&self, server: &Server) {
+        let mut stream = self.connect(server);
+        for _ in 0..2 {
+            assert!(ask(&mut stream, "/small").ends_with("\r\n\r\nhello\n"));
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// `GET path` of a few bytes on a connection that stays.
+fn ask(stream: &mut TcpStream, path: &str) -> String {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").expect("the server reads");
+    let mut answer = String::new();
+    let mut bytes = [0; 1024];
+    while !answer.ends_with("hello\n") {
+        let len = stream.read(&mut bytes).expect("the server answers");
+        assert!(len > 0, "it ends with {answer:?}");
+        answer.push_str(std::str::from_utf8(&bytes[..len]).expect("the answer is text"));
+    }
+    answer
+}
+
+/// `greenwave run`, ended when this is dropped.
+struct Server {
+    child: Child,
+    stderr: BufReader<std::process::ChildStderr>,
+    to: SocketAddr,
+}
+
+impl Server {
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// ctrl-C; what it said at the end.
+    fn stop(mut self) -> String {
+        kill_process(self.pid(), Signal::INT).expect("it runs");
+        let (code, said) = self.ended();
+        assert_eq!(code, Some(0), "{said}");
+        said
+    }
+
+    /// Its exit status, and what it said at the end.
+    fn ended(&mut self) -> (Option<i32>, String) {
+        let status = self.child.wait().expect("it ends");
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).expect("it says text");
+        (status.code(), said)
+    }
+
+    /// The processes it has started, and those that they have.
+    fn descendants(&self) -> Vec<Pid> {
+        let mut all = vec![self.pid()];
+        let mut at = 0;
+        while let Some(parent) = all.get(at) {
+            let children = children(*parent);
+            all.extend(children);
+            at += 1;
+        }
+        all.remove(0);
+        all
+    }
+}
+
+fn children(of: Pid) -> Vec<Pid> {
+    let of = of.as_raw_nonzero().get().to_string();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    ids.filter_map(|id| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let (_, fields) = stat.rsplit_once(')')?;
+        (fields.split_whitespace().nth(1)? == of).then(|| Pid::from_raw(id)).flatten()
+    })
+    .collect()
+}
+
+fn is_gone(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    // A zombie is gone: whoever adopted it has not looked yet.
+    let zombie = stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('Z'));
+    zombie || test_kill_process(pid).is_err()
+}

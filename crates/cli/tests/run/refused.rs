@@ -1,0 +1,49 @@
+//! What cannot run is told in one line, with what to try, and exit status 2.
+
+use super::*;
+
+#[track_caller]
+fn check(args: &[&str], expected: &str) {
+    let out = Command::new(GREENWAVE).arg("run").args(args).output().expect("greenwave starts");
+    let said = String::from_utf8_lossy(&out.stderr);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(lines[0].starts_with("error: ") && lines[0].contains(expected), "{said}");
+    assert!(lines.len() == 2 && lines[1].starts_with("  try: "), "{said}");
+}
+
+#[test]
+fn what_cannot_be_run_is_said_so() {
+    let lib = library().to_str().unwrap();
+    let on = ["--device", "tap:gwr9", "--addr", "10.7.0.2/24", "--lib", lib];
+    let run = |more: &[&str], expected: &str| check(&[&on[..], more].concat(), expected);
+    run(&["--", "no-such-program"], "program no-such-program is not there");
+    run(&["--", "/etc/passwd"], "not a program that we may run");
+    run(&["--policy", "/no/such.toml", "--", "true"], "/no/such.toml: No such file");
+    check(&[&on[2..], &["--device", "eth7", "--", "true"]].concat(), "device \"eth7\" is not tap:NAME");
+    check(&[&on[..4], &["--lib", "/no/lib.so", "--", "true"]].concat(), "/no/lib.so: No such file");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.join("run-odd-program");
+    let odd = |bytes: &[u8], mode: u32| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::write(&file, bytes).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    odd(b"no program", 0o755);
+    run(&["--", file.to_str().unwrap()], "neither a program nor a script");
+    let mut stat = vec![0; 256];
+    stat[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    (stat[18], stat[32], stat[54], stat[56], stat[64]) = (62, 64, 56, 1, 1);
+    odd(&stat, 0o755);
+    run(&["--", file.to_str().unwrap()], "is linked statically");
+    if rustix::process::geteuid().is_root() {
+        odd(&std::fs::read("/bin/true").unwrap(), 0o755);
+        std::os::unix::fs::chown(&file, Some(65_534), Some(65_534)).unwrap();
+        let set = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+        std::fs::set_permissions(&file, set).unwrap();
+        run(&["--", file.to_str().unwrap()], "is setuid");
+    } else {
+        skipped("what_cannot_be_run_is_said_so", "its part with setuid needs root");
+    }
+    let _ = std::fs::remove_file(&file);
+}
