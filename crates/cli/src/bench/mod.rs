@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use crate::Error;
 
 mod fabric;
+mod guard;
 mod idle;
 mod net;
 mod peer;
@@ -28,6 +29,8 @@ enum What {
     Idle(idle::Args),
     /// How fast networks of switches are simulated, and what a flow costs.
     Fabric(fabric::Args),
+    /// What a guard takes of the processor.
+    Guard(guard::Args),
 }
 
 /// Measures and prints what was found.
@@ -40,5 +43,6 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         What::Peer(args) => peer::run(args),
         What::Idle(args) => idle::run(args),
         What::Fabric(args) => fabric::run(args),
+        What::Guard(args) => guard::run(args),
     }
 }

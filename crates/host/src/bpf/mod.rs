@@ -69,7 +69,7 @@ const MAP_LOOKUP: libc::c_long = 1;
 const MAP_UPDATE: libc::c_long = 2;
 const MAP_NEXT_KEY: libc::c_long = 4;
 const PROG_LOAD: libc::c_long = 5;
-#[cfg(test)]
+#[cfg(any(test, feature = "bpf"))]
 const PROG_TEST_RUN: libc::c_long = 10;
 const PROG_BY_ID: libc::c_long = 13;
 const MAP_BY_ID: libc::c_long = 14;
@@ -283,4 +283,18 @@ pub(crate) fn run(
     unsafe { attributes.call(PROG_TEST_RUN)? };
     let word = |at: usize| u32::from_ne_bytes(*attributes.0[at..].first_chunk().expect("it is within"));
     Ok((word(4), word(12) as usize))
+}
+
+/// Runs an XDP program on `frame` `times` times; what a run took on average.
+#[cfg(feature = "bpf")]
+pub(crate) fn time_xdp(program: impl AsFd, frame: &[u8], times: u32) -> io::Result<queueing::Span> {
+    let mut attributes = Attributes::new()
+        .fd(0, program)
+        .u32(8, frame.len() as u32)
+        .pointer(16, frame.as_ptr())
+        .u32(32, times);
+    // SAFETY: the kernel reads as many bytes as the frame has.
+    unsafe { attributes.call(PROG_TEST_RUN)? };
+    let ns = u32::from_ne_bytes(*attributes.0[36..].first_chunk().expect("it is within"));
+    Ok(queueing::Span::from_nanos(ns.into()))
 }

@@ -24,7 +24,11 @@ use crate::{Monotonic, bpf, xdp};
 
 #[cfg(not(feature = "bpf"))]
 mod absent;
+#[cfg(feature = "bpf")]
+mod cost;
 mod error;
+#[cfg(any(feature = "bpf", test))]
+mod frames;
 mod layout;
 mod listeners;
 mod machine;
@@ -41,7 +45,11 @@ mod tests;
 mod vectors;
 
 #[cfg(not(feature = "bpf"))]
+pub use absent::costs;
+#[cfg(not(feature = "bpf"))]
 use absent::{Loaded, load};
+#[cfg(feature = "bpf")]
+pub use cost::costs;
 pub use error::GuardError;
 pub use layout::{CLASSES, Counts, DEADMAN, Held, PORTS_MAX, PREFIXES_MAX, Reason, Seen};
 use layout::{Look, RING, Settings};
@@ -60,6 +68,17 @@ pub const BUILT: bool = cfg!(feature = "bpf");
 
 /// The program's name, by which it is known again.
 const PROGRAM: &str = "gw_guard";
+
+/// What the program takes of the processor for one kind of frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// The frame, and what becomes of it.
+    pub what: &'static str,
+    /// Whether it is a SYN for a guarded port.
+    pub is_syn: bool,
+    /// For each such frame.
+    pub each: Span,
+}
 
 /// How to guard.
 #[derive(Clone, Debug, PartialEq, Eq)]

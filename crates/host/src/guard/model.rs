@@ -182,7 +182,8 @@ mod tests {
     use proptest::prelude::*;
     use queueing::Span;
 
-    use super::super::vectors::{LISTENING, syn, vectors};
+    use super::super::frames::syn;
+    use super::super::vectors::{LISTENING, vectors};
     use super::*;
 
     #[test]

@@ -5,8 +5,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use proptest::prelude::*;
 use queueing::{Clock, Span, Time};
 
+use super::frames::{ipv4, syn, tcp};
 use super::model::{Listening, Model, Syn};
-use super::vectors::{ipv4, syn, tcp, vectors};
+use super::vectors::vectors;
 use super::*;
 use crate::lab::{Lab, Namespace};
 
