@@ -4,8 +4,9 @@
 //! cable. A [`CostModel`] says what the stack's work costs a core. A [`world`]
 //! puts them around the *real* code of `net`, `sched`, `runtime` and `load`,
 //! so that a policy measured here runs on Linux unchanged. A [`fabric`] is a
-//! network of switches around `queueing`'s own disciplines. Nothing reads a
-//! clock and every draw has a seed: a run replays exactly.
+//! network of switches around `queueing`'s own disciplines, [`cores`] a machine
+//! around the policies of `sched::cores`. Nothing reads a clock and every draw
+//! has a seed: a run replays exactly.
 //!
 //! ```
 //! use sim::world::server::{self, Config};
@@ -29,6 +30,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod cores;
 pub mod cost;
 pub mod engine;
 pub mod fabric;

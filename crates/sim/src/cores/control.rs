@@ -1,0 +1,67 @@
+//! The port [`Cores`] on the simulated machine.
+//!
+//! Signals are exact and free: the scheduler has a core of its own, and reads
+//! shared memory. Commands take [`Costs`](super::Costs).
+
+use queueing::{Span, Time};
+use sched::cores::{Action, Cores, Sample, Signals};
+
+use super::lane::Doing;
+use super::machine::World;
+
+/// Tails are told to who looks so seldom; to others they would mean nothing.
+const TAIL_EVERY: Span = Span::from_millis(1);
+
+impl Cores for World {
+    fn sense(&mut self, now: Time, signals: &mut Signals) {
+        let since = self.sockets.first().map_or(Span::ZERO, |socket| now.since(socket.looked));
+        for (task, seen) in self.tasks.iter_mut().zip(&mut signals.tasks) {
+            seen.delay = task.queue.front().map_or(Span::ZERO, |oldest| now.since(oldest.at));
+            seen.runnable = if task.critical { task.queue.len() as u32 + task.serving } else { task.threads };
+            if task.critical && since >= TAIL_EVERY {
+                // Who waits for long is part of the tail before he is answered.
+                seen.tail = Some(task.seen.quantile(0.999).max(seen.delay));
+                task.seen.clear();
+            }
+        }
+        for core in 0..self.lanes.len() {
+            self.touch(now, core);
+            let lane = &mut self.lanes[core];
+            let seen = &mut signals.cores[core];
+            seen.yielded = lane.yielded.take();
+            seen.sample = lane.sample.take();
+            seen.request_since = lane.request.is_some().then_some(lane.began);
+        }
+        for (number, seen) in signals.bandwidth.iter_mut().enumerate() {
+            let lanes = self.topology.on_socket(number).iter().map(|core| &self.lanes[core.0 as usize]);
+            let moved: f64 = lanes.map(|lane| lane.moved).sum();
+            let socket = &mut self.sockets[number];
+            let span = now.since(socket.looked).as_secs_f64();
+            *seen = (span > 0.0).then(|| (moved - socket.moved) / span);
+            (socket.moved, socket.looked) = (moved, now);
+        }
+    }
+
+    fn act(&mut self, now: Time, actions: &[Action]) {
+        for &action in actions {
+            match action {
+                Action::Run { core, task, keep } => {
+                    let core = core.0 as usize;
+                    let idle = self.lanes[core].doing == Doing::Nothing;
+                    let cost = if idle { self.costs.wake } else { self.costs.preempt };
+                    self.hand(now, core, task, keep, self.costs.decide + cost);
+                }
+                Action::Idle { core } => self.vacate(now, core.0 as usize),
+                Action::Share { core } => {
+                    let core = core.0 as usize;
+                    self.lanes[core].shared = true;
+                    self.release(now, core);
+                }
+                Action::Sample { core } => {
+                    let lane = &mut self.lanes[core.0 as usize];
+                    lane.sample = Some(Sample { misses: lane.misses(), at: now });
+                }
+            }
+        }
+    }
+}

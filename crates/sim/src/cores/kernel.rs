@@ -1,0 +1,59 @@
+//! Lanes that no policy divides: the kernel's, with BE in its idle class.
+//!
+//! LC that wakes up takes an idle lane, best one whose siblings are idle too, else
+//! one of BE's; LC that sleeps gives it to LC that waits, else back to BE. Nobody
+//! looks at memory, siblings or queues.
+
+use queueing::{CoreId, Time};
+use sched::cores::TaskId;
+
+use super::lane::Doing;
+use super::machine::World;
+
+impl World {
+    /// Wakes a thread of the LC `task` for a request that waits, where the kernel divides lanes.
+    pub(super) fn wake(&mut self, now: Time, task: usize) {
+        if self.tasks[task].waking >= self.tasks[task].queue.len() {
+            return;
+        }
+        let rank = |&core: &usize| {
+            let lane = &self.lanes[core];
+            let mut siblings = self.topology.siblings(CoreId(core as u16));
+            match lane.doing {
+                _ if !lane.shared => None,
+                Doing::Nothing if siblings.all(|s| self.lanes[s.0 as usize].active().is_none()) => Some(0),
+                Doing::Nothing => Some(1),
+                Doing::Working => Some(2),
+                Doing::Switching | Doing::Spinning | Doing::Serving => None,
+            }
+        };
+        let best = (0..self.lanes.len()).filter_map(|core| Some((rank(&core)?, core))).min();
+        let Some((rank, core)) = best else { return };
+        let cost = if rank == 2 { self.costs.preempt } else { self.costs.wake };
+        self.tasks[task].waking += 1;
+        self.hand(now, core, TaskId(task as u16), false, cost);
+    }
+
+    /// Gives `core`, which is the kernel's and has nothing to do, to who can use it.
+    pub(super) fn release(&mut self, now: Time, core: usize) {
+        self.vacate(now, core);
+        let oldest = |task: &usize| self.tasks[*task].queue.front().map(|request| request.at);
+        let waits = (0..self.tasks.len()).filter(|task| oldest(task).is_some()).min_by_key(oldest);
+        if let Some(task) = waits {
+            self.tasks[task].waking += 1;
+            return self.hand(now, core, TaskId(task as u16), false, self.costs.resume);
+        }
+        // Threads that are on their way to a lane work already, as far as the kernel is concerned.
+        let on_way = |task: usize| {
+            let to = |lane: &&super::lane::Lane| {
+                lane.doing == Doing::Switching && lane.holder == Some(TaskId(task as u16))
+            };
+            self.lanes.iter().filter(to).count() as u32
+        };
+        let ready = |task: &usize| self.tasks[*task].threads > self.tasks[*task].working + on_way(*task);
+        let next = (0..self.tasks.len()).filter(|task| !self.tasks[*task].critical).filter(ready);
+        if let Some(task) = next.min_by_key(|&task| self.tasks[task].working + on_way(task)) {
+            self.hand(now, core, TaskId(task as u16), false, self.costs.resume);
+        }
+    }
+}

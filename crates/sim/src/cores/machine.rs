@@ -1,0 +1,397 @@
+//! The machine at work: lanes, what runs on them, and what that does to the others.
+
+use queueing::{CoreId, Rng, Span, Time};
+use sched::cores::{TaskId, Topology};
+
+use super::config::{Config, Costs, Machine};
+use super::lane::{Doing, Lane};
+use super::memory::{self, Demand};
+use super::outcome::{Outcome, TaskOutcome};
+use super::task::{QUEUE_MAX, Request, Running};
+use crate::Engine;
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    /// A request of that task comes.
+    Arrive(usize),
+    /// A lane's request is done, unless something else was planned since.
+    Done { core: usize, turn: u32 },
+    /// A lane has been handed over.
+    Switched { core: usize, turn: u32 },
+    /// A lane has looked for work for long enough.
+    Park { core: usize, turn: u32 },
+    /// A look at phases and windows.
+    Phases,
+    /// The policy's round.
+    Round,
+}
+
+/// A change smaller than this part is none: of DRAM's use and of a task's pace.
+const TOLERANCE: f64 = 0.01;
+/// Of the worst p99.9.
+const WINDOW: Span = Span::from_millis(100);
+
+/// A socket's memory, as it was settled last.
+#[derive(Clone, Debug)]
+pub(super) struct Socket {
+    /// Per task: lanes that run it, each as it is slowed by siblings.
+    weights: Vec<f64>,
+    /// Per task: how many times longer its work takes, and times the misses it has.
+    dilation: Vec<f64>,
+    misses: Vec<f64>,
+    /// Bytes moved when it was looked at last, and when that was.
+    pub moved: f64,
+    pub looked: Time,
+}
+
+/// The machine.
+pub(super) struct World {
+    pub engine: Engine<Event>,
+    pub topology: Topology,
+    pub lanes: Vec<Lane>,
+    pub tasks: Vec<Running>,
+    pub sockets: Vec<Socket>,
+    pub costs: Costs,
+    machine: Machine,
+    from: Time,
+    lasts: Span,
+    window_ends: Time,
+    rounds: u64,
+    actions: u64,
+    demands: Vec<Demand>,
+    weights: Vec<f64>,
+}
+
+impl World {
+    pub fn new(config: &Config, topology: Topology) -> Self {
+        let seed = Rng::seeded(config.seed);
+        let tasks: Vec<Running> =
+            config.tasks.iter().zip(0..).map(|(task, n)| Running::new(task, n, &seed)).collect();
+        let socket = Socket {
+            weights: vec![0.0; tasks.len()],
+            dilation: vec![1.0; tasks.len()],
+            misses: vec![1.0; tasks.len()],
+            moved: 0.0,
+            looked: Time::ZERO,
+        };
+        let mut world = Self {
+            engine: Engine::new(),
+            lanes: vec![Lane::new(); topology.cores()],
+            sockets: vec![socket; topology.sockets()],
+            demands: Vec::with_capacity(tasks.len()),
+            weights: vec![0.0; tasks.len()],
+            tasks,
+            topology,
+            costs: config.costs,
+            machine: config.machine.clone(),
+            from: Time::ZERO + config.warmup,
+            lasts: config.lasts,
+            window_ends: Time::ZERO + config.warmup + WINDOW,
+            rounds: 0,
+            actions: 0,
+        };
+        (0..world.sockets.len()).for_each(|socket| world.settle(Time::ZERO, socket, true));
+        world.engine.schedule(Time::ZERO, Event::Round);
+        world.engine.schedule(Time::ZERO, Event::Phases);
+        (0..world.tasks.len()).for_each(|task| world.schedule_arrival(task));
+        world
+    }
+
+    fn schedule_arrival(&mut self, task: usize) {
+        if let Some(at) = self.tasks[task].times.as_mut().and_then(Iterator::next) {
+            self.engine.schedule(at, Event::Arrive(task));
+        }
+    }
+
+    pub fn arrive(&mut self, now: Time, number: usize) {
+        self.schedule_arrival(number);
+        let task = &mut self.tasks[number];
+        let service = task.service.expect("LC has a law of service");
+        let request = Request { at: now, left_ns: service.sample(&mut task.draws).as_nanos() as f64 };
+        if let Some(core) = task.spinning.pop() {
+            self.serve(now, core, request);
+            self.changed(now, core);
+        } else if task.queue.len() == QUEUE_MAX {
+            task.lost += u64::from(now >= self.from);
+        } else {
+            task.queue.push_back(request);
+            self.wake(now, number);
+        }
+    }
+
+    pub fn done(&mut self, now: Time, core: usize, turn: u32) {
+        if self.lanes[core].turn != turn {
+            return;
+        }
+        self.touch(now, core);
+        let request = self.lanes[core].request.take().expect("it was served");
+        let holder = self.lanes[core].holder.expect("somebody served it");
+        let (from, latency) = (self.from, now.since(request.at));
+        let task = &mut self.tasks[holder.index()];
+        task.serving -= 1;
+        if request.at >= from {
+            task.latency.record(latency);
+            task.window.record(latency);
+        }
+        task.seen.record(latency);
+        self.look_for_work(now, core);
+    }
+
+    /// The LC task that has `core` takes up its next request, or looks out for one.
+    pub fn look_for_work(&mut self, now: Time, core: usize) {
+        let holder = self.lanes[core].holder.expect("who looks for work has the core");
+        let was = self.lanes[core].doing;
+        if let Some(request) = self.tasks[holder.index()].queue.pop_front() {
+            self.serve(now, core, request);
+            if was != Doing::Serving {
+                self.changed(now, core);
+            }
+            return;
+        }
+        if self.lanes[core].shared {
+            self.plan(core, Doing::Nothing);
+            return self.release(now, core);
+        }
+        self.plan(core, Doing::Spinning);
+        self.tasks[holder.index()].spinning.push(core);
+        if !self.lanes[core].keep {
+            let turn = self.lanes[core].turn;
+            self.engine.schedule(now + self.costs.spin, Event::Park { core, turn });
+        }
+        self.changed(now, core);
+    }
+
+    pub fn park(&mut self, now: Time, core: usize, turn: u32) {
+        let lane = &mut self.lanes[core];
+        if lane.turn != turn {
+            return;
+        }
+        lane.yielded = lane.holder;
+        self.vacate(now, core);
+    }
+
+    pub fn switched(&mut self, now: Time, core: usize, turn: u32) {
+        let lane = &self.lanes[core];
+        if lane.turn != turn {
+            return;
+        }
+        let task = &mut self.tasks[lane.holder.expect("it was handed to somebody").index()];
+        if task.critical {
+            task.waking -= usize::from(lane.shared);
+            self.look_for_work(now, core);
+        } else {
+            task.working += 1;
+            self.plan(core, Doing::Working);
+            self.changed(now, core);
+        }
+    }
+
+    /// Hands `core` to `task`, which begins there after `cost`.
+    pub fn hand(&mut self, now: Time, core: usize, task: TaskId, keep: bool, cost: Span) {
+        self.vacate(now, core);
+        self.plan(core, Doing::Switching);
+        let lane = &mut self.lanes[core];
+        (lane.holder, lane.keep) = (Some(task), keep);
+        let turn = lane.turn;
+        self.engine.schedule(now + cost, Event::Switched { core, turn });
+    }
+
+    /// Takes `core` from whoever has it; what was served there goes back to the head of its queue.
+    pub fn vacate(&mut self, now: Time, core: usize) {
+        self.touch(now, core);
+        let lane = &mut self.lanes[core];
+        let (was, holder, request) = (lane.doing, lane.holder.take(), lane.request.take());
+        let shared = lane.shared;
+        self.plan(core, Doing::Nothing);
+        let Some(holder) = holder else { return };
+        let task = &mut self.tasks[holder.index()];
+        match was {
+            Doing::Nothing => {}
+            Doing::Switching => task.waking -= usize::from(shared && task.critical),
+            Doing::Spinning => task.spinning.retain(|&other| other != core),
+            Doing::Working => task.working -= 1,
+            Doing::Serving => {
+                task.serving -= 1;
+                task.queue.push_front(request.expect("it was served"));
+            }
+        }
+        if was == Doing::Serving
+            && let Some(other) = self.tasks[holder.index()].spinning.pop()
+        {
+            let request = self.tasks[holder.index()].queue.pop_front().expect("it was put there");
+            self.serve(now, other, request);
+            self.changed(now, other);
+        }
+        self.changed(now, core);
+    }
+
+    /// Lets `core` do something else; what was planned for it no longer counts.
+    fn plan(&mut self, core: usize, doing: Doing) {
+        let lane = &mut self.lanes[core];
+        lane.doing = doing;
+        lane.turn = lane.turn.wrapping_add(1);
+    }
+
+    fn serve(&mut self, now: Time, core: usize, request: Request) {
+        self.touch(now, core);
+        self.plan(core, Doing::Serving);
+        let lane = &mut self.lanes[core];
+        (lane.request, lane.began) = (Some(request), now);
+        self.tasks[lane.holder.expect("who serves has the core").index()].serving += 1;
+        self.pace(now, core);
+    }
+
+    /// Brings the books of `core` up to `now`.
+    pub fn touch(&mut self, now: Time, core: usize) {
+        let lane = &mut self.lanes[core];
+        let since = lane.touched.max(self.from);
+        let whole = now.since(lane.touched).as_nanos();
+        let work_ns = lane.touch(now);
+        if work_ns > 0.0
+            && let Some(holder) = lane.holder
+        {
+            let counted = now.since(since).as_nanos() as f64 / whole as f64;
+            let task = &mut self.tasks[holder.index()];
+            task.work_ns += work_ns * counted;
+            task.progress(work_ns);
+        }
+    }
+
+    /// How many times longer work on `core` takes for what its siblings do.
+    fn beside(&self, core: usize, task: TaskId) -> f64 {
+        let siblings = self.topology.siblings(CoreId(core as u16));
+        let active = siblings.filter_map(|sibling| self.lanes[sibling.0 as usize].active());
+        let pressure: f64 = active.map(|other| self.tasks[other.index()].needs().pressure).sum();
+        1.0 + self.tasks[task.index()].needs().sensitivity * pressure
+    }
+
+    /// Sets how fast `core` is, and when its request will be done.
+    fn pace(&mut self, now: Time, core: usize) {
+        self.touch(now, core);
+        let Some(task) = self.lanes[core].active() else { return };
+        let socket = &self.sockets[self.topology.socket(CoreId(core as u16))];
+        let index = task.index();
+        let longer = self.beside(core, task) * socket.dilation[index];
+        let rate = self.tasks[index].needs().bandwidth_gb * socket.misses[index] / longer;
+        let lane = &mut self.lanes[core];
+        (lane.speed, lane.rate) = (1.0 / longer, rate);
+        if let Some(request) = &lane.request {
+            lane.turn = lane.turn.wrapping_add(1);
+            let left = Span::from_nanos((request.left_ns * longer).ceil() as u64);
+            let turn = lane.turn;
+            self.engine.schedule(now + left, Event::Done { core, turn });
+        }
+    }
+
+    /// What `core` does has changed: so has how fast its siblings are, and perhaps the memory.
+    pub fn changed(&mut self, now: Time, core: usize) {
+        let id = CoreId(core as u16);
+        for lane in 0..self.topology.lanes(self.topology.physical(id)).len() {
+            let sibling = self.topology.lanes(self.topology.physical(id))[lane];
+            self.pace(now, sibling.0 as usize);
+        }
+        self.settle(now, self.topology.socket(id), false);
+    }
+
+    /// Lets demand and latency of a socket's memory meet anew, if enough has changed.
+    fn settle(&mut self, now: Time, number: usize, anyway: bool) {
+        self.weights.fill(0.0);
+        for &core in self.topology.on_socket(number) {
+            if let Some(task) = self.lanes[core.0 as usize].active() {
+                self.weights[task.index()] += 1.0 / self.beside(core.0 as usize, task);
+            }
+        }
+        let socket = &mut self.sockets[number];
+        let moved = self.tasks.iter().zip(&self.weights).zip(&socket.weights);
+        let changed: f64 =
+            moved.map(|((task, now), before)| (now - before).abs() * task.needs().bandwidth_gb).sum();
+        if !anyway && changed < self.machine.bandwidth_gb * TOLERANCE {
+            return;
+        }
+        socket.weights.copy_from_slice(&self.weights);
+        let present = self.tasks.iter().zip(&self.weights).filter(|(task, w)| task.critical || **w > 0.0);
+        let footprints: f64 = present.map(|(task, _)| task.needs().footprint.get() as f64).sum();
+        let held = memory::held(self.machine.cache.get() as f64, footprints);
+        self.demands.clear();
+        self.demands.extend(self.tasks.iter().zip(&self.weights).map(|(task, weight)| Demand {
+            bytes_per_s: task.needs().bandwidth_gb * 1e9 * weight,
+            memory: task.needs().memory,
+            misses: memory::misses(task.needs().misses, held),
+        }));
+        let rise = self.machine.latency_rise;
+        let used = memory::settle(&self.demands, self.machine.bandwidth_gb * 1e9, rise);
+        let latency = memory::latency(used, rise);
+        for task in 0..self.tasks.len() {
+            let demand = self.demands[task];
+            let dilation = demand.dilation(latency);
+            let socket = &mut self.sockets[number];
+            if !anyway && (dilation / socket.dilation[task] - 1.0).abs() < TOLERANCE {
+                continue;
+            }
+            (socket.dilation[task], socket.misses[task]) = (dilation, demand.misses);
+            for place in 0..self.topology.on_socket(number).len() {
+                let core = self.topology.on_socket(number)[place].0 as usize;
+                if self.lanes[core].active().is_some_and(|active| active.index() == task) {
+                    self.pace(now, core);
+                }
+            }
+        }
+    }
+
+    /// Turns phases and windows that are over.
+    pub fn phases(&mut self, now: Time) {
+        (0..self.lanes.len()).for_each(|core| self.touch(now, core));
+        let mut turned = false;
+        self.tasks.iter_mut().for_each(|task| turned |= task.turn_phase());
+        if turned {
+            (0..self.lanes.len()).for_each(|core| self.pace(now, core));
+            (0..self.sockets.len()).for_each(|socket| self.settle(now, socket, true));
+        }
+        if now >= self.window_ends {
+            self.tasks.iter_mut().for_each(Running::turn_window);
+            self.window_ends = now + WINDOW;
+        }
+    }
+
+    pub fn count_round(&mut self, now: Time, actions: usize) {
+        if now >= self.from {
+            self.rounds += 1;
+            self.actions += actions as u64;
+        }
+    }
+
+    /// What became of it all. Who still waits counts with the time that he has waited.
+    pub fn finish(mut self, end: Time) -> Outcome {
+        (0..self.lanes.len()).for_each(|core| self.touch(end, core));
+        let serving: Vec<_> =
+            self.lanes.iter().filter_map(|lane| Some((lane.holder?, lane.request?))).collect();
+        for (holder, request) in serving {
+            self.tasks[holder.index()].queue.push_back(request);
+        }
+        let from = self.from;
+        let tasks = self.tasks.into_iter().map(|mut task| {
+            for request in task.queue.iter().filter(|request| request.at >= from) {
+                task.unanswered += 1;
+                task.latency.record(end.since(request.at));
+                task.window.record(end.since(request.at));
+            }
+            task.turn_window();
+            TaskOutcome {
+                answered: task.latency.count() - task.unanswered,
+                unanswered: task.unanswered,
+                lost: task.lost,
+                latency: task.latency,
+                peak: task.peak,
+                work: Span::from_nanos(task.work_ns as u64),
+            }
+        });
+        Outcome {
+            tasks: tasks.collect(),
+            counted: self.lasts,
+            rounds: self.rounds,
+            actions: self.actions,
+            events: self.engine.scheduled(),
+        }
+    }
+}

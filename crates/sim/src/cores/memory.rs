@@ -1,0 +1,105 @@
+//! DRAM that grows slow as it fills, and a cache that is shared by footprint.
+//!
+//! Latency over utilisation u is a hyperbola, 1 + r·u/(1 − u): flat up to three
+//! quarters, steep beyond. Who waits for DRAM asks it less often, so what is used
+//! is where demand and latency meet ([`settle`]). A last-level cache that is too small
+//! for all holds of each footprint the same part, and what it does not hold
+//! is missed. Both at once: nothing has to warm up.
+//! Source: the shapes are those of Caladan (OSDI '20) §3; the numbers are stated by who uses them.
+
+/// One task's demand on a socket's memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Demand {
+    /// Bytes per second that it would move if DRAM were idle and the cache its own.
+    pub bytes_per_s: f64,
+    /// Part of its time that it then waits for DRAM, 0 to 1.
+    pub memory: f64,
+    /// How many times the misses it has by then.
+    pub misses: f64,
+}
+
+impl Demand {
+    /// How many times longer its work takes while DRAM takes `latency` times its idle latency.
+    #[must_use]
+    pub fn dilation(&self, latency: f64) -> f64 {
+        (1.0 - self.memory) + self.memory * self.misses * latency
+    }
+}
+
+/// DRAM's latency at utilisation `used` (0..1), in times of its idle latency.
+#[must_use]
+pub fn latency(used: f64, rise: f64) -> f64 {
+    1.0 + rise * used / (1.0 - used)
+}
+
+/// The utilisation (0..1) at which what the tasks move is what they can at its latency.
+///
+/// `capacity` in bytes per second, more than 0; `rise` as in [`latency`].
+#[must_use]
+pub fn settle(demands: &[Demand], capacity: f64, rise: f64) -> f64 {
+    let moved = |used: f64| -> f64 {
+        let latency = latency(used, rise);
+        demands.iter().map(|d| d.bytes_per_s * d.misses / d.dilation(latency)).sum()
+    };
+    let (mut low, mut high) = (0.0, USED_MAX);
+    // Demand falls and supply grows with utilisation: they meet once.
+    for _ in 0..24 {
+        let middle = (low + high) / 2.0;
+        if moved(middle) > middle * capacity {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    (low + high) / 2.0
+}
+
+/// DRAM is never fuller than this.
+const USED_MAX: f64 = 0.999;
+
+/// How many times the misses a task has whose footprint is held for a part `held` (0 to 1), when it
+/// misses a part `alone` (more than 0) of its accesses with all of it held.
+#[must_use]
+pub fn misses(alone: f64, held: f64) -> f64 {
+    (alone + (1.0 - alone) * (1.0 - held)) / alone
+}
+
+/// The part of each footprint that a cache of `room` bytes holds, when `footprints` bytes use it.
+#[must_use]
+pub fn held(room: f64, footprints: f64) -> f64 {
+    if footprints <= room { 1.0 } else { room / footprints }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latency_is_a_hyperbola() {
+        for (used, expected) in [(0.0, 1.0), (0.5, 1.1), (0.75, 1.3), (0.9, 1.9), (0.99, 10.9)] {
+            assert!((latency(used, 0.1) - expected).abs() < 1e-9, "{used}");
+        }
+    }
+
+    #[test]
+    fn what_settles_is_what_the_tasks_move() {
+        let stream = Demand { bytes_per_s: 2e11, memory: 0.9, misses: 1.0 };
+        let other = Demand { bytes_per_s: 3e9, memory: 0.4, misses: 2.5 };
+        for demands in [vec![], vec![other], vec![stream], vec![stream, other]] {
+            let used = settle(&demands, 32e9, 0.1);
+            let slow = latency(used, 0.1);
+            let moved: f64 = demands.iter().map(|d| d.bytes_per_s * d.misses / d.dilation(slow)).sum();
+            assert!((moved - used * 32e9).abs() < 32e9 * 1e-3, "{moved} for {used}");
+        }
+        assert!(settle(&[stream], 32e9, 0.1) > 0.95, "one that streams saturates");
+    }
+
+    #[test]
+    fn who_shares_a_cache_that_is_too_small_misses_more() {
+        assert_eq!(held(30e6, 20e6), 1.0);
+        assert_eq!(held(30e6, 60e6), 0.5);
+        assert_eq!(misses(0.1, 1.0), 1.0);
+        assert!((misses(0.1, 0.5) - 5.5).abs() < 1e-9);
+        assert_eq!(misses(1.0, 0.0), 1.0, "who misses always cannot miss more");
+    }
+}

@@ -1,0 +1,117 @@
+//! A task at run time: its queue, its phases, what is known of it so far.
+
+use std::collections::VecDeque;
+
+use queueing::{Histogram, Law, Rng, Span, Time, Times};
+
+use super::config::{ClassName, Needs, Task};
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    /// When it came.
+    pub at: Time,
+    /// Work left, ns on a machine of its own.
+    pub left_ns: f64,
+}
+
+/// Requests that may wait; more are lost.
+pub(super) const QUEUE_MAX: usize = 1 << 20;
+
+/// A task.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub critical: bool,
+    pub threads: u32,
+    pub service: Option<Law>,
+    pub times: Option<Times>,
+    pub draws: Rng,
+    pub queue: VecDeque<Request>,
+    /// Its lanes that look for work.
+    pub spinning: Vec<usize>,
+    /// Its lanes that are being handed to it by the kernel.
+    pub waking: usize,
+    /// Its requests that are served.
+    pub serving: u32,
+    /// Its threads that work.
+    pub working: u32,
+    needs: Needs,
+    phases: Vec<(Law, Needs)>,
+    phase: usize,
+    /// Work left in this phase, ns of one lane.
+    phase_left_ns: f64,
+    /// Counted work, ns of one lane.
+    pub work_ns: f64,
+    pub latency: Histogram,
+    /// Of the present window, and the worst p99.9 of any before.
+    pub window: Histogram,
+    pub peak: Span,
+    /// Since the policy looked last, where it looks at tails.
+    pub seen: Histogram,
+    pub lost: u64,
+    pub unanswered: u64,
+}
+
+impl Running {
+    pub fn new(task: &Task, number: u64, seed: &Rng) -> Self {
+        let start = |n: u64| seed.fork(number * 3 + n);
+        let mut running = Self {
+            critical: task.class == ClassName::Critical,
+            threads: task.threads,
+            service: task.service,
+            times: task.arrivals.map(|arrivals| arrivals.times(Time::ZERO, start(0))),
+            draws: start(1),
+            queue: VecDeque::new(),
+            spinning: Vec::new(),
+            waking: 0,
+            serving: 0,
+            working: 0,
+            needs: task.needs,
+            phases: task.phases.iter().map(|phase| (phase.lasts, phase.needs)).collect(),
+            phase: 0,
+            phase_left_ns: 0.0,
+            work_ns: 0.0,
+            latency: Histogram::new(),
+            window: Histogram::coarse(),
+            peak: Span::ZERO,
+            seen: Histogram::coarse(),
+            lost: 0,
+            unanswered: 0,
+        };
+        running.enter();
+        running
+    }
+
+    /// What it asks of the machine now.
+    pub fn needs(&self) -> &Needs {
+        self.phases.get(self.phase).map_or(&self.needs, |(_, needs)| needs)
+    }
+
+    /// Counts `work_ns` towards the end of its phase.
+    pub fn progress(&mut self, work_ns: f64) {
+        self.phase_left_ns -= work_ns;
+    }
+
+    /// Enters the next phase if this one is over; whether it did.
+    pub fn turn_phase(&mut self) -> bool {
+        let over = self.phases.len() > 1 && self.phase_left_ns <= 0.0;
+        if over {
+            self.phase = (self.phase + 1) % self.phases.len();
+            self.enter();
+        }
+        over
+    }
+
+    fn enter(&mut self) {
+        if let Some((lasts, _)) = self.phases.get(self.phase) {
+            let threads = f64::from(self.threads.max(1));
+            self.phase_left_ns = lasts.sample(&mut self.draws).as_nanos() as f64 * threads;
+        }
+    }
+
+    /// Ends a window of latencies.
+    pub fn turn_window(&mut self) {
+        self.peak = self.peak.max(self.window.quantile(0.999));
+        self.window.clear();
+    }
+}
