@@ -5,10 +5,9 @@
 //! drawn is said here once, so that claims, tables, plots and JSON need not
 //! know one world from another.
 
-mod callers;
+mod cores;
 mod egress;
 pub mod fabric;
-mod httpd;
 mod overload;
 mod real;
 mod server;
@@ -20,18 +19,17 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 11] = [
+pub const WORLDS: [&World; 10] = [
     &server::WORLD,
     &services::WORLD,
     &fabric::WORLD,
     &overload::WORLD,
-    &callers::WORLD,
+    &cores::WORLD,
     &real::TONIC,
     &real::DUBBO,
     &real::FANOUT,
     &real::STORM,
     &egress::WORLD,
-    &httpd::WORLD,
 ];
 
 /// What a world measures and how it is shown.

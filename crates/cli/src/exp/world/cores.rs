@@ -1,0 +1,70 @@
+//! A machine shared by tasks that disturb each other: Caladan's world.
+//!
+//! A row per task, and one, `machine`, of what the policy did. Modes that name no
+//! policy are policies.
+
+use queueing::Span;
+use sim::cores::{self, Config, Outcome, TaskOutcome};
+use toml::{Table, Value};
+
+use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
+
+pub const WORLD: World = World {
+    name: "cores",
+    kind: Kind::Sim,
+    note: "latencies in µs, who was never answered included; peak: the worst p99.9 of any 100 ms; work: done by so many lanes of a machine of its own",
+    stats: &[
+        shown("answered", "1/s", "answered/s"),
+        shown("unanswered", "1", "never"),
+        shown("p50", "µs", "p50"),
+        shown("p99", "µs", "p99"),
+        shown("p999", "µs", "p99.9"),
+        kept("max", "µs"),
+        shown("peak", "µs", "peak"),
+        shown("work", "×", "work"),
+        shown("actions", "1/s", "actions/s"),
+    ],
+    groups: &[("", 5), ("latency", 4), ("lanes", 1), ("policy", 1)],
+    drawn: "p999",
+    parts: &[],
+    prepare,
+};
+
+fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
+    settings.entry("policy").or_insert_with(|| Value::String(mode.to_owned()));
+    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    config.check().map_err(|e| line(&e))?;
+    Ok(Box::new(move || {
+        let outcome = cores::run(&config);
+        Ok(Found { events: outcome.events, rows: rows(&config, &outcome), noise: None })
+    }))
+}
+
+fn rows(config: &Config, outcome: &Outcome) -> Vec<Row> {
+    let tasks = config.tasks.iter().zip(&outcome.tasks);
+    let mut rows: Vec<Row> =
+        tasks.map(|(task, found)| row(task.name.clone(), found, outcome.counted)).collect();
+    let work = outcome.tasks.iter().map(|task| task.cores(outcome.counted)).sum();
+    let actions = outcome.actions as f64 / outcome.counted.as_secs_f64();
+    let nothing = f64::NAN;
+    let figures = vec![nothing, nothing, nothing, nothing, nothing, nothing, nothing, work, actions];
+    rows.push(Row { class: "machine".to_owned(), figures, cdf: Vec::new() });
+    rows
+}
+
+fn row(class: String, task: &TaskOutcome, counted: Span) -> Row {
+    let answers = task.latency.count() > 0;
+    let us = |span: Span| if answers { span.as_micros_f64() } else { f64::NAN };
+    let figures = vec![
+        if answers { task.answered as f64 / counted.as_secs_f64() } else { f64::NAN },
+        if answers { (task.unanswered + task.lost) as f64 } else { f64::NAN },
+        us(task.latency.quantile(0.5)),
+        us(task.latency.quantile(0.99)),
+        us(task.latency.quantile(0.999)),
+        us(task.latency.max()),
+        us(task.peak),
+        task.cores(counted),
+        f64::NAN,
+    ];
+    Row { class, figures, cdf: points(task.latency.cdf()) }
+}
