@@ -30,12 +30,13 @@ use runtime::{App, Shard};
 
 use crate::address::{Addresses, KernelEnd, Scoped, Wanted, list};
 use crate::device::{self, Kind, Open};
-use crate::options::{self, Steer, made_up_mac, secret};
-use crate::table::{Table, micros};
+use crate::options::{self, Steer, secret};
 use crate::{Error, check, classify};
 
+mod guard;
 mod policy;
-pub(crate) mod settle;
+mod settle;
+mod summary;
 
 use policy::policy;
 use settle::settle;
@@ -107,6 +108,11 @@ pub struct Args {
     /// Put a bad path before the device, such as loss=1%,delay=5ms.
     #[arg(long, value_name = "FAULTS")]
     fault: Option<Rates>,
+    #[command(flatten)]
+    guard: guard::Args,
+    /// End with JSON instead of tables; all else goes to stderr.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -138,6 +144,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         let what = "http is for connections, and --proto udp has none";
         return Err(Error::new(what).advice("--proto udp --app echo"));
     }
+    let guarded = args.guard.guard()?.is_some();
+    if args.proto == Proto::Udp && guarded {
+        let what = "--guard is for connections, and --proto udp has none";
+        return Err(Error::new(what).advice("--proto tcp"));
+    }
     let classifiers = match &args.policy {
         Some(path) => check::load(path)?,
         None if matches!(args.app, Serves::Synthetic) => classify::by_tag(),
@@ -150,7 +161,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let key = secret()?;
     let Open { devices, mac, mtu, held, over, how, claimant } = kind.open(&addresses, key)?;
-    let made_up = made_up_mac()?;
+    let drawn = secret()?;
+    // Locally administered, and another one each time: no stale ARP entry fits it.
+    let made_up = [2, drawn[0] ^ drawn[8], drawn[1], drawn[2], drawn[3], drawn[4]];
     let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up), key) };
     let how = how.map_or(String::new(), |how| format!(" ({how})"));
     let ends: Vec<IpAddr> = addresses.kernel.iter().map(|end| end.addr).collect();
@@ -229,11 +242,12 @@ impl Place<'_> {
         D::Frame: Send,
     {
         let app = Arc::new(app);
-        let (shards, proto) = (self.args.shards, self.args.proto);
+        let shards = self.args.shards;
         if shards == 1 {
             let (device, policy) = (devices.remove(0), self.policies.remove(0));
             let shard = self.shard(policy, None, &app)?;
-            self.until_interrupted(vec![(shard, device)])?.iter().for_each(|stats| summary(stats, proto));
+            let stats = self.until_interrupted(vec![(shard, device)])?;
+            self.end(&stats, |_| {});
             return Ok(ExitCode::SUCCESS);
         }
         let steering = steer::Steering::new(shards, steer::FlowHash::Keyed(secret()?));
@@ -249,11 +263,19 @@ impl Place<'_> {
             served.push((self.shard(policy, Some(place), &app)?, device));
         }
         let stats = self.until_interrupted(served)?;
-        for (number, (stats, meter)) in stats.iter().zip(meters).enumerate() {
-            println!("\nshard {number}: {}", frames(meter.read()));
-            summary(stats, proto);
-        }
+        self.end(&stats, |number| println!("\nshard {number}: {}", frames(meters[number].read())));
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Says what happened; `begin` goes before what shard `number` did.
+    fn end(&self, stats: &[Stats], begin: impl Fn(usize)) {
+        if self.args.json {
+            return println!("{:#}", summary::json(stats));
+        }
+        for (number, stats) in stats.iter().enumerate() {
+            begin(number);
+            summary::print(stats, self.args.proto, self.args.guard.is_on());
+        }
     }
 
     /// A shard that does not listen yet.
@@ -266,6 +288,8 @@ impl Place<'_> {
         let workers = usize::from(self.args.workers.max(1));
         let stack = StackConfig { place, ..self.stack.clone() };
         let mut config = Config::new(stack, policy, workers);
+        config.guard = self.args.guard.guard()?;
+        config.budget.receive_percent = self.args.guard.receive_percent();
         config.rx_frames_max = self.held.map_or(config.rx_frames_max, |held| held.min(config.rx_frames_max));
         Ok(Shard::new(config, app.clone()))
     }
@@ -277,7 +301,9 @@ impl Place<'_> {
         shards: &mut [(Shard<D, A>, D)],
         interrupted: &AtomicBool,
     ) -> Result<Option<Vec<SocketAddr>>, Error> {
-        let Some(found) = settle(shards, &self.addresses, interrupted)? else { return Ok(None) };
+        let Some(found) = settle(shards, &self.addresses, interrupted, self.args.json)? else {
+            return Ok(None);
+        };
         if let (Some(claimant), true) = (&self.claimant, self.addresses.are_found()) {
             claimant.claim(&Claims { addresses: found.every, ports: Vec::new() })?;
         }
@@ -307,11 +333,16 @@ impl Place<'_> {
         let by = if args.proto == Proto::Udp { ", datagrams" } else { "" };
         let dispatch = args.dispatch.as_ref().map_or(String::new(), |name| format!(", dispatch {name}"));
         let several = if args.shards > 1 { format!(", {} shards", args.shards) } else { String::new() };
-        println!(
-            "listening on {}, {}{how}{by}, mode {mode}{dispatch}{several}; {end}",
-            list(&places),
-            args.device
+        let device = &args.device;
+        let listening = format!(
+            "listening on {}, {device}{how}{by}, mode {mode}{dispatch}{several}; {end}",
+            list(&places)
         );
+        if args.json {
+            eprintln!("{listening}")
+        } else {
+            println!("{listening}")
+        }
         eprintln!("ctrl-C ends");
         note_cores(args);
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
@@ -342,27 +373,3 @@ fn frames(counts: Counts) -> String {
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 /// Frames that may be under way from one shard to another.
 const LINK_FRAMES: usize = 1024;
-/// What happened, and where requests waited.
-fn summary(stats: &Stats, proto: Proto) {
-    let c = &stats.counters;
-    match proto {
-        Proto::Tcp => println!(
-            "\n{} connections, {} requests, {} responses, {} resets",
-            c.accepted, c.requests, c.responses, c.aborted
-        ),
-        Proto::Udp => println!(
-            "\n{} datagrams, {} requests, {} responses, {} not sent",
-            c.datagrams, c.requests, c.responses, c.unsent
-        ),
-    }
-    let mut table = Table::new(2, &["priority", "stage", "count", "p50", "p99", "p99.9"])
-        .groups(&[("", 3), ("waited, µs", 3)]);
-    for (class, stage, histogram) in stats.stages.iter().filter(|(.., histogram)| histogram.count() > 0) {
-        let spans = [0.5, 0.99, 0.999].map(|q| micros(histogram.quantile(q)));
-        let words = [class.to_owned(), stage.to_owned(), histogram.count().to_string()];
-        table.row([words, spans].concat());
-    }
-    if c.requests > 0 {
-        println!("{table}");
-    }
-}

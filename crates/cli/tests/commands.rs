@@ -155,6 +155,18 @@ fn dispatch_and_steering_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn a_guard_that_cannot_be_is_refused_before_anything_is_made() {
+    let serve = |more: &[&str], expected: &str| {
+        refused(&[&["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"], more].concat(), expected);
+    };
+    serve(&["--guard", "best"], "policy \"best\" is not one of queue-delay");
+    serve(&["--guard", "queue-delay", "--target-delay", "1us"], "outside 100us..=10s");
+    serve(&["--target-delay", "20ms"], "--guard");
+    serve(&["--receive-share", "0"], "1..=100");
+    serve(&["--proto", "udp", "--app", "echo", "--guard", "queue-delay"], "--guard is for connections");
+}
+
+#[test]
 fn help_fits_a_terminal_of_80_columns() {
     for command in [
         "",

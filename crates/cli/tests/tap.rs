@@ -157,6 +157,7 @@ fn inside() {
     shards_serve_side_by_side("tap:gw0");
     shards_serve_side_by_side("tap:gw0,queues=2");
     what_a_policy_drops_is_not_answered();
+    a_guard_counts_who_comes_and_the_end_says_so();
     a_capture_holds_the_frames();
     lost_packets_cost_time_and_no_bytes();
     without_permission_it_says_so();
@@ -278,6 +279,17 @@ fn shards_serve_side_by_side(device: &str) {
     assert_eq!(requests.len(), 2, "{summary}");
     assert_eq!(requests.iter().sum::<u64>(), 9, "{summary}");
     assert_eq!(summary.matches("(0 dropped)").count(), 2, "{summary}");
+}
+
+fn a_guard_counts_who_comes_and_the_end_says_so() {
+    let server = Server::start(&["--app", "http", "--guard", "queue-delay", "--target-delay", "500ms"]);
+    curl(&[URL]);
+    curl(&[URL]);
+    let summary = server.stop();
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert!(summary.lines().any(|line| words(line) == ["0", "2", "0", "0", "0", "2"]), "{summary}");
+    assert!(summary.contains("guard: the longest wait, p50"), "{summary}");
+    assert!(summary.contains("without the allocator"), "{summary}");
 }
 
 fn a_capture_holds_the_frames() {

@@ -209,13 +209,15 @@ fn a_gradient_lets_in_fewer_while_answers_are_slow_and_more_while_they_are_not()
 
 #[test]
 fn one_who_can_spare_less_than_the_target_is_the_target() {
-    let late = |budget| {
+    let late_after = |delay, budget| {
         let mut policy = by_name("queue-delay", &Params::default()).unwrap();
-        let signals = Signals { delay: Span::from_millis(12), waiting: 9, budget, ..Signals::default() };
+        let signals = Signals { delay, waiting: 9, budget, ..Signals::default() };
         look(&mut *policy, 10, signals) != Limit::Open
     };
+    let late = |budget| late_after(Span::from_millis(12), budget);
     assert!(!late(None) && !late(Some(Span::from_secs(1))));
     assert!(late(Some(Span::from_millis(8))), "half of those who wait are late");
+    assert!(!late_after(Span::from_millis(1), Some(Span::ZERO)), "who has nothing left closes no door");
 }
 
 #[test]

@@ -60,8 +60,10 @@ impl Policy for QueueDelay {
         let span = self.looked.map_or(Span::ZERO, |looked| now.since(looked));
         self.looked = Some(now);
         self.learn(span, signals);
-        // One who has less time than the target is late at the target.
-        let target = signals.budget.map_or(self.target, |budget| budget.min(self.target));
+        // One who has less time than the target is late at the target. Who has
+        // next to none is hopeless wherever it waits, or lies.
+        let least = self.target / TARGET_PARTS;
+        let target = signals.budget.map_or(self.target, |budget| budget.clamp(least, self.target));
         let late = signals.delay > target;
         if late || self.calm.is_some() && signals.admitted < signals.offered {
             self.calm = Some(now);
@@ -78,6 +80,8 @@ impl Policy for QueueDelay {
     }
 }
 
+/// The least budget that counts, as a part of the target.
+const TARGET_PARTS: u64 = 10;
 /// Targets within which a wait approaches the target.
 const HORIZON: f64 = 5.0;
 /// The least part of what is served that comes in, however long waits are: a

@@ -10,6 +10,8 @@
 
 use std::io::Write;
 
+use deadline::codec::field;
+use queueing::Span;
 use sched::dispatch::Kind;
 
 use super::{App, Context, Framing, Outcome};
@@ -42,6 +44,16 @@ impl App for Http {
         let methods: [&[u8]; 3] = [b"HEAD ", b"GET ", b"POST "];
         let found = methods.iter().position(|method| segment.starts_with(method))?;
         Some(Kind(found as u16))
+    }
+
+    /// What its budget field has left (`deadline`).
+    fn budget(&self, request: &[u8]) -> Option<Span> {
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut head = httparse::Request::new(&mut headers);
+        head.parse(request).ok()?;
+        let found = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(field::HEADER))?;
+        let budget = field::parse(std::str::from_utf8(found.value).ok()?).ok()?;
+        Some(budget.remaining().left())
     }
 
     fn serve(&self, request: &[u8], _cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {

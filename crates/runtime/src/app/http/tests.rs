@@ -85,3 +85,11 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_request_says_what_it_can_spare() {
+    let spare = |field: &str| Http.budget(format!("GET / HTTP/1.1\r\n{field}Host: a\r\n\r\n").as_bytes());
+    let written = deadline::codec::field::write(&deadline::Budget::new(Span::from_millis(70)));
+    assert_eq!(spare(&format!("Greenwave-Budget: {written}\r\n")), Some(Span::from_millis(70)));
+    assert_eq!((spare(""), spare("greenwave-budget: soon\r\n"), Http.budget(b"\xff")), (None, None, None));
+}
