@@ -8,8 +8,8 @@
 //! crossed, and find the next `t`. What a part computes depends on what arrives
 //! and not on when it was handed over, so threads change nothing but the time
 //! that it takes.
-//! Source: the idea is Chandy and Misra's, CACM '81; windows as in Steinman's
-//! survey of time buckets, SPEEDES '91.
+//! Source: conservative simulation is Chandy and Misra's, CACM '81; windows as
+//! long as the shortest way are Lubachevsky's bounded lag, CACM '89.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
