@@ -257,12 +257,14 @@ INLINE __u32 reason_of(const struct limit *limit, __u64 now, __u32 class, struct
 INLINE int guarded_syn(struct xdp_md *context, struct who *who)
 {
 	__u16 port = be16(who->tuple.target_port);
-	const __u32 *by_port = map_lookup(&gw_ports, &port);
 	const struct settings *settings = map_lookup(&gw_settings, &first);
+	if (!settings || !(settings->guarded[port >> 6] >> (port & 63) & 1))
+		return XDP_PASS;
+	const __u32 *by_port = map_lookup(&gw_ports, &port);
 	const struct limit *limit = map_lookup(&gw_limit, &first);
 	const struct connections *connections = map_lookup(&gw_connections, &first);
 	struct counts *counts = map_lookup(&gw_counts, &first);
-	if (!by_port || !settings || !limit || !connections || !counts)
+	if (!by_port || !limit || !connections || !counts)
 		return XDP_PASS;
 	if (settings->forwarding && !is_ours(context, who))
 		return XDP_PASS;
@@ -355,7 +357,7 @@ int gw_state(__u64 *arguments)
 	__u16 port = sk->__sk_common.skc_num;
 	const struct settings *settings = map_lookup(&gw_settings, &first);
 	struct connections *connections = map_lookup(&gw_connections, &first);
-	if (!map_lookup(&gw_ports, &port) || !settings || !connections)
+	if (!settings || !connections || !(settings->guarded[port >> 6] >> (port & 63) & 1))
 		return 0;
 	if (sk->__sk_common.skc_net.net->ns.inum != settings->netns)
 		return 0;

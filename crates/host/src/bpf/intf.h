@@ -34,6 +34,8 @@ struct settings {
 	__u32 prefixes;
 	__u32 forwarding;
 	__u32 unused;
+	/* A bit for each guarded port, so that a SYN for another is passed on at once. */
+	__u64 guarded[65536 / 64];
 	/* For whoever asks what is attached: text, and zeros. */
 	char notes[NOTES];
 };

@@ -40,7 +40,13 @@ pub fn costs() -> Result<Vec<Cost>, GuardError> {
     let state = |prefixes: bool, limit: Limit| {
         let classes = 2;
         let netns = netns()?;
-        loaded.maps.set_settings(&Settings { netns, classes, prefixes, ..Settings::default() })?;
+        loaded.maps.set_settings(&Settings {
+            netns,
+            classes,
+            prefixes,
+            ports: vec![port],
+            ..Settings::default()
+        })?;
         // None of this lasts long enough for the controller to be missed.
         let alive = Monotonic::new().now() + Span::from_secs(3600);
         loaded.maps.set_look(&Look { alive, held: Held::new(limit, 2), ..Look::default() })

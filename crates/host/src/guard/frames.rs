@@ -13,6 +13,7 @@ pub fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A VLAN tag in the frame, before what is there.
+#[cfg(test)]
 pub fn tagged(kind: u16, frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &kind.to_be_bytes()[..], &[0, 5], &frame[12..]].concat()
 }

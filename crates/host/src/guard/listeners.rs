@@ -34,19 +34,41 @@ pub(super) struct Listener {
 pub(super) struct Listeners {
     socket: File,
     bytes: Vec<u8>,
+    /// Whether there were any the last time, by family, and how often they were asked for.
+    there: [bool; FAMILIES.len()],
+    asked: u32,
 }
+
+/// A family without listeners is asked again after so many times: a look through
+/// the kernel's table is most of what a look takes.
+const AGAIN: u32 = 100;
 
 impl Listeners {
     pub fn new() -> io::Result<Self> {
         let protocol = Some(netlink::SOCK_DIAG);
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
         connect(&socket, &SocketAddrNetlink::new(0, 0))?;
-        Ok(Self { socket: File::from(socket), bytes: vec![0; 32 * 1024] })
+        Ok(Self {
+            socket: File::from(socket),
+            bytes: vec![0; 32 * 1024],
+            there: [true; FAMILIES.len()],
+            asked: 0,
+        })
     }
 
     /// Calls `each` for every listener on `port`, or on any.
     pub fn each(&mut self, port: Option<u16>, mut each: impl FnMut(Listener)) -> io::Result<()> {
-        for family in FAMILIES {
+        self.asked = self.asked.wrapping_add(1);
+        let all = port.is_none() || self.asked.is_multiple_of(AGAIN);
+        for (family, there) in FAMILIES.into_iter().zip(&mut self.there) {
+            if !all && !*there {
+                continue;
+            }
+            *there = false;
+            let mut each = |listener| {
+                *there = true;
+                each(listener);
+            };
             self.socket.write_all(&request(family, port.unwrap_or(0)))?;
             loop {
                 let len = self.socket.read(&mut self.bytes)?;

@@ -5,8 +5,9 @@
 //! time by ticks, of which a look sees one or two.
 //! Source: proc_stat(5), proc_meminfo(5); `/proc/net/sockstat`, `/proc/net/netstat`.
 
-use std::fs;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use queueing::{Span, Time};
 
@@ -26,8 +27,14 @@ pub(super) struct Busy {
 }
 
 /// Looks at a machine.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Machine {
+    stat: Text,
+    meminfo: Text,
+    /// Of the network namespace where this was made.
+    netstat: Text,
+    /// Of IPv4, and of IPv6 where the kernel has it.
+    sockstats: Vec<Text>,
     read: Option<Time>,
     /// Ticks of each processor: the kernel's, and all.
     ticks: Vec<[u64; 2]>,
@@ -37,23 +44,64 @@ pub(super) struct Machine {
 const PERIOD: Span = Span::from_millis(100);
 
 impl Machine {
+    pub fn new() -> io::Result<Self> {
+        // Those of the thread: tests enter namespaces by thread.
+        let net = |name: &str| Text::open(&format!("/proc/thread-self/net/{name}"));
+        let sockstats = [Some(net("sockstat")?), net("sockstat6").ok()];
+        Ok(Self {
+            stat: Text::open("/proc/stat")?,
+            meminfo: Text::open("/proc/meminfo")?,
+            netstat: net("netstat")?,
+            sockstats: sockstats.into_iter().flatten().collect(),
+            read: None,
+            ticks: Vec::new(),
+            busy: Busy::default(),
+        })
+    }
+
     /// How busy it is, as of at most a tenth of a second ago.
     pub fn look(&mut self, now: Time) -> io::Result<Busy> {
         if self.read.is_none_or(|read| now.since(read) >= PERIOD) {
             self.read = Some(now);
-            let ticks = ticks(&fs::read_to_string("/proc/stat")?);
+            let ticks = ticks(&self.stat.read()?);
             self.busy.kernel_share = share_max(&self.ticks, &ticks);
             self.ticks = ticks;
-            // Those of the thread: tests enter namespaces by thread.
-            let net = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
-            let sockets = [sockets(&net("sockstat")?), sockets(&net("sockstat6").unwrap_or_default())];
-            self.busy.sockets = sockets.iter().sum();
-            self.busy.memory_share = memory_share(&fs::read_to_string("/proc/meminfo")?);
-            let netstat = net("netstat")?;
+            self.busy.sockets = 0;
+            for sockstat in &mut self.sockstats {
+                self.busy.sockets += sockets(&sockstat.read()?);
+            }
+            self.busy.memory_share = memory_share(&self.meminfo.read()?);
+            let netstat = self.netstat.read()?;
             self.busy.overflows = counter(&netstat, "ListenOverflows");
             self.busy.drops = counter(&netstat, "ListenDrops");
         }
         Ok(self.busy)
+    }
+}
+
+/// A file of `/proc`, which is made anew each time that it is read from its start.
+#[derive(Debug)]
+struct Text {
+    file: File,
+    bytes: Vec<u8>,
+}
+
+impl Text {
+    fn open(path: &str) -> io::Result<Self> {
+        Ok(Self { file: File::open(path)?, bytes: vec![0; 16 * 1024] })
+    }
+
+    fn read(&mut self) -> io::Result<std::borrow::Cow<'_, str>> {
+        let mut len = 0;
+        loop {
+            match self.file.read_at(&mut self.bytes[len..], len as u64)? {
+                0 => return Ok(String::from_utf8_lossy(&self.bytes[..len])),
+                more => len += more,
+            }
+            if len == self.bytes.len() {
+                self.bytes.resize(2 * len, 0);
+            }
+        }
     }
 }
 
@@ -137,7 +185,7 @@ mod tests {
 
     #[test]
     fn this_machine_can_be_looked_at() {
-        let mut machine = Machine::default();
+        let mut machine = Machine::new().unwrap();
         let now = Time::from_nanos(1);
         let busy = machine.look(now).unwrap();
         assert!((0.01..1.0).contains(&busy.memory_share), "{busy:?}");

@@ -148,6 +148,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         watching: options.watching,
         prefixes: options.classes.of_prefixes().next().is_some(),
         forwarding: forwards(),
+        ports: options.ports.clone(),
         notes: Notes::new(options).bytes(),
     };
     maps.set_settings(&settings).map_err(&refused)?;
@@ -164,7 +165,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         InterfaceError::Refused { name: device.to_owned(), what, source }
     })?;
     let program = xdp::attached(interface.index).unwrap_or_default();
-    let machine = Machine::default();
+    let machine = Machine::new().map_err(crate::guard::maps::refused("a look at /proc"))?;
     let options = options.clone();
     Ok(Guard {
         program,

@@ -58,7 +58,14 @@ impl Rig {
             maps.set_prefix(prefix, class).unwrap();
         }
         let netns = namespace.enter(|| netns().unwrap());
-        let settings = Settings { netns, classes: 3, watching, prefixes: true, ..Settings::default() };
+        let settings = Settings {
+            netns,
+            classes: 3,
+            watching,
+            prefixes: true,
+            ports: PORTS.to_vec(),
+            ..Settings::default()
+        };
         maps.set_settings(&settings).unwrap();
         let sockets = namespace.enter(|| {
             let listen = |at: &str| TcpListener::bind(at).unwrap();
