@@ -92,7 +92,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let lib = library(args.lib.as_deref())?;
     let kind: Kind = args.device.parse()?;
     let addresses = Addresses::plan(&kind, &args.addr, &args.host_addr, &args.gateway)?;
-    let classifiers = args.policy.as_deref().map_or(Ok(Classifiers::default()), check::load)?;
+    let classifiers = match &args.policy {
+        Some(path) => {
+            check::load(path).map_err(|e| e.advice(format!("greenwave check {}", path.display())))?
+        }
+        None => Classifiers::default(),
+    };
     if let Some(path) = &args.pcap {
         Error::unless_writable(path)?;
     }
@@ -149,7 +154,9 @@ fn serve(
         let server = scope.spawn(|| streams::serve(streams, device, &clock, &stop, spin));
         // However this ends, the stack's thread is to end, too.
         let result = Programs::start(command)
-            .map_err(|e| Error::file(Path::new(command.get_program()), &e).advice("to start it without greenwave"))
+            .map_err(|e| {
+                Error::file(Path::new(command.get_program()), &e).advice("to start it without greenwave")
+            })
             .map(|mut programs| wait(&mut programs, &clock, interrupted, || server.is_finished()));
         stop.store(true, Ordering::Relaxed);
         match server.join() {

@@ -17,7 +17,8 @@ fn exported(bytes: &[u8]) -> BTreeSet<String> {
         (number(at + 4, 4), number(at + 24, 8), number(at + 32, 8), number(at + 40, 4))
     };
     let all = (0..number(60, 2)).map(section);
-    let (_, symbols, len, names) = all.into_iter().find(|(kind, ..)| *kind == SHT_DYNSYM).expect("it has symbols");
+    let (_, symbols, len, names) =
+        all.into_iter().find(|(kind, ..)| *kind == SHT_DYNSYM).expect("it has symbols");
     let (_, names, ..) = section(names);
     let defined = (0..len / 24).map(|n| symbols + n * 24).filter(|at| number(at + 6, 2) != 0);
     let name = |at: usize| {
@@ -31,7 +32,6 @@ fn exported(bytes: &[u8]) -> BTreeSet<String> {
 fn the_guide_lists_the_calls_that_the_library_takes() {
     let guide = include_str!("../../../../docs/guide/unmodified-programs.md");
     let rows = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | mapped"));
-    let told: BTreeSet<String> =
-        rows.flat_map(|(calls, _)| calls.split("`, `")).map(str::to_owned).collect();
+    let told: BTreeSet<String> = rows.flat_map(|(calls, _)| calls.split("`, `")).map(str::to_owned).collect();
     assert_eq!(told, exported(&std::fs::read(library()).unwrap()));
 }

@@ -52,6 +52,7 @@ fn redis_serves() {
     let Some(world) = World::new("redis_serves", "redis-server") else { return };
     let folder = world.folder();
     let program = ["redis-server", "--bind", OURS, "--port", "6379", "--save", "", "--dir", &folder];
+    let program = [&program[..], &["--protected-mode", "no"]].concat();
     let server = world.run("packet:gw0", 6379, &program);
     let mut stream = world.connect(&server);
     let value = noise(1_000_000).iter().map(|byte| b'a' + byte % 26).collect::<Vec<u8>>();

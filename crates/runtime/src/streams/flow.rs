@@ -224,10 +224,24 @@ impl<D: Device, P: Programs> Streams<D, P> {
                     return self.let_go(now, conn, reset);
                 }
                 Read::End => return self.stack.close(now, conn),
-                Read::Reset => return self.let_go(now, conn, true),
+                // What it wrote before goes out first.
+                Read::Reset => return self.resets.push(conn),
             }
         }
         self.queue_out(conn);
+    }
+
+    /// Resets those whose programs closed with bytes unread; whether there were any.
+    pub(super) fn reset(&mut self, now: Time) -> bool {
+        let mut resets = std::mem::take(&mut self.resets);
+        let some = !resets.is_empty();
+        for conn in resets.drain(..) {
+            if self.flow(conn).is_some() {
+                self.let_go(now, conn, true);
+            }
+        }
+        self.resets = resets;
+        some
     }
 
     /// The program has let go of `conn`: our half closes after what it wrote;

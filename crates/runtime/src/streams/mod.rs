@@ -153,6 +153,8 @@ pub struct Streams<D: Device, P: Programs> {
     inbound: [VecDeque<ConnId>; Priority::LEVELS],
     /// Connections whose program may have written something.
     outbound: VecDeque<ConnId>,
+    /// Connections to be reset once this round's segments are out.
+    resets: Vec<ConnId>,
     happened: Vec<Happened>,
     scratch: Box<[u8]>,
     counters: Counters,
@@ -190,6 +192,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             flows: Vec::new(),
             inbound: Default::default(),
             outbound: VecDeque::new(),
+            resets: Vec::new(),
             happened: Vec::new(),
             scratch: vec![0; PENDING_MAX].into(),
             counters: Counters::default(),
@@ -243,7 +246,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
         busy |= self.hand_over(now);
         busy |= self.collect(now);
         self.take_events(now);
-        busy | self.send(now, device, busy)
+        busy |= self.send(now, device, busy);
+        busy | self.reset(now)
     }
 
     /// The driver stage: whatever has come is classified before the next

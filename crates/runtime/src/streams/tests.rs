@@ -278,7 +278,25 @@ fn a_killed_program_frees_its_connections() {
         world.client.close(world.now, world.conns[n]);
     }
     world.settle();
+    // TIME-WAIT: we closed first.
+    world.now += Span::from_secs(300);
+    world.settle();
     assert_eq!(world.streams.stack.connections(), 0, "nothing is kept of them");
+}
+
+#[test]
+fn what_a_program_answered_before_it_closed_in_haste_goes_out() {
+    let mut world = World::new(100);
+    world.send(0, b"a long story");
+    world.settle();
+    let end = world.end(0);
+    end.borrow_mut().outbound.extend(b"denied");
+    end.borrow_mut().gone = true;
+    end.borrow_mut().unread = true;
+    world.tell(0);
+    world.settle();
+    assert_eq!((&world.received[..], world.streams.connections()), (&b"denied"[..], 0));
+    assert_eq!(world.closed, [EventKind::Closed(CloseReason::Reset)]);
 }
 
 #[test]
