@@ -1,0 +1,213 @@
+//! Streams, a client's stack on the same wire, and programs of memory.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use net::classify::Verdict;
+use net::device::memory::{MemoryDevice, pair};
+use net::stack::{Config, EventKind};
+use sched::dispatch::{Params, Steering};
+
+use super::super::*;
+use crate::mode::{Classifiers, Mode};
+
+/// A program's end of a connection, in its hands and ours.
+#[derive(Default)]
+pub(super) struct End {
+    pub(super) conn: Option<ConnId>,
+    /// Bytes that wait for the program, and how many may.
+    pub(super) inbound: VecDeque<u8>,
+    pub(super) room: usize,
+    /// Bytes that it has written.
+    pub(super) outbound: VecDeque<u8>,
+    /// It writes no more; it reads no more; it is gone, perhaps with bytes unread.
+    pub(super) shut: bool,
+    pub(super) deaf: bool,
+    pub(super) gone: bool,
+    pub(super) unread: bool,
+    /// It knows that nothing more comes.
+    pub(super) finished: bool,
+    /// We have let go.
+    pub(super) dropped: bool,
+    pub(super) wanted: bool,
+}
+
+pub(super) struct Half(pub(super) Rc<RefCell<End>>);
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        self.0.borrow_mut().dropped = true;
+    }
+}
+
+impl Pipe for Half {
+    fn write(&mut self, bytes: &[u8]) -> Wrote {
+        let mut end = self.0.borrow_mut();
+        assert!(!bytes.is_empty() && !end.finished, "there is something, and it is not over");
+        if end.deaf || end.gone {
+            return Wrote::Gone;
+        }
+        let taken = bytes.len().min(end.room - end.inbound.len());
+        end.inbound.extend(&bytes[..taken]);
+        if taken == 0 { Wrote::Full } else { Wrote::Some(taken) }
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> Read {
+        let mut end = self.0.borrow_mut();
+        let taken = end.outbound.len().min(bytes.len());
+        if taken == 0 {
+            return match () {
+                () if end.gone && end.unread => Read::Reset,
+                () if end.gone || end.shut => Read::End,
+                () => Read::Nothing,
+            };
+        }
+        end.outbound.drain(..taken).zip(bytes).for_each(|(byte, place)| *place = byte);
+        Read::Some(taken)
+    }
+
+    fn finish(&mut self) {
+        self.0.borrow_mut().finished = true;
+    }
+
+    fn want_room(&mut self, wanted: bool) {
+        self.0.borrow_mut().wanted = wanted;
+    }
+}
+
+/// One program that takes every connection, or none.
+#[derive(Default)]
+pub(super) struct Program {
+    pub(super) happened: Vec<Happened>,
+    pub(super) ends: Vec<Rc<RefCell<End>>>,
+    /// Of the connections that it is offered.
+    pub(super) room: usize,
+    pub(super) refuses: bool,
+}
+
+impl Programs for Program {
+    type Pipe = Half;
+
+    fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
+        into.append(&mut self.happened);
+        !into.is_empty()
+    }
+
+    fn offer(&mut self, conn: ConnId, local: SocketAddr, _: SocketAddr) -> Option<Half> {
+        assert_eq!(local, HERE.parse().unwrap());
+        let end = End { conn: Some(conn), room: self.room, ..End::default() };
+        let end = Rc::new(RefCell::new(end));
+        self.ends.push(end.clone());
+        (!self.refuses).then_some(Half(end))
+    }
+}
+
+pub(super) const HERE: &str = "10.0.0.1:80";
+
+pub(super) struct World {
+    pub(super) now: Time,
+    pub(super) streams: Streams<MemoryDevice, Program>,
+    pub(super) near: MemoryDevice,
+    pub(super) client: Stack,
+    pub(super) far: MemoryDevice,
+    pub(super) conns: Vec<ConnId>,
+    /// What the client received, and how its connections ended.
+    pub(super) received: Vec<u8>,
+    pub(super) closed: Vec<EventKind>,
+}
+
+impl World {
+    /// With one connection; `room`: bytes that wait for a program.
+    pub(super) fn new(room: usize) -> Self {
+        let mut world = Self::without(room);
+        world.connect();
+        world
+    }
+
+    pub(super) fn without(room: usize) -> Self {
+        let tcp = |host| Config::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16]);
+        // A digit is a level.
+        let classifiers = Classifiers {
+            transport: Some(Arc::new(|flow| match flow.payload.first() {
+                Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
+                _ => Verdict::Keep,
+            })),
+            driver: None,
+        };
+        let policy = Mode::Adps.policy(classifiers, &Params::new(1, 64), Steering::all(1));
+        let program = Program { room, happened: vec![Happened::Listen(80)], ..Program::default() };
+        let (near, far) = pair(256, 1514);
+        Self {
+            now: Time::from_nanos(1),
+            streams: Streams::new(tcp(1), policy, 256, program),
+            near,
+            client: Stack::new(tcp(2)),
+            far,
+            conns: Vec::new(),
+            received: Vec::new(),
+            closed: Vec::new(),
+        }
+    }
+
+    pub(super) fn connect(&mut self) {
+        self.settle();
+        self.conns.push(self.client.connect(self.now, HERE.parse().unwrap(), None).unwrap());
+        self.settle();
+    }
+
+    pub(super) fn client_turn(&mut self) -> bool {
+        self.client.handle_timeout(self.now);
+        let mut busy = false;
+        while self.client.ingress_from(self.now, &mut self.far) {
+            busy = true;
+        }
+        while let Some(event) = self.client.poll_event() {
+            match event.kind {
+                EventKind::Readable { .. } => {
+                    let bytes = self.client.received(event.conn);
+                    self.received.extend_from_slice(bytes);
+                    let len = bytes.len();
+                    self.client.consume(self.now, event.conn, len);
+                }
+                EventKind::PeerClosed | EventKind::Closed(_) => self.closed.push(event.kind),
+                _ => {}
+            }
+        }
+        busy | (self.client.egress(self.now, &mut self.far) > 0)
+    }
+
+    /// Turns both until nothing moves.
+    pub(super) fn settle(&mut self) {
+        loop {
+            self.now += Span::from_micros(5);
+            let mut busy = self.client_turn();
+            busy |= self.streams.turn(self.now, &mut self.near);
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn end(&self, n: usize) -> Rc<RefCell<End>> {
+        self.streams.programs.ends[n].clone()
+    }
+
+    /// Tells us what the program has done to its `n`th connection.
+    pub(super) fn tell(&mut self, n: usize) {
+        let end = self.end(n);
+        let end = end.borrow();
+        let writable = end.wanted && end.inbound.len() < end.room;
+        let conn = end.conn.expect("it was offered");
+        self.streams.programs.happened.push(Happened::Pipe {
+            conn,
+            readable: true,
+            writable,
+            gone: end.gone,
+        });
+    }
+
+    pub(super) fn send(&mut self, n: usize, bytes: &[u8]) -> usize {
+        self.client.send(self.now, self.conns[n], bytes).unwrap()
+    }
+}
