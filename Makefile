@@ -104,8 +104,10 @@ toolchain:
 	  echo "  try: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" >&2; \
 	  exit 2; }
 
-# What the tests against the kernel's TCP run; they need root.
-TOOLS := curl wrk dnsmasq:dnsmasq-base unshare:util-linux ip:iproute2 ethtool iperf3 nc:netcat-openbsd iptables
+# What the tests against the kernel's TCP run; they need root. Servers among
+# them are installed as if in runlevel 1, where the system starts none.
+TOOLS := curl wrk dnsmasq:dnsmasq-base unshare:util-linux ip:iproute2 ethtool iperf3 nc:netcat-openbsd iptables \
+  nginx:nginx-light lighttpd apache2:apache2-bin
 tools:
 	@if [ "$$(id -u)" != 0 ]; then \
 	  echo "note: not root, so the tests against the kernel's TCP will be skipped"; exit 0; \
@@ -117,7 +119,7 @@ tools:
 	  echo "note: not there, and neither is apt-get:$$missing; tests that need them will be skipped"; exit 0; \
 	fi; \
 	apt-get update -qq && \
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
+	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
 	|| echo "note: apt-get could not install$$missing; tests that need them will be skipped"
 
 # DPDK's headers and libraries, which a build with the feature `dpdk` takes.

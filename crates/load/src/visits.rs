@@ -94,6 +94,8 @@ pub struct Visitors {
     impatient: VecDeque<(Time, usize, ConnId)>,
     started: Option<Time>,
     now: Time,
+    /// Visits that count and are not over.
+    pending: u64,
     outcome: Outcome,
 }
 
@@ -122,6 +124,7 @@ impl Visitors {
             impatient: VecDeque::new(),
             started: None,
             now: Time::ZERO,
+            pending: 0,
             outcome,
         }
     }
@@ -152,8 +155,7 @@ impl Visitors {
     /// Whether all that counts has met its fate.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        let all = self.visits.duration + self.visits.patience;
-        self.since_warmup(self.now).is_some_and(|since| since > all)
+        self.pending == 0 && self.since_warmup(self.now).is_some_and(|since| since >= self.visits.duration)
     }
 
     /// What was measured so far.
@@ -186,6 +188,7 @@ impl Visitors {
             let counts = self.is_measuring(due);
             let begun = self.crowd.connect(self.now, self.target);
             if counts {
+                self.pending += 1;
                 self.outcome.late_max = self.outcome.late_max.max(late);
                 self.outcome.limited += u64::from(late > LATE || begun.is_none());
             }
@@ -283,6 +286,7 @@ impl Visitors {
             self.outcome.slices[place(since)].answers += 1;
         }
         let Some(since) = self.since_warmup(due).filter(|since| *since < duration) else { return };
+        self.pending -= 1;
         let took = self.now.since(due);
         self.outcome.all.add(fate, took);
         if self.dues.is_swell(due) {
