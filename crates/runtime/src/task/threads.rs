@@ -4,7 +4,6 @@
 //! Wakes from other threads end its sleep by the device's waker, or are seen
 //! after [`GLANCE`] where a device has none.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use net::Device;
@@ -26,7 +25,7 @@ const GLANCE: Span = Span::from_micros(50);
 pub fn run<D>(
     shards: Vec<(TaskShard<D>, D)>,
     clock: SharedClock,
-    stop: Arc<AtomicBool>,
+    stop: &AtomicBool,
     spin: Span,
 ) -> Vec<Counters>
 where
@@ -39,8 +38,8 @@ where
         let running: Vec<_> = shards
             .into_iter()
             .map(|(shard, device)| {
-                let (clock, stop) = (clock.clone(), stop.clone());
-                scope.spawn(move || run_one(shard, device, spin, &clock, &stop))
+                let clock = clock.clone();
+                scope.spawn(move || run_one(shard, device, spin, &clock, stop))
             })
             .collect();
         running.into_iter().map(|shard| shard.join().expect("a shard panicked")).collect()

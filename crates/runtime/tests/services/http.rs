@@ -19,7 +19,7 @@ use tonic::body::Body;
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::service::Routes;
 
-use crate::plain::Plain;
+use crate::text::Text;
 use crate::world::{PORT, World, address, level};
 
 /// Says at which level it runs; counts the body; sleeps; panics.
@@ -29,7 +29,14 @@ fn app() -> Router {
         .route("/length", post(|body: Bytes| async move { body.len().to_string() }))
         .route("/slow", get(|| async { sleep(Span::from_millis(20)).await }))
         .route("/large", get(|| async { vec![b'x'; 2_000_000] }))
-        .route("/bug", get(|| async { if label().priority.level() < 9 { panic!("a bug") } }))
+        .route(
+            "/bug",
+            get(|| async {
+                if label().priority.level() < 9 {
+                    panic!("a bug")
+                }
+            }),
+        )
 }
 
 fn serve_app(world: &World) {
@@ -155,7 +162,7 @@ impl tower_service::Service<Request<Body>> for Greeter {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(async move { Ok(Grpc::new(Plain).unary(Greet, request).await) })
+        Box::pin(async move { Ok(Grpc::new(Text).unary(Greet, request).await) })
     }
 }
 
@@ -198,19 +205,21 @@ impl tower_service::Service<Request<Body>> for Channel {
 #[test]
 fn tonic_answers_and_refuses_calls() {
     let mut world = World::new();
-    world.server.spawn(async {
-        serve(TcpListener::bind(PORT).expect("a free port"), Routes::new(Greeter)).await
-    });
+    world
+        .server
+        .spawn(async { serve(TcpListener::bind(PORT).expect("a free port"), Routes::new(Greeter)).await });
     let asked = world.client.spawn(async {
         let stream = TcpStream::connect(address()).await.expect("a server");
         let (sender, connection) = http2::handshake(TaskExecutor, stream).await.expect("a connection");
         spawn(connection);
         let mut client = tonic::client::Grpc::new(Channel(sender));
         let mut answers = Vec::new();
-        for (name, path) in [("world", "/test.Greeter/Greet"), ("", "/test.Greeter/Greet"), ("x", "/test.No/No")] {
+        for (name, path) in
+            [("world", "/test.Greeter/Greet"), ("", "/test.Greeter/Greet"), ("x", "/test.No/No")]
+        {
             client.ready().await.expect("a connection");
             let request = tonic::Request::new(name.to_owned());
-            let answer = client.unary(request, path.parse().expect("a path"), Plain).await;
+            let answer = client.unary(request, path.parse().expect("a path"), Text).await;
             answers.push(answer.map(tonic::Response::into_inner).map_err(|status| status.code()));
         }
         answers

@@ -3,8 +3,9 @@
 
 mod http;
 mod order;
-mod plain;
 mod sockets;
 mod tasks;
+#[path = "../../../../examples/text.rs"]
+mod text;
 mod threads;
 mod world;

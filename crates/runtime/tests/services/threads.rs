@@ -93,7 +93,7 @@ fn a_shard_that_sleeps_is_woken_for_every_task_and_message() {
     let wake = device.waker().expect("it has one");
     let running = std::thread::spawn({
         let stop = stop.clone();
-        move || run(vec![(shard, device)], clock, stop, Span::ZERO)
+        move || run(vec![(shard, device)], clock, &stop, Span::ZERO)
     });
     for n in 0..2_000 {
         let (ask, asked) = oneshot::channel();

@@ -1,14 +1,14 @@
-//! gRPC messages that are text as it is.
+//! gRPC messages that are text as it is, so that no generated code is needed.
 
 use bytes::{Buf, BufMut};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 /// Encodes and decodes `String`s.
-#[derive(Clone, Copy)]
-pub struct Plain;
+#[derive(Clone, Copy, Debug)]
+pub struct Text;
 
-impl Codec for Plain {
+impl Codec for Text {
     type Encode = String;
     type Decode = String;
     type Encoder = Self;
@@ -23,7 +23,7 @@ impl Codec for Plain {
     }
 }
 
-impl Encoder for Plain {
+impl Encoder for Text {
     type Item = String;
     type Error = Status;
 
@@ -33,7 +33,7 @@ impl Encoder for Plain {
     }
 }
 
-impl Decoder for Plain {
+impl Decoder for Text {
     type Item = String;
     type Error = Status;
 

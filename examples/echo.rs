@@ -1,0 +1,28 @@
+//! Sends back what comes, with the traits that any tokio program reads and
+//! writes by.
+//!
+//! `cargo run -p examples --bin echo`, then `nc 10.77.0.2 7`.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use net::classify::Verdict;
+use runtime::task::{TcpListener, spawn};
+use tokio::io::{AsyncWriteExt, copy, split};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // Everybody is equal.
+    examples::run(Arc::new(|_| Verdict::Keep), |shard| {
+        shard.spawn(async {
+            let mut listener = TcpListener::bind(7).expect("nobody else listens");
+            loop {
+                let (stream, _) = listener.accept().await;
+                spawn(async move {
+                    let (mut reader, mut writer) = split(stream);
+                    copy(&mut reader, &mut writer).await?;
+                    writer.shutdown().await
+                });
+            }
+        });
+    })
+}

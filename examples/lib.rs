@@ -1,0 +1,41 @@
+//! What the examples share: a TAP device, a stack on it, and a thread.
+//!
+//! The kernel's end is 10.77.0.1, ours 10.77.0.2, so any client of this
+//! machine can ask: `curl http://10.77.0.2/`. Needs root; ends at ctrl-C.
+
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::io::Read;
+use std::sync::Arc;
+
+use host::{Monotonic, Tap};
+use net::classify::TransportClassifier;
+use runtime::task::{self, Config, TaskShard};
+use runtime::threads::Threads;
+
+pub mod text;
+
+/// Runs what `start` starts on a device of its own, until ctrl-C; `classifier`
+/// says how urgent what comes is.
+///
+/// # Errors
+/// No permission to make a device, or no random bytes.
+pub fn run(
+    classifier: TransportClassifier,
+    start: impl FnOnce(&TaskShard<Tap>),
+) -> Result<(), Box<dyn Error>> {
+    let mut secret = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
+    let tap = Tap::create("greenwave")?;
+    tap.up([10, 77, 0, 1], 24)?;
+    let mac = [2, secret[0], secret[1], secret[2], secret[3], secret[4]];
+    let mut tcp = net::stack::Config::new(mac, [10, 77, 0, 2].into(), 24, secret);
+    tcp.classifier = Some(classifier);
+    let shard = TaskShard::new(Config::shared(tcp));
+    start(&shard);
+    println!("10.77.0.2 is there");
+    let counted = task::run(vec![(shard, tap)], Arc::new(Monotonic), host::interrupt::flag(), Threads::SPIN);
+    println!("{} tasks, {} turns", counted[0].started, counted[0].polls);
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! The examples, asked by the kernel's own TCP over their TAP devices.
+//!
+//! Everything happens in network namespaces that this test makes. Needs root
+//! and `curl`; what is missing is printed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use host::lab::client::what_is_sent_comes_back;
+use host::lab::{Child, Lab, Namespace, is_there};
+
+/// Says what is not tested, past the harness, which keeps what passing tests print.
+fn skipped(name: &str, why: &str) {
+    let line = format!("skipped: {name}: {why}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Runs `program` in a namespace of its own and asks it by `ask`.
+fn with(name: &str, program: &str, ask: impl FnOnce(&Namespace)) {
+    let no_tap = || {
+        let there = std::path::Path::new("/dev/net/tun").exists();
+        (!there).then(|| "this kernel offers no TAP devices".to_owned())
+    };
+    let no_curl = || (!is_there("curl")).then(|| "curl is not there".to_owned());
+    if let Some(why) = Lab::unavailable().or_else(no_tap).or_else(no_curl) {
+        return skipped(name, &why);
+    }
+    let lab = Lab::new("examples").expect("a laboratory");
+    let here = lab.namespace("here").expect("a namespace");
+    let mut command = here.command(program);
+    let mut server: Child = here.spawn(command.stdout(Stdio::piped())).expect("the example starts");
+    let mut line = String::new();
+    let stdout = server.stdout.take().expect("stdout is a pipe");
+    BufReader::new(stdout).read_line(&mut line).expect("it is text");
+    assert_eq!(line, "10.77.0.2 is there\n");
+    ask(&here);
+}
+
+fn curl(here: &Namespace, args: &[&str]) -> String {
+    let always = ["--silent", "--show-error", "--fail", "--max-time", "30"];
+    here.run("curl", &[&always, args].concat()).expect("an answer")
+}
+
+#[test]
+fn the_echo_answers_the_kernel() {
+    with("the_echo_answers_the_kernel", env!("CARGO_BIN_EXE_echo"), |here| {
+        here.enter(|| {
+            for len in [1, 1_000, 300_000] {
+                what_is_sent_comes_back(([10, 77, 0, 2], 7).into(), len);
+            }
+        });
+    });
+}
+
+#[test]
+fn the_axum_app_answers_curl_by_http_1_and_2_with_the_classifiers_label() {
+    let name = "the_axum_app_answers_curl_by_http_1_and_2_with_the_classifiers_label";
+    with(name, env!("CARGO_BIN_EXE_axum_app"), |here| {
+        assert_eq!(curl(here, &["http://10.77.0.2/pay"]), "paid at level 0\n");
+        assert_eq!(curl(here, &["http://10.77.0.2/report"]), "a report, at level 7\n");
+        let both = curl(here, &["http://10.77.0.2/pay", "http://10.77.0.2/report"]);
+        assert_eq!(both, "paid at level 0\na report, at level 7\n", "one connection, two requests");
+        let by_2 = curl(here, &["--http2-prior-knowledge", "http://10.77.0.2/report"]);
+        assert_eq!(by_2, "a report, at level 7\n");
+    });
+}
+
+#[test]
+fn the_tonic_app_answers_a_call() {
+    with("the_tonic_app_answers_a_call", env!("CARGO_BIN_EXE_tonic_app"), |here| {
+        // A message: not compressed, five bytes, text.
+        let mut call = here.command("sh");
+        let script = "printf '\\0\\0\\0\\0\\005world' | curl --silent --show-error --fail --max-time 30 \
+            --http2-prior-knowledge -H 'content-type: application/grpc' -H 'te: trailers' \
+            --data-binary @- http://10.77.0.2:50051/hello.Greeter/Greet";
+        let out = call.args(["-c", script]).output().expect("a shell");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        assert_eq!(String::from_utf8_lossy(&out.stdout[5..]), "hello world, at level 2");
+    });
+}
