@@ -18,25 +18,24 @@ use queueing::{Clock, Span, Time};
 
 use crate::Error;
 
-/// Shed connections to a server of this machine, before the kernel sees them.
+/// Shed connections to a server before the kernel sees them.
 ///
 /// Runs until ctrl-C, and takes the guard off then. What is established is
-/// never touched.
+/// never touched. Of several classes the first is shed last of all.
 #[derive(clap::Args)]
 pub struct Args {
     /// The interface that clients come in by, such as eth0.
     device: String,
-    /// A TCP port that the server listens on; may be given several times.
+    /// A TCP port of the server; repeatable.
     #[arg(long, required = true, value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
-    /// How long a connection may wait to be accepted.
+    /// How long a connection may wait.
     #[arg(long, value_name = "TIME", default_value = "20ms")]
     target_delay: Span,
     /// queue-delay, syn-paper, gradient, memory, or none.
-    #[arg(long, default_value = "queue-delay")]
+    #[arg(long, default_value = "queue-delay", hide_default_value = true)]
     policy: String,
-    /// Whom to shed last: prefixes and ports, such as 10.0.0.0/8,port:443. The
-    /// first class given is shed last of all.
+    /// Shed last: such as 10.0.0.0/8,port:443; repeatable.
     #[arg(long, value_name = "RULES")]
     class: Vec<Class>,
     /// How often to look.
@@ -45,8 +44,8 @@ pub struct Args {
     /// Shed nobody, and count whom it would have shed.
     #[arg(long)]
     dry_run: bool,
-    /// Where the program runs: in the driver, or after it with any driver.
-    #[arg(long, value_enum, default_value = "drv")]
+    /// drv: in the driver (default); skb: after it.
+    #[arg(long, value_enum, default_value = "drv", hide_default_value = true, hide_possible_values = true)]
     mode: ModeName,
 }
 

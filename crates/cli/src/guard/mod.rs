@@ -19,7 +19,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Shed connections to a server of this machine, before the kernel sees them.
+    /// Shed connections to a server before the kernel sees them.
     Attach(attach::Args),
     /// Show what a guard sheds and sees.
     Status(status::Args),

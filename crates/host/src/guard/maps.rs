@@ -125,7 +125,7 @@ impl Maps {
         Self::value(&self.connections, layout::connections)
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "bpf"))]
     pub(super) fn set_connections(&self, [opened, closed]: [u64; 2]) -> io::Result<()> {
         self.connections.set(&FIRST, &[opened, closed].map(u64::to_ne_bytes).concat())
     }

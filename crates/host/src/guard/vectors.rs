@@ -1,6 +1,6 @@
 //! Frames, asked of the model and of the loaded program.
 
-use super::frames::{ethernet, ipv4, ipv6, syn, tagged, tcp};
+use super::frames::{ACK, SYN, ethernet, ipv4, ipv6, syn, tagged, tcp};
 use super::model::Listening;
 
 /// A frame and what it is.
@@ -50,8 +50,8 @@ pub fn vectors() -> Vec<Vector> {
         ("a syn over ipv6 for nobody", syn6(83)),
     ];
     let others = [
-        ("an answer to a syn", flags(2 | 16)),
-        ("an ack", flags(16)),
+        ("an answer to a syn", flags(SYN | ACK)),
+        ("an ack", flags(ACK)),
         ("a reset", flags(4 | 16)),
         ("a syn that resets", flags(2 | 4)),
         ("a syn that ends", flags(2 | 1)),
