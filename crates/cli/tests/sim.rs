@@ -62,7 +62,11 @@ fn one_run_on_several_threads_prints_what_it_prints_on_one() {
     let args = ["--seeds", "1..2", "--workload", MIX, "--count", "60", "--set", "transport.kind=modern"];
     let printed = text(&fabric(&args));
     for threads in ["2", "3"] {
-        assert_eq!(text(&fabric(&[&args[..], &["--threads", threads]].concat())), printed, "{threads} threads");
+        assert_eq!(
+            text(&fabric(&[&args[..], &["--threads", threads]].concat())),
+            printed,
+            "{threads} threads"
+        );
     }
 }
 
