@@ -83,5 +83,7 @@ fn whoever_wakes_a_task_has_it_polled_afterwards() {
         task.drain();
         assert_eq!(task.seen.load(Ordering::Relaxed), 2, "the last wake-up was lost");
         assert_eq!(task.state.queued_at(), None);
+        task.state.end();
+        assert_eq!(task.state.wake(0), Woken::Nothing, "it is over");
     });
 }
