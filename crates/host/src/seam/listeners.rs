@@ -162,8 +162,11 @@ mod tests {
         (listener, theirs)
     }
 
+    /// An address, and what is done to its listener.
+    type Wanted = (&'static str, fn(&mut Listener));
+
     /// Adds these; whether each was taken.
-    fn check(addresses: &[(&str, fn(&mut Listener))], expected: &[bool]) -> Listeners {
+    fn check(addresses: &[Wanted], expected: &[bool]) -> Listeners {
         let mut all = Listeners::default();
         let taken: Vec<bool> = (0..)
             .zip(addresses)
