@@ -8,7 +8,9 @@ use runtime::shard::{Guard, Refusal};
 use crate::{Error, options};
 
 /// The guard's settings.
+// Its name is that of the command's own arguments, which clap takes for one group.
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// Hold new connections, not open ones, to what can be served:
     /// queue-delay, syn-paper, gradient, memory or none. Levels that
