@@ -159,7 +159,7 @@ fn a_guard_that_cannot_be_is_refused_before_anything_is_made() {
     let serve = |more: &[&str], expected: &str| {
         refused(&[&["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"], more].concat(), expected);
     };
-    serve(&["--guard", "best"], "policy \"best\" is not one of queue-delay");
+    serve(&["--guard", "best"], "policy \"best\" is none of queue-delay");
     serve(&["--guard", "queue-delay", "--target-delay", "1us"], "outside 100us..=10s");
     serve(&["--target-delay", "20ms"], "--guard");
     serve(&["--receive-share", "0"], "1..=100");
@@ -226,7 +226,11 @@ fn the_flags_that_the_readme_and_the_guide_use_exist() {
             continue;
         }
         // `exp run` has its own, and so have others.
-        let parts = if ["exp ", "fabric ", "sim "].iter().any(|with| rest.starts_with(with)) { 2 } else { 1 };
+        let parts = if ["exp ", "fabric ", "guard ", "sim "].iter().any(|with| rest.starts_with(with)) {
+            2
+        } else {
+            1
+        };
         let help = greenwave(&words().take(parts).chain(["--help"]).collect::<Vec<_>>()).stdout;
         let help = String::from_utf8_lossy(&help);
         for flag in flags {

@@ -30,7 +30,7 @@ pub struct Args {
     /// A twentieth of the flows, for a glance.
     #[arg(long)]
     quick: bool,
-    /// Instead 100,000 flows on 1,024 hosts, our TCP: minutes.
+    /// 100,000 flows on 1,024 hosts alone: minutes.
     #[arg(long, conflicts_with = "quick")]
     large: bool,
     /// Each case with our TCP on so many threads, too.

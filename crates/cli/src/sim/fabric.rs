@@ -118,8 +118,8 @@ pub struct Args {
     /// Any other setting of an experiment, such as transport.window=10.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Threads that share one run; 1 unless given. Runs go side by side on the
-    /// cores that are left. The outcome is the same for any number.
+    /// Threads that share one run; 1 unless given. Runs go side by side on
+    /// the cores that are left. The outcome is the same for any number.
     #[arg(verbatim_doc_comment, long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,
     /// One JSON object instead of tables.
