@@ -110,7 +110,7 @@ fn loading(head: &[u8]) -> Option<Loading> {
     let word = |at: usize| Some(u32::from_ne_bytes(*head.get(at..)?.first_chunk()?));
     let long = |at: usize| usize::try_from(u64::from_ne_bytes(*head.get(at..)?.first_chunk()?)).ok();
     head.strip_prefix(b"\x7fELF")?;
-    let machine = [head[4], *head.get(5)?, *head.get(18)?, *head.get(19)?];
+    let machine = [*head.get(4)?, *head.get(5)?, *head.get(18)?, *head.get(19)?];
     let (start, size, count) = (long(32)?, usize::from(half(54)?), usize::from(half(56)?));
     let mut loader = None;
     for header in (0..count).map(|n| start.saturating_add(n.saturating_mul(size))) {

@@ -14,6 +14,7 @@ use crate::lab::Lab;
 mod devices;
 mod egress;
 mod receive;
+mod shed;
 
 /// How far a mechanism goes here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +63,7 @@ pub fn examine(areas: &[&str]) -> Vec<Finding> {
     let look = |area| match area {
         "serve" => devices::examine(unavailable.as_deref()),
         "fabric" => egress::examine(unavailable.as_deref()),
-        _ => receive::examine(),
+        _ => shed::examine(unavailable.as_deref()).into_iter().chain(receive::examine()).collect(),
     };
     AREAS.into_iter().filter(asked).flat_map(look).collect()
 }
