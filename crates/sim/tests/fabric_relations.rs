@@ -124,7 +124,8 @@ proptest! {
         prop_assert_eq!(renamed(0), renamed(turn));
     }
 
-    /// Open loop: what is lost is not sent again before the end.
+    /// Open loop: what is lost is not sent again before the end. One queue: of
+    /// two in a row, room in the first can cost more in the second.
     #[test]
     fn order_of_arrival_with_twice_the_room_loses_no_more(room in 1..40_u32, seed in 0..1_000_u64) {
         let dropped = |room: u32| {
@@ -132,7 +133,9 @@ proptest! {
                 "room = {room}\nlimit = \"400s\"\n\
                  transport = {{ window = 1e9, window_max = 1e9, rto = \"500s\" }}"
             );
-            outcome(&star(4), "fifo", &more, &crowd(seed, 4, 40)).counters.dropped
+            let mut flows = crowd(seed, 4, 40);
+            flows.iter_mut().for_each(|flow| (flow.from, flow.to) = (0, 1));
+            outcome(&star(4), "fifo", &more, &flows).counters.dropped
         };
         prop_assert!(dropped(2 * room) <= dropped(room));
     }

@@ -91,9 +91,19 @@ pub(super) enum Rank {
 impl Rank {
     /// Of the flow or line of this number.
     pub const fn of(self, number: u32) -> u64 {
-        (self as u64) << 32 | number as u64
+        (self as u64) << 61 | (number as u64) << LINE_BITS
+    }
+
+    /// Of a packet of `flow` that `line` brings: by flow first, which says
+    /// nothing of what hosts and switches are called.
+    const fn of_packet(flow: u32, line: u32) -> u64 {
+        assert!(line < 1 << LINE_BITS, "there are fewer lines");
+        Self::Arrive.of(flow) | line as u64
     }
 }
+
+/// Three bits of a rank are its kind, 32 the flow.
+const LINE_BITS: u32 = 29;
 
 /// A packet on its way.
 #[derive(Clone, Copy, Debug)]
@@ -259,8 +269,9 @@ impl<'a, P: Protocol> Part<'a, P> {
     pub fn take(&mut self, leaving: Leaving<P::Said>) {
         match leaving {
             Leaving::Packet { at, line, travelling, said } => {
+                let rank = Rank::of_packet(travelling.packet.flow, line);
                 let slot = self.stow(travelling, said);
-                self.engine.schedule_ranked(at, Rank::Arrive.of(line), Event::Arrive(slot));
+                self.engine.schedule_ranked(at, rank, Event::Arrive(slot));
             }
             Leaving::Word { at, flow } => {
                 self.engine.schedule_ranked(at, Rank::Word.of(flow), Event::Word(flow));
@@ -306,7 +317,8 @@ impl<'a, P: Protocol> Part<'a, P> {
             travelling.next = port.line.to;
             self.counters.hops += 1;
             if port.home == self.number {
-                self.engine.schedule_ranked(at, Rank::Arrive.of(number), Event::Arrive(slot));
+                let rank = Rank::of_packet(travelling.packet.flow, number);
+                self.engine.schedule_ranked(at, rank, Event::Arrive(slot));
             } else {
                 let (travelling, said) = (*travelling, self.said[slot as usize]);
                 self.leaving[port.home as usize].push(Leaving::Packet { at, line: number, travelling, said });
