@@ -12,24 +12,31 @@ PAPERS := $(notdir $(patsubst %/,%,$(dir $(wildcard experiments/*/README.md))))
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-dpdk test-search test-vm test-java reference ci bench fuzz exp-smoke exp-host testbed clean build toolchain tools dpdk java
+.PHONY: demo test test-dpdk clippy-bpf test-search test-vm test-java reference ci bench fuzz exp-smoke exp-host testbed clean build toolchain tools dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
 	@$(GREENWAVE) demo
 
-# The layers of `deadline`: off by default, and nothing but Rust is needed for them.
-TOWER := --features deadline/tower,guard/tower
+# What meets tower, tokio and hyper: off by default, and nothing but Rust is needed for it.
+TOWER := --features deadline/tower,guard/tower,runtime/tokio,runtime/hyper
 
-# Every test. One that cannot run here prints a line "skipped: NAME: why".
-test: toolchain tools
-	$(CARGO) test --workspace --locked $(TOWER)
+# Every test, the guard's in the kernel where its programs can be built. One that
+# cannot run here prints a line "skipped: NAME: why".
+test: toolchain tools bpf
+	@$(HAVE_BPF) || echo "skipped: the guard in the kernel: clang, a C compiler, libelf or zlib is not there"
+	$(CARGO) test --workspace --locked $(TOWER) $$($(HAVE_BPF) && echo "$(BPF)")
 
 # The tests of the feature `dpdk`, on DPDK's virtual devices; they need root.
 test-dpdk: toolchain tools dpdk
 	@if ! $(HAVE_DPDK); then echo "skipped: test-dpdk: libdpdk 22.11 is not there"; exit 0; fi; \
 	$(CARGO) clippy --workspace --lib --bins --locked $(DPDK) -- -D warnings && \
 	$(CARGO) test --workspace --locked $(DPDK) --test drivers --test interface -- dpdk
+
+# What clippy says of the feature `bpf`, which the rest builds without.
+clippy-bpf: toolchain bpf
+	@if ! $(HAVE_BPF); then echo "skipped: clippy-bpf: clang, a C compiler, libelf or zlib is not there"; exit 0; fi; \
+	$(CARGO) clippy -p host -p cli --all-targets --locked $(BPF) -- -D warnings
 
 # The search split over real workers, on a small made corpus; tantivy takes
 # minutes to build, so it is not among `test`.
@@ -95,8 +102,9 @@ clean: toolchain
 	$(CARGO) clean
 	rm -rf report.html out
 
+# With the guard's programs where they can be built.
 build: toolchain
-	@$(CARGO) build --release --locked -p cli
+	@$(CARGO) build --release --locked -p cli -p capi $$($(HAVE_BPF) && echo --features bpf)
 
 toolchain:
 	@command -v $(CARGO) >/dev/null || { \
@@ -121,6 +129,16 @@ tools:
 	apt-get update -qq && \
 	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
 	|| echo "note: apt-get could not install$$missing; tests that need them will be skipped"
+
+# What the feature `bpf` takes: clang for the guard's programs, and what libbpf is built with.
+BPF := --features host/bpf,cli/bpf
+HAVE_BPF := { command -v clang && command -v cc && command -v make && pkg-config --exists libelf zlib; } >/dev/null 2>&1
+bpf:
+	@if $(HAVE_BPF) || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then exit 0; fi; \
+	apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	  clang libelf-dev zlib1g-dev pkg-config make gcc libc6-dev >/dev/null \
+	|| echo "note: apt-get could not install clang and libelf-dev"
 
 # DPDK's headers and libraries, which a build with the feature `dpdk` takes.
 DPDK := --features host/dpdk,cli/dpdk
