@@ -30,12 +30,12 @@ use runtime::{App, Shard};
 
 use crate::address::{Addresses, KernelEnd, Scoped, Wanted, list};
 use crate::device::{self, Kind, Open};
-use crate::options::{self, Steer, secret};
+use crate::options::{self, Steer, made_up_mac, secret};
 use crate::{Error, check, classify};
 
 mod guard;
 mod policy;
-mod settle;
+pub(crate) mod settle;
 mod summary;
 
 use policy::policy;
@@ -161,9 +161,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let key = secret()?;
     let Open { devices, mac, mtu, held, over, how, claimant } = kind.open(&addresses, key)?;
-    let drawn = secret()?;
-    // Locally administered, and another one each time: no stale ARP entry fits it.
-    let made_up = [2, drawn[0] ^ drawn[8], drawn[1], drawn[2], drawn[3], drawn[4]];
+    let made_up = made_up_mac()?;
     let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up), key) };
     let how = how.map_or(String::new(), |how| format!(" ({how})"));
     let ends: Vec<IpAddr> = addresses.kernel.iter().map(|end| end.addr).collect();

@@ -12,6 +12,7 @@ mod idle;
 pub mod mode;
 pub mod shard;
 pub mod steer;
+pub mod streams;
 pub mod task;
 pub mod threads;
 mod worker;

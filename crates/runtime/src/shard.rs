@@ -23,30 +23,37 @@
 //! pools are warm.
 //! Source: ADPS §2.3, M6 and M7.
 
+mod asked;
 mod config;
 mod conns;
 mod datagrams;
 mod flow;
+mod gate;
 mod job;
+mod meter;
 mod receive;
 mod stats;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use net::buffers::Buffers;
 use net::classify::{DriverClassifier, Private};
 use net::driver::RxBuffer;
 pub use net::driver::RxOrder;
 use net::stack::ConnId;
 use net::{Device, Stack};
-use queueing::{Priority, PrioritySet, Span, Time};
+use queueing::{Priority, Span, Time};
 use sched::dispatch::{Dispatch, Idle, WorkerId, WorkerSet};
 
 use crate::app::App;
 pub use config::{Budget, Config};
 use conns::Conns;
 use datagrams::Datagrams;
+use gate::Gate;
+pub use gate::{Guard, Refusal, Shed};
 pub use job::{Job, Origin};
+use meter::{Meter, Work};
 pub(crate) use receive::is_bare_ack;
 pub use stats::{Counters, STAGES, Stats};
 
@@ -57,6 +64,8 @@ pub enum Step {
     Drive {
         /// A classifier was called.
         classified: bool,
+        /// The guard shed it, so that it is in no buffer.
+        shed: bool,
     },
     /// Ran one frame through TCP.
     Transport {
@@ -83,6 +92,8 @@ pub struct Shard<D: Device, A: App> {
     rx: RxBuffer<D::Frame>,
     rx_order: RxOrder,
     classifier: Option<DriverClassifier>,
+    gate: Option<Gate>,
+    meter: Meter,
     dispatch: Box<dyn Dispatch>,
     needs_kind: bool,
     conns: Conns,
@@ -104,7 +115,8 @@ pub struct Shard<D: Device, A: App> {
     /// When to try again to send: the device was full.
     blocked: Option<Time>,
     recv_buffer: usize,
-    buffers: Vec<Vec<u8>>,
+    /// For requests and responses under way.
+    buffers: Buffers,
     stats: Stats,
 }
 
@@ -124,11 +136,10 @@ struct Workers {
     accepts: [WorkerSet; Priority::LEVELS],
     /// The shared bytes as each worker got them.
     given: Vec<Private>,
+    /// What the response's buffer held when each worker got it.
+    room: Vec<usize>,
 }
 
-/// Buffers kept for reuse, and the largest that is kept.
-const BUFFERS_MAX: usize = 512;
-const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// How long to leave a full device alone.
 const BLOCKED: Span = Span::from_micros(10);
 
@@ -151,6 +162,8 @@ impl<D: Device, A: App> Shard<D, A> {
             stack: Stack::new(config.stack),
             rx: RxBuffer::new(config.rx_order, config.rx_frames_max),
             rx_order: config.rx_order,
+            gate: config.guard.map(Gate::new),
+            meter: Meter::default(),
             classifier: config.driver_classifier,
             needs_kind: config.dispatch.needs_kind(),
             dispatch: config.dispatch,
@@ -164,6 +177,7 @@ impl<D: Device, A: App> Shard<D, A> {
                 steering,
                 accepts: steering,
                 given: vec![[0; 64]; workers],
+                room: vec![0; workers],
             },
             round: Round::Drive { left: config.budget.drive },
             budget: config.budget,
@@ -171,86 +185,8 @@ impl<D: Device, A: App> Shard<D, A> {
             popped: Time::ZERO,
             held: None,
             blocked: None,
-            buffers: Vec::new(),
+            buffers: Buffers::new(),
             stats: Stats::default(),
-        }
-    }
-
-    /// The stack, to listen, connect, read flows.
-    pub fn stack(&mut self) -> &mut Stack {
-        &mut self.stack
-    }
-
-    /// Replaces `pri_filter` from the next frame on.
-    pub fn set_driver_classifier(&mut self, classifier: Option<DriverClassifier>) {
-        self.classifier = classifier;
-    }
-
-    /// What happened so far, and where requests waited.
-    #[must_use]
-    pub fn stats(&self) -> &Stats {
-        &self.stats
-    }
-
-    /// The application.
-    #[must_use]
-    pub fn app(&self) -> Arc<A> {
-        self.app.clone()
-    }
-
-    /// How many workers it gives requests to.
-    #[must_use]
-    pub fn workers(&self) -> usize {
-        self.workers.given.len()
-    }
-
-    /// Changes the budgets from the next piece of work on.
-    ///
-    /// # Panics
-    /// When one is 0.
-    pub fn set_budget(&mut self, budget: Budget) {
-        budget.check();
-        self.budget = budget;
-    }
-
-    /// Starts counting anew, at the end of a warm-up for instance.
-    pub fn clear_stats(&mut self) {
-        self.stats.clear();
-    }
-
-    /// Bytes that connections take up beyond TCP's, without requests under way.
-    #[must_use]
-    pub fn connection_bytes(&self) -> usize {
-        self.conns.bytes()
-    }
-
-    /// Frames in the receive buffer.
-    #[must_use]
-    pub fn rx_waiting(&self) -> usize {
-        self.rx.len()
-    }
-
-    /// Tasks in the event queue, stale ones and those waiting to enter included.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.dispatch.len() + self.stalled_len + usize::from(self.datagrams.is_stuck())
-    }
-
-    /// Workers without a job.
-    #[must_use]
-    pub fn idle(&self) -> &WorkerSet {
-        &self.workers.idle
-    }
-
-    /// From now on `worker` takes tasks of `priorities` only, as far as
-    /// steering allows them (M7). A worker that asks for nothing gets nothing.
-    pub fn wants(&mut self, worker: WorkerId, priorities: PrioritySet) {
-        for p in Priority::all() {
-            let accepts = &mut self.workers.accepts[p.index()];
-            match priorities.contains(p) && self.workers.steering[p.index()].contains(worker) {
-                true => accepts.insert(worker),
-                false => accepts.remove(worker),
-            }
         }
     }
 
@@ -259,6 +195,18 @@ impl<D: Device, A: App> Shard<D, A> {
     /// Events of a [`Step::Transport`] are stamped by the `now` of the next
     /// call, so time in TCP includes what the owner charged for the step.
     pub fn step(&mut self, now: Time, device: &mut D) -> Step {
+        self.meter.at(now, self.budget.receive_percent);
+        self.look_around(now);
+        let step = self.work(now, device);
+        self.meter.begin(match step {
+            Step::Drive { .. } | Step::Transport { .. } => Work::Receive,
+            Step::Idle => Work::None,
+            Step::Assign(_) | Step::Partial(_) | Step::Transmit { .. } => Work::Rest,
+        });
+        step
+    }
+
+    fn work(&mut self, now: Time, device: &mut D) -> Step {
         self.take_events(now);
         self.enter_stalled(now);
         if let Some(step) = self.assign(now) {
@@ -266,9 +214,12 @@ impl<D: Device, A: App> Shard<D, A> {
         }
         // Until a round has found nothing there may be more to do.
         let mut more = true;
+        let over = self.receives_too_much();
         for _ in 0..ROUND_PHASES {
             let (step, next) = match self.round {
-                Round::Drive { left: 0 } => (None, Round::Transport { left: self.budget.transport }),
+                Round::Drive { left } if over || left == 0 => {
+                    (None, Round::Transport { left: self.budget.transport })
+                }
                 Round::Drive { left } => {
                     if left >= self.budget.drive {
                         self.run_timers(now);
@@ -278,7 +229,7 @@ impl<D: Device, A: App> Shard<D, A> {
                         None => (None, Round::Transport { left: self.budget.transport }),
                     }
                 }
-                Round::Transport { left: 0 } => (None, Round::Transmit),
+                Round::Transport { left } if over || left == 0 => (None, Round::Transmit),
                 Round::Transport { left } => match self.transport(now, device) {
                     Some(step) => (Some(step), Round::Transport { left: left - 1 }),
                     None => (None, Round::Transmit),
@@ -298,6 +249,11 @@ impl<D: Device, A: App> Shard<D, A> {
         if let Some(step) = self.assign(now) {
             return step;
         }
+        if over {
+            // No idle worker takes what waits, so nobody is kept waiting.
+            self.meter.forgive();
+            return self.work(now, device);
+        }
         // Nothing to do but to send what was held.
         let held = self.held.is_some();
         held.then(|| self.send(now, device, false)).flatten().unwrap_or(Step::Idle)
@@ -305,13 +261,20 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Takes a served job back and sends its response.
     pub fn complete(&mut self, now: Time, mut job: Job) {
+        self.meter.at(now, self.budget.receive_percent);
         self.take_events(now);
         self.workers.idle.insert(job.worker);
         self.dispatch.on_done(now, job.worker, job.kind, job.service);
         self.stats.on_served(&job);
+        if job.response.capacity() > self.workers.room[usize::from(job.worker.0)] {
+            self.buffers.missed();
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.on_answered(job.stages.nic + job.stages.tcp + job.stages.event + job.service);
+        }
         let request = std::mem::take(&mut job.request);
         match job.from {
-            Origin::Connection(_) => self.recycle(request),
+            Origin::Connection(_) => self.buffers.give(request),
             Origin::Datagram(_) => self.stack.recycle(request),
         }
         self.answer(now, job);
@@ -374,19 +337,6 @@ impl<D: Device, A: App> Shard<D, A> {
             }
         }
         None
-    }
-
-    /// A buffer from the pool.
-    fn buffer(&mut self) -> Vec<u8> {
-        self.buffers.pop().unwrap_or_default()
-    }
-
-    /// Takes a buffer back into the pool.
-    fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.buffers.len() < BUFFERS_MAX && (1..=BUFFER_BYTES_MAX).contains(&buffer.capacity()) {
-            buffer.clear();
-            self.buffers.push(buffer);
-        }
     }
 }
 

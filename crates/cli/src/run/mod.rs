@@ -25,7 +25,7 @@ use net::stack::Config as StackConfig;
 use queueing::{Clock, Span};
 use runtime::mode::{Classifiers, Mode, Policy};
 use runtime::streams::{self, Streams};
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sched::dispatch::{Params, Steering};
 
 use crate::address::{Addresses, KernelEnd, Scoped, Wanted, list};
@@ -160,6 +160,7 @@ fn serve(
             .map_err(|e| {
                 Error::file(Path::new(command.get_program()), &e).advice("to start it without greenwave")
             })
+            .inspect(|_| raise_limit())
             .map(|mut programs| wait(&mut programs, &clock, interrupted, || server.is_finished()));
         stop.store(true, Ordering::Relaxed);
         match server.join() {
@@ -174,6 +175,14 @@ fn serve(
         }
     }
     Ok(result)
+}
+
+/// A descriptor for each connection: as many as we may have. The program has
+/// been started and keeps its own limit. Where this is refused, connections
+/// beyond the limit are not taken, and counted.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Waits until all of the program have ended, or ends them at ctrl-C.

@@ -162,11 +162,11 @@ mod tests {
         (listener, theirs)
     }
 
-    /// What a socket says besides its address.
-    type Says = fn(&mut Listener);
+    /// An address, and what is done to its listener.
+    type Wanted = (&'static str, fn(&mut Listener));
 
     /// Adds these; whether each was taken.
-    fn check(addresses: &[(&str, Says)], expected: &[bool]) -> Listeners {
+    fn check(addresses: &[Wanted], expected: &[bool]) -> Listeners {
         let mut all = Listeners::default();
         let taken: Vec<bool> = (0..)
             .zip(addresses)
@@ -194,13 +194,13 @@ mod tests {
         check(&[("10.0.0.1:80", |_| ()), ("[::]:80", |_| ())], &[true, false]);
         check(&[("0.0.0.0:80", |_| ()), ("[::]:80", |l| l.v6_only = true)], &[true, true]);
         check(&[("0.0.0.0:80", |_| ()), ("[::]:80", |_| ())], &[true, false]);
-        let share: Says = |l| l.reuse_port = true;
+        let share: fn(&mut Listener) = |l| l.reuse_port = true;
         check(&[("0.0.0.0:80", share), ("0.0.0.0:80", share), ("0.0.0.0:80", |_| ())], &[true, true, false]);
     }
 
     #[test]
     fn the_most_exact_address_takes_the_connection_and_those_who_share_take_turns() {
-        let share: Says = |l| l.reuse_port = true;
+        let share: fn(&mut Listener) = |l| l.reuse_port = true;
         let exact = [("[::]:80", share), ("10.0.0.1:80", share), ("0.0.0.0:80", share)];
         let mut all = check(&exact, &[true, true, true]);
         assert_eq!(taker(&mut all, "10.0.0.1:80"), Some(1));

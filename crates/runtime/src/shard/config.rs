@@ -5,6 +5,7 @@ use net::driver::RxOrder;
 use queueing::{Priority, Span};
 use sched::dispatch::{Dispatch, WorkerSet};
 
+use super::gate::Guard;
 use crate::mode::Policy;
 
 /// How a shard is set up.
@@ -25,6 +26,8 @@ pub struct Config {
     pub steering: [WorkerSet; Priority::LEVELS],
     /// How much of each kind of work a round does.
     pub budget: Budget,
+    /// Whose SYN comes in; everybody's, where nobody says.
+    pub guard: Option<Guard>,
 }
 
 impl Config {
@@ -44,6 +47,7 @@ impl Config {
             workers,
             steering: policy.steering.sets(),
             budget: Budget::default(),
+            guard: None,
         }
     }
 }
@@ -63,6 +67,11 @@ pub struct Budget {
     /// other work: a device sends many frames in one system call for little
     /// more than the price of one. Zero sends in every round.
     pub hold: Span,
+    /// The share of time that receiving (taking frames in and running them
+    /// through TCP) may take, in percent, 1..=100, as long as a request waits
+    /// that an idle worker would take. It holds over some milliseconds; at 100
+    /// there is no bound.
+    pub receive_percent: u8,
 }
 
 /// Whatever has come is classified, up to 128 frames, before the next one goes
@@ -70,14 +79,22 @@ pub struct Budget {
 /// the most. No worker is left idle.
 impl Default for Budget {
     fn default() -> Self {
-        Self { drive: 128, transport: 1, assign: usize::MAX, hold: Span::ZERO }
+        Self { drive: 128, transport: 1, assign: usize::MAX, hold: Span::ZERO, receive_percent: 100 }
     }
 }
 
 impl Budget {
+    /// That of a shard whose own thread serves, one request each round.
+    #[must_use]
+    pub fn inline(hold: Span) -> Self {
+        Self { transport: 8, assign: 1, hold, ..Self::default() }
+    }
+
     pub(crate) fn check(&self) {
         assert!(self.drive > 0, "a round drives nothing");
         assert!(self.transport > 0, "a round transports nothing");
         assert!(self.assign > 0, "a round assigns nothing");
+        let percent = self.receive_percent;
+        assert!((1..=100).contains(&percent), "a share of {percent} percent is outside 1..=100");
     }
 }

@@ -44,7 +44,7 @@ impl Config {
             driver_classifier: policy.driver,
             dispatch: policy.dispatch,
             tasks_max: TASKS_MAX,
-            budget: Budget { transport: 8, assign: 1, ..Budget::default() },
+            budget: Budget::inline(Span::ZERO),
         }
     }
 
@@ -61,7 +61,7 @@ impl Config {
             driver_classifier: None,
             dispatch: by_name("weighted", &params).expect("there is such a policy"),
             tasks_max: TASKS_MAX,
-            budget: Budget { transport: 8, assign: 1, hold: Span::ZERO, ..Budget::default() },
+            budget: Budget::inline(Span::ZERO),
         }
     }
 }

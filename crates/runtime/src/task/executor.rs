@@ -72,6 +72,11 @@ impl Executor {
         self.queue.len() + self.stuck_len
     }
 
+    /// Since when the task that has waited longest waits.
+    pub fn oldest(&self) -> Option<Time> {
+        self.queue.oldest()
+    }
+
     /// Lets those that were woken wait for their turn.
     pub fn gather(&mut self, now: Time) {
         let mut arriving = std::mem::take(&mut self.arriving);

@@ -59,7 +59,7 @@ pub use handle::Handle;
 #[cfg(feature = "hyper")]
 pub use hyper::{TaskExecutor, TaskTimer, serve};
 pub use join::{JoinError, JoinHandle};
-pub use shard::{Counters, Step, TaskShard};
+pub use shard::{Counters, Oldest, Step, TaskShard};
 pub use tcp::{TcpListener, TcpStream};
 pub use threads::run;
 pub use time::{Elapsed, Sleep, sleep, sleep_until, timeout, yield_now};

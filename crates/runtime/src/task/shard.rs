@@ -74,6 +74,16 @@ pub struct Counters {
     pub overflows: u64,
 }
 
+/// Since when the oldest element of each queue waits, where one does. Sleeps
+/// that are over wait for nothing: each step wakes all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Oldest {
+    /// In the receive buffer.
+    pub frames: Option<Time>,
+    /// In the run queue.
+    pub tasks: Option<Time>,
+}
+
 /// See the module.
 pub struct TaskShard<D: Device> {
     home: Arc<Shared>,
@@ -170,6 +180,12 @@ impl<D: Device> TaskShard<D> {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.executor.waiting()
+    }
+
+    /// Since when the oldest of each queue waits: what a core scheduler asks.
+    #[must_use]
+    pub fn oldest(&self) -> Oldest {
+        Oldest { frames: self.rx.oldest(), tasks: self.executor.oldest() }
     }
 
     /// Tasks that exist.

@@ -52,6 +52,7 @@ enum Phase {
 
 /// A port that is listened on.
 struct Listening {
+    port: u16,
     queue: Strict<Fifo<Pending>>,
     waiting: usize,
     backlog: usize,
@@ -192,13 +193,20 @@ impl Sockets {
         })?;
         let places = backlog * Priority::LEVELS;
         let queue = Strict::new(places, |_| Fifo::new(places)).with_age_max(AGE_MAX);
-        self.listeners.push(Listening { queue, waiting: 0, backlog, open: true, acceptor: None });
+        let listening = Listening { port, queue, waiting: 0, backlog, open: true, acceptor: None };
+        // The stack gives numbers of listeners that are gone again.
+        match self.listeners.get_mut(id.0 as usize) {
+            Some(gone) => *gone = listening,
+            None => self.listeners.push(listening),
+        }
         Ok(id)
     }
 
-    /// Accepts nothing more; who waits is reset.
+    /// Listens no more; who waits is reset.
     pub fn unlisten(&mut self, now: Time, id: ListenerId) -> Option<Waiter> {
-        self.listeners[id.0 as usize].open = false;
+        let listener = &mut self.listeners[id.0 as usize];
+        listener.open = false;
+        self.stack.unlisten(listener.port);
         while let Some((slot, _)) = self.accept(now, id) {
             self.stack.abort(now, self.table[slot as usize].id);
             self.release(now, slot);

@@ -68,7 +68,7 @@ impl TcpListener {
     }
 }
 
-/// Who waits to be accepted is reset, and so is whoever comes later.
+/// Who waits to be accepted is reset, whoever comes later refused; the port is free.
 impl Drop for TcpListener {
     fn drop(&mut self) {
         let waiter = lock(&self.home.sockets).unlisten(self.home.now(), self.id);

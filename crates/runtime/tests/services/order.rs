@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use net::device::memory;
 use queueing::{Label, Span, Starvation, Time};
 use runtime::task::{
-    Config, Step, TaskShard, TcpListener, TcpStream, label, set_label, sleep, spawn, yield_now,
+    Config, Oldest, Step, TaskShard, TcpListener, TcpStream, label, set_label, sleep, spawn, yield_now,
 };
 use sched::dispatch::{Params, by_name};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -117,6 +117,25 @@ fn connections_are_polled_in_the_order_of_their_requests_labels() {
 fn what_is_more_urgent_raises_a_task_that_waits_already() {
     let turns = turns_after(&mut World::new(), &["5", "6|1"]);
     assert_eq!(turns, [1, 5], "the second connection's task goes first, once");
+}
+
+#[test]
+fn the_age_of_what_waits_longest_is_known() {
+    let (mut device, mut far) = memory::pair(8, 1514);
+    let mut shard = TaskShard::new(strict(1));
+    let at = |us: u64| Time::from_nanos(us * 1000);
+    shard.handle().spawn_with(urgent(3), async {});
+    shard.handle().spawn_with(urgent(5), async {});
+    assert_eq!(shard.oldest().tasks, None, "they are not in the run queue yet");
+    assert!(matches!(shard.step(at(10), &mut device), Step::Poll { .. }));
+    assert_eq!((shard.oldest().tasks, shard.oldest().frames), (Some(at(10)), None));
+    for _ in 0..2 {
+        net::Device::transmit(&mut far, at(12), 60, &mut |frame| frame.fill(0)).expect("room");
+    }
+    assert!(matches!(shard.step(at(13), &mut device), Step::Drive { .. }));
+    assert!(shard.oldest().frames.is_some());
+    while shard.step(at(20), &mut device) != Step::Idle {}
+    assert_eq!(shard.oldest(), Oldest::default());
 }
 
 #[test]

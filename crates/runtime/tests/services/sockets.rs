@@ -160,11 +160,14 @@ fn a_connection_dropped_with_bytes_unread_is_reset() {
 fn a_port_is_listened_on_once() {
     let mut world = World::new();
     let tried = world.server.spawn(async {
-        let _first = TcpListener::bind(PORT).expect("a free port");
+        let first = TcpListener::bind(PORT).expect("a free port");
         let kind = |port| TcpListener::bind(port).err().map(|e| e.kind());
-        (kind(PORT), kind(0))
+        let refused = (kind(PORT), kind(0));
+        drop(first);
+        (refused, kind(PORT))
     });
-    assert_eq!(world.finish(&tried), (Some(ErrorKind::AddrInUse), Some(ErrorKind::InvalidInput)));
+    let refused = (Some(ErrorKind::AddrInUse), Some(ErrorKind::InvalidInput));
+    assert_eq!(world.finish(&tried), (refused, None), "a listener that is gone leaves its port");
 }
 
 #[test]

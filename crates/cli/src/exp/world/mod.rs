@@ -5,9 +5,11 @@
 //! drawn is said here once, so that claims, tables, plots and JSON need not
 //! know one world from another.
 
+mod callers;
 mod cores;
 mod egress;
 pub mod fabric;
+mod httpd;
 mod overload;
 mod real;
 mod server;
@@ -19,17 +21,19 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 10] = [
+pub const WORLDS: [&World; 12] = [
     &server::WORLD,
     &services::WORLD,
     &fabric::WORLD,
     &overload::WORLD,
     &cores::WORLD,
+    &callers::WORLD,
     &real::TONIC,
     &real::DUBBO,
     &real::FANOUT,
     &real::STORM,
     &egress::WORLD,
+    &httpd::WORLD,
 ];
 
 /// What a world measures and how it is shown.
