@@ -2,9 +2,9 @@
 
 use std::fmt::Display;
 
-use super::Finding;
+use super::{Finding, tried};
 use crate::afxdp::{self, Claims};
-use crate::lab::{Lab, LabError, Veth};
+use crate::lab::Namespace;
 use crate::packet;
 use crate::tap::Tap;
 
@@ -12,20 +12,10 @@ const AREA: &str = "serve";
 const WAYS: [&str; 4] = ["tap", "packet", "xdp, generic", "xdp, native"];
 
 pub(super) fn examine(unavailable: Option<&str>) -> Vec<Finding> {
-    let tried = match unavailable {
-        Some(why) => WAYS.map(|way| Finding::untried(AREA, way, why)).to_vec(),
-        None => try_them().unwrap_or_else(|e| {
-            let why = e.to_string();
-            WAYS.map(|way| Finding::absent(AREA, way, why.clone(), e.advice())).to_vec()
-        }),
-    };
-    tried.into_iter().chain([dpdk()]).collect()
+    tried(AREA, &WAYS, unavailable, open_them).into_iter().chain([dpdk()]).collect()
 }
 
-fn try_them() -> Result<Vec<Finding>, LabError> {
-    let lab = Lab::new("doctor")?;
-    let (here, there) = (lab.namespace("here")?, lab.namespace("there")?);
-    lab.veth((&here, "gw0"), (&there, "gw1"), &Veth::default())?;
+fn open_them(here: &Namespace) -> Vec<Finding> {
     let xdp = |mode| {
         here.enter(move || {
             let options = afxdp::Options { mode: Some(mode), frames: 64, held: 0, ..Default::default() };
@@ -34,12 +24,12 @@ fn try_them() -> Result<Vec<Finding>, LabError> {
     };
     let tap = here.enter(|| Tap::create("gw2").map(|tap| tap.name().len()));
     let packet = here.enter(|| packet::open("gw0", &packet::Options::default()).map(drop));
-    Ok(vec![
+    vec![
         found("tap", tap.map(|_| "a device that the kernel's own TCP can talk to"), |e| e.advice()),
         found("packet", packet.map(|()| "packet rings, on any interface"), |e| e.advice()),
         found("xdp, generic", xdp(afxdp::Mode::Generic), |e| e.advice()),
         on_a_veth(found("xdp, native", xdp(afxdp::Mode::Native), |e| e.advice())),
-    ])
+    ]
 }
 
 fn found<T: Display, E: Display>(

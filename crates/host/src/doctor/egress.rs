@@ -3,29 +3,23 @@
 
 use queueing::{Rate, Span};
 
-use super::Finding;
+use super::{Finding, tried};
 use crate::fabric::{self, Choice, Policy, Shape};
-use crate::lab::{Lab, LabError, Veth};
+use crate::lab::Namespace;
 
 const AREA: &str = "fabric";
 const WHAT: &str = "levels and queues";
 
 pub(super) fn examine(unavailable: Option<&str>) -> Vec<Finding> {
-    if let Some(why) = unavailable {
-        return vec![Finding::untried(AREA, WHAT, why)];
-    }
-    vec![try_it().unwrap_or_else(|e| Finding::absent(AREA, WHAT, e.to_string(), e.advice()))]
+    tried(AREA, &[WHAT], unavailable, |here| vec![attach(here)])
 }
 
-fn try_it() -> Result<Finding, LabError> {
-    let lab = Lab::new("doctor")?;
-    let (here, there) = (lab.namespace("here")?, lab.namespace("there")?);
-    lab.veth((&here, "gw0"), (&there, "gw1"), &Veth::default())?;
+fn attach(here: &Namespace) -> Finding {
     let rate = Rate::from_bits_per_sec(1_000_000_000);
-    Ok(match here.enter(|| fabric::attach("gw0", rate, &two_levels(), 0)) {
+    match here.enter(|| fabric::attach("gw0", rate, &two_levels(), 0)) {
         Ok(choice) => judge(&choice),
         Err(e) => Finding::absent(AREA, WHAT, e.to_string(), e.advice()),
-    })
+    }
 }
 
 /// The least that needs all of it: levels, and flows kept apart in them.

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, LabError, Namespace, Veth};
 
 mod devices;
 mod egress;
@@ -68,6 +68,30 @@ pub fn examine(areas: &[&str]) -> Vec<Finding> {
     AREAS.into_iter().filter(asked).flat_map(look).collect()
 }
 
+/// What `look` finds of `mechanisms` in a namespace with a cable, `gw0`, whose
+/// other end is in another; where there can be none, why for each of them.
+fn tried(
+    area: &'static str,
+    mechanisms: &[&str],
+    unavailable: Option<&str>,
+    look: impl FnOnce(&Namespace) -> Vec<Finding>,
+) -> Vec<Finding> {
+    let in_lab = || -> Result<_, LabError> {
+        let lab = Lab::new("doctor")?;
+        let (here, there) = (lab.namespace("here")?, lab.namespace("there")?);
+        lab.veth((&here, "gw0"), (&there, "gw1"), &Veth::default())?;
+        Ok(look(&here))
+    };
+    let (why, remedy) = match unavailable {
+        Some(why) => (format!("not tried: {why}"), Some("run as root".to_owned())),
+        None => match in_lab() {
+            Ok(findings) => return findings,
+            Err(e) => (e.to_string(), e.advice()),
+        },
+    };
+    mechanisms.iter().map(|what| Finding::absent(area, what, why.clone(), remedy.clone())).collect()
+}
+
 impl Finding {
     fn works(area: &'static str, what: &str, seen: impl Into<String>) -> Self {
         Self { area, what: what.to_owned(), health: Health::Works, seen: seen.into(), remedies: Vec::new() }
@@ -79,11 +103,8 @@ impl Finding {
         seen: impl Into<String>,
         remedies: impl IntoIterator<Item = String>,
     ) -> Self {
-        Self {
-            health: Health::Limited,
-            remedies: remedies.into_iter().collect(),
-            ..Self::works(area, what, seen)
-        }
+        let remedies = remedies.into_iter().collect();
+        Self { health: Health::Limited, remedies, ..Self::works(area, what, seen) }
     }
 
     fn absent(
@@ -92,15 +113,6 @@ impl Finding {
         seen: impl Into<String>,
         remedies: impl IntoIterator<Item = String>,
     ) -> Self {
-        Self {
-            health: Health::Absent,
-            remedies: remedies.into_iter().collect(),
-            ..Self::works(area, what, seen)
-        }
-    }
-
-    /// What could not be tried, because there is no network to try it in.
-    fn untried(area: &'static str, what: &str, why: &str) -> Self {
-        Self::absent(area, what, format!("not tried: {why}"), ["run as root".to_owned()])
+        Self { health: Health::Absent, ..Self::limited(area, what, seen, remedies) }
     }
 }
