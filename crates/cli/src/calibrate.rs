@@ -9,7 +9,6 @@
 //! many short slices, with and without a classifier in turn, and per step the
 //! fastest slice counts. A cost is that of a warm cache and a busy stack.
 
-use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +24,7 @@ use net::stack::{Config as StackConfig, ListenOptions};
 use net::wire::ethernet::{self, EtherType};
 use net::wire::tcp::{self, Flags, Options, Segment, Seq};
 use net::wire::{ip, ipv4};
-use queueing::{Arrivals, Clock, Law, Span, Time};
+use queueing::{Arrivals, Clock, Law, Span, Time, VirtualClock};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard::{Config, Guard, Refusal, Step};
 use runtime::{App, Shard};
@@ -226,20 +225,6 @@ struct Measured {
     dispatch: Samples,
 }
 
-/// A clock whose time is an argument, so that reading it costs next to
-/// nothing while a job is timed.
-struct Still(Cell<Time>);
-
-impl Clock for Still {
-    fn now(&self) -> Time {
-        self.0.get()
-    }
-
-    fn compute(&self, span: Span) {
-        self.0.set(self.0.get() + span);
-    }
-}
-
 fn measure(requests: u64, classifiers: Classifiers) -> Result<Measured, Error> {
     let plan = plan(requests);
     let (mut client_end, mut server_end) = memory::pair(FRAMES, 1514);
@@ -364,7 +349,8 @@ fn serve<A: App>(
             Step::Transmit { frames } => measured.transmit.add(taken / frames.max(1) as u64),
             Step::Assign(mut job) => {
                 measured.event.add(taken);
-                let still = Still(Cell::new(now));
+                // Reading it costs next to nothing while the job is timed.
+                let still = VirtualClock::new(now);
                 let start = clock.now();
                 job.serve(app, &still);
                 shard.complete(now, job);

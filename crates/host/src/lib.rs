@@ -30,6 +30,7 @@ pub mod lab;
 pub mod machine;
 mod mapping;
 pub mod memory;
+pub mod netstat;
 pub mod packet;
 mod pool;
 mod ready;

@@ -63,24 +63,11 @@ impl App for Synthetic {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
 
-    use queueing::{Clock, Label, Priority, Time};
+    use queueing::{Clock, Label, Priority, Time, VirtualClock};
     use runtime::app::Stages;
 
     use super::*;
-
-    /// A clock that only computing moves.
-    struct Virtual(Cell<Time>);
-
-    impl Clock for Virtual {
-        fn now(&self) -> Time {
-            self.0.get()
-        }
-        fn compute(&self, span: Span) {
-            self.0.set(self.0.get() + span);
-        }
-    }
 
     fn request(service: Span) -> Vec<u8> {
         let priority = Priority::new(3).expect("a level");
@@ -91,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_request_holds_the_core_as_long_as_it_asks_and_learns_where_it_waited() {
-        let clock = Virtual(Cell::new(Time::from_nanos(50)));
+        let clock = VirtualClock::new(Time::from_nanos(50));
         let [nic, tcp, event] = [10, 20, 30].map(Span::from_nanos);
         let mut cx = Context {
             label: Label::new(Priority::HIGHEST),

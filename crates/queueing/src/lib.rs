@@ -41,7 +41,7 @@ mod timer;
 mod units;
 
 pub use arrival::{Arrivals, BadArrivals, Times};
-pub use clock::Clock;
+pub use clock::{Clock, VirtualClock};
 pub use discipline::{
     BadThresholds, CoDel, Depth, Discipline, Drr, Edf, Entry, Fifo, FlowId, Flows, Laxity, Levels, Managed,
     Manager, Markable, Mlfq, Pushed, Ranked, RankedFlows, Red, RedSettings, Selective, Shares, Starvation,

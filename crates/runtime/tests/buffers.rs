@@ -5,14 +5,13 @@
 //! Source: the overload paper §3.2: 7 of 12 packets of an exchange are small
 //! (58.3 %), and 92 % of small buffers came from its pool.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use net::device::memory::pair;
 use net::device::{Full, Received};
 use net::stack::{Config as Tcp, EventKind, ListenOptions};
 use net::{Device, Stack};
-use queueing::{Clock, Span, Time};
+use queueing::{Clock, Span, Time, VirtualClock};
 use runtime::app::Http;
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard::{Config, Shard, Step};
@@ -55,17 +54,6 @@ impl<D: Device> Device for Counted<D> {
     }
 }
 
-struct Virtual(Cell<Time>);
-
-impl Clock for Virtual {
-    fn now(&self) -> Time {
-        self.0.get()
-    }
-    fn compute(&self, span: Span) {
-        self.0.set(self.0.get() + span);
-    }
-}
-
 fn tcp(host: u8) -> Tcp {
     Tcp::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16])
 }
@@ -78,7 +66,7 @@ fn of_the_papers_mix_an_exchange_needs_four_buffers_and_they_come_from_the_pools
     let mut shard = Shard::new(Config::new(tcp(1), policy, 1), Arc::new(Http));
     shard.stack().listen(80, ListenOptions::default()).unwrap();
     let mut client = Stack::new(Tcp { time_wait: Span::from_millis(1), ..tcp(2) });
-    let clock = Virtual(Cell::new(Time::from_nanos(1)));
+    let clock = VirtualClock::new(Time::from_nanos(1));
     let mut answered = 0_u64;
     // Pages of 300 bytes to 3.6 KB, each on a connection of its own, some at once.
     for round in 0..200 {

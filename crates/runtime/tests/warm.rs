@@ -1,14 +1,13 @@
 //! Once warm, a request through a shard allocates nothing: not in the driver
 //! stage, TCP, the event queue, the dispatcher, or on the way back.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use net::classify::Verdict;
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{Config as Tcp, EventKind, ListenOptions, UdpId, UdpOptions};
 use net::{ConnId, Stack};
-use queueing::{Clock, Span, Time};
+use queueing::{Clock, Span, Time, VirtualClock};
 use runtime::app::Echo;
 use runtime::mode::{Classifiers, MODES};
 use runtime::shard::{Config, Guard, Shard, Step};
@@ -19,21 +18,9 @@ mod counting;
 
 use counting::allocations;
 
-/// A clock that the test moves.
-struct Virtual(Cell<Time>);
-
-impl Clock for Virtual {
-    fn now(&self) -> Time {
-        self.0.get()
-    }
-    fn compute(&self, span: Span) {
-        self.0.set(self.0.get() + span);
-    }
-}
-
 /// A shard, a client with some connections, and the wire between them.
 struct World {
-    clock: Virtual,
+    clock: VirtualClock,
     shard: Shard<MemoryDevice, Echo>,
     near: MemoryDevice,
     client: Stack,
@@ -53,7 +40,7 @@ impl World {
         let mut client = Stack::new(tcp(2));
         let socket = client.bind_udp(9, UdpOptions::default()).unwrap();
         let mut world = Self {
-            clock: Virtual(Cell::new(Time::from_nanos(1))),
+            clock: VirtualClock::new(Time::from_nanos(1)),
             shard,
             near,
             client,

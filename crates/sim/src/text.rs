@@ -3,7 +3,19 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use serde::de::{Deserialize, Deserializer, Error};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
+
+use crate::BadConfig;
+
+/// Reads settings in TOML; none that `check` refuses.
+pub(crate) fn settings<T: DeserializeOwned>(
+    text: &str,
+    check: impl FnOnce(&T) -> Result<(), BadConfig>,
+) -> Result<T, BadConfig> {
+    let settings = toml::from_str(text).map_err(|error| BadConfig(error.to_string()))?;
+    check(&settings)?;
+    Ok(settings)
+}
 
 /// Reads what is written as text (`"2us"`, `"adps"`).
 pub(crate) fn text<'de, T, D>(from: D) -> Result<T, D::Error>

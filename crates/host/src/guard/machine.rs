@@ -11,6 +11,8 @@ use std::os::unix::fs::FileExt;
 
 use queueing::{Span, Time};
 
+use crate::netstat::counter;
+
 /// How busy it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Busy {
@@ -148,14 +150,6 @@ fn memory_share(meminfo: &str) -> f64 {
     }
 }
 
-/// A counter of `TcpExt`: names in one line, figures in the next.
-fn counter(netstat: &str, name: &str) -> u64 {
-    let mut lines = netstat.lines().filter(|line| line.starts_with("TcpExt:"));
-    let (Some(names), Some(figures)) = (lines.next(), lines.next()) else { return 0 };
-    let at = names.split_whitespace().position(|its| its == name);
-    at.and_then(|at| figures.split_whitespace().nth(at)?.parse().ok()).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,8 +169,6 @@ mod tests {
         assert_eq!(sockets("sockets: used 9\nTCP: inuse 7 orphan 0\nUDP: inuse 1\n"), 7);
         assert_eq!(sockets("TCP6: inuse 3\n"), 3);
         assert_eq!(memory_share("MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 250 kB\n"), 0.75);
-        let netstat = "TcpExt: A ListenOverflows ListenDrops\nTcpExt: 1 5 8\nIpExt: X\nIpExt: 9\n";
-        assert_eq!([counter(netstat, "ListenOverflows"), counter(netstat, "ListenDrops")], [5, 8]);
         for nonsense in ["", "x", "TCP: x", "TcpExt: ListenDrops\n"] {
             assert_eq!((sockets(nonsense), counter(nonsense, "ListenDrops")), (0, 0));
             assert!(memory_share(nonsense) == 0.0 && ticks(nonsense).is_empty());

@@ -212,9 +212,7 @@ impl Config {
     /// # Errors
     /// One line: the value and what would be valid.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
-        let config: Self = toml::from_str(text).map_err(|error| BadConfig(error.to_string()))?;
-        config.check()?;
-        Ok(config)
+        crate::text::settings(text, Self::check)
     }
 
     /// Refuses what cannot be simulated.

@@ -8,7 +8,7 @@ use queueing::Span;
 use sim::world::callers::{self, Config, Outcome};
 use toml::Table;
 
-use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
+use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
 
 pub const WORLD: World = World {
     name: "callers",
@@ -34,8 +34,7 @@ pub const WORLD: World = World {
 };
 
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
-    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
-    config.check().map_err(|e| line(&e))?;
+    let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = callers::run(&config);
         let mut rows = vec![row(&config, &outcome)];

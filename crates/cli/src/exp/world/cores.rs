@@ -7,7 +7,7 @@ use queueing::Span;
 use sim::cores::{self, Config, Outcome, TaskOutcome};
 use toml::{Table, Value};
 
-use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
+use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
 
 pub const WORLD: World = World {
     name: "cores",
@@ -32,8 +32,7 @@ pub const WORLD: World = World {
 
 fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
     settings.entry("policy").or_insert_with(|| Value::String(mode.to_owned()));
-    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
-    config.check().map_err(|e| line(&e))?;
+    let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = cores::run(&config);
         Ok(Found { events: outcome.events, rows: rows(&config, &outcome), noise: None })

@@ -6,7 +6,7 @@
 use sim::fabric::{self, Config, Flow, Outcome};
 use toml::Table;
 
-use super::{Found, Kind, Row, Run, World, kept, line, shown};
+use super::{Found, Kind, Row, Run, World, checked, kept, shown};
 
 pub const WORLD: World = World {
     name: "fabric",
@@ -37,8 +37,7 @@ pub const WORLD: World = World {
 const CLASSES: [(&str, u64); 3] = [("small", 100_000), ("medium", 10_000_000), ("large", u64::MAX)];
 
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
-    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
-    config.check().map_err(|e| line(&e))?;
+    let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = fabric::run(&config);
         Ok(Found { events: outcome.events, rows: rows(&outcome), noise: None })

@@ -15,7 +15,10 @@ mod real;
 mod server;
 mod services;
 
+use std::fmt::Display;
+
 use queueing::Span;
+use serde::de::DeserializeOwned;
 use toml::Table;
 
 use crate::error::Error;
@@ -163,6 +166,19 @@ impl World {
     }
 }
 
+/// Settings that nobody else reads; none that `check` refuses.
+///
+/// # Errors
+/// One line: what cannot be read, or what `check` says.
+fn checked<C: DeserializeOwned, E: Display>(
+    settings: Table,
+    check: impl FnOnce(&C) -> Result<(), E>,
+) -> Result<C, String> {
+    let config: C = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
+    check(&config).map_err(|e| line(&e))?;
+    Ok(config)
+}
+
 /// The points of a distribution of latency, in µs.
 fn points(cdf: impl IntoIterator<Item = (Span, f64)>) -> Vec<(f64, f64)> {
     cdf.into_iter().map(|(span, share)| (span.as_micros_f64(), share)).collect()
@@ -179,6 +195,6 @@ const fn kept(name: &'static str, unit: &'static str) -> Stat {
 }
 
 /// Text of an error in settings, on one line.
-fn line(error: &dyn std::fmt::Display) -> String {
+fn line(error: &dyn Display) -> String {
     error.to_string().trim().replace('\n', " ")
 }

@@ -6,7 +6,7 @@ use queueing::Span;
 use sim::world::overload::{self, Config, Guard, Outcome};
 use toml::Table;
 
-use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
+use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
 
 pub const WORLD: World = World {
     name: "overload",
@@ -31,8 +31,7 @@ pub const WORLD: World = World {
 };
 
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
-    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
-    config.check().map_err(|e| line(&e))?;
+    let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = overload::run(&config);
         Ok(Found { events: outcome.events, rows: vec![row(&config, &outcome)], noise: None })

@@ -5,7 +5,7 @@ use queueing::Span;
 use sim::world::server::{self, Config};
 use toml::{Table, Value};
 
-use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
+use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
 
 pub const WORLD: World = World {
     name: "server",
@@ -36,8 +36,7 @@ pub const WORLD: World = World {
 /// The mode that is not set is the one its name says.
 fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
     settings.entry("mode").or_insert_with(|| Value::String(mode.to_owned()));
-    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
-    config.check().map_err(|e| line(&e))?;
+    let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = server::run(&config, &mut |_| {});
         let rows = outcome.report.classes.iter().map(|class| Row {

@@ -139,9 +139,7 @@ impl Config {
     /// # Errors
     /// What is wrong, with line and key or with value and range.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
-        let config: Self = toml::from_str(text).map_err(|error| BadConfig(error.to_string()))?;
-        config.check()?;
-        Ok(config)
+        crate::text::settings(text, Self::check)
     }
 
     /// Checks every value.

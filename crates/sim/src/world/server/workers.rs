@@ -1,9 +1,8 @@
 //! The cores that serve jobs.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
-use queueing::{Clock, Span, Time};
+use queueing::{Clock, Span, Time, VirtualClock};
 use runtime::shard::Job;
 use sched::dispatch::WorkerId;
 
@@ -138,22 +137,9 @@ fn price<'a>(
 /// What passes between the two is still waiting for a worker.
 fn serve(app: &Application, job: &mut Job, given: Time, begin: Time) -> Time {
     job.stages.event += begin.since(given);
-    let clock = VirtualClock(Cell::new(begin));
+    let clock = VirtualClock::new(begin);
     job.serve(app, &clock);
     clock.now()
-}
-
-/// A core's time: computing moves it forward.
-struct VirtualClock(Cell<Time>);
-
-impl Clock for VirtualClock {
-    fn now(&self) -> Time {
-        self.0.get()
-    }
-
-    fn compute(&self, span: Span) {
-        self.0.set(self.0.get() + span);
-    }
 }
 
 #[cfg(test)]
@@ -162,7 +148,7 @@ mod tests {
 
     #[test]
     fn computing_takes_virtual_time() {
-        let clock = VirtualClock(Cell::new(Time::from_nanos(5)));
+        let clock = VirtualClock::new(Time::from_nanos(5));
         clock.compute(Span::from_micros(1));
         assert_eq!(clock.now(), Time::from_nanos(1005));
     }

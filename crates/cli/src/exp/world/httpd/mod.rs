@@ -26,7 +26,7 @@ use toml::Table;
 use self::drive::Driven;
 use self::rig::Rig;
 use self::server::Server;
-use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
+use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
 use crate::error::Error;
 
 pub const WORLD: World = World {
@@ -166,8 +166,7 @@ fn whole() -> f64 {
 const ENOUGH: u32 = 32;
 
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
-    let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
-    config.check()?;
+    let config = checked(settings, Config::check)?;
     Ok(Box::new(move || run(&config)))
 }
 

@@ -172,14 +172,7 @@ impl Rig {
     /// (`ListenOverflows`).
     pub fn overflows(&self) -> u64 {
         let read = || std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default();
-        let text = self.host.enter(read);
-        let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
-        let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
-        let mut pairs = names.split_whitespace().zip(values.split_whitespace());
-        pairs
-            .find(|(name, _)| *name == "ListenOverflows")
-            .and_then(|(_, value)| value.parse().ok())
-            .unwrap_or(0)
+        host::netstat::counter(&self.host.enter(read), "ListenOverflows")
     }
 }
 

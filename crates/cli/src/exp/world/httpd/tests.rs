@@ -1,5 +1,6 @@
 //! What holds without a server.
 
+use super::super::line;
 use super::*;
 
 const TEXT: &str = r#"
