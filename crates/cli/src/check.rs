@@ -1,45 +1,94 @@
-//! `greenwave check`: is this policy file valid, and what does it say?
+//! `greenwave check`: is this policy file valid, what does it say, and what
+//! becomes of a request under it?
 //!
-//! `FILE:LINE: ...` for what is wrong, so that editors can jump there.
+//! `FILE:LINE: ...` for what is wrong, so that editors can jump there. Of a
+//! request, every rule that is asked and the first condition that it misses.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use net::classify::rules::{Policy, PolicyError};
-use net::classify::{Layer, Verdict};
+use net::classify::Verdict;
+use net::classify::rules::{Observed, Policy, PolicyError};
+use net::classify::talk::Nonsense;
 use runtime::mode::Classifiers;
+use serde_json::json;
 
 use crate::Error;
 use crate::table::Table;
 
-/// Check a policy file and show its rules.
+mod answer;
+mod request;
+
+use answer::Answer;
+
+/// Check a policy file and show its rules, or which of them a request hits.
 #[derive(clap::Args)]
 pub struct Args {
     /// The policy, in TOML.
     file: PathBuf,
+    #[command(flatten)]
+    asked: request::Asked,
+    /// Print JSON instead of the table.
+    #[arg(long)]
+    json: bool,
 }
 
-/// Reads the file and prints its rules.
+/// Reads the file and prints its rules, or what becomes of the request.
 ///
 /// # Errors
-/// A file that cannot be read, or what is wrong in it and where.
+/// A file that cannot be read, or what is wrong in it and where; a request
+/// that is none.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let text = read(&args.file)?;
     let policy = parse(&args.file, &text)?;
-    print!("{}", table(&policy, &conditions(&text)));
+    let when = conditions(&text);
+    if let Some(packet) = args.asked.packet()? {
+        let explained = policy.explain(&packet.frame, packet.flow, packet.service);
+        let answer = Answer { policy: &policy, when: &when, packet: &packet };
+        match args.json {
+            true => println!("{:#}", explained.iter().map(|e| answer.json(e)).collect::<serde_json::Value>()),
+            false => print!("{}", explained.iter().map(|e| answer.text(e)).collect::<Vec<_>>().join("\n")),
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.json {
+        println!("{:#}", as_json(&policy, &when));
+        return Ok(ExitCode::SUCCESS);
+    }
+    print!("{}", table(&policy, &when));
     let default =
         policy.default_level().map_or("keep the lowest priority".to_owned(), |l| format!("get priority {l}"));
     println!("packets that no rule matches {default}");
     Ok(ExitCode::SUCCESS)
 }
 
-/// The classifiers that the policy in `path` stands for.
+/// The classifiers that the policy in `path` stands for, and what they will
+/// have seen.
 ///
 /// # Errors
 /// As [`run`].
-pub fn load(path: &Path) -> Result<Classifiers, Error> {
+pub fn load(path: &Path) -> Result<(Classifiers, Arc<Observed>), Error> {
     let policy = parse(path, &read(path)?)?;
-    Ok(Classifiers { driver: policy.driver(), transport: policy.transport() })
+    let classifiers = Classifiers { driver: policy.driver(), transport: policy.transport() };
+    Ok((classifiers, policy.observed()))
+}
+
+/// What a policy's classifiers have come across, a line each; nothing where no
+/// rule asked what requests say.
+pub fn summary(observed: &Observed) -> Vec<String> {
+    let notes = &observed.notes;
+    let given_up =
+        |why: &Nonsense| (notes.given_up(*why) > 0).then(|| format!("{why} {}", notes.given_up(*why)));
+    let given_up: Vec<String> = Nonsense::ALL.iter().filter_map(given_up).collect();
+    if notes.requests() == 0 && given_up.is_empty() {
+        return Vec::new();
+    }
+    let given_up = if given_up.is_empty() { "none".to_owned() } else { given_up.join(", ") };
+    let first = format!("policy: {} requests read; connections not understood: {given_up}", notes.requests());
+    let learned =
+        observed.learned.kinds().into_iter().map(|(kind, span)| format!("policy: {kind} takes {span}"));
+    std::iter::once(first).chain(learned).collect()
 }
 
 fn read(path: &Path) -> Result<String, Error> {
@@ -51,33 +100,49 @@ fn parse(path: &Path, text: &str) -> Result<Policy, Error> {
     Policy::parse(text).map_err(wrong)
 }
 
+/// What a rule looks at, and for what.
+type When = Vec<(String, String)>;
+
 /// What each rule looks at, as the file says it.
-fn conditions(text: &str) -> Vec<String> {
+fn conditions(text: &str) -> Vec<When> {
     let file: toml::Table = text.parse().unwrap_or_default();
     let rules = file.get("rule").and_then(toml::Value::as_array).cloned().unwrap_or_default();
-    let words = |rule: &toml::Value| {
+    let looked_at = |rule: &toml::Value| {
         let keys = rule.as_table().into_iter().flatten();
         let looked_at =
             keys.filter(|(key, _)| !matches!(key.as_str(), "name" | "layer" | "priority" | "drop"));
-        looked_at.map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
+        looked_at.map(|(key, value)| (key.clone(), value.to_string())).collect()
     };
-    rules.iter().map(words).collect()
+    rules.iter().map(looked_at).collect()
 }
 
-fn table(policy: &Policy, conditions: &[String]) -> Table {
+fn verdict(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Level(level) => format!("priority {level}"),
+        Verdict::Drop => "drop".to_owned(),
+        Verdict::Keep => "keep".to_owned(),
+    }
+}
+
+fn table(policy: &Policy, when: &[When]) -> Table {
     let mut table = Table::new(4, &["rule", "layer", "verdict", "when"]);
-    for (index, rule) in policy.rules().iter().enumerate() {
-        let layer = match rule.layer() {
-            Layer::Driver => "driver",
-            Layer::Transport => "transport",
-        };
-        let verdict = match rule.verdict() {
-            Verdict::Level(level) => format!("priority {level}"),
-            Verdict::Drop => "drop".to_owned(),
-            Verdict::Keep => "keep".to_owned(),
-        };
-        let when = conditions.get(index).filter(|w| !w.is_empty()).map_or("always", String::as_str);
-        table.row(vec![rule.name().to_owned(), layer.to_owned(), verdict, when.to_owned()]);
+    for (rule, when) in policy.rules().iter().zip(when) {
+        let words = when.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ");
+        let when = if words.is_empty() { "always".to_owned() } else { words };
+        table.row(vec![rule.name().to_owned(), rule.layer().to_string(), verdict(rule.verdict()), when]);
     }
     table
+}
+
+fn as_json(policy: &Policy, when: &[When]) -> serde_json::Value {
+    let rules = policy.rules().iter().zip(when).map(|(rule, when)| {
+        let when: serde_json::Map<_, _> =
+            when.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+        let priority = match rule.verdict() {
+            Verdict::Level(level) => Some(level),
+            Verdict::Drop | Verdict::Keep => None,
+        };
+        json!({ "rule": rule.name(), "layer": rule.layer().to_string(), "priority": priority, "when": when })
+    });
+    json!({ "rules": rules.collect::<Vec<_>>(), "default": policy.default_level() })
 }

@@ -22,7 +22,7 @@ use net::stack::{Config as StackConfig, ListenOptions, UdpOptions};
 use net::steer;
 use queueing::{CoreId, Span};
 use runtime::app::{Echo, Http};
-use runtime::mode::{Classifiers, Mode, Policy};
+use runtime::mode::{Mode, Policy};
 use runtime::shard::{Config, Stats};
 use runtime::steer::{Counts, Steered, over_one, over_queues};
 use runtime::threads::{self, Threads, Workers};
@@ -149,10 +149,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         let what = "--guard is for connections, and --proto udp has none";
         return Err(Error::new(what).advice("--proto tcp"));
     }
-    let classifiers = match &args.policy {
+    let (classifiers, observed) = match &args.policy {
         Some(path) => check::load(path)?,
-        None if matches!(args.app, Serves::Synthetic) => classify::by_tag(),
-        None => Classifiers::default(),
+        None if matches!(args.app, Serves::Synthetic) => (classify::by_tag(), Arc::default()),
+        None => Default::default(),
     };
     let policies =
         (0..args.shards).map(|_| policy(args, classifiers.clone())).collect::<Result<Vec<_>, _>>()?;
@@ -177,7 +177,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         _ => vec![devices],
     };
     let wrap = |queues| device::wrap(Merged::new(queues), args.fault, args.pcap.as_deref());
-    place.serve_on(queues.into_iter().map(wrap).collect::<Result<_, _>>()?)
+    let ended = place.serve_on(queues.into_iter().map(wrap).collect::<Result<_, _>>()?)?;
+    check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
+    Ok(ended)
 }
 
 /// Says where threads must share a core.

@@ -9,7 +9,10 @@ use std::process::Command;
 use common::greenwave;
 use scratch::Scratch;
 
-const GUIDE: &str = include_str!("../../../docs/guide/zero-to-priority.md");
+const GUIDE: [&str; 2] = [
+    include_str!("../../../docs/guide/zero-to-priority.md"),
+    include_str!("../../../docs/guide/policies.md"),
+];
 
 /// `args` must be refused with one line that holds `expected`.
 #[track_caller]
@@ -214,7 +217,7 @@ fn help_names_every_dispatch_policy() {
 /// Every `greenwave COMMAND --flag` of the pages that a newcomer reads.
 #[test]
 fn the_flags_that_the_readme_and_the_guide_use_exist() {
-    let pages = [include_str!("../../../README.md"), GUIDE];
+    let pages = [include_str!("../../../README.md"), GUIDE[0], GUIDE[1]];
     let mut seen = 0;
     for line in pages.iter().flat_map(|page| page.lines()) {
         let line = line.replace("-p cli -- ", "greenwave ");
@@ -265,18 +268,97 @@ fn a_good_policy_is_shown_rule_by_rule() {
     }
 }
 
-/// The policy that the guide tells its reader to save.
-#[test]
-fn the_guides_policy_is_valid() {
-    let (_, rest) = GUIDE.split_once("```toml\n").expect("the guide shows a policy");
-    let (text, _) = rest.split_once("```").expect("the block ends");
-    let policy = Scratch::new("guide.toml", text);
-    let out = greenwave(&["check", policy.path()]);
-    let stdout = String::from_utf8_lossy(&out.stdout);
+/// A policy for requests, and what becomes of one under it.
+fn explained(name: &str, arguments: &[&str]) -> String {
+    let policy = Scratch::new(
+        &format!("explained-{name}.toml"),
+        "default = 5\n\
+         [[rule]]\nname = \"bulk\"\nlayer = \"driver\"\npriority = 7\nlength = \"> 1000\"\n\
+         [[rule]]\nname = \"pay\"\nlayer = \"transport\"\npriority = 0\nport = 80\nhttp = { path = \"/pay\", header = \"x-tier: gold\" }\n\
+         [[rule]]\nname = \"reads\"\nlayer = \"transport\"\npriority = 1\nport = 6379\nresp = { verb = [\"GET\", \"MGET\"] }\n\
+         [[rule]]\nname = \"shop\"\nlayer = \"transport\"\npriority = 2\nport = 443\ntls = { sni = \"*.shop.example\" }\n\
+         [[rule]]\nname = \"far\"\nlayer = \"transport\"\npriority = 6\nrtt = \"> 50ms\"\n",
+    );
+    let out = greenwave(&[&["check", policy.path()], arguments].concat());
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
-    for rule in text.lines().filter_map(|line| line.strip_prefix("name = ")) {
-        assert!(stdout.contains(rule.trim_matches('"')), "{rule} in {stdout}");
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+#[test]
+fn a_request_is_explained_rule_by_rule() {
+    let pay = ["--http", "GET /pay?x=1", "--peer", "10.0.0.9:4000"];
+    let text = explained("pay", &[&pay[..], &["--header", "X-Tier: gold"]].concat());
+    for part in [
+        "request: GET /pay?x=1 (http), from 10.0.0.9:4000 to port 80, 93 bytes",
+        "length is 93, not \"> 1000\"",
+        "priority 0, says rule \"pay\" at the transport",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
     }
+    let text = explained("poor", &[&pay[..], &["--rtt", "80ms"]].concat());
+    for part in ["http is GET /pay?x=1, not", "port is 80, not 6379", "priority 6, says rule \"far\""] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let text = explained("get", &["--resp", "mget a b", "--peer", "fd00::9"]);
+    assert!(text.contains("from [fd00::9]:40000 to port 6379"), "{text}");
+    assert!(text.contains("priority 1, says rule \"reads\""), "{text}");
+    let text = explained("set", &["--resp", "SET a b"]);
+    assert!(
+        text.contains("rtt is not known yet") && text.contains("priority 5, says the policy's default"),
+        "{text}"
+    );
+    let text = explained("shop", &["--sni", "pay.shop.example"]);
+    assert!(text.contains("priority 2, says rule \"shop\""), "{text}");
+}
+
+#[test]
+fn a_request_is_explained_to_programs_too() {
+    let bytes = Scratch::new("requests.resp", "SET a b\r\nGET a\r\n");
+    let text = explained("json", &["--payload", bytes.path(), "--port", "6379", "--json"]);
+    let requests: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let priorities: Vec<_> =
+        requests.as_array().expect("a list").iter().map(|r| r["priority"].as_u64()).collect();
+    assert_eq!(priorities, [Some(5), Some(1)], "{text}");
+    assert_eq!(requests[1]["rule"], "reads");
+    assert_eq!(requests[0]["tried"][2]["missed"]["given"], "SET a");
+    let rules: serde_json::Value = serde_json::from_str(&explained("rules", &["--json"])).expect("JSON");
+    assert_eq!((&rules["default"], &rules["rules"][4]["rule"]), (&5.into(), &"far".into()));
+}
+
+#[test]
+fn a_request_that_is_none_is_refused() {
+    let policy = Scratch::new("any.toml", "default = 5\n");
+    let check = |arguments: &[&str], expected: &str| {
+        refused(&[&["check", policy.path()], arguments].concat(), expected);
+    };
+    check(&["--http", "GET"], "--http \"GET\" is not METHOD PATH");
+    check(&["--http", "GET /", "--header", "gold"], "--header \"gold\" is not NAME: VALUE");
+    check(&["--resp", " "], "is no command");
+    check(&["--sni", ""], "is no server's name");
+    check(&["--http", "GET /", "--resp", "GET a"], "cannot be used with");
+    check(&["--rtt", "5ms"], "required");
+    check(&["--http", "GET /", "--peer", "ten"], "is not an address such as 10.0.0.9");
+    check(&["--http", "GET /", "--loss", "2"], "is not a share 0.0..=1.0");
+}
+
+/// The policies that the guide tells its reader to save.
+#[test]
+fn the_guides_policies_are_valid() {
+    let mut valid = 0;
+    for (page, guide) in GUIDE.iter().enumerate() {
+        for (n, rest) in guide.split("```toml\n").skip(1).enumerate() {
+            let (text, _) = rest.split_once("```").expect("the block ends");
+            let policy = Scratch::new(&format!("guide-{page}-{n}.toml"), text);
+            let out = greenwave(&["check", policy.path()]);
+            let stdout = String::from_utf8_lossy(&out.stdout);
+            assert_eq!(out.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&out.stderr));
+            for rule in text.lines().filter_map(|line| line.strip_prefix("name = ")) {
+                assert!(stdout.contains(rule.trim_matches('"')), "{rule} in {stdout}");
+            }
+            valid += 1;
+        }
+    }
+    assert!(valid >= 7, "the first, and one for each of the paper's six scenarios");
 }
 
 /// The bench of fabrics, small; how fast they are is not a test's to say.

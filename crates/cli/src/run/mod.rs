@@ -23,7 +23,7 @@ use net::device::fault::Rates;
 use net::device::merged::Merged;
 use net::stack::Config as StackConfig;
 use queueing::{Clock, Span};
-use runtime::mode::{Classifiers, Mode, Policy};
+use runtime::mode::{Mode, Policy};
 use runtime::streams::{self, Streams};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sched::dispatch::{Params, Steering};
@@ -92,11 +92,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let lib = library(args.lib.as_deref())?;
     let kind: Kind = args.device.parse()?;
     let addresses = Addresses::plan(&kind, &args.addr, &args.host_addr, &args.gateway)?;
-    let classifiers = match &args.policy {
+    let (classifiers, observed) = match &args.policy {
         Some(path) => {
             check::load(path).map_err(|e| e.advice(format!("greenwave check {}", path.display())))?
         }
-        None => Classifiers::default(),
+        None => Default::default(),
     };
     if let Some(path) = &args.pcap {
         Error::unless_writable(path)?;
@@ -130,6 +130,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     command.args(&args.program[1..]).env("LD_PRELOAD", preload(&lib)).env(VARIABLE, variable);
     let status = serve(streams, device, args.spin, interrupted, &mut command)?;
     summary(streams);
+    check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
     Ok(exit(status, interrupted.load(Ordering::Relaxed)))
 }
 

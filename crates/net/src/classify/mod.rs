@@ -24,6 +24,7 @@ mod combine;
 pub mod private;
 pub mod rules;
 pub mod scenarios;
+pub mod talk;
 mod view;
 
 #[cfg(test)]
@@ -120,8 +121,18 @@ pub struct FlowState {
 /// 64 bytes per connection that the classifier and the application share (M5).
 pub type Private = [u8; 64];
 
+/// What a classifier keeps of one connection, for as long as that lives.
+pub trait Memory: Any + Send + Sync {
+    /// The application writes to the connection at `now`.
+    fn on_answer(&mut self, now: Time) {
+        let _ = now;
+    }
+}
+
 /// What a transport classifier may see and change.
 pub struct FlowContext<'a> {
+    /// When it is asked.
+    pub now: Time,
     /// The packet's metadata; `priority` is the driver's verdict.
     pub meta: &'a PacketMeta,
     /// What is new of the segment's payload: never empty, in order.
@@ -134,6 +145,9 @@ pub struct FlowContext<'a> {
     pub private: &'a mut Private,
     /// Application memory attached to the connection, if any.
     pub app: Option<&'a (dyn Any + Send + Sync)>,
+    /// What a classifier keeps of the connection, beyond the private bytes; it
+    /// belongs to whoever has put it there. None where there is no connection.
+    pub memory: Option<&'a mut Option<Box<dyn Memory>>>,
     /// Put a classifier here to replace this one from the next segment on (M3).
     pub successor: Option<TransportClassifier>,
 }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use proptest::prelude::*;
 use queueing::{Bytes, Priority, Time};
 
-use super::{FlowContext, FlowState, PacketMeta, PacketView, Private, TransportClassifier, Verdict};
+use super::{FlowContext, FlowState, Memory, PacketMeta, PacketView, Private, TransportClassifier, Verdict};
 use crate::wire::FourTuple;
 use crate::wire::ethernet::{self, EtherType};
 use crate::wire::ipv4::{self, Protocol};
@@ -124,6 +124,8 @@ pub struct Flow {
     pub private: Private,
     pub tuple: FourTuple,
     pub driver: Option<u8>,
+    pub now: Time,
+    pub memory: Option<Box<dyn Memory>>,
 }
 
 impl Flow {
@@ -134,7 +136,14 @@ impl Flow {
             remote: Ipv4Addr::new(10, 0, 0, 1).into(),
             remote_port: 40_000,
         };
-        Self { state: FlowState::default(), private: [0; 64], tuple, driver: None }
+        Self {
+            state: FlowState::default(),
+            private: [0; 64],
+            tuple,
+            driver: None,
+            now: Time::ZERO,
+            memory: None,
+        }
     }
 
     /// The verdict on the next segment in order.
@@ -142,13 +151,23 @@ impl Flow {
         self.state.received += Bytes::new(payload.len() as u64);
         let meta = meta(payload.len() + 66, self.driver);
         classifier(&mut FlowContext {
+            now: self.now,
             meta: &meta,
             payload,
             tuple: &self.tuple,
             flow: self.state,
             private: &mut self.private,
             app: None,
+            memory: Some(&mut self.memory),
             successor: None,
         })
+    }
+
+    /// The application writes.
+    pub fn answer(&mut self, now: Time) {
+        self.now = now;
+        if let Some(memory) = &mut self.memory {
+            memory.on_answer(now);
+        }
     }
 }

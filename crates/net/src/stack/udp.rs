@@ -367,7 +367,9 @@ impl Socket {
         let Some(classifier) = own.as_ref().or(config.classifier.as_ref()) else { return Some(given) };
         let flow = FlowState { received: Bytes::new(self.received), ..FlowState::default() };
         let private = &mut self.private;
-        let mut context = FlowContext { meta, payload, tuple, flow, private, app: None, successor: None };
+        let now = meta.received;
+        let (app, memory, successor) = (None, None, None);
+        let mut context = FlowContext { now, meta, payload, tuple, flow, private, app, memory, successor };
         let verdict = catch_unwind(AssertUnwindSafe(|| classifier(&mut context)));
         let successor = context.successor.take();
         self.options.classifier = successor.or(own);

@@ -31,6 +31,9 @@ impl<B: Store> Connection<B> {
         }
         self.send.push(&bytes[..taken], cx.pool);
         self.flags.blocked |= taken < bytes.len();
+        if self.memory.is_some() {
+            self.tell_of_answer(cx);
+        }
         Some(taken)
     }
 
@@ -110,6 +113,7 @@ impl<B: Store> Connection<B> {
         self.close(cx);
         self.recv.release(cx.pool);
         self.classifier = None;
+        self.memory = None;
         self.app = None;
         self.flags.blocked = false;
         self.flags.closed_pushed = true;

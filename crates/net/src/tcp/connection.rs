@@ -26,7 +26,7 @@ use super::spurious::Undo;
 use super::state::State;
 use super::store::Store;
 use super::transmit::Transmit;
-use crate::classify::{FlowState, Private, TransportClassifier};
+use crate::classify::{FlowState, Memory, Private, TransportClassifier};
 use crate::stack::{Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind, Places};
 use crate::wire::FourTuple;
 use crate::wire::tcp::{Options, Seq};
@@ -155,6 +155,8 @@ pub(crate) struct Connection<B: Store> {
 
     pub(crate) reassembly: Option<Box<Reassembly<B::Run>>>,
     pub(crate) classifier: Option<TransportClassifier>,
+    /// What a classifier keeps of the connection.
+    pub(crate) memory: Option<Box<dyn Memory>>,
     pub(crate) app: Option<Box<Arc<dyn Any + Send + Sync>>>,
     pub(crate) patience: Option<Box<Patience>>,
     pub(crate) manners: Option<Box<Manners>>,
@@ -219,6 +221,7 @@ impl<B: Store> Connection<B> {
             segments_again: 0,
             reassembly: None,
             classifier: None,
+            memory: None,
             app: None,
             patience: None,
             manners: Self::manners(config),
@@ -279,6 +282,7 @@ impl<B: Store> Connection<B> {
         self.release_send(pool);
         self.recv.release(pool);
         self.classifier = None;
+        self.memory = None;
         self.app = None;
     }
 

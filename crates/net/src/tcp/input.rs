@@ -3,6 +3,7 @@
 //! Order and wording follow RFC 9293 §3.10.7; `screen` has the checks that
 //! come before anything counts.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use queueing::{Label, Priority, Time};
@@ -195,12 +196,14 @@ impl<B: Store> Connection<B> {
         let mut flow = self.flow();
         flow.received += queueing::Bytes::new(payload.len() as u64);
         let mut context = FlowContext {
+            now: cx.now,
             meta,
             payload,
             tuple: &self.tuple,
             flow,
             private: &mut self.private,
-            app: self.app.as_deref().map(|app| &**app as &(dyn std::any::Any + Send + Sync)),
+            app: self.app.as_deref().map(|app| &**app as &(dyn Any + Send + Sync)),
+            memory: Some(&mut self.memory),
             successor: None,
         };
         let verdict = catch_unwind(AssertUnwindSafe(|| classifier(&mut context)));
@@ -217,13 +220,19 @@ impl<B: Store> Connection<B> {
                 }
             },
             Err(panic) => {
-                cx.counters.classifier_panics += 1;
-                // The payload of a panic may itself panic when it is dropped.
-                if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-                    std::mem::forget(again);
-                }
+                on_panic(cx, panic);
                 Some(given)
             }
+        }
+    }
+
+    /// The application has written: whoever keeps something of the connection
+    /// is told.
+    #[inline(never)]
+    pub(super) fn tell_of_answer(&mut self, cx: &mut Context<'_>) {
+        let Some(memory) = &mut self.memory else { return };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| memory.on_answer(cx.now))) {
+            on_panic(cx, panic);
         }
     }
 
@@ -333,5 +342,15 @@ impl<B: Store> Connection<B> {
         if !self.flags.detached {
             cx.push(EventKind::PeerClosed);
         }
+    }
+}
+
+/// A classifier has panicked: counted, and that is all.
+#[cold]
+fn on_panic(cx: &mut Context<'_>, panic: Box<dyn Any + Send>) {
+    cx.counters.classifier_panics += 1;
+    // The payload of a panic may itself panic when it is dropped.
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(again);
     }
 }

@@ -4,12 +4,12 @@ use std::any::Any;
 use std::sync::{Arc, Mutex};
 
 use net::classify::scenarios::{self, SpanAt, span};
-use net::classify::{FlowContext, FlowState, TransportClassifier, Verdict};
+use net::classify::{FlowContext, FlowState, Memory, Policy, TransportClassifier, Verdict};
 use net::stack::{Config, Event, ListenOptions};
 use net::wire::tcp::{Flags, Options};
 use net::{EventKind, Stack};
 use proptest::prelude::*;
-use queueing::{Priority, Span};
+use queueing::{Priority, Span, Time};
 
 use crate::peer::{Peer, Seg, frame};
 use crate::world::{Dice, Faults, World, config, meta};
@@ -110,6 +110,46 @@ fn failing_classifier_costs_one_verdict_and_is_counted() {
     assert_eq!(peer.stack.received(conn), b"panicrangefine");
     let counters = peer.stack.counters();
     assert_eq!((counters.classifier_panics, counters.classifier_out_of_range), (1, 1));
+}
+
+#[test]
+fn who_keeps_something_of_a_connection_is_told_of_answers() {
+    let rules = "[[rule]]\nlayer = \"transport\"\npriority = 6\nresp = \"any\"\nservice = \"> 1ms\"\n";
+    let policy = Policy::parse(rules).expect("a policy");
+    let (mut peer, conn) = Peer::established();
+    peer.stack.set_classifier(conn, policy.transport());
+    for _ in 0..9 {
+        send(&mut peer, b"EVAL x 0\r\n");
+        peer.now += Span::from_millis(2);
+        assert_eq!(peer.stack.send(peer.now, conn, b"+OK\r\n"), Ok(5));
+        assert_eq!(peer.stack.send(peer.now, conn, b"more"), Ok(4));
+    }
+    assert_eq!(policy.observed().learned.kinds(), [("EVAL".to_owned(), Span::from_millis(2))]);
+    assert_eq!(levels(&peer.events).last(), Some(&6));
+}
+
+/// What panics when it is told.
+struct Puppet;
+
+impl Memory for Puppet {
+    fn on_answer(&mut self, _: Time) {
+        panic!("a classifier's own fault");
+    }
+}
+
+#[test]
+fn a_classifier_that_panics_when_it_is_told_is_counted() {
+    let (mut peer, conn) = Peer::established();
+    let keeps: TransportClassifier = Arc::new(|cx: &mut FlowContext<'_>| {
+        if let Some(memory) = cx.memory.as_deref_mut() {
+            *memory = Some(Box::new(Puppet));
+        }
+        Verdict::Keep
+    });
+    peer.stack.set_classifier(conn, Some(keeps));
+    send(&mut peer, b"question");
+    assert_eq!(peer.stack.send(peer.now, conn, b"answer"), Ok(6));
+    assert_eq!(peer.stack.counters().classifier_panics, 1);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use super::asks::Asks;
+
 /// The conditions of one rule; all that are there must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions {
@@ -16,8 +18,12 @@ pub struct Conditions {
     pub length: Option<Range>,
     /// Bytes at a place of the TCP or UDP payload.
     pub bytes: Option<(usize, Vec<u8>)>,
-    /// Start of an HTTP request.
+    /// Start of an HTTP request, in the packet.
     pub http: Option<Http>,
+    /// What the request says, wherever in the stream it is.
+    pub asks: Option<Asks>,
+    /// What such requests are expected to take, in nanoseconds.
+    pub service: Option<Range>,
     /// Bytes received on the connection.
     pub received: Option<Range>,
     /// Smoothed round-trip time in nanoseconds.
@@ -44,6 +50,11 @@ impl Range {
 
     const fn covers(self, other: Self) -> bool {
         self.min <= other.min && other.max <= self.max
+    }
+
+    /// Whether there is a value in both.
+    pub const fn meets(self, other: Self) -> bool {
+        self.min <= other.max && other.min <= self.max
     }
 }
 
@@ -127,7 +138,7 @@ impl Pattern {
     }
 
     /// Whether every payload that has `other` has this too.
-    fn implied_by(&self, other: &Self) -> bool {
+    pub fn implied_by(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::At(at, bytes), Self::At(start, text)) => at
                 .checked_sub(*start)
@@ -171,8 +182,15 @@ impl Conditions {
             (Some(this), Some(other)) => this.covers(other),
             (Some(_), None) => false,
         };
+        let asks = match (&self.asks, &other.asks) {
+            (None, _) => true,
+            (Some(this), Some(other)) => this.cover(other),
+            (Some(_), None) => false,
+        };
         let theirs = other.patterns();
         source
+            && asks
+            && range(self.service, other.service)
             && range(self.port, other.port)
             && range(self.dscp, other.dscp)
             && range(self.length, other.length)

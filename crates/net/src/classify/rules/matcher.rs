@@ -1,20 +1,38 @@
 //! The rules of one layer, flattened: every condition that is absent becomes a
 //! range that holds everything, so a rule is a row of comparisons.
 
+use queueing::Span;
+
+use super::asks::Asks;
 use super::condition::{Cidr, Conditions, Pattern, Range, bits, loss_order};
-use crate::classify::{FlowContext, PacketView, Verdict};
+use crate::classify::talk::{Protocol, Request};
+use crate::classify::{FlowContext, FlowState, PacketView, Verdict};
 
 /// Rules in the order in which they are asked.
 pub struct Matcher {
     rows: Box<[Row]>,
     /// What any row needs to know.
     needs: u8,
+    /// What rows ask of requests, each a bit of a request's mark.
+    questions: Box<[Question]>,
+    /// What is spoken on which of our ports.
+    spoken: Box<[(Range, Protocol)]>,
     /// What holds when no rule matches.
     pub default: Verdict,
 }
 
+/// Rules that may ask what requests say: as many as a mark has bits.
+pub const ASKS_MAX: usize = u64::BITS as usize;
+
+struct Question {
+    asks: Asks,
+    service: Option<Range>,
+}
+
 struct Row {
     needs: u8,
+    /// The bit that a request's mark must have.
+    said: u64,
     dscp: Small,
     port: Small,
     length: Small,
@@ -50,31 +68,45 @@ impl Small {
 }
 
 /// What is known of one packet.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Facts<'a> {
-    has: u8,
-    dscp: u8,
-    port: u16,
-    length: u16,
-    source: u128,
-    payload: &'a [u8],
-    received: u64,
-    rtt: u64,
-    loss: u64,
+    pub has: u8,
+    /// The mark of the request that it belongs to.
+    pub said: u64,
+    pub dscp: u8,
+    pub port: u16,
+    pub length: u16,
+    pub source: u128,
+    pub payload: &'a [u8],
+    pub received: u64,
+    pub rtt: u64,
+    pub loss: u64,
 }
 
 /// The packet is IP, whole headers.
-const IP: u8 = 1;
+pub const IP: u8 = 1;
 /// It is TCP or UDP, unfragmented, whole headers.
-const TRANSPORT: u8 = 2;
+pub const TRANSPORT: u8 = 2;
 /// The flow has a round-trip time.
-const RTT: u8 = 4;
+pub const RTT: u8 = 4;
 
 impl Facts<'_> {
+    /// What the transport knows besides, on a connection like `flow`.
+    pub fn on_flow(self, flow: &FlowState) -> Self {
+        Self {
+            has: self.has | if flow.srtt.is_some() { RTT } else { 0 },
+            received: flow.received.get(),
+            rtt: flow.srtt.map_or(0, Span::as_nanos),
+            loss: loss_order(flow.loss),
+            ..self
+        }
+    }
+
     /// What the transport knows of a segment.
     pub fn of_flow<'a>(cx: &'a FlowContext<'_>) -> Facts<'a> {
         Facts {
             has: IP | TRANSPORT | if cx.flow.srtt.is_some() { RTT } else { 0 },
+            said: 0,
             dscp: 0,
             port: cx.tuple.local_port,
             length: cx.meta.bytes,
@@ -89,28 +121,82 @@ impl Facts<'_> {
 
 impl Matcher {
     pub fn new<'a>(rules: impl Iterator<Item = (&'a Conditions, Verdict)>, default: Verdict) -> Self {
-        let rows: Box<[Row]> = rules.map(|(conditions, verdict)| Row::new(conditions, verdict)).collect();
+        let (mut questions, mut spoken) = (Vec::new(), Vec::new());
+        let rows: Box<[Row]> = rules
+            .map(|(conditions, verdict)| {
+                let said = conditions.asks.as_ref().map_or(0, |asks| {
+                    spoken.push((conditions.port.unwrap_or(Range::FULL), asks.protocol.clone()));
+                    questions.push(Question { asks: asks.clone(), service: conditions.service });
+                    1 << (questions.len() - 1)
+                });
+                Row::new(conditions, verdict, said)
+            })
+            .collect();
+        assert!(questions.len() <= ASKS_MAX, "the parser refuses more");
         let needs = rows.iter().fold(0, |needs, row| needs | row.needs);
-        Self { rows, needs, default }
+        Self { rows, needs, questions: questions.into(), spoken: spoken.into(), default }
+    }
+
+    /// What connections to our `port` speak, if a rule asks for it.
+    pub fn protocol(&self, port: u16) -> Option<&Protocol> {
+        self.spoken.iter().find(|(ports, _)| ports.contains(port.into())).map(|(_, protocol)| protocol)
+    }
+
+    /// Whether any rule asks what requests say.
+    pub const fn asks(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    /// Whether any rule asks what requests are expected to take.
+    pub fn learns(&self) -> bool {
+        self.questions.iter().any(|question| question.service.is_some())
+    }
+
+    /// Whether any rule drops.
+    pub fn drops(&self) -> bool {
+        self.rows.iter().any(|row| row.verdict == Verdict::Drop)
+    }
+
+    /// Which questions `request` of `protocol` answers with yes: its mark.
+    pub fn mark(&self, protocol: &Protocol, request: &Request<'_>, expected: Option<Span>) -> u64 {
+        let holds = |question: &Question| {
+            question.asks.protocol == *protocol
+                && question.asks.hold(request)
+                && question
+                    .service
+                    .is_none_or(|range| expected.is_some_and(|span| range.contains(span.as_nanos())))
+        };
+        let bits = self.questions.iter().enumerate().filter(|(_, question)| holds(question));
+        bits.fold(0, |mark, (bit, _)| mark | 1 << bit)
     }
 
     pub const fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
+    /// All that the driver can know of a packet.
+    pub fn facts_of_any<'a>(packet: &PacketView<'a>) -> Facts<'a> {
+        Self::facts(packet, IP | TRANSPORT)
+    }
+
     /// What the driver can know of a packet, as far as any rule asks.
     #[inline]
     pub fn facts_of_packet<'a>(&self, packet: &PacketView<'a>) -> Facts<'a> {
+        Self::facts(packet, self.needs)
+    }
+
+    #[inline]
+    fn facts<'a>(packet: &PacketView<'a>, needs: u8) -> Facts<'a> {
         let length = u16::try_from(packet.len()).unwrap_or(u16::MAX);
         let mut facts = Facts { length, ..Facts::default() };
-        if self.needs == 0 {
+        if needs == 0 {
             return facts;
         }
         let Some(ip) = packet.ip() else { return facts };
         facts.has = IP;
         facts.source = bits(ip.source());
         facts.dscp = ip.dscp();
-        if self.needs & TRANSPORT != 0
+        if needs & TRANSPORT != 0
             && let Some((_, port, payload)) = ip.transport()
         {
             facts.has |= TRANSPORT;
@@ -118,6 +204,11 @@ impl Matcher {
             facts.payload = payload;
         }
         facts
+    }
+
+    /// Whether rule `index` of this layer matches.
+    pub fn matches(&self, index: usize, facts: &Facts<'_>) -> bool {
+        self.rows[index].matches(facts)
     }
 
     /// What the first rule that matches says.
@@ -128,7 +219,7 @@ impl Matcher {
 }
 
 impl Row {
-    fn new(conditions: &Conditions, verdict: Verdict) -> Self {
+    fn new(conditions: &Conditions, verdict: Verdict, said: u64) -> Self {
         let c = conditions;
         let patterns: Box<[Pattern]> = c.patterns().into();
         let need = |bit, wanted| if wanted { bit } else { 0 };
@@ -143,6 +234,7 @@ impl Row {
             needs: need(IP, c.source.is_some() || c.dscp.is_some())
                 | need(IP | TRANSPORT, c.port.is_some() || !patterns.is_empty())
                 | need(RTT, c.rtt.is_some()),
+            said,
             dscp: Small::new(c.dscp),
             port: Small::new(c.port),
             length: Small::new(c.length),
@@ -156,6 +248,7 @@ impl Row {
     #[inline]
     fn matches(&self, facts: &Facts<'_>) -> bool {
         self.needs & !facts.has == 0
+            && self.said & !facts.said == 0
             && self.length.contains(facts.length)
             && self.port.contains(facts.port)
             && self.dscp.contains(facts.dscp.into())

@@ -16,12 +16,31 @@
 //! equals = "GW" }` or `hex = "4757"` (TCP payload), and at the transport
 //! `received`, `rtt`, `loss`. Quantities take a number, `"> 1000"`, `">= 1MB"`,
 //! `"< 50ms"`, `"10-20"` or `{ min = 10, max = 20 }`, as makes sense for them.
-//! All conditions of a rule must hold. What a rule looks for must be in one
-//! packet; nothing is remembered between packets.
+//! All conditions of a rule must hold.
+//!
+//! At the driver, what a rule looks for must be in one packet. At the transport
+//! a rule can ask what the request says that the segment's bytes belong to,
+//! wherever in the stream its head was ([`talk`](super::talk)):
+//!
+//! ```toml
+//! http = { method = "GET", path = "/api", header = "x-tier: gold" }
+//! resp = { verb = ["GET", "MGET"], key = "session:" }     # Redis
+//! memcached = { verb = "get" }
+//! tls = { sni = "*.shop.example" }
+//! message = { offset = 4, hex = "00" }    # with [message] length_at = 8, or end = "\n"
+//! service = "> 1ms"                       # what such requests were seen to take
+//! ```
+//!
+//! or `"any"` of a protocol. A segment of several requests is as urgent as the
+//! most urgent of them. Before a head is complete, and on a connection that
+//! does not speak the protocol, such a rule does not hold.
 //!
 //! A policy that cannot mean what it says is refused with the line.
 
+mod asks;
 mod condition;
+mod explain;
+mod listening;
 mod matcher;
 mod parse;
 
@@ -32,8 +51,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use condition::Conditions;
+use listening::Ears;
 use matcher::{Facts, Matcher};
 
+pub use explain::{Decided, Explained, Missed, Tried};
+
+use super::talk::{Learned, Notes};
 use super::{DriverClassifier, FlowContext, Layer, PacketView, TransportClassifier, Verdict};
 
 /// An operator's rules, checked.
@@ -41,6 +64,16 @@ use super::{DriverClassifier, FlowContext, Layer, PacketView, TransportClassifie
 pub struct Policy {
     rules: Vec<Rule>,
     default: Option<u8>,
+    observed: Arc<Observed>,
+}
+
+/// What all classifiers of a policy have come across.
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// Requests, and streams that made no sense.
+    pub notes: Arc<Notes>,
+    /// What requests take, by kind.
+    pub learned: Learned,
 }
 
 /// One rule of a policy.
@@ -90,6 +123,10 @@ impl fmt::Display for PolicyError {
 impl std::error::Error for PolicyError {}
 
 impl Policy {
+    fn new(rules: Vec<Rule>, default: Option<u8>) -> Self {
+        Self { rules, default, observed: Arc::default() }
+    }
+
     /// Reads a policy.
     ///
     /// # Errors
@@ -112,6 +149,12 @@ impl Policy {
         self.default
     }
 
+    /// What this policy's classifiers see, here and in all clones of it.
+    #[must_use]
+    pub fn observed(&self) -> Arc<Observed> {
+        Arc::clone(&self.observed)
+    }
+
     /// The driver's half, if it has anything to say there.
     #[must_use]
     pub fn driver(&self) -> Option<DriverClassifier> {
@@ -127,11 +170,11 @@ impl Policy {
     #[must_use]
     pub fn transport(&self) -> Option<TransportClassifier> {
         let matcher = Some(self.matcher(Layer::Transport)).filter(|m| !m.is_empty())?;
-        Some(Arc::new(move |cx: &mut FlowContext<'_>| match matcher.verdict(&Facts::of_flow(cx)) {
-            Some(verdict) => verdict,
-            None if cx.meta.priority.is_some() => Verdict::Keep,
-            None => matcher.default,
-        }))
+        let ears = Arc::new(Ears::new(matcher, self.observed()));
+        if ears.matcher.asks() {
+            return Some(Arc::new(move |cx: &mut FlowContext<'_>| ears.verdict(cx)));
+        }
+        Some(Arc::new(move |cx: &mut FlowContext<'_>| ears.verdict_of(cx, &Facts::of_flow(cx))))
     }
 
     fn matcher(&self, layer: Layer) -> Matcher {

@@ -9,6 +9,8 @@ use super::*;
 use crate::classify::testing::{Flow, Packet, view};
 use Verdict::{Drop, Keep, Level};
 
+mod requests;
+
 /// `rule` is the body of one rule at line 2 and after.
 fn check_refused(rule: &str, line: usize, message: &str) {
     let text = format!("[[rule]]\n{rule}\n");
@@ -27,7 +29,7 @@ fn bad_values_are_refused_with_what_would_be_valid() {
     let check = |condition: &str, message: &str| check_refused(&format!("{DRIVER}{condition}"), 4, message);
     check(
         "prot = 80",
-        "unknown key `prot` in a rule; valid: name, layer, port, source, dscp, length, bytes, http, received, rtt, loss, priority, drop",
+        "unknown key `prot` in a rule; valid: name, layer, port, source, dscp, length, bytes, http, resp, memcached, tls, message, service, received, rtt, loss, priority, drop",
     );
     check("port = 0", "port 0 is not in 1..=65535, such as 80 or \"8000-8099\"");
     check("port = 70000", "port 70000 is not in 1..=65535, such as 80 or \"8000-8099\"");
@@ -58,7 +60,15 @@ fn bad_values_are_refused_with_what_would_be_valid() {
     check("http = {}", "http asks for nothing; add method = \"GET\" or path = \"/api\"");
     check("http = { method = \"get\" }", "method \"get\" is not 1 to 16 capital letters, such as \"GET\"");
     check("http = { path = \"api\" }", "path \"api\" does not start with / or has a space in it");
-    check("http = { host = \"a\" }", "unknown key `host` in http; valid: method, path");
+    check("http = { host = \"a\" }", "unknown key `host` in http; valid: method, path, header");
+    check(
+        "http = { header = \"x-tier\" }",
+        "`header` cannot be seen at layer = \"driver\"; it is known at layer = \"transport\"",
+    );
+    check(
+        "resp = { verb = \"GET\" }",
+        "`resp` cannot be seen at layer = \"driver\"; it is known at layer = \"transport\"",
+    );
     check("drop = true", "a rule has either `priority` or `drop`, not both");
     check(
         "rtt = \"> 5ms\"",
@@ -111,7 +121,11 @@ fn bad_frames_of_rules_are_refused() {
     check_refused("layer = \"driver\"", 1, "rule 1 decides nothing; add priority = 0..7 or drop = true");
     check_text_refused("", 1, "the policy has neither a [[rule]] nor a default");
     check_text_refused("# one\ndefault = -1", 2, "default -1 is outside 0..=7");
-    check_text_refused("default = 1\nrules = []", 2, "unknown key `rules` in a policy; valid: default, rule");
+    check_text_refused(
+        "default = 1\nrules = []",
+        2,
+        "unknown key `rules` in a policy; valid: default, message, rule",
+    );
     check_text_refused("rule = 5", 1, "`rule` is not a list: write [[rule]] before each rule");
     check_text_refused("rule = [5]", 1, "a rule is a table: write [[rule]]");
     let error = Policy::parse("default = 1\ndefault = = 2").expect_err("not TOML");
@@ -273,7 +287,8 @@ fn rule() -> impl Strategy<Value = (Conditions, Verdict)> {
     );
     (wire, flow, prop_oneof![(0u8..8).prop_map(Level), Just(Drop)]).prop_map(
         |((port, source, dscp, length, bytes, http), (received, rtt, loss), verdict)| {
-            (Conditions { port, source, dscp, length, bytes, http, received, rtt, loss }, verdict)
+            let wire = Conditions { port, source, dscp, length, bytes, http, ..Conditions::default() };
+            (Conditions { received, rtt, loss, ..wire }, verdict)
         },
     )
 }

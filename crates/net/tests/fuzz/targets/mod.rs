@@ -7,6 +7,7 @@ mod fragments;
 mod input;
 mod network;
 mod parsers;
+mod talk;
 mod texts;
 
 use net::Stack;
@@ -33,6 +34,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("steer", parsers::steer),
     ("pcap", parsers::pcap),
     ("rules", texts::rules),
+    ("talk", talk::talk),
     ("faults", texts::faults),
     ("laws", texts::laws),
     ("frames", network::frames),

@@ -1,0 +1,103 @@
+//! What becomes of a request, for a person and for a program.
+
+use net::classify::Verdict;
+use net::classify::rules::{Decided, Explained, Missed, Policy, Rule, Tried};
+use serde_json::json;
+
+use super::request::Packet;
+use super::{When, verdict};
+use crate::table::Table;
+
+/// What was asked, and all that was found.
+pub(super) struct Answer<'a> {
+    pub(super) policy: &'a Policy,
+    /// What each rule says, by key.
+    pub(super) when: &'a [When],
+    pub(super) packet: &'a Packet,
+}
+
+impl Answer<'_> {
+    fn rule(&self, tried: &Tried) -> &Rule {
+        &self.policy.rules()[tried.rule]
+    }
+
+    /// What `rule` wants where it misses something, as the file says it.
+    fn wanted(&self, rule: usize, missed: &Missed) -> &str {
+        let keys = self.when.get(rule).into_iter().flatten();
+        keys.filter(|(key, _)| key == missed.condition).map(|(_, value)| value.as_str()).next().unwrap_or("?")
+    }
+
+    /// One request, rule by rule.
+    pub(super) fn text(&self, explained: &Explained) -> String {
+        let what = match &explained.request {
+            Some(Ok((request, protocol))) => format!("{request} ({protocol})"),
+            Some(Err(why)) => why.clone(),
+            None => "no rule of the transport asks what it says".to_owned(),
+        };
+        let Packet { peer, port, frame, .. } = self.packet;
+        let mut table = Table::new(4, &["rule", "layer", "matches", "because"]);
+        for tried in &explained.tried {
+            let rule = self.rule(tried);
+            let (matches, because) = match &tried.missed {
+                None => ("yes", verdict(rule.verdict())),
+                Some(missed) => {
+                    let wanted = self.wanted(tried.rule, missed);
+                    ("no", format!("{} is {}, not {wanted}", missed.condition, missed.given))
+                }
+            };
+            table.row(vec![rule.name().to_owned(), rule.layer().to_string(), matches.to_owned(), because]);
+        }
+        let outcome = match explained.verdict {
+            Verdict::Keep => "priority 7".to_owned(),
+            of_rule => verdict(of_rule),
+        };
+        let by = match explained.decided {
+            Decided::Rule(rule) => {
+                let rule = &self.policy.rules()[rule];
+                format!("rule {:?} at the {}", rule.name(), rule.layer())
+            }
+            Decided::Default => "the policy's default".to_owned(),
+            Decided::Nobody => "nobody: no rule matches, and the policy has no default".to_owned(),
+        };
+        let bytes = frame.len();
+        format!("request: {what}, from {peer} to port {port}, {bytes} bytes\n{table}{outcome}, says {by}\n")
+    }
+
+    /// The same for a program.
+    pub(super) fn json(&self, explained: &Explained) -> serde_json::Value {
+        let tried = explained.tried.iter().map(|tried| {
+            let rule = self.rule(tried);
+            let missed = tried.missed.as_ref().map(|missed| {
+                let wanted = self.wanted(tried.rule, missed);
+                json!({ "condition": missed.condition, "given": missed.given, "wanted": wanted })
+            });
+            json!({ "rule": rule.name(), "layer": rule.layer().to_string(), "missed": missed })
+        });
+        let (request, protocol, unreadable) = match &explained.request {
+            Some(Ok((request, protocol))) => (Some(request), Some(protocol), None),
+            Some(Err(why)) => (None, None, Some(why)),
+            None => (None, None, None),
+        };
+        let rule = match explained.decided {
+            Decided::Rule(rule) => Some(self.policy.rules()[rule].name()),
+            Decided::Default | Decided::Nobody => None,
+        };
+        let priority = match explained.verdict {
+            Verdict::Level(level) => Some(level),
+            Verdict::Keep => Some(7),
+            Verdict::Drop => None,
+        };
+        json!({
+            "request": request,
+            "protocol": protocol,
+            "unreadable": unreadable,
+            "peer": self.packet.peer.to_string(),
+            "port": self.packet.port,
+            "bytes": self.packet.frame.len(),
+            "tried": tried.collect::<Vec<_>>(),
+            "rule": rule,
+            "default": explained.decided == Decided::Default,
+            "priority": priority,
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! HTTP/1.1 requests: heads as `httparse` reads them, and where bodies end.
+//!
+//! What servers disagree about is not guessed at: a head with both a length
+//! and a coding, or with two lengths, is no request here (RFC 9112 §6.3, §11.2).
+
+use httparse::{EMPTY_HEADER, Error, Header, Status};
+
+use super::{Nonsense, Request, Step, Then, bounded, digits, line};
+
+/// Headers of a request; servers take about as many.
+const HEADERS_MAX: usize = 100;
+
+pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
+    // A line too many between requests is forgiven (RFC 9112 §2.2).
+    if let Some((b"", used)) = line(&bytes[..bytes.len().min(2)]) {
+        return Ok(Step::Go { used, skip: 0, then: Then::Head });
+    }
+    let mut headers = [EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    let used = match request.parse(bytes) {
+        Ok(Status::Complete(used)) => bounded(used)?,
+        Ok(Status::Partial) => return Ok(Step::More),
+        Err(Error::TooManyHeaders) => return Err(Nonsense::TooMany),
+        Err(_) => return Err(Nonsense::Foreign),
+    };
+    let (method, path) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
+    let (skip, then) = body(method, request.headers)?;
+    visit(&Request::Http { method, path, headers: request.headers });
+    Ok(Step::Go { used, skip, then })
+}
+
+/// How many bytes of body follow, and what then.
+fn body(method: &str, headers: &[Header<'_>]) -> Result<(u64, Then), Nonsense> {
+    let (mut length, mut chunked, mut tunnel) = (None, false, method == "CONNECT");
+    for header in headers {
+        let value = header.value.trim_ascii();
+        if header.name.eq_ignore_ascii_case("content-length") {
+            let given = digits(value).ok_or(Nonsense::Length)?;
+            if length.is_some_and(|before| before != given) {
+                return Err(Nonsense::Length);
+            }
+            length = Some(given);
+        } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            if chunked || !value.eq_ignore_ascii_case(b"chunked") {
+                return Err(Nonsense::Length);
+            }
+            chunked = true;
+        } else if header.name.eq_ignore_ascii_case("upgrade") {
+            // What follows is no HTTP, or the server says no and gets no more.
+            tunnel |= value.eq_ignore_ascii_case(b"websocket");
+        }
+    }
+    match (chunked, length) {
+        (true, Some(_)) => Err(Nonsense::Length),
+        (true, None) => Ok((0, Then::Chunk)),
+        (false, None | Some(0)) if tunnel => Ok((0, Then::Rest)),
+        (false, length) => Ok((length.unwrap_or(0), Then::Head)),
+    }
+}
+
+pub(super) fn chunk(bytes: &[u8]) -> Result<Step, Nonsense> {
+    match httparse::parse_chunk_size(bytes) {
+        Ok(Status::Complete((used, 0))) => {
+            Ok(Step::Go { used: bounded(used)?, skip: 0, then: Then::Trailers })
+        }
+        Ok(Status::Complete((used, size))) => {
+            let used = bounded(used)?;
+            // With the line's end that follows it.
+            let skip = size.checked_add(2).ok_or(Nonsense::Length)?;
+            Ok(Step::Go { used, skip, then: Then::Chunk })
+        }
+        Ok(Status::Partial) => Ok(Step::More),
+        Err(_) => Err(Nonsense::Length),
+    }
+}
+
+pub(super) fn trailer(bytes: &[u8]) -> Result<Step, Nonsense> {
+    let Some((line, used)) = line(bytes) else { return Ok(Step::More) };
+    let then = if line.is_empty() { Then::Head } else { Then::Trailers };
+    Ok(Step::Go { used: bounded(used)?, skip: 0, then })
+}
