@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl Rig {
         let mut child = self.server.spawn(&mut command).unwrap();
         let mut said = String::new();
         BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
-        assert!(said.starts_with("eth0: port 80 "), "{said}");
+        assert!(said.starts_with("eth0: port 80"), "{said}");
         child
     }
 
@@ -234,6 +234,54 @@ fn a_dry_run_counts_whom_it_would_have_shed() {
 
 #[cfg(feature = "bpf")]
 #[test]
+fn who_is_shed_hears_a_reset_if_told_to() {
+    let Some(rig) = Rig::new("who_is_shed_hears_a_reset_if_told_to") else { return };
+    // What a veth's driver sends back arrives where the other end polls, as with GRO.
+    rig.client.run("ethtool", &["--offload", "eth0", "gro", "on"]).unwrap();
+    for mode in ["drv", "skb"] {
+        let controller = rig.attach(&["--refusal", "reset", "--mode", mode]);
+        let _waiting = rig.overload();
+        assert_eq!(rig.status()["refusal"], "reset");
+        let connect = || TcpStream::connect_timeout(&SocketAddr::from(SERVER), ONE_SYN);
+        let heard = rig.client.enter(|| (0..60).find_map(|_| connect().err()));
+        assert_eq!(heard.map(|e| e.kind()), Some(ErrorKind::ConnectionRefused), "{mode}");
+        signal(&controller, Signal::INT);
+        ended(controller);
+        // The next one begins with nobody waiting.
+        rig.listener.set_nonblocking(true).unwrap();
+        while rig.listener.accept().is_ok() {}
+    }
+}
+
+#[cfg(feature = "bpf")]
+#[test]
+fn every_policy_holds_at_any_period_and_says_which_listener_is_late() {
+    let test = "every_policy_holds_at_any_period_and_says_which_listener_is_late";
+    let Some(rig) = Rig::new(test) else { return };
+    let _other = rig.server.enter(|| TcpListener::bind("0.0.0.0:81").unwrap());
+    let _waits = rig.connect().expect("there is no guard");
+    for (policy, period) in guard::POLICIES.map(|(name, _)| name).into_iter().zip(["1ms", "200ms"].repeat(3))
+    {
+        let controller =
+            rig.attach(&["--port", "81", "--policy", policy, "--period", period, "--target-delay", "1h"]);
+        let status = rig.until("it looks", |status| {
+            let late = &status["queues"][0];
+            late["port"] == 80 && number(&late["waiting"]) == 1 && number(&late["delay_ns"]) > 1_000_000
+        });
+        assert_eq!(
+            (&status["policy"], &status["queues"][1]["port"]),
+            (&policy.into(), &81.into()),
+            "{status}"
+        );
+        rig.connect().expect("one who waits is no overload");
+        drop(rig.listener.accept().unwrap());
+        signal(&controller, Signal::INT);
+        assert!(ended(controller).contains("1 connections came, 0 shed"));
+    }
+}
+
+#[cfg(feature = "bpf")]
+#[test]
 fn connections_by_syn_cookies_are_seen_and_served_like_others() {
     let Some(rig) = Rig::new("connections_by_syn_cookies_are_seen_and_served_like_others") else { return };
     rig.server.sysctl("net.ipv4.tcp_syncookies", "2").unwrap();
@@ -288,6 +336,7 @@ fn what_cannot_be_guarded_is_said_with_what_could() {
     check(&attach(&["--port", "0"]), "0 is not in 1..");
     check(&attach(&[]), "--port");
     check(&attach(&["--port", "80", "--mode", "hw"]), "hw");
+    check(&attach(&["--port", "80", "--refusal", "shout"]), "shout");
     check(&attach(&["--port", "80"]), "lo carries no Ethernet frames");
     check(&["attach", "no-such-device", "--port", "80"], "there is no network interface \"no-such-device\"");
     for what in ["status", "detach"] {
@@ -297,6 +346,18 @@ fn what_cannot_be_guarded_is_said_with_what_could() {
             check(&[what, "no-such-device"], "which this process has not");
         }
     }
+}
+
+#[cfg(feature = "bpf")]
+#[test]
+fn who_may_not_is_told_what_it_takes() {
+    let Some(rig) = Rig::new("who_may_not_is_told_what_it_takes") else { return };
+    let mut command = rig.server.command("setpriv");
+    command.args(["--bounding-set", "-all", "--inh-caps", "-all", GREENWAVE]);
+    let out = command.args(["guard", "attach", "eth0", "--port", "80"]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("CAP_BPF") && said.ends_with("  try: run as root\n"), "{said}");
 }
 
 #[cfg(feature = "bpf")]

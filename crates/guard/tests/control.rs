@@ -6,6 +6,9 @@ use guard::{Class, Door, Limit, POLICIES, Params, Policy, Signals, by_name};
 use proptest::prelude::{prop_assert, proptest};
 use queueing::{Rng, Span, Time};
 
+#[path = "control/others.rs"]
+mod others;
+
 const LOOK: Span = Span::from_millis(10);
 
 /// A server that serves one after the other, each a time drawn around its
@@ -22,6 +25,9 @@ struct Server {
     next: Time,
 }
 
+/// Requests that fill a server's memory.
+const IN_MEMORY: f64 = 1_000.0;
+
 /// What was seen over some looks.
 #[derive(Default)]
 struct Seen {
@@ -29,6 +35,8 @@ struct Seen {
     shed: [u64; 2],
     served: u64,
     delays: Vec<Span>,
+    /// Requests in the server at each look.
+    waiting: Vec<u64>,
 }
 
 impl Server {
@@ -55,6 +63,7 @@ impl Server {
         while self.now < ends {
             let look = self.now + LOOK;
             let mut signals = Signals::default();
+            let mut answered_in = Span::ZERO;
             loop {
                 let free = self.waiting.front().map_or(Time::MAX, |&came| self.free_at.max(came));
                 if self.next.min(free) >= look {
@@ -71,19 +80,23 @@ impl Server {
                     }
                     self.next += Span::from_secs_f64(self.rng.exponential() / rate_per_s);
                 } else {
-                    self.waiting.pop_front();
+                    let came = self.waiting.pop_front().expect("somebody is served");
                     signals.served += 1;
                     self.free_at = free + Span::from_secs_f64(2.0 * self.rng.unit() / self.per_s);
+                    answered_in += self.free_at.since(came);
                 }
             }
             self.now = look;
             signals.waiting = self.waiting.len() as u64;
             signals.delay = self.waiting.front().map_or(Span::ZERO, |&came| look.since(came));
             signals.present = signals.waiting;
+            signals.latency = (signals.served > 0).then(|| answered_in / signals.served.max(1));
+            signals.memory_share = signals.waiting as f64 / IN_MEMORY;
             self.door.set(look, self.policy.tick(look, &signals));
             seen.offered += signals.offered;
             seen.served += signals.served;
             seen.delays.push(signals.delay);
+            seen.waiting.push(signals.waiting);
         }
         seen
     }

@@ -6,23 +6,36 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
+use deadline::Limits;
 use deadline::tower::{DeadlineLayer, Settings};
 use guard::tower::{GuardLayer, Queue};
 use guard::{Class, Params};
+use queueing::Span;
 use tower::{Layer, ServiceExt, service_fn};
 
 const WORK: Duration = Duration::from_millis(2);
 
 /// 500 a second, one at a time behind a deadline queue, and the guard in front.
 fn server(guard: GuardLayer) -> (impl Fn(&str) -> Call, GuardLayer) {
-    let settings = Settings { limit: 1, ..Settings::default() };
-    let deadline = DeadlineLayer::new(settings);
+    let (call, guard, _) = server_of(guard, Span::from_secs(1), false);
+    (call, guard)
+}
+
+/// The same, where each has so long; `joined`: the guard is told what they can spare.
+fn server_of(
+    guard: GuardLayer,
+    each: Span,
+    joined: bool,
+) -> (impl Fn(&str) -> Call, GuardLayer, DeadlineLayer) {
+    let intake = Limits { default: each, ..Limits::default() };
+    let deadline = DeadlineLayer::new(Settings { limit: 1, intake, ..Settings::default() });
     let inside = deadline.clone();
     let guard = guard.seeing(move || Queue {
         waiting: inside.counts().waiting as u64,
         delay: inside.oldest_wait(),
-        budget: None,
+        budget: inside.budget_median().filter(|_| joined),
     });
+    let kept = deadline.clone();
     let work = service_fn(async |_: Request<Body>| {
         tokio::time::sleep(WORK).await;
         Ok::<_, std::convert::Infallible>(Response::new(Body::empty()))
@@ -33,7 +46,7 @@ fn server(guard: GuardLayer) -> (impl Fn(&str) -> Call, GuardLayer) {
         let service = service.clone();
         Box::pin(async move { service.oneshot(request).await.expect("it answers").status() }) as Call
     };
-    (call, guard)
+    (call, guard, kept)
 }
 
 type Call = std::pin::Pin<Box<dyn Future<Output = StatusCode> + Send>>;
@@ -75,6 +88,24 @@ async fn in_overload_as_much_is_served_as_can_be_and_soon() {
     assert!(worst < Duration::from_millis(70), "{worst:?}");
     let counts = guard.counts()[0];
     assert!(counts.seen > 5_000 && counts.shed > counts.seen / 3, "{counts:?}");
+}
+
+/// Who has 12 ms and takes 2 of them is late after 10, below the target of 20:
+/// a guard that knows sheds at the door whom the queue inside would shed later.
+#[tokio::test(start_paused = true)]
+async fn who_would_be_too_late_inside_is_shed_at_the_door() {
+    let mut refused = Vec::new();
+    for joined in [false, true] {
+        let (call, _, deadline) = server_of(guard(), Span::from_millis(12), joined);
+        let gap = Duration::from_millis(1);
+        load(&call, "any", gap, Duration::from_secs(2)).await;
+        let before = deadline.counts();
+        let (served, worst) = load(&call, "any", gap, Duration::from_secs(4)).await;
+        let counts = deadline.counts();
+        assert!(served > 1_900 && worst <= Duration::from_millis(13), "{served} of 2,000, {worst:?}");
+        refused.push(counts.infeasible + counts.expired - before.infeasible - before.expired);
+    }
+    assert!(refused[1] * 4 < refused[0], "inside, alone and joined: {refused:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use guard::{Params, by_name};
 use host::Monotonic;
 use host::clock::ThreadTime;
-use host::guard::{Classes, Cost, Options};
+use host::guard::{Classes, Cost, Options, Refusal};
 use host::lab::{Lab, LabError, Veth};
 use host::xdp::Mode;
 use queueing::{Clock, Span};
@@ -77,16 +77,18 @@ fn controller(duration: Span) -> Result<f64, Error> {
     lab.veth((&server, "eth0"), (&client, "eth0"), &Veth::default()).map_err(no_lab)?;
     server.enter(|| {
         let listener = TcpListener::bind("0.0.0.0:80").map_err(|e| Error::new(format!("port 80: {e}")))?;
+        let mut policy = by_name("queue-delay", &Params::default()).expect("it is the default");
         let options = Options {
             ports: vec![80],
             mode: Mode::Native,
             classes: Classes::default(),
             watching: false,
+            refusal: Refusal::Silence,
+            machine: policy.looks_at_machine(),
             policy: "queue-delay".to_owned(),
             target: Params::default().delay_target,
         };
         let mut guard = host::guard::attach("eth0", &options)?;
-        let mut policy = by_name("queue-delay", &Params::default()).expect("it is the default");
         let (clock, used) = (Monotonic::new(), ThreadTime);
         let (start, before) = (clock.now(), used.now());
         let mut looks = 0_u32;

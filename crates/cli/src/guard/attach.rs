@@ -12,7 +12,7 @@ use std::time::Duration;
 use guard::Params;
 use host::Monotonic;
 use host::clock::ThreadTime;
-use host::guard::{Classes, Guard, Options, Rule};
+use host::guard::{Classes, Guard, Options, Refusal, Rule};
 use host::xdp::Mode;
 use queueing::{Clock, Span, Time};
 
@@ -44,6 +44,9 @@ pub struct Args {
     /// Shed nobody, and count whom it would have shed.
     #[arg(long)]
     dry_run: bool,
+    /// What who is shed hears: nothing (default), or a reset.
+    #[arg(long, value_enum, default_value = "silence", hide_default_value = true)]
+    refusal: Refused,
     /// drv: in the driver (default); skb: after it.
     #[arg(long, value_enum, default_value = "drv", hide_default_value = true, hide_possible_values = true)]
     mode: ModeName,
@@ -60,6 +63,23 @@ impl From<ModeName> for Mode {
         match name {
             ModeName::Drv => Self::Native,
             ModeName::Skb => Self::Generic,
+        }
+    }
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Refused {
+    /// Nothing; it tries again after a second.
+    Silence,
+    /// A reset, at once.
+    Reset,
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Silence => Self::Silence,
+            Refused::Reset => Self::Reset,
         }
     }
 }
@@ -96,6 +116,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         mode: args.mode.into(),
         classes: Classes(args.class.iter().map(|class| class.0.clone()).collect()),
         watching: args.dry_run,
+        refusal: args.refusal.into(),
+        machine: policy.looks_at_machine(),
         policy: args.policy.clone(),
         target: args.target_delay,
     };

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use host::guard::{Held, Reason, Status};
+use host::guard::{Held, Queue, Reason, Refusal, Status};
 use host::xdp::Mode;
 use serde_json::json;
 
@@ -44,6 +44,20 @@ fn mode(status: &Status) -> &'static str {
     }
 }
 
+/// The accept queues, if there are several.
+fn queues(status: &Status) -> impl Iterator<Item = &Queue> {
+    let queues = &status.seen.queues;
+    let are_several = queues[1].port > 0;
+    queues.iter().take_while(move |queue| are_several && queue.port > 0)
+}
+
+fn refusal(status: &Status) -> &'static str {
+    match status.notes.refusal {
+        Refusal::Silence => "silence",
+        Refusal::Reset => "reset",
+    }
+}
+
 /// What may come in, in words.
 fn held(status: &Status) -> String {
     match status.held {
@@ -72,15 +86,21 @@ fn as_text(device: &str, status: &Status) -> String {
         true => format!("looked {} ago", status.silent),
         false => format!("silent for {}", status.silent),
     };
+    let each: String = queues(status)
+        .map(|Queue { port, waiting, room, delay }| {
+            format!("  port {port}: {waiting} of {room}, the first waits for {delay}\n")
+        })
+        .collect();
     format!(
-        "{device}: {}, target {}, mode {}{dry}\n\
+        "{device}: {}, target {}, mode {}, refusal {}{dry}\n\
          {table}controller: {alive}; lets in: {}\n\
          accept queue: {} of {}, the first waits for {}; taken off: {}\n\
-         dropped by the kernel: {} at full queues (phantom connections), {} at listeners in all\n\
+         {each}dropped by the kernel: {} at full queues (phantom connections), {} at listeners in all\n\
          let in while the controller was silent: {}\n",
         notes.name(),
         notes.target,
         mode(status),
+        refusal(status),
         held(status),
         seen.waiting,
         seen.room,
@@ -106,14 +126,19 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
         Held::Present(_) => ("present", None),
         Held::Closed => ("closed", None),
     };
+    let queues = queues(status).map(|queue| {
+        json!({
+            "port": queue.port, "waiting": queue.waiting, "room": queue.room, "delay_ns": queue.delay.as_nanos(),
+        })
+    });
     json!({
         "device": device, "policy": notes.policy, "target_ns": notes.target.as_nanos(), "mode": mode(status),
-        "ports": notes.ports, "dry_run": notes.watching, "process": notes.process,
+        "ports": notes.ports, "dry_run": notes.watching, "refusal": refusal(status), "process": notes.process,
         "alive": status.is_alive(), "silent_ns": status.silent.as_nanos(),
         "limit": { "kind": kind, "per_s": per_s },
         "seen": status.counts.offered(), "shed": status.counts.shed(), "passed_silent": status.counts.silent,
         "classes": notes.classes.iter().enumerate().map(class).collect::<Vec<_>>(),
-        "waiting": status.seen.waiting, "room": status.seen.room, "delay_ns": status.seen.delay.as_nanos(),
+        "queues": queues.collect::<Vec<_>>(), "waiting": status.seen.waiting, "room": status.seen.room, "delay_ns": status.seen.delay.as_nanos(),
         "served": status.seen.served, "listen_overflows": status.seen.overflows, "listen_drops": status.seen.drops,
     })
 }

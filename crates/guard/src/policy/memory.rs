@@ -25,4 +25,8 @@ impl Policy for Memory {
     fn tick(&mut self, _now: Time, signals: &Signals) -> Limit {
         if self.full.look(signals.memory_share, self.share_max) { Limit::Closed } else { Limit::Open }
     }
+
+    fn looks_at_machine(&self) -> bool {
+        true
+    }
 }

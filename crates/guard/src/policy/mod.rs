@@ -18,6 +18,12 @@ use crate::{Limit, Signals};
 pub trait Policy: Send {
     /// What may come in from `now` on, when the server looks like `signals`.
     fn tick(&mut self, now: Time, signals: &Signals) -> Limit;
+
+    /// Whether it looks at the machine: the kernel's share, sockets, memory.
+    /// Who has to ask for these need not, where it does not.
+    fn looks_at_machine(&self) -> bool {
+        false
+    }
 }
 
 /// What policies can be told; each looks at its own.

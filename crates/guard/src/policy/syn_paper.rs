@@ -39,4 +39,8 @@ impl Policy for SynPaper {
         let sockets = self.sockets.look(signals.sockets as f64, self.sockets_max);
         if kernel && sockets { Limit::Closed } else { Limit::Open }
     }
+
+    fn looks_at_machine(&self) -> bool {
+        true
+    }
 }

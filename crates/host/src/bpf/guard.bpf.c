@@ -7,17 +7,20 @@
  * (crate guard), who is in which class, and says at every look that it is
  * alive: when it has not for a second, everything passes.
  *
- * A second program keeps when connections were made, which tells user space
- * for how long the first in the accept queue has waited.
+ * A second program keeps when connections were made, and a third reads accept
+ * queues for user space: together they tell for how long the first in each has
+ * waited.
  *
- * Not here: IPv6 behind extension headers and fragments, which pass unlimited.
- * host::guard::model is the same decision in Rust; shared vectors and random
- * frames hold the two together.
+ * Not here: fragments, which pass unlimited. host::guard::model is the same
+ * decision in Rust; shared vectors and random frames hold the two together.
  *
  * SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
  */
-#include "kernel.h"
+#include "frame.h"
 #include "intf.h"
+#include "kernel.h"
+#include "queues.h"
+#include "reset.h"
 
 /* Reading the kernel's structures is for programs that say so. */
 char gw_license[] SEC("license") = "GPL";
@@ -75,50 +78,6 @@ struct {
 	TYPE(value, struct connections);
 } gw_connections SEC(".maps");
 
-/* When the n-th connection was made, at n modulo RING. */
-struct {
-	NUMBER(type, ARRAY);
-	NUMBER(max_entries, RING);
-	TYPE(key, __u32);
-	TYPE(value, __u64);
-} gw_made SEC(".maps");
-
-struct ethernet {
-	__u8 target[6], source[6];
-	__u16 type;
-} __attribute__((packed));
-
-struct vlan {
-	__u16 tag, type;
-} __attribute__((packed));
-
-struct ipv4 {
-	__u8 version_len, tos;
-	__u16 total_len, id, fragment;
-	__u8 ttl, protocol;
-	__u16 checksum;
-	__u32 source, target;
-} __attribute__((packed));
-
-struct ipv6 {
-	__u32 version_class_flow;
-	__u16 len;
-	__u8 next, hops;
-	__u32 source[4], target[4];
-} __attribute__((packed));
-
-struct tcp {
-	__u16 source, target;
-	__u32 seq, ack;
-	__u8 offset, flags;
-	__u16 window, checksum, urgent;
-} __attribute__((packed));
-
-#define FIN 1
-#define SYN 2
-#define RST 4
-#define ACK 16
-
 /* struct bpf_fib_lookup, as far as it is filled in here. */
 struct fib {
 	__u8 family, l4_protocol;
@@ -134,12 +93,6 @@ struct fib {
 #define FORWARDING_OFF 5
 
 static const __u32 first = 0;
-
-/* Who asks: its SYN, read. */
-struct who {
-	struct tuple6 tuple;
-	__u32 is_v6;
-};
 
 INLINE void *lookup_sock(struct xdp_md *context, struct who *who)
 {
@@ -284,59 +237,43 @@ INLINE int guarded_syn(struct xdp_md *context, struct who *who)
 	if (reason >= REASONS)
 		return XDP_PASS;
 	counts->shed[class][reason]++;
-	return settings->watching ? XDP_PASS : XDP_DROP;
+	if (settings->watching)
+		return XDP_PASS;
+	return settings->resets ? answered(context, who) : XDP_DROP;
 }
 
 SEC("xdp")
 int gw_guard(struct xdp_md *context)
 {
-	void *at = (void *)(long)context->data;
-	void *end = (void *)(long)context->data_end;
-	struct ethernet *ethernet = at;
-	if ((void *)(ethernet + 1) > end)
-		return XDP_PASS;
-	at = ethernet + 1;
-	__u16 type = ethernet->type;
-	for (int tags = 0; tags < 2; tags++) {
-		if (type != be16(0x8100) && type != be16(0x88a8))
-			break;
-		struct vlan *vlan = at;
-		if ((void *)(vlan + 1) > end)
-			return XDP_PASS;
-		type = vlan->type;
-		at = vlan + 1;
-	}
 	struct who who = {};
-	struct tcp *tcp;
-	if (type == be16(0x0800)) {
-		struct ipv4 *ip = at;
-		if ((void *)(ip + 1) > end || ip->protocol != 6 || ip->version_len >> 4 != 4)
-			return XDP_PASS;
-		__u32 len = (ip->version_len & 15) * 4;
-		if (len < sizeof(*ip) || ip->fragment & be16(0x3fff))
-			return XDP_PASS;
-		tcp = at + len;
-		if ((void *)(tcp + 1) > end || (tcp->flags & (SYN | ACK | RST | FIN)) != SYN)
-			return XDP_PASS;
-		who.tuple.source[2] = be16(0xffff) << 16;
-		who.tuple.source[3] = ip->source;
-		who.tuple.target[3] = ip->target;
-	} else if (type == be16(0x86dd)) {
-		struct ipv6 *ip = at;
-		if ((void *)(ip + 1) > end || ip->next != 6 || (*(__u8 *)at) >> 4 != 6)
-			return XDP_PASS;
-		tcp = (void *)(ip + 1);
-		if ((void *)(tcp + 1) > end || (tcp->flags & (SYN | ACK | RST | FIN)) != SYN)
-			return XDP_PASS;
-		__builtin_memcpy(who.tuple.source, ip->source, 16);
-		__builtin_memcpy(who.tuple.target, ip->target, 16);
-		who.is_v6 = 1;
-	} else {
-		return XDP_PASS;
+	return read_syn(context, &who) ? guarded_syn(context, &who) : XDP_PASS;
+}
+
+/* Attached to nothing: the controller runs it, and the frame is its question. */
+SEC("xdp")
+int gw_look(struct xdp_md *context)
+{
+	struct question *question = (void *)(long)context->data;
+	void *end = (void *)(long)context->data_end;
+	const struct settings *settings = map_lookup(&gw_settings, &first);
+	if (!settings || (void *)(question + 1) > end)
+		return 0;
+	struct who who = { .is_v6 = question->is_v6 };
+	__builtin_memcpy(who.tuple.target, question->address, 16);
+	who.tuple.target_port = question->port;
+	void *sock = lookup_sock(context, &who);
+	if (!sock)
+		return 0;
+	__u32 found = 0;
+	struct tcp_sock *tcp = skc_to_tcp_sock(sock);
+	if (tcp) {
+		struct sock *sk = &tcp->inet_conn.icsk_inet.sk;
+		const struct sock_common *common = &sk->__sk_common;
+		if (common->skc_state == TCP_LISTEN && common->skc_net.net->ns.inum == settings->netns)
+			found = read_queues(sk, (void *)(question + 1), end);
 	}
-	who.tuple.source_port = tcp->source;
-	who.tuple.target_port = tcp->target;
-	return guarded_syn(context, &who);
+	sk_release(sock);
+	return found;
 }
 
 /* Whether a connection in this state is the server's to deal with. */
@@ -365,9 +302,8 @@ int gw_state(__u64 *arguments)
 		__sync_fetch_and_add(&connections->closed, 1);
 		return 0;
 	}
-	__u32 at = __sync_fetch_and_add(&connections->opened, 1) & (RING - 1);
-	__u64 *made = map_lookup(&gw_made, &at);
-	if (made)
-		*made = ktime_ns();
+	__sync_fetch_and_add(&connections->opened, 1);
+	__u64 child = (__u64)sk, now = ktime_ns();
+	map_update(&gw_made, &child, &now, 0);
 	return 0;
 }

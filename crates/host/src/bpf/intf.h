@@ -10,7 +10,11 @@
 /* Prefixes that name classes. */
 #define PREFIXES 1024
 /* Connections whose arrival is remembered: more than wait in any accept queue. */
-#define RING 65536
+#define MADE 65536
+/* Accept queues behind one address and port that are looked at. */
+#define QUEUES 192
+/* Accept queues that are shown to whoever asks what is attached. */
+#define SHOWN 16
 /* Bytes of text about what is attached. */
 #define NOTES 2048
 /* Without a sign of the controller for so long, everything passes. */
@@ -33,7 +37,8 @@ struct settings {
 	/* Whether there are prefixes, and whether this host forwards what is not its own. */
 	__u32 prefixes;
 	__u32 forwarding;
-	__u32 unused;
+	/* Whether who is shed hears so, by a reset. */
+	__u32 resets;
 	/* A bit for each guarded port, so that a SYN for another is passed on at once. */
 	__u64 guarded[65536 / 64];
 	/* For whoever asks what is attached: text, and zeros. */
@@ -62,6 +67,28 @@ struct limit {
 	__u64 served;
 	__u64 overflows;
 	__u64 drops;
+	/* The accept queues whose first has waited longest; port 0: no more. */
+	struct {
+		__u64 port, waiting, room, delay_ns;
+	} shown[SHOWN];
+};
+
+/* Asks for the accept queues behind an address and a port, as a SYN has them;
+ * the answer, a queue for each listener, is written behind it. */
+struct question {
+	/* Of IPv4: the last one. */
+	__u32 address[4];
+	__u16 port;
+	__u16 is_v6;
+	__u32 unused;
+};
+
+/* A listener's accept queue. */
+struct queue {
+	__u32 waiting;
+	__u32 room;
+	/* When the first in it was made (CLOCK_MONOTONIC); 0: that is not known. */
+	__u64 since_ns;
 };
 
 /* What came, per processor. A SYN is seen when it asks for a guarded listener. */

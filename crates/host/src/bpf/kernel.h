@@ -21,14 +21,19 @@ typedef unsigned long long __u64;
 #define HASH 1
 #define ARRAY 2
 #define PERCPU_ARRAY 6
+#define LRU_HASH 9
 #define LPM_TRIE 11
 #define NO_PREALLOC 1
 
 #define XDP_DROP 1
 #define XDP_PASS 2
+#define XDP_TX 3
 
 /* Network bytes of a constant, and back. */
 #define be16(x) __builtin_bswap16(x)
+#define be32(x) __builtin_bswap32(x)
+/* Routers that a packet of ours may pass. */
+#define HOPS 64
 
 struct xdp_md {
 	__u32 data;
@@ -50,10 +55,13 @@ struct tuple6 {
 };
 
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
+static long (*const map_update)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
 static __u64 (*const ktime_ns)(void) = (void *)5;
+static long (*const adjust_tail)(void *context, int more) = (void *)65;
 static int (*const fib_lookup)(void *context, void *parameters, int len, __u32 flags) = (void *)69;
 static void (*const sk_release)(void *sock) = (void *)86;
 static void *(*const skc_lookup_tcp)(void *context, void *tuple, __u32 len, __u64 netns, __u64 flags) = (void *)99;
+static long (*const probe_read)(void *to, __u32 len, const void *from) = (void *)113;
 static struct tcp_sock *(*const skc_to_tcp_sock)(void *sock) = (void *)137;
 static void *(*const skc_to_tcp_timewait_sock)(void *sock) = (void *)138;
 
@@ -77,18 +85,35 @@ struct sock_common {
 	possible_net_t skc_net;
 };
 
+struct sock_reuseport;
+
 struct sock {
 	struct sock_common __sk_common;
 	__u32 sk_ack_backlog;
 	__u32 sk_max_ack_backlog;
+	struct sock_reuseport *sk_reuseport_cb;
+};
+
+struct sock_reuseport {
+	__u16 num_socks;
+	struct sock *socks[];
 };
 
 struct inet_sock {
 	struct sock sk;
 };
 
+struct request_sock {
+	struct sock *sk;
+};
+
+struct request_sock_queue {
+	struct request_sock *rskq_accept_head;
+};
+
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	struct request_sock_queue icsk_accept_queue;
 };
 
 struct tcp_sock {

@@ -69,7 +69,6 @@ const MAP_LOOKUP: libc::c_long = 1;
 const MAP_UPDATE: libc::c_long = 2;
 const MAP_NEXT_KEY: libc::c_long = 4;
 const PROG_LOAD: libc::c_long = 5;
-#[cfg(any(test, feature = "bpf"))]
 const PROG_TEST_RUN: libc::c_long = 10;
 const PROG_BY_ID: libc::c_long = 13;
 const MAP_BY_ID: libc::c_long = 14;
@@ -259,7 +258,6 @@ pub(crate) fn run_xdp(program: impl AsFd, frame: &[u8]) -> io::Result<u32> {
 
 /// Runs a program on `frame` in `context`; its verdict, and how many bytes it
 /// left in `out`. The context is as it left it.
-#[cfg(test)]
 pub(crate) fn run(
     program: impl AsFd,
     frame: &[u8],

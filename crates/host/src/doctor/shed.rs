@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use queueing::Span;
 
 use super::{Finding, tried};
-use crate::guard::{self, Classes, Options};
+use crate::guard::{self, Classes, Options, Refusal};
 use crate::xdp::Mode;
 
 const AREA: &str = "guard";
@@ -35,6 +35,8 @@ fn attach(way: &str, mode: Mode, works: &str) -> Finding {
         mode,
         classes: Classes::default(),
         watching: true,
+        refusal: Refusal::Silence,
+        machine: false,
         policy: "none".to_owned(),
         target: Span::from_millis(20),
     };

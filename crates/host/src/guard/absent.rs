@@ -11,7 +11,9 @@ use super::maps::Maps;
 pub struct Loaded {
     /// For an interface.
     pub program: OwnedFd,
-    /// Of both.
+    /// Reads accept queues.
+    pub look: OwnedFd,
+    /// Of all.
     pub maps: Maps,
 }
 

@@ -12,8 +12,10 @@ pub const CLASSES: usize = 8;
 pub const PORTS_MAX: usize = 64;
 /// Prefixes that name classes, at the most.
 pub const PREFIXES_MAX: usize = 1024;
-/// Connections whose arrival is remembered.
-pub(super) const RING: u64 = 65_536;
+/// Accept queues behind one address and port that are looked at.
+pub(super) const QUEUES: usize = 192;
+/// Accept queues that [`Seen`] tells apart.
+pub const SHOWN: usize = 16;
 /// Without a sign of the controller for so long, everything passes.
 pub const DEADMAN: Span = Span::from_secs(1);
 /// Bytes of text about what is attached.
@@ -65,6 +67,8 @@ pub struct Settings {
     pub prefixes: bool,
     /// Whether the host forwards what is not its own.
     pub forwarding: bool,
+    /// Whether who is shed hears so.
+    pub resets: bool,
     /// Guarded ports, in order.
     pub ports: Vec<u16>,
     /// Text about what is attached.
@@ -75,9 +79,9 @@ impl Settings {
     pub(super) const LEN: usize = NOTES + NOTES_LEN;
 
     pub(super) fn bytes(&self) -> Vec<u8> {
-        let words =
-            [self.netns, self.classes, self.watching.into(), self.prefixes.into(), self.forwarding.into(), 0];
-        let mut bytes = words.map(u32::to_ne_bytes).concat();
+        let flags = [self.watching, self.prefixes, self.forwarding, self.resets].map(u32::from);
+        let words = [&[self.netns, self.classes], &flags[..]].concat();
+        let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
         let mut guarded = vec![0_u64; 1024];
         self.ports.iter().for_each(|port| guarded[usize::from(port / 64)] |= 1 << (port % 64));
         bytes.extend(guarded.into_iter().flat_map(u64::to_ne_bytes));
@@ -98,6 +102,7 @@ impl Settings {
             watching: word(2)? != 0,
             prefixes: word(3)? != 0,
             forwarding: word(4)? != 0,
+            resets: word(5)? != 0,
             ports,
             notes,
         })
@@ -158,14 +163,41 @@ const NS_PER_S: f64 = 1e9;
 /// Less than one a minute is nobody for the time between two looks.
 const PER_S_MIN: f64 = 1.0 / 60.0;
 
+/// A listener's accept queue, as the controller saw it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// Its port.
+    pub port: u16,
+    /// Connections in it.
+    pub waiting: u32,
+    /// Above how many none is taken.
+    pub room: u32,
+    /// How long the first of them has waited.
+    pub delay: Span,
+}
+
+impl Queue {
+    fn words(self) -> [u64; 4] {
+        [self.port.into(), self.waiting.into(), self.room.into(), self.delay.as_nanos()]
+    }
+
+    fn read([port, waiting, room, delay_ns]: [u64; 4]) -> Self {
+        let delay = Span::from_nanos(delay_ns);
+        Self { port: port as u16, waiting: waiting as u32, room: room as u32, delay }
+    }
+}
+
 /// What the controller saw, for whoever asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
+    /// The accept queues whose first has waited longest, it first; those of
+    /// port 0 are none.
+    pub queues: [Queue; SHOWN],
     /// Connections in the accept queues.
     pub waiting: u64,
     /// Room in them.
     pub room: u64,
-    /// How long the first of them has waited.
+    /// How long the first has waited where it has waited longest.
     pub delay: Span,
     /// Taken off since the guard was attached.
     pub served: u64,
@@ -188,7 +220,9 @@ pub struct Look {
 }
 
 impl Look {
-    const WORDS: usize = 4 + 2 * CLASSES + 6;
+    const SEEN: usize = 4 + 2 * CLASSES;
+    const QUEUES: usize = Self::SEEN + 6;
+    const WORDS: usize = Self::QUEUES + 4 * SHOWN;
     pub(super) const LEN: usize = 8 * Self::WORDS;
 
     pub(super) fn bytes(&self) -> Vec<u8> {
@@ -206,9 +240,10 @@ impl Look {
             }
             Held::Closed => words[1] = 3,
         }
-        let Seen { waiting, room, delay, served, overflows, drops } = self.seen;
+        let Seen { queues, waiting, room, delay, served, overflows, drops } = self.seen;
         let seen = [waiting, room, delay.as_nanos(), served, overflows, drops];
-        words[4 + 2 * CLASSES..].copy_from_slice(&seen);
+        words[Self::SEEN..Self::QUEUES].copy_from_slice(&seen);
+        words[Self::QUEUES..].copy_from_slice(queues.map(Queue::words).as_flattened());
         words.map(u64::to_ne_bytes).concat()
     }
 
@@ -222,8 +257,10 @@ impl Look {
             3 => Held::Closed,
             _ => return None,
         };
-        let [waiting, room, delay_ns, served, overflows, drops] = *words.last_chunk()?;
-        let seen = Seen { waiting, room, delay: Span::from_nanos(delay_ns), served, overflows, drops };
+        let [waiting, room, delay_ns, served, overflows, drops] = each_of(&words[Self::SEEN..]);
+        let queues = std::array::from_fn(|at| Queue::read(each_of(&words[Self::QUEUES + 4 * at..])));
+        let delay = Span::from_nanos(delay_ns);
+        let seen = Seen { queues, waiting, room, delay, served, overflows, drops };
         Some(Self { alive: Time::from_nanos(words[0]), held, seen })
     }
 }
@@ -275,6 +312,11 @@ pub(super) fn connections(bytes: &[u8]) -> Option<[u64; 2]> {
     words(bytes)
 }
 
+/// The first words of those, of which there are enough.
+fn each_of<const N: usize>(words: &[u64]) -> [u64; N] {
+    std::array::from_fn(|at| words[at])
+}
+
 fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let (words, rest) = bytes.as_chunks::<8>();
     let words: &[[u8; 8]; N] = words.try_into().ok()?;
@@ -287,8 +329,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let seen =
-            Seen { waiting: 3, room: 9, delay: Span::from_millis(4), served: 5, overflows: 6, drops: 7 };
+        let delay = Span::from_millis(4);
+        let mut seen =
+            Seen { waiting: 3, room: 9, delay, served: 5, overflows: 6, drops: 7, ..Seen::default() };
+        seen.queues[0] = Queue { port: 80, waiting: 3, room: 9, delay };
+        seen.queues[SHOWN - 1] = Queue { port: 81, ..Queue::default() };
         for limit in [Limit::Open, Limit::Closed, Limit::Rate { per_s: 3e4 }, Limit::Present { max: 100 }] {
             let look = Look { alive: Time::from_nanos(77), held: Held::new(limit, 3), seen };
             assert_eq!(Look::read(&look.bytes()), Some(look));
@@ -297,6 +342,7 @@ mod tests {
             netns: 9,
             classes: 2,
             watching: true,
+            resets: true,
             ports: vec![1, 80, 65_535],
             notes: b"x".to_vec(),
             ..Settings::default()

@@ -21,10 +21,15 @@ const TCP: u8 = 6;
 const LISTEN: u32 = 1 << 10;
 const FAMILIES: [u8; 2] = [libc::AF_INET as u8, libc::AF_INET6 as u8];
 
-/// One listener: its port, how many connections wait to be accepted, how many may.
+/// One listener: where it is, how many connections wait to be accepted, how many may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Listener {
+    /// Its address; of IPv4 in the last four bytes.
+    pub target: [u8; 16],
+    pub is_v6: bool,
     pub port: u16,
+    /// The device that it is bound to, or 0.
+    pub device: u32,
     pub waiting: u32,
     pub room: u32,
 }
@@ -34,41 +39,19 @@ pub(super) struct Listener {
 pub(super) struct Listeners {
     socket: File,
     bytes: Vec<u8>,
-    /// Whether there were any the last time, by family, and how often they were asked for.
-    there: [bool; FAMILIES.len()],
-    asked: u32,
 }
-
-/// A family without listeners is asked again after so many times: a look through
-/// the kernel's table is most of what a look takes.
-const AGAIN: u32 = 100;
 
 impl Listeners {
     pub fn new() -> io::Result<Self> {
         let protocol = Some(netlink::SOCK_DIAG);
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
         connect(&socket, &SocketAddrNetlink::new(0, 0))?;
-        Ok(Self {
-            socket: File::from(socket),
-            bytes: vec![0; 32 * 1024],
-            there: [true; FAMILIES.len()],
-            asked: 0,
-        })
+        Ok(Self { socket: File::from(socket), bytes: vec![0; 32 * 1024] })
     }
 
     /// Calls `each` for every listener on `port`, or on any.
     pub fn each(&mut self, port: Option<u16>, mut each: impl FnMut(Listener)) -> io::Result<()> {
-        self.asked = self.asked.wrapping_add(1);
-        let all = port.is_none() || self.asked.is_multiple_of(AGAIN);
-        for (family, there) in FAMILIES.into_iter().zip(&mut self.there) {
-            if !all && !*there {
-                continue;
-            }
-            *there = false;
-            let mut each = |listener| {
-                *there = true;
-                each(listener);
-            };
+        for family in FAMILIES {
             self.socket.write_all(&request(family, port.unwrap_or(0)))?;
             loop {
                 let len = self.socket.read(&mut self.bytes)?;
@@ -110,8 +93,15 @@ fn read(mut bytes: &[u8], each: &mut impl FnMut(Listener)) -> Option<io::Result<
             SOCK_DIAG_BY_FAMILY if message.len() >= HEADER + ANSWER => {
                 let body = &message[HEADER..];
                 let word = |at: usize| body[at..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+                let is_v6 = body[0] == FAMILIES[1];
+                let mut target = [0; 16];
+                match is_v6 {
+                    true => target.copy_from_slice(&body[8..24]),
+                    false => target[12..].copy_from_slice(&body[8..12]),
+                }
                 let port = u16::from_be_bytes([body[4], body[5]]);
-                each(Listener { port, waiting: word(56), room: word(60) });
+                let (device, waiting, room) = (word(40), word(56), word(60));
+                each(Listener { target, is_v6, port, device, waiting, room });
             }
             _ => {}
         }
@@ -135,8 +125,14 @@ mod tests {
             let waits: Vec<_> = (0..3).map(|_| TcpStream::connect(addr).unwrap()).collect();
             let mut found = Vec::new();
             Listeners::new().unwrap().each(Some(addr.port()), |listener| found.push(listener)).unwrap();
-            assert_eq!((found.len(), found[0].port, found[0].waiting), (1, addr.port(), 3), "{found:?}");
-            assert!(found[0].room >= 128, "{found:?}");
+            let [listener] = found[..] else { panic!("{found:?}") };
+            assert_eq!((listener.port, listener.waiting, listener.device), (addr.port(), 3, 0));
+            assert!(listener.room >= 128, "{listener:?}");
+            let target = match addr.is_ipv4() {
+                true => std::net::Ipv4Addr::LOCALHOST.to_ipv6_compatible(),
+                false => std::net::Ipv6Addr::LOCALHOST,
+            };
+            assert_eq!((listener.target, listener.is_v6), (target.octets(), addr.is_ipv6()));
             drop(waits);
         }
     }

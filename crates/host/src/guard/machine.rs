@@ -1,8 +1,9 @@
-//! How busy the machine is, as `/proc` has it: what policies other than
-//! `queue-delay` look at.
+//! How busy the machine is, as `/proc` has it: what some policies look at, and
+//! what the kernel dropped, which is shown.
 //!
 //! Read ten times a second and not at every look: the kernel counts processor
-//! time by ticks, of which a look sees one or two.
+//! time by ticks, of which a look sees one or two. Where no policy looks at it,
+//! what was dropped is read once a second, and nothing else.
 //! Source: proc_stat(5), proc_meminfo(5); `/proc/net/sockstat`, `/proc/net/netstat`.
 
 use std::fs::File;
@@ -37,6 +38,8 @@ pub(super) struct Machine {
     netstat: Text,
     /// Of IPv4, and of IPv6 where the kernel has it.
     sockstats: Vec<Text>,
+    /// Whether all of it is looked at.
+    whole: bool,
     read: Option<Time>,
     /// Ticks of each processor: the kernel's, and all.
     ticks: Vec<[u64; 2]>,
@@ -44,9 +47,11 @@ pub(super) struct Machine {
 }
 
 const PERIOD: Span = Span::from_millis(100);
+const PERIOD_DROPS: Span = Span::from_secs(1);
 
 impl Machine {
-    pub fn new() -> io::Result<Self> {
+    /// Looks at all that there is, or else only at what was dropped.
+    pub fn new(whole: bool) -> io::Result<Self> {
         // Those of the thread: tests enter namespaces by thread.
         let net = |name: &str| Text::open(&format!("/proc/thread-self/net/{name}"));
         let sockstats = [Some(net("sockstat")?), net("sockstat6").ok()];
@@ -55,29 +60,39 @@ impl Machine {
             meminfo: Text::open("/proc/meminfo")?,
             netstat: net("netstat")?,
             sockstats: sockstats.into_iter().flatten().collect(),
+            whole,
             read: None,
             ticks: Vec::new(),
             busy: Busy::default(),
         })
     }
 
-    /// How busy it is, as of at most a tenth of a second ago.
+    /// How busy it is, as of at most a tenth of a second ago; what was dropped,
+    /// as of at most a second.
     pub fn look(&mut self, now: Time) -> io::Result<Busy> {
-        if self.read.is_none_or(|read| now.since(read) >= PERIOD) {
+        let period = if self.whole { PERIOD } else { PERIOD_DROPS };
+        if self.read.is_none_or(|read| now.since(read) >= period) {
             self.read = Some(now);
-            let ticks = ticks(&self.stat.read()?);
-            self.busy.kernel_share = share_max(&self.ticks, &ticks);
-            self.ticks = ticks;
-            self.busy.sockets = 0;
-            for sockstat in &mut self.sockstats {
-                self.busy.sockets += sockets(&sockstat.read()?);
-            }
-            self.busy.memory_share = memory_share(&self.meminfo.read()?);
             let netstat = self.netstat.read()?;
             self.busy.overflows = counter(&netstat, "ListenOverflows");
             self.busy.drops = counter(&netstat, "ListenDrops");
+            if self.whole {
+                self.look_at_all()?;
+            }
         }
         Ok(self.busy)
+    }
+
+    fn look_at_all(&mut self) -> io::Result<()> {
+        let ticks = ticks(&self.stat.read()?);
+        self.busy.kernel_share = share_max(&self.ticks, &ticks);
+        self.ticks = ticks;
+        self.busy.sockets = 0;
+        for sockstat in &mut self.sockstats {
+            self.busy.sockets += sockets(&sockstat.read()?);
+        }
+        self.busy.memory_share = memory_share(&self.meminfo.read()?);
+        Ok(())
     }
 }
 
@@ -177,10 +192,12 @@ mod tests {
 
     #[test]
     fn this_machine_can_be_looked_at() {
-        let mut machine = Machine::new().unwrap();
+        let mut machine = Machine::new(true).unwrap();
         let now = Time::from_nanos(1);
         let busy = machine.look(now).unwrap();
         assert!((0.01..1.0).contains(&busy.memory_share), "{busy:?}");
         assert_eq!(machine.look(now).unwrap(), busy, "not read again at once");
+        let busy = Machine::new(false).unwrap().look(now).unwrap();
+        assert_eq!((busy.memory_share, busy.sockets), (0.0, 0), "nobody looks at it");
     }
 }

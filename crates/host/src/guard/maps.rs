@@ -2,10 +2,10 @@
 
 use std::io;
 
-use queueing::{Span, Time};
+use queueing::Time;
 
 use super::error::GuardError;
-use super::layout::{self, Counts, Look, RING, Settings};
+use super::layout::{self, Counts, Look, Settings};
 use super::rule::Prefix;
 use crate::bpf::{self, Map};
 
@@ -17,8 +17,7 @@ pub struct Maps {
     spent: Map,
     counts: Map,
     connections: Map,
-    /// What only its owner can see: these belong to the second program, or are
-    /// written once.
+    /// What is written once, by its owner.
     own: Option<Own>,
 }
 
@@ -26,7 +25,6 @@ pub struct Maps {
 struct Own {
     ports: Map,
     prefixes: Map,
-    made: Map,
 }
 
 const FIRST: [u8; 4] = [0; 4];
@@ -67,11 +65,7 @@ impl Maps {
             counts: take("gw_counts", Counts::LEN)?,
             connections: take("gw_connections", 16)?,
             own: match own {
-                true => Some(Own {
-                    ports: take("gw_ports", 4)?,
-                    prefixes: take("gw_prefixes", 4)?,
-                    made: take("gw_made", 8)?,
-                }),
+                true => Some(Own { ports: take("gw_ports", 4)?, prefixes: take("gw_prefixes", 4)? }),
                 false => None,
             },
         })
@@ -128,13 +122,6 @@ impl Maps {
     #[cfg(all(test, feature = "bpf"))]
     pub(super) fn set_connections(&self, [opened, closed]: [u64; 2]) -> io::Result<()> {
         self.connections.set(&FIRST, &[opened, closed].map(u64::to_ne_bytes).concat())
-    }
-
-    /// When the `n`-th connection was made, from 0, of the last [`RING`].
-    pub(super) fn made(&self, n: u64) -> io::Result<Time> {
-        let value = self.own().made.get(&((n % RING) as u32).to_ne_bytes())?;
-        let bytes = value.as_deref().and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
-        Ok(Time::ZERO + Span::from_nanos(u64::from_ne_bytes(bytes)))
     }
 }
 

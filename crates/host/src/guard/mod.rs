@@ -24,6 +24,7 @@ use crate::{Monotonic, bpf, xdp};
 
 #[cfg(not(feature = "bpf"))]
 mod absent;
+mod answer;
 #[cfg(feature = "bpf")]
 mod cost;
 mod error;
@@ -37,6 +38,7 @@ mod model;
 mod notes;
 #[cfg(feature = "bpf")]
 mod program;
+mod queues;
 mod rule;
 mod status;
 #[cfg(all(test, feature = "bpf"))]
@@ -51,15 +53,15 @@ use absent::{Loaded, load};
 #[cfg(feature = "bpf")]
 pub use cost::costs;
 pub use error::GuardError;
-pub use layout::{CLASSES, Counts, DEADMAN, Held, PORTS_MAX, PREFIXES_MAX, Reason, Seen};
-use layout::{Look, RING, Settings};
-use listeners::Listeners;
+pub use layout::{CLASSES, Counts, DEADMAN, Held, PORTS_MAX, PREFIXES_MAX, Queue, Reason, SHOWN, Seen};
+use layout::{Look, Settings};
 use machine::Machine;
 use maps::refused;
-pub use model::{Listening, Model, Syn};
+pub use model::{Listening, Model, Syn, Verdict};
 pub use notes::Notes;
 #[cfg(feature = "bpf")]
 use program::{Loaded, load};
+use queues::Queues;
 pub use rule::{Classes, Prefix, Rule};
 pub use status::{Status, detach, status};
 
@@ -80,6 +82,17 @@ pub struct Cost {
     pub each: Span,
 }
 
+/// What a client hears whose SYN is shed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing: it tries again after a second or so.
+    #[default]
+    Silence,
+    /// A reset: it knows at once, and costs a frame. A SYN behind options or
+    /// extension headers of IP hears nothing all the same.
+    Reset,
+}
+
 /// How to guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -91,6 +104,10 @@ pub struct Options {
     pub classes: Classes,
     /// Sheds nobody, and counts whom it would have shed.
     pub watching: bool,
+    /// What who is shed hears.
+    pub refusal: Refusal,
+    /// Whether the policy looks at the machine ([`guard::Policy::looks_at_machine`]).
+    pub machine: bool,
     /// The policy's name, for [`status`].
     pub policy: String,
     /// How long a connection may wait, for [`status`].
@@ -103,7 +120,7 @@ pub struct Guard {
     interface: Interface,
     link: OwnedFd,
     loaded: Loaded,
-    listeners: Listeners,
+    queues: Queues,
     machine: Machine,
     options: Options,
     /// At the last look.
@@ -136,9 +153,11 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
             Notes::attached(found).map_or_else(|_| "of another version".to_owned(), |notes| notes.name());
         return Err(GuardError::Attached { device: device.to_owned(), what });
     }
-    let mut listeners = Listeners::new().map_err(refused("a look at listeners"))?;
-    let before = waiting(&mut listeners, &options.ports).map_err(refused("a look at listeners"))?;
-    is_listening(&mut listeners, &options.ports)?;
+    let mut queues = Queues::new(&options.ports).map_err(refused("a look at listeners"))?;
+    let (before, there) = queues.survey().map_err(refused("a look at listeners"))?;
+    if let Some(&port) = options.ports.iter().find(|port| !there.contains(port)) {
+        return Err(GuardError::NoListener { port, there });
+    }
     let loaded = load()?;
     let maps = &loaded.maps;
     let refused = refused("an entry in our maps");
@@ -148,6 +167,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         watching: options.watching,
         prefixes: options.classes.of_prefixes().next().is_some(),
         forwarding: forwards(),
+        resets: options.refusal == Refusal::Reset,
         ports: options.ports.clone(),
         notes: Notes::new(options).bytes(),
     };
@@ -165,44 +185,9 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         InterfaceError::Refused { name: device.to_owned(), what, source }
     })?;
     let program = xdp::attached(interface.index).unwrap_or_default();
-    let machine = Machine::new().map_err(crate::guard::maps::refused("a look at /proc"))?;
+    let machine = Machine::new(options.machine).map_err(crate::guard::maps::refused("a look at /proc"))?;
     let options = options.clone();
-    Ok(Guard {
-        program,
-        interface,
-        link,
-        loaded,
-        listeners,
-        machine,
-        options,
-        last,
-        before: before.waiting,
-        look,
-    })
-}
-
-/// Everybody that waits to be accepted, and how many may.
-fn waiting(listeners: &mut Listeners, ports: &[u16]) -> io::Result<Seen> {
-    let mut seen = Seen::default();
-    let only = if let [port] = ports { Some(*port) } else { None };
-    listeners.each(only, |listener| {
-        if ports.contains(&listener.port) {
-            seen.waiting += u64::from(listener.waiting);
-            seen.room += u64::from(listener.room);
-        }
-    })?;
-    Ok(seen)
-}
-
-fn is_listening(listeners: &mut Listeners, ports: &[u16]) -> Result<(), GuardError> {
-    let mut there = Vec::new();
-    listeners.each(None, |listener| there.push(listener.port)).map_err(refused("a look at listeners"))?;
-    there.sort_unstable();
-    there.dedup();
-    match ports.iter().find(|port| !there.contains(port)) {
-        Some(&port) => Err(GuardError::NoListener { port, there }),
-        None => Ok(()),
-    }
+    Ok(Guard { program, interface, link, loaded, queues, machine, options, last, before, look })
 }
 
 /// The number of this thread's network namespace.
@@ -225,10 +210,9 @@ fn attached(index: u32) -> Option<u32> {
 impl Guard {
     /// What the server looks like, and what came since the last look.
     ///
-    /// The longest wait is that of the connection which is as far from the last
-    /// one made as there are connections waiting: exact for one listener; of
-    /// several, each with its own queue, it is the wait as if they had one.
-    /// Latency is by Little's law, of whole connections.
+    /// The wait is that of the accept queue whose first has waited longest. One
+    /// who was there before the guard has waited since then. Latency is by
+    /// Little's law, of whole connections.
     ///
     /// # Errors
     /// What the kernel says.
@@ -236,12 +220,8 @@ impl Guard {
         let span = now.since(self.last.at);
         let maps = &self.loaded.maps;
         let [opened, closed] = maps.connections()?;
-        let queue = waiting(&mut self.listeners, &self.options.ports)?;
-        let delay = match queue.waiting {
-            0 => Span::ZERO,
-            // It was there before, or is younger than the last look.
-            _ => self.oldest(now, opened, queue.waiting)?.min(self.look.seen.delay + span),
-        };
+        let unknown = self.look.seen.delay + span;
+        let queue = seen(now, self.queues.look(&self.loaded.look, now)?, unknown);
         let served = (opened + self.before).saturating_sub(queue.waiting).max(self.look.seen.served);
         let counts = maps.counts()?;
         let (offered, shed) = (counts.offered(), counts.shed());
@@ -250,7 +230,7 @@ impl Guard {
         let left = closed.saturating_sub(self.last.closed);
         let area = span.as_secs_f64() * (present + self.last.present) as f64 / 2.0;
         let latency = (left > 0).then(|| Span::from_secs_f64(area / left as f64));
-        let seen = Seen { delay, served, overflows: busy.overflows, drops: busy.drops, ..queue };
+        let seen = Seen { served, overflows: busy.overflows, drops: busy.drops, ..queue };
         let came = offered.saturating_sub(self.last.offered);
         let signals = Signals {
             offered: came,
@@ -261,7 +241,7 @@ impl Guard {
             },
             served: served - self.look.seen.served,
             waiting: seen.waiting,
-            delay,
+            delay: seen.delay,
             budget: None,
             latency,
             present,
@@ -272,16 +252,6 @@ impl Guard {
         self.last = Last { at: now, offered, shed, closed, present };
         self.look.seen = seen;
         Ok(signals)
-    }
-
-    /// For how long the first of `waiting` connections has waited, `made`
-    /// having been made so far.
-    fn oldest(&self, now: Time, made: u64, waiting: u64) -> io::Result<Span> {
-        match made.checked_sub(waiting.min(RING)) {
-            Some(first) => Ok(now.since(self.loaded.maps.made(first)?)),
-            // Since before the guard was there.
-            None => Ok(Span::from_nanos(u64::MAX >> 1)),
-        }
     }
 
     /// From now on holds connections to `limit`; says that somebody is there.
@@ -314,6 +284,28 @@ impl Guard {
     pub fn counts(&self) -> io::Result<Counts> {
         self.loaded.maps.counts()
     }
+}
+
+/// The queues, summed up; `unknown` is how long the first of one has waited who
+/// is not known.
+fn seen(now: Time, queues: &[queues::Queue], unknown: Span) -> Seen {
+    let mut seen = Seen::default();
+    for &queues::Queue { port, waiting, room, since } in queues {
+        let delay = match waiting {
+            0 => Span::ZERO,
+            _ => since.map_or(unknown, |since| now.since(since)),
+        };
+        seen.waiting += u64::from(waiting);
+        seen.room += u64::from(room);
+        seen.delay = seen.delay.max(delay);
+        // Behind those that wait longer; the last is pushed out.
+        let at = seen.queues.iter().position(|other| other.port == 0 || other.delay < delay);
+        if let Some(at) = at {
+            seen.queues[at..].rotate_right(1);
+            seen.queues[at] = Queue { port, waiting, room, delay };
+        }
+    }
+    seen
 }
 
 impl Drop for Guard {

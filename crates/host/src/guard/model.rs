@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use queueing::Time;
 
+use super::answer;
 use super::layout::{CLASSES, Counts, DEADMAN, Held, Reason};
 use super::rule::{Classes, Prefix};
 
@@ -28,12 +29,24 @@ pub struct Listening {
     pub room: u32,
 }
 
-/// Says for each frame whether it passes.
+/// What becomes of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on to the kernel.
+    Passes,
+    /// Nobody hears of it.
+    Dropped,
+    /// This goes back the way it came.
+    Answered(Vec<u8>),
+}
+
+/// Says what becomes of each frame.
 #[derive(Clone, Debug)]
 pub struct Model {
     ports: BTreeMap<u16, u8>,
     prefixes: Vec<(Prefix, u8)>,
     watching: bool,
+    resets: bool,
     alive: Time,
     held: Held,
     spent_ns: u64,
@@ -41,21 +54,12 @@ pub struct Model {
 }
 
 impl Syn {
-    /// A frame's, if it is a SYN and no more, whole, of IPv4 or of IPv6 without
-    /// extension headers, behind at most two VLAN tags.
+    /// A frame's, if it is a SYN and no more, whole, behind at most two VLAN
+    /// tags and six extension headers of IPv6.
     #[must_use]
     pub fn read(frame: &[u8]) -> Option<Self> {
-        let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
-        let mut at = 12;
-        let mut kind = word(at)?;
-        for _ in 0..2 {
-            if !matches!(kind, 0x8100 | 0x88a8) {
-                break;
-            }
-            at += 4;
-            kind = word(at)?;
-        }
-        let ip = frame.get(at + 2..)?;
+        let (kind, at) = at_ip(frame)?;
+        let ip = frame.get(at..)?;
         let (source, target, tcp) = match kind {
             0x0800 => {
                 let header: &[u8; 20] = ip.first_chunk()?;
@@ -69,25 +73,62 @@ impl Syn {
             }
             0x86dd => {
                 let header: &[u8; 40] = ip.first_chunk()?;
-                if header[0] >> 4 != 6 || header[6] != TCP {
+                if header[0] >> 4 != 6 {
                     return None;
                 }
                 let address = |at: usize| Some(Ipv6Addr::from(*header[at..].first_chunk::<16>()?).into());
-                (address(8)?, address(24)?, &ip[40..])
+                (address(8)?, address(24)?, behind_extensions(header[6], &ip[40..])?)
             }
             _ => return None,
         };
         let tcp: &[u8; 20] = tcp.first_chunk()?;
         let port = |at: usize| u16::from_be_bytes([tcp[at], tcp[at + 1]]);
-        let is_syn = tcp[13] & FLAGS == SYN;
+        let is_syn = tcp[13] & SYN_FLAGS == SYN;
         is_syn.then_some(Self { source: (source, port(0)), target: (target, port(2)) })
     }
 }
 
+/// What a frame carries, behind at most two VLAN tags, and where that begins.
+pub(super) fn at_ip(frame: &[u8]) -> Option<(u16, usize)> {
+    let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+    let mut at = 12;
+    let mut kind = word(at)?;
+    for _ in 0..2 {
+        if !matches!(kind, 0x8100 | 0x88a8) {
+            break;
+        }
+        at += 4;
+        kind = word(at)?;
+    }
+    Some((kind, at + 2))
+}
+
+/// TCP, behind extension headers that may stand before it, where this host is
+/// the packet's last.
+fn behind_extensions(mut next: u8, mut bytes: &[u8]) -> Option<&[u8]> {
+    for _ in 0..EXTENSIONS {
+        if !matches!(next, HOP_BY_HOP | ROUTING | DESTINATION) {
+            break;
+        }
+        let header: &[u8; 8] = bytes.first_chunk()?;
+        if next == ROUTING && header[3] != 0 {
+            return None;
+        }
+        next = header[0];
+        bytes = bytes.get(8 + usize::from(header[1]) * 8..)?;
+    }
+    (next == TCP).then_some(bytes)
+}
+
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const DESTINATION: u8 = 60;
+/// Extension headers that a SYN is looked for behind.
+const EXTENSIONS: usize = 6;
 const TCP: u8 = 6;
 const SYN: u8 = 2;
 /// SYN, and what it may not stand with: FIN, RST, ACK.
-const FLAGS: u8 = SYN | 1 | 4 | 16;
+const SYN_FLAGS: u8 = SYN | 1 | 4 | 16;
 
 impl Model {
     /// A guard of `ports` with `classes`, whom nobody has told anything at `now`.
@@ -97,11 +138,18 @@ impl Model {
             ports: classes.of_ports(ports).collect(),
             prefixes: classes.of_prefixes().collect(),
             watching,
+            resets: false,
             alive: now,
             held: Held::Open,
             spent_ns: 0,
             counts: Counts::default(),
         }
+    }
+
+    /// The same, where who is shed hears so.
+    #[must_use]
+    pub fn resetting(self) -> Self {
+        Self { resets: true, ..self }
     }
 
     /// From now on it holds to this.
@@ -119,27 +167,42 @@ impl Model {
         self.spent_ns = time.as_nanos();
     }
 
-    /// Whether `frame` passes at `now`, when `listening` says which listener a
+    /// What becomes of `frame` at `now`, when `listening` says which listener a
     /// SYN finds, and so many connections are in the server.
-    pub fn passes(
+    pub fn judge(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        present: u64,
+        listening: impl FnOnce(&Syn) -> Option<Listening>,
+    ) -> Verdict {
+        match self.sheds(now, frame, present, listening) {
+            true if self.watching => Verdict::Passes,
+            true if self.resets => answer::reset(frame).map_or(Verdict::Dropped, Verdict::Answered),
+            true => Verdict::Dropped,
+            false => Verdict::Passes,
+        }
+    }
+
+    fn sheds(
         &mut self,
         now: Time,
         frame: &[u8],
         present: u64,
         listening: impl FnOnce(&Syn) -> Option<Listening>,
     ) -> bool {
-        let Some(syn) = Syn::read(frame) else { return true };
-        let Some(&by_port) = self.ports.get(&syn.target.1) else { return true };
-        let Some(listening) = listening(&syn) else { return true };
+        let Some(syn) = Syn::read(frame) else { return false };
+        let Some(&by_port) = self.ports.get(&syn.target.1) else { return false };
+        let Some(listening) = listening(&syn) else { return false };
         let class = usize::from(self.class(syn.source.0).map_or(by_port, |class| class.min(by_port)));
         self.counts.seen[class] += 1;
         if now.since(self.alive) > DEADMAN {
             self.counts.silent += 1;
-            return true;
+            return false;
         }
-        let Some(reason) = self.reason(now, class, listening, present) else { return true };
+        let Some(reason) = self.reason(now, class, listening, present) else { return false };
         self.counts.shed[class][reason as usize] += 1;
-        self.watching
+        true
     }
 
     /// What came so far.
@@ -196,7 +259,9 @@ mod tests {
     #[test]
     fn nobody_is_shed_while_the_controller_is_silent() {
         let mut model = Model::new(Time::ZERO, &[80], &Classes::default(), false);
-        let passes = |model: &mut Model, now: Time| model.passes(now, &syn(80), 0, |_| Some(LISTENING));
+        let passes = |model: &mut Model, now: Time| {
+            model.judge(now, &syn(80), 0, |_| Some(LISTENING)) == Verdict::Passes
+        };
         let start = Time::ZERO + Span::from_secs(5);
         model.hold(start, Held::Closed);
         assert!(!passes(&mut model, start + Span::from_secs(1)));
@@ -225,7 +290,7 @@ mod tests {
                 model.alive = now;
                 let mut frame = syn(80);
                 frame[26] = 10 + class;
-                let passes = model.passes(now, &frame, 0, |_| Some(LISTENING));
+                let passes = model.judge(now, &frame, 0, |_| Some(LISTENING)) == Verdict::Passes;
                 ahead += i64::from(passes) - i64::from(door.admits(now, Class::new(class), 0));
                 prop_assert!(ahead.abs() <= 1, "{ahead} more than the door at {now:?}");
             }

@@ -4,10 +4,10 @@
 use queueing::Span;
 use serde_json::{Value, json};
 
-use super::Options;
 use super::error::GuardError;
 use super::layout::NOTES_LEN;
 use super::maps::{Maps, refused};
+use super::{Options, Refusal};
 use crate::xdp::Mode;
 
 /// What is attached.
@@ -25,6 +25,8 @@ pub struct Notes {
     pub classes: Vec<String>,
     /// Whether nobody is shed.
     pub watching: bool,
+    /// What who is shed hears.
+    pub refusal: Refusal,
     /// The process that looks.
     pub process: u32,
 }
@@ -42,6 +44,7 @@ impl Notes {
             ports: options.ports.clone(),
             classes,
             watching: options.watching,
+            refusal: options.refusal,
             process: std::process::id(),
         }
     }
@@ -66,6 +69,7 @@ impl Notes {
             json!({
                 "policy": self.policy, "target_ns": self.target.as_nanos(), "native": self.mode == Mode::Native,
                 "ports": self.ports, "classes": classes, "watching": self.watching, "process": self.process,
+                "resets": self.refusal == Refusal::Reset,
             })
             .to_string()
         };
@@ -92,6 +96,7 @@ impl Notes {
                     .collect(),
                 classes: list("classes")?.filter_map(Value::as_str).map(str::to_owned).collect(),
                 watching: value.get("watching")?.as_bool()?,
+                refusal: if value.get("resets")?.as_bool()? { Refusal::Reset } else { Refusal::Silence },
                 process: number("process")?.try_into().ok()?,
             })
         };

@@ -20,16 +20,18 @@ static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR")
 /// The last complaint of libbpf, which says more than its errors.
 static SAID: Mutex<String> = Mutex::new(String::new());
 
-/// Programs and maps; the second program runs as long as this lives.
+/// Programs and maps; the one that remembers connections runs as long as this lives.
 pub struct Loaded {
     /// For an interface.
     pub program: OwnedFd,
-    /// Of both.
+    /// Reads accept queues.
+    pub look: OwnedFd,
+    /// Of all.
     pub maps: Maps,
     _state: Link,
 }
 
-/// Has the kernel verify both programs.
+/// Has the kernel verify the programs.
 ///
 /// # Errors
 /// [`GuardError`]; nothing is left behind then.
@@ -58,13 +60,15 @@ pub fn load() -> Result<Loaded, GuardError> {
         maps.push(own(map.as_fd()).map_err(|e| refused(e.into()))?);
     }
     let maps = Maps::of(maps)?;
-    let (mut guard, mut state) = (None, None);
+    let (mut guard, mut look, mut state) = (None, None, None);
     for program in object.progs_mut() {
         match program.name().to_str() {
             Some(super::PROGRAM) => guard = Some(own(program.as_fd()).map_err(|e| refused(e.into()))?),
+            Some("gw_look") => look = Some(own(program.as_fd()).map_err(|e| refused(e.into()))?),
             _ => state = Some(program.attach_trace().map_err(refused)?),
         }
     }
-    let (program, state) = (guard.expect("it is in the object"), state.expect("so is this"));
-    Ok(Loaded { program, maps, _state: state })
+    let there = "it is in the object";
+    let (program, look, state) = (guard.expect(there), look.expect(there), state.expect(there));
+    Ok(Loaded { program, look, maps, _state: state })
 }

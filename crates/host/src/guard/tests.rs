@@ -4,9 +4,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use proptest::prelude::*;
 use queueing::{Clock, Span, Time};
+use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
 
 use super::frames::{ipv4, syn, tcp};
-use super::model::{Listening, Model, Syn};
+use super::model::{Listening, Model, Syn, Verdict};
 use super::vectors::vectors;
 use super::*;
 use crate::lab::{Lab, Namespace};
@@ -31,12 +32,17 @@ struct Rig {
     namespace: Namespace,
     listening: Vec<(u16, Option<Listening>)>,
     watching: bool,
+    resets: bool,
     _sockets: (Vec<TcpListener>, Vec<TcpStream>),
 }
 
 impl Rig {
     /// Unless there can be none here, when `test` is skipped.
-    fn new(test: &str, watching: bool) -> Option<Self> {
+    fn new(test: &str) -> Option<Self> {
+        Self::with(test, false, false)
+    }
+
+    fn with(test: &str, watching: bool, resets: bool) -> Option<Self> {
         if let Some(why) = Lab::unavailable() {
             skipped(test, &why);
             return None;
@@ -62,17 +68,17 @@ impl Rig {
             netns,
             classes: 3,
             watching,
+            resets,
             prefixes: true,
             ports: PORTS.to_vec(),
             ..Settings::default()
         };
         maps.set_settings(&settings).unwrap();
         let sockets = namespace.enter(|| {
-            let listen = |at: &str| TcpListener::bind(at).unwrap();
-            let listeners =
-                vec![listen("0.0.0.0:80"), listen("[::]:81"), listen("[::]:82"), listen("[::]:84")];
+            let on = |at: &str| TcpListener::bind(at).unwrap();
+            let listeners = vec![on("0.0.0.0:80"), on("[::]:81"), on("[::]:82"), on("[::]:84")];
             // A queue with room for one takes two.
-            rustix::net::listen(&listeners[2], 1).unwrap();
+            listen(&listeners[2], 1).unwrap();
             let to = SocketAddr::from(([127, 0, 0, 1], 82));
             let waits = (0..2).map(|_| TcpStream::connect(to).unwrap()).collect();
             (listeners, waits)
@@ -80,7 +86,7 @@ impl Rig {
         let full = Listening { waiting: 2, room: 1 };
         let free = Listening { waiting: 0, room: 128 };
         let listening = vec![(80, Some(free)), (81, Some(free)), (82, Some(full)), (83, None)];
-        Some(Self { loaded, namespace, listening, watching, _sockets: sockets })
+        Some(Self { loaded, namespace, listening, watching, resets, _sockets: sockets })
     }
 
     /// What a SYN finds.
@@ -99,15 +105,31 @@ impl Rig {
         let mut model = Model::new(alive, &PORTS, &classes(), self.watching);
         model.hold(alive, held);
         model.set_spent(spent);
-        model
+        if self.resets { model.resetting() } else { model }
     }
 
-    fn run(&self, frame: &[u8]) -> bool {
-        match bpf::run_xdp(&self.loaded.program, frame).expect("the kernel runs what it has loaded") {
-            1 => false,
-            2 => true,
+    fn judge(&self, frame: &[u8]) -> Verdict {
+        let mut out = vec![0; frame.len()];
+        let ran = bpf::run(&self.loaded.program, frame, &mut [], &mut out);
+        let (verdict, len) = ran.expect("the kernel runs what it has loaded");
+        match verdict {
+            1 => Verdict::Dropped,
+            2 => Verdict::Passes,
+            3 => Verdict::Answered(out[..len].to_vec()),
             other => panic!("verdict {other}"),
         }
+    }
+
+    fn passes(&self, frame: &[u8]) -> bool {
+        self.judge(frame) == Verdict::Passes
+    }
+
+    /// The accept queues of these ports, by port and length.
+    fn queues(&self, ports: &[u16]) -> Vec<queues::Queue> {
+        let mut looks = Queues::new(ports).unwrap();
+        let mut found = looks.look(&self.loaded.look, Monotonic::new().now()).unwrap().to_vec();
+        found.sort_by_key(|queue| (queue.port, queue.since));
+        found
     }
 
     /// Asks both of `frames` in turn, and compares what they counted.
@@ -115,8 +137,8 @@ impl Rig {
         let (before, counted) = (self.loaded.maps.counts().unwrap(), *model.counts());
         for (what, frame) in frames {
             let now = Monotonic::new().now();
-            let expected = model.passes(now, &frame, present, |syn| self.finds(syn));
-            assert_eq!(self.run(&frame), expected, "{what}: {frame:x?}");
+            let expected = model.judge(now, &frame, present, |syn| self.finds(syn));
+            assert_eq!(self.judge(&frame), expected, "{what}: {frame:x?}");
         }
         let (after, model) = (self.loaded.maps.counts().unwrap(), model.counts());
         for class in 0..CLASSES {
@@ -167,8 +189,9 @@ fn states() -> Vec<(&'static str, Time, Held, Time, u64)> {
 
 #[test]
 fn the_kernel_sheds_whom_the_model_sheds() {
-    for watching in [false, true] {
-        let Some(rig) = Rig::new("the_kernel_sheds_whom_the_model_sheds", watching) else { return };
+    for (watching, resets) in [(false, false), (false, true), (true, true)] {
+        let test = "the_kernel_sheds_whom_the_model_sheds";
+        let Some(rig) = Rig::with(test, watching, resets) else { return };
         rig.namespace.enter(|| {
             for (what, alive, held, spent, present) in states() {
                 let mut model = rig.state(alive, held, spent, present);
@@ -183,7 +206,7 @@ fn the_kernel_sheds_whom_the_model_sheds() {
 #[test]
 fn any_frames_are_judged_alike_by_model_and_kernel() {
     let test = "any_frames_are_judged_alike_by_model_and_kernel";
-    let Some(rig) = Rig::new(test, false) else { return };
+    let Some(rig) = Rig::with(test, false, true) else { return };
     let frames: Vec<Vec<u8>> = vectors().into_iter().map(|vector| vector.frame).collect();
     let (any, byte) = (any::<prop::sample::Index>(), any::<u8>());
     let damage = prop::collection::vec((any.clone(), byte), 0..3);
@@ -219,13 +242,13 @@ fn syn_of(source: SocketAddr) -> Vec<u8> {
 #[test]
 fn a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not() {
     let test = "a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not";
-    let Some(rig) = Rig::new(test, false) else { return };
+    let Some(rig) = Rig::new(test) else { return };
     let (_, alive, closed, ..) = states()[1];
     rig.namespace.enter(|| {
         rig.state(alive, closed, alive, 0);
         let client = TcpStream::connect("127.0.0.1:80").unwrap();
         let frame = syn_of(client.local_addr().unwrap());
-        assert!(rig.run(&frame), "it belongs to a connection");
+        assert!(rig.passes(&frame), "it belongs to a connection");
         assert_eq!(rig.loaded.maps.counts().unwrap().offered(), 0);
         // Who closes first waits: the server.
         let (server, _) = rig._sockets.0[0].accept().unwrap();
@@ -233,7 +256,7 @@ fn a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not() {
         use std::io::Read;
         assert_eq!((&client).read(&mut [0]).unwrap(), 0, "the server has closed");
         drop(client);
-        assert!(!rig.run(&frame), "the connection is over");
+        assert!(!rig.passes(&frame), "the connection is over");
         assert_eq!(rig.loaded.maps.counts().unwrap().offered(), 1);
     });
 }
@@ -241,7 +264,7 @@ fn a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not() {
 #[test]
 fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
     let test = "arrivals_at_guarded_ports_of_the_namespace_are_remembered";
-    let Some(rig) = Rig::new(test, false) else { return };
+    let Some(rig) = Rig::new(test) else { return };
     let maps = &rig.loaded.maps;
     let connect = |port: u16| TcpStream::connect(("127.0.0.1", port)).unwrap();
     let before = Monotonic::new().now();
@@ -249,9 +272,16 @@ fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
         assert_eq!(maps.connections().unwrap(), [2, 0], "those of the full queue");
         let streams = [80, 84, 80].map(connect);
         assert_eq!(maps.connections().unwrap(), [4, 0], "port 84 is not guarded");
-        let made = [2, 3].map(|n| maps.made(n).unwrap());
-        assert!(before < made[0] && made[0] < made[1] && made[1] < Monotonic::new().now());
-        drop(streams);
+        let look = || {
+            let [queue] = rig.queues(&[80])[..] else { panic!("one listener") };
+            (queue.waiting, queue.since.expect("it came after the guard"))
+        };
+        let first = look();
+        assert!(first.0 == 2 && before < first.1 && first.1 < Monotonic::new().now(), "{first:?}");
+        let taken = rig._sockets.0[0].accept().unwrap();
+        let second = look();
+        assert!(second.0 == 1 && first.1 < second.1, "{second:?} after {first:?}");
+        drop((streams, taken));
     });
     // Elsewhere the same port is another's.
     let elsewhere = Lab::new(test).unwrap().namespace("b").unwrap();
@@ -264,7 +294,7 @@ fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
 
 #[test]
 fn a_host_that_forwards_judges_what_is_its_own() {
-    let Some(rig) = Rig::new("a_host_that_forwards_judges_what_is_its_own", false) else { return };
+    let Some(rig) = Rig::new("a_host_that_forwards_judges_what_is_its_own") else { return };
     let (_, alive, closed, ..) = states()[1];
     let settings = rig.loaded.maps.settings().unwrap();
     rig.loaded.maps.set_settings(&Settings { forwarding: true, ..settings }).unwrap();
@@ -272,8 +302,73 @@ fn a_host_that_forwards_judges_what_is_its_own() {
     rig.namespace.run("ip", &["route", "add", "10.0.0.0/24", "dev", "lo"]).unwrap();
     rig.namespace.enter(|| {
         rig.state(alive, closed, alive, 0);
-        assert!(rig.run(&syn(80)), "10.0.0.2 is another host");
+        assert!(rig.passes(&syn(80)), "10.0.0.2 is another host");
         let ours = syn_of("127.0.0.1:7".parse().unwrap());
-        assert!(!rig.run(&ours), "127.0.0.1 is this one");
+        assert!(!rig.passes(&ours), "127.0.0.1 is this one");
+    });
+}
+
+/// A listener on `at`, beside others or on one device alone.
+fn listener(at: &str, shared: bool, device: Option<&str>) -> TcpListener {
+    let at: SocketAddr = at.parse().unwrap();
+    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket(family, SocketType::STREAM, None).unwrap();
+    sockopt::set_socket_reuseport(&socket, shared).unwrap();
+    if let Some(device) = device {
+        let mut name = [0_u8; libc::IFNAMSIZ];
+        name[..device.len()].copy_from_slice(device.as_bytes());
+        crate::sockopt::set(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, &name).unwrap();
+    }
+    bind(&socket, &at).unwrap();
+    listen(&socket, 128).unwrap();
+    TcpListener::from(socket)
+}
+
+#[test]
+fn of_several_listeners_each_tells_since_when_its_first_waits() {
+    let test = "of_several_listeners_each_tells_since_when_its_first_waits";
+    let Some(rig) = Rig::new(test) else { return };
+    rig.namespace.enter(|| {
+        let connect = |to: &str| TcpStream::connect(to).unwrap();
+        let one_each = [connect("127.0.0.1:81"), connect("127.0.0.1:80")];
+        let queues = rig.queues(&[80, 81]);
+        let [of_80, of_81] = queues[..] else { panic!("{queues:?}") };
+        assert_eq!((of_80.port, of_80.waiting, of_81.port, of_81.waiting), (80, 1, 81, 1));
+        assert!(of_81.since < of_80.since && of_81.since.is_some(), "{queues:?}");
+        // Several workers on one port, and one that only hears what comes by a device.
+        let shared = [1, 2].map(|_| listener("127.0.0.1:83", true, None));
+        let bound = listener("[::1]:83", false, Some("lo"));
+        let before = Monotonic::new().now();
+        let many: Vec<_> = (0..64).map(|_| connect("127.0.0.1:83")).collect();
+        let between = Monotonic::new().now();
+        let last = connect("[::1]:83");
+        let queues = rig.queues(&[83]);
+        let [first, second, third] = queues[..] else { panic!("{queues:?}") };
+        assert!(first.waiting > 0 && first.waiting + second.waiting == 64, "{queues:?}");
+        assert!(Some(before) < first.since && second.since < Some(between), "{queues:?}");
+        assert!(third.waiting == 1 && third.since > Some(between), "{queues:?}");
+        drop((one_each, shared, bound, many, last));
+    });
+}
+
+#[test]
+fn a_listener_that_goes_and_one_that_comes_are_noticed() {
+    let Some(rig) = Rig::new("a_listener_that_goes_and_one_that_comes_are_noticed") else { return };
+    rig.namespace.enter(|| {
+        let mut looks = Queues::new(&[83]).unwrap();
+        let mut now = Time::ZERO + Span::from_secs(9);
+        let mut look = |after: Span| {
+            now += after;
+            looks.look(&rig.loaded.look, now).unwrap().iter().map(|queue| queue.waiting).collect::<Vec<_>>()
+        };
+        assert_eq!(look(Span::ZERO), [0_u32; 0]);
+        let first = listener("127.0.0.1:83", false, None);
+        assert_eq!(look(Span::from_secs(1)), [0], "within a second");
+        drop(first);
+        let other = listener("[::1]:83", false, None);
+        let _waits = TcpStream::connect("[::1]:83").unwrap();
+        assert_eq!(look(Span::from_millis(10)), [1], "at once, as the first is gone");
+        drop(other);
+        assert_eq!(look(Span::from_millis(10)), [0_u32; 0]);
     });
 }

@@ -26,6 +26,13 @@ pub fn vectors() -> Vec<Vector> {
         frame
     };
     let (syn4, syn6) = (|port| syn(port), |port| ipv6(1, 6, &tcp(port, 2)));
+    // Of IPv6, behind extension headers of these kinds, each of 8 bytes and `more` eights.
+    let behind = |kinds: &[u8], more: u8, last: &[u8]| {
+        let next = kinds[1..].iter().copied().chain([6]);
+        let extension = |next: u8| [&[next, more, 1, 0][..], &vec![0; 4 + 8 * usize::from(more)]].concat();
+        let extensions: Vec<u8> = next.flat_map(extension).collect();
+        ipv6(1, kinds[0], &[&extensions, last].concat())
+    };
     let flags = |flags| ipv4([10, 0, 0, 1], 0, 0, &tcp(80, flags));
     let syns = [
         ("a syn", syn4(80)),
@@ -48,6 +55,25 @@ pub fn vectors() -> Vec<Vector> {
         ("a syn over ipv6 with a tag", tagged(0x8100, &syn6(81))),
         ("a syn over ipv6 for one that is full", syn6(82)),
         ("a syn over ipv6 for nobody", syn6(83)),
+        ("a syn with data", ipv4([10, 0, 0, 1], 0, 0, &[tcp(80, 2), vec![7; 33]].concat())),
+        (
+            "a syn over ipv6 with data and a tag",
+            tagged(0x8100, &ipv6(1, 6, &[tcp(81, 2), vec![7; 5]].concat())),
+        ),
+        ("a syn from a group of stations", wrong(syn4(80), 6, 3)),
+        ("a syn to a group of stations", wrong(syn4(80), 0, 0xff)),
+        ("a syn from a group", ipv4([224, 0, 0, 1], 0, 0, &tcp(80, 2))),
+        ("a syn from nowhere", ipv4([0; 4], 0, 0, &tcp(80, 2))),
+        ("a syn over ipv6 from a group", wrong(syn6(81), 22, 0xff)),
+        ("a syn whose packet says to be shorter", wrong(syn4(80), 17, 39)),
+        ("a syn whose packet says to be longer", wrong(syn4(80), 16, 5)),
+        ("a syn over ipv6 whose packet says to be shorter", wrong(syn6(81), 19, 19)),
+        ("a syn with a tcp header too short", wrong(syn4(80), 46, 0x40)),
+        ("a syn behind padding", [syn4(80), vec![0; 6]].concat()),
+        ("a syn behind options of each hop", behind(&[0], 0, &tcp(81, 2))),
+        ("a syn behind options of its target, with a tag", tagged(0x8100, &behind(&[60], 3, &tcp(81, 2)))),
+        ("a syn behind a way that is over", behind(&[43], 1, &tcp(81, 2))),
+        ("a syn behind six extension headers", behind(&[0, 60, 43, 60, 60, 60], 0, &tcp(81, 2))),
     ];
     let others = [
         ("an answer to a syn", flags(SYN | ACK)),
@@ -66,7 +92,13 @@ pub fn vectors() -> Vec<Vector> {
         ("three tags", tagged(0x8100, &tagged(0x8100, &tagged(0x8100, &syn4(80))))),
         ("a tag and no more", ethernet(0x8100, &[0, 5])),
         ("a tagged ipv4 header cut short", cut(tagged(0x8100, &syn4(80)), 37)),
-        ("ipv6 with options", ipv6(1, 0, &[&[6, 0, 1, 4, 0, 0, 0, 0], &tcp(81, 2)[..]].concat())),
+        ("seven extension headers", behind(&[0, 60, 43, 60, 60, 60, 60], 0, &tcp(81, 2))),
+        ("an extension header cut short", cut(behind(&[60], 0, &tcp(81, 2)), 61)),
+        ("a tcp header cut short behind one", cut(behind(&[60], 2, &tcp(81, 2)), 97)),
+        ("an extension header longer than the packet", wrong(behind(&[60], 0, &tcp(81, 2)), 55, 255)),
+        ("a way that goes on from here", wrong(behind(&[43], 0, &tcp(81, 2)), 57, 1)),
+        ("an ack behind options of each hop", behind(&[0], 0, &tcp(81, 16))),
+        ("an authentication header", behind(&[51], 0, &tcp(81, 2))),
         ("an ipv6 fragment", ipv6(1, 44, &[&[6, 0, 0, 1, 0, 0, 0, 1], &tcp(81, 2)[..]].concat())),
         ("ipv6 of another version", wrong(syn6(81), 14, 0x40)),
         ("an ipv6 tcp header cut short", cut(syn6(81), 73)),

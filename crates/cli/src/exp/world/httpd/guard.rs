@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use host::lab::{Child, Namespace};
+use queueing::CoreId;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::rig::SERVER_CORE;
 use super::server::PORT;
 use crate::error::Error;
 
@@ -22,8 +22,14 @@ const LOOK: Duration = Duration::from_millis(5);
 
 impl Guard {
     /// The guard of `policy` on `device` of `host`, which aims at `target`. It
-    /// runs on the server's core, so that the server pays for it.
-    pub fn attach(host: &Namespace, device: &str, policy: &str, target: &str) -> Result<Self, Error> {
+    /// runs on `core`: the server's, so that the server pays for it.
+    pub fn attach(
+        host: &Namespace,
+        device: &str,
+        core: CoreId,
+        policy: &str,
+        target: &str,
+    ) -> Result<Self, Error> {
         let failed = |what: String| Error::new(format!("guard {policy}: {what}"));
         let this = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
         let mut command = host.command(&this.to_string_lossy());
@@ -32,7 +38,7 @@ impl Guard {
         // frames come in.
         command.args(["--policy", policy, "--target-delay", target, "--mode", "skb"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = host.spawn_on(SERVER_CORE, &mut command).map_err(|e| failed(e.to_string()))?;
+        let mut child = host.spawn_on(core, &mut command).map_err(|e| failed(e.to_string()))?;
         let stderr = child.stderr.take().ok_or_else(|| failed("no stderr".to_owned()))?;
         let (tell, told) = channel();
         // Reads on to the end, so that the guard can always write.

@@ -74,7 +74,8 @@ impl Rig {
         match &config.guard {
             None => Ok(rig),
             Some(policy) => {
-                let guard = Guard::attach(&rig.host, &rig.device, policy, &config.guard_target)?;
+                let target = &config.guard_target;
+                let guard = Guard::attach(&rig.host, &rig.device, SERVER_CORE, policy, target)?;
                 Ok(Self { guard: Some(guard), ..rig })
             }
         }

@@ -1,0 +1,75 @@
+/* The accept queues of a listener, and of those that share its port
+ * (SO_REUSEPORT): how many wait in each, and since when the first of them.
+ *
+ * They are read where they lie, by a program that is attached to nothing and
+ * run by the controller on a question instead of a frame. Asking the kernel's
+ * socket table by netlink instead is a walk through all of it, whose length
+ * grows with the machine's memory.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
+ */
+#pragma once
+
+#include "kernel.h"
+
+#include "intf.h"
+
+/* When a connection was made, by its socket; who is not in it is older than
+ * the guard, or than as many as fit. */
+struct {
+	NUMBER(type, LRU_HASH);
+	NUMBER(max_entries, MADE);
+	TYPE(key, __u64);
+	TYPE(value, __u64);
+} gw_made SEC(".maps");
+
+/* Fails where the kernel has nothing at an address; what was there stays. */
+#define READ(to, from) probe_read(&(to), sizeof(to), &(from))
+
+INLINE void read_queue(const struct sock *sk, struct queue *queue)
+{
+	const struct inet_connection_sock *listener = (const void *)sk;
+	const struct request_sock *first = 0;
+	const struct sock *child = 0;
+	__u32 waiting = 0, room = 0;
+	READ(waiting, sk->sk_ack_backlog);
+	READ(room, sk->sk_max_ack_backlog);
+	queue->waiting = waiting;
+	queue->room = room;
+	queue->since_ns = 0;
+	READ(first, listener->icsk_accept_queue.rskq_accept_head);
+	if (!first)
+		return;
+	READ(child, first->sk);
+	__u64 key = (__u64)child;
+	const __u64 *made = map_lookup(&gw_made, &key);
+	if (made)
+		queue->since_ns = *made;
+}
+
+/* Answers with the queues of `sk` and of those beside it; how many there are. */
+INLINE __u32 read_queues(const struct sock *sk, struct queue *queue, void *end)
+{
+	const struct sock_reuseport *group = 0;
+	__u16 members = 0;
+	READ(group, sk->sk_reuseport_cb);
+	if (!group) {
+		if ((void *)(queue + 1) > end)
+			return 0;
+		read_queue(sk, queue);
+		return 1;
+	}
+	READ(members, group->num_socks);
+	struct sock *const *sockets = &group->socks[0];
+	__u32 found = 0;
+	for (__u32 n = 0; n < QUEUES; n++) {
+		const struct sock *member = 0;
+		if (n >= members || (void *)(queue + 1) > end)
+			break;
+		READ(member, sockets[n]);
+		read_queue(member, queue);
+		queue++;
+		found++;
+	}
+	return found;
+}
