@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use queueing::{Span, Time};
+use queueing::{Histogram, Span, Time};
 
 use crate::plan::{Plan, Request, Sequence};
 use crate::record::{Recorder, Stages};
@@ -65,6 +65,8 @@ pub(crate) struct Flights {
     due: u64,
     open: usize,
     recorder: Recorder,
+    /// Latencies since the tail was last taken.
+    recent: Histogram,
 }
 
 impl Flights {
@@ -82,6 +84,7 @@ impl Flights {
             due: 0,
             open: 0,
             recorder: Recorder::new(plan),
+            recent: Histogram::coarse(),
         }
     }
 
@@ -169,9 +172,17 @@ impl Flights {
         if flight.state == State::Sent {
             self.open -= 1;
             self.recorder.answered(request.class, request.intended, now, stages);
+            self.recent.record(now.since(request.intended));
         }
         self.release(at);
         Ok(())
+    }
+
+    /// p99.9 of what was answered since it was last taken; zero where nothing was.
+    pub fn take_tail(&mut self) -> Span {
+        let tail = self.recent.quantile(0.999);
+        self.recent.clear();
+        tail
     }
 
     /// The connection is gone: what was sent on it is lost, what waits goes

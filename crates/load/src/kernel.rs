@@ -7,9 +7,10 @@
 //! next request at once, so HTTP requests are pipelined.
 
 mod error;
+mod inbox;
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, Read as _, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,14 +20,13 @@ use mio::{Events, Interest, Poll, Token};
 use queueing::{Clock, Span, Time};
 
 pub use error::KernelError;
+use inbox::{Inbox, Read};
 
 use crate::client::Progress;
 use crate::flights::Flights;
 use crate::outbox::Outbox;
 use crate::plan::Plan;
-use crate::protocol::http;
-use crate::protocol::synthetic::{self, Response};
-use crate::record::Stages;
+use crate::protocol::{http, memcached};
 use crate::report::Report;
 
 /// What is spoken on the connections.
@@ -34,6 +34,17 @@ use crate::report::Report;
 pub enum Protocol {
     /// The synthetic protocol.
     Synthetic,
+    /// The same, with the bodies of requests from a text, for servers to which
+    /// they mean something.
+    Texts {
+        /// The text, which begins again at its end.
+        text: Vec<u8>,
+    },
+    /// memcached's; a class's kind is that of [`memcached`].
+    Memcached {
+        /// Keys there are, 1 or more.
+        keys: u32,
+    },
     /// GET requests; classes differ in nothing but their name and share.
     Http {
         /// What is asked for: `/` and what follows.
@@ -126,12 +137,6 @@ enum Socket {
     Open(TcpStream, Inbox),
 }
 
-/// What has come of an answer that is not complete.
-enum Inbox {
-    Synthetic(Vec<u8>),
-    Http(http::Framer),
-}
-
 struct Run<'a> {
     target: SocketAddr,
     protocol: &'a Protocol,
@@ -149,8 +154,8 @@ struct Run<'a> {
     garbled: u64,
     why: String,
     outbox: Outbox,
-    /// Every HTTP request.
-    get: Vec<u8>,
+    /// Every HTTP request, or the last one to memcached.
+    text: Vec<u8>,
     buffer: Vec<u8>,
 }
 
@@ -161,9 +166,13 @@ impl<'a> Run<'a> {
         protocol: &'a Protocol,
         clock: &'a dyn Clock,
     ) -> io::Result<Self> {
-        let mut get = Vec::new();
+        let mut text = Vec::new();
         if let Protocol::Http { path } = protocol {
-            http::write_get(path, &target.to_string(), &mut get);
+            http::write_get(path, &target.to_string(), &mut text);
+        }
+        let mut outbox = Outbox::new(plan);
+        if let Protocol::Texts { text } = protocol {
+            outbox.fill(text);
         }
         Ok(Self {
             target,
@@ -181,15 +190,16 @@ impl<'a> Run<'a> {
             reconnects: 0,
             garbled: 0,
             why: "no answer".to_owned(),
-            outbox: Outbox::new(plan),
-            get,
+            outbox,
+            text,
             buffer: vec![0; 64 * 1024],
         })
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&mut self) -> Progress {
         let (due, settled) = self.flights.progress();
-        Progress { open: self.open, connections: self.sockets.len() as u32, due, settled }
+        let tail = self.flights.take_tail();
+        Progress { open: self.open, connections: self.sockets.len() as u32, due, settled, tail }
     }
 
     /// Opens all connections before the first request is due.
@@ -296,11 +306,7 @@ impl<'a> Run<'a> {
         if let Some(error) = failure {
             return self.closed(conn, error.to_string());
         }
-        let inbox = match self.protocol {
-            Protocol::Synthetic => Inbox::Synthetic(Vec::new()),
-            Protocol::Http { .. } => Inbox::Http(http::Framer::default()),
-        };
-        *slot = Socket::Open(stream, inbox);
+        *slot = Socket::Open(stream, Inbox::new(self.protocol));
         self.open += 1;
         self.send(conn);
     }
@@ -313,8 +319,13 @@ impl<'a> Run<'a> {
         while let Some((request, offset)) = self.flights.unsent(conn) {
             let Socket::Open(stream, _) = &mut self.sockets[conn as usize] else { return };
             let bytes = match self.protocol {
-                Protocol::Synthetic => self.outbox.write(request),
-                Protocol::Http { .. } => &self.get,
+                Protocol::Synthetic | Protocol::Texts { .. } => self.outbox.write(request),
+                Protocol::Http { .. } => &self.text,
+                Protocol::Memcached { keys } => {
+                    self.text.clear();
+                    memcached::write(self.outbox.kind(request), request.id, *keys, &mut self.text);
+                    &self.text
+                }
             };
             let len = bytes.len();
             match stream.write(&bytes[offset..]) {
@@ -340,34 +351,15 @@ impl<'a> Run<'a> {
                 Err(error) => return self.lost(conn, error.to_string()),
             };
             let at = Time::ZERO + self.clock.now().since(self.start);
-            let mut last = false;
-            let understood = match inbox {
-                Inbox::Synthetic(partial) => {
-                    partial.extend_from_slice(&self.buffer[..n]);
-                    let (taken, understood) = synthetic::responses(partial, |response| {
-                        let Response { nic, tcp, event, service, .. } = response;
-                        let stages = Stages { nic, tcp, event, service };
-                        self.flights.answered(conn, Some(response.id), at, stages).is_ok()
-                    });
-                    partial.drain(..taken);
-                    partial.shrink_to(synthetic::RESPONSE_LEN);
-                    understood
+            let read = inbox
+                .push(&self.buffer[..n], |id, stages| self.flights.answered(conn, id, at, stages).is_ok());
+            match read {
+                Read::Answers => {}
+                Read::Last => return self.lost(conn, "the server closed the connection".to_owned()),
+                Read::Garbled => {
+                    self.garbled += 1;
+                    return self.lost(conn, "the server sent what is no response".to_owned());
                 }
-                Inbox::Http(framer) => {
-                    let mut asked = true;
-                    let framed = framer.push(&self.buffer[..n], |response| {
-                        asked &= self.flights.answered(conn, None, at, Stages::default()).is_ok();
-                        last |= response.last;
-                    });
-                    framed.is_ok() && asked
-                }
-            };
-            if !understood {
-                self.garbled += 1;
-                return self.lost(conn, "the server sent what is no response".to_owned());
-            }
-            if last {
-                return self.lost(conn, "the server closed the connection".to_owned());
             }
         }
     }

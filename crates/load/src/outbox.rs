@@ -9,7 +9,7 @@ use crate::protocol::synthetic;
 pub(crate) struct Outbox {
     /// Kind, priority and length of each class.
     tags: Vec<(u8, Priority, u32)>,
-    /// As long as the longest request; zero past the header.
+    /// As long as the longest request; past the header zero, or a text.
     bytes: Vec<u8>,
 }
 
@@ -21,6 +21,17 @@ impl Outbox {
         });
         let longest = plan.classes.iter().map(|c| c.length).max().unwrap_or(0);
         Self { tags: tags.collect(), bytes: vec![0; longest] }
+    }
+
+    /// Has bodies from `text`, again and again.
+    pub fn fill(&mut self, text: &[u8]) {
+        let bodies = self.bytes.iter_mut().skip(synthetic::REQUEST_LEN_MIN);
+        bodies.zip(text.iter().cycle()).for_each(|(to, from)| *to = *from);
+    }
+
+    /// The kind of `request`.
+    pub fn kind(&self, request: &Request) -> u8 {
+        self.tags[usize::from(request.class)].0
     }
 
     /// The whole of `request`.

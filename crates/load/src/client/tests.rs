@@ -176,7 +176,10 @@ fn thousands_of_connections_open_at_a_bounded_pace() {
     let plan = plan(3000, "uniform 10000", "1us");
     let client = Client::new(&plan, host(1), SocketAddr::new(SERVER.into(), PORT)).expect("valid");
     let (client, _) = drive(client, &mut Server::new());
-    assert_eq!(client.progress(), Progress { open: 3000, connections: 3000, due: 1000, settled: 1000 });
+    assert_eq!(
+        client.progress(),
+        Progress { open: 3000, connections: 3000, due: 1000, settled: 1000, tail: Span::ZERO }
+    );
     assert_eq!(client.report("memory").answered(), 1000);
 }
 

@@ -1,12 +1,13 @@
 //! The client on kernel sockets against a server on the loopback.
 
+use std::io::{BufRead, Read as _};
 use std::net::TcpListener;
 use std::time::Instant;
 
 use super::*;
 use crate::plan::Class;
 use crate::protocol::Decoded;
-use crate::protocol::synthetic::Request;
+use crate::protocol::synthetic::{Request, Response};
 
 struct Wall(Instant);
 
@@ -78,7 +79,7 @@ fn every_request_is_answered_over_the_kernels_sockets() {
         run(&plan(8, 400), target, &Protocol::Synthetic, &clock, &mut |p| last = p, &AtomicBool::new(false))
             .expect("it runs");
     assert_eq!((report.requests(), report.answered(), report.reconnects), (400, 400, 0));
-    assert_eq!(last, Progress { open: 8, connections: 8, due: 400, settled: 400 });
+    assert_eq!(last, Progress { open: 8, connections: 8, due: 400, settled: 400, tail: last.tail });
     let small = report.class("small").expect("planned");
     assert_eq!(small.at_p99.event, Span::from_nanos(3), "stages come from the responses");
 }
@@ -110,6 +111,50 @@ fn http_responses_are_matched_in_order() {
         }
     });
     let report = load(&plan(4, 200), target, &Protocol::Http { path: "/x".into() }).expect("it runs");
+    assert_eq!((report.answered(), report.garbled), (200, 0));
+}
+
+#[test]
+fn memcached_is_asked_for_keys_and_answers_in_order() {
+    let target = server(4, |stream| {
+        let mut lines = std::io::BufReader::new(stream.try_clone().expect("a socket")).lines();
+        let mut stream = stream;
+        while let Some(Ok(line)) = lines.next() {
+            let answer: &[u8] = match line.as_bytes() {
+                [b'g', b'e', b't', b' ', b'k', ..] => b"VALUE k 0 2\r\nab\r\nEND\r\n",
+                [b's', b'e', b't', b' ', b'k', ..] => {
+                    assert_eq!(lines.next().expect("a value").expect("text"), "ab");
+                    b"STORED\r\n"
+                }
+                other => panic!("{other:?}"),
+            };
+            let _ = stream.write_all(answer);
+        }
+    });
+    let mut plan = plan(4, 200);
+    plan.classes[1].kind = memcached::SET;
+    let report = load(&plan, target, &Protocol::Memcached { keys: 100 }).expect("it runs");
+    assert_eq!((report.answered(), report.garbled), (200, 0));
+}
+
+#[test]
+fn bodies_are_a_text_where_they_mean_something() {
+    let target = server(2, |mut stream| {
+        let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
+        while let Ok(n @ 1..) = stream.read(&mut buffer) {
+            received.extend_from_slice(&buffer[..n]);
+            while let Decoded::Complete { value, len } = Request::decode(&received) {
+                let body: Vec<u8> = received.drain(..len).skip(32).collect();
+                assert!(body.iter().zip(b"abcabc".iter().cycle()).all(|(have, want)| have == want));
+                let Request { id, kind, priority, .. } = value;
+                let [nic, tcp, event, service] = [Span::ZERO; 4];
+                let answer = Response { id, kind, priority, nic, tcp, event, service };
+                let _ = stream.write_all(&answer.header(body.len())).and_then(|()| stream.write_all(&body));
+            }
+        }
+    });
+    let text = b"abc".to_vec();
+    let report = load(&plan(2, 200), target, &Protocol::Texts { text }).expect("it runs");
     assert_eq!((report.answered(), report.garbled), (200, 0));
 }
 

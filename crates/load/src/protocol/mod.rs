@@ -1,9 +1,10 @@
 //! What is said on a connection: requests written, responses framed.
 //!
 //! No sockets and no time here; [`synthetic`] names its own service time and
-//! reports where it waited, [`http`] loads real HTTP/1.1 servers.
+//! reports where it waited, [`http`] and [`memcached`] load real servers.
 
 pub mod http;
+pub mod memcached;
 pub mod synthetic;
 
 /// What stands at the head of some bytes.

@@ -1,7 +1,8 @@
 //! The synthetic protocol: requests that name their own service time.
 //!
-//! Big-endian. A request is a header of 32 bytes and zeros up to its length;
-//! a response is 64 bytes and says where the request waited. The offsets are
+//! Big-endian. A request is a header of 32 bytes and a body up to its length,
+//! zeros where nobody asks for more; a response is a header of 64 bytes that
+//! says where the request waited, and whatever was asked for. The offsets are
 //! public, so that classifiers can be given them as parameters.
 //!
 //! | bytes | request | response |
@@ -11,11 +12,12 @@
 //! | 3 | kind | kind |
 //! | 4 | priority tag, 0..=7 | priority as served |
 //! | 5..8 | zero | zero |
-//! | 8..12 | total length | 64 |
+//! | 8..12 | total length | total length |
 //! | 12..16 | zero | zero |
 //! | 16..24 | id | id |
 //! | 24..32 | service time, ns | NIC queue, ns |
-//! | 32..64 | zeros to the length | TCP, event queue, service, ns; zero |
+//! | 32..64 | body to the length | TCP, event queue, service, ns; zero |
+//! | 64.. | | body to the length |
 
 use queueing::{Priority, Span};
 
@@ -43,8 +45,10 @@ pub const TYPE_RESPONSE: u8 = 2;
 pub const REQUEST_LEN_MIN: usize = 32;
 /// The longest request; longer ones are refused rather than buffered.
 pub const REQUEST_LEN_MAX: usize = 64 * 1024;
-/// Every response's length.
+/// A response's header: all of it where nothing was asked for.
 pub const RESPONSE_LEN: usize = 64;
+/// The longest response.
+pub const RESPONSE_LEN_MAX: usize = RESPONSE_LEN + 64 * 1024;
 
 /// A request's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,15 +144,21 @@ pub struct Response {
 }
 
 impl Response {
-    /// Its bytes.
+    /// Its bytes, where nothing was asked for.
     #[must_use]
     pub fn encode(&self) -> [u8; RESPONSE_LEN] {
+        self.header(0)
+    }
+
+    /// Its header, before a body of `body` bytes, 65,536 at most.
+    #[must_use]
+    pub fn header(&self, body: usize) -> [u8; RESPONSE_LEN] {
         let mut bytes = [0; RESPONSE_LEN];
         bytes[..2].copy_from_slice(&MAGIC);
         bytes[TYPE_AT] = TYPE_RESPONSE;
         bytes[KIND_AT] = self.kind;
         bytes[LEVEL_AT] = self.priority.level();
-        put(&mut bytes, LENGTH_AT, (RESPONSE_LEN as u32).to_be_bytes());
+        put(&mut bytes, LENGTH_AT, ((RESPONSE_LEN + body) as u32).to_be_bytes());
         put(&mut bytes, ID_AT, self.id.to_be_bytes());
         for (at, span) in [(24, self.nic), (32, self.tcp), (40, self.event), (48, self.service)] {
             put(&mut bytes, at, span.as_nanos().to_be_bytes());
@@ -164,8 +174,12 @@ impl Response {
             return Decoded::Invalid;
         }
         let Some(head) = bytes.first_chunk::<RESPONSE_LEN>() else { return Decoded::Incomplete };
-        if u32::from_be_bytes(field(head, LENGTH_AT)) as usize != RESPONSE_LEN {
+        let len = u32::from_be_bytes(field(head, LENGTH_AT)) as usize;
+        if !(RESPONSE_LEN..=RESPONSE_LEN_MAX).contains(&len) {
             return Decoded::Invalid;
+        }
+        if bytes.len() < len {
+            return Decoded::Incomplete;
         }
         let span = |at| Span::from_nanos(u64::from_be_bytes(field(head, at)));
         let value = Self {
@@ -177,7 +191,7 @@ impl Response {
             event: span(40),
             service: span(48),
         };
-        Decoded::Complete { value, len: RESPONSE_LEN }
+        Decoded::Complete { value, len }
     }
 }
 
@@ -257,6 +271,11 @@ mod tests {
             let bytes = response.encode();
             prop_assert_eq!(Response::decode(&bytes), Decoded::Complete { value: response, len: 64 });
             prop_assert_eq!(Response::decode(&bytes[..cut]), Decoded::Incomplete);
+            let mut bytes = response.header(cut).to_vec();
+            bytes.resize(64 + cut, 1);
+            prop_assert_eq!(Response::decode(&bytes), Decoded::Complete { value: response, len: 64 + cut });
+            bytes.pop();
+            prop_assert_eq!(Response::decode(&bytes), Decoded::Incomplete);
         }
 
         #[test]
