@@ -12,7 +12,7 @@ PAPERS := $(notdir $(patsubst %/,%,$(dir $(wildcard experiments/*/README.md))))
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-dpdk clippy-bpf test-search test-vm test-java reference ci bench fuzz exp-smoke exp-host testbed clean build toolchain tools dpdk bpf java
+.PHONY: demo test test-dpdk clippy-bpf test-search test-vm test-java reference ci bench fuzz exp-smoke exp-host testbed workloads clean build toolchain tools dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -82,7 +82,7 @@ exp-smoke: build
 
 # Every experiment on real services, at the paper's scale, into out/: best on a
 # machine that does nothing else. One that cannot run says why, and the others go on.
-exp-host: build testbed
+exp-host: build testbed workloads
 	@worst=0; \
 	for name in $$($(GREENWAVE) exp list | awk '$$2 == "host" { print $$1 }'); do \
 	  $(GREENWAVE) exp run $$name --scale paper --out out; rc=$$?; \
@@ -97,6 +97,16 @@ testbed: toolchain java
 	rm -f java/testbed/target/testbed.classpath java/testbed-storm/target/testbed.classpath; \
 	timeout 900 mvn -B -ntp -q -f java/pom.xml -pl testbed,testbed-storm -am process-classes \
 	|| echo "note: Maven could not build the runners in Java"
+
+# The programs that experiments run beside each other, and what they take of Debian.
+workloads: toolchain tools
+	@$(CARGO) build --release --locked -p workloads
+	@if { command -v memcached && [ -e /usr/include/gc.h ]; } >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] \
+	|| ! command -v apt-get >/dev/null; then exit 0; fi; \
+	apt-get update -qq && \
+	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	  memcached libgc-dev gcc libc6-dev >/dev/null \
+	|| echo "note: apt-get could not install memcached and libgc-dev"
 
 clean: toolchain
 	$(CARGO) clean

@@ -4,6 +4,9 @@
 
 use super::Finding;
 
+/// Where rules of Rust sources hold.
+const ROOMS: [&str; 3] = ["crates/", "xtask/", "workloads/"];
+
 /// Crates that may hold unsafe blocks.
 const UNSAFE_ROOMS: [&str; 3] = ["host", "runtime", "capi"];
 
@@ -69,7 +72,7 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
             find(index + 1, format!("a package from another registry; valid: {REGISTRY}"));
         }
     }
-    if file.ends_with(".rs") && (file.starts_with("crates/") || file.starts_with("xtask/")) {
+    if file.ends_with(".rs") && ROOMS.iter().any(|room| file.starts_with(room)) {
         rust(file, text, &mut find);
     }
     findings
@@ -114,8 +117,11 @@ fn text_follows_is_use(text: &str, index: usize) -> bool {
 
 /// The crate whose root `file` is.
 fn root_of(file: &str) -> Option<&str> {
-    if file == "xtask/src/main.rs" {
-        return Some("xtask");
+    match file {
+        "xtask/src/main.rs" => return Some("xtask"),
+        "workloads/src/lib.rs" => return Some("workloads"),
+        _ if file.starts_with("workloads/src/bin/") => return Some("workloads"),
+        _ => {}
     }
     let (room, path) = file.strip_prefix("crates/")?.split_once('/')?;
     matches!(path, "src/lib.rs" | "src/main.rs").then_some(room)
@@ -156,6 +162,8 @@ mod tests {
         found("crates/net/src/lib.rs", "//! Idea.\n#![forbid(unsafe_code)]\n", &[]);
         found("crates/host/src/lib.rs", HEAD, &[]);
         found("xtask/src/main.rs", HEAD, &[1]);
+        found("workloads/src/lib.rs", HEAD, &[1]);
+        found("workloads/src/bin/x.rs", HEAD, &[1]);
         found("crates/net/src/other.rs", HEAD, &[]);
     }
 

@@ -1,0 +1,3 @@
+module greenwave/workloads/garbage
+
+go 1.19

@@ -1,0 +1,56 @@
+//! `storage`: compressed and encrypted blocks on a file, for whoever asks.
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use host::lab::Folder;
+use workloads::serve::{self, Place};
+use workloads::storage::Store;
+
+/// Reads and writes blocks on our own stack; a request's kind is 1 to 16, that
+/// many blocks of 4 KiB to read, or 129 to 143, 1 to 15 blocks to write.
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// Blocks, in MiB of what they hold
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    mib: u32,
+    /// Where the file is made; in the folder of temporary files if not given
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+    /// A text that blocks are preloaded with; a licence's if not given
+    #[arg(long, value_name = "PATH")]
+    text: Option<PathBuf>,
+    /// Replays which piece of it is where
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Blocks of a MiB.
+const BLOCKS: u32 = 256;
+
+fn main() -> ExitCode {
+    host::interrupt::end_on_closed_pipe();
+    let args = Args::parse();
+    // Gone at the end; the file too, unless it has a place of its own.
+    let folder = match Folder::new("storage") {
+        Ok(folder) => folder,
+        Err(e) => return serve::failed(&e),
+    };
+    let make = || -> Result<Store, Box<dyn Error>> {
+        let text = match &args.text {
+            Some(path) => std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?,
+            None => include_bytes!("../../../LICENSE").to_vec(),
+        };
+        if text.is_empty() {
+            return Err("there is nothing in the text\n  try: --text /usr/share/common-licenses/GPL-3".into());
+        }
+        let path = args.file.clone().unwrap_or_else(|| folder.path().join("blocks"));
+        Ok(Store::create(&path, args.mib * BLOCKS, &text, args.seed)?)
+    };
+    serve::main("storage", &args.place, make)
+}

@@ -1,0 +1,11 @@
+//! `stream-l2`: keeps a second-level cache busy.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+/// Half of a small second-level cache, well beyond a first-level one.
+const KIB: usize = 256;
+
+fn main() -> ExitCode {
+    workloads::stream::main("stream-l2", KIB)
+}

@@ -1,0 +1,24 @@
+//! `streamcluster`: clusters a stream of points until it is told to stop.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use workloads::progress::{Pace, Progress};
+use workloads::streamcluster::{Setup, Stream};
+
+/// Clusters a stream of points by k-medians, and checks what it costs.
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    pace: Pace,
+}
+
+fn main() -> ExitCode {
+    host::interrupt::end_on_closed_pipe();
+    let args = Args::parse();
+    let mut stream = Stream::new(Setup::default(), args.pace.seed);
+    let mut progress = Progress::new("streamcluster", "points", args.pace, host::interrupt::flag());
+    while progress.add(stream.turn()) {}
+    progress.end(&stream.check())
+}

@@ -1,0 +1,29 @@
+//! `tpcc`: an in-memory store that runs TPC-C's transactions for whoever asks.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use workloads::serve::{self, Place};
+use workloads::tpcc::{Scale, Store};
+
+/// Runs TPC-C's transactions on our own stack; a request's kind is 0 to 4:
+/// New-Order, Payment, Order-Status, Delivery, Stock-Level.
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// Warehouses, of about 100 MB each
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    warehouses: u32,
+    /// Replays what transactions are about
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn main() -> ExitCode {
+    host::interrupt::end_on_closed_pipe();
+    let args = Args::parse();
+    let scale = Scale { warehouses: args.warehouses, ..Scale::default() };
+    serve::main("tpcc", &args.place, || Ok(Store::new(scale, args.seed)))
+}

@@ -1,0 +1,27 @@
+//! The programs that share a machine in Caladan's experiments.
+//!
+//! Best-effort: [`swaptions`], [`streamcluster`] and [`stream`] work until they
+//! are told to stop, say how much they have done ([`progress`]), and check
+//! their own result. Latency-critical: [`storage`] and [`tpcc`] answer
+//! requests on our own runtime ([`serve`]). Each is as small as its experiment
+//! allows; none is a benchmark of the thing it is named after. Not here:
+//! memcached and x264, which run as Debian packages them.
+//! Source: Caladan (OSDI '20) §7.
+//!
+//! ```
+//! use workloads::swaptions::{Simulation, Swaption};
+//!
+//! let swaption = Swaption::default();
+//! let mut simulation = Simulation::new(swaption, 1);
+//! simulation.add(20_000);
+//! assert!(simulation.estimate().holds(swaption.price()));
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod progress;
+pub mod serve;
+pub mod storage;
+pub mod stream;
+pub mod streamcluster;
+pub mod swaptions;
+pub mod tpcc;

@@ -1,0 +1,145 @@
+//! What a best-effort program says of itself: lines of JSON on stdout.
+//!
+//! One line a second while it works, and at its end one that says whether its
+//! result was right. Whoever reads them needs to know nothing of the program:
+//!
+//! ```text
+//! {"workload":"swaptions","unit":"paths","at_s":1.0067,"total":72320,"per_s":71835.2}
+//! {"workload":"swaptions","check":"holds","says":"0.044164 ± 0.000554, by formula 0.044235"}
+//! ```
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use queueing::Span;
+use serde::Serialize;
+
+/// How long a program works, and how often it says so: arguments that all share.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Pace {
+    /// How long it works; until ctrl-C or SIGTERM if not given
+    #[arg(long = "for", value_name = "SPAN")]
+    pub lasts: Option<Span>,
+    /// From one line to the next
+    #[arg(long, value_name = "SPAN", default_value = "1s")]
+    pub every: Span,
+    /// Replays what is drawn
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// A result that was looked at: what it is, and whether that is right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Whether the result is right.
+    pub holds: bool,
+    /// The result, and what it was held against.
+    pub says: String,
+}
+
+/// Counts work and says so.
+#[derive(Debug)]
+pub struct Progress {
+    workload: &'static str,
+    unit: &'static str,
+    every: Duration,
+    start: Instant,
+    end: Option<Instant>,
+    said: Instant,
+    said_total: u64,
+    total: u64,
+    stop: &'static AtomicBool,
+}
+
+#[derive(Serialize)]
+struct Line {
+    workload: &'static str,
+    unit: &'static str,
+    at_s: f64,
+    total: u64,
+    per_s: f64,
+}
+
+#[derive(Serialize)]
+struct Last<'a> {
+    workload: &'static str,
+    check: &'static str,
+    says: &'a str,
+}
+
+impl Progress {
+    /// Begins to count `unit`s; ends early when `stop` becomes true.
+    #[must_use]
+    pub fn new(workload: &'static str, unit: &'static str, pace: Pace, stop: &'static AtomicBool) -> Self {
+        let start = Instant::now();
+        let end = pace.lasts.map(|span| start + duration(span));
+        let every = duration(pace.every);
+        Self { workload, unit, every, start, end, said: start, said_total: 0, total: 0, stop }
+    }
+
+    /// `count` more are done; whether there is to be more.
+    pub fn add(&mut self, count: u64) -> bool {
+        self.total += count;
+        let now = Instant::now();
+        let since = now - self.said;
+        if since >= self.every {
+            let per_s = (self.total - self.said_total) as f64 / since.as_secs_f64();
+            let at_s = (now - self.start).as_secs_f64();
+            let (workload, unit, total) = (self.workload, self.unit, self.total);
+            say(&Line { workload, unit, at_s, total, per_s });
+            (self.said, self.said_total) = (now, self.total);
+        }
+        self.end.is_none_or(|end| now < end) && !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Says how the result was; the program's exit status, 1 when it was wrong.
+    #[must_use]
+    pub fn end(self, check: &Check) -> ExitCode {
+        say_check(self.workload, check)
+    }
+}
+
+/// Says how the result of `workload` was; the exit status that belongs to it.
+#[must_use]
+pub fn say_check(workload: &'static str, check: &Check) -> ExitCode {
+    let word = if check.holds { "holds" } else { "fails" };
+    say(&Last { workload, check: word, says: &check.says });
+    ExitCode::from(u8::from(!check.holds))
+}
+
+/// One line. Whoever no longer reads it has ended us by the signal of a closed
+/// pipe already.
+fn say(line: &impl Serialize) {
+    let mut text = serde_json::to_string(line).expect("plain figures and text");
+    text.push('\n');
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static RUNS: AtomicBool = AtomicBool::new(false);
+    static STOPPED: AtomicBool = AtomicBool::new(true);
+
+    #[test]
+    fn work_ends_when_its_time_is_over_or_it_is_told_to() {
+        let pace = |lasts| Pace { lasts, every: Span::from_secs(3600), seed: 1 };
+        assert!(Progress::new("x", "things", pace(None), &RUNS).add(1));
+        assert!(!Progress::new("x", "things", pace(Some(Span::ZERO)), &RUNS).add(1));
+        assert!(!Progress::new("x", "things", pace(None), &STOPPED).add(1));
+    }
+
+    #[test]
+    fn a_wrong_result_is_an_exit_status() {
+        let check = |holds| Check { holds, says: String::new() };
+        assert_eq!(say_check("x", &check(true)), ExitCode::SUCCESS);
+        assert_eq!(say_check("x", &check(false)), ExitCode::from(1));
+    }
+}

@@ -1,0 +1,199 @@
+//! A latency-critical program: tasks on our own stack that answer requests.
+//!
+//! One shard, one thread, on a TAP device that is gone with it. A [`Service`]
+//! answers one request at a time, to its end, so what it does to its state is
+//! serial. Requests and answers travel in `load`'s synthetic protocol; an
+//! answer carries what was asked for behind its header. Bytes that are no
+//! request, and requests that make no sense, end their connection and are
+//! counted.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use host::{Monotonic, Tap};
+use load::protocol::Decoded;
+use load::protocol::synthetic::{REQUEST_LEN_MIN, RESPONSE_LEN, Request, Response};
+use queueing::{Clock, Span};
+use runtime::task::{self, Config, TaskShard, TcpListener, TcpStream, spawn};
+use runtime::threads::Threads;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::progress::{Check, Pace, Progress, say_check};
+
+/// What a request that makes no sense is told, in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+/// What a server does.
+pub trait Service: Send + 'static {
+    /// Carries `request` out; `body` is what follows its header. What was
+    /// asked for is appended to `answer`.
+    ///
+    /// # Errors
+    /// A request that makes no sense, or cannot be carried out.
+    fn serve(&mut self, request: &Request, body: &[u8], answer: &mut Vec<u8>) -> Result<(), Refused>;
+
+    /// Whether its state is right after all that was served.
+    fn check(&mut self) -> Check;
+}
+
+/// Where a server listens: arguments that all share.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Place {
+    /// The TAP device it makes; the kernel's end is 10.77.0.1/24, its own 10.77.0.2
+    #[arg(long, value_name = "NAME", default_value = "greenwave")]
+    pub device: String,
+    /// Where it listens
+    #[arg(long, default_value_t = 7000)]
+    pub port: u16,
+    /// How long its thread looks for more work before it sleeps
+    #[arg(long, value_name = "SPAN", default_value_t = Threads::SPIN)]
+    pub spin: Span,
+    /// From one line on what was done to the next
+    #[arg(long, value_name = "SPAN", default_value = "1s")]
+    pub every: Span,
+}
+
+/// The kernel's end of the device.
+const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// Where servers are.
+pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+const PREFIX: u8 = 24;
+/// Bytes that are read at once.
+const PIECE: usize = 16 * 1024;
+
+/// A service, and what it has done.
+pub struct Served<S> {
+    service: S,
+    /// Nothing where nobody is told.
+    progress: Option<Progress>,
+    refused: u64,
+}
+
+/// A service that tasks share.
+pub type Shared<S> = Arc<Mutex<Served<S>>>;
+
+/// Serves what `make` makes as `workload`, until ctrl-C or SIGTERM; then
+/// checks it.
+pub fn main<S: Service>(
+    workload: &'static str,
+    place: &Place,
+    make: impl FnOnce() -> Result<S, Box<dyn Error>>,
+) -> ExitCode {
+    match make().and_then(|service| run(workload, place, service)) {
+        Ok(code) => code,
+        Err(e) => failed(&*e),
+    }
+}
+
+/// Says why a program cannot run; its exit status.
+pub fn failed(e: &dyn Error) -> ExitCode {
+    eprintln!("error: {e}");
+    ExitCode::from(2)
+}
+
+fn run(workload: &'static str, place: &Place, service: impl Service) -> Result<ExitCode, Box<dyn Error>> {
+    let stop = host::interrupt::flag();
+    let mut secret = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut secret)?;
+    let tap = Tap::create(&place.device)?;
+    tap.up(KERNEL, PREFIX)?;
+    let mac = [2, secret[0], secret[1], secret[2], secret[3], secret[4]];
+    let tcp = net::stack::Config::new(mac, ADDRESS, PREFIX, secret);
+    let shard = TaskShard::new(Config::shared(tcp));
+    let pace = Pace { lasts: None, every: place.every, seed: 0 };
+    let served = shared(service, Some(Progress::new(workload, "requests", pace, stop)));
+    let listener = shard.handle().listen(place.port, net::stack::ListenOptions::default())?;
+    shard.spawn(listen(listener, served.clone()));
+    let at = SocketAddr::from((ADDRESS, place.port));
+    writeln!(io::stdout(), "{}", serde_json::json!({ "workload": workload, "listens": at }))?;
+    task::run(vec![(shard, tap)], Arc::new(Monotonic::new()), stop, place.spin);
+    let mut served = served.lock().unwrap_or_else(PoisonError::into_inner);
+    let refused = served.refused;
+    let Check { holds, says } = served.service.check();
+    Ok(say_check(workload, &Check { holds, says: format!("{says}; {refused} refused") }))
+}
+
+/// `service`, for tasks; `progress` is told of what it does.
+pub fn shared<S: Service>(service: S, progress: Option<Progress>) -> Shared<S> {
+    Arc::new(Mutex::new(Served { service, progress, refused: 0 }))
+}
+
+/// Answers whoever connects to `listener`, by tasks of their own.
+pub async fn listen<S: Service>(mut listener: TcpListener, served: Shared<S>) {
+    loop {
+        let (stream, _) = listener.accept().await;
+        // Who ends its connection, or has it ended, is done.
+        drop(spawn(talk(stream, served.clone())));
+    }
+}
+
+/// Answers one connection, in the order of its requests.
+async fn talk<S: Service>(mut stream: TcpStream, served: Shared<S>) -> io::Result<()> {
+    // At most a request that is not complete and a piece.
+    let mut inbox = Vec::new();
+    let mut piece = vec![0; PIECE].into_boxed_slice();
+    let mut answer = Vec::new();
+    loop {
+        let mut taken = 0;
+        loop {
+            let (request, len) = match Request::decode(&inbox[taken..]) {
+                Decoded::Complete { value, len } => (value, len),
+                Decoded::Incomplete => break,
+                Decoded::Invalid => return Err(lock(&served).refuse("bytes that are no request")),
+            };
+            let body = &inbox[taken + REQUEST_LEN_MIN..taken + len];
+            lock(&served).answer(&request, body, &mut answer)?;
+            taken += len;
+            stream.write_all(&answer).await?;
+        }
+        inbox.drain(..taken);
+        match stream.read(&mut piece).await? {
+            0 => return Ok(()),
+            len => inbox.extend_from_slice(&piece[..len]),
+        }
+    }
+}
+
+fn lock<S>(served: &Shared<S>) -> std::sync::MutexGuard<'_, Served<S>> {
+    served.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<S: Service> Served<S> {
+    /// Replaces `answer` by that to `request`.
+    fn answer(&mut self, request: &Request, body: &[u8], answer: &mut Vec<u8>) -> io::Result<()> {
+        let clock = Monotonic::new();
+        let start = clock.now();
+        answer.clear();
+        answer.resize(RESPONSE_LEN, 0);
+        if let Err(Refused(why)) = self.service.serve(request, body, answer) {
+            return Err(self.refuse(&why));
+        }
+        let Request { id, kind, priority, .. } = *request;
+        let (nic, tcp, event) = (Span::ZERO, Span::ZERO, Span::ZERO);
+        let head = Response { id, kind, priority, nic, tcp, event, service: clock.now().since(start) };
+        let body = answer.len() - RESPONSE_LEN;
+        answer[..RESPONSE_LEN].copy_from_slice(&head.header(body));
+        if let Some(progress) = &mut self.progress {
+            // It ends by a signal, not by its own account.
+            progress.add(1);
+        }
+        Ok(())
+    }
+
+    /// Counts a request that is not answered, and says why of the first.
+    fn refuse(&mut self, why: &str) -> io::Error {
+        self.refused += 1;
+        if self.refused == 1 {
+            eprintln!("refused: {why}; others are counted only");
+        }
+        io::Error::new(io::ErrorKind::InvalidData, why.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests;

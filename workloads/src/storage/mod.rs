@@ -1,0 +1,99 @@
+//! Blocks on a file, compressed and encrypted, for whoever asks.
+//!
+//! A request reads or writes 1 to 16 blocks of 4 KiB from some block on; which
+//! one follows from the request's id, so that a client needs no state. At rest a
+//! block is compressed, then encrypted and bound to its place; what a request
+//! costs depends on how many blocks it asks for and on how well they compress.
+//! The file is preloaded with text. Not like the paper's: reads go through the
+//! page cache and hold the core meanwhile, not asynchronously to an NVMe disk.
+//! Source: Caladan (OSDI '20) §7; its requests travel in `load`'s synthetic
+//! protocol.
+
+mod slot;
+mod store;
+
+pub use slot::{BLOCK, Damaged};
+pub use store::{Store, StoreError};
+
+use load::protocol::synthetic::{REQUEST_LEN_MIN, Request};
+
+use crate::progress::Check;
+use crate::serve::{Refused, Service};
+
+/// What a request asks for: its protocol's `kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// So many blocks, 1 to 16: 4 to 64 KiB.
+    Read(u8),
+    /// So many blocks, 1 to 15, whose bytes follow the header.
+    Write(u8),
+}
+
+/// The most that is read at once.
+pub const BLOCKS_MAX: u8 = 16;
+/// In a kind: this is a write.
+const WRITE: u8 = 0x80;
+
+impl Kind {
+    /// As a byte of the protocol.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Read(blocks) => blocks,
+            Self::Write(blocks) => WRITE | blocks,
+        }
+    }
+
+    /// What `code` stands for; nothing where that is no request.
+    #[must_use]
+    pub const fn of(code: u8) -> Option<Self> {
+        match code & !WRITE {
+            blocks @ 1..BLOCKS_MAX if code & WRITE != 0 => Some(Self::Write(blocks)),
+            blocks @ 1..=BLOCKS_MAX if code & WRITE == 0 => Some(Self::Read(blocks)),
+            _ => None,
+        }
+    }
+}
+
+/// The first block of a request of `blocks` with this id, in a store of `of`;
+/// ids that follow each other are far from each other.
+#[must_use]
+pub const fn first(id: u64, blocks: u8, of: u32) -> u32 {
+    // Fibonacci hashing: the upper half of a product.
+    let spread = id.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    ((spread * (of as u64 - blocks as u64 + 1)) >> 32) as u32
+}
+
+impl Service for Store {
+    fn serve(&mut self, request: &Request, body: &[u8], answer: &mut Vec<u8>) -> Result<(), Refused> {
+        let damaged = |e: StoreError| Refused(e.to_string());
+        match Kind::of(request.kind) {
+            Some(Kind::Read(blocks)) => {
+                let at = first(request.id, blocks, self.blocks());
+                self.read(at, blocks.into(), answer).map_err(damaged)
+            }
+            Some(Kind::Write(blocks)) if body.len() == usize::from(blocks) * BLOCK => {
+                let at = first(request.id, blocks, self.blocks());
+                self.write(at, body).map_err(damaged)
+            }
+            Some(Kind::Write(blocks)) => {
+                let length = REQUEST_LEN_MIN + usize::from(blocks) * BLOCK;
+                Err(Refused(format!("a write of {blocks} blocks has {length} bytes, not {}", request.length)))
+            }
+            None => Err(Refused(format!("kind {} is outside 1..=16 and 129..=143", request.kind))),
+        }
+    }
+
+    /// Whether every block is what was last written there.
+    fn check(&mut self) -> Check {
+        let wrong = self.wrong();
+        let says = match wrong.first() {
+            None => format!("{} blocks are what was written", self.blocks()),
+            Some(first) => format!("{} of {} blocks are wrong, {first} first", wrong.len(), self.blocks()),
+        };
+        Check { holds: wrong.is_empty(), says }
+    }
+}
+
+#[cfg(test)]
+mod tests;

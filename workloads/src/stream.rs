@@ -1,0 +1,112 @@
+//! Memory traffic and nothing else: the antagonists of a cache and of DRAM.
+//!
+//! The four kernels of STREAM over three arrays: copy, scale, add, triad. Small
+//! arrays live in the second-level cache and keep it busy, large ones pass
+//! through DRAM. The factor is √2 − 1, so that a round leaves the first array
+//! as large as it was; what every element must be is known by doing the same
+//! to one number.
+//! Source: McCalpin, STREAM (1995); Caladan (OSDI '20) §7.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::progress::{Check, Pace, Progress};
+
+/// Three arrays, and what their elements must be.
+#[derive(Debug)]
+pub struct Arrays {
+    a: Vec<f64>,
+    b: Vec<f64>,
+    c: Vec<f64>,
+    expected: [f64; 3],
+}
+
+/// With it a round gives back what it took: factor² + 2·factor = 1.
+const FACTOR: f64 = std::f64::consts::SQRT_2 - 1.0;
+
+/// Bytes that a round reads and writes for each element: 2 + 2 + 3 + 3 of 8.
+const TRAFFIC: usize = 80;
+
+impl Arrays {
+    /// Arrays of `bytes` together, one element each at least.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        let len = (bytes / 24).max(1);
+        let of = |value| vec![value; len];
+        Self { a: of(1.0), b: of(2.0), c: of(0.0), expected: [1.0, 2.0, 0.0] }
+    }
+
+    /// Copy, scale, add, triad; how many bytes were read and written.
+    pub fn round(&mut self) -> u64 {
+        let Self { a, b, c, expected } = self;
+        c.copy_from_slice(a);
+        b.iter_mut().zip(&*c).for_each(|(b, c)| *b = FACTOR * c);
+        c.iter_mut().zip(&*a).zip(&*b).for_each(|((c, a), b)| *c = a + b);
+        a.iter_mut().zip(&*b).zip(&*c).for_each(|((a, b), c)| *a = b + FACTOR * c);
+        let [x, y, z] = expected;
+        *z = *x;
+        *y = FACTOR * *z;
+        *z = *x + *y;
+        *x = *y + FACTOR * *z;
+        (a.len() * TRAFFIC) as u64
+    }
+
+    /// Whether every element is what it must be, to the last bit.
+    #[must_use]
+    pub fn check(&self) -> Check {
+        let arrays = [&self.a, &self.b, &self.c];
+        let wrong: usize = arrays
+            .iter()
+            .zip(self.expected)
+            .map(|(array, expected)| array.iter().filter(|&&value| value != expected).count())
+            .sum();
+        let says = format!("{wrong} of {} elements are wrong", 3 * self.a.len());
+        Check { holds: wrong == 0, says }
+    }
+}
+
+/// Arguments of both programs.
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    pace: Pace,
+    /// All three arrays together
+    #[arg(long, value_name = "KIB")]
+    kib: Option<usize>,
+}
+
+/// The program `workload`, over arrays of `kib` KiB unless told otherwise.
+#[must_use]
+pub fn main(workload: &'static str, kib: usize) -> ExitCode {
+    host::interrupt::end_on_closed_pipe();
+    let args = Args::parse();
+    let mut arrays = Arrays::new(args.kib.unwrap_or(kib) << 10);
+    let mut progress = Progress::new(workload, "bytes", args.pace, host::interrupt::flag());
+    while progress.add(arrays.round()) {}
+    progress.end(&arrays.check())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_stay_what_one_number_becomes() {
+        let mut arrays = Arrays::new(24 * 1001);
+        for _ in 0..1000 {
+            assert_eq!(arrays.round(), 80 * 1001);
+        }
+        let check = arrays.check();
+        assert!(check.holds, "{}", check.says);
+        assert!((arrays.a[7] - 1.0).abs() < 1e-12, "it neither grows nor vanishes: {}", arrays.a[7]);
+    }
+
+    #[test]
+    fn one_wrong_element_is_found() {
+        let mut arrays = Arrays::new(24 * 1001);
+        arrays.round();
+        arrays.b[1000] = 0.5;
+        assert_eq!(arrays.check(), Check { holds: false, says: "1 of 3003 elements are wrong".to_owned() });
+    }
+}

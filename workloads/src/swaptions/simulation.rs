@@ -1,0 +1,139 @@
+//! Paths of a curve of forward rates.
+//!
+//! Each path is a matrix of its own that is filled step by step and left
+//! behind, as in PARSEC: memory that a collector has to find again. Some of
+//! the last ones may be kept, so that it has something to look through.
+
+use std::collections::VecDeque;
+
+use queueing::Rng;
+
+use super::Swaption;
+
+/// Averages what a swaption pays over paths.
+#[derive(Debug)]
+pub struct Simulation {
+    swaption: Swaption,
+    coupons: Vec<(usize, f64)>,
+    rng: Rng,
+    estimate: Estimate,
+    pub(super) kept: VecDeque<Vec<f64>>,
+    keep: usize,
+}
+
+/// A mean of so many draws, and how sure it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Draws.
+    pub count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// Sum of squared distances from it.
+    squares: f64,
+}
+
+/// Standard errors that a right mean may be away from the truth: 6 in 100,000
+/// right ones are further.
+const ERRORS: f64 = 4.0;
+
+impl Estimate {
+    /// One draw more. Source: Welford (Technometrics 1962).
+    pub fn add(&mut self, value: f64) {
+        self.count += 1;
+        let away = value - self.mean;
+        self.mean += away / self.count as f64;
+        self.squares += away * (value - self.mean);
+    }
+
+    /// How far the truth may be from the mean.
+    #[must_use]
+    pub fn interval(&self) -> f64 {
+        let count = self.count as f64;
+        ERRORS * (self.squares / (count * (count - 1.0)).max(1.0)).sqrt()
+    }
+
+    /// Whether `truth` may be what was drawn from.
+    #[must_use]
+    pub fn holds(&self, truth: f64) -> bool {
+        (self.mean - truth).abs() <= self.interval()
+    }
+}
+
+impl Simulation {
+    /// Paths for `swaption`, the same for the same `seed`.
+    #[must_use]
+    pub fn new(swaption: Swaption, seed: u64) -> Self {
+        let (estimate, kept) = (Estimate::default(), VecDeque::new());
+        Self {
+            coupons: swaption.coupons().collect(),
+            swaption,
+            rng: Rng::seeded(seed),
+            estimate,
+            kept,
+            keep: 0,
+        }
+    }
+
+    /// Keeps the last paths, as many as fit into `bytes`.
+    #[must_use]
+    pub fn keeping(mut self, bytes: usize) -> Self {
+        self.keep = bytes / (self.len() * size_of::<f64>());
+        self
+    }
+
+    /// What `count` more paths add.
+    pub fn add(&mut self, count: u64) {
+        for _ in 0..count {
+            let (path, pays) = self.path();
+            self.estimate.add(pays);
+            if self.keep > 0 {
+                self.kept.truncate(self.keep - 1);
+                self.kept.push_front(path);
+            }
+        }
+    }
+
+    /// The price so far.
+    #[must_use]
+    pub const fn estimate(&self) -> Estimate {
+        self.estimate
+    }
+
+    /// Figures of a path.
+    const fn len(&self) -> usize {
+        (self.swaption.expiry + 1) * self.swaption.steps()
+    }
+
+    /// A path, a row of forward rates for each step until expiry, and what the
+    /// swaption pays at its end, in today's money.
+    fn path(&mut self) -> (Vec<f64>, f64) {
+        let Swaption { step, expiry, volatility, .. } = self.swaption;
+        let steps = self.swaption.steps();
+        let mut path = vec![0.0; self.len()];
+        for (k, rate) in path[..steps].iter_mut().enumerate() {
+            *rate = self.swaption.forward(k);
+        }
+        // Discounted bonds are worth as much tomorrow, on average, as today.
+        let drift = volatility * volatility * step * step / 2.0;
+        let mut spot = 0.0;
+        for (i, two) in (0..expiry).map(|i| (i, i * steps)) {
+            let (before, after) = path[two..two + 2 * steps].split_at_mut(steps);
+            spot += before[i];
+            let shock = volatility * step.sqrt() * self.rng.normal();
+            for (j, rate) in after.iter_mut().enumerate().skip(i + 1) {
+                *rate = before[j] + drift * (2 * (j - i) - 1) as f64 + shock;
+            }
+        }
+        let last = &path[expiry * steps..];
+        let mut sum = 0.0;
+        let mut swap = 1.0;
+        let mut from = expiry;
+        for &(at, pays) in &self.coupons {
+            sum += last[from..at].iter().sum::<f64>();
+            swap -= pays * (-step * sum).exp();
+            from = at;
+        }
+        let pays = swap.max(0.0) * (-step * spot).exp();
+        (path, pays)
+    }
+}

@@ -1,0 +1,134 @@
+//! TPC-C in memory: the store, its five transactions and its consistency.
+//!
+//! Transactions run one after the other, each to its end, so every schedule is
+//! serial; one that fails reads all that it may fail on before it writes, so a
+//! rollback has nothing to undo. Many cores would need one [`Store`] each, by
+//! warehouse (as in H-Store, VLDB '07), and are not what a machine that is
+//! shared with others has to spare. Left out: what no transaction here reads
+//! (addresses, phone numbers, the texts of stock), and terminals with keying
+//! and think times: clients set the pace. So it is the mix of TPC-C and not the
+//! benchmark: its figures are no tpmC.
+//! Source: TPC-C 5.11; the workload: silo's in Caladan (OSDI '20) §7.
+
+mod consistency;
+mod draw;
+mod fill;
+mod rows;
+mod transactions;
+
+pub use consistency::Broken;
+pub use draw::Draws;
+pub use fill::Scale;
+
+use load::protocol::synthetic::Request;
+
+use self::rows::Warehouse;
+use crate::progress::Check;
+use crate::serve::{Refused, Service};
+
+/// A transaction of the mix; the order is that of the protocol's `kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// §2.4: a customer orders 5 to 15 items. One in 100 names one there is not.
+    NewOrder,
+    /// §2.5: a customer pays.
+    Payment,
+    /// §2.6: what became of a customer's last order.
+    OrderStatus,
+    /// §2.7: the oldest order of each district is delivered.
+    Delivery,
+    /// §2.8: items of recent orders of which few are left.
+    StockLevel,
+}
+
+/// The mix: each transaction's share of 100, §5.2.3.
+pub const MIX: [(Kind, u64); 5] = [
+    (Kind::NewOrder, 45),
+    (Kind::Payment, 43),
+    (Kind::OrderStatus, 4),
+    (Kind::Delivery, 4),
+    (Kind::StockLevel, 4),
+];
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It did what it is for; of queries, what they found.
+    Committed(u64),
+    /// As if it had never begun: it named an item there is not, or a table is full.
+    RolledBack,
+}
+
+/// Warehouses and all that belongs to them.
+pub struct Store {
+    scale: Scale,
+    /// Prices of items in cents; the first item is number 0 here.
+    prices: Vec<i64>,
+    warehouses: Vec<Warehouse>,
+    draws: Draws,
+    /// The time of day: transactions so far.
+    now: u64,
+    committed: u64,
+    rolled_back: u64,
+}
+
+impl Store {
+    /// A new transaction of this kind, with inputs of its own.
+    pub fn run(&mut self, kind: Kind) -> Ended {
+        self.now += 1;
+        let ended = match kind {
+            Kind::NewOrder => {
+                let order = self.draws.order(&self.scale);
+                self.new_order(&order)
+            }
+            Kind::Payment => {
+                let payment = self.draws.payment(&self.scale);
+                self.payment(&payment)
+            }
+            Kind::OrderStatus => {
+                let (home, who) = self.draws.customer(&self.scale);
+                self.order_status(home, who)
+            }
+            Kind::Delivery => {
+                let (warehouse, carrier) = self.draws.delivery(&self.scale);
+                self.delivery(warehouse, carrier)
+            }
+            Kind::StockLevel => {
+                let (home, threshold) = self.draws.stock_level(&self.scale);
+                self.stock_level(home, threshold)
+            }
+        };
+        match ended {
+            Ended::Committed(_) => self.committed += 1,
+            Ended::RolledBack => self.rolled_back += 1,
+        }
+        ended
+    }
+}
+
+impl Service for Store {
+    fn serve(&mut self, request: &Request, _: &[u8], answer: &mut Vec<u8>) -> Result<(), Refused> {
+        let Some((kind, _)) = MIX.get(usize::from(request.kind)) else {
+            return Err(Refused(format!("transaction {} is outside 0..=4", request.kind)));
+        };
+        let (word, found) = match self.run(*kind) {
+            Ended::Committed(found) => (1_u64, found),
+            Ended::RolledBack => (0, 0),
+        };
+        answer.extend_from_slice(&word.to_be_bytes());
+        answer.extend_from_slice(&found.to_be_bytes());
+        Ok(())
+    }
+
+    fn check(&mut self) -> Check {
+        let (committed, rolled_back) = (self.committed, self.rolled_back);
+        let done = format!("{committed} committed, {rolled_back} rolled back");
+        match self.consistent() {
+            Ok(()) => Check { holds: true, says: done },
+            Err(broken) => Check { holds: false, says: format!("{done}; {broken}") },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

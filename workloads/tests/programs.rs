@@ -1,0 +1,177 @@
+//! The programs as they are started: what they say, and that their checks hold.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use host::Monotonic;
+use host::lab::{Folder, Lab};
+use load::kernel::{self, Protocol};
+use load::{Class, Plan};
+use queueing::Span;
+use serde_json::Value;
+use workloads::{storage, tpcc};
+
+/// Says what is not tested, past the harness, which keeps what passing tests print.
+fn skipped(name: &str, why: &str) {
+    let line = format!("skipped: {name}: {why}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// What a program says on stdout, line by line; it ends well.
+fn said(command: &mut Command) -> Vec<Value> {
+    let out = command.stdin(Stdio::null()).output().expect("it starts");
+    let text = String::from_utf8(out.stdout).expect("text");
+    assert!(out.status.success(), "{text}{}", String::from_utf8_lossy(&out.stderr));
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+/// That it worked, said so, and that its check holds.
+fn works(workload: &str, lines: &[Value]) {
+    let (last, counts) = lines.split_last().expect("it says something");
+    assert_eq!((&last["workload"], &last["check"]), (&workload.into(), &"holds".into()), "{last}");
+    let totals: Vec<u64> = counts.iter().map(|line| line["total"].as_u64().expect("a count")).collect();
+    assert!(!totals.is_empty() && totals.is_sorted() && totals[0] > 0, "{workload}: {totals:?}");
+    assert!(counts.iter().all(|line| line["per_s"].as_f64() >= Some(0.0)), "{counts:?}");
+}
+
+const PACE: [&str; 4] = ["--for", "300ms", "--every", "50ms"];
+
+#[test]
+fn best_effort_programs_say_what_they_do_and_check_it() {
+    for (workload, program) in [
+        ("swaptions", env!("CARGO_BIN_EXE_swaptions")),
+        ("streamcluster", env!("CARGO_BIN_EXE_streamcluster")),
+        ("stream-l2", env!("CARGO_BIN_EXE_stream-l2")),
+        ("stream-dram", env!("CARGO_BIN_EXE_stream-dram")),
+    ] {
+        let more: &[&str] = if workload == "stream-dram" { &["--kib", "8192"] } else { &[] };
+        works(workload, &said(Command::new(program).args(PACE).args(more)));
+    }
+}
+
+#[test]
+fn swaptions_run_with_the_collectors_malloc() {
+    let name = "swaptions_run_with_the_collectors_malloc";
+    let folder = Folder::new("collector").expect("a folder");
+    let library = folder.path().join("libcollector.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("collector/malloc.c");
+    let built = Command::new("cc")
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
+        .args([&library, &source])
+        .arg("-lgc")
+        .output();
+    let Ok(built) = built else { return skipped(name, "there is no C compiler") };
+    let errors = String::from_utf8_lossy(&built.stderr);
+    if errors.contains("gc.h: No such file") {
+        return skipped(name, "libgc-dev is not there");
+    }
+    assert!(built.status.success(), "{errors}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swaptions"));
+    command.env("LD_PRELOAD", &library).env("GC_PRINT_STATS", "1");
+    command.args(["--for", "1s", "--every", "50ms", "--keep-mib", "16"]);
+    let out = command.output().expect("it starts");
+    let lines: Vec<Value> = String::from_utf8_lossy(&out.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    works("swaptions", &lines);
+    let log = String::from_utf8_lossy(&out.stderr);
+    assert!(log.contains("Complete collection took") || log.contains("world-stopped"), "{log}");
+}
+
+#[test]
+fn trees_of_the_go_program_outlive_its_collector() {
+    let name = "trees_of_the_go_program_outlive_its_collector";
+    let folder = Folder::new("garbage").expect("a folder");
+    let program = folder.path().join("garbage");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("garbage");
+    let built = Command::new("go").current_dir(source).args(["build", "-o"]).arg(&program).arg(".").output();
+    let Ok(built) = built else { return skipped(name, "go is not there") };
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let go = ["-for", "300ms", "-every", "50ms", "-keep-mib", "8"];
+    works("garbage", &said(Command::new(&program).args(go)));
+}
+
+/// Starts `program` in a laboratory, asks it as `plan` says, ends it; its last line.
+fn served(name: &str, program: &str, plan: &Plan, protocol: &Protocol) -> Option<Value> {
+    let no_tap = || {
+        let there = Path::new("/dev/net/tun").exists();
+        (!there).then(|| "this kernel offers no TAP devices".to_owned())
+    };
+    if let Some(why) = Lab::unavailable().or_else(no_tap) {
+        skipped(name, &why);
+        return None;
+    }
+    let lab = Lab::new("workloads").expect("a laboratory");
+    let here = lab.namespace("here").expect("a namespace");
+    let mut command = here.command(program);
+    let mut child = here.spawn(command.args(["--every", "50ms"]).stdout(Stdio::piped())).expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut next = move || serde_json::from_str::<Value>(&lines.next()?.ok()?).ok();
+    let first = next().expect("it listens");
+    let target = first["listens"].as_str().and_then(|at| at.parse().ok()).expect("an address");
+    let stop = AtomicBool::new(false);
+    let report = here
+        .enter(|| kernel::run(plan, target, protocol, &Monotonic::new(), &mut |_| {}, &stop))
+        .expect("it runs");
+    assert_eq!((report.answered(), report.garbled), (report.requests(), 0), "{report:?}");
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it lives");
+    let (tell, told) = channel();
+    std::thread::spawn(move || tell.send(std::iter::from_fn(next).last()));
+    let last = told.recv_timeout(Duration::from_secs(30)).expect("it ends when it is told to");
+    let last = last.expect("it says something");
+    assert_eq!(last["check"], "holds", "{last}");
+    Some(last)
+}
+
+fn plan(classes: &[(&str, f64, u8, usize)], requests: u64) -> Plan {
+    let service = "1ns".parse().expect("a law");
+    let class = |&(name, share, kind, length): &(&str, f64, u8, usize)| Class {
+        name: name.to_owned(),
+        share,
+        service,
+        length,
+        kind,
+        priority: 0,
+    };
+    let arrivals = "poisson 3000".parse().expect("arrivals");
+    let mut plan = Plan::new(8, arrivals, classes.iter().map(class).collect());
+    plan.requests = Some(requests);
+    plan.timeout = Span::from_secs(20);
+    plan
+}
+
+#[test]
+fn blocks_are_served_over_tcp_and_none_is_lost() {
+    use storage::Kind::{Read, Write};
+    let classes = [
+        ("4k", 0.5, Read(1).code(), 32),
+        ("64k", 0.3, Read(16).code(), 32),
+        ("write", 0.2, Write(15).code(), 32 + 15 * storage::BLOCK),
+    ];
+    let text = include_bytes!("../../LICENSE").to_vec();
+    let name = "blocks_are_served_over_tcp_and_none_is_lost";
+    let last = served(name, env!("CARGO_BIN_EXE_storage"), &plan(&classes, 1000), &Protocol::Texts { text });
+    let Some(last) = last else { return };
+    assert_eq!(last["says"], "16384 blocks are what was written; 0 refused");
+}
+
+#[test]
+fn transactions_over_tcp_leave_a_consistent_store() {
+    let names = ["new-order", "payment", "order-status", "delivery", "stock-level"];
+    let classes: Vec<_> = (0..)
+        .zip(names)
+        .zip(tpcc::MIX)
+        .map(|((kind, name), (_, share))| (name, share as f64 / 100.0, kind, 32))
+        .collect();
+    let name = "transactions_over_tcp_leave_a_consistent_store";
+    let last = served(name, env!("CARGO_BIN_EXE_tpcc"), &plan(&classes, 2000), &Protocol::Synthetic);
+    let Some(last) = last else { return };
+    let says = last["says"].as_str().expect("text");
+    assert!(says.contains(" committed, ") && says.ends_with("; 0 refused"), "{says}");
+}
