@@ -26,7 +26,7 @@ use std::task::{Context, Poll};
 
 use deadline::Reason;
 use deadline::tower::{Answer, Clock, Refusal, Text};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 use queueing::{Span, Time, UnknownName};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -286,8 +286,20 @@ where
         Box::pin(async move {
             poll_fn(|cx| inner.poll_ready(cx)).await?;
             let response = inner.call(request).await;
-            inside.answered();
+            if response.as_ref().is_ok_and(|response| !is_refusal(response)) {
+                inside.answered();
+            }
             response
         })
     }
+}
+
+/// Whether somebody inside refused a request or let its time run out: that is
+/// no service, and what is served says how much may come in.
+fn is_refusal<B>(response: &Response<B>) -> bool {
+    const STATUS: [StatusCode; 2] = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
+    /// `DEADLINE_EXCEEDED` and `RESOURCE_EXHAUSTED`.
+    const GRPC: [&str; 2] = ["4", "8"];
+    let grpc = response.headers().get("grpc-status");
+    STATUS.contains(&response.status()) || grpc.is_some_and(|code| GRPC.iter().any(|its| code == its))
 }

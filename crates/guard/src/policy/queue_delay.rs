@@ -60,10 +60,12 @@ impl Policy for QueueDelay {
         let span = self.looked.map_or(Span::ZERO, |looked| now.since(looked));
         self.looked = Some(now);
         self.learn(span, signals);
-        // One who has less time than the target is late at the target. Who has
+        // One who has less time than the target is late at the target, and a
+        // queue that sheds whoever would be late never shows that it is. Who has
         // next to none is hopeless wherever it waits, or lies.
         let least = self.target / TARGET_PARTS;
-        let target = signals.budget.map_or(self.target, |budget| budget.clamp(least, self.target));
+        let within = |budget: Span| (budget * 3 / 4).clamp(least, self.target);
+        let target = signals.budget.map_or(self.target, within);
         let late = signals.delay > target;
         if late || self.calm.is_some() && signals.admitted < signals.offered {
             self.calm = Some(now);
