@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 
+const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
 /// A mapping, unmapped when dropped unless it was [leaked](Self::leak).
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -21,21 +23,28 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// `len` bytes of `file` from `offset` on, populated.
     pub(crate) fn of(file: impl AsFd, offset: i64, len: usize) -> io::Result<Self> {
-        Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, file.as_fd().as_raw_fd(), offset)
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        Self::map(len, READ_WRITE, flags, file.as_fd().as_raw_fd(), offset)
+    }
+
+    /// The first `len` bytes of `file`, which others have mapped, too; only to
+    /// be read unless `writable`.
+    pub(crate) fn shared(file: impl AsFd, len: usize, writable: bool) -> io::Result<Self> {
+        let protection = if writable { READ_WRITE } else { libc::PROT_READ };
+        Self::map(len, protection, libc::MAP_SHARED, file.as_fd().as_raw_fd(), 0)
     }
 
     /// `len` zero bytes, populated; in huge pages of 2 MiB if asked, of which
     /// `len` must then be a multiple.
     pub(crate) fn anonymous(len: usize, hugepages: bool) -> io::Result<Self> {
         let huge = if hugepages { libc::MAP_HUGETLB | libc::MAP_HUGE_2MB } else { 0 };
-        Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE | huge, -1, 0)
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE | huge;
+        Self::map(len, READ_WRITE, flags, -1, 0)
     }
 
-    fn map(len: usize, flags: i32, fd: i32, offset: i64) -> io::Result<Self> {
+    fn map(len: usize, protection: i32, flags: i32, fd: i32, offset: i64) -> io::Result<Self> {
         // SAFETY: a new mapping, placed by the kernel where nothing is.
-        let start = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, fd, offset)
-        };
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

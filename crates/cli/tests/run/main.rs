@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 mod ends;
 mod guide;
+mod order;
 mod refused;
 mod servers;
 
@@ -94,9 +95,16 @@ impl World {
 
     /// Starts `program` on our stack and waits until it takes connections at `port`.
     fn run(&self, device: &str, port: u16, program: &[&str]) -> Server {
+        let server = self.start(device, port, &[], program);
+        self.until("it takes connections", || self.clients.enter(|| TcpStream::connect(server.to).is_ok()));
+        server
+    }
+
+    /// Starts `program` on our stack.
+    fn start(&self, device: &str, port: u16, options: &[&str], program: &[&str]) -> Server {
         let mut command = self.ours.command(GREENWAVE);
         command.args(["run", "--device", device, "--addr", &format!("{OURS}/24"), "--lib"]);
-        command.arg(library()).arg("--").args(program);
+        command.arg(library()).args(options).arg("--").args(program);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = self.ours.spawn(&mut command).unwrap();
         let mut stderr = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
@@ -107,9 +115,7 @@ impl World {
             stderr.read_to_string(&mut said).unwrap();
             panic!("{said}");
         }
-        let server = Server { child, stderr, to: SocketAddr::new(OURS.parse().unwrap(), port) };
-        self.until("it takes connections", || self.clients.enter(|| TcpStream::connect(server.to).is_ok()));
-        server
+        Server { child, stderr, to: SocketAddr::new(OURS.parse().unwrap(), port) }
     }
 
     /// Looks until `is` holds.

@@ -14,6 +14,7 @@ use rustix::net::{
 };
 
 use super::desk::desk_name;
+use super::labels::Labels;
 use super::name::Name;
 use super::pass;
 use super::request::{ANSWER_BYTES, Answer, Key, Request};
@@ -71,6 +72,17 @@ impl Seam {
         };
         let answer = Answer::decode(&bytes[..len]).ok_or(Errno::NETDOWN)?;
         Ok(Asked { answer, end })
+    }
+
+    /// What tells the labels of a program's connections.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask); or there is no memory left.
+    pub fn labels(&self) -> Result<Labels, Errno> {
+        let failed = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
+        let asked = self.ask(&Request::Labels)?;
+        let message = pass::receive(&asked.end, &mut [0; 16], true).map_err(failed)?;
+        Labels::map(message.fd.ok_or(Errno::NETDOWN)?.as_fd()).map_err(failed)
     }
 }
 

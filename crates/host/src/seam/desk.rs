@@ -20,6 +20,7 @@ use rustix::net::{
     socket_with, socketpair,
 };
 
+use super::labels::Board;
 use super::listeners::{Listener, Listeners};
 use super::name::{Kind, Name};
 use super::options::Setting;
@@ -31,6 +32,7 @@ use super::request::{Answer, Call, Key, REQUEST_BYTES_MAX, Request};
 pub struct Desk {
     control: OwnedFd,
     epoll: Arc<OwnedFd>,
+    board: Arc<Board>,
     key: Key,
     run: u32,
     /// The stack's addresses.
@@ -55,6 +57,9 @@ pub enum Happened {
         /// No process has the other end any more.
         gone: bool,
     },
+    /// The program writes nothing more on this connection; [`Happened::Pipe`]
+    /// follows. Without it, or `gone`, what is read short is all there is now.
+    Shut(u64),
     /// A program listens on this port of the stack; perhaps not the first.
     Listen(u16),
     /// Nobody listens on this port any more.
@@ -123,6 +128,7 @@ impl Desk {
         Ok(Self {
             control,
             epoll,
+            board: Arc::new(Board::new()?),
             key: secret,
             run,
             addrs: Vec::new(),
@@ -176,6 +182,9 @@ impl Desk {
         use epoll::EventFlags as F;
         let gone = flags.intersects(F::HUP | F::ERR);
         if id & LISTENER == 0 {
+            if flags.contains(F::RDHUP) && !gone {
+                into.push(Happened::Shut(id));
+            }
             let (readable, writable) = (gone || flags.intersects(F::IN | F::RDHUP), flags.contains(F::OUT));
             return into.push(Happened::Pipe { id, readable, writable, gone });
         }
@@ -246,6 +255,17 @@ impl Desk {
                     Answer::No(Errno::NOPROTOOPT.raw_os_error())
                 }
             },
+            Request::Private { id, bytes } => {
+                if id & LISTENER == 0 {
+                    into.push(Happened::Set { id, setting: Setting::Private(bytes) });
+                }
+                Answer::Done
+            }
+            Request::Labels => {
+                let _ = send(&reply, &Answer::Done.encode(), QUIET);
+                let _ = pass::send(&reply, None, b"labels", self.board.file());
+                return;
+            }
             Request::Refused { call } => {
                 self.refuse(Refusal::Call(call));
                 Answer::Done
@@ -324,13 +344,15 @@ impl Desk {
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(none)?;
         bind(&ours, &SocketAddrUnix::new_abstract_name(&name).map_err(none)?).map_err(none)?;
         epoll::add(&self.epoll, &ours, epoll::EventData::new_u64(id), READABLE).map_err(none)?;
+        // Before the program has it, so that it finds its label.
+        let pipe = Pipe::new(ours, id, self.epoll.clone(), self.board.clone());
         let before = listener.is_full();
         listener.hand_over(name, theirs).map_err(|_| NoOffer::Full)?;
         let (listener, full) = (listener.id, listener.is_full());
         if full && !before {
             let _ = self.watch_listener(listener);
         }
-        Ok(Pipe::new(ours, id, self.epoll.clone()))
+        Ok(pipe)
     }
 
     fn refuse(&mut self, refusal: Refusal) {

@@ -10,14 +10,16 @@
 //! asks ([`Request`]).
 //!
 //! Accepting is receiving: a listener's pair carries messages, each a new
-//! connection's [`Name`] and its descriptor.
+//! connection's [`Name`] and its descriptor. How urgent connections are,
+//! programs read where the stack writes it ([`labels`]).
 //! Decision: `docs/adr/0025-programs-keep-kernel-descriptors.md`.
 
 mod asking;
 mod desk;
+pub mod labels;
 mod listeners;
 pub mod name;
-mod options;
+pub mod options;
 pub mod pass;
 mod pipe;
 pub mod program;
@@ -25,6 +27,7 @@ mod request;
 
 pub use asking::{Asked, Seam};
 pub use desk::{Desk, Happened, NoOffer, Refusal};
+pub use labels::Labels;
 pub use name::Name;
 pub use options::Setting;
 pub use pipe::{Pipe, Read, Wrote};

@@ -1,6 +1,8 @@
 //! Socket options that mean something to our TCP.
 
-use queueing::Span;
+use queueing::{Priority, Span};
+
+use super::labels::PRIVATE;
 
 /// What a program sets on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +19,18 @@ pub enum Setting {
     UserTimeout(Option<Span>),
     /// SO_LINGER with no time: closing resets.
     ResetOnClose(bool),
+    /// [`PRIORITY`]: how urgent is what the program sends, until something comes.
+    Priority(Priority),
+    /// [`PRIVATE_BYTES`].
+    Private([u8; PRIVATE]),
 }
+
+/// The level of options that only we have: "gw".
+pub const SOL_GREENWAVE: i32 = 0x6777;
+/// How urgent a connection is: an `int`, 0 (most urgent) to 7.
+pub const PRIORITY: i32 = 1;
+/// The 48 bytes of a connection's private area that are the program's (ADPS M5).
+pub const PRIVATE_BYTES: i32 = 2;
 
 impl Setting {
     /// What setting option `name` of `level` to `value` means; `None` when
@@ -38,6 +51,7 @@ impl Setting {
                 let ms = u64::try_from(value[0]).ok()?;
                 Self::UserTimeout((ms > 0).then_some(Span::from_millis(ms)))
             }
+            (SOL_GREENWAVE, PRIORITY) => Self::Priority(Priority::new(u8::try_from(value[0]).ok()?)?),
             _ => return None,
         })
     }
@@ -58,5 +72,7 @@ mod tests {
         assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, [0, 0]), None, "the kernel refuses it, too");
         assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, [0, 0]), Some(Setting::UserTimeout(None)));
         assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_FASTOPEN, [5, 0]), None);
+        assert_eq!(of(SOL_GREENWAVE, PRIORITY, [7, 0]), Some(Setting::Priority(Priority::LOWEST)));
+        assert_eq!(of(SOL_GREENWAVE, PRIORITY, [8, 0]), None, "there are eight levels");
     }
 }

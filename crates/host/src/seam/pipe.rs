@@ -11,6 +11,8 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
+use super::labels::{Board, PRIVATE};
+
 /// Our end.
 #[derive(Debug)]
 pub struct Pipe {
@@ -19,6 +21,8 @@ pub struct Pipe {
     id: u64,
     /// Where it is watched.
     watch: Arc<OwnedFd>,
+    /// Where programs read how urgent it is.
+    board: Arc<Board>,
 }
 
 /// A connection is looked at when there is more than before.
@@ -50,8 +54,15 @@ pub enum Read {
 }
 
 impl Pipe {
-    pub(super) fn new(end: OwnedFd, id: u64, watch: Arc<OwnedFd>) -> Self {
-        Self { end, id, watch }
+    pub(super) fn new(end: OwnedFd, id: u64, watch: Arc<OwnedFd>, board: Arc<Board>) -> Self {
+        board.begin(id);
+        Self { end, id, watch, board }
+    }
+
+    /// What is handed over next is as urgent as `level`, 0..=7; and what the
+    /// program's private bytes are now.
+    pub fn tell(&self, level: u8, private: &[u8; PRIVATE]) {
+        self.board.tell(self.id, level, private);
     }
 
     /// Hands `bytes` (not none) to the program, as many as there is room for.

@@ -174,6 +174,65 @@ fn the_most_urgent_is_handed_over_first() {
     assert!(world.end(2).borrow().wanted);
 }
 
+#[test]
+fn a_program_knows_how_urgent_something_is_before_it_has_it() {
+    let mut world = World::new(100);
+    world.send(0, b"3");
+    world.settle();
+    world.send(0, b"0");
+    world.settle();
+    world.client.close(world.now, world.conns[0]);
+    world.settle();
+    let level = |n| Priority::new(n).unwrap();
+    // An end is as urgent as what came before it.
+    assert_eq!(world.end(0).borrow().told, [(level(3), 0), (level(0), 1), (level(0), 2)]);
+    let conn = world.end(0).borrow().conn.unwrap();
+    world.streams.programs.happened.push(Happened::Set(conn, Setting::Level(level(6))));
+    world.streams.programs.happened.push(Happened::Set(conn, Setting::Private([7; 48])));
+    world.settle();
+    assert_eq!(world.end(0).borrow().told.last(), Some(&(level(6), 2)));
+    assert_eq!(world.streams.stack.private(conn).unwrap()[16..], [7; 48]);
+}
+
+#[test]
+fn what_programs_wrote_is_collected_in_the_order_of_labels() {
+    let mut world = World::new(100);
+    (0..3).for_each(|_| world.connect());
+    for (n, level) in [b"5", b"7", b"0", b"5"].iter().enumerate() {
+        world.send(n, *level);
+    }
+    world.settle();
+    for n in 0..4 {
+        world.end(n).borrow_mut().outbound.extend(b"answer");
+        world.tell(n);
+    }
+    world.streams.listen_to_programs(world.now);
+    world.streams.collect(world.now);
+    let order: Vec<_> = (0..4).map(|n| world.end(n).borrow().read_as).collect();
+    assert_eq!(order, [Some(1), Some(3), Some(0), Some(2)]);
+}
+
+#[test]
+fn every_level_has_a_turn_in_every_round() {
+    let mut world = World::new(100);
+    let urgent = HANDED_MAX + 6;
+    (0..urgent).for_each(|_| world.connect());
+    (0..urgent).for_each(|n| assert_eq!(world.send(n, b"0"), 1));
+    world.send(urgent, b"7");
+    world.settle();
+    for n in 0..=urgent {
+        world.end(n).borrow_mut().outbound.extend(b"answer");
+        world.tell(n);
+    }
+    world.streams.listen_to_programs(world.now);
+    world.streams.collect(world.now);
+    let read = |world: &World| (0..=urgent).filter(|&n| world.end(n).borrow().read_as.is_some()).count();
+    assert_eq!(read(&world), HANDED_MAX + 1);
+    assert!(world.end(urgent).borrow().read_as.is_some(), "the least urgent waits for no round to be short");
+    world.streams.collect(world.now);
+    assert_eq!(read(&world), urgent + 1);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 

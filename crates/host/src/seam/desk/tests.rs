@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use super::super::{Read, Seam, Wrote};
+use super::super::{Read, Seam, Wrote, labels};
 use super::*;
 
 const HERE: &str = "10.0.0.1:80";
@@ -194,6 +194,30 @@ fn options_are_told_or_refused_and_counted() {
     assert_eq!(answer, Answer::No(Errno::NOPROTOOPT.raw_os_error()));
     let refusal = Refusal::SetOption { level: libc::IPPROTO_TCP, name: libc::TCP_FASTOPEN };
     assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(refusal, 1)]);
+}
+
+#[test]
+fn a_program_reads_how_urgent_its_connections_are() {
+    let mut world = World::new(8);
+    let listener = world.listener(HERE);
+    let seam = world.seam;
+    let labels = std::thread::scope(|scope| {
+        let asking = scope.spawn(move || seam.labels().expect("the desk is there"));
+        while !asking.is_finished() {
+            assert_eq!(world.poll(), []);
+            std::thread::yield_now();
+        }
+        asking.join().unwrap()
+    });
+    let id = 5 << 32 | 1;
+    let pipe = world.desk.offer(id, end(HERE), end("10.0.0.9:1")).unwrap();
+    let (name, _stream) = accept(&listener);
+    assert_eq!(labels.level(name.id), Some(7), "nothing has come");
+    pipe.tell(2, &[9; labels::PRIVATE]);
+    assert_eq!((labels.level(name.id), labels.private(name.id)), (Some(2), Some([9; labels::PRIVATE])));
+    let (answer, _, happened) = world.ask(Request::Private { id, bytes: [4; labels::PRIVATE] });
+    let set = Happened::Set { id, setting: Setting::Private([4; labels::PRIVATE]) };
+    assert_eq!((answer, &happened[..]), (Answer::Done, &[set][..]));
 }
 
 #[test]

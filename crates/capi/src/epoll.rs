@@ -1,0 +1,151 @@
+//! Events in the order of labels: epoll_ctl is listened to, and what
+//! epoll_wait and its kin return is put into order ([`order`](crate::order)).
+//!
+//! Nothing is done while no two connections differ in urgency, so a program
+//! without a policy waits as it does on the kernel. poll and select have no
+//! order to change: they return the program's own list.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+
+use host::seam::name::Kind;
+use host::seam::{Labels, Name};
+use libc::{epoll_event, sigset_t, timespec};
+
+use crate::hints::{Hint, Hints};
+use crate::next::next;
+use crate::order::{BATCH, LEFT_IN_A_ROW, OTHER, Rank, arrange};
+use crate::{ours, seam};
+
+/// As many connections as a process has descriptors here, three times.
+static HINTS: Hints<16_384> = Hints::new();
+/// What [`labels`] has mapped. Not behind a lock: one that is held while
+/// another thread forks is held for ever in the child.
+static LABELS: AtomicPtr<Labels> = AtomicPtr::new(std::ptr::null_mut());
+/// Calls in a row that left events behind, by the set's number.
+static LEFT: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
+
+/// The labels, once a connection has been registered.
+fn known_labels() -> Option<&'static Labels> {
+    // SAFETY: null, or what `labels` made, which lives as long as the program.
+    unsafe { LABELS.load(Ordering::Acquire).as_ref() }
+}
+
+/// The labels; asked for when they are needed first.
+pub(crate) fn labels() -> Option<&'static Labels> {
+    known_labels().or_else(|| {
+        let mapped = Box::into_raw(Box::new(seam()?.labels().ok()?));
+        let (set, null) = (Ordering::AcqRel, std::ptr::null_mut());
+        if LABELS.compare_exchange(null, mapped, set, Ordering::Acquire).is_err() {
+            // SAFETY: another thread was first, and nobody else knows of ours.
+            drop(unsafe { Box::from_raw(mapped) });
+        }
+        known_labels()
+    })
+}
+
+/// epoll_ctl(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
+    if event.is_null() || op == libc::EPOLL_CTL_DEL || seam().is_none() {
+        return next!(epoll_ctl(epoll, op, fd, event) as Real);
+    }
+    // SAFETY: the program's event is there.
+    let wanted = unsafe { event.read_unaligned() };
+    let (word, by_level) = (wanted.u64, wanted.events & (libc::EPOLLET | libc::EPOLLONESHOT) as u32 == 0);
+    let before = if op == libc::EPOLL_CTL_MOD { HINTS.get(epoll, word) } else { None };
+    let id = before.map(|hint| hint.id).or_else(|| connection(fd));
+    // What the kernel may not return again must never be taken for what it does.
+    let early = Hint { id: id.unwrap_or_default(), by_level: false };
+    HINTS.note(epoll, word, id.map(|_| early));
+    let done = next!(epoll_ctl(epoll, op, fd, event) as Real);
+    if done == 0 && by_level && id.is_some() {
+        HINTS.note(epoll, word, Some(Hint { by_level, ..early }));
+    }
+    done
+}
+
+/// The number of the connection that `fd` is, if it is one of ours.
+fn connection(fd: c_int) -> Option<u64> {
+    let Name { kind: Kind::Connection, id, .. } = ours(fd)? else { return None };
+    labels().map(|_| id)
+}
+
+/// Waits by `call`, which takes so many events at the most.
+///
+/// # Safety
+/// `call` writes as many events to `events` as it says, at most `max`.
+unsafe fn wait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    max: c_int,
+    call: impl FnOnce(c_int) -> c_int,
+) -> c_int {
+    let Some(labels) = known_labels().filter(|labels| labels.differ()) else { return call(max) };
+    let found = call(max.min(BATCH as c_int));
+    let Some(len) = usize::try_from(found).ok().filter(|len| *len > 1) else { return found };
+    // SAFETY: the caller's `call` has written so many.
+    let events = unsafe { std::slice::from_raw_parts_mut(events, len) };
+    let left = &LEFT[epoll as usize % LEFT.len()];
+    let in_a_row = left.load(Ordering::Relaxed);
+    let rank = |event: &epoll_event| {
+        let Some(Hint { id, by_level }) = HINTS.get(epoll, event.u64) else { return OTHER };
+        labels.level(id).map_or(OTHER, |level| Rank { level, can_wait: by_level })
+    };
+    let kept = arrange(events, rank, in_a_row < LEFT_IN_A_ROW);
+    left.store(if kept < len { in_a_row + 1 } else { 0 }, Ordering::Relaxed);
+    kept as c_int
+}
+
+/// epoll_wait(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, max: c_int, ms: c_int) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
+    let call = |max| next!(epoll_wait(epoll, events, max, ms) as Real);
+    // SAFETY: the program's arguments; `call` is the C library's own.
+    unsafe { wait(epoll, events, max, call) }
+}
+
+/// epoll_pwait(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_pwait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    max: c_int,
+    ms: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
+    let call = |max| next!(epoll_pwait(epoll, events, max, ms, mask) as Real);
+    // SAFETY: the program's arguments; `call` is the C library's own.
+    unsafe { wait(epoll, events, max, call) }
+}
+
+/// epoll_pwait2(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_pwait2(
+    epoll: c_int,
+    events: *mut epoll_event,
+    max: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    type Real =
+        unsafe extern "C" fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int;
+    let call = |max| next!(epoll_pwait2(epoll, events, max, timeout, mask) as Real);
+    // SAFETY: the program's arguments; `call` is the C library's own.
+    unsafe { wait(epoll, events, max, call) }
+}

@@ -1,0 +1,116 @@
+//! Which connection of ours an event speaks of.
+//!
+//! epoll returns the word that the program registered, and nothing else. So
+//! what epoll_ctl is told is remembered here, by set and word, in a table of
+//! fixed size without locks: threads share it, a fork copies it, and an exec
+//! closes the sets with it. An entry that was overwritten by another, or that
+//! outlived its connection, costs an event its place in the order; nothing
+//! else hangs on it. An entry that two threads wrote at once fails its check
+//! and counts as none.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is remembered of a registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hint {
+    /// The connection's number, below 2⁶².
+    pub(crate) id: u64,
+    /// The kernel returns it as long as it is ready.
+    pub(crate) by_level: bool,
+}
+
+const BY_LEVEL: u64 = 1 << 63;
+const SOME: u64 = 1 << 62;
+/// Registrations that fall together.
+const WAYS: usize = 4;
+
+/// `SETS` × 4 entries: the key and the value together, and the value.
+pub(crate) struct Hints<const SETS: usize>([[[AtomicU64; 2]; WAYS]; SETS]);
+
+impl<const SETS: usize> Hints<SETS> {
+    pub(crate) const fn new() -> Self {
+        Self([const { [const { [const { AtomicU64::new(0) }; 2] }; WAYS] }; SETS])
+    }
+
+    /// Remembers what `word` in the set `epoll` stands for; `None`: nothing of ours.
+    pub(crate) fn note(&self, epoll: i32, word: u64, hint: Option<Hint>) {
+        let key = key(epoll, word);
+        let ways = &self.0[key as usize % SETS];
+        let value = hint
+            .filter(|hint| hint.id < SOME)
+            .map_or(0, |Hint { id, by_level }| id | SOME | if by_level { BY_LEVEL } else { 0 });
+        let is = |wanted: u64| ways.iter().find(|way| read(way).0 == wanted);
+        let Some(way) = is(key).or_else(|| if value == 0 { None } else { is(0) }) else {
+            if value != 0 {
+                write(&ways[(key >> 62) as usize % WAYS], key, value);
+            }
+            return;
+        };
+        match value {
+            0 => write(way, 0, 0),
+            value => write(way, key, value),
+        }
+    }
+
+    /// What `word` in the set `epoll` stands for, as far as is known.
+    pub(crate) fn get(&self, epoll: i32, word: u64) -> Option<Hint> {
+        let key = key(epoll, word);
+        let mut known = self.0[key as usize % SETS].iter().map(read);
+        let (_, value) = known.find(|(found, _)| *found == key)?;
+        Some(Hint { id: value & !(SOME | BY_LEVEL), by_level: value & BY_LEVEL != 0 })
+    }
+}
+
+/// Key and value of an entry; key 0: it is empty, or being written.
+fn read(entry: &[AtomicU64; 2]) -> (u64, u64) {
+    let (both, value) = (entry[0].load(Ordering::Relaxed), entry[1].load(Ordering::Relaxed));
+    (both ^ value, value)
+}
+
+fn write(entry: &[AtomicU64; 2], key: u64, value: u64) {
+    entry[0].store(key ^ value, Ordering::Relaxed);
+    entry[1].store(value, Ordering::Relaxed);
+}
+
+/// Never 0. Two different pairs have the same one in 2⁶³ times.
+fn key(epoll: i32, word: u64) -> u64 {
+    // The finalizer of SplitMix64, twice.
+    let mix = |mut x: u64| {
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    };
+    mix(mix(word).wrapping_add(epoll as u64).wrapping_add(0x9e37_79b9_7f4a_7c15)) | 1 << 61
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn hint(id: u64) -> Hint {
+        Hint { id, by_level: id % 2 == 0 }
+    }
+
+    #[test]
+    fn a_word_stands_for_what_it_was_registered_for_last_in_its_set() {
+        let hints = Hints::<64>::new();
+        assert_eq!(hints.get(3, 77), None);
+        hints.note(3, 77, Some(hint(8)));
+        hints.note(4, 77, Some(hint(9)));
+        assert_eq!((hints.get(3, 77), hints.get(4, 77)), (Some(hint(8)), Some(hint(9))));
+        hints.note(3, 77, Some(hint(11)));
+        assert_eq!(hints.get(3, 77), Some(hint(11)));
+        hints.note(3, 77, None);
+        assert_eq!((hints.get(3, 77), hints.get(4, 77)), (None, Some(hint(9))));
+    }
+
+    #[test]
+    fn of_too_many_some_are_forgotten_and_none_is_mistaken() {
+        let hints = Hints::<16>::new();
+        let all = 0..1000_u64;
+        all.clone().for_each(|n| hints.note(5, n << 4, Some(hint(n))));
+        let known: Vec<_> = all.filter(|&n| hints.get(5, n << 4).is_some()).collect();
+        assert!((1..=64).contains(&known.len()), "{}", known.len());
+        assert!(known.iter().all(|&n| hints.get(5, n << 4) == Some(hint(n))));
+    }
+}

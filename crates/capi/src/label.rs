@@ -1,0 +1,63 @@
+//! Options that only we have, for programs that want to know: how urgent a
+//! connection is, and the private bytes that it shares with the classifiers.
+//!
+//! ```c
+//! int level;
+//! socklen_t len = sizeof level;
+//! getsockopt(fd, 0x6777, 1, &level, &len);        /* 0 (most urgent) to 7 */
+//! char own[48];
+//! len = sizeof own;
+//! getsockopt(fd, 0x6777, 2, own, &len);
+//! setsockopt(fd, 0x6777, 2, own, sizeof own);
+//! ```
+//! Reading costs no question to the stack; on a socket of the kernel's both
+//! are refused by the kernel. Source: ADPS M5, M6.
+
+use std::ffi::{c_int, c_void};
+
+use host::seam::labels::PRIVATE;
+use host::seam::name::Kind;
+use host::seam::options::{PRIORITY, PRIVATE_BYTES};
+use host::seam::{Answer, Name, Request, Seam};
+use libc::socklen_t;
+use rustix::io::Errno;
+
+use crate::epoll::labels;
+
+/// Option `name` of `socket`.
+pub(crate) fn get(socket: &Name, name: c_int) -> Result<Vec<u8>, Errno> {
+    if socket.kind != Kind::Connection {
+        return Err(Errno::NOTCONN);
+    }
+    let labels = labels().ok_or(Errno::NETDOWN)?;
+    match name {
+        PRIORITY => labels.level(socket.id).map(|level| c_int::from(level).to_ne_bytes().to_vec()),
+        PRIVATE_BYTES => labels.private(socket.id).map(|private| private.to_vec()),
+        _ => return Err(Errno::NOPROTOOPT),
+    }
+    .ok_or(Errno::NOTCONN)
+}
+
+/// Sets the private bytes of `socket`.
+///
+/// # Safety
+/// `value` points to `len` bytes, or is null.
+pub(crate) unsafe fn set_private(
+    seam: Seam,
+    socket: &Name,
+    value: *const c_void,
+    len: socklen_t,
+) -> Result<(), Errno> {
+    if socket.kind != Kind::Connection {
+        return Err(Errno::NOTCONN);
+    }
+    if value.is_null() || len as usize != PRIVATE {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: the caller's `value` has so many bytes.
+    let bytes = unsafe { value.cast::<[u8; PRIVATE]>().read_unaligned() };
+    match seam.ask(&Request::Private { id: socket.id, bytes })?.answer {
+        Answer::No(errno) => Err(Errno::from_raw_os_error(errno)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,78 @@
+//! A program that asks epoll meets its connections in the order of labels.
+
+use super::*;
+
+/// Takes ten connections, waits until each has something, and answers each
+/// with its turn and its level; the first also with whether its private bytes
+/// read as they were written.
+const PROGRAM: &str = r#"
+import array, fcntl, select, socket, sys, termios, time
+SOL_GREENWAVE, PRIORITY, PRIVATE = 0x6777, 1, 2
+listener = socket.create_server(("ADDRESS", 80))
+watched, connections = select.epoll(), {}
+while len(connections) < 10:
+    connection, _ = listener.accept()
+    watched.register(connection, select.EPOLLIN | getattr(select, sys.argv[1], 0))
+    connections[connection.fileno()] = connection
+def waiting(connection):
+    count = array.array("i", [0])
+    fcntl.ioctl(connection, termios.FIONREAD, count)
+    return count[0]
+while not all(waiting(connection) for connection in connections.values()):
+    time.sleep(0.001)
+first = next(iter(connections.values()))
+own = bytes(range(48))
+first.setsockopt(SOL_GREENWAVE, PRIVATE, own)
+while first.getsockopt(SOL_GREENWAVE, PRIVATE, 48) != own:
+    time.sleep(0.001)
+turn = 0
+while turn < 10:
+    for fd, _ in watched.poll():
+        connection = connections[fd]
+        connection.recv(1000)
+        level = connection.getsockopt(SOL_GREENWAVE, PRIORITY)
+        connection.sendall(b"%d %d\n" % (turn, level))
+        watched.unregister(fd)
+        turn += 1
+for connection in connections.values():
+    connection.recv(1000)
+"#;
+
+const POLICY: &str = "default = 5\n[[rule]]\nname = \"fast\"\nlayer = \"driver\"\nport = 80\n\
+    http = { path = \"/fast\" }\npriority = 1\n";
+
+#[test]
+fn epoll_returns_the_most_urgent_first() {
+    let Some(world) = World::new("epoll_returns_the_most_urgent_first", "python3") else { return };
+    let (program, policy) = (world.write("order.py", PROGRAM), world.write("policy.toml", POLICY));
+    for kind in ["EPOLLIN", "EPOLLET"] {
+        let program = ["python3", &program, kind];
+        let server = world.start("packet:gw0", 80, &["--policy", &policy], &program);
+        let mut streams = Vec::new();
+        world.until("it listens", || {
+            streams.extend(world.clients.enter(|| TcpStream::connect(server.to)));
+            !streams.is_empty()
+        });
+        streams[0].set_read_timeout(Some(LIMIT)).unwrap();
+        streams.extend((1..9).map(|_| world.connect(&server)));
+        let ask = |stream: &mut TcpStream, path| {
+            write!(stream, "GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        };
+        streams[..7].iter_mut().for_each(|stream| ask(stream, "slow"));
+        // Once this is open, those have been handed over: the kernel has them
+        // first in its list.
+        streams.push(world.connect(&server));
+        streams[7..].iter_mut().for_each(|stream| ask(stream, "fast"));
+        let answers = streams.iter().map(|stream| {
+            let mut line = String::new();
+            BufReader::new(stream).read_line(&mut line).unwrap();
+            let (turn, level) = line.trim().split_once(' ').expect(&line);
+            (turn.parse().unwrap(), level.parse().unwrap())
+        });
+        let answers: Vec<(usize, u8)> = answers.collect();
+        let levels: Vec<u8> = answers.iter().map(|(_, level)| *level).collect();
+        assert_eq!(levels, [5, 5, 5, 5, 5, 5, 5, 1, 1, 1], "{kind}");
+        let turns: Vec<usize> = answers.iter().map(|(turn, _)| *turn).collect();
+        assert_eq!(turns, [3, 4, 5, 6, 7, 8, 9, 0, 1, 2], "{kind}");
+    }
+}

@@ -1,0 +1,226 @@
+//! What a program may know of its connections without asking: labels.
+//!
+//! One file of shared memory with a line for each connection: how urgent is
+//! what it was handed last, and the private bytes that it shares with the
+//! classifiers. The stack writes ([`Board`]), programs read ([`Labels`]), and
+//! the file's seal keeps it so. A connection's number tells its line (the
+//! upper half) and whose the line is now (the lower half), so that a line that
+//! is used again deceives nobody. Beyond [`LINES`] connections have no line.
+//! Source: ADPS M5, M6, M7.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+use crate::mapping::Mapping;
+
+/// Private bytes that are the program's (ADPS M5; of 64 the first 16 are the classifiers').
+pub const PRIVATE: usize = 48;
+/// Connections that have a line.
+pub const LINES: usize = 1 << 16;
+/// The level of what nobody has called urgent.
+pub const LEVEL_LAST: u8 = 7;
+
+/// A cache line of eight words.
+const WORD: usize = 8;
+const LINE: usize = 8 * WORD;
+/// The file: a line for all, then one for each connection.
+const LEN: usize = LINE * (LINES + 1);
+/// A line's first word: whose it is (upper half), whether it is anybody's, and its level.
+const USED: u64 = 1 << 8;
+/// A line's last word: odd while the private bytes change.
+const TURN: usize = 7;
+
+/// The memory, from either side.
+#[derive(Debug)]
+struct Lines(Mapping);
+
+impl Lines {
+    fn word(&self, line: usize, word: usize) -> &AtomicU64 {
+        // SAFETY: `at` checks that it lies inside and is aligned; the memory
+        // is mapped as long as this is, and both sides use it atomically.
+        unsafe { self.0.at::<AtomicU64>(line * LINE + word * WORD).as_ref() }
+    }
+
+    /// The levels that connections have had, one bit each.
+    fn levels(&self) -> &AtomicU64 {
+        self.word(0, 0)
+    }
+
+    /// The line of connection `id`, if it has one.
+    fn of(id: u64) -> Option<usize> {
+        usize::try_from(id >> 32).ok().filter(|&line| line < LINES).map(|line| line + 1)
+    }
+}
+
+/// The stack's side.
+#[derive(Debug)]
+pub struct Board {
+    lines: Lines,
+    file: OwnedFd,
+}
+
+impl Board {
+    /// A board without connections.
+    ///
+    /// # Errors
+    /// When there is no descriptor or no memory left.
+    pub fn new() -> io::Result<Self> {
+        let file = memfd_create("greenwave-labels", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, LEN as u64)?;
+        let lines = Lines(Mapping::shared(&file, LEN, true)?);
+        // Nobody else can write, or make it shorter under those who read.
+        let seals = SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        fcntl_add_seals(&file, seals)?;
+        Ok(Self { lines, file })
+    }
+
+    /// The file, for programs.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Connection `id` begins: not urgent, its private bytes all zero.
+    pub fn begin(&self, id: u64) {
+        let Some(line) = Lines::of(id) else { return };
+        self.write_private(line, &[0; PRIVATE]);
+        self.state(line).store(id << 32 | USED | u64::from(LEVEL_LAST), Ordering::Release);
+    }
+
+    /// What `id` is handed next is as urgent as `level`, 0..=7, and its private bytes are these.
+    pub fn tell(&self, id: u64, level: u8, private: &[u8; PRIVATE]) {
+        let Some(line) = Lines::of(id) else { return };
+        let state = id << 32 | USED | u64::from(level.min(LEVEL_LAST));
+        if self.state(line).load(Ordering::Relaxed) != state {
+            self.state(line).store(state, Ordering::Release);
+        }
+        let bit = 1 << level.min(LEVEL_LAST);
+        if self.lines.levels().load(Ordering::Relaxed) & bit == 0 {
+            self.lines.levels().fetch_or(bit, Ordering::Release);
+        }
+        self.write_private(line, private);
+    }
+
+    fn state(&self, line: usize) -> &AtomicU64 {
+        self.lines.word(line, 0)
+    }
+
+    fn write_private(&self, line: usize, private: &[u8; PRIVATE]) {
+        let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| private[at * WORD + byte]));
+        let place = |at: usize| self.lines.word(line, at + 1);
+        if (0..PRIVATE / WORD).all(|at| place(at).load(Ordering::Relaxed) == word(at)) {
+            return;
+        }
+        let turn = self.lines.word(line, TURN);
+        let before = turn.load(Ordering::Relaxed);
+        turn.store(before | 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        (0..PRIVATE / WORD).for_each(|at| place(at).store(word(at), Ordering::Relaxed));
+        turn.store((before | 1).wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// A program's side.
+#[derive(Debug)]
+pub struct Labels(Lines);
+
+impl Labels {
+    /// What [`Board::file`] holds.
+    ///
+    /// # Errors
+    /// When it is no such file, or there is no memory left.
+    pub fn map(file: BorrowedFd<'_>) -> io::Result<Self> {
+        if rustix::fs::fstat(file)?.st_size != LEN as i64 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(Self(Lines(Mapping::shared(file, LEN, false)?)))
+    }
+
+    /// Whether connections have differed in urgency so far; until then there
+    /// is nothing to order.
+    #[must_use]
+    pub fn differ(&self) -> bool {
+        self.0.levels().load(Ordering::Relaxed).count_ones() > 1
+    }
+
+    /// How urgent is what connection `id` was handed last, 0..=7; `None` when
+    /// it has no line, or is gone.
+    #[must_use]
+    pub fn level(&self, id: u64) -> Option<u8> {
+        let state = self.0.word(Lines::of(id)?, 0).load(Ordering::Acquire);
+        let is_its = state >> 32 == id & u64::from(u32::MAX) && state & USED != 0;
+        is_its.then_some((state & 0xff) as u8)
+    }
+
+    /// Its private bytes; `None` as for [`level`](Self::level), and while they
+    /// change each time one looks.
+    #[must_use]
+    pub fn private(&self, id: u64) -> Option<[u8; PRIVATE]> {
+        const LOOKS: u32 = 1000;
+        let line = Lines::of(id)?;
+        for _ in 0..LOOKS {
+            let before = self.0.word(line, TURN).load(Ordering::Acquire);
+            let mut private = [0; PRIVATE];
+            for (at, bytes) in private.chunks_exact_mut(WORD).enumerate() {
+                bytes.copy_from_slice(&self.0.word(line, at + 1).load(Ordering::Relaxed).to_ne_bytes());
+            }
+            fence(Ordering::Acquire);
+            if before & 1 == 0 && self.0.word(line, TURN).load(Ordering::Relaxed) == before {
+                return self.level(id).map(|_| private);
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Connection in line `line` that is its `nth`.
+    fn id(line: u64, nth: u64) -> u64 {
+        line << 32 | nth
+    }
+
+    #[test]
+    fn programs_read_what_the_stack_tells_of_their_connections() {
+        let board = Board::new().unwrap();
+        let labels = Labels::map(board.file()).unwrap();
+        assert_eq!((labels.level(id(3, 1)), labels.private(id(3, 1))), (None, None));
+        board.begin(id(3, 1));
+        assert_eq!((labels.level(id(3, 1)), labels.private(id(3, 1))), (Some(7), Some([0; PRIVATE])));
+        let private: [u8; PRIVATE] = std::array::from_fn(|at| at as u8);
+        board.tell(id(3, 1), 2, &private);
+        assert_eq!((labels.level(id(3, 1)), labels.private(id(3, 1))), (Some(2), Some(private)));
+        assert!(!labels.differ(), "one level so far");
+        board.tell(id(3, 1), 5, &private);
+        assert!(labels.differ());
+    }
+
+    #[test]
+    fn a_line_that_is_used_again_tells_nothing_of_who_had_it() {
+        let board = Board::new().unwrap();
+        let labels = Labels::map(board.file()).unwrap();
+        board.begin(id(0, 1));
+        board.tell(id(0, 1), 0, &[1; PRIVATE]);
+        board.begin(id(0, 2));
+        assert_eq!((labels.level(id(0, 1)), labels.private(id(0, 1))), (None, None));
+        assert_eq!((labels.level(id(0, 2)), labels.private(id(0, 2))), (Some(7), Some([0; PRIVATE])));
+        let beyond = id(LINES as u64, 1);
+        board.begin(beyond);
+        board.tell(beyond, 0, &[1; PRIVATE]);
+        assert_eq!(labels.level(beyond), None);
+    }
+
+    #[test]
+    fn only_the_stack_writes() {
+        let board = Board::new().unwrap();
+        assert!(Mapping::shared(board.file(), LEN, true).is_err());
+        assert!(ftruncate(board.file(), 0).is_err());
+        let other = memfd_create("other", MemfdFlags::CLOEXEC).unwrap();
+        assert!(Labels::map(other.as_fd()).is_err());
+    }
+}
