@@ -14,11 +14,11 @@ use crate::table::Table;
 /// Say what works on this machine, and what to do about the rest.
 ///
 /// Mechanisms are tried in network namespaces that are gone afterwards; the
-/// machine's own network is not touched. Exit 0: each command that was asked
+/// machine's own network is not touched; sharing cores, on a child of its own. Exit 0: each command that was asked
 /// about has a mechanism that works; 1: one has none.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to look at: serve, fabric, guard; by default all.
+    /// What to look at: serve, sched, fabric, guard; by default all.
     #[arg(
         value_name = "COMMAND",
         hide_possible_values = true,

@@ -31,6 +31,7 @@ mod progress;
 mod report;
 mod result;
 mod run;
+mod sched;
 mod serve;
 mod sim;
 mod table;
@@ -53,6 +54,8 @@ enum Command {
     Run(run::Args),
     /// Load a server, open loop, over the kernel's sockets.
     Load(load::Args),
+    /// Share a machine between latency-critical and best-effort programs.
+    Sched(sched::Args),
     /// Serve short flows first at an egress of this machine.
     Fabric(fabric::Args),
     /// List and run the papers' experiments.
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Sched(args) => sched::run(&args),
         Command::Fabric(args) => fabric::run(&args),
         Command::Exp(args) => exp::run(args),
         Command::Sim(args) => sim::run(&args),

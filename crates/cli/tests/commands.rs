@@ -58,7 +58,7 @@ fn the_doctor_says_of_each_mechanism_whether_why_and_what_to_try() {
     }
     let of = |area: &str| findings.iter().filter(|f| f["command"] == area).collect::<Vec<_>>();
     let works = |area: &&str| of(area).iter().any(|finding| finding["here"] != "absent");
-    let all = ["serve", "fabric", "guard"];
+    let all = ["serve", "sched", "fabric", "guard"];
     assert!(all.iter().all(|area| !of(area).is_empty()), "{said}");
     let code = if all.iter().all(works) { 0 } else { 1 };
     assert_eq!(out.status.code(), Some(code), "{said}");

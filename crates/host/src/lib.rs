@@ -3,8 +3,8 @@
 //! [`Monotonic`] is the clock, [`Tap`] a device that the kernel's own TCP can
 //! talk to, [`afxdp`] and [`packet`] drive an interface beside the kernel,
 //! [`dpdk`] a port without it, [`lab`] a network to try things in, [`doctor`]
-//! says what works here, [`affinity`] gives a thread its core, [`machine`] says
-//! what a report was measured on. Nothing here decides; the pure rooms do.
+//! says what works here, [`affinity`] gives a thread its core, [`cores`] shares all
+//! of them between programs, [`machine`] says what a report was measured on. Nothing here decides; the pure rooms do.
 //!
 //! ```
 //! use queueing::{Clock, Span};
@@ -20,6 +20,7 @@ pub mod affinity;
 pub mod afxdp;
 mod bpf;
 pub mod clock;
+pub mod cores;
 pub mod doctor;
 pub mod dpdk;
 pub mod fabric;

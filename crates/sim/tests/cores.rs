@@ -68,6 +68,27 @@ fn every_10_us_at_half_the_service_rate_add_5_us_of_queueing_delay() {
 }
 
 #[test]
+fn loads_change_when_they_are_told_to() {
+    let served = |changes: &str| {
+        let found = outcome(&format!(
+            r#"
+            policy = "static"
+            warmup = "0ns"
+            lasts = "40ms"
+            machine = {{ physical = 2 }}
+            tasks = [{{ name = "lc", class = "LC", guaranteed = 4, arrivals = "uniform 100000", changes = {changes}, service = "1us" }}]
+            "#
+        ));
+        found.tasks[0].answered + found.tasks[0].unanswered
+    };
+    let near = |found: u64, expected: u64| assert!(found.abs_diff(expected) <= 2, "{found} for {expected}");
+    near(served("[]"), 4_000);
+    near(served(r#"[{ at = "10ms", arrivals = "uniform 200000" }]"#), 7_000);
+    let pause = r#"[{ at = "10ms", arrivals = "uniform 0" }, { at = "30ms", arrivals = "uniform 10000" }]"#;
+    near(served(pause), 1_100);
+}
+
+#[test]
 fn a_seed_replays() {
     let text = |seed: u64| {
         format!(
@@ -143,6 +164,10 @@ fn what_cannot_be_is_refused_with_what_would_be_valid() {
         (
             "policy = \"static\"\nlasts = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\", needs = { memory = 2.0 } }]",
             "memory 2 is outside 0..=1",
+        ),
+        (
+            "policy = \"static\"\nlasts = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\", changes = [{ at = \"1s\", arrivals = \"uniform 1\" }] }]",
+            "no changes of them",
         ),
         (
             "policy = \"static\"\nlasts = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\", guaranteed = 1 }]",

@@ -11,6 +11,7 @@ use std::fmt;
 
 use crate::lab::{Lab, LabError, Namespace, Veth};
 
+mod cores;
 mod devices;
 mod egress;
 mod receive;
@@ -53,7 +54,7 @@ pub struct Finding {
 }
 
 /// What can be asked about, by the commands that use it.
-pub const AREAS: [&str; 3] = ["serve", "fabric", "guard"];
+pub const AREAS: [&str; 4] = ["serve", "sched", "fabric", "guard"];
 
 /// Looks at everything in `areas`, in the order of [`AREAS`].
 #[must_use]
@@ -62,6 +63,7 @@ pub fn examine(areas: &[&str]) -> Vec<Finding> {
     let unavailable = Lab::unavailable();
     let look = |area| match area {
         "serve" => devices::examine(unavailable.as_deref()),
+        "sched" => cores::examine(),
         "fabric" => egress::examine(unavailable.as_deref()),
         _ => shed::examine(unavailable.as_deref()).into_iter().chain(receive::examine()).collect(),
     };

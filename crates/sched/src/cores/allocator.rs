@@ -32,6 +32,12 @@ impl Allocator {
         &self.board
     }
 
+    /// What it saw in the last round.
+    #[must_use]
+    pub const fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
     /// One round; how many actions it took.
     pub fn round(&mut self, now: Time, cores: &mut dyn Cores) -> usize {
         cores.sense(now, &mut self.signals);

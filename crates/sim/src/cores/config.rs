@@ -119,6 +119,9 @@ pub struct Task {
     /// LC: when requests come.
     #[serde(default, deserialize_with = "text_or_none")]
     pub arrivals: Option<Arrivals>,
+    /// LC: when they come from some time on, ascending.
+    #[serde(default)]
+    pub changes: Vec<Change>,
     /// LC: what a request takes on a machine of its own.
     #[serde(default, deserialize_with = "text_or_none")]
     pub service: Option<Law>,
@@ -184,6 +187,18 @@ impl Default for Needs {
             sensitivity: 0.54,
         }
     }
+}
+
+/// A load that changes.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// From so long after the beginning on, warm-up included, …
+    #[serde(deserialize_with = "text")]
+    pub at: Span,
+    /// … requests come like this.
+    #[serde(deserialize_with = "text")]
+    pub arrivals: Arrivals,
 }
 
 /// A phase of a BE task.
@@ -256,8 +271,11 @@ impl Task {
         if critical && (self.arrivals.is_none() || self.service.is_none()) {
             return Err("LC needs arrivals and service".to_owned());
         }
-        if !critical && (self.arrivals.is_some() || self.service.is_some()) {
-            return Err("BE has threads, no arrivals and no service".to_owned());
+        if !critical && (self.arrivals.is_some() || self.service.is_some() || !self.changes.is_empty()) {
+            return Err("BE has threads, no arrivals, no changes of them and no service".to_owned());
+        }
+        if let Some(pair) = self.changes.windows(2).find(|pair| pair[0].at >= pair[1].at) {
+            return Err(format!("a change at {} is not after the one at {}", pair[1].at, pair[0].at));
         }
         if critical && (self.threads > 0 || !self.phases.is_empty()) {
             return Err("LC has neither threads nor phases; BE has".to_owned());

@@ -99,7 +99,7 @@ impl World {
     }
 
     fn schedule_arrival(&mut self, task: usize) {
-        if let Some(at) = self.tasks[task].times.as_mut().and_then(Iterator::next) {
+        if let Some(at) = self.tasks[task].next_arrival() {
             self.engine.schedule(at, Event::Arrive(task));
         }
     }

@@ -41,7 +41,7 @@ pub mod memory;
 mod outcome;
 mod task;
 
-pub use config::{Config, Costs, Machine, Needs, Phase, Task};
+pub use config::{Change, Config, Costs, Machine, Needs, Phase, Task};
 pub use outcome::{Outcome, TaskOutcome};
 
 use queueing::{Span, Time};

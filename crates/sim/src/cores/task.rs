@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use queueing::{Histogram, Law, Rng, Span, Time, Times};
 
-use super::config::{ClassName, Needs, Task};
+use super::config::{Change, ClassName, Needs, Task};
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,10 @@ pub(super) struct Running {
     pub critical: bool,
     pub threads: u32,
     pub service: Option<Law>,
-    pub times: Option<Times>,
+    times: Option<Times>,
+    /// Changes of its load that are to come, and of what their instants are drawn.
+    changes: VecDeque<Change>,
+    loads: Rng,
     pub draws: Rng,
     pub queue: VecDeque<Request>,
     /// Its lanes that look for work.
@@ -60,6 +63,8 @@ impl Running {
             threads: task.threads,
             service: task.service,
             times: task.arrivals.map(|arrivals| arrivals.times(Time::ZERO, start(0))),
+            changes: task.changes.iter().copied().collect(),
+            loads: start(2),
             draws: start(1),
             queue: VecDeque::new(),
             spinning: Vec::new(),
@@ -80,6 +85,20 @@ impl Running {
         };
         running.enter();
         running
+    }
+
+    /// When its next request comes.
+    pub fn next_arrival(&mut self) -> Option<Time> {
+        let mut next = self.times.as_mut().and_then(Iterator::next);
+        while let Some(&Change { at, arrivals }) = self.changes.front()
+            && next.is_none_or(|next| next >= Time::ZERO + at)
+        {
+            self.changes.pop_front();
+            let mut times = arrivals.times(Time::ZERO + at, self.loads.fork(self.changes.len() as u64));
+            next = times.next();
+            self.times = Some(times);
+        }
+        next
     }
 
     /// What it asks of the machine now.

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod caladan;
+mod condition;
 mod others;
 
 /// A machine of `(physical cores, lanes)` on one socket, its tasks, and the policy called `name`.

@@ -1,0 +1,194 @@
+//! A core from hand to hand: by hand, and by the mechanism.
+
+use std::path::Path;
+use std::time::Duration;
+
+use host::cores::class::Class;
+use host::cores::handoff::Page;
+use host::cores::{Affinity, Journal, Layout, TaskSetup, Unseen, Who, list};
+use host::{Monotonic, affinity};
+use queueing::{Clock, CoreId, Histogram, Span};
+use rustix::process::Pid;
+use rustix::thread::sched_setaffinity;
+use sched::cores::{Action, Allocator, Board, Cores, Settings, TaskId, TaskSpec, by_name};
+
+use super::{Operation, Part};
+use crate::Error;
+
+const LC: TaskId = TaskId(0);
+const BE: TaskId = TaskId(1);
+/// Between two measurements: whoever was woken sleeps again.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// Takes part as `part` until all is over.
+///
+/// # Errors
+/// No such part, no such page.
+pub fn part(part: &str, page: &Path) -> Result<(), Error> {
+    let page = Page::open(page).map_err(|e| Error::file(page, &e))?;
+    match part {
+        "lc" => page.latency_critical(),
+        "be" => page.best_effort(),
+        _ => return Err(Error::new(format!("part {part:?} is none of lc, be"))),
+    }
+    Ok(())
+}
+
+/// A page, who takes part, and a folder for journals; gone with this.
+struct Rig {
+    page: Page,
+    lc: Part,
+    be: Part,
+    folder: std::path::PathBuf,
+}
+
+impl Rig {
+    fn new() -> Result<Self, Error> {
+        let folder = std::env::temp_dir().join(format!("greenwave-bench-sched-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|e| Error::file(&folder, &e))?;
+        let path = folder.join("page");
+        let page = Page::open(&path).map_err(|e| Error::file(&path, &e))?;
+        let (lc, be) = (Part::start("lc", &path)?, Part::start("be", &path)?);
+        let rig = Self { page, lc, be, folder };
+        match rig.page.beat_after(queueing::Time::ZERO) {
+            Some(_) => Ok(rig),
+            None => {
+                Err(Error::new("the process that computes has not begun in 2 s")
+                    .advice("a machine less busy"))
+            }
+        }
+    }
+
+    /// Both under the mechanism on `cores`.
+    fn manager(&self, cores: &[CoreId]) -> Result<(Affinity, Allocator), Error> {
+        let journal = Journal::begin(&self.folder, cores).map_err(|e| Error::file(&self.folder, &e))?;
+        let layout = Layout::new(cores).map_err(|e| Error::new(e.to_string()))?;
+        let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
+        let board =
+            Board::new(layout.topology().clone(), specs.to_vec()).map_err(|e| Error::new(e.to_string()))?;
+        let policy =
+            by_name("caladan", &Settings::default(), &board).map_err(|e| Error::new(e.to_string()))?;
+        let setup = |spec: &TaskSpec, part: &Part| TaskSetup {
+            spec: spec.clone(),
+            who: Who::Child(part.id()),
+            tail: None,
+        };
+        let tasks = vec![
+            ("lc".to_owned(), setup(&specs[0], &self.lc)),
+            ("be".to_owned(), setup(&specs[1], &self.be)),
+        ];
+        let now = Monotonic::new().now();
+        let manager = Affinity::new(layout, tasks, Span::from_millis(20), Box::new(Unseen), journal, now)?;
+        Ok((manager, Allocator::new(policy, board)))
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.page.end();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Measures every operation `count` times.
+///
+/// # Errors
+/// Fewer than two cores; what keeps processes from being scheduled.
+pub fn measure(count: u32) -> Result<Vec<Operation>, Error> {
+    let ours = affinity::cores().map_err(|e| Error::new(format!("which cores are ours: {e}")))?;
+    let (Some(&own), Some(&theirs)) = (ours.first(), ours.get(1)) else {
+        return Err(Error::new("one core has nobody to hand it over from another")
+            .advice("a machine of 2 cores or more"));
+    };
+    let failed = |e: std::io::Error| Error::new(format!("scheduling our own processes: {e}"));
+    affinity::pin(own).map_err(failed)?;
+    let rig = Rig::new()?;
+    let mut found = Vec::new();
+    // By hand.
+    for part in [&rig.lc, &rig.be] {
+        sched_setaffinity(Some(Pid::from_child(&part.0)), &list::set_of([theirs]))
+            .map_err(|e| failed(e.into()))?;
+    }
+    Class::IDLE.set(Some(Pid::from_child(&rig.be.0))).map_err(failed)?;
+    handoffs(&rig, count, ["bare preempt", "bare give back"], &mut found, || {});
+    // By the mechanism, with a round before each.
+    let clock = Monotonic::new();
+    let (mut manager, mut allocator) = rig.manager(&[theirs])?;
+    handoffs(&rig, count, ["preempt", "give back"], &mut found, || {
+        allocator.round(clock.now(), &mut manager);
+    });
+    let (run, idle) =
+        (Action::Run { core: CoreId(0), task: BE, keep: false }, Action::Idle { core: CoreId(0) });
+    if manager.can_park(BE) {
+        let (mut park, mut go_on, mut wake) = (Histogram::new(), Histogram::new(), Histogram::new());
+        for _ in 0..count {
+            manager.act(clock.now(), &[run]);
+            std::thread::sleep(PAUSE);
+            let start = clock.now();
+            manager.act(start, &[idle]);
+            std::thread::sleep(PAUSE);
+            park.record(rig.page.last_beat().since(start));
+            if let Some((woken, _)) = rig.page.wake(false) {
+                wake.record(woken);
+            }
+            std::thread::sleep(PAUSE);
+            let start = clock.now();
+            manager.act(start, &[run]);
+            if let Some(beat) = rig.page.beat_after(start) {
+                go_on.record(beat.since(start));
+            }
+        }
+        found.push(Operation { name: "wake", what: "decision to LC, on an idle core", spans: wake });
+        found.push(Operation { name: "park", what: "decision to BE's last instruction", spans: park });
+        found.push(Operation { name: "go on", what: "decision to BE's next instruction", spans: go_on });
+    }
+    put_back(&mut manager)?;
+    found.push(migrate(&rig, count, own, theirs)?);
+    Ok(found)
+}
+
+/// LC woken over BE, and BE after it, `count` times.
+fn handoffs(
+    rig: &Rig,
+    count: u32,
+    names: [&'static str; 2],
+    found: &mut Vec<Operation>,
+    mut before: impl FnMut(),
+) {
+    let (mut there, mut back) = (Histogram::new(), Histogram::new());
+    for _ in 0..count {
+        std::thread::sleep(PAUSE);
+        before();
+        if let Some((woken, resumed)) = rig.page.wake(true) {
+            there.record(woken);
+            back.record(resumed);
+        }
+    }
+    found.push(Operation { name: names[0], what: "decision to LC, over BE", spans: there });
+    found.push(Operation { name: names[1], what: "LC sleeps to BE", spans: back });
+}
+
+/// BE to the other core and back.
+fn migrate(rig: &Rig, count: u32, own: CoreId, theirs: CoreId) -> Result<Operation, Error> {
+    let (clock, mut spans) = (Monotonic::new(), Histogram::new());
+    let both = [own, theirs];
+    let (mut manager, _) = rig.manager(&both)?;
+    for turn in 0..count as usize {
+        let (to, from) = (CoreId(turn as u16 % 2), CoreId(1 - turn as u16 % 2));
+        let start = clock.now();
+        let run = |core, task| Action::Run { core, task, keep: false };
+        manager.act(start, &[run(to, BE), run(from, LC)]);
+        // It may be our own core that it goes to.
+        std::thread::sleep(PAUSE);
+        let (core, since) = rig.page.place();
+        if core == u32::from(both[usize::from(to.0)].0) && since > start {
+            spans.record(since.since(start));
+        }
+    }
+    put_back(&mut manager)?;
+    Ok(Operation { name: "migrate", what: "decision to BE on another core", spans })
+}
+
+fn put_back(manager: &mut Affinity) -> Result<(), Error> {
+    manager.put_back().map(drop).map_err(|e| Error::new(format!("what was changed is not put back: {e}")))
+}

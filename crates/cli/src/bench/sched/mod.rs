@@ -1,0 +1,157 @@
+//! `greenwave bench sched`: what it takes to hand a core over, and to decide to.
+//!
+//! Two processes share a core: one waits as LC does, one computes as BE does.
+//! First by hand, BE in the idle class and LC woken by a futex: the bare
+//! handoff. Then the same under the mechanism, with a round of the policy
+//! before each. Then control loops on simulated cores, where nothing else counts.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use host::Monotonic;
+use queueing::{Clock, Histogram, Span, Time};
+use sched::cores::rehearsal::Rehearsal;
+use sched::cores::{POLICIES, PolicyEntry};
+use serde_json::json;
+
+use crate::Error;
+use crate::table::Table;
+
+mod handoff;
+
+/// What handing a core over takes, and deciding to.
+#[derive(clap::Args)]
+pub struct Args {
+    /// How often each operation is measured.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    count: u32,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A process that takes part, as `bench sched` starts it.
+#[derive(clap::Args)]
+pub struct PartArgs {
+    /// lc, be.
+    part: String,
+    /// The memory that all share.
+    page: PathBuf,
+}
+
+/// The mechanism's bookkeeping may add so much to the bare handoff's median …
+const ADDED_MAX: Span = Span::from_micros(1);
+/// … and a control loop may take so long on 24 cores with 8 tasks.
+const LOOP_MAX: Span = Span::from_micros(2);
+/// Cores of control loops.
+const CORES: [usize; 3] = [24, 96, 512];
+
+/// An operation, measured often.
+struct Operation {
+    name: &'static str,
+    what: &'static str,
+    spans: Histogram,
+}
+
+/// Takes part until all is over.
+///
+/// # Errors
+/// No such part, no such page.
+pub fn part(args: &PartArgs) -> Result<ExitCode, Error> {
+    handoff::part(&args.part, &args.page)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures and prints; exit 1 when something takes more than is aimed at.
+///
+/// # Errors
+/// Fewer than two cores; what keeps processes from being scheduled.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let operations = handoff::measure(args.count)?;
+    let loops: Vec<(usize, Span)> = CORES.iter().map(|&cores| (cores, control_loop(cores))).collect();
+    let median = |name: &str| {
+        operations.iter().find(|op| op.name == name).map_or(Span::ZERO, |op| op.spans.quantile(0.5))
+    };
+    let added = median("preempt").saturating_sub(median("bare preempt"));
+    let holds = added <= ADDED_MAX && loops[0].1 <= LOOP_MAX;
+    if args.json {
+        println!("{}", as_json(&operations, &loops, holds));
+    } else {
+        let mut table = Table::new(2, &["operation", "from … to", "p50, ns", "p99, ns"]);
+        for op in &operations {
+            let at = |q| op.spans.quantile(q).as_nanos().to_string();
+            table.row(vec![op.name.to_owned(), op.what.to_owned(), at(0.5), at(0.99)]);
+        }
+        print!("{table}");
+        let mut table = Table::new(1, &["control loop of caladan, 8 tasks", "ns"]);
+        for (cores, each) in &loops {
+            table.row(vec![format!("{cores} simulated cores"), each.as_nanos().to_string()]);
+        }
+        print!("{table}");
+        println!(
+            "the mechanism adds {added} to the bare handoff's median (aim: {ADDED_MAX}); a loop at 24 takes {} \
+             (aim: {LOOP_MAX}): {}   ({} times, {})",
+            loops[0].1,
+            if holds { "pass" } else { "FAIL" },
+            args.count,
+            host::Machine::this()
+        );
+    }
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The median of a round, of many batches.
+fn control_loop(cores: usize) -> Span {
+    const BATCH: u64 = 64;
+    const BATCHES: usize = 201;
+    let caladan: &PolicyEntry = POLICIES.iter().find(|entry| entry.name == "caladan").expect("it is there");
+    let (mut machine, mut allocator) = Rehearsal::new(cores, caladan);
+    let (clock, mut now) = (Monotonic::new(), Time::ZERO);
+    let mut batch = || {
+        let start = clock.now();
+        for _ in 0..BATCH {
+            now += Span::from_micros(10);
+            std::hint::black_box(allocator.round(now, &mut machine));
+        }
+        clock.now().since(start) / BATCH
+    };
+    let mut spans: Vec<Span> = (0..BATCHES).map(|_| batch()).collect();
+    spans.sort_unstable();
+    spans[BATCHES / 2]
+}
+
+fn as_json(operations: &[Operation], loops: &[(usize, Span)], holds: bool) -> serde_json::Value {
+    let operation = |op: &Operation| {
+        let at = |q| op.spans.quantile(q).as_nanos();
+        json!({ "operation": op.name, "what": op.what, "p50_ns": at(0.5), "p99_ns": at(0.99), "count": op.spans.count() })
+    };
+    let of = |(cores, each): &(usize, Span)| json!({ "cores": cores, "ns": each.as_nanos() });
+    json!({
+        "operations": operations.iter().map(operation).collect::<Vec<_>>(),
+        "loops": loops.iter().map(of).collect::<Vec<_>>(),
+        "holds": holds, "machine": host::Machine::this().to_string(),
+    })
+}
+
+/// A process that takes part; ended with this.
+struct Part(Child);
+
+impl Part {
+    fn start(part: &str, page: &Path) -> Result<Self, Error> {
+        let this = Path::new("/proc/self/exe");
+        let mut command = Command::new(this);
+        command.args(["bench", "sched-part", part]).arg(page).stdin(Stdio::null());
+        command.spawn().map(Self).map_err(|e| Error::file(this, &e))
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

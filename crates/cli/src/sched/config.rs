@@ -1,0 +1,379 @@
+//! The file that says what shares a machine.
+
+use std::path::{Path, PathBuf};
+
+use host::cores::{Who, group_path, list};
+use queueing::{CoreId, Span};
+use sched::cores::{Board, Class, Policy, Settings, TaskSpec, Topology, by_name};
+use serde::{Deserialize, Deserializer};
+
+use crate::Error;
+
+/// What `greenwave sched example` prints: every setting with its default.
+pub const EXAMPLE: &str = include_str!("example.toml");
+
+/// The file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    pub policy: String,
+    pub mechanism: String,
+    pub cores: Option<String>,
+    pub sensor: SensorName,
+    #[serde(deserialize_with = "span")]
+    pub period: Span,
+    #[serde(deserialize_with = "span")]
+    pub calm: Span,
+    pub bandwidth_max_gb: f64,
+    pub latency_max: f64,
+    #[serde(deserialize_with = "span")]
+    pub slice: Span,
+    #[serde(deserialize_with = "span")]
+    pub starve_max: Span,
+    #[serde(deserialize_with = "span")]
+    pub period_parties: Span,
+    pub slack: f64,
+    #[serde(deserialize_with = "span")]
+    pub condition_after: Span,
+    pub hook: Vec<String>,
+    pub metrics: Option<PathBuf>,
+    pub tasks: Vec<Task>,
+}
+
+/// A task of the file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    pub name: String,
+    pub class: ClassName,
+    pub command: Option<Vec<String>>,
+    pub pid: Option<u32>,
+    pub cgroup: Option<String>,
+    #[serde(default)]
+    pub guaranteed: u16,
+    pub burstable: Option<u16>,
+    #[serde(default, deserialize_with = "span_or_none")]
+    pub delay_max: Option<Span>,
+    #[serde(default, deserialize_with = "span_or_none")]
+    pub request_max: Option<Span>,
+    #[serde(default, deserialize_with = "span_or_none")]
+    pub tail_target: Option<Span>,
+    pub tail: Option<PathBuf>,
+    pub output: Option<PathBuf>,
+}
+
+/// The classes' names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum ClassName {
+    LC,
+    BE,
+}
+
+/// What tells how busy DRAM is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SensorName {
+    Auto,
+    Probe,
+    None,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let paper = Settings::default();
+        Self {
+            policy: "caladan".to_owned(),
+            mechanism: "auto".to_owned(),
+            cores: None,
+            sensor: SensorName::Auto,
+            period: Span::from_millis(2),
+            calm: Span::from_millis(20),
+            bandwidth_max_gb: paper.bandwidth_max / 1e9,
+            latency_max: 2.0,
+            slice: paper.slice,
+            starve_max: paper.starve_max,
+            period_parties: paper.period_parties,
+            slack: paper.slack,
+            condition_after: Span::from_secs(10),
+            hook: Vec::new(),
+            metrics: None,
+            tasks: Vec::new(),
+        }
+    }
+}
+
+fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
+    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn span_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
+    span(from).map(Some)
+}
+
+/// Where to find one that is right.
+const RIGHT: &str = "greenwave sched example, for one that is right";
+
+impl Config {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, or what is wrong in it and what would be valid.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            Error::file(path, &e).advice("greenwave sched example >tasks.toml, to start from")
+        })?;
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    /// Reads `text`; `name` is its file.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
+        let config: Self = toml::from_str(text).map_err(|e| {
+            let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+            Error::new(format!("{name}:{line}: {}", e.message().replace('\n', " "))).advice(RIGHT)
+        })?;
+        config.check().map_err(|(what, advice)| Error::new(format!("{name}: {what}")).advice(advice))?;
+        Ok(config)
+    }
+
+    /// Refuses what can be refused without looking at the machine: what is wrong, and what to try.
+    fn check(&self) -> Result<(), (String, String)> {
+        let bad = |what: String| Err((what, RIGHT.to_owned()));
+        if !["auto", "affinity"].contains(&self.mechanism.as_str()) {
+            let what = format!("mechanism {:?} is none of auto, affinity", self.mechanism);
+            return Err((what, "greenwave doctor sched, for what works here".to_owned()));
+        }
+        if self.policy == "elfen" {
+            let what = "policy elfen keeps LC to first lanes, and under affinity LC runs over BE on any";
+            return Err((what.to_owned(), "policy = \"caladan\"".to_owned()));
+        }
+        for (name, value, least, most) in [
+            ("period", self.period, Span::from_millis(1), Span::from_secs(1)),
+            ("period_parties", self.period_parties, Span::from_millis(1), Span::from_secs(60)),
+            ("calm", self.calm, Span::from_millis(1), Span::from_secs(60)),
+            ("condition_after", self.condition_after, Span::from_millis(1), Span::from_secs(86_400)),
+        ] {
+            if !(least..=most).contains(&value) {
+                return bad(format!("{name} {value} is outside {least}..={most}"));
+            }
+        }
+        if !(self.bandwidth_max_gb.is_finite() && self.bandwidth_max_gb > 0.0) {
+            return bad(format!("bandwidth_max_gb {} is not more than 0", self.bandwidth_max_gb));
+        }
+        if !(self.latency_max.is_finite() && self.latency_max > 1.0) {
+            return bad(format!("latency_max {} is not more than 1", self.latency_max));
+        }
+        if !(0.0..=1.0).contains(&self.slack) {
+            return bad(format!("slack {} is outside 0..=1", self.slack));
+        }
+        if self.tasks.is_empty() {
+            return bad("there is no task".to_owned());
+        }
+        for (number, task) in self.tasks.iter().enumerate() {
+            let before = &self.tasks[..number];
+            if task.name.is_empty() || before.iter().any(|other| other.name == task.name) {
+                return bad(format!("task {:?} needs a name of its own", task.name));
+            }
+            let same = |other: &&Task| {
+                (task.pid.is_some() && other.pid == task.pid)
+                    || (task.cgroup.is_some() && other.cgroup == task.cgroup)
+            };
+            if let Some(other) = before.iter().find(same) {
+                return bad(format!("tasks {} and {} are the same programs", other.name, task.name));
+            }
+            self.check_task(task)
+                .map_err(|(what, advice)| (format!("task {}: {what}", task.name), advice))?;
+        }
+        Ok(())
+    }
+
+    fn check_task(&self, task: &Task) -> Result<(), (String, String)> {
+        let refused = |what: String, advice: &str| Err((what, advice.to_owned()));
+        let ways = [task.command.is_some(), task.pid.is_some(), task.cgroup.is_some()]
+            .into_iter()
+            .filter(|way| *way)
+            .count();
+        if ways != 1 {
+            let what = format!("{ways} of command, pid and cgroup are given: 1 says what it is");
+            return refused(what, "command = [\"memcached\"], or pid = 4242, or cgroup = \"PATH\"");
+        }
+        if task.command.as_ref().is_some_and(|command| command.is_empty() || command[0].is_empty()) {
+            return refused("an empty command starts nothing".to_owned(), "command = [\"memcached\"]");
+        }
+        if task.class == ClassName::BE && task.guaranteed > 0 {
+            let what = format!("BE with {} guaranteed cores: BE has 0", task.guaranteed);
+            return refused(what, "class = \"LC\", or no guaranteed cores");
+        }
+        if task.guaranteed == 0 && task.burstable == Some(0) {
+            return refused("0 guaranteed and 0 burstable cores are none".to_owned(), "burstable = 1");
+        }
+        if task.class == ClassName::LC && self.policy == "static" && task.guaranteed == 0 {
+            let what = "LC without guaranteed cores has none under static".to_owned();
+            return refused(what, "guaranteed = 1, or another policy");
+        }
+        if task.class == ClassName::LC && self.policy == "parties" && task.tail.is_none() {
+            let what = "parties decides by tails, and nothing says what its tail is".to_owned();
+            return refused(what, "tail = FILE, where its clients write p99.9 every 500ms, such as 812us");
+        }
+        if task.output.is_some() && task.command.is_none() {
+            let what = "output is of a command, and it is none".to_owned();
+            return refused(what, "no output: it was started by somebody else");
+        }
+        Ok(())
+    }
+
+    /// The cores to share out, of those that this process may use.
+    ///
+    /// # Errors
+    /// What is no core, or not ours.
+    pub fn managed(&self, ours: &[CoreId]) -> Result<Vec<CoreId>, Error> {
+        let Some(text) = &self.cores else { return Ok(ours.to_vec()) };
+        let advice = format!("cores = {:?}, which greenwave may use here", list::text(ours));
+        let cores = list::parse(text).map_err(|e| Error::new(e).advice(advice.clone()))?;
+        match cores.iter().find(|core| !ours.contains(core)) {
+            Some(core) => {
+                let what =
+                    format!("cores {text:?}: greenwave may use {}, and not {}", list::text(ours), core.0);
+                Err(Error::new(what).advice(advice))
+            }
+            None => Ok(cores),
+        }
+    }
+
+    /// Who has which core, at first nobody; and who decides.
+    ///
+    /// # Errors
+    /// More guaranteed cores than there are; an unknown policy.
+    pub fn arrange(&self, topology: Topology) -> Result<(Board, Box<dyn Policy>), Error> {
+        let cores = topology.cores();
+        let board = Board::new(topology, self.tasks.iter().map(Task::spec).collect()).map_err(|e| {
+            Error::new(e.to_string())
+                .advice(format!("guaranteed cores that add up to {cores} at most, or more cores"))
+        })?;
+        let policy = by_name(&self.policy, &self.settings(), &board)
+            .map_err(|e| Error::new(e.to_string()).advice("policy = \"caladan\""))?;
+        Ok((board, policy))
+    }
+
+    /// For the policy.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            period: self.period,
+            period_shenango: self.period,
+            period_parties: self.period_parties,
+            bandwidth_max: self.bandwidth_max_gb * 1e9,
+            slice: self.slice,
+            starve_max: self.starve_max,
+            slack: self.slack,
+            ..Settings::default()
+        }
+    }
+
+    /// Whether the policy looks at bandwidth.
+    pub fn asks_for_bandwidth(&self) -> bool {
+        ["caladan", "caladan-no-hyperthread"].contains(&self.policy.as_str())
+    }
+}
+
+impl Task {
+    /// As policies know it.
+    pub fn spec(&self) -> TaskSpec {
+        let default = TaskSpec::critical(self.guaranteed);
+        TaskSpec {
+            class: match self.class {
+                ClassName::LC => Class::Critical,
+                ClassName::BE => Class::BestEffort,
+            },
+            burstable: self.burstable.unwrap_or(default.burstable),
+            delay_max: self.delay_max.unwrap_or(default.delay_max),
+            request_max: self.request_max,
+            tail_target: self.tail_target.unwrap_or(default.tail_target),
+            ..default
+        }
+    }
+
+    /// Its processes, where somebody else started them.
+    pub fn who(&self) -> Option<Who> {
+        let by_group = || self.cgroup.as_ref().map(|path| Who::Group(group_path(path)));
+        self.pid.map(Who::Process).or_else(by_group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_right_and_shows_the_defaults() {
+        let example = Config::parse("example.toml", EXAMPLE).unwrap();
+        let (tasks, default) = (example.tasks.clone(), Config::default());
+        assert_eq!(format!("{:?}", Config { tasks: Vec::new(), ..example }), format!("{default:?}"));
+        assert_eq!(tasks[0].spec(), TaskSpec::critical(1));
+        assert_eq!(tasks[1].spec(), TaskSpec::best_effort());
+        // What is commented out can be commented in, once the other way to say who it is goes.
+        let told = EXAMPLE
+            .replace("\n# ", "\n#  ")
+            .replace("\n#  request_max", "\nrequest_max")
+            .replace("\n#  tail", "\ntail");
+        let told = Config::parse("example.toml", &told).unwrap();
+        assert_eq!(told.tasks[0].request_max, Some(Span::from_micros(40)));
+        assert!(told.tasks[0].tail.is_some());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_value_and_a_remedy() {
+        let lc = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n";
+        let be = "[[tasks]]\nname = \"b\"\nclass = \"BE\"\npid = 2\n";
+        let check = |text: &str, says: &str| {
+            let error = Config::parse("t.toml", text).expect_err(text).to_string();
+            assert!(
+                error.starts_with("error: t.toml:") && error.contains(says),
+                "{says:?} is not in {error:?}"
+            );
+            assert!(error.contains("\n  try: ") && error.lines().count() == 2, "{error}");
+        };
+        check("", "there is no task");
+        check("polcy = 1", ":1: unknown field `polcy`");
+        check("period = \"10us\"", "period 10.00 µs is outside 1.00 ms..=1.00 s");
+        check("period = \"soon\"", "span \"soon\"");
+        check("mechanism = \"magic\"", "mechanism \"magic\" is none of auto, affinity");
+        check("latency_max = 1.0", "latency_max 1 is not more than 1");
+        check("slack = 2.0", "slack 2 is outside 0..=1");
+        check(&format!("{be}guaranteed = 2"), "task b: BE with 2 guaranteed cores: BE has 0");
+        check(&format!("{lc}command = [\"x\"]"), "2 of command, pid and cgroup are given");
+        check("[[tasks]]\nname = \"a\"\nclass = \"LC\"", "0 of command, pid and cgroup");
+        check("[[tasks]]\nname = \"a\"\nclass = \"LC\"\ncommand = []", "an empty command");
+        check("[[tasks]]\nname = \"a\"\nclass = \"XX\"\npid = 1", "unknown variant `XX`");
+        check(&format!("{lc}{lc}"), "task \"a\" needs a name of its own");
+        check(&format!("{lc}{}", be.replace('2', "1")), "tasks a and b are the same programs");
+        check(&format!("{lc}burstable = 0"), "0 guaranteed and 0 burstable cores are none");
+        check(&format!("{lc}output = \"x\""), "output is of a command");
+        check(&format!("policy = \"static\"\n{lc}"), "LC without guaranteed cores has none");
+        check(&format!("policy = \"parties\"\n{lc}"), "parties decides by tails");
+        check(&format!("policy = \"elfen\"\n{lc}"), "policy elfen keeps LC to first lanes");
+    }
+
+    #[test]
+    fn cores_and_guarantees_must_be_there() {
+        let ours = [0, 1].map(CoreId);
+        let with = |text: &str| {
+            Config::parse(
+                "t.toml",
+                &format!("{text}\n[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\nguaranteed = 3"),
+            )
+        };
+        let refused = |text: &str| with(text).unwrap().managed(&ours).unwrap_err().to_string();
+        assert!(
+            refused("cores = \"0-7\"").contains("greenwave may use 0-1, and not 2\n  try: cores = \"0-1\"")
+        );
+        assert!(refused("cores = \"0-1,1\"").contains("name core 1 twice"));
+        assert_eq!(with("").unwrap().managed(&ours).unwrap(), ours);
+        let two = || Topology::regular(1, 2, 1).unwrap();
+        let error = with("").unwrap().arrange(two()).err().unwrap().to_string();
+        assert!(error.contains("3 cores are guaranteed and 2 are there\n  try: guaranteed cores"), "{error}");
+        let error = with("policy = \"best\"").unwrap();
+        let four = Topology::regular(1, 4, 1).unwrap();
+        assert!(
+            error.arrange(four).err().unwrap().to_string().contains("policy \"best\" is none of caladan, ")
+        );
+    }
+}

@@ -1,0 +1,306 @@
+//! `greenwave sched`: a machine shared by latency-critical and best-effort programs.
+//!
+//! Policies are `sched::cores`', what is done to programs is `host::cores`';
+//! here a configuration becomes both, rounds follow each other, and what happens is
+//! told. However this ends, everything that was changed is put back: by us, by a
+//! guardian, or by the next start.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use host::cores::class::Class;
+use host::cores::{Affinity, Journal, Layout, Limit, Probe, Sensor, TaskSetup, Unseen, Who, list, proc};
+use host::{Monotonic, affinity};
+use queueing::{Clock, CoreId, Span};
+use sched::cores::condition::{Change, Trouble, Watch};
+use sched::cores::{Allocator, Settings, TaskId};
+use serde_json::json;
+
+use crate::Error;
+
+mod config;
+mod programs;
+mod restore;
+mod status;
+
+use config::{Config, SensorName};
+use programs::Programs;
+use status::Status;
+
+/// Share a machine between latency-critical and best-effort programs.
+///
+/// Runs until ctrl-C, or until no task is left. Commands of the configuration
+/// end with it; other programs go on as they were before.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Sub>,
+    /// What shares the machine, and how (see `greenwave sched example`).
+    #[arg(long, value_name = "FILE", required = true)]
+    config: Option<PathBuf>,
+    /// From one status line to the next.
+    #[arg(long, value_name = "SPAN", default_value = "1s")]
+    every: Span,
+    /// End after so long.
+    #[arg(long = "for", value_name = "SPAN")]
+    lasts: Option<Span>,
+    /// Print a line of JSON for each status.
+    #[arg(long)]
+    json: bool,
+    /// Where journals lie [default: /run/greenwave, or the user's own].
+    #[arg(long, value_name = "FOLDER")]
+    journals: Option<PathBuf>,
+}
+
+#[derive(clap::Subcommand)]
+enum Sub {
+    /// Print a configuration with every setting and its default.
+    Example,
+    /// Put back what a scheduler left behind that was killed.
+    Restore(restore::Args),
+}
+
+/// How often we look whether programs of ours have ended.
+const REAP_EVERY: Span = Span::from_millis(25);
+
+/// Does what was asked.
+///
+/// # Errors
+/// A configuration that cannot be, and what to try.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    match (&args.command, &args.config) {
+        (Some(Sub::Example), _) => print!("{}", config::EXAMPLE),
+        (Some(Sub::Restore(args)), _) => return restore::run(args),
+        (None, Some(path)) => {
+            if args.every < Span::from_millis(10) {
+                return Err(
+                    Error::new(format!("every {} is less than 10 ms", args.every)).advice("--every 1s")
+                );
+            }
+            share(&Config::load(path)?, args)?;
+        }
+        (None, None) => {
+            return Err(Error::new("no configuration").advice("greenwave sched example >tasks.toml"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Takes the tasks over, manages them, and puts them back.
+fn share(config: &Config, args: &Args) -> Result<(), Error> {
+    let ours = affinity::cores().map_err(|e| Error::new(format!("which cores are ours: {e}")))?;
+    let cores = config.managed(&ours)?;
+    let folder = args.journals.clone().unwrap_or_else(host::cores::journal::folder);
+    restore::leftovers(&folder)?.iter().for_each(|line| eprintln!("{line}"));
+    restore::unless_managed(&folder, &cores)?;
+    let layout = Layout::new(&cores).map_err(|e| Error::new(e.to_string()))?;
+    let (board, policy) = config.arrange(layout.topology().clone())?;
+    let period = policy.period().max(config.period);
+    // All that can be refused is, before anything is started or changed.
+    for task in &config.tasks {
+        let checked = task.who().map_or(Ok(()), |who| who.check(task.spec().is_critical()));
+        checked.map_err(|e| Error::from(e.of_task(&task.name)))?;
+    }
+    let interrupted = host::interrupt::flag();
+    let journal = Journal::begin(&folder, &cores).map_err(|e| Error::file(&folder, &e))?;
+    let mut guardian = restore::guardian(journal.path())?;
+    let (sensor, why) = sensor(config);
+    let mut programs = Programs::default();
+    let clock = Monotonic::new();
+    let watch = Watch::new(config.condition_after, &config.settings(), &board);
+    let tasks = start(config, &mut programs);
+    let manager = tasks.and_then(|tasks| {
+        Affinity::new(layout, tasks, config.calm, sensor, journal, clock.now()).map_err(Error::from)
+    });
+    let done = manager.map(|mut manager| {
+        let is_first = stand_back(&ours, &cores);
+        greet(config, args, &manager, &cores, period, &why, is_first);
+        let mut rounds =
+            Rounds { config, args, clock, allocator: Allocator::new(policy, board), watch, period };
+        let status = rounds.run(&mut manager, &mut programs, interrupted);
+        // Everybody goes on before anybody is asked to end.
+        let figures = |restored: &str, manager: &Affinity| {
+            status.end(clock.now(), config, manager, restored, args.json)
+        };
+        let restored = manager.put_back();
+        let text = restored.as_ref().map_or_else(ToString::to_string, restore::text);
+        figures(&text, &manager);
+        restored.map(drop).map_err(|e| {
+            Error::new(format!("what was changed is not put back: {e}")).advice("greenwave sched restore")
+        })
+    });
+    drop(programs);
+    drop(guardian.stdin.take());
+    let _ = guardian.wait();
+    done.and_then(|done| done)
+}
+
+/// Starts commands, and says who every task is.
+fn start(config: &Config, programs: &mut Programs) -> Result<Vec<(String, TaskSetup)>, Error> {
+    let setup = |task: &config::Task| {
+        let who = match (task.who(), &task.command) {
+            (Some(who), _) => who,
+            (None, command) => Who::Child(programs.start(task, command.as_deref().unwrap_or_default())?),
+        };
+        Ok((task.name.clone(), TaskSetup { spec: task.spec(), who, tail: task.tail.clone() }))
+    };
+    config.tasks.iter().map(setup).collect()
+}
+
+/// Off the managed cores, where others are, and before all whom we manage; whether that was allowed.
+fn stand_back(ours: &[CoreId], managed: &[CoreId]) -> bool {
+    let rest = ours.iter().copied().filter(|core| !managed.contains(core));
+    let rest = list::set_of(rest);
+    if rest.count() > 0 {
+        // On managed cores we only take more time from others.
+        let _ = rustix::thread::sched_setaffinity(None, &rest);
+    }
+    Class::FIRST.set(None).is_ok()
+}
+
+/// What tells how busy DRAM is, and why this.
+fn sensor(config: &Config) -> (Box<dyn Sensor>, String) {
+    let none = |why: &str| -> (Box<dyn Sensor>, String) { (Box::new(Unseen), why.to_owned()) };
+    match config.sensor {
+        SensorName::None => none("as the configuration says: bandwidth is not managed"),
+        SensorName::Auto if !config.asks_for_bandwidth() => none("the policy does not ask for bandwidth"),
+        SensorName::Auto | SensorName::Probe => {
+            let limit = Limit { slowdown: config.latency_max, bandwidth: config.bandwidth_max_gb * 1e9 };
+            let probe = Probe::new(Probe::size(), limit);
+            let why = format!(
+                "no counters are read here; a load takes {} when DRAM is idle, {} times that count as {} GB/s; \
+                 who runs most is taken for the culprit",
+                probe.idle(),
+                config.latency_max,
+                config.bandwidth_max_gb
+            );
+            (Box::new(probe), why)
+        }
+    }
+}
+
+/// What was chosen, and why.
+fn greet(
+    config: &Config,
+    args: &Args,
+    manager: &Affinity,
+    cores: &[CoreId],
+    period: Span,
+    sensor_why: &str,
+    is_first: bool,
+) {
+    let paper = Settings::default().period;
+    let mechanism_why =
+        "runs any program on any kernel: BE in the idle class, cores by affinity; a round reads /proc";
+    let mut limits = Vec::new();
+    let ids = (0..config.tasks.len()).map(|number| TaskId(number as u16));
+    for (task, id) in config.tasks.iter().zip(ids) {
+        if !task.spec().is_critical() && !manager.can_park(id) {
+            limits.push(format!(
+                "{} cannot be parked: without a core it stays where it was, in the idle class",
+                task.name
+            ));
+        }
+        if task.request_max.is_some() {
+            limits
+                .push(format!("{}: request_max has no effect, since requests are not seen here", task.name));
+        }
+    }
+    if !is_first {
+        limits.push("rounds may come late: we may not run before others (CAP_SYS_NICE)".to_owned());
+    }
+    if !proc::may_schedule() {
+        limits.push("only programs of our own are ours to schedule (CAP_SYS_NICE)".to_owned());
+    }
+    let (policy, sensor) = (&config.policy, manager.sensor().name());
+    if args.json {
+        println!(
+            "{}",
+            json!({
+                "event": "start", "policy": policy, "cores": list::text(cores), "period_ns": period.as_nanos(),
+                "mechanism": "affinity", "mechanism_why": mechanism_why, "sensor": sensor, "sensor_why": sensor_why,
+                "limits": limits, "machine": host::Machine::this().to_string(),
+            })
+        );
+        return;
+    }
+    println!("policy {policy} on cores {}, a round every {period} (the paper's: {paper})", list::text(cores));
+    println!("mechanism affinity: {mechanism_why}");
+    println!("sensor {sensor}: {sensor_why}");
+    limits.iter().for_each(|limit| println!("limit: {limit}"));
+}
+
+/// One round after another.
+struct Rounds<'a> {
+    config: &'a Config,
+    args: &'a Args,
+    clock: Monotonic,
+    allocator: Allocator,
+    watch: Watch,
+    period: Span,
+}
+
+impl Rounds<'_> {
+    /// Until ctrl-C, the end of all tasks, or of the time.
+    fn run(&mut self, manager: &mut Affinity, programs: &mut Programs, interrupted: &AtomicBool) -> Status {
+        let begin = self.clock.now();
+        let mut status = Status::new(begin, self.config.tasks.len());
+        let (mut told, mut reaped, mut changes) = (begin, begin, Vec::new());
+        loop {
+            let start = self.clock.now();
+            if start.since(reaped) >= REAP_EVERY {
+                reaped = start;
+                programs.reap();
+            }
+            status.actions += self.allocator.round(start, manager) as u64;
+            status.rounds += 1;
+            self.watch.round(start, self.allocator.signals(), self.allocator.board(), &mut changes);
+            changes.drain(..).for_each(|change| {
+                status.raised += u64::from(matches!(change, Change::Raised(_)));
+                self.report(change);
+            });
+            let end = self.clock.now();
+            let cost = end.since(start);
+            status.cost.record(cost);
+            let is_over = (0..self.config.tasks.len()).all(|number| manager.is_over(TaskId(number as u16)));
+            let is_late = self.args.lasts.is_some_and(|lasts| start.since(begin) >= lasts);
+            let ends = is_over || is_late || interrupted.load(Ordering::Relaxed);
+            if ends || start.since(told) >= self.args.every {
+                told = start;
+                let conditions: Vec<Trouble> = self.watch.raised().collect();
+                status.tell(start, self.config, manager, &self.allocator, &conditions, self.args.json);
+            }
+            if ends {
+                return status;
+            }
+            // Whatever a round takes, others have the core for as long.
+            let next = (start + self.period).max(self.clock.now() + cost);
+            std::thread::sleep(Duration::from_nanos(next.since(self.clock.now()).as_nanos()));
+        }
+    }
+
+    /// To the log, and to the hook.
+    fn report(&self, change: Change) {
+        let (word, trouble) = match change {
+            Change::Raised(trouble) => ("raised", trouble),
+            Change::Cleared(trouble) => ("cleared", trouble),
+        };
+        let (what, place) = status::parts(trouble, self.config);
+        eprintln!("condition {word}: {what} {place} (after {})", self.config.condition_after);
+        let Some((program, words)) = self.config.hook.split_first() else { return };
+        let mut hook = Command::new(program);
+        hook.args(words)
+            .env("GREENWAVE_CONDITION", word)
+            .env("GREENWAVE_TROUBLE", what)
+            .env("GREENWAVE_WHERE", place);
+        hook.stdin(std::process::Stdio::null()).stdout(std::io::stderr());
+        match hook.spawn() {
+            // It may take as long as it likes, and nobody waits for it.
+            Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
+            Err(e) => eprintln!("hook {program}: {e}"),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The commands of a configuration: started, and ended with us.
+//!
+//! Killed, we leave them running: a scheduler's death takes no program with it.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::config::Task;
+use crate::Error;
+
+/// How long programs have to end when asked to, before they are killed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Programs that we started, each in a process group of its own.
+#[derive(Default)]
+pub struct Programs(Vec<(Child, bool)>);
+
+impl Programs {
+    /// Starts `task`'s command; its process.
+    ///
+    /// # Errors
+    /// It is no program, or its output has nowhere to go.
+    pub fn start(&mut self, task: &Task, words: &[String]) -> Result<u32, Error> {
+        let of_task = |what: String| Error::new(format!("task {}: {what}", task.name));
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).process_group(0);
+        match &task.output {
+            Some(path) => {
+                let file = File::create(path).and_then(|file| Ok((file.try_clone()?, file)));
+                let (out, err) = file.map_err(|e| {
+                    of_task(format!("{}: {e}", path.display())).advice("a file that may be written")
+                })?;
+                command.stdout(out).stderr(err);
+            }
+            // Stdout is ours.
+            None => {
+                command.stdout(std::io::stderr());
+            }
+        }
+        let child = command.spawn().map_err(|e| {
+            of_task(format!("{}: {}", words[0], crate::error::plain(&e.to_string())))
+                .advice("a program that is there, by its whole path or in PATH")
+        })?;
+        let id = child.id();
+        self.0.push((child, false));
+        Ok(id)
+    }
+
+    /// Buries who has ended.
+    pub fn reap(&mut self) {
+        for (child, ended) in &mut self.0 {
+            *ended = *ended || !matches!(child.try_wait(), Ok(None));
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        for (child, _) in &self.0 {
+            // Of the whole group: what a program started ends with it. Whoever is gone needs none.
+            let _ = i32::try_from(child.id())
+                .ok()
+                .and_then(Pid::from_raw)
+                .map(|id| kill_process_group(id, signal));
+        }
+    }
+}
+
+impl Drop for Programs {
+    /// Asks them to end, then ends them.
+    fn drop(&mut self) {
+        self.signal(Signal::TERM);
+        let end = Instant::now() + GRACE;
+        self.reap();
+        while self.0.iter().any(|(_, ended)| !ended) && Instant::now() < end {
+            std::thread::park_timeout(Duration::from_millis(5));
+            self.reap();
+        }
+        self.signal(Signal::KILL);
+        for (child, _) in &mut self.0 {
+            let _ = child.wait();
+        }
+    }
+}

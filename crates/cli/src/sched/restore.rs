@@ -1,0 +1,122 @@
+//! What a daemon that is gone left behind, put back.
+//!
+//! By its guardian, a process of our own that waits at the other end of a pipe
+//! until the daemon has ended however it may; and, should that be gone too, by
+//! the next start, or by hand.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use host::cores::journal::{self, Restored};
+use host::cores::list;
+use queueing::CoreId;
+
+use crate::Error;
+
+/// Put back what a scheduler left behind that was killed.
+#[derive(clap::Args)]
+pub struct Args {
+    /// One journal instead of all whose writers are gone.
+    #[arg(value_name = "JOURNAL")]
+    journal: Option<PathBuf>,
+    /// Where journals lie [default: /run/greenwave, or the user's own].
+    #[arg(long, value_name = "FOLDER", conflicts_with = "journal")]
+    journals: Option<PathBuf>,
+    /// Wait until stdin ends.
+    #[arg(long, hide = true, requires = "journal")]
+    guard: bool,
+}
+
+/// Puts back, and says what.
+///
+/// # Errors
+/// A journal that cannot be read.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let Some(path) = &args.journal else {
+        let lines = leftovers(&args.journals.clone().unwrap_or_else(journal::folder))?;
+        lines.iter().for_each(|line| println!("{line}"));
+        if lines.is_empty() {
+            println!("nothing was left behind");
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    if args.guard {
+        let mut all = Vec::new();
+        // It ends when the last one who could write has ended.
+        let _ = std::io::stdin().read_to_end(&mut all);
+        if !path.exists() {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    let restored = journal::restore(path).map_err(|e| Error::file(path, &e))?;
+    if !args.guard {
+        println!("{}", text(&restored));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Puts back what those left behind, with journals in `folder`, who are gone; a line for each.
+///
+/// # Errors
+/// A journal that cannot be read.
+pub fn leftovers(folder: &Path) -> Result<Vec<String>, Error> {
+    let mut lines = Vec::new();
+    for (path, author) in journal::all(folder) {
+        if author.is_alive() {
+            continue;
+        }
+        match journal::restore(&path) {
+            Ok(restored) => {
+                lines.push(format!("of greenwave {}, which is gone: {}", author.process, text(&restored)));
+            }
+            // Its guardian was as quick.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(Error::file(&path, &e)),
+        }
+    }
+    Ok(lines)
+}
+
+/// Refuses `cores` that another one manages, with a journal in `folder`.
+///
+/// # Errors
+/// Which, and whose they are.
+pub fn unless_managed(folder: &Path, cores: &[CoreId]) -> Result<(), Error> {
+    for (_, author) in journal::all(folder) {
+        let both: Vec<CoreId> = cores.iter().copied().filter(|core| author.cores.contains(core)).collect();
+        if author.is_alive() && !both.is_empty() {
+            let what =
+                format!("cores {} are managed by greenwave {} already", list::text(&both), author.process);
+            return Err(Error::new(what).advice(format!("other cores, or kill {} first", author.process)));
+        }
+    }
+    Ok(())
+}
+
+/// `2 threads and 1 cgroup put back`.
+pub fn text(restored: &Restored) -> String {
+    let plural = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
+    let failed =
+        if restored.failed == 0 { String::new() } else { format!(", {} could not be", restored.failed) };
+    format!(
+        "{} and {} put back{failed}",
+        plural(restored.threads, "thread"),
+        plural(restored.groups, "cgroup")
+    )
+}
+
+/// Starts the guardian of `journal`. It ends once the child's stdin is closed.
+///
+/// # Errors
+/// We cannot be started again.
+pub fn guardian(journal: &Path) -> Result<Child, Error> {
+    let this = Path::new("/proc/self/exe");
+    let mut command = Command::new(this);
+    command.args(["sched", "restore", "--guard"]).arg(journal);
+    // In a group of its own: ctrl-C is not meant for it.
+    let child =
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn();
+    child.map_err(|e| Error::file(this, &e))
+}

@@ -1,0 +1,238 @@
+//! What a scheduler says: at first, every so often, and at the end.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use host::cores::{Affinity, Figures};
+use queueing::{Histogram, Span, Time};
+use sched::cores::condition::Trouble;
+use sched::cores::{Allocator, TaskId};
+use serde_json::{Value, json};
+
+use super::config::{Config, Task};
+use crate::table::{Table, micros};
+
+/// What happened since the last line, and altogether.
+pub struct Status {
+    began: Time,
+    last: Time,
+    before: Vec<Figures>,
+    /// What a round took.
+    pub cost: Histogram,
+    pub rounds: u64,
+    pub actions: u64,
+    /// Conditions raised so far.
+    pub raised: u64,
+}
+
+/// A task in an interval.
+struct Line {
+    cores: u16,
+    cpu: f64,
+    wait: Option<Span>,
+    longest: Span,
+    threads: usize,
+    parked: bool,
+    refused: u64,
+}
+
+impl Status {
+    /// From `now` on, for so many tasks.
+    pub fn new(now: Time, tasks: usize) -> Self {
+        let before = vec![Figures::default(); tasks];
+        Self { began: now, last: now, before, cost: Histogram::coarse(), rounds: 0, actions: 0, raised: 0 }
+    }
+
+    fn lines(&mut self, now: Time, manager: &mut Affinity, allocator: &Allocator) -> Vec<Line> {
+        let seconds = now.since(std::mem::replace(&mut self.last, now)).as_secs_f64().max(1e-9);
+        let of = |(number, before): (usize, &mut Figures)| {
+            let task = TaskId(number as u16);
+            let figures = *manager.figures(task);
+            let turns = figures.turns - before.turns;
+            let waited = Span::from_nanos(figures.waited_ns - before.waited_ns);
+            let line = Line {
+                cores: allocator.board().held(task),
+                cpu: (figures.ran_ns - before.ran_ns) as f64 / 1e9 / seconds,
+                wait: (turns > 0).then(|| waited / turns),
+                longest: manager.take_longest(task),
+                threads: figures.threads,
+                parked: manager.is_parked(task),
+                refused: figures.refused,
+            };
+            *before = figures;
+            line
+        };
+        self.before.iter_mut().enumerate().map(of).collect()
+    }
+
+    /// A line for each task since the last time, as text or JSON; and the metrics, if they go anywhere.
+    pub fn tell(
+        &mut self,
+        now: Time,
+        config: &Config,
+        manager: &mut Affinity,
+        allocator: &Allocator,
+        conditions: &[Trouble],
+        as_json: bool,
+    ) {
+        let lines = self.lines(now, manager, allocator);
+        let at = now.since(self.began).as_secs_f64();
+        let slowdown = manager.sensor().slowdown();
+        if as_json {
+            let tasks = config.tasks.iter().zip(&lines).map(|(task, line)| {
+                json!({
+                    "name": task.name, "class": class(task), "cores": line.cores, "cpu": line.cpu,
+                    "wait_ns": line.wait.map(Span::as_nanos), "longest_ns": line.longest.as_nanos(),
+                    "threads": line.threads, "parked": line.parked, "refused": line.refused,
+                })
+            });
+            let tasks: Vec<Value> = tasks.collect();
+            let conditions: Vec<String> = conditions.iter().map(|trouble| named(*trouble, config)).collect();
+            println!(
+                "{}",
+                json!({
+                    "event": "status", "at_s": at, "tasks": tasks, "slowdown": slowdown, "rounds": self.rounds,
+                    "actions": self.actions, "round_ns_p50": self.cost.quantile(0.5).as_nanos(),
+                    "round_ns_p99": self.cost.quantile(0.99).as_nanos(), "conditions": conditions,
+                })
+            );
+        } else {
+            let slow = slowdown.map_or(String::new(), |times| format!("  dram {times:.2}×"));
+            let tasks: String = config
+                .tasks
+                .iter()
+                .zip(&lines)
+                .map(|(task, line)| {
+                    let wait = line.wait.map_or("–".to_owned(), micros);
+                    let state =
+                        if line.parked { "parked".to_owned() } else { format!("{} held", line.cores) };
+                    format!(
+                        "  {} {state}, {:.2} cores, wait {wait} µs, longest {} µs",
+                        task.name,
+                        line.cpu,
+                        micros(line.longest)
+                    )
+                })
+                .collect::<Vec<_>>()
+                .join(";");
+            println!("{at:7.1} s{tasks}{slow}");
+        }
+        if let Some(path) = &config.metrics {
+            let text = metrics(config, &lines, self, slowdown, conditions);
+            if let Err(e) = replace(path, &text) {
+                eprintln!("metrics: {}: {e}", path.display());
+            }
+        }
+    }
+
+    /// The whole run: a row a task, and what it took.
+    pub fn end(&self, now: Time, config: &Config, manager: &Affinity, restored: &str, as_json: bool) {
+        let seconds = now.since(self.began).as_secs_f64().max(1e-9);
+        let figures = |number: usize| manager.figures(TaskId(number as u16));
+        let wait =
+            |figures: &Figures| Span::from_nanos(figures.waited_ns.checked_div(figures.turns).unwrap_or(0));
+        let cost = self.cost.mean().as_secs_f64() * self.rounds as f64 / seconds;
+        if as_json {
+            let tasks = config.tasks.iter().enumerate().map(|(number, task)| {
+                let its = figures(number);
+                json!({ "name": task.name, "class": class(task), "cpu": its.ran_ns as f64 / 1e9 / seconds, "wait_ns": wait(its).as_nanos() })
+            });
+            println!(
+                "{}",
+                json!({
+                    "event": "end", "at_s": seconds, "tasks": tasks.collect::<Vec<_>>(), "rounds": self.rounds,
+                    "actions": self.actions, "raised": self.raised, "cost": cost, "restored": restored,
+                })
+            );
+            return;
+        }
+        let mut table = Table::new(2, &["task", "", "cores used", "mean wait, µs"]);
+        for (number, task) in config.tasks.iter().enumerate() {
+            let its = figures(number);
+            let used = format!("{:.2}", its.ran_ns as f64 / 1e9 / seconds);
+            table.row(vec![task.name.clone(), class(task).to_owned(), used, micros(wait(its))]);
+        }
+        print!("{table}");
+        println!(
+            "{seconds:.1} s, {} rounds of {} µs (p99 {}), {:.1} % of a core; {} actions; conditions raised: {}; {restored}",
+            self.rounds,
+            micros(self.cost.quantile(0.5)),
+            micros(self.cost.quantile(0.99)),
+            cost * 100.0,
+            self.actions,
+            self.raised,
+        );
+    }
+}
+
+/// `LC` or `BE`.
+fn class(task: &Task) -> &'static str {
+    if task.spec().is_critical() { "LC" } else { "BE" }
+}
+
+/// `queue memcached`, `bandwidth socket 0`.
+pub fn named(trouble: Trouble, config: &Config) -> String {
+    let (what, place) = parts(trouble, config);
+    format!("{what} {place}")
+}
+
+/// What the trouble is, and where.
+pub fn parts(trouble: Trouble, config: &Config) -> (&'static str, String) {
+    match trouble {
+        Trouble::Queue(task) => ("queue", config.tasks[task.index()].name.clone()),
+        Trouble::Bandwidth(socket) => ("bandwidth", format!("socket {socket}")),
+    }
+}
+
+fn metrics(
+    config: &Config,
+    lines: &[Line],
+    status: &Status,
+    slowdown: Option<f64>,
+    conditions: &[Trouble],
+) -> String {
+    let mut text = String::new();
+    let mut metric = |name: &str, kind: &str, help: &str, values: Vec<(String, String)>| {
+        let _ = writeln!(text, "# HELP greenwave_sched_{name} {help}\n# TYPE greenwave_sched_{name} {kind}");
+        values.iter().for_each(|(labels, value)| {
+            let _ = writeln!(text, "greenwave_sched_{name}{labels} {value}");
+        });
+    };
+    // Names come from a file and go between quotes.
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let by_task = |value: &dyn Fn(&Line) -> String| {
+        let label = |task: &Task| format!("{{task=\"{}\",class=\"{}\"}}", quoted(&task.name), class(task));
+        config.tasks.iter().zip(lines).map(|(task, line)| (label(task), value(line))).collect::<Vec<_>>()
+    };
+    metric("cores", "gauge", "Cores that a task holds.", by_task(&|line| line.cores.to_string()));
+    metric("cpu", "gauge", "Cores that a task used.", by_task(&|line| line.cpu.to_string()));
+    let wait = |line: &Line| line.wait.map_or("NaN".to_owned(), |wait| wait.as_secs_f64().to_string());
+    metric("wait_seconds", "gauge", "Mean wait for a core.", by_task(&wait));
+    metric(
+        "parked",
+        "gauge",
+        "Whether a task is parked.",
+        by_task(&|line| u8::from(line.parked).to_string()),
+    );
+    let one = |value: String| vec![(String::new(), value)];
+    metric("rounds_total", "counter", "Rounds.", one(status.rounds.to_string()));
+    metric("actions_total", "counter", "Decisions carried out.", one(status.actions.to_string()));
+    metric("conditions_total", "counter", "Conditions raised.", one(status.raised.to_string()));
+    if let Some(times) = slowdown {
+        metric("dram_slowdown", "gauge", "A load's time over an idle machine's.", one(times.to_string()));
+    }
+    let raised = conditions.iter().map(|trouble| {
+        let (what, place) = parts(*trouble, config);
+        (format!("{{trouble=\"{what}\",where=\"{}\"}}", quoted(&place)), "1".to_owned())
+    });
+    metric("condition", "gauge", "Interference that cannot be managed here.", raised.collect());
+    text
+}
+
+/// Replaces a file at once, for whoever reads it at any time.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    std::fs::write(&new, text)?;
+    std::fs::rename(&new, path)
+}

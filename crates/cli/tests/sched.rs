@@ -1,0 +1,250 @@
+//! `greenwave sched` and real programs: they share, and however it ends they are
+//! scheduled as before.
+
+mod common;
+#[path = "common/scratch.rs"]
+mod scratch;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::greenwave;
+use host::cores::class::Class;
+use host::cores::{Hierarchy, list, proc};
+use queueing::CoreId;
+use rustix::process::{Pid, Signal, kill_process};
+use scratch::Scratch;
+use serde_json::Value;
+
+const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
+const SPINS: &str = "while :; do :; done";
+/// Many times what anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Says what is not tested. Written past the test harness, which keeps what
+/// passing tests print to itself.
+fn skipped(test: &str, why: &str) {
+    let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
+}
+
+/// A folder of journals of a test's own.
+fn journals(test: &str) -> String {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("journals-{test}")).display().to_string()
+}
+
+/// A process that is gone when this is dropped.
+struct Program(Child);
+
+impl Program {
+    fn spins() -> Self {
+        Self(Command::new("sh").args(["-c", SPINS]).stdin(Stdio::null()).spawn().expect("sh starts"))
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        Some(Pid::from_child(&self.0))
+    }
+
+    /// All that a scheduler may change: class, cores, folders.
+    fn scheduled(&self) -> (Class, Vec<CoreId>, Vec<Option<PathBuf>>) {
+        let cores = rustix::thread::sched_getaffinity(self.pid()).expect("it runs");
+        let folders = [Hierarchy::freezer(), Hierarchy::idle()];
+        let folders = folders.map(|tree| tree.and_then(|tree| tree.folder_of(self.0.id())));
+        (Class::of(self.pid()).expect("it runs"), list::of_set(&cores), folders.to_vec())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until `done`; a test that waits in vain says for what.
+#[track_caller]
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !done() {
+        assert!(Instant::now() < end, "in vain: {what}");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+/// A BE program by its number, in a file.
+fn best_effort(test: &str, program: &Program) -> Scratch {
+    let id = program.0.id();
+    let text = format!("sensor = \"none\"\n[[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {id}\n");
+    Scratch::new(&format!("{test}.toml"), &text)
+}
+
+/// A scheduler that has taken `program` over.
+fn daemon(test: &str, program: &Program) -> (Program, Scratch) {
+    let config = best_effort(test, program);
+    let args = ["sched", "--config", config.path(), "--journals", &journals(test)];
+    let daemon = Command::new(GREENWAVE).args(args).stdout(Stdio::null()).stderr(Stdio::inherit()).spawn();
+    let daemon = Program(daemon.expect("greenwave starts"));
+    until("BE in the idle class", || program.scheduled().0 == Class::IDLE);
+    (daemon, config)
+}
+
+#[test]
+fn a_scheduler_that_is_killed_leaves_nothing_changed() {
+    if !proc::may_schedule() {
+        return skipped("a_scheduler_that_is_killed_leaves_nothing_changed", "no CAP_SYS_NICE");
+    }
+    let program = Program::spins();
+    let before = program.scheduled();
+    let (mut daemon, _config) = daemon("killed", &program);
+    daemon.0.kill().unwrap();
+    daemon.0.wait().unwrap();
+    until("its guardian puts everything back", || program.scheduled() == before);
+    let no_journal = || std::fs::read_dir(journals("killed")).is_ok_and(|folder| folder.count() == 0);
+    until("no journal is left", no_journal);
+}
+
+#[test]
+fn a_scheduler_that_is_killed_with_its_guardian_is_made_good_by_the_next_start() {
+    if !proc::may_schedule() {
+        return skipped("a_scheduler_that_is_killed_with_its_guardian_…", "no CAP_SYS_NICE");
+    }
+    let program = Program::spins();
+    let before = program.scheduled();
+    let (mut daemon, _config) = daemon("both-killed", &program);
+    let mut family = proc::family(daemon.0.id());
+    // The guardian before the daemon.
+    family.reverse();
+    assert_eq!(family.len(), 2, "a daemon and its guardian");
+    for id in family {
+        let _ = kill_process(Pid::from_raw(id as i32).unwrap(), Signal::KILL);
+    }
+    daemon.0.wait().unwrap();
+    assert_ne!(program.scheduled(), before);
+    let out = greenwave(&["sched", "restore", "--journals", &journals("both-killed")]);
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(said.contains("which is gone: ") && said.contains("put back\n"), "{said}");
+    assert_eq!(program.scheduled(), before);
+    let out = greenwave(&["sched", "restore", "--journals", &journals("both-killed")]);
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "nothing was left behind\n");
+}
+
+#[test]
+fn ctrl_c_ends_commands_and_puts_others_back_and_cores_are_managed_once() {
+    if !proc::may_schedule() {
+        return skipped("ctrl_c_ends_commands_and_puts_others_back_…", "no CAP_SYS_NICE");
+    }
+    let program = Program::spins();
+    let before = program.scheduled();
+    let (mut daemon, config) = daemon("ctrl-c", &program);
+    let out = greenwave(&["sched", "--config", config.path(), "--journals", &journals("ctrl-c")]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains(&format!("are managed by greenwave {} already\n  try: ", daemon.0.id())), "{said}");
+    kill_process(daemon.pid().unwrap(), Signal::INT).unwrap();
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+    assert_eq!(program.scheduled(), before);
+}
+
+/// Tasks that are commands, run for so long; the lines of JSON that were printed.
+fn shared(test: &str, config: &str, lasts: &str) -> Vec<Value> {
+    let file = Scratch::new(&format!("{test}.toml"), config);
+    let args = [
+        "sched",
+        "--config",
+        file.path(),
+        "--journals",
+        &journals(test),
+        "--json",
+        "--every",
+        "50ms",
+        "--for",
+        lasts,
+    ];
+    let out = greenwave(&args);
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+#[test]
+fn commands_share_and_what_was_chosen_is_said() {
+    let config = format!(
+        "[[tasks]]\nname = \"lc\"\nclass = \"LC\"\nguaranteed = 1\ncommand = [\"sleep\", \"600\"]\n\
+         [[tasks]]\nname = \"be\"\nclass = \"BE\"\ncommand = [\"sh\", \"-c\", \"{SPINS}\"]\n"
+    );
+    let lines = shared("commands", &config, "400ms");
+    let (first, last) = (&lines[0], lines.last().unwrap());
+    assert_eq!((&first["event"], &first["mechanism"]), (&"start".into(), &"affinity".into()));
+    assert!(["mechanism_why", "sensor", "sensor_why"].iter().all(|key| first[key].is_string()), "{first}");
+    assert_eq!(last["event"], "end");
+    let be = &last["tasks"][1];
+    assert!(be["name"] == "be" && be["cpu"].as_f64().unwrap() > 0.0, "{last}");
+    let statuses = lines.iter().filter(|line| line["event"] == "status");
+    assert!(statuses.filter(|line| line["tasks"][1]["threads"] == 1).count() > 1, "{lines:?}");
+    assert!(last["restored"].as_str().unwrap().contains("put back"), "{last}");
+}
+
+#[test]
+fn a_scheduler_ends_when_no_task_is_left() {
+    let config = "[[tasks]]\nname = \"lc\"\nclass = \"LC\"\ncommand = [\"true\"]\n\
+                  [[tasks]]\nname = \"be\"\nclass = \"BE\"\ncommand = [\"true\"]\n";
+    let lines = shared("over", config, "50s");
+    let last = lines.last().unwrap();
+    assert!(last["event"] == "end" && last["at_s"].as_f64().unwrap() < 40.0, "{last}");
+}
+
+#[test]
+fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() {
+    let (told, metrics) = (Scratch::new("hook.txt", ""), Scratch::new("metrics.prom", ""));
+    // LC that is too much for one core disturbs itself, and nobody can be stopped for it.
+    let one = list::text(&host::affinity::cores().unwrap()[..1]);
+    let config = format!(
+        "cores = \"{one}\"\ncondition_after = \"60ms\"\nmetrics = \"{}\"\n\
+         hook = [\"sh\", \"-c\", \"echo $GREENWAVE_CONDITION $GREENWAVE_TROUBLE $GREENWAVE_WHERE >> {}\"]\n\
+         [[tasks]]\nname = \"lc\"\nclass = \"LC\"\nguaranteed = 1\ncommand = [\"sh\", \"-c\", \"{SPINS} & {SPINS} & {SPINS}\"]\n",
+        metrics.path(),
+        told.path(),
+    );
+    let file = Scratch::new("condition.toml", &config);
+    let args = ["sched", "--config", file.path(), "--journals", &journals("condition"), "--every", "20ms"];
+    let daemon = Command::new(GREENWAVE).args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut daemon = Program(daemon.expect("greenwave starts"));
+    let mut lines = BufReader::new(daemon.0.stderr.take().unwrap()).lines();
+    let raised =
+        lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("condition raised: queue lc")));
+    assert!(raised.is_some());
+    until("the hook", || std::fs::read_to_string(told.path()).unwrap().starts_with("raised queue lc\n"));
+    let says = "greenwave_sched_condition{trouble=\"queue\",where=\"lc\"} 1\n";
+    until("the metric", || std::fs::read_to_string(metrics.path()).unwrap().contains(says));
+    kill_process(daemon.pid().unwrap(), Signal::TERM).unwrap();
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_started() {
+    let check = |name: &str, text: &str, says: &str| {
+        let file = Scratch::new(name, text);
+        let out = greenwave(&["sched", "--config", file.path(), "--journals", &journals(name)]);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.starts_with("error: ") && said.contains(says), "{says:?} is not in {said:?}");
+        assert!(said.contains("\n  try: ") && said.lines().count() == 2, "{said}");
+    };
+    let task = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\n";
+    let started = journals("started");
+    let first = format!("[[tasks]]\nname = \"b\"\nclass = \"BE\"\ncommand = [\"touch\", \"{started}\"]\n");
+    check("pid.toml", &format!("{first}{task}pid = 2147483647"), "task a: there is no process 2147483647");
+    assert!(!PathBuf::from(started).exists());
+    check("group.toml", &format!("{task}cgroup = \"/no/such\""), "/no/such");
+    check(
+        "guarantees.toml",
+        &format!("{task}pid = {}\nguaranteed = 5000", std::process::id()),
+        "5000 cores are guaranteed and ",
+    );
+    check("cores.toml", &format!("cores = \"0-1023\"\n{task}pid = 1"), "greenwave may use ");
+    check("program.toml", &format!("{task}command = [\"no-such-program\"]"), "task a: no-such-program: ");
+    check("none.toml", "policy = 5", ":1: ");
+}

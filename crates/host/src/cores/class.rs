@@ -1,0 +1,88 @@
+//! A thread's scheduling class.
+//!
+//! BE runs in `SCHED_IDLE`: whoever wakes up in another class takes the core from
+//! it at once, in the kernel, at the cost of one wake. Source: sched(7),
+//! sched_setscheduler(2).
+
+use std::io;
+
+use rustix::process::Pid;
+
+/// Class and priority, as the kernel numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// `SCHED_OTHER` and so on, with `SCHED_RESET_ON_FORK` if it is set.
+    pub policy: i32,
+    /// 1 to 99 in the real-time classes, else 0.
+    pub priority: i32,
+}
+
+impl Class {
+    /// Runs when nobody else wants to.
+    pub const IDLE: Self = Self { policy: libc::SCHED_IDLE, priority: 0 };
+    /// The one that programs begin in.
+    pub const OTHER: Self = Self { policy: libc::SCHED_OTHER, priority: 0 };
+    /// Before everybody who is not real-time; what it starts is not.
+    pub const FIRST: Self = Self { policy: libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority: 1 };
+
+    /// That of `thread`; `None` is the calling one.
+    ///
+    /// # Errors
+    /// There is no such thread.
+    pub fn of(thread: Option<Pid>) -> io::Result<Self> {
+        let id = Pid::as_raw(thread);
+        // SAFETY: two plain system calls; `param` lives through the second, which fills it.
+        let (policy, read, param) = unsafe {
+            let mut param: libc::sched_param = std::mem::zeroed();
+            let policy = libc::sched_getscheduler(id);
+            (policy, libc::sched_getparam(id, &raw mut param), param)
+        };
+        if policy < 0 || read < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { policy, priority: param.sched_priority })
+    }
+
+    /// Puts `thread` into it.
+    ///
+    /// # Errors
+    /// No such thread, or no right to.
+    pub fn set(self, thread: Option<Pid>) -> io::Result<()> {
+        // SAFETY: all-zero bytes are a valid `sched_param`.
+        let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+        param.sched_priority = self.priority;
+        // SAFETY: a plain system call; `param` lives through it.
+        match unsafe { libc::sched_setscheduler(Pid::as_raw(thread), self.policy, &raw const param) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Whether it is `SCHED_DEADLINE`, which belongs to who asked for it: neither
+    /// class nor cores can be changed by the calls above.
+    #[must_use]
+    pub const fn is_deadline(self) -> bool {
+        self.policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_DEADLINE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_became_idle_says_so() {
+        // On a thread of its own, which ends with it: leaving the class takes rights.
+        let both = || Ok::<_, io::Error>((Class::of(None)?, Class::IDLE.set(None), Class::of(None)?));
+        let (before, set, after) = std::thread::spawn(both).join().unwrap().unwrap();
+        set.unwrap();
+        assert_ne!(before, Class::IDLE);
+        assert_eq!(after, Class::IDLE);
+    }
+
+    #[test]
+    fn nobody_has_no_class() {
+        let none = Pid::from_raw(i32::MAX);
+        assert!(Class::of(none).is_err() && Class::IDLE.set(none).is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! On which cores each task may run, given who holds what.
+//!
+//! A core that LC *holds* is free of BE and of other LC. Where it holds none it
+//! may run on every core that no other LC holds: over BE, which is in the idle
+//! class, the kernel hands it the core in the time of a wake. So LC is never
+//! parked, and burstable cores bound it. BE runs where it holds, and is parked
+//! when it holds nothing.
+
+use rustix::thread::CpuSet;
+use sched::cores::{TaskId, TaskSpec};
+
+use super::layout::Layout;
+
+/// Who a core was given to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Given {
+    /// Nobody: LC may wake up there.
+    #[default]
+    Open,
+    /// A task, until it needs it no more.
+    Run(TaskId),
+    /// A task, for good.
+    Keep(TaskId),
+    /// The kernel.
+    Shared,
+}
+
+/// Cores of `task`; `None`: it is to be parked.
+pub fn mask(layout: &Layout, specs: &[TaskSpec], given: &[Given], task: TaskId) -> Option<CpuSet> {
+    let spec = &specs[task.index()];
+    let own = |given: &Given| matches!(given, Given::Run(who) | Given::Keep(who) if *who == task);
+    let held = (0..given.len()).filter(|&core| own(&given[core]));
+    if !spec.is_critical() {
+        let shared = (0..given.len()).filter(|&core| given[core] == Given::Shared);
+        return set(layout, held.chain(shared));
+    }
+    let is_partition = given.contains(&Given::Keep(task));
+    let is_open = |core: &usize| match given[*core] {
+        Given::Open | Given::Shared => true,
+        Given::Run(who) => !specs[who.index()].is_critical(),
+        Given::Keep(_) => false,
+    };
+    // Tasks begin at different cores, so that those that burst little do not meet.
+    let home: usize = specs[..task.index()].iter().map(|spec| usize::from(spec.guaranteed)).sum();
+    let around = (0..given.len()).map(|core| (core + home) % given.len());
+    let open = around.filter(|core| !is_partition && is_open(core));
+    let most = usize::from(spec.cores_max().max(1));
+    // Nothing is left for it: better somewhere than nowhere, for LC is never parked.
+    set(layout, held.chain(open).take(most)).or_else(|| Some(layout.all()))
+}
+
+fn set(layout: &Layout, cores: impl Iterator<Item = usize>) -> Option<CpuSet> {
+    let mut set = CpuSet::new();
+    cores.for_each(|core| set.set(layout.cores()[core].0.into()));
+    (set.count() > 0).then_some(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use queueing::CoreId;
+
+    use super::super::list;
+    use super::*;
+
+    /// Who may run where, as lists; two LC with a core each, then two BE. A letter a
+    /// core: `a` to `d` run there, `A` to `D` keep it, `*` the kernel's.
+    #[track_caller]
+    fn check(held: &str, expected: [Option<&str>; 4]) {
+        let layout = Layout::new(&(0..held.len() as u16).map(CoreId).collect::<Vec<_>>()).unwrap();
+        let specs = [
+            TaskSpec::critical(1),
+            TaskSpec { burstable: 1, ..TaskSpec::critical(1) },
+            TaskSpec::best_effort(),
+            TaskSpec::best_effort(),
+        ];
+        let given: Vec<Given> = held
+            .bytes()
+            .map(|letter| match letter {
+                b'a'..=b'd' => Given::Run(TaskId((letter - b'a').into())),
+                b'A'..=b'D' => Given::Keep(TaskId((letter - b'A').into())),
+                b'*' => Given::Shared,
+                _ => Given::Open,
+            })
+            .collect();
+        let found = [0, 1, 2, 3].map(|task| mask(&layout, &specs, &given, TaskId(task)));
+        let found = found.map(|set| set.map(|set| list::text(&list::of_set(&set))));
+        assert_eq!(found.each_ref().map(Option::as_deref), expected, "{held}");
+    }
+
+    #[test]
+    fn lc_wakes_up_over_be_and_be_runs_where_it_was_let() {
+        check("ccdd", [Some("0-3"), Some("1-2"), Some("0-1"), Some("2-3")]);
+        check("....", [Some("0-3"), Some("1-2"), None, None]);
+        check("****", [Some("0-3"), Some("1-2"), Some("0-3"), Some("0-3")]);
+    }
+
+    #[test]
+    fn what_lc_holds_is_its_alone() {
+        check("acdd", [Some("0-3"), Some("1-2"), Some("1"), Some("2-3")]);
+        check("abcd", [Some("0,2-3"), Some("1-2"), Some("2"), Some("3")]);
+        check("bbcc", [Some("2-3"), Some("0-1"), Some("2-3"), None]);
+    }
+
+    #[test]
+    fn a_partition_is_kept_to_and_lc_is_never_parked() {
+        check("ABCD", [Some("0"), Some("1"), Some("2"), Some("3")]);
+        check("AACD", [Some("0-1"), Some("0-3"), Some("2"), Some("3")]);
+    }
+}

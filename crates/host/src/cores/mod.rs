@@ -1,0 +1,309 @@
+//! Linux's cores for `sched::cores`: the mechanism `affinity`.
+//!
+//! Any kernel, any program, no code in the kernel. The fast path is the kernel's own: BE
+//! is in the idle class, so LC that wakes up has the core in the time of a wake.
+//! What [`Affinity`] adds are the slow decisions, every few milliseconds: it
+//! senses who waits for a core and how busy DRAM is, keeps BE off cores that
+//! LC needs for itself, and parks BE that has none.
+//!
+//! So signals mean here: LC *could use* a core when its threads wait longer for
+//! one than its THRESH_QD, in spite of the idle class; and it *gives one back* when
+//! they have not for a while. Nothing tells when a request began, so long requests (C5) are not seen.
+//!
+//! Not here: microseconds. Those take shared memory with the programs, or a scheduler in the kernel.
+//! Source: Caladan (OSDI '20) §5; sched(7).
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use queueing::{CoreId, Span, Time};
+use sched::cores::{Action, Cores, Sample, Signals, TaskId, TaskSpec};
+
+pub mod class;
+mod groups;
+pub mod handoff;
+pub mod journal;
+mod layout;
+pub mod list;
+mod masks;
+pub mod proc;
+mod sensor;
+mod task;
+
+pub use groups::{Group, Hierarchy};
+pub use journal::{Journal, Restored};
+pub use layout::Layout;
+pub use sensor::{Limit, Probe, Sensor, Unseen};
+pub use task::{Figures, group_path};
+
+use masks::{Given, mask};
+use task::{Managed, RESCAN};
+
+/// Which processes a task is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// A process of somebody else's, and what it started.
+    Process(u32),
+    /// One that we started.
+    Child(u32),
+    /// Everybody in a cgroup: the folder's path.
+    Group(PathBuf),
+}
+
+/// A task to be managed.
+#[derive(Clone, Debug)]
+pub struct TaskSetup {
+    /// What it may have.
+    pub spec: TaskSpec,
+    /// What it is.
+    pub who: Who,
+    /// Where its clients write their tail, a span such as `812us`.
+    pub tail: Option<PathBuf>,
+}
+
+/// Why a machine cannot be shared so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoresError {
+    what: String,
+    advice: Option<String>,
+}
+
+impl CoresError {
+    fn of_file(name: &str, e: &io::Error) -> Self {
+        Self { what: format!("{name}: {e}"), advice: None }
+    }
+
+    /// What to do about it, if anything is known to help.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        self.advice.clone()
+    }
+
+    /// The same, of the task called `name`.
+    #[must_use]
+    pub fn of_task(self, name: &str) -> Self {
+        Self { what: format!("task {name}: {}", self.what), ..self }
+    }
+}
+
+impl fmt::Display for CoresError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for CoresError {}
+
+/// Tasks of this machine, shared by affinity and class.
+pub struct Affinity {
+    layout: Layout,
+    specs: Vec<TaskSpec>,
+    tasks: Vec<Managed>,
+    tails: Vec<Option<PathBuf>>,
+    given: Vec<Given>,
+    /// Per core, when it was given.
+    since: Vec<Time>,
+    /// Per task, since when it has not waited beyond its threshold.
+    quiet_since: Vec<Time>,
+    calm: Span,
+    sensor: Box<dyn Sensor>,
+    journal: Journal,
+    scanned: Time,
+    asked: Vec<CoreId>,
+    told_tails: Time,
+}
+
+/// How often files with tails are read.
+const TAIL_EVERY: Span = Span::from_millis(100);
+
+impl Affinity {
+    /// Takes `tasks` over at `now`, each with its name for errors. LC gives a core back after `calm`
+    /// without waiting. What was changed is put back by [`put_back`](Self::put_back), or from the journal.
+    ///
+    /// # Errors
+    /// A task is not there or not ours to schedule; the others are put back.
+    pub fn new(
+        layout: Layout,
+        tasks: Vec<(String, TaskSetup)>,
+        calm: Span,
+        sensor: Box<dyn Sensor>,
+        mut journal: Journal,
+        now: Time,
+    ) -> Result<Self, CoresError> {
+        let mut managed = Vec::new();
+        for (number, (name, setup)) in tasks.iter().enumerate() {
+            let critical = setup.spec.is_critical();
+            match Managed::take(number, critical, setup.who.clone(), now, &mut journal) {
+                Ok(task) => managed.push(task),
+                Err(e) => {
+                    // What could not be put back stays in the journal's words to the next start.
+                    let _ = journal::restore(journal.path());
+                    return Err(e.of_task(name));
+                }
+            }
+        }
+        let cores = layout.cores().len();
+        Ok(Self {
+            specs: tasks.iter().map(|(_, setup)| setup.spec.clone()).collect(),
+            tails: tasks.into_iter().map(|(_, setup)| setup.tail).collect(),
+            given: vec![Given::Open; cores],
+            since: vec![now; cores],
+            quiet_since: vec![now; managed.len()],
+            tasks: managed,
+            layout,
+            calm,
+            sensor,
+            journal,
+            scanned: now,
+            asked: Vec::with_capacity(cores),
+            told_tails: now,
+        })
+    }
+
+    /// Puts everything back; there are only figures to be had from it then.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn put_back(&mut self) -> io::Result<Restored> {
+        journal::restore(self.journal.path())
+    }
+
+    /// What `task` did.
+    #[must_use]
+    pub fn figures(&self, task: TaskId) -> &Figures {
+        self.tasks[task.index()].figures()
+    }
+
+    /// The longest wait of `task` since this was asked last.
+    pub fn take_longest(&mut self, task: TaskId) -> Span {
+        self.tasks[task.index()].take_longest()
+    }
+
+    /// Whether `task` is parked.
+    #[must_use]
+    pub fn is_parked(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].is_parked()
+    }
+
+    /// Whether `task` can be parked: where not, it stays in the idle class when it has no core.
+    #[must_use]
+    pub fn can_park(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].can_park()
+    }
+
+    /// Whether nobody of `task` is left.
+    #[must_use]
+    pub fn is_over(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].is_over()
+    }
+
+    /// What tells how busy DRAM is.
+    #[must_use]
+    pub fn sensor(&self) -> &dyn Sensor {
+        &*self.sensor
+    }
+
+    /// The core that `task` gives back now, if it has not waited for long.
+    fn gives_back(&mut self, now: Time, task: TaskId) -> Option<usize> {
+        let since = &mut self.quiet_since[task.index()];
+        if now.since(*since) < self.calm {
+            return None;
+        }
+        let its = (0..self.given.len()).filter(|&core| self.given[core] == Given::Run(task));
+        let latest = its.max_by_key(|&core| self.since[core])?;
+        // The next one not before it has been as calm with one core less.
+        *since = now;
+        Some(latest)
+    }
+
+    /// Misses of a core, where nothing counts them: the CPU time of the BE task that has it, so that
+    /// the one that runs most is taken for the one that disturbs most.
+    fn misses(&self, core: CoreId) -> u64 {
+        let Given::Run(task) = self.given[core.0 as usize] else { return 0 };
+        if self.specs[task.index()].is_critical() {
+            return 0;
+        }
+        let cores = self.given.iter().filter(|given| **given == Given::Run(task)).count() as u64;
+        self.figures(task).ran_ns / cores.max(1)
+    }
+}
+
+impl Cores for Affinity {
+    fn sense(&mut self, now: Time, signals: &mut Signals) {
+        if now.since(self.scanned) >= RESCAN {
+            self.scanned = now;
+            self.tasks.iter_mut().for_each(|task| task.scan(now, &mut self.journal));
+        }
+        let reads_tails = now.since(self.told_tails) >= TAIL_EVERY;
+        if reads_tails {
+            self.told_tails = now;
+        }
+        signals.cores.iter_mut().for_each(|core| *core = sched::cores::CoreSignals::default());
+        for number in 0..self.tasks.len() {
+            let (id, spec) = (TaskId(number as u16), &self.specs[number]);
+            let look = self.tasks[number].look(now, spec.delay_max);
+            let seen = &mut signals.tasks[number];
+            seen.delay = look.delay;
+            if reads_tails && let Some(path) = &self.tails[number] {
+                let text = std::fs::read_to_string(path).ok();
+                seen.tail = text.and_then(|text| text.trim().parse().ok());
+            }
+            if spec.is_critical() {
+                seen.runnable = look.waiting;
+                if look.delay > spec.delay_max {
+                    self.quiet_since[number] = now;
+                }
+                if let Some(core) = self.gives_back(now, id) {
+                    signals.cores[core].yielded = Some(id);
+                }
+                continue;
+            }
+            seen.runnable = look.active;
+            if look.active == 0 {
+                let its =
+                    self.given.iter().zip(&mut signals.cores).filter(|(given, _)| **given == Given::Run(id));
+                its.for_each(|(_, core)| core.yielded = Some(id));
+            }
+        }
+        // What was given back is open until it is given again.
+        for (given, core) in self.given.iter_mut().zip(&signals.cores) {
+            if core.yielded.is_some() {
+                *given = Given::Open;
+            }
+        }
+        while let Some(core) = self.asked.pop() {
+            signals.cores[core.0 as usize].sample = Some(Sample { misses: self.misses(core), at: now });
+        }
+        self.sensor.bandwidth(now, &mut signals.bandwidth);
+    }
+
+    fn act(&mut self, now: Time, actions: &[Action]) {
+        for &action in actions {
+            let (core, given) = match action {
+                Action::Run { core, task, keep: false } => (core, Given::Run(task)),
+                Action::Run { core, task, keep: true } => (core, Given::Keep(task)),
+                Action::Idle { core } => (core, Given::Open),
+                Action::Share { core } => (core, Given::Shared),
+                Action::Sample { core } => {
+                    self.asked.push(core);
+                    continue;
+                }
+            };
+            self.given[core.0 as usize] = given;
+            self.since[core.0 as usize] = now;
+        }
+        // BE leaves before LC comes. Who stays as he is costs nothing.
+        for critical in [false, true] {
+            for number in 0..self.tasks.len() {
+                if self.specs[number].is_critical() == critical {
+                    let cores = mask(&self.layout, &self.specs, &self.given, TaskId(number as u16));
+                    self.tasks[number].place(cores);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! What `/proc` tells about processes and threads.
+//!
+//! Every reader bears that the process ends while it looks: it then finds
+//! nothing. Source: proc(5); Linux, Documentation/scheduler/sched-stats.rst.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// A thread's account, all since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Nanoseconds on a core.
+    pub ran_ns: u64,
+    /// Nanoseconds runnable without a core, counted when it gets one.
+    pub waited_ns: u64,
+    /// How often it got one.
+    pub turns: u64,
+}
+
+/// An open account of a thread: one system call a reading.
+#[derive(Debug)]
+pub struct Ledger(File);
+
+impl Ledger {
+    /// That of thread `thread` of `process`.
+    ///
+    /// # Errors
+    /// There is no such thread, or the kernel keeps no accounts.
+    pub fn open(process: u32, thread: u32) -> io::Result<Self> {
+        File::open(format!("/proc/{process}/task/{thread}/schedstat")).map(Self)
+    }
+
+    /// What stands in it; nothing once the thread has ended.
+    #[must_use]
+    pub fn read(&self) -> Option<Account> {
+        let mut text = [0; 64];
+        let len = self.0.read_at(&mut text, 0).ok()?;
+        account(&text[..len])
+    }
+}
+
+/// `48243 158066 2`.
+fn account(text: &[u8]) -> Option<Account> {
+    let mut words = text.split(|b| b.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let mut number = || {
+        let digits = words.next()?;
+        let value = |n: u64, b: &u8| n.checked_mul(10)?.checked_add(u64::from(b.checked_sub(b'0')?));
+        digits.iter().all(u8::is_ascii_digit).then(|| digits.iter().try_fold(0, value)).flatten()
+    };
+    Some(Account { ran_ns: number()?, waited_ns: number()?, turns: number()? })
+}
+
+/// When a process or thread began, in ticks since boot: with its number it is
+/// that one and no later one of the same number.
+#[must_use]
+pub fn began(process: u32, thread: u32) -> Option<u64> {
+    field(&fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).ok()?, 22)
+}
+
+/// Field `number` of `/proc/PID/stat`, counted from 1; the second is a name in
+/// parentheses and may hold anything.
+fn field(stat: &str, number: usize) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(number - 3)?.parse().ok()
+}
+
+/// The threads of `process`.
+pub fn threads(process: u32) -> impl Iterator<Item = u32> {
+    numbers(&format!("/proc/{process}/task"))
+}
+
+/// `process` and what descends from it, by who their parents are. What was left
+/// behind by a parent that ended is nobody's.
+#[must_use]
+pub fn family(process: u32) -> Vec<u32> {
+    let parent = |id: u32| Some((id, field(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?, 4)?));
+    let parents: Vec<_> = numbers("/proc").filter_map(parent).collect();
+    let mut family: Vec<u32> = parents.iter().map(|known| known.0).filter(|&id| id == process).collect();
+    let mut place = 0;
+    while let Some(&member) = family.get(place) {
+        let theirs = parents.iter().filter(|known| known.1 == u64::from(member)).map(|known| known.0);
+        family.extend(theirs.filter(|id| *id != member).collect::<Vec<_>>());
+        place += 1;
+    }
+    family
+}
+
+/// The name of `process`.
+#[must_use]
+pub fn name(process: u32) -> String {
+    let text = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// Whether we may change how others are scheduled (`CAP_SYS_NICE`).
+#[must_use]
+pub fn may_schedule() -> bool {
+    const CAP_SYS_NICE: u32 = 23;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set >> CAP_SYS_NICE & 1 == 1)
+}
+
+fn numbers(folder: &str) -> impl Iterator<Item = u32> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_three_numbers() {
+        let is = Account { ran_ns: 48_243, waited_ns: 158_066, turns: 2 };
+        assert_eq!(account(b"48243 158066 2\n"), Some(is));
+        for text in ["", "1 2", "1 x 3", "-1 2 3", "99999999999999999999 1 1"] {
+            assert_eq!(account(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 0 0 0 0 0 1 2 0 0 20 0 1 0 4242 0";
+        assert_eq!((field(stat, 4), field(stat, 22), field(stat, 99)), (Some(1), Some(4242), None));
+    }
+
+    #[test]
+    fn this_process_has_an_account_a_begin_and_a_family() {
+        let id = std::process::id();
+        let before = Ledger::open(id, id).unwrap();
+        assert!(before.read().is_some_and(|account| account.turns > 0));
+        assert!(began(id, id).is_some());
+        assert!(threads(id).any(|thread| thread == id));
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        assert!(family(id).contains(&child.id()) && family(child.id()) == [child.id()]);
+        let ledger = Ledger::open(child.id(), child.id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((ledger.read(), began(child.id(), child.id())), (None, None));
+        assert!(family(child.id()).is_empty());
+    }
+}

@@ -1,0 +1,382 @@
+//! A task: programs that the kernel knows as processes and threads.
+//!
+//! Membership is looked up anew every [`RESCAN`]; what a thread starts has its
+//! class, cores and folder from the kernel at once, so nobody escapes in
+//! between. A thread is noted in the journal before anything of it is changed.
+//! Threads that end are forgotten at the next look.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::{Path, PathBuf};
+
+use queueing::{Span, Time};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::class::Class;
+use super::groups::{Group, Hierarchy};
+use super::journal::{Journal, pid};
+use super::proc::{self, Account, Ledger};
+use super::{CoresError, Who};
+
+/// How often members are looked up.
+pub const RESCAN: Span = Span::from_millis(50);
+/// Who did nothing for so long has no work.
+const ACTIVE: Span = Span::from_millis(100);
+/// Threads of one task that are watched; more are counted, run in the task's class and
+/// on its cores by inheritance, and are seen when others end.
+const THREADS_MAX: usize = 4096;
+
+/// A task at work.
+#[derive(Debug)]
+pub struct Managed {
+    number: usize,
+    critical: bool,
+    who: Who,
+    /// When the first process began, where it is known by number.
+    began: Option<u64>,
+    /// Where its members are, if they have a folder of their own.
+    group: Option<Group>,
+    threads: BTreeMap<(u32, u32), Thread>,
+    /// The cores it may run on, once it was told.
+    cores: Option<CpuSet>,
+    parked: bool,
+    ended: bool,
+    figures: Figures,
+}
+
+#[derive(Debug)]
+struct Thread {
+    ledger: Ledger,
+    last: Account,
+    /// When its account changed last.
+    changed: Time,
+}
+
+/// What a task did, since it was taken over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Nanoseconds on cores, all threads together.
+    pub ran_ns: u64,
+    /// Nanoseconds runnable without one.
+    pub waited_ns: u64,
+    /// How often one of them got a core.
+    pub turns: u64,
+    /// Its longest wait of a round since [`Managed::take_longest`]: the mean of a thread's waits.
+    pub longest: Span,
+    /// Threads that are watched.
+    pub threads: usize,
+    /// Threads or processes that could not be scheduled or watched.
+    pub refused: u64,
+}
+
+/// What a look at a task found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// The longest of its threads' mean waits for a core in this round.
+    pub delay: Span,
+    /// Threads whose wait was longer than what was asked about.
+    pub waiting: u32,
+    /// Threads that did anything of late.
+    pub active: u32,
+}
+
+impl Managed {
+    /// Takes task `number` over: notes how it is, and puts BE into the idle class.
+    ///
+    /// # Errors
+    /// It is not there, or we have no right to.
+    pub fn take(
+        number: usize,
+        critical: bool,
+        who: Who,
+        now: Time,
+        journal: &mut Journal,
+    ) -> Result<Self, CoresError> {
+        who.check(critical)?;
+        let began = match who {
+            Who::Process(id) | Who::Child(id) => proc::began(id, id),
+            Who::Group(_) => None,
+        };
+        let mut task = Self {
+            number,
+            critical,
+            who,
+            began,
+            group: None,
+            threads: BTreeMap::new(),
+            cores: None,
+            parked: false,
+            ended: false,
+            figures: Figures::default(),
+        };
+        task.gather(journal)?;
+        task.scan(now, journal);
+        Ok(task)
+    }
+
+    /// Gives its members a folder of their own where that can be.
+    fn gather(&mut self, journal: &mut Journal) -> Result<(), CoresError> {
+        let written = |e: std::io::Error| CoresError::of_file("the journal", &e);
+        let id = match &self.who {
+            Who::Group(path) => {
+                let group =
+                    Group::at(path).map_err(|e| CoresError::of_file(&path.display().to_string(), &e))?;
+                journal.freezes(path).map_err(written)?;
+                self.group = Some(group);
+                return Ok(());
+            }
+            Who::Process(id) | Who::Child(id) => *id,
+        };
+        self.group = Hierarchy::freezer().and_then(|tree| self.move_into(&tree, id, journal));
+        if !self.critical
+            && let Some(idle) = Hierarchy::idle().and_then(|tree| self.move_into(&tree, id, journal))
+        {
+            // Without it the idle class holds within a session only, which the doctor says.
+            let _ = idle.idle();
+        }
+        Ok(())
+    }
+
+    /// Makes a folder in `tree` beneath that of process `id`, and moves it and its descendants there.
+    fn move_into(&self, tree: &Hierarchy, id: u32, journal: &mut Journal) -> Option<Group> {
+        let home = tree.folder_of(id)?;
+        let name = format!("{OURS}{}-{}", std::process::id(), self.number);
+        journal.made(self.number, &home.join(&name)).ok()?;
+        let group = Group::make(&home, &name).ok()?;
+        // What is forked while we move is inside when its parent was: look until nobody is outside.
+        for _ in 0..GATHER_TRIES {
+            let inside = group.members();
+            let outside: Vec<u32> = proc::family(id)
+                .into_iter()
+                .filter(|member| !inside.contains(member) && tree.folder_of(*member).as_ref() == Some(&home))
+                .collect();
+            if outside.is_empty() {
+                break;
+            }
+            for member in outside {
+                if group.take(member).is_err() && member == id {
+                    let _ = group.dissolve();
+                    return None;
+                }
+            }
+        }
+        Some(group)
+    }
+
+    /// Looks up who belongs to it, and takes over who is new.
+    pub fn scan(&mut self, now: Time, journal: &mut Journal) {
+        let processes = self.members();
+        self.ended = processes.is_empty();
+        let mut seen = std::collections::BTreeSet::new();
+        for process in processes {
+            for thread in proc::threads(process) {
+                seen.insert((process, thread));
+                if self.threads.len() < THREADS_MAX {
+                    self.adopt(now, process, thread, journal);
+                }
+            }
+        }
+        self.threads.retain(|id, _| seen.contains(id));
+        self.figures.threads = self.threads.len();
+    }
+
+    fn members(&self) -> Vec<u32> {
+        if let Some(group) = &self.group {
+            let members = group.members();
+            if !members.is_empty() {
+                return members;
+            }
+        }
+        match &self.who {
+            Who::Process(id) | Who::Child(id)
+                if self.began.is_some() && proc::began(*id, *id) == self.began =>
+            {
+                proc::family(*id)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn adopt(&mut self, now: Time, process: u32, thread: u32, journal: &mut Journal) {
+        let Entry::Vacant(place) = self.threads.entry((process, thread)) else { return };
+        let Ok(class) = journal.thread(self.number, process, thread) else { return };
+        let Ok(ledger) = Ledger::open(process, thread) else {
+            self.figures.refused += 1;
+            return;
+        };
+        let id = pid(thread);
+        let idle = if self.critical || class.is_deadline() { Ok(()) } else { Class::IDLE.set(id) };
+        let cores = self.cores.map_or(Ok(()), |cores| sched_setaffinity(id, &cores));
+        // Who has ended meanwhile refused nothing.
+        let is_there = Class::of(id).is_ok();
+        if is_there && (class.is_deadline() || idle.is_err() || cores.is_err()) {
+            self.figures.refused += 1;
+        }
+        let last = ledger.read().unwrap_or_default();
+        place.insert(Thread { ledger, last, changed: now });
+    }
+
+    /// Reads all accounts; `longer` is the wait from which a thread counts as waiting.
+    pub fn look(&mut self, now: Time, longer: Span) -> Look {
+        let mut look = Look::default();
+        let (figures, parked) = (&mut self.figures, self.parked);
+        self.threads.retain(|_, thread| {
+            if !parked {
+                let Some(account) = thread.ledger.read() else { return false };
+                let ran = account.ran_ns.saturating_sub(thread.last.ran_ns);
+                let waited = account.waited_ns.saturating_sub(thread.last.waited_ns);
+                let turns = account.turns.saturating_sub(thread.last.turns);
+                if account != thread.last {
+                    thread.changed = now;
+                }
+                thread.last = account;
+                let delay = Span::from_nanos(waited.checked_div(turns).unwrap_or(0));
+                look.delay = look.delay.max(delay);
+                look.waiting += u32::from(delay > longer);
+                figures.ran_ns += ran;
+                figures.waited_ns += waited;
+                figures.turns += turns;
+            }
+            look.active += u32::from(parked || now.since(thread.changed) <= ACTIVE);
+            true
+        });
+        if parked {
+            // Nobody counts as idle for having been stopped.
+            self.threads.values_mut().for_each(|thread| thread.changed = now);
+        }
+        self.figures.longest = self.figures.longest.max(look.delay);
+        look
+    }
+
+    /// Lets it run on `cores`, or parks it.
+    pub fn place(&mut self, cores: Option<CpuSet>) {
+        let park = cores.is_none();
+        if park != self.parked && self.can_park() {
+            let done = self.group.as_ref().map(|group| group.freeze(park));
+            if done.is_some_and(|done| done.is_ok()) {
+                self.parked = park;
+            } else {
+                self.figures.refused += 1;
+            }
+        }
+        let Some(cores) = cores.filter(|cores| self.cores != Some(*cores)) else { return };
+        self.cores = Some(cores);
+        for &(_, thread) in self.threads.keys() {
+            let id = pid(thread);
+            if sched_setaffinity(id, &cores).is_err() && Class::of(id).is_ok() {
+                self.figures.refused += 1;
+            }
+        }
+    }
+
+    /// Whether it can be stopped when it has no core.
+    #[must_use]
+    pub fn can_park(&self) -> bool {
+        !self.critical && self.group.as_ref().is_some_and(Group::can_freeze)
+    }
+
+    /// Whether it is stopped.
+    #[must_use]
+    pub const fn is_parked(&self) -> bool {
+        self.parked
+    }
+
+    /// Whether nobody of it is left, and nobody can come: a folder that is there may fill again.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        match &self.who {
+            Who::Group(path) => self.ended && !path.exists(),
+            Who::Process(_) | Who::Child(_) => self.ended,
+        }
+    }
+
+    /// What it did.
+    #[must_use]
+    pub const fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// Its longest wait since this was asked last.
+    pub fn take_longest(&mut self) -> Span {
+        std::mem::take(&mut self.figures.longest)
+    }
+}
+
+/// What names of our folders begin with; then come our process and the task.
+const OURS: &str = "greenwave-sched-";
+
+/// Whose folder `path` is in, if it is one of ours.
+fn manager(path: &Path) -> Option<String> {
+    path.iter().find_map(|name| name.to_str()?.strip_prefix(OURS)?.split('-').next().map(str::to_owned))
+}
+
+/// Looks for members outside the task's folder while it forks.
+const GATHER_TRIES: usize = 100;
+
+impl Who {
+    /// Refuses what cannot be scheduled by us.
+    ///
+    /// # Errors
+    /// It is not there, or we have no right to change it, or none to put it back.
+    pub fn check(&self, critical: bool) -> Result<(), CoresError> {
+        let refused = |what: String, advice: &str| Err(CoresError { what, advice: Some(advice.to_owned()) });
+        match self {
+            Self::Group(path) => match Group::at(path) {
+                Err(e) => Err(CoresError::of_file(&path.display().to_string(), &e)),
+                Ok(_) if path.to_string_lossy().contains('\n') => refused(
+                    "a cgroup's path with a line break cannot be noted".to_owned(),
+                    "another name for it",
+                ),
+                Ok(_) if !critical && !proc::may_schedule() => refused(
+                    format!("{}: we may not change its class and back", path.display()),
+                    "root (CAP_SYS_NICE), or a command that greenwave starts",
+                ),
+                Ok(_) => Ok(()),
+            },
+            Self::Process(id) | Self::Child(id) => {
+                let is_ours = matches!(self, Self::Child(_));
+                let Some(began) = proc::began(*id, *id) else {
+                    // One that we started may be over already.
+                    return if is_ours {
+                        Ok(())
+                    } else {
+                        refused(
+                            format!("there is no process {id}"),
+                            "the number of one that runs, as pgrep -x NAME tells",
+                        )
+                    };
+                };
+                if let Some(manager) = Hierarchy::freezer().and_then(|tree| manager(&tree.folder_of(*id)?)) {
+                    return refused(
+                        format!("process {id} ({}) is managed by greenwave {manager} already", proc::name(*id)),
+                        "greenwave sched restore, if that is gone",
+                    );
+                }
+                let same = rustix::thread::sched_getaffinity(pid(*id))
+                    .and_then(|cores| sched_setaffinity(pid(*id), &cores));
+                let is_there = proc::began(*id, *id) == Some(began);
+                let may = same.is_ok() && (critical || is_ours || proc::may_schedule());
+                if is_there && !may && !is_ours {
+                    let name = proc::name(*id);
+                    return refused(
+                        format!("process {id} ({name}): we may not change how it is scheduled and back"),
+                        "root (CAP_SYS_NICE), or a command that greenwave starts",
+                    );
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The folder of processes at `path`, as it was given: whole, or beneath where version 2 is mounted.
+#[must_use]
+pub fn group_path(given: &str) -> PathBuf {
+    let path = PathBuf::from(given);
+    if path.join("cgroup.procs").exists() {
+        return path;
+    }
+    let below = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+        .map(|root| PathBuf::from(root).join(given.trim_start_matches('/')));
+    below.into_iter().find(|path| path.join("cgroup.procs").exists()).unwrap_or(path)
+}

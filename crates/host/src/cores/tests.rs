@@ -1,0 +1,139 @@
+//! Two programs that do nothing but compute, shared out by hand.
+
+use std::process::{Child, Command, Stdio};
+
+use queueing::Clock;
+use rustix::thread::sched_getaffinity;
+use sched::cores::TaskSignals;
+
+use super::class::Class;
+use super::journal::pid;
+use super::*;
+use crate::{Monotonic, affinity};
+
+/// A program that computes until it is killed.
+struct Program(Child);
+
+impl Program {
+    fn start() -> Self {
+        let shell = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
+        Self(shell.unwrap())
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn cores(&self) -> Vec<CoreId> {
+        list::of_set(&sched_getaffinity(pid(self.id())).unwrap())
+    }
+
+    fn class(&self) -> Class {
+        Class::of(pid(self.id())).unwrap()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn manager(test: &str, lc: &Program, be: &Program) -> (Affinity, Vec<CoreId>) {
+    let cores = affinity::cores().unwrap();
+    let layout = Layout::new(&cores).unwrap();
+    let folder = std::env::temp_dir().join(format!("greenwave-cores-{test}-{}", std::process::id()));
+    let journal = Journal::begin(&folder, &cores).unwrap();
+    let task = |spec, id| TaskSetup { spec, who: Who::Child(id), tail: None };
+    let tasks = vec![
+        ("lc".to_owned(), task(TaskSpec::critical(1), lc.id())),
+        ("be".to_owned(), task(TaskSpec::best_effort(), be.id())),
+    ];
+    let now = Monotonic::new().now();
+    (Affinity::new(layout, tasks, Span::from_millis(20), Box::new(Unseen), journal, now).unwrap(), cores)
+}
+
+#[test]
+fn be_leaves_the_core_that_lc_holds_and_everything_is_put_back() {
+    let (lc, be) = (Program::start(), Program::start());
+    let before = [(lc.class(), lc.cores()), (be.class(), be.cores())];
+    let (mut manager, cores) = manager("back", &lc, &be);
+    assert_eq!(be.class(), Class::IDLE, "BE gives way to all others at once");
+    assert_eq!(lc.class(), before[0].0);
+    let clock = Monotonic::new();
+    let now = clock.now();
+    let run = |core: usize, task| Action::Run { core: CoreId(core as u16), task: TaskId(task), keep: false };
+    let all: Vec<Action> = (0..cores.len()).map(|core| run(core, 1)).collect();
+    manager.act(now, &all);
+    assert_eq!((lc.cores(), be.cores()), (cores.clone(), cores.clone()), "LC runs over BE anywhere");
+    manager.act(now, &[run(0, 0)]);
+    if cores.len() > 1 {
+        assert_eq!(be.cores(), cores[1..]);
+        assert_eq!(lc.cores(), cores, "beside the core that is its alone it runs over BE");
+    }
+    // Without any core it is parked, where a freezer is at hand, and goes on afterwards.
+    let idle: Vec<Action> = (1..cores.len()).map(|core| Action::Idle { core: CoreId(core as u16) }).collect();
+    manager.act(now, &idle);
+    assert_eq!(manager.is_parked(TaskId(1)), manager.can_park(TaskId(1)));
+    manager.act(now, &[run(0, 1)]);
+    assert!(!manager.is_parked(TaskId(1)));
+    manager.act(now, &idle);
+    let restored = manager.put_back().unwrap();
+    assert!(restored.threads >= 2 && restored.failed == 0, "{restored:?}");
+    assert_eq!([(lc.class(), lc.cores()), (be.class(), be.cores())], before);
+}
+
+#[test]
+fn a_task_s_time_is_counted_its_end_is_noticed_and_its_forks_belong_to_it() {
+    let lc = Program::start();
+    let shell = "while :; do :; done & while :; do :; done";
+    let mut be = Program(Command::new("sh").args(["-c", shell]).spawn().unwrap());
+    let clock = Monotonic::new();
+    let (mut manager, _) = manager("time", &lc, &be);
+    let board = sched::cores::Board::new(
+        manager.layout.topology().clone(),
+        vec![TaskSpec::critical(1), TaskSpec::best_effort()],
+    );
+    let mut signals = Signals::of(&board.unwrap());
+    let until = |done: &mut dyn FnMut(&mut Affinity, &Signals) -> bool,
+                 manager: &mut Affinity,
+                 signals: &mut Signals| {
+        let end = clock.now() + Span::from_secs(30);
+        loop {
+            manager.sense(clock.now(), signals);
+            if done(manager, signals) {
+                return true;
+            }
+            if clock.now() >= end {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    };
+    // The shell's child as well, whether it was forked before or after.
+    let both = &mut |manager: &mut Affinity, signals: &Signals| {
+        let figures = manager.figures(TaskId(1));
+        figures.threads == 2 && figures.ran_ns > 0 && signals.tasks[1].runnable == 2
+    };
+    assert!(until(both, &mut manager, &mut signals));
+    for member in proc::family(be.id()) {
+        let _ = rustix::process::kill_process(pid(member).unwrap(), rustix::process::Signal::KILL);
+    }
+    be.0.wait().unwrap();
+    let gone = &mut |manager: &mut Affinity, signals: &Signals| {
+        manager.is_over(TaskId(1)) && signals.tasks[1] == TaskSignals::default()
+    };
+    assert!(until(gone, &mut manager, &mut signals));
+    assert!(!manager.is_over(TaskId(0)));
+    manager.put_back().unwrap();
+}
+
+#[test]
+fn who_is_not_there_is_refused_and_told_what_would_be_valid() {
+    let none = Who::Process(u32::MAX >> 1).check(true).unwrap_err();
+    assert_eq!(none.to_string(), "there is no process 2147483647");
+    assert!(none.advice().is_some());
+    assert!(Who::Group("/no/such/cgroup".into()).check(true).is_err());
+    assert_eq!(Who::Process(std::process::id()).check(true), Ok(()));
+}

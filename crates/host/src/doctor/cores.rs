@@ -1,0 +1,193 @@
+//! Sharing cores between programs: what the mechanisms need, tried on a child of our own.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Pid;
+use rustix::thread::sched_setaffinity;
+
+use super::Finding;
+use crate::affinity;
+use crate::cores::class::Class;
+use crate::cores::proc::{self, Ledger};
+use crate::cores::{Group, Hierarchy, list};
+
+const AREA: &str = "sched";
+
+/// A child that sleeps, and ends with this.
+struct Sleeper(Child);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(super) fn examine() -> Vec<Finding> {
+    let sleeper = Command::new("sleep").arg("600").stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    let tried = match sleeper.map(Sleeper) {
+        Ok(sleeper) => vec![mechanism(&sleeper), parking(&sleeper), sessions(&sleeper)],
+        Err(e) => vec![Finding::absent(AREA, "affinity", format!("no child to try it on: {e}"), [])],
+    };
+    tried
+        .into_iter()
+        .chain([scheduler(Path::new("/sys/kernel/sched_ext")), probe()])
+        .chain(counters(Path::new("/")))
+        .collect()
+}
+
+/// Class, cores and waits of a program.
+fn mechanism(sleeper: &Sleeper) -> Finding {
+    const WHAT: &str = "affinity";
+    let id = sleeper.0.id();
+    let pid = Some(Pid::from_child(&sleeper.0));
+    let tried = (|| {
+        let cores = affinity::cores()?;
+        sched_setaffinity(pid, &list::set_of(cores.into_iter().take(1)))?;
+        Class::IDLE.set(pid)?;
+        Ledger::open(id, id)
+    })();
+    match tried {
+        Err(e) => {
+            let kernel = "a kernel with CONFIG_SCHED_INFO, and /proc mounted".to_owned();
+            Finding::absent(AREA, WHAT, e.to_string(), [kernel])
+        }
+        Ok(_) if !proc::may_schedule() => {
+            let seen = "programs that greenwave starts; of others the class could not be put back";
+            Finding::limited(AREA, WHAT, seen, ["run as root (CAP_SYS_NICE)".to_owned()])
+        }
+        Ok(_) => Finding::works(
+            AREA,
+            WHAT,
+            "any program: cores, idle class, waits from schedstat; taken by default",
+        ),
+    }
+}
+
+/// Stopping who has no core.
+fn parking(sleeper: &Sleeper) -> Finding {
+    const WHAT: &str = "parking";
+    let id = sleeper.0.id();
+    let Some(tree) = Hierarchy::freezer() else {
+        let remedy = "mount -t cgroup2 none /sys/fs/cgroup".to_owned();
+        return Finding::absent(
+            AREA,
+            WHAT,
+            "no freezer is mounted: BE without a core stays in the idle class",
+            [remedy],
+        );
+    };
+    match folder(&tree, id, |group| group.freeze(true).and_then(|()| group.freeze(false))) {
+        Ok(()) => Finding::works(AREA, WHAT, "by the freezer"),
+        Err(e) => {
+            let seen = format!("the freezer: {e}; BE without a core stays in the idle class");
+            Finding::absent(AREA, WHAT, seen, ["run as root".to_owned()])
+        }
+    }
+}
+
+/// Whether the idle class holds between sessions.
+fn sessions(sleeper: &Sleeper) -> Finding {
+    const WHAT: &str = "idle class";
+    let grouped = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").unwrap_or_default();
+    if grouped.trim() != "1" {
+        return Finding::works(AREA, WHAT, "programs are not scheduled by session");
+    }
+    let tried = Hierarchy::idle().map(|tree| folder(&tree, sleeper.0.id(), Group::idle));
+    match tried {
+        Some(Ok(())) => Finding::works(AREA, WHAT, "between sessions too, by cpu.idle of a cgroup"),
+        _ => Finding::limited(
+            AREA,
+            WHAT,
+            "programs are scheduled by session (autogroup): BE gives way at once within its own only",
+            ["sysctl -w kernel.sched_autogroup_enabled=0 before programs start".to_owned()],
+        ),
+    }
+}
+
+/// Does `what` to a folder with process `id` in it, which is gone afterwards.
+fn folder(
+    tree: &Hierarchy,
+    id: u32,
+    what: impl FnOnce(&Group) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let home = tree.folder_of(id).ok_or(std::io::ErrorKind::NotFound)?;
+    let group = Group::make(&home, &format!("greenwave-doctor-{}", std::process::id()))?;
+    let done = group.take(id).and_then(|()| what(&group));
+    group.dissolve()?;
+    done
+}
+
+/// A scheduler of ours in the kernel.
+fn scheduler(sys: &Path) -> Finding {
+    const WHAT: &str = "scx";
+    if sys.exists() {
+        let seen = "this kernel has sched_ext, and this greenwave no scheduler for it yet: affinity is taken";
+        return Finding::absent(AREA, WHAT, seen, []);
+    }
+    let remedy = "Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT".to_owned();
+    Finding::absent(AREA, WHAT, "this kernel has no sched_ext", [remedy])
+}
+
+/// The sensor that needs nothing.
+fn probe() -> Finding {
+    Finding::limited(
+        AREA,
+        "latency probe",
+        "how busy DRAM is, on greenwave's socket, and not who it is; taken by default",
+        [],
+    )
+}
+
+/// Counters that name who misses caches; `root` is where `/sys` lies.
+fn counters(root: &Path) -> Vec<Finding> {
+    let has = |path: &str| root.join(path).exists();
+    let unread = "it is there, and this greenwave does not read it yet: the latency probe is taken";
+    let of = |what: &str, path: &str, missing: &str, remedy: Option<&str>| {
+        let seen = if has(path) { unread } else { missing };
+        let remedies = remedy.filter(|_| !has(path)).map(str::to_owned);
+        Finding::absent(AREA, what, seen, remedies)
+    };
+    vec![
+        of(
+            "cache misses",
+            "sys/bus/event_source/devices/cpu",
+            "no counters: most virtual machines have none",
+            None,
+        ),
+        of(
+            "resctrl",
+            "sys/fs/resctrl/info/L3_MON",
+            "no bandwidth by program",
+            Some("mount -t resctrl resctrl /sys/fs/resctrl"),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Health;
+    use super::*;
+
+    #[test]
+    fn the_child_that_is_tried_on_is_gone_afterwards() {
+        let findings = examine();
+        let mechanism = findings.iter().find(|finding| finding.what == "affinity").unwrap();
+        assert_ne!(mechanism.health, Health::Absent, "{mechanism:?}");
+        assert!(findings.iter().all(|finding| finding.area == AREA && !finding.seen.is_empty()));
+        for tree in [Hierarchy::freezer(), Hierarchy::idle()].into_iter().flatten() {
+            let home = tree.folder_of(std::process::id()).unwrap();
+            let mut left = std::fs::read_dir(home).unwrap().flatten().map(|entry| entry.file_name());
+            let ours = format!("greenwave-doctor-{}", std::process::id());
+            assert!(left.all(|name| name.to_string_lossy() != ours));
+        }
+    }
+
+    #[test]
+    fn what_a_machine_has_and_we_do_not_use_is_said() {
+        assert!(scheduler(Path::new("/proc")).seen.contains("no scheduler for it yet"));
+        assert!(scheduler(Path::new("/no/such")).remedies[0].contains("6.12"));
+        assert!(counters(Path::new("/no/such")).iter().all(|finding| finding.health == Health::Absent));
+    }
+}

@@ -1,0 +1,70 @@
+//! Cores that do at once what they are told, with something to decide in every round.
+//!
+//! For measuring what a round takes: eight tasks, four LC on half of the cores and
+//! four BE on the rest; in every round one core is given back and one queue has
+//! grown. Not a machine: `sim::cores` is.
+
+use queueing::{CoreId, Span, Time};
+
+use super::{
+    Action, Allocator, Board, Cores, PolicyEntry, Settings, Signals, TaskId, TaskSignals, TaskSpec, Topology,
+};
+
+/// Tasks of a rehearsal.
+pub const TASKS: usize = 8;
+
+/// The cores, and which round it is.
+#[derive(Clone, Debug)]
+pub struct Rehearsal {
+    held: Vec<Option<TaskId>>,
+    round: usize,
+}
+
+impl Rehearsal {
+    /// Of `cores` (2 and more, an even number), two lanes each, 64 a socket; and `entry`'s policy at work on them.
+    ///
+    /// # Panics
+    /// When there are fewer cores.
+    #[must_use]
+    pub fn new(cores: usize, entry: &PolicyEntry) -> (Self, Allocator) {
+        let critical = TaskSpec {
+            request_max: Some(Span::from_micros(40)),
+            ..TaskSpec::critical((cores / TASKS / 2) as u16)
+        };
+        let tasks = [vec![critical; TASKS / 2], vec![TaskSpec::best_effort(); TASKS / 2]].concat();
+        let sockets = cores.div_ceil(64);
+        let topology = Topology::regular(sockets, cores / 2 / sockets, 2).expect("two cores and more");
+        let board = Board::new(topology, tasks).expect("a quarter of the cores is guaranteed");
+        let rehearsal = Self { held: vec![None; board.topology().cores()], round: 0 };
+        let policy = (entry.new)(&Settings::default(), &board).expect("a policy for any board");
+        (rehearsal, Allocator::new(policy, board))
+    }
+}
+
+impl Cores for Rehearsal {
+    fn sense(&mut self, now: Time, signals: &mut Signals) {
+        self.round += 1;
+        for (n, task) in signals.tasks.iter_mut().enumerate() {
+            let delay = Span::from_micros(if n == self.round % TASKS { 12 } else { 2 });
+            *task = TaskSignals { delay, runnable: if n < TASKS / 2 { 2 } else { 64 }, tail: None };
+        }
+        let gives = self.round * 7 % self.held.len();
+        for (n, core) in signals.cores.iter_mut().enumerate() {
+            core.yielded = if n == gives { self.held[n].take() } else { None };
+            core.request_since = self.held[n].map(|_| now - Span::from_micros(n as u64 % 50));
+        }
+        signals.bandwidth.fill(Some(20e9));
+    }
+
+    fn act(&mut self, _now: Time, actions: &[Action]) {
+        for action in actions {
+            match *action {
+                Action::Run { core: CoreId(core), task, .. } => self.held[core as usize] = Some(task),
+                Action::Idle { core: CoreId(core) } | Action::Share { core: CoreId(core) } => {
+                    self.held[core as usize] = None;
+                }
+                Action::Sample { .. } => {}
+            }
+        }
+    }
+}
