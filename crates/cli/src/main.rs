@@ -25,6 +25,7 @@ mod exp;
 mod fabric;
 mod guard;
 mod load;
+mod manual;
 mod options;
 mod parallel;
 mod progress;
@@ -72,6 +73,10 @@ enum Command {
     Doctor(doctor::Args),
     /// Check a policy file and show its rules.
     Check(check::Args),
+    /// Write the man pages.
+    Man(manual::ManArgs),
+    /// Print completions for a shell.
+    Completions(manual::CompletionsArgs),
 }
 
 fn main() -> ExitCode {
@@ -95,6 +100,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Man(args) => manual::man(&args, Cli::command()),
+        Command::Completions(args) => manual::completions(&args, Cli::command()),
     };
     done.unwrap_or_else(|e| {
         eprintln!("{e}");

@@ -389,3 +389,23 @@ fn ten_thousand_connections_idle_in_one_process() {
         assert!((100.0..1024.0).contains(&bytes), "{end}: {bytes} bytes for each connection");
     }
 }
+
+#[test]
+fn every_command_has_a_man_page_and_completions() {
+    let folder = std::env::temp_dir().join(format!("greenwave-man-{}", std::process::id()));
+    let out = greenwave(&["man", folder.to_str().expect("a path of letters")]);
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let help = String::from_utf8_lossy(&greenwave(&["--help"]).stdout).into_owned();
+    let (_, commands) = help.split_once("Commands:\n").expect("help lists the commands");
+    let names = commands.lines().take_while(|line| !line.is_empty());
+    let names: Vec<_> = names.filter_map(|line| line.split_whitespace().next()).collect();
+    let bash = String::from_utf8_lossy(&greenwave(&["completions", "bash"]).stdout).into_owned();
+    assert!(names.contains(&"serve"), "{help}");
+    for name in names {
+        assert!(folder.join(format!("greenwave-{name}.1")).exists() || name == "help", "{name}");
+        assert!(bash.contains(name), "{name}");
+    }
+    let page = std::fs::read_to_string(folder.join("greenwave-serve.1")).expect("the page is there");
+    std::fs::remove_dir_all(&folder).expect("the folder is ours");
+    assert!(page.contains("\\-\\-device"), "{page}");
+}
