@@ -57,6 +57,9 @@ public final class Storm implements Runner {
         }
         Path scratch = Files.createTempDirectory("greenwave-storm");
         System.setProperty("java.io.tmpdir", scratch.toString());
+        Runnable cleanup = () -> FileUtils.deleteQuietly(scratch.toFile());
+        // Ctrl-C and SIGTERM do not come to the end below.
+        Runtime.getRuntime().addShutdownHook(new Thread(cleanup));
         try {
             Here here = new Here(plan, new Run(plan, lines), reality);
             Here.set(here);
@@ -66,7 +69,7 @@ public final class Storm implements Runner {
             here.run().all(here::send);
         } finally {
             // The cluster ends with the process: an orderly end would take it five seconds.
-            FileUtils.deleteQuietly(scratch.toFile());
+            cleanup.run();
         }
     }
 
