@@ -112,6 +112,15 @@ impl Group {
         }
     }
 
+    /// Takes in a thread of the kernel's, which works within the limit from
+    /// then on and goes back where it was when this is dropped.
+    ///
+    /// # Errors
+    /// [`LabError::Group`] when the kernel refuses.
+    pub fn take(&self, kernel_thread: u32) -> Result<(), LabError> {
+        self.write(MEMBERS, &kernel_thread.to_string())
+    }
+
     /// The processes inside.
     #[must_use]
     pub fn members(&self) -> Vec<u32> {
@@ -149,15 +158,24 @@ pub(super) fn end_leftovers() {
 fn end(path: &Path) {
     for _ in 0..LOOKS {
         // One that forks while it is killed is met by the next look.
-        let others = members(path).into_iter().filter(|&id| id != process::id());
-        for pid in others.filter_map(|id| Pid::from_raw(id as i32)) {
-            let _ = kill_process(pid, Signal::KILL);
+        for id in members(path).into_iter().filter(|&id| id != process::id()) {
+            if is_kernels(id) {
+                let _ = fs::write(path.with_file_name(MEMBERS), id.to_string());
+            } else if let Some(pid) = Pid::from_raw(id as i32) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
         }
         match fs::remove_dir(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => thread::sleep(LOOK),
             _ => return,
         }
     }
+}
+
+/// Whether `id` is a thread of the kernel's: such runs no file, and does not
+/// die of signals.
+fn is_kernels(id: u32) -> bool {
+    fs::read_link(format!("/proc/{id}/exe")).is_err()
 }
 
 fn members(path: &Path) -> Vec<u32> {

@@ -129,6 +129,26 @@ fn a_group_ends_with_all_that_runs_in_it() {
 }
 
 #[test]
+fn a_thread_of_the_kernels_is_taken_in_and_given_back() {
+    if let Some(why) = Lab::unavailable().or_else(Group::unavailable) {
+        return println!("skipped: a_thread_of_the_kernels_is_taken_in_and_given_back: {why}");
+    }
+    let lab = Lab::new("taken").unwrap();
+    let [a, b] = ["a", "b"].map(|name| lab.namespace(name).unwrap());
+    let device = format!("gt{}", std::process::id() % 100_000);
+    lab.veth((&a, &device), (&b, "eth0"), &Veth::default()).unwrap();
+    a.thread_receive(&device).unwrap();
+    let thread = crate::usage::kernel_thread(&format!("napi/{device}-")).expect("the kernel started one");
+    let groups = || std::fs::read_to_string(format!("/proc/{thread}/cgroup")).unwrap();
+    let before = groups();
+    let group = Group::new("taken").unwrap();
+    group.take(thread).unwrap();
+    assert_eq!(group.members(), [thread]);
+    drop(group);
+    assert_eq!(groups(), before);
+}
+
+#[test]
 fn a_folder_is_gone_with_its_handle() {
     let folder = Folder::new("test").unwrap();
     let file = folder.write("a", b"b").unwrap();

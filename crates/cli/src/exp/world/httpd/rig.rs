@@ -44,8 +44,8 @@ pub struct Rig {
     pub host: Namespace,
     /// The host's end of the cable.
     device: String,
-    /// The kernel's threads that receive for the server.
-    receivers: Vec<u32>,
+    /// The kernel's thread that receives for the server when softirqs are many.
+    receiver: Option<u32>,
     _folder: Folder,
     _lab: Lab,
 }
@@ -94,8 +94,11 @@ impl Rig {
         let device = device();
         lab.veth((&host, &device), (&client, THERE), &Veth::default())?;
         client.steer_receive(THERE, 1 << CLIENT_CORE.0)?;
-        let mut receivers: Vec<u32> =
-            usage::kernel_thread(&format!("ksoftirqd/{}\n", SERVER_CORE.0)).into_iter().collect();
+        let group = Group::new(server.program())?;
+        group.prefer()?;
+        if config.setup.share < 1.0 {
+            group.limit(config.setup.share, PERIOD)?;
+        }
         if config.threaded {
             host.thread_receive(&device)?;
             let thread = usage::kernel_thread(&format!("napi/{device}-"));
@@ -106,18 +109,14 @@ impl Rig {
             })?;
             affinity::pin_process(thread, SERVER_CORE)
                 .map_err(|e| LabError::Program { program: format!("napi/{device}"), why: e.to_string() })?;
-            receivers.push(thread);
+            // What receives in place of softirqs lives on the server's share, as they do.
+            group.take(thread)?;
         } else {
             host.steer_receive(&device, 1 << SERVER_CORE.0)?;
         }
         host.address(&device, SERVER.into(), PREFIX)?;
         for (name, value) in &config.sysctl {
             host.sysctl(name, value.to_string().trim_matches('"'))?;
-        }
-        let group = Group::new(server.program())?;
-        group.prefer()?;
-        if config.setup.share < 1.0 {
-            group.limit(config.setup.share, PERIOD)?;
         }
         let mut command = group.command(&host, server.program());
         command.args(server.prepare(config, SERVER, &folder)?);
@@ -130,7 +129,7 @@ impl Rig {
             client,
             host,
             device,
-            receivers,
+            receiver: usage::kernel_thread(&format!("ksoftirqd/{}\n", SERVER_CORE.0)),
             _folder: folder,
             _lab: lab,
         })
@@ -154,8 +153,8 @@ impl Rig {
     /// Processor time that was used for the server so far, that of the
     /// kernel's threads that receive for it included.
     pub fn used(&self) -> Span {
-        let threads = self.receivers.iter().filter_map(|&id| usage::process(id).ok());
-        self.group.used() + threads.sum()
+        let receiver = self.receiver.and_then(|id| usage::process(id).ok());
+        self.group.used() + receiver.unwrap_or(Span::ZERO)
     }
 
     /// Processor time that the guard used so far.
