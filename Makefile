@@ -7,12 +7,11 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 # Property tests draw the same cases each time here; `cargo test` draws new ones.
 export PROPTEST_RNG_SEED ?= 20261121
-PAPERS := $(notdir $(patsubst %/,%,$(dir $(wildcard experiments/*/README.md))))
 # Where cargo puts what it builds.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-dpdk clippy-bpf test-search test-vm test-java reference ci bench fuzz exp-smoke exp-host testbed workloads clean build toolchain tools dpdk bpf java
+.PHONY: demo test test-dpdk clippy-bpf test-search test-vm test-java reference ci bench fuzz exp-smoke exp-host results testbed clean build toolchain tools dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -78,16 +77,16 @@ fuzz: toolchain
 # Every experiment in virtual time, small. All run; then a claim that failed
 # fails this: the same seed gives the same figures everywhere.
 exp-smoke: build
-	@$(GREENWAVE) exp run $(PAPERS) --world sim --scale smoke --out $(TARGET)/exp-smoke
+	@$(GREENWAVE) exp run all --world sim --scale smoke --out $(TARGET)/exp-smoke
 
 # Every experiment on real services, at the paper's scale, into out/: best on a
 # machine that does nothing else. One that cannot run says why, and the others go on.
-exp-host: build testbed workloads
-	@worst=0; \
-	for name in $$($(GREENWAVE) exp list | awk '$$2 == "host" { print $$1 }'); do \
-	  $(GREENWAVE) exp run $$name --scale paper --out out; rc=$$?; \
-	  if [ $$rc -gt $$worst ]; then worst=$$rc; fi; \
-	done; exit $$worst
+exp-host: build testbed
+	@$(GREENWAVE) exp run all --world host --scale paper --out out
+
+# docs/results.md: every claim of the results that lie in out/.
+results: build
+	@$(GREENWAVE) exp table out --markdown > $(TARGET)/results.md && mv $(TARGET)/results.md docs/results.md
 
 # The runners of experiments on real services: tonic's, a search engine's among
 # them (some minutes), and Dubbo's and Storm's where Java is.
@@ -97,16 +96,6 @@ testbed: toolchain java
 	rm -f java/testbed/target/testbed.classpath java/testbed-storm/target/testbed.classpath; \
 	timeout 900 mvn -B -ntp -q -f java/pom.xml -pl testbed,testbed-storm -am process-classes \
 	|| echo "note: Maven could not build the runners in Java"
-
-# The programs that experiments run beside each other, and what they take of Debian.
-workloads: toolchain tools
-	@$(CARGO) build --release --locked -p workloads
-	@if { command -v memcached && [ -e /usr/include/gc.h ]; } >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] \
-	|| ! command -v apt-get >/dev/null; then exit 0; fi; \
-	apt-get update -qq && \
-	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-	  memcached libgc-dev gcc libc6-dev >/dev/null \
-	|| echo "note: apt-get could not install memcached and libgc-dev"
 
 clean: toolchain
 	$(CARGO) clean

@@ -59,6 +59,19 @@ impl Table {
         format!("<table>\n<thead>\n{groups}{head}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n")
     }
 
+    /// The table as Markdown; titles over columns are left out.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let line = |cells: &[String]| {
+            let cells: Vec<_> = cells.iter().map(|text| text.replace('|', "\\|")).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let rules: Vec<_> =
+            (0..self.header.len()).map(|i| if i < self.words { "---" } else { "--:" }).collect();
+        let rows: String = self.rows.iter().map(|row| line(row)).collect();
+        format!("{}|{}|\n{rows}", line(&self.header), rules.join("|"))
+    }
+
     fn widths(&self) -> Vec<usize> {
         let lines = || std::iter::once(&self.header).chain(&self.rows);
         (0..self.header.len())
@@ -167,6 +180,13 @@ mod tests {
         let html = table.html();
         assert!(html.contains("<th class=\"word\">a&lt;b</th><th>n</th>"), "{html}");
         assert!(html.contains("<td class=\"word\">x &amp; y</td><td>1</td>"), "{html}");
+    }
+
+    #[test]
+    fn markdown_gets_the_same_cells() {
+        let mut table = Table::new(1, &["a", "n"]);
+        table.row(vec!["x | y".to_owned(), "1".to_owned()]);
+        assert_eq!(table.markdown(), "| a | n |\n|---|--:|\n| x \\| y | 1 |\n");
     }
 
     #[test]

@@ -74,3 +74,22 @@ fn a_claim_that_fails_is_exit_1_and_a_file_that_is_wrong_exit_2() {
     check("adps.LS.p99 / none.LS.p99", "adps.XS.p99 / none.LS.p99", 2, "XS");
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn a_folder_of_results_is_one_table() {
+    let folder = std::env::temp_dir().join(format!("greenwave-table-{}", std::process::id()));
+    let out = folder.to_str().expect("a path of letters");
+    let ran = greenwave(&["exp", "run", "adps/fig5", "overload/e3", "--out", out]);
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert_eq!(ran.status.code(), Some(0), "{said}");
+    let table = String::from_utf8_lossy(&greenwave(&["exp", "table", out]).stdout).into_owned();
+    let page = String::from_utf8_lossy(&greenwave(&["exp", "table", out, "--markdown"]).stdout).into_owned();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(said.ends_with(&table), "what was run just now ends with the same table: {table}");
+    for name in ["adps/fig5", "overload/e3"] {
+        assert!(page.contains(&format!("| {name} | world sim, scale smoke, seed 1, ")), "{page}");
+    }
+    let nothing = greenwave(&["exp", "table", "/dev"]);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("/dev holds no results"));
+}

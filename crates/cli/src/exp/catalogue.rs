@@ -58,13 +58,16 @@ fn in_folder<'a>(folder: &'a Dir<'a>) -> impl Iterator<Item = Source> + 'a {
     })
 }
 
-/// The experiments that `name` stands for: one, a paper's, or a file's.
+/// The experiments that `name` stands for: one, a paper's, a file's, or `all`.
 ///
 /// # Errors
 /// When there is none; lists what there is.
 pub fn find(name: &str) -> Result<Vec<Source>, Error> {
     if name.ends_with(".toml") {
         return from_file(Path::new(name)).map(|source| vec![source]);
+    }
+    if name == "all" {
+        return Ok(all());
     }
     let below = format!("{}/", name.trim_end_matches('/'));
     let found: Vec<_> = all().into_iter().filter(|s| s.name == name || s.name.starts_with(&below)).collect();

@@ -8,6 +8,7 @@ mod catalogue;
 mod claim;
 pub mod figures;
 mod grid;
+mod overview;
 mod result;
 mod shipped;
 mod spec;
@@ -20,6 +21,7 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
 use crate::error::Error;
 use catalogue::Source;
+use overview::Overview;
 use result::ExperimentResult;
 pub use spec::lay;
 
@@ -40,11 +42,20 @@ enum Command {
     },
     /// Run experiments and check their claims.
     Run(RunArgs),
+    /// One table of all claims whose results lie in a folder.
+    Table {
+        /// What `exp run --out` wrote.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// Markdown, with where each row comes from.
+        #[arg(long)]
+        markdown: bool,
+    },
 }
 
 #[derive(Debug, ClapArgs)]
 struct RunArgs {
-    /// Names (adps/fig5), a paper's name for all of its own, or a .toml file.
+    /// Names (adps/fig5), a paper's name for all of its own, `all`, or a .toml file.
     #[arg(required = true)]
     names: Vec<String>,
     /// Of those only the ones of one kind: what is deterministic, or what the
@@ -108,6 +119,11 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
     match args.command {
         Command::List { json } => list(json),
         Command::Run(args) => run_all(&args),
+        Command::Table { folder, markdown } => {
+            let overview = Overview::from_folder(&folder)?;
+            print!("{}", if markdown { overview.markdown() } else { overview.text() });
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -147,10 +163,21 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
         std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, &e))?;
         Error::unless_writable(&folder.join(".greenwave"))?;
     }
-    let mut all_hold = true;
+    let mut overview = Overview::default();
+    let mut worst = 0;
     for source in &sources {
-        let result = run_one(source, args)?;
-        all_hold &= result.all_hold();
+        let result = match run_one(source, args) {
+            Ok(result) => result,
+            // One that cannot run here does not keep the others from it.
+            Err(e) if sources.len() > 1 => {
+                eprintln!("{e}");
+                overview.add_missing(&source.name, &e);
+                worst = 2;
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        worst = worst.max(u8::from(!result.all_hold()));
         if args.json {
             println!("{}", result.json());
         } else {
@@ -160,8 +187,12 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
             let written = result.write(folder)?;
             eprintln!("wrote {} and .html", written.display());
         }
+        overview.add(result.json()).map_err(Error::new)?;
     }
-    Ok(if all_hold { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    if overview.len() > 1 && !args.json {
+        print!("{}", overview.text());
+    }
+    Ok(ExitCode::from(worst))
 }
 
 fn run_one(source: &Source, args: &RunArgs) -> Result<ExperimentResult, Error> {

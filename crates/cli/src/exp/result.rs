@@ -30,6 +30,8 @@ struct Checked {
     unit: String,
     /// Where it was checked, if not everywhere.
     at: String,
+    /// Why it fails, where that is known.
+    why: Option<String>,
 }
 
 impl Checked {
@@ -122,6 +124,7 @@ impl ExperimentResult {
                     Some(_) => at.join(", "),
                     None => String::new(),
                 },
+                why: claim.why.clone(),
             });
         }
         let world = experiment.world().map_err(Error::new)?;
@@ -155,6 +158,11 @@ impl ExperimentResult {
                 "claim {id} was not checked: scale {} does not run its points or modes",
                 self.scale
             );
+        }
+        for claim in self.claims.iter().filter(|claim| !claim.holds()) {
+            if let Some(why) = &claim.why {
+                let _ = writeln!(text, "claim {} fails: {why}", claim.id);
+            }
         }
         let _ = writeln!(text, "{}\n", self.closing());
         text
@@ -280,7 +288,7 @@ impl ExperimentResult {
             json!({
                 "id": c.id, "says": c.says, "paper": c.paper, "ours": c.ours, "interval": c.interval,
                 "unit": c.unit, "seeds": c.seeds,
-                "bound": c.bound.to_string(), "holds": c.holds(),
+                "bound": c.bound.to_string(), "holds": c.holds(), "why": c.why,
             })
         });
         let runs = self
@@ -322,7 +330,9 @@ impl ExperimentResult {
         let stem = self.name.trim_end_matches(".toml").trim_matches(['.', '/']).replace('/', "-");
         let json = folder.join(format!("{stem}.json"));
         let page = folder.join(format!("{stem}.html"));
-        std::fs::write(&json, format!("{:#}\n", self.json())).map_err(|e| Error::file(&json, &e))?;
+        let mut result = self.json();
+        result["date"] = json!(host::today());
+        std::fs::write(&json, format!("{result:#}\n")).map_err(|e| Error::file(&json, &e))?;
         std::fs::write(&page, self.page()).map_err(|e| Error::file(&page, &e))?;
         Ok(json)
     }

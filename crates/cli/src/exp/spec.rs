@@ -115,6 +115,8 @@ pub struct Claim {
     /// the metric over the seeds.
     #[serde(default)]
     pub within_interval: bool,
+    /// Why it fails, where it is known to; shown when it does.
+    pub why: Option<String>,
 }
 
 fn server() -> String {

@@ -1,0 +1,234 @@
+//! Every paper at once: one row per claim, over many experiments.
+//!
+//! Rows come from results in the form in which they are written, whether they
+//! were run just now or lie in a folder since last month; so no row can show
+//! what no run gave. It deliberately runs nothing and knows no bound: a result
+//! says itself whether its claims hold.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::table::{Table, number};
+
+/// The claims of several experiments, in the order in which they came.
+#[derive(Debug, Default)]
+pub struct Overview {
+    results: Vec<Stored>,
+    /// Experiments that could not run, and why.
+    missing: Vec<(String, String)>,
+}
+
+/// What an overview needs of a result's JSON; the rest is passed over.
+#[derive(Debug, Deserialize)]
+struct Stored {
+    experiment: String,
+    world: String,
+    /// Of real services; simulations do not depend on it.
+    machine: Option<String>,
+    /// When it ran; absent where it ran just now.
+    date: Option<String>,
+    scale: String,
+    seed: u64,
+    runs: u64,
+    claims: Vec<Claim>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Claim {
+    id: String,
+    paper: Option<f64>,
+    /// None where it is no number, as a ratio to nothing.
+    ours: Option<f64>,
+    interval: Option<f64>,
+    bound: String,
+    holds: bool,
+    /// Why it fails, where that is known.
+    why: Option<String>,
+}
+
+impl Stored {
+    /// What stands at the foot of a table about where its rows come from.
+    fn origin(&self) -> String {
+        let runs = if self.runs == 1 { "1 run".to_owned() } else { format!("{} runs", self.runs) };
+        let mut text = format!("world {}, scale {}, seed {}, {runs}", self.world, self.scale, self.seed);
+        for more in [&self.date, &self.machine].into_iter().flatten() {
+            let _ = write!(text, ", {more}");
+        }
+        text
+    }
+}
+
+impl Overview {
+    /// Adds a result, as [`super::result::ExperimentResult::json`] gives it.
+    ///
+    /// # Errors
+    /// One line: what is missing in it.
+    pub fn add(&mut self, result: Value) -> Result<(), String> {
+        self.results.push(serde_json::from_value(result).map_err(|e| e.to_string())?);
+        Ok(())
+    }
+
+    /// Adds an experiment that could not run.
+    pub fn add_missing(&mut self, name: &str, why: &Error) {
+        self.missing.push((name.to_owned(), why.to_string().replace('\n', ";")));
+    }
+
+    /// Reads every result in `folder`, by name.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a JSON file in it is no result.
+    pub fn from_folder(folder: &Path) -> Result<Self, Error> {
+        let entries = std::fs::read_dir(folder).map_err(|e| Error::file(folder, &e))?;
+        let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.retain(|path| path.extension().is_some_and(|e| e == "json"));
+        paths.sort();
+        let mut overview = Self::default();
+        for path in paths {
+            let text = std::fs::read_to_string(&path).map_err(|e| Error::file(&path, &e))?;
+            let result = serde_json::from_str(&text).map_err(|e| e.to_string());
+            result.and_then(|value| overview.add(value)).map_err(|e| {
+                Error::new(format!("{} is not a result: {e}", path.display()))
+                    .advice("a folder that `exp run --out` wrote")
+            })?;
+        }
+        if overview.results.is_empty() {
+            return Err(Error::new(format!("{} holds no results", folder.display()))
+                .advice(format!("greenwave exp run all --out {}", folder.display())));
+        }
+        Ok(overview)
+    }
+
+    /// How many experiments stand in it, those that could not run among them.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.results.len() + self.missing.len()
+    }
+
+    /// The table, reasons where a claim does not hold, and one closing line.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{}{}\n{}\n", self.table(), self.reasons("  "), self.closing())
+    }
+
+    /// The same as a page of Markdown, with where each row comes from.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let mut text = format!("{HEAD}\n{}", self.table().markdown());
+        let _ = write!(text, "\n{}\n{}\n", self.closing(), self.reasons("* "));
+        text += "| experiment | ran |\n|---|---|\n";
+        for stored in &self.results {
+            let _ = writeln!(text, "| {} | {} |", stored.experiment, stored.origin());
+        }
+        text
+    }
+
+    fn table(&self) -> Table {
+        let header = ["experiment", "claim", "paper", "ours", "±", "ours/paper", "must be", "holds"];
+        let mut table = Table::new(2, &header);
+        for (stored, claim) in self.claims() {
+            let figure = |value: Option<f64>| value.map_or("–".to_owned(), number);
+            table.row(vec![
+                stored.experiment.clone(),
+                claim.id.clone(),
+                figure(claim.paper),
+                figure(claim.ours),
+                figure(claim.interval),
+                figure(claim.ours.zip(claim.paper).map(|(ours, paper)| ours / paper)),
+                claim.bound.clone(),
+                if claim.holds { "yes" } else { "NO" }.to_owned(),
+            ]);
+        }
+        table
+    }
+
+    fn reasons(&self, before: &str) -> String {
+        let failed = self.claims().filter(|(_, claim)| !claim.holds);
+        let failed = failed.map(|(stored, claim)| {
+            let why = claim.why.as_deref().unwrap_or("cause not known");
+            format!("{before}{} {}: {why}\n", stored.experiment, claim.id)
+        });
+        let missing = self.missing.iter().map(|(name, why)| format!("{before}{name} could not run: {why}\n"));
+        failed.chain(missing).collect()
+    }
+
+    fn closing(&self) -> String {
+        let hold = self.claims().filter(|(_, claim)| claim.holds).count();
+        let missing = match self.missing.len() {
+            0 => String::new(),
+            n => format!("; {n} could not run"),
+        };
+        format!(
+            "{hold} of {} claims hold in {} experiments{missing}",
+            self.claims().count(),
+            self.results.len()
+        )
+    }
+
+    fn claims(&self) -> impl Iterator<Item = (&Stored, &Claim)> {
+        self.results.iter().flat_map(|stored| stored.claims.iter().map(move |claim| (stored, claim)))
+    }
+}
+
+const HEAD: &str = "\
+# Results
+Every claim of every experiment that was run, written by `greenwave exp table --markdown`
+(`make results`) from what `exp run --out` left; nothing here is edited by hand. What the claims
+say stands in `experiments/`; where a paper prints a number, it stands beside ours.
+";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn result(name: &str, holds: bool) -> Value {
+        json!({
+            "experiment": name, "world": "sim", "machine": null, "scale": "paper", "seed": 7, "runs": 3,
+            "claims": [{
+                "id": "p99", "paper": 2.0, "ours": 3.0, "interval": 0.1, "bound": "<= 4", "holds": holds,
+                "why": if holds { Value::Null } else { json!("the link is slower") },
+            }],
+        })
+    }
+
+    #[test]
+    fn each_claim_is_a_row_and_a_failed_one_says_why() {
+        let mut overview = Overview::default();
+        overview.add(result("a/one", true)).unwrap();
+        overview.add(result("b/two", false)).unwrap();
+        overview.add_missing("b/three", &Error::new("no nginx").advice("apt-get install nginx-light"));
+        let expected = "\
+experiment  claim  paper  ours      ±  ours/paper  must be  holds
+a/one       p99     2.00  3.00  0.100        1.50     <= 4    yes
+b/two       p99     2.00  3.00  0.100        1.50     <= 4     NO
+  b/two p99: the link is slower
+  b/three could not run: error: no nginx;  try: apt-get install nginx-light
+
+1 of 2 claims hold in 2 experiments; 1 could not run
+";
+        assert_eq!(overview.text(), expected);
+    }
+
+    #[test]
+    fn a_page_says_where_each_row_comes_from() {
+        let mut overview = Overview::default();
+        let mut dated = result("a/one", true);
+        dated["date"] = json!("2026-11-21");
+        dated["machine"] = json!("2 cores");
+        overview.add(dated).unwrap();
+        let page = overview.markdown();
+        assert!(page.contains("| a/one | p99 | 2.00 | 3.00 | 0.100 | 1.50 | <= 4 | yes |"), "{page}");
+        let origin = "| a/one | world sim, scale paper, seed 7, 3 runs, 2026-11-21, 2 cores |";
+        assert!(page.contains(origin), "{page}");
+    }
+
+    #[test]
+    fn what_is_no_result_is_refused() {
+        assert!(Overview::default().add(json!({"experiment": "a/one"})).is_err());
+    }
+}
