@@ -1,0 +1,236 @@
+//! A program's pulse: what its workers tell the core scheduler, and what that
+//! asks of them, in memory that both see.
+//!
+//! The signals that only the program has (C2): since when the oldest element of
+//! each of its queues waits, and when the current request began. They are told
+//! as instants of the machine's monotonic clock, not as ages: whoever reads them
+//! subtracts from its own reading, so a worker that has lost its core, or that
+//! computes for long, still grows older. Here are the words and their order;
+//! whose memory it is, and how one sleeps on it, is a [`Board`]'s to know.
+//!
+//! ```text
+//! byte  what
+//! 0     "gwpulse1", then the number of lanes and the process, 4 bytes each
+//! 64    a lane for each worker, 256 bytes
+//!       0    two places of eight words of 8 bytes; which counts, a number says (lane)
+//!            0 told at   1 frames   2 tasks   3 timers   4 storage
+//!            5 request   6 runnable 7 flags (1: it rests)
+//!       128  that number, 8 bytes
+//!       192  what is asked (odd: to leave its core) and what is done, 4 bytes each
+//! ```
+//! An instant is in nanoseconds, plus one; zero is none. Both ends belong to one
+//! machine, so words are in its order of bytes. A reader trusts nothing: any
+//! words mean something, at worst a program that lies about its own waiting,
+//! which gets it no core that a policy's guarantees deny it.
+//! Source: Caladan (OSDI '20) §4.1.
+
+mod lane;
+
+use std::time::Duration;
+
+use queueing::{Span, Time};
+
+use super::TaskSignals;
+pub use lane::{Asked, Told};
+use sync::{AtomicU32, AtomicU64, Ordering};
+
+/// What [`lane`] is made of; its test puts loom's in their place.
+mod sync {
+    pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
+
+/// What one worker tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pulse {
+    /// When it was told.
+    pub at: Time,
+    /// Since when the oldest received frame waits.
+    pub frames: Option<Time>,
+    /// Since when the oldest runnable task waits.
+    pub tasks: Option<Time>,
+    /// When the next timer is due, or was.
+    pub timers: Option<Time>,
+    /// Since when the oldest storage completion waits.
+    pub storage: Option<Time>,
+    /// When the request that runs began.
+    pub request: Option<Time>,
+    /// Tasks that wait for their turn.
+    pub runnable: u32,
+    /// It has nothing to do and sleeps.
+    pub resting: bool,
+}
+
+/// Words of a pulse.
+const WORDS: usize = 8;
+const RESTING: u64 = 1;
+
+impl Pulse {
+    /// How long the oldest elements of its queues have waited by `now`, added up.
+    #[must_use]
+    pub fn delay(&self, now: Time) -> Span {
+        let queues = [self.frames, self.tasks, self.timers, self.storage];
+        let waited = queues.into_iter().flatten().map(|since| now.since(since));
+        waited.fold(Span::ZERO, |sum, span| Span::from_nanos(sum.as_nanos().saturating_add(span.as_nanos())))
+    }
+
+    /// Whether a core could be kept busy by `now`.
+    #[must_use]
+    pub fn wants(&self, now: Time) -> bool {
+        let waits = [self.frames, self.tasks, self.storage, self.request].iter().any(Option::is_some);
+        waits || self.timers.is_some_and(|due| due <= now)
+    }
+
+    fn words(&self) -> [u64; WORDS] {
+        let since = |at: Option<Time>| at.map_or(0, |at| at.as_nanos().saturating_add(1));
+        [
+            self.at.as_nanos(),
+            since(self.frames),
+            since(self.tasks),
+            since(self.timers),
+            since(self.storage),
+            since(self.request),
+            u64::from(self.runnable),
+            if self.resting { RESTING } else { 0 },
+        ]
+    }
+
+    fn from_words(words: &[u64; WORDS]) -> Self {
+        let since = |n: usize| words[n].checked_sub(1).map(Time::from_nanos);
+        Self {
+            at: Time::from_nanos(words[0]),
+            frames: since(1),
+            tasks: since(2),
+            timers: since(3),
+            storage: since(4),
+            request: since(5),
+            runnable: words[6] as u32,
+            resting: words[7] & RESTING != 0,
+        }
+    }
+}
+
+/// One worker's place.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Lane {
+    told: Told<WORDS>,
+    /// What the scheduler asks of it.
+    pub asked: Asked,
+}
+
+impl Lane {
+    /// Tells `pulse`. One thread at a time, and after the one before.
+    pub fn tell(&self, pulse: &Pulse) {
+        self.told.tell(&pulse.words());
+    }
+
+    /// What was last told; `None` when it changed too often meanwhile.
+    #[must_use]
+    pub fn read(&self) -> Option<Pulse> {
+        self.told.read().map(|words| Pulse::from_words(&words))
+    }
+}
+
+/// All of a program's words. Of fixed size, whatever the number of workers.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Page {
+    head: Head,
+    lanes: [Lane; LANES_MAX],
+}
+
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Head {
+    /// Written last.
+    name: AtomicU64,
+    lanes: AtomicU32,
+    process: AtomicU32,
+}
+
+/// Workers that a page has room for.
+pub const LANES_MAX: usize = 64;
+const NAME: u64 = u64::from_ne_bytes(*b"gwpulse1");
+
+const _: () = assert!(size_of::<Lane>() == 256, "a lane has the documented size");
+const _: () = assert!(size_of::<Page>() == 64 + 256 * LANES_MAX, "a page has the documented size");
+
+impl Page {
+    /// A page of `lanes` workers of this process, in its own memory.
+    ///
+    /// # Panics
+    /// As [`Page::begin`].
+    #[must_use]
+    pub fn new(lanes: usize) -> Self {
+        let page = Self { head: Head::default(), lanes: std::array::from_fn(|_| Lane::default()) };
+        page.begin(lanes, std::process::id());
+        page
+    }
+
+    /// Names a page of zeros as that of `lanes` workers of `process`.
+    ///
+    /// # Panics
+    /// When `lanes` is outside 1..=[`LANES_MAX`].
+    pub fn begin(&self, lanes: usize, process: u32) {
+        assert!((1..=LANES_MAX).contains(&lanes), "{lanes} lanes are outside 1..={LANES_MAX}");
+        self.head.lanes.store(lanes as u32, Ordering::Relaxed);
+        self.head.process.store(process, Ordering::Relaxed);
+        self.head.name.store(NAME, Ordering::Release);
+    }
+
+    /// Whether it is named and so has lanes.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        self.head.name.load(Ordering::Acquire) == NAME
+    }
+
+    /// The process whose workers these are, as it says itself.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.head.process.load(Ordering::Relaxed)
+    }
+
+    /// A lane for each worker; none while the page is not named.
+    #[must_use]
+    pub fn lanes(&self) -> &[Lane] {
+        let named = usize::from(self.is_named());
+        let lanes = self.head.lanes.load(Ordering::Relaxed) as usize;
+        &self.lanes[..lanes.min(LANES_MAX) * named]
+    }
+
+    /// The program's signals at `now`, as a policy wants them; a lane that
+    /// could not be read tells nothing this time.
+    #[must_use]
+    pub fn signals(&self, now: Time) -> TaskSignals {
+        let mut signals = TaskSignals::default();
+        for pulse in self.lanes().iter().filter_map(Lane::read) {
+            signals.delay = signals.delay.max(pulse.delay(now));
+            signals.runnable += u32::from(pulse.wants(now));
+        }
+        signals
+    }
+}
+
+/// Memory in which a page is, and how one sleeps on its words.
+pub trait Board: Send + Sync {
+    /// The page.
+    fn page(&self) -> &Page;
+    /// Sleeps while `word` is `value`, `span` at the most, until it is woken;
+    /// may return early. A wake-up between the look and the sleep is not lost.
+    fn wait(&self, word: &AtomicU32, value: u32, span: Duration);
+    /// Wakes whoever sleeps on `word`.
+    fn wake(&self, word: &AtomicU32);
+
+    /// Asks worker `lane` to leave its core, or to go on; `false` when there is
+    /// no such worker.
+    fn ask(&self, lane: usize, park: bool) -> bool {
+        let Some(lane) = self.page().lanes().get(lane) else { return false };
+        if lane.asked.ask(park) && !park {
+            self.wake(lane.asked.word());
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! A pulse through its words, and what a scheduler makes of several.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(us: u64) -> Time {
+    Time::from_nanos(us * 1000)
+}
+
+fn us(n: u64) -> Span {
+    Span::from_micros(n)
+}
+
+#[test]
+fn ages_grow_by_the_readers_clock_and_are_added_up() {
+    let pulse = Pulse {
+        at: at(10),
+        frames: Some(at(4)),
+        tasks: Some(at(9)),
+        timers: Some(at(30)),
+        ..Pulse::default()
+    };
+    assert_eq!(pulse.delay(at(10)), us(6 + 1), "a timer that is not due waits for nothing");
+    assert_eq!(pulse.delay(at(40)), us(36 + 31 + 10), "and the worker told nothing since");
+    assert_eq!(pulse.delay(at(1)), Span::ZERO, "clocks of two cores may differ a little");
+}
+
+#[test]
+fn a_programs_delay_is_that_of_its_worst_worker() {
+    let page = Page::new(3);
+    page.lanes()[1].tell(&Pulse { tasks: Some(at(2)), runnable: 4, ..Pulse::default() });
+    page.lanes()[2].tell(&Pulse { frames: Some(at(7)), timers: Some(at(50)), ..Pulse::default() });
+    let TaskSignals { delay, runnable, .. } = page.signals(at(12));
+    assert_eq!((delay, runnable), (us(10), 2), "a worker that told nothing wants nothing");
+    assert_eq!(page.process(), std::process::id());
+}
+
+#[test]
+fn a_page_that_is_not_named_has_no_lanes_and_a_count_out_of_range_is_cut() {
+    let page = Page::new(1);
+    page.head.lanes.store(u32::MAX, Ordering::Relaxed);
+    assert_eq!(page.lanes().len(), LANES_MAX);
+    page.head.name.store(1, Ordering::Relaxed);
+    assert_eq!((page.is_named(), page.lanes().len()), (false, 0));
+}
+
+#[test]
+fn asking_twice_is_asking_once_and_done_is_told() {
+    let asked = Asked::new();
+    assert!(asked.is_done());
+    assert!(asked.ask(true) && !asked.ask(true));
+    assert!(!asked.is_done());
+    let wish = asked.parked().expect("it is to leave its core");
+    assert!(asked.is_done());
+    assert_eq!(asked.word().load(Ordering::Relaxed), wish);
+    assert!(asked.ask(false) && !asked.is_done());
+    assert_eq!(asked.parked(), None);
+    assert!(asked.is_done());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_told_is_read(
+        at in any::<u32>(),
+        since in proptest::array::uniform5(proptest::option::of(any::<u32>())),
+        runnable in any::<u32>(),
+        resting in any::<bool>(),
+    ) {
+        let [frames, tasks, timers, storage, request] =
+            since.map(|ns| ns.map(|ns| Time::from_nanos(ns.into())));
+        let at = Time::from_nanos(at.into());
+        let pulse = Pulse { at, frames, tasks, timers, storage, request, runnable, resting };
+        let lane = Lane::default();
+        lane.tell(&Pulse::default());
+        lane.tell(&pulse);
+        prop_assert_eq!(lane.read(), Some(pulse));
+    }
+
+    #[test]
+    fn any_words_mean_something(words in proptest::array::uniform8(any::<u64>()), now in any::<u64>()) {
+        let pulse = Pulse::from_words(&words);
+        let now = Time::from_nanos(now);
+        let _ = (pulse.delay(now), pulse.wants(now));
+    }
+}

@@ -1,0 +1,90 @@
+//! No interleaving of a worker that tells and a scheduler that reads tears what
+//! is told, and none of one that asks and a worker that parks loses a wish.
+//!
+//! The code under test is the crate's own source, compiled here against loom's
+//! atomics; a lost wish is a deadlock, which loom finds.
+
+use loom::sync::{Arc, Condvar, Mutex};
+
+mod sync {
+    pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
+#[allow(dead_code, reason = "each half has its own test")]
+#[path = "../src/cores/pulse/lane.rs"]
+mod lane;
+
+use lane::{Asked, Told};
+use sync::Ordering;
+
+fn check(scenario: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(scenario);
+}
+
+#[test]
+fn what_is_read_was_told_together_and_never_grows_older() {
+    check(|| {
+        let told = Arc::new(Told::<2>::new());
+        let worker = loom::thread::spawn({
+            let told = told.clone();
+            move || (1..=3).for_each(|n| told.tell(&[n, n]))
+        });
+        let mut before = 0;
+        for _ in 0..2 {
+            if let Some([one, other]) = told.read() {
+                assert_eq!(one, other, "torn");
+                assert!(one >= before, "older than what was read before");
+                before = one;
+            }
+        }
+        worker.join().unwrap();
+        assert_eq!(told.read(), Some([3, 3]));
+    });
+}
+
+/// The kernel's futex, for one word: looks and begins to sleep at once.
+#[derive(Default)]
+struct Futex(Mutex<()>, Condvar);
+
+impl Futex {
+    fn wait(&self, asked: &Asked, value: u32) {
+        let guard = self.0.lock().unwrap();
+        if asked.word().load(Ordering::Relaxed) == value {
+            drop(self.1.wait(guard).unwrap());
+        }
+    }
+
+    fn wake(&self) {
+        drop(self.0.lock().unwrap());
+        self.1.notify_all();
+    }
+}
+
+#[test]
+fn a_worker_that_is_asked_to_park_and_to_go_on_goes_on() {
+    check(|| {
+        let shared = Arc::new((Asked::new(), Futex::default()));
+        let worker = loom::thread::spawn({
+            let shared = shared.clone();
+            move || {
+                let (asked, futex) = &*shared;
+                // A worker between two pieces of its work.
+                for _ in 0..2 {
+                    while let Some(wish) = asked.parked() {
+                        futex.wait(asked, wish);
+                    }
+                }
+            }
+        });
+        let (asked, futex) = &*shared;
+        for park in [true, false] {
+            if asked.ask(park) && !park {
+                futex.wake();
+            }
+        }
+        worker.join().unwrap();
+        assert_eq!(asked.parked(), None);
+        assert!(asked.is_done());
+    });
+}
