@@ -10,9 +10,9 @@
 //! Bounds: the program's side of a connection is the pipe's own bound and
 //! [`PENDING_MAX`] bytes that TCP had no room for; TCP's is its window, which
 //! closes while the pipe is full. A connection waits at most once on each
-//! level to hand over and once on each to collect. Starvation: both are strict
-//! by level, up to [`HANDED_MAX`] connections a round and [`COLLECTED_MAX`]
-//! bytes, but every level on which somebody waits has a turn in every round.
+//! level to hand over and once to collect. Starvation: handing over is strict
+//! by level, up to [`HANDED_MAX`] connections a round; collecting and sending
+//! are in turn, so a program that answers is never held up.
 //! Source: ADPS M6 (label from packet to application); ADR 0025.
 
 mod flow;
@@ -21,12 +21,11 @@ mod run;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use net::classify::private::{APPLICATION, application_mut};
-use net::classify::{DriverClassifier, Private};
+use net::classify::{DriverClassifier, TransportClassifier};
 use net::driver::{Admission, DriverCounters, RxBuffer, RxOrder, classify};
 use net::stack::{ConnId, KeepAlive, ListenOptions};
 use net::{Device, Stack};
-use queueing::{Label, Priority, Span, Time};
+use queueing::{Priority, Span, Time};
 
 use crate::mode::Policy;
 use crate::shard::is_bare_ack;
@@ -35,14 +34,9 @@ pub use run::serve;
 
 /// The program's end of a connection.
 pub trait Pipe {
-    /// What is handed over next is as urgent as `level`; `private` is what
-    /// the connection shares with its classifiers. For programs that look.
-    fn tell(&mut self, _level: Priority, _private: &Private) {}
     /// Hands `bytes`, which are not none, to the program.
     fn write(&mut self, bytes: &[u8]) -> Wrote;
-    /// Takes what the program has written into `bytes`. Less than they hold is
-    /// all there is; [`Happened::Pipe`] follows when there is more, or
-    /// [`Happened::Shut`] has told that an end follows.
+    /// Takes what the program has written into `bytes`.
     fn read(&mut self, bytes: &mut [u8]) -> Read;
     /// After what was handed over nothing comes.
     fn finish(&mut self);
@@ -80,6 +74,11 @@ pub trait Programs {
     type Pipe: Pipe;
     /// Appends what happened on their side; whether anything did. Never blocks.
     fn poll(&mut self, into: &mut Vec<Happened>) -> bool;
+    /// Who is urgent among the connections to `port`, where whoever listens
+    /// there says so itself.
+    fn classifier(&self, _port: u16) -> Option<TransportClassifier> {
+        None
+    }
     /// Hands a new connection to whoever listens; `None` when nobody takes it.
     fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Self::Pipe>;
 }
@@ -98,8 +97,6 @@ pub enum Happened {
         /// Nobody has the other end any more.
         gone: bool,
     },
-    /// The program writes nothing more: what it wrote is to be read to the end.
-    Shut(ConnId),
     /// Somebody listens on this port.
     Listen(u16),
     /// Nobody does any more.
@@ -123,10 +120,6 @@ pub enum Setting {
     UserTimeout(Option<Span>),
     /// Closing resets.
     ResetOnClose(bool),
-    /// How urgent is what it sends, until something comes.
-    Level(Priority),
-    /// The application's private bytes (ADPS M5).
-    Private([u8; 64 - APPLICATION]),
 }
 
 /// What happened so far.
@@ -163,8 +156,8 @@ pub struct Streams<D: Device, P: Programs> {
     /// Connections with something for their program, by level; entries of
     /// those that have moved to a more urgent level are stale.
     inbound: [VecDeque<ConnId>; Priority::LEVELS],
-    /// Connections whose program may have written something, in the same way.
-    outbound: [VecDeque<ConnId>; Priority::LEVELS],
+    /// Connections whose program may have written something.
+    outbound: VecDeque<ConnId>,
     /// Connections to be reset once this round's segments are out.
     resets: Vec<ConnId>,
     happened: Vec<Happened>,
@@ -179,9 +172,6 @@ pub const PENDING_MAX: usize = 64 * 1024;
 pub const HANDED_MAX: usize = 64;
 /// Frames taken from the device in a round, and run through TCP.
 const DRIVEN_MAX: usize = 128;
-/// Bytes that are collected in a round before the next, in which who has
-/// become urgent goes first; and one turn more for each level.
-pub const COLLECTED_MAX: usize = 256 * 1024;
 const TRANSPORTED_MAX: usize = 32;
 /// How long to leave a full device alone.
 const BLOCKED: Span = Span::from_micros(10);
@@ -206,7 +196,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             programs,
             flows: Vec::new(),
             inbound: Default::default(),
-            outbound: Default::default(),
+            outbound: VecDeque::new(),
             resets: Vec::new(),
             happened: Vec::new(),
             scratch: vec![0; PENDING_MAX].into(),
@@ -318,21 +308,16 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 flow.gone |= gone;
                 if writable && std::mem::take(&mut flow.full) {
                     flow.pipe.want_room(false);
-                    let level = flow.level;
-                    self.queue_in(conn, level);
+                    self.queue_in(conn, Priority::HIGHEST);
                 }
                 if readable || gone {
                     self.queue_out(conn);
                 }
             }
-            Happened::Shut(conn) => {
-                if let Some(flow) = self.flow(conn) {
-                    flow.shut = true;
-                }
-            }
             Happened::Listen(port) => {
+                let classifier = self.programs.classifier(port);
                 // Somebody may listen there already.
-                let _ = self.stack.listen(port, ListenOptions::default());
+                let _ = self.stack.listen(port, ListenOptions { classifier, ..ListenOptions::default() });
             }
             Happened::Unlisten(port) => self.stack.unlisten(port),
             Happened::Set(conn, setting) => self.set(now, conn, setting),
@@ -349,16 +334,6 @@ impl<D: Device, P: Programs> Streams<D, P> {
             Setting::KeepCount(count) => keep.1.count = count,
             Setting::UserTimeout(timeout) => return self.stack.set_user_timeout(now, conn, timeout),
             Setting::ResetOnClose(reset) => return flow.reset_on_close = reset,
-            Setting::Level(level) => {
-                flow.level = level;
-                self.stack.set_label(now, conn, Label::new(level));
-                return self.tell(conn);
-            }
-            Setting::Private(bytes) => {
-                let private = self.stack.private_mut(conn);
-                private.into_iter().for_each(|all| application_mut(all).copy_from_slice(&bytes));
-                return self.tell(conn);
-            }
         }
         let (on, keep_alive) = *keep;
         self.stack.set_keep_alive(now, conn, on.then_some(keep_alive));
