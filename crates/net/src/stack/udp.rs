@@ -88,8 +88,8 @@ pub struct UdpPath {
 struct Socket {
     options: UdpOptions,
     queue: Strict<Fifo<Datagram>>,
-    /// The owner was told, or will be.
-    announced: bool,
+    /// The most urgent level of which the owner was told, or will be.
+    announced: Option<Priority>,
     private: Private,
     received: u64,
     error: Option<(SocketAddr, Cause)>,
@@ -172,7 +172,7 @@ impl Stack {
         }
         let capacity = if options.capacity == 0 { CAPACITY } else { options.capacity };
         let queue = Strict::new(capacity, |_| Fifo::new(capacity + 1)).with_push_out();
-        let socket = Socket { options, queue, announced: false, private: [0; 64], received: 0, error: None };
+        let socket = Socket { options, queue, announced: None, private: [0; 64], received: 0, error: None };
         self.udp.sockets.insert(port, socket);
         Ok(UdpId(port))
     }
@@ -182,7 +182,8 @@ impl Stack {
         self.udp.sockets.remove(&id.0);
     }
 
-    /// A socket that has something to read and was not named since it was empty.
+    /// A socket that has something to read and was not named since it was empty,
+    /// or since something more urgent came than all that waited.
     #[must_use]
     #[inline]
     pub fn poll_udp(&mut self) -> Option<UdpId> {
@@ -193,8 +194,14 @@ impl Stack {
     pub fn receive_from(&mut self, now: Time, id: UdpId) -> Option<Datagram> {
         let socket = self.udp.sockets.get_mut(&id.0)?;
         let datagram = socket.queue.pop(now);
-        socket.announced &= datagram.is_some();
+        socket.announced = socket.announced.filter(|_| datagram.is_some());
         datagram
+    }
+
+    /// How urgent the most urgent datagram is that waits in `id`.
+    #[must_use]
+    pub fn udp_level(&self, id: UdpId) -> Option<Priority> {
+        self.udp.sockets.get(&id.0)?.queue.levels_used().first()
     }
 
     /// The last error about a datagram that `id` sent, and to whom; once.
@@ -344,8 +351,8 @@ impl Stack {
                 self.pool.give(entry.payload);
             }
         }
-        if !socket.announced {
-            socket.announced = true;
+        if socket.announced.is_none_or(|told| label.priority < told) {
+            socket.announced = Some(label.priority);
             self.udp.readable.push_back(UdpId(datagram.target_port));
         }
         true
