@@ -1,0 +1,179 @@
+//! A program's pulse in memory that the core scheduler's process sees, too.
+//!
+//! The program makes a file that is in no folder (memfd) and leaves it open; the
+//! scheduler finds it among the program's descriptors by its name. So nothing is
+//! to be configured, nobody else gets at it than who may look into the process,
+//! and nothing is left behind, however either ends. Its size is sealed: no
+//! program can take memory away from under a scheduler that reads it.
+//! Source: memfd_create(2), fcntl(2) on sealing, futex(2), proc_pid_fd(5).
+
+use std::fs::{self, File};
+use std::io;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create};
+use rustix::thread::futex;
+use rustix::time::Timespec;
+use sched::cores::pulse::{Board, Page};
+
+use crate::mapping::Mapping;
+
+/// The page of one program.
+#[derive(Debug)]
+pub struct SharedPage {
+    memory: Mapping,
+    /// Ours, for as long as others may want to find it.
+    _file: File,
+}
+
+const NAME: &str = "greenwave-pulse";
+/// What such a descriptor's link reads, in `/proc/PID/fd`.
+const LINK: &str = "/memfd:greenwave-pulse (deleted)";
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+/// Descriptors of a process that are looked at.
+const LOOKED_MAX: usize = 65_536;
+
+impl SharedPage {
+    /// A page of `lanes` workers of this process, for whoever looks for it.
+    ///
+    /// # Errors
+    /// What the kernel says: no memory or no descriptor left.
+    ///
+    /// # Panics
+    /// When `lanes` is outside 1..=[`LANES_MAX`](sched::cores::pulse::LANES_MAX).
+    pub fn create(lanes: usize) -> io::Result<Self> {
+        let file = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, size_of::<Page>() as u64)?;
+        fcntl_add_seals(&file, SEALS)?;
+        let page = Self::of(file.into())?;
+        page.page().begin(lanes, std::process::id());
+        Ok(page)
+    }
+
+    /// That of `process`.
+    ///
+    /// # Errors
+    /// [`NotFound`](io::ErrorKind::NotFound) when it has none, or is none;
+    /// [`InvalidData`](io::ErrorKind::InvalidData) when what it has is none of
+    /// ours; or no right to look.
+    pub fn of_process(process: u32) -> io::Result<Self> {
+        for entry in fs::read_dir(format!("/proc/{process}/fd"))?.take(LOOKED_MAX) {
+            let path = entry?.path();
+            if fs::read_link(&path).is_ok_and(|link| link.as_os_str() == LINK) {
+                return Self::open(fs::OpenOptions::new().read(true).write(true).open(path)?);
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn open(file: File) -> io::Result<Self> {
+        let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("its pulse {what}"));
+        if !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
+            return Err(invalid("could be cut off under its reader"));
+        }
+        let len = file.metadata()?.len();
+        if len != size_of::<Page>() as u64 {
+            return Err(invalid(&format!("has {len} bytes and not {}", size_of::<Page>())));
+        }
+        let page = Self::of(file)?;
+        if !page.page().is_named() {
+            return Err(invalid("is of another version"));
+        }
+        Ok(page)
+    }
+
+    fn of(file: File) -> io::Result<Self> {
+        let memory = Mapping::of(&file, 0, size_of::<Page>())?;
+        Ok(Self { memory, _file: file })
+    }
+}
+
+impl Board for SharedPage {
+    fn page(&self) -> &Page {
+        // SAFETY: the mapping is as large as a page, is aligned to one of the
+        // machine's, and lives as long as `self`; its file cannot shrink, by its
+        // seal. A page is atomics only, of which any bits are a valid value, and
+        // others change them by atomic operations.
+        unsafe { self.memory.at::<Page>(0).as_ref() }
+    }
+
+    fn wait(&self, word: &AtomicU32, value: u32, span: Duration) {
+        let timeout = Timespec { tv_sec: span.as_secs() as i64, tv_nsec: span.subsec_nanos().into() };
+        // Changed, woken, interrupted or over: the caller looks again.
+        let _ = futex::wait(word, futex::Flags::empty(), value, Some(&timeout));
+    }
+
+    fn wake(&self, word: &AtomicU32) {
+        // Nobody may sleep, and then nobody is woken.
+        let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use queueing::{Clock, Time};
+    use sched::cores::pulse::Pulse;
+
+    use super::*;
+    use crate::Monotonic;
+
+    /// A program has one page; tests of one process take turns.
+    static PAGE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+    #[test]
+    fn a_scheduler_finds_a_programs_pulse_by_its_number_and_reads_it() {
+        let _turn = PAGE.lock();
+        let ours = SharedPage::create(2).unwrap();
+        let theirs = SharedPage::of_process(std::process::id()).unwrap();
+        let pulse = Pulse { tasks: Some(Time::from_nanos(5)), runnable: 3, ..Pulse::default() };
+        ours.page().lanes()[1].tell(&pulse);
+        assert_eq!(theirs.page().lanes().len(), 2);
+        assert_eq!(theirs.page().lanes()[1].read(), Some(pulse));
+        drop(ours);
+        // Its last name goes with the program's descriptor, not with its memory.
+        assert_eq!(theirs.page().lanes()[1].read(), Some(pulse));
+    }
+
+    #[test]
+    fn what_is_no_pulse_is_refused_with_the_reason() {
+        let sealed = |len: usize, seals| {
+            let file = memfd_create("other", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+            ftruncate(&file, len as u64).unwrap();
+            fcntl_add_seals(&file, seals).unwrap();
+            SharedPage::open(file.into()).unwrap_err().to_string()
+        };
+        let size = size_of::<Page>();
+        assert_eq!(sealed(size, SealFlags::GROW), "its pulse could be cut off under its reader");
+        assert_eq!(sealed(64, SEALS), format!("its pulse has 64 bytes and not {size}"));
+        assert_eq!(sealed(size, SEALS), "its pulse is of another version");
+    }
+
+    #[test]
+    fn a_worker_in_one_mapping_is_parked_and_woken_through_the_other() {
+        let _turn = PAGE.lock();
+        let ours = Arc::new(SharedPage::create(1).unwrap());
+        let theirs = SharedPage::of_process(std::process::id()).unwrap();
+        assert!(theirs.ask(0, true) && !theirs.ask(1, true));
+        let worker = std::thread::spawn({
+            let ours = ours.clone();
+            move || {
+                let asked = &ours.page().lanes()[0].asked;
+                while let Some(wish) = asked.parked() {
+                    ours.wait(asked.word(), wish, Duration::from_secs(20));
+                }
+            }
+        });
+        let asked = &theirs.page().lanes()[0].asked;
+        let until = Monotonic.now() + queueing::Span::from_secs(20);
+        while !asked.is_done() && Monotonic.now() < until {
+            std::thread::yield_now();
+        }
+        assert!(asked.is_done(), "it has left its core");
+        theirs.ask(0, false);
+        worker.join().unwrap();
+        assert!(asked.is_done());
+    }
+}
