@@ -9,9 +9,10 @@ use std::error::Error;
 use std::io::Read;
 use std::sync::Arc;
 
+use host::pulse::SharedPage;
 use host::{Monotonic, Tap};
 use net::classify::TransportClassifier;
-use runtime::task::{self, Config, TaskShard};
+use runtime::task::{self, Config, Crew, Quantum, TaskShard};
 use runtime::threads::Threads;
 
 pub mod text;
@@ -35,7 +36,12 @@ pub fn run(
     let shard = TaskShard::new(Config::shared(tcp));
     start(&shard);
     println!("10.77.0.2 is there");
-    let counted = task::run(vec![(shard, tap)], Arc::new(Monotonic), host::interrupt::flag(), Threads::SPIN);
+    let mut crew = Crew::new(Threads::SPIN);
+    crew.quantum =
+        Some(Quantum { thread: host::thread::number, demote: host::thread::demote, ..Quantum::default() });
+    // For `greenwave sched`, should it look.
+    crew.board = Some(Arc::new(SharedPage::create(1)?));
+    let counted = task::run(vec![(shard, tap)], Arc::new(Monotonic), host::interrupt::flag(), &crew);
     println!("{} tasks, {} turns", counted[0].started, counted[0].polls);
     Ok(())
 }

@@ -8,6 +8,7 @@
 
 pub mod app;
 mod doorbell;
+mod front;
 mod idle;
 pub mod mode;
 pub mod shard;

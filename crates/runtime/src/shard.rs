@@ -28,33 +28,27 @@ mod config;
 mod conns;
 mod datagrams;
 mod flow;
-mod gate;
 mod job;
-mod meter;
-mod receive;
 mod stats;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use net::buffers::Buffers;
-use net::classify::{DriverClassifier, Private};
-use net::driver::RxBuffer;
+use net::classify::Private;
 pub use net::driver::RxOrder;
 use net::stack::ConnId;
 use net::{Device, Stack};
-use queueing::{Priority, Span, Time};
+use queueing::{Priority, Time};
 use sched::dispatch::{Dispatch, Idle, WorkerId, WorkerSet};
 
 use crate::app::App;
-pub use config::{Budget, Config};
+use crate::front::{Behind, Counted, Front, Setup, Work};
+pub use crate::front::{Budget, Guard, Refusal, Shed};
+pub use config::Config;
 use conns::Conns;
 use datagrams::Datagrams;
-use gate::Gate;
-pub use gate::{Guard, Refusal, Shed};
 pub use job::{Job, Origin};
-use meter::{Meter, Work};
-pub(crate) use receive::is_bare_ack;
 pub use stats::{Counters, STAGES, Stats};
 
 /// What the shard did in one step, so that the simulator can charge for it.
@@ -89,11 +83,7 @@ pub enum Step {
 pub struct Shard<D: Device, A: App> {
     app: Arc<A>,
     stack: Stack,
-    rx: RxBuffer<D::Frame>,
-    rx_order: RxOrder,
-    classifier: Option<DriverClassifier>,
-    gate: Option<Gate>,
-    meter: Meter,
+    front: Front<D::Frame>,
     dispatch: Box<dyn Dispatch>,
     needs_kind: bool,
     conns: Conns,
@@ -105,15 +95,8 @@ pub struct Shard<D: Device, A: App> {
     room: bool,
     workers: Workers,
     round: Round,
-    budget: Budget,
     /// Requests given to workers in this round.
     assigned: usize,
-    /// When the frame whose events come next was taken from the receive buffer.
-    popped: Time,
-    /// Until when what is ready to be sent waits for more.
-    held: Option<Time>,
-    /// When to try again to send: the device was full.
-    blocked: Option<Time>,
     recv_buffer: usize,
     /// For requests and responses under way.
     buffers: Buffers,
@@ -140,9 +123,6 @@ struct Workers {
     room: Vec<usize>,
 }
 
-/// How long to leave a full device alone.
-const BLOCKED: Span = Span::from_micros(10);
-
 impl<D: Device, A: App> Shard<D, A> {
     /// A shard that listens on nothing yet.
     ///
@@ -155,16 +135,17 @@ impl<D: Device, A: App> Shard<D, A> {
         assert!((1..=256).contains(&workers), "workers {workers} is outside 1..=256");
         let steering = config.steering.map(|set| set.and(&WorkerSet::first(workers)));
         assert!(steering.iter().all(|set| !set.is_empty()), "a priority is steered to nobody");
-        config.budget.check();
         Self {
             app,
             recv_buffer: config.stack.recv_buffer,
             stack: Stack::new(config.stack),
-            rx: RxBuffer::new(config.rx_order, config.rx_frames_max),
-            rx_order: config.rx_order,
-            gate: config.guard.map(Gate::new),
-            meter: Meter::default(),
-            classifier: config.driver_classifier,
+            front: Front::new(Setup {
+                rx_order: config.rx_order,
+                rx_frames_max: config.rx_frames_max,
+                classifier: config.driver_classifier,
+                guard: config.guard,
+                budget: config.budget,
+            }),
             needs_kind: config.dispatch.needs_kind(),
             dispatch: config.dispatch,
             conns: Conns::default(),
@@ -180,11 +161,7 @@ impl<D: Device, A: App> Shard<D, A> {
                 room: vec![0; workers],
             },
             round: Round::Drive { left: config.budget.drive },
-            budget: config.budget,
             assigned: 0,
-            popped: Time::ZERO,
-            held: None,
-            blocked: None,
             buffers: Buffers::new(),
             stats: Stats::default(),
         }
@@ -195,10 +172,10 @@ impl<D: Device, A: App> Shard<D, A> {
     /// Events of a [`Step::Transport`] are stamped by the `now` of the next
     /// call, so time in TCP includes what the owner charged for the step.
     pub fn step(&mut self, now: Time, device: &mut D) -> Step {
-        self.meter.at(now, self.budget.receive_percent);
+        self.front.begin(now);
         self.look_around(now);
         let step = self.work(now, device);
-        self.meter.begin(match step {
+        self.front.does(match step {
             Step::Drive { .. } | Step::Transport { .. } => Work::Receive,
             Step::Idle => Work::None,
             Step::Assign(_) | Step::Partial(_) | Step::Transmit { .. } => Work::Rest,
@@ -214,19 +191,20 @@ impl<D: Device, A: App> Shard<D, A> {
         }
         // Until a round has found nothing there may be more to do.
         let mut more = true;
-        let over = self.receives_too_much();
+        let (dispatch, idle) = (&self.dispatch, &self.workers.idle);
+        let over = self.front.over(|| !dispatch.is_empty() && !idle.is_empty());
         for _ in 0..ROUND_PHASES {
             let (step, next) = match self.round {
                 Round::Drive { left } if over || left == 0 => {
-                    (None, Round::Transport { left: self.budget.transport })
+                    (None, Round::Transport { left: self.front.budget.transport })
                 }
                 Round::Drive { left } => {
-                    if left >= self.budget.drive {
+                    if left >= self.front.budget.drive {
                         self.run_timers(now);
                     }
                     match self.drive(now, device) {
                         Some(step) => (Some(step), Round::Drive { left: left - 1 }),
-                        None => (None, Round::Transport { left: self.budget.transport }),
+                        None => (None, Round::Transport { left: self.front.budget.transport }),
                     }
                 }
                 Round::Transport { left } if over || left == 0 => (None, Round::Transmit),
@@ -238,7 +216,7 @@ impl<D: Device, A: App> Shard<D, A> {
                     self.assigned = 0;
                     let step = self.transmit(now, device, more);
                     more = false;
-                    (step, Round::Drive { left: self.budget.drive })
+                    (step, Round::Drive { left: self.front.budget.drive })
                 }
             };
             self.round = next;
@@ -251,17 +229,19 @@ impl<D: Device, A: App> Shard<D, A> {
         }
         if over {
             // No idle worker takes what waits, so nobody is kept waiting.
-            self.meter.forgive();
+            self.front.forgive();
             return self.work(now, device);
         }
         // Nothing to do but to send what was held.
-        let held = self.held.is_some();
-        held.then(|| self.send(now, device, false)).flatten().unwrap_or(Step::Idle)
+        if !self.front.holds() {
+            return Step::Idle;
+        }
+        transmitted(self.front.send(now, device, &mut self.stack, false)).unwrap_or(Step::Idle)
     }
 
     /// Takes a served job back and sends its response.
     pub fn complete(&mut self, now: Time, mut job: Job) {
-        self.meter.at(now, self.budget.receive_percent);
+        self.front.begin(now);
         self.take_events(now);
         self.workers.idle.insert(job.worker);
         self.dispatch.on_done(now, job.worker, job.kind, job.service);
@@ -269,7 +249,7 @@ impl<D: Device, A: App> Shard<D, A> {
         if job.response.capacity() > self.workers.room[usize::from(job.worker.0)] {
             self.buffers.missed();
         }
-        if let Some(gate) = &mut self.gate {
+        if let Some(gate) = &mut self.front.gate {
             gate.on_answered(job.stages.nic + job.stages.tcp + job.stages.event + job.service);
         }
         let request = std::mem::take(&mut job.request);
@@ -283,10 +263,7 @@ impl<D: Device, A: App> Shard<D, A> {
     /// When `step` should be called next if no frame comes and no job completes.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        match (self.stack.poll_timeout(), self.blocked) {
-            (Some(timer), Some(blocked)) => Some(timer.min(blocked)),
-            (timer, blocked) => timer.or(blocked),
-        }
+        self.front.timeout(self.stack.poll_timeout())
     }
 
     fn run_timers(&mut self, now: Time) {
@@ -296,33 +273,44 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    /// Sends; while there is `more` to do, acknowledgements may wait a round
-    /// for the response that takes them along.
-    fn transmit(&mut self, now: Time, device: &mut D, more: bool) -> Option<Step> {
-        if !self.stack.wants_egress() {
-            self.blocked = None;
-            return None;
+    /// Tells the guard's policy what the shard looks like, if it is time to.
+    #[inline]
+    fn look_around(&mut self, now: Time) {
+        if !self.front.is_due(now) {
+            return;
         }
-        if self.budget.hold > Span::ZERO && !(self.rx.is_empty() && self.dispatch.is_empty()) {
-            let until = *self.held.get_or_insert(now + self.budget.hold);
-            if now < until {
-                return None;
-            }
-        }
-        self.send(now, device, more)
+        let behind = Behind {
+            waiting: self.dispatch.len() + self.stalled_len,
+            oldest: self.dispatch.oldest(),
+            present: self.conns.live() as u64,
+        };
+        let delay = self.front.look(now, &mut self.stack, &behind);
+        self.stats.delay.record(delay);
     }
 
-    /// Sends what TCP has ready; acknowledgements too, unless there is `more` to do.
-    fn send(&mut self, now: Time, device: &mut D, more: bool) -> Option<Step> {
-        self.held = None;
-        let frames = if more { self.stack.egress_early(now, device) } else { self.stack.egress(now, device) };
-        self.blocked = self.stack.wants_egress().then_some(now + BLOCKED);
-        (frames > 0).then_some(Step::Transmit { frames })
+    fn drive(&mut self, now: Time, device: &mut D) -> Option<Step> {
+        let counters = &mut self.stats.counters;
+        let counted = Counted { driver: &mut counters.driver, guard: &mut counters.guard };
+        let present = self.conns.live() as u64;
+        let driven = self.front.drive(now, device, &mut self.stack, present, counted)?;
+        Some(Step::Drive { classified: driven.classified, shed: driven.shed })
+    }
+
+    fn transport(&mut self, now: Time, device: &mut D) -> Option<Step> {
+        let payload = self.front.transport(now, device, &mut self.stack)?;
+        Some(Step::Transport { payload })
+    }
+
+    fn transmit(&mut self, now: Time, device: &mut D, more: bool) -> Option<Step> {
+        let dispatch = &self.dispatch;
+        transmitted(self.front.transmit(now, device, &mut self.stack, more, || !dispatch.is_empty()))
     }
 
     /// Gives waiting tasks to idle workers until one takes a request or looks in vain.
     fn assign(&mut self, now: Time) -> Option<Step> {
-        while self.assigned < self.budget.assign && !self.workers.idle.is_empty() && !self.dispatch.is_empty()
+        while self.assigned < self.front.budget.assign
+            && !self.workers.idle.is_empty()
+            && !self.dispatch.is_empty()
         {
             let accepting = std::array::from_fn(|p| self.workers.accepts[p].and(&self.workers.idle));
             let (worker, task) = self.dispatch.assign(now, &Idle { accepting })?;
@@ -338,6 +326,10 @@ impl<D: Device, A: App> Shard<D, A> {
         }
         None
     }
+}
+
+fn transmitted(frames: usize) -> Option<Step> {
+    (frames > 0).then_some(Step::Transmit { frames })
 }
 
 /// A full round without work: every phase once, and the one it began in again.

@@ -13,17 +13,21 @@
 //! A shard that sleeps is woken by the bell of the one that hands it a frame;
 //! that no interleaving loses a wake-up is what `tests/doorbell.rs` checks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+mod counts;
+mod gate;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use net::Device;
 use net::device::memory::{MemoryDevice, MemoryFrame, pair};
-use net::device::{Full, Offloads, Received, Waker};
+use net::device::{Full, Offloads, Received};
 use net::steer::{Owner, Steering};
 use queueing::{Span, Time};
 
-use crate::doorbell::Doorbell;
+use counts::{Counters, count};
+pub use counts::{Counts, Meter};
+use gate::Gate;
 
 /// A shard's device, shared with others or not.
 pub struct Steered<D: Device> {
@@ -48,24 +52,6 @@ pub struct Steered<D: Device> {
     counters: Arc<Counters>,
 }
 
-/// How a shard is woken.
-#[derive(Default)]
-struct Gate {
-    bell: Doorbell,
-    /// Ends the sleep; empty for a device that cannot be woken.
-    wake: OnceLock<Waker>,
-}
-
-impl Gate {
-    fn ring(&self) {
-        self.bell.ring_by(|| {
-            if let Some(wake) = self.wake.get() {
-                wake();
-            }
-        });
-    }
-}
-
 /// A received frame: the device's own, or one that another shard handed on.
 #[derive(Debug)]
 pub enum Frame<F> {
@@ -87,50 +73,6 @@ impl<F: AsRef<[u8]>> AsRef<[u8]> for Frame<F> {
             Self::Link { frame, .. } => frame.as_ref(),
         }
     }
-}
-
-/// What a shard's device has counted; only its own thread writes.
-#[derive(Debug, Default)]
-struct Counters {
-    own: AtomicU64,
-    handed: AtomicU64,
-    dropped: AtomicU64,
-    taken: AtomicU64,
-    forwarded: AtomicU64,
-}
-
-/// Frames of a shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// That its own queue received for it.
-    pub own: u64,
-    /// That its own queue received for others, copies for all among them.
-    pub handed: u64,
-    /// Of those, dropped because the other shard's wire was full.
-    pub dropped: u64,
-    /// That other shards' queues received for it.
-    pub taken: u64,
-    /// Of guests, sent by this shard's device.
-    pub forwarded: u64,
-}
-
-/// Reads what a shard's device counts, from any thread.
-#[derive(Clone, Debug)]
-pub struct Meter(Arc<Counters>);
-
-impl Meter {
-    /// What was counted so far.
-    #[must_use]
-    pub fn read(&self) -> Counts {
-        let Counters { own, handed, dropped, taken, forwarded } = &*self.0;
-        let [own, handed, dropped, taken, forwarded] =
-            [own, handed, dropped, taken, forwarded].map(|counter| counter.load(Ordering::Relaxed));
-        Counts { own, handed, dropped, taken, forwarded }
-    }
-}
-
-fn count(counter: &AtomicU64) {
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 /// A device for each of the shards; `devices[n]` is shard `n`'s queue. Between
@@ -161,16 +103,8 @@ fn build<D: Device>(devices: Vec<Option<D>>, steering: Steering, frames: usize) 
     let first = devices[0].as_ref().expect("the first shard has a device");
     let (frame_len_max, offloads) = (first.frame_len_max(), first.offloads());
     let drives = devices.iter().any(Option::is_none);
-    let gates: Arc<[Gate]> = devices
-        .iter()
-        .map(|device| {
-            let gate = Gate::default();
-            if let Some(waker) = device.as_ref().and_then(Device::waker) {
-                let _ = gate.wake.set(waker);
-            }
-            gate
-        })
-        .collect();
+    let gates: Arc<[Gate]> =
+        devices.iter().map(|device| Gate::new(device.as_ref().and_then(Device::waker))).collect();
     let mut steered: Vec<_> = devices
         .into_iter()
         .enumerate()
@@ -388,12 +322,10 @@ impl<D: Device> Device for Steered<D> {
         self.ring();
         let gate = &self.gates[self.shard];
         if self.device.is_none() {
-            gate.wake.get_or_init(|| {
-                let thread = std::thread::current();
-                Arc::new(move || thread.unpark())
-            });
+            // Whichever thread the shard has got to.
+            gate.wakes_this_thread();
         }
-        let span = if gate.wake.get().is_some() { span } else { span.min(GLANCE) };
+        let span = if gate.wakes() { span } else { span.min(GLANCE) };
         let gates = self.gates.clone();
         let mut device = self.device.take();
         gates[self.shard].bell.sleep_by(

@@ -84,17 +84,17 @@ struct Passing {
 }
 
 /// What a policy needs to know and the shard knows at any time.
-pub(super) struct Sight {
+pub(crate) struct Sight {
     /// Requests in the event queue.
-    pub(super) waiting: u64,
+    pub(crate) waiting: u64,
     /// How long the oldest frame and the oldest request have waited, together.
-    pub(super) delay: Span,
+    pub(crate) delay: Span,
     /// Connections that the application has.
-    pub(super) present: u64,
+    pub(crate) present: u64,
 }
 
 /// A guard at work.
-pub(super) struct Gate {
+pub(crate) struct Gate {
     guard: Guard,
     door: Door,
     limit: Limit,
@@ -105,7 +105,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(guard: Guard) -> Self {
+    pub(crate) fn new(guard: Guard) -> Self {
         let door = Door::new(Priority::LEVELS as u8);
         let (due, passing) = (Time::ZERO, Passing::default());
         Self { guard, door, limit: Limit::Open, due, passing, budgets: Budgets::default() }
@@ -113,12 +113,12 @@ impl Gate {
 
     /// Whether a look is due.
     #[inline]
-    pub(super) fn is_due(&self, now: Time) -> bool {
+    pub(crate) fn is_due(&self, now: Time) -> bool {
         now >= self.due
     }
 
     /// Looks; returns the wait that was seen.
-    pub(super) fn look(&mut self, now: Time, sight: &Sight, stack: &Stack, meter: &mut Meter) {
+    pub(crate) fn look(&mut self, now: Time, sight: &Sight, stack: &Stack, meter: &mut Meter) {
         let Passing { offered, admitted, served, answered, answered_in } = std::mem::take(&mut self.passing);
         let signals = Signals {
             offered,
@@ -139,7 +139,7 @@ impl Gate {
     }
 
     /// Whether a SYN of `class` is shed; `present` connections are there.
-    pub(super) fn sheds(&mut self, now: Time, class: Priority, present: u64, counts: &mut Shed) -> bool {
+    pub(crate) fn sheds(&mut self, now: Time, class: Priority, present: u64, counts: &mut Shed) -> bool {
         let admitted = self.door.admits(now, Class::new(class.level()), present);
         counts.seen += 1;
         if !admitted {
@@ -156,22 +156,22 @@ impl Gate {
     }
 
     /// What a client hears that was shed.
-    pub(super) fn refusal(&self) -> Refusal {
+    pub(crate) fn refusal(&self) -> Refusal {
         self.guard.refusal
     }
 
     /// A worker takes the first request of a connection.
-    pub(super) fn on_served(&mut self) {
+    pub(crate) fn on_served(&mut self) {
         self.passing.served += 1;
     }
 
     /// A request came that can spare so much.
-    pub(super) fn on_budget(&mut self, budget: Option<Span>) {
+    pub(crate) fn on_budget(&mut self, budget: Option<Span>) {
         self.budgets.came(budget);
     }
 
     /// A request was answered `latency` after it came.
-    pub(super) fn on_answered(&mut self, latency: Span) {
+    pub(crate) fn on_answered(&mut self, latency: Span) {
         self.passing.answered += 1;
         self.passing.answered_in += latency;
     }
@@ -179,7 +179,7 @@ impl Gate {
 
 /// Whether a frame asks for a connection to somebody who listens.
 #[inline]
-pub(super) fn opens(frame: &[u8], meta: &PacketMeta, stack: &Stack) -> bool {
+pub(crate) fn opens(frame: &[u8], meta: &PacketMeta, stack: &Stack) -> bool {
     const OTHERS: Flags = Flags::ACK.with(Flags::RST);
     let Some(ip) = PacketView::new(frame, meta).ip() else { return false };
     let Some(flags) = ip.tcp_flags() else { return false };

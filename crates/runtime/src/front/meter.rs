@@ -10,7 +10,7 @@ use queueing::{Span, Time};
 
 /// What a core does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Work {
+pub(crate) enum Work {
     /// Takes frames in.
     Receive,
     /// Whatever else is to be done.
@@ -22,7 +22,7 @@ pub(super) enum Work {
 
 /// Measures a core.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     doing: Work,
     since: Time,
     /// Of the time since the last [`Meter::take_share`].
@@ -40,7 +40,7 @@ const CREDIT_MAX: i64 = Span::from_millis(1).as_nanos() as i64 * 100;
 impl Meter {
     /// It is `now`; receiving should take `percent` of the time at most.
     #[inline]
-    pub(super) fn at(&mut self, now: Time, percent: u8) {
+    pub(crate) fn at(&mut self, now: Time, percent: u8) {
         let span = now.since(self.since);
         self.since = now;
         self.all += span;
@@ -59,24 +59,24 @@ impl Meter {
 
     /// What happens from now on is `work`.
     #[inline]
-    pub(super) fn begin(&mut self, work: Work) {
+    pub(crate) fn begin(&mut self, work: Work) {
         self.doing = work;
     }
 
     /// Whether receiving has had more than its share.
     #[inline]
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.credit < 0
     }
 
     /// Nobody was kept waiting by it: nothing is owed.
     #[inline]
-    pub(super) fn forgive(&mut self) {
+    pub(crate) fn forgive(&mut self) {
         self.credit = self.credit.max(0);
     }
 
     /// The share of time that receiving took since this was last asked, 0 to 1.
-    pub(super) fn take_share(&mut self) -> f64 {
+    pub(crate) fn take_share(&mut self) -> f64 {
         let (receiving, all) = (std::mem::take(&mut self.receiving), std::mem::take(&mut self.all));
         receiving.as_secs_f64() / all.as_secs_f64().max(1e-9)
     }

@@ -1,4 +1,10 @@
-//! A frame's way in: device, driver stage, receive buffer, TCP.
+//! What every server has before it: device, driver stage, receive buffer and
+//! TCP on a frame's way in, and what TCP has ready on its way out.
+//!
+//! A [`Shard`](crate::Shard), a [`TaskShard`](crate::task::TaskShard) and
+//! [`Streams`](crate::streams::Streams) each have a [`Front`] and differ in what
+//! they do with the bytes. The round is its owner's, and so
+//! is the stack, which some share ([`Below`]).
 //!
 //! In a strict receive buffer a frame without a verdict is least urgent, with
 //! one exception: a bare acknowledgement is most urgent. Otherwise a flood of
@@ -9,103 +15,342 @@
 //! it costs memory; nor FIN and RST, which would overtake data of their own
 //! connection. What the classifier says of a frame always stands, and where
 //! there is none all frames are equal and keep their order.
+//!
+//! Receiving gets a share of the time (`Budget::receive_percent`): the owner
+//! says what it does and when, [`Front::over`] answers. What is ready to be
+//! sent may be held for more (`Budget::hold`).
+//! Source: ADPS §2.1; the overload paper §3.3 and §3.4.
 
-use net::Device;
-use net::classify::{PacketMeta, PacketView};
-use net::driver::{Admission, RxOrder, classify};
+mod budget;
+mod gate;
+mod meter;
+
+use net::classify::{DriverClassifier, PacketMeta, PacketView};
+use net::device::Received;
+use net::driver::{Admission, DriverCounters, RxBuffer, RxOrder, classify};
 use net::wire::tcp::Flags;
+use net::{Device, Stack};
 use queueing::{Priority, Span, Time};
 
-use super::gate::{Refusal, Sight, opens};
-use super::{Shard, Step};
-use crate::app::App;
+pub use budget::Budget;
+pub(crate) use gate::Gate;
+pub use gate::{Guard, Refusal, Shed};
+pub(crate) use meter::{Meter, Work};
 
-impl<D: Device, A: App> Shard<D, A> {
-    /// The driver stage: takes a frame from the device into the receive buffer.
-    pub(super) fn drive(&mut self, now: Time, device: &mut D) -> Option<Step> {
-        let net::device::Received { frame, arrived, checked } = device.receive(now)?;
-        let received = arrived.unwrap_or(now);
-        let counters = &mut self.stats.counters.driver;
-        match classify(self.classifier.as_ref(), frame.as_ref(), received, counters) {
-            Admission::Queue(mut meta) => {
-                meta.checked = checked;
-                if self.sheds(now, frame.as_ref(), &meta) {
-                    device.recycle(frame);
-                    return Some(Step::Drive { classified: self.classifier.is_some(), shed: true });
-                }
-                let ordered = self.rx_order == RxOrder::Strict && self.classifier.is_some();
-                if ordered && meta.priority.is_none() {
-                    meta.priority = is_bare_ack(frame.as_ref(), &meta).then_some(Priority::HIGHEST);
-                }
-                if let Some(frame) = self.rx.push(now, frame, meta) {
-                    self.stats.counters.driver.dropped_full += 1;
-                    device.recycle(frame);
-                }
-            }
-            Admission::Drop => device.recycle(frame),
+use gate::{Sight, opens};
+
+/// Where the stack is: the owner's own, or behind the lock of those who share it.
+pub(crate) trait Below {
+    /// What `ask` finds out or does there.
+    fn with<R>(&mut self, ask: impl FnOnce(&mut Stack) -> R) -> R;
+}
+
+impl Below for Stack {
+    #[inline]
+    fn with<R>(&mut self, ask: impl FnOnce(&mut Stack) -> R) -> R {
+        ask(self)
+    }
+}
+
+/// How a front is set up.
+pub(crate) struct Setup {
+    pub rx_order: RxOrder,
+    pub rx_frames_max: usize,
+    pub classifier: Option<DriverClassifier>,
+    pub guard: Option<Guard>,
+    pub budget: Budget,
+}
+
+/// See the module.
+pub(crate) struct Front<F> {
+    rx: RxBuffer<F>,
+    strict: bool,
+    classifier: Option<DriverClassifier>,
+    pub gate: Option<Gate>,
+    meter: Meter,
+    /// Changed by [`Front::set_budget`] only.
+    pub budget: Budget,
+    /// When the latest frame was taken from the receive buffer.
+    popped: Time,
+    /// Until when what is ready to be sent waits for more.
+    held: Option<Time>,
+    /// When to try again to send: the device was full.
+    blocked: Option<Time>,
+}
+
+/// Where the driver stage counts.
+pub(crate) struct Counted<'a> {
+    pub driver: &'a mut DriverCounters,
+    pub guard: &'a mut [Shed; Priority::LEVELS],
+}
+
+/// What the driver stage did to a frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Driven {
+    /// A classifier was called.
+    pub classified: bool,
+    /// The guard shed it, so that it is in no buffer.
+    pub shed: bool,
+}
+
+/// What a guard's policy needs to know that only the owner does.
+pub(crate) struct Behind {
+    /// Requests, or tasks, that wait.
+    pub waiting: usize,
+    /// Since when the oldest does.
+    pub oldest: Option<Time>,
+    /// Connections that the application has.
+    pub present: u64,
+}
+
+/// How long to leave a full device alone.
+const BLOCKED: Span = Span::from_micros(10);
+
+impl<F: AsRef<[u8]>> Front<F> {
+    /// An empty one.
+    ///
+    /// # Panics
+    /// When a budget is 0.
+    pub fn new(setup: Setup) -> Self {
+        setup.budget.check();
+        Self {
+            rx: RxBuffer::new(setup.rx_order, setup.rx_frames_max),
+            strict: setup.rx_order == RxOrder::Strict,
+            classifier: setup.classifier,
+            gate: setup.guard.map(Gate::new),
+            meter: Meter::default(),
+            budget: setup.budget,
+            popped: Time::ZERO,
+            held: None,
+            blocked: None,
         }
-        Some(Step::Drive { classified: self.classifier.is_some(), shed: false })
     }
 
-    /// Whether the guard sheds this frame; tells the client, if it is to be told.
-    #[inline]
-    fn sheds(&mut self, now: Time, frame: &[u8], meta: &PacketMeta) -> bool {
-        let Some(gate) = self.gate.as_mut().filter(|_| opens(frame, meta, &self.stack)) else { return false };
-        let class = match self.classifier {
-            Some(_) => meta.priority.unwrap_or_default(),
-            None => Priority::HIGHEST,
-        };
-        let counts = &mut self.stats.counters.guard[class.index()];
-        let shed = gate.sheds(now, class, self.conns.live() as u64, counts);
-        if shed && gate.refusal() == Refusal::Reset {
-            self.stack.refuse_syn(frame, meta);
-        }
-        shed
+    pub fn set_classifier(&mut self, classifier: Option<DriverClassifier>) {
+        self.classifier = classifier;
     }
 
-    /// Tells the guard's policy what the shard looks like, if it is time to.
-    #[inline]
-    pub(super) fn look_around(&mut self, now: Time) {
-        let Some(gate) = self.gate.as_mut().filter(|gate| gate.is_due(now)) else { return };
-        let since = |oldest: Option<Time>| oldest.map_or(Span::ZERO, |at| now.since(at));
-        let sight = Sight {
-            waiting: (self.dispatch.len() + self.stalled_len) as u64,
-            delay: since(self.rx.oldest()) + since(self.dispatch.oldest()),
-            present: self.conns.live() as u64,
-        };
-        self.stats.delay.record(sight.delay);
-        gate.look(now, &sight, &self.stack, &mut self.meter);
+    pub fn set_guard(&mut self, guard: Option<Guard>) {
+        self.gate = guard.map(Gate::new);
     }
 
-    /// Whether receiving has had its share of the time and a request waits
-    /// that an idle worker would take.
+    /// # Panics
+    /// When one is 0.
+    pub fn set_budget(&mut self, budget: Budget) {
+        budget.check();
+        self.budget = budget;
+    }
+
+    /// Frames in the receive buffer.
+    pub fn waiting(&self) -> usize {
+        self.rx.len()
+    }
+
+    /// When the frame that has waited longest came.
+    pub fn oldest(&self) -> Option<Time> {
+        self.rx.oldest()
+    }
+
+    /// When the latest frame was taken from the receive buffer.
     #[inline]
-    pub(super) fn receives_too_much(&mut self) -> bool {
+    pub fn popped(&self) -> Time {
+        self.popped
+    }
+
+    /// Whether something ready to be sent waits for more.
+    #[inline]
+    pub fn holds(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// When to look again, should `stack` have nothing to do before.
+    pub fn timeout(&self, stack: Option<Time>) -> Option<Time> {
+        stack.into_iter().chain(self.blocked).min()
+    }
+
+    /// It is `now`; what it was last told to do has taken the time until now.
+    #[inline]
+    pub fn begin(&mut self, now: Time) {
+        self.meter.at(now, self.budget.receive_percent);
+    }
+
+    /// What the owner does from now on.
+    #[inline]
+    pub fn does(&mut self, work: Work) {
+        self.meter.begin(work);
+    }
+
+    /// Whether receiving has had its share of the time and somebody waits for
+    /// the rest, which `waits` finds out.
+    #[inline]
+    pub fn over(&mut self, waits: impl FnOnce() -> bool) -> bool {
         if self.budget.receive_percent == 100 {
             return false;
         }
-        let waits = !self.dispatch.is_empty() && !self.workers.idle.is_empty();
+        let waits = waits();
         if !waits {
             self.meter.forgive();
         }
         waits && self.meter.is_over()
     }
 
-    /// Runs the frame whose turn it is through TCP.
-    pub(super) fn transport(&mut self, now: Time, device: &mut D) -> Option<Step> {
+    /// Nobody was kept waiting after all.
+    pub fn forgive(&mut self) {
+        self.meter.forgive();
+    }
+
+    /// Whether the guard's policy is to look.
+    #[inline]
+    pub fn is_due(&self, now: Time) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.is_due(now))
+    }
+
+    /// Tells the guard's policy what there is; how long the oldest frame and
+    /// the oldest of those behind have waited, together.
+    pub fn look(&mut self, now: Time, below: &mut impl Below, behind: &Behind) -> Span {
+        let since = |oldest: Option<Time>| oldest.map_or(Span::ZERO, |at| now.since(at));
+        let delay = since(self.rx.oldest()) + since(behind.oldest);
+        let sight = Sight { waiting: behind.waiting as u64, delay, present: behind.present };
+        let Self { gate, meter, .. } = self;
+        if let Some(gate) = gate {
+            below.with(|stack| gate.look(now, &sight, stack, meter));
+        }
+        delay
+    }
+
+    /// The driver stage: takes a frame from the device into the receive buffer.
+    /// `present`: connections that the application has.
+    #[inline]
+    pub fn drive<D: Device<Frame = F>>(
+        &mut self,
+        now: Time,
+        device: &mut D,
+        below: &mut impl Below,
+        present: u64,
+        counted: Counted<'_>,
+    ) -> Option<Driven> {
+        let Received { frame, arrived, checked } = device.receive(now)?;
+        let Counted { driver, guard } = counted;
+        let mut driven = Driven { classified: self.classifier.is_some(), shed: false };
+        match classify(self.classifier.as_ref(), frame.as_ref(), arrived.unwrap_or(now), driver) {
+            Admission::Queue(mut meta) => {
+                meta.checked = checked;
+                if self.sheds(now, frame.as_ref(), &meta, below, present, guard) {
+                    device.recycle(frame);
+                    driven.shed = true;
+                    return Some(driven);
+                }
+                if self.strict && driven.classified && meta.priority.is_none() {
+                    meta.priority = is_bare_ack(frame.as_ref(), &meta).then_some(Priority::HIGHEST);
+                }
+                if let Some(frame) = self.rx.push(now, frame, meta) {
+                    driver.dropped_full += 1;
+                    device.recycle(frame);
+                }
+            }
+            Admission::Drop => device.recycle(frame),
+        }
+        Some(driven)
+    }
+
+    /// Whether the guard sheds this frame; tells the client, if it is to be told.
+    #[inline]
+    fn sheds(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        meta: &PacketMeta,
+        below: &mut impl Below,
+        present: u64,
+        counts: &mut [Shed; Priority::LEVELS],
+    ) -> bool {
+        let Some(gate) = &mut self.gate else { return false };
+        let class = match self.classifier {
+            Some(_) => meta.priority.unwrap_or_default(),
+            None => Priority::HIGHEST,
+        };
+        below.with(|stack| {
+            if !opens(frame, meta, stack) {
+                return false;
+            }
+            let shed = gate.sheds(now, class, present, &mut counts[class.index()]);
+            if shed && gate.refusal() == Refusal::Reset {
+                stack.refuse_syn(frame, meta);
+            }
+            shed
+        })
+    }
+
+    /// Runs the frame whose turn it is through TCP; whether it carried payload.
+    #[inline]
+    pub fn transport<D: Device<Frame = F>>(
+        &mut self,
+        now: Time,
+        device: &mut D,
+        below: &mut impl Below,
+    ) -> Option<bool> {
         let (frame, meta) = self.rx.pop(now)?;
         self.popped = now;
-        self.stack.ingress(now, frame.as_ref(), &meta);
+        below.with(|stack| stack.ingress(now, frame.as_ref(), &meta));
         let payload = PacketView::new(frame.as_ref(), &meta).tcp_payload().is_some_and(|p| !p.is_empty());
         device.recycle(frame);
-        Some(Step::Transport { payload })
+        Some(payload)
+    }
+
+    /// Sends; how many frames. While there is `more` to do, acknowledgements may
+    /// wait a round for the response that takes them along; while frames or
+    /// others wait (`waits`), all of it may for `Budget::hold`.
+    #[inline]
+    pub fn transmit<D: Device<Frame = F>>(
+        &mut self,
+        now: Time,
+        device: &mut D,
+        below: &mut impl Below,
+        more: bool,
+        waits: impl FnOnce() -> bool,
+    ) -> usize {
+        below.with(|stack| {
+            if !stack.wants_egress() {
+                self.blocked = None;
+                return 0;
+            }
+            if self.budget.hold > Span::ZERO && (!self.rx.is_empty() || waits()) {
+                let until = *self.held.get_or_insert(now + self.budget.hold);
+                if now < until {
+                    return 0;
+                }
+            }
+            self.send(now, device, stack, more)
+        })
+    }
+
+    /// Sends what TCP has ready; acknowledgements too, unless there is `more` to do.
+    pub fn send<D: Device<Frame = F>>(
+        &mut self,
+        now: Time,
+        device: &mut D,
+        below: &mut impl Below,
+        more: bool,
+    ) -> usize {
+        self.held = None;
+        below.with(|stack| {
+            let frames = match more {
+                true => stack.egress_early(now, device),
+                false => stack.egress(now, device),
+            };
+            self.blocked = stack.wants_egress().then_some(now + BLOCKED);
+            frames
+        })
     }
 }
 
 /// Whether a frame does nothing but acknowledge.
-pub(crate) fn is_bare_ack(frame: &[u8], meta: &PacketMeta) -> bool {
+fn is_bare_ack(frame: &[u8], meta: &PacketMeta) -> bool {
     const CONTROL: Flags = Flags::SYN.with(Flags::FIN).with(Flags::RST);
     let Some(ip) = PacketView::new(frame, meta).ip() else { return false };
     let (Some([]), Some(flags)) = (ip.tcp_payload(), ip.tcp_flags()) else { return false };
     flags.contains(Flags::ACK) && !flags.intersects(CONTROL)
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

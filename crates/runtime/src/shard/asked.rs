@@ -19,7 +19,7 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Replaces `pri_filter` from the next frame on.
     pub fn set_driver_classifier(&mut self, classifier: Option<DriverClassifier>) {
-        self.classifier = classifier;
+        self.front.set_classifier(classifier);
     }
 
     /// What happened so far, and where requests waited.
@@ -58,14 +58,13 @@ impl<D: Device, A: App> Shard<D, A> {
     /// # Panics
     /// When one is 0.
     pub fn set_budget(&mut self, budget: Budget) {
-        budget.check();
-        self.budget = budget;
+        self.front.set_budget(budget);
     }
 
     /// How much of each kind of work a round does.
     #[must_use]
     pub fn budget(&self) -> Budget {
-        self.budget
+        self.front.budget
     }
 
     /// Starts counting anew, at the end of a warm-up for instance.
@@ -82,7 +81,7 @@ impl<D: Device, A: App> Shard<D, A> {
     /// Frames in the receive buffer.
     #[must_use]
     pub fn rx_waiting(&self) -> usize {
-        self.rx.len()
+        self.front.waiting()
     }
 
     /// Tasks in the event queue, stale ones and those waiting to enter included.

@@ -41,7 +41,7 @@ pub(super) struct Datagrams {
     free: Vec<u32>,
     /// The one that found the event queue full.
     stuck: Option<u32>,
-    /// Sockets with something to read, each of them once.
+    /// Sockets with something to read; one may stand here more than once.
     readable: VecDeque<UdpId>,
 }
 
@@ -115,7 +115,7 @@ impl<D: Device, A: App> Shard<D, A> {
         let Datagram { remote, local, payload, label, received } = datagram;
         self.stats.counters.datagrams += 1;
         let kind = self.needs_kind.then(|| self.kind_of(&payload)).flatten();
-        let mark = Mark { end: 0, label, kind, received, popped: self.popped, pushed: now };
+        let mark = Mark { end: 0, label, kind, received, popped: self.front.popped(), pushed: now };
         let slot = self.datagrams.put(Waiting { path: UdpPath { id, local, remote }, payload, mark });
         if !self.queue_datagram(now, slot) {
             self.stats.counters.queue_full += 1;

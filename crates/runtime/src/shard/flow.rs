@@ -59,7 +59,7 @@ impl<D: Device, A: App> Shard<D, A> {
             label: event.label,
             kind,
             received: event.received,
-            popped: self.popped,
+            popped: self.front.popped(),
             pushed: now,
         };
         let Some(conn) = self.conns.get(id) else { return };
@@ -187,7 +187,7 @@ impl<D: Device, A: App> Shard<D, A> {
             first = conn.read == 0;
             conn.consume(len as u64)
         });
-        if let Some(gate) = &mut self.gate {
+        if let Some(gate) = &mut self.front.gate {
             if first {
                 gate.on_served();
             }

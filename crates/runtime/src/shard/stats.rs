@@ -5,8 +5,8 @@ use net::driver::DriverCounters;
 use queueing::{Histogram, Priority, StageHistograms};
 
 use super::Job;
-use super::gate::Shed;
 use crate::app::Stages;
+use crate::front::Shed;
 
 /// How often each thing happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -105,6 +105,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
             return self.stack.abort(now, conn);
         };
         self.counters.offered += 1;
+        if let Some(gate) = &mut self.front.gate {
+            gate.on_served();
+        }
         let index = conn.index as usize;
         if self.flows.len() <= index {
             self.flows.resize_with(index + 1, || None);

@@ -161,8 +161,7 @@ fn the_most_urgent_is_handed_over_first() {
         world.client.egress(world.now, &mut world.far);
     }
     // All four are through TCP before any is handed over.
-    world.streams.drive(world.now, &mut world.near);
-    world.streams.transport(world.now, &mut world.near);
+    assert!(world.streams.receive(world.now, &mut world.near));
     world.streams.take_events(world.now);
     let queued: Vec<usize> = world.streams.inbound.iter().map(VecDeque::len).collect();
     assert_eq!(queued, [1, 0, 0, 0, 0, 2, 0, 1]);
@@ -273,4 +272,22 @@ proptest! {
         let Counters { bytes_in, bytes_out, .. } = *world.streams.counters();
         prop_assert_eq!((bytes_in, bytes_out), (inbound as u64, outbound as u64));
     }
+}
+
+#[test]
+fn a_guard_keeps_connections_from_programs() {
+    let mut world = World::new(1000);
+    world.streams.set_guard(Some(crate::shard::Guard {
+        policy: Box::new(crate::front::tests::Says(guard::Limit::Present { max: 1 })),
+        period: Span::from_micros(1),
+        refusal: crate::shard::Refusal::Reset,
+        watches: false,
+    }));
+    world.settle();
+    world.connect();
+    let refused = world.conns[1];
+    assert_eq!(world.closed, [EventKind::Closed(CloseReason::Reset)]);
+    assert_ne!(refused, world.conns[0]);
+    let of = world.streams.counters().guard[0];
+    assert_eq!((of.seen, of.by_presence, world.streams.counters().offered), (1, 1, 1));
 }

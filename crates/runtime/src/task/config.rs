@@ -5,8 +5,8 @@ use net::driver::RxOrder;
 use queueing::{Priority, Span};
 use sched::dispatch::{Dispatch, Params, by_name};
 
+use crate::front::{Budget, Guard};
 use crate::mode::Policy;
-use crate::shard::Budget;
 
 /// How a shard of tasks is set up.
 pub struct Config {
@@ -24,6 +24,9 @@ pub struct Config {
     pub tasks_max: usize,
     /// How much of each kind of work a round does; a request is a poll here.
     pub budget: Budget,
+    /// Whose SYN comes in; everybody's, where nobody says. A connection counts as
+    /// served when a task reads it for the first time.
+    pub guard: Option<Guard>,
 }
 
 /// Tasks that may exist unless told otherwise: one for each connection of a
@@ -45,6 +48,7 @@ impl Config {
             dispatch: policy.dispatch,
             tasks_max: TASKS_MAX,
             budget: Budget::inline(Span::ZERO),
+            guard: None,
         }
     }
 
@@ -62,6 +66,7 @@ impl Config {
             dispatch: by_name("weighted", &params).expect("there is such a policy"),
             tasks_max: TASKS_MAX,
             budget: Budget::inline(Span::ZERO),
+            guard: None,
         }
     }
 }

@@ -6,20 +6,20 @@
 //! urgent wakes while it waits enters once more at that level; its older entry
 //! is skipped when its turn comes. Bound: a task stands once on each level.
 //!
-//! A task that panics ends, alone, and is counted.
+//! What is given out is a [`Turn`], which any thread may take; most are taken
+//! by the shard's own.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::Waker;
 
 use queueing::{Label, Priority, Time};
-use sched::dispatch::{Dispatch, Idle, Task as Turn, WorkerId, WorkerSet};
+use sched::dispatch::{Dispatch, Idle, Task as Entry, WorkerId, WorkerSet};
 
-use super::cell::{Body, NO_SLOT, Task, unpack};
+use super::cell::{NO_SLOT, Task, unpack};
 use super::current::{self, Running};
 use super::handle::Shared;
-use super::state::Woken;
+use super::turn::{Ran, Turn, dropped};
 
 /// See the module.
 pub(crate) struct Executor {
@@ -31,7 +31,10 @@ pub(crate) struct Executor {
     stuck: [VecDeque<u32>; Priority::LEVELS],
     stuck_len: usize,
     arriving: Vec<Arc<Task>>,
+    ended: Vec<Ran>,
     idle: Idle,
+    /// Entries in the run queue, by level.
+    standing: [u32; Priority::LEVELS],
     pub counts: Counts,
 }
 
@@ -62,6 +65,8 @@ impl Executor {
             stuck: Default::default(),
             stuck_len: 0,
             arriving: Vec::new(),
+            ended: Vec::new(),
+            standing: [0; Priority::LEVELS],
             idle: Idle { accepting: [WorkerSet::first(1); Priority::LEVELS] },
             counts: Counts::default(),
         }
@@ -79,12 +84,23 @@ impl Executor {
 
     /// Lets those that were woken wait for their turn.
     pub fn gather(&mut self, now: Time) {
-        let mut arriving = std::mem::take(&mut self.arriving);
-        self.home.take_inbox(&mut arriving);
+        let (mut arriving, mut ended) = (std::mem::take(&mut self.arriving), std::mem::take(&mut self.ended));
+        self.home.take_inbox(&mut arriving, &mut ended);
         for task in arriving.drain(..) {
             self.place(now, &task);
         }
-        self.arriving = arriving;
+        // Their turns were taken elsewhere.
+        for ran in ended.drain(..) {
+            self.take_back(ran);
+        }
+        (self.arriving, self.ended) = (arriving, ended);
+        self.show();
+    }
+
+    /// Shows other shards how urgent the most urgent is that waits.
+    fn show(&self) {
+        let level = self.standing.iter().position(|&standing| standing > 0);
+        self.home.show_waiting(level.map_or(NOBODY, |level| level as u8));
     }
 
     fn place(&mut self, now: Time, task: &Arc<Task>) {
@@ -109,23 +125,31 @@ impl Executor {
     }
 
     fn push(&mut self, now: Time, slot: u32, label: Label) {
-        if self.queue.push(now, Turn { token: slot.into(), label, kind: None }).is_err() {
+        if self.queue.push(now, Entry { token: slot.into(), label, kind: None }).is_ok() {
+            self.standing[label.priority.index()] += 1;
+        } else {
             self.stuck[label.priority.index()].push_back(slot);
             self.stuck_len += 1;
         }
     }
 
-    /// The task whose turn it is, and the level at which it waited.
-    pub fn next(&mut self, now: Time) -> Option<(Arc<Task>, Priority)> {
-        while let Some((WorkerId(_), turn)) = self.queue.assign(now, &self.idle) {
+    /// Whose turn it is.
+    pub fn next(&mut self, now: Time) -> Option<Turn> {
+        let mut turn = None;
+        while let Some((WorkerId(_), entry)) = self.queue.assign(now, &self.idle) {
+            let priority = entry.label.priority;
+            self.standing[priority.index()] -= 1;
             self.unstick(now);
-            let slot = &mut self.slots[turn.token as usize];
-            slot.standing &= !(1 << turn.label.priority.level());
+            let slot = &mut self.slots[entry.token as usize];
+            slot.standing &= !(1 << priority.level());
             if let Some(task) = slot.task.as_ref().filter(|task| task.state.begin()) {
-                return Some((task.clone(), turn.label.priority));
+                self.counts.polls += 1;
+                turn = Some(Turn { task: task.clone(), priority });
+                break;
             }
         }
-        None
+        self.show();
+        turn
     }
 
     /// There is room: lets one in that found none.
@@ -141,37 +165,15 @@ impl Executor {
         }
     }
 
-    /// Polls `task`, which [`next`](Self::next) has given.
-    pub fn poll(&mut self, task: Arc<Task>) {
-        let Some(mut body) = task.take_body() else { return };
-        self.counts.polls += 1;
-        let waker = Waker::from(task.clone());
-        let running = current::enter(Running { task: task.clone(), waker: waker.clone() });
-        let mut cx = Context::from_waker(&waker);
-        let polled = catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut cx).is_pending()));
-        if let Ok(true) = polled {
-            task.put_body(body);
-            drop(running);
-            if task.state.pause() == Woken::Queue {
-                // After those that it woke itself.
-                self.home.enqueue(task);
-            }
-            return;
-        }
-        let dropped = dropped(body);
-        drop(running);
-        self.counts.panicked += u64::from(polled.is_err() || !dropped);
-        self.end(&task);
-    }
-
-    fn end(&mut self, task: &Arc<Task>) {
-        task.state.end();
+    /// A turn is over.
+    pub fn take_back(&mut self, ran: Ran) {
+        let Some((task, panicked)) = ran.ended() else { return };
+        self.counts.panicked += u64::from(panicked);
         if task.slot() != NO_SLOT {
             self.slots[task.slot() as usize].task = None;
             self.free.push(task.slot());
             self.counts.ended += 1;
         }
-        self.home.on_end();
     }
 }
 
@@ -180,7 +182,7 @@ impl Drop for Executor {
     fn drop(&mut self) {
         self.home.end();
         // What ends may wake and start others, but nothing comes in any more.
-        self.home.take_inbox(&mut self.arriving);
+        self.home.take_inbox(&mut self.arriving, &mut self.ended);
         let arriving = std::mem::take(&mut self.arriving);
         let placed: Vec<_> = self.slots.iter_mut().filter_map(|slot| slot.task.take()).collect();
         for task in arriving.into_iter().chain(placed) {
@@ -195,7 +197,5 @@ impl Drop for Executor {
     }
 }
 
-/// Drops what a task ran; `false` when that panicked.
-fn dropped(body: Body) -> bool {
-    catch_unwind(AssertUnwindSafe(|| drop(body))).is_ok()
-}
+/// How urgent nobody is ([`Shared::show_waiting`]).
+pub(crate) const NOBODY: u8 = Priority::LEVELS as u8;

@@ -8,7 +8,7 @@
 //! and nothing foreign dropped while one is held.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use net::device::Waker as DeviceWaker;
@@ -16,15 +16,19 @@ use queueing::{Label, Time};
 
 use super::cell::{Task, UNLABELED, pack};
 use super::current;
+use super::executor::NOBODY;
 use super::join::{JoinHandle, joined};
 use super::sockets::Sockets;
 use super::timers::Timers;
+use super::turn::Ran;
 use crate::doorbell::Doorbell;
 
 /// What waits to enter the run queue.
 #[derive(Default)]
 struct Inbox {
     tasks: Vec<Arc<Task>>,
+    /// Turns that were taken elsewhere and ended their tasks. Bound: each task once.
+    ran: Vec<Ran>,
     /// The shard is gone: nothing is taken in any more.
     ended: bool,
 }
@@ -46,6 +50,10 @@ pub(crate) struct Shared {
     live: AtomicUsize,
     tasks_max: usize,
     refused: AtomicU64,
+    /// The most urgent level at which a task waits, or [`NOBODY`].
+    waiting: AtomicU8,
+    /// As in the inbox, without its lock.
+    ended: AtomicBool,
 }
 
 impl Shared {
@@ -61,6 +69,8 @@ impl Shared {
             live: AtomicUsize::new(0),
             tasks_max,
             refused: AtomicU64::new(0),
+            waiting: AtomicU8::new(NOBODY),
+            ended: AtomicBool::new(false),
         })
     }
 
@@ -101,13 +111,46 @@ impl Shared {
         self.stir();
     }
 
-    /// Swaps the inbox against the empty `into`.
-    pub fn take_inbox(&self, into: &mut Vec<Arc<Task>>) {
-        std::mem::swap(&mut lock(&self.inbox).tasks, into);
+    /// Swaps the inbox against two that are empty.
+    pub fn take_inbox(&self, tasks: &mut Vec<Arc<Task>>, ran: &mut Vec<Ran>) {
+        let mut inbox = lock(&self.inbox);
+        std::mem::swap(&mut inbox.tasks, tasks);
+        std::mem::swap(&mut inbox.ran, ran);
+    }
+
+    /// Leaves a turn that was taken elsewhere for the shard.
+    pub fn leave(&self, ran: Ran) {
+        let mut inbox = lock(&self.inbox);
+        if inbox.ended {
+            drop(inbox);
+            return drop(ran);
+        }
+        inbox.ran.push(ran);
+        drop(inbox);
+        self.stir();
+    }
+
+    /// Whether the shard is gone, for whoever has just put a task's body back:
+    /// either its shard drops it then, or this is seen.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Says how urgent the most urgent task is that waits.
+    pub fn show_waiting(&self, level: u8) {
+        if self.waiting.load(Ordering::Relaxed) != level {
+            self.waiting.store(level, Ordering::Relaxed);
+        }
+    }
+
+    /// What was last shown.
+    pub fn waiting(&self) -> u8 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Takes nothing in from now on.
     pub fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
         lock(&self.inbox).ended = true;
     }
 

@@ -1,7 +1,9 @@
 //! Async services on the stack: tasks that wait, like everything here, by urgency.
 //!
 //! A [`TaskShard`] is the pure heart: driver, transport and run queue of one
-//! core, stepped with `now`; [`run`] gives it a thread. A task begins with the
+//! core, stepped with `now`; [`run`] gives it a thread, which hands it to another
+//! when a task computes for long and takes turns of other shards' tasks when it
+//! has none ([`Crew`]). A task begins with the
 //! label of whoever spawned it; data that it reads and connections that it
 //! accepts bring theirs, it may set its own ([`set_label`]), and what it sends
 //! is as urgent as it is. Sockets speak tokio's traits (feature `tokio`) and
@@ -33,12 +35,14 @@
 
 mod cell;
 mod config;
+mod crew;
 mod current;
 mod executor;
 mod handle;
 #[cfg(feature = "hyper")]
 mod hyper;
 mod join;
+mod report;
 mod shard;
 mod sockets;
 pub(crate) mod state;
@@ -48,21 +52,29 @@ mod time;
 mod timers;
 #[cfg(feature = "tokio")]
 mod tokio;
+mod told;
+mod turn;
+mod udp;
 mod waiter;
+mod watch;
 
 use std::future::Future;
 
 use queueing::Label;
 
 pub use config::{Config, TASKS_MAX};
+pub use crew::{Crew, Quantum};
 pub use handle::Handle;
 #[cfg(feature = "hyper")]
 pub use hyper::{TaskExecutor, TaskTimer, serve};
 pub use join::{JoinError, JoinHandle};
-pub use shard::{Counters, Oldest, Step, TaskShard};
+pub use report::{Counters, Next, Oldest, Step};
+pub use shard::TaskShard;
 pub use tcp::{TcpListener, TcpStream};
 pub use threads::run;
 pub use time::{Elapsed, Sleep, sleep, sleep_until, timeout, yield_now};
+pub use turn::{Ran, Turn};
+pub use udp::{Received, UdpSocket};
 
 use super::sync;
 

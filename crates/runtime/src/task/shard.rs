@@ -11,93 +11,38 @@
 //! poll takes is the task's affair.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-use net::classify::{DriverClassifier, PacketView};
-use net::device::Received;
-use net::driver::{Admission, DriverCounters, RxBuffer, RxOrder, classify};
+use net::driver::DriverCounters;
 use net::{Device, Stack};
 use queueing::{Priority, Span, Time};
+use sched::cores::pulse::Pulse;
 
 use super::executor::Executor;
 use super::handle::{Shared, lock};
 use super::join::JoinHandle;
+use super::report::{Counters, Next, Oldest, Step};
 use super::sockets::Sockets;
+use super::turn::{Ran, Turn};
 use super::waiter::Woken;
 use super::{Config, Handle};
-use crate::shard::{Budget, is_bare_ack};
-
-/// What the shard did in one step, so that the simulator can charge for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Took a frame from the device, classified it, put it into the receive buffer.
-    Drive {
-        /// A classifier was called.
-        classified: bool,
-    },
-    /// Ran one frame through TCP.
-    Transport {
-        /// It carried payload.
-        payload: bool,
-    },
-    /// Polled a task.
-    Poll {
-        /// The level at which it waited.
-        priority: Priority,
-    },
-    /// Sent frames.
-    Transmit {
-        /// How many.
-        frames: usize,
-    },
-    /// Nothing to do before `poll_timeout`, the next frame or the next wake-up.
-    Idle,
-}
-
-/// How often each thing happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// The driver stage: frames, verdicts, drops.
-    pub driver: DriverCounters,
-    /// Tasks that began.
-    pub started: u64,
-    /// Tasks that ended, by a panic or not.
-    pub ended: u64,
-    /// Tasks that a panic ended.
-    pub panicked: u64,
-    /// Tasks that were not started: as many existed as may.
-    pub refused: u64,
-    /// Turns that tasks had.
-    pub polls: u64,
-    /// Connections reset because as many waited to be accepted as may.
-    pub overflows: u64,
-}
-
-/// Since when the oldest element of each queue waits, where one does. Sleeps
-/// that are over wait for nothing: each step wakes all of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Oldest {
-    /// In the receive buffer.
-    pub frames: Option<Time>,
-    /// In the run queue.
-    pub tasks: Option<Time>,
-}
+use crate::front::{Behind, Below, Counted, Front, Setup, Shed, Work};
 
 /// See the module.
 pub struct TaskShard<D: Device> {
     home: Arc<Shared>,
     executor: Executor,
-    rx: RxBuffer<D::Frame>,
-    ordered: bool,
-    classifier: Option<DriverClassifier>,
+    front: Front<D::Frame>,
     round: Round,
-    budget: Budget,
-    /// Until when what is ready to be sent waits for more.
-    held: Option<Time>,
-    /// When to try again to send: the device was full.
-    blocked: Option<Time>,
     driver: DriverCounters,
+    guard: [Shed; Priority::LEVELS],
+    /// Connections that tasks have, and those that were read for the first time,
+    /// as of this step's beginning.
+    present: u64,
+    served: u64,
+    stolen: u64,
+    handed_over: u64,
     woken: Woken,
     due: Vec<Waker>,
 }
@@ -113,8 +58,6 @@ enum Round {
 
 /// The rest of a round, and a whole one that finds nothing.
 const ROUND_PHASES: usize = 9;
-/// How long to leave a full device alone.
-const BLOCKED: Span = Span::from_micros(10);
 
 impl<D: Device> TaskShard<D> {
     /// A shard without tasks.
@@ -123,19 +66,24 @@ impl<D: Device> TaskShard<D> {
     /// When a budget is 0.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        config.budget.check();
         let home = Shared::new(Sockets::new(Stack::new(config.stack)), config.tasks_max);
         Self {
             executor: Executor::new(home.clone(), config.dispatch),
             home,
-            rx: RxBuffer::new(config.rx_order, config.rx_frames_max),
-            ordered: config.rx_order == RxOrder::Strict && config.driver_classifier.is_some(),
-            classifier: config.driver_classifier,
+            front: Front::new(Setup {
+                rx_order: config.rx_order,
+                rx_frames_max: config.rx_frames_max,
+                classifier: config.driver_classifier,
+                guard: config.guard,
+                budget: config.budget,
+            }),
             round: Round::Drive { left: config.budget.drive },
-            budget: config.budget,
-            held: None,
-            blocked: None,
             driver: DriverCounters::default(),
+            guard: Default::default(),
+            present: 0,
+            served: 0,
+            stolen: 0,
+            handed_over: 0,
             woken: Vec::new(),
             due: Vec::new(),
         }
@@ -167,11 +115,14 @@ impl<D: Device> TaskShard<D> {
         let counts = &self.executor.counts;
         Counters {
             driver: self.driver,
+            guard: self.guard,
             started: counts.started,
             ended: counts.ended,
             panicked: counts.panicked,
             refused: self.home.refused(),
             polls: counts.polls,
+            stolen: self.stolen,
+            handed_over: self.handed_over,
             overflows: lock(&self.home.sockets).overflows,
         }
     }
@@ -185,7 +136,8 @@ impl<D: Device> TaskShard<D> {
     /// Since when the oldest of each queue waits: what a core scheduler asks.
     #[must_use]
     pub fn oldest(&self) -> Oldest {
-        Oldest { frames: self.rx.oldest(), tasks: self.executor.oldest() }
+        let timers = lock(&self.home.timers).next();
+        Oldest { frames: self.front.oldest(), tasks: self.executor.oldest(), timers }
     }
 
     /// Tasks that exist.
@@ -199,51 +151,143 @@ impl<D: Device> TaskShard<D> {
     pub fn poll_timeout(&self) -> Option<Time> {
         let stack = lock(&self.home.sockets).stack.poll_timeout();
         let timers = lock(&self.home.timers).next();
-        stack.into_iter().chain(timers).chain(self.blocked).min()
+        timers.into_iter().chain(self.front.timeout(stack)).min()
     }
 
     /// Does the next piece of work, in the order and within the budgets of one round.
     pub fn step(&mut self, now: Time, device: &mut D) -> Step {
+        match self.next(now, device) {
+            Next::Done(step) => step,
+            Next::Turn(turn) => {
+                let priority = turn.priority();
+                self.take_back(turn.take());
+                Step::Poll { priority }
+            }
+        }
+    }
+
+    /// The same, but a task's turn is the caller's to take, on any thread.
+    pub fn next(&mut self, now: Time, device: &mut D) -> Next {
+        self.front.begin(now);
         self.home.set_now(now);
         self.wake(now);
+        self.look_around(now);
+        let next = self.work(now, device);
+        self.front.does(match next {
+            Next::Done(Step::Drive { .. } | Step::Transport { .. }) => Work::Receive,
+            Next::Done(Step::Idle) => Work::None,
+            Next::Done(_) | Next::Turn(_) => Work::Rest,
+        });
+        next
+    }
+
+    /// A turn that [`TaskShard::next`] gave is over.
+    pub fn take_back(&mut self, ran: Ran) {
+        self.executor.take_back(ran);
+    }
+
+    /// A turn for a thread that has nothing else to do: the one that would be
+    /// next here.
+    pub fn spare(&mut self, now: Time) -> Option<Turn> {
+        self.home.set_now(now);
+        if self.home.take_stirred() {
+            self.executor.gather(now);
+        }
+        let turn = self.executor.next(now);
+        self.stolen += u64::from(turn.is_some());
+        turn
+    }
+
+    /// Takes in what has come, without a turn for anybody, up to a round's frames.
+    pub(super) fn glance(&mut self, now: Time, device: &mut D) {
+        self.front.begin(now);
+        self.home.set_now(now);
+        self.wake(now);
+        for _ in 0..self.front.budget.drive {
+            if self.drive(now, device).is_none() {
+                break;
+            }
+        }
+        self.front.does(Work::Receive);
+    }
+
+    /// How long the task that has waited longest has waited.
+    pub(super) fn waits_since(&self, now: Time) -> Span {
+        self.executor.oldest().map_or(Span::ZERO, |since| now.since(since))
+    }
+
+    /// What the core scheduler is told; `request`: when the turn began that is
+    /// being taken.
+    pub(super) fn pulse(&self, request: Option<Time>, resting: bool) -> Pulse {
+        let Oldest { frames, tasks, timers } = self.oldest();
+        let runnable = self.waiting() as u32;
+        Pulse { at: Time::ZERO, frames, tasks, timers, storage: None, request, runnable, resting }
+    }
+
+    /// A turn was a long one.
+    pub(super) fn on_handed_over(&mut self) {
+        self.handed_over += 1;
+    }
+
+    fn work(&mut self, now: Time, device: &mut D) -> Next {
         // Until a round has found nothing there may be more to do.
         let mut more = true;
+        let executor = &self.executor;
+        let over = self.front.over(|| executor.waiting() > 0);
         for _ in 0..ROUND_PHASES {
+            let budget = &self.front.budget;
             let (step, next) = match self.round {
-                Round::Drive { left: 0 } => (None, Round::Transport { left: self.budget.transport }),
+                Round::Drive { left } if over || left == 0 => {
+                    (None, Round::Transport { left: budget.transport })
+                }
                 Round::Drive { left } => match self.drive(now, device) {
                     Some(step) => (Some(step), Round::Drive { left: left - 1 }),
-                    None => (None, Round::Transport { left: self.budget.transport }),
+                    None => (None, Round::Transport { left: self.front.budget.transport }),
                 },
-                Round::Transport { left: 0 } => (None, Round::Poll { left: self.budget.assign }),
+                Round::Transport { left } if over || left == 0 => (None, Round::Poll { left: budget.assign }),
                 Round::Transport { left } => match self.transport(now, device) {
                     Some(step) => (Some(step), Round::Transport { left: left - 1 }),
-                    None => (None, Round::Poll { left: self.budget.assign }),
+                    None => (None, Round::Poll { left: self.front.budget.assign }),
                 },
                 Round::Poll { left: 0 } => (None, Round::Transmit),
-                Round::Poll { left } => match self.poll(now) {
-                    Some(step) => (Some(step), Round::Poll { left: left - 1 }),
+                Round::Poll { left } => match self.executor.next(now) {
+                    Some(turn) => {
+                        self.round = Round::Poll { left: left - 1 };
+                        return Next::Turn(turn);
+                    }
                     None => (None, Round::Transmit),
                 },
                 Round::Transmit => {
-                    let step = self.transmit(now, device, more);
+                    let executor = &self.executor;
+                    let waits = || executor.waiting() > 0;
+                    let mut below = &self.home.sockets;
+                    let step = transmitted(self.front.transmit(now, device, &mut below, more, waits));
                     more = false;
-                    (step, Round::Drive { left: self.budget.drive })
+                    (step, Round::Drive { left: self.front.budget.drive })
                 }
             };
             self.round = next;
             if let Some(step) = step {
-                return step;
+                return Next::Done(step);
             }
         }
+        if over {
+            // Those that waited had had their turns already.
+            self.front.forgive();
+            return self.work(now, device);
+        }
         // Nothing to do but to send what was held.
-        let held = self.held.is_some();
-        held.then(|| self.send(now, device, false)).flatten().unwrap_or(Step::Idle)
+        if !self.front.holds() {
+            return Next::Done(Step::Idle);
+        }
+        Next::Done(transmitted(self.send(now, device)).unwrap_or(Step::Idle))
     }
 
-    /// Sends what TCP has ready, for the last time; a full device keeps it.
+    /// Takes in what was left, and sends what TCP has ready, for the last time; a
+    /// full device keeps it.
     pub(super) fn finish(&mut self, now: Time, device: &mut D) {
-        self.send(now, device, false);
+        self.executor.gather(now);
+        self.send(now, device);
     }
 
     /// Hears what happened and lets those run whom it concerns.
@@ -264,65 +308,48 @@ impl<D: Device> TaskShard<D> {
         }
     }
 
-    /// Polls the task whose turn it is.
-    fn poll(&mut self, now: Time) -> Option<Step> {
-        let (task, priority) = self.executor.next(now)?;
-        self.executor.poll(task);
-        Some(Step::Poll { priority })
+    /// Tells the guard's policy what there is, if it is time to. Nobody knows
+    /// when a task's request began, so it sees no budgets and no latencies.
+    fn look_around(&mut self, now: Time) {
+        if let Some(gate) = &mut self.front.gate {
+            let sockets = lock(&self.home.sockets);
+            let served = sockets.served;
+            self.present = sockets.held();
+            drop(sockets);
+            (self.served..served).for_each(|_| gate.on_served());
+            self.served = served;
+        }
+        if self.front.is_due(now) {
+            let (waiting, oldest) = (self.executor.waiting(), self.executor.oldest());
+            let behind = Behind { waiting, oldest, present: self.present };
+            self.front.look(now, &mut &self.home.sockets, &behind);
+        }
     }
 
-    /// The driver stage: takes a frame from the device into the receive buffer.
+    /// The driver stage.
     fn drive(&mut self, now: Time, device: &mut D) -> Option<Step> {
-        let Received { frame, arrived, checked } = device.receive(now)?;
-        let classifier = self.classifier.as_ref();
-        match classify(classifier, frame.as_ref(), arrived.unwrap_or(now), &mut self.driver) {
-            Admission::Queue(mut meta) => {
-                meta.checked = checked;
-                if self.ordered && meta.priority.is_none() {
-                    meta.priority = is_bare_ack(frame.as_ref(), &meta).then_some(Priority::HIGHEST);
-                }
-                if let Some(frame) = self.rx.push(now, frame, meta) {
-                    self.driver.dropped_full += 1;
-                    device.recycle(frame);
-                }
-            }
-            Admission::Drop => device.recycle(frame),
-        }
-        Some(Step::Drive { classified: self.classifier.is_some() })
+        let counted = Counted { driver: &mut self.driver, guard: &mut self.guard };
+        let driven = self.front.drive(now, device, &mut &self.home.sockets, self.present, counted)?;
+        Some(Step::Drive { classified: driven.classified, shed: driven.shed })
     }
 
     /// Runs the frame whose turn it is through TCP.
     fn transport(&mut self, now: Time, device: &mut D) -> Option<Step> {
-        let (frame, meta) = self.rx.pop(now)?;
-        lock(&self.home.sockets).stack.ingress(now, frame.as_ref(), &meta);
-        let payload = PacketView::new(frame.as_ref(), &meta).tcp_payload().is_some_and(|p| !p.is_empty());
-        device.recycle(frame);
+        let payload = self.front.transport(now, device, &mut &self.home.sockets)?;
         Some(Step::Transport { payload })
     }
 
-    /// Sends; while there is `more` to do, acknowledgements may wait a round
-    /// for the response that takes them along.
-    fn transmit(&mut self, now: Time, device: &mut D, more: bool) -> Option<Step> {
-        if !lock(&self.home.sockets).stack.wants_egress() {
-            self.blocked = None;
-            return None;
-        }
-        if self.budget.hold > Span::ZERO && !(self.rx.is_empty() && self.executor.waiting() == 0) {
-            let until = *self.held.get_or_insert(now + self.budget.hold);
-            if now < until {
-                return None;
-            }
-        }
-        self.send(now, device, more)
+    fn send(&mut self, now: Time, device: &mut D) -> usize {
+        self.front.send(now, device, &mut &self.home.sockets, false)
     }
+}
 
-    /// Sends what TCP has ready; acknowledgements too, unless there is `more` to do.
-    fn send(&mut self, now: Time, device: &mut D, more: bool) -> Option<Step> {
-        self.held = None;
-        let mut sockets = lock(&self.home.sockets);
-        let stack = &mut sockets.stack;
-        let frames = if more { stack.egress_early(now, device) } else { stack.egress(now, device) };
-        self.blocked = stack.wants_egress().then_some(now + BLOCKED);
-        (frames > 0).then_some(Step::Transmit { frames })
+fn transmitted(frames: usize) -> Option<Step> {
+    (frames > 0).then_some(Step::Transmit { frames })
+}
+
+impl Below for &Mutex<Sockets> {
+    fn with<R>(&mut self, ask: impl FnOnce(&mut Stack) -> R) -> R {
+        ask(&mut lock(self).stack)
     }
 }

@@ -6,11 +6,12 @@
 //! by the label of their most urgent bytes, too. Bound: one entry for each
 //! connection, and the listeners' backlogs.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 
 use net::Stack;
-use net::stack::{CloseReason, ConnId, Event, EventKind, ListenOptions, ListenerId};
+use net::stack::{CloseReason, ConnId, Event, EventKind, ListenOptions, ListenerId, UdpId};
 use queueing::{Discipline, Entry, Fifo, Label, Priority, Pushed, Span, Strict, Time};
 
 use super::cell::{UNLABELED, level, pack};
@@ -26,6 +27,10 @@ pub(crate) struct Sockets {
     listeners: Vec<Listening>,
     /// Connections reset because nobody accepted those before them.
     pub overflows: u64,
+    /// Connections that were read for the first time.
+    pub served: u64,
+    /// Who waits for a datagram.
+    pub hearers: BTreeMap<UdpId, Waiter>,
 }
 
 /// A connection.
@@ -37,6 +42,8 @@ pub(crate) struct Socket {
     pub connected: bool,
     pub peer_closed: bool,
     pub closed: Option<CloseReason>,
+    /// Somebody has read what came.
+    pub read: bool,
     pub reader: Option<Waiter>,
     pub writer: Option<Waiter>,
 }
@@ -89,13 +96,26 @@ impl Sockets {
             places: Vec::new(),
             listeners: Vec::new(),
             overflows: 0,
+            served: 0,
+            hearers: BTreeMap::new(),
         }
+    }
+
+    /// Connections that wait to be accepted, or that somebody has.
+    pub fn held(&self) -> u64 {
+        (self.table.len() - self.free.len()) as u64
     }
 
     /// Takes what TCP has to tell.
     pub fn take_events(&mut self, now: Time, woken: &mut Woken) {
         while let Some(event) = self.stack.poll_event() {
             self.on_event(now, &event, woken);
+        }
+        while let Some(id) = self.stack.poll_udp() {
+            // It stays until it has read: what comes next may be more urgent.
+            if let (Some(hearer), Some(level)) = (self.hearers.get(&id), self.stack.udp_level(id)) {
+                woken.push((hearer.clone(), level));
+            }
         }
     }
 
@@ -246,6 +266,7 @@ impl Sockets {
             connected: false,
             peer_closed: false,
             closed: None,
+            read: false,
             reader: None,
             writer: None,
         };

@@ -143,7 +143,7 @@ impl TcpStream {
     ) -> Poll<io::Result<usize>> {
         let now = self.home.now();
         let mut sockets = lock(&self.home.sockets);
-        let Sockets { stack, table, .. } = &mut *sockets;
+        let Sockets { stack, table, served, .. } = &mut *sockets;
         let socket = &mut table[self.slot as usize];
         let received = stack.received(self.id);
         if received.is_empty() {
@@ -159,6 +159,7 @@ impl TcpStream {
             return Poll::Pending;
         }
         let (there, taken) = (received.len(), take(received));
+        *served += u64::from(!std::mem::replace(&mut socket.read, true));
         let label = socket.unread;
         if taken == there {
             socket.unread = UNLABELED;

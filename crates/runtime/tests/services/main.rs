@@ -1,6 +1,8 @@
 //! Async services on the stack, over a wire of memory and in virtual time:
 //! nothing here depends on how fast the machine is.
 
+mod datagrams;
+mod guarded;
 mod http;
 mod order;
 mod sockets;
@@ -8,4 +10,5 @@ mod tasks;
 #[path = "../../../../examples/text.rs"]
 mod text;
 mod threads;
+mod turns;
 mod world;

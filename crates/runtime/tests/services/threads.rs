@@ -1,7 +1,7 @@
 //! Wake-ups and sockets from other threads, without a sleep that would hide a
 //! lost one.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
@@ -9,7 +9,8 @@ use net::Device;
 use net::device::memory::{MemoryDevice, MemoryFrame, pair};
 use net::device::{Full, Received, Waker};
 use queueing::{Clock, Span, Time};
-use runtime::task::{Config, TaskShard, run};
+use runtime::task::{Config, Counters, Crew, Quantum, TaskShard, run};
+use sched::cores::pulse::{Board, Page, Pulse};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::world::{World, tcp};
@@ -93,7 +94,7 @@ fn a_shard_that_sleeps_is_woken_for_every_task_and_message() {
     let wake = device.waker().expect("it has one");
     let running = std::thread::spawn({
         let stop = stop.clone();
-        move || run(vec![(shard, device)], clock, &stop, Span::ZERO)
+        move || run(vec![(shard, device)], clock, &stop, &Crew::new(Span::ZERO))
     });
     for n in 0..2_000 {
         let (ask, asked) = oneshot::channel();
@@ -110,4 +111,137 @@ fn a_shard_that_sleeps_is_woken_for_every_task_and_message() {
     wake();
     let counters = running.join().expect("it stops");
     assert_eq!((counters[0].started, counters[0].ended), (2_000, 2_000));
+}
+
+/// Whether it is set within 20 s of looking.
+fn becomes_true(flag: &AtomicBool) -> bool {
+    let end = Instant::now() + std::time::Duration::from_secs(20);
+    while !flag.load(Ordering::Relaxed) && Instant::now() < end {
+        std::thread::yield_now();
+    }
+    flag.load(Ordering::Relaxed)
+}
+
+/// Runs `tasks` on the first of `shards` shards of `crew`, until `over` says so.
+fn run_until(
+    shards: usize,
+    crew: Crew,
+    tasks: impl FnOnce(&TaskShard<MemoryDevice>),
+    over: impl FnOnce(),
+) -> Vec<Counters> {
+    let mut ends = Vec::new();
+    let shards: Vec<_> = (0..shards)
+        .map(|n| {
+            let (wire, far) = pair(8, 1514);
+            ends.push(far);
+            (TaskShard::new(Config::shared(tcp(n as u8 + 1))), wire)
+        })
+        .collect();
+    tasks(&shards[0].0);
+    let (stop, clock) = (AtomicBool::new(false), Arc::new(Real(Instant::now())));
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| run(shards, clock, &stop, &crew));
+        over();
+        stop.store(true, Ordering::Relaxed);
+        running.join().expect("it stops")
+    })
+}
+
+/// One task computes until another has run; whether it has, by whoever's help.
+fn computes_until_another_has_run(shards: usize, crew: Crew) -> (bool, Counters) {
+    let (ran, seen, over) = <[Arc<AtomicBool>; 3]>::default().into();
+    let done = over.clone();
+    let counters = run_until(
+        shards,
+        crew,
+        |shard| {
+            let (flag, told) = (ran.clone(), seen.clone());
+            shard.spawn(async move {
+                told.store(becomes_true(&flag), Ordering::Relaxed);
+                over.store(true, Ordering::Relaxed);
+            });
+            shard.spawn(async move { ran.store(true, Ordering::Relaxed) });
+        },
+        || assert!(becomes_true(&done), "it has come to its end"),
+    );
+    (seen.load(Ordering::Relaxed), counters[0])
+}
+
+#[test]
+fn a_handler_that_computes_for_long_does_not_block_the_others() {
+    let quantum = Quantum {
+        thread: || 77,
+        demote: |n| DEMOTED.store(n == 77, Ordering::Relaxed),
+        ..Quantum::default()
+    };
+    let crew = Crew { quantum: Some(quantum), steal_after: None, ..Crew::new(Span::ZERO) };
+    let (seen, counters) = computes_until_another_has_run(1, crew);
+    assert!(seen, "the other ran meanwhile");
+    assert!(counters.handed_over >= 1 && DEMOTED.load(Ordering::Relaxed));
+    assert_eq!((counters.started, counters.ended), (2, 2));
+}
+
+static DEMOTED: AtomicBool = AtomicBool::new(false);
+
+#[test]
+fn a_thread_without_work_takes_turns_of_anothers_tasks() {
+    let crew = Crew { quantum: None, ..Crew::new(Span::ZERO) };
+    let (seen, counters) = computes_until_another_has_run(2, crew);
+    assert!(seen, "the other ran meanwhile");
+    assert_eq!((counters.stolen >= 1, counters.ended, counters.handed_over), (true, 2, 0));
+}
+
+/// A board in this process.
+struct Local {
+    page: Page,
+    asleep: (Mutex<()>, Condvar),
+}
+
+impl Board for Local {
+    fn page(&self) -> &Page {
+        &self.page
+    }
+    fn wait(&self, word: &AtomicU32, value: u32, span: std::time::Duration) {
+        let (lock, condition) = &self.asleep;
+        let guard = lock.lock().expect("whole");
+        if word.load(Ordering::Relaxed) == value {
+            drop(condition.wait_timeout(guard, span).expect("whole"));
+        }
+    }
+    fn wake(&self, _word: &AtomicU32) {
+        drop(self.asleep.0.lock().expect("whole"));
+        self.asleep.1.notify_all();
+    }
+}
+
+#[test]
+fn a_worker_that_is_asked_to_leaves_its_core_and_tells_what_waits() {
+    let board = Arc::new(Local { page: Page::new(1), asleep: Default::default() });
+    let crew = Crew { board: Some(board.clone()), ..Crew::new(Span::ZERO) };
+    let mut ran = None;
+    assert!(board.ask(0, true));
+    let lane = &board.page.lanes()[0];
+    let until = |what: &dyn Fn(&Pulse) -> bool| {
+        let end = Instant::now() + std::time::Duration::from_secs(20);
+        while Instant::now() < end {
+            if lane.asked.is_done() && lane.read().is_some_and(|pulse| what(&pulse)) {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
+    };
+    let handle = &mut ran;
+    let counters = run_until(
+        1,
+        crew,
+        |shard| *handle = Some(shard.spawn(async { 5 })),
+        || {
+            assert!(until(&|pulse| pulse.runnable == 1 && pulse.tasks.is_some()), "it tells what waits");
+            assert!(board.ask(0, false));
+            assert!(until(&|pulse| pulse.runnable == 0 && pulse.resting), "it goes on, and rests");
+        },
+    );
+    assert_eq!(ran.and_then(|task| task.try_take()), Some(Ok(5)));
+    assert_eq!((counters[0].polls, board.page.signals(Time::ZERO).runnable), (1, 0));
 }

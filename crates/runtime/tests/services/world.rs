@@ -8,7 +8,7 @@ use net::device::memory::{MemoryDevice, pair};
 use net::stack::Config as Tcp;
 use queueing::{Priority, Span, Time};
 use runtime::mode::{Classifiers, Mode};
-use runtime::task::{Config, JoinHandle, Step, TaskShard};
+use runtime::task::{Config, JoinHandle, Next, Step, TaskShard};
 use sched::dispatch::{Params, Steering};
 
 pub const PORT: u16 = 80;
@@ -76,6 +76,11 @@ impl World {
         }
     }
 
+    /// The server's next step, of which a task's turn is the caller's.
+    pub fn turn(&mut self) -> Next {
+        self.server.next(self.now, &mut self.near)
+    }
+
     /// Steps the client until it has nothing to do; whether it had.
     pub fn ask(&mut self) -> bool {
         let mut busy = false;
@@ -87,11 +92,19 @@ impl World {
 
     /// Steps both, a microsecond apart, until nothing moves.
     pub fn settle(&mut self) {
+        self.settle_with(|_| {});
+    }
+
+    /// The same; `on_turns` hears the levels at which the server's tasks had
+    /// their turns.
+    pub fn settle_with(&mut self, mut on_turns: impl FnMut(Vec<u8>)) {
         let mut quiet = 0;
         while quiet < 3 {
             self.now += Span::from_micros(1);
-            let busy = self.ask() | !self.serve().is_empty();
-            quiet = if busy { 0 } else { quiet + 1 };
+            let asked = self.ask();
+            let turns = self.serve();
+            quiet = if asked || !turns.is_empty() { 0 } else { quiet + 1 };
+            on_turns(turns);
         }
     }
 

@@ -6,7 +6,7 @@ use guard::{Limit, Policy, Signals};
 use proptest::prelude::{prop_assert, proptest};
 
 use super::*;
-use crate::shard::meter::{Meter, Work};
+use crate::front::{Meter, Work};
 
 /// Says what it is told to say, and keeps what it was told.
 #[derive(Clone, Default)]

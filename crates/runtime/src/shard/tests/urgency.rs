@@ -1,6 +1,8 @@
 //! What happens to urgency when segments of one connection differ in it, and
 //! to frames that carry none.
 
+use net::classify::DriverClassifier;
+
 use super::*;
 
 #[test]

@@ -1,0 +1,78 @@
+//! How connections end, and what becomes of their last requests.
+
+use super::*;
+
+#[test]
+fn bytes_that_are_no_request_reset_their_connection() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    world.send(id, "!\n");
+    assert_eq!(world.closed, [id]);
+    assert_eq!((world.counters().invalid, world.counters().aborted), (1, 1));
+}
+
+#[test]
+fn a_panic_of_the_application_costs_its_connection_only() {
+    let mut world = world(1, |_| {});
+    let (bad, good) = (world.connect(), world.connect());
+    world.send(bad, "P\n");
+    world.serve_one();
+    world.send(good, "fine\n");
+    world.serve_one();
+    assert_eq!((world.closed.clone(), world.text(good)), (vec![bad], "fine\n".to_owned()));
+    assert_eq!(world.counters().panics, 1);
+}
+
+#[test]
+fn a_response_to_a_gone_connection_is_dropped_and_counted() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    world.send(id, "late\n");
+    world.client.abort(world.clock.now(), id);
+    world.settle();
+    world.serve_one();
+    assert_eq!((world.counters().late, world.counters().responses), (1, 0));
+    assert!(world.shard.idle().contains(WorkerId(0)));
+}
+
+#[test]
+fn a_half_closed_connection_gets_its_answers_before_it_ends() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    world.send(id, "a\nb\ntorso");
+    world.client.close(world.clock.now(), id);
+    world.settle();
+    assert_eq!(world.serve_all(), ["a\n", "b\n"]);
+    assert_eq!(world.text(id), "a\nb\n");
+    assert_eq!((world.closed.contains(&id), world.counters().truncated), (true, 1));
+}
+
+#[test]
+fn a_connection_closed_while_its_last_request_is_served_ends_with_the_response() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    world.send(id, "a\n");
+    world.client.close(world.clock.now(), id);
+    world.settle();
+    assert_eq!((world.closed.is_empty(), world.serve_all()), (true, vec!["a\n".to_owned()]));
+    assert_eq!((world.text(id), world.closed.contains(&id)), ("a\n".to_owned(), true));
+    assert_eq!(world.counters().truncated, 0);
+}
+
+#[test]
+fn an_application_that_closes_is_obeyed_after_its_response() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    world.send(id, "C\nmore\n");
+    assert_eq!(world.serve_all(), ["C\n"]);
+    assert_eq!((world.text(id), world.closed.clone()), ("C\n".to_owned(), vec![id]));
+}
+
+#[test]
+fn a_response_larger_than_the_send_buffer_arrives_whole() {
+    let mut world = world(1, |config| config.stack.send_buffer = 8 * 1024);
+    let id = world.connect();
+    world.send(id, "B\n");
+    world.serve_one();
+    assert_eq!(world.text(id).len(), 100_002);
+}

@@ -1,0 +1,159 @@
+//! UDP sockets for tasks.
+//!
+//! What comes waits in the stack, the most urgent first and never without
+//! bound; whoever receives it runs with its label from then on, and what a task
+//! sends is as urgent as the task. A datagram more urgent than those that wait
+//! raises the task that waits for it. Nothing is reported that UDP does not
+//! know: a datagram that could not be sent is an error here, one that was lost
+//! is not.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use net::stack::{Datagram, ListenError, SendError, UdpId, UdpOptions, UdpPath};
+use queueing::Label;
+
+use super::cell::{UNLABELED, pack, unpack};
+use super::handle::{Shared, lock};
+use super::waiter::Waiter;
+use super::{Handle, current};
+
+/// Sends and receives datagrams. One task may receive at a time, any send.
+pub struct UdpSocket {
+    home: Arc<Shared>,
+    id: UdpId,
+    local: SocketAddr,
+}
+
+/// A datagram that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes of it that were taken.
+    pub len: usize,
+    /// Who sent it.
+    pub remote: SocketAddr,
+    /// Which of our addresses it was for.
+    pub local: IpAddr,
+}
+
+impl UdpSocket {
+    /// Receives on `port` of the stack of the task that asks; 0 takes a free one.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`]; [`io::ErrorKind::AddrNotAvailable`] when no
+    /// port is free.
+    ///
+    /// # Panics
+    /// When this is not called from a task; see [`Handle::bind_udp`].
+    pub fn bind(port: u16) -> io::Result<Self> {
+        Handle::current().bind_udp(port, UdpOptions::default())
+    }
+
+    /// Where it receives.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The most urgent datagram, into `buf`; what does not fit is dropped.
+    pub async fn recv_from(&mut self, buf: &mut [u8]) -> Received {
+        poll_fn(|cx| {
+            self.poll_recv_with(cx, |payload| {
+                let len = payload.len().min(buf.len());
+                buf[..len].copy_from_slice(&payload[..len]);
+                len
+            })
+        })
+        .await
+    }
+
+    /// Shows `take` the most urgent datagram, whose answer becomes
+    /// [`Received::len`]. The task runs with its label from then on.
+    pub fn poll_recv_with(
+        &mut self,
+        cx: &mut Context<'_>,
+        take: impl FnOnce(&[u8]) -> usize,
+    ) -> Poll<Received> {
+        let now = self.home.now();
+        let mut sockets = lock(&self.home.sockets);
+        let Some(datagram) = sockets.stack.receive_from(now, self.id) else {
+            let before = sockets.hearers.insert(self.id, Waiter::new(cx));
+            drop(sockets);
+            drop(before);
+            return Poll::Pending;
+        };
+        let Datagram { remote, local, payload, label, .. } = datagram;
+        let before = sockets.hearers.remove(&self.id);
+        let len = take(&payload);
+        sockets.stack.recycle(payload);
+        drop(sockets);
+        drop(before);
+        current::with(|running| running.task.set_label(pack(now, label)));
+        Poll::Ready(Received { len, remote, local })
+    }
+
+    /// Sends `payload` to `remote`, as urgently as the task is. Never waits: when
+    /// too many wait to be sent, this one is not.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] when too many wait;
+    /// [`io::ErrorKind::NetworkUnreachable`]; [`io::ErrorKind::InvalidInput`] when
+    /// it is longer than a datagram can be.
+    pub fn send_to(&self, payload: &[u8], remote: SocketAddr) -> io::Result<()> {
+        self.send_from(IpAddr::V4(Ipv4Addr::UNSPECIFIED), payload, remote)
+    }
+
+    /// The same back the way `received` came.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send_to`].
+    pub fn answer(&self, received: &Received, payload: &[u8]) -> io::Result<()> {
+        self.send_from(received.local, payload, received.remote)
+    }
+
+    fn send_from(&self, local: IpAddr, payload: &[u8], remote: SocketAddr) -> io::Result<()> {
+        let now = self.home.now();
+        let label = current::with(|running| running.task.label()).unwrap_or(UNLABELED);
+        let label = Label { deadline: None, ..unpack(now, label) };
+        let path = UdpPath { id: self.id, local, remote };
+        let sent = lock(&self.home.sockets).stack.answer(&path, label, payload);
+        self.home.stir();
+        sent.map_err(|e| match e {
+            SendError::NotOpen => io::ErrorKind::NotConnected.into(),
+            SendError::NoRoute => io::ErrorKind::NetworkUnreachable.into(),
+            SendError::TooLong => io::ErrorKind::InvalidInput.into(),
+            SendError::Full => io::ErrorKind::WouldBlock.into(),
+        })
+    }
+}
+
+/// What waits in it is forgotten; the port is free.
+impl Drop for UdpSocket {
+    fn drop(&mut self) {
+        let mut sockets = lock(&self.home.sockets);
+        sockets.stack.close_udp(self.id);
+        let waiter = sockets.hearers.remove(&self.id);
+        drop(sockets);
+        drop(waiter);
+    }
+}
+
+impl Handle {
+    /// Receives datagrams on `port`; 0 takes a free one.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`]; [`io::ErrorKind::AddrNotAvailable`] when no
+    /// port is free.
+    pub fn bind_udp(&self, port: u16, options: UdpOptions) -> io::Result<UdpSocket> {
+        let mut sockets = lock(&self.0.sockets);
+        let id = sockets.stack.bind_udp(port, options).map_err(|e| match e {
+            ListenError::PortInUse(_) => io::ErrorKind::AddrInUse,
+            ListenError::PortZero => io::ErrorKind::AddrNotAvailable,
+        })?;
+        let local = SocketAddr::new(sockets.stack.config().addr.into(), id.0);
+        Ok(UdpSocket { home: self.0.clone(), id, local })
+    }
+}

@@ -1,0 +1,117 @@
+//! Turns that are taken elsewhere: by a spare thread's shard, or another's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use net::device::memory;
+use queueing::{Label, Time};
+use runtime::task::{JoinError, Next, Step, TaskShard, Turn, yield_now};
+
+use crate::world::{World, level, strict};
+
+fn at(us: u64) -> Time {
+    Time::from_nanos(us * 1000)
+}
+
+fn urgent(n: u8) -> Label {
+    Label::new(level(n))
+}
+
+/// The next turn of the server's tasks, which the caller takes.
+fn turn(world: &mut World) -> Turn {
+    loop {
+        match world.turn() {
+            Next::Turn(turn) => return turn,
+            Next::Done(Step::Idle) => panic!("it has nothing to do"),
+            Next::Done(_) => {}
+        }
+    }
+}
+
+#[test]
+fn a_shard_goes_on_while_a_long_turn_is_being_taken() {
+    let mut world = World::new();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = ran.clone();
+    let long = world.server.handle().spawn_with(urgent(0), async move { count.load(Ordering::Relaxed) });
+    let count = ran.clone();
+    let other =
+        world.server.handle().spawn_with(urgent(7), async move { count.fetch_add(1, Ordering::Relaxed) });
+    let taken = turn(&mut world);
+    assert_eq!(taken.priority(), level(0));
+    world.settle();
+    assert_eq!(other.try_take(), Some(Ok(0)), "it waits for nobody");
+    assert_eq!((long.try_take(), world.server.counters().ended), (None, 1));
+    taken.take().leave();
+    world.settle();
+    assert_eq!(long.try_take(), Some(Ok(1)));
+    let counters = world.server.counters();
+    assert_eq!((counters.started, counters.ended, counters.polls, world.server.tasks()), (2, 2, 2, 0));
+}
+
+#[test]
+fn a_task_that_waits_again_after_a_turn_elsewhere_is_its_shards() {
+    let mut world = World::new();
+    let task = world.server.spawn(async {
+        yield_now().await;
+        5
+    });
+    let taken = turn(&mut world);
+    // Woken while its turn is being taken, it is in nobody's queue until that is over.
+    assert!(world.serve().is_empty());
+    taken.take().leave();
+    assert_eq!(world.finish(&task), 5);
+}
+
+#[test]
+fn what_is_taken_from_another_shard_is_its_most_urgent() {
+    let (mut device, _far) = memory::pair(8, 1514);
+    let mut shard = TaskShard::new(strict(1));
+    for n in [7, 3, 0, 5] {
+        drop(shard.handle().spawn_with(urgent(n), async {}));
+    }
+    let mut levels = Vec::new();
+    while let Some(turn) = shard.spare(at(1)) {
+        levels.push(turn.priority().level());
+        turn.take().leave();
+    }
+    assert_eq!(levels, [0, 3, 5, 7]);
+    assert_eq!(shard.step(at(2), &mut device), Step::Idle);
+    let counters = shard.counters();
+    assert_eq!((counters.stolen, counters.ended, shard.tasks()), (4, 4, 0));
+}
+
+#[test]
+fn a_task_whose_turn_outlives_its_shard_is_dropped_afterwards() {
+    let mut world = World::new();
+    let (begins, begun) = mpsc::channel();
+    let (end, ends) = mpsc::channel::<()>();
+    let waits = world.server.spawn(async move {
+        begins.send(()).expect("somebody listens");
+        ends.recv().expect("somebody tells");
+        std::future::pending::<()>().await;
+    });
+    let handle = world.server.handle();
+    let taken = turn(&mut world);
+    let elsewhere = std::thread::spawn(move || taken.take().leave());
+    begun.recv().expect("it begins");
+    drop(world);
+    assert_eq!(waits.try_take(), None, "its turn is being taken");
+    end.send(()).expect("somebody listens");
+    elsewhere.join().expect("it is over");
+    assert_eq!(waits.try_take(), Some(Err(JoinError::Ended)));
+    assert_eq!(handle.spawn(async {}).try_take(), Some(Err(JoinError::Ended)));
+}
+
+#[test]
+fn a_panic_elsewhere_is_counted_here() {
+    let mut world = World::new();
+    let broken = world.server.spawn(async { panic!("a bug in a handler") });
+    let taken = turn(&mut world);
+    let elsewhere = std::thread::spawn(move || taken.take().leave());
+    elsewhere.join().expect("it is caught");
+    world.settle();
+    assert_eq!(broken.try_take(), Some(Err::<(), _>(JoinError::Panicked)));
+    assert_eq!(world.server.counters().panicked, 1);
+}
