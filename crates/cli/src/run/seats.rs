@@ -4,8 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use host::seam::{self, Call, Desk, NoOffer, Refusal};
-use net::classify::TransportClassifier;
+use net::classify::{FlowState, Private, TransportClassifier, private};
 use net::stack::ConnId;
+use queueing::{Priority, Span};
 use runtime::streams::{Happened, Pipe, Programs, Read, Setting, Wrote};
 
 use crate::Error;
@@ -87,6 +88,7 @@ impl Programs for Seats {
             seam::Happened::Pipe { id, readable, writable, gone } => {
                 Happened::Pipe { conn: conn(id), readable, writable, gone }
             }
+            seam::Happened::Shut(id) => Happened::Shut(conn(id)),
             seam::Happened::Listen(port) => Happened::Listen(port),
             seam::Happened::Unlisten(port) => Happened::Unlisten(port),
             seam::Happened::Set { id, setting } => Happened::Set(conn(id), translated(setting)),
@@ -122,10 +124,22 @@ fn translated(setting: seam::Setting) -> Setting {
         seam::Setting::KeepCount(count) => Setting::KeepCount(count),
         seam::Setting::UserTimeout(timeout) => Setting::UserTimeout(timeout),
         seam::Setting::ResetOnClose(reset) => Setting::ResetOnClose(reset),
+        seam::Setting::Priority(level) => Setting::Level(level),
+        seam::Setting::Private(bytes) => Setting::Private(bytes),
     }
 }
 
 impl Pipe for Seat {
+    fn flow(&mut self, flow: &FlowState) {
+        let FlowState { srtt, loss, received, sent, .. } = *flow;
+        let rtt_ns = srtt.map_or(0, Span::as_nanos);
+        self.0.flow(&seam::labels::Flow { rtt_ns, received: received.get(), sent: sent.get(), loss });
+    }
+
+    fn tell(&mut self, level: Priority, private: &Private) {
+        self.0.tell(level.level(), private::application(private).try_into().expect("48 of its 64 bytes"));
+    }
+
     fn write(&mut self, bytes: &[u8]) -> Wrote {
         match self.0.write(bytes) {
             seam::Wrote::Some(taken) => Wrote::Some(taken),

@@ -10,9 +10,9 @@
 //! Bounds: the program's side of a connection is the pipe's own bound and
 //! [`PENDING_MAX`] bytes that TCP had no room for; TCP's is its window, which
 //! closes while the pipe is full. A connection waits at most once on each
-//! level to hand over and once to collect. Starvation: handing over is strict
-//! by level, up to [`HANDED_MAX`] connections a round; collecting and sending
-//! are in turn, so a program that answers is never held up.
+//! level to hand over and once on each to collect. Starvation: both are strict
+//! by level, up to [`HANDED_MAX`] connections a round and [`COLLECTED_MAX`]
+//! bytes, but every level on which somebody waits has a turn in every round.
 //! Source: ADPS M6 (label from packet to application); ADR 0025.
 
 mod flow;
@@ -21,21 +21,30 @@ mod run;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use net::driver::DriverCounters;
+use net::classify::private::{APPLICATION, application_mut};
+use net::classify::{DriverClassifier, FlowState, Private, TransportClassifier};
+use net::driver::{Admission, DriverCounters, RxBuffer, RxOrder, classify};
 use net::stack::{ConnId, KeepAlive, ListenOptions};
 use net::{Device, Stack};
-use queueing::{Priority, Span, Time};
+use queueing::{Label, Priority, Span, Time};
 
-use crate::front::{Behind, Budget, Counted, Front, Guard, Setup, Shed, Work};
 use crate::mode::Policy;
+use crate::shard::is_bare_ack;
 use flow::Flow;
 pub use run::serve;
 
 /// The program's end of a connection.
 pub trait Pipe {
+    /// What is handed over next is as urgent as `level`; `private` is what
+    /// the connection shares with its classifiers. For programs that look.
+    fn tell(&mut self, _level: Priority, _private: &Private) {}
+    /// What the connection has been like; likewise.
+    fn flow(&mut self, _flow: &FlowState) {}
     /// Hands `bytes`, which are not none, to the program.
     fn write(&mut self, bytes: &[u8]) -> Wrote;
-    /// Takes what the program has written into `bytes`.
+    /// Takes what the program has written into `bytes`. Less than they hold is
+    /// all there is; [`Happened::Pipe`] follows when there is more, or
+    /// [`Happened::Shut`] has told that an end follows.
     fn read(&mut self, bytes: &mut [u8]) -> Read;
     /// After what was handed over nothing comes.
     fn finish(&mut self);
@@ -73,6 +82,11 @@ pub trait Programs {
     type Pipe: Pipe;
     /// Appends what happened on their side; whether anything did. Never blocks.
     fn poll(&mut self, into: &mut Vec<Happened>) -> bool;
+    /// Who is urgent among the connections to `port`, where whoever listens
+    /// there says so itself.
+    fn classifier(&self, _port: u16) -> Option<TransportClassifier> {
+        None
+    }
     /// Hands a new connection to whoever listens; `None` when nobody takes it.
     fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Self::Pipe>;
 }
@@ -91,6 +105,8 @@ pub enum Happened {
         /// Nobody has the other end any more.
         gone: bool,
     },
+    /// The program writes nothing more: what it wrote is to be read to the end.
+    Shut(ConnId),
     /// Somebody listens on this port.
     Listen(u16),
     /// Nobody does any more.
@@ -114,6 +130,10 @@ pub enum Setting {
     UserTimeout(Option<Span>),
     /// Closing resets.
     ResetOnClose(bool),
+    /// How urgent is what it sends, until something comes.
+    Level(Priority),
+    /// The application's private bytes (ADPS M5).
+    Private([u8; 64 - APPLICATION]),
 }
 
 /// What happened so far.
@@ -136,29 +156,28 @@ pub struct Counters {
     pub bytes_unheard: u64,
     /// The driver stage.
     pub driver: DriverCounters,
-    /// SYNs at the guard, by the level of their class.
-    pub guard: [Shed; Priority::LEVELS],
 }
 
 /// The pure heart.
 pub struct Streams<D: Device, P: Programs> {
     stack: Stack,
-    front: Front<D::Frame>,
-    /// This round has received; its rest is to come.
-    received: bool,
+    rx: RxBuffer<D::Frame>,
+    strict: bool,
+    classifier: Option<DriverClassifier>,
     programs: P,
     /// By [`ConnId::index`].
     flows: Vec<Option<Flow<P::Pipe>>>,
     /// Connections with something for their program, by level; entries of
     /// those that have moved to a more urgent level are stale.
     inbound: [VecDeque<ConnId>; Priority::LEVELS],
-    /// Connections whose program may have written something.
-    outbound: VecDeque<ConnId>,
+    /// Connections whose program may have written something, in the same way.
+    outbound: [VecDeque<ConnId>; Priority::LEVELS],
     /// Connections to be reset once this round's segments are out.
     resets: Vec<ConnId>,
     happened: Vec<Happened>,
     scratch: Box<[u8]>,
     counters: Counters,
+    blocked: Option<Time>,
 }
 
 /// Bytes of a connection that were taken from its program and that TCP had no room for.
@@ -167,7 +186,12 @@ pub const PENDING_MAX: usize = 64 * 1024;
 pub const HANDED_MAX: usize = 64;
 /// Frames taken from the device in a round, and run through TCP.
 const DRIVEN_MAX: usize = 128;
+/// Bytes that are collected in a round before the next, in which who has
+/// become urgent goes first; and one turn more for each level.
+pub const COLLECTED_MAX: usize = 256 * 1024;
 const TRANSPORTED_MAX: usize = 32;
+/// How long to leave a full device alone.
+const BLOCKED: Span = Span::from_micros(10);
 /// What Linux does unless it is told otherwise (tcp(7)).
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { idle: Span::from_secs(7200), interval: Span::from_secs(75), count: 9 };
@@ -183,39 +207,19 @@ impl<D: Device, P: Programs> Streams<D, P> {
         }
         Self {
             stack: Stack::new(stack),
-            front: Front::new(Setup {
-                rx_order: policy.rx_order,
-                rx_frames_max: frames_max,
-                classifier: policy.driver,
-                guard: None,
-                budget: Budget { drive: DRIVEN_MAX, transport: TRANSPORTED_MAX, ..Budget::default() },
-            }),
-            received: false,
+            rx: RxBuffer::new(policy.rx_order, frames_max),
+            strict: policy.rx_order == RxOrder::Strict,
+            classifier: policy.driver,
             programs,
             flows: Vec::new(),
             inbound: Default::default(),
-            outbound: VecDeque::new(),
+            outbound: Default::default(),
             resets: Vec::new(),
             happened: Vec::new(),
             scratch: vec![0; PENDING_MAX].into(),
             counters: Counters::default(),
+            blocked: None,
         }
-    }
-
-    /// Lets in whose SYN `guard` admits; a connection counts as served when a
-    /// program has it. Nobody knows here where a request begins, so the policy
-    /// sees neither budgets nor latencies.
-    pub fn set_guard(&mut self, guard: Option<Guard>) {
-        self.front.set_guard(guard);
-    }
-
-    /// The share of time that receiving may take while bytes wait for programs
-    /// or from them, in percent, 1..=100; at 100 there is no bound.
-    ///
-    /// # Panics
-    /// When it is outside that.
-    pub fn set_receive_percent(&mut self, percent: u8) {
-        self.front.set_budget(Budget { receive_percent: percent, ..self.front.budget });
     }
 
     /// The stack.
@@ -249,72 +253,58 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// When [`turn`](Self::turn) should be called next if nothing comes.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.front.timeout(self.stack.poll_timeout())
+        self.stack.poll_timeout().into_iter().chain(self.blocked).min()
     }
 
-    /// One round of work, or where frames came its first half, so that it is
-    /// known how long receiving takes; whether there was any.
+    /// One round of work; whether there was any.
     pub fn turn(&mut self, now: Time, device: &mut D) -> bool {
-        self.front.begin(now);
-        self.look_around(now);
         if self.stack.poll_timeout().is_some_and(|at| at <= now) {
             self.stack.handle_timeout(now);
         }
-        let (inbound, outbound) = (&self.inbound, &self.outbound);
-        let waits = || !outbound.is_empty() || inbound.iter().any(|level| !level.is_empty());
-        if !self.received && !self.front.over(waits) && self.receive(now, device) {
-            self.received = true;
-            self.front.does(Work::Receive);
-            return true;
-        }
-        let received = std::mem::take(&mut self.received);
-        let busy = self.pass_on(now, device, received);
-        self.front.does(if busy { Work::Rest } else { Work::None });
-        busy
-    }
-
-    /// What happens to bytes beyond TCP; `busy`: this round has received.
-    fn pass_on(&mut self, now: Time, device: &mut D, mut busy: bool) -> bool {
+        let mut busy = self.drive(now, device);
+        busy |= self.transport(now, device);
         busy |= self.listen_to_programs(now);
         self.take_events(now);
         busy |= self.hand_over(now);
         busy |= self.collect(now);
         self.take_events(now);
-        busy |= self.front.transmit(now, device, &mut self.stack, busy, || false) > 0;
+        busy |= self.send(now, device, busy);
         busy | self.reset(now)
     }
 
-    /// Takes in what has come: all of it is classified before the next frame
-    /// goes through TCP. Whether there was any.
-    fn receive(&mut self, now: Time, device: &mut D) -> bool {
-        let present = self.counters.offered - self.counters.ended;
-        let Self { front, stack, counters, .. } = self;
-        let Budget { drive, transport, .. } = front.budget;
-        let mut some = false;
-        for _ in 0..drive {
-            let counted = Counted { driver: &mut counters.driver, guard: &mut counters.guard };
-            if front.drive(now, device, stack, present, counted).is_none() {
-                break;
+    /// The driver stage: whatever has come is classified before the next
+    /// frame goes through TCP.
+    fn drive(&mut self, now: Time, device: &mut D) -> bool {
+        for driven in 0..DRIVEN_MAX {
+            let Some(net::device::Received { frame, arrived, checked }) = device.receive(now) else {
+                return driven > 0;
+            };
+            let received = arrived.unwrap_or(now);
+            let admission =
+                classify(self.classifier.as_ref(), frame.as_ref(), received, &mut self.counters.driver);
+            let Admission::Queue(mut meta) = admission else {
+                device.recycle(frame);
+                continue;
+            };
+            meta.checked = checked;
+            if self.strict && self.classifier.is_some() && meta.priority.is_none() {
+                meta.priority = is_bare_ack(frame.as_ref(), &meta).then_some(Priority::HIGHEST);
             }
-            some = true;
-        }
-        for _ in 0..transport {
-            if front.transport(now, device, stack).is_none() {
-                break;
+            if let Some(frame) = self.rx.push(now, frame, meta) {
+                self.counters.driver.dropped_full += 1;
+                device.recycle(frame);
             }
-            some = true;
         }
-        some
+        true
     }
 
-    /// Tells the guard's policy what there is, if it is time to.
-    fn look_around(&mut self, now: Time) {
-        if self.front.is_due(now) {
-            let waiting = self.inbound.iter().map(VecDeque::len).sum();
-            let present = self.counters.offered - self.counters.ended;
-            // What waits for a program is in its pipe, and so is how long.
-            self.front.look(now, &mut self.stack, &Behind { waiting, oldest: None, present });
+    fn transport(&mut self, now: Time, device: &mut D) -> bool {
+        for transported in 0..TRANSPORTED_MAX {
+            let Some((frame, meta)) = self.rx.pop(now) else { return transported > 0 };
+            self.stack.ingress(now, frame.as_ref(), &meta);
+            device.recycle(frame);
         }
+        true
     }
 
     /// Takes in what happened on the programs' side.
@@ -335,15 +325,22 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 flow.gone |= gone;
                 if writable && std::mem::take(&mut flow.full) {
                     flow.pipe.want_room(false);
-                    self.queue_in(conn, Priority::HIGHEST);
+                    let level = flow.level;
+                    self.queue_in(conn, level);
                 }
                 if readable || gone {
                     self.queue_out(conn);
                 }
             }
+            Happened::Shut(conn) => {
+                if let Some(flow) = self.flow(conn) {
+                    flow.shut = true;
+                }
+            }
             Happened::Listen(port) => {
+                let classifier = self.programs.classifier(port);
                 // Somebody may listen there already.
-                let _ = self.stack.listen(port, ListenOptions::default());
+                let _ = self.stack.listen(port, ListenOptions { classifier, ..ListenOptions::default() });
             }
             Happened::Unlisten(port) => self.stack.unlisten(port),
             Happened::Set(conn, setting) => self.set(now, conn, setting),
@@ -360,9 +357,32 @@ impl<D: Device, P: Programs> Streams<D, P> {
             Setting::KeepCount(count) => keep.1.count = count,
             Setting::UserTimeout(timeout) => return self.stack.set_user_timeout(now, conn, timeout),
             Setting::ResetOnClose(reset) => return flow.reset_on_close = reset,
+            Setting::Level(level) => {
+                flow.level = level;
+                self.stack.set_label(now, conn, Label::new(level));
+                return self.tell(conn);
+            }
+            Setting::Private(bytes) => {
+                let private = self.stack.private_mut(conn);
+                private.into_iter().for_each(|all| application_mut(all).copy_from_slice(&bytes));
+                return self.tell(conn);
+            }
         }
         let (on, keep_alive) = *keep;
         self.stack.set_keep_alive(now, conn, on.then_some(keep_alive));
+    }
+
+    fn send(&mut self, now: Time, device: &mut D, more: bool) -> bool {
+        if !self.stack.wants_egress() {
+            self.blocked = None;
+            return false;
+        }
+        let frames = match more {
+            true => self.stack.egress_early(now, device),
+            false => self.stack.egress(now, device),
+        };
+        self.blocked = self.stack.wants_egress().then_some(now + BLOCKED);
+        frames > 0
     }
 }
 
