@@ -103,14 +103,12 @@ impl Status {
                 .iter()
                 .zip(&lines)
                 .map(|(task, line)| {
-                    let wait = line.wait.map_or("–".to_owned(), micros);
+                    let wait = line.wait.map_or("–".to_owned(), |wait| wait.to_string());
                     let state =
                         if line.parked { "parked".to_owned() } else { format!("{} held", line.cores) };
                     format!(
-                        "  {} {state}, {:.2} cores, wait {wait} µs, longest {} µs",
-                        task.name,
-                        line.cpu,
-                        micros(line.longest)
+                        "  {} {state}, {:.2} cores, wait {wait}, longest {}",
+                        task.name, line.cpu, line.longest
                     )
                 })
                 .collect::<Vec<_>>()

@@ -139,12 +139,13 @@ impl Page {
 
     fn after(&self, word: &AtomicU64, start: Time) -> Option<Time> {
         let clock = Monotonic::new();
+        let since = clock.now();
         loop {
             let at = Time::from_nanos(word.load(Ordering::Acquire));
             if at > start {
                 return Some(at);
             }
-            if clock.now().since(start) > LIMIT {
+            if clock.now().since(since) > LIMIT {
                 return None;
             }
             std::hint::spin_loop();

@@ -65,6 +65,13 @@ fn field(stat: &str, number: usize) -> Option<u64> {
     rest.split_whitespace().nth(number - 3)?.parse().ok()
 }
 
+/// Whether `thread` runs or waits for a core.
+#[must_use]
+pub fn is_runnable(process: u32, thread: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
+}
+
 /// The threads of `process`.
 pub fn threads(process: u32) -> impl Iterator<Item = u32> {
     numbers(&format!("/proc/{process}/task"))
@@ -133,6 +140,8 @@ mod tests {
         let before = Ledger::open(id, id).unwrap();
         assert!(before.read().is_some_and(|account| account.turns > 0));
         assert!(began(id, id).is_some());
+        // Some thread of a process that asks runs.
+        assert!(threads(id).any(|thread| is_runnable(id, thread)));
         assert!(threads(id).any(|thread| thread == id));
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         assert!(family(id).contains(&child.id()) && family(child.id()) == [child.id()]);

@@ -22,6 +22,10 @@ use super::{CoresError, Who};
 pub const RESCAN: Span = Span::from_millis(50);
 /// Who did nothing for so long has no work.
 const ACTIVE: Span = Span::from_millis(100);
+/// An account is brought up to date at a tick at the latest, of 10 ms at most. LC whose account stands still for
+/// longer sleeps, or waits for a core all the time, which the account tells only afterwards: it is
+/// asked, and again after as long.
+const STILL: Span = Span::from_millis(12);
 /// Threads of one task that are watched; more are counted, run in the task's class and
 /// on its cores by inheritance, and are seen when others end.
 const THREADS_MAX: usize = 4096;
@@ -50,6 +54,9 @@ struct Thread {
     last: Account,
     /// When its account changed last.
     changed: Time,
+    /// When it was asked last whether it waits, and whether it did.
+    asked: Time,
+    waits: bool,
 }
 
 /// What a task did, since it was taken over.
@@ -213,24 +220,27 @@ impl Managed {
             self.figures.refused += 1;
         }
         let last = ledger.read().unwrap_or_default();
-        place.insert(Thread { ledger, last, changed: now });
+        place.insert(Thread { ledger, last, changed: now, asked: now, waits: false });
     }
 
     /// Reads all accounts; `longer` is the wait from which a thread counts as waiting.
     pub fn look(&mut self, now: Time, longer: Span) -> Look {
         let mut look = Look::default();
-        let (figures, parked) = (&mut self.figures, self.parked);
-        self.threads.retain(|_, thread| {
+        let (figures, parked, critical) = (&mut self.figures, self.parked, self.critical);
+        self.threads.retain(|&(process, id), thread| {
             if !parked {
                 let Some(account) = thread.ledger.read() else { return false };
                 let ran = account.ran_ns.saturating_sub(thread.last.ran_ns);
                 let waited = account.waited_ns.saturating_sub(thread.last.waited_ns);
                 let turns = account.turns.saturating_sub(thread.last.turns);
                 if account != thread.last {
-                    thread.changed = now;
+                    (thread.changed, thread.waits) = (now, false);
+                } else if critical && now.since(thread.changed.max(thread.asked)) >= STILL {
+                    (thread.asked, thread.waits) = (now, proc::is_runnable(process, id));
                 }
                 thread.last = account;
-                let delay = Span::from_nanos(waited.checked_div(turns).unwrap_or(0));
+                let so_far = if thread.waits { now.since(thread.changed) } else { Span::ZERO };
+                let delay = Span::from_nanos(waited.checked_div(turns).unwrap_or(0)).max(so_far);
                 look.delay = look.delay.max(delay);
                 look.waiting += u32::from(delay > longer);
                 figures.ran_ns += ran;
@@ -322,7 +332,10 @@ impl Who {
         let refused = |what: String, advice: &str| Err(CoresError { what, advice: Some(advice.to_owned()) });
         match self {
             Self::Group(path) => match Group::at(path) {
-                Err(e) => Err(CoresError::of_file(&path.display().to_string(), &e)),
+                Err(e) => refused(
+                    format!("{}: {e}", path.display()),
+                    "the folder of a cgroup, such as /sys/fs/cgroup/system.slice/memcached.service",
+                ),
                 Ok(_) if path.to_string_lossy().contains('\n') => refused(
                     "a cgroup's path with a line break cannot be noted".to_owned(),
                     "another name for it",
@@ -348,7 +361,10 @@ impl Who {
                 };
                 if let Some(manager) = Hierarchy::freezer().and_then(|tree| manager(&tree.folder_of(*id)?)) {
                     return refused(
-                        format!("process {id} ({}) is managed by greenwave {manager} already", proc::name(*id)),
+                        format!(
+                            "process {id} ({}) is managed by greenwave {manager} already",
+                            proc::name(*id)
+                        ),
                         "greenwave sched restore, if that is gone",
                     );
                 }
