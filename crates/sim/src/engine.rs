@@ -39,6 +39,8 @@ const NONE: u32 = u32::MAX;
 pub struct Engine<E> {
     /// What happens until the end of bucket `reached`, the next one last.
     soon: Vec<Pending<E>>,
+    /// Whether that is several events, found since somebody asked.
+    fresh: bool,
     reached: u64,
     /// The first node of each bucket after that, in any order.
     buckets: Vec<u32>,
@@ -90,6 +92,7 @@ impl<E> Engine<E> {
     pub fn new() -> Self {
         Self {
             soon: Vec::new(),
+            fresh: false,
             reached: 0,
             buckets: vec![NONE; BUCKETS as usize],
             used: vec![0; BUCKETS as usize / 64],
@@ -174,6 +177,14 @@ impl<E> Engine<E> {
         Some(least)
     }
 
+    /// The events of the next few ns, in the order in which they happen, if they
+    /// are several and were found since this was asked last; for who fetches what
+    /// they need for all of them at a time.
+    pub fn found(&mut self) -> Option<impl Iterator<Item = &E>> {
+        let found = || self.soon.iter().rev().map(|pending| &pending.event);
+        std::mem::take(&mut self.fresh).then(found)
+    }
+
     /// Events that have been scheduled so far.
     #[must_use]
     pub const fn scheduled(&self) -> u64 {
@@ -240,7 +251,8 @@ impl<E> Engine<E> {
         while let Some(pending) = self.late.pop_if(|late| bucket_of(late.at) <= bucket) {
             self.soon.push(pending);
         }
-        if self.soon.len() > 1 {
+        self.fresh = self.soon.len() > 1;
+        if self.fresh {
             self.soon.sort_unstable_by_key(|pending| std::cmp::Reverse(pending.key()));
         }
     }

@@ -114,7 +114,8 @@ pub trait Discipline<T: Entry> {
     /// Whether `entry`, if it came now and were popped at the same instant, would
     /// come out as it went in and leave nothing behind: then whoever is free to
     /// serve need not queue it. Asked while nothing waits; `false` is always
-    /// safe.
+    /// safe. Where one passes, every other of its level does that is no longer,
+    /// until something is pushed.
     fn passes(&self, _entry: &T) -> bool {
         false
     }

@@ -47,7 +47,7 @@ fn alone<P: Protocol>(part: &mut Part<'_, P>, on_done: &mut dyn FnMut(u32)) {
     let (flows, limit) = (part.config.flows, Time::ZERO + part.config.limit);
     let mut done = 0;
     while !part.is_over(flows)
-        && let Some((now, event)) = part.engine.next_by(limit)
+        && let Some((now, event)) = part.next_by(limit)
     {
         part.on_event(now, event);
         if part.done.len() > done {
@@ -109,7 +109,7 @@ impl<S: Send> Crew<S> {
             }
             let end = next + part.split.ahead;
             let last = limit.min(end - Span::from_nanos(1));
-            while let Some((now, event)) = part.engine.next_by(last) {
+            while let Some((now, event)) = part.next_by(last) {
                 part.on_event(now, event);
             }
             let early = part.leaving.iter().flatten().find(|leaving| leaving.at() < end);

@@ -35,6 +35,16 @@ pub(super) struct Met<P: Protocol> {
     looked_at: Time,
 }
 
+impl<P: Protocol> Receiving<P> {
+    /// What is looked at when a packet comes, to have it at hand soon.
+    pub fn touch(&self) -> u64 {
+        match self {
+            Self::Met(met) => met.looked_at.as_nanos(),
+            Self::Unmet | Self::Over => 0,
+        }
+    }
+}
+
 impl<P: Protocol> Part<'_, P> {
     /// Sends what the sender of `flow` may send.
     pub fn pump_sender(&mut self, now: Time, flow: u32) {

@@ -184,6 +184,40 @@ impl<'a, P: Protocol> Part<'a, P> {
         (self.packets.len() - self.free.len()) as u64
     }
 
+    /// What happens next, by `limit`.
+    pub fn next_by(&mut self, limit: Time) -> Option<(Time, Event)> {
+        let next = self.engine.next_by(limit)?;
+        self.fetch();
+        Some(next)
+    }
+
+    /// Looks at what the next events will look at first. In a large network that
+    /// is in no cache; a processor that is asked for all of it fetches it at a
+    /// time, and one that meets it event by event waits each time.
+    fn fetch(&mut self) {
+        let Some(found) = self.engine.found() else { return };
+        let mut seen = 0;
+        for event in found {
+            seen ^= match *event {
+                Event::Arrive(slot) => {
+                    let Travelling { packet, next, to, .. } = &self.packets[slot as usize];
+                    let place = packet.flow as usize;
+                    match packet.kind {
+                        _ if *next >= self.wiring.hosts => {
+                            let ways = self.wiring.ways(*next, *to);
+                            self.ports[ways[by_flow(packet.flow, *next, ways.len())] as usize].touch()
+                        }
+                        Kind::Ack => self.sending[place].as_ref().map_or(0, |end| end.looked_at.as_nanos()),
+                        Kind::Data => self.receiving.get(place).map_or(0, Receiving::touch),
+                    }
+                }
+                Event::Free(port) => self.ports[port as usize].touch(),
+                _ => 0,
+            };
+        }
+        std::hint::black_box(seen);
+    }
+
     pub fn on_event(&mut self, now: Time, event: Event) {
         match event {
             Event::Sender(flow) => return self.on_sender_timer(now, flow),
@@ -289,9 +323,7 @@ impl<'a, P: Protocol> Part<'a, P> {
                 *turn = turn.wrapping_add(1);
                 ways[*turn as usize % ways.len()]
             }
-            (ways, Ways::Flow) => {
-                ways[(mixed(u64::from(packet.flow) << 32 | u64::from(node)) % ways.len() as u64) as usize]
-            }
+            (ways, Ways::Flow) => ways[by_flow(packet.flow, node, ways.len())],
         };
         let port = &mut self.ports[number as usize];
         let held = &mut self.held[port.pool as usize];
@@ -314,7 +346,7 @@ impl<'a, P: Protocol> Part<'a, P> {
             let packet = &mut travelling.packet;
             self.counters.marked += u64::from(marked && !packet.marked);
             packet.marked |= marked;
-            travelling.next = port.line.to;
+            travelling.next = port.to;
             self.counters.hops += 1;
             if port.home == self.number {
                 let rank = Rank::of_packet(travelling.packet.flow, number);
@@ -346,6 +378,14 @@ impl<'a, P: Protocol> Part<'a, P> {
             Kind::Data => self.on_data(now, [from, to], &packet, &said),
             Kind::Ack => self.on_answer(now, &packet, &said),
         }
+    }
+}
+
+/// Which of so many ways all packets of a flow take at a node.
+fn by_flow(flow: u32, node: Node, ways: usize) -> usize {
+    match ways {
+        1 => 0,
+        ways => (mixed(u64::from(flow) << 32 | u64::from(node)) % ways as u64) as usize,
     }
 }
 

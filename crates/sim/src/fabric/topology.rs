@@ -93,22 +93,32 @@ pub struct Wiring {
     ways: Ways,
 }
 
-/// The lines that are on shortest ways.
+/// The lines that are on shortest ways. Asked once per packet and node, so it
+/// is kept small: hosts have one cable and no table.
 #[derive(Clone, Debug)]
 struct Ways {
-    /// Lines that are for some host the next of a node; few, since hosts lie
-    /// together.
-    sets: Vec<Vec<u32>>,
-    /// Per node and host, which of them.
+    /// Per host, the line that leaves it.
+    out: Vec<u32>,
+    /// Lines that are for some host the next of a switch, set by set; few sets,
+    /// since hosts lie together.
+    lines: Vec<u32>,
+    /// Where in those a set begins and ends.
+    sets: Vec<[u32; 2]>,
+    /// Per switch and host, which of them.
     of: Vec<u32>,
 }
 
 impl Wiring {
-    /// The lines from `node` that lead to `host` on a shortest way.
+    /// The lines from `node` that lead to `host`, another node, on a shortest way.
     #[must_use]
     pub fn ways(&self, node: Node, host: Node) -> &[u32] {
-        let set = self.ways.of[node as usize * self.hosts as usize + host as usize];
-        &self.ways.sets[set as usize]
+        let Ways { out, lines, sets, of } = &self.ways;
+        if node < self.hosts {
+            return &out[node as usize..=node as usize];
+        }
+        let set = of[(node - self.hosts) as usize * self.hosts as usize + host as usize];
+        let [start, end] = sets[set as usize];
+        &lines[start as usize..end as usize]
     }
 }
 
@@ -213,17 +223,26 @@ fn pairs(n: u32) -> impl Iterator<Item = (u32, u32)> {
     (0..n).flat_map(move |a| (0..n).map(move |b| (a, b)))
 }
 
-/// Per node and host, the lines to neighbours that are one nearer: from each
+/// Per switch and host, the lines to neighbours that are one nearer: from each
 /// host back through the network, breadth first.
 fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> Ways {
     let mut into: Vec<Vec<u32>> = vec![Vec::new(); nodes as usize];
     for (number, line) in lines.iter().enumerate() {
         into[line.to as usize].push(number as u32);
     }
-    let mut ways = Ways { sets: Vec::new(), of: vec![0; nodes as usize * hosts as usize] };
+    let mut out: Vec<(Node, u32)> = (0..)
+        .zip(lines)
+        .filter(|(_, line)| line.from < hosts)
+        .map(|(number, line)| (line.from, number))
+        .collect();
+    out.sort_unstable();
+    assert!(out.iter().map(|&(host, _)| host).eq(0..hosts), "every host has one cable");
+    let switches = (nodes - hosts) as usize;
+    let out = out.into_iter().map(|(_, number)| number).collect();
+    let mut ways = Ways { out, lines: Vec::new(), sets: Vec::new(), of: vec![0; switches * hosts as usize] };
     let mut numbers: HashMap<Vec<u32>, u32> = HashMap::new();
-    // Those of one host, per node.
-    let mut found = vec![Vec::new(); nodes as usize];
+    // Those of one host, per switch.
+    let mut found = vec![Vec::new(); switches];
     for host in 0..hosts {
         let mut far = vec![u32::MAX; nodes as usize];
         far[host as usize] = 0;
@@ -232,7 +251,7 @@ fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> Ways {
             for &number in &into[node as usize] {
                 let from = lines[number as usize].from;
                 // Nobody is reached through another host.
-                if from < hosts && from != host && node < hosts {
+                if from < hosts {
                     continue;
                 }
                 if far[from as usize] == u32::MAX {
@@ -240,17 +259,19 @@ fn ways(hosts: u32, nodes: u32, lines: &[Line]) -> Ways {
                     ring.push_back(from);
                 }
                 if far[from as usize] == far[node as usize] + 1 {
-                    found[from as usize].push(number);
+                    found[(from - hosts) as usize].push(number);
                 }
             }
         }
-        for (node, found) in found.iter_mut().enumerate() {
+        for (switch, found) in found.iter_mut().enumerate() {
             let number = numbers.get(found.as_slice()).copied().unwrap_or_else(|| {
-                ways.sets.push(found.clone());
+                let start = ways.lines.len() as u32;
+                ways.lines.extend_from_slice(found);
+                ways.sets.push([start, ways.lines.len() as u32]);
                 numbers.insert(found.clone(), ways.sets.len() as u32 - 1);
                 ways.sets.len() as u32 - 1
             });
-            ways.of[node * hosts as usize + host as usize] = number;
+            ways.of[switch * hosts as usize + host as usize] = number;
             found.clear();
         }
     }

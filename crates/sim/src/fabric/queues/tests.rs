@@ -96,7 +96,12 @@ proptest! {
                 for (step, &(flow, packets, bytes, pops)) in (0_u32..).zip(&steps) {
                     let now = Time::ZERO + Span::from_micros(u64::from(step) * 7);
                     let queued = Queued::new(step, &Packet { bytes, ..packet(flow, step, &thresholds) });
+                    let short = Packet { bytes: ACK_BYTES, ..packet(9, step, &thresholds) };
+                    let short = Queued::new(step, &short);
                     for _ in 0..packets {
+                        if past.is_empty() && past.passes(&queued) {
+                            prop_assert!(past.passes(&short), "{}, {}: who is no longer", name, more);
+                        }
                         let pushed = through.push(now, queued);
                         if past.is_empty() && past.passes(&queued) {
                             let popped = through.pop(now);
