@@ -1,6 +1,7 @@
 //! `greenwave sim`: networks of switches under virtual time, and what helps to
 //! set them up.
 
+mod args;
 mod fabric;
 mod flows;
 mod parquet;
@@ -25,7 +26,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Send flows through a network and see how long each takes.
-    Fabric(Box<fabric::Args>),
+    Fabric(Box<args::Args>),
     /// The thresholds between levels that make flows fastest in the mean.
     Thresholds(thresholds::Args),
 }

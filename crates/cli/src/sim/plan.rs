@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sim::fabric::{Config, MSS, Planned};
 use toml::{Table, Value};
 
-use super::fabric::Args;
+use super::args::Args;
 use super::workload::Spacing;
 use crate::error::Error;
 use crate::exp;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use sim::fabric::{Outcome, PLACES};
 
-use super::fabric::Args;
+use super::args::Args;
 use super::plan::Plan;
 use crate::exp::figures::{Figures, interval};
 use crate::exp::world::fabric::{WORLD, rows};
