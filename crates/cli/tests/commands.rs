@@ -374,6 +374,16 @@ fn fabrics_are_measured_with_both_transports() {
     }
 }
 
+/// The large network comes to its end, with hardly any flows.
+#[test]
+fn a_thousand_hosts_are_measured_to_the_last_flow() {
+    let out = greenwave(&["bench", "fabric", "--large", "--flows", "20", "--threads", "2", "--json"]);
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let rows: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
+    assert_eq!(rows.as_array().map(Vec::len), Some(1), "{rows}");
+    assert_eq!((&rows[0]["flows"], &rows[0]["unfinished"]), (&20.into(), &0.into()), "{rows}");
+}
+
 /// The bench of a million connections, small.
 #[test]
 fn ten_thousand_connections_idle_in_one_process() {
