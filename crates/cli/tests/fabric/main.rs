@@ -1,6 +1,8 @@
 //! `greenwave fabric` on veths between namespaces: what is attached levels
 //! real traffic, and what was there before comes back, however we end.
 
+mod order;
+
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;

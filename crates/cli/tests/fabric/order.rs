@@ -1,0 +1,198 @@
+//! In which order the egress sends what waits, against the queues that simulated
+//! switches have.
+//!
+//! The line is held by the most urgent level, to which a sender pins packets,
+//! until the packets of several flows wait at the three levels below; then they
+//! leave. The same packets go through the simulator's FISH and PIAS.
+//!
+//! PIAS's order is the kernel's, packet by packet. FISH's is level by level, turn
+//! by turn: who goes first within a turn is another, since the kernel's queues take
+//! turns by their number (HTB) or in two lists (fq), and the simulator's as flows
+//! appear. A turn is a frame's bytes, so it is one packet where packets are full,
+//! as they are here, and flows have queues of their own, as eight of them have.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+
+use queueing::{
+    Bytes, Discipline, Entry, Fifo, FlowId, Flows, Label, Priority, Pushed, Rng, Strict, Thresholds, Time,
+};
+
+use super::*;
+
+/// Bytes of a full frame, and what a datagram in it carries.
+const FRAME: u64 = 1514;
+const PAYLOAD: usize = 1472;
+/// A flow's packets are two, four and four at the first levels.
+const THRESHOLDS: [u64; 3] = [3_000, 9_000, 15_000];
+const OF_LEVEL: [u8; 3] = [2, 4, 4];
+/// Slow enough that all are sent long before those who hold the line are through.
+const RATE: &str = "4mbit";
+const HOLDERS: u8 = 40;
+/// How many packets of each flow wait.
+const WAITING: [u8; 6] = [12, 10, 9, 6, 3, 1];
+
+/// The `number`-th packet of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Packet {
+    flow: u8,
+    number: u8,
+}
+
+impl Packet {
+    fn level(self) -> usize {
+        let rule = Thresholds::new(THRESHOLDS.map(Bytes::new).to_vec()).unwrap();
+        rule.level(Bytes::new(u64::from(self.number) * FRAME)).index()
+    }
+}
+
+impl Entry for Packet {
+    fn label(&self) -> Label {
+        Label::new(Priority::new(self.level() as u8).unwrap())
+    }
+
+    fn flow(&self) -> FlowId {
+        FlowId(self.flow.into())
+    }
+}
+
+/// The order of the simulator's queue.
+fn simulated(mut queue: impl Discipline<Packet>, order: &[Packet]) -> Vec<Packet> {
+    for &packet in order {
+        assert!(matches!(queue.push(Time::ZERO, packet), Pushed::Queued));
+    }
+    std::iter::from_fn(|| queue.pop(Time::ZERO)).collect()
+}
+
+fn send(socket: &UdpSocket, packet: Packet) {
+    let mut payload = [0; PAYLOAD];
+    payload[..2].copy_from_slice(&[packet.flow, packet.number]);
+    assert_eq!(socket.send(&payload).unwrap(), PAYLOAD);
+}
+
+/// A line between two hosts that carries datagrams of a full frame.
+struct Line<'a> {
+    from: &'a Namespace,
+    receiver: UdpSocket,
+}
+
+impl<'a> Line<'a> {
+    fn new([from, to]: &'a [Namespace; 2]) -> Self {
+        // Else the kernel says something now and then, which is a flow too.
+        from.sysctl("net.ipv6.conf.all.disable_ipv6", "1").unwrap();
+        let receiver = to.enter(|| UdpSocket::bind("10.77.0.2:0").unwrap());
+        receiver.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Self { from, receiver }
+    }
+
+    /// Somebody who sends: a new flow.
+    fn flow(&self) -> UdpSocket {
+        let target: SocketAddr = self.receiver.local_addr().unwrap();
+        self.from.enter(|| {
+            let socket = UdpSocket::bind("10.77.0.1:0").unwrap();
+            socket.connect(target).unwrap();
+            socket
+        })
+    }
+
+    fn receive(&self) -> std::io::Result<Packet> {
+        let mut payload = [0; PAYLOAD];
+        assert_eq!(self.receiver.recv(&mut payload)?, PAYLOAD);
+        Ok(Packet { flow: payload[0], number: payload[1] })
+    }
+
+    /// `count` flows that send so many packets, which arrive.
+    fn begun(&self, count: u8, packets: u8) -> Vec<UdpSocket> {
+        let flows: Vec<UdpSocket> = (0..count).map(|_| self.flow()).collect();
+        for (socket, flow) in flows.iter().zip(0..) {
+            (0..packets).for_each(|number| send(socket, Packet { flow, number }));
+        }
+        (0..u32::from(count) * u32::from(packets)).for_each(|_| {
+            self.receive().unwrap();
+        });
+        flows
+    }
+
+    /// How `order` leaves when it may; `None` where some of it left before all of
+    /// it waited.
+    fn departures(&self, order: &[Packet]) -> Option<Vec<Packet>> {
+        const HOLDER: u8 = u8::MAX;
+        let flows = self.begun(WAITING.len() as u8, OF_LEVEL[0]);
+        let holder = self.flow();
+        rustix::net::sockopt::set_ip_tos(&holder, 46 << 2).unwrap();
+        (0..HOLDERS).for_each(|number| send(&holder, Packet { flow: HOLDER, number }));
+        order.iter().for_each(|&packet| send(&flows[usize::from(packet.flow)], packet));
+        self.receiver.set_nonblocking(true).unwrap();
+        let early = std::iter::from_fn(|| match self.receive() {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => None,
+            received => Some(received.unwrap()),
+        });
+        let mut received: Vec<Packet> = early.collect();
+        self.receiver.set_nonblocking(false).unwrap();
+        let held = received.iter().all(|packet| packet.flow == HOLDER);
+        while received.len() < usize::from(HOLDERS) + order.len() {
+            received.push(self.receive().unwrap());
+        }
+        received.retain(|packet| packet.flow != HOLDER);
+        held.then_some(received)
+    }
+}
+
+/// For each departure its level, and how often its flow had left at it before.
+fn turns(departures: &[Packet]) -> Vec<(usize, usize)> {
+    let turn = |(at, packet): (usize, &Packet)| {
+        let before = departures[..at].iter();
+        let same = |other: &&Packet| (other.flow, other.level()) == (packet.flow, packet.level());
+        (packet.level(), before.filter(same).count())
+    };
+    departures.iter().enumerate().map(turn).collect()
+}
+
+/// Packets of all flows in any order in which each flow's own is kept.
+fn mixed(seed: u64) -> Vec<Packet> {
+    let mut rng = Rng::seeded(seed);
+    let mut left: Vec<u8> =
+        (0..).zip(WAITING).flat_map(|(flow, n)| std::iter::repeat_n(flow, n.into())).collect();
+    let mut next = [OF_LEVEL[0]; WAITING.len()];
+    std::iter::from_fn(|| {
+        let place = rng.below(left.len().max(1) as u64) as usize;
+        let flow = (place < left.len()).then(|| left.swap_remove(place))?;
+        next[usize::from(flow)] += 1;
+        Some(Packet { flow, number: next[usize::from(flow)] - 1 })
+    })
+    .collect()
+}
+
+#[test]
+fn what_waits_leaves_level_by_level_and_turn_by_turn_as_in_the_simulator() {
+    let test = "what_waits_leaves_level_by_level_and_turn_by_turn_as_in_the_simulator";
+    let check = |buckets: u8, compare: fn(&[Packet], &[Packet])| {
+        let Some(pair) = pair(test) else { return };
+        let text = format!(
+            "thresholds = {THRESHOLDS:?}\nbuckets = {buckets}\nqueue = 200\nidle = \"600s\"\n[pin]\ndscp = {{ 46 = 0 }}"
+        );
+        let policy = PolicyFile::new(&format!("order-{buckets}"), &text);
+        done(&pair[0], &["attach", "eth0", "--rate", RATE, "--policy", policy.path()]);
+        let line = Line::new(&pair);
+        // HTB gives each queue and each level a frame or two beyond their turn, so
+        // that they are never without anything: those are used up here.
+        line.begun(buckets.max(8), OF_LEVEL.iter().sum::<u8>() + 2);
+        let order = mixed(buckets.into());
+        // A machine that is busy may let go before all wait.
+        let departures =
+            (0..5).find_map(|_| line.departures(&order)).expect("all wait before the first leaves");
+        compare(&departures, &order);
+    };
+    check(1, |departures, order| {
+        assert_eq!(departures, simulated(Strict::new(1_000, |_| Fifo::new(1_000)), order));
+    });
+    check(8, |departures, order| {
+        let simulated = simulated(Strict::new(1_000, |_| Flows::new(1_000)), order);
+        assert_eq!(turns(departures), turns(&simulated), "{departures:?} and {simulated:?}");
+        for flow in 0..WAITING.len() as u8 {
+            let of =
+                |all: &[Packet]| all.iter().filter(|packet| packet.flow == flow).copied().collect::<Vec<_>>();
+            assert_eq!(of(departures), of(&simulated), "a flow keeps its order");
+        }
+    });
+}
