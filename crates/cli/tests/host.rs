@@ -97,3 +97,68 @@ fn what_real_services_cannot_do_is_said_before_any_is_started() {
     check("on = \"sim\"", "on = \"mars\"", "on \"mars\" is none of");
     check("world = \"tonic\"", "world = \"tonics\"", "\"tonics\" is none of server");
 }
+
+/// One latency-critical program, alone and beside another on its core.
+const SHARED: &str = r#"
+    title = "tiny"
+    source = "none"
+    world = "colocated"
+    modes = ["alone", "idle", "static"]
+    class = "lc"
+    [settings]
+    lc = "memcached"
+    be = "stream-l2"
+    rate = 500.0
+    warmup = "200ms"
+    duration = "400ms"
+    [scale.smoke]
+    runs = 1
+    [scale.paper]
+    runs = 1
+    [[claim]]
+    id = "there"
+    says = "Requests that are answered"
+    metric = "alone.lc.answered"
+    holds = ">= 100"
+"#;
+
+#[test]
+fn programs_share_a_core_and_both_are_told_of() {
+    let test = "programs_share_a_core_and_both_are_told_of";
+    let there = |name: &str| Path::new(env!("CARGO_BIN_EXE_greenwave")).with_file_name(name).exists();
+    let cores = host::affinity::cores().map_or(0, |cores| cores.len());
+    let why = host::lab::Lab::unavailable().or_else(host::lab::Group::unavailable);
+    let why = why.or_else(|| (cores < 2).then(|| "it needs two cores".to_owned()));
+    let why =
+        why.or_else(|| (!host::lab::is_there("memcached")).then(|| "memcached is not there".to_owned()));
+    let why = why.or_else(|| {
+        (!there("stream-l2"))
+            .then(|| "workloads are not built; cargo test --workspace builds them".to_owned())
+    });
+    if let Some(why) = why {
+        return println!("skipped: {test}: {why}");
+    }
+    let file = Scratch::new("host-shared.toml", SHARED);
+    let out = greenwave(&["exp", "run", file.path(), "--json"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}\n{said}"));
+    assert_eq!(out.status.code(), Some(0), "{said}\n{json}");
+    let rows = json["figures"].as_array().unwrap();
+    let named = |mode: &str, class: &str| {
+        let row = rows.iter().find(|row| row["mode"] == mode && row["class"] == class);
+        row.unwrap_or_else(|| panic!("{mode} {class}: {json}"))
+    };
+    for mode in ["alone", "idle", "static"] {
+        let figure = |stat: &str| named(mode, "lc")[stat].as_f64().unwrap_or_else(|| panic!("{mode} {stat}"));
+        assert_eq!(figure("lost"), 0.0, "{mode}");
+        assert!(
+            figure("p50") > 0.0 && figure("p50") <= figure("p99") && figure("p99") <= figure("max"),
+            "{mode}"
+        );
+    }
+    assert!(!rows.iter().any(|row| row["mode"] == "alone" && row["class"] == "be"), "{json}");
+    for mode in ["idle", "static"] {
+        let row = named(mode, "be");
+        assert!(row["work"].as_f64() > Some(0.0) && row["cpu"].as_f64() > Some(0.0), "{mode}: {row}");
+    }
+}

@@ -15,7 +15,7 @@ pub enum Metric {
     Number(f64),
     /// A measured figure.
     Reference(Reference),
-    /// Two metrics joined by `+ - * /`.
+    /// Two metrics joined by `+ - * /`, or by `<`: the smaller of both, `min(a, b)`.
     Binary(char, Box<Metric>, Box<Metric>),
 }
 
@@ -100,6 +100,9 @@ impl Metric {
                     '+' => left + right,
                     '-' => left - right,
                     '*' => left * right,
+                    // What is not known is not small.
+                    '<' if left.is_nan() || right.is_nan() => f64::NAN,
+                    '<' => left.min(right),
                     _ => left / right,
                 }
             }
@@ -194,7 +197,8 @@ impl fmt::Display for Bound {
 }
 
 /// Recursive descent over `sum = product (('+'|'-') product)*`,
-/// `product = atom (('*'|'/') atom)*`, `atom = number | reference | '(' sum ')'`.
+/// `product = atom (('*'|'/') atom)*`,
+/// `atom = number | reference | '(' sum ')' | 'min(' sum ',' sum ')'`.
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -227,13 +231,9 @@ impl Parser<'_> {
             Some('(') => {
                 self.at += 1;
                 let inner = self.sum()?;
-                if self.peek() == Some(')') {
-                    self.at += 1;
-                    Ok(inner)
-                } else {
-                    Err(self.error("a closing )"))
-                }
+                self.expect(')', "a closing )").map(|()| inner)
             }
+            Some('m') if self.text[self.at..].starts_with("min(") => self.smaller(),
             Some(c) if c.is_ascii_digit() => {
                 let digits = self.take(|c| c.is_ascii_digit() || c == '.');
                 digits.parse().map(Metric::Number).map_err(|_| self.error("a number"))
@@ -241,6 +241,23 @@ impl Parser<'_> {
             Some(c) if c.is_alphabetic() => self.reference(),
             _ => Err(self.error("a number, a reference mode.class.stat or (")),
         }
+    }
+
+    fn smaller(&mut self) -> Result<Metric, String> {
+        self.at += "min(".len();
+        let left = self.sum()?;
+        self.expect(',', "a comma")?;
+        let right = self.sum()?;
+        self.expect(')', "a closing )")?;
+        Ok(Metric::Binary('<', Box::new(left), Box::new(right)))
+    }
+
+    fn expect(&mut self, c: char, wanted: &str) -> Result<(), String> {
+        if self.peek() != Some(c) {
+            return Err(self.error(wanted));
+        }
+        self.at += 1;
+        Ok(())
     }
 
     fn reference(&mut self) -> Result<Metric, String> {
@@ -304,6 +321,7 @@ mod tests {
         assert_eq!(value("(1 + 2) * 3"), Ok(9.0));
         assert_eq!(value("8 / 2 / 2"), Ok(2.0));
         assert_eq!(value("7 - 2 - 1"), Ok(4.0));
+        assert_eq!(value("2 * min(3, 8 / 4) + 1"), Ok(5.0));
         assert_eq!(value("adps.LS.p99 / none.LS.p99"), Ok(0.05));
         assert_eq!(value("1 - adps.LS.p99/none.LS.p99@80%"), Ok(0.995));
     }
@@ -327,7 +345,19 @@ mod tests {
 
     #[test]
     fn a_bad_metric_says_where_it_stops_making_sense() {
-        for text in ["", "adps", "adps.LS", "adps.LS.", "(1", "1 +", "1 2", "adps.LS.p99 none.LS.p99", "%"] {
+        for text in [
+            "",
+            "min(1)",
+            "min(1, 2",
+            "adps",
+            "adps.LS",
+            "adps.LS.",
+            "(1",
+            "1 +",
+            "1 2",
+            "adps.LS.p99 none.LS.p99",
+            "%",
+        ] {
             let error = Metric::parse(text).unwrap_err();
             assert!(error.contains("expected"), "{text:?}: {error}");
         }

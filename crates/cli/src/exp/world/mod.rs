@@ -6,10 +6,12 @@
 //! know one world from another.
 
 mod callers;
+mod colocated;
 mod cores;
 mod egress;
 pub mod fabric;
 mod httpd;
+mod others;
 mod overload;
 mod real;
 mod server;
@@ -24,7 +26,7 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 12] = [
+pub const WORLDS: [&World; 13] = [
     &server::WORLD,
     &services::WORLD,
     &fabric::WORLD,
@@ -37,6 +39,7 @@ pub const WORLDS: [&World; 12] = [
     &real::STORM,
     &egress::WORLD,
     &httpd::WORLD,
+    &colocated::WORLD,
 ];
 
 /// What a world measures and how it is shown.

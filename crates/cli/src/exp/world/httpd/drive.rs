@@ -12,7 +12,7 @@ use load::visits::{Outcome, Visitors, Visits};
 use net::stack::Config;
 use queueing::{Clock, Span};
 
-use super::others::Others;
+use super::super::others::Others;
 use super::rig::{CLIENT_CORE, PREFIX, Rig, SERVER, THERE, VISITORS};
 use super::server::PORT;
 use crate::error::Error;

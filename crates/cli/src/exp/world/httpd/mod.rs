@@ -11,7 +11,6 @@
 
 mod drive;
 mod guard;
-mod others;
 mod rig;
 mod server;
 

@@ -1,0 +1,213 @@
+//! Requests on their way, and what is read while they are.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ::load::kernel;
+use ::load::{Progress, Report};
+use host::lab::Group;
+use host::{Monotonic, affinity, interrupt, usage};
+use queueing::Span;
+use serde_json::Value;
+
+use super::super::others::Others;
+use super::Config;
+use super::manage::Manager;
+use super::rig::{Best, CLIENT_CORE, Rig};
+use crate::error::Error;
+
+/// What a run found.
+pub struct Driven {
+    pub report: Report,
+    /// Cores that LC used.
+    pub lc_cores: f64,
+    /// What BE did, where there is one.
+    pub done: Option<Done>,
+    /// What others used, in cores.
+    pub other: f64,
+}
+
+/// What a best-effort program did.
+pub struct Done {
+    /// In its own unit.
+    pub per_s: f64,
+    /// Cores that it used.
+    pub cores: f64,
+}
+
+/// What a best-effort program has said so far.
+#[derive(Clone, Default)]
+struct Said(Arc<Mutex<Vec<(Instant, u64)>>>);
+
+/// How long BE may take to say something first.
+const START: Duration = Duration::from_secs(30);
+const NAP: Duration = Duration::from_millis(20);
+
+impl Said {
+    /// Reads all that `best` says, on a thread that ends with it.
+    fn of(best: &mut Best) -> Self {
+        let said = Self::default();
+        let Some(stdout) = best.stdout.take() else { return said };
+        let writes = said.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let line: Option<Value> = serde_json::from_str(&line).ok();
+                if let Some(total) = line.and_then(|line| line["total"].as_u64()) {
+                    writes.0.lock().unwrap_or_else(PoisonError::into_inner).push((Instant::now(), total));
+                }
+            }
+        });
+        said
+    }
+
+    /// Waits until it works.
+    fn works(&self, best: &mut Best, name: &str) -> Result<(), Error> {
+        let end = Instant::now() + START;
+        while self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            let gone = best.child.try_wait().is_ok_and(|status| status.is_some());
+            if gone || Instant::now() > end || interrupted() {
+                let why = if gone { "it has ended" } else { "it says nothing" };
+                return Err(Error::new(format!("{name}: {why}")));
+            }
+            thread::sleep(NAP);
+        }
+        Ok(())
+    }
+
+    /// What was done per second between two instants: between the last lines
+    /// before each.
+    fn per_s(&self, from: Instant, to: Instant) -> f64 {
+        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before =
+            |end: Instant| said.iter().rev().find(|(at, _)| *at <= end).map_or(0, |&(_, total)| total);
+        (before(to) - before(from)) as f64 / (to - from).as_secs_f64()
+    }
+}
+
+impl Best {
+    /// What it does per second while nobody else is there.
+    pub fn by_itself(&mut self, config: &Config) -> Result<f64, Error> {
+        let said = Said::of(self);
+        said.works(self, config.be.program())?;
+        sleep_until(Instant::now() + wait(config.warmup));
+        let from = Instant::now();
+        sleep_until(from + wait(config.duration));
+        let per_s = said.per_s(from, Instant::now());
+        match per_s > 0.0 {
+            true => Ok(per_s),
+            false => Err(Error::new(format!("{} does nothing by itself", config.be.program()))),
+        }
+    }
+}
+
+/// What accounts say at one moment.
+struct Read {
+    at: Instant,
+    lc: Span,
+    be: Span,
+    others: Others,
+}
+
+impl Rig {
+    /// Sends LC what `config` plans, while BE works and somebody manages.
+    ///
+    /// # Errors
+    /// A program does not work, or the run was interrupted.
+    pub fn drive(mut self, config: &Config) -> Result<Driven, Error> {
+        let said = match &mut self.be {
+            Some(best) => {
+                let said = Said::of(best);
+                said.works(best, config.be.program())?;
+                said
+            }
+            None => Said::default(),
+        };
+        let manager = Manager::new(config, &self)?;
+        let ours = self.ours(&manager);
+        let group = Group::new("clients").and_then(|group| group.prefer().map(|()| group));
+        let group = group.map_err(|e| Error::new(e.to_string()))?;
+        let (plan, protocol, stop) = (config.plan(), config.lc.protocol(), interrupt::flag());
+        let (starts, started) = channel();
+        let (rig, joined, managed) = (&self, &group, &manager);
+        thread::scope(|scope| {
+            let work = scope.spawn(move || {
+                let send = || {
+                    affinity::pin(CLIENT_CORE)
+                        .map_err(|e| Error::new(format!("core {}: {e}", CLIENT_CORE.0)))?;
+                    joined.join().map_err(|e| Error::new(e.to_string()))?;
+                    let mut told = Some(starts);
+                    let mut progress = |progress: Progress| {
+                        if progress.due > 0
+                            && let Some(starts) = told.take()
+                        {
+                            // Nobody listens when the run is given up.
+                            let _ = starts.send(Instant::now());
+                        }
+                        managed.tail(progress.tail);
+                    };
+                    let clock = Monotonic::new();
+                    kernel::run(&plan, rig.target, &protocol, &clock, &mut progress, stop)
+                        .map_err(|e| Error::new(e.to_string()))
+                };
+                rig.client.enter(send)
+            });
+            let read = started.recv().ok().map(|start| {
+                managed.until(start + wait(config.warmup), rig);
+                let before = rig.read(&ours);
+                // A little less than requests count: they began a little earlier.
+                let end = start + wait(config.warmup + config.duration) - LATE_START;
+                managed.until(end.max(before.at + NAP), rig);
+                (before, rig.read(&ours))
+            });
+            let report = work.join().map_err(|_| Error::new("the clients panicked"))??;
+            let (before, after) = read.ok_or_else(|| Error::new("the clients did not start"))?;
+            if interrupted() {
+                return Err(Error::new("interrupted"));
+            }
+            let seconds = (after.at - before.at).as_secs_f64();
+            let cores =
+                |of: fn(&Read) -> Span| of(&after).saturating_sub(of(&before)).as_secs_f64() / seconds;
+            let done = rig
+                .be
+                .is_some()
+                .then(|| Done { per_s: said.per_s(before.at, after.at), cores: cores(|read| read.be) });
+            managed.worked()?;
+            let other = after.others.since(before.others) / seconds;
+            Ok(Driven { report, lc_cores: cores(|read| read.lc), done, other })
+        })
+    }
+
+    /// Processes of this experiment.
+    fn ours(&self, manager: &Manager) -> BTreeSet<u32> {
+        let be = self.be.as_ref().map(|best| best.child.id());
+        [self.lc.id(), std::process::id()].into_iter().chain(be).chain(manager.id()).collect()
+    }
+
+    fn read(&self, ours: &BTreeSet<u32>) -> Read {
+        let used = |id: u32| usage::process(id).unwrap_or(Span::ZERO);
+        let be = self.be.as_ref().map_or(Span::ZERO, |best| used(best.child.id()));
+        Read { at: Instant::now(), lc: used(self.lc.id()), be, others: Others::now(ours) }
+    }
+}
+
+/// Requests may be due for so long before we are told.
+const LATE_START: Duration = Duration::from_millis(110);
+
+pub(super) fn interrupted() -> bool {
+    interrupt::flag().load(std::sync::atomic::Ordering::Relaxed)
+}
+
+fn wait(span: Span) -> Duration {
+    Duration::from_nanos(span.as_nanos())
+}
+
+/// Returns early when the run is interrupted.
+pub(super) fn sleep_until(end: Instant) {
+    while Instant::now() < end && !interrupted() {
+        thread::sleep(end.saturating_duration_since(Instant::now()).min(NAP));
+    }
+}

@@ -1,0 +1,253 @@
+//! A latency-critical program and a best-effort one on one core of this machine.
+//!
+//! Core 1 is shared; on core 0 are the clients, and whoever manages. What the
+//! best-effort program gets done by itself is measured first, once for each
+//! seed, and its work is told as a part of that. How the core is shared is the
+//! mode: nothing but the kernel (`linux`, `idle`), a partition of its time
+//! (`static`, `parties`), or `greenwave sched` (`caladan`). A core cannot be
+//! partitioned otherwise, so these two limit the best-effort program's time
+//! where the paper's limit its cores. Runs go one after the other.
+
+mod drive;
+mod manage;
+mod programs;
+mod rig;
+
+use std::sync::{Mutex, PoisonError};
+
+use load::{Class, Plan};
+use queueing::{Histogram, Span};
+use serde::{Deserialize, Deserializer, de};
+use toml::{Table, Value};
+
+use self::drive::Driven;
+use self::programs::{BestEffort, Critical};
+use self::rig::Rig;
+use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
+use crate::error::Error;
+
+pub const WORLD: World = World {
+    name: "colocated",
+    kind: Kind::Host { per_core: 1 },
+    note: "latencies in µs; lost: never sent or never answered; work: over what it does by itself; cpu: of the \
+           shared core; other: what else used a core",
+    stats: &[
+        shown("answered", "1/s", "answered/s"),
+        shown("lost", "%", "lost %"),
+        shown("p50", "µs", "p50"),
+        shown("p99", "µs", "p99"),
+        shown("p999", "µs", "p99.9"),
+        kept("max", "µs"),
+        kept("late", "%"),
+        shown("work", "ratio", "work"),
+        kept("per_s", "1/s"),
+        shown("cpu", "%", "cpu %"),
+        shown("other", "%", "other %"),
+    ],
+    groups: &[("", 3), ("requests", 2), ("latency", 3), ("BE", 1), ("", 1), ("beside", 1)],
+    drawn: "p999",
+    parts: &[],
+    prepare,
+};
+
+/// What runs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// How the core is shared; by the mode's name if not given.
+    sharing: Sharing,
+    /// The latency-critical program.
+    lc: Critical,
+    /// The best-effort one.
+    be: BestEffort,
+    /// Requests per second, at random instants.
+    rate: f64,
+    /// Connections that carry them.
+    #[serde(default = "connections")]
+    connections: u32,
+    /// Before requests count.
+    #[serde(deserialize_with = "span")]
+    warmup: Span,
+    /// While they do.
+    #[serde(deserialize_with = "span")]
+    duration: Span,
+    /// Under `static`, and to begin with under `parties`: the part of the
+    /// core's time that BE may have.
+    #[serde(default = "half")]
+    be_share: f64,
+    /// Under `parties`: what p99.9 is to be at most.
+    #[serde(default = "tail_target", deserialize_with = "span")]
+    tail_target: Span,
+    /// What programs that collect garbage keep, in MiB.
+    #[serde(default = "keep_mib")]
+    keep_mib: u32,
+    /// Replays when requests are due and what BE draws.
+    #[serde(default)]
+    seed: u64,
+}
+
+/// How the core is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Sharing {
+    /// There is no best-effort program.
+    Alone,
+    /// Both are programs like any other.
+    Linux,
+    /// BE is in the kernel's idle class (`SCHED_IDLE`).
+    Idle,
+    /// BE has a part of the core's time.
+    Static,
+    /// That part follows LC's tail.
+    Parties,
+    /// `greenwave sched` with policy `caladan`.
+    Caladan,
+}
+
+/// A span, such as "20ms".
+fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
+    String::deserialize(from)?.parse().map_err(de::Error::custom)
+}
+
+fn connections() -> u32 {
+    16
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+fn tail_target() -> Span {
+    Span::from_millis(1)
+}
+
+fn keep_mib() -> u32 {
+    128
+}
+
+fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
+    settings.entry("sharing").or_insert_with(|| Value::String(mode.to_owned()));
+    let config = checked(settings, Config::check)?;
+    Ok(Box::new(move || run(&config)))
+}
+
+impl Config {
+    fn check(&self) -> Result<(), String> {
+        let within = |name: &str, value: f64, low: f64, high: f64| match (low..=high).contains(&value) {
+            true => Ok(()),
+            false => Err(format!("{name} {value} is outside {low}..={high}")),
+        };
+        within("rate", self.rate, 1.0, 1e6)?;
+        within("connections", self.connections.into(), 1.0, 10_000.0)?;
+        within("be_share", self.be_share, 0.05, 0.95)?;
+        within("keep_mib", self.keep_mib.into(), 1.0, 65_536.0)?;
+        for (name, span) in
+            [("warmup", self.warmup), ("duration", self.duration), ("tail_target", self.tail_target)]
+        {
+            within(&format!("{name} in seconds"), span.as_secs_f64(), 0.000_01, 3600.0)?;
+        }
+        Ok(())
+    }
+
+    /// What is sent to LC, and when.
+    fn plan(&self) -> Plan {
+        let class = |&(name, share, kind, length): &(&str, f64, u8, usize)| Class {
+            name: name.to_owned(),
+            share,
+            // The server's own.
+            service: "1ns".parse().expect("a law"),
+            length,
+            kind,
+            priority: 0,
+        };
+        let arrivals = queueing::Arrivals::Poisson { rate_per_s: self.rate };
+        let mut plan = Plan::new(self.connections, arrivals, self.lc.requests().iter().map(class).collect());
+        plan.warmup = self.warmup;
+        plan.duration = Some(self.warmup + self.duration);
+        plan.timeout = TIMEOUT;
+        plan.seed = self.seed;
+        plan
+    }
+
+    /// All that what BE does by itself depends on.
+    fn by_itself(&self) -> (BestEffort, u32, Span, u64) {
+        (self.be, self.keep_mib, self.duration, self.seed)
+    }
+}
+
+/// A request is given up after so long.
+const TIMEOUT: Span = Span::from_secs(5);
+
+type ByItself = ((BestEffort, u32, Span, u64), f64);
+
+/// One at a time: they share the machine's processors. What BE does by itself,
+/// where that is known.
+static ALONE: Mutex<Vec<ByItself>> = Mutex::new(Vec::new());
+
+fn run(config: &Config) -> Result<Found, Error> {
+    let mut known = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if config.sharing == Sharing::Alone {
+        let driven = Rig::new(config)?.drive(config)?;
+        return Ok(found(config, &driven, f64::NAN));
+    }
+    let by_itself = match known.iter().find(|(of, _)| *of == config.by_itself()) {
+        Some((_, per_s)) => *per_s,
+        None => {
+            let per_s = Rig::best_effort_alone(config)?;
+            known.push((config.by_itself(), per_s));
+            per_s
+        }
+    };
+    let driven = Rig::new(config)?.drive(config)?;
+    Ok(found(config, &driven, by_itself))
+}
+
+fn found(config: &Config, driven: &Driven, by_itself: f64) -> Found {
+    let mut rows = vec![critical(config, driven)];
+    let none = f64::NAN;
+    if let Some(done) = &driven.done {
+        let figures = vec![
+            none,
+            none,
+            none,
+            none,
+            none,
+            none,
+            none,
+            done.per_s / by_itself,
+            done.per_s,
+            done.cores * 100.0,
+            none,
+        ];
+        rows.push(Row { class: "be".to_owned(), figures, cdf: Vec::new() });
+    }
+    let events = driven.report.requests();
+    Found { events, rows, noise: None }
+}
+
+/// The row of LC: all its requests together.
+fn critical(config: &Config, driven: &Driven) -> Row {
+    let mut latency = Histogram::new();
+    driven.report.classes.iter().for_each(|class| latency.merge(&class.latency));
+    let requests = driven.report.requests() as f64;
+    let answered = driven.report.answered() as f64;
+    let late: u64 = driven.report.classes.iter().map(|class| class.late).sum();
+    let us = |span: Span| if answered > 0.0 { span.as_micros_f64() } else { f64::NAN };
+    let figures = vec![
+        answered / config.duration.as_secs_f64(),
+        (requests - answered) / requests * 100.0,
+        us(latency.quantile(0.5)),
+        us(latency.quantile(0.99)),
+        us(latency.quantile(0.999)),
+        us(latency.max()),
+        late as f64 / requests * 100.0,
+        f64::NAN,
+        f64::NAN,
+        driven.lc_cores * 100.0,
+        driven.other * 100.0,
+    ];
+    Row { class: "lc".to_owned(), figures, cdf: points(latency.cdf()) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! The programs: what they are started with, and what they are asked.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use ::load::kernel::Protocol;
+use ::load::protocol::memcached;
+use host::lab::{self, Folder};
+use serde::Deserialize;
+
+use super::Config;
+use crate::error::Error;
+
+/// A latency-critical program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Critical {
+    /// Debian's, with one thread, on the kernel's TCP.
+    Memcached,
+    /// `workloads`' block server, on our own stack.
+    Storage,
+    /// `workloads`' transactional store, on our own stack.
+    Tpcc,
+}
+
+/// A best-effort program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BestEffort {
+    /// STREAM in a second-level cache.
+    StreamL2,
+    /// STREAM through DRAM.
+    StreamDram,
+    /// A simulation that needs its core and little else.
+    Swaptions,
+    /// The same with the Boehm collector's malloc.
+    SwaptionsGc,
+    /// A clustering of a stream.
+    Streamcluster,
+    /// A Go program that collects garbage.
+    Garbage,
+}
+
+/// Keys that memcached holds.
+pub const KEYS: u32 = 100_000;
+/// Requests of `storage`: 4 to 64 KiB to read, a tenth as many to write.
+const BLOCKS: [(&str, f64, u8, usize); 4] = [
+    ("read-4k", 0.6, 1, 32),
+    ("read-16k", 0.2, 4, 32),
+    ("read-64k", 0.1, 16, 32),
+    ("write-4k", 0.1, 0x81, 32 + 4096),
+];
+/// TPC-C's mix, §5.2.3.
+const TRANSACTIONS: [(&str, f64, u8, usize); 5] = [
+    ("new-order", 0.45, 0, 32),
+    ("payment", 0.43, 1, 32),
+    ("order-status", 0.04, 2, 32),
+    ("delivery", 0.04, 3, 32),
+    ("stock-level", 0.04, 4, 32),
+];
+/// Facebook's USR pool.
+const KEYED: [(&str, f64, u8, usize); 2] = [
+    ("get", 1.0 - memcached::SET_SHARE, memcached::GET, 32),
+    ("set", memcached::SET_SHARE, memcached::SET, 32),
+];
+
+impl Critical {
+    /// Name, share, kind and length of each class of its requests.
+    pub fn requests(self) -> &'static [(&'static str, f64, u8, usize)] {
+        match self {
+            Self::Memcached => &KEYED,
+            Self::Storage => &BLOCKS,
+            Self::Tpcc => &TRANSACTIONS,
+        }
+    }
+
+    /// What is spoken.
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Self::Memcached => Protocol::Memcached { keys: KEYS },
+            Self::Storage => Protocol::Texts { text: include_bytes!("../../../../../../LICENSE").to_vec() },
+            Self::Tpcc => Protocol::Synthetic,
+        }
+    }
+
+    /// The name of its program.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::Memcached => "memcached",
+            Self::Storage => "storage",
+            Self::Tpcc => "tpcc",
+        }
+    }
+}
+
+impl BestEffort {
+    /// The name of its program.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::StreamL2 => "stream-l2",
+            Self::StreamDram => "stream-dram",
+            Self::Swaptions | Self::SwaptionsGc => "swaptions",
+            Self::Streamcluster => "streamcluster",
+            Self::Garbage => "garbage",
+        }
+    }
+
+    /// How it is started: what goes before its arguments, and those. What has
+    /// to be built first is, in `folder`.
+    ///
+    /// # Errors
+    /// What it takes is not there.
+    pub fn words(self, config: &Config, folder: &Folder) -> Result<Vec<String>, Error> {
+        let text = |path: PathBuf| path.display().to_string();
+        let keep = config.keep_mib.to_string();
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        Ok(match self {
+            Self::Garbage => {
+                let program = folder.path().join("garbage");
+                build(
+                    Command::new("go")
+                        .current_dir(source("garbage")?)
+                        .args(["build", "-o"])
+                        .arg(&program)
+                        .arg("."),
+                    "go, such as apt-get install golang-go",
+                )?;
+                [vec![text(program)], words(&["-every", EVERY, "-keep-mib", &keep])].concat()
+            }
+            Self::SwaptionsGc => {
+                let library = folder.path().join("libcollector.so");
+                let flags = ["-O2", "-shared", "-fPIC", "-o"];
+                build(
+                    Command::new("cc")
+                        .args(flags)
+                        .arg(&library)
+                        .arg(source("collector/malloc.c")?)
+                        .arg("-lgc"),
+                    "apt-get install gcc libc6-dev libgc-dev",
+                )?;
+                let preload = format!("LD_PRELOAD={}", library.display());
+                let program = text(workload(self.program())?);
+                let seed = config.seed.to_string();
+                words(&["env", &preload, &program, "--every", EVERY, "--keep-mib", &keep, "--seed", &seed])
+            }
+            _ => {
+                let seed = config.seed.to_string();
+                words(&[&text(workload(self.program())?), "--every", EVERY, "--seed", &seed])
+            }
+        })
+    }
+}
+
+/// From one line on what was done to the next.
+const EVERY: &str = "20ms";
+
+/// A program of `workloads`, which is built beside this one.
+///
+/// # Errors
+/// It is not there.
+pub fn workload(name: &str) -> Result<PathBuf, Error> {
+    let here = std::env::current_exe().map_err(|e| Error::new(format!("where this program lies: {e}")))?;
+    let program = here.with_file_name(name);
+    match program.exists() {
+        true => Ok(program),
+        false => Err(Error::new(format!("world colocated: {} is not there", program.display()))
+            .advice("cargo build --release -p cli -p workloads")),
+    }
+}
+
+/// What is not in Rust, in the tree that this was built from.
+fn source(name: &str) -> Result<PathBuf, Error> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../workloads").join(name);
+    match path.exists() {
+        true => Ok(path),
+        false => Err(Error::new(format!("world colocated: {} is not there", path.display()))
+            .advice("another be, or the tree that greenwave was built from")),
+    }
+}
+
+fn build(command: &mut Command, advice: &str) -> Result<(), Error> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |why: &str| Error::new(format!("world colocated: {program}: {why}")).advice(advice);
+    if !lab::is_there(&program) {
+        return Err(failed("it is not there"));
+    }
+    let out = command.output().map_err(|e| failed(&e.to_string()))?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    match out.status.success() {
+        true => Ok(()),
+        false => Err(failed(said.lines().find(|line| line.contains("error")).unwrap_or("it fails"))),
+    }
+}

@@ -1,0 +1,245 @@
+//! The programs, their network and their shares, for one run: gone with this.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use ::load::protocol::memcached;
+use host::affinity;
+use host::lab::{Child, Folder, Group, Lab, LabError, Namespace, Veth};
+use queueing::{CoreId, Span};
+use serde_json::Value;
+
+use super::programs::{Critical, KEYS, workload};
+use super::{Config, Sharing};
+use crate::error::{Error, plain};
+
+/// Whose the clients are, and whoever manages.
+pub const CLIENT_CORE: CoreId = CoreId(0);
+/// The one that is shared.
+pub const SHARED_CORE: CoreId = CoreId(1);
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 1);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 2);
+const PREFIX: u8 = 24;
+const PORT: u16 = 11_211;
+/// The device of a server on our own stack; the client's end of another's cable.
+const DEVICE: &str = "gw0";
+/// The kernel's end of a cable.
+const HERE: &str = "eth0";
+
+/// In which BE gets its share, where it has one.
+const PERIOD: Span = Span::from_millis(10);
+/// How long a program may take to be ready.
+const START: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Both programs, ready.
+pub struct Rig {
+    // In the order in which they are to go.
+    pub be: Option<Best>,
+    pub lc: Child,
+    /// Where both have groups of their own.
+    _lc_group: Option<Group>,
+    pub client: Namespace,
+    pub target: SocketAddr,
+    _host: Namespace,
+    _folder: Folder,
+    _lab: Lab,
+}
+
+/// A best-effort program that works.
+pub struct Best {
+    pub child: Child,
+    /// What it says.
+    pub stdout: Option<ChildStdout>,
+    /// Where its time is limited.
+    pub group: Option<Group>,
+}
+
+impl Rig {
+    /// The rig of `config`: LC answers, BE works.
+    ///
+    /// # Errors
+    /// What is not there, or does not start.
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        unless_possible()?;
+        let lab = Lab::new("colocated").map_err(told)?;
+        let folder = Folder::new(config.lc.program()).map_err(told)?;
+        let host = lab.namespace("server").map_err(told)?;
+        let lc_group = match config.sharing {
+            Sharing::Static | Sharing::Parties => Some(preferred(config.lc.program()).map_err(told)?),
+            _ => None,
+        };
+        let command = |program: &str| match &lc_group {
+            Some(group) => group.command(&host, program),
+            None => host.command(program),
+        };
+        let (lc, client, target) = match config.lc {
+            Critical::Memcached => {
+                let client = cabled(&lab, &host).map_err(told)?;
+                let mut command = command("memcached");
+                command.args(["-u", "nobody", "-t", "1", "-U", "0", "-m", "256", "-l", &SERVER.to_string()]);
+                command.args(["-p", &PORT.to_string()]);
+                let lc =
+                    host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::null())).map_err(told)?;
+                let target = SocketAddr::from((SERVER, PORT));
+                client.enter(|| fill(target))?;
+                (lc, client, target)
+            }
+            Critical::Storage | Critical::Tpcc => {
+                let mut command = command(&workload(config.lc.program())?.display().to_string());
+                command.args(["--device", DEVICE, "--spin", "0ns"]);
+                let mut lc =
+                    host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::piped())).map_err(told)?;
+                let target = listens(&mut lc, config.lc.program())?;
+                // What it sends comes in on the clients' core.
+                host.steer_receive(DEVICE, 1 << CLIENT_CORE.0).map_err(told)?;
+                (lc, host.clone(), target)
+            }
+        };
+        let be = match config.sharing {
+            Sharing::Alone => None,
+            _ => Some(Best::new(config, &host, &folder)?),
+        };
+        Ok(Self { be, lc, _lc_group: lc_group, client, target, _host: host, _folder: folder, _lab: lab })
+    }
+
+    /// What BE does by itself, per second.
+    ///
+    /// # Errors
+    /// As [`Rig::new`]; or it says nothing.
+    pub fn best_effort_alone(config: &Config) -> Result<f64, Error> {
+        unless_possible()?;
+        let lab = Lab::new("colocated").map_err(told)?;
+        let folder = Folder::new(config.be.program()).map_err(told)?;
+        let host = lab.namespace("server").map_err(told)?;
+        let config = Config { sharing: Sharing::Linux, ..config.clone() };
+        let mut best = Best::new(&config, &host, &folder)?;
+        best.by_itself(&config)
+    }
+}
+
+impl Best {
+    fn new(config: &Config, host: &Namespace, folder: &Folder) -> Result<Self, Error> {
+        let words = config.be.words(config, folder)?;
+        let group = match config.sharing {
+            Sharing::Static | Sharing::Parties => {
+                let group = Group::new(config.be.program()).map_err(told)?;
+                group.limit(config.be_share, PERIOD).map_err(told)?;
+                Some(group)
+            }
+            _ => None,
+        };
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let idle: &[&str] = if config.sharing == Sharing::Idle { &["chrt", "--idle", "0"] } else { &[] };
+        let words = [idle, &words].concat();
+        let mut command: Command = match &group {
+            Some(group) => group.command(host, words[0]),
+            None => host.command(words[0]),
+        };
+        command.args(&words[1..]);
+        let mut child =
+            host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::piped())).map_err(told)?;
+        let stdout = child.stdout.take();
+        Ok(Self { child, stdout, group })
+    }
+
+    /// Grants it `share` of the core, where it has a group.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn limit(&self, share: f64) -> Result<(), Error> {
+        self.group.as_ref().map_or(Ok(()), |group| group.limit(share, PERIOD).map_err(told))
+    }
+}
+
+/// Why there can be no such run here, if so.
+fn unless_possible() -> Result<(), Error> {
+    let advice = "sudo greenwave exp run caladan/host";
+    if let Some(why) = Lab::unavailable().or_else(Group::unavailable) {
+        return Err(Error::new(format!("world colocated: {why}")).advice(advice));
+    }
+    if affinity::cores().map_or(0, |cores| cores.len()) < 2 {
+        let what = "world colocated: clients and the programs need a core each, and this process may use one";
+        return Err(Error::new(what).advice("a machine with two cores"));
+    }
+    Ok(())
+}
+
+/// A namespace for the clients, on a cable to `host`.
+fn cabled(lab: &Lab, host: &Namespace) -> Result<Namespace, LabError> {
+    let client = lab.namespace("client")?;
+    lab.veth((host, HERE), (&client, DEVICE), &Veth::default())?;
+    client.steer_receive(DEVICE, 1 << CLIENT_CORE.0)?;
+    host.steer_receive(HERE, 1 << SHARED_CORE.0)?;
+    host.address(HERE, SERVER.into(), PREFIX)?;
+    client.address(DEVICE, CLIENT.into(), PREFIX)?;
+    Ok(client)
+}
+
+/// A group that goes before others.
+fn preferred(name: &str) -> Result<Group, LabError> {
+    let group = Group::new(name)?;
+    group.prefer().map(|()| group)
+}
+
+fn quiet(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stderr(Stdio::null())
+}
+
+/// What the laboratory says, with its advice.
+fn told(e: LabError) -> Error {
+    match e.advice() {
+        Some(advice) => Error::new(e.to_string()).advice(advice),
+        None => Error::new(e.to_string()),
+    }
+}
+
+/// Where a server of ours says that it listens. What else it says is read on.
+fn listens(lc: &mut Child, program: &str) -> Result<SocketAddr, Error> {
+    let failed = |what: &str| Error::new(format!("{program}: {what}"));
+    let stdout = lc.stdout.take().ok_or_else(|| failed("no stdout"))?;
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        // Nobody listens when it took too long.
+        let _ = lines.next().map(|line| tell.send(line));
+        lines.for_each(drop);
+    });
+    let line = told.recv_timeout(START).map_err(|_| failed("it does not say where it listens"))?;
+    let said: Value = serde_json::from_str(&line).map_err(|e| failed(&e.to_string()))?;
+    let at = said["listens"].as_str().and_then(|at| at.parse().ok());
+    at.ok_or_else(|| failed(&format!("{line:?} does not say where it listens")))
+}
+
+/// Gives memcached a value for every key, once it answers.
+fn fill(target: SocketAddr) -> Result<(), Error> {
+    let failed = |e: std::io::Error| Error::new(format!("memcached at {target}: {}", plain(&e.to_string())));
+    let end = Instant::now() + START;
+    let mut stream = loop {
+        match TcpStream::connect_timeout(&target, START) {
+            Ok(stream) => break stream,
+            Err(e) if Instant::now() > end => return Err(failed(e)),
+            Err(_) => std::thread::sleep(LOOK),
+        }
+    };
+    stream.set_read_timeout(Some(START)).map_err(failed)?;
+    const AT_ONCE: u32 = 500;
+    const STORED: &[u8] = b"STORED\r\n";
+    let mut text = Vec::new();
+    for first in (0..KEYS).step_by(AT_ONCE as usize) {
+        let keys = first..(first + AT_ONCE).min(KEYS);
+        text.clear();
+        keys.clone().for_each(|key| memcached::write_set(key, &mut text));
+        stream.write_all(&text).map_err(failed)?;
+        let mut answers = vec![0; keys.len() * STORED.len()];
+        stream.read_exact(&mut answers).map_err(failed)?;
+        if answers.chunks(STORED.len()).any(|answer| answer != STORED) {
+            return Err(Error::new(format!("memcached at {target} does not keep what it is given")));
+        }
+    }
+    Ok(())
+}
