@@ -13,15 +13,12 @@
 //! descriptor is, it says itself ([`Name::of`](host::seam::Name::of)). A
 //! program without the variable [`host::seam::VARIABLE`] notices nothing.
 //!
-//! Programs that know of us find more in [`api`].
-//!
 //! `docs/guide/unmodified-programs.md` lists every call; a test holds it
 //! against what this library exports.
 
 #![cfg_attr(test, expect(dead_code, reason = "a test exports nothing: it would take its own calls"))]
 
 mod address;
-pub mod api;
 mod epoll;
 mod hints;
 mod label;

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use host::seam::{self, Call, Desk, NoOffer, Refusal};
-use net::classify::{FlowState, Private, TransportClassifier, private};
+use net::classify::{Private, private};
 use net::stack::ConnId;
-use queueing::{Priority, Span};
+use queueing::Priority;
 use runtime::streams::{Happened, Pipe, Programs, Read, Setting, Wrote};
 
 use crate::Error;
@@ -96,10 +96,6 @@ impl Programs for Seats {
         some
     }
 
-    fn classifier(&self, port: u16) -> Option<TransportClassifier> {
-        self.desk.classifier(port)
-    }
-
     fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Seat> {
         match self.desk.offer(number(conn), local, remote) {
             Ok(pipe) => Some(Seat(pipe)),
@@ -130,12 +126,6 @@ fn translated(setting: seam::Setting) -> Setting {
 }
 
 impl Pipe for Seat {
-    fn flow(&mut self, flow: &FlowState) {
-        let FlowState { srtt, loss, received, sent, .. } = *flow;
-        let rtt_ns = srtt.map_or(0, Span::as_nanos);
-        self.0.flow(&seam::labels::Flow { rtt_ns, received: received.get(), sent: sent.get(), loss });
-    }
-
     fn tell(&mut self, level: Priority, private: &Private) {
         self.0.tell(level.level(), private::application(private).try_into().expect("48 of its 64 bytes"));
     }

@@ -17,7 +17,6 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 mod ends;
 mod guide;
-mod levels;
 mod order;
 mod refused;
 mod servers;

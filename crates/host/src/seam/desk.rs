@@ -13,7 +13,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use net::classify::TransportClassifier;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -29,8 +28,6 @@ use super::pass;
 use super::pipe::{Pipe, READABLE};
 use super::request::{Answer, Call, Key, REQUEST_BYTES_MAX, Request};
 
-mod rules;
-
 /// Where programs ask.
 pub struct Desk {
     control: OwnedFd,
@@ -44,8 +41,6 @@ pub struct Desk {
     /// Listeners so far.
     made: u64,
     refused: BTreeMap<Refusal, u64>,
-    /// Rules of listeners' own, by number.
-    rules: BTreeMap<u64, TransportClassifier>,
 }
 
 /// What happened at the programs' side.
@@ -140,7 +135,6 @@ impl Desk {
             listeners: Listeners::default(),
             made: 0,
             refused: BTreeMap::new(),
-            rules: BTreeMap::new(),
         })
     }
 
@@ -249,7 +243,6 @@ impl Desk {
                 }
                 None => Answer::No(Errno::INVAL.raw_os_error()),
             },
-            Request::Rules { id } => return self.take_rules(id, &reply),
             Request::Option { id, level, name, value } => match Setting::of(level, name, value) {
                 Some(setting) => {
                     if id & LISTENER == 0 {

@@ -11,7 +11,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
-use super::labels::{Board, Flow, PRIVATE};
+use super::labels::{Board, PRIVATE};
 
 /// Our end.
 #[derive(Debug)]
@@ -63,11 +63,6 @@ impl Pipe {
     /// program's private bytes are now.
     pub fn tell(&self, level: u8, private: &[u8; PRIVATE]) {
         self.board.tell(self.id, level, private);
-    }
-
-    /// What the connection has been like.
-    pub fn flow(&self, flow: &Flow) {
-        self.board.flow(self.id, flow);
     }
 
     /// Hands `bytes` (not none) to the program, as many as there is room for.

@@ -7,6 +7,8 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use super::labels::PRIVATE;
+
 /// What only the programs of one `greenwave run` know.
 pub type Key = [u8; 16];
 
@@ -31,13 +33,6 @@ pub enum Request {
         /// Connections that wait at the most.
         backlog: u32,
     },
-    /// Listener `id`, which does not listen yet, gives its connections rules
-    /// of its own: their text waits in the pair, and behind the answer comes
-    /// why they are none.
-    Rules {
-        /// Its number.
-        id: u64,
-    },
     /// `setsockopt` on connection `id` (or on a listener).
     Option {
         /// The connection's number.
@@ -49,6 +44,16 @@ pub enum Request {
         /// Its value; for a linger time whether there is one, and the seconds.
         value: [i32; 2],
     },
+    /// The private bytes of connection `id` that are the program's.
+    Private {
+        /// The connection's number.
+        id: u64,
+        /// All of them.
+        bytes: [u8; PRIVATE],
+    },
+    /// The file with the labels of connections: it follows the answer as a
+    /// message of its own.
+    Labels,
     /// The library refused a call by itself.
     Refused {
         /// Which.
@@ -82,9 +87,7 @@ pub enum Answer {
 }
 
 /// Bytes that a request takes at the most.
-pub const REQUEST_BYTES_MAX: usize = 64;
-/// Bytes of a program's rules.
-pub const RULES_BYTES_MAX: usize = 32 << 10;
+pub const REQUEST_BYTES_MAX: usize = 96;
 /// Bytes of an answer.
 pub const ANSWER_BYTES: usize = 4;
 
@@ -110,15 +113,17 @@ impl Request {
                 bytes.extend_from_slice(&id.to_be_bytes());
                 bytes.extend_from_slice(&backlog.to_be_bytes());
             }
-            Self::Rules { id } => {
-                bytes.push(b'R');
-                bytes.extend_from_slice(&id.to_be_bytes());
-            }
             Self::Option { id, level, name, value } => {
                 bytes.push(b'O');
                 bytes.extend_from_slice(&id.to_be_bytes());
                 [level, name, value[0], value[1]].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
             }
+            Self::Private { id, bytes: private } => {
+                bytes.push(b'W');
+                bytes.extend_from_slice(&id.to_be_bytes());
+                bytes.extend_from_slice(&private);
+            }
+            Self::Labels => bytes.push(b'P'),
             Self::Refused { call: Call::Connect } => bytes.push(b'C'),
             Self::Refused { call: Call::GetOption { level, name } } => {
                 bytes.push(b'G');
@@ -143,11 +148,12 @@ impl Request {
                 Self::Bind { addr, six, v6_only, reuse_port }
             }
             b'L' => Self::Listen { id: rest.long()?, backlog: u32::from_be_bytes(rest.take()?) },
-            b'R' => Self::Rules { id: rest.long()? },
             b'O' => {
                 let (id, level, name) = (rest.long()?, rest.int()?, rest.int()?);
                 Self::Option { id, level, name, value: [rest.int()?, rest.int()?] }
             }
+            b'W' => Self::Private { id: rest.long()?, bytes: rest.take()? },
+            b'P' => Self::Labels,
             b'C' => Self::Refused { call: Call::Connect },
             b'G' => Self::Refused { call: Call::GetOption { level: rest.int()?, name: rest.int()? } },
             _ => return None,
@@ -224,8 +230,9 @@ mod tests {
             check(Request::Bind { addr, six: addr.is_ipv6(), v6_only: false, reuse_port: true });
         }
         check(Request::Listen { id: u64::MAX - 3, backlog: 511 });
-        check(Request::Rules { id: 1 << 63 | 9 });
         check(Request::Option { id: 7, level: 6, name: -1, value: [1, i32::MIN] });
+        check(Request::Private { id: 1 << 40, bytes: std::array::from_fn(|at| at as u8) });
+        check(Request::Labels);
         check(Request::Refused { call: Call::Connect });
         check(Request::Refused { call: Call::GetOption { level: 6, name: 11 } });
     }

@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use net::classify::private::{APPLICATION, application_mut};
-use net::classify::{DriverClassifier, FlowState, Private, TransportClassifier};
+use net::classify::{DriverClassifier, Private};
 use net::driver::{Admission, DriverCounters, RxBuffer, RxOrder, classify};
 use net::stack::{ConnId, KeepAlive, ListenOptions};
 use net::{Device, Stack};
@@ -38,8 +38,6 @@ pub trait Pipe {
     /// What is handed over next is as urgent as `level`; `private` is what
     /// the connection shares with its classifiers. For programs that look.
     fn tell(&mut self, _level: Priority, _private: &Private) {}
-    /// What the connection has been like; likewise.
-    fn flow(&mut self, _flow: &FlowState) {}
     /// Hands `bytes`, which are not none, to the program.
     fn write(&mut self, bytes: &[u8]) -> Wrote;
     /// Takes what the program has written into `bytes`. Less than they hold is
@@ -82,11 +80,6 @@ pub trait Programs {
     type Pipe: Pipe;
     /// Appends what happened on their side; whether anything did. Never blocks.
     fn poll(&mut self, into: &mut Vec<Happened>) -> bool;
-    /// Who is urgent among the connections to `port`, where whoever listens
-    /// there says so itself.
-    fn classifier(&self, _port: u16) -> Option<TransportClassifier> {
-        None
-    }
     /// Hands a new connection to whoever listens; `None` when nobody takes it.
     fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Self::Pipe>;
 }
@@ -338,9 +331,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 }
             }
             Happened::Listen(port) => {
-                let classifier = self.programs.classifier(port);
                 // Somebody may listen there already.
-                let _ = self.stack.listen(port, ListenOptions { classifier, ..ListenOptions::default() });
+                let _ = self.stack.listen(port, ListenOptions::default());
             }
             Happened::Unlisten(port) => self.stack.unlisten(port),
             Happened::Set(conn, setting) => self.set(now, conn, setting),
