@@ -4,12 +4,11 @@ use std::ffi::{c_int, c_void};
 use std::net::{IpAddr, SocketAddr};
 
 use host::seam::Name;
-use host::seam::name::Kind;
 use libc::{size_t, sockaddr, sockaddr_in, sockaddr_in6, socklen_t, ssize_t};
 use rustix::io::Errno;
 
 use crate::next::next;
-use crate::{fail, ours};
+use crate::{connecting, fail, ours, seam};
 
 /// The address that a program gives; `None` when it is not one of IP.
 ///
@@ -110,11 +109,13 @@ pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut s
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
     type Real = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
-    match ours(fd) {
-        Some(Name { kind: Kind::Listener, .. }) => fail(Errno::NOTCONN),
+    let (Some(seam), Some(name)) = (seam(), ours(fd)) else {
+        return next!(getpeername(fd, addr, len) as Real);
+    };
+    match connecting::has_peer(&seam, fd, &name) {
         // SAFETY: the program's arguments.
-        Some(Name { remote, six, .. }) => done(unsafe { write(remote, six, addr, len) }),
-        None => next!(getpeername(fd, addr, len) as Real),
+        true => done(unsafe { write(name.remote, name.six, addr, len) }),
+        false => fail(Errno::NOTCONN),
     }
 }
 

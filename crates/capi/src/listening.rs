@@ -1,22 +1,20 @@
-//! From a socket to its connections: bind, listen, accept, connect.
+//! From a socket to its connections: bind, listen, accept.
 //!
 //! Until `bind` a socket is the kernel's, because only the address says whose
 //! it is to be. Then the listener's end of a socket pair takes its number
 //! (dup3), with its flags. Accepting is receiving a descriptor.
 
 use std::ffi::c_int;
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
 
 use host::seam::name::{Kind, LEN};
-use host::seam::{Answer, Call, Name, Request, pass};
+use host::seam::{Answer, Name, Request, pass};
 use libc::{sockaddr, socklen_t};
-use rustix::fs::{OFlags, fcntl_getfl};
-use rustix::io::{DupFlags, Errno, FdFlags, dup, dup3, fcntl_getfd, ioctl_fionbio};
+use rustix::io::{Errno, dup, ioctl_fionbio};
 use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, sockopt};
 
 use crate::next::next;
-use crate::{address, borrow, fail, ours, seam};
+use crate::{address, adopted, borrow, fail, ours, seam};
 
 /// What `bind` asks the desk for; `None` when the socket is the kernel's for sure.
 ///
@@ -26,14 +24,20 @@ unsafe fn wanted(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Req
     // SAFETY: the program's arguments.
     let addr = unsafe { address::read(addr, len) }?;
     let socket = borrow(fd)?;
+    let six = is_tcp(socket)?;
+    let v6_only = six && sockopt::ipv6_v6only(socket).unwrap_or(false);
+    let reuse_port = sockopt::socket_reuseport(socket).unwrap_or(false);
+    Some(Request::Bind { addr, six, v6_only, reuse_port })
+}
+
+/// Of a socket of TCP: whether it speaks IPv6.
+pub(crate) fn is_tcp(socket: BorrowedFd<'_>) -> Option<bool> {
     let domain = sockopt::socket_domain(socket).ok()?;
     let six = domain == AddressFamily::INET6;
     let is_tcp = sockopt::socket_type(socket) == Ok(SocketType::STREAM)
         && sockopt::socket_protocol(socket) == Ok(Some(TCP))
         && (six || domain == AddressFamily::INET);
-    let v6_only = six && sockopt::ipv6_v6only(socket).unwrap_or(false);
-    let reuse_port = sockopt::socket_reuseport(socket).unwrap_or(false);
-    is_tcp.then_some(Request::Bind { addr, six, v6_only, reuse_port })
+    is_tcp.then_some(six)
 }
 
 const TCP: Protocol = ipproto::TCP;
@@ -50,24 +54,15 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
         && let Some(request) = unsafe { wanted(fd, addr, len) }
     {
         match seam.ask(&request).map(|asked| (asked.answer, asked.end)) {
-            Ok((Answer::Done, end)) => return become_ours(fd, end).map_or_else(fail, |()| 0),
+            Ok((Answer::Done, end)) => {
+                return adopted::become_ours(&seam, fd, &end).map_or_else(fail, |()| 0);
+            }
             Ok((Answer::No(errno), _)) => return fail(Errno::from_raw_os_error(errno)),
             Ok((Answer::NotOurs, _)) => {}
             Err(errno) => return fail(errno),
         }
     }
     next!(bind(fd, addr, len) as Real)
-}
-
-/// Puts `end` in the place of the program's socket `fd`, with its flags.
-fn become_ours(fd: c_int, end: OwnedFd) -> Result<(), Errno> {
-    let socket = borrow(fd).ok_or(Errno::BADF)?;
-    ioctl_fionbio(&end, fcntl_getfl(socket)?.contains(OFlags::NONBLOCK))?;
-    let cloexec = fcntl_getfd(socket)?.contains(FdFlags::CLOEXEC);
-    let flags = if cloexec { DupFlags::CLOEXEC } else { DupFlags::empty() };
-    // SAFETY: the number is the program's and stays so: it is not dropped here.
-    let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) });
-    dup3(&end, &mut place, flags)
 }
 
 /// listen(2).
@@ -149,26 +144,8 @@ unsafe fn take(
     if flags & libc::SOCK_NONBLOCK != 0 {
         ioctl_fionbio(connection.as_fd(), true)?;
     }
+    adopted::inherit(fd, connection.as_raw_fd());
     // SAFETY: the program's arguments.
     unsafe { address::write(name.remote, name.six, addr, len) }?;
     Ok(connection.into_raw_fd())
-}
-
-/// connect(2).
-///
-/// # Safety
-/// As the C library's.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
-    type Real = unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
-    match ours(fd) {
-        Some(Name { kind: Kind::Listener, .. }) => {
-            if let Some(seam) = seam() {
-                let _ = seam.ask(&Request::Refused { call: Call::Connect });
-            }
-            fail(Errno::OPNOTSUPP)
-        }
-        Some(_) => fail(Errno::ISCONN),
-        None => next!(connect(fd, addr, len) as Real),
-    }
 }

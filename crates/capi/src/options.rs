@@ -3,13 +3,12 @@
 use std::ffi::{c_int, c_void};
 
 use host::seam::name::Kind;
-use host::seam::options::{PRIVATE_BYTES, SOL_GREENWAVE};
-use host::seam::{Answer, Call, Name, Request};
+use host::seam::{Answer, Call, Name, Request, Seam};
 use libc::{IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::io::Errno;
 
 use crate::next::next;
-use crate::{fail, label, ours, seam};
+use crate::{connecting, fail, ours, seam};
 
 /// Who answers for an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,10 +67,6 @@ pub unsafe extern "C" fn setsockopt(
     let (Some(seam), Some(socket)) = (seam(), ours(fd)) else {
         return next!(setsockopt(fd, level, name, value, len) as Real);
     };
-    if (level, name) == (SOL_GREENWAVE, PRIVATE_BYTES) {
-        // SAFETY: the program's arguments.
-        return unsafe { label::set_private(seam, &socket, value, len) }.map_or_else(fail, |()| 0);
-    }
     match owner(level, name) {
         Owner::Kernel => return next!(setsockopt(fd, level, name, value, len) as Real),
         Owner::Nobody => return 0,
@@ -116,29 +111,48 @@ pub unsafe extern "C" fn getsockopt(
     let (Some(seam), Some(socket)) = (seam(), ours(fd)) else {
         return next!(getsockopt(fd, level, name, value, len) as Real);
     };
-    let bytes = match (level, constant(&socket, level, name)) {
-        (_, Some(constant)) => constant.to_ne_bytes().to_vec(),
-        (SOL_SOCKET, None) => return next!(getsockopt(fd, level, name, value, len) as Real),
-        (SOL_GREENWAVE, None) => match label::get(&socket, name) {
-            Ok(bytes) => bytes,
-            Err(errno) => return fail(errno),
-        },
-        _ => {
-            let _ = seam.ask(&Request::Refused { call: Call::GetOption { level, name } });
-            return fail(Errno::NOPROTOOPT);
+    let Some(constant) = constant(&socket, level, name) else {
+        if level == SOL_SOCKET {
+            let told = next!(getsockopt(fd, level, name, value, len) as Real);
+            if told == 0 && name == libc::SO_ERROR {
+                // SAFETY: the kernel has written what the program has room for.
+                unsafe { explain(&seam, &socket, value, len) };
+            }
+            return told;
         }
+        let _ = seam.ask(&Request::Refused { call: Call::GetOption { level, name } });
+        return fail(Errno::NOPROTOOPT);
     };
     if value.is_null() || len.is_null() {
         return fail(Errno::FAULT);
     }
     // SAFETY: the program's `len` is there.
     let room = unsafe { len.read() } as usize;
+    let bytes = constant.to_ne_bytes();
     let given = bytes.len().min(room);
     // SAFETY: `given` is at most the room that the program says there is.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), given) };
     // SAFETY: as above.
     unsafe { len.write(given as socklen_t) };
     0
+}
+
+/// Why connecting failed: the kernel knows only that it did.
+///
+/// # Safety
+/// getsockopt(2) of SO_ERROR has filled `value` with `len` bytes.
+unsafe fn explain(seam: &Seam, socket: &Name, value: *mut c_void, len: *const socklen_t) {
+    // SAFETY: the kernel wrote the length.
+    let whole = unsafe { len.read() } as usize == size_of::<c_int>();
+    let value = value.cast::<c_int>();
+    // SAFETY: so many bytes are there.
+    if whole
+        && unsafe { value.read_unaligned() } != 0
+        && let Answer::No(why) = connecting::stands(seam, socket)
+    {
+        // SAFETY: as above.
+        unsafe { value.write_unaligned(why) };
+    }
 }
 
 #[cfg(test)]

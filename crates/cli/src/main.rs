@@ -24,6 +24,7 @@ mod error;
 mod exp;
 mod fabric;
 mod guard;
+mod link;
 mod load;
 mod manual;
 mod options;

@@ -6,7 +6,6 @@
 //! happened.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,22 +15,21 @@ use clap::ValueEnum;
 use host::Monotonic;
 use host::afxdp::{Claimant, Claims};
 use net::Device;
-use net::device::fault::Rates;
-use net::device::merged::Merged;
 use net::stack::{Config as StackConfig, ListenOptions, UdpOptions};
 use net::steer;
 use queueing::{CoreId, Span};
 use runtime::app::{Echo, Http};
-use runtime::mode::{Mode, Policy};
+use runtime::mode::{Classifiers, Mode, Policy};
 use runtime::shard::{Config, Stats};
 use runtime::steer::{Counts, Steered, over_one, over_queues};
 use runtime::threads::{self, Threads, Workers};
 use runtime::{App, Shard};
 
-use crate::address::{Addresses, KernelEnd, Scoped, Wanted, list};
-use crate::device::{self, Kind, Open};
+use crate::address::{Addresses, list};
+use crate::device::Open;
+use crate::link::Link;
 use crate::options::{self, Steer, made_up_mac, secret};
-use crate::{Error, check, classify};
+use crate::{Error, classify};
 
 mod guard;
 mod policy;
@@ -44,28 +42,8 @@ use settle::settle;
 /// Serve on a network device through our own TCP/IP, until ctrl-C.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where frames come from (needs root, but for captures):
-    /// tap:NAME[,queues=N], a new TAP device;
-    /// xdp:INTERFACE[,mode=native|skb][,zerocopy][,queues=N][,frames=N]
-    /// [,busy-poll][,hugepages], shared with the kernel by AF_XDP;
-    /// packet:INTERFACE[,queues=N][,fanout=flow|queue], by packet sockets;
-    /// dpdk:DEVICE[,queues=N][,mtu=N][,no-huge[=MIB]][,ARGUMENT=VALUE],
-    /// a port of DPDK with its driver's arguments, where that is built in;
-    /// pcap:FILE[,fast], a capture played back.
-    #[arg(long, value_name = "KIND:NAME", verbatim_doc_comment)]
-    device: String,
-    /// The server's addresses with their subnets: 10.77.0.2/24,
-    /// fd00::2/64; dhcp, IPv4 from a server; slaac, IPv6 from routers;
-    /// a list or repeated.
-    #[arg(long, required = true, value_name = "ADDRESSES", value_delimiter = ',', verbatim_doc_comment)]
-    addr: Vec<Wanted>,
-    /// The kernel's end of a TAP device [default: the subnet's first other].
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
-    host_addr: Vec<KernelEnd>,
-    /// Next hops for other subnets, one for each family
-    /// [default: the kernel's end, or what dhcp and slaac say].
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', verbatim_doc_comment)]
-    gateway: Vec<Scoped<IpAddr>>,
+    #[command(flatten)]
+    link: Link,
     /// Whether requests come by connections or as datagrams.
     #[arg(long, value_enum, default_value = "tcp")]
     proto: Proto,
@@ -78,9 +56,6 @@ pub struct Args {
     /// Who goes next: none, lns, darc, adps or ideal.
     #[arg(long, default_value = "adps")]
     mode: Mode,
-    /// Who is urgent: a policy file (see `greenwave check`).
-    #[arg(long, value_name = "FILE")]
-    policy: Option<PathBuf>,
     /// In the mode's place: fcfs, strict, edf, weighted or darc.
     #[arg(long, value_name = "POLICY")]
     dispatch: Option<String>,
@@ -102,12 +77,6 @@ pub struct Args {
     /// How long responses are gathered while more requests wait.
     #[arg(long, value_name = "SPAN", default_value = "30us", value_parser = options::hold)]
     hold: Span,
-    /// Write every frame to this file, for Wireshark.
-    #[arg(long, value_name = "FILE")]
-    pcap: Option<PathBuf>,
-    /// Put a bad path before the device, such as loss=1%,delay=5ms.
-    #[arg(long, value_name = "FAULTS")]
-    fault: Option<Rates>,
     #[command(flatten)]
     guard: guard::Args,
     /// End with JSON instead of tables; all else goes to stderr.
@@ -138,8 +107,7 @@ enum Serves {
 /// # Errors
 /// Anything that keeps the server from starting.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let kind: Kind = args.device.parse()?;
-    let addresses = Addresses::plan(&kind, &args.addr, &args.host_addr, &args.gateway)?;
+    let (kind, addresses) = args.link.plan()?;
     if args.proto == Proto::Udp && matches!(args.app, Serves::Http) {
         let what = "http is for connections, and --proto udp has none";
         return Err(Error::new(what).advice("--proto udp --app echo"));
@@ -149,16 +117,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         let what = "--guard is for connections, and --proto udp has none";
         return Err(Error::new(what).advice("--proto tcp"));
     }
-    let (classifiers, observed) = match &args.policy {
-        Some(path) => check::load(path)?,
-        None if matches!(args.app, Serves::Synthetic) => (classify::by_tag(), Arc::default()),
-        None => Default::default(),
+    let classifiers = match args.link.classifiers()? {
+        Some(classifiers) => classifiers,
+        None if matches!(args.app, Serves::Synthetic) => classify::by_tag(),
+        None => Classifiers::default(),
     };
     let policies =
         (0..args.shards).map(|_| policy(args, classifiers.clone())).collect::<Result<Vec<_>, _>>()?;
-    if let Some(path) = &args.pcap {
-        Error::unless_writable(path)?;
-    }
+    args.link.check_capture()?;
     let key = secret()?;
     let Open { devices, mac, mtu, held, over, how, claimant } = kind.open(&addresses, key)?;
     let made_up = made_up_mac()?;
@@ -172,14 +138,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     };
     let place = Place { args, addresses, claimant, stack, policies, held, over, how, end };
     // One file takes what passes one place.
-    let queues = match args.pcap {
+    let queues = match args.link.pcap {
         None if devices.len() == usize::from(args.shards) => devices.into_iter().map(|d| vec![d]).collect(),
         _ => vec![devices],
     };
-    let wrap = |queues| device::wrap(Merged::new(queues), args.fault, args.pcap.as_deref());
-    let ended = place.serve_on(queues.into_iter().map(wrap).collect::<Result<_, _>>()?)?;
-    check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
-    Ok(ended)
+    place.serve_on(queues.into_iter().map(|queues| args.link.wrap(queues)).collect::<Result<_, _>>()?)
 }
 
 /// Says where threads must share a core.
@@ -333,7 +296,7 @@ impl Place<'_> {
         let by = if args.proto == Proto::Udp { ", datagrams" } else { "" };
         let dispatch = args.dispatch.as_ref().map_or(String::new(), |name| format!(", dispatch {name}"));
         let several = if args.shards > 1 { format!(", {} shards", args.shards) } else { String::new() };
-        let device = &args.device;
+        let device = &args.link.device;
         let listening = format!(
             "listening on {}, {device}{how}{by}, mode {mode}{dispatch}{several}; {end}",
             list(&places)

@@ -8,7 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use host::afxdp::Claims;
-use net::stack::{Config, Ipv6};
+use host::seam::Place;
+use net::stack::{Config, Ipv6, Lease};
 
 mod cidr;
 #[cfg(test)]
@@ -101,6 +102,8 @@ pub struct Addresses {
     checked: bool,
     gateway4: Option<Ipv4Addr>,
     gateway6: Option<Ipv6Addr>,
+    /// Families for which a gateway was named: IPv4, IPv6.
+    named: [bool; 2],
 }
 
 /// IPv6 addresses that may be given.
@@ -203,6 +206,7 @@ impl Addresses {
             }
         }
         for Scoped { addr, scope } in asked {
+            self.named[usize::from(addr.is_ipv6())] = true;
             match *addr {
                 IpAddr::V4(gateway) => {
                     let Some(subnet) = self.v4 else {
@@ -254,6 +258,23 @@ impl Addresses {
     /// Addresses that are given.
     pub fn given(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.v4.iter().chain(&self.v6).map(|cidr| cidr.addr)
+    }
+
+    /// What is a stack's on a device of this kind, with the addresses that it
+    /// has found and what it was lent.
+    #[must_use]
+    pub fn place(&self, kind: &Kind, every: Vec<IpAddr>, lease: Option<&Lease>) -> Place {
+        let given = self.v4.iter().chain(&self.v6).map(|cidr| (cidr.addr, cidr.prefix));
+        let lent = lease.map(|lease| (lease.addr.into(), lease.prefix));
+        // What a router advertises is a prefix of 64 bits (RFC 4862 §5.5.3).
+        let made = every.iter().filter(|addr| self.slaac && addr.is_ipv6()).map(|addr| (*addr, 64));
+        Place {
+            subnets: given.chain(lent).chain(made).collect(),
+            beyond4: self.named[0] || lease.is_some_and(|lease| lease.router.is_some()),
+            beyond6: self.named[1] || self.slaac,
+            meets_kernel: kind.has_kernel_end(),
+            addrs: every,
+        }
     }
 
     /// A stack with these addresses, without IPv4 where none is asked for.

@@ -8,7 +8,6 @@
 //! ended, or ctrl-C.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
@@ -19,20 +18,20 @@ use host::Monotonic;
 use host::seam::VARIABLE;
 use host::seam::program::Programs;
 use net::Device;
-use net::device::fault::Rates;
 use net::device::merged::Merged;
 use net::stack::Config as StackConfig;
 use queueing::{Clock, Span};
-use runtime::mode::{Mode, Policy};
+use runtime::mode::Mode;
 use runtime::streams::{self, Streams};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sched::dispatch::{Params, Steering};
 
-use crate::address::{Addresses, KernelEnd, Scoped, Wanted, list};
-use crate::device::{self, AnyDevice, Kind, Open, Wrapped};
+use crate::Error;
+use crate::address::list;
+use crate::device::{AnyDevice, Open, Wrapped};
+use crate::link::Link;
 use crate::options::{self, made_up_mac, secret};
 use crate::serve::settle::settle;
-use crate::{Error, check};
 
 mod program;
 mod seats;
@@ -42,37 +41,16 @@ use seats::Seats;
 /// Run an unmodified server on a network device through our own TCP/IP.
 ///
 /// The program runs with libgreenwave.so preloaded; what it binds to the
-/// addresses here, or to all addresses, is on our stack, and everything else
-/// is the kernel's. Ends with the program, or with ctrl-C.
+/// addresses here, or to all addresses, and what it connects to where the
+/// device leads, is on our stack, and everything else is the kernel's. Ends
+/// with the program, or with ctrl-C.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where frames come from, as for `serve` (see there):
-    /// tap:NAME, xdp:INTERFACE, packet:INTERFACE, dpdk:DEVICE.
-    #[arg(long, value_name = "KIND:NAME", verbatim_doc_comment)]
-    device: String,
-    /// The stack's addresses with their subnets: 10.77.0.2/24,
-    /// fd00::2/64; dhcp; slaac; a list or repeated.
-    #[arg(long, required = true, value_name = "ADDRESSES", value_delimiter = ',', verbatim_doc_comment)]
-    addr: Vec<Wanted>,
-    /// The kernel's end of a TAP device [default: the subnet's first other].
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
-    host_addr: Vec<KernelEnd>,
-    /// Next hops for other subnets, one for each family
-    /// [default: the kernel's end, or what dhcp and slaac say].
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', verbatim_doc_comment)]
-    gateway: Vec<Scoped<IpAddr>>,
-    /// Who is urgent: a policy file (see `greenwave check`).
-    #[arg(long, value_name = "FILE")]
-    policy: Option<PathBuf>,
+    #[command(flatten)]
+    link: Link,
     /// How long the stack without work looks for more, then it sleeps.
     #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = options::spin)]
     spin: Span,
-    /// Write every frame to this file, for Wireshark.
-    #[arg(long, value_name = "FILE")]
-    pcap: Option<PathBuf>,
-    /// Put a bad path before the device, such as loss=1%,delay=5ms.
-    #[arg(long, value_name = "FAULTS")]
-    fault: Option<Rates>,
     /// The library [default: $GREENWAVE_LIB, or libgreenwave.so beside
     /// this program].
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
@@ -90,29 +68,20 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let program = program::find(&args.program[0])?;
     let lib = library(args.lib.as_deref())?;
-    let kind: Kind = args.device.parse()?;
-    let addresses = Addresses::plan(&kind, &args.addr, &args.host_addr, &args.gateway)?;
-    let (classifiers, observed) = match &args.policy {
-        Some(path) => {
-            check::load(path).map_err(|e| e.advice(format!("greenwave check {}", path.display())))?
-        }
-        None => Default::default(),
-    };
-    if let Some(path) = &args.pcap {
-        Error::unless_writable(path)?;
-    }
+    let (kind, addresses) = args.link.plan()?;
+    let classifiers = args.link.classifiers()?.unwrap_or_default();
+    args.link.check_capture()?;
     let key = secret()?;
     let Open { mut devices, mac, mtu, held, how, claimant, .. } = kind.open(&addresses, key)?;
     let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up_mac()?), key) };
-    let mut seats = Seats::open(secret()?)?;
+    let seats = Seats::open(secret()?)?;
     for device in &mut devices {
         device.watch(seats.readiness()?);
     }
-    let policy: Policy = Mode::Adps.policy(classifiers, &Params::new(1, 1), Steering::all(1));
+    let policy = Mode::Adps.policy(classifiers, &Params::new(1, 1), Steering::all(1));
     let frames_max = held.map_or(FRAMES_MAX, |held| held.min(FRAMES_MAX));
     let variable = seats.variable();
-    seats.set_addrs(addresses.given().collect());
-    let device = device::wrap(Merged::new(devices), args.fault, args.pcap.as_deref())?;
+    let device = args.link.wrap(devices)?;
     let mut server = [(Streams::new(stack, policy, frames_max, seats), device)];
     let interrupted = host::interrupt::flag();
     // Stdout is the program's.
@@ -123,14 +92,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         claimant.claim(&host::afxdp::Claims { addresses: found.every.clone(), ports: Vec::new() })?;
     }
     let [(streams, device)] = &mut server;
-    streams.programs().set_addrs(found.every);
+    let lease = streams.stack().lease().copied();
+    streams.programs().set_place(addresses.place(&kind, found.every, lease.as_ref()));
     let how = how.map_or(String::new(), |how| format!(" ({how})"));
-    eprintln!("{} on {}, {}{how}; ctrl-C ends", program.display(), list(&found.served), args.device);
+    eprintln!("{} on {}, {}{how}; ctrl-C ends", program.display(), list(&found.served), args.link.device);
     let mut command = Command::new(&program);
     command.args(&args.program[1..]).env("LD_PRELOAD", preload(&lib)).env(VARIABLE, variable);
     let status = serve(streams, device, args.spin, interrupted, &mut command)?;
     summary(streams);
-    check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
     Ok(exit(status, interrupted.load(Ordering::Relaxed)))
 }
 
@@ -256,5 +225,8 @@ fn summary(streams: &mut AnyStreams) {
         "{} connections, {} reset; {} bytes in, {} out; not taken: nobody listened {nobody}, backlog full {full}, no descriptor {no_fd}",
         c.offered, c.reset, c.bytes_in, c.bytes_out
     );
+    if c.opened + c.unopened > 0 {
+        eprintln!("{} connections opened, {} could not be", c.opened, c.unopened);
+    }
     streams.programs().refused().for_each(|line| eprintln!("{line}"));
 }

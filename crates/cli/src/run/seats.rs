@@ -1,13 +1,12 @@
 //! The desk of [`host::seam`] as the stack sees it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use host::seam::{self, Call, Desk, NoOffer, Refusal};
-use net::classify::{Private, private};
-use net::stack::ConnId;
-use queueing::Priority;
-use runtime::streams::{Happened, Pipe, Programs, Read, Setting, Wrote};
+use host::seam::{self, Call, Desk, NoOffer, Place, Refusal};
+use net::stack::{CloseReason, ConnId, ConnectError};
+use runtime::streams::{Happened, NotOpened, Pipe, Programs, Read, Setting, Wrote};
+use rustix::io::Errno;
 
 use crate::Error;
 
@@ -50,8 +49,8 @@ impl Seats {
         self.desk.readiness().map_err(|e| no_desk(&e))
     }
 
-    pub(super) fn set_addrs(&mut self, addrs: Vec<IpAddr>) {
-        self.desk.set_addrs(addrs);
+    pub(super) fn set_place(&mut self, place: Place) {
+        self.desk.set_place(place);
     }
 
     /// What a program's environment is to say.
@@ -63,7 +62,9 @@ impl Seats {
     pub(super) fn refused(&self) -> impl Iterator<Item = String> + '_ {
         self.desk.refused().map(|(refusal, count)| {
             let what = match refusal {
-                Refusal::Call(Call::Connect) => "connect of a socket bound to our address".to_owned(),
+                Refusal::Call(Call::Connect) => {
+                    "connect of a socket bound to our address, to where the device does not lead".to_owned()
+                }
                 Refusal::Call(Call::GetOption { level, name }) => {
                     format!("getsockopt level {level} option {name}")
                 }
@@ -88,9 +89,9 @@ impl Programs for Seats {
             seam::Happened::Pipe { id, readable, writable, gone } => {
                 Happened::Pipe { conn: conn(id), readable, writable, gone }
             }
-            seam::Happened::Shut(id) => Happened::Shut(conn(id)),
             seam::Happened::Listen(port) => Happened::Listen(port),
             seam::Happened::Unlisten(port) => Happened::Unlisten(port),
+            seam::Happened::Connect { call, to, port } => Happened::Connect { call, to, port },
             seam::Happened::Set { id, setting } => Happened::Set(conn(id), translated(setting)),
         }));
         some
@@ -110,6 +111,35 @@ impl Programs for Seats {
             }
         }
     }
+
+    fn opening(&mut self, call: u64, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Seat> {
+        self.desk.opening(call, number(conn), local, remote).map(Seat)
+    }
+
+    fn refuse(&mut self, call: u64, why: NotOpened) {
+        self.desk.refuse_opening(call, errno(why));
+    }
+
+    fn opened(&mut self, conn: ConnId, pipe: &mut Seat) {
+        self.desk.opened(number(conn), &mut pipe.0);
+    }
+
+    fn failed(&mut self, conn: ConnId, why: NotOpened) {
+        self.desk.failed(number(conn), errno(why));
+    }
+}
+
+/// What connect(2) says of it.
+fn errno(why: NotOpened) -> Errno {
+    match why {
+        NotOpened::Here(ConnectError::NoPort) => Errno::ADDRNOTAVAIL,
+        NotOpened::Here(ConnectError::TooMany) => Errno::NOBUFS,
+        NotOpened::Here(ConnectError::NoRoute) => Errno::NETUNREACH,
+        NotOpened::There(CloseReason::Reset) => Errno::CONNREFUSED,
+        NotOpened::There(CloseReason::TimedOut) => Errno::TIMEDOUT,
+        NotOpened::There(CloseReason::Unreachable) => Errno::HOSTUNREACH,
+        NotOpened::There(CloseReason::Finished | CloseReason::Aborted) => Errno::CONNABORTED,
+    }
 }
 
 fn translated(setting: seam::Setting) -> Setting {
@@ -120,16 +150,10 @@ fn translated(setting: seam::Setting) -> Setting {
         seam::Setting::KeepCount(count) => Setting::KeepCount(count),
         seam::Setting::UserTimeout(timeout) => Setting::UserTimeout(timeout),
         seam::Setting::ResetOnClose(reset) => Setting::ResetOnClose(reset),
-        seam::Setting::Priority(level) => Setting::Level(level),
-        seam::Setting::Private(bytes) => Setting::Private(bytes),
     }
 }
 
 impl Pipe for Seat {
-    fn tell(&mut self, level: Priority, private: &Private) {
-        self.0.tell(level.level(), private::application(private).try_into().expect("48 of its 64 bytes"));
-    }
-
     fn write(&mut self, bytes: &[u8]) -> Wrote {
         match self.0.write(bytes) {
             seam::Wrote::Some(taken) => Wrote::Some(taken),

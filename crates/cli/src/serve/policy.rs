@@ -16,7 +16,7 @@ pub(super) fn policy(args: &Args, classifiers: Classifiers) -> Result<Policy, Er
     let asked = [classifiers.driver.is_some(), classifiers.transport.is_some()];
     let mut policy = args.mode.policy(classifiers, &params, steering(args, workers)?);
     let asks = [policy.driver.is_some(), policy.transport.is_some()];
-    if args.policy.is_some()
+    if args.link.policy.is_some()
         && let Some(layer) = (0..2).find(|&layer| asked[layer] && !asks[layer])
     {
         let what = format!("mode {} never asks the {}'s rules", args.mode, ["driver", "transport"][layer]);

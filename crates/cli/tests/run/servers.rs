@@ -91,6 +91,124 @@ fn python_serves_with_sockets_that_block() {
     }
 }
 
+/// Connections at once: as many as a test may hold, at most.
+const MANY: usize = 1000;
+
+#[test]
+fn memcached_serves_many_connections_with_threads() {
+    let test = "memcached_serves_many_connections_with_threads";
+    let Some(world) = World::new(test, "memcached") else { return };
+    let program = ["memcached", "-u", "root", "-l", OURS, "-p", "11211", "-U", "0", "-t", "4", "-c", "2000"];
+    let server = world.run("packet:gw0", 11_211, &program);
+    let mut first = world.connect(&server);
+    let value = noise(100_000);
+    write!(first, "set k 0 0 {}\r\n", value.len()).unwrap();
+    first.write_all(&[&value[..], b"\r\n"].concat()).unwrap();
+    let mut said = [0; 8];
+    first.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"STORED\r\n");
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let many = limit.current.map_or(MANY, |most| MANY.min(most as usize - 100));
+    let mut others: Vec<TcpStream> = (0..many).map(|_| world.connect(&server)).collect();
+    let expected = [b"VALUE k 0 100000\r\n", &value[..], b"\r\nEND\r\n"].concat();
+    for (n, other) in others.iter_mut().enumerate() {
+        other.write_all(b"get k\r\n").unwrap();
+        // All are open; some ask at once.
+        if n % 50 == 0 {
+            let mut got = vec![0; expected.len()];
+            other.read_exact(&mut got).unwrap();
+            assert!(got == expected, "connection {n}");
+        }
+    }
+    first.write_all(b"stats\r\n").unwrap();
+    let mut stats = String::new();
+    let mut lines = BufReader::new(&mut first);
+    while !stats.ends_with("END\r\n") {
+        assert!(lines.read_line(&mut stats).unwrap() > 0);
+    }
+    assert!(stats.contains("STAT threads 4"), "{stats}");
+    server.stop();
+}
+
+const APACHE: &str = "ServerRoot FOLDER\nServerName a\nPidFile FOLDER/pid\nListen ADDRESS:80\nUser www-data\n\
+    Group www-data\nLoadModule mpm_event_module MODULES/mod_mpm_event.so\nErrorLog FOLDER/error.log\n\
+    LoadModule authz_core_module MODULES/mod_authz_core.so\nDocumentRoot FOLDER\nDefaultRuntimeDir FOLDER\n\
+    StartServers 2\nServerLimit 2\nThreadsPerChild 8\nMaxRequestWorkers 16\nMaxSpareThreads 16\n\
+    MinSpareThreads 1\n<Directory FOLDER>\nRequire all granted\n</Directory>\n";
+const APACHE_MODULES: &str = "/usr/lib/apache2/modules";
+
+#[test]
+fn apache_serves_with_threads_that_wait_for_events() {
+    let test = "apache_serves_with_threads_that_wait_for_events";
+    let Some(world) = World::new(test, "apache2") else { return };
+    if !Path::new(APACHE_MODULES).exists() {
+        return skipped(test, "Apache's modules are not where Debian has them");
+    }
+    // Its workers are not root.
+    if !world.folder.ancestors().all(|folder| may_be_entered(folder)) {
+        return skipped(test, "the folder of the tests is not for everybody to enter");
+    }
+    let config = world.write("apache.conf", &APACHE.replace("MODULES", APACHE_MODULES));
+    let server = world.run("packet:gw0", 80, &["apache2", "-DFOREGROUND", "-f", &config]);
+    world.files_arrive(&server);
+    world.connections_are_kept(&server);
+    server.stop();
+}
+
+/// Whether any user may have a folder's files.
+fn may_be_entered(folder: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    folder.metadata().is_ok_and(|of| of.permissions().mode() & 1 == 1)
+}
+
+#[test]
+fn listeners_pass_on_what_they_were_told_and_wait_for_descriptors() {
+    let test = "listeners_pass_on_what_they_were_told_and_wait_for_descriptors";
+    let Some(world) = World::new(test, "python3") else { return };
+    let script = world.write("serving.py", include_str!("serving.py"));
+    let mut server = world.start("packet:gw0", 7001, &["python3", &script, OURS]);
+    let mut stream = None;
+    world.until("it listens", || {
+        stream = world.clients.enter(|| TcpStream::connect(server.to).ok());
+        stream.is_some()
+    });
+    let mut stream = stream.expect("it is connected");
+    stream.write_all(b"hi").unwrap();
+    let mut said = [0; 8];
+    let end = [stream.read(&mut said), stream.read(&mut said)];
+    assert!(matches!(end, [Ok(2), Err(_)] | [Err(_), _]), "a linger time of zero resets: {end:?}");
+    server.to.set_port(7002);
+    let mut kept = Vec::new();
+    world.until("it listens", || {
+        world.clients.enter(|| TcpStream::connect(server.to)).map(|s| kept.push(s)).is_ok()
+    });
+    (0..40).for_each(|_| kept.push(world.connect(&server)));
+    kept.iter_mut().for_each(|stream| stream.write_all(b"first").unwrap());
+    kept.push(world.connect(&server));
+    kept.last_mut().unwrap().write_all(b"last").unwrap();
+    for (n, stream) in kept.iter_mut().enumerate() {
+        let mut said = [0; 5];
+        stream.set_nonblocking(false).unwrap();
+        stream.read_exact(&mut said).unwrap_or_else(|e| panic!("connection {n} is served, not {e}"));
+        assert_eq!(&said, b"hello");
+    }
+    server.to.set_port(7003);
+    world.until("it listens", || world.clients.enter(|| TcpStream::connect(server.to).is_ok()));
+    let mut streams: Vec<TcpStream> = (0..100).map(|_| world.connect(&server)).collect();
+    for (n, stream) in streams.iter_mut().enumerate() {
+        writeln!(stream, "line {n}").unwrap();
+    }
+    for (n, stream) in streams.iter_mut().enumerate() {
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        assert_eq!(line, format!("line {n}\n"));
+    }
+    streams.truncate(1);
+    streams[0].write_all(b"over\n").unwrap();
+    let (code, said) = server.ended();
+    assert_eq!(code, Some(0), "{said}");
+}
+
 #[test]
 fn the_kernels_end_of_a_tap_device_is_served() {
     let test = "the_kernels_end_of_a_tap_device_is_served";

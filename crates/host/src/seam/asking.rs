@@ -6,8 +6,10 @@
 //! the program has taken.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, getpeername, recv, socket_with,
     socketpair,
@@ -33,6 +35,25 @@ pub struct Asked {
     pub answer: Answer,
     /// For a bound socket: the listener.
     pub end: OwnedFd,
+    /// What came with the answer: a connection that is being opened.
+    pub brought: Option<OwnedFd>,
+}
+
+impl Asked {
+    /// Waits for the second answer to a [`Request::Connect`] that says it is
+    /// waited for, at most as long as `patience` if there is one.
+    ///
+    /// # Errors
+    /// `EINTR`, as for a call that a signal interrupts; `EAGAIN` at the end of
+    /// the patience; `ENETDOWN` when the desk is gone.
+    pub fn outcome(&self, patience: Option<Duration>) -> Result<Answer, Errno> {
+        if patience.is_some() {
+            set_socket_timeout(&self.end, Timeout::Recv, patience)?;
+        }
+        let mut bytes = [0; ANSWER_BYTES];
+        let (len, _) = recv(&self.end, &mut bytes[..], RecvFlags::empty())?;
+        Answer::decode(&bytes[..len]).ok_or(Errno::NETDOWN)
+    }
 }
 
 impl Seam {
@@ -64,14 +85,17 @@ impl Seam {
         pass::send(&control, Some(&desk), &request.encode(&self.key), theirs.as_fd()).map_err(gone)?;
         drop(theirs);
         let mut bytes = [0; ANSWER_BYTES];
-        let len = loop {
-            match recv(&end, &mut bytes[..], RecvFlags::empty()) {
-                Err(Errno::INTR) => {}
-                got => break got?.0,
+        let message = loop {
+            match pass::receive(&end, &mut bytes, true) {
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                got => break got.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?,
             }
         };
-        let answer = Answer::decode(&bytes[..len]).ok_or(Errno::NETDOWN)?;
-        Ok(Asked { answer, end })
+        if message.lost {
+            return Err(Errno::MFILE);
+        }
+        let answer = Answer::decode(&bytes[..message.len]).ok_or(Errno::NETDOWN)?;
+        Ok(Asked { answer, end, brought: message.fd })
     }
 
     /// What tells the labels of a program's connections.

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -26,7 +26,12 @@ use super::name::{Kind, Name};
 use super::options::Setting;
 use super::pass;
 use super::pipe::{Pipe, READABLE};
+use super::place::Place;
 use super::request::{Answer, Call, Key, REQUEST_BYTES_MAX, Request};
+
+mod opening;
+
+use opening::{Asker, Openings};
 
 /// Where programs ask.
 pub struct Desk {
@@ -35,11 +40,14 @@ pub struct Desk {
     board: Arc<Board>,
     key: Key,
     run: u32,
-    /// The stack's addresses.
-    addrs: Vec<IpAddr>,
+    place: Place,
     listeners: Listeners,
+    openings: Openings,
     /// Listeners so far.
     made: u64,
+    /// What is to be told at the next [`poll`](Self::poll): what connections
+    /// inherit. Those of one round of the stack's.
+    inherited: Vec<Happened>,
     refused: BTreeMap<Refusal, u64>,
 }
 
@@ -64,6 +72,16 @@ pub enum Happened {
     Listen(u16),
     /// Nobody listens on this port any more.
     Unlisten(u16),
+    /// A program wants a connection to `to`: [`Desk::opening`] or
+    /// [`Desk::refuse_opening`] is to follow.
+    Connect {
+        /// How the question is called.
+        call: u64,
+        /// To whom.
+        to: SocketAddr,
+        /// The port of ours that the program wants.
+        port: Option<u16>,
+    },
     /// A program sets an option of connection `id`.
     Set {
         /// The number it was offered under.
@@ -131,16 +149,18 @@ impl Desk {
             board: Arc::new(Board::new()?),
             key: secret,
             run,
-            addrs: Vec::new(),
+            place: Place::default(),
             listeners: Listeners::default(),
+            openings: Openings::default(),
             made: 0,
+            inherited: Vec::new(),
             refused: BTreeMap::new(),
         })
     }
 
-    /// The stack's addresses, from now on: what is bound to them is ours.
-    pub fn set_addrs(&mut self, addrs: Vec<IpAddr>) {
-        self.addrs = addrs;
+    /// Where the stack is, from now on.
+    pub fn set_place(&mut self, place: Place) {
+        self.place = place;
     }
 
     /// What [`VARIABLE`](super::VARIABLE) is to say.
@@ -165,9 +185,11 @@ impl Desk {
 
     /// Appends what happened since, up to a batch; whether anything did.
     pub fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
+        let inherits = !self.inherited.is_empty();
+        into.append(&mut self.inherited);
         let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut space, Some(&zero)) else { return false };
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut space, Some(&zero)) else { return inherits };
         // Who is gone first: what it had may be asked for by the next.
         for event in events.iter().filter(|event| event.data.u64() != CONTROL) {
             self.on_event(event.data.u64(), event.flags, into);
@@ -175,7 +197,7 @@ impl Desk {
         if events.iter().any(|event| event.data.u64() == CONTROL) {
             self.take_requests(into);
         }
-        !events.is_empty()
+        inherits || !events.is_empty()
     }
 
     fn on_event(&mut self, id: u64, flags: epoll::EventFlags, into: &mut Vec<Happened>) {
@@ -243,10 +265,17 @@ impl Desk {
                 }
                 None => Answer::No(Errno::INVAL.raw_os_error()),
             },
+            Request::Connect { to, six, waits, from, send_buffer } => {
+                let asker = Asker { reply, six, waits, send_buffer, settings: Vec::new() };
+                return self.connect(to, from, asker, into);
+            }
+            Request::Opening { id } => self.openings.stands(id),
             Request::Option { id, level, name, value } => match Setting::of(level, name, value) {
                 Some(setting) => {
-                    if id & LISTENER == 0 {
-                        into.push(Happened::Set { id, setting });
+                    match self.listeners.get_mut(id) {
+                        Some(listener) => listener.set(setting),
+                        None if id & LISTENER == 0 => into.push(Happened::Set { id, setting }),
+                        None => {}
                     }
                     Answer::Done
                 }
@@ -279,10 +308,10 @@ impl Desk {
         let say = |end: &OwnedFd, answer: Answer| {
             let _ = send(end, &answer.encode(), QUIET);
         };
-        // Who binds no address and no port wants to connect.
+        // Who binds no address and no port wants to connect, perhaps elsewhere.
         let ours = match addr.ip() {
             ip if ip.is_unspecified() => addr.port() != 0,
-            ip => self.addrs.contains(&ip),
+            ip => self.place.has(ip),
         };
         if !ours {
             return say(&end, Answer::NotOurs);
@@ -348,6 +377,8 @@ impl Desk {
         let pipe = Pipe::new(ours, id, self.epoll.clone(), self.board.clone());
         let before = listener.is_full();
         listener.hand_over(name, theirs).map_err(|_| NoOffer::Full)?;
+        let set = listener.settings().iter().map(|&setting| Happened::Set { id, setting });
+        self.inherited.extend(set);
         let (listener, full) = (listener.id, listener.is_full());
         if full && !before {
             let _ = self.watch_listener(listener);

@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::name::LEN;
+use super::options::Setting;
 use super::pass;
 
 /// A socket that is bound, and perhaps listens.
@@ -31,6 +32,8 @@ pub(super) struct Listener {
     waiting: VecDeque<([u8; LEN], OwnedFd)>,
     /// Connections it was given.
     given: u64,
+    /// What was set on it, for its connections to have, too.
+    settings: Vec<Setting>,
 }
 
 /// Connections that wait for one listener here, at the most.
@@ -39,7 +42,20 @@ const BACKLOG_MAX: usize = 4096;
 impl Listener {
     pub fn new(id: u64, addr: SocketAddr, end: OwnedFd) -> Self {
         let (six, v6_only, reuse_port, backlog) = (addr.is_ipv6(), false, false, 0);
-        Self { id, addr, six, v6_only, reuse_port, backlog, end, waiting: VecDeque::new(), given: 0 }
+        let (waiting, settings) = (VecDeque::new(), Vec::new());
+        Self { id, addr, six, v6_only, reuse_port, backlog, end, waiting, given: 0, settings }
+    }
+
+    /// Its connections are to have `setting` from now on.
+    pub fn set(&mut self, setting: Setting) {
+        let kind = std::mem::discriminant(&setting);
+        self.settings.retain(|before| std::mem::discriminant(before) != kind);
+        self.settings.push(setting);
+    }
+
+    /// What its connections are to have, in the order in which it was set.
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
     }
 
     /// It takes connections from now on.

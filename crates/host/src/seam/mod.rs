@@ -10,27 +10,27 @@
 //! asks ([`Request`]).
 //!
 //! Accepting is receiving: a listener's pair carries messages, each a new
-//! connection's [`Name`] and its descriptor. How urgent connections are,
-//! programs read where the stack writes it ([`labels`]).
+//! connection's [`Name`] and its descriptor. A connection that a program opens
+//! comes with the answer, not writable until its handshake is complete.
 //! Decision: `docs/adr/0025-programs-keep-kernel-descriptors.md`.
 
 mod asking;
 mod desk;
-pub mod labels;
 mod listeners;
 pub mod name;
-pub mod options;
+mod options;
 pub mod pass;
 mod pipe;
+mod place;
 pub mod program;
 mod request;
 
 pub use asking::{Asked, Seam};
 pub use desk::{Desk, Happened, NoOffer, Refusal};
-pub use labels::Labels;
 pub use name::Name;
 pub use options::Setting;
 pub use pipe::{Pipe, Read, Wrote};
+pub use place::Place;
 pub use request::{ANSWER_BYTES, Answer, Call, Key, REQUEST_BYTES_MAX, Request};
 
 /// The environment variable that tells the library where the desk is:

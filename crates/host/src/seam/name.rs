@@ -37,10 +37,25 @@ pub struct Name {
 /// What a descriptor stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Connections come out of it.
+    /// Connections come out of it; bound, it perhaps does not listen yet.
     Listener,
-    /// A connection.
+    /// A connection that it accepted.
     Connection,
+    /// A connection that it opened, perhaps in its handshake.
+    Opened,
+}
+
+impl Kind {
+    const ALL: [(Self, u8); 3] = [(Self::Listener, b'L'), (Self::Connection, b'C'), (Self::Opened, b'O')];
+
+    fn letter(self) -> u8 {
+        let known = Self::ALL.into_iter().find(|(kind, _)| *kind == self);
+        known.expect("every kind has its letter").1
+    }
+
+    fn of_letter(letter: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, known)| *known == letter).map(|(kind, _)| kind)
+    }
 }
 
 /// Length of a name in bytes.
@@ -55,8 +70,7 @@ impl Name {
         let mut at = 0;
         put(&mut bytes, &mut at, MARK);
         put_hex(&mut bytes, &mut at, &self.run.to_be_bytes());
-        let kind = if self.kind == Kind::Listener { b"L" } else { b"C" };
-        put(&mut bytes, &mut at, kind);
+        put(&mut bytes, &mut at, &[self.kind.letter()]);
         put(&mut bytes, &mut at, if self.six { b"6" } else { b"4" });
         put_hex(&mut bytes, &mut at, &self.id.to_be_bytes());
         for end in [self.local, self.remote] {
@@ -79,11 +93,12 @@ impl Name {
             return None;
         }
         let run = u32::from_be_bytes(take_hex(&mut rest)?);
-        let (kind, six) = match rest.split_at_checked(2)? {
-            (head @ [b'L' | b'C', b'4' | b'6'], tail) => {
-                rest = tail;
-                (if head[0] == b'L' { Kind::Listener } else { Kind::Connection }, head[1] == b'6')
-            }
+        let (&[letter, family], tail) = rest.split_first_chunk()?;
+        rest = tail;
+        let kind = Kind::of_letter(letter)?;
+        let six = match family {
+            b'4' => false,
+            b'6' => true,
             _ => return None,
         };
         let id = u64::from_be_bytes(take_hex(&mut rest)?);
@@ -136,10 +151,10 @@ mod tests {
     proptest! {
         #[test]
         fn names_read_as_they_are_written(
-            run in any::<u32>(), id in any::<u64>(), listener in any::<bool>(), six in any::<bool>(),
+            run in any::<u32>(), id in any::<u64>(), kind in 0..Kind::ALL.len(), six in any::<bool>(),
             local in end(), remote in end(),
         ) {
-            let kind = if listener { Kind::Listener } else { Kind::Connection };
+            let kind = Kind::ALL[kind].0;
             let name = Name { run, kind, six, id, local, remote };
             prop_assert_eq!(Name::decode(&name.encode()), Some(name));
             prop_assert!(name.encode().iter().all(u8::is_ascii_graphic));

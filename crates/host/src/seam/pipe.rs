@@ -3,15 +3,21 @@
 //! It never blocks. The kernel keeps the bytes, the bound of what waits, and
 //! the count of who still has the other end: when the last process has closed
 //! it, or was killed, this end is told.
+//!
+//! A program's socket is not writable while its handshake is under way, and
+//! only the kernel can say so to `poll` and `epoll`. Until then its end has
+//! the smallest buffer there is, filled with bytes that nobody wants; when the
+//! connection is open they are taken away and the buffer gets its size. Where
+//! the handshake fails, our end closes with bytes unread, which is an error at
+//! the other.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
-
-use super::labels::{Board, PRIVATE};
 
 /// Our end.
 #[derive(Debug)]
@@ -21,13 +27,28 @@ pub struct Pipe {
     id: u64,
     /// Where it is watched.
     watch: Arc<OwnedFd>,
-    /// Where programs read how urgent it is.
-    board: Arc<Board>,
+    /// Its handshake is under way.
+    filled: Option<Filled>,
+}
+
+/// A program's end while the handshake of its connection is under way.
+#[derive(Debug)]
+struct Filled {
+    /// The program's end once more, so that its buffer can be given its size.
+    theirs: OwnedFd,
+    /// Bytes that nobody wants.
+    filler: usize,
+    /// What the buffer's size is to be, in bytes.
+    send_buffer: usize,
 }
 
 /// A connection is looked at when there is more than before.
 pub(super) const READABLE: epoll::EventFlags =
     epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
+
+/// Bytes that a program's end is filled with at once; the smallest buffer
+/// takes no more.
+const FILLER: usize = 8192;
 
 /// What became of bytes for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,15 +75,44 @@ pub enum Read {
 }
 
 impl Pipe {
-    pub(super) fn new(end: OwnedFd, id: u64, watch: Arc<OwnedFd>, board: Arc<Board>) -> Self {
-        board.begin(id);
-        Self { end, id, watch, board }
+    pub(super) fn new(end: OwnedFd, id: u64, watch: Arc<OwnedFd>) -> Self {
+        Self { end, id, watch, filled: None }
     }
 
-    /// What is handed over next is as urgent as `level`, 0..=7; and what the
-    /// program's private bytes are now.
-    pub fn tell(&self, level: u8, private: &[u8; PRIVATE]) {
-        self.board.tell(self.id, level, private);
+    /// Our end of a connection that is being opened, `theirs` being the
+    /// program's; `send_buffer` in bytes is the program's wish, 0 for none.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(super) fn filled(self, theirs: OwnedFd, send_buffer: u32) -> Result<Self, Errno> {
+        // The kernel tells twice what it was told (socket(7)).
+        let usual = socket_send_buffer_size(&theirs)? / 2;
+        let send_buffer = if send_buffer == 0 { usual } else { send_buffer as usize };
+        set_socket_send_buffer_size(&theirs, 1)?;
+        let mut filler = 0;
+        loop {
+            match send(&theirs, &[0; FILLER], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(taken) => filler += taken,
+                Err(Errno::AGAIN) => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(Self { filled: Some(Filled { theirs, filler, send_buffer }), ..self })
+    }
+
+    /// The handshake is complete: the program may write.
+    pub(super) fn open(&mut self) {
+        let Some(Filled { theirs, mut filler, send_buffer }) = self.filled.take() else { return };
+        let mut scrap = [0; FILLER];
+        while filler > 0 {
+            let len = filler.min(FILLER);
+            match recv(&self.end, &mut scrap[..len], RecvFlags::DONTWAIT) {
+                Ok((taken @ 1.., _)) => filler -= taken,
+                _ => break,
+            }
+        }
+        // Refused, it stays small, and the connection slow.
+        let _ = set_socket_send_buffer_size(&theirs, send_buffer);
     }
 
     /// Hands `bytes` (not none) to the program, as many as there is room for.

@@ -3,11 +3,11 @@
 //! A request is one datagram to the desk's socket, with a key that the desk
 //! gave to its programs alone and one end of a socket pair: the answer comes
 //! back over that pair. For [`Request::Bind`] the pair is, from then on, the
-//! listener itself. Numbers are in network order.
+//! listener itself; the answer to [`Request::Connect`] brings the connection's
+//! descriptor, and a second one says how its handshake ended, where that is
+//! waited for. Numbers are in network order.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-
-use super::labels::PRIVATE;
 
 /// What only the programs of one `greenwave run` know.
 pub type Key = [u8; 16];
@@ -25,6 +25,26 @@ pub enum Request {
         v6_only: bool,
         /// Others may have the same address if they say so, too.
         reuse_port: bool,
+    },
+    /// A stream socket wants a connection.
+    Connect {
+        /// To whom.
+        to: SocketAddr,
+        /// The socket speaks IPv6.
+        six: bool,
+        /// The program waits for the outcome.
+        waits: bool,
+        /// The number of the socket's end, where it is bound to an address of
+        /// ours; otherwise 0.
+        from: u64,
+        /// What the program wants for `SO_SNDBUF`; 0: nothing.
+        send_buffer: u32,
+    },
+    /// How the handshake of connection `id`, which a program opened, stands:
+    /// done, `EALREADY`, or why there is none.
+    Opening {
+        /// Its number.
+        id: u64,
     },
     /// The listener `id` takes connections, so many of which may wait.
     Listen {
@@ -44,16 +64,6 @@ pub enum Request {
         /// Its value; for a linger time whether there is one, and the seconds.
         value: [i32; 2],
     },
-    /// The private bytes of connection `id` that are the program's.
-    Private {
-        /// The connection's number.
-        id: u64,
-        /// All of them.
-        bytes: [u8; PRIVATE],
-    },
-    /// The file with the labels of connections: it follows the answer as a
-    /// message of its own.
-    Labels,
     /// The library refused a call by itself.
     Refused {
         /// Which.
@@ -64,7 +74,7 @@ pub enum Request {
 /// A call that the library can refuse by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
-    /// `connect` of a socket that is bound to one of our addresses.
+    /// `connect` of a socket that is bound to our address, to one that is not ours to reach.
     Connect,
     /// `getsockopt` of an option that is not mapped.
     GetOption {
@@ -78,7 +88,7 @@ pub enum Call {
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Done; where that is, after [`Request::Bind`].
+    /// Done; a handshake is under way.
     Done,
     /// The address is not one of ours: the kernel is to be asked.
     NotOurs,
@@ -87,7 +97,7 @@ pub enum Answer {
 }
 
 /// Bytes that a request takes at the most.
-pub const REQUEST_BYTES_MAX: usize = 96;
+pub const REQUEST_BYTES_MAX: usize = 64;
 /// Bytes of an answer.
 pub const ANSWER_BYTES: usize = 4;
 
@@ -100,13 +110,19 @@ impl Request {
         match *self {
             Self::Bind { addr, six, v6_only, reuse_port } => {
                 bytes.push(b'B');
-                let ip = match addr.ip() {
-                    IpAddr::V4(addr) => addr.to_ipv6_mapped(),
-                    IpAddr::V6(addr) => addr,
-                };
-                bytes.extend_from_slice(&ip.octets());
-                bytes.extend_from_slice(&addr.port().to_be_bytes());
+                put(&mut bytes, addr);
                 bytes.extend([six, v6_only, reuse_port].map(u8::from));
+            }
+            Self::Connect { to, six, waits, from, send_buffer } => {
+                bytes.push(b'N');
+                put(&mut bytes, to);
+                bytes.extend([six, waits].map(u8::from));
+                bytes.extend_from_slice(&from.to_be_bytes());
+                bytes.extend_from_slice(&send_buffer.to_be_bytes());
+            }
+            Self::Opening { id } => {
+                bytes.push(b'?');
+                bytes.extend_from_slice(&id.to_be_bytes());
             }
             Self::Listen { id, backlog } => {
                 bytes.push(b'L');
@@ -118,12 +134,6 @@ impl Request {
                 bytes.extend_from_slice(&id.to_be_bytes());
                 [level, name, value[0], value[1]].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
             }
-            Self::Private { id, bytes: private } => {
-                bytes.push(b'W');
-                bytes.extend_from_slice(&id.to_be_bytes());
-                bytes.extend_from_slice(&private);
-            }
-            Self::Labels => bytes.push(b'P'),
             Self::Refused { call: Call::Connect } => bytes.push(b'C'),
             Self::Refused { call: Call::GetOption { level, name } } => {
                 bytes.push(b'G');
@@ -142,18 +152,22 @@ impl Request {
         let mut rest = Rest(rest);
         let request = match tag {
             b'B' => {
-                let ip = Ipv6Addr::from(rest.take::<16>()?).to_canonical();
-                let addr = SocketAddr::new(ip, u16::from_be_bytes(rest.take()?));
+                let addr = rest.addr()?;
                 let [six, v6_only, reuse_port] = rest.take::<3>()?.map(|byte| byte == 1);
                 Self::Bind { addr, six, v6_only, reuse_port }
             }
+            b'N' => {
+                let to = rest.addr()?;
+                let [six, waits] = rest.take::<2>()?.map(|byte| byte == 1);
+                let (from, send_buffer) = (rest.long()?, u32::from_be_bytes(rest.take()?));
+                Self::Connect { to, six, waits, from, send_buffer }
+            }
+            b'?' => Self::Opening { id: rest.long()? },
             b'L' => Self::Listen { id: rest.long()?, backlog: u32::from_be_bytes(rest.take()?) },
             b'O' => {
                 let (id, level, name) = (rest.long()?, rest.int()?, rest.int()?);
                 Self::Option { id, level, name, value: [rest.int()?, rest.int()?] }
             }
-            b'W' => Self::Private { id: rest.long()?, bytes: rest.take()? },
-            b'P' => Self::Labels,
             b'C' => Self::Refused { call: Call::Connect },
             b'G' => Self::Refused { call: Call::GetOption { level: rest.int()?, name: rest.int()? } },
             _ => return None,
@@ -186,6 +200,15 @@ impl Answer {
     }
 }
 
+fn put(bytes: &mut Vec<u8>, addr: SocketAddr) {
+    let ip = match addr.ip() {
+        IpAddr::V4(addr) => addr.to_ipv6_mapped(),
+        IpAddr::V6(addr) => addr,
+    };
+    bytes.extend_from_slice(&ip.octets());
+    bytes.extend_from_slice(&addr.port().to_be_bytes());
+}
+
 /// Bytes not read yet.
 struct Rest<'a>(&'a [u8]);
 
@@ -194,6 +217,11 @@ impl Rest<'_> {
         let (head, tail) = self.0.split_first_chunk()?;
         self.0 = tail;
         Some(*head)
+    }
+
+    fn addr(&mut self) -> Option<SocketAddr> {
+        let ip = Ipv6Addr::from(self.take::<16>()?).to_canonical();
+        Some(SocketAddr::new(ip, u16::from_be_bytes(self.take()?)))
     }
 
     fn int(&mut self) -> Option<i32> {
@@ -228,11 +256,12 @@ mod tests {
         for addr in ["10.0.0.1:80", "[fd00::1]:443", "[::]:0", "0.0.0.0:8080"] {
             let addr = addr.parse().unwrap();
             check(Request::Bind { addr, six: addr.is_ipv6(), v6_only: false, reuse_port: true });
+            let (six, waits, from, send_buffer) = (true, addr.is_ipv4(), 1 << 63 | 5, 4096);
+            check(Request::Connect { to: addr, six, waits, from, send_buffer });
         }
         check(Request::Listen { id: u64::MAX - 3, backlog: 511 });
         check(Request::Option { id: 7, level: 6, name: -1, value: [1, i32::MIN] });
-        check(Request::Private { id: 1 << 40, bytes: std::array::from_fn(|at| at as u8) });
-        check(Request::Labels);
+        check(Request::Opening { id: 1 << 40 });
         check(Request::Refused { call: Call::Connect });
         check(Request::Refused { call: Call::GetOption { level: 6, name: 11 } });
     }

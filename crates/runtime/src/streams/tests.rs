@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod opening;
 mod world;
 
 use world::World;

@@ -1,10 +1,12 @@
 //! The desk and a program that asks it, in one process.
 
+mod opening;
+
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use super::super::{Read, Seam, Wrote, labels};
+use super::super::{Asked, Read, Seam, Wrote};
 use super::*;
 
 const HERE: &str = "10.0.0.1:80";
@@ -19,23 +21,35 @@ impl World {
     fn new(secret: u8) -> Self {
         let addrs = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
         let mut desk = Desk::open([secret; 16]).unwrap();
-        desk.set_addrs(addrs);
+        desk.set_place(Place { subnets: vec![(addrs[0], 24)], addrs, ..Place::default() });
         let seam = Seam::parse(&desk.variable()).expect("what the desk says is read");
         Self { desk, seam }
     }
 
     /// Asks from another thread, as a program does; what the desk tells the stack.
     fn ask(&mut self, request: Request) -> (Answer, OwnedFd, Vec<Happened>) {
-        let (seam, mut happened) = (self.seam, Vec::new());
+        let (asked, happened) = self.ask_stack(request, |_, _| ());
+        (asked.answer, asked.end, happened)
+    }
+
+    /// The same, where the stack does something about it.
+    fn ask_stack(
+        &mut self,
+        request: Request,
+        mut stack: impl FnMut(&mut Desk, &Happened),
+    ) -> (Asked, Vec<Happened>) {
+        let (seam, mut happened, mut seen) = (self.seam, Vec::new(), 0);
         let asked = std::thread::scope(|scope| {
             let asking = scope.spawn(move || seam.ask(&request).expect("the desk is there"));
             while !asking.is_finished() {
                 self.desk.poll(&mut happened);
+                happened[seen..].iter().for_each(|what| stack(&mut self.desk, what));
+                seen = happened.len();
                 std::thread::yield_now();
             }
             asking.join().unwrap()
         });
-        (asked.answer, asked.end, happened)
+        (asked, happened)
     }
 
     fn bind(&mut self, addr: &str) -> (Answer, OwnedFd) {
@@ -197,27 +211,18 @@ fn options_are_told_or_refused_and_counted() {
 }
 
 #[test]
-fn a_program_reads_how_urgent_its_connections_are() {
-    let mut world = World::new(8);
+fn connections_inherit_what_was_set_on_their_listener() {
+    let mut world = World::new(15);
     let listener = world.listener(HERE);
-    let seam = world.seam;
-    let labels = std::thread::scope(|scope| {
-        let asking = scope.spawn(move || seam.labels().expect("the desk is there"));
-        while !asking.is_finished() {
-            assert_eq!(world.poll(), []);
-            std::thread::yield_now();
-        }
-        asking.join().unwrap()
-    });
-    let id = 5 << 32 | 1;
-    let pipe = world.desk.offer(id, end(HERE), end("10.0.0.9:1")).unwrap();
-    let (name, _stream) = accept(&listener);
-    assert_eq!(labels.level(name.id), Some(7), "nothing has come");
-    pipe.tell(2, &[9; labels::PRIVATE]);
-    assert_eq!((labels.level(name.id), labels.private(name.id)), (Some(2), Some([9; labels::PRIVATE])));
-    let (answer, _, happened) = world.ask(Request::Private { id, bytes: [4; labels::PRIVATE] });
-    let set = Happened::Set { id, setting: Setting::Private([4; labels::PRIVATE]) };
-    assert_eq!((answer, &happened[..]), (Answer::Done, &[set][..]));
+    let id = Name::of(listener.as_fd()).unwrap().id;
+    for seconds in [100, 200] {
+        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE);
+        let (answer, _, happened) = world.ask(Request::Option { id, level, name, value: [seconds, 0] });
+        assert_eq!((answer, happened), (Answer::Done, vec![]), "a listener has no peer");
+    }
+    let _pipe = world.desk.offer(9, end(HERE), end("10.0.0.9:1")).unwrap();
+    let idle = Setting::KeepIdle(queueing::Span::from_secs(200));
+    assert_eq!(world.poll(), [Happened::Set { id: 9, setting: idle }], "the latest of each kind");
 }
 
 #[test]

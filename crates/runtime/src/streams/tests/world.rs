@@ -1,6 +1,6 @@
 //! Streams, a client's stack on the same wire, and programs of memory.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -30,12 +30,9 @@ pub(super) struct End {
     pub(super) finished: bool,
     /// We have let go.
     pub(super) dropped: bool,
+    /// Its handshake is under way.
+    pub(super) opening: bool,
     pub(super) wanted: bool,
-    /// What it was told of its label, and how many bytes it had then.
-    pub(super) told: Vec<(Priority, usize)>,
-    /// Which it was of all that were first read from.
-    pub(super) read_as: Option<u32>,
-    reads: Rc<Cell<u32>>,
 }
 
 pub(super) struct Half(pub(super) Rc<RefCell<End>>);
@@ -47,12 +44,6 @@ impl Drop for Half {
 }
 
 impl Pipe for Half {
-    fn tell(&mut self, level: Priority, _: &Private) {
-        let mut end = self.0.borrow_mut();
-        let had = end.inbound.len();
-        end.told.push((level, had));
-    }
-
     fn write(&mut self, bytes: &[u8]) -> Wrote {
         let mut end = self.0.borrow_mut();
         assert!(!bytes.is_empty() && !end.finished, "there is something, and it is not over");
@@ -66,6 +57,7 @@ impl Pipe for Half {
 
     fn read(&mut self, bytes: &mut [u8]) -> Read {
         let mut end = self.0.borrow_mut();
+        assert!(!end.opening, "nothing is collected before the handshake is complete");
         let taken = end.outbound.len().min(bytes.len());
         if taken == 0 {
             return match () {
@@ -73,9 +65,6 @@ impl Pipe for Half {
                 () if end.gone || end.shut => Read::End,
                 () => Read::Nothing,
             };
-        }
-        if end.read_as.is_none() {
-            end.read_as = Some(end.reads.replace(end.reads.get() + 1));
         }
         end.outbound.drain(..taken).zip(bytes).for_each(|(byte, place)| *place = byte);
         Read::Some(taken)
@@ -98,7 +87,8 @@ pub(super) struct Program {
     /// Of the connections that it is offered.
     pub(super) room: usize,
     pub(super) refuses: bool,
-    reads: Rc<Cell<u32>>,
+    /// Why connections that it wanted could not be opened.
+    pub(super) unopened: Vec<NotOpened>,
 }
 
 impl Programs for Program {
@@ -111,14 +101,36 @@ impl Programs for Program {
 
     fn offer(&mut self, conn: ConnId, local: SocketAddr, _: SocketAddr) -> Option<Half> {
         assert_eq!(local, HERE.parse().unwrap());
-        let end = End { conn: Some(conn), room: self.room, reads: self.reads.clone(), ..End::default() };
+        let end = End { conn: Some(conn), room: self.room, ..End::default() };
         let end = Rc::new(RefCell::new(end));
         self.ends.push(end.clone());
         (!self.refuses).then_some(Half(end))
     }
+
+    fn opening(&mut self, _: u64, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Half> {
+        assert_eq!((local.ip(), remote), ([10, 0, 0, 1].into(), THERE.parse().unwrap()));
+        let end = End { conn: Some(conn), room: self.room, opening: true, ..End::default() };
+        let end = Rc::new(RefCell::new(end));
+        self.ends.push(end.clone());
+        (!self.refuses).then_some(Half(end))
+    }
+
+    fn refuse(&mut self, _: u64, why: NotOpened) {
+        self.unopened.push(why);
+    }
+
+    fn opened(&mut self, _: ConnId, pipe: &mut Half) {
+        assert!(std::mem::take(&mut pipe.0.borrow_mut().opening), "once");
+    }
+
+    fn failed(&mut self, _: ConnId, why: NotOpened) {
+        self.unopened.push(why);
+    }
 }
 
 pub(super) const HERE: &str = "10.0.0.1:80";
+/// Where the client's stack may listen.
+pub(super) const THERE: &str = "10.0.0.2:90";
 
 pub(super) struct World {
     pub(super) now: Time,
@@ -185,11 +197,18 @@ impl World {
                     let len = bytes.len();
                     self.client.consume(self.now, event.conn, len);
                 }
+                EventKind::Accepted(_) => self.conns.push(event.conn),
                 EventKind::PeerClosed | EventKind::Closed(_) => self.closed.push(event.kind),
                 _ => {}
             }
         }
         busy | (self.client.egress(self.now, &mut self.far) > 0)
+    }
+
+    /// A program wants a connection to [`THERE`].
+    pub(super) fn open(&mut self) {
+        let (to, port) = (THERE.parse().unwrap(), None);
+        self.streams.programs.happened.push(Happened::Connect { call: 1, to, port });
     }
 
     /// Turns both until nothing moves.
@@ -214,9 +233,6 @@ impl World {
         let end = end.borrow();
         let writable = end.wanted && end.inbound.len() < end.room;
         let conn = end.conn.expect("it was offered");
-        if end.shut {
-            self.streams.programs.happened.push(Happened::Shut(conn));
-        }
         self.streams.programs.happened.push(Happened::Pipe {
             conn,
             readable: true,

@@ -1,0 +1,153 @@
+//! A socket of the kernel's becomes ours: another file takes its number, and
+//! has what the program has said of it before.
+//!
+//! Flags go along, options, and its places in epoll sets. What the kernel can
+//! keep for a socket pair it keeps; what is TCP's is told to the desk.
+
+use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use host::seam::{Name, Request, Seam};
+use libc::{IPPROTO_TCP, SOL_SOCKET, socklen_t};
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::{DupFlags, Errno, FdFlags, dup3, fcntl_getfd, ioctl_fionbio};
+
+use crate::next::next;
+use crate::{borrow, watched};
+
+/// Options that a socket pair keeps, and that say nothing while they are as
+/// they begin: 0, for each of their words.
+const KEPT: [c_int; 7] = [
+    libc::SO_REUSEADDR,
+    libc::SO_REUSEPORT,
+    libc::SO_KEEPALIVE,
+    libc::SO_LINGER,
+    libc::SO_RCVTIMEO,
+    libc::SO_SNDTIMEO,
+    libc::SO_PRIORITY,
+];
+/// Whether buffers have sizes that a program chose: bit 0 for what it sends,
+/// bit 1 for what it receives (socket(7)).
+const SO_BUF_LOCK: c_int = 72;
+
+/// Options of TCP, and what Linux does unless it is told otherwise (tcp(7)).
+const TOLD: [(c_int, c_int); 4] = [
+    (libc::TCP_KEEPIDLE, 7200),
+    (libc::TCP_KEEPINTVL, 75),
+    (libc::TCP_KEEPCNT, 9),
+    (libc::TCP_USER_TIMEOUT, 0),
+];
+
+/// Puts a copy of `end` in the place of the program's socket `fd`.
+pub(crate) fn become_ours(seam: &Seam, fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
+    let socket = borrow(fd).ok_or(Errno::BADF)?;
+    ioctl_fionbio(end, fcntl_getfl(socket)?.contains(OFlags::NONBLOCK))?;
+    inherit(fd, end.as_raw_fd());
+    if let Some(name) = Name::of(end.as_fd()) {
+        tell(seam, fd, name.id);
+    }
+    let cloexec = fcntl_getfd(socket)?.contains(FdFlags::CLOEXEC);
+    let flags = if cloexec { DupFlags::CLOEXEC } else { DupFlags::empty() };
+    let watches = watched::of(fd);
+    // SAFETY: the number is the program's and stays so: it is not dropped here.
+    let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) });
+    dup3(end, &mut place, flags)?;
+    watched::again(fd, &watches);
+    Ok(())
+}
+
+/// Gives the pair `to` the options of `from`, a socket of the kernel's or a listener.
+pub(crate) fn inherit(from: c_int, to: c_int) {
+    for name in KEPT {
+        if let Some((value, len)) = get::<16>(from, SOL_SOCKET, name)
+            && value[..len].iter().any(|byte| *byte != 0)
+        {
+            set(to, SOL_SOCKET, name, &value[..len]);
+        }
+    }
+    let locked = int(from, SOL_SOCKET, SO_BUF_LOCK).unwrap_or(0);
+    for (bit, name) in [(1, libc::SO_SNDBUF), (2, libc::SO_RCVBUF)] {
+        // While a handshake is under way, the one of what is sent is not for us to set.
+        let filling = name == libc::SO_SNDBUF && int(to, SOL_SOCKET, SO_BUF_LOCK).is_some_and(|l| l & 1 == 1);
+        if locked & bit != 0
+            && !filling
+            && let Some(size) = int(from, SOL_SOCKET, name)
+        {
+            // The kernel tells twice what it was told.
+            set(to, SOL_SOCKET, name, &(size / 2).to_ne_bytes());
+        }
+    }
+}
+
+/// What the program chose for `SO_SNDBUF`, in bytes; 0: nothing.
+pub(crate) fn send_buffer(fd: c_int) -> u32 {
+    let chosen = int(fd, SOL_SOCKET, SO_BUF_LOCK).is_some_and(|locked| locked & 1 == 1);
+    let size = if chosen { int(fd, SOL_SOCKET, libc::SO_SNDBUF) } else { None };
+    size.and_then(|size| u32::try_from(size / 2).ok()).unwrap_or(0)
+}
+
+/// Tells the desk which of TCP's options `fd` has, for number `id`.
+fn tell(seam: &Seam, fd: c_int, id: u64) {
+    // What it refuses, the kernel took; the desk counts it.
+    let ask = |level, name, value| drop(seam.ask(&Request::Option { id, level, name, value }));
+    for (name, usual) in TOLD {
+        if let Some(value) = int(fd, IPPROTO_TCP, name).filter(|value| *value != usual) {
+            ask(IPPROTO_TCP, name, [value, 0]);
+        }
+    }
+    if int(fd, SOL_SOCKET, libc::SO_KEEPALIVE).is_some_and(|on| on != 0) {
+        ask(SOL_SOCKET, libc::SO_KEEPALIVE, [1, 0]);
+    }
+    if let Some(([1, 0, 0, 0, 0, 0, 0, 0], 8)) = get::<8>(fd, SOL_SOCKET, libc::SO_LINGER) {
+        ask(SOL_SOCKET, libc::SO_LINGER, [1, 0]);
+    }
+}
+
+/// What the kernel says of an option, and how many bytes that is.
+fn get<const N: usize>(fd: c_int, level: c_int, name: c_int) -> Option<([u8; N], usize)> {
+    type Real = unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
+    let mut value = [0; N];
+    let mut len = N as socklen_t;
+    let got = next!(getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut len) as Real);
+    (got == 0).then_some((value, (len as usize).min(N)))
+}
+
+fn int(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
+    let (value, len) = get::<4>(fd, level, name)?;
+    (len == 4).then_some(c_int::from_ne_bytes(value))
+}
+
+fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
+    type Real = unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
+    // What a pair does not take, nobody misses.
+    next!(setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as socklen_t) as Real);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_pair_has_what_the_socket_was_told() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let of = socket.as_raw_fd();
+        set(of, SOL_SOCKET, libc::SO_KEEPALIVE, &1_i32.to_ne_bytes());
+        set(of, SOL_SOCKET, libc::SO_SNDBUF, &10_000_i32.to_ne_bytes());
+        let wait = libc::timeval { tv_sec: 7, tv_usec: 0 };
+        set(of, SOL_SOCKET, libc::SO_RCVTIMEO, &[wait.tv_sec.to_ne_bytes(), [0; 8]].concat());
+        let (pair, _other) = UnixStream::pair().unwrap();
+        let usual = int(pair.as_raw_fd(), SOL_SOCKET, libc::SO_RCVBUF);
+        inherit(of, pair.as_raw_fd());
+        assert_eq!(pair.read_timeout().unwrap(), Some(Duration::from_secs(7)));
+        assert_eq!(pair.write_timeout().unwrap(), None);
+        assert_eq!(int(pair.as_raw_fd(), SOL_SOCKET, libc::SO_KEEPALIVE), Some(1));
+        assert_eq!(int(pair.as_raw_fd(), SOL_SOCKET, libc::SO_SNDBUF), Some(20_000));
+        assert_eq!(int(pair.as_raw_fd(), SOL_SOCKET, libc::SO_RCVBUF), usual, "nobody chose it");
+        assert_eq!((send_buffer(of), send_buffer(_other.as_raw_fd())), (10_000, 0));
+    }
+}

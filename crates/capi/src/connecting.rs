@@ -1,0 +1,165 @@
+//! connect(2): connections that a program opens.
+//!
+//! Whose a connection is, its target says, and the desk knows. Then the
+//! connection's end of a socket pair takes the socket's number. It cannot be
+//! written to before its handshake is complete, and so `poll` and `epoll_wait`
+//! say what they would say of TCP.
+
+use std::ffi::c_int;
+use std::net::SocketAddr;
+
+use host::seam::name::Kind;
+use host::seam::{Answer, Name, Request, Seam};
+use libc::{sockaddr, socklen_t};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::Errno;
+use rustix::net::getsockname;
+use rustix::net::sockopt::{Timeout, socket_error, socket_timeout};
+
+use crate::next::next;
+use crate::{adopted, borrow, fail, listening, ours, seam};
+
+/// connect(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    // SAFETY: the program's arguments.
+    let (Some(seam), Some(to)) = (seam(), unsafe { crate::address::read(addr, len) }) else {
+        return next!(connect(fd, addr, len) as Real);
+    };
+    let opened = match ours(fd) {
+        Some(Name { kind: Kind::Listener, id, six, .. }) => open(&seam, fd, to, six, id),
+        Some(name) => match already(&seam, fd, &name) {
+            Some(errno) => Err(errno),
+            None => open(&seam, fd, to, name.six, 0).and_then(|ours| match ours {
+                true => Ok(true),
+                // It is the kernel's socket no more.
+                false => Err(Errno::NETUNREACH),
+            }),
+        },
+        None => match free(fd, to) {
+            Some(six) => open(&seam, fd, to, six, 0),
+            None => Ok(false),
+        },
+    };
+    match opened {
+        Ok(true) => 0,
+        Ok(false) => next!(connect(fd, addr, len) as Real),
+        Err(errno) => fail(errno),
+    }
+}
+
+/// Whether `fd` is a socket of TCP that a connection to `to` may make ours;
+/// with, whether it speaks IPv6.
+fn free(fd: c_int, to: SocketAddr) -> Option<bool> {
+    let ip = to.ip();
+    if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() {
+        return None;
+    }
+    let socket = borrow(fd)?;
+    let six = listening::is_tcp(socket)?;
+    // Who has bound an address of the kernel's means the kernel.
+    let bound = SocketAddr::try_from(getsockname(socket).ok()?).ok()?;
+    bound.ip().to_canonical().is_unspecified().then_some(six)
+}
+
+/// Opens a connection, from the address of listener `from` if that is not 0.
+/// Whether it is ours.
+fn open(seam: &Seam, fd: c_int, to: SocketAddr, six: bool, from: u64) -> Result<bool, Errno> {
+    let socket = borrow(fd).ok_or(Errno::BADF)?;
+    let waits = !fcntl_getfl(socket)?.contains(OFlags::NONBLOCK);
+    let patience = if waits { socket_timeout(socket, Timeout::Send)? } else { None };
+    let send_buffer = adopted::send_buffer(fd);
+    let asked = seam.ask(&Request::Connect { to, six, waits, from, send_buffer })?;
+    match asked.answer {
+        Answer::Done => {}
+        Answer::NotOurs => return Ok(false),
+        Answer::No(errno) => return Err(Errno::from_raw_os_error(errno)),
+    }
+    let end = asked.brought.as_ref().ok_or(Errno::NETDOWN)?;
+    let outcome = match waits {
+        true => asked.outcome(patience),
+        false => Err(Errno::INPROGRESS),
+    };
+    if let Ok(Answer::No(errno)) = outcome {
+        // The socket stays what it was, and may try another address.
+        return Err(Errno::from_raw_os_error(errno));
+    }
+    adopted::become_ours(seam, fd, end)?;
+    match outcome {
+        Ok(_) => Ok(true),
+        // It goes on, as the kernel's would.
+        Err(Errno::AGAIN) => Err(Errno::INPROGRESS),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// What connecting a connection once more says; `None` when it could not be
+/// opened and the program knows: it may try again.
+fn already(seam: &Seam, fd: c_int, name: &Name) -> Option<Errno> {
+    let errno = match stands(seam, name) {
+        Answer::No(errno) => Errno::from_raw_os_error(errno),
+        _ => Errno::ISCONN,
+    };
+    // Asking takes the error from the socket, as SO_ERROR and a read do.
+    let knows = || borrow(fd).is_none_or(|socket| socket_error(socket) == Ok(Ok(())));
+    let failed = errno != Errno::ISCONN && errno != Errno::ALREADY;
+    (!failed || !knows()).then_some(errno)
+}
+
+/// How the handshake of a connection stands.
+pub(crate) fn stands(seam: &Seam, name: &Name) -> Answer {
+    match name.kind {
+        Kind::Opened => {
+            let asked = seam.ask(&Request::Opening { id: name.id });
+            asked.map_or_else(|errno| Answer::No(errno.raw_os_error()), |asked| asked.answer)
+        }
+        Kind::Listener | Kind::Connection => Answer::Done,
+    }
+}
+
+/// Whether `fd`, a connection, has a peer.
+pub(crate) fn has_peer(seam: &Seam, fd: c_int, name: &Name) -> bool {
+    if name.kind != Kind::Opened {
+        return name.kind == Kind::Connection;
+    }
+    let Some(socket) = borrow(fd) else { return false };
+    // Who can write need not ask.
+    let mut fds = [PollFd::new(&socket, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let open = poll(&mut fds, Some(&now)) == Ok(1) && fds[0].revents() == PollFlags::OUT;
+    open || stands(seam, name) == Answer::Done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn only_free_sockets_of_tcp_are_asked_about() {
+        let far: SocketAddr = "192.0.2.1:80".parse().unwrap();
+        let tcp = |domain| {
+            let of_tcp = Some(rustix::net::ipproto::TCP);
+            rustix::net::socket(domain, rustix::net::SocketType::STREAM, of_tcp).unwrap()
+        };
+        let four = tcp(rustix::net::AddressFamily::INET);
+        assert_eq!(free(four.as_raw_fd(), far), Some(false));
+        let six = tcp(rustix::net::AddressFamily::INET6);
+        assert_eq!(free(six.as_raw_fd(), far), Some(true));
+        for never in ["127.0.0.1:80", "0.0.0.0:80", "[::1]:80", "224.0.0.1:80"] {
+            assert_eq!(free(four.as_raw_fd(), never.parse().unwrap()), None, "{never}");
+        }
+        let bound = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(free(bound.as_raw_fd(), far), None, "bound to an address of the kernel's");
+        let udp = UdpSocket::bind("0.0.0.0:0").unwrap();
+        assert_eq!(free(udp.as_raw_fd(), far), None, "no socket of TCP");
+        assert_eq!(free(-1, far), None);
+    }
+}

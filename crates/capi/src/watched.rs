@@ -1,0 +1,145 @@
+//! Places in epoll sets, kept when a socket becomes ours.
+//!
+//! An epoll set watches a file, not a number: what takes the number's place is
+//! not watched. Programs that register first and connect then (nginx does)
+//! would wait for ever. Which sets there are is noted when they are made; what
+//! they watch, the kernel itself tells, so a note that is wrong does no harm.
+//! Source: proc_pid_fdinfo(5), epoll(7).
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::borrow;
+use crate::next::next;
+
+/// Sets that a process is known to have; of more, sockets that become ours
+/// after they were registered are lost.
+const SETS_MAX: usize = 256;
+static SETS: [AtomicI32; SETS_MAX] = [const { AtomicI32::new(-1) }; SETS_MAX];
+static SETS_LEN: AtomicUsize = AtomicUsize::new(0);
+
+/// A place in a set.
+pub(crate) struct Watch {
+    set: c_int,
+    events: EventFlags,
+    data: u64,
+}
+
+/// Takes note of `set`, a new descriptor.
+fn note(set: c_int) -> c_int {
+    let known = SETS_LEN.load(Ordering::Acquire).min(SETS_MAX);
+    if set >= 0 && SETS[..known].iter().all(|known| known.load(Ordering::Relaxed) != set) {
+        let at = SETS_LEN.fetch_add(1, Ordering::AcqRel);
+        if let Some(place) = SETS.get(at) {
+            place.store(set, Ordering::Relaxed);
+        }
+    }
+    set
+}
+
+/// epoll_create(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
+    type Real = unsafe extern "C" fn(c_int) -> c_int;
+    note(next!(epoll_create(size) as Real))
+}
+
+/// epoll_create1(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
+    type Real = unsafe extern "C" fn(c_int) -> c_int;
+    note(next!(epoll_create1(flags) as Real))
+}
+
+/// The places of `fd`.
+pub(crate) fn of(fd: c_int) -> Vec<Watch> {
+    let known = SETS_LEN.load(Ordering::Acquire).min(SETS_MAX);
+    let sets = SETS[..known].iter().map(|set| set.load(Ordering::Relaxed));
+    sets.filter_map(|set| place(set, fd)).collect()
+}
+
+/// The place of `fd` in `set`.
+fn place(set: c_int, fd: c_int) -> Option<Watch> {
+    let (there, it) = (borrow(set)?, borrow(fd)?);
+    // The cheapest question: may it be added? And most often it could.
+    match epoll::add(there, it, EventData::new_u64(0), EventFlags::empty()) {
+        Ok(()) => {
+            let _ = epoll::delete(there, it);
+            return None;
+        }
+        Err(Errno::EXIST) => {}
+        Err(_) => return None,
+    }
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{set}")).ok()?;
+    info.lines().find_map(|line| read(line, fd)).map(|(events, data)| Watch { set, events, data })
+}
+
+/// Events and data, where a line of an epoll set is about `fd`.
+fn read(line: &str, fd: c_int) -> Option<(EventFlags, u64)> {
+    let mut words = line.strip_prefix("tfd:")?.split_whitespace();
+    if words.next()?.parse() != Ok(fd) {
+        return None;
+    }
+    let events = words.next().filter(|word| *word == "events:").and(words.next())?;
+    let data = words.next().filter(|word| *word == "data:").and(words.next())?;
+    let events = EventFlags::from_bits_retain(u32::from_str_radix(events, 16).ok()?);
+    Some((events, u64::from_str_radix(data, 16).ok()?))
+}
+
+/// Gives `fd`, now another file, its places again.
+pub(crate) fn again(fd: c_int, watches: &[Watch]) {
+    for watch in watches {
+        if let (Some(set), Some(it)) = (borrow(watch.set), borrow(fd)) {
+            // Closed meanwhile, it has no places.
+            let _ = epoll::add(set, it, EventData::new_u64(watch.data), watch.events);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_place_is_found_and_given_again() {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        note(set.as_raw_fd());
+        note(set.as_raw_fd());
+        let (before, _kept) = UnixStream::pair().unwrap();
+        let (after, mut other) = UnixStream::pair().unwrap();
+        assert!(of(before.as_raw_fd()).is_empty());
+        let wanted = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(&set, &before, EventData::new_u64(u64::MAX - 5), wanted).unwrap();
+        let places = of(before.as_raw_fd());
+        assert_eq!(places.len(), 1, "one set, noted once");
+        assert!(places[0].events.contains(wanted));
+        again(after.as_raw_fd(), &places);
+        other.write_all(b"x").unwrap();
+        let mut events = Vec::with_capacity(4);
+        epoll::wait(&set, rustix::buffer::spare_capacity(&mut events), None).unwrap();
+        assert_eq!((events.len(), events[0].data.u64()), (1, u64::MAX - 5));
+    }
+
+    #[test]
+    fn lines_of_other_descriptors_are_not_ours() {
+        let line = "tfd:        5 events: 80000019 data:               ff  pos:0 ino:45998c sdev:9";
+        let (events, data) = read(line, 5).unwrap();
+        assert_eq!((events.bits(), data), (0x8000_0019, 255));
+        for (line, fd) in [(line, 6), ("pos: 0", 5), ("tfd: 5", 5), ("tfd: 5 events: x data: 0", 5)] {
+            assert!(read(line, fd).is_none(), "{line}");
+        }
+    }
+}

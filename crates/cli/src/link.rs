@@ -1,0 +1,89 @@
+//! Where a stack meets the network, and whom it takes for urgent: what `serve`
+//! and `run` are told alike.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use net::Device;
+use net::device::fault::Rates;
+use net::device::merged::Merged;
+use runtime::mode::Classifiers;
+
+use crate::address::{Addresses, KernelEnd, Scoped, Wanted};
+use crate::device::{self, Kind, Wrapped};
+use crate::{Error, check};
+
+/// The arguments.
+#[derive(clap::Args)]
+pub struct Link {
+    /// Where frames come from (needs root, but for captures):
+    /// tap:NAME[,queues=N], a new TAP device;
+    /// xdp:INTERFACE[,mode=native|skb][,zerocopy][,queues=N][,frames=N]
+    /// [,busy-poll][,hugepages], shared with the kernel by AF_XDP;
+    /// packet:INTERFACE[,queues=N][,fanout=flow|queue], by packet sockets;
+    /// dpdk:DEVICE[,queues=N][,mtu=N][,no-huge[=MIB]][,ARGUMENT=VALUE],
+    /// a port of DPDK with its driver's arguments, where that is built in;
+    /// pcap:FILE[,fast], a capture played back.
+    #[arg(long, value_name = "KIND:NAME", verbatim_doc_comment)]
+    pub device: String,
+    /// The stack's addresses with their subnets: 10.77.0.2/24,
+    /// fd00::2/64; dhcp, IPv4 from a server; slaac, IPv6 from routers;
+    /// a list or repeated.
+    #[arg(long, required = true, value_name = "ADDRESSES", value_delimiter = ',', verbatim_doc_comment)]
+    pub addr: Vec<Wanted>,
+    /// The kernel's end of a TAP device [default: the subnet's first other].
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub host_addr: Vec<KernelEnd>,
+    /// Next hops for other subnets, one for each family
+    /// [default: the kernel's end, or what dhcp and slaac say].
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', verbatim_doc_comment)]
+    pub gateway: Vec<Scoped<IpAddr>>,
+    /// Who is urgent: a policy file (see `greenwave check`).
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Write every frame to this file, for Wireshark.
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+    /// Put a bad path before the device, such as loss=1%,delay=5ms.
+    #[arg(long, value_name = "FAULTS")]
+    pub fault: Option<Rates>,
+}
+
+impl Link {
+    /// The device, and the addresses on it.
+    ///
+    /// # Errors
+    /// What does not read, or contradicts itself.
+    pub fn plan(&self) -> Result<(Kind, Addresses), Error> {
+        let kind: Kind = self.device.parse()?;
+        let addresses = Addresses::plan(&kind, &self.addr, &self.host_addr, &self.gateway)?;
+        Ok((kind, addresses))
+    }
+
+    /// What the policy file says, if one is named.
+    ///
+    /// # Errors
+    /// The file's.
+    pub fn classifiers(&self) -> Result<Option<Classifiers>, Error> {
+        let load = |path: &PathBuf| {
+            check::load(path).map_err(|e| e.advice(format!("greenwave check {}", path.display())))
+        };
+        self.policy.as_ref().map(load).transpose()
+    }
+
+    /// Before anything is opened: whether the capture can be written.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn check_capture(&self) -> Result<(), Error> {
+        self.pcap.as_deref().map_or(Ok(()), Error::unless_writable)
+    }
+
+    /// `devices` as one, behind the path and the capture that are asked for.
+    ///
+    /// # Errors
+    /// The capture cannot be written.
+    pub fn wrap<D: Device>(&self, devices: Vec<D>) -> Result<Wrapped<Merged<D>>, Error> {
+        device::wrap(Merged::new(devices), self.fault, self.pcap.as_deref())
+    }
+}

@@ -1,0 +1,94 @@
+"""What a listener passes on, what a process without descriptors does, and a
+server of asyncio. argv[1]: our address; the test's clients connect to ports
+7001 (which is told how it goes), 7002 and 7003."""
+
+import asyncio
+import errno
+import resource
+import socket
+import struct
+import sys
+
+OURS = sys.argv[1]
+LIMIT = 20
+
+
+def inherits():
+    """Options set before bind and on the listener are those of its connections."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 30_000)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 70, 0))
+    s.bind((OURS, 7001))
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 33)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.listen()
+    accepted, _ = s.accept()
+    for of in (s, accepted):
+        assert of.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert of.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 60_000
+        assert struct.unpack("ll", of.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16)) == (70, 0)
+        assert struct.unpack("ii", of.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)) == (1, 0)
+        assert of.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == (of is s)
+    assert accepted.recv(2) == b"hi"
+    # And the linger time of zero resets, as the client will see.
+    accepted.send(b"go")
+    accepted.close()
+    s.close()
+
+
+def without_descriptors():
+    """Connections for which there is no descriptor wait until there is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    s = socket.create_server((OURS, 7002))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (s.fileno() + 6, hard))
+    held, refused = [], 0
+    for _ in range(2):
+        try:
+            while True:
+                held.append(s.accept()[0])
+        except OSError as e:
+            assert e.errno == errno.EMFILE, e
+            refused += 1
+        for one in held:
+            assert one.recv(5) == b"first"
+            one.sendall(b"hello")
+            one.close()
+        held = []
+    assert refused == 2
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    s.settimeout(LIMIT)
+    while True:
+        one, _ = s.accept()
+        asked = one.recv(5)
+        one.sendall(b"hello")
+        one.close()
+        if asked == b"last":
+            return
+
+
+async def by_asyncio():
+    over, answering = asyncio.Event(), set()
+
+    async def answer(reader, writer):
+        answering.add(asyncio.current_task())
+        while line := await reader.readline():
+            if line == b"over\n":
+                others = answering - {asyncio.current_task()}
+                if others:
+                    await asyncio.wait(others)
+                over.set()
+                break
+            writer.write(line)
+        writer.close()
+
+    server = await asyncio.start_server(answer, OURS, 7003)
+    async with server:
+        await over.wait()
+
+
+inherits()
+without_descriptors()
+asyncio.run(by_asyncio())
+print("all")

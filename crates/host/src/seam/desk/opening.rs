@@ -1,0 +1,199 @@
+//! Connections that programs open.
+//!
+//! A program asks, the stack begins a handshake, and the program has its
+//! descriptor at once, as if its socket were the kernel's: not writable until
+//! the peer has answered. Who waits for that is told by a second answer;
+//! others learn by `poll`, and where it says that something went wrong, they
+//! ask what ([`Openings::stands`]).
+//!
+//! A connection to an address of ours has two programs' ends and needs no
+//! TCP, as the kernel's loopback needs no wire.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, send, socketpair};
+
+use super::super::name::{Kind, Name};
+use super::super::options::Setting;
+use super::super::pass;
+use super::super::pipe::{Pipe, READABLE};
+use super::super::request::{Answer, Call};
+use super::{Desk, EPHEMERAL, Happened, QUIET, Refusal};
+
+/// A program that wants a connection.
+pub(super) struct Asker {
+    /// Where it hears of it.
+    pub(super) reply: OwnedFd,
+    /// Its socket speaks IPv6.
+    pub(super) six: bool,
+    /// It waits for the outcome.
+    pub(super) waits: bool,
+    /// What it wants for `SO_SNDBUF`; 0: nothing.
+    pub(super) send_buffer: u32,
+    /// What was set on its socket while that was bound.
+    pub(super) settings: Vec<Setting>,
+}
+
+/// What is not decided yet, and what failed lately.
+#[derive(Default)]
+pub(super) struct Openings {
+    /// Questions so far.
+    asked: u64,
+    /// Those that the stack has not answered: no more than it polls at once.
+    askers: BTreeMap<u64, Asker>,
+    /// Handshakes, and who waits for their outcome: as many as connections.
+    under_way: BTreeMap<u64, Option<OwnedFd>>,
+    failed: VecDeque<(u64, Errno)>,
+}
+
+/// Handshakes that failed and of which it is known why.
+const FAILED_MAX: usize = 4096;
+/// Numbers of connections between programs begin here: above the stack's.
+const BETWEEN: u64 = 0x3fff_ffff << 32;
+
+impl Openings {
+    /// How the handshake of connection `id` stands.
+    pub(super) fn stands(&self, id: u64) -> Answer {
+        if self.under_way.contains_key(&id) {
+            return Answer::No(Errno::ALREADY.raw_os_error());
+        }
+        let failed = self.failed.iter().rev().find(|(failed, _)| *failed == id);
+        failed.map_or(Answer::Done, |(_, why)| Answer::No(why.raw_os_error()))
+    }
+}
+
+fn say(reply: &OwnedFd, answer: Answer) {
+    let _ = send(reply, &answer.encode(), QUIET);
+}
+
+fn no(reply: &OwnedFd, why: Errno) {
+    say(reply, Answer::No(why.raw_os_error()));
+}
+
+impl Desk {
+    /// `asker` wants a connection to `to`, from the address of socket `from`
+    /// if that is not 0.
+    pub(super) fn connect(&mut self, to: SocketAddr, from: u64, mut asker: Asker, into: &mut Vec<Happened>) {
+        let port = match self.listeners.get(from) {
+            Some(bound) if bound.backlog > 0 => return no(&asker.reply, Errno::ISCONN),
+            Some(bound) => {
+                asker.settings.extend_from_slice(bound.settings());
+                Some(bound.addr.port())
+            }
+            None if from != 0 => return no(&asker.reply, Errno::INVAL),
+            None => None,
+        };
+        match self.place.leads_to(to.ip()) {
+            false if port.is_some() => {
+                self.refuse(Refusal::Call(Call::Connect));
+                no(&asker.reply, Errno::NETUNREACH)
+            }
+            false => say(&asker.reply, Answer::NotOurs),
+            true if to.port() == 0 => no(&asker.reply, Errno::CONNREFUSED),
+            true if self.place.has(to.ip()) => {
+                if let Err(why) = self.connect_programs(to, port, &asker) {
+                    no(&asker.reply, why);
+                }
+            }
+            true => {
+                self.openings.asked += 1;
+                let call = self.openings.asked;
+                self.openings.askers.insert(call, asker);
+                into.push(Happened::Connect { call, to, port });
+            }
+        }
+    }
+
+    /// The handshake for question `call` is under way, as connection `id`
+    /// (below 2⁶³) from `local` to `remote`. `None`: the program cannot have it.
+    pub fn opening(&mut self, call: u64, id: u64, local: SocketAddr, remote: SocketAddr) -> Option<Pipe> {
+        let asker = self.openings.askers.remove(&call)?;
+        let name = Name { run: self.run, kind: Kind::Opened, six: asker.six, id, local, remote };
+        match self.hand_over_opening(&name, &asker) {
+            Ok(pipe) => {
+                let set = asker.settings.iter().map(|&setting| Happened::Set { id, setting });
+                self.inherited.extend(set);
+                self.openings.under_way.insert(id, asker.waits.then_some(asker.reply));
+                Some(pipe)
+            }
+            Err(why) => {
+                no(&asker.reply, why);
+                None
+            }
+        }
+    }
+
+    /// Makes the pair, and gives the program its end.
+    fn hand_over_opening(&self, name: &Name, asker: &Asker) -> Result<Pipe, Errno> {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        bind(&ours, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
+        epoll::add(&self.epoll, &ours, epoll::EventData::new_u64(name.id), READABLE)?;
+        let copy = rustix::io::fcntl_dupfd_cloexec(&theirs, 0)?;
+        let pipe = Pipe::new(ours, name.id, self.epoll.clone()).filled(copy, asker.send_buffer)?;
+        pass::send(&asker.reply, None, &Answer::Done.encode(), theirs.as_fd())
+            .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+        Ok(pipe)
+    }
+
+    /// There is no handshake for question `call`.
+    pub fn refuse_opening(&mut self, call: u64, why: Errno) {
+        if let Some(asker) = self.openings.askers.remove(&call) {
+            no(&asker.reply, why);
+        }
+    }
+
+    /// Connection `id` with this pipe is open.
+    pub fn opened(&mut self, id: u64, pipe: &mut Pipe) {
+        pipe.open();
+        if let Some(Some(reply)) = self.openings.under_way.remove(&id) {
+            say(&reply, Answer::Done);
+        }
+    }
+
+    /// Connection `id` will not be open: drop its pipe after this.
+    pub fn failed(&mut self, id: u64, why: Errno) {
+        let openings = &mut self.openings;
+        if let Some(Some(reply)) = openings.under_way.remove(&id) {
+            no(&reply, why);
+        }
+        if openings.failed.len() >= FAILED_MAX {
+            openings.failed.pop_front();
+        }
+        openings.failed.push_back((id, why));
+    }
+
+    /// Connects the program that asks with the one that listens at `to`, an
+    /// address of ours.
+    fn connect_programs(&mut self, to: SocketAddr, port: Option<u16>, asker: &Asker) -> Result<(), Errno> {
+        self.openings.asked += 1;
+        let count = self.openings.asked;
+        let (run, id) = (self.run, BETWEEN | count & u64::from(u32::MAX));
+        let usual = EPHEMERAL + (count % u64::from(u16::MAX - EPHEMERAL)) as u16;
+        let from = SocketAddr::new(to.ip(), port.unwrap_or(usual));
+        let listener = self.listeners.taker(to).ok_or(Errno::CONNREFUSED)?;
+        let (theirs, accepted) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        // Each end is called what the other is to be told.
+        let name = Name { run, kind: Kind::Opened, six: asker.six, id, local: from, remote: to };
+        bind(&accepted, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
+        let name = Name { kind: Kind::Connection, six: listener.six, local: to, remote: from, ..name };
+        let name = name.encode();
+        bind(&theirs, &SocketAddrUnix::new_abstract_name(&name)?)?;
+        let before = listener.is_full();
+        listener.hand_over(name, accepted).map_err(|_| Errno::CONNREFUSED)?;
+        let (listener, full) = (listener.id, listener.is_full());
+        if full && !before {
+            let _ = self.watch_listener(listener);
+        }
+        pass::send(&asker.reply, None, &Answer::Done.encode(), theirs.as_fd())
+            .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+        if asker.waits {
+            say(&asker.reply, Answer::Done);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! Connections that programs open.
+//!
+//! The program has its pipe from the first segment on, so that it may close,
+//! wait or be killed meanwhile; what it may do with it the pipe knows. Nothing
+//! is collected before the handshake is complete.
+
+use std::net::SocketAddr;
+
+use net::Device;
+use net::stack::{CloseReason, ConnId, ConnectError};
+use queueing::Time;
+
+use super::flow::Flow;
+use super::{Programs, Streams};
+
+/// Why a program has no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotOpened {
+    /// It was not begun.
+    Here(ConnectError),
+    /// The handshake ended so.
+    There(CloseReason),
+}
+
+impl<D: Device, P: Programs> Streams<D, P> {
+    /// Question `call`: a program wants a connection to `to`, from `port` if
+    /// that is said.
+    pub(super) fn connect(&mut self, now: Time, call: u64, to: SocketAddr, port: Option<u16>) {
+        let begun = self.stack.connect(now, to, port);
+        let tuple = begun.map(|conn| (conn, self.stack.tuple(conn)));
+        let (conn, tuple) = match tuple {
+            Ok((conn, Some(tuple))) => (conn, tuple),
+            Ok((_, None)) => return self.programs.refuse(call, NotOpened::There(CloseReason::Aborted)),
+            Err(why) => return self.programs.refuse(call, NotOpened::Here(why)),
+        };
+        let local = SocketAddr::new(tuple.local, tuple.local_port);
+        match self.programs.opening(call, conn, local, to) {
+            Some(pipe) => self.seat(conn, Flow::opening(conn.generation, pipe)),
+            None => self.stack.abort(now, conn),
+        }
+    }
+
+    /// The handshake of `conn` is complete.
+    pub(super) fn on_connected(&mut self, conn: ConnId) {
+        let Some(Some(flow)) = self.flows.get_mut(conn.index as usize) else { return };
+        if std::mem::take(&mut flow.opening) {
+            self.counters.opened += 1;
+            self.programs.opened(conn, &mut flow.pipe);
+            self.queue_out(conn);
+        }
+    }
+
+    /// `conn` is gone: its program is told why, where it was not open yet.
+    pub(super) fn on_closed(&mut self, conn: ConnId, why: CloseReason) {
+        if self.flow(conn).is_some_and(|flow| flow.opening) {
+            self.counters.unopened += 1;
+            self.programs.failed(conn, NotOpened::There(why));
+        }
+    }
+}
