@@ -87,6 +87,19 @@ fn without_a_bound_a_flood_takes_the_core_from_the_requests() {
     assert!(bounded > 0.8 * capacity, "{bounded} of {capacity}");
 }
 
+/// The paper's (7), by the costs of the stack's steps: a line of slope −µ2/µ1.
+#[test]
+fn where_receiving_goes_first_less_is_served_the_more_come_as_the_line_says() {
+    for load in [2, 10] {
+        let more = format!("load = {load}\ntransport = 100000\nwarmup = \"250ms\"\nduration = \"50ms\"");
+        let config = server(20, 1, &more);
+        let outcome = run(&config);
+        let offered_per_s = outcome.offered as f64 / outcome.counting.as_secs_f64();
+        let of_line = outcome.served_per_s / config.line_per_s(offered_per_s);
+        assert!((0.9..1.1).contains(&of_line), "{of_line} of the line at load {load}");
+    }
+}
+
 #[test]
 fn those_who_matter_come_in_and_the_others_are_shed() {
     let config = server(
