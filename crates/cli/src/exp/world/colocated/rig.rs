@@ -41,8 +41,9 @@ pub struct Rig {
     // In the order in which they are to go.
     pub be: Option<Best>,
     pub lc: Child,
-    /// Where both have groups of their own.
-    _lc_group: Option<Group>,
+    /// Goes before all that is none of the experiment's. BE is in it too, as the
+    /// kernel's classes count within a group, unless it has one of its own.
+    _group: Group,
     pub client: Namespace,
     pub target: SocketAddr,
     _host: Namespace,
@@ -69,14 +70,8 @@ impl Rig {
         let lab = Lab::new("colocated").map_err(told)?;
         let folder = Folder::new(config.lc.program()).map_err(told)?;
         let host = lab.namespace("server").map_err(told)?;
-        let lc_group = match config.sharing {
-            Sharing::Static | Sharing::Parties => Some(preferred(config.lc.program()).map_err(told)?),
-            _ => None,
-        };
-        let command = |program: &str| match &lc_group {
-            Some(group) => group.command(&host, program),
-            None => host.command(program),
-        };
+        let group = preferred(config.lc.program()).map_err(told)?;
+        let command = |program: &str| group.command(&host, program);
         let (lc, client, target) = match config.lc {
             Critical::Memcached => {
                 let client = cabled(&lab, &host).map_err(told)?;
@@ -102,9 +97,9 @@ impl Rig {
         };
         let be = match config.sharing {
             Sharing::Alone => None,
-            _ => Some(Best::new(config, &host, &folder)?),
+            _ => Some(Best::new(config, &host, &group, &folder)?),
         };
-        Ok(Self { be, lc, _lc_group: lc_group, client, target, _host: host, _folder: folder, _lab: lab })
+        Ok(Self { be, lc, _group: group, client, target, _host: host, _folder: folder, _lab: lab })
     }
 
     /// What BE does by itself, per second.
@@ -117,13 +112,14 @@ impl Rig {
         let folder = Folder::new(config.be.program()).map_err(told)?;
         let host = lab.namespace("server").map_err(told)?;
         let config = Config { sharing: Sharing::Linux, ..config.clone() };
-        let mut best = Best::new(&config, &host, &folder)?;
+        let group = preferred(config.be.program()).map_err(told)?;
+        let mut best = Best::new(&config, &host, &group, &folder)?;
         best.by_itself(&config)
     }
 }
 
 impl Best {
-    fn new(config: &Config, host: &Namespace, folder: &Folder) -> Result<Self, Error> {
+    fn new(config: &Config, host: &Namespace, shared: &Group, folder: &Folder) -> Result<Self, Error> {
         let words = config.be.words(config, folder)?;
         let group = match config.sharing {
             Sharing::Static | Sharing::Parties => {
@@ -136,10 +132,7 @@ impl Best {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let idle: &[&str] = if config.sharing == Sharing::Idle { &["chrt", "--idle", "0"] } else { &[] };
         let words = [idle, &words].concat();
-        let mut command: Command = match &group {
-            Some(group) => group.command(host, words[0]),
-            None => host.command(words[0]),
-        };
+        let mut command = group.as_ref().unwrap_or(shared).command(host, words[0]);
         command.args(&words[1..]);
         let mut child =
             host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::piped())).map_err(told)?;
