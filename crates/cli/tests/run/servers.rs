@@ -145,7 +145,7 @@ fn apache_serves_with_threads_that_wait_for_events() {
         return skipped(test, "Apache's modules are not where Debian has them");
     }
     // Its workers are not root.
-    if !world.folder.ancestors().all(|folder| may_be_entered(folder)) {
+    if !world.folder.ancestors().all(may_be_entered) {
         return skipped(test, "the folder of the tests is not for everybody to enter");
     }
     let config = world.write("apache.conf", &APACHE.replace("MODULES", APACHE_MODULES));
