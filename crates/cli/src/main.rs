@@ -29,6 +29,7 @@ mod load;
 mod manual;
 mod options;
 mod parallel;
+mod programs;
 mod progress;
 mod report;
 mod result;

@@ -1,5 +1,6 @@
-//! Requests of one kind on our own stack, as fast as answers come or at a
-//! fixed rate: what a comparison of servers sends.
+//! Requests of a few kinds on our own stack, as fast as answers come or at a
+//! fixed rate: what a comparison of servers sends. Each kind has connections of
+//! its own.
 //!
 //! Unlike [`Client`](crate::Client) it speaks what any server does (echo,
 //! HTTP, a stream one way) and can close the loop: each connection keeps a
@@ -11,79 +12,18 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use net::{ConnId, Device, Event, EventKind, Stack};
-use queueing::{Arrivals, Histogram, Rng, Span, Time, Times};
+use queueing::{Arrivals, Rng, Time, Times};
 
 use crate::protocol::http::Framer;
 
-/// What is sent, where answers end, and how fast.
-#[derive(Clone, Debug)]
-pub struct Exchange {
-    /// Connections, 1 or more; requests take them in turn.
-    pub connections: u32,
-    /// The bytes of every request, at least one.
-    pub request: Vec<u8>,
-    /// What comes back.
-    pub answer: Answer,
-    /// When requests are sent.
-    pub pace: Pace,
-    /// From the last handshake to the first request that is measured.
-    pub warmup: Span,
-    /// How long is measured.
-    pub duration: Span,
-}
+mod kinds;
 
-/// Where an answer ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// It is the request.
-    Echo,
-    /// It is an HTTP response.
-    Http,
-    /// It has so many bytes, whatever they are.
-    Bytes(u64),
-    /// There is none: requests follow each other as fast as they are taken.
-    Nothing,
-}
-
-/// When requests are sent.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// Each connection keeps so many under way.
-    Closed {
-        /// Requests under way on each connection, 1 or more.
-        outstanding: u32,
-    },
-    /// At random instants (Poisson), whatever the server does.
-    Open {
-        /// Requests per second, over all connections.
-        rate_per_s: f64,
-        /// Replays the instants.
-        seed: u64,
-    },
-}
-
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// Answers that came in the measured time; with [`Answer::Nothing`],
-    /// requests that were taken.
-    pub answers: u64,
-    /// Bytes of payload sent and received in that time.
-    pub bytes: u64,
-    /// The measured time.
-    pub span: Span,
-    /// From when a request was due (open) or sent (closed) to its answer's end.
-    pub latency: Histogram,
-    /// Connections that the server ended, or whose answer was wrong.
-    pub broken: u64,
-    /// Requests without an answer at the end. In a closed loop these are those
-    /// under way.
-    pub unanswered: u64,
-}
+pub use kinds::{Answer, Exchange, Kind, Outcome, Pace, Tally};
 
 /// What one connection is doing.
 struct Line {
     id: ConnId,
+    kind: usize,
     is_open: bool,
     /// When each request under way was due, oldest first; the last `unsent` of
     /// them wait to be sent.
@@ -114,10 +54,18 @@ pub struct Exchanger {
     owners: Vec<u32>,
     opened: u32,
     phase: Phase,
+    /// Of each kind.
+    turns: Vec<Turns>,
+    outcome: Outcome,
+}
+
+/// When requests of a kind are due in an open loop, and on which line.
+struct Turns {
     arrivals: Option<Times>,
     next_due: Time,
+    /// The first of its lines, and which of them is next.
+    first: u32,
     turn: u32,
-    outcome: Outcome,
 }
 
 /// Handshakes under way at once.
@@ -132,16 +80,17 @@ impl Exchanger {
     /// When a value of `exchange` is outside its range.
     #[must_use]
     pub fn new(exchange: Exchange, stack: net::stack::Config, target: SocketAddr) -> Self {
-        assert!(exchange.connections > 0, "there are connections");
-        assert!(!exchange.request.is_empty(), "a request has bytes");
-        let outcome = Outcome {
-            answers: 0,
-            bytes: 0,
-            span: exchange.duration,
-            latency: Histogram::new(),
-            broken: 0,
-            unanswered: 0,
-        };
+        let mut turns = Vec::new();
+        let mut first = 0;
+        for kind in &exchange.kinds {
+            assert!(kind.connections > 0, "there are connections");
+            assert!(!kind.request.is_empty(), "a request has bytes");
+            turns.push(Turns { arrivals: None, next_due: Time::MAX, first, turn: 0 });
+            first += kind.connections;
+        }
+        assert!(first > 0, "there is a kind");
+        let kinds = vec![Tally::default(); turns.len()];
+        let outcome = Outcome { span: exchange.duration, kinds };
         Self {
             exchange,
             stack: Stack::new(stack),
@@ -150,11 +99,19 @@ impl Exchanger {
             owners: Vec::new(),
             opened: 0,
             phase: Phase::Opening,
-            arrivals: None,
-            next_due: Time::MAX,
-            turn: 0,
+            turns,
             outcome,
         }
+    }
+
+    /// Connections of all kinds.
+    fn connections(&self) -> u32 {
+        self.exchange.kinds.iter().map(|kind| kind.connections).sum()
+    }
+
+    /// The kind of the `nth` line.
+    fn kind_of(&self, nth: u32) -> usize {
+        self.turns.iter().rposition(|turns| turns.first <= nth).expect("the first kind's first line is 0")
     }
 
     /// Does what is due; false when there was nothing to do.
@@ -168,7 +125,9 @@ impl Exchanger {
         match self.phase {
             Phase::Opening => busy |= self.open_more(now),
             Phase::Running(_, end) if now >= end => {
-                self.outcome.unanswered = self.lines.iter().map(|line| line.due.len() as u64).sum();
+                for line in &self.lines {
+                    self.outcome.kinds[line.kind].unanswered += line.due.len() as u64;
+                }
                 self.phase = Phase::Done;
             }
             Phase::Running(..) => busy |= self.start_due(now),
@@ -178,6 +137,17 @@ impl Exchanger {
             busy |= self.stack.egress(now, device) > 0;
         }
         busy
+    }
+
+    /// When [`step`](Self::step) has something to do if no frame comes.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let end = match self.phase {
+            Phase::Running(_, end) => Some(end),
+            Phase::Opening | Phase::Done => None,
+        };
+        let due = self.turns.iter().map(|turns| turns.next_due).filter(|due| *due < Time::MAX);
+        self.stack.poll_timeout().into_iter().chain(end).chain(due).min()
     }
 
     /// Whether what happens now is measured.
@@ -210,6 +180,12 @@ impl Exchanger {
         &self.stack
     }
 
+    /// Resets all connections, so that the server forgets them.
+    pub fn hang_up<D: Device>(&mut self, now: Time, device: &mut D) {
+        self.lines.iter().for_each(|line| self.stack.abort(now, line.id));
+        while self.stack.egress(now, device) > 0 {}
+    }
+
     fn receive<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
         for received in 0..BATCH {
             if !self.stack.ingress_from(now, device) {
@@ -222,12 +198,13 @@ impl Exchanger {
 
     /// Starts handshakes; once the last is done, requests.
     fn open_more(&mut self, now: Time) -> bool {
-        if self.opened == self.exchange.connections {
+        let wanted = self.connections();
+        if self.opened == wanted {
             self.start(now);
             return true;
         }
         let mut any = false;
-        while (self.lines.len() as u32) < self.exchange.connections
+        while (self.lines.len() as u32) < wanted
             && self.lines.len() - (self.opened as usize) < OPENING_MAX
             && let Ok(id) = self.stack.connect(now, self.target, None)
         {
@@ -236,8 +213,9 @@ impl Exchanger {
                 self.owners.resize(slot + 1, u32::MAX);
             }
             self.owners[slot] = self.lines.len() as u32;
-            let (due, framer) = (VecDeque::new(), Framer::default());
-            self.lines.push(Line { id, is_open: false, due, unsent: 0, offset: 0, heard: 0, framer });
+            let (due, framer, kind) =
+                (VecDeque::new(), Framer::default(), self.kind_of(self.lines.len() as u32));
+            self.lines.push(Line { id, kind, is_open: false, due, unsent: 0, offset: 0, heard: 0, framer });
             any = true;
         }
         any
@@ -246,19 +224,23 @@ impl Exchanger {
     fn start(&mut self, now: Time) {
         let start = now + self.exchange.warmup;
         self.phase = Phase::Running(start, start + self.exchange.duration);
-        match self.exchange.pace {
-            Pace::Closed { outstanding } => {
-                for at in 0..self.lines.len() {
-                    for _ in 0..outstanding {
-                        self.add(at, now);
-                    }
-                    self.send(at, now);
+        for kind in 0..self.turns.len() {
+            match self.exchange.kinds[kind].pace {
+                Pace::Closed { outstanding } => self.fill(kind, outstanding, now),
+                Pace::Open { rate_per_s, seed } => {
+                    let mut arrivals = Arrivals::Poisson { rate_per_s }.times(now, Rng::seeded(seed));
+                    self.turns[kind].next_due = arrivals.next().unwrap_or(Time::MAX);
+                    self.turns[kind].arrivals = Some(arrivals);
                 }
             }
-            Pace::Open { rate_per_s, seed } => {
-                let mut arrivals = Arrivals::Poisson { rate_per_s }.times(now, Rng::seeded(seed));
-                self.next_due = arrivals.next().unwrap_or(Time::MAX);
-                self.arrivals = Some(arrivals);
+        }
+    }
+
+    fn fill(&mut self, kind: usize, outstanding: u32, now: Time) {
+        for at in 0..self.lines.len() {
+            if self.lines[at].kind == kind {
+                (0..outstanding).for_each(|_| self.add(at, now));
+                self.send(at, now);
             }
         }
     }
@@ -266,17 +248,20 @@ impl Exchanger {
     /// Starts requests that are due in an open loop.
     fn start_due(&mut self, now: Time) -> bool {
         let mut any = false;
-        for _ in 0..BATCH {
-            if self.next_due > now {
-                break;
+        for kind in 0..self.turns.len() {
+            for _ in 0..BATCH {
+                let turns = &mut self.turns[kind];
+                if turns.next_due > now {
+                    break;
+                }
+                let due = turns.next_due;
+                turns.next_due = turns.arrivals.as_mut().and_then(Iterator::next).unwrap_or(Time::MAX);
+                let at = (turns.first + turns.turn) as usize;
+                turns.turn = (turns.turn + 1) % self.exchange.kinds[kind].connections;
+                self.add(at, due);
+                self.send(at, now);
+                any = true;
             }
-            let due = self.next_due;
-            self.next_due = self.arrivals.as_mut().and_then(Iterator::next).unwrap_or(Time::MAX);
-            let at = self.turn as usize;
-            self.turn = (self.turn + 1) % self.exchange.connections;
-            self.add(at, due);
-            self.send(at, now);
-            any = true;
         }
         any
     }
@@ -291,19 +276,20 @@ impl Exchanger {
     fn send(&mut self, at: usize, now: Time) {
         let measuring = self.is_measuring(now);
         let line = &mut self.lines[at];
+        let (kind, tally) = (&self.exchange.kinds[line.kind], &mut self.outcome.kinds[line.kind]);
         while line.unsent > 0 && line.is_open {
-            let rest = &self.exchange.request[line.offset..];
+            let rest = &kind.request[line.offset..];
             let Ok(taken) = self.stack.send(now, line.id, rest) else { return };
             line.offset += taken;
             if measuring {
-                self.outcome.bytes += taken as u64;
+                tally.bytes += taken as u64;
             }
             if taken < rest.len() {
                 return;
             }
             line.offset = 0;
-            if self.exchange.answer == Answer::Nothing {
-                self.outcome.answers += u64::from(measuring);
+            if kind.answer == Answer::Nothing {
+                tally.answers += u64::from(measuring);
             } else {
                 line.unsent -= 1;
             }
@@ -329,7 +315,7 @@ impl Exchanger {
             EventKind::Writable => self.send(at, now),
             EventKind::PeerClosed => self.give_up(at, now),
             EventKind::Closed(_) => {
-                self.outcome.broken += u64::from(line.is_open);
+                self.outcome.kinds[line.kind].broken += u64::from(line.is_open);
                 line.is_open = false;
             }
             EventKind::Accepted(_) => {}
@@ -340,8 +326,8 @@ impl Exchanger {
         let line = &mut self.lines[at];
         let bytes = self.stack.received(line.id);
         let len = bytes.len();
-        let request = &self.exchange.request;
-        let answers = match self.exchange.answer {
+        let Kind { request, answer, .. } = &self.exchange.kinds[line.kind];
+        let answers = match *answer {
             Answer::Echo => {
                 let whole = request.len() as u64;
                 let mut left = bytes;
@@ -377,9 +363,10 @@ impl Exchanger {
             }
             Answer::Nothing => 0,
         };
-        self.stack.consume(now, self.lines[at].id, len);
+        let Line { id, kind, .. } = self.lines[at];
+        self.stack.consume(now, id, len);
         if self.is_measuring(now) {
-            self.outcome.bytes += len as u64;
+            self.outcome.kinds[kind].bytes += len as u64;
         }
         self.on_answers(at, now, answers);
     }
@@ -392,11 +379,13 @@ impl Exchanger {
                 return self.give_up(at, now);
             }
             let Some(due) = line.due.pop_front() else { return };
+            let kind = line.kind;
             if measuring {
-                self.outcome.answers += 1;
-                self.outcome.latency.record(now.since(due));
+                let tally = &mut self.outcome.kinds[kind];
+                tally.answers += 1;
+                tally.latency.record(now.since(due));
             }
-            if matches!(self.exchange.pace, Pace::Closed { .. }) {
+            if matches!(self.exchange.kinds[kind].pace, Pace::Closed { .. }) {
                 self.add(at, now);
             }
         }
@@ -407,7 +396,7 @@ impl Exchanger {
     fn give_up(&mut self, at: usize, now: Time) {
         let line = &mut self.lines[at];
         if std::mem::replace(&mut line.is_open, false) {
-            self.outcome.broken += 1;
+            self.outcome.kinds[line.kind].broken += 1;
             self.stack.abort(now, line.id);
         }
     }

@@ -8,9 +8,9 @@ use crate::Error;
 mod fabric;
 mod guard;
 mod idle;
-mod net;
+pub mod net;
 mod peer;
-mod sched;
+mod programs;
 
 /// Measure greenwave beside others, on this machine.
 #[derive(clap::Args)]
@@ -23,6 +23,8 @@ pub struct Args {
 enum What {
     /// TCP/IP: ours, the kernel's, smoltcp's and gVisor's as servers.
     Net(net::Args),
+    /// Unmodified servers: on the kernel's TCP, and on ours.
+    Programs(programs::Args),
     /// One of the compared servers, as `bench net` starts it.
     #[command(hide = true)]
     Peer(peer::Args),
@@ -32,11 +34,6 @@ enum What {
     Fabric(fabric::Args),
     /// What a guard takes of the processor.
     Guard(guard::Args),
-    /// What handing a core over takes, and deciding to.
-    Sched(sched::Args),
-    /// One of the processes that a core goes between, as `bench sched` starts it.
-    #[command(hide = true)]
-    SchedPart(sched::PartArgs),
 }
 
 /// Measures and prints what was found.
@@ -47,10 +44,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match &args.what {
         What::Net(args) => net::run(args),
         What::Peer(args) => peer::run(args),
+        What::Programs(args) => programs::run(args),
         What::Idle(args) => idle::run(args),
         What::Fabric(args) => fabric::run(args),
         What::Guard(args) => guard::run(args),
-        What::Sched(args) => sched::run(args),
-        What::SchedPart(args) => sched::part(args),
     }
 }

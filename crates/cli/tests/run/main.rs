@@ -15,9 +15,10 @@ use host::lab::client::noise;
 use host::lab::{Child, Lab, Namespace, Veth};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-mod clients;
+mod bench;
 mod ends;
 mod guide;
+mod order;
 mod refused;
 mod servers;
 
@@ -95,16 +96,16 @@ impl World {
 
     /// Starts `program` on our stack and waits until it takes connections at `port`.
     fn run(&self, device: &str, port: u16, program: &[&str]) -> Server {
-        let server = self.start(device, port, program);
+        let server = self.start(device, port, &[], program);
         self.until("it takes connections", || self.clients.enter(|| TcpStream::connect(server.to).is_ok()));
         server
     }
 
     /// Starts `program` on our stack.
-    fn start(&self, device: &str, port: u16, program: &[&str]) -> Server {
+    fn start(&self, device: &str, port: u16, options: &[&str], program: &[&str]) -> Server {
         let mut command = self.ours.command(GREENWAVE);
         command.args(["run", "--device", device, "--addr", &format!("{OURS}/24"), "--lib"]);
-        command.arg(library()).arg("--").args(program);
+        command.arg(library()).args(options).arg("--").args(program);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = self.ours.spawn(&mut command).unwrap();
         let mut stderr = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
@@ -116,18 +117,6 @@ impl World {
             panic!("{said}");
         }
         Server { child, stderr, to: SocketAddr::new(OURS.parse().unwrap(), port) }
-    }
-
-    /// Runs `program` on our stack to its end; what it printed, and what was said of it.
-    #[track_caller]
-    fn client(&self, device: &str, program: &[&str]) -> (String, String) {
-        let mut command = self.ours.command("timeout");
-        command.args(["60", GREENWAVE, "run", "--device", device, "--addr", &format!("{OURS}/24"), "--lib"]);
-        let out = command.arg(library()).arg("--").args(program).stdin(Stdio::null()).output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let (printed, said) = (text(out.stdout), text(out.stderr));
-        assert!(out.status.success(), "{program:?}: {}: {printed}\n{said}", out.status);
-        (printed, said)
     }
 
     /// Looks until `is` holds.

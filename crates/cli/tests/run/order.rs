@@ -56,7 +56,9 @@ fn epoll_returns_the_most_urgent_first() {
         streams[0].set_read_timeout(Some(LIMIT)).unwrap();
         streams.extend((1..9).map(|_| world.connect(&server)));
         let ask = |stream: &mut TcpStream, path| {
-            write!(stream, "GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            // In one piece: the policy looks at what one frame holds.
+            let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
         };
         streams[..7].iter_mut().for_each(|stream| ask(stream, "slow"));
         // Once this is open, those have been handed over: the kernel has them

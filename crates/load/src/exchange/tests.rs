@@ -3,6 +3,8 @@
 use net::device::memory::{self, MemoryDevice};
 use net::stack::{Config, ListenOptions};
 
+use queueing::Span;
+
 use super::*;
 
 /// Answers what `reply` makes of the bytes that have come.
@@ -35,8 +37,13 @@ fn config(host: u8) -> Config {
 
 const TICK: Span = Span::from_micros(10);
 
-/// Runs `exchange` to its end; each side takes its turn every 10 µs.
-fn run(exchange: Exchange, reply: fn(&[u8]) -> (usize, Vec<u8>)) -> Outcome {
+/// Runs it to its end; each side takes its turn every 10 µs.
+fn run(kind: Kind, reply: fn(&[u8]) -> (usize, Vec<u8>)) -> Tally {
+    run_all(vec![kind], reply).kinds.remove(0)
+}
+
+fn run_all(kinds: Vec<Kind>, reply: fn(&[u8]) -> (usize, Vec<u8>)) -> Outcome {
+    let exchange = Exchange { kinds, warmup: Span::from_millis(1), duration: Span::from_millis(10) };
     let (near, far) = memory::pair(4096, 1514);
     let mut server = Server { stack: Stack::new(config(1)), end: near, reply };
     server.stack.listen(80, ListenOptions::default()).expect("the port is free");
@@ -55,9 +62,22 @@ fn echo(bytes: &[u8]) -> (usize, Vec<u8>) {
     (bytes.len(), bytes.to_vec())
 }
 
-fn exchange(connections: u32, answer: Answer, pace: Pace) -> Exchange {
-    let (warmup, duration) = (Span::from_millis(1), Span::from_millis(10));
-    Exchange { connections, request: (0..64).collect(), answer, pace, warmup, duration }
+fn exchange(connections: u32, answer: Answer, pace: Pace) -> Kind {
+    Kind { connections, request: (0..64).collect(), answer, pace }
+}
+
+#[test]
+fn each_kind_keeps_its_own_pace_and_account() {
+    let open = |rate_per_s, seed| Pace::Open { rate_per_s, seed };
+    let long = Kind { request: vec![7; 5000], ..exchange(2, Answer::Echo, open(20_000.0, 1)) };
+    let short = exchange(3, Answer::Echo, open(100_000.0, 2));
+    let outcome = run_all(vec![long, short], echo);
+    let [long, short] = &outcome.kinds[..] else { panic!("two kinds") };
+    assert!((150..250).contains(&long.answers), "{}", long.answers);
+    assert!((850..1150).contains(&short.answers), "{}", short.answers);
+    assert!(long.bytes.abs_diff(long.answers * 10_000) < 100_000, "{}", long.bytes);
+    assert!(short.bytes.abs_diff(short.answers * 128) < 5000, "{}", short.bytes);
+    assert_eq!((long.broken, short.broken), (0, 0));
 }
 
 #[test]

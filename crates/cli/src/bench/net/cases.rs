@@ -1,6 +1,6 @@
 //! What is asked of every server.
 
-use load::exchange::{Answer, Exchange, Pace};
+use load::exchange::{Answer, Exchange, Kind, Pace};
 use queueing::Span;
 
 use crate::bench::peer::{CHUNK, REQUEST, Serves};
@@ -53,11 +53,9 @@ impl Case {
             Pace::Open { rate_per_s, .. } => Pace::Open { rate_per_s, seed },
             closed => closed,
         };
+        let (connections, request) = (self.connections, self.request.clone());
         Exchange {
-            connections: self.connections,
-            request: self.request.clone(),
-            answer: self.answer,
-            pace,
+            kinds: vec![Kind { connections, request, answer: self.answer, pace }],
             // Long enough for TCP's windows to open, and for what all connections
             // send at once in the beginning to be answered.
             warmup: time / 2,

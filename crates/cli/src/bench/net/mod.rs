@@ -23,6 +23,7 @@ mod systems;
 
 use cases::Case;
 use figures::Row;
+pub use place::xdp;
 use systems::System;
 
 /// Measure TCP servers side by side (needs root).

@@ -17,7 +17,7 @@ use host::lab::{Child, Lab, LabError, Namespace, Veth};
 use host::packet::{self, Packet};
 use host::usage::Meter;
 use host::{Monotonic, Tap, affinity};
-use load::exchange::{Exchanger, Outcome};
+use load::exchange::{Exchanger, Outcome, Tally};
 use net::stack::Config;
 use queueing::{Clock, CoreId, Histogram, Span};
 
@@ -103,7 +103,7 @@ impl Place<'_> {
             self.kernel_address(&self.server, HERE)?;
         }
         let child = self.start(&format!("{}:{HERE}", self.system.device.name()))?;
-        let (device, mac) = self.client.enter(|| xdp(THERE))?;
+        let (device, mac) = self.client.enter(|| xdp(THERE, CLIENT))?;
         self.drive(device, mac, &child)
     }
 
@@ -260,7 +260,8 @@ fn run<D: net::Device>(
     let before = before.ok_or("the client did not get its core while it was to measure")?;
     let used = meter.used().map_err(|_| "the server ended")?.saturating_sub(before);
     let counters = client.stack().counters();
-    let Outcome { answers, bytes, span, latency, broken, .. } = client.outcome().clone();
+    let Outcome { span, kinds } = client.outcome().clone();
+    let Tally { answers, bytes, latency, broken, .. } = kinds.into_iter().next().ok_or("there is no kind")?;
     let seconds = span.as_secs_f64();
     Ok(Measured {
         answers_per_s: answers as f64 / seconds,
@@ -282,10 +283,11 @@ fn packet_socket(device: &str) -> Result<(Packet, [u8; 6]), String> {
     Ok((sockets.pop().ok_or("there is no packet socket")?, interface.mac))
 }
 
-/// AF_XDP on `device` of this thread's namespace, and its hardware address.
-fn xdp(device: &str) -> Result<(AfXdp, [u8; 6]), String> {
+/// AF_XDP on `device` of this thread's namespace, for a client at `addr`, and
+/// its hardware address.
+pub fn xdp(device: &str, addr: Ipv4Addr) -> Result<(AfXdp, [u8; 6]), String> {
     let options = Options { mode: Some(Mode::Generic), frames: FRAMES, ..Options::default() };
-    let claims = Claims { addresses: vec![CLIENT.into()], ports: Vec::new() };
+    let claims = Claims { addresses: vec![addr.into()], ports: Vec::new() };
     let mut opened = afxdp::open(device, &options, &claims).map_err(|e| e.to_string())?;
     let mac = opened.interface.mac;
     Ok((opened.devices.pop().ok_or("the interface has no queue")?, mac))

@@ -1,0 +1,186 @@
+//! `greenwave bench programs`: unmodified servers on the kernel's TCP and on
+//! ours, side by side.
+//!
+//! Each server, as its package has it, is started three times: on the kernel,
+//! on our stack without a policy, and with one by which small requests are
+//! urgent. All three have one and the same core and take turns, so that a slow
+//! phase of the machine meets them alike; figures are medians over rounds.
+//! What the machine cannot run has a row that says why.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use host::lab::{Lab, is_there};
+use load::exchange::{Kind, Pace};
+use queueing::Span;
+
+use crate::programs::{BULK, Program, Rig, SMALL, Setting, Stack};
+use crate::{Error, progress};
+
+mod figures;
+mod report;
+
+use figures::{Case, Figures, Rows};
+
+/// Measure unmodified servers on the kernel's TCP and on ours (needs root).
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only these: lighttpd, nginx, redis-server, memcached.
+    #[arg(long, value_delimiter = ',', value_name = "PROGRAM", value_parser = program)]
+    programs: Vec<Program>,
+    /// Rounds, of which the median is shown.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// How long each case takes in each round.
+    #[arg(long, default_value = "1s")]
+    time: Span,
+    /// Our stack's device.
+    #[arg(long, default_value = "xdp", value_parser = ["xdp", "packet"])]
+    device: String,
+    /// How long our stack looks for work, then it sleeps. It has one core
+    /// with the server, and while it looks the server waits.
+    #[arg(long, value_name = "SPAN", default_value = "0us", value_parser = crate::options::spin, verbatim_doc_comment)]
+    spin: Span,
+    /// The library to preload [default: as for `greenwave run`].
+    #[arg(long, value_name = "FILE")]
+    lib: Option<PathBuf>,
+    /// How much: smoke shows that everything works, and measures nothing.
+    #[arg(long, value_enum, default_value = "full")]
+    scale: Scale,
+    /// Exit 1 when a goal is missed.
+    #[arg(long)]
+    check: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Scale {
+    /// As the other options say.
+    Full,
+    /// One round, a moment for each case, few connections.
+    Smoke,
+}
+
+fn program(name: &str) -> Result<Program, String> {
+    Program::ALL
+        .into_iter()
+        .find(|program| program.name() == name)
+        .ok_or_else(|| format!("{name:?} is none of: {}", Program::ALL.map(Program::name).join(", ")))
+}
+
+/// Connections of small requests, and of others beside them.
+#[derive(Clone, Copy, Debug)]
+struct Crowd {
+    small: u32,
+    bulk: u32,
+}
+
+/// Measures and prints what was found.
+///
+/// # Errors
+/// No laboratory here.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    if let Some(why) = Lab::unavailable() {
+        return Err(Error::new(format!("the benchmark needs network namespaces: {why}")).advice("as root"));
+    }
+    let (rounds, time, crowd) = match args.scale {
+        Scale::Full => (args.rounds, args.time, Crowd { small: 50, bulk: 32 }),
+        Scale::Smoke => (1, Span::from_millis(50), Crowd { small: 4, bulk: 4 }),
+    };
+    let programs = if args.programs.is_empty() { Program::ALL.to_vec() } else { args.programs.clone() };
+    let cores = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
+    if cores.len() == 1 {
+        eprintln!("note: client and server share the only core there is");
+    }
+    let lab = Lab::new("bench programs").map_err(|e| Error::new(e.to_string()))?;
+    let bar = progress::bar(u64::from(rounds) * programs.len() as u64);
+    let mut rows = Rows::default();
+    for round in 0..rounds {
+        for &program in &programs {
+            bar.set_message(program.name());
+            let setting = Setting {
+                client: cores[0],
+                server: cores[cores.len() - 1],
+                device: &args.device,
+                spin: args.spin,
+                lib: args.lib.as_deref(),
+                items: &[SMALL, BULK],
+                policy: &program.policy(),
+                seed: round.into(),
+            };
+            if let Err(why) = measure(&lab, program, &setting, time, crowd, &mut rows) {
+                rows.fail(program, why);
+            }
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let goals = report::goals(&rows);
+    if args.json {
+        let json = report::json(&rows, &goals, rounds, time);
+        println!("{}", serde_json::to_string_pretty(&json).map_err(|e| Error::new(e.to_string()))?);
+    } else {
+        println!(
+            "{}, server and stack on core {}, client on core {}",
+            host::Machine::this(),
+            cores[cores.len() - 1].0,
+            cores[0].0
+        );
+        println!("medians of {rounds} rounds of {time} each\n");
+        report::print(&rows, &goals);
+    }
+    let met = goals.iter().all(|goal| goal.holds != Some(false));
+    Ok(if args.check && !met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// One round of one program: what it can serve on each stack, then the same
+/// load for all.
+fn measure(
+    lab: &Lab,
+    program: Program,
+    setting: &Setting<'_>,
+    time: Span,
+    crowd: Crowd,
+    rows: &mut Rows,
+) -> Result<(), String> {
+    if !is_there(program.name()) {
+        return Err("the program is not there".to_owned());
+    }
+    let mut rigs = Vec::new();
+    for stack in Stack::ALL {
+        let rig = Rig::new(lab, program, stack, setting, 1, |_, device| device)
+            .map_err(|why| format!("{}: {why}", stack.name()))?;
+        rigs.push((stack, rig));
+    }
+    let small = |pace| {
+        let (request, answer) = program.ask(SMALL);
+        Kind { connections: crowd.small, request, answer, pace }
+    };
+    let mut slowest = f64::INFINITY;
+    for (stack, rig) in &mut rigs[..2] {
+        let kinds = vec![small(Pace::Closed { outstanding: 1 })];
+        let measured = rig.measure(vec![kinds], time / 2, time)?;
+        let figures = Figures::of(&measured, 0);
+        slowest = slowest.min(figures.answers_per_s);
+        rows.add(program, *stack, Case::Closed, figures);
+    }
+    let at = |share: f64| Pace::Open { rate_per_s: (slowest * share).max(1.0), seed: setting.seed };
+    for (case, share) in [(Case::Half, 0.5), (Case::Most, 0.9)] {
+        for (stack, rig) in &mut rigs[..2] {
+            let measured = rig.measure(vec![vec![small(at(share))]], time / 2, time)?;
+            rows.add(program, *stack, case, Figures::of(&measured, 0));
+        }
+    }
+    // Others take all there is, whatever small requests come beside them.
+    for (stack, rig) in &mut rigs {
+        let (request, answer) = program.ask(BULK);
+        let pace = Pace::Closed { outstanding: 1 };
+        let bulk = Kind { connections: crowd.bulk, request, answer, pace };
+        let measured = rig.measure(vec![vec![small(at(0.05)), bulk]], time / 2, time)?;
+        rows.add(program, *stack, Case::MixedSmall, Figures::of(&measured, 0));
+        rows.add(program, *stack, Case::MixedBulk, Figures::of(&measured, 1));
+    }
+    Ok(())
+}

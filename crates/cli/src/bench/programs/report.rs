@@ -1,0 +1,123 @@
+//! The figures as a table, and the same as JSON; what was aimed at.
+
+use std::fmt;
+
+use queueing::Span;
+use serde_json::{Value, json};
+
+use super::figures::{Case, Rows};
+use crate::programs::{Program, Stack};
+use crate::table::{Table, micros};
+
+/// A goal and what became of it; held against every program, of which the
+/// worst decides.
+pub struct Goal {
+    what: &'static str,
+    /// At least so many times.
+    target: f64,
+    found: Vec<(Program, f64)>,
+    /// None when it could not be measured.
+    pub holds: Option<bool>,
+}
+
+/// All goals.
+pub fn goals(rows: &Rows) -> Vec<Goal> {
+    let goal = |what, target, ratio: &dyn Fn(Program) -> Option<f64>| {
+        let found: Vec<_> = Program::ALL.into_iter().filter_map(|p| Some((p, ratio(p)?))).collect();
+        let holds = (!found.is_empty()).then(|| found.iter().all(|(_, ratio)| *ratio >= target));
+        Goal { what, target, found, holds }
+    };
+    let get = |program, stack, case| rows.get(program, stack, case);
+    vec![
+        goal("requests per second and core, ÷ the kernel's", 1.0, &|program| {
+            let [ours, kernel] = [Stack::None, Stack::Kernel].map(|stack| get(program, stack, Case::Closed));
+            Some(ours?.per_core() / kernel?.per_core())
+        }),
+        goal("p99 of small requests beside others: the kernel's ÷ that of adps", 10.0, &|program| {
+            let p99 = |stack| Some(get(program, stack, Case::MixedSmall)?.p99.as_nanos() as f64);
+            Some(p99(Stack::Kernel)? / p99(Stack::Adps)?)
+        }),
+        goal("throughput of those others under adps, ÷ the kernel's", 1.0, &|program| {
+            let rate = |stack| Some(get(program, stack, Case::MixedBulk)?.answers_per_s);
+            Some(rate(Stack::Adps)? / rate(Stack::Kernel)?)
+        }),
+    ]
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.holds {
+            Some(true) => "pass",
+            Some(false) => "FAIL",
+            None => "not measured",
+        };
+        write!(f, "{verdict}: {} ≥ {}:", self.what, self.target)?;
+        self.found.iter().try_for_each(|(program, ratio)| write!(f, " {} {ratio:.2}", program.name()))
+    }
+}
+
+/// A table, notes, and the goals as last lines.
+pub fn print(rows: &Rows, goals: &[Goal]) {
+    let header = ["server", "case", "stack", "req/s", "per core", "cores", "p50", "p99", "p99.9", "broken"];
+    let groups = [("", 3), ("thousands", 2), ("", 1), ("latency, µs", 3), ("", 1)];
+    let mut table = Table::new(3, &header).groups(&groups);
+    for row in &rows.rows {
+        let f = row.figures();
+        let words = [row.program.name(), row.case.name(), row.stack.name()].map(str::to_owned);
+        let rates = [f.answers_per_s, f.per_core()].map(|rate| format!("{:.1}", rate / 1e3));
+        let latency = [f.p50, f.p99, f.p999].map(micros);
+        let cores = [format!("{:.2}", f.cores)];
+        table.row([&words[..], &rates, &cores, &latency, &[f.broken.to_string()]].concat());
+    }
+    if !rows.rows.is_empty() {
+        println!("{table}");
+    }
+    println!(
+        "at 50 % and 90 %: of what the slower stack serves in a closed loop; latency from when a request was due"
+    );
+    println!(
+        "mixed: small requests at 5 % of that, beside 32 KiB each on connections that ask again at once"
+    );
+    println!("cores: run time of the server, of our stack's process and of the softirq thread of their core");
+    for (program, why) in &rows.missing {
+        println!("{}: not run: {why}", program.name());
+    }
+    goals.iter().for_each(|goal| println!("{goal}"));
+}
+
+/// The same figures for programs.
+pub fn json(rows: &Rows, goals: &[Goal], rounds: u32, time: Span) -> Value {
+    let row = |row: &super::figures::Row| {
+        let f = row.figures();
+        json!({
+            "program": row.program.name(),
+            "case": row.case.name(),
+            "stack": row.stack.name(),
+            "answers_per_s": f.answers_per_s,
+            "answers_per_s_and_core": f.per_core(),
+            "server_cores": f.cores,
+            "p50_ns": f.p50.as_nanos(),
+            "p99_ns": f.p99.as_nanos(),
+            "p999_ns": f.p999.as_nanos(),
+            "broken": f.broken,
+        })
+    };
+    let missing = |(program, why): &(Program, String)| json!({ "program": program.name(), "not_run": why });
+    let goal = |goal: &Goal| {
+        let found = goal.found.iter().map(|(program, ratio)| (program.name().to_owned(), json!(ratio)));
+        json!({
+            "goal": goal.what,
+            "target": goal.target,
+            "found": found.collect::<serde_json::Map<_, _>>(),
+            "holds": goal.holds,
+        })
+    };
+    json!({
+        "machine": host::Machine::this().to_string(),
+        "rounds": rounds,
+        "time_ns": time.as_nanos(),
+        "rows": rows.rows.iter().map(row).collect::<Vec<_>>(),
+        "missing": rows.missing.iter().map(missing).collect::<Vec<_>>(),
+        "goals": goals.iter().map(goal).collect::<Vec<_>>(),
+    })
+}
