@@ -40,5 +40,5 @@ fn every_printed_number_exists() {
 fn an_unknown_experiment_lists_those_there_are() {
     let error = catalogue::find("adps/fig9").unwrap_err().to_string();
     assert!(error.contains("adps/fig5"), "{error}");
-    assert_eq!(catalogue::find("adps").unwrap().len(), 7);
+    assert_eq!(catalogue::find("adps").unwrap().len(), 9);
 }

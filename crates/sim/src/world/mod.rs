@@ -5,6 +5,7 @@ pub mod cores;
 pub mod overload;
 pub mod server;
 pub mod services;
+pub mod web;
 
 use queueing::Time;
 

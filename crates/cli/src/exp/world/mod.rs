@@ -6,16 +6,16 @@
 //! know one world from another.
 
 mod callers;
-mod colocated;
 mod cores;
 mod egress;
 pub mod fabric;
 mod httpd;
-mod others;
 mod overload;
+mod pages;
 mod real;
 mod server;
 mod services;
+mod web;
 
 use std::fmt::Display;
 
@@ -26,7 +26,7 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 13] = [
+pub const WORLDS: [&World; 14] = [
     &server::WORLD,
     &services::WORLD,
     &fabric::WORLD,
@@ -39,7 +39,8 @@ pub const WORLDS: [&World; 13] = [
     &real::STORM,
     &egress::WORLD,
     &httpd::WORLD,
-    &colocated::WORLD,
+    &pages::WORLD,
+    &web::WORLD,
 ];
 
 /// What a world measures and how it is shown.

@@ -1,0 +1,65 @@
+//! A web server and two crowds of clients, near and far, in virtual time: the
+//! first paper's Table 1, whose real machine is world `pages`.
+
+use load::exchange::Tally;
+use queueing::Span;
+use sim::world::web::{self, Config};
+use toml::{Table, Value};
+
+use super::pages::qoe::qoe;
+use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
+
+pub const WORLD: World = World {
+    name: "web",
+    kind: Kind::Sim,
+    note: "pages that came in the measured time, on connections that ask for the next at once; \
+           QoE is worked out from the response time alone; busy: the program's core, the stack's",
+    stats: &[
+        shown("pages", "1/s", "pages/s"),
+        shown("p50", "µs", "p50"),
+        shown("p99", "µs", "p99"),
+        shown("qoe50", "1", "p50"),
+        shown("qoe99", "1", "p99"),
+        shown("program", "1", "program"),
+        shown("stack", "1", "stack"),
+        kept("mean", "µs"),
+        kept("broken", "1"),
+    ],
+    groups: &[("", 4), ("response", 2), ("QoE", 2), ("busy", 2)],
+    drawn: "p99",
+    parts: &[],
+    prepare,
+};
+
+/// The mode that is not set is the one its name says.
+fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
+    settings.entry("mode").or_insert_with(|| Value::String(mode.to_owned()));
+    let config = checked(settings, Config::check)?;
+    Ok(Box::new(move || {
+        let outcome = web::run(&config);
+        let row = |(class, tally): (&str, &Tally)| {
+            let figures = figures(tally, config.duration, outcome.busy).to_vec();
+            Row { class: class.to_owned(), figures, cdf: points(tally.latency.cdf()) }
+        };
+        let rows = ["near", "far"].into_iter().zip(&outcome.crowds).map(row).collect();
+        Ok(Found { events: outcome.events, rows, noise: None })
+    }))
+}
+
+/// One crowd's figures in the order of the table above.
+fn figures(tally: &Tally, duration: Span, [program, stack]: [f64; 2]) -> [f64; WORLD.stats.len()] {
+    // Of nothing there is no quantile.
+    let of = |q| if tally.answers > 0 { tally.latency.quantile(q).as_secs_f64() } else { f64::NAN };
+    let [p50, p99] = [0.5, 0.99].map(of);
+    [
+        tally.answers as f64 / duration.as_secs_f64(),
+        p50 * 1e6,
+        p99 * 1e6,
+        qoe(p50),
+        qoe(p99),
+        program,
+        stack,
+        tally.latency.mean().as_micros_f64(),
+        tally.broken as f64,
+    ]
+}
