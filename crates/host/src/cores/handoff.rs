@@ -42,7 +42,7 @@ struct Words {
 /// So long has LC the core.
 const SERVICE: Span = Span::from_micros(20);
 /// Nothing here takes as long.
-const LIMIT: Span = Span::from_secs(2);
+const LIMIT: Span = Span::from_secs(10);
 /// LC looks so often whether all is over, should nobody wake it any more.
 const LOOK_EVERY_S: i64 = 5;
 

@@ -17,7 +17,7 @@ use crate::Error;
 
 const LC: TaskId = TaskId(0);
 const BE: TaskId = TaskId(1);
-const BEGIN_LOOKS: usize = 10;
+const BEGIN_LOOKS: usize = 2;
 /// Between two measurements: whoever was woken sleeps again.
 const PAUSE: Duration = Duration::from_micros(200);
 
