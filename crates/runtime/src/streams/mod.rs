@@ -16,23 +16,21 @@
 //! Source: ADPS M6 (label from packet to application); ADR 0025.
 
 mod flow;
-mod opening;
 mod run;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use net::classify::private::{APPLICATION, application_mut};
-use net::classify::{DriverClassifier, Private};
-use net::driver::{Admission, DriverCounters, RxBuffer, RxOrder, classify};
+use net::classify::Private;
+use net::driver::DriverCounters;
 use net::stack::{ConnId, KeepAlive, ListenOptions};
 use net::{Device, Stack};
 use queueing::{Label, Priority, Span, Time};
 
+use crate::front::{Behind, Budget, Counted, Front, Guard, Setup, Shed, Work};
 use crate::mode::Policy;
-use crate::shard::is_bare_ack;
 use flow::Flow;
-pub use opening::NotOpened;
 pub use run::serve;
 
 /// The program's end of a connection.
@@ -84,21 +82,6 @@ pub trait Programs {
     fn poll(&mut self, into: &mut Vec<Happened>) -> bool;
     /// Hands a new connection to whoever listens; `None` when nobody takes it.
     fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Self::Pipe>;
-    /// Answers [`Happened::Connect`]: a handshake is under way. `None` when the
-    /// program cannot have it.
-    fn opening(
-        &mut self,
-        call: u64,
-        conn: ConnId,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Option<Self::Pipe>;
-    /// Answers [`Happened::Connect`]: there is none.
-    fn refuse(&mut self, call: u64, why: NotOpened);
-    /// The handshake of `conn` is complete: its program may write.
-    fn opened(&mut self, conn: ConnId, pipe: &mut Self::Pipe);
-    /// The handshake of `conn` has failed; its pipe is dropped after this.
-    fn failed(&mut self, conn: ConnId, why: NotOpened);
 }
 
 /// What happened on the programs' side.
@@ -121,16 +104,6 @@ pub enum Happened {
     Listen(u16),
     /// Nobody does any more.
     Unlisten(u16),
-    /// A program wants a connection; [`Programs::opening`] or
-    /// [`Programs::refuse`] follows.
-    Connect {
-        /// How the question is called.
-        call: u64,
-        /// To whom.
-        to: SocketAddr,
-        /// From this port of ours, if it says so.
-        port: Option<u16>,
-    },
     /// A program wants something of TCP for one of its connections.
     Set(ConnId, Setting),
 }
@@ -163,10 +136,6 @@ pub struct Counters {
     pub offered: u64,
     /// Connections that nobody took: they were reset.
     pub untaken: u64,
-    /// Connections that programs opened,
-    pub opened: u64,
-    /// and those whose handshake failed.
-    pub unopened: u64,
     /// Connections that ended, however.
     pub ended: u64,
     /// Of those, reset because the program let go of them with bytes unread,
@@ -180,14 +149,16 @@ pub struct Counters {
     pub bytes_unheard: u64,
     /// The driver stage.
     pub driver: DriverCounters,
+    /// SYNs at the guard, by the level of their class.
+    pub guard: [Shed; Priority::LEVELS],
 }
 
 /// The pure heart.
 pub struct Streams<D: Device, P: Programs> {
     stack: Stack,
-    rx: RxBuffer<D::Frame>,
-    strict: bool,
-    classifier: Option<DriverClassifier>,
+    front: Front<D::Frame>,
+    /// This round has received; its rest is to come.
+    received: bool,
     programs: P,
     /// By [`ConnId::index`].
     flows: Vec<Option<Flow<P::Pipe>>>,
@@ -201,7 +172,6 @@ pub struct Streams<D: Device, P: Programs> {
     happened: Vec<Happened>,
     scratch: Box<[u8]>,
     counters: Counters,
-    blocked: Option<Time>,
 }
 
 /// Bytes of a connection that were taken from its program and that TCP had no room for.
@@ -214,8 +184,6 @@ const DRIVEN_MAX: usize = 128;
 /// become urgent goes first; and one turn more for each level.
 pub const COLLECTED_MAX: usize = 256 * 1024;
 const TRANSPORTED_MAX: usize = 32;
-/// How long to leave a full device alone.
-const BLOCKED: Span = Span::from_micros(10);
 /// What Linux does unless it is told otherwise (tcp(7)).
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { idle: Span::from_secs(7200), interval: Span::from_secs(75), count: 9 };
@@ -231,9 +199,14 @@ impl<D: Device, P: Programs> Streams<D, P> {
         }
         Self {
             stack: Stack::new(stack),
-            rx: RxBuffer::new(policy.rx_order, frames_max),
-            strict: policy.rx_order == RxOrder::Strict,
-            classifier: policy.driver,
+            front: Front::new(Setup {
+                rx_order: policy.rx_order,
+                rx_frames_max: frames_max,
+                classifier: policy.driver,
+                guard: None,
+                budget: Budget { drive: DRIVEN_MAX, transport: TRANSPORTED_MAX, ..Budget::default() },
+            }),
+            received: false,
             programs,
             flows: Vec::new(),
             inbound: Default::default(),
@@ -242,8 +215,23 @@ impl<D: Device, P: Programs> Streams<D, P> {
             happened: Vec::new(),
             scratch: vec![0; PENDING_MAX].into(),
             counters: Counters::default(),
-            blocked: None,
         }
+    }
+
+    /// Lets in whose SYN `guard` admits; a connection counts as served when a
+    /// program has it. Nobody knows here where a request begins, so the policy
+    /// sees neither budgets nor latencies.
+    pub fn set_guard(&mut self, guard: Option<Guard>) {
+        self.front.set_guard(guard);
+    }
+
+    /// The share of time that receiving may take while bytes wait for programs
+    /// or from them, in percent, 1..=100; at 100 there is no bound.
+    ///
+    /// # Panics
+    /// When it is outside that.
+    pub fn set_receive_percent(&mut self, percent: u8) {
+        self.front.set_budget(Budget { receive_percent: percent, ..self.front.budget });
     }
 
     /// The stack.
@@ -268,70 +256,81 @@ impl<D: Device, P: Programs> Streams<D, P> {
         self.flows.iter().flatten().count()
     }
 
-    /// Whether no program has a connection that is open, and all that they
-    /// wrote has arrived.
+    /// Whether no program has a connection, and all that they wrote has arrived.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.flows.iter().flatten().all(|flow| flow.opening)
-            && self.stack.buffer_bytes() == 0
-            && !self.stack.wants_egress()
+        self.connections() == 0 && self.stack.buffer_bytes() == 0 && !self.stack.wants_egress()
     }
 
     /// When [`turn`](Self::turn) should be called next if nothing comes.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.stack.poll_timeout().into_iter().chain(self.blocked).min()
+        self.front.timeout(self.stack.poll_timeout())
     }
 
-    /// One round of work; whether there was any.
+    /// One round of work, or where frames came its first half, so that it is
+    /// known how long receiving takes; whether there was any.
     pub fn turn(&mut self, now: Time, device: &mut D) -> bool {
+        self.front.begin(now);
+        self.look_around(now);
         if self.stack.poll_timeout().is_some_and(|at| at <= now) {
             self.stack.handle_timeout(now);
         }
-        let mut busy = self.drive(now, device);
-        busy |= self.transport(now, device);
+        let (inbound, outbound) = (&self.inbound, &self.outbound);
+        let waits = || !outbound.is_empty() || inbound.iter().any(|level| !level.is_empty());
+        if !self.received && !self.front.over(waits) && self.receive(now, device) {
+            self.received = true;
+            self.front.does(Work::Receive);
+            return true;
+        }
+        let received = std::mem::take(&mut self.received);
+        let busy = self.pass_on(now, device, received);
+        self.front.does(if busy { Work::Rest } else { Work::None });
+        busy
+    }
+
+    /// What happens to bytes beyond TCP; `busy`: this round has received.
+    fn pass_on(&mut self, now: Time, device: &mut D, mut busy: bool) -> bool {
         busy |= self.listen_to_programs(now);
         self.take_events(now);
         busy |= self.hand_over(now);
         busy |= self.collect(now);
         self.take_events(now);
-        busy |= self.send(now, device, busy);
+        busy |= self.front.transmit(now, device, &mut self.stack, busy, || false) > 0;
         busy | self.reset(now)
     }
 
-    /// The driver stage: whatever has come is classified before the next
-    /// frame goes through TCP.
-    fn drive(&mut self, now: Time, device: &mut D) -> bool {
-        for driven in 0..DRIVEN_MAX {
-            let Some(net::device::Received { frame, arrived, checked }) = device.receive(now) else {
-                return driven > 0;
-            };
-            let received = arrived.unwrap_or(now);
-            let admission =
-                classify(self.classifier.as_ref(), frame.as_ref(), received, &mut self.counters.driver);
-            let Admission::Queue(mut meta) = admission else {
-                device.recycle(frame);
-                continue;
-            };
-            meta.checked = checked;
-            if self.strict && self.classifier.is_some() && meta.priority.is_none() {
-                meta.priority = is_bare_ack(frame.as_ref(), &meta).then_some(Priority::HIGHEST);
+    /// Takes in what has come: all of it is classified before the next frame
+    /// goes through TCP. Whether there was any.
+    fn receive(&mut self, now: Time, device: &mut D) -> bool {
+        let present = self.counters.offered - self.counters.ended;
+        let Self { front, stack, counters, .. } = self;
+        let Budget { drive, transport, .. } = front.budget;
+        let mut some = false;
+        for _ in 0..drive {
+            let counted = Counted { driver: &mut counters.driver, guard: &mut counters.guard };
+            if front.drive(now, device, stack, present, counted).is_none() {
+                break;
             }
-            if let Some(frame) = self.rx.push(now, frame, meta) {
-                self.counters.driver.dropped_full += 1;
-                device.recycle(frame);
-            }
+            some = true;
         }
-        true
+        for _ in 0..transport {
+            if front.transport(now, device, stack).is_none() {
+                break;
+            }
+            some = true;
+        }
+        some
     }
 
-    fn transport(&mut self, now: Time, device: &mut D) -> bool {
-        for transported in 0..TRANSPORTED_MAX {
-            let Some((frame, meta)) = self.rx.pop(now) else { return transported > 0 };
-            self.stack.ingress(now, frame.as_ref(), &meta);
-            device.recycle(frame);
+    /// Tells the guard's policy what there is, if it is time to.
+    fn look_around(&mut self, now: Time) {
+        if self.front.is_due(now) {
+            let waiting = self.inbound.iter().map(VecDeque::len).sum();
+            let present = self.counters.offered - self.counters.ended;
+            // What waits for a program is in its pipe, and so is how long.
+            self.front.look(now, &mut self.stack, &Behind { waiting, oldest: None, present });
         }
-        true
     }
 
     /// Takes in what happened on the programs' side.
@@ -369,7 +368,6 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 let _ = self.stack.listen(port, ListenOptions::default());
             }
             Happened::Unlisten(port) => self.stack.unlisten(port),
-            Happened::Connect { call, to, port } => self.connect(now, call, to, port),
             Happened::Set(conn, setting) => self.set(now, conn, setting),
         }
     }
@@ -397,19 +395,6 @@ impl<D: Device, P: Programs> Streams<D, P> {
         }
         let (on, keep_alive) = *keep;
         self.stack.set_keep_alive(now, conn, on.then_some(keep_alive));
-    }
-
-    fn send(&mut self, now: Time, device: &mut D, more: bool) -> bool {
-        if !self.stack.wants_egress() {
-            self.blocked = None;
-            return false;
-        }
-        let frames = match more {
-            true => self.stack.egress_early(now, device),
-            false => self.stack.egress(now, device),
-        };
-        self.blocked = self.stack.wants_egress().then_some(now + BLOCKED);
-        frames > 0
     }
 }
 
