@@ -18,7 +18,7 @@ use host::{Monotonic, Tap};
 use load::protocol::Decoded;
 use load::protocol::synthetic::{REQUEST_LEN_MIN, RESPONSE_LEN, Request, Response};
 use queueing::{Clock, Span};
-use runtime::task::{self, Config, TaskShard, TcpListener, TcpStream, spawn};
+use runtime::task::{self, Config, Crew, TaskShard, TcpListener, TcpStream, spawn};
 use runtime::threads::Threads;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -111,7 +111,9 @@ fn run(workload: &'static str, place: &Place, service: impl Service) -> Result<E
     shard.spawn(listen(listener, served.clone()));
     let at = SocketAddr::from((ADDRESS, place.port));
     writeln!(io::stdout(), "{}", serde_json::json!({ "workload": workload, "listens": at }))?;
-    task::run(vec![(shard, tap)], Arc::new(Monotonic::new()), stop, place.spin);
+    // One request at a time: a thread beside a long one would only wait for it.
+    let crew = Crew { quantum: None, ..Crew::new(place.spin) };
+    task::run(vec![(shard, tap)], Arc::new(Monotonic::new()), stop, &crew);
     let mut served = served.lock().unwrap_or_else(PoisonError::into_inner);
     let refused = served.refused;
     let Check { holds, says } = served.service.check();
