@@ -21,8 +21,8 @@ mod run;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use net::classify::private::{APPLICATION, application_mut};
 use net::classify::Private;
+use net::classify::private::{APPLICATION, application_mut};
 use net::driver::DriverCounters;
 use net::stack::{ConnId, KeepAlive, ListenOptions};
 use net::{Device, Stack};
