@@ -51,10 +51,11 @@ impl Rig {
         let page = Page::open(&path).map_err(|e| Error::file(&path, &e))?;
         let (lc, be) = (Part::start("lc", &path)?, Part::start("be", &path)?);
         let rig = Self { page, lc, be, folder };
-        match rig.page.beat_after(queueing::Time::ZERO) {
+        // Each look gives up after 10 s; on a busy machine a process takes a while to begin.
+        match (0..BEGIN_LOOKS).find_map(|_| rig.page.beat_after(queueing::Time::ZERO)) {
             Some(_) => Ok(rig),
             None => {
-                Err(Error::new("the process that computes has not begun in 2 s")
+                Err(Error::new("the process that computes has not begun in 20 s")
                     .advice("a machine less busy"))
             }
         }
