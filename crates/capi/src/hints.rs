@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     const fn hint(id: u64) -> Hint {
-        Hint { id, by_level: id % 2 == 0 }
+        Hint { id, by_level: id.is_multiple_of(2) }
     }
 
     #[test]
