@@ -263,7 +263,7 @@ fn every_policy_holds_at_any_period_and_says_which_listener_is_late() {
     for (policy, period) in guard::POLICIES.map(|(name, _)| name).into_iter().zip(["1ms", "200ms"].repeat(3))
     {
         let controller =
-            rig.attach(&["--port", "81", "--policy", policy, "--period", period, "--target-delay", "1h"]);
+            rig.attach(&["--port", "81", "--policy", policy, "--period", period, "--target-delay", "10s"]);
         let status = rig.until("it looks", |status| {
             let late = &status["queues"][0];
             late["port"] == 80 && number(&late["waiting"]) == 1 && number(&late["delay_ns"]) > 1_000_000

@@ -84,8 +84,9 @@ fn loads_change_when_they_are_told_to() {
     let near = |found: u64, expected: u64| assert!(found.abs_diff(expected) <= 2, "{found} for {expected}");
     near(served("[]"), 4_000);
     near(served(r#"[{ at = "10ms", arrivals = "uniform 200000" }]"#), 7_000);
-    let pause = r#"[{ at = "10ms", arrivals = "uniform 0" }, { at = "30ms", arrivals = "uniform 10000" }]"#;
-    near(served(pause), 1_100);
+    let pause =
+        r#"[{ at = "10ms", arrivals = "uniform 1000" }, { at = "30ms", arrivals = "uniform 10000" }]"#;
+    near(served(pause), 1_120);
 }
 
 #[test]

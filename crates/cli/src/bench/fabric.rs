@@ -40,8 +40,8 @@ pub struct Args {
     /// So many flows instead, at the same rate.
     #[arg(long, value_name = "N", conflicts_with = "quick", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     flows: Option<u32>,
-    /// Each case with our TCP on so many threads, too; with --large on those
-    /// alone.
+    /// Each case with our TCP on so many threads, too;
+    /// with --large on those alone.
     #[arg(verbatim_doc_comment, long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=256))]
     threads: Option<u16>,
     /// Replays the same flows.

@@ -333,7 +333,7 @@ mod tests {
         };
         check("", "there is no task");
         check("polcy = 1", ":1: unknown field `polcy`");
-        check("period = \"10us\"", "period 10.00 µs is outside 1.00 ms..=1.00 s");
+        check("period = \"10us\"", "period 10.0 µs is outside 1.00 ms..=1.00 s");
         check("period = \"soon\"", "span \"soon\"");
         check("mechanism = \"magic\"", "mechanism \"magic\" is none of auto, affinity");
         check("latency_max = 1.0", "latency_max 1 is not more than 1");

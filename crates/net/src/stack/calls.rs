@@ -115,7 +115,9 @@ impl Stack {
     /// Attaches application memory for the classifier (M5).
     pub fn attach(&mut self, conn: ConnId, memory: Option<Arc<dyn Any + Send + Sync>>) {
         if let Some(connection) = self.flows.get_mut(conn) {
-            connection.app = memory.map(Box::new);
+            if memory.is_some() || connection.kept.is_some() {
+                connection.kept.get_or_insert_default().app = memory;
+            }
         }
     }
 

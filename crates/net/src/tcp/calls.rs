@@ -31,7 +31,7 @@ impl<B: Store> Connection<B> {
         }
         self.send.push(&bytes[..taken], cx.pool);
         self.flags.blocked |= taken < bytes.len();
-        if self.memory.is_some() {
+        if self.kept.is_some() {
             self.tell_of_answer(cx);
         }
         Some(taken)
@@ -113,8 +113,7 @@ impl<B: Store> Connection<B> {
         self.close(cx);
         self.recv.release(cx.pool);
         self.classifier = None;
-        self.memory = None;
-        self.app = None;
+        self.kept = None;
         self.flags.blocked = false;
         self.flags.closed_pushed = true;
         self.flags.detached = true;

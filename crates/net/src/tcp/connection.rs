@@ -88,6 +88,15 @@ impl Recovery {
     }
 }
 
+/// What few connections have.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// The application's memory for the classifier.
+    pub app: Option<Arc<dyn Any + Send + Sync>>,
+    /// What a classifier keeps of the connection.
+    pub memory: Option<Box<dyn Memory>>,
+}
+
 /// One connection, which keeps its bytes in `B`.
 pub(crate) struct Connection<B: Store> {
     pub(crate) tuple: FourTuple,
@@ -155,9 +164,7 @@ pub(crate) struct Connection<B: Store> {
 
     pub(crate) reassembly: Option<Box<Reassembly<B::Run>>>,
     pub(crate) classifier: Option<TransportClassifier>,
-    /// What a classifier keeps of the connection.
-    pub(crate) memory: Option<Box<dyn Memory>>,
-    pub(crate) app: Option<Box<Arc<dyn Any + Send + Sync>>>,
+    pub(crate) kept: Option<Box<Kept>>,
     pub(crate) patience: Option<Box<Patience>>,
     pub(crate) manners: Option<Box<Manners>>,
     pub(crate) listener: Option<u16>,
@@ -221,8 +228,7 @@ impl<B: Store> Connection<B> {
             segments_again: 0,
             reassembly: None,
             classifier: None,
-            memory: None,
-            app: None,
+            kept: None,
             patience: None,
             manners: Self::manners(config),
             listener: None,
@@ -282,8 +288,7 @@ impl<B: Store> Connection<B> {
         self.release_send(pool);
         self.recv.release(pool);
         self.classifier = None;
-        self.memory = None;
-        self.app = None;
+        self.kept = None;
     }
 
     /// Bytes that the receive buffer can still take.

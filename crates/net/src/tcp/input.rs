@@ -195,6 +195,7 @@ impl<B: Store> Connection<B> {
         let Some(classifier) = own.as_ref().or(v.listener).or(v.default) else { return Some(given) };
         let mut flow = self.flow();
         flow.received += queueing::Bytes::new(payload.len() as u64);
+        let mut memory = self.kept.as_deref_mut().and_then(|kept| kept.memory.take());
         let mut context = FlowContext {
             now: cx.now,
             meta,
@@ -202,13 +203,16 @@ impl<B: Store> Connection<B> {
             tuple: &self.tuple,
             flow,
             private: &mut self.private,
-            app: self.app.as_deref().map(|app| &**app as &(dyn Any + Send + Sync)),
-            memory: Some(&mut self.memory),
+            app: self.kept.as_deref().and_then(|kept| kept.app.as_deref()),
+            memory: Some(&mut memory),
             successor: None,
         };
         let verdict = catch_unwind(AssertUnwindSafe(|| classifier(&mut context)));
         let successor = context.successor.take();
         self.classifier = successor.or(own);
+        if memory.is_some() {
+            self.kept.get_or_insert_default().memory = memory;
+        }
         match verdict {
             Ok(Verdict::Keep) => Some(given),
             Ok(Verdict::Drop) => None,
@@ -230,7 +234,7 @@ impl<B: Store> Connection<B> {
     /// is told.
     #[inline(never)]
     pub(super) fn tell_of_answer(&mut self, cx: &mut Context<'_>) {
-        let Some(memory) = &mut self.memory else { return };
+        let Some(memory) = self.kept.as_deref_mut().and_then(|kept| kept.memory.as_mut()) else { return };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| memory.on_answer(cx.now))) {
             on_panic(cx, panic);
         }

@@ -120,7 +120,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
         if self.flows.len() <= index {
             self.flows.resize_with(index + 1, || None);
         }
-        self.flows[index] = Some(flow);
+        let before = self.flows[index].replace(flow);
+        self.present += u64::from(before.is_none());
     }
 
     /// `conn` has something for its program, as urgent as `level`.
@@ -280,6 +281,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
     fn forget(&mut self, conn: ConnId) {
         if self.flow(conn).is_some() {
             self.flows[conn.index as usize] = None;
+            self.present -= 1;
             self.counters.ended += 1;
         }
     }

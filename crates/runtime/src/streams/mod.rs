@@ -162,6 +162,8 @@ pub struct Streams<D: Device, P: Programs> {
     programs: P,
     /// By [`ConnId::index`].
     flows: Vec<Option<Flow<P::Pipe>>>,
+    /// How many of them there are.
+    present: u64,
     /// Connections with something for their program, by level; entries of
     /// those that have moved to a more urgent level are stale.
     inbound: [VecDeque<ConnId>; Priority::LEVELS],
@@ -209,6 +211,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             received: false,
             programs,
             flows: Vec::new(),
+            present: 0,
             inbound: Default::default(),
             outbound: Default::default(),
             resets: Vec::new(),
@@ -253,7 +256,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// Connections that programs have.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.flows.iter().flatten().count()
+        self.present as usize
     }
 
     /// Whether no program has a connection, and all that they wrote has arrived.
@@ -303,13 +306,12 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// Takes in what has come: all of it is classified before the next frame
     /// goes through TCP. Whether there was any.
     fn receive(&mut self, now: Time, device: &mut D) -> bool {
-        let present = self.counters.offered - self.counters.ended;
-        let Self { front, stack, counters, .. } = self;
+        let Self { front, stack, counters, present, .. } = self;
         let Budget { drive, transport, .. } = front.budget;
         let mut some = false;
         for _ in 0..drive {
             let counted = Counted { driver: &mut counters.driver, guard: &mut counters.guard };
-            if front.drive(now, device, stack, present, counted).is_none() {
+            if front.drive(now, device, stack, *present, counted).is_none() {
                 break;
             }
             some = true;
@@ -327,7 +329,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
     fn look_around(&mut self, now: Time) {
         if self.front.is_due(now) {
             let waiting = self.inbound.iter().map(VecDeque::len).sum();
-            let present = self.counters.offered - self.counters.ended;
+            let present = self.present;
             // What waits for a program is in its pipe, and so is how long.
             self.front.look(now, &mut self.stack, &Behind { waiting, oldest: None, present });
         }

@@ -6,7 +6,7 @@ use super::*;
 
 /// Rounds of 1 ms in which LC has waited so long, in µs, or DRAM moved so many GB/s; raised after 4 ms.
 fn changes(holds: &[Hold], rounds: impl IntoIterator<Item = (u64, f64)>) -> Vec<(u64, Change)> {
-    let (mut board, _) = setup("caladan", (1, 2), &[TaskSpec::critical(1), TaskSpec::best_effort()]);
+    let (mut board, _) = setup("caladan", (2, 2), &[TaskSpec::critical(1), TaskSpec::best_effort()]);
     for (core, &hold) in board.topology().all().zip(holds) {
         board.set(at(0), core, hold);
     }
