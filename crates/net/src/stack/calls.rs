@@ -114,10 +114,9 @@ impl Stack {
 
     /// Attaches application memory for the classifier (M5).
     pub fn attach(&mut self, conn: ConnId, memory: Option<Arc<dyn Any + Send + Sync>>) {
-        if let Some(connection) = self.flows.get_mut(conn) {
-            if memory.is_some() || connection.kept.is_some() {
-                connection.kept.get_or_insert_default().app = memory;
-            }
+        let Some(connection) = self.flows.get_mut(conn) else { return };
+        if memory.is_some() || connection.kept.is_some() {
+            connection.kept.get_or_insert_default().app = memory;
         }
     }
 
