@@ -4,33 +4,6 @@
 use super::*;
 
 #[test]
-fn the_benchmark_of_programs_runs_small_on_every_stack() {
-    let test = "the_benchmark_of_programs_runs_small_on_every_stack";
-    if let Some(why) = Lab::unavailable() {
-        return skipped(test, &why);
-    }
-    let mut command = Command::new(GREENWAVE);
-    // The others by hand: each takes its time to start, three times.
-    command.args(["bench", "programs", "--scale", "smoke", "--programs", "lighttpd,redis-server"]);
-    command.args(["--json", "--lib"]).arg(library());
-    let out = command.output().expect("it starts");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("--json prints JSON");
-    for missing in json["missing"].as_array().expect("a list") {
-        let why = missing["not_run"].as_str().expect("a reason");
-        assert!(why.contains("is not there"), "{missing}");
-        skipped(test, &format!("its part with {}: {why}", missing["program"]));
-    }
-    // A busy machine may leave a server no time in a case.
-    for stack in ["kernel", "greenwave-none", "greenwave-adps"] {
-        let rows = json["rows"].as_array().expect("rows").iter().filter(|row| row["stack"] == stack);
-        let answers: f64 = rows.clone().map(|row| row["answers_per_s"].as_f64().expect("a rate")).sum();
-        assert!(answers > 0.0 || rows.count() == 0, "{stack} never answered");
-    }
-    assert!(json["rows"].as_array().unwrap().iter().all(|row| row["broken"] == 0), "{json}");
-}
-
-#[test]
 fn table_1_runs_small_on_every_stack() {
     let test = "table_1_runs_small_on_every_stack";
     let why = Lab::unavailable();
