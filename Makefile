@@ -11,7 +11,7 @@ export PROPTEST_RNG_SEED ?= 20261121
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-dpdk clippy-bpf test-search test-vm test-java reference ci bench fuzz exp-smoke exp-host results testbed clean build toolchain tools dpdk bpf java
+.PHONY: demo test test-dpdk clippy-bpf test-search test-vm test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build toolchain tools dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -81,7 +81,7 @@ exp-smoke: build
 
 # Every experiment on real services, at the paper's scale, into out/: best on a
 # machine that does nothing else. One that cannot run says why, and the others go on.
-exp-host: build testbed
+exp-host: build testbed workloads
 	@$(GREENWAVE) exp run all --world host --scale paper --out out
 
 # docs/results.md: every claim of the results that lie in out/.
@@ -96,6 +96,16 @@ testbed: toolchain java
 	rm -f java/testbed/target/testbed.classpath java/testbed-storm/target/testbed.classpath; \
 	timeout 900 mvn -B -ntp -q -f java/pom.xml -pl testbed,testbed-storm -am process-classes \
 	|| echo "note: Maven could not build the runners in Java"
+
+# The programs that experiments run beside each other, and what they take of Debian.
+workloads: toolchain tools
+	@$(CARGO) build --release --locked -p workloads
+	@if { command -v memcached && [ -e /usr/include/gc.h ]; } >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] \
+	|| ! command -v apt-get >/dev/null; then exit 0; fi; \
+	apt-get update -qq && \
+	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	  memcached libgc-dev gcc libc6-dev >/dev/null \
+	|| echo "note: apt-get could not install memcached and libgc-dev"
 
 clean: toolchain
 	$(CARGO) clean

@@ -111,9 +111,9 @@ fn run(workload: &'static str, place: &Place, service: impl Service) -> Result<E
     shard.spawn(listen(listener, served.clone()));
     let at = SocketAddr::from((ADDRESS, place.port));
     writeln!(io::stdout(), "{}", serde_json::json!({ "workload": workload, "listens": at }))?;
-    // One shard whose turns are short: nobody to steal from, no turn to watch.
-    let crew = Crew { quantum: None, steal_after: None, ..Crew::new(place.spin) };
-    task::run(vec![(shard, tap)], Arc::new(Monotonic), stop, &crew);
+    // One request at a time: a thread beside a long one would only wait for it.
+    let crew = Crew { quantum: None, ..Crew::new(place.spin) };
+    task::run(vec![(shard, tap)], Arc::new(Monotonic::new()), stop, &crew);
     let mut served = served.lock().unwrap_or_else(PoisonError::into_inner);
     let refused = served.refused;
     let Check { holds, says } = served.service.check();

@@ -71,7 +71,7 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *m
 
 /// The number of the connection that `fd` is, if it is one of ours.
 fn connection(fd: c_int) -> Option<u64> {
-    let Name { kind: Kind::Connection, id, .. } = ours(fd)? else { return None };
+    let Name { kind: Kind::Connection | Kind::Opened, id, .. } = ours(fd)? else { return None };
     labels().map(|_| id)
 }
 

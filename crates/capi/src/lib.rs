@@ -2,14 +2,15 @@
 //!
 //! Preloaded into a program (`greenwave run`), it takes the few calls of the C
 //! library in which the kernel would speak of its own TCP: where a socket is
-//! bound, who connects, which addresses and options it has. All other calls on
-//! our sockets, from `read` to `epoll_wait`, are not touched: a socket of ours
-//! is an end of a socket pair whose other end is the stack's process, and the
+//! bound, who connects, which addresses and options it has; and it puts what
+//! `epoll_wait` returns into the order of labels. All other calls on our
+//! sockets, `read` and `poll` among them, are not touched: a socket of ours is
+//! an end of a socket pair whose other end is the stack's process, and the
 //! kernel does the rest ([`host::seam`]).
 //!
-//! Nothing is kept here but where the desk is (and, as a hint, which epoll sets
-//! there are), so threads, signals, fork and
-//! exec find nothing to confuse. What a descriptor is, it says itself
+//! Nothing is kept here but where the desk is, and hints: which decide about
+//! order, and which epoll sets there are; so threads, signals, fork and exec
+//! find nothing to confuse. What a descriptor is, it says itself
 //! ([`Name::of`](host::seam::Name::of)). A program without the variable
 //! [`host::seam::VARIABLE`] notices nothing.
 //!
@@ -21,9 +22,13 @@
 mod address;
 mod adopted;
 mod connecting;
+mod epoll;
+mod hints;
+mod label;
 mod listening;
 mod next;
 mod options;
+mod order;
 mod watched;
 
 use std::ffi::{CStr, c_int};

@@ -3,12 +3,13 @@
 use std::ffi::{c_int, c_void};
 
 use host::seam::name::Kind;
+use host::seam::options::{PRIVATE_BYTES, SOL_GREENWAVE};
 use host::seam::{Answer, Call, Name, Request, Seam};
 use libc::{IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::io::Errno;
 
 use crate::next::next;
-use crate::{connecting, fail, ours, seam};
+use crate::{connecting, fail, label, ours, seam};
 
 /// Who answers for an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,10 @@ pub unsafe extern "C" fn setsockopt(
     let (Some(seam), Some(socket)) = (seam(), ours(fd)) else {
         return next!(setsockopt(fd, level, name, value, len) as Real);
     };
+    if (level, name) == (SOL_GREENWAVE, PRIVATE_BYTES) {
+        // SAFETY: the program's arguments.
+        return unsafe { label::set_private(seam, &socket, value, len) }.map_or_else(fail, |()| 0);
+    }
     match owner(level, name) {
         Owner::Kernel => return next!(setsockopt(fd, level, name, value, len) as Real),
         Owner::Nobody => return 0,
@@ -111,8 +116,9 @@ pub unsafe extern "C" fn getsockopt(
     let (Some(seam), Some(socket)) = (seam(), ours(fd)) else {
         return next!(getsockopt(fd, level, name, value, len) as Real);
     };
-    let Some(constant) = constant(&socket, level, name) else {
-        if level == SOL_SOCKET {
+    let bytes = match (level, constant(&socket, level, name)) {
+        (_, Some(constant)) => constant.to_ne_bytes().to_vec(),
+        (SOL_SOCKET, None) => {
             let told = next!(getsockopt(fd, level, name, value, len) as Real);
             if told == 0 && name == libc::SO_ERROR {
                 // SAFETY: the kernel has written what the program has room for.
@@ -120,15 +126,20 @@ pub unsafe extern "C" fn getsockopt(
             }
             return told;
         }
-        let _ = seam.ask(&Request::Refused { call: Call::GetOption { level, name } });
-        return fail(Errno::NOPROTOOPT);
+        (SOL_GREENWAVE, None) => match label::get(&socket, name) {
+            Ok(bytes) => bytes,
+            Err(errno) => return fail(errno),
+        },
+        _ => {
+            let _ = seam.ask(&Request::Refused { call: Call::GetOption { level, name } });
+            return fail(Errno::NOPROTOOPT);
+        }
     };
     if value.is_null() || len.is_null() {
         return fail(Errno::FAULT);
     }
     // SAFETY: the program's `len` is there.
     let room = unsafe { len.read() } as usize;
-    let bytes = constant.to_ne_bytes();
     let given = bytes.len().min(room);
     // SAFETY: `given` is at most the room that the program says there is.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), given) };

@@ -3,8 +3,10 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use net::Device;
+use net::classify::rules::Observed;
 use net::device::fault::Rates;
 use net::device::merged::Merged;
 use runtime::mode::Classifiers;
@@ -64,7 +66,7 @@ impl Link {
     ///
     /// # Errors
     /// The file's.
-    pub fn classifiers(&self) -> Result<Option<Classifiers>, Error> {
+    pub fn classifiers(&self) -> Result<Option<(Classifiers, Arc<Observed>)>, Error> {
         let load = |path: &PathBuf| {
             check::load(path).map_err(|e| e.advice(format!("greenwave check {}", path.display())))
         };

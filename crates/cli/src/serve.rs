@@ -19,7 +19,7 @@ use net::stack::{Config as StackConfig, ListenOptions, UdpOptions};
 use net::steer;
 use queueing::{CoreId, Span};
 use runtime::app::{Echo, Http};
-use runtime::mode::{Classifiers, Mode, Policy};
+use runtime::mode::{Mode, Policy};
 use runtime::shard::{Config, Stats};
 use runtime::steer::{Counts, Steered, over_one, over_queues};
 use runtime::threads::{self, Threads, Workers};
@@ -29,7 +29,7 @@ use crate::address::{Addresses, list};
 use crate::device::Open;
 use crate::link::Link;
 use crate::options::{self, Steer, made_up_mac, secret};
-use crate::{Error, classify};
+use crate::{Error, check, classify};
 
 mod guard;
 mod policy;
@@ -117,10 +117,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         let what = "--guard is for connections, and --proto udp has none";
         return Err(Error::new(what).advice("--proto tcp"));
     }
-    let classifiers = match args.link.classifiers()? {
-        Some(classifiers) => classifiers,
-        None if matches!(args.app, Serves::Synthetic) => classify::by_tag(),
-        None => Classifiers::default(),
+    let (classifiers, observed) = match args.link.classifiers()? {
+        Some(read) => read,
+        None if matches!(args.app, Serves::Synthetic) => (classify::by_tag(), Arc::default()),
+        None => Default::default(),
     };
     let policies =
         (0..args.shards).map(|_| policy(args, classifiers.clone())).collect::<Result<Vec<_>, _>>()?;
@@ -142,7 +142,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         None if devices.len() == usize::from(args.shards) => devices.into_iter().map(|d| vec![d]).collect(),
         _ => vec![devices],
     };
-    place.serve_on(queues.into_iter().map(|queues| args.link.wrap(queues)).collect::<Result<_, _>>()?)
+    let wrapped = queues.into_iter().map(|queues| args.link.wrap(queues)).collect::<Result<_, _>>()?;
+    let ended = place.serve_on(wrapped)?;
+    check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
+    Ok(ended)
 }
 
 /// Says where threads must share a core.

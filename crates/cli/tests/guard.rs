@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -244,7 +244,7 @@ fn who_is_shed_hears_a_reset_if_told_to() {
         assert_eq!(rig.status()["refusal"], "reset");
         let connect = || TcpStream::connect_timeout(&SocketAddr::from(SERVER), ONE_SYN);
         let heard = rig.client.enter(|| (0..60).find_map(|_| connect().err()));
-        assert_eq!(heard.map(|e| e.kind()), Some(ErrorKind::ConnectionRefused), "{mode}");
+        assert_eq!(heard.map(|e| e.kind()), Some(std::io::ErrorKind::ConnectionRefused), "{mode}");
         signal(&controller, Signal::INT);
         ended(controller);
         // The next one begins with nobody waiting.

@@ -3,7 +3,9 @@
 //! What a runtime needs for turns that take long (`runtime::task::Quantum`).
 //! Source: gettid(2), sched(7).
 
-use rustix::thread::gettid;
+use rustix::thread::{Pid, gettid};
+
+use crate::cores::class::Class;
 
 /// The kernel's number of the calling thread.
 #[must_use]
@@ -15,9 +17,10 @@ pub fn number() -> u32 {
 /// (`SCHED_IDLE`). It may not be able to come back. Nothing happens when it has
 /// ended.
 pub fn demote(number: u32) {
-    let param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: a plain system call; `param` lives through it.
-    unsafe { libc::sched_setscheduler(number as i32, libc::SCHED_IDLE, &raw const param) };
+    // It has ended by now, or it may step back: there is no other answer.
+    if let thread @ Some(_) = i32::try_from(number).ok().and_then(Pid::from_raw) {
+        let _ = Class::IDLE.set(thread);
+    }
 }
 
 #[cfg(test)]
@@ -26,17 +29,14 @@ mod tests {
 
     #[test]
     fn a_demoted_thread_is_in_the_idle_class_and_others_are_not() {
-        let class = |number: u32| {
-            // SAFETY: a plain system call.
-            unsafe { libc::sched_getscheduler(number as i32) }
-        };
+        let class = |number: u32| Class::of(Pid::from_raw(number as i32)).unwrap();
         let (ours, before) = (number(), class(number()));
         let demoted = std::thread::spawn(move || {
             demote(number());
             (number(), class(number()))
         });
         let (theirs, seen) = demoted.join().unwrap();
-        assert_eq!((seen, class(ours)), (libc::SCHED_IDLE, before));
+        assert_eq!((seen, class(ours)), (Class::IDLE, before));
         assert_ne!(theirs, ours);
         // It has ended.
         demote(theirs);

@@ -11,6 +11,7 @@ mod idle;
 pub mod net;
 mod peer;
 mod programs;
+mod sched;
 
 /// Measure greenwave beside others, on this machine.
 #[derive(clap::Args)]
@@ -34,6 +35,11 @@ enum What {
     Fabric(fabric::Args),
     /// What a guard takes of the processor.
     Guard(guard::Args),
+    /// What handing a core over takes, and deciding to.
+    Sched(sched::Args),
+    /// One of the processes that a core goes between, as `bench sched` starts it.
+    #[command(hide = true)]
+    SchedPart(sched::PartArgs),
 }
 
 /// Measures and prints what was found.
@@ -48,5 +54,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         What::Idle(args) => idle::run(args),
         What::Fabric(args) => fabric::run(args),
         What::Guard(args) => guard::run(args),
+        What::Sched(args) => sched::run(args),
+        What::SchedPart(args) => sched::part(args),
     }
 }

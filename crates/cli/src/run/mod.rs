@@ -26,12 +26,12 @@ use runtime::streams::{self, Streams};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sched::dispatch::{Params, Steering};
 
-use crate::Error;
 use crate::address::list;
 use crate::device::{AnyDevice, Open, Wrapped};
 use crate::link::Link;
 use crate::options::{self, made_up_mac, secret};
 use crate::serve::settle::settle;
+use crate::{Error, check};
 
 mod program;
 mod seats;
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let program = program::find(&args.program[0])?;
     let lib = library(args.lib.as_deref())?;
     let (kind, addresses) = args.link.plan()?;
-    let classifiers = args.link.classifiers()?.unwrap_or_default();
+    let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
     args.link.check_capture()?;
     let key = secret()?;
     let Open { mut devices, mac, mtu, held, how, claimant, .. } = kind.open(&addresses, key)?;
@@ -100,6 +100,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     command.args(&args.program[1..]).env("LD_PRELOAD", preload(&lib)).env(VARIABLE, variable);
     let status = serve(streams, device, args.spin, interrupted, &mut command)?;
     summary(streams);
+    check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
     Ok(exit(status, interrupted.load(Ordering::Relaxed)))
 }
 

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use host::seam::{self, Call, Desk, NoOffer, Place, Refusal};
+use net::classify::{Private, private};
 use net::stack::{CloseReason, ConnId, ConnectError};
+use queueing::Priority;
 use runtime::streams::{Happened, NotOpened, Pipe, Programs, Read, Setting, Wrote};
 use rustix::io::Errno;
 
@@ -89,6 +91,7 @@ impl Programs for Seats {
             seam::Happened::Pipe { id, readable, writable, gone } => {
                 Happened::Pipe { conn: conn(id), readable, writable, gone }
             }
+            seam::Happened::Shut(id) => Happened::Shut(conn(id)),
             seam::Happened::Listen(port) => Happened::Listen(port),
             seam::Happened::Unlisten(port) => Happened::Unlisten(port),
             seam::Happened::Connect { call, to, port } => Happened::Connect { call, to, port },
@@ -150,10 +153,16 @@ fn translated(setting: seam::Setting) -> Setting {
         seam::Setting::KeepCount(count) => Setting::KeepCount(count),
         seam::Setting::UserTimeout(timeout) => Setting::UserTimeout(timeout),
         seam::Setting::ResetOnClose(reset) => Setting::ResetOnClose(reset),
+        seam::Setting::Priority(level) => Setting::Level(level),
+        seam::Setting::Private(bytes) => Setting::Private(bytes),
     }
 }
 
 impl Pipe for Seat {
+    fn tell(&mut self, level: Priority, private: &Private) {
+        self.0.tell(level.level(), private::application(private).try_into().expect("48 of its 64 bytes"));
+    }
+
     fn write(&mut self, bytes: &[u8]) -> Wrote {
         match self.0.write(bytes) {
             seam::Wrote::Some(taken) => Wrote::Some(taken),

@@ -16,6 +16,7 @@ use host::lab::{Child, Lab, Namespace, Veth};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 mod bench;
+mod clients;
 mod ends;
 mod guide;
 mod order;
@@ -117,6 +118,18 @@ impl World {
             panic!("{said}");
         }
         Server { child, stderr, to: SocketAddr::new(OURS.parse().unwrap(), port) }
+    }
+
+    /// Runs `program` on our stack to its end; what it printed, and what was said of it.
+    #[track_caller]
+    fn client(&self, device: &str, program: &[&str]) -> (String, String) {
+        let mut command = self.ours.command("timeout");
+        command.args(["60", GREENWAVE, "run", "--device", device, "--addr", &format!("{OURS}/24"), "--lib"]);
+        let out = command.arg(library()).arg("--").args(program).stdin(Stdio::null()).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let (printed, said) = (text(out.stdout), text(out.stderr));
+        assert!(out.status.success(), "{program:?}: {}: {printed}\n{said}", out.status);
+        (printed, said)
     }
 
     /// Looks until `is` holds.

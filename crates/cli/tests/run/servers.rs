@@ -166,7 +166,7 @@ fn listeners_pass_on_what_they_were_told_and_wait_for_descriptors() {
     let test = "listeners_pass_on_what_they_were_told_and_wait_for_descriptors";
     let Some(world) = World::new(test, "python3") else { return };
     let script = world.write("serving.py", include_str!("serving.py"));
-    let mut server = world.start("packet:gw0", 7001, &["python3", &script, OURS]);
+    let mut server = world.start("packet:gw0", 7001, &[], &["python3", &script, OURS]);
     let mut stream = None;
     world.until("it listens", || {
         stream = world.clients.enter(|| TcpStream::connect(server.to).ok());

@@ -11,14 +11,16 @@
 //!
 //! Accepting is receiving: a listener's pair carries messages, each a new
 //! connection's [`Name`] and its descriptor. A connection that a program opens
-//! comes with the answer, not writable until its handshake is complete.
+//! comes with the answer, not writable until its handshake is complete. How
+//! urgent connections are, programs read where the stack writes it ([`labels`]).
 //! Decision: `docs/adr/0025-programs-keep-kernel-descriptors.md`.
 
 mod asking;
 mod desk;
+pub mod labels;
 mod listeners;
 pub mod name;
-mod options;
+pub mod options;
 pub mod pass;
 mod pipe;
 mod place;
@@ -27,6 +29,7 @@ mod request;
 
 pub use asking::{Asked, Seam};
 pub use desk::{Desk, Happened, NoOffer, Refusal};
+pub use labels::Labels;
 pub use name::Name;
 pub use options::Setting;
 pub use pipe::{Pipe, Read, Wrote};

@@ -19,6 +19,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
+use super::labels::{Board, PRIVATE};
+
 /// Our end.
 #[derive(Debug)]
 pub struct Pipe {
@@ -27,6 +29,8 @@ pub struct Pipe {
     id: u64,
     /// Where it is watched.
     watch: Arc<OwnedFd>,
+    /// Where programs read how urgent it is.
+    board: Arc<Board>,
     /// Its handshake is under way.
     filled: Option<Filled>,
 }
@@ -75,8 +79,15 @@ pub enum Read {
 }
 
 impl Pipe {
-    pub(super) fn new(end: OwnedFd, id: u64, watch: Arc<OwnedFd>) -> Self {
-        Self { end, id, watch, filled: None }
+    pub(super) fn new(end: OwnedFd, id: u64, watch: Arc<OwnedFd>, board: Arc<Board>) -> Self {
+        board.begin(id);
+        Self { end, id, watch, board, filled: None }
+    }
+
+    /// What is handed over next is as urgent as `level`, 0..=7; and what the
+    /// program's private bytes are now.
+    pub fn tell(&self, level: u8, private: &[u8; PRIVATE]) {
+        self.board.tell(self.id, level, private);
     }
 
     /// Our end of a connection that is being opened, `theirs` being the

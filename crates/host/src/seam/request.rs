@@ -9,6 +9,8 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use super::labels::PRIVATE;
+
 /// What only the programs of one `greenwave run` know.
 pub type Key = [u8; 16];
 
@@ -64,6 +66,16 @@ pub enum Request {
         /// Its value; for a linger time whether there is one, and the seconds.
         value: [i32; 2],
     },
+    /// The private bytes of connection `id` that are the program's.
+    Private {
+        /// The connection's number.
+        id: u64,
+        /// All of them.
+        bytes: [u8; PRIVATE],
+    },
+    /// The file with the labels of connections: it follows the answer as a
+    /// message of its own.
+    Labels,
     /// The library refused a call by itself.
     Refused {
         /// Which.
@@ -97,7 +109,7 @@ pub enum Answer {
 }
 
 /// Bytes that a request takes at the most.
-pub const REQUEST_BYTES_MAX: usize = 64;
+pub const REQUEST_BYTES_MAX: usize = 96;
 /// Bytes of an answer.
 pub const ANSWER_BYTES: usize = 4;
 
@@ -134,6 +146,12 @@ impl Request {
                 bytes.extend_from_slice(&id.to_be_bytes());
                 [level, name, value[0], value[1]].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
             }
+            Self::Private { id, bytes: private } => {
+                bytes.push(b'W');
+                bytes.extend_from_slice(&id.to_be_bytes());
+                bytes.extend_from_slice(&private);
+            }
+            Self::Labels => bytes.push(b'P'),
             Self::Refused { call: Call::Connect } => bytes.push(b'C'),
             Self::Refused { call: Call::GetOption { level, name } } => {
                 bytes.push(b'G');
@@ -168,6 +186,8 @@ impl Request {
                 let (id, level, name) = (rest.long()?, rest.int()?, rest.int()?);
                 Self::Option { id, level, name, value: [rest.int()?, rest.int()?] }
             }
+            b'W' => Self::Private { id: rest.long()?, bytes: rest.take()? },
+            b'P' => Self::Labels,
             b'C' => Self::Refused { call: Call::Connect },
             b'G' => Self::Refused { call: Call::GetOption { level: rest.int()?, name: rest.int()? } },
             _ => return None,
@@ -262,6 +282,8 @@ mod tests {
         check(Request::Listen { id: u64::MAX - 3, backlog: 511 });
         check(Request::Option { id: 7, level: 6, name: -1, value: [1, i32::MIN] });
         check(Request::Opening { id: 1 << 40 });
+        check(Request::Private { id: 1 << 40, bytes: std::array::from_fn(|at| at as u8) });
+        check(Request::Labels);
         check(Request::Refused { call: Call::Connect });
         check(Request::Refused { call: Call::GetOption { level: 6, name: 11 } });
     }

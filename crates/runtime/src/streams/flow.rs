@@ -12,7 +12,7 @@ use net::Device;
 use net::stack::{ConnId, Event, EventKind, KeepAlive};
 use queueing::{Priority, Time};
 
-use super::{HANDED_MAX, Pipe, Programs, Read, Streams, Wrote};
+use super::{COLLECTED_MAX, HANDED_MAX, Pipe, Programs, Read, Streams, Wrote};
 
 /// A connection that a program has.
 pub(super) struct Flow<P> {
@@ -22,8 +22,10 @@ pub(super) struct Flow<P> {
     pub(super) opening: bool,
     /// Waits on this level to hand over.
     queued_in: Option<Priority>,
-    /// Waits to be collected from.
-    queued_out: bool,
+    /// Waits on this level to be collected from.
+    queued_out: Option<Priority>,
+    /// How urgent is what it was handed last, or what its program says.
+    pub(super) level: Priority,
     /// The pipe has no room.
     pub(super) full: bool,
     /// The program reads no more.
@@ -31,6 +33,8 @@ pub(super) struct Flow<P> {
     /// The peer sends no more; and the program was told.
     peer_closed: bool,
     finished: bool,
+    /// The program writes no more.
+    pub(super) shut: bool,
     /// No process has the other end any more.
     pub(super) gone: bool,
     /// What the program wrote and TCP had no room for; the first `sent` are out.
@@ -40,9 +44,6 @@ pub(super) struct Flow<P> {
     pub(super) reset_on_close: bool,
 }
 
-/// Bytes collected from one connection before the next one's turn.
-const COLLECTED_MAX: usize = 256 * 1024;
-
 impl<P> Flow<P> {
     fn new(generation: u32, pipe: P) -> Self {
         Self {
@@ -50,11 +51,13 @@ impl<P> Flow<P> {
             pipe,
             opening: false,
             queued_in: None,
-            queued_out: false,
+            queued_out: None,
+            level: Priority::default(),
             full: false,
             deaf: false,
             peer_closed: false,
             finished: false,
+            shut: false,
             gone: false,
             pending: Vec::new(),
             sent: 0,
@@ -89,7 +92,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
             EventKind::PeerClosed => {
                 if let Some(flow) = self.flow(conn) {
                     flow.peer_closed = true;
-                    self.queue_in(conn, label.priority);
+                    // An end is as urgent as what came before it.
+                    let level = flow.level;
+                    self.queue_in(conn, level);
                 }
             }
             EventKind::Writable => self.queue_out(conn),
@@ -111,6 +116,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
             return self.stack.abort(now, conn);
         };
         self.counters.offered += 1;
+        if let Some(gate) = &mut self.front.gate {
+            gate.on_served();
+        }
         self.seat(conn, Flow::new(conn.generation, pipe));
     }
 
@@ -137,8 +145,10 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// The program of `conn` may have written something.
     pub(super) fn queue_out(&mut self, conn: ConnId) {
         let Some(flow) = self.flow(conn) else { return };
-        if !std::mem::replace(&mut flow.queued_out, true) {
-            self.outbound.push_back(conn);
+        let level = flow.level;
+        if flow.queued_out.is_none_or(|queued| queued > level) {
+            flow.queued_out = Some(level);
+            self.outbound[level.index()].push_back(conn);
         }
     }
 
@@ -146,22 +156,35 @@ impl<D: Device, P: Programs> Streams<D, P> {
     pub(super) fn hand_over(&mut self, now: Time) -> bool {
         let mut handed = 0;
         for level in Priority::all() {
-            while handed < HANDED_MAX
+            let mut had_turn = false;
+            while (handed < HANDED_MAX || !had_turn)
                 && let Some(conn) = self.inbound[level.index()].pop_front()
             {
                 let Some(flow) = self.flow(conn).filter(|flow| flow.queued_in == Some(level)) else {
                     continue;
                 };
                 flow.queued_in = None;
+                flow.level = level;
                 handed += 1;
+                had_turn = true;
                 self.hand_over_one(now, conn);
             }
         }
         handed > 0
     }
 
+    /// Lets the program of `conn` know its label and private bytes.
+    pub(super) fn tell(&mut self, conn: ConnId) {
+        if let Some(Some(flow)) = self.flows.get_mut(conn.index as usize)
+            && let Some(private) = self.stack.private(conn)
+        {
+            flow.pipe.tell(flow.level, private);
+        }
+    }
+
     fn hand_over_one(&mut self, now: Time, conn: ConnId) {
         let index = conn.index as usize;
+        self.tell(conn);
         let Some(Some(flow)) = self.flows.get_mut(index) else { return };
         loop {
             let received = self.stack.received(conn);
@@ -194,14 +217,26 @@ impl<D: Device, P: Programs> Streams<D, P> {
         }
     }
 
-    /// Collects what programs have written, in turn; whether there was any.
+    /// Collects what programs have written, the most urgent first; whether
+    /// there was any. Who has more waits for the next round.
     pub(super) fn collect(&mut self, now: Time) -> bool {
-        let turns = self.outbound.len().min(HANDED_MAX);
-        for _ in 0..turns {
-            let Some(conn) = self.outbound.pop_front() else { break };
-            let Some(flow) = self.flow(conn) else { continue };
-            flow.queued_out = false;
-            self.collect_one(now, conn);
+        let (mut turns, before) = (0, self.counters.bytes_out);
+        for level in Priority::all() {
+            let mut had_turn = false;
+            for _ in 0..self.outbound[level.index()].len() {
+                let collected = (self.counters.bytes_out - before) as usize;
+                if had_turn && (turns >= HANDED_MAX || collected >= COLLECTED_MAX) {
+                    break;
+                }
+                let Some(conn) = self.outbound[level.index()].pop_front() else { break };
+                let Some(flow) = self.flow(conn).filter(|flow| flow.queued_out == Some(level)) else {
+                    continue;
+                };
+                flow.queued_out = None;
+                turns += 1;
+                had_turn = true;
+                self.collect_one(now, conn);
+            }
         }
         turns > 0
     }
@@ -234,6 +269,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
                             flow.pending.extend_from_slice(&self.scratch[taken..len]);
                             return;
                         }
+                        // To be told that there is nothing more takes a call, too.
+                        Ok(_) if len < self.scratch.len() && !flow.shut && !flow.gone => return,
                         Ok(_) => {}
                         // What it wrote nobody will read.
                         Err(_) => return self.let_go(now, conn, true),

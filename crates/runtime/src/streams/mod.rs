@@ -16,6 +16,7 @@
 //! Source: ADPS M6 (label from packet to application); ADR 0025.
 
 mod flow;
+mod opening;
 mod run;
 
 use std::collections::VecDeque;
@@ -31,6 +32,7 @@ use queueing::{Label, Priority, Span, Time};
 use crate::front::{Behind, Budget, Counted, Front, Guard, Setup, Shed, Work};
 use crate::mode::Policy;
 use flow::Flow;
+pub use opening::NotOpened;
 pub use run::serve;
 
 /// The program's end of a connection.
@@ -82,6 +84,21 @@ pub trait Programs {
     fn poll(&mut self, into: &mut Vec<Happened>) -> bool;
     /// Hands a new connection to whoever listens; `None` when nobody takes it.
     fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Self::Pipe>;
+    /// Answers [`Happened::Connect`]: a handshake is under way. `None` when the
+    /// program cannot have it.
+    fn opening(
+        &mut self,
+        call: u64,
+        conn: ConnId,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Option<Self::Pipe>;
+    /// Answers [`Happened::Connect`]: there is none.
+    fn refuse(&mut self, call: u64, why: NotOpened);
+    /// The handshake of `conn` is complete: its program may write.
+    fn opened(&mut self, conn: ConnId, pipe: &mut Self::Pipe);
+    /// The handshake of `conn` has failed; its pipe is dropped after this.
+    fn failed(&mut self, conn: ConnId, why: NotOpened);
 }
 
 /// What happened on the programs' side.
@@ -104,6 +121,16 @@ pub enum Happened {
     Listen(u16),
     /// Nobody does any more.
     Unlisten(u16),
+    /// A program wants a connection; [`Programs::opening`] or
+    /// [`Programs::refuse`] follows.
+    Connect {
+        /// How the question is called.
+        call: u64,
+        /// To whom.
+        to: SocketAddr,
+        /// From this port of ours, if it says so.
+        port: Option<u16>,
+    },
     /// A program wants something of TCP for one of its connections.
     Set(ConnId, Setting),
 }
@@ -136,6 +163,10 @@ pub struct Counters {
     pub offered: u64,
     /// Connections that nobody took: they were reset.
     pub untaken: u64,
+    /// Connections that programs opened,
+    pub opened: u64,
+    /// and those whose handshake failed.
+    pub unopened: u64,
     /// Connections that ended, however.
     pub ended: u64,
     /// Of those, reset because the program let go of them with bytes unread,
@@ -259,10 +290,13 @@ impl<D: Device, P: Programs> Streams<D, P> {
         self.present as usize
     }
 
-    /// Whether no program has a connection, and all that they wrote has arrived.
+    /// Whether no program has a connection that is open, and all that they
+    /// wrote has arrived.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.connections() == 0 && self.stack.buffer_bytes() == 0 && !self.stack.wants_egress()
+        self.flows.iter().flatten().all(|flow| flow.opening)
+            && self.stack.buffer_bytes() == 0
+            && !self.stack.wants_egress()
     }
 
     /// When [`turn`](Self::turn) should be called next if nothing comes.
@@ -280,7 +314,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             self.stack.handle_timeout(now);
         }
         let (inbound, outbound) = (&self.inbound, &self.outbound);
-        let waits = || !outbound.is_empty() || inbound.iter().any(|level| !level.is_empty());
+        let waits = || inbound.iter().chain(outbound).any(|level| !level.is_empty());
         if !self.received && !self.front.over(waits) && self.receive(now, device) {
             self.received = true;
             self.front.does(Work::Receive);
@@ -370,6 +404,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 let _ = self.stack.listen(port, ListenOptions::default());
             }
             Happened::Unlisten(port) => self.stack.unlisten(port),
+            Happened::Connect { call, to, port } => self.connect(now, call, to, port),
             Happened::Set(conn, setting) => self.set(now, conn, setting),
         }
     }

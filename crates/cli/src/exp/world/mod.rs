@@ -6,10 +6,12 @@
 //! know one world from another.
 
 mod callers;
+mod colocated;
 mod cores;
 mod egress;
 pub mod fabric;
 mod httpd;
+mod others;
 mod overload;
 mod pages;
 mod real;
@@ -26,7 +28,7 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 14] = [
+pub const WORLDS: [&World; 15] = [
     &server::WORLD,
     &services::WORLD,
     &fabric::WORLD,
@@ -39,6 +41,7 @@ pub const WORLDS: [&World; 14] = [
     &real::STORM,
     &egress::WORLD,
     &httpd::WORLD,
+    &colocated::WORLD,
     &pages::WORLD,
     &web::WORLD,
 ];

@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use super::super::{Asked, Read, Seam, Wrote};
+use super::super::{Asked, Read, Seam, Wrote, labels};
 use super::*;
 
 const HERE: &str = "10.0.0.1:80";
@@ -223,6 +223,30 @@ fn connections_inherit_what_was_set_on_their_listener() {
     let _pipe = world.desk.offer(9, end(HERE), end("10.0.0.9:1")).unwrap();
     let idle = Setting::KeepIdle(queueing::Span::from_secs(200));
     assert_eq!(world.poll(), [Happened::Set { id: 9, setting: idle }], "the latest of each kind");
+}
+
+#[test]
+fn a_program_reads_how_urgent_its_connections_are() {
+    let mut world = World::new(8);
+    let listener = world.listener(HERE);
+    let seam = world.seam;
+    let labels = std::thread::scope(|scope| {
+        let asking = scope.spawn(move || seam.labels().expect("the desk is there"));
+        while !asking.is_finished() {
+            assert_eq!(world.poll(), []);
+            std::thread::yield_now();
+        }
+        asking.join().unwrap()
+    });
+    let id = 5 << 32 | 1;
+    let pipe = world.desk.offer(id, end(HERE), end("10.0.0.9:1")).unwrap();
+    let (name, _stream) = accept(&listener);
+    assert_eq!(labels.level(name.id), Some(7), "nothing has come");
+    pipe.tell(2, &[9; labels::PRIVATE]);
+    assert_eq!((labels.level(name.id), labels.private(name.id)), (Some(2), Some([9; labels::PRIVATE])));
+    let (answer, _, happened) = world.ask(Request::Private { id, bytes: [4; labels::PRIVATE] });
+    let set = Happened::Set { id, setting: Setting::Private([4; labels::PRIVATE]) };
+    assert_eq!((answer, &happened[..]), (Answer::Done, &[set][..]));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Streams, a client's stack on the same wire, and programs of memory.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -33,6 +33,11 @@ pub(super) struct End {
     /// Its handshake is under way.
     pub(super) opening: bool,
     pub(super) wanted: bool,
+    /// What it was told of its label, and how many bytes it had then.
+    pub(super) told: Vec<(Priority, usize)>,
+    /// Which it was of all that were first read from.
+    pub(super) read_as: Option<u32>,
+    reads: Rc<Cell<u32>>,
 }
 
 pub(super) struct Half(pub(super) Rc<RefCell<End>>);
@@ -44,6 +49,12 @@ impl Drop for Half {
 }
 
 impl Pipe for Half {
+    fn tell(&mut self, level: Priority, _: &Private) {
+        let mut end = self.0.borrow_mut();
+        let had = end.inbound.len();
+        end.told.push((level, had));
+    }
+
     fn write(&mut self, bytes: &[u8]) -> Wrote {
         let mut end = self.0.borrow_mut();
         assert!(!bytes.is_empty() && !end.finished, "there is something, and it is not over");
@@ -65,6 +76,9 @@ impl Pipe for Half {
                 () if end.gone || end.shut => Read::End,
                 () => Read::Nothing,
             };
+        }
+        if end.read_as.is_none() {
+            end.read_as = Some(end.reads.replace(end.reads.get() + 1));
         }
         end.outbound.drain(..taken).zip(bytes).for_each(|(byte, place)| *place = byte);
         Read::Some(taken)
@@ -89,6 +103,7 @@ pub(super) struct Program {
     pub(super) refuses: bool,
     /// Why connections that it wanted could not be opened.
     pub(super) unopened: Vec<NotOpened>,
+    reads: Rc<Cell<u32>>,
 }
 
 impl Programs for Program {
@@ -101,7 +116,7 @@ impl Programs for Program {
 
     fn offer(&mut self, conn: ConnId, local: SocketAddr, _: SocketAddr) -> Option<Half> {
         assert_eq!(local, HERE.parse().unwrap());
-        let end = End { conn: Some(conn), room: self.room, ..End::default() };
+        let end = End { conn: Some(conn), room: self.room, reads: self.reads.clone(), ..End::default() };
         let end = Rc::new(RefCell::new(end));
         self.ends.push(end.clone());
         (!self.refuses).then_some(Half(end))
@@ -233,6 +248,9 @@ impl World {
         let end = end.borrow();
         let writable = end.wanted && end.inbound.len() < end.room;
         let conn = end.conn.expect("it was offered");
+        if end.shut {
+            self.streams.programs.happened.push(Happened::Shut(conn));
+        }
         self.streams.programs.happened.push(Happened::Pipe {
             conn,
             readable: true,

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use net::ConnId;
 use net::classify::Private;
 use queueing::{Discipline, Entry, Fifo, Label, Priority, Pushed, Span, Strict, Time};
-use runtime::streams::{Happened, Pipe, Programs, Read, Wrote};
+use runtime::streams::{Happened, NotOpened, Pipe, Programs, Read, Wrote};
 
 use super::{REQUEST, slot};
 
@@ -196,6 +196,17 @@ impl Programs for Site {
         state.pages[at] = Page { conn: Some(conn), ..Page::default() };
         Some(Way(Rc::clone(&self.0), at))
     }
+
+    // A site opens no connections.
+    fn opening(&mut self, _: u64, _: ConnId, _: SocketAddr, _: SocketAddr) -> Option<Way> {
+        None
+    }
+
+    fn refuse(&mut self, _: u64, _: NotOpened) {}
+
+    fn opened(&mut self, _: ConnId, _: &mut Way) {}
+
+    fn failed(&mut self, _: ConnId, _: NotOpened) {}
 }
 
 impl Pipe for Way {
