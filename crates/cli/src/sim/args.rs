@@ -108,7 +108,8 @@ pub struct Args {
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Threads that share one run; 1 unless given. Runs go side by side on
-    /// the cores that are left. The outcome is the same for any number.
+    /// the cores that are left. The outcome is the same for any number; no
+    /// more are used than there are cores.
     #[arg(verbatim_doc_comment, long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,
     /// One JSON object instead of tables.

@@ -26,7 +26,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     for path in [&args.csv, &args.parquet, &args.report].into_iter().flatten() {
         Error::unless_writable(path)?;
     }
-    let outcomes = simulate(&plan, args.threads.into());
+    let outcomes = simulate(&plan, useful(args.threads.into(), parallel::cores()));
     if let Some(path) = &args.csv {
         let mut csv = Csv::create(path)?;
         for (point, outcome) in plan.points.iter().zip(&outcomes) {
@@ -51,6 +51,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         print!("{}", shown.text());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// As many of `threads` as can run at once: they meet every few microseconds,
+/// and one without a core keeps all others waiting.
+fn useful(threads: usize, cores: usize) -> usize {
+    if threads > cores {
+        eprintln!("note: {threads} threads on {cores} cores would wait for each other: {cores} are used");
+    }
+    threads.min(cores)
 }
 
 /// The outcome of every point, with a bar that counts flows.
