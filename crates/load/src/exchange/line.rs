@@ -1,0 +1,74 @@
+//! One connection: what is under way on it, and where answers end.
+
+use std::collections::VecDeque;
+
+use net::ConnId;
+use queueing::Time;
+
+use super::kinds::{Answer, Kind};
+use crate::protocol::http::Framer;
+
+/// What one connection is doing.
+pub(super) struct Line {
+    pub id: ConnId,
+    pub kind: usize,
+    pub is_open: bool,
+    /// When each request under way was due, oldest first; the last `unsent` of
+    /// them wait to be sent.
+    pub due: VecDeque<Time>,
+    pub unsent: u32,
+    /// Bytes of the first unsent request that are sent.
+    pub offset: usize,
+    /// Bytes of the answer that comes now.
+    heard: u64,
+    framer: Framer,
+}
+
+impl Line {
+    /// Connection `id` for requests of `kind`, not open yet.
+    pub fn new(id: ConnId, kind: usize) -> Self {
+        let (due, framer) = (VecDeque::new(), Framer::default());
+        Self { id, kind, is_open: false, due, unsent: 0, offset: 0, heard: 0, framer }
+    }
+
+    /// Answers that end in `bytes`, the next that came; none where they are not
+    /// what `kind` says.
+    pub fn answers(&mut self, kind: &Kind, bytes: &[u8]) -> Option<u64> {
+        match kind.answer {
+            Answer::Echo => {
+                let whole = kind.request.len();
+                let mut left = bytes;
+                while !left.is_empty() {
+                    let from = (self.heard % whole as u64) as usize;
+                    let n = left.len().min(whole - from);
+                    if left[..n] != kind.request[from..from + n] {
+                        return None;
+                    }
+                    self.heard += n as u64;
+                    left = &left[n..];
+                }
+                Some(self.whole(whole as u64))
+            }
+            Answer::Bytes(whole) => {
+                self.heard += bytes.len() as u64;
+                Some(self.whole(whole))
+            }
+            Answer::Http => {
+                let (mut answers, mut fine) = (0, true);
+                let framed = self.framer.push(bytes, |response| {
+                    answers += 1;
+                    fine &= response.status == 200 && !response.last;
+                });
+                (framed.is_ok() && fine).then_some(answers)
+            }
+            Answer::Nothing => Some(0),
+        }
+    }
+
+    /// Takes whole answers of so many bytes from what was heard.
+    fn whole(&mut self, bytes: u64) -> u64 {
+        let answers = self.heard / bytes;
+        self.heard %= bytes;
+        answers
+    }
+}
