@@ -74,8 +74,8 @@ impl Progress {
     #[must_use]
     pub fn new(workload: &'static str, unit: &'static str, pace: Pace, stop: &'static AtomicBool) -> Self {
         let start = Instant::now();
-        let end = pace.lasts.map(|span| start + duration(span));
-        let every = duration(pace.every);
+        let end = pace.lasts.map(|span| start + Duration::from(span));
+        let every = Duration::from(pace.every);
         Self { workload, unit, every, start, end, said: start, said_total: 0, total: 0, stop }
     }
 
@@ -115,10 +115,6 @@ fn say(line: &impl Serialize) {
     let mut text = serde_json::to_string(line).expect("plain figures and text");
     text.push('\n');
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
-}
-
-fn duration(span: Span) -> Duration {
-    Duration::from_nanos(span.as_nanos())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 use std::str::FromStr;
+use std::time::Duration;
 
 mod rate;
 
@@ -170,6 +171,13 @@ impl Sum for Span {
 }
 
 /// Three significant digits in the unit that fits: `41.2 µs`.
+/// As the standard library counts it.
+impl From<Span> for Duration {
+    fn from(span: Span) -> Self {
+        Self::from_nanos(span.as_nanos())
+    }
+}
+
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (value, unit) = match self.0 {

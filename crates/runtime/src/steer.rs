@@ -332,7 +332,7 @@ impl<D: Device> Device for Steered<D> {
             || self.is_quiet(),
             || match &mut device {
                 Some(device) => device.wait(span),
-                None => std::thread::park_timeout(Duration::from_nanos(span.as_nanos())),
+                None => std::thread::park_timeout(Duration::from(span)),
             },
         );
         self.device = device;

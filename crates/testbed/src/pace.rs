@@ -14,7 +14,7 @@ pub fn send_all(zero: Instant, plan: &[Planned], mut send: impl FnMut(usize, &Pl
     wake_exactly();
     let mut latest = Span::ZERO;
     for (request, planned) in plan.iter().enumerate() {
-        let birth = zero + Duration::from_nanos(planned.birth.as_nanos());
+        let birth = zero + Duration::from(planned.birth);
         std::thread::sleep(birth.saturating_duration_since(Instant::now()));
         send(request, planned);
         latest = latest.max(since(birth));

@@ -43,7 +43,7 @@ impl Run {
     /// Since the planned birth of `request`.
     #[must_use]
     pub fn elapsed(&self, request: usize) -> Span {
-        let birth = Duration::from_nanos(self.plan[request].birth.as_nanos());
+        let birth = Duration::from(self.plan[request].birth);
         self.zero.get().map_or(Span::ZERO, |&zero| since(zero + birth))
     }
 

@@ -14,7 +14,7 @@ use queueing::Span;
 /// Works for `span`; it stops when the future is dropped.
 pub async fn work(span: Span) {
     let (held, dropped) = channel::<()>();
-    let ends = Instant::now() + Duration::from_nanos(span.as_nanos());
+    let ends = Instant::now() + Duration::from(span);
     let worked = tokio::task::spawn_blocking(move || {
         wake_exactly();
         // Nothing is ever sent: this returns at the end, or when `held` is gone.

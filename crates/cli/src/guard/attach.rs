@@ -169,7 +169,7 @@ fn wait(clock: &Monotonic, due: Time) -> Time {
     if due <= now {
         return now;
     }
-    std::thread::sleep(Duration::from_nanos(due.since(now).as_nanos()));
+    std::thread::sleep(Duration::from(due.since(now)));
     due
 }
 

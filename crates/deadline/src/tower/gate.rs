@@ -297,7 +297,7 @@ impl Seat {
         let told = match patience {
             // Already decided, which is the rule on a server that has room.
             Some(patience) if self.told.is_empty() => {
-                let told = tokio::time::timeout(super::duration(patience), &mut self.told).await;
+                let told = tokio::time::timeout(patience.into(), &mut self.told).await;
                 match told {
                     Ok(told) => told,
                     Err(_) if self.loses_patience() => return Err(self.gate.late()),

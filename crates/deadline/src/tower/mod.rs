@@ -58,8 +58,3 @@ fn is_grpc(headers: &http::HeaderMap) -> bool {
     let kind = headers.get(http::header::CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
-
-/// `span` for the standard library's timers.
-fn duration(span: queueing::Span) -> std::time::Duration {
-    std::time::Duration::from_nanos(span.as_nanos())
-}

@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use super::peers::Peers;
 use super::scope::here;
-use super::{BUDGET, Boxed, ENVOY, GRPC, duration, is_grpc};
+use super::{BUDGET, Boxed, ENVOY, GRPC, is_grpc};
 use crate::codec::{Bad, envoy, field, grpc};
 
 /// An error of any kind.
@@ -161,7 +161,7 @@ where
             let answer = async move { answer.await.map_err(Into::into) };
             let response = match advisory {
                 true => answer.await?,
-                false => match tokio::time::timeout(duration(left), answer).await {
+                false => match tokio::time::timeout(left.into(), answer).await {
                     Ok(response) => response?,
                     Err(_) => return Err(error(OutOfTime { sent: true, left })),
                 },

@@ -24,7 +24,7 @@ pub fn secs(n: u64) -> Span {
 }
 
 pub async fn pass(span: Span) {
-    tokio::time::sleep(Duration::from_nanos(span.as_nanos())).await;
+    tokio::time::sleep(Duration::from(span)).await;
 }
 
 /// `limit` at once, peers trusted.

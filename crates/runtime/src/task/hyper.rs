@@ -96,7 +96,7 @@ impl Timer for TaskTimer {
 
     fn now(&self) -> Instant {
         let (name, time) = self.made;
-        name + Duration::from_nanos(self.handle.now().since(time).as_nanos())
+        name + Duration::from(self.handle.now().since(time))
     }
 }
 

@@ -316,7 +316,7 @@ where
                     (Look::Again(span), _) => again = again.min(span),
                 }
             }
-            std::thread::sleep(Duration::from_nanos(again.as_nanos()));
+            std::thread::sleep(Duration::from(again));
         }
         spares.iter().for_each(|(_, thread)| thread.unpark());
     }

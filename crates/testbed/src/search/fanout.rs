@@ -137,7 +137,7 @@ impl Aggregator {
             out.spawn(async move { (part, scope(budget, call).await) });
         }
         // Workers give up at the same moment, so this is only the last resort.
-        let left = Duration::from_nanos(budget.remaining().left().as_nanos());
+        let left = Duration::from(budget.remaining().left());
         let until = tokio::time::Instant::now() + if unit.partial { left } else { STUCK };
         let mut used = 0;
         while let Ok(Some(answer)) = tokio::time::timeout_at(until, out.join_next()).await {

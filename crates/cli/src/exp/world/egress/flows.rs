@@ -83,7 +83,7 @@ fn send(plan: &Plan, network: &Network, stop: &AtomicBool) -> Result<Found, Erro
         }
         std::thread::sleep(WARMUP);
         let (before, start) = (network.status()?, Instant::now());
-        let period = Duration::from_nanos(plan.period.as_nanos());
+        let period = Duration::from(plan.period);
         let mut rng = Rng::seeded(config.seed);
         for burst in 0..config.bursts {
             std::thread::sleep((start + period * burst).saturating_duration_since(Instant::now()));

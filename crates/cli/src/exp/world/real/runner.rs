@@ -65,7 +65,7 @@ pub fn lasts(trace: &[Born]) -> Duration {
     let work = |n: usize| trace.iter().map(|born| born.parts[n].service).sum::<Span>();
     let parts = trace.last().map_or(0, |born| born.parts.len());
     let most = (0..parts).map(work).max().unwrap_or(Span::ZERO);
-    Duration::from_nanos((births + most).as_nanos()) + PATIENCE
+    Duration::from(births + most) + PATIENCE
 }
 
 impl Conversation {
