@@ -84,6 +84,12 @@ impl From<host::fabric::FabricError> for Error {
     }
 }
 
+impl From<host::lab::LabError> for Error {
+    fn from(e: host::lab::LabError) -> Self {
+        Self { what: plain(&e.to_string()).to_owned(), advice: e.advice() }
+    }
+}
+
 impl From<host::cores::CoresError> for Error {
     fn from(e: host::cores::CoresError) -> Self {
         Self { what: plain(&e.to_string()).to_owned(), advice: e.advice() }

@@ -17,6 +17,7 @@ mod bench;
 mod calibrate;
 mod check;
 mod classify;
+mod client;
 mod demo;
 mod device;
 mod doctor;
@@ -36,6 +37,7 @@ mod result;
 mod run;
 mod sched;
 mod serve;
+mod settings;
 mod sim;
 mod table;
 

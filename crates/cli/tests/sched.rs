@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use common::greenwave;
 use host::cores::class::Class;
-use host::cores::{Hierarchy, list, proc};
+use host::cores::{Hierarchy, list};
+use host::proc;
 use queueing::CoreId;
 use rustix::process::{Pid, Signal, kill_process};
 use scratch::Scratch;

@@ -1,7 +1,9 @@
 //! The signals a command meets: ctrl-C as a flag that loops look at, so that a
 //! run can end in order, and a closed pipe as a quiet end.
 
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -9,6 +11,13 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// ends the process at once, as without this.
 #[must_use]
 pub fn flag() -> &'static AtomicBool {
+    static LISTENS: Once = Once::new();
+    LISTENS.call_once(listen);
+    &INTERRUPTED
+}
+
+/// Hears of both signals from now on, each once.
+fn listen() {
     extern "C" fn on_signal(_: libc::c_int) {
         INTERRUPTED.store(true, Ordering::Relaxed);
     }
@@ -23,7 +32,20 @@ pub fn flag() -> &'static AtomicBool {
         // is allowed in a signal handler; `action` lives through the call.
         unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
     }
-    &INTERRUPTED
+}
+
+/// Whether the [`flag`] is set.
+#[must_use]
+pub fn is_set() -> bool {
+    flag().load(Ordering::Relaxed)
+}
+
+/// Sleeps until `end`; up to 20 ms after ctrl-C or SIGTERM no longer.
+pub fn sleep_until(end: Instant) {
+    const NAP: Duration = Duration::from_millis(20);
+    while Instant::now() < end && !is_set() {
+        std::thread::sleep(end.saturating_duration_since(Instant::now()).min(NAP));
+    }
 }
 
 /// From now on a write to a pipe that nobody reads ends the process without a

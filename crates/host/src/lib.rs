@@ -34,6 +34,7 @@ pub mod memory;
 pub mod netstat;
 pub mod packet;
 mod pool;
+pub mod proc;
 pub mod pulse;
 mod ready;
 pub mod seam;

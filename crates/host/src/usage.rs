@@ -11,6 +11,8 @@ use std::io;
 
 use queueing::{CoreId, Span};
 
+use crate::proc;
+
 /// Reads the CPU time of one program.
 #[derive(Clone, Debug)]
 pub struct Meter {
@@ -56,9 +58,9 @@ pub fn process(id: u32) -> io::Result<Span> {
 /// The thread of the kernel's whose name begins with `name`, if there is one.
 #[must_use]
 pub fn kernel_thread(name: &str) -> Option<u32> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    ids.find(|id| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|comm| comm.starts_with(name)))
+    let is_it =
+        |id: &u32| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|comm| comm.starts_with(name));
+    proc::processes().find(is_it)
 }
 
 /// The first figure: nanoseconds on a core.

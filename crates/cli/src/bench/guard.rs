@@ -13,7 +13,7 @@ use guard::{Params, by_name};
 use host::Monotonic;
 use host::clock::ThreadTime;
 use host::guard::{Classes, Cost, Options, Refusal};
-use host::lab::{Lab, LabError, Veth};
+use host::lab::{Lab, Veth};
 use host::xdp::Mode;
 use queueing::{Clock, Span};
 use serde_json::json;
@@ -67,14 +67,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 /// The share of a core that a controller takes which looks at a server a
 /// hundred times a second.
 fn controller(duration: Span) -> Result<f64, Error> {
-    let no_lab = |e: LabError| {
-        let error = Error::new(e.to_string());
-        e.advice().into_iter().fold(error, Error::advice)
-    };
-    let lab = Lab::new("bench-guard").map_err(no_lab)?;
+    let lab = Lab::new("bench-guard")?;
     let [server, client] = ["server", "client"].map(|name| lab.namespace(name));
-    let (server, client) = (server.map_err(no_lab)?, client.map_err(no_lab)?);
-    lab.veth((&server, "eth0"), (&client, "eth0"), &Veth::default()).map_err(no_lab)?;
+    let (server, client) = (server?, client?);
+    lab.veth((&server, "eth0"), (&client, "eth0"), &Veth::default())?;
     server.enter(|| {
         let listener = TcpListener::bind("0.0.0.0:80").map_err(|e| Error::new(format!("port 80: {e}")))?;
         let mut policy = by_name("queue-delay", &Params::default()).expect("it is the default");

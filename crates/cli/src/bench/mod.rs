@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use crate::Error;
 
+mod beside;
 mod fabric;
 mod guard;
 mod idle;
-pub mod net;
+mod net;
 mod peer;
 mod programs;
 mod sched;

@@ -14,14 +14,13 @@ use std::time::{Duration, Instant};
 
 use host::afxdp::AfXdp;
 use host::lab::{Child, Folder, Lab, LabError, Namespace, Veth};
-use host::{Monotonic, affinity, usage};
+use host::{Monotonic, affinity, proc, usage};
 use load::exchange::{Exchange, Exchanger, Kind, Pace, Tally};
 use net::Device;
-use net::stack::Config;
 use queueing::{Clock, CoreId, Span};
 
 use super::program::{Item, PORT, Program};
-use crate::bench::net::xdp;
+use crate::client::{self, OPEN_WITHIN, xdp};
 use crate::options::secret_of;
 
 /// Whose TCP/IP, and under which policy.
@@ -106,10 +105,6 @@ const THERE: &str = "gw1";
 const START: Duration = Duration::from_secs(20);
 /// One try.
 const TRY: Span = Span::from_millis(100);
-/// How long connections may take to open.
-const OPEN_WITHIN: Span = Span::from_secs(10);
-/// Linux' `TCP_RTO_MIN`.
-const RTO_MIN: Span = Span::from_millis(200);
 
 impl<'a, D: Device + Send> Rig<'a, D> {
     /// Starts `program` on `stack`, with so many clients; `change` is what is
@@ -183,7 +178,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
         for item in setting.items {
             rig.store(*item)?;
         }
-        rig.processes = descendants(rig.child.id());
+        rig.processes = proc::family(rig.child.id());
         rig.processes.extend(usage::kernel_thread(&format!("ksoftirqd/{}\n", setting.server.0)));
         Ok(rig)
     }
@@ -236,9 +231,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
         for (client, kinds) in self.clients.iter_mut().zip(kinds) {
             self.exchanges += 1;
             let secret = secret_of(self.setting.seed << 32 | self.exchanges, self.child.id().into());
-            let mut config = Config::new(client.mac, client.addr, 24, secret);
-            (config.recv_buffer, config.send_buffer) = (4 << 20, 4 << 20);
-            config.rto_min = RTO_MIN;
+            let config = client::stack(client.mac, client.addr, secret);
             let exchange = Exchange { kinds, warmup, duration };
             let exchanger = Exchanger::new(exchange, config, SocketAddr::from((SERVER, PORT)));
             driven.push((exchanger, &mut client.device));
@@ -320,26 +313,4 @@ fn bridge(lab: &Lab, server: &Namespace, clients: &[Namespace]) -> Result<Namesp
         between.run("ip", &["link", "set", "dev", &port, "master", "bridge"]).map_err(said)?;
     }
     Ok(between)
-}
-
-/// Process `id`, those that it started, and those that they have.
-fn descendants(id: u32) -> Vec<u32> {
-    let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let id = entry.file_name().to_str()?.parse().ok()?;
-            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-            // The second field is a name in parentheses and may hold anything.
-            let (_, fields) = stat.rsplit_once(')')?;
-            Some((id, fields.split_whitespace().nth(1)?.parse().ok()?))
-        })
-        .collect();
-    let (mut all, mut at) = (vec![id], 0);
-    while let Some(&parent) = all.get(at) {
-        all.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(id, _)| *id));
-        at += 1;
-    }
-    all
 }

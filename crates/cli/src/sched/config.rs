@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use host::cores::{Who, group_path, list};
 use queueing::{CoreId, Span};
 use sched::cores::{Board, Class, Policy, Settings, TaskSpec, Topology, by_name};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::Error;
+use crate::settings::{text, text_or_none, within};
 
 /// What `greenwave sched example` prints: every setting with its default.
 pub const EXAMPLE: &str = include_str!("example.toml");
@@ -20,20 +21,20 @@ pub struct Config {
     pub mechanism: String,
     pub cores: Option<String>,
     pub sensor: SensorName,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     pub period: Span,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     pub calm: Span,
     pub bandwidth_max_gb: f64,
     pub latency_max: f64,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     pub slice: Span,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     pub starve_max: Span,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     pub period_parties: Span,
     pub slack: f64,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     pub condition_after: Span,
     pub hook: Vec<String>,
     pub metrics: Option<PathBuf>,
@@ -52,11 +53,11 @@ pub struct Task {
     #[serde(default)]
     pub guaranteed: u16,
     pub burstable: Option<u16>,
-    #[serde(default, deserialize_with = "span_or_none")]
+    #[serde(default, deserialize_with = "text_or_none")]
     pub delay_max: Option<Span>,
-    #[serde(default, deserialize_with = "span_or_none")]
+    #[serde(default, deserialize_with = "text_or_none")]
     pub request_max: Option<Span>,
-    #[serde(default, deserialize_with = "span_or_none")]
+    #[serde(default, deserialize_with = "text_or_none")]
     pub tail_target: Option<Span>,
     pub tail: Option<PathBuf>,
     pub output: Option<PathBuf>,
@@ -102,14 +103,6 @@ impl Default for Config {
     }
 }
 
-fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
-    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
-}
-
-fn span_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
-    span(from).map(Some)
-}
-
 /// Where to find one that is right.
 const RIGHT: &str = "greenwave sched example, for one that is right";
 
@@ -137,7 +130,8 @@ impl Config {
 
     /// Refuses what can be refused without looking at the machine: what is wrong, and what to try.
     fn check(&self) -> Result<(), (String, String)> {
-        let bad = |what: String| Err((what, RIGHT.to_owned()));
+        let right = |what: String| (what, RIGHT.to_owned());
+        let bad = |what: String| Err(right(what));
         if !["auto", "affinity"].contains(&self.mechanism.as_str()) {
             let what = format!("mechanism {:?} is none of auto, affinity", self.mechanism);
             return Err((what, "greenwave doctor sched, for what works here".to_owned()));
@@ -152,9 +146,7 @@ impl Config {
             ("calm", self.calm, Span::from_millis(1), Span::from_secs(60)),
             ("condition_after", self.condition_after, Span::from_millis(1), Span::from_secs(86_400)),
         ] {
-            if !(least..=most).contains(&value) {
-                return bad(format!("{name} {value} is outside {least}..={most}"));
-            }
+            within(name, value, least..=most).map_err(right)?;
         }
         if !(self.bandwidth_max_gb.is_finite() && self.bandwidth_max_gb > 0.0) {
             return bad(format!("bandwidth_max_gb {} is not more than 0", self.bandwidth_max_gb));
@@ -162,9 +154,7 @@ impl Config {
         if !(self.latency_max.is_finite() && self.latency_max > 1.0) {
             return bad(format!("latency_max {} is not more than 1", self.latency_max));
         }
-        if !(0.0..=1.0).contains(&self.slack) {
-            return bad(format!("slack {} is outside 0..=1", self.slack));
-        }
+        within("slack", self.slack, 0.0..=1.0).map_err(right)?;
         if self.tasks.is_empty() {
             return bad("there is no task".to_owned());
         }

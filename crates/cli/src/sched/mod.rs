@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use host::cores::class::Class;
-use host::cores::{Affinity, Journal, Layout, Limit, Probe, Sensor, TaskSetup, Unseen, Who, list, proc};
-use host::{Monotonic, affinity};
+use host::cores::{Affinity, Journal, Layout, Limit, Probe, Sensor, TaskSetup, Unseen, Who, list};
+use host::{Monotonic, affinity, proc};
 use queueing::{Clock, CoreId, Span};
 use sched::cores::condition::{Change, Trouble, Watch};
 use sched::cores::{Allocator, Settings, TaskId};
@@ -278,7 +278,7 @@ impl Rounds<'_> {
             }
             // Whatever a round takes, others have the core for as long.
             let next = (start + self.period).max(self.clock.now() + cost);
-            std::thread::sleep(Duration::from_nanos(next.since(self.clock.now()).as_nanos()));
+            std::thread::sleep(Duration::from(next.since(self.clock.now())));
         }
     }
 

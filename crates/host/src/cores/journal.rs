@@ -20,7 +20,8 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
 use super::class::Class;
 use super::groups::Group;
-use super::{list, proc};
+use super::list;
+use crate::proc;
 
 /// The journal of a daemon that runs.
 #[derive(Debug)]

@@ -27,7 +27,6 @@ pub mod journal;
 mod layout;
 pub mod list;
 mod masks;
-pub mod proc;
 mod sensor;
 mod task;
 

@@ -15,8 +15,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::class::Class;
 use super::groups::{Group, Hierarchy};
 use super::journal::{Journal, pid};
-use super::proc::{self, Account, Ledger};
 use super::{CoresError, Who};
+use crate::proc::{self, Account, Ledger};
 
 /// How often members are looked up.
 pub const RESCAN: Span = Span::from_millis(50);

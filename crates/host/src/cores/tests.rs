@@ -9,7 +9,7 @@ use sched::cores::TaskSignals;
 use super::class::Class;
 use super::journal::pid;
 use super::*;
-use crate::{Monotonic, affinity};
+use crate::{Monotonic, affinity, proc};
 
 /// A program that computes until it is killed.
 struct Program(Child);

@@ -9,8 +9,8 @@ use rustix::thread::sched_setaffinity;
 use super::Finding;
 use crate::affinity;
 use crate::cores::class::Class;
-use crate::cores::proc::{self, Ledger};
 use crate::cores::{Group, Hierarchy, list};
+use crate::proc::{self, Ledger};
 
 const AREA: &str = "sched";
 

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::proc;
+
 /// A program that ends when this is dropped.
 #[derive(Debug)]
 pub struct Child(process::Child);
@@ -53,7 +55,7 @@ pub(super) fn mark() -> &'static str {
     static MARK: OnceLock<String> = OnceLock::new();
     MARK.get_or_init(|| {
         let id = process::id();
-        format!("{id}-{}", started(id).unwrap_or_default())
+        format!("{id}-{}", proc::began(id, id).unwrap_or_default())
     })
 }
 
@@ -84,34 +86,23 @@ impl Left {
 /// How names of what is left begin.
 const PREFIX: &str = "greenwave-lab-";
 
-/// When process `id` started, in clock ticks since the machine did; none if
-/// there is no such process. Field 22 of proc_pid_stat(5).
-fn started(id: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The second field is a name in parentheses and may hold anything.
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19)?.parse().ok()
-}
-
 /// Whether the process that `mark` names is gone.
 fn is_gone(mark: &str) -> bool {
     let Some((id, start)) = mark.split_once('-') else { return false };
     let (Ok(id), Ok(start)) = (id.parse(), start.parse()) else { return false };
-    started(id) != Some(start)
+    proc::began(id, id) != Some(start)
 }
 
 /// Ends programs whose starter is gone.
 pub(super) fn end_leftovers() {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    for id in ids.filter(|&id| id > 1) {
+    for id in proc::processes().filter(|&id| id > 1) {
         // One that ends meanwhile, or is not ours to read, is nobody's leftover.
         let Ok(environment) = std::fs::read(format!("/proc/{id}/environ")) else { continue };
         let mark = environment
             .split(|&b| b == 0)
             .find_map(|line| line.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="));
         let is_leftover = mark.and_then(|mark| std::str::from_utf8(mark).ok()).is_some_and(is_gone);
-        if is_leftover && let Some(pid) = Pid::from_raw(id) {
+        if is_leftover && let Some(pid) = id.try_into().ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::KILL);
         }
     }

@@ -44,6 +44,15 @@ const LOOKS: u32 = 200;
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Group {
+    /// An empty group that goes before others ([`Group::prefer`]).
+    ///
+    /// # Errors
+    /// As [`Group::new`] and [`Group::prefer`].
+    pub fn preferred(name: &str) -> Result<Self, LabError> {
+        let group = Self::new(name)?;
+        group.prefer().map(|()| group)
+    }
+
     /// Why there can be none here, if so.
     #[must_use]
     pub fn unavailable() -> Option<String> {

@@ -14,6 +14,8 @@ use rustix::process::{
     set_parent_process_death_signal, wait,
 };
 
+use crate::proc;
+
 /// A program that was started, and its descendants.
 #[derive(Debug)]
 pub struct Programs {
@@ -92,15 +94,7 @@ impl Drop for Programs {
 
 /// Processes whose parent we are.
 fn children() -> impl Iterator<Item = Pid> {
-    let this = getpid().as_raw_nonzero().get().to_string();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    ids.filter_map(move |id| {
-        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        // The second field is a name in parentheses and may hold anything; the
-        // fourth is the parent (proc_pid_stat(5)).
-        let (_, fields) = stat.rsplit_once(')')?;
-        let ours = fields.split_whitespace().nth(1)? == this;
-        ours.then(|| Pid::from_raw(id)).flatten()
-    })
+    let this = std::process::id();
+    let ours = proc::processes().filter(move |&id| proc::parent(id) == Some(this));
+    ours.filter_map(|id| Pid::from_raw(id.try_into().ok()?))
 }

@@ -259,15 +259,6 @@ impl<D: Device, P: Programs> Streams<D, P> {
         self.front.set_guard(guard);
     }
 
-    /// The share of time that receiving may take while bytes wait for programs
-    /// or from them, in percent, 1..=100; at 100 there is no bound.
-    ///
-    /// # Panics
-    /// When it is outside that.
-    pub fn set_receive_percent(&mut self, percent: u8) {
-        self.front.set_budget(Budget { receive_percent: percent, ..self.front.budget });
-    }
-
     /// The stack.
     pub fn stack(&mut self) -> &mut Stack {
         &mut self.stack

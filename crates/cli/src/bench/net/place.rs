@@ -12,13 +12,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use host::afxdp::{self, AfXdp, Claims, Mode, Options};
 use host::lab::{Child, Lab, LabError, Namespace, Veth};
 use host::packet::{self, Packet};
 use host::usage::Meter;
 use host::{Monotonic, Tap, affinity};
 use load::exchange::{Exchanger, Outcome, Tally};
-use net::stack::Config;
 use queueing::{Clock, CoreId, Histogram, Span};
 
 use super::cases::Case;
@@ -26,6 +24,7 @@ use super::gvisor::Program;
 use super::systems::{Device, Stack, System};
 use super::{Cores, ReceiveOn};
 use crate::bench::peer::{PORT, Serves, page};
+use crate::client::{self, FRAMES, OPEN_WITHIN, xdp};
 use crate::options::secret_of;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
@@ -33,8 +32,6 @@ const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The server's device and the client's.
 const HERE: &str = "gw0";
 const THERE: &str = "gw1";
-/// Frames that each direction of the client's socket holds.
-const FRAMES: u32 = 8192;
 
 /// What all measurements of a round share.
 pub struct Setting<'a> {
@@ -208,14 +205,9 @@ impl Place<'_> {
         child: &Child,
     ) -> Result<Measured, String> {
         let secret = secret_of(self.setting.seed, u64::from(child.id()));
-        let mut config = Config::new(mac, CLIENT, 24, secret);
-        config.recv_buffer = 4 << 20;
-        config.send_buffer = 4 << 20;
-        // As the kernel's own clients: with less, a thousand requests that wait
-        // in a queue are all sent again.
-        config.rto_min = RTO_MIN;
         let exchange = self.case.exchange(self.setting.time, self.setting.seed);
-        let client = Exchanger::new(exchange, config, SocketAddr::from((SERVER, PORT)));
+        let client =
+            Exchanger::new(exchange, client::stack(mac, CLIENT, secret), SocketAddr::from((SERVER, PORT)));
         let meter = Meter::new(child.id(), self.setting.cores.server);
         let core = self.setting.cores.client;
         let limit = self.setting.time * 4 + OPEN_WITHIN;
@@ -228,11 +220,6 @@ impl Place<'_> {
         })
     }
 }
-
-/// The client's smallest retransmission timeout: Linux' `TCP_RTO_MIN`.
-const RTO_MIN: Span = Span::from_millis(200);
-/// How long connections may take to open.
-const OPEN_WITHIN: Span = Span::from_secs(10);
 
 /// Carries the exchange out; the server's time is read where the measured time
 /// begins and ends.
@@ -281,14 +268,4 @@ fn packet_socket(device: &str) -> Result<(Packet, [u8; 6]), String> {
     let options = packet::Options { frames: FRAMES, ..packet::Options::default() };
     let (interface, mut sockets) = packet::open(device, &options).map_err(|e| e.to_string())?;
     Ok((sockets.pop().ok_or("there is no packet socket")?, interface.mac))
-}
-
-/// AF_XDP on `device` of this thread's namespace, for a client at `addr`, and
-/// its hardware address.
-pub fn xdp(device: &str, addr: Ipv4Addr) -> Result<(AfXdp, [u8; 6]), String> {
-    let options = Options { mode: Some(Mode::Generic), frames: FRAMES, ..Options::default() };
-    let claims = Claims { addresses: vec![addr.into()], ports: Vec::new() };
-    let mut opened = afxdp::open(device, &options, &claims).map_err(|e| e.to_string())?;
-    let mac = opened.interface.mac;
-    Ok((opened.devices.pop().ok_or("the interface has no queue")?, mac))
 }

@@ -11,6 +11,7 @@ mod cores;
 mod egress;
 pub mod fabric;
 mod httpd;
+mod machine;
 mod others;
 mod overload;
 mod pages;

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use host::proc::{self, Stat};
+
 /// Processor time of others so far: two of these, and what lies between them
 /// is known.
 #[derive(Clone, Copy, Debug)]
@@ -16,16 +18,14 @@ pub struct Others {
 /// Clock ticks per second: `USER_HZ`, which programs may rely on.
 pub const TICKS_PER_S: f64 = 100.0;
 /// The parent of the kernel's own threads.
-const KERNEL: u32 = 2;
+const KERNEL: u64 = 2;
 
 impl Others {
     /// Up to now, without the processes of `ours` and the kernel's threads.
     pub fn now(ours: &BTreeSet<u32>) -> Self {
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         // What a process used is its parent's once it is buried, so that the
         // sum forgets nothing.
-        let ticks = ids.filter(|id| !ours.contains(id)).filter_map(ticks).sum();
+        let ticks = proc::processes().filter(|id| !ours.contains(id)).filter_map(ticks).sum();
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let stolen = stat.lines().next().and_then(|line| line.split_whitespace().nth(8)?.parse().ok());
         Self { ticks, stolen: stolen.unwrap_or(0) }
@@ -42,12 +42,7 @@ impl Others {
 /// none of a thread of the kernel's. Fields 4 and 14 to 17 of
 /// proc_pid_stat(5).
 fn ticks(id: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The second field is a name in parentheses and may hold anything.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    if fields.get(1)?.parse::<u32>().ok()? == KERNEL {
-        return None;
-    }
-    Some(fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum())
+    let stat = Stat::of(id)?;
+    let is_the_kernels = stat.field(4)? == KERNEL;
+    (!is_the_kernels).then(|| (14..=17).filter_map(|field| stat.field(field)).sum())
 }

@@ -69,7 +69,7 @@ impl Said {
         let end = Instant::now() + START;
         while self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             let gone = best.child.try_wait().is_ok_and(|status| status.is_some());
-            if gone || Instant::now() > end || interrupted() {
+            if gone || Instant::now() > end || interrupt::is_set() {
                 let why = if gone { "it has ended" } else { "it says nothing" };
                 return Err(Error::new(format!("{name}: {why}")));
             }
@@ -93,9 +93,9 @@ impl Best {
     pub fn by_itself(&mut self, config: &Config) -> Result<f64, Error> {
         let said = Said::of(self);
         said.works(self, config.be.program())?;
-        sleep_until(Instant::now() + wait(config.warmup));
+        interrupt::sleep_until(Instant::now() + Duration::from(config.warmup));
         let from = Instant::now();
-        sleep_until(from + wait(config.duration));
+        interrupt::sleep_until(from + Duration::from(config.duration));
         let per_s = said.per_s(from, Instant::now());
         match per_s > 0.0 {
             true => Ok(per_s),
@@ -128,8 +128,7 @@ impl Rig {
         };
         let manager = Manager::new(config, &self)?;
         let ours = self.ours(&manager);
-        let group = Group::new("clients").and_then(|group| group.prefer().map(|()| group));
-        let group = group.map_err(|e| Error::new(e.to_string()))?;
+        let group = Group::preferred("clients")?;
         let (plan, protocol, stop) = (config.plan(), config.lc.protocol(), interrupt::flag());
         let (starts, started) = channel();
         let (rig, joined, managed) = (&self, &group, &manager);
@@ -156,16 +155,16 @@ impl Rig {
                 rig.client.enter(send)
             });
             let read = started.recv().ok().map(|start| {
-                managed.until(start + wait(config.warmup), rig);
+                managed.until(start + Duration::from(config.warmup), rig);
                 let before = rig.read(&ours);
                 // A little less than requests count: they began a little earlier.
-                let end = start + wait(config.warmup + config.duration) - LATE_START;
+                let end = start + Duration::from(config.warmup + config.duration) - LATE_START;
                 managed.until(end.max(before.at + NAP), rig);
                 (before, rig.read(&ours))
             });
             let report = work.join().map_err(|_| Error::new("the clients panicked"))??;
             let (before, after) = read.ok_or_else(|| Error::new("the clients did not start"))?;
-            if interrupted() {
+            if interrupt::is_set() {
                 return Err(Error::new("interrupted"));
             }
             let seconds = (after.at - before.at).as_secs_f64();
@@ -196,18 +195,3 @@ impl Rig {
 
 /// Requests may be due for so long before we are told.
 const LATE_START: Duration = Duration::from_millis(110);
-
-pub(super) fn interrupted() -> bool {
-    interrupt::flag().load(std::sync::atomic::Ordering::Relaxed)
-}
-
-fn wait(span: Span) -> Duration {
-    Duration::from_nanos(span.as_nanos())
-}
-
-/// Returns early when the run is interrupted.
-pub(super) fn sleep_until(end: Instant) {
-    while Instant::now() < end && !interrupted() {
-        thread::sleep(end.saturating_duration_since(Instant::now()).min(NAP));
-    }
-}

@@ -11,11 +11,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use host::interrupt;
 use host::lab::{Child, Folder, Namespace};
 use queueing::Span;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::drive::{interrupted, sleep_until};
 use super::rig::{Rig, SHARED_CORE};
 use super::{Config, Sharing};
 use crate::error::Error;
@@ -59,10 +59,12 @@ impl Manager {
 
     /// Manages until `end`.
     pub fn until(&self, end: Instant, rig: &Rig) {
-        let (Some(parties), Some(best)) = (&self.parties, &rig.be) else { return sleep_until(end) };
+        let (Some(parties), Some(best)) = (&self.parties, &rig.be) else {
+            return interrupt::sleep_until(end);
+        };
         let mut parties = parties.lock().unwrap_or_else(PoisonError::into_inner);
-        while Instant::now() < end && !interrupted() {
-            sleep_until(end.min(Instant::now() + STEP_EVERY));
+        while Instant::now() < end && !interrupt::is_set() {
+            interrupt::sleep_until(end.min(Instant::now() + STEP_EVERY));
             let tail = std::mem::take(&mut *self.tail.lock().unwrap_or_else(PoisonError::into_inner));
             // The group was there a step ago; that it is gone shows in BE's work.
             let _ = best.limit(parties.step(tail));

@@ -13,18 +13,18 @@ mod manage;
 mod programs;
 mod rig;
 
-use std::sync::{Mutex, PoisonError};
-
 use load::{Class, Plan};
 use queueing::{Histogram, Span};
-use serde::{Deserialize, Deserializer, de};
+use serde::Deserialize;
 use toml::{Table, Value};
 
 use self::drive::Driven;
 use self::programs::{BestEffort, Critical};
 use self::rig::Rig;
+use super::machine::Alone;
 use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
 use crate::error::Error;
+use crate::settings::{text, within};
 
 pub const WORLD: World = World {
     name: "colocated",
@@ -66,17 +66,17 @@ struct Config {
     #[serde(default = "connections")]
     connections: u32,
     /// Before requests count.
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     warmup: Span,
     /// While they do.
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     duration: Span,
     /// Under `static`, and to begin with under `parties`: the part of the
     /// core's time that BE may have.
     #[serde(default = "half")]
     be_share: f64,
     /// Under `parties`: what p99.9 is to be at most.
-    #[serde(default = "tail_target", deserialize_with = "span")]
+    #[serde(default = "tail_target", deserialize_with = "text")]
     tail_target: Span,
     /// What programs that collect garbage keep, in MiB.
     #[serde(default = "keep_mib")]
@@ -104,11 +104,6 @@ enum Sharing {
     Caladan,
 }
 
-/// A span, such as "20ms".
-fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
-    String::deserialize(from)?.parse().map_err(de::Error::custom)
-}
-
 fn connections() -> u32 {
     16
 }
@@ -133,18 +128,14 @@ fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
 
 impl Config {
     fn check(&self) -> Result<(), String> {
-        let within = |name: &str, value: f64, low: f64, high: f64| match (low..=high).contains(&value) {
-            true => Ok(()),
-            false => Err(format!("{name} {value} is outside {low}..={high}")),
-        };
-        within("rate", self.rate, 1.0, 1e6)?;
-        within("connections", self.connections.into(), 1.0, 10_000.0)?;
-        within("be_share", self.be_share, 0.05, 0.95)?;
-        within("keep_mib", self.keep_mib.into(), 1.0, 65_536.0)?;
+        within("rate", self.rate, 1.0..=1e6)?;
+        within("connections", self.connections.into(), 1.0..=10_000.0)?;
+        within("be_share", self.be_share, 0.05..=0.95)?;
+        within("keep_mib", self.keep_mib.into(), 1.0..=65_536.0)?;
         for (name, span) in
             [("warmup", self.warmup), ("duration", self.duration), ("tail_target", self.tail_target)]
         {
-            within(&format!("{name} in seconds"), span.as_secs_f64(), 0.000_01, 3600.0)?;
+            within(&format!("{name} in seconds"), span.as_secs_f64(), 0.000_01..=3600.0)?;
         }
         Ok(())
     }
@@ -178,26 +169,16 @@ impl Config {
 /// A request is given up after so long.
 const TIMEOUT: Span = Span::from_secs(5);
 
-type ByItself = ((BestEffort, u32, Span, u64), f64);
-
-/// One at a time: they share the machine's processors. What BE does by itself,
-/// where that is known.
-static ALONE: Mutex<Vec<ByItself>> = Mutex::new(Vec::new());
+/// Knows what BE does by itself.
+static ALONE: Alone<(BestEffort, u32, Span, u64)> = Alone::new();
 
 fn run(config: &Config) -> Result<Found, Error> {
-    let mut known = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut only = ALONE.enter();
     if config.sharing == Sharing::Alone {
         let driven = Rig::new(config)?.drive(config)?;
         return Ok(found(config, &driven, f64::NAN));
     }
-    let by_itself = match known.iter().find(|(of, _)| *of == config.by_itself()) {
-        Some((_, per_s)) => *per_s,
-        None => {
-            let per_s = Rig::best_effort_alone(config)?;
-            known.push((config.by_itself(), per_s));
-            per_s
-        }
-    };
+    let by_itself = only.known(config.by_itself(), || Rig::best_effort_alone(config))?;
     let driven = Rig::new(config)?.drive(config)?;
     Ok(found(config, &driven, by_itself))
 }

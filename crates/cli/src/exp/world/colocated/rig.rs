@@ -7,11 +7,11 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use ::load::protocol::memcached;
-use host::affinity;
 use host::lab::{Child, Folder, Group, Lab, LabError, Namespace, Veth};
 use queueing::{CoreId, Span};
 use serde_json::Value;
 
+use super::super::machine::unless_possible;
 use super::programs::{Critical, KEYS, workload};
 use super::{Config, Sharing};
 use crate::error::{Error, plain};
@@ -66,20 +66,19 @@ impl Rig {
     /// # Errors
     /// What is not there, or does not start.
     pub fn new(config: &Config) -> Result<Self, Error> {
-        unless_possible()?;
-        let lab = Lab::new("colocated").map_err(told)?;
-        let folder = Folder::new(config.lc.program()).map_err(told)?;
-        let host = lab.namespace("server").map_err(told)?;
-        let group = preferred(config.lc.program()).map_err(told)?;
+        possible()?;
+        let lab = Lab::new("colocated")?;
+        let folder = Folder::new(config.lc.program())?;
+        let host = lab.namespace("server")?;
+        let group = Group::preferred(config.lc.program())?;
         let command = |program: &str| group.command(&host, program);
         let (lc, client, target) = match config.lc {
             Critical::Memcached => {
-                let client = cabled(&lab, &host).map_err(told)?;
+                let client = cabled(&lab, &host)?;
                 let mut command = command("memcached");
                 command.args(["-u", "nobody", "-t", "1", "-U", "0", "-m", "256", "-l", &SERVER.to_string()]);
                 command.args(["-p", &PORT.to_string()]);
-                let lc =
-                    host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::null())).map_err(told)?;
+                let lc = host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::null()))?;
                 let target = SocketAddr::from((SERVER, PORT));
                 client.enter(|| fill(target))?;
                 (lc, client, target)
@@ -87,11 +86,10 @@ impl Rig {
             Critical::Storage | Critical::Tpcc => {
                 let mut command = command(&workload(config.lc.program())?.display().to_string());
                 command.args(["--device", DEVICE, "--spin", "0ns"]);
-                let mut lc =
-                    host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::piped())).map_err(told)?;
+                let mut lc = host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::piped()))?;
                 let target = listens(&mut lc, config.lc.program())?;
                 // What it sends comes in on the clients' core.
-                host.steer_receive(DEVICE, 1 << CLIENT_CORE.0).map_err(told)?;
+                host.steer_receive(DEVICE, 1 << CLIENT_CORE.0)?;
                 (lc, host.clone(), target)
             }
         };
@@ -107,12 +105,12 @@ impl Rig {
     /// # Errors
     /// As [`Rig::new`]; or it says nothing.
     pub fn best_effort_alone(config: &Config) -> Result<f64, Error> {
-        unless_possible()?;
-        let lab = Lab::new("colocated").map_err(told)?;
-        let folder = Folder::new(config.be.program()).map_err(told)?;
-        let host = lab.namespace("server").map_err(told)?;
+        possible()?;
+        let lab = Lab::new("colocated")?;
+        let folder = Folder::new(config.be.program())?;
+        let host = lab.namespace("server")?;
         let config = Config { sharing: Sharing::Linux, ..config.clone() };
-        let group = preferred(config.be.program()).map_err(told)?;
+        let group = Group::preferred(config.be.program())?;
         let mut best = Best::new(&config, &host, &group, &folder)?;
         best.by_itself(&config)
     }
@@ -123,8 +121,8 @@ impl Best {
         let words = config.be.words(config, folder)?;
         let group = match config.sharing {
             Sharing::Static | Sharing::Parties => {
-                let group = Group::new(config.be.program()).map_err(told)?;
-                group.limit(config.be_share, PERIOD).map_err(told)?;
+                let group = Group::new(config.be.program())?;
+                group.limit(config.be_share, PERIOD)?;
                 Some(group)
             }
             _ => None,
@@ -134,8 +132,7 @@ impl Best {
         let words = [idle, &words].concat();
         let mut command = group.as_ref().unwrap_or(shared).command(host, words[0]);
         command.args(&words[1..]);
-        let mut child =
-            host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::piped())).map_err(told)?;
+        let mut child = host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::piped()))?;
         let stdout = child.stdout.take();
         Ok(Self { child, stdout, group })
     }
@@ -145,21 +142,13 @@ impl Best {
     /// # Errors
     /// The kernel refuses.
     pub fn limit(&self, share: f64) -> Result<(), Error> {
-        self.group.as_ref().map_or(Ok(()), |group| group.limit(share, PERIOD).map_err(told))
+        self.group.as_ref().map_or(Ok(()), |group| Ok(group.limit(share, PERIOD)?))
     }
 }
 
-/// Why there can be no such run here, if so.
-fn unless_possible() -> Result<(), Error> {
-    let advice = "sudo greenwave exp run caladan/host";
-    if let Some(why) = Lab::unavailable().or_else(Group::unavailable) {
-        return Err(Error::new(format!("world colocated: {why}")).advice(advice));
-    }
-    if affinity::cores().map_or(0, |cores| cores.len()) < 2 {
-        let what = "world colocated: clients and the programs need a core each, and this process may use one";
-        return Err(Error::new(what).advice("a machine with two cores"));
-    }
-    Ok(())
+/// Whether there can be such a run here.
+fn possible() -> Result<(), Error> {
+    unless_possible("colocated", "caladan/host", "clients and the programs")
 }
 
 /// A namespace for the clients, on a cable to `host`.
@@ -173,22 +162,8 @@ fn cabled(lab: &Lab, host: &Namespace) -> Result<Namespace, LabError> {
     Ok(client)
 }
 
-/// A group that goes before others.
-fn preferred(name: &str) -> Result<Group, LabError> {
-    let group = Group::new(name)?;
-    group.prefer().map(|()| group)
-}
-
 fn quiet(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stderr(Stdio::null())
-}
-
-/// What the laboratory says, with its advice.
-fn told(e: LabError) -> Error {
-    match e.advice() {
-        Some(advice) => Error::new(e.to_string()).advice(advice),
-        None => Error::new(e.to_string()),
-    }
 }
 
 /// Where a server of ours says that it listens. What else it says is read on.

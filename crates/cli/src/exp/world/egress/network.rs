@@ -52,10 +52,7 @@ impl Network {
             }
             Ok([senders, router, receivers])
         };
-        let [senders, router, receivers] = made().map_err(|e| match e.advice() {
-            Some(advice) => Error::new(e.to_string()).advice(advice),
-            None => Error::new(e.to_string()),
-        })?;
+        let [senders, router, receivers] = made()?;
         router.enter(|| fabric::attach(OUT, plan.rate, &plan.policy, plan.config.seed))?;
         let bound = receivers.enter(|| TcpListener::bind((RECEIVER[0], 0)));
         let listener = bound.map_err(|e| Error::new(format!("a listener at {}: {e}", RECEIVER[0])))?;

@@ -15,6 +15,7 @@ use queueing::{Clock, Span};
 use super::super::others::Others;
 use super::rig::{CLIENT_CORE, PREFIX, Rig, SERVER, THERE, VISITORS};
 use super::server::PORT;
+use crate::client::{FRAMES, RTO_MIN};
 use crate::error::Error;
 use crate::options::secret_of;
 
@@ -33,13 +34,9 @@ pub struct Driven {
 
 /// Visitors' addresses: each has 28,232 ports, so none repeats within seconds.
 const ADDRESSES: u32 = 64;
-/// Frames that each direction of the visitors' socket holds.
-const FRAMES: u32 = 8192;
 /// A visit's buffers: a request and a few segments of an answer.
 const SEND_BUFFER: usize = 4096;
 const RECEIVE_BUFFER: usize = 64 * 1024;
-/// Linux' `TCP_RTO_MIN`.
-const RTO_MIN: Span = Span::from_millis(200);
 /// How long what a visitor has left behind is remembered.
 const LINGER: Span = Span::from_millis(500);
 
@@ -50,12 +47,11 @@ impl Rig {
         let (interface, mut devices) = self.client.enter(|| packet::open(THERE, &options))?;
         let mut device = devices.pop().ok_or_else(|| Error::new("there is no packet socket"))?;
         let stacks = (0..ADDRESSES).map(|n| stack(interface.mac, n, &visits)).collect();
-        let (warmup, duration) = (wait(visits.warmup), wait(visits.duration));
+        let (warmup, duration) = (Duration::from(visits.warmup), Duration::from(visits.duration));
         let mut visitors = Visitors::new(visits, stacks, SocketAddr::from((SERVER, PORT)));
         let stop = interrupt::flag();
         let ours = self.ours();
-        let group = Group::new("visitors").and_then(|group| group.prefer().map(|()| group));
-        let group = group.map_err(|e| Error::new(e.to_string()))?;
+        let group = Group::preferred("visitors")?;
         let joined = &group;
         thread::scope(|scope| {
             let (starts, started) = channel();
@@ -76,9 +72,9 @@ impl Rig {
                 Ok(visitors.outcome().clone())
             });
             let read = started.recv().ok().map(|start| {
-                sleep_until(start + warmup);
+                interrupt::sleep_until(start + warmup);
                 let (from, before) = (Instant::now(), self.read(&ours));
-                sleep_until(start + warmup + duration);
+                interrupt::sleep_until(start + warmup + duration);
                 (from.elapsed().as_secs_f64(), before, self.read(&ours))
             });
             let outcome = work.join().map_err(|_| Error::new("the visitors panicked"))??;
@@ -122,16 +118,4 @@ fn stack(mac: [u8; 6], n: u32, visits: &Visits) -> Config {
     config.rto_min = RTO_MIN;
     (config.time_wait, config.fin_wait, config.user_timeout) = (LINGER, LINGER, Some(LINGER));
     config
-}
-
-fn wait(span: Span) -> Duration {
-    Duration::from_nanos(span.as_nanos())
-}
-
-/// Returns early when the run is interrupted.
-fn sleep_until(end: Instant) {
-    const NAP: Duration = Duration::from_millis(50);
-    while Instant::now() < end && !interrupt::flag().load(Ordering::Relaxed) {
-        thread::sleep((end - Instant::now()).min(NAP));
-    }
 }

@@ -15,18 +15,19 @@ mod rig;
 mod server;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use load::visits::{Fate, Fates, Pace, Swell, Visits};
 use queueing::Span;
-use serde::{Deserialize, Deserializer, de};
+use serde::Deserialize;
 use toml::Table;
 
 use self::drive::Driven;
 use self::rig::Rig;
 use self::server::Server;
+use super::machine::Alone;
 use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
 use crate::error::Error;
+use crate::settings::{text, within};
 
 pub const WORLD: World = World {
     name: "httpd",
@@ -89,19 +90,19 @@ struct Config {
     /// Times of more visits.
     swell: Option<SwellConfig>,
     /// How long a visitor waits.
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     patience: Span,
     /// Before visits count.
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     warmup: Span,
     /// While they do.
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     duration: Span,
     /// Of which pieces the spread of goodput is taken.
-    #[serde(default = "slice", deserialize_with = "span")]
+    #[serde(default = "slice", deserialize_with = "text")]
     slice: Span,
     /// How long capacity is measured.
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     capacity: Span,
     /// A run during which others used more of a core is repeated, in %.
     #[serde(default = "other_max")]
@@ -133,15 +134,10 @@ struct Setup {
 #[serde(deny_unknown_fields)]
 struct SwellConfig {
     times: f64,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     length: Span,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     period: Span,
-}
-
-/// A span, such as "20ms".
-fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
-    String::deserialize(from)?.parse().map_err(de::Error::custom)
 }
 
 fn target() -> String {
@@ -171,27 +167,23 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
 
 impl Config {
     fn check(&self) -> Result<(), String> {
-        let within = |name: &str, value: f64, low: f64, high: f64| match (low..=high).contains(&value) {
-            true => Ok(()),
-            false => Err(format!("{name} {value} is outside {low}..={high}")),
-        };
-        within("load", self.load, 0.001, 1000.0)?;
-        within("share", self.setup.share, 0.05, 1.0)?;
-        within("bytes", self.setup.bytes as f64, 1.0, 1e7)?;
-        within("visitors", self.visitors.unwrap_or(1).into(), 1.0, 20_000.0)?;
+        within("load", self.load, 0.001..=1000.0)?;
+        within("share", self.setup.share, 0.05..=1.0)?;
+        within("bytes", self.setup.bytes as f64, 1.0..=1e7)?;
+        within("visitors", self.visitors.unwrap_or(1).into(), 1.0..=20_000.0)?;
         for (name, span) in [
             ("patience", self.patience),
             ("duration", self.duration),
             ("slice", self.slice),
             ("capacity", self.capacity),
         ] {
-            within(&format!("{name} in seconds"), span.as_secs_f64(), 0.001, 3600.0)?;
+            within(&format!("{name} in seconds"), span.as_secs_f64(), 0.001..=3600.0)?;
         }
         if let Some(swell) = &self.swell {
-            within("swell.times", swell.times, 1.0, 1000.0)?;
+            within("swell.times", swell.times, 1.0..=1000.0)?;
             // It begins a quarter of its period after the period does.
             let most = swell.period.as_secs_f64() * 0.75;
-            within("swell.length in seconds", swell.length.as_secs_f64(), 0.001, most)?;
+            within("swell.length in seconds", swell.length.as_secs_f64(), 0.001..=most)?;
         }
         if let Some(name) = self.sysctl.keys().find(|name| !name.starts_with("net.")) {
             return Err(format!("sysctl {name:?} is not one of a network namespace, net.…"));
@@ -225,20 +217,12 @@ impl Config {
     }
 }
 
-/// One at a time: they share the machine's processors.
-static ALONE: Mutex<Vec<(Setup, u64, f64)>> = Mutex::new(Vec::new());
+/// Knows what a server can serve, for each seed.
+static ALONE: Alone<(Setup, u64)> = Alone::new();
 
 fn run(config: &Config) -> Result<Found, Error> {
-    let mut known = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_known = |(setup, seed, _): &&(Setup, u64, f64)| *setup == config.setup && *seed == config.seed;
-    let capacity = match known.iter().find(is_known) {
-        Some((.., capacity)) => *capacity,
-        None => {
-            let capacity = measured(config)?;
-            known.push((config.setup.clone(), config.seed, capacity));
-            capacity
-        }
-    };
+    let mut only = ALONE.enter();
+    let capacity = only.known((config.setup.clone(), config.seed), || measured(config))?;
     let mut best: Option<Driven> = None;
     for _ in 0..=config.repeats {
         let driven = Rig::new(config)?.drive(config.visits(capacity))?;

@@ -11,6 +11,7 @@ use host::lab::{Child, Folder, Group, Lab, LabError, Namespace, Veth};
 use host::usage;
 use queueing::{CoreId, Span};
 
+use super::super::machine::unless_possible;
 use super::Config;
 use super::guard::Guard;
 use super::server::PORT;
@@ -54,22 +55,12 @@ impl Rig {
     /// The rig of `config`.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let server = config.setup.server;
-        let advice = "sudo greenwave exp run overload/e1";
-        if let Some(why) = Lab::unavailable().or_else(Group::unavailable) {
-            return Err(Error::new(format!("world httpd: {why}")).advice(advice));
-        }
-        if affinity::cores().map_or(0, |cores| cores.len()) < 2 {
-            let what = "world httpd: server and visitors need a core each, and this process may use one";
-            return Err(Error::new(what).advice("a machine with two cores"));
-        }
+        unless_possible("httpd", "overload/e1", "server and visitors")?;
         if !server.is_there() {
             let what = format!("world httpd: the program {} is not there", server.program());
             return Err(Error::new(what).advice(format!("apt-get install {}", server.package())));
         }
-        let rig = Self::made(config).map_err(|e| match e.advice() {
-            Some(advice) => Error::new(e.to_string()).advice(advice),
-            None => Error::new(e.to_string()),
-        })?;
+        let rig = Self::made(config)?;
         rig.listens(config)?;
         match &config.guard {
             None => Ok(rig),
@@ -94,8 +85,7 @@ impl Rig {
         let device = device();
         lab.veth((&host, &device), (&client, THERE), &Veth::default())?;
         client.steer_receive(THERE, 1 << CLIENT_CORE.0)?;
-        let group = Group::new(server.program())?;
-        group.prefer()?;
+        let group = Group::preferred(server.program())?;
         if config.setup.share < 1.0 {
             group.limit(config.setup.share, PERIOD)?;
         }

@@ -11,20 +11,20 @@
 
 pub mod qoe;
 
-use std::sync::{Mutex, PoisonError};
-
 use host::affinity;
 use host::lab::{Lab, is_there};
 use load::exchange::{Kind as Requests, Pace, Tally};
 use net::device::fault::{Faulty, Rates};
 use queueing::{CoreId, Rng, Span};
-use serde::{Deserialize, Deserializer, de};
+use serde::Deserialize;
 use toml::Table;
 
 use self::qoe::qoe;
+use super::machine::Alone;
 use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
 use crate::error::Error;
 use crate::programs::{Item, Program, Rig, SMALL, Setting, Stack};
+use crate::settings::{text, within};
 
 pub const WORLD: World = World {
     name: "pages",
@@ -77,13 +77,6 @@ struct Config {
     seed: u64,
 }
 
-/// A value that is written as text, such as "20ms".
-fn text<'de, D: Deserializer<'de>, T: std::str::FromStr<Err: std::fmt::Display>>(
-    from: D,
-) -> Result<T, D::Error> {
-    String::deserialize(from)?.parse().map_err(de::Error::custom)
-}
-
 fn prepare(mode: &str, settings: Table) -> Result<Run, String> {
     let stack = match mode {
         "kernel" => Stack::Kernel,
@@ -97,14 +90,10 @@ fn prepare(mode: &str, settings: Table) -> Result<Run, String> {
 
 impl Config {
     fn check(&self) -> Result<(), String> {
-        let within = |name: &str, value: f64, low: f64, high: f64| match (low..=high).contains(&value) {
-            true => Ok(()),
-            false => Err(format!("{name} {value} is outside {low}..={high}")),
-        };
-        within("connections", self.connections.into(), 2.0, 8000.0)?;
-        within("bytes", self.bytes as f64, 1.0, 1e8)?;
-        within("loss_max", self.loss_max, 0.0, 1.0)?;
-        within("duration in seconds", self.duration.as_secs_f64(), 0.01, 3600.0)
+        within("connections", self.connections.into(), 2.0..=8000.0)?;
+        within("bytes", self.bytes as f64, 1.0..=1e8)?;
+        within("loss_max", self.loss_max, 0.0..=1.0)?;
+        within("duration in seconds", self.duration.as_secs_f64(), 0.01..=3600.0)
     }
 
     /// Scenario 3 as a policy.
@@ -117,11 +106,10 @@ impl Config {
     }
 }
 
-/// One at a time: they share the machine's processors.
-static ALONE: Mutex<()> = Mutex::new(());
+static ALONE: Alone<()> = Alone::new();
 
 fn run(config: &Config, stack: Stack) -> Result<Found, Error> {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _only = ALONE.enter();
     let (server, advice) = (Program::Lighttpd, "sudo greenwave exp run adps/e5");
     if let Some(why) = Lab::unavailable() {
         return Err(Error::new(format!("world pages: {why}")).advice(advice));

@@ -51,25 +51,59 @@ fn account(text: &[u8]) -> Option<Account> {
     Some(Account { ran_ns: number()?, waited_ns: number()?, turns: number()? })
 }
 
+/// What `stat` says of a process or thread at one moment.
+#[derive(Clone, Debug)]
+pub struct Stat(String);
+
+impl Stat {
+    /// That of `process`; nothing where there is none.
+    #[must_use]
+    pub fn of(process: u32) -> Option<Self> {
+        fs::read_to_string(format!("/proc/{process}/stat")).ok().map(Self)
+    }
+
+    /// That of one of its threads.
+    #[must_use]
+    pub fn of_thread(process: u32, thread: u32) -> Option<Self> {
+        fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).ok().map(Self)
+    }
+
+    /// Field `number`, counted from 1, of those from the third on; nothing
+    /// where it is no number. Source: proc_pid_stat(5).
+    #[must_use]
+    pub fn field(&self, number: usize) -> Option<u64> {
+        self.word(number)?.parse().ok()
+    }
+
+    /// The second field is a name in parentheses and may hold anything.
+    fn word(&self, number: usize) -> Option<&str> {
+        let (_, rest) = self.0.rsplit_once(')')?;
+        rest.split_whitespace().nth(number.checked_sub(3)?)
+    }
+}
+
 /// When a process or thread began, in ticks since boot: with its number it is
 /// that one and no later one of the same number.
 #[must_use]
 pub fn began(process: u32, thread: u32) -> Option<u64> {
-    field(&fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).ok()?, 22)
-}
-
-/// Field `number` of `/proc/PID/stat`, counted from 1; the second is a name in
-/// parentheses and may hold anything.
-fn field(stat: &str, number: usize) -> Option<u64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(number - 3)?.parse().ok()
+    Stat::of_thread(process, thread)?.field(22)
 }
 
 /// Whether `thread` runs or waits for a core.
 #[must_use]
 pub fn is_runnable(process: u32, thread: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
+    Stat::of_thread(process, thread).is_some_and(|stat| stat.word(3) == Some("R"))
+}
+
+/// Who started `process`, or has it now.
+#[must_use]
+pub fn parent(process: u32) -> Option<u32> {
+    Stat::of(process)?.field(4)?.try_into().ok()
+}
+
+/// Every process there is.
+pub fn processes() -> impl Iterator<Item = u32> {
+    numbers("/proc")
 }
 
 /// The threads of `process`.
@@ -81,12 +115,11 @@ pub fn threads(process: u32) -> impl Iterator<Item = u32> {
 /// behind by a parent that ended is nobody's.
 #[must_use]
 pub fn family(process: u32) -> Vec<u32> {
-    let parent = |id: u32| Some((id, field(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?, 4)?));
-    let parents: Vec<_> = numbers("/proc").filter_map(parent).collect();
+    let parents: Vec<_> = processes().filter_map(|id| Some((id, parent(id)?))).collect();
     let mut family: Vec<u32> = parents.iter().map(|known| known.0).filter(|&id| id == process).collect();
     let mut place = 0;
     while let Some(&member) = family.get(place) {
-        let theirs = parents.iter().filter(|known| known.1 == u64::from(member)).map(|known| known.0);
+        let theirs = parents.iter().filter(|known| known.1 == member).map(|known| known.0);
         family.extend(theirs.filter(|id| *id != member).collect::<Vec<_>>());
         place += 1;
     }
@@ -130,8 +163,9 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_anything() {
-        let stat = "7 (a) b (c) S 1 7 7 0 -1 0 0 0 0 0 1 2 0 0 20 0 1 0 4242 0";
-        assert_eq!((field(stat, 4), field(stat, 22), field(stat, 99)), (Some(1), Some(4242), None));
+        let stat = Stat("7 (a) b (c) S 1 7 7 0 -1 0 0 0 0 0 1 2 0 0 20 0 1 0 4242 0".to_owned());
+        assert_eq!([1, 3, 4, 22, 99].map(|n| stat.field(n)), [None, None, Some(1), Some(4242), None]);
+        assert_eq!(stat.word(3), Some("S"));
     }
 
     #[test]

@@ -1,0 +1,64 @@
+//! What benchmarks of servers side by side have in common: rounds in turn, a
+//! core for the server and one for its clients.
+
+use host::lab::Lab;
+use queueing::CoreId;
+
+use crate::Error;
+
+/// How often, how much, and what is printed.
+#[derive(clap::Args)]
+pub struct Common {
+    /// Rounds, of which the median is shown.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub rounds: u32,
+    /// How much: smoke shows that everything works, and measures nothing.
+    #[arg(long, value_enum, default_value = "full")]
+    pub scale: Scale,
+    /// Exit 1 when a goal is missed.
+    #[arg(long)]
+    pub check: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scale {
+    /// As the other options say.
+    Full,
+    /// One round of a few cases, a moment for each.
+    Smoke,
+}
+
+/// Where client and server run.
+#[derive(Clone, Copy, Debug)]
+pub struct Cores {
+    pub client: CoreId,
+    pub server: CoreId,
+}
+
+impl Cores {
+    /// The first core and the last.
+    ///
+    /// # Errors
+    /// The kernel does not say which there are.
+    pub fn here() -> Result<Self, Error> {
+        let there = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
+        if there.len() == 1 {
+            eprintln!("note: client and server share the only core there is");
+        }
+        Ok(Self { client: there[0], server: there[there.len() - 1] })
+    }
+}
+
+/// The laboratory of benchmark `name`.
+///
+/// # Errors
+/// There can be none here.
+pub fn lab(name: &str) -> Result<Lab, Error> {
+    if let Some(why) = Lab::unavailable() {
+        return Err(Error::new(format!("the benchmark needs network namespaces: {why}")).advice("as root"));
+    }
+    Ok(Lab::new(name)?)
+}

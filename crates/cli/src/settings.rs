@@ -1,0 +1,31 @@
+//! Settings in files: spans and the like as text, numbers within bounds.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+/// Reads what is written as text, such as "20ms".
+pub fn text<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}
+
+/// As [`text`], for what may be left out.
+pub fn text_or_none<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    text(from).map(Some)
+}
+
+/// Refuses a setting outside of what is valid.
+///
+/// # Errors
+/// One line: its name, its value, and what would be valid.
+pub fn within<T: PartialOrd + Display>(name: &str, value: T, valid: RangeInclusive<T>) -> Result<(), String> {
+    match valid.contains(&value) {
+        true => Ok(()),
+        false => Err(format!("{name} {value} is outside {}..={}", valid.start(), valid.end())),
+    }
+}
