@@ -26,6 +26,8 @@ struct Checked {
     /// Half the 95 % interval over the seeds, where there are several.
     interval: Option<f64>,
     within_interval: bool,
+    /// Both ends of the interval must keep the bound; there must be one.
+    significant: bool,
     bound: Bound,
     unit: String,
     /// Where it was checked, if not everywhere.
@@ -39,6 +41,10 @@ impl Checked {
         if self.bound == Bound::PaperWithinSeeds {
             let ends = self.seeds.first().zip(self.seeds.last()).zip(self.paper);
             return ends.is_some_and(|((least, most), paper)| (least..=most).contains(&&paper));
+        }
+        if self.significant {
+            let ends = |off: f64| [-off, off].into_iter().all(|off| self.bound.holds(self.ours + off));
+            return self.interval.is_some_and(ends);
         }
         let tolerance = self.interval.filter(|_| self.within_interval).unwrap_or(0.0);
         [0.0, -tolerance, tolerance].into_iter().any(|off| self.bound.holds(self.ours + off))
@@ -117,6 +123,7 @@ impl ExperimentResult {
                 interval: interval(&seeds),
                 seeds,
                 within_interval: claim.within_interval,
+                significant: claim.significant,
                 bound,
                 unit: claim.unit.clone(),
                 at: match &claim.at {

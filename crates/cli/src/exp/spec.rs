@@ -115,6 +115,9 @@ pub struct Claim {
     /// the metric over the seeds.
     #[serde(default)]
     pub within_interval: bool,
+    /// Whether it must hold at both ends of the 95 % interval over the seeds.
+    #[serde(default)]
+    pub significant: bool,
     /// Why it fails, where it is known to; shown when it does.
     pub why: Option<String>,
 }

@@ -86,6 +86,10 @@ pub struct Costs {
     /// A task of the runtime looks for work so long before it gives a core back.
     #[serde(deserialize_with = "text")]
     pub spin: Span,
+    /// Where the kernel divides cores: how long BE keeps one that LC wants, being in
+    /// the same class; absent where it is in the idle class, and keeps none.
+    #[serde(deserialize_with = "text_or_none")]
+    pub slice: Option<Law>,
 }
 
 /// Medians of this project's machine (`greenwave bench sched` is to replace them): a futex
@@ -99,6 +103,7 @@ impl Default for Costs {
             preempt: Span::from_nanos(6_400),
             resume: Span::from_nanos(3_300),
             spin: Span::from_micros(2),
+            slice: None,
         }
     }
 }

@@ -16,8 +16,11 @@ impl Cores for World {
     fn sense(&mut self, now: Time, signals: &mut Signals) {
         let since = self.sockets.first().map_or(Span::ZERO, |socket| now.since(socket.looked));
         for (task, seen) in self.tasks.iter_mut().zip(&mut signals.tasks) {
-            seen.delay = task.queue.front().map_or(Span::ZERO, |oldest| now.since(oldest.at));
-            seen.runnable = if task.critical { task.queue.len() as u32 + task.serving } else { task.threads };
+            seen.delay = task.oldest().map_or(Span::ZERO, |oldest| now.since(oldest));
+            if task.fed.as_ref().is_some_and(|fed| fed.presses()) {
+                seen.delay = Span::MAX;
+            }
+            seen.runnable = if task.critical { task.waiting() as u32 + task.serving } else { task.threads };
             if task.critical && since >= TAIL_EVERY {
                 // Who waits for long is part of the tail before he is answered.
                 seen.tail = Some(task.seen.quantile(0.999).max(seen.delay));

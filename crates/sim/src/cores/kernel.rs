@@ -1,19 +1,21 @@
-//! Lanes that no policy divides: the kernel's, with BE in its idle class.
+//! Lanes that no policy divides: the kernel's, with BE in its idle class, or in the
+//! normal one, where it runs in slices ([`Costs::slice`](super::Costs)).
 //!
 //! LC that wakes up takes an idle lane, best one whose siblings are idle too, else
-//! one of BE's; LC that sleeps gives it to LC that waits, else back to BE. Nobody
-//! looks at memory, siblings or queues.
+//! one of BE's: at once in the idle class, in the normal one at the end of a slice.
+//! LC that sleeps gives it to LC that waits, else back to BE. Nobody looks at
+//! memory, siblings or queues.
 
 use queueing::{CoreId, Time};
 use sched::cores::TaskId;
 
 use super::lane::Doing;
-use super::machine::World;
+use super::machine::{Event, World};
 
 impl World {
     /// Wakes a thread of the LC `task` for a request that waits, where the kernel divides lanes.
     pub(super) fn wake(&mut self, now: Time, task: usize) {
-        if self.tasks[task].waking >= self.tasks[task].queue.len() {
+        if self.tasks[task].waking >= self.tasks[task].waiting() {
             return;
         }
         let rank = |&core: &usize| {
@@ -23,7 +25,8 @@ impl World {
                 _ if !lane.shared => None,
                 Doing::Nothing if siblings.all(|s| self.lanes[s.0 as usize].active().is_none()) => Some(0),
                 Doing::Nothing => Some(1),
-                Doing::Working => Some(2),
+                Doing::Working if self.costs.slice.is_none() => Some(2),
+                Doing::Working => None,
                 Doing::Switching | Doing::Spinning | Doing::Serving => None,
             }
         };
@@ -37,7 +40,7 @@ impl World {
     /// Gives `core`, which is the kernel's and has nothing to do, to who can use it.
     pub(super) fn release(&mut self, now: Time, core: usize) {
         self.vacate(now, core);
-        let oldest = |task: &usize| self.tasks[*task].queue.front().map(|request| request.at);
+        let oldest = |task: &usize| self.tasks[*task].oldest();
         let waits = (0..self.tasks.len()).filter(|task| oldest(task).is_some()).min_by_key(oldest);
         if let Some(task) = waits {
             self.tasks[task].waking += 1;
@@ -55,5 +58,26 @@ impl World {
         if let Some(task) = next.min_by_key(|&task| self.tasks[task].working + on_way(task)) {
             self.hand(now, core, TaskId(task as u16), false, self.costs.resume);
         }
+    }
+
+    /// Plans the end of the slice that BE begins on `core`, where it has slices.
+    pub(super) fn slice(&mut self, now: Time, core: usize) {
+        let lane = &self.lanes[core];
+        if let (true, Some(law), Some(holder)) = (lane.shared, self.costs.slice, lane.holder) {
+            let turn = lane.turn;
+            let lasts = law.sample(&mut self.tasks[holder.index()].draws);
+            self.engine.schedule(now + lasts, Event::Slice { core, turn });
+        }
+    }
+
+    /// A slice is over: whoever waits has the lane, else BE has another one.
+    pub(super) fn slice_ends(&mut self, now: Time, core: usize, turn: u32) {
+        if self.lanes[core].turn != turn {
+            return;
+        }
+        if self.tasks.iter().any(|task| task.critical && task.waiting() > task.waking) {
+            return self.release(now, core);
+        }
+        self.slice(now, core);
     }
 }

@@ -4,9 +4,9 @@ use queueing::{CoreId, Rng, Span, Time};
 use sched::cores::{TaskId, Topology};
 
 use super::config::{Config, Costs, Machine};
+use super::fed::Served;
 use super::lane::{Doing, Lane};
 use super::memory::{self, Demand};
-use super::outcome::{Outcome, TaskOutcome};
 use super::task::{QUEUE_MAX, Request, Running};
 use crate::Engine;
 
@@ -21,6 +21,8 @@ pub(super) enum Event {
     Switched { core: usize, turn: u32 },
     /// A lane has looked for work for long enough.
     Park { core: usize, turn: u32 },
+    /// The kernel ends a slice of BE's.
+    Slice { core: usize, turn: u32 },
     /// A look at phases and windows.
     Phases,
     /// The policy's round.
@@ -54,13 +56,16 @@ pub(super) struct World {
     pub sockets: Vec<Socket>,
     pub costs: Costs,
     machine: Machine,
-    from: Time,
-    lasts: Span,
+    pub from: Time,
+    pub lasts: Span,
     window_ends: Time,
-    rounds: u64,
-    actions: u64,
+    pub rounds: u64,
+    pub actions: u64,
     demands: Vec<Demand>,
     weights: Vec<f64>,
+    /// Of requests that were fed: who was served, and who will not be.
+    pub ended: Vec<Served>,
+    pub shed: Vec<u64>,
 }
 
 impl World {
@@ -90,6 +95,8 @@ impl World {
             window_ends: Time::ZERO + config.warmup + WINDOW,
             rounds: 0,
             actions: 0,
+            ended: Vec::new(),
+            shed: Vec::new(),
         };
         (0..world.sockets.len()).for_each(|socket| world.settle(Time::ZERO, socket, true));
         world.engine.schedule(Time::ZERO, Event::Round);
@@ -108,16 +115,22 @@ impl World {
         self.schedule_arrival(number);
         let task = &mut self.tasks[number];
         let service = task.service.expect("LC has a law of service");
-        let request = Request { at: now, left_ns: service.sample(&mut task.draws).as_nanos() as f64 };
+        let left_ns = service.sample(&mut task.draws).as_nanos() as f64;
+        let request = Request { at: now, left_ns, fed: None };
         if let Some(core) = task.spinning.pop() {
-            self.serve(now, core, request);
-            self.changed(now, core);
+            self.begin(now, core, request);
         } else if task.queue.len() == QUEUE_MAX {
             task.lost += u64::from(now >= self.from);
         } else {
             task.queue.push_back(request);
             self.wake(now, number);
         }
+    }
+
+    /// A core that looked for work found it.
+    pub fn begin(&mut self, now: Time, core: usize, request: Request) {
+        self.serve(now, core, request);
+        self.changed(now, core);
     }
 
     pub fn done(&mut self, now: Time, core: usize, turn: u32) {
@@ -130,6 +143,7 @@ impl World {
         let (from, latency) = (self.from, now.since(request.at));
         let task = &mut self.tasks[holder.index()];
         task.serving -= 1;
+        self.ended.extend(request.fed);
         if request.at >= from {
             task.latency.record(latency);
             task.window.record(latency);
@@ -142,7 +156,7 @@ impl World {
     pub fn look_for_work(&mut self, now: Time, core: usize) {
         let holder = self.lanes[core].holder.expect("who looks for work has the core");
         let was = self.lanes[core].doing;
-        if let Some(request) = self.tasks[holder.index()].queue.pop_front() {
+        if let Some(request) = self.tasks[holder.index()].take(now, &mut self.shed) {
             self.serve(now, core, request);
             if was != Doing::Serving {
                 self.changed(now, core);
@@ -184,6 +198,7 @@ impl World {
             task.working += 1;
             self.plan(core, Doing::Working);
             self.changed(now, core);
+            self.slice(now, core);
         }
     }
 
@@ -358,40 +373,6 @@ impl World {
         if now >= self.from {
             self.rounds += 1;
             self.actions += actions as u64;
-        }
-    }
-
-    /// What became of it all. Who still waits counts with the time that he has waited.
-    pub fn finish(mut self, end: Time) -> Outcome {
-        (0..self.lanes.len()).for_each(|core| self.touch(end, core));
-        let serving: Vec<_> =
-            self.lanes.iter().filter_map(|lane| Some((lane.holder?, lane.request?))).collect();
-        for (holder, request) in serving {
-            self.tasks[holder.index()].queue.push_back(request);
-        }
-        let from = self.from;
-        let tasks = self.tasks.into_iter().map(|mut task| {
-            for request in task.queue.iter().filter(|request| request.at >= from) {
-                task.unanswered += 1;
-                task.latency.record(end.since(request.at));
-                task.window.record(end.since(request.at));
-            }
-            task.turn_window();
-            TaskOutcome {
-                answered: task.latency.count() - task.unanswered,
-                unanswered: task.unanswered,
-                lost: task.lost,
-                latency: task.latency,
-                peak: task.peak,
-                work: Span::from_nanos(task.work_ns as u64),
-            }
-        });
-        Outcome {
-            tasks: tasks.collect(),
-            counted: self.lasts,
-            rounds: self.rounds,
-            actions: self.actions,
-            events: self.engine.scheduled(),
         }
     }
 }

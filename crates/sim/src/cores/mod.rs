@@ -34,6 +34,7 @@
 
 mod config;
 mod control;
+mod fed;
 mod kernel;
 mod lane;
 mod machine;
@@ -41,7 +42,8 @@ pub mod memory;
 mod outcome;
 mod task;
 
-pub use config::{Change, Config, Costs, Machine, Needs, Phase, Task};
+pub use config::{Change, ClassName, Config, Costs, Machine, Needs, Phase, Task};
+pub(crate) use fed::{Fed, Offer, Served, Waiting};
 pub use outcome::{Outcome, TaskOutcome};
 
 use queueing::{Span, Time};
@@ -64,21 +66,26 @@ pub fn run(config: &Config) -> Outcome {
     let mut world = World::new(config, allocator.board().topology().clone());
     let end = Time::ZERO + config.warmup + config.lasts;
     while let Some((now, event)) = world.engine.next_by(end) {
-        match event {
-            Event::Arrive(task) => world.arrive(now, task),
-            Event::Done { core, turn } => world.done(now, core, turn),
-            Event::Switched { core, turn } => world.switched(now, core, turn),
-            Event::Park { core, turn } => world.park(now, core, turn),
-            Event::Phases => {
-                world.phases(now);
-                world.engine.schedule(now + PHASES_EVERY, Event::Phases);
-            }
-            Event::Round => {
-                let actions = allocator.round(now, &mut world);
-                world.count_round(now, actions);
-                world.engine.schedule(now + allocator.period(), Event::Round);
-            }
-        }
+        happens(&mut world, &mut allocator, now, event);
     }
     world.finish(end)
+}
+
+fn happens(world: &mut World, allocator: &mut Allocator, now: Time, event: Event) {
+    match event {
+        Event::Arrive(task) => world.arrive(now, task),
+        Event::Done { core, turn } => world.done(now, core, turn),
+        Event::Switched { core, turn } => world.switched(now, core, turn),
+        Event::Park { core, turn } => world.park(now, core, turn),
+        Event::Slice { core, turn } => world.slice_ends(now, core, turn),
+        Event::Phases => {
+            world.phases(now);
+            world.engine.schedule(now + PHASES_EVERY, Event::Phases);
+        }
+        Event::Round => {
+            let actions = allocator.round(now, world);
+            world.count_round(now, actions);
+            world.engine.schedule(now + allocator.period(), Event::Round);
+        }
+    }
 }

@@ -5,21 +5,23 @@ use std::collections::VecDeque;
 use queueing::{Histogram, Law, Rng, Span, Time, Times};
 
 use super::config::{Change, ClassName, Needs, Task};
+use super::fed::{Served, Waiting};
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    /// When it came.
+    /// When it came; of one that was fed, when its service began.
     pub at: Time,
     /// Work left, ns on a machine of its own.
     pub left_ns: f64,
+    /// Of one that was fed: who it is.
+    pub fed: Option<Served>,
 }
 
 /// Requests that may wait; more are lost.
 pub(super) const QUEUE_MAX: usize = 1 << 20;
 
 /// A task.
-#[derive(Debug)]
 pub(super) struct Running {
     pub critical: bool,
     pub threads: u32,
@@ -30,6 +32,8 @@ pub(super) struct Running {
     loads: Rng,
     pub draws: Rng,
     pub queue: VecDeque<Request>,
+    /// Where requests wait that come from outside; those in `queue` go first.
+    pub fed: Option<Box<dyn Waiting>>,
     /// Its lanes that look for work.
     pub spinning: Vec<usize>,
     /// Its lanes that are being handed to it by the kernel.
@@ -67,6 +71,7 @@ impl Running {
             loads: start(2),
             draws: start(1),
             queue: VecDeque::new(),
+            fed: None,
             spinning: Vec::new(),
             waking: 0,
             serving: 0,
@@ -99,6 +104,26 @@ impl Running {
             self.times = Some(times);
         }
         next
+    }
+
+    /// Requests that wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.len() + self.fed.as_ref().map_or(0, |fed| fed.len())
+    }
+
+    /// When the one that has waited longest came.
+    pub fn oldest(&self) -> Option<Time> {
+        let own = self.queue.front().map(|request| request.at);
+        own.into_iter().chain(self.fed.as_ref().and_then(|fed| fed.oldest())).min()
+    }
+
+    /// The next request to serve; who has to be told that it is not served joins `shed`.
+    pub fn take(&mut self, now: Time, shed: &mut Vec<u64>) -> Option<Request> {
+        self.queue.pop_front().or_else(|| {
+            let offer = self.fed.as_mut()?.next(now, shed)?;
+            let served = Served { token: offer.token, started: now };
+            Some(Request { at: now, left_ns: offer.work.as_nanos() as f64, fed: Some(served) })
+        })
     }
 
     /// What it asks of the machine now.

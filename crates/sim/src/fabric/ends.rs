@@ -1,7 +1,10 @@
-//! The hosts of a part: ends of flows that speak, hear, and look at their timers.
+//! The hosts of a part: flows begin, their ends speak, hear, and look at their timers.
 
-use queueing::{Span, Time};
+use queueing::{Priority, Span, Time};
 
+use super::births::Birth;
+use super::config::Ways;
+use super::ideal::ideal;
 use super::outcome::Flow;
 use super::packet::Packet;
 use super::part::{Event, Leaving, Part, Rank};
@@ -46,6 +49,46 @@ impl<P: Protocol> Receiving<P> {
 }
 
 impl<P: Protocol> Part<'_, P> {
+    /// Waits for the next flow that begins here.
+    pub fn schedule_birth(&mut self) {
+        while let Some(next) = self.births.peek() {
+            if self.split.home[next.from as usize] == self.number {
+                return self.engine.schedule_ranked(next.at, Rank::Begin.of(self.born), Event::Begin);
+            }
+            self.births.next();
+            self.born += 1;
+        }
+    }
+
+    pub fn begin(&mut self, now: Time) {
+        let Some(Birth { from, to, segments, .. }) = self.births.next() else { return };
+        let flow = self.born;
+        self.born += 1;
+        self.schedule_birth();
+        self.open(now, flow, [from, to], segments, self.floor);
+    }
+
+    /// A flow begins that was not planned, of no more urgency than `floor`; its number.
+    /// For a fabric that is one part.
+    pub fn begin_now(&mut self, now: Time, ends: [Node; 2], segments: u32, floor: Priority) -> u32 {
+        let flow = self.born;
+        self.born += 1;
+        self.happens(now);
+        self.open(now, flow, ends, segments, floor);
+        flow
+    }
+
+    fn open(&mut self, now: Time, flow: u32, [from, to]: [Node; 2], segments: u32, floor: Priority) {
+        let spray = self.config.ways == Ways::Spray;
+        let (ideal, word) = ideal(self.wiring, spray, from, to, segments);
+        let record =
+            Flow { from, to, segments, began: now, took: None, ideal, retransmitted: 0, timeouts: 0 };
+        let end = self.protocol.open(now, flow, segments, floor);
+        self.sending.resize_with(flow as usize, || None);
+        self.sending.push(Some(Box::new(Sending { end, record, word, looked_at: Time::MAX })));
+        self.pump_sender(now, flow);
+    }
+
     /// Sends what the sender of `flow` may send.
     pub fn pump_sender(&mut self, now: Time, flow: u32) {
         let place = flow as usize;
@@ -135,6 +178,13 @@ impl<P: Protocol> Part<'_, P> {
                 let end = self.protocol.meet(now, packet, said);
                 *unmet = Receiving::Met(Box::new(Met { end, hosts: [to, from], looked_at: Time::MAX }));
             }
+        }
+        if let (Some(&segments), Receiving::Met(met)) =
+            (self.awaited.get(&packet.flow), &self.receiving[place])
+            && self.protocol.arrived(&met.end) >= segments
+        {
+            self.awaited.remove(&packet.flow);
+            self.arrived.push(packet.flow);
         }
         self.pump_receiver(now, packet.flow);
     }

@@ -9,6 +9,7 @@
 //! Source: PIAS (NSDI '15) §6 and FISH §4 for the set-up.
 
 mod births;
+mod carry;
 mod config;
 mod crew;
 mod ends;
@@ -38,11 +39,13 @@ pub use outcome::{Counters, Flow, Outcome};
 pub use packet::{ACK_BYTES, Kind, MSS, Packet, SEGMENT_BYTES};
 pub use planned::{BadLine, Planned};
 pub use queues::{SCHEDULERS, Scheduler};
+pub(crate) use room::depth;
 pub use room::{Buffer, Codel, Marking, Ramp, Tagging};
 pub use sizes::{BadSizes, Sizes};
 pub use topology::{Cable, Line, Node, Topology, Wiring};
 
 pub use crate::BadConfig;
+pub(crate) use carry::{Carried, Carry, Wired, segments};
 use part::Part;
 use protocol::Protocol;
 use queueing::Time;

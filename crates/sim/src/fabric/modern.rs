@@ -82,6 +82,8 @@ pub(super) struct Modern {
 /// The end that sends.
 pub(super) struct Sender {
     flow: u32,
+    /// Nothing of it is more urgent.
+    floor: Priority,
     bytes: u64,
     written: u64,
     end: Endpoint,
@@ -143,10 +145,10 @@ impl Protocol for Modern {
     type Receiver = Receiver;
     const ANSWERS_LATE: bool = false;
 
-    fn open(&mut self, now: Time, flow: u32, segments: u32) -> Sender {
+    fn open(&mut self, now: Time, flow: u32, segments: u32, floor: Priority) -> Sender {
         let end = Endpoint::open(&mut self.around, now, flow);
         let bytes = u64::from(segments) * MSS;
-        let mut sender = Sender { flow, bytes, written: 0, end };
+        let mut sender = Sender { flow, floor, bytes, written: 0, end };
         sender.feed(now, &mut self.around);
         sender
     }
@@ -158,6 +160,10 @@ impl Protocol for Modern {
 
     fn is_done(&self, sender: &Sender) -> bool {
         sender.end.acknowledged() == sender.bytes
+    }
+
+    fn arrived(&self, receiver: &Receiver) -> u32 {
+        (receiver.end.received() / MSS) as u32
     }
 
     fn again(&self, sender: &Sender) -> u32 {
@@ -184,7 +190,8 @@ impl End<Modern> for Sender {
         let level = match sent.segment.payload.len() {
             0 => Priority::HIGHEST,
             _ => hosts.thresholds.level(Bytes::new(sent.offset)),
-        };
+        }
+        .max(self.floor);
         let left = self.bytes.saturating_sub(self.end.acknowledged()).div_ceil(MSS) as u32;
         Some((packet(self.flow, Kind::Data, level, left, &sent), sent))
     }

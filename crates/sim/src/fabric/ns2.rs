@@ -80,8 +80,8 @@ impl Protocol for Ns2 {
     /// With what makes no difference any more.
     const ANSWERS_LATE: bool = true;
 
-    fn open(&mut self, _: Time, flow: u32, segments: u32) -> Sender {
-        Sender::new(flow, segments, &self.settings)
+    fn open(&mut self, _: Time, flow: u32, segments: u32, floor: Priority) -> Sender {
+        Sender { floor, ..Sender::new(flow, segments, &self.settings) }
     }
 
     fn meet(&mut self, _: Time, packet: &Packet, said: &Said) -> Receiver {
@@ -92,6 +92,10 @@ impl Protocol for Ns2 {
 
     fn is_done(&self, sender: &Sender) -> bool {
         sender.done()
+    }
+
+    fn arrived(&self, receiver: &Receiver) -> u32 {
+        receiver.got.before
     }
 
     fn again(&self, sender: &Sender) -> u32 {
@@ -115,7 +119,7 @@ impl End<Ns2> for Sender {
             segment,
             bytes: SEGMENT_BYTES,
             kind: Kind::Data,
-            level: hosts.thresholds.level(Bytes::new(u64::from(segment) * MSS)),
+            level: hosts.thresholds.level(Bytes::new(u64::from(segment) * MSS)).max(self.floor),
             left: self.count - self.known.len,
             capable: true,
             marked: false,
@@ -218,6 +222,8 @@ impl Segments {
 pub(super) struct Sender {
     flow: u32,
     count: u32,
+    /// Nothing of it is more urgent.
+    floor: Priority,
     /// What the receiver is known to have.
     known: Segments,
     /// The next to send; after a timeout, to send again.
@@ -249,6 +255,7 @@ impl Sender {
         Self {
             flow,
             count,
+            floor: Priority::HIGHEST,
             known: Segments::default(),
             next: 0,
             sent: 0,

@@ -7,12 +7,13 @@
 //! there are only packets (and word that a flow is done), which take their time,
 //! and what arrives is ordered as if it had always been here.
 
-use queueing::Time;
+use std::collections::BTreeMap;
 
-use super::births::{Birth, Births, births};
+use queueing::{Priority, Time};
+
+use super::births::{Births, births};
 use super::config::{Config, Ways};
 use super::ends::{Receiving, Sending};
-use super::ideal::ideal;
 use super::occupancy::Watch;
 use super::outcome::{Counters, Flow};
 use super::packet::{Kind, Packet};
@@ -42,12 +43,18 @@ pub(super) struct Part<'a, P: Protocol> {
     pub said: Vec<P::Said>,
     pub free: Vec<u32>,
     pub protocol: P,
-    births: Births,
-    /// How many of those were looked at.
-    born: u32,
+    pub births: Births,
+    /// How many of those were looked at; also the number of the next flow.
+    pub born: u32,
+    /// No flow that begins by itself is more urgent.
+    pub floor: Priority,
     /// By flow, the ends that are here.
     pub sending: Vec<Option<Box<Sending<P>>>>,
     pub receiving: Vec<Receiving<P>>,
+    /// Flows of which word is awaited when so many segments have arrived, and
+    /// those of which they have.
+    pub awaited: BTreeMap<u32, u32>,
+    pub arrived: Vec<u32>,
     /// Flows that were done, by number.
     pub done: Vec<(u32, Flow)>,
     /// Timers of receivers that expired, by flow.
@@ -154,8 +161,11 @@ impl<'a, P: Protocol> Part<'a, P> {
             protocol,
             births: births(config),
             born: 0,
+            floor: Priority::HIGHEST,
             sending: Vec::new(),
             receiving: Vec::new(),
+            awaited: BTreeMap::new(),
+            arrived: Vec::new(),
             done: Vec::new(),
             expired: Vec::new(),
             counters: Counters::default(),
@@ -248,32 +258,6 @@ impl<'a, P: Protocol> Part<'a, P> {
     /// Looks at the ports up to `end`, after which nothing happened anywhere.
     pub fn end(&mut self, end: Time) {
         self.watch.look(end, &self.ports);
-    }
-
-    /// Waits for the next flow that begins here.
-    fn schedule_birth(&mut self) {
-        while let Some(next) = self.births.peek() {
-            if self.split.home[next.from as usize] == self.number {
-                return self.engine.schedule_ranked(next.at, Rank::Begin.of(self.born), Event::Begin);
-            }
-            self.births.next();
-            self.born += 1;
-        }
-    }
-
-    fn begin(&mut self, now: Time) {
-        let Some(Birth { from, to, segments, .. }) = self.births.next() else { return };
-        let flow = self.born;
-        self.born += 1;
-        self.schedule_birth();
-        let spray = self.config.ways == Ways::Spray;
-        let (ideal, word) = ideal(self.wiring, spray, from, to, segments);
-        let record =
-            Flow { from, to, segments, began: now, took: None, ideal, retransmitted: 0, timeouts: 0 };
-        let end = self.protocol.open(now, flow, segments);
-        self.sending.resize_with(flow as usize, || None);
-        self.sending.push(Some(Box::new(Sending { end, record, word, looked_at: Time::MAX })));
-        self.pump_sender(now, flow);
     }
 
     /// A host puts a packet into its own queue.

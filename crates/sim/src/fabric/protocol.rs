@@ -3,7 +3,7 @@
 //! The ends never meet: each knows what its packets told it and nothing else,
 //! so that they can be simulated side by side.
 
-use queueing::Time;
+use queueing::{Priority, Time};
 
 use super::packet::Packet;
 
@@ -19,14 +19,18 @@ pub(super) trait Protocol: Sized + Send {
     /// Whether a receiver still answers what comes after the sender was done.
     const ANSWERS_LATE: bool;
 
-    /// The flow `flow` of `segments` full segments begins.
-    fn open(&mut self, now: Time, flow: u32, segments: u32) -> Self::Sender;
+    /// The flow `flow` of `segments` full segments begins, none of which is to
+    /// be more urgent than `floor`.
+    fn open(&mut self, now: Time, flow: u32, segments: u32, floor: Priority) -> Self::Sender;
 
     /// The other end of `packet`'s flow, when the first one has reached it.
     fn meet(&mut self, now: Time, packet: &Packet, said: &Self::Said) -> Self::Receiver;
 
     /// Whether the sender knows that everything has arrived.
     fn is_done(&self, sender: &Self::Sender) -> bool;
+
+    /// Full segments of the flow that the receiver has in order.
+    fn arrived(&self, receiver: &Self::Receiver) -> u32;
 
     /// Segments that the sender sent again so far.
     fn again(&self, sender: &Self::Sender) -> u32;

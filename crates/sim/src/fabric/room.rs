@@ -103,7 +103,7 @@ impl Default for Codel {
 }
 
 /// Reads a number of packets, or bytes as text: `240`, `"360KB"`.
-pub(super) fn depth<'de, D: Deserializer<'de>>(from: D) -> Result<Depth, D::Error> {
+pub(crate) fn depth<'de, D: Deserializer<'de>>(from: D) -> Result<Depth, D::Error> {
     #[derive(serde::Deserialize)]
     #[serde(untagged)]
     enum Written {

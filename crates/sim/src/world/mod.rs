@@ -3,6 +3,7 @@
 pub mod callers;
 pub mod cores;
 pub mod overload;
+pub mod platform;
 pub mod server;
 pub mod services;
 pub mod web;

@@ -15,6 +15,7 @@ mod machine;
 mod others;
 mod overload;
 mod pages;
+mod platform;
 mod real;
 mod server;
 mod services;
@@ -29,13 +30,14 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 15] = [
+pub const WORLDS: [&World; 16] = [
     &server::WORLD,
     &services::WORLD,
     &fabric::WORLD,
     &overload::WORLD,
     &cores::WORLD,
     &callers::WORLD,
+    &platform::WORLD,
     &real::TONIC,
     &real::DUBBO,
     &real::FANOUT,

@@ -1,0 +1,117 @@
+//! A whole platform: tiers on a fabric, with every mechanism as a switch.
+//!
+//! A row per class of requests; one, `total`, for all of them together, which also
+//! has what BE and bulk flows got done.
+
+use queueing::{Histogram, Span};
+use sim::world::platform::{self, ClassOutcome, Config, Outcome};
+use toml::Table;
+
+use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
+
+pub const WORLD: World = World {
+    name: "platform",
+    kind: Kind::Sim,
+    note: "latencies in µs, from birth to answer; who got none waited for the clients' patience or longer; \
+           good: answered in time; beside: BE's work, in lanes of a machine of its own",
+    stats: &[
+        shown("requests", "1", "reqs"),
+        shown("answered", "1/s", "answ/s"),
+        shown("good", "1/s", "good/s"),
+        shown("miss", "%", "miss %"),
+        kept("refused", "%"),
+        kept("shed", "%"),
+        kept("lost", "%"),
+        kept("unanswered", "1"),
+        shown("p50", "µs", "p50"),
+        shown("p99", "µs", "p99"),
+        shown("p999", "µs", "p99.9"),
+        kept("max", "µs"),
+        kept("p999_answered", "µs"),
+        shown("fabric", "µs", "fabric"),
+        shown("receive", "µs", "recv"),
+        shown("queue", "µs", "queue"),
+        shown("service", "µs", "serve"),
+        shown("beside", "×", "BE"),
+        shown("bulk", "Gbit/s", "bulk"),
+        kept("dropped", "1"),
+    ],
+    groups: &[("", 4), ("requests", 3), ("latency", 3), ("p99.9 of the answered spent in", 4), ("others", 2)],
+    drawn: "p999",
+    parts: &["fabric", "receive", "queue", "service"],
+    prepare,
+};
+
+fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+    let config = checked(settings, Config::check)?;
+    Ok(Box::new(move || {
+        let outcome = platform::run(&config);
+        Ok(Found { events: outcome.events, rows: rows(&outcome), noise: None })
+    }))
+}
+
+fn rows(outcome: &Outcome) -> Vec<Row> {
+    let mut rows: Vec<Row> = outcome.classes.iter().map(|class| row(class, outcome.counted)).collect();
+    rows.push(total(outcome));
+    rows
+}
+
+/// What became of a class; of nobody nothing is known.
+fn row(class: &ClassOutcome, counted: Span) -> Row {
+    let seconds = counted.as_secs_f64();
+    let percent = |part: u64| part as f64 / class.requests as f64 * 100.0;
+    let us = |span: Span| if class.requests > 0 { span.as_micros_f64() } else { f64::NAN };
+    let of = |histogram: &Histogram, q| us(histogram.quantile(q));
+    let spent = class.spent;
+    let figures = vec![
+        class.requests as f64,
+        (class.on_time + class.late) as f64 / seconds,
+        class.on_time as f64 / seconds,
+        class.miss_share() * 100.0,
+        percent(class.refused),
+        percent(class.shed),
+        percent(class.lost),
+        class.unanswered as f64,
+        of(&class.latency, 0.5),
+        of(&class.latency, 0.99),
+        of(&class.latency, 0.999),
+        us(class.latency.max()),
+        of(&class.answered, 0.999),
+        us(spent.fabric),
+        us(spent.receive),
+        us(spent.queue),
+        us(spent.service),
+        f64::NAN,
+        f64::NAN,
+        f64::NAN,
+    ];
+    Row { class: class.name.clone(), figures, cdf: points(class.latency.cdf()) }
+}
+
+/// All classes together, and what else was done.
+fn total(outcome: &Outcome) -> Row {
+    let seconds = outcome.counted.as_secs_f64();
+    let sum = |of: fn(&ClassOutcome) -> u64| outcome.classes.iter().map(of).sum::<u64>() as f64;
+    let requests = sum(|class| class.requests);
+    let on_time = sum(|class| class.on_time);
+    let percent = |part: f64| part / requests * 100.0;
+    let mut figures = vec![f64::NAN; WORLD.stats.len()];
+    let bulk = outcome.bulk_bytes as f64 * 8.0 / 1e9 / outcome.elapsed.as_secs_f64();
+    let known = [
+        ("requests", requests),
+        ("answered", (on_time + sum(|class| class.late)) / seconds),
+        ("good", on_time / seconds),
+        ("miss", percent(requests - on_time)),
+        ("refused", percent(sum(|class| class.refused))),
+        ("shed", percent(sum(|class| class.shed))),
+        ("lost", percent(sum(|class| class.lost))),
+        ("unanswered", sum(|class| class.unanswered)),
+        ("beside", outcome.beside),
+        ("bulk", bulk),
+        ("dropped", outcome.packets.dropped as f64),
+    ];
+    for (name, value) in known {
+        figures[WORLD.stat(name).expect("a figure of this world")] = value;
+    }
+    Row { class: "total".to_owned(), figures, cdf: Vec::new() }
+}

@@ -1,0 +1,113 @@
+//! Hosts of a platform: those that ask, and those that serve.
+
+use guard::Params;
+use queueing::{Span, Time};
+
+use super::config::Config;
+use super::queue::queue;
+use super::stack::{Settings, Stack};
+use super::{Event, World};
+use crate::Engine;
+use crate::cores::{Fed, Served};
+use crate::world::Alarm;
+
+/// All hosts that have something to do.
+pub(super) struct Hosts {
+    /// Where clients are in the fabric.
+    pub clients: Vec<u32>,
+    /// Tier by tier.
+    pub servers: Vec<Server>,
+    ended: Vec<Served>,
+    shed: Vec<u64>,
+}
+
+/// A host that serves.
+pub(super) struct Server {
+    /// Where it is in the fabric.
+    pub host: u32,
+    pub stack: Stack,
+    pub cores: Fed,
+    alarm: Alarm,
+}
+
+/// The task beside the service.
+const BESIDE: usize = 1;
+
+impl Hosts {
+    pub fn new(config: &Config) -> Self {
+        let place = |role: u32| config.network.as_ref().map_or(role, |network| network.place(role));
+        let on = config.mechanisms;
+        let params =
+            Params { period: config.guard_period, delay_target: config.guard_target, ..Params::default() };
+        let front = config.tiers[0].hosts;
+        let server = |number: u32| {
+            let guarded = on.guard && number < front;
+            let guard = guarded.then(|| {
+                let policy = guard::by_name("queue-delay", &params).expect("guard has this policy");
+                (policy, params)
+            });
+            let settings = Settings { cost: config.costs.unwrap_or_default(), by_level: on.events, guard };
+            let waiting = queue(on.events, on.deadline, config.capacity);
+            Server {
+                host: place(config.clients + number),
+                stack: Stack::new(settings),
+                cores: Fed::new(&config.host(number.into()), waiting),
+                alarm: Alarm::new(),
+            }
+        };
+        let servers = config.tiers.iter().map(|tier| tier.hosts).sum();
+        Self {
+            clients: (0..config.clients).map(place).collect(),
+            servers: (0..servers).map(server).collect(),
+            ended: Vec::new(),
+            shed: Vec::new(),
+        }
+    }
+
+    /// Lets the receiving core of `server` go on, if it can.
+    pub fn receive(&mut self, engine: &mut Engine<Event>, now: Time, server: usize) {
+        if let Some(takes) = self.servers[server].stack.begin(now) {
+            engine.schedule(now + takes, Event::Received(server));
+        }
+    }
+
+    /// Sees to it that what happens next on the cores of `server` does.
+    pub fn remind(&mut self, engine: &mut Engine<Event>, now: Time, server: usize) {
+        let Server { cores, alarm, .. } = &mut self.servers[server];
+        if let Some(next) = cores.next() {
+            alarm.arm(engine, next.max(now), Event::Cores(server));
+        }
+    }
+
+    /// What BE has done on all hosts since work counts, in time of a lane.
+    pub fn work(&mut self, now: Time) -> Span {
+        self.servers.iter_mut().map(|server| server.cores.work(now, BESIDE)).sum()
+    }
+
+    /// Events simulated on cores.
+    pub fn events(&self) -> u64 {
+        self.servers.iter().map(|server| server.cores.events()).sum()
+    }
+}
+
+impl World<'_> {
+    /// Something happens on the cores of `server`.
+    pub(super) fn cores(&mut self, now: Time, server: usize) {
+        let Server { cores, alarm, .. } = &mut self.hosts.servers[server];
+        if alarm.rings(now) {
+            cores.run(now);
+            self.served(now, server);
+        }
+    }
+
+    /// Sees to whoever was served on `server`, or was not, and to what happens there next.
+    pub(super) fn served(&mut self, now: Time, server: usize) {
+        let mut ended = std::mem::take(&mut self.hosts.ended);
+        let mut shed = std::mem::take(&mut self.hosts.shed);
+        self.hosts.servers[server].cores.drain(&mut ended, &mut shed);
+        ended.drain(..).for_each(|served| self.ended(now, served));
+        shed.drain(..).for_each(|token| self.shed(now, token));
+        (self.hosts.ended, self.hosts.shed) = (ended, shed);
+        self.hosts.remind(&mut self.engine, now, server);
+    }
+}

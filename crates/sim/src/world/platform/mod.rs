@@ -1,0 +1,300 @@
+//! A platform: a service of several tiers on a fabric of hosts, with all mechanisms
+//! as switches.
+//!
+//! Requests of several classes come from clients, pass a fabric whose ports are
+//! `queueing`'s disciplines, are received, wait in the queues of `sched` and
+//! `deadline` for cores that `sched::cores` divides between the service and a BE task,
+//! are split among the hosts of the next tier, and go back. One label goes with
+//! each, through every wait. What brings requests is drawn when they are born, so
+//! that all [`Mechanisms`] of one seed are given the same work.
+//!
+//! Three levels of detail meet on one clock: packets in the fabric, whole messages in
+//! hosts' receiving sides, pieces of requests on cores. What that leaves out stands
+//! in ADR 0039.
+
+mod config;
+mod hosts;
+mod label;
+mod mechanisms;
+mod network;
+mod outcome;
+mod queue;
+mod requests;
+mod service;
+mod stack;
+
+pub use crate::BadConfig;
+pub use config::{Class, Config, Tier};
+pub use mechanisms::Mechanisms;
+pub use network::{Bulk, Network};
+pub use outcome::{ClassOutcome, Outcome, Spent};
+
+use std::collections::BTreeMap;
+
+use queueing::{Rng, Span, Time};
+
+use crate::Engine;
+use crate::fabric::{Carry, Wired, segments};
+use deadline::History;
+use hosts::{Hosts, Server};
+use label::Grant;
+use outcome::End;
+use requests::{At, Born, Requests};
+
+/// A message between hosts.
+#[derive(Clone, Copy, Debug)]
+struct Mail {
+    /// The piece that it is about.
+    at: At,
+    /// It goes back to whoever sent the piece, …
+    answer: bool,
+    /// … saying that there is no answer.
+    failed: bool,
+    sent: Time,
+}
+
+/// What can happen, but for what the fabric does.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A request of this class is born.
+    Born(usize),
+    /// A server's receiving core has done its piece of work.
+    Received(usize),
+    /// Something happens on a server's cores.
+    Cores(usize),
+    /// A server's guard looks.
+    Guard(usize),
+    /// Counting ends.
+    Close,
+}
+
+/// Runs until all who asked have an answer, or their time is up.
+///
+/// # Panics
+/// When the configuration does not pass [`Config::check`].
+#[must_use]
+pub fn run(config: &Config) -> Outcome {
+    config.check().expect("a checked configuration");
+    let network = config.network.as_ref();
+    let wired: Option<Wired> = network.map(|network| network.wired(config.mechanisms.fabric, config.seed));
+    let carrier: Box<dyn Carry + '_> = match &wired {
+        Some(wired) => wired.carrier(),
+        None => Box::new(network::Wire::default()),
+    };
+    let mut world = World::new(config, carrier);
+    let end = Time::ZERO + config.warmup + config.lasts + config.drain;
+    while let Some(now) = world.step(end) {
+        if world.closed && world.requests.len() == 0 {
+            return world.finish(now);
+        }
+    }
+    world.finish(end)
+}
+
+struct World<'a> {
+    config: &'a Config,
+    engine: Engine<Event>,
+    carrier: Box<dyn Carry + 'a>,
+    /// Messages that arrived just now.
+    arrived: Vec<u32>,
+    mail: BTreeMap<u32, Mail>,
+    hosts: Hosts,
+    requests: Requests,
+    /// Per class: when its requests are born, who asks, and what it was granted.
+    births: Vec<Births>,
+    /// Per tier and whether it merges, how long that takes.
+    history: History<(usize, bool)>,
+    outcome: Outcome,
+    closed: bool,
+}
+
+struct Births {
+    times: queueing::Times,
+    clients: Rng,
+    grant: Grant,
+}
+
+impl<'a> World<'a> {
+    fn new(config: &'a Config, carrier: Box<dyn Carry + 'a>) -> Self {
+        let seed = Rng::seeded(config.seed);
+        let births = |(place, class): (usize, &Class)| {
+            let stream = |n: u64| seed.fork(1_000 + place as u64 * 2 + n);
+            Births {
+                times: class.arrivals(config.users).times(Time::ZERO + class.from, stream(0)),
+                clients: stream(1),
+                grant: Grant::new(class.levels()[1], class.slo),
+            }
+        };
+        let mut world = Self {
+            config,
+            engine: Engine::new(),
+            carrier,
+            arrived: Vec::new(),
+            mail: BTreeMap::new(),
+            hosts: Hosts::new(config),
+            requests: Requests::default(),
+            births: config.classes.iter().enumerate().map(births).collect(),
+            history: History::new(2 * config.tiers.len()),
+            outcome: Outcome::new(config),
+            closed: false,
+        };
+        (0..config.classes.len()).for_each(|class| world.schedule_birth(class));
+        for server in 0..world.hosts.servers.len() {
+            world.hosts.remind(&mut world.engine, Time::ZERO, server);
+            world.engine.schedule(Time::ZERO, Event::Guard(server));
+        }
+        world.engine.schedule(Time::ZERO + config.warmup, Event::Close);
+        world.engine.schedule(Time::ZERO + config.warmup + config.lasts, Event::Close);
+        world
+    }
+
+    /// What happens next happens, by `end`; when.
+    fn step(&mut self, end: Time) -> Option<Time> {
+        let (own, carried) = (self.engine.peek(), self.carrier.next());
+        let first = own.into_iter().chain(carried).min().filter(|&first| first <= end)?;
+        if carried == Some(first) {
+            let mut arrived = std::mem::take(&mut self.arrived);
+            self.carrier.run(first, &mut arrived);
+            arrived.drain(..).for_each(|message| self.arrive(first, message));
+            self.arrived = arrived;
+            return Some(first);
+        }
+        let (now, event) = self.engine.next()?;
+        match event {
+            Event::Born(class) => self.born(now, class),
+            Event::Received(server) => self.received(now, server),
+            Event::Cores(server) => self.cores(now, server),
+            Event::Guard(server) => {
+                let Server { stack, cores, .. } = &mut self.hosts.servers[server];
+                let (waiting, oldest) = cores.waiting();
+                if let Some(next) = stack.look(now, waiting, oldest) {
+                    self.engine.schedule(next, Event::Guard(server));
+                }
+            }
+            Event::Close => self.close(now),
+        }
+        Some(now)
+    }
+
+    /// Waits for the next request of `class`, until nobody asks any more.
+    fn schedule_birth(&mut self, class: usize) {
+        let Class { until, .. } = self.config.classes[class];
+        let over = Time::ZERO + (self.config.warmup + self.config.lasts).min(until.unwrap_or(Span::MAX));
+        if let Some(at) = self.births[class].times.next().filter(|&at| at < over) {
+            self.engine.schedule(at, Event::Born(class));
+        }
+    }
+
+    fn born(&mut self, now: Time, class: usize) {
+        self.schedule_birth(class);
+        let Class { slo, .. } = self.config.classes[class];
+        let [asked, _] = self.config.classes[class].levels();
+        let Births { clients, grant, .. } = &mut self.births[class];
+        let client = clients.below(self.config.clients.into()) as u32;
+        let (level, budget) = grant.admit(asked, slo);
+        let counted = now >= Time::ZERO + self.config.warmup;
+        self.outcome.classes[class].requests += u64::from(counted);
+        let born = Born { now, class, counted, client, level, budget };
+        let at = self.requests.bear(self.config, born);
+        self.send(now, at, false, false);
+    }
+
+    /// Sends a piece to the server it is for, or its answer back.
+    fn send(&mut self, now: Time, at: At, answer: bool, failed: bool) {
+        let request = self.requests.get(at);
+        let piece = &request.pieces[at.piece as usize];
+        let there = self.hosts.servers[piece.server].host;
+        let caller = match piece.parent {
+            Some(parent) => self.hosts.servers[request.pieces[parent as usize].server].host,
+            None => self.hosts.clients[request.client as usize],
+        };
+        let tier = &self.config.tiers[piece.tier];
+        let (ends, bytes) = match (answer, failed) {
+            (false, _) => ([caller, there], tier.request.get()),
+            (true, false) => ([there, caller], tier.answer.get()),
+            (true, true) => ([there, caller], 1),
+        };
+        let message = self.carrier.send(now, ends, segments(bytes), piece.level);
+        self.mail.insert(message, Mail { at, answer, failed, sent: now });
+    }
+
+    /// A message has crossed the fabric.
+    fn arrive(&mut self, now: Time, message: u32) {
+        // Bulk flows are nobody's mail.
+        let Some(mail) = self.mail.remove(&message) else { return };
+        let request = self.requests.get(mail.at);
+        let piece = &request.pieces[mail.at.piece as usize];
+        let server = match (mail.answer, piece.parent) {
+            (false, _) => piece.server,
+            (true, Some(parent)) => request.pieces[parent as usize].server,
+            (true, None) => return self.answered(now, mail),
+        };
+        let class = &self.config.classes[request.class];
+        let tier = &self.config.tiers[piece.tier];
+        let knocks = class.newcomers && !mail.answer && piece.parent.is_none();
+        let bytes = if mail.answer { tier.answer } else { tier.request };
+        let received = stack::Received {
+            mail,
+            level: piece.level,
+            frames: segments(bytes.get()),
+            opening: if knocks { class.opening } else { Span::ZERO },
+            knocks,
+            came: now,
+        };
+        if let Some(lost) = self.hosts.servers[server].stack.receive(received) {
+            self.lose(now, lost.mail);
+        }
+        self.hosts.receive(&mut self.engine, now, server);
+    }
+
+    /// The client hears what became of its request.
+    fn answered(&mut self, now: Time, mail: Mail) {
+        if mail.failed {
+            return self.end(now, mail.at, End::Shed);
+        }
+        let piece = self.requests.piece(mail.at);
+        let way = now.since(mail.sent);
+        let sum = |of: fn(&deadline::Stage) -> Span| piece.budget.stages().iter().map(of).sum::<Span>();
+        let spent = Spent {
+            fabric: sum(|stage| stage.network) + way - piece.received,
+            receive: piece.received,
+            queue: sum(|stage| stage.queue),
+            service: sum(|stage| stage.service),
+        };
+        self.end(now, mail.at, End::Answered(spent));
+    }
+
+    /// A request is over.
+    fn end(&mut self, now: Time, at: At, end: End) {
+        let request = self.requests.remove(at);
+        if request.counted {
+            let Config { patience, .. } = *self.config;
+            let slo = self.config.classes[request.class].slo;
+            self.outcome.classes[request.class].ended(now.since(request.born), slo, patience, end);
+        }
+    }
+
+    /// Counting begins, or ends: what BE has done so far.
+    fn close(&mut self, now: Time) {
+        let work = self.hosts.work(now);
+        let lasted = self.config.lasts.as_secs_f64();
+        self.closed = now > Time::ZERO + self.config.warmup;
+        if self.closed {
+            self.outcome.beside = work.as_secs_f64() / lasted;
+        }
+    }
+
+    fn finish(mut self, end: Time) -> Outcome {
+        for request in self.requests.rest().filter(|request| request.counted) {
+            let slo = self.config.classes[request.class].slo;
+            let took = end.since(request.born);
+            self.outcome.classes[request.class].ended(took, slo, self.config.patience, End::Never);
+        }
+        let carried = self.carrier.carried();
+        self.outcome.bulk_bytes = carried.bulk_bytes;
+        self.outcome.packets = carried.counters;
+        self.outcome.elapsed = end.since(Time::ZERO);
+        self.outcome.events = self.engine.scheduled() + carried.events + self.hosts.events();
+        self.outcome.finish()
+    }
+}

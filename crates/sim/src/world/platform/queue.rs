@@ -1,0 +1,196 @@
+//! Where requests wait for a core: the real queues of `sched` and `deadline`.
+//!
+//! | events | deadline | who goes next |
+//! |---|---|---|
+//! | off | off | whoever came first (`sched`'s `fcfs`) |
+//! | on | off | the most urgent level, in order of arrival (`strict`, ADPS) |
+//! | off | on | the earliest deadline; who cannot make it is dropped (D2P) |
+//! | on | on | the most urgent level, and in it the earliest deadline |
+
+use deadline::{DeadlineQueue, Offered, Order, Settings, Shedding, Turn};
+use queueing::{Label, Priority, Span, Time};
+use sched::dispatch::{Dispatch, Idle, Params, Task, WorkerSet, by_name};
+
+use super::label::pressed;
+use crate::cores::{Offer, Waiting};
+
+/// The queue of a server that has these mechanisms; `capacity` requests wait at most.
+pub(super) fn queue(events: bool, deadline: bool, capacity: usize) -> Box<dyn Waiting> {
+    if !deadline {
+        let name = if events { "strict" } else { "fcfs" };
+        let policy = by_name(name, &Params::new(1, capacity)).expect("sched has these orders");
+        return Box::new(Events { policy, offers: Vec::new(), free: Vec::new() });
+    }
+    let settings = Settings {
+        capacity,
+        order: Order::Edf,
+        shedding: Shedding::Infeasible,
+        patience: Span::from_secs(1),
+    };
+    let levels = if events { Priority::LEVELS } else { 1 };
+    let levels = (0..levels).map(|_| DeadlineQueue::new(settings)).collect();
+    Box::new(Deadlines { levels, capacity, pressed: 0 })
+}
+
+/// An event queue.
+struct Events {
+    policy: Box<dyn Dispatch>,
+    /// Those who wait, by the task's token.
+    offers: Vec<Option<Offer>>,
+    free: Vec<usize>,
+}
+
+impl Waiting for Events {
+    fn push(&mut self, now: Time, offer: Offer) -> Option<u64> {
+        let place = self.free.pop().unwrap_or(self.offers.len());
+        let label = Label::new(offer.label.priority);
+        let task = Task { token: place as u64, label, kind: None };
+        if self.policy.push(now, task).is_err() {
+            if place < self.offers.len() {
+                self.free.push(place);
+            }
+            return Some(offer.token);
+        }
+        match self.offers.get_mut(place) {
+            Some(free) => *free = Some(offer),
+            None => self.offers.push(Some(offer)),
+        }
+        None
+    }
+
+    fn next(&mut self, now: Time, _shed: &mut Vec<u64>) -> Option<Offer> {
+        let idle = Idle { accepting: [WorkerSet::first(1); Priority::LEVELS] };
+        let (_, task) = self.policy.assign(now, &idle)?;
+        let place = task.token as usize;
+        self.free.push(place);
+        self.offers[place].take()
+    }
+
+    fn oldest(&self) -> Option<Time> {
+        self.policy.oldest()
+    }
+
+    fn len(&self) -> usize {
+        self.policy.len()
+    }
+
+    fn presses(&self) -> bool {
+        false
+    }
+}
+
+/// Deadline queues, one for each level or one for all.
+struct Deadlines {
+    levels: Vec<DeadlineQueue<Offer>>,
+    capacity: usize,
+    /// Those among them that were behind when they came.
+    pressed: usize,
+}
+
+impl Deadlines {
+    fn leaves(&mut self, offer: &Offer) {
+        self.pressed -= usize::from(is_pressed(offer));
+    }
+}
+
+fn is_pressed(offer: &Offer) -> bool {
+    offer.label.deadline.is_some_and(|left| pressed(left, offer.expected))
+}
+
+impl Waiting for Deadlines {
+    fn push(&mut self, now: Time, offer: Offer) -> Option<u64> {
+        if self.len() >= self.capacity {
+            return Some(offer.token);
+        }
+        let place = offer.label.priority.index().min(self.levels.len() - 1);
+        self.pressed += usize::from(is_pressed(&offer));
+        match self.levels[place].offer(now, offer) {
+            Offered::Queued => None,
+            Offered::Refused(gone, _) | Offered::Replaced(gone, _) => {
+                self.leaves(&gone);
+                Some(gone.token)
+            }
+        }
+    }
+
+    fn next(&mut self, now: Time, shed: &mut Vec<u64>) -> Option<Offer> {
+        for level in 0..self.levels.len() {
+            while let Some(turn) = self.levels[level].next(now) {
+                let (Turn::Serve(offer) | Turn::Shed(offer, _)) = &turn;
+                let offer = *offer;
+                self.leaves(&offer);
+                match turn {
+                    Turn::Serve(_) => return Some(offer),
+                    Turn::Shed(..) => shed.push(offer.token),
+                }
+            }
+        }
+        None
+    }
+
+    fn oldest(&self) -> Option<Time> {
+        self.levels.iter().filter_map(DeadlineQueue::oldest).min()
+    }
+
+    fn len(&self) -> usize {
+        self.levels.iter().map(DeadlineQueue::len).sum()
+    }
+
+    fn presses(&self) -> bool {
+        self.pressed > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(token: u64, level: u8, left_us: u64) -> Offer {
+        let us = Span::from_micros;
+        let label = Label { priority: Priority::new(level).expect("a level"), deadline: Some(us(left_us)) };
+        Offer { token, work: us(10), label, expected: us(10) }
+    }
+
+    /// Who is served, and who is shed, of the same four 60 µs after they came.
+    fn order(events: bool, deadline: bool) -> (Vec<u64>, Vec<u64>) {
+        let mut queue = queue(events, deadline, 8);
+        for (token, level, left_us) in [(1, 5, 300), (2, 2, 800), (3, 2, 200), (4, 2, 65)] {
+            assert_eq!(queue.push(Time::ZERO, offer(token, level, left_us)), None);
+        }
+        let (mut served, mut shed, now) = (Vec::new(), Vec::new(), Time::from_nanos(60_000));
+        while let Some(offer) = queue.next(now, &mut shed) {
+            served.push(offer.token);
+        }
+        assert_eq!((queue.len(), queue.oldest(), queue.presses()), (0, None, false));
+        (served, shed)
+    }
+
+    #[test]
+    fn each_switch_changes_its_own_part_of_the_order() {
+        assert_eq!(order(false, false), (vec![1, 2, 3, 4], vec![]));
+        assert_eq!(order(true, false), (vec![2, 3, 4, 1], vec![]));
+        assert_eq!(order(false, true), (vec![3, 1, 2], vec![4]));
+        assert_eq!(order(true, true), (vec![3, 2, 1], vec![4]));
+    }
+
+    #[test]
+    fn a_full_queue_names_who_does_not_come_in() {
+        for (events, deadline) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut queue = queue(events, deadline, 2);
+            let pushed: Vec<_> = (1..=3).map(|n| queue.push(Time::ZERO, offer(n, 2, 900))).collect();
+            assert_eq!(pushed, [None, None, Some(3)]);
+            assert_eq!(queue.len(), 2);
+        }
+    }
+
+    #[test]
+    fn who_is_behind_asks_for_a_core_while_he_waits() {
+        let mut queue = queue(true, true, 8);
+        assert_eq!(queue.push(Time::ZERO, offer(1, 2, 900)), None);
+        assert!(!queue.presses());
+        assert_eq!(queue.push(Time::ZERO, offer(2, 2, 25)), None);
+        assert!(queue.presses());
+        assert_eq!(queue.next(Time::ZERO, &mut Vec::new()).map(|offer| offer.token), Some(2));
+        assert!(!queue.presses());
+    }
+}

@@ -1,0 +1,128 @@
+//! What servers do with pieces of requests: take them up, split them, wait for the
+//! answers, merge them, answer.
+
+use deadline::Visit;
+use queueing::{Label, Span, Time};
+
+use super::label::{level, pressed};
+use super::outcome::End;
+use super::requests::At;
+use super::stack::Done;
+use super::{Mail, World};
+use crate::cores::{Offer, Served};
+
+impl World<'_> {
+    /// The receiving core of `server` has done its piece of work.
+    pub(super) fn received(&mut self, now: Time, server: usize) {
+        match self.hosts.servers[server].stack.end(now) {
+            None | Some(Done::Driven) => {}
+            // Nobody hears more of it.
+            Some(Done::Shed(gone)) => self.end(now, gone.mail.at, End::Refused),
+            Some(Done::Lost(gone)) => self.lose(now, gone.mail),
+            Some(Done::Delivered(received)) => {
+                self.deliver(now, received.mail, now.since(received.came));
+            }
+        }
+        self.hosts.receive(&mut self.engine, now, server);
+    }
+
+    /// A message reached whoever waits for it, who found it received so long ago.
+    fn deliver(&mut self, now: Time, mail: Mail, received: Span) {
+        let Mail { at, answer, failed, sent } = mail;
+        let piece = self.requests.piece(at);
+        let visit = Visit::arrive(now, piece.budget, now.since(sent));
+        piece.received += received;
+        if answer {
+            let back = (visit, piece.received);
+            return self.back(now, at, Some(back).filter(|_| !failed));
+        }
+        piece.visit = Some(visit);
+        self.offer(now, at, false);
+    }
+
+    /// There was no room for a message: its sender learns that at once.
+    pub(super) fn lose(&mut self, now: Time, mail: Mail) {
+        match self.requests.piece(mail.at).parent {
+            Some(_) => self.back(now, mail.at, None),
+            None => self.end(now, mail.at, End::Lost),
+        }
+    }
+
+    /// A piece waits for a core, to be served or to be merged.
+    fn offer(&mut self, now: Time, at: At, merge: bool) {
+        let on = self.config.mechanisms.deadline;
+        let base = self.requests.get(at).level;
+        let piece = self.requests.piece(at);
+        let (server, work) = (piece.server, piece.work[usize::from(merge)]);
+        let expected = self.history.estimate(&(piece.tier, merge)).p95;
+        let left = piece.visit.map(|visit| visit.remaining(now).left()).filter(|_| on);
+        piece.level = level(base, left.is_some_and(|left| pressed(left, expected)));
+        let label = Label { priority: piece.level, deadline: left };
+        let offer = Offer { token: at.token(merge), work, label, expected };
+        let gone = self.hosts.servers[server].cores.offer(now, offer);
+        if let Some(gone) = gone {
+            self.shed(now, gone);
+        }
+        self.served(now, server);
+    }
+
+    /// A piece was served, or merged.
+    pub(super) fn ended(&mut self, now: Time, served: Served) {
+        let (at, merge) = At::of(served.token);
+        let piece = self.requests.piece(at);
+        let mut visit = piece.visit.expect("who is served has arrived");
+        visit.start(served.started);
+        piece.budget = visit.leave(now);
+        self.history.record((piece.tier, merge), now.since(served.started));
+        if merge || piece.children.is_empty() {
+            return self.send(now, at, true, false);
+        }
+        let children = piece.children.clone();
+        piece.out = children.len() as u16;
+        let (mut budget, level, received) = (piece.budget, piece.level, piece.received);
+        if children.len() > 1 {
+            budget = budget.split(self.config.tiers[piece.tier].reserve);
+        }
+        for child in children {
+            let child = At { piece: child, ..at };
+            let piece = self.requests.piece(child);
+            (piece.budget, piece.level, piece.received) = (budget, level, received);
+            self.send(now, child, false, false);
+        }
+    }
+
+    /// A piece will not be served: whoever sent it is told.
+    pub(super) fn shed(&mut self, now: Time, token: u64) {
+        let (at, _) = At::of(token);
+        self.send(now, at, true, true);
+    }
+
+    /// An answer is back, or word that there is none.
+    fn back(&mut self, now: Time, child: At, back: Option<(Visit, Span)>) {
+        let Some(parent) = self.requests.piece(child).parent else { return };
+        let at = At { piece: parent, ..child };
+        let piece = self.requests.piece(at);
+        piece.out -= 1;
+        match back {
+            Some(back) => piece.back.push(back),
+            None => piece.failed = true,
+        }
+        if piece.out > 0 {
+            return;
+        }
+        if piece.failed {
+            return self.send(now, at, true, true);
+        }
+        let slowest = piece.back.iter().max_by_key(|(visit, _)| visit.elapsed(now));
+        piece.received = slowest.map_or(piece.received, |&(_, received)| received);
+        let visits = piece.back.drain(..).map(|(visit, _)| visit);
+        piece.visit = Visit::join(now, visits);
+        if piece.work[1] > Span::ZERO {
+            return self.offer(now, at, true);
+        }
+        if let Some(visit) = piece.visit {
+            piece.budget = visit.leave(now);
+        }
+        self.send(now, at, true, false);
+    }
+}

@@ -1,0 +1,201 @@
+//! The platform against theory and against itself: what comes in is accounted for,
+//! a seed replays, and a switch changes what it should.
+
+use queueing::{Law, Span, theory};
+use sim::world::platform::{Config, Outcome, run};
+
+/// A small platform, all of its parts in it.
+fn text(mechanisms: &str, more: &str) -> String {
+    format!(
+        r#"
+        mechanisms = "{mechanisms}"
+        clients = 1
+        warmup = "2ms"
+        lasts = "10ms"
+        machine = {{ physical = 2, lanes = 1 }}
+        handing = {{ slice = "uniform 200us 400us" }}
+        beside = [{{ lasts = "2ms" }}]
+        tiers = [
+            {{ name = "front", hosts = 1, service = "exp 5us", merge = "2us" }},
+            {{ name = "mid", hosts = 1, service = "exp 10us", merge = "5us", reserve = "20us" }},
+            {{ name = "leaf", hosts = 3, parts = 3, service = "exp 20us", answer = "4KB" }},
+        ]
+        [[classes]]
+        name = "ls"
+        arrivals = "poisson 30000"
+        level = 2
+        slo = "500us"
+        [[classes]]
+        name = "batch"
+        arrivals = "burst 10 2ms 0ns"
+        level = 5
+        slo = "20ms"
+        scale = 5.0
+        [[classes]]
+        name = "new"
+        arrivals = "poisson 150000"
+        from = "4ms"
+        until = "9ms"
+        level = 1
+        granted = 6
+        slo = "1ms"
+        scale = 0.2
+        newcomers = true
+        opening = "20us"
+        [network]
+        topology = {{ kind = "leaf-spine", leaves = 2, spines = 2, hosts_per_leaf = 3, host = {{ gbps = 10, delay = "1us" }}, core = {{ gbps = 40, delay = "200ns" }} }}
+        ways = "flow"
+        thresholds = [6, 20, 60, 200]
+        bulk = {{ sizes = "list 300000 20000", load = 0.3, level = 3 }}
+        {more}
+        "#
+    )
+}
+
+fn outcome(mechanisms: &str, more: &str) -> Outcome {
+    let config = Config::from_toml(&text(mechanisms, more));
+    run(&config.unwrap_or_else(|error| panic!("{mechanisms}: {error}")))
+}
+
+const ALL: [&str; 12] = [
+    "none",
+    "only fabric",
+    "only events",
+    "only deadline",
+    "only guard",
+    "only cores",
+    "all but fabric",
+    "all but events",
+    "all but deadline",
+    "all but guard",
+    "all but cores",
+    "all",
+];
+
+#[test]
+fn every_request_is_answered_refused_dropped_or_under_way_whatever_is_on() {
+    let mut asked = Vec::new();
+    for mechanisms in ALL {
+        let outcome = outcome(mechanisms, "");
+        for class in &outcome.classes {
+            assert_eq!(class.accounted(), class.requests, "{mechanisms}: {class:?}");
+            assert_eq!(class.latency.count(), class.requests, "{mechanisms}: {}", class.name);
+            assert_eq!(class.answered.count(), class.on_time + class.late, "{mechanisms}: {}", class.name);
+            assert_eq!((class.lost, class.unanswered), (0, 0), "{mechanisms}: {}", class.name);
+        }
+        let sum = |of: fn(&sim::world::platform::ClassOutcome) -> u64| -> u64 {
+            outcome.classes.iter().map(of).sum()
+        };
+        let (refused, shed) = (sum(|class| class.refused), sum(|class| class.shed));
+        let has = |name: &str| match mechanisms.strip_prefix("all but ") {
+            Some(left_out) => left_out != name,
+            None => mechanisms == "all" || mechanisms == format!("only {name}"),
+        };
+        assert_eq!(refused > 0, has("guard"), "{mechanisms}: only the guard refuses: {refused}");
+        assert!(shed == 0 || has("deadline"), "{mechanisms}: only budgets drop: {shed}");
+        asked.push(outcome.classes.iter().map(|class| class.requests).collect::<Vec<_>>());
+    }
+    assert!(asked.iter().all(|these| *these == asked[0]), "all are given the same work: {asked:?}");
+    assert!(asked[0].iter().all(|&requests| requests > 20), "{asked:?}");
+}
+
+#[test]
+fn a_seed_replays_a_run_and_another_does_not() {
+    let of = |seed: u64| {
+        let config = Config { seed, ..Config::from_toml(&text("all", "")).expect("a platform") };
+        let outcome = run(&config);
+        let classes = outcome.classes.iter().map(|class| (class.on_time, class.latency.mean()));
+        (classes.collect::<Vec<_>>(), outcome.packets, outcome.events)
+    };
+    assert_eq!(of(1), of(1));
+    assert_ne!(of(1), of(2));
+}
+
+#[test]
+fn without_disturbance_or_overload_no_switch_changes_what_is_answered() {
+    let quiet = |mechanisms: &str| {
+        let mut config = Config::from_toml(&text(mechanisms, "")).expect("a platform");
+        config.classes.truncate(1);
+        config.classes[0].arrivals = "poisson 500".parse().expect("arrivals");
+        config.classes[0].slo = Span::from_millis(50);
+        config.beside.clear();
+        config.network.as_mut().expect("there is one").bulk = None;
+        config.lasts = Span::from_millis(100);
+        let class = run(&config).classes.remove(0);
+        (class.requests, class.on_time, class.latency.quantile(0.5))
+    };
+    let (requests, on_time, p50) = quiet("none");
+    assert_eq!(on_time, requests);
+    for mechanisms in ALL {
+        let other = quiet(mechanisms);
+        assert_eq!((other.0, other.1), (requests, requests), "{mechanisms}");
+        let off = other.2.as_secs_f64() / p50.as_secs_f64() - 1.0;
+        assert!(off.abs() < 0.3, "{mechanisms}: {} and {p50}", other.2);
+    }
+}
+
+#[test]
+fn net_s_own_tcp_carries_the_same_requests_after_a_handshake() {
+    let quiet = |kind: &str| {
+        let more = format!("transport = {{ kind = \"{kind}\" }}");
+        let mut config = Config::from_toml(&text("all", &more)).expect("a platform");
+        config.classes.truncate(1);
+        config.beside.clear();
+        run(&config).classes.remove(0)
+    };
+    let [warm, fresh] = ["ns2", "modern"].map(quiet);
+    assert_eq!(warm.requests, fresh.requests);
+    assert_eq!(fresh.accounted(), fresh.requests);
+    assert!(fresh.latency.quantile(0.5) > warm.latency.quantile(0.5) + Span::from_micros(10));
+}
+
+/// One tier, one core, no network, nothing beside it, and nothing costs anything.
+fn alone(service: &str, rate_per_s: u64) -> Outcome {
+    let config = Config::from_toml(&format!(
+        r#"
+        mechanisms = "none"
+        clients = 1
+        warmup = "50ms"
+        lasts = "2s"
+        machine = {{ physical = 1, lanes = 1 }}
+        handing = {{ decide = "0ns", wake = "0ns", preempt = "0ns", resume = "0ns", spin = "0ns" }}
+        needs = {{ memory = 0.0, bandwidth_gb = 0.0 }}
+        costs = {{ driver_ns = 0, classify_ns = 0, shed_ns = 0, tcp_rx_ns = 0, tcp_ack_ns = 0, tcp_tx_ns = 0, event_ns = 0, dispatch_ns = 0 }}
+        tiers = [{{ name = "one", hosts = 1, service = "{service}" }}]
+        classes = [{{ name = "all", arrivals = "poisson {rate_per_s}", level = 2, slo = "1s" }}]
+        "#
+    ));
+    run(&config.unwrap_or_else(|error| panic!("{error}")))
+}
+
+#[test]
+fn one_core_without_anything_around_it_is_an_m_g_1_queue() {
+    for service in ["exp 10us", "10us", "bimodal 5us 50us 0.1"] {
+        let law: Law = service.parse().expect("a law");
+        let rate_per_s = 0.7 / law.mean().as_secs_f64();
+        let outcome = alone(service, rate_per_s as u64);
+        let expected = theory::mg1::sojourn_mean(rate_per_s as u64 as f64, &law).expect("below saturation");
+        let found = outcome.classes[0].latency.mean();
+        let off = found.as_secs_f64() / expected.as_secs_f64() - 1.0;
+        assert!(off.abs() < 0.05, "{service}: {found} where theory has {expected}");
+    }
+}
+
+#[test]
+fn what_cannot_be_built_is_refused_with_its_value() {
+    let refused = |from: &str, to: &str, says: &str| {
+        let text = text("all", "");
+        assert!(text.contains(from), "{from:?}");
+        let error = Config::from_toml(&text.replace(from, to)).expect_err(to).to_string();
+        assert!(error.contains(says), "{error}");
+    };
+    refused("\"all\"", "\"most\"", "mechanisms \"most\" are none of");
+    refused("clients = 1", "clients = 0", "clients 0");
+    refused("clients = 1", "clients = 9", "6 hosts are fewer than 14");
+    refused("parts = 3", "parts = 4", "tier leaf: parts 4 are outside 1..=3");
+    refused("scale = 5.0", "scale = 0.0", "class batch: scale 0");
+    refused("granted = 6", "granted = 9", "class new: level 9");
+    refused("load = 0.3", "load = 0.0", "bulk: load 0");
+    refused("gbps = 10", "gbps = 0", "gbps 0");
+    refused("physical = 2", "physical = 0", "");
+}
