@@ -1,8 +1,7 @@
-//! `greenwave check`: is this policy file valid, what does it say, and what
-//! becomes of a request under it?
+//! `greenwave check`: is this policy file valid, and what does it say?
 //!
-//! `FILE:LINE: ...` for what is wrong, so that editors can jump there. Of a
-//! request, every rule that is asked and the first condition that it misses.
+//! `FILE:LINE: ...` for what is wrong, so that editors can jump there. What
+//! becomes of a request under it is `greenwave explain request`'s to say.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,44 +13,25 @@ use net::classify::talk::Nonsense;
 use runtime::mode::Classifiers;
 use serde_json::json;
 
-use crate::Error;
 use crate::table::Table;
+use crate::{Error, include};
 
-mod answer;
-mod request;
-
-use answer::Answer;
-
-/// Check a policy file and show its rules, or which of them a request hits.
+/// Check a policy file and show its rules.
 #[derive(clap::Args)]
 pub struct Args {
     /// The policy, in TOML.
     file: PathBuf,
-    #[command(flatten)]
-    asked: request::Asked,
     /// Print JSON instead of the table.
     #[arg(long)]
     json: bool,
 }
 
-/// Reads the file and prints its rules, or what becomes of the request.
+/// Reads the file and prints its rules.
 ///
 /// # Errors
-/// A file that cannot be read, or what is wrong in it and where; a request
-/// that is none.
+/// A file that cannot be read, or what is wrong in it and where.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let text = read(&args.file)?;
-    let policy = parse(&args.file, &text)?;
-    let when = conditions(&text);
-    if let Some(packet) = args.asked.packet()? {
-        let explained = policy.explain(&packet.frame, packet.flow, packet.service);
-        let answer = Answer { policy: &policy, when: &when, packet: &packet };
-        match args.json {
-            true => println!("{:#}", explained.iter().map(|e| answer.json(e)).collect::<serde_json::Value>()),
-            false => print!("{}", explained.iter().map(|e| answer.text(e)).collect::<Vec<_>>().join("\n")),
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
+    let (policy, when) = policy(&args.file)?;
     if args.json {
         println!("{:#}", as_json(&policy, &when));
         return Ok(ExitCode::SUCCESS);
@@ -69,7 +49,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 /// # Errors
 /// As [`run`].
 pub fn load(path: &Path) -> Result<(Classifiers, Arc<Observed>), Error> {
-    let policy = parse(path, &read(path)?)?;
+    let (policy, _) = policy(path)?;
     let classifiers = Classifiers { driver: policy.driver(), transport: policy.transport() };
     Ok((classifiers, policy.observed()))
 }
@@ -91,17 +71,19 @@ pub fn summary(observed: &Observed) -> Vec<String> {
     std::iter::once(first).chain(learned).collect()
 }
 
-fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|e| Error::file(path, &e))
-}
-
-fn parse(path: &Path, text: &str) -> Result<Policy, Error> {
-    let wrong = |e: PolicyError| Error::new(format!("{}:{}: {}", path.display(), e.line, e.message));
-    Policy::parse(text).map_err(wrong)
+/// The policy in `path`, and what each of its rules looks at.
+///
+/// # Errors
+/// As [`run`].
+pub fn policy(path: &Path) -> Result<(Policy, Vec<When>), Error> {
+    let all = include::read(path)?;
+    let wrong = |e: PolicyError| Error::new(format!("{}: {}", all.place(e.line), e.message));
+    let policy = Policy::parse(&all.text).map_err(wrong)?;
+    Ok((policy, conditions(&all.text)))
 }
 
 /// What a rule looks at, and for what.
-type When = Vec<(String, String)>;
+pub type When = Vec<(String, String)>;
 
 /// What each rule looks at, as the file says it.
 fn conditions(text: &str) -> Vec<When> {
@@ -116,7 +98,8 @@ fn conditions(text: &str) -> Vec<When> {
     rules.iter().map(looked_at).collect()
 }
 
-fn verdict(verdict: Verdict) -> String {
+/// A verdict, in words.
+pub fn verdict(verdict: Verdict) -> String {
     match verdict {
         Verdict::Level(level) => format!("priority {level}"),
         Verdict::Drop => "drop".to_owned(),

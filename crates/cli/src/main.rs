@@ -23,8 +23,10 @@ mod device;
 mod doctor;
 mod error;
 mod exp;
+mod explain;
 mod fabric;
 mod guard;
+mod include;
 mod link;
 mod load;
 mod manual;
@@ -77,6 +79,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Check a policy file and show its rules.
     Check(check::Args),
+    /// Say what becomes of a request, and why.
+    Explain(explain::Args),
     /// Write the man pages.
     Man(manual::ManArgs),
     /// Print completions for a shell.
@@ -104,6 +108,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Man(args) => manual::man(&args, Cli::command()),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
     };

@@ -9,11 +9,6 @@ use std::process::Command;
 use common::greenwave;
 use scratch::Scratch;
 
-const GUIDE: [&str; 2] = [
-    include_str!("../../../docs/guide/zero-to-priority.md"),
-    include_str!("../../../docs/guide/policies.md"),
-];
-
 /// `args` must be refused with one line that holds `expected`.
 #[track_caller]
 fn refused(args: &[&str], expected: &str) {
@@ -182,6 +177,8 @@ fn help_fits_a_terminal_of_80_columns() {
         "load",
         "calibrate",
         "check",
+        "explain",
+        "explain request",
         "exp",
         "bench",
         "bench idle",
@@ -218,36 +215,6 @@ fn help_names_every_dispatch_policy() {
     }
 }
 
-/// Every `greenwave COMMAND --flag` of the pages that a newcomer reads.
-#[test]
-fn the_flags_that_the_readme_and_the_guide_use_exist() {
-    let pages = [include_str!("../../../README.md"), GUIDE[0], GUIDE[1]];
-    let mut seen = 0;
-    for line in pages.iter().flat_map(|page| page.lines()) {
-        let line = line.replace("-p cli -- ", "greenwave ");
-        let Some((_, rest)) = line.split_once("greenwave ") else { continue };
-        let words = || rest.split_whitespace().take_while(|word| *word != "#");
-        let flags: Vec<_> =
-            words().map(|word| word.trim_matches('`')).filter(|word| word.starts_with("--")).collect();
-        if flags.is_empty() {
-            continue;
-        }
-        // `exp run` has its own, and so have others.
-        let parts = if ["exp ", "fabric ", "guard ", "sim "].iter().any(|with| rest.starts_with(with)) {
-            2
-        } else {
-            1
-        };
-        let help = greenwave(&words().take(parts).chain(["--help"]).collect::<Vec<_>>()).stdout;
-        let help = String::from_utf8_lossy(&help);
-        for flag in flags {
-            assert!(help.split_whitespace().any(|word| word == flag), "{flag} of {line:?}");
-            seen += 1;
-        }
-    }
-    assert!(seen >= 8, "only {seen} flags were found");
-}
-
 #[test]
 fn a_bad_policy_is_refused_with_its_line() {
     let policy = Scratch::new(
@@ -270,6 +237,9 @@ fn a_good_policy_is_shown_rule_by_rule() {
     for part in ["rule", "web", "driver", "priority 0", "port = \"80\""] {
         assert!(stdout.contains(part), "{part} in {stdout}");
     }
+    let rules: serde_json::Value =
+        serde_json::from_slice(&greenwave(&["check", policy.path(), "--json"]).stdout).expect("JSON");
+    assert_eq!((&rules["default"], &rules["rules"][0]["rule"]), (&serde_json::Value::Null, &"web".into()));
 }
 
 /// A policy for requests, and what becomes of one under it.
@@ -283,7 +253,7 @@ fn explained(name: &str, arguments: &[&str]) -> String {
          [[rule]]\nname = \"shop\"\nlayer = \"transport\"\npriority = 2\nport = 443\ntls = { sni = \"*.shop.example\" }\n\
          [[rule]]\nname = \"far\"\nlayer = \"transport\"\npriority = 6\nrtt = \"> 50ms\"\n",
     );
-    let out = greenwave(&[&["check", policy.path()], arguments].concat());
+    let out = greenwave(&[&["explain", "request", policy.path()], arguments].concat());
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
@@ -325,16 +295,15 @@ fn a_request_is_explained_to_programs_too() {
     assert_eq!(priorities, [Some(5), Some(1)], "{text}");
     assert_eq!(requests[1]["rule"], "reads");
     assert_eq!(requests[0]["tried"][2]["missed"]["given"], "SET a");
-    let rules: serde_json::Value = serde_json::from_str(&explained("rules", &["--json"])).expect("JSON");
-    assert_eq!((&rules["default"], &rules["rules"][4]["rule"]), (&5.into(), &"far".into()));
 }
 
 #[test]
 fn a_request_that_is_none_is_refused() {
     let policy = Scratch::new("any.toml", "default = 5\n");
     let check = |arguments: &[&str], expected: &str| {
-        refused(&[&["check", policy.path()], arguments].concat(), expected);
+        refused(&[&["explain", "request", policy.path()], arguments].concat(), expected);
     };
+    check(&[], "no request is given");
     check(&["--http", "GET"], "--http \"GET\" is not METHOD PATH");
     check(&["--http", "GET /", "--header", "gold"], "--header \"gold\" is not NAME: VALUE");
     check(&["--resp", " "], "is no command");
@@ -343,26 +312,6 @@ fn a_request_that_is_none_is_refused() {
     check(&["--rtt", "5ms"], "required");
     check(&["--http", "GET /", "--peer", "ten"], "is not an address such as 10.0.0.9");
     check(&["--http", "GET /", "--loss", "2"], "is not a share 0.0..=1.0");
-}
-
-/// The policies that the guide tells its reader to save.
-#[test]
-fn the_guides_policies_are_valid() {
-    let mut valid = 0;
-    for (page, guide) in GUIDE.iter().enumerate() {
-        for (n, rest) in guide.split("```toml\n").skip(1).enumerate() {
-            let (text, _) = rest.split_once("```").expect("the block ends");
-            let policy = Scratch::new(&format!("guide-{page}-{n}.toml"), text);
-            let out = greenwave(&["check", policy.path()]);
-            let stdout = String::from_utf8_lossy(&out.stdout);
-            assert_eq!(out.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&out.stderr));
-            for rule in text.lines().filter_map(|line| line.strip_prefix("name = ")) {
-                assert!(stdout.contains(rule.trim_matches('"')), "{rule} in {stdout}");
-            }
-            valid += 1;
-        }
-    }
-    assert!(valid >= 7, "the first, and one for each of the paper's six scenarios");
 }
 
 /// The bench of fabrics, small; how fast they are is not a test's to say.

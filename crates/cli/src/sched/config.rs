@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use host::cores::{Who, group_path, list};
 use queueing::{CoreId, Span};
 use sched::cores::{Board, Class, Policy, Settings, TaskSpec, Topology, by_name};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-use crate::Error;
-use crate::settings::{text, text_or_none, within};
+use crate::{Error, include};
 
 /// What `greenwave sched example` prints: every setting with its default.
 pub const EXAMPLE: &str = include_str!("example.toml");
@@ -21,20 +20,20 @@ pub struct Config {
     pub mechanism: String,
     pub cores: Option<String>,
     pub sensor: SensorName,
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "span")]
     pub period: Span,
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "span")]
     pub calm: Span,
     pub bandwidth_max_gb: f64,
     pub latency_max: f64,
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "span")]
     pub slice: Span,
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "span")]
     pub starve_max: Span,
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "span")]
     pub period_parties: Span,
     pub slack: f64,
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "span")]
     pub condition_after: Span,
     pub hook: Vec<String>,
     pub metrics: Option<PathBuf>,
@@ -53,11 +52,11 @@ pub struct Task {
     #[serde(default)]
     pub guaranteed: u16,
     pub burstable: Option<u16>,
-    #[serde(default, deserialize_with = "text_or_none")]
+    #[serde(default, deserialize_with = "span_or_none")]
     pub delay_max: Option<Span>,
-    #[serde(default, deserialize_with = "text_or_none")]
+    #[serde(default, deserialize_with = "span_or_none")]
     pub request_max: Option<Span>,
-    #[serde(default, deserialize_with = "text_or_none")]
+    #[serde(default, deserialize_with = "span_or_none")]
     pub tail_target: Option<Span>,
     pub tail: Option<PathBuf>,
     pub output: Option<PathBuf>,
@@ -103,6 +102,14 @@ impl Default for Config {
     }
 }
 
+fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
+    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn span_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
+    span(from).map(Some)
+}
+
 /// Where to find one that is right.
 const RIGHT: &str = "greenwave sched example, for one that is right";
 
@@ -112,17 +119,22 @@ impl Config {
     /// # Errors
     /// It cannot be read, or what is wrong in it and what would be valid.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            Error::file(path, &e).advice("greenwave sched example >tasks.toml, to start from")
-        })?;
-        Self::parse(&path.display().to_string(), &text)
+        let start = "greenwave sched example >tasks.toml, to start from";
+        let all = include::read(path).map_err(|e| if path.exists() { e } else { e.advice(start) })?;
+        Self::of(&path.display().to_string(), &all.text, |line| all.place(line))
     }
 
     /// Reads `text`; `name` is its file.
+    #[cfg(test)]
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
+        Self::of(name, text, |line| format!("{name}:{line}"))
+    }
+
+    /// Reads `text`, which `name` begins; `place` says of a line where it is.
+    fn of(name: &str, text: &str, place: impl Fn(usize) -> String) -> Result<Self, Error> {
         let config: Self = toml::from_str(text).map_err(|e| {
             let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-            Error::new(format!("{name}:{line}: {}", e.message().replace('\n', " "))).advice(RIGHT)
+            Error::new(format!("{}: {}", place(line), e.message().replace('\n', " "))).advice(RIGHT)
         })?;
         config.check().map_err(|(what, advice)| Error::new(format!("{name}: {what}")).advice(advice))?;
         Ok(config)
@@ -130,8 +142,7 @@ impl Config {
 
     /// Refuses what can be refused without looking at the machine: what is wrong, and what to try.
     fn check(&self) -> Result<(), (String, String)> {
-        let right = |what: String| (what, RIGHT.to_owned());
-        let bad = |what: String| Err(right(what));
+        let bad = |what: String| Err((what, RIGHT.to_owned()));
         if !["auto", "affinity"].contains(&self.mechanism.as_str()) {
             let what = format!("mechanism {:?} is none of auto, affinity", self.mechanism);
             return Err((what, "greenwave doctor sched, for what works here".to_owned()));
@@ -146,7 +157,9 @@ impl Config {
             ("calm", self.calm, Span::from_millis(1), Span::from_secs(60)),
             ("condition_after", self.condition_after, Span::from_millis(1), Span::from_secs(86_400)),
         ] {
-            within(name, value, least..=most).map_err(right)?;
+            if !(least..=most).contains(&value) {
+                return bad(format!("{name} {value} is outside {least}..={most}"));
+            }
         }
         if !(self.bandwidth_max_gb.is_finite() && self.bandwidth_max_gb > 0.0) {
             return bad(format!("bandwidth_max_gb {} is not more than 0", self.bandwidth_max_gb));
@@ -154,7 +167,9 @@ impl Config {
         if !(self.latency_max.is_finite() && self.latency_max > 1.0) {
             return bad(format!("latency_max {} is not more than 1", self.latency_max));
         }
-        within("slack", self.slack, 0.0..=1.0).map_err(right)?;
+        if !(0.0..=1.0).contains(&self.slack) {
+            return bad(format!("slack {} is outside 0..=1", self.slack));
+        }
         if self.tasks.is_empty() {
             return bad("there is no task".to_owned());
         }

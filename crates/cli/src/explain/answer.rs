@@ -5,7 +5,7 @@ use net::classify::rules::{Decided, Explained, Missed, Policy, Rule, Tried};
 use serde_json::json;
 
 use super::request::Packet;
-use super::{When, verdict};
+use crate::check::{When, verdict};
 use crate::table::Table;
 
 /// What was asked, and all that was found.

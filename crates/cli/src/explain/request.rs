@@ -1,5 +1,4 @@
-//! The request that `greenwave check` is asked about, as the frame it would
-//! come in.
+//! The request that is to be explained, as the frame it would come in.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -15,7 +14,7 @@ use crate::Error;
 /// A request, and what its connection has been like.
 #[derive(clap::Args)]
 pub struct Asked {
-    /// Explain an HTTP request: 'GET /pay'.
+    /// An HTTP request: 'GET /pay'.
     #[arg(long, value_name = "REQUEST", group = "asked")]
     http: Option<String>,
     /// A header of it: 'x-tier: gold' (repeat).
@@ -66,11 +65,11 @@ pub(super) struct Packet {
 }
 
 impl Asked {
-    /// The packet, if anything is asked.
+    /// The packet.
     ///
     /// # Errors
-    /// What makes no sense as a request.
-    pub(super) fn packet(&self) -> Result<Option<Packet>, Error> {
+    /// What makes no sense as a request; nothing is asked.
+    pub(super) fn packet(&self) -> Result<Packet, Error> {
         let (payload, usual) = if let Some(text) = &self.http {
             (http(text, &self.header)?, 80)
         } else if let Some(text) = &self.resp {
@@ -89,7 +88,8 @@ impl Asked {
             }
             (bytes, 80)
         } else {
-            return Ok(None);
+            let advice = "--http 'GET /pay', or one of --resp, --memcached, --sni, --payload";
+            return Err(Error::new("no request is given to explain").advice(advice));
         };
         let port = self.port.unwrap_or(usual);
         let frame = frame(self.peer, port, self.dscp, &payload);
@@ -99,7 +99,7 @@ impl Asked {
             received: self.received + Bytes::new(payload.len() as u64),
             ..FlowState::default()
         };
-        Ok(Some(Packet { peer: self.peer, port, frame, flow, service: self.service }))
+        Ok(Packet { peer: self.peer, port, frame, flow, service: self.service })
     }
 }
 

@@ -1,0 +1,59 @@
+//! `greenwave explain`: what becomes of something, and why.
+//!
+//! Of a request: every rule of a policy that is asked, the first condition
+//! that it misses, and who decides. Whether the policy is valid is
+//! `greenwave check`'s to say.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::{Error, check};
+
+mod answer;
+mod request;
+
+use answer::Answer;
+
+/// Say what becomes of a request, and why.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Say which rules of a policy a request hits, and what others miss.
+    Request(Request),
+}
+
+/// Say which rules of a policy a request hits, and what others miss.
+#[derive(clap::Args)]
+struct Request {
+    /// The policy, in TOML.
+    file: PathBuf,
+    #[command(flatten)]
+    asked: request::Asked,
+    /// Print JSON instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Explains.
+///
+/// # Errors
+/// A policy that cannot be read or is wrong; a request that is none.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let Command::Request(Request { file, asked, json }) = &args.command;
+    let (policy, when) = check::policy(file)?;
+    let packet = asked.packet()?;
+    let explained = policy.explain(&packet.frame, packet.flow, packet.service);
+    let answer = Answer { policy: &policy, when: &when, packet: &packet };
+    match json {
+        true => println!("{:#}", explained.iter().map(|e| answer.json(e)).collect::<serde_json::Value>()),
+        false => print!("{}", explained.iter().map(|e| answer.text(e)).collect::<Vec<_>>().join("\n")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
