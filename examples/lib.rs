@@ -15,6 +15,7 @@ use net::classify::TransportClassifier;
 use runtime::task::{self, Config, Crew, Quantum, TaskShard};
 use runtime::threads::Threads;
 
+pub mod classifiers;
 pub mod text;
 
 /// Runs what `start` starts on a device of its own, until ctrl-C; `classifier`

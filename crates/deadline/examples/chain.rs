@@ -1,4 +1,4 @@
-//! Two axum services in a row; the second is slow and serves one at a time.
+//! Three axum services in a row; the last is slow and serves one at a time.
 //!
 //! Five users ask at once, the most patient first. They are served in the order
 //! of what they have left; whose time runs out in the queue is told and not served.
@@ -34,6 +34,19 @@ async fn search() -> String {
     format!("{answer}, begun with {:.0} ms left", left * 1e3)
 }
 
+/// A service that only asks the `next` one; what its caller has left goes along.
+fn asks(next: String) -> Router {
+    let to_next = PropagateLayer::new().layer(client());
+    let ask = move || async move {
+        let request = Request::get(next).body(Body::empty()).expect("an address");
+        match to_next.oneshot(request).await {
+            Ok(answer) => answer.map(Body::new),
+            Err(late) => Response::new(Body::from(late.to_string())),
+        }
+    };
+    Router::new().route("/", get(ask))
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let intake = Limits { trusted: true, ..Limits::default() };
@@ -41,17 +54,9 @@ async fn main() -> Result<(), Failure> {
     let one = DeadlineLayer::new(Settings { limit: 1, queue, intake, ..Settings::default() });
     let back = listen(Router::new().route("/", get(search)).layer(one)).await?;
 
-    // The front only asks the back; what its user has left goes along.
-    let to_back = PropagateLayer::new().layer(client());
-    let ask = move || async move {
-        let request = Request::get(back).body(Body::empty()).expect("an address");
-        match to_back.oneshot(request).await {
-            Ok(answer) => answer.map(Body::new),
-            Err(late) => Response::new(Body::from(late.to_string())),
-        }
-    };
-    let many = DeadlineLayer::new(Settings { intake, ..Settings::default() });
-    let front = listen(Router::new().route("/", get(ask)).layer(many)).await?;
+    let many = || DeadlineLayer::new(Settings { intake, ..Settings::default() });
+    let middle = listen(asks(back).layer(many())).await?;
+    let front = listen(asks(middle).layer(many())).await?;
 
     let began = Instant::now();
     let mut users = tokio::task::JoinSet::new();

@@ -1,0 +1,208 @@
+//! What is in `deploy/`: units and manifests whose flags exist, that read as
+//! what they are, and that ask for no more than they need.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use yaml_rust2::{Yaml, YamlLoader};
+
+use super::flags::{Help, commands};
+use super::{is_there, read, root, skipped};
+
+/// The files of a folder below `deploy`, in order.
+fn files(folder: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root().join("deploy").join(folder)).expect("it is there");
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("it is readable").path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "deploy/{folder} is empty");
+    files
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().expect("a file").to_string_lossy().into_owned()
+}
+
+/// What `key=` of a unit or of a file of variables is, each time.
+fn values<'a>(text: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
+    text.lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix('='))
+}
+
+#[test]
+fn the_flags_that_units_and_their_samples_use_exist() {
+    let mut help = Help::default();
+    let mut seen = 0;
+    for path in files("systemd") {
+        let (name, text) = (name(&path), read(&path));
+        let mut start = values(&text, "ExecStart").next().expect("a unit starts something").to_owned();
+        // A file of variables, of which there is a sample.
+        if let Some(file) = values(&text, "EnvironmentFile").next() {
+            let instance = if name.contains("serve") { "web" } else { "eth0" };
+            let sample = file.replace("/etc/greenwave", "deploy/etc").replace("%i", instance);
+            let (variable, flags) = read(&sample)
+                .lines()
+                .find_map(|line| line.split_once('=').filter(|(name, _)| !name.starts_with('#')))
+                .map(|(variable, flags)| (format!("${variable}"), flags.to_owned()))
+                .unwrap_or_else(|| panic!("{sample} gives no flags"));
+            assert!(start.contains(&variable), "{name} does not take {variable}, which {sample} gives");
+            start = start.replace(&variable, &flags);
+        }
+        let all =
+            [Some(start.as_str()), values(&text, "ExecStop").next(), values(&text, "ExecStopPost").next()];
+        for line in all.into_iter().flatten() {
+            let words = commands(line).next().unwrap_or_else(|| panic!("{name}: {line} is no greenwave"));
+            seen += help.check(&words, &name);
+        }
+    }
+    assert!(seen >= 6, "only {seen} flags were found");
+}
+
+/// Every unit that can be restricted is: the names say what is left.
+#[test]
+fn units_give_up_what_they_do_not_need() {
+    for path in files("systemd") {
+        let (name, text) = (name(&path), read(&path));
+        for line in [
+            "NoNewPrivileges=yes",
+            "ProtectSystem=strict",
+            "ProtectHome=yes",
+            "PrivateTmp=yes",
+            "MemoryDenyWriteExecute=yes",
+            "SystemCallArchitectures=native",
+            "RestrictSUIDSGID=yes",
+            "UMask=0077",
+        ] {
+            assert!(text.lines().any(|has| has == line), "{name} lacks {line}");
+        }
+        let bound =
+            values(&text, "CapabilityBoundingSet").next().unwrap_or_else(|| panic!("{name} is not bound"));
+        let may = ["CAP_BPF", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_PERFMON", "CAP_SYS_NICE", "CAP_KILL"];
+        for capability in bound.split(' ') {
+            let is_known =
+                may.contains(&capability) || (name.contains("fabric") && capability == "CAP_SYS_ADMIN");
+            assert!(is_known, "{name} may do {capability}");
+        }
+        // Without root, what it may is what it is given.
+        if text.lines().any(|line| line == "DynamicUser=yes") {
+            assert_eq!(values(&text, "AmbientCapabilities").next(), Some(bound), "{name}");
+        }
+        assert!(values(&text, "SystemCallFilter").next().is_some(), "{name} may call anything");
+    }
+}
+
+/// Copies of the units that start the program that was built, in a folder of their own.
+fn copies() -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("units");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("the folder for test files is writable");
+    for path in files("systemd") {
+        let text = read(&path).replace("/usr/bin/greenwave", env!("CARGO_BIN_EXE_greenwave"));
+        std::fs::write(folder.join(name(&path)), text).expect("it is ours");
+    }
+    folder
+}
+
+/// Exposure, in tenths of systemd's points of 10, that no unit exceeds.
+const EXPOSURE_MAX: &str = "45";
+
+#[test]
+fn systemd_understands_the_units_and_finds_little_exposed() {
+    if !is_there("systemd-analyze") {
+        return skipped("systemd_understands_the_units_…", "the program systemd-analyze is not there");
+    }
+    let folder = copies();
+    for path in files("systemd") {
+        let unit = folder.join(name(&path));
+        for more in
+            [&["verify", "--man=no"][..], &["security", "--offline=true", "--threshold", EXPOSURE_MAX]]
+        {
+            let mut analyze = Command::new("systemd-analyze");
+            let out = analyze.args(more).arg(&unit).output().expect("systemd-analyze starts");
+            let said = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+            assert!(out.status.success(), "{}: {more:?}: {said}", unit.display());
+            // It warns of what it does not know, and succeeds.
+            assert!(!said.contains("Unknown"), "{}: {said}", unit.display());
+        }
+    }
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+/// The documents of a file of YAML.
+fn documents(name: &str, text: &str) -> Vec<Value> {
+    let documents = YamlLoader::load_from_str(text).unwrap_or_else(|e| panic!("{name}: {e}"));
+    documents.iter().map(as_json).collect()
+}
+
+fn as_json(yaml: &Yaml) -> Value {
+    match yaml {
+        Yaml::Hash(pairs) => {
+            let key = |key: &Yaml| key.as_str().expect("a name").to_owned();
+            pairs.iter().map(|(name, value)| (key(name), as_json(value))).collect()
+        }
+        Yaml::Array(values) => values.iter().map(as_json).collect(),
+        Yaml::String(text) => text.as_str().into(),
+        Yaml::Boolean(is) => (*is).into(),
+        Yaml::Integer(number) => (*number).into(),
+        Yaml::Null => Value::Null,
+        other => panic!("{other:?} has no place in a manifest"),
+    }
+}
+
+/// The pod of a manifest, where it describes one.
+fn pod(manifest: &Value) -> Option<&Value> {
+    match manifest["kind"].as_str() {
+        Some("DaemonSet" | "Deployment") => Some(&manifest["spec"]["template"]["spec"]),
+        Some("Pod") => Some(&manifest["spec"]),
+        _ => None,
+    }
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn strings(value: &Value) -> Vec<&str> {
+    list(value).map(|word| word.as_str().expect("a string, quoted where it looks like a number")).collect()
+}
+
+#[test]
+fn manifests_use_flags_that_exist_and_ask_for_no_more_than_they_need() {
+    let mut help = Help::default();
+    let (mut seen, mut containers) = (0, 0);
+    for path in files("kubernetes") {
+        let name = name(&path);
+        let manifests = documents(&name, &read(&path));
+        for manifest in manifests.iter().filter_map(pod) {
+            assert_eq!(
+                manifest["automountServiceAccountToken"], false,
+                "{name} has a token that it does not need"
+            );
+            let all = list(&manifest["initContainers"]).chain(list(&manifest["containers"]));
+            for container in all {
+                let may = &container["securityContext"];
+                assert_eq!(may["allowPrivilegeEscalation"], false, "{name}: {container}");
+                assert_eq!(may["readOnlyRootFilesystem"], true, "{name}: {container}");
+                assert_eq!(may["privileged"], Value::Null, "{name}: {container}");
+                assert_eq!(strings(&may["capabilities"]["drop"]), ["ALL"], "{name}: {container}");
+                for capability in strings(&may["capabilities"]["add"]) {
+                    let known = ["BPF", "NET_ADMIN", "NET_RAW", "PERFMON", "SYS_NICE", "KILL"];
+                    assert!(known.contains(&capability), "{name} adds {capability}");
+                }
+                assert!(
+                    container["resources"]["limits"]["memory"].is_string(),
+                    "{name} has no limit of memory"
+                );
+                let words = [strings(&container["command"]), strings(&container["args"])].concat();
+                // What the image starts, where no command is given, or a copy of it.
+                let words = match words.first() {
+                    Some(first) if first.ends_with("greenwave") => &words[1..],
+                    _ if container["command"].is_null() => &words[..],
+                    _ => continue,
+                };
+                seen += help.check(words, &name);
+                containers += 1;
+            }
+        }
+    }
+    assert!(containers >= 3 && seen >= 6, "{containers} containers, {seen} flags");
+}

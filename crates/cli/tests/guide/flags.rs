@@ -1,0 +1,62 @@
+//! Every flag that a page, a unit or a manifest gives to greenwave exists.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use super::{pages, read};
+
+/// What `--help` says, by command; asked once each.
+#[derive(Default)]
+pub struct Help(BTreeMap<String, String>);
+
+/// Commands that have commands of their own.
+const GROUPS: [&str; 6] = ["bench", "exp", "explain", "fabric", "guard", "sim"];
+
+impl Help {
+    /// Holds what stands behind `greenwave` against its help; how many flags
+    /// were looked at. `place` is where the words are.
+    #[track_caller]
+    pub fn check(&mut self, words: &[&str], place: &str) -> usize {
+        // What stands behind `--` is another program's.
+        let ours = words.iter().take_while(|word| **word != "--");
+        let flags: Vec<&str> = ours.copied().filter(|word| word.starts_with("--")).collect();
+        let Some(first) = words.first().filter(|_| !flags.is_empty()) else { return 0 };
+        let has_two = GROUPS.contains(first) || (*first == "sched" && !words[1].starts_with('-'));
+        let command = words[..if has_two { 2 } else { 1 }].join(" ");
+        let help = self.0.entry(command.clone()).or_insert_with(|| {
+            let mut help = Command::new(env!("CARGO_BIN_EXE_greenwave"));
+            let out = help.args(command.split(' ')).arg("--help").output().expect("greenwave starts");
+            assert!(out.status.success(), "{place}: greenwave {command} is no command");
+            String::from_utf8_lossy(&out.stdout).into_owned()
+        });
+        for flag in &flags {
+            let flag = flag.split('=').next().unwrap_or(flag);
+            assert!(help.split_whitespace().any(|word| word == flag), "{place}: greenwave {command} {flag}");
+        }
+        flags.len()
+    }
+}
+
+/// The words behind each `greenwave ` of `line`, up to where the command ends.
+pub fn commands(line: &str) -> impl Iterator<Item = Vec<&str>> {
+    line.split("greenwave ").skip(1).map(|rest| {
+        let rest = rest.split(['`', '#', ';', '&', '>']).next().unwrap_or_default();
+        rest.split_whitespace().collect()
+    })
+}
+
+#[test]
+fn the_flags_that_the_readme_and_the_guide_use_exist() {
+    let mut help = Help::default();
+    let mut seen = 0;
+    let pages = [("README.md".to_owned(), read("README.md"))].into_iter().chain(pages());
+    for (name, text) in pages {
+        let text = text.replace("-p cli -- ", "greenwave ").replace("\\\n", " ");
+        for (number, line) in text.lines().enumerate() {
+            for words in commands(line) {
+                seen += help.check(&words, &format!("{name}:{}", number + 1));
+            }
+        }
+    }
+    assert!(seen >= 60, "only {seen} flags were found");
+}
