@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo run -p xtask -- tidy`.
+//! Chores of the workspace: `cargo run -p xtask -- tidy`, `… -- dist`.
 //!
 //! Not a build system: everything that builds or tests is cargo's.
 #![forbid(unsafe_code)]
@@ -6,15 +6,18 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+mod dist;
 mod tidy;
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
-    match std::env::args().nth(1).as_deref() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.first().map(String::as_str) {
         Some("tidy") => tidy::run(root),
+        Some("dist") => dist::run(root, &args[1..]),
         other => {
             eprintln!(
-                "error: {} is not a chore\n  try: cargo run -p xtask -- tidy",
+                "error: {} is none of tidy, dist\n  try: cargo run -p xtask -- tidy",
                 other.unwrap_or("nothing")
             );
             ExitCode::from(2)

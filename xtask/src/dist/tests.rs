@@ -1,0 +1,126 @@
+//! The package of a program that is not one: what is in it, where, and whose.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::*;
+
+/// Answers as greenwave does where it is asked for pages and completions.
+const PROGRAM: &str = "#!/bin/sh
+case $1 in
+  man) mkdir -p \"$2\" && echo page >\"$2/greenwave.1\" && echo page >\"$2/greenwave-serve.1\" ;;
+  completions) echo \"complete for $2\" ;;
+esac
+";
+
+/// A folder that is gone when this is dropped, and what was built in it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("greenwave-dist-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(folder.join("built")).unwrap();
+        fs::write(folder.join("built/greenwave"), PROGRAM).unwrap();
+        fs::set_permissions(folder.join("built/greenwave"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(folder.join("built/libgreenwave.so"), "\0libc.so.6\0GLIBC_2.34\0").unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+#[test]
+fn the_tree_has_the_program_and_all_that_belongs_to_it() {
+    let folder = Folder::new("tree");
+    let tree = folder.0.join("tree");
+    stage::stage(root(), &folder.0.join("built"), &tree).unwrap();
+    for (path, mode) in [
+        ("usr/bin/greenwave", 0o755),
+        ("usr/lib/greenwave/greenwave", 0o755),
+        ("usr/lib/greenwave/libgreenwave.so", 0o644),
+        ("usr/lib/systemd/system/greenwave-guard@.service", 0o644),
+        ("usr/lib/systemd/system/greenwave-fabric@.service", 0o644),
+        ("usr/lib/systemd/system/greenwave-sched.service", 0o644),
+        ("usr/lib/systemd/system/greenwave-serve@.service", 0o644),
+        ("usr/share/man/man1/greenwave.1.gz", 0o644),
+        ("usr/share/man/man1/greenwave-serve.1.gz", 0o644),
+        ("usr/share/bash-completion/completions/greenwave", 0o644),
+        ("usr/share/zsh/vendor-completions/_greenwave", 0o644),
+        ("usr/share/fish/vendor_completions.d/greenwave.fish", 0o644),
+        ("usr/share/doc/greenwave/copyright", 0o644),
+        ("usr/share/doc/greenwave/LICENSE", 0o644),
+        ("usr/share/doc/greenwave/crates.txt", 0o644),
+        ("usr/share/doc/greenwave/guide/waits/nic.md", 0o644),
+        ("usr/share/doc/greenwave/guide/figures/nic.svg", 0o644),
+        ("usr/share/doc/greenwave/examples/etc/guard-eth0", 0o644),
+        ("usr/share/doc/greenwave/examples/kubernetes/guard.yaml", 0o644),
+        ("usr/share/doc/greenwave/examples/container/Containerfile", 0o644),
+    ] {
+        let meta = fs::metadata(tree.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+        assert_eq!(meta.permissions().mode() & 0o7777, mode, "{path}");
+    }
+    let zsh = fs::read_to_string(tree.join("usr/share/zsh/vendor-completions/_greenwave")).unwrap();
+    assert_eq!(zsh, "complete for zsh\n");
+    let crates = fs::read_to_string(tree.join("usr/share/doc/greenwave/crates.txt")).unwrap();
+    assert!(crates.lines().any(|line| line.starts_with("serde_json  1.")), "{crates}");
+}
+
+#[test]
+fn both_archives_hold_the_tree_and_are_roots() {
+    let folder = Folder::new("archives");
+    if !is_there("dpkg-deb") || !is_there("tar") || !is_there("gzip") {
+        return eprintln!("skipped: both_archives_hold_the_tree_and_are_roots: no dpkg-deb, tar or gzip");
+    }
+    let settings = Settings { from: Some(folder.0.join("built")), out: folder.0.join("out") };
+    let made = make(root(), &settings).unwrap();
+    let [deb, tar] = &made[..] else { panic!("{made:?}") };
+    let listed = output(Command::new("dpkg-deb").arg("--contents").arg(deb)).unwrap();
+    for path in [
+        "./usr/bin/greenwave -> ../lib/greenwave/greenwave",
+        "./usr/lib/systemd/system/greenwave-sched.service",
+    ] {
+        assert!(listed.contains(path), "{path} is not in {listed}");
+    }
+    assert!(listed.lines().all(|line| line.contains(" root/root ")), "{listed}");
+    let control = output(Command::new("dpkg-deb").arg("--field").arg(deb)).unwrap();
+    for line in [concat!("Version: ", env!("CARGO_PKG_VERSION")), "Depends: libc6 (>= 2.34)"] {
+        assert!(control.lines().any(|has| has == line), "{line} is not in {control}");
+    }
+    let listed = output(Command::new("tar").arg("-tzf").arg(tar)).unwrap();
+    assert!(listed.lines().any(|line| line.ends_with("-linux-gnu/lib/greenwave/greenwave")), "{listed}");
+    assert!(!folder.0.join("out/tree").exists(), "what they were made of is gone");
+    // The same once more, to the byte.
+    let before = made.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>();
+    make(root(), &settings).unwrap();
+    let again = made.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>();
+    assert!(before == again, "the same tree gives the same archives");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let folder = Folder::new("missing");
+    fs::remove_file(folder.0.join("built/libgreenwave.so")).unwrap();
+    let error = stage::stage(root(), &folder.0.join("built"), &folder.0.join("tree")).unwrap_err();
+    assert!(error.contains("libgreenwave.so: No such file"), "{error}");
+    let parse = |words: &[&str]| {
+        Settings::parse(root(), &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).err()
+    };
+    assert_eq!(parse(&["--to", "x"]), Some("--to is none of --from, --out".to_owned()));
+    assert_eq!(parse(&["--out"]), Some("--out takes a folder".to_owned()));
+    assert_eq!(parse(&["--from", "a", "--out", "b"]), None);
+}
