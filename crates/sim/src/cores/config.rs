@@ -244,6 +244,9 @@ impl Config {
         if self.lasts == Span::ZERO {
             return bad("lasts 0ns is nothing to count, more is".to_owned());
         }
+        if self.costs.slice.is_some_and(|slice| slice.mean() == Span::ZERO) {
+            return bad("costs: a slice of 0ns is none; leave it out".to_owned());
+        }
         let machine = &self.machine;
         for (name, value) in [("bandwidth_gb", machine.bandwidth_gb), ("latency_rise", machine.latency_rise)]
         {

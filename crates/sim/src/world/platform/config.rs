@@ -48,7 +48,8 @@ pub struct Config {
     /// The cores of each host, DRAM and cache.
     #[serde(default)]
     pub machine: Machine,
-    /// What handing a core over takes, and BE's slices where `cores` is off.
+    /// What handing a core over takes, and BE's slices where `cores` is off; slices of
+    /// `0ns` are those of the idle class.
     #[serde(default)]
     pub handing: Costs,
     /// What the service asks of a machine while it runs.
@@ -261,6 +262,11 @@ impl Config {
         self.clients + self.tiers.iter().map(|tier| tier.hosts).sum::<u32>()
     }
 
+    /// The levels of classes that knock.
+    pub(super) fn newcomers(&self) -> impl Iterator<Item = Priority> {
+        self.classes.iter().filter(|class| class.newcomers).map(|class| class.levels()[1])
+    }
+
     /// The machine of the `number`-th server.
     pub(super) fn host(&self, number: u64) -> cores::Config {
         let lanes = self.machine.sockets * self.machine.physical * self.machine.lanes;
@@ -289,7 +295,10 @@ impl Config {
         cores::Config {
             policy: if on { "caladan" } else { "linux" }.to_owned(),
             machine: self.machine.clone(),
-            costs: Costs { slice: self.handing.slice.filter(|_| !on), ..self.handing },
+            costs: Costs {
+                slice: self.handing.slice.filter(|slice| !on && slice.mean() > Span::ZERO),
+                ..self.handing
+            },
             tasks,
             bandwidth_max_gb: self.bandwidth_max_gb,
             lasts: self.lasts,

@@ -44,7 +44,7 @@ impl Hosts {
             let guarded = on.guard && number < front;
             let guard = guarded.then(|| {
                 let policy = guard::by_name("queue-delay", &params).expect("guard has this policy");
-                (policy, params)
+                (policy, params, config.newcomers().count().max(1) as u8)
             });
             let settings = Settings { cost: config.costs.unwrap_or_default(), by_level: on.events, guard };
             let waiting = queue(on.events, on.deadline, config.capacity);

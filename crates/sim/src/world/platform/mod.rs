@@ -31,7 +31,7 @@ pub use outcome::{ClassOutcome, Outcome, Spent};
 
 use std::collections::BTreeMap;
 
-use queueing::{Rng, Span, Time};
+use queueing::{Priority, Rng, Span, Time};
 
 use crate::Engine;
 use crate::fabric::{Carry, Wired, segments};
@@ -232,13 +232,15 @@ impl<'a> World<'a> {
         let class = &self.config.classes[request.class];
         let tier = &self.config.tiers[piece.tier];
         let knocks = class.newcomers && !mail.answer && piece.parent.is_none();
+        let more_urgent = |level: &Priority| *level < class.levels()[1];
+        let rank = || guard::Class::new(self.config.newcomers().filter(more_urgent).count() as u8);
         let bytes = if mail.answer { tier.answer } else { tier.request };
         let received = stack::Received {
             mail,
             level: piece.level,
             frames: segments(bytes.get()),
             opening: if knocks { class.opening } else { Span::ZERO },
-            knocks,
+            knocks: knocks.then(rank),
             came: now,
         };
         if let Some(lost) = self.hosts.servers[server].stack.receive(received) {

@@ -2,9 +2,9 @@
 //! that takes messages through them.
 //!
 //! One core does one piece of work at a time and each takes as long as the
-//! [`CostModel`] says per frame: it takes a message out of the ring, which is in
-//! order of arrival whatever it holds, and then one out of the receive buffer
-//! through TCP to whoever waits for it. The guard stands between both, where
+//! [`CostModel`] says per frame: in rounds, as `runtime`'s shard has them, it takes
+//! what is in the ring, which is in order of arrival whatever it holds, and then one
+//! message out of the receive buffer through TCP to whoever waits for it. The guard stands between both, where
 //! `runtime`'s does: whom it sheds costs little and gets no further. With events on
 //! the buffer is ADPS's, strict over levels; else it is in order of arrival.
 
@@ -19,13 +19,16 @@ use crate::CostModel;
 /// Messages that a ring holds, and a receive buffer.
 const ROOM: usize = 16_384;
 
+/// Messages that are taken out of the ring in a round, at most.
+const ROUND: u32 = 64;
+
 /// What a receiving side is made of.
 pub(super) struct Settings {
     pub cost: CostModel,
     /// The buffer is in order of levels.
     pub by_level: bool,
-    /// Who stands at the door, if anybody does.
-    pub guard: Option<(Box<dyn Policy>, Params)>,
+    /// Who stands at the door, if anybody does, and how many classes he tells apart.
+    pub guard: Option<(Box<dyn Policy>, Params, u8)>,
 }
 
 /// A message that was received.
@@ -37,8 +40,9 @@ pub(super) struct Received {
     pub frames: u32,
     /// What it takes beyond them: a newcomer is to be set up.
     pub opening: Span,
-    /// It asks to come in: the guard has a say.
-    pub knocks: bool,
+    /// Of one that asks to come in, so that the guard has a say: how important it is
+    /// among such.
+    pub knocks: Option<Class>,
     /// When the ring had it.
     pub came: Time,
 }
@@ -72,9 +76,10 @@ pub(super) struct Stack {
     ring: VecDeque<Received>,
     buffer: Box<dyn Discipline<Received>>,
     door: Option<Keeper>,
-    /// What the core does, and whether it is the transport's turn after that.
+    /// What the core does, and how many messages it has taken out of the ring in this
+    /// round.
     doing: Option<(Received, Work)>,
-    transport_next: bool,
+    driven: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,10 +103,10 @@ struct Keeper {
 impl Stack {
     pub fn new(settings: Settings) -> Self {
         let Settings { cost, by_level, guard } = settings;
-        let door = guard.map(|(policy, params)| Keeper {
+        let door = guard.map(|(policy, params, classes)| Keeper {
             policy,
             period: params.period,
-            door: Door::new(Priority::LEVELS as u8),
+            door: Door::new(classes),
             offered: 0,
             admitted: 0,
             served: 0,
@@ -110,7 +115,7 @@ impl Stack {
             true => Box::new(Strict::new(ROOM, |_| Fifo::new(ROOM))),
             false => Box::new(Fifo::new(ROOM)),
         };
-        Self { cost, ring: VecDeque::new(), buffer, door, doing: None, transport_next: false }
+        Self { cost, ring: VecDeque::new(), buffer, door, doing: None, driven: 0 }
     }
 
     /// A message comes in; it comes back when the ring is full.
@@ -130,10 +135,10 @@ impl Stack {
         }
         let transport = match (self.ring.is_empty(), self.buffer.is_empty()) {
             (true, true) => return None,
-            (false, false) => self.transport_next,
+            (false, false) => self.driven >= ROUND,
             (ring_empty, _) => ring_empty,
         };
-        self.transport_next = !transport;
+        self.driven = if transport { 0 } else { self.driven + 1 };
         let (received, work) = match transport {
             true => (self.buffer.pop(now)?, Work::Transport),
             false => {
@@ -162,7 +167,7 @@ impl Stack {
                 Pushed::Refused(lost) | Pushed::PushedOut(lost) => Done::Lost(lost),
             },
             Work::Transport => {
-                if let (Some(keeper), true) = (&mut self.door, received.knocks) {
+                if let (Some(keeper), Some(_)) = (&mut self.door, received.knocks) {
                     keeper.served += 1;
                 }
                 Done::Delivered(received)
@@ -171,10 +176,10 @@ impl Stack {
     }
 
     fn admits(&mut self, now: Time, received: &Received) -> bool {
-        let Some(keeper) = self.door.as_mut().filter(|_| received.knocks) else { return true };
+        let (Some(keeper), Some(class)) = (&mut self.door, received.knocks) else { return true };
         keeper.offered += 1;
         let present = self.buffer.len() as u64;
-        let admitted = keeper.door.admits(now, Class::new(received.level.level()), present);
+        let admitted = keeper.door.admits(now, class, present);
         keeper.admitted += u64::from(admitted);
         admitted
     }
