@@ -1,5 +1,7 @@
-//! `greenwave check`: is this policy file valid, and what does it say?
+//! `greenwave check`: is this file valid, and what does it say?
 //!
+//! Policies, tasks of `sched` and policies of an egress, told apart by what only
+//! one of them has.
 //! `FILE:LINE: ...` for what is wrong, so that editors can jump there. What
 //! becomes of a request under it is `greenwave explain request`'s to say.
 
@@ -14,23 +16,35 @@ use runtime::mode::Classifiers;
 use serde_json::json;
 
 use crate::table::Table;
-use crate::{Error, include};
+use crate::{Error, fabric, include, sched};
 
-/// Check a policy file and show its rules.
+/// Check a file and show what it says.
+///
+/// A policy (rules), a configuration of `greenwave sched` (tasks), or a policy
+/// of `greenwave fabric` (thresholds).
 #[derive(clap::Args)]
 pub struct Args {
-    /// The policy, in TOML.
+    /// The file, in TOML.
     file: PathBuf,
     /// Print JSON instead of the table.
     #[arg(long)]
     json: bool,
 }
 
-/// Reads the file and prints its rules.
+/// Reads the file and prints what it says.
 ///
 /// # Errors
 /// A file that cannot be read, or what is wrong in it and where.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    // What is no TOML is refused with the better words of a policy's reader.
+    let file: toml::Table = include::read(&args.file)?.text.parse().unwrap_or_default();
+    let has = |key: &str| file.contains_key(key);
+    if has("tasks") {
+        return sched::describe(&args.file, args.json).map(|()| ExitCode::SUCCESS);
+    }
+    if has("thresholds") {
+        return fabric::describe(&args.file, args.json).map(|()| ExitCode::SUCCESS);
+    }
     let (policy, when) = policy(&args.file)?;
     if args.json {
         println!("{:#}", as_json(&policy, &when));

@@ -77,7 +77,7 @@ enum Command {
     Bench(bench::Args),
     /// Say what works on this machine, and what to do about the rest.
     Doctor(doctor::Args),
-    /// Check a policy file and show its rules.
+    /// Check a policy or a configuration and show what it says.
     Check(check::Args),
     /// Say what becomes of a request, and why.
     Explain(explain::Args),

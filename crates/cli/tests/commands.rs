@@ -242,6 +242,29 @@ fn a_good_policy_is_shown_rule_by_rule() {
     assert_eq!((&rules["default"], &rules["rules"][0]["rule"]), (&serde_json::Value::Null, &"web".into()));
 }
 
+#[test]
+fn one_check_is_for_every_file() {
+    let tasks = "include = [\"check-more.toml\"]\n[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n";
+    let more =
+        |class: &str| format!("[[tasks]]\nname = \"b\"\nclass = \"{class}\"\ncommand = [\"x\", \"y\"]\n");
+    let tasks = Scratch::new("check-tasks.toml", tasks);
+    let included = Scratch::new("check-more.toml", &more("BE"));
+    let said = |path: &str| String::from_utf8_lossy(&greenwave(&["check", path]).stdout).into_owned();
+    let text = said(tasks.path());
+    for part in ["process 1", "BE", "x y", "shared by policy caladan"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    drop(included);
+    refused(&["check", tasks.path()], "check-tasks.toml:1: include \"check-more.toml\": No such file");
+    let _included = Scratch::new("check-more.toml", &more("XX"));
+    refused(&["check", tasks.path()], "check-more.toml:3: unknown variant `XX`");
+    let egress = Scratch::new(
+        "check-egress.toml",
+        &String::from_utf8_lossy(&greenwave(&["fabric", "policy", "fish"]).stdout),
+    );
+    assert!(said(egress.path()).contains("8 levels of 64 queues"), "{}", said(egress.path()));
+}
+
 /// A policy for requests, and what becomes of one under it.
 fn explained(name: &str, arguments: &[&str]) -> String {
     let policy = Scratch::new(

@@ -79,6 +79,25 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints what the policy in `path` says, if it is one.
+///
+/// # Errors
+/// A file that cannot be read, or what is wrong in it and what would be valid.
+pub fn describe(path: &std::path::Path, as_json: bool) -> Result<(), Error> {
+    let policy = named(&path.display().to_string())?;
+    let (levels, queues) = (policy.levels(), policy.buckets);
+    match as_json {
+        true => {
+            println!("{}", json!({ "levels": levels, "queues": queues, "thresholds": policy.thresholds }))
+        }
+        false => println!(
+            "an egress of {levels} levels of {queues} queues: greenwave fabric attach DEVICE --policy {}",
+            path.display()
+        ),
+    }
+    Ok(())
+}
+
 fn attach(device: &str, rate: Rate, name: &str) -> Result<(), Error> {
     let policy = named(name)?;
     let seed = u64::from_ne_bytes(*crate::options::secret()?.first_chunk().expect("it has 16 bytes"));

@@ -5,7 +5,7 @@
 //! told. However this ends, everything that was changed is put back: by us, by a
 //! guardian, or by the next start.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use sched::cores::{Allocator, Settings, TaskId};
 use serde_json::json;
 
 use crate::Error;
+use crate::table::Table;
 
 mod config;
 mod programs;
@@ -87,6 +88,37 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what the configuration in `path` says, if it is one.
+///
+/// # Errors
+/// A file that cannot be read, or what is wrong in it and what would be valid.
+pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
+    let config = Config::load(path)?;
+    let row = |task: &config::Task| {
+        let what = match (&task.command, task.pid, &task.cgroup) {
+            (Some(command), ..) => command.join(" "),
+            (_, Some(pid), _) => format!("process {pid}"),
+            (.., group) => group.clone().unwrap_or_default(),
+        };
+        (task.name.clone(), format!("{:?}", task.class), task.guaranteed, what)
+    };
+    let rows = config.tasks.iter().map(row);
+    if as_json {
+        let tasks = rows.map(|(name, class, guaranteed, what)| {
+            json!({ "task": name, "class": class, "guaranteed": guaranteed, "what": what })
+        });
+        println!("{:#}", json!({ "policy": config.policy, "tasks": tasks.collect::<Vec<_>>() }));
+        return Ok(());
+    }
+    let mut table = Table::new(3, &["task", "class", "what", "guaranteed"]);
+    rows.for_each(|(name, class, guaranteed, what)| {
+        table.row(vec![name, class, what, guaranteed.to_string()])
+    });
+    print!("{table}");
+    println!("shared by policy {}", config.policy);
+    Ok(())
 }
 
 /// Takes the tasks over, manages them, and puts them back.
