@@ -107,7 +107,7 @@ fn copies() -> PathBuf {
 }
 
 /// Exposure, in tenths of systemd's points of 10, that no unit exceeds.
-const EXPOSURE_MAX: &str = "45";
+const EXPOSURE_MAX: &str = "35";
 
 #[test]
 fn systemd_understands_the_units_and_finds_little_exposed() {
@@ -123,6 +123,10 @@ fn systemd_understands_the_units_and_finds_little_exposed() {
             let mut analyze = Command::new("systemd-analyze");
             let out = analyze.args(more).arg(&unit).output().expect("systemd-analyze starts");
             let said = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+            if said.contains("unrecognized option") {
+                skipped("systemd_understands_the_units_…", "its systemd-analyze is older than 250");
+                continue;
+            }
             assert!(out.status.success(), "{}: {more:?}: {said}", unit.display());
             // It warns of what it does not know, and succeeds.
             assert!(!said.contains("Unknown"), "{}: {said}", unit.display());
