@@ -64,6 +64,18 @@ impl Histogram {
         self.counts.saturating_record(span.min(Self::LONGEST).as_nanos());
     }
 
+    /// Counts `span` so many times, as where records are added up that were
+    /// kept as values and how often each occurred ([`counts`](Self::counts)).
+    pub fn record_n(&mut self, span: Span, times: u64) {
+        if times == 0 {
+            return;
+        }
+        self.saturated += if span > Self::LONGEST { times } else { 0 };
+        self.max = self.max.max(span);
+        self.sum_ns += u128::from(span.as_nanos()) * u128::from(times);
+        self.counts.saturating_record_n(span.min(Self::LONGEST).as_nanos(), times);
+    }
+
     /// How many spans were recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -98,6 +110,9 @@ impl Histogram {
 
     /// Adds everything that `other` recorded.
     pub fn merge(&mut self, other: &Self) {
+        if other.count() == 0 {
+            return;
+        }
         self.counts.add(&other.counts).expect("all histograms have the same range");
         self.max = self.max.max(other.max);
         self.sum_ns += other.sum_ns;
@@ -106,17 +121,28 @@ impl Histogram {
 
     /// Forgets everything.
     pub fn clear(&mut self) {
+        if self.count() == 0 {
+            return;
+        }
         self.counts.reset();
         (self.max, self.sum_ns, self.saturated) = (Span::ZERO, 0, 0);
+    }
+
+    /// Each value that occurs, to this histogram's digits, ascending, and how
+    /// often it does.
+    pub fn counts(&self) -> impl Iterator<Item = (Span, u64)> + '_ {
+        self.counts.iter_recorded().map(|step| {
+            let value = Span::from_nanos(step.value_iterated_to()).min(self.max);
+            (value, step.count_since_last_iteration())
+        })
     }
 
     /// The cumulative distribution: each value that occurs and the share of
     /// records not above it, ascending, the last share 1.
     pub fn cdf(&self) -> impl Iterator<Item = (Span, f64)> + '_ {
         let mut seen = 0;
-        self.counts.iter_recorded().map(move |step| {
-            seen += step.count_since_last_iteration();
-            let value = Span::from_nanos(step.value_iterated_to()).min(self.max);
+        self.counts().map(move |(value, times)| {
+            seen += times;
             (value, seen as f64 / self.count() as f64)
         })
     }
@@ -136,8 +162,18 @@ impl StageHistograms {
     /// their place in these lists.
     #[must_use]
     pub fn new(classes: &[&str], stages: &[&str]) -> Self {
+        Self::of(&Histogram::new(), classes, stages)
+    }
+
+    /// The same of two digits, see [`Histogram::coarse`].
+    #[must_use]
+    pub fn coarse(classes: &[&str], stages: &[&str]) -> Self {
+        Self::of(&Histogram::coarse(), classes, stages)
+    }
+
+    fn of(empty: &Histogram, classes: &[&str], stages: &[&str]) -> Self {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        let table = vec![Histogram::new(); classes.len() * stages.len()];
+        let table = vec![empty.clone(); classes.len() * stages.len()];
         Self { classes: owned(classes), stages: owned(stages), table }
     }
 
@@ -185,6 +221,11 @@ impl StageHistograms {
     pub fn merge(&mut self, other: &Self) {
         assert_eq!((&self.classes, &self.stages), (&other.classes, &other.stages), "tables of one shape");
         self.table.iter_mut().zip(&other.table).for_each(|(mine, theirs)| mine.merge(theirs));
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.table.iter_mut().for_each(Histogram::clear);
     }
 
     fn place(&self, class: usize, stage: usize) -> usize {
@@ -237,6 +278,25 @@ mod tests {
         let all = of(odd.chain(even));
         assert!(merged.cdf().eq(all.cdf()));
         assert_eq!((merged.max(), merged.mean(), merged.count()), (all.max(), all.mean(), all.count()));
+    }
+
+    #[test]
+    fn what_was_kept_as_values_adds_up_to_the_same_histogram() {
+        let all = of((1..5_000).map(|n| n * n));
+        let mut again = Histogram::new();
+        all.counts().for_each(|(span, times)| again.record_n(span, times));
+        assert!(again.cdf().eq(all.cdf()));
+        again.clear();
+        assert_eq!((again.count(), again.counts().count()), (0, 0));
+    }
+
+    #[test]
+    fn a_fine_histogram_goes_into_a_coarse_one() {
+        let (mut coarse, fine) = (Histogram::coarse(), of((1..=10_000).map(|n| n * 100)));
+        coarse.merge(&fine);
+        assert_eq!((coarse.count(), coarse.max()), (10_000, Span::from_millis(1)));
+        let p99 = coarse.quantile(0.99).as_nanos() as f64;
+        assert!((p99 - 990_000.0).abs() < 9_900.0, "{p99}");
     }
 
     #[test]
