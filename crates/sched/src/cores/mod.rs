@@ -34,6 +34,7 @@ mod caladan;
 pub mod condition;
 mod elfen;
 mod linux;
+pub mod moves;
 mod parties;
 mod partition;
 mod policies;

@@ -1,0 +1,147 @@
+//! Which core went from whom to whom in a round, and what was seen then.
+//!
+//! For people who watch: a policy rearranges a board and gives no reasons, so
+//! the reason here is the signal of that round that speaks for the move. It
+//! decides nothing. Looks at each core once a round.
+
+use queueing::{CoreId, Span, Time};
+
+use super::{Allocator, Board, Hold, Signals, TaskId};
+
+/// A core that changed hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// In which round.
+    pub at: Time,
+    /// Which.
+    pub core: CoreId,
+    /// Who had it.
+    pub from: Hold,
+    /// Who has it.
+    pub to: Hold,
+    /// What was seen.
+    pub why: Why,
+}
+
+/// What was seen when a core changed hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Whoever had it gave it back.
+    GivenBack(TaskId),
+    /// The task has waited so long, which is more than it may.
+    Waited {
+        /// Who.
+        task: TaskId,
+        /// How long.
+        delay: Span,
+    },
+    /// LC had work, and not all that it was promised.
+    Promised(TaskId),
+    /// LC had work for another core.
+    Work(TaskId),
+    /// A long request of the task runs beside it, and is not to be disturbed.
+    Quiet(TaskId),
+    /// DRAM of that socket was used beyond the limit.
+    Bandwidth(usize),
+    /// No LC wanted it.
+    Left,
+    /// As it is arranged at first, or by policies that leave it to the kernel.
+    Arranged,
+}
+
+/// Watches a board.
+#[derive(Clone, Debug)]
+pub struct Moves {
+    holds: Vec<Hold>,
+    bandwidth_max: f64,
+}
+
+impl Moves {
+    /// From what `board` is now; `bandwidth_max`: bytes per second of a
+    /// socket's DRAM beyond which BE loses cores.
+    #[must_use]
+    pub fn new(board: &Board, bandwidth_max: f64) -> Self {
+        Self { holds: board.topology().all().map(|core| board.hold(core)).collect(), bandwidth_max }
+    }
+
+    /// Looks once a round, after the policy; what changed is added to `moves`.
+    pub fn round(&mut self, at: Time, allocator: &Allocator, moves: &mut Vec<Move>) {
+        let (board, signals) = (allocator.board(), allocator.signals());
+        for (core, before) in board.topology().all().zip(&mut self.holds) {
+            let to = board.hold(core);
+            let from = std::mem::replace(before, to);
+            if from != to {
+                let why = why(board, signals, self.bandwidth_max, core, (from, to));
+                moves.push(Move { at, core, from, to, why });
+            }
+        }
+    }
+}
+
+fn why(board: &Board, signals: &Signals, bandwidth_max: f64, core: CoreId, (from, to): (Hold, Hold)) -> Why {
+    let socket = board.topology().socket(core);
+    let is_over = || signals.bandwidth[socket].is_some_and(|used| used > bandwidth_max);
+    let gave_back = signals.cores[usize::from(core.0)].yielded.filter(|&task| from == Hold::Run(task));
+    match (to, gave_back) {
+        (Hold::Quiet(task), _) => Why::Quiet(task),
+        (Hold::Run(task) | Hold::Keep(task), _) if board.spec(task).is_critical() => {
+            let seen = signals.task(task);
+            if seen.delay > board.spec(task).delay_max {
+                Why::Waited { task, delay: seen.delay }
+            } else if board.running(task) <= board.spec(task).guaranteed {
+                Why::Promised(task)
+            } else {
+                Why::Work(task)
+            }
+        }
+        (_, Some(task)) => Why::GivenBack(task),
+        (Hold::Run(_) | Hold::Keep(_), None) => Why::Left,
+        (Hold::Free, None) if is_over() => Why::Bandwidth(socket),
+        (Hold::Free | Hold::Shared, None) => Why::Arranged,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Action, Cores, Settings, TaskSpec, Topology, by_name};
+    use super::*;
+
+    /// Cores that sense what they are told.
+    struct Told(Signals);
+
+    impl Cores for Told {
+        fn sense(&mut self, _: Time, signals: &mut Signals) {
+            signals.clone_from(&self.0);
+        }
+
+        fn act(&mut self, _: Time, _: &[Action]) {}
+    }
+
+    #[test]
+    fn a_core_that_is_taken_says_who_had_it_and_how_long_the_taker_had_waited() {
+        let topology = Topology::regular(1, 2, 1).expect("two cores");
+        let tasks = vec![TaskSpec::critical(1), TaskSpec::best_effort()];
+        let board = Board::new(topology, tasks).expect("a board");
+        let policy = by_name("caladan", &Settings::default(), &board).expect("a policy");
+        let mut moves = Moves::new(&board, f64::MAX);
+        let (mut allocator, mut seen) = (Allocator::new(policy, board.clone()), Vec::new());
+        let mut told = Told(Signals::of(&board));
+        told.0.tasks[1].runnable = 4;
+        allocator.round(Time::ZERO, &mut told);
+        moves.round(Time::ZERO, &allocator, &mut seen);
+        let be = Hold::Run(TaskId(1));
+        assert!(seen.iter().all(|m| (m.from, m.to, m.why) == (Hold::Free, be, Why::Left)), "{seen:?}");
+        assert_eq!(seen.len(), 2);
+        seen.clear();
+        let (at, delay) = (Time::from_nanos(10_000), Span::from_micros(11));
+        (told.0.tasks[0].runnable, told.0.tasks[0].delay) = (1, delay);
+        allocator.round(at, &mut told);
+        moves.round(at, &allocator, &mut seen);
+        let [taken] = seen[..] else { panic!("one core moves: {seen:?}") };
+        assert_eq!((taken.from, taken.to), (be, Hold::Run(TaskId(0))));
+        assert_eq!(taken.why, Why::Waited { task: TaskId(0), delay });
+        seen.clear();
+        moves.round(at, &allocator, &mut seen);
+        assert!(seen.is_empty(), "nothing has changed since");
+    }
+}
