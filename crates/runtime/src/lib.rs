@@ -9,6 +9,7 @@
 pub mod app;
 mod doorbell;
 mod front;
+pub mod hatch;
 mod idle;
 pub mod mode;
 pub mod shard;

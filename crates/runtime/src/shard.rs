@@ -29,6 +29,7 @@ mod conns;
 mod datagrams;
 mod flow;
 mod job;
+mod seen;
 mod stats;
 
 use std::collections::VecDeque;
@@ -49,7 +50,8 @@ pub use config::Config;
 use conns::Conns;
 use datagrams::Datagrams;
 pub use job::{Job, Origin};
-pub use stats::{Counters, STAGES, Stats};
+pub use seen::{Depths, Seen};
+pub use stats::{Counters, HOPS, STAGES, Stats};
 
 /// What the shard did in one step, so that the simulator can charge for it.
 #[derive(Debug)]
@@ -101,6 +103,8 @@ pub struct Shard<D: Device, A: App> {
     /// For requests and responses under way.
     buffers: Buffers,
     stats: Stats,
+    /// Somebody has asked for [`Seen`].
+    watched: bool,
 }
 
 /// Where in its round the shard is.
@@ -164,6 +168,7 @@ impl<D: Device, A: App> Shard<D, A> {
             assigned: 0,
             buffers: Buffers::new(),
             stats: Stats::default(),
+            watched: false,
         }
     }
 

@@ -13,8 +13,9 @@ use queueing::{Clock, CoreId, PrioritySet, Span};
 use sched::dispatch::WorkerId;
 
 use crate::app::App;
+use crate::hatch::Hatch;
 use crate::idle::{Patience, Rest};
-use crate::shard::{Budget, Shard, Stats, Step};
+use crate::shard::{Budget, Seen, Shard, Stats, Step};
 use crate::worker::{Remote, Worker, pair};
 
 /// A clock that threads share.
@@ -52,6 +53,9 @@ pub struct Threads {
     /// interrupt for another core are paid once for all of them. A response
     /// waits that much longer, and as long as the request that is being served.
     pub hold: Span,
+    /// Where each shard shows what it counts, in order; shards beyond these
+    /// are not watched.
+    pub hatches: Vec<Arc<Hatch<Seen>>>,
 }
 
 impl Threads {
@@ -68,7 +72,7 @@ impl Threads {
     /// Threads that run where the kernel likes.
     #[must_use]
     pub const fn new(workers: Workers) -> Self {
-        Self { workers, pin: None, spin: Self::SPIN, hold: Self::HOLD }
+        Self { workers, pin: None, spin: Self::SPIN, hold: Self::HOLD, hatches: Vec::new() }
     }
 }
 
@@ -97,13 +101,14 @@ where
 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut core = (0..cores).map(|core| CoreId(core as u16)).cycle();
-    let Threads { workers, pin, spin, hold } = threads;
+    let Threads { workers, pin, spin, hold, hatches } = threads;
     let crowded = count(&shards, &workers) > cores;
     let spin = if crowded { Span::ZERO } else { spin.min(Threads::SPIN_MAX) };
     let hold = hold.min(Threads::HOLD_MAX);
     let cores: Vec<CoreId> = core.by_ref().take(shards.len()).collect();
     std::thread::scope(|scope| {
         let mut running = Vec::new();
+        let mut hatches = hatches.into_iter();
         for ((shard, device), at) in shards.into_iter().zip(cores) {
             let app = shard.app();
             let mut remotes = Vec::new();
@@ -124,11 +129,12 @@ where
             let (clock, stop) = (clock.clone(), stop.clone());
             let sleep_max = if remotes.is_empty() { SLEEP_MAX } else { SLEEP_MAX_WORKERS };
             let patience = Patience::new(spin, sleep_max);
+            let hatch = hatches.next();
             running.push(scope.spawn(move || {
                 pinned(pin, Some(at));
                 match remotes.is_empty() {
-                    true => run_inline(shard, device, patience, hold, &clock, &stop),
-                    false => run(shard, device, remotes, patience, &clock, &stop),
+                    true => run_inline(shard, device, patience, hold, &clock, &Ends { stop, hatch }),
+                    false => run(shard, device, remotes, patience, &clock, &Ends { stop, hatch }),
                 }
             }));
         }
@@ -156,6 +162,22 @@ fn work<A: App>(worker: &mut Worker, app: &A) {
     }
 }
 
+/// What reaches a shard's thread from outside.
+struct Ends {
+    stop: Arc<AtomicBool>,
+    hatch: Option<Arc<Hatch<Seen>>>,
+}
+
+impl Ends {
+    /// Shows what `shard` has counted, if somebody asks; whether it is to go on.
+    fn goes_on<D: Device, A: App>(&self, shard: &mut Shard<D, A>) -> bool {
+        if let Some(hatch) = &self.hatch {
+            hatch.answer(|seen| shard.show(seen));
+        }
+        !self.stop.load(Ordering::Relaxed)
+    }
+}
+
 /// A shard whose workers are threads.
 fn run<D: Device, A: App>(
     mut shard: Shard<D, A>,
@@ -163,10 +185,10 @@ fn run<D: Device, A: App>(
     mut remotes: Vec<Remote>,
     mut patience: Patience,
     clock: &SharedClock,
-    stop: &AtomicBool,
+    ends: &Ends,
 ) -> Stats {
     let wakes = device.waker().is_some();
-    while !stop.load(Ordering::Relaxed) {
+    while ends.goes_on(&mut shard) {
         let now = clock.now();
         for (id, remote) in remotes.iter_mut().enumerate() {
             if let Some(job) = remote.take_done() {
@@ -210,12 +232,12 @@ fn run_inline<D: Device, A: App>(
     mut patience: Patience,
     hold: Span,
     clock: &SharedClock,
-    stop: &AtomicBool,
+    ends: &Ends,
 ) -> Stats {
     let app = shard.app();
     let wakes = device.waker().is_some();
     shard.set_budget(Budget { receive_percent: shard.budget().receive_percent, ..Budget::inline(hold) });
-    while !stop.load(Ordering::Relaxed) {
+    while ends.goes_on(&mut shard) {
         let now = clock.now();
         match shard.step(now, &mut device) {
             Step::Assign(mut job) => {

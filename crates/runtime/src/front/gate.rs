@@ -71,6 +71,20 @@ impl Shed {
     pub const fn shed(&self) -> u64 {
         self.by_rate + self.by_presence + self.by_closing
     }
+
+    /// The same by reason, in a word each.
+    #[must_use]
+    pub const fn reasons(&self) -> [(&'static str, u64); 3] {
+        [("rate", self.by_rate), ("present", self.by_presence), ("closed", self.by_closing)]
+    }
+
+    /// Adds what came elsewhere.
+    pub const fn add(&mut self, other: &Self) {
+        self.seen += other.seen;
+        self.by_rate += other.by_rate;
+        self.by_presence += other.by_presence;
+        self.by_closing += other.by_closing;
+    }
 }
 
 /// What a policy needs to know that the shard sees in passing.

@@ -187,17 +187,17 @@ impl<D: Device, A: App> Shard<D, A> {
             first = conn.read == 0;
             conn.consume(len as u64)
         });
-        if let Some(gate) = &mut self.front.gate {
-            if first {
-                gate.on_served();
-            }
-            gate.on_budget(self.app.budget(&request));
+        if let (Some(gate), true) = (&mut self.front.gate, first) {
+            gate.on_served();
         }
         let stages = mark.map_or(Stages::default(), |mark| Stages {
             nic: mark.popped.since(mark.received),
             tcp: mark.pushed.since(mark.popped),
             event: now.since(mark.pushed),
         });
+        if self.watched || self.front.gate.is_some() {
+            self.on_budget(task.label.priority, &stages, &request);
+        }
         self.assigned += 1;
         self.workers.idle.remove(worker);
         self.workers.given[usize::from(worker.0)] = private;
@@ -214,6 +214,18 @@ impl<D: Device, A: App> Shard<D, A> {
             service: queueing::Span::ZERO,
             outcome: Outcome::Keep,
             panicked: false,
+        }
+    }
+
+    /// What `request` says that it can spare, to the guard and to who watches.
+    fn on_budget(&mut self, priority: Priority, stages: &Stages, request: &[u8]) {
+        let budget = self.app.budget(request);
+        if let Some(gate) = &mut self.front.gate {
+            gate.on_budget(budget);
+        }
+        if let Some(budget) = budget {
+            let waited = stages.nic + stages.tcp + stages.event;
+            self.stats.on_budget(priority, budget.saturating_sub(waited));
         }
     }
 

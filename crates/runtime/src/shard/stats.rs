@@ -2,7 +2,7 @@
 
 use net::buffers::Uses;
 use net::driver::DriverCounters;
-use queueing::{Histogram, Priority, StageHistograms};
+use queueing::{Histogram, Priority, Span, StageHistograms};
 
 use super::Job;
 use crate::app::Stages;
@@ -59,6 +59,11 @@ pub struct Stats {
     pub stages: StageHistograms,
     /// How long the oldest had waited whenever the guard looked.
     pub delay: Histogram,
+    /// What requests that say how long they can wait (`App::budget`) had left
+    /// of it when a worker took them, by class and [`HOPS`]; zero for those that
+    /// were too late. Looked for only where there is a guard, or where somebody
+    /// watches ([`Shard::show`](super::Shard::show)).
+    pub left: StageHistograms,
     /// How often payload that waits needed a buffer; filled in at the end
     /// ([`Shard::into_stats`](super::Shard::into_stats)).
     pub buffers: Uses,
@@ -66,6 +71,8 @@ pub struct Stats {
 
 /// Names of the stages in [`Stats::stages`], in order.
 pub const STAGES: [&str; 4] = ["nic", "tcp", "event", "service"];
+/// Where in a server budgets are looked at ([`Stats::left`]).
+pub const HOPS: [&str; 1] = ["worker"];
 
 impl Default for Stats {
     fn default() -> Self {
@@ -75,6 +82,7 @@ impl Default for Stats {
             counters: Counters::default(),
             stages: StageHistograms::new(&levels, &STAGES),
             delay: Histogram::default(),
+            left: StageHistograms::coarse(&levels, &HOPS),
             buffers: Uses::default(),
         }
     }
@@ -83,7 +91,17 @@ impl Default for Stats {
 impl Stats {
     /// Forgets everything, at the end of a warm-up for instance.
     pub fn clear(&mut self) {
-        *self = Self::default();
+        (self.counters, self.buffers) = (Counters::default(), Uses::default());
+        self.stages.clear();
+        self.delay.clear();
+        self.left.clear();
+    }
+
+    /// Adds what `other` says of waits and budgets; counters stay as they are.
+    pub fn merge_spans(&mut self, other: &Self) {
+        self.stages.merge(&other.stages);
+        self.delay.merge(&other.delay);
+        self.left.merge(&other.left);
     }
 
     /// A worker takes a request that waited `stages`.
@@ -92,6 +110,11 @@ impl Stats {
         for (stage, span) in [stages.nic, stages.tcp, stages.event].into_iter().enumerate() {
             self.stages.record(priority.index(), stage, span);
         }
+    }
+
+    /// A request of `priority` can spare so much when a worker takes it.
+    pub(super) fn on_budget(&mut self, priority: Priority, left: Span) {
+        self.left.record(priority.index(), 0, left);
     }
 
     /// A worker has served `job`.

@@ -184,6 +184,22 @@ pub struct Counters {
     pub guard: [Shed; Priority::LEVELS],
 }
 
+/// What a stack shows of itself while programs use it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// What happened so far.
+    pub counters: Counters,
+    /// Frames in the receive buffer.
+    pub frames: usize,
+    /// Places taken by connections that have something for their program, on
+    /// all levels,
+    pub inbound: usize,
+    /// and by those whose program may have written something.
+    pub outbound: usize,
+    /// Connections that programs have.
+    pub connections: usize,
+}
+
 /// The pure heart.
 pub struct Streams<D: Device, P: Programs> {
     stack: Stack,
@@ -273,6 +289,19 @@ impl<D: Device, P: Programs> Streams<D, P> {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The same, and what waits now.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        let waiting = |levels: &[VecDeque<ConnId>]| levels.iter().map(VecDeque::len).sum();
+        Seen {
+            counters: self.counters,
+            frames: self.front.waiting(),
+            inbound: waiting(&self.inbound),
+            outbound: waiting(&self.outbound),
+            connections: self.connections(),
+        }
     }
 
     /// Connections that programs have.

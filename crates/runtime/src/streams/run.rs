@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use net::Device;
 use queueing::{Clock, Span};
 
-use super::{Programs, Streams};
+use super::{Programs, Seen, Streams};
+use crate::hatch::Hatch;
 use crate::idle::{Patience, Rest};
 use crate::threads::Threads;
 
@@ -15,16 +16,21 @@ const SLEEP_MAX: Span = Span::from_millis(20);
 /// Turns `streams` until `stop` is set. A thread without work looks for more
 /// for `spin`, at most [`Threads::SPIN_MAX`], where work usually comes sooner
 /// than that; then it sleeps on `device`, which must end the sleep when
-/// something happens on the programs' side, too.
+/// something happens on the programs' side, too. Who asks at `hatch` is shown
+/// what was counted.
 pub fn serve<D: Device, P: Programs>(
     streams: &mut Streams<D, P>,
     device: &mut D,
     clock: &dyn Clock,
     stop: &AtomicBool,
     spin: Span,
+    hatch: Option<&Hatch<Seen>>,
 ) {
     let mut patience = Patience::new(spin.min(Threads::SPIN_MAX), SLEEP_MAX);
     while !stop.load(Ordering::Relaxed) {
+        if let Some(hatch) = hatch {
+            hatch.answer(|seen| *seen = streams.seen());
+        }
         let now = clock.now();
         if streams.turn(now, device) {
             patience.on_work(now);
