@@ -42,6 +42,8 @@ mod serve;
 mod settings;
 mod sim;
 mod table;
+mod top;
+mod ui;
 
 /// Application-defined priority from the network card to the worker.
 #[derive(Parser)]
@@ -71,6 +73,8 @@ enum Command {
     Sim(sim::Args),
     /// Keep a server's goodput under overload.
     Guard(guard::Args),
+    /// Show what a command with --ui does, live.
+    Top(top::Args),
     /// Measure what the stack's steps cost on this machine.
     Calibrate(calibrate::Args),
     /// Measure greenwave beside others, on this machine.
@@ -104,6 +108,7 @@ fn main() -> ExitCode {
         Command::Exp(args) => exp::run(args),
         Command::Sim(args) => sim::run(&args),
         Command::Guard(args) => guard::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -17,7 +17,7 @@ use host::afxdp::{Claimant, Claims};
 use net::Device;
 use net::stack::{Config as StackConfig, ListenOptions, UdpOptions};
 use net::steer;
-use queueing::{CoreId, Span};
+use queueing::{Clock, CoreId, Span};
 use runtime::app::{Echo, Http};
 use runtime::mode::{Mode, Policy};
 use runtime::shard::{Config, Stats};
@@ -29,15 +29,18 @@ use crate::address::{Addresses, list};
 use crate::device::Open;
 use crate::link::Link;
 use crate::options::{self, Steer, made_up_mac, secret};
+use crate::ui::{self, Head, Ui};
 use crate::{Error, check, classify};
 
 mod guard;
 mod policy;
 pub(crate) mod settle;
 mod summary;
+pub(crate) mod watched;
 
 use policy::policy;
 use settle::settle;
+use watched::Watched;
 
 /// Serve on a network device through our own TCP/IP, until ctrl-C.
 #[derive(clap::Args)]
@@ -79,6 +82,8 @@ pub struct Args {
     hold: Span,
     #[command(flatten)]
     guard: guard::Args,
+    #[command(flatten)]
+    ui: ui::Flags,
     /// End with JSON instead of tables; all else goes to stderr.
     #[arg(long)]
     json: bool,
@@ -125,6 +130,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let policies =
         (0..args.shards).map(|_| policy(args, classifiers.clone())).collect::<Result<Vec<_>, _>>()?;
     args.link.check_capture()?;
+    let ui = args.ui.open(head(args))?;
     let key = secret()?;
     let Open { devices, mac, mtu, held, over, how, claimant } = kind.open(&addresses, key)?;
     let made_up = made_up_mac()?;
@@ -136,7 +142,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         true => format!("the kernel's end is {}", list(&ends)),
         false => kind.company().to_owned(),
     };
-    let place = Place { args, addresses, claimant, stack, policies, held, over, how, end };
+    let place = Place { args, addresses, claimant, stack, policies, held, over, how, end, ui };
     // One file takes what passes one place.
     let queues = match args.link.pcap {
         None if devices.len() == usize::from(args.shards) => devices.into_iter().map(|d| vec![d]).collect(),
@@ -146,6 +152,18 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let ended = place.serve_on(wrapped)?;
     check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
     Ok(ended)
+}
+
+/// What this is, for who looks at it live.
+fn head(args: &Args) -> Head {
+    let app = args.app.to_possible_value().map_or(String::new(), |app| app.get_name().to_owned());
+    let (device, port, mode) = (&args.link.device, args.port, args.mode);
+    let dispatch = args.dispatch.as_ref().map_or(String::new(), |name| format!(", dispatch {name}"));
+    Head {
+        command: "serve",
+        about: format!("{app} on {device} port {port}, mode {mode}{dispatch}"),
+        rate: "greenwave_responses_total",
+    }
 }
 
 /// Says where threads must share a core.
@@ -188,6 +206,8 @@ struct Place<'a> {
     /// How the device was opened, in brackets, and who else is there.
     how: String,
     end: String,
+    /// Where it shows itself, if anywhere.
+    ui: Option<Ui>,
 }
 
 impl Place<'_> {
@@ -292,7 +312,7 @@ impl Place<'_> {
     where
         D::Frame: Send,
     {
-        let Self { args, over, how, end, .. } = self;
+        let Self { args, over, how, end, ui, .. } = self;
         let interrupted = host::interrupt::flag();
         let Some(places) = self.listen(&mut shards, interrupted)? else { return Ok(Vec::new()) };
         let mode = args.mode;
@@ -313,19 +333,24 @@ impl Place<'_> {
         note_cores(args);
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
         let pin = args.pin.then_some(pin as fn(CoreId));
-        let threads = Threads { workers, pin, spin: args.spin, hold: args.hold };
-        let stop = Arc::new(AtomicBool::new(false));
+        let mut watched = ui.as_ref().map(|ui| Watched::new(ui, device, shards.len()));
+        let hatches = watched.as_ref().map_or(Vec::new(), Watched::hatches);
+        let threads = Threads { workers, pin, spin: args.spin, hold: args.hold, hatches };
+        let (stop, clock_here) = (Arc::new(AtomicBool::new(false)), Monotonic::new());
         let stats = std::thread::scope(|scope| {
             let (stop_there, clock) = (stop.clone(), Arc::new(Monotonic::new()));
             let server = scope.spawn(|| threads::serve(shards, clock, stop_there, threads));
             let done = || interrupted.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
             while !done() && !server.is_finished() {
                 std::thread::park_timeout(LOOK_EVERY);
+                watched.iter_mut().for_each(|watched| watched.look(clock_here.now()));
             }
             stop.store(true, Ordering::Relaxed);
             server.join()
         });
-        stats.map_err(|_| Error::new("the server panicked; the message above says where"))
+        let mut stats = stats.map_err(|_| Error::new("the server panicked; the message above says where"))?;
+        watched.into_iter().for_each(|watched| watched.give_back(&mut stats));
+        Ok(stats)
     }
 }
 

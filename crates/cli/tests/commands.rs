@@ -170,6 +170,7 @@ fn help_fits_a_terminal_of_80_columns() {
         "",
         "demo",
         "serve",
+        "top",
         "bench sched",
         "bench programs",
         "exp table",

@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use host::lab::client::what_is_sent_comes_back;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
@@ -158,9 +159,46 @@ fn inside() {
     shards_serve_side_by_side("tap:gw0,queues=2");
     what_a_policy_drops_is_not_answered();
     a_guard_counts_who_comes_and_the_end_says_so();
+    what_is_served_is_shown_live_and_the_end_still_counts_it_all();
     a_capture_holds_the_frames();
     lost_packets_cost_time_and_no_bytes();
     without_permission_it_says_so();
+}
+
+/// The view takes histograms away from shards that serve; none is lost.
+fn what_is_served_is_shown_live_and_the_end_still_counts_it_all() {
+    if !is_there("ip") {
+        return skipped("its part with --ui, as ip is not there");
+    }
+    output("ip", &["link", "set", "lo", "up"]);
+    let ui = "127.0.0.1:9900";
+    let server = Server::start(&["--app", "http", "--shards", "2", "--ui", ui]);
+    let budget = ["--header", "greenwave-budget: expected=200000, remaining=148000"];
+    let shown = |name: &str| -> f64 {
+        let text = curl(&[&format!("http://{ui}/metrics")]);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let of = |line: &str| line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
+        text.lines().filter(|line| line.starts_with(name)).filter_map(of).sum()
+    };
+    // Some before it looks the first time, some between two looks, some after the last.
+    for round in 1..=2 {
+        (0..5).for_each(|_| assert!(!curl(&[&budget[..], &[URL]].concat()).is_empty()));
+        let expected = f64::from(round) * 5.0;
+        let end = Instant::now() + Duration::from_secs(60);
+        while shown("greenwave_responses_total{") < expected {
+            assert!(Instant::now() < end, "{expected} responses are not shown");
+        }
+    }
+    assert_eq!(shown("greenwave_responses_total{"), 10.0);
+    assert_eq!(shown("greenwave_wait_seconds_count{"), 40.0, "each waited at four stages");
+    assert!(shown("greenwave_budget_left_seconds_count{") > 0.0);
+    assert!(!curl(&[URL]).is_empty());
+    let rest = server.stop();
+    let served = rest.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words.get(1) == Some(&"service")).then(|| words[2].parse::<u64>().expect("a count"))
+    });
+    assert_eq!(served.sum::<u64>(), 11, "{rest}");
 }
 
 fn a_device_of_this_name_is_refused() {

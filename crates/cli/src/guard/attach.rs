@@ -16,7 +16,9 @@ use host::guard::{Classes, Guard, Options, Refusal, Rule};
 use host::xdp::Mode;
 use queueing::{Clock, Span, Time};
 
+use super::status;
 use crate::Error;
+use crate::ui::{self, Head, Told, Ui};
 
 /// Shed connections to a server before the kernel sees them.
 ///
@@ -50,6 +52,8 @@ pub struct Args {
     /// drv: in the driver (default); skb: after it.
     #[arg(long, value_enum, default_value = "drv", hide_default_value = true, hide_possible_values = true)]
     mode: ModeName,
+    #[command(flatten)]
+    ui: ui::Flags,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -122,6 +126,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         target: args.target_delay,
     };
     let interrupted = host::interrupt::flag();
+    let ui = args.ui.open(head(args))?;
     let mut guard = host::guard::attach(&args.device, &options)?;
     eprintln!("{}", greeting(args));
     let (clock, used) = (Monotonic::new(), ThreadTime);
@@ -139,6 +144,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         looks += 1;
         turn(&mut guard, policy.as_mut(), clock.now())
             .map_err(|e| Error::new(format!("{}: {e}", args.device)))?;
+        ui.iter().for_each(|ui| show(ui, &args.device, clock.now()));
     };
     let share =
         used.now().since(used_before).as_secs_f64() / clock.now().since(start).as_secs_f64().max(1e-9);
@@ -160,6 +166,28 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 fn turn(guard: &mut Guard, policy: &mut dyn guard::Policy, now: Time) -> std::io::Result<()> {
     let signals = guard.look(now)?;
     guard.hold(now, policy.tick(now, &signals))
+}
+
+/// What this is, for who looks at it live.
+fn head(args: &Args) -> Head {
+    let ports = args.port.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let dry = if args.dry_run { ", a dry run" } else { "" };
+    Head {
+        command: "guard",
+        about: format!("{} before port {ports} on {}{dry}", args.policy, args.device),
+        rate: "greenwave_guard_served_total",
+    }
+}
+
+/// Shows what `guard status` would print, once a second.
+fn show(ui: &Ui, device: &str, now: Time) {
+    if !ui.is_due(now) {
+        return;
+    }
+    // Who has just been taken off has nothing to show.
+    if let Ok(status) = host::guard::status(device) {
+        ui.tell(now, Told { figures: status::figures(device, &status), ..Told::default() });
+    }
 }
 
 /// Sleeps until `due`, or not at all when that is past; the next is counted

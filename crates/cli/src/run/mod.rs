@@ -31,12 +31,14 @@ use crate::device::{AnyDevice, Open, Wrapped};
 use crate::link::Link;
 use crate::options::{self, made_up_mac, secret};
 use crate::serve::settle::settle;
-use crate::{Error, check};
+use crate::{Error, check, ui};
 
 mod program;
 mod seats;
+mod watched;
 
 use seats::Seats;
+use watched::Watched;
 
 /// Run an unmodified server on a network device through our own TCP/IP.
 ///
@@ -55,6 +57,8 @@ pub struct Args {
     /// this program].
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     lib: Option<PathBuf>,
+    #[command(flatten)]
+    ui: ui::Flags,
     /// The program, in the foreground, and its arguments:
     /// -- lighttpd -D -f lighttpd.conf.
     #[arg(last = true, required = true, value_name = "PROGRAM", verbatim_doc_comment)]
@@ -71,6 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let (kind, addresses) = args.link.plan()?;
     let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
     args.link.check_capture()?;
+    let ui = args.ui.open(watched::head(&program, &args.link.device))?;
     let key = secret()?;
     let Open { mut devices, mac, mtu, held, how, claimant, .. } = kind.open(&addresses, key)?;
     let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up_mac()?), key) };
@@ -98,7 +103,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     eprintln!("{} on {}, {}{how}; ctrl-C ends", program.display(), list(&found.served), args.link.device);
     let mut command = Command::new(&program);
     command.args(&args.program[1..]).env("LD_PRELOAD", preload(&lib)).env(VARIABLE, variable);
-    let status = serve(streams, device, args.spin, interrupted, &mut command)?;
+    let mut watched = ui.map(|ui| Watched::new(ui, args.link.device.clone()));
+    let status = serve(streams, device, args.spin, interrupted, watched.as_mut(), &mut command)?;
     summary(streams);
     check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
     Ok(exit(status, interrupted.load(Ordering::Relaxed)))
@@ -121,18 +127,25 @@ fn serve(
     device: &mut Wrapped<Merged<AnyDevice>>,
     spin: Span,
     interrupted: &AtomicBool,
+    mut watched: Option<&mut Watched>,
     command: &mut Command,
 ) -> Result<Option<ExitStatus>, Error> {
+    let hatch = watched.as_ref().map(|watched| watched.hatch());
     let (clock, stop) = (Monotonic::new(), AtomicBool::new(false));
     let result = std::thread::scope(|scope| {
-        let server = scope.spawn(|| streams::serve(streams, device, &clock, &stop, spin));
+        let server = scope.spawn(|| streams::serve(streams, device, &clock, &stop, spin, hatch.as_deref()));
         // However this ends, the stack's thread is to end, too.
         let result = Programs::start(command)
             .map_err(|e| {
                 Error::file(Path::new(command.get_program()), &e).advice("to start it without greenwave")
             })
             .inspect(|_| raise_limit())
-            .map(|mut programs| wait(&mut programs, &clock, interrupted, || server.is_finished()));
+            .map(|mut programs| {
+                wait(&mut programs, &clock, interrupted, || {
+                    watched.iter_mut().for_each(|watched| watched.look(clock.now()));
+                    server.is_finished()
+                })
+            });
         stop.store(true, Ordering::Relaxed);
         match server.join() {
             Ok(()) => result,
@@ -161,7 +174,7 @@ fn wait(
     programs: &mut Programs,
     clock: &Monotonic,
     interrupted: &AtomicBool,
-    is_over: impl Fn() -> bool,
+    mut is_over: impl FnMut() -> bool,
 ) -> Option<ExitStatus> {
     let mut kill_at = None;
     while programs.run() {

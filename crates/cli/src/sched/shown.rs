@@ -1,0 +1,143 @@
+//! What a scheduler shows live: its tasks, who has which core, and what was
+//! seen when one changed hands.
+
+use host::cores::list;
+use queueing::{CoreId, Histogram, Span, Time};
+use sched::cores::condition::Trouble;
+use sched::cores::moves::{self, Moves, Why};
+use sched::cores::{Allocator, Board, Hold, TaskId};
+
+use super::config::Config;
+use super::status::{Line, Status, class, parts};
+use crate::ui::{Figure, Head, Labels, Move, Owner, Spans, Told, Ui};
+
+/// A view, and what it is told next.
+pub(super) struct Shown {
+    ui: Ui,
+    moves: Moves,
+    /// Since it was told last; at most [`MOVES_MAX`].
+    moved: Vec<moves::Move>,
+    /// What rounds took since then.
+    cost: Histogram,
+}
+
+/// Cores that change hands between two looks; those beyond it are not shown.
+const MOVES_MAX: usize = 4096;
+
+/// What this is, for who looks at it live.
+pub(super) fn head(config: &Config, cores: &[CoreId]) -> Head {
+    let (policy, cores, tasks) = (&config.policy, list::text(cores), config.tasks.len());
+    let about = format!("policy {policy} on cores {cores}, {tasks} tasks");
+    Head { command: "sched", about, rate: "greenwave_sched_actions_total" }
+}
+
+impl Shown {
+    pub(super) fn new(ui: Ui, board: &Board, config: &Config) -> Self {
+        let moves = Moves::new(board, config.bandwidth_max_gb * 1e9);
+        Self { ui, moves, moved: Vec::new(), cost: Histogram::coarse() }
+    }
+
+    /// Looks at a round that began at `now` and took `cost`.
+    pub(super) fn round(&mut self, now: Time, allocator: &Allocator, cost: Span) {
+        self.moves.round(now, allocator, &mut self.moved);
+        self.moved.truncate(MOVES_MAX);
+        self.cost.record(cost);
+    }
+
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        self.ui.is_due(now)
+    }
+
+    /// Shows `figures`, and what the rounds since the last time brought.
+    pub(super) fn tell(&mut self, now: Time, config: &Config, board: &Board, figures: Vec<Figure>) {
+        let owners = board.topology().all().map(|core| {
+            let hold = board.hold(core);
+            let task = hold.task().map(|task| name(config, task).to_owned());
+            Owner {
+                core: core.0,
+                task,
+                how: how(hold).to_owned(),
+                since_s: self.ui.seconds(board.held_since(core)),
+            }
+        });
+        let moves = self.moved.drain(..).map(|moved| Move {
+            at_s: self.ui.seconds(moved.at),
+            core: moved.core.0,
+            from: holder(config, moved.from),
+            to: holder(config, moved.to),
+            why: why(config, moved.why),
+        });
+        let recorded = &self.cost;
+        let rounds = Spans { name: "greenwave_sched_round_seconds", labels: Labels::none(), recorded };
+        let (owners, moves) = (owners.collect(), moves.collect());
+        self.ui.tell(now, Told { figures, spans: vec![rounds], owners, moves });
+        self.cost.clear();
+    }
+}
+
+fn name(config: &Config, task: TaskId) -> &str {
+    &config.tasks[task.index()].name
+}
+
+fn how(hold: Hold) -> &'static str {
+    match hold {
+        Hold::Free => "free",
+        Hold::Run(_) => "runs",
+        Hold::Keep(_) => "keeps",
+        Hold::Quiet(_) => "quiet",
+        Hold::Shared => "shared",
+    }
+}
+
+fn holder(config: &Config, hold: Hold) -> String {
+    hold.task().map_or(how(hold), |task| name(config, task)).to_owned()
+}
+
+fn why(config: &Config, why: Why) -> String {
+    match why {
+        Why::GivenBack(task) => format!("{} gave it back", name(config, task)),
+        Why::Waited { delay, .. } => format!("had waited {delay}, too long"),
+        Why::Promised(_) => "had work, and it was promised".to_owned(),
+        Why::Work(_) => "had work for one more".to_owned(),
+        Why::Quiet(task) => format!("{} is not to be disturbed", name(config, task)),
+        Why::Bandwidth(socket) => format!("DRAM of socket {socket} was overused"),
+        Why::Left => "no LC wanted it".to_owned(),
+        Why::Arranged => "as it is arranged".to_owned(),
+    }
+}
+
+/// Tasks in an interval, as Prometheus and the live view know them.
+pub(super) fn figures(
+    config: &Config,
+    lines: &[Line],
+    status: &Status,
+    slowdown: Option<f64>,
+    conditions: &[Trouble],
+) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let mut by_task = |name: &str, value: &dyn Fn(&Line) -> Option<f64>| {
+        for (task, line) in config.tasks.iter().zip(lines) {
+            let labels = Labels::none().with("task", &task.name).with("class", class(task));
+            figures.extend(value(line).map(|value| Figure::new(name, labels, value)));
+        }
+    };
+    by_task("greenwave_sched_cores", &|line| Some(f64::from(line.cores)));
+    by_task("greenwave_sched_cpu", &|line| Some(line.cpu));
+    // No turn, no wait.
+    by_task("greenwave_sched_wait_seconds", &|line| line.wait.map(Span::as_secs_f64));
+    by_task("greenwave_sched_wait_longest_seconds", &|line| Some(line.longest.as_secs_f64()));
+    by_task("greenwave_sched_parked", &|line| Some(f64::from(u8::from(line.parked))));
+    let totals = [
+        ("greenwave_sched_rounds_total", status.rounds),
+        ("greenwave_sched_actions_total", status.actions),
+        ("greenwave_sched_conditions_total", status.raised),
+    ];
+    figures.extend(totals.map(|(name, total)| Figure::new(name, Labels::none(), total as f64)));
+    figures.extend(slowdown.map(|times| Figure::new("greenwave_sched_dram_slowdown", Labels::none(), times)));
+    figures.extend(conditions.iter().map(|trouble| {
+        let (what, place) = parts(*trouble, config);
+        let labels = Labels::none().with("trouble", what).with("where", place);
+        Figure::new("greenwave_sched_condition", labels, 1.0)
+    }));
+    figures
+}

@@ -1,0 +1,171 @@
+//! The page: a snapshot drawn here, in Rust, as tables and two drawings. Its
+//! script only asks for the next picture; without one the page reloads itself.
+//! One document, nothing from elsewhere.
+
+use std::fmt::Write as _;
+
+use super::snapshot::{Move, Owner, Snapshot};
+use super::view::{self, Section};
+use crate::report::escape;
+use crate::table::number;
+
+const PAGE: &str = include_str!("page.html");
+/// Lengths of the window to choose from, in seconds; the keys 1 to 4.
+pub const WINDOWS_S: [u64; 4] = [1, 10, 30, 60];
+
+/// The page of `snapshot`, which was asked for over `window_s` seconds.
+pub fn html(snapshot: &Snapshot, window_s: u64) -> String {
+    let links = WINDOWS_S.iter().enumerate().map(|(place, &length)| {
+        let current = if length == window_s { " aria-current=\"true\"" } else { "" };
+        let key = place + 1;
+        format!("<a href=\"/?window={length}\" data-window title=\"key {key}\"{current}>{length} s</a>\n")
+    });
+    let title = escape(&format!("greenwave {}", snapshot.command));
+    PAGE.replace("<!--title-->", &title)
+        .replace("<!--windows-->", &links.collect::<String>())
+        .replace("<!--main-->", &main(snapshot))
+}
+
+fn main(snapshot: &Snapshot) -> String {
+    let mut main = format!("\n<h1>{}</h1>\n", escape(&view::headline(snapshot)));
+    if let Some(caution) = view::caution(snapshot) {
+        let _ = writeln!(main, "<p class=\"note\">{}</p>", escape(&caution));
+    }
+    let _ = writeln!(main, "<p class=\"soft\">{}</p>", escape(&view::rate(snapshot)));
+    main += &throughput(snapshot);
+    main += &cores(snapshot);
+    for Section { title, table } in view::sections(snapshot) {
+        let _ = write!(main, "<section>\n<h2>{}</h2>\n{}</section>\n", escape(title), table.html());
+    }
+    main
+}
+
+/// Width of drawings, and height of that of throughput, in units that are
+/// stretched to what place there is.
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 100.0;
+
+/// Throughput and who was shed over the last minute.
+fn throughput(snapshot: &Snapshot) -> String {
+    let history = &snapshot.history;
+    let (Some(first), Some(last)) = (history.first(), history.last()) else { return String::new() };
+    if history.len() < 2 {
+        return String::new();
+    }
+    let most = history.iter().map(|point| point.rate.max(point.shed)).fold(0.0, f64::max).max(1e-9);
+    let seconds = (last.at_s - first.at_s).max(1e-9);
+    let line = |class: &str, of: &dyn Fn(usize) -> f64| {
+        let places = history.iter().enumerate().map(|(place, point)| {
+            let x = (point.at_s - first.at_s) / seconds * WIDTH;
+            format!("{x:.1},{:.1} ", HEIGHT - 1.0 - of(place) / most * (HEIGHT - 2.0))
+        });
+        format!("<polyline class=\"{class}\" points=\"{}\"/>\n", places.collect::<String>().trim_end())
+    };
+    let rate = line("rate", &|place| history[place].rate);
+    let is_shed = history.iter().any(|point| point.shed > 0.0);
+    let shed = if is_shed { line("shed", &|place| history[place].shed) } else { String::new() };
+    let words = format!(
+        "{} a second at the most, the last {seconds:.0} s{}",
+        number(most),
+        if is_shed { "; red: shed" } else { "" }
+    );
+    format!(
+        "<p class=\"soft\">{}</p>\n\
+         <svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" \
+         aria-label=\"throughput\">\n{rate}{shed}</svg>\n",
+        escape(&words)
+    )
+}
+
+/// A piece of a core's time.
+#[derive(Clone, Debug, PartialEq)]
+struct Piece<'a> {
+    from_s: f64,
+    to_s: f64,
+    holder: &'a str,
+    why: &'a str,
+}
+
+/// Who had `owner`'s core over the window, in order.
+fn pieces<'a>(owner: &'a Owner, moves: &'a [Move], begin_s: f64, end_s: f64) -> Vec<Piece<'a>> {
+    let mut pieces: Vec<Piece<'a>> = Vec::new();
+    let its = || moves.iter().filter(|moved| moved.core == owner.core);
+    let now = owner.task.as_deref().unwrap_or(&owner.how);
+    let mut piece = Piece { from_s: begin_s, to_s: end_s, holder: now, why: "" };
+    if let Some(first) = its().next() {
+        piece.holder = &first.from;
+    }
+    for moved in its() {
+        pieces.push(Piece { to_s: moved.at_s, ..piece.clone() });
+        piece = Piece { from_s: moved.at_s, to_s: end_s, holder: &moved.to, why: &moved.why };
+    }
+    pieces.push(piece);
+    pieces.retain(|piece| piece.to_s > piece.from_s);
+    pieces
+}
+
+/// Who had which core when.
+fn cores(snapshot: &Snapshot) -> String {
+    let Snapshot { owners, moves, at_s, silent_s, window_s, .. } = snapshot;
+    let end_s = at_s - silent_s;
+    let (begin_s, seconds) = (end_s - window_s, window_s.max(1e-9));
+    if owners.is_empty() {
+        return String::new();
+    }
+    let mut names: Vec<&str> = Vec::new();
+    let mut rows = String::new();
+    for owner in owners {
+        let core = owner.core;
+        let _ = write!(
+            rows,
+            "<div class=\"core\"><span>{core}</span><svg viewBox=\"0 0 {WIDTH} 1\" \
+             preserveAspectRatio=\"none\" role=\"img\" aria-label=\"core {core}\">"
+        );
+        for Piece { from_s, to_s, holder, why } in pieces(owner, moves, begin_s, end_s) {
+            let class = colour(&mut names, holder);
+            let (x, width) = ((from_s - begin_s) / seconds * WIDTH, (to_s - from_s) / seconds * WIDTH);
+            let words = format!("core {core}: {holder} for {:.3} s; {why}", to_s - from_s);
+            let _ = write!(
+                rows,
+                "<rect class=\"{class}\" x=\"{x:.1}\" width=\"{:.1}\" height=\"1\"><title>{}</title></rect>",
+                width.max(0.5),
+                escape(words.trim_end_matches("; "))
+            );
+        }
+        rows += "</svg></div>\n";
+    }
+    let keys: String = names.iter().enumerate().map(|(place, name)| key(class_of(place), name)).collect();
+    let lost = match snapshot.moves_lost {
+        0 => String::new(),
+        lost => format!("; {lost} earlier moves are not drawn"),
+    };
+    let nobody = key("none", "nobody");
+    format!(
+        "<h2>Who had which core, the last {window_s:.0} s</h2>\n{rows}<p class=\"soft\">{keys}{nobody}{lost}</p>\n"
+    )
+}
+
+/// A patch of the colour of `class`, and whose it is.
+fn key(class: &str, name: &str) -> String {
+    let patch = format!("<svg viewBox=\"0 0 1 1\"><rect class=\"{class}\" width=\"1\" height=\"1\"/></svg>");
+    format!("<span class=\"key\">{patch}</span>{}", escape(name))
+}
+
+/// The class of `holder`'s colour; `names` are the tasks met so far.
+fn colour<'a>(names: &mut Vec<&'a str>, holder: &'a str) -> &'static str {
+    if ["free", "shared"].contains(&holder) {
+        return "none";
+    }
+    let place = names.iter().position(|name| *name == holder).unwrap_or_else(|| {
+        names.push(holder);
+        names.len() - 1
+    });
+    class_of(place)
+}
+
+const fn class_of(place: usize) -> &'static str {
+    ["c0", "c1", "c2", "c3", "c4", "c5"][place % 6]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! The live view of a running command: over HTTP, in a browser, on a terminal.
+//!
+//! Needs nothing; Debian's chromium and tmux join in where they are there.
+
+mod common;
+#[path = "common/scratch.rs"]
+mod scratch;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::greenwave;
+use host::cores::list;
+use rustix::process::{Pid, Signal, kill_process};
+use scratch::Scratch;
+
+const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
+/// Many times what anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Says what is not tested. Written past the test harness, which keeps what
+/// passing tests print to itself.
+fn skipped(test: &str, why: &str) {
+    let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
+}
+
+fn is_there(program: &str) -> bool {
+    let tried = Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    tried.is_ok()
+}
+
+/// The first answer that `accepts`; asked again and again.
+fn until(what: &str, ask: impl Fn() -> String, accepts: impl Fn(&str) -> bool) -> String {
+    let end = Instant::now() + LIMIT;
+    loop {
+        let answer = ask();
+        if accepts(&answer) {
+            return answer;
+        }
+        assert!(Instant::now() < end, "{what} did not come; the last answer: {answer}");
+        std::thread::yield_now();
+    }
+}
+
+/// A scheduler that shows itself; ended when this is dropped.
+struct Shown {
+    child: Child,
+    place: String,
+    /// What it says is not read, and must not fail.
+    _said: Box<dyn Iterator<Item = String>>,
+    _config: Scratch,
+}
+
+impl Shown {
+    fn start() -> Self {
+        let core = list::text(&host::affinity::cores().expect("cores")[..1]);
+        let config = format!(
+            "cores = \"{core}\"\nsensor = \"none\"\n\
+             [[tasks]]\nname = \"lc\"\nclass = \"LC\"\nguaranteed = 1\ncommand = [\"sleep\", \"300\"]\n\
+             [[tasks]]\nname = \"<i>batch\"\nclass = \"BE\"\ncommand = [\"sh\", \"-c\", \"while :; do :; done\"]\n"
+        );
+        let config = Scratch::new("shown.toml", &config);
+        let journals = format!("{}/journals-shown", env!("CARGO_TARGET_TMPDIR"));
+        let args = ["sched", "--config", config.path(), "--journals", &journals, "--ui", "127.0.0.1:0"];
+        let mut command = Command::new(GREENWAVE);
+        let mut child =
+            command.args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let mut places = lines.map_while(Result::ok).filter_map(|line| {
+            let place = line.strip_prefix("shown at http://")?.split('/').next()?;
+            Some(place.to_owned())
+        });
+        let place = places.next().expect("it says where it shows itself");
+        Self { child, place, _said: Box::new(places), _config: config }
+    }
+
+    /// What `path` answers, head and all.
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.place).expect("it listens");
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.place).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers in UTF-8");
+        answer
+    }
+
+    /// ctrl-C, and it is gone.
+    fn end(mut self) -> String {
+        kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
+        assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
+        self.place.clone()
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn what_runs_is_shown_on_a_page_on_a_terminal_and_to_prometheus_until_it_ends() {
+    let shown = Shown::start();
+    let metrics = || shown.get("/metrics");
+    until("a look", metrics, |text| text.contains("\ngreenwave_sched_cpu{task=\"<i>batch\",class=\"BE\"} "));
+    top_prints_tables(&shown.place);
+    another_view_in_the_same_place_is_refused(&shown.place);
+    a_browser_shows_it(&shown.place);
+    let terminal = Terminal::start(&shown.place);
+    if let Some(terminal) = &terminal {
+        terminal.shows("<i>batch");
+        terminal.press("Space");
+        terminal.shows("paused; ");
+        terminal.press("Space");
+    }
+    let place = shown.end();
+    assert!(TcpStream::connect(&place).is_err(), "nobody listens any more");
+    let out = greenwave(&["top", &place, "--once"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(said, format!("error: {place}: Connection refused\n  try: greenwave serve … --ui {place}\n"));
+    if let Some(terminal) = &terminal {
+        terminal.shows("Connection refused, for ");
+        terminal.shows("<i>batch");
+        terminal.press("q");
+        let left = terminal.shows("it ended with 0");
+        assert!(!left.contains("<i>batch"), "the terminal is as it was: {left}");
+    }
+}
+
+fn top_prints_tables(place: &str) {
+    let out = greenwave(&["top", place, "--once"]);
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(text.starts_with("greenwave sched, policy ") && text.contains("\nCores\n"), "{text}");
+    assert!(text.lines().skip(1).all(|line| line.chars().count() <= 80), "{text}");
+    let out = greenwave(&["top", place, "--once", "--json", "--window", "1"]);
+    let seen: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!((&seen["command"], &seen["schema"]), (&"sched".into(), &1.into()));
+    let out = Command::new(GREENWAVE).args(["top", place]).stdin(Stdio::null()).output().expect("it starts");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2));
+    let expected = format!("error: this is no terminal to draw on\n  try: greenwave top --once {place}\n");
+    assert_eq!(said, expected);
+}
+
+fn another_view_in_the_same_place_is_refused(place: &str) {
+    let refused = |ui: &[&str], expected: &str| {
+        let serve = ["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"];
+        let out = greenwave(&[&serve[..], ui].concat());
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.starts_with(&format!("error: {expected}")) && said.contains("\n  try: "), "{said}");
+    };
+    refused(&["--ui", place], &format!("--ui {place}: somebody listens there already"));
+    refused(&["--ui", "0.0.0.0:9900"], "--ui 0.0.0.0:9900: other machines could look");
+    refused(&["--ui-remote"], "the following required arguments were not provided: --ui ");
+}
+
+/// The page as Debian's chromium makes it, script and all; narrow, and as a picture.
+fn a_browser_shows_it(place: &str) {
+    if !is_there("chromium") {
+        return skipped("a_browser_shows_it", "chromium is not there");
+    }
+    let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shown.png");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("chromium");
+    let _ = std::fs::remove_file(&picture);
+    let mut command = Command::new("timeout");
+    command.args(["60", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
+    command.arg(format!("--user-data-dir={}", folder.display()));
+    command.arg(format!("--screenshot={}", picture.display()));
+    command.args(["--window-size=400,900", "--dump-dom", &format!("http://{place}/?window=1")]);
+    let out = command.stderr(Stdio::null()).output().expect("it starts");
+    let page = String::from_utf8_lossy(&out.stdout);
+    assert!(page.contains("<td class=\"word\">&lt;i&gt;batch</td>"), "{page}");
+    // The script has run: it takes the button out of hiding.
+    assert!(page.contains("<button id=\"pause\" type=\"button\" aria-pressed=\"false\">"), "{page}");
+    let bytes = std::fs::read(&picture).unwrap_or_default();
+    assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 5_000, "a picture of {} bytes", bytes.len());
+}
+
+/// `greenwave top` in tmux.
+struct Terminal(String);
+
+impl Terminal {
+    fn start(place: &str) -> Option<Self> {
+        if !is_there("tmux") {
+            skipped("top_in_tmux", "tmux is not there");
+            return None;
+        }
+        let terminal = Self(format!("greenwave-test-{}", std::process::id()));
+        let program = format!("{GREENWAVE} top {place}; echo it ended with $?; exec sleep 300");
+        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "40", &program]);
+        Some(terminal)
+    }
+
+    fn tmux(&self, args: &[&str]) -> String {
+        let out = Command::new("tmux").args(["-L", &self.0]).args(args).output().expect("tmux starts");
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    fn press(&self, key: &str) {
+        self.tmux(&["send-keys", key]);
+    }
+
+    /// What is there once `text` is.
+    fn shows(&self, text: &str) -> String {
+        until(text, || self.tmux(&["capture-pane", "-p"]), |there| there.contains(text))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
