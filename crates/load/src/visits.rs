@@ -23,10 +23,10 @@ use net::stack::Config;
 use net::{ConnId, Device, EventKind};
 use queueing::{Span, Time};
 
+pub use self::crowd::Crowd;
 pub use self::fate::{Fate, Fates, Slice};
 pub use self::pace::{Pace, Swell};
 
-use self::crowd::Crowd;
 use self::pace::Dues;
 use crate::protocol::http::Framer;
 

@@ -4,12 +4,16 @@
 use proptest::prelude::{prop_assert, proptest};
 use proptest::test_runner::Config as Cases;
 use queueing::Span;
-use sim::world::callers::{Config, Outcome, run};
+use sim::world::callers::{self, Config, Outcome};
 
 /// A server of requests of 50 µs to 200 µs; `more` are further settings.
 fn server(service_us: u64, seed: u64, more: &str) -> Config {
     let toml = format!("service = \"exp {service_us}us\"\nseed = {seed}\n{more}");
     Config::from_toml(&toml).unwrap_or_else(|e| panic!("{e}: {toml}"))
+}
+
+fn run(config: &Config) -> Outcome {
+    callers::run(config).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Callers answered in time per second, over those that a core can serve.
@@ -132,6 +136,25 @@ fn without_a_guard_everybody_is_served_too_late() {
     assert!(goodput(&config, &outcome) < 0.05);
 }
 
+/// Those who have left keep their places until the server confirms it, and a
+/// flood makes that late.
+#[test]
+fn callers_take_as_many_addresses_as_they_need_and_more_are_an_error() {
+    let flood = |each: usize| {
+        let more = "load = 20\ntransport = 100000\nwarmup = \"50ms\"\nduration = \"50ms\"";
+        callers::run(&server(50, 1, &format!("{more}\nconnections_max = {each}")))
+    };
+    let (one, several) = (flood(1 << 20).unwrap(), flood(15_000).unwrap());
+    assert_eq!(one.offered, several.offered, "the same callers come");
+    let served = several.served_per_s / one.served_per_s;
+    assert!((0.95..1.05).contains(&served), "{served} of what is served to one address");
+    let refused = flood(1_000).unwrap_err().to_string();
+    assert!(
+        refused.contains("all 8 addresses of the callers' are full, with 1000 connections each"),
+        "{refused}"
+    );
+}
+
 #[test]
 fn equal_seeds_replay() {
     let config = server(100, 7, "load = 2\nguard = \"queue-delay\"\nwarmup = \"50ms\"\nduration = \"50ms\"");
@@ -150,6 +173,7 @@ fn settings_that_cannot_be_are_refused_with_their_value() {
         ("load = 1\nrefusal = \"shout\"", "silence, reset"),
         ("load = 1\nreceive_percent = 101", "receive_percent 101 is outside 1..=100"),
         ("load = 1\ntransport = 0", "transport 0"),
+        ("load = 1\nconnections_max = 0", "connections_max 0 is outside 1..=1048576"),
         ("load = 1\nduration = \"0s\"", "duration"),
     ] {
         assert!(refused(more).contains(says), "{more}: {}", refused(more));

@@ -8,8 +8,9 @@ use net::stack::Config;
 use net::{ConnId, Device, Event, Stack};
 use queueing::{Span, Time};
 
-/// Stacks whose addresses follow each other.
-pub(super) struct Crowd {
+/// Stacks whose addresses follow each other. Whoever has it takes frames in,
+/// runs timers, takes events out, and sends, in this order and again.
+pub struct Crowd {
     stacks: Vec<Stack>,
     first: u32,
     /// The stack that connects next.
@@ -32,7 +33,12 @@ const IPV4_TARGET: usize = 30;
 const ARP_TARGET: usize = 38;
 
 impl Crowd {
-    pub(super) fn new(configs: Vec<Config>) -> Self {
+    /// A stack for each of `configs`.
+    ///
+    /// # Panics
+    /// When there is none, or their addresses do not follow each other.
+    #[must_use]
+    pub fn new(configs: Vec<Config>) -> Self {
         let first = configs.first().map_or(0, |config| u32::from(config.addr));
         let follow = |(n, config): (usize, &Config)| u32::from(config.addr) == first + n as u32;
         assert!(!configs.is_empty(), "visitors have an address");
@@ -47,14 +53,18 @@ impl Crowd {
         }
     }
 
-    /// A stack, about to be asked for something.
-    pub(super) fn stack(&mut self, at: usize) -> &mut Stack {
+    /// Stack `at`, about to be asked for something.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn stack(&mut self, at: usize) -> &mut Stack {
         self.touch(at);
         &mut self.stacks[at]
     }
 
-    /// Starts a handshake from the next address.
-    pub(super) fn connect(&mut self, now: Time, target: SocketAddr) -> Option<(usize, ConnId)> {
+    /// Starts a handshake from the next address; at which stack. None where that
+    /// address has no place for one more.
+    pub fn connect(&mut self, now: Time, target: SocketAddr) -> Option<(usize, ConnId)> {
         let at = self.turn;
         self.turn = (at + 1) % self.stacks.len();
         let id = self.stack(at).connect(now, target, None).ok()?;
@@ -62,7 +72,7 @@ impl Crowd {
     }
 
     /// Takes up to `max` frames in; whether there was one.
-    pub(super) fn receive<D: Device>(&mut self, now: Time, device: &mut D, max: usize) -> bool {
+    pub fn receive<D: Device>(&mut self, now: Time, device: &mut D, max: usize) -> bool {
         for received in 0..max {
             let Some(Received { frame, arrived, checked }) = device.receive(now) else { return received > 0 };
             let bytes = frame.as_ref();
@@ -87,8 +97,8 @@ impl Crowd {
         (place < self.stacks.len()).then_some(place)
     }
 
-    /// Runs the timers that are due.
-    pub(super) fn run_timers(&mut self, now: Time) -> bool {
+    /// Runs the timers that are due; whether there was one.
+    pub fn run_timers(&mut self, now: Time) -> bool {
         if now < self.look {
             return false;
         }
@@ -104,13 +114,13 @@ impl Crowd {
     }
 
     /// The next event, and at which stack.
-    pub(super) fn event(&mut self) -> Option<(usize, Event)> {
+    pub fn event(&mut self) -> Option<(usize, Event)> {
         let stacks = &mut self.stacks;
         self.touched.iter().find_map(|&at| Some((at, stacks[at].poll_event()?)))
     }
 
-    /// Sends what is to be sent, all at once.
-    pub(super) fn send<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
+    /// Sends what is to be sent, all at once; whether there was anything.
+    pub fn send<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
         let mut sent = 0;
         let mut gathered = Gathered(device);
         let (stacks, is_touched) = (&mut self.stacks, &mut self.is_touched);
@@ -122,6 +132,19 @@ impl Crowd {
         });
         device.flush(now);
         sent > 0
+    }
+
+    /// When to run timers again, if any is set.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let due = self.stacks.iter().filter_map(Stack::poll_timeout).min()?;
+        Some(due.max(self.look))
+    }
+
+    /// Whether something waits to be sent.
+    #[must_use]
+    pub fn wants_egress(&self) -> bool {
+        self.touched.iter().any(|&at| self.stacks[at].wants_egress())
     }
 
     fn touch(&mut self, at: usize) {

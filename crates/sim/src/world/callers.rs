@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use guard::Params;
-use queueing::{Arrivals, Histogram, Law, Span};
+use queueing::{Arrivals, Histogram, Law, Span, Time};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard::{self, Budget, Guard, Refusal, Shed};
 use sched::dispatch::Steering;
@@ -40,7 +40,7 @@ use client::Callers;
 ///     guard = "queue-delay"
 /// "#)?;
 /// let expected = 0.5 * config.capacity_per_s() * 0.020;
-/// assert!(sim::world::callers::run(&config).in_time as f64 > 0.8 * expected);
+/// assert!(sim::world::callers::run(&config)?.in_time as f64 > 0.8 * expected);
 /// # Ok::<(), sim::world::callers::BadConfig>(())
 /// ```
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -88,6 +88,11 @@ pub struct Config {
     /// percent, 1..=100.
     #[serde(default = "percent_default")]
     pub receive_percent: u8,
+    /// Connections that an address of the callers' may have, 1..=1,048,576,
+    /// ended ones whose end the server has not confirmed among them. There are
+    /// as many addresses as that takes, 8 at the most.
+    #[serde(default = "connections_default")]
+    pub connections_max: usize,
     /// What the stack's work costs; the checked-in model where not given.
     pub costs: Option<CostModel>,
     /// Replays the run.
@@ -135,6 +140,10 @@ fn percent_default() -> u8 {
     100
 }
 
+const fn connections_default() -> usize {
+    CONNECTIONS_MAX
+}
+
 fn one() -> u64 {
     1
 }
@@ -165,6 +174,9 @@ impl Config {
             }
             Self { load_others: load, .. } if !(0.0..=LOAD_MAX).contains(load) => {
                 wrong(format!("load_others {load} is outside 0..={LOAD_MAX}"))
+            }
+            Self { connections_max: most @ (0 | CONNECTIONS_MORE..), .. } => {
+                wrong(format!("connections_max {most} is outside 1..={CONNECTIONS_MAX}"))
             }
             Self { transport: 0, .. } => wrong("transport 0 takes nothing in, 1 and more do".into()),
             Self { receive_percent: percent @ (0 | 101..), .. } => {
@@ -247,6 +259,9 @@ impl Config {
 
 /// More load makes more events than anybody waits for.
 const LOAD_MAX: f64 = 100.0;
+/// As many connections as a stack has by default.
+const CONNECTIONS_MAX: usize = 1 << 20;
+const CONNECTIONS_MORE: usize = CONNECTIONS_MAX + 1;
 /// Tasks that the event queue holds: as many as those of `greenwave serve`.
 const TASKS: usize = 65_536;
 
@@ -281,10 +296,12 @@ pub struct Outcome {
 
 /// Runs until everybody who counts has an answer or has left.
 ///
+/// # Errors
+/// When more come than the callers' addresses have places for, in one line.
+///
 /// # Panics
 /// When the configuration does not pass [`Config::check`].
-#[must_use]
-pub fn run(config: &Config) -> Outcome {
+pub fn run(config: &Config) -> Result<Outcome, BadConfig> {
     config.check().expect("a checked configuration");
     let mut world = World::new(config.machine(), Callers::new(config));
     world.run(&mut |_, _| {});
@@ -297,14 +314,25 @@ pub fn run(config: &Config) -> Outcome {
         by_presence: all.by_presence + now.by_presence - before.by_presence,
         by_closing: all.by_closing + now.by_closing - before.by_closing,
     });
-    Outcome {
+    let (delay, frames_lost) =
+        (world.shard.stats().delay.clone(), done.nic.dropped + now.driver.dropped_full);
+    let outcome = world.client.into_outcome().map_err(|(addresses, since)| {
+        let each = config.connections_max;
+        BadConfig(format!(
+            "load {}: after {} of virtual time all {addresses} addresses of the callers' are full, \
+             with {each} connections each",
+            config.load,
+            since.since(Time::ZERO)
+        ))
+    })?;
+    Ok(Outcome {
         counting: config.duration,
         served_per_s: (now.responses - before.responses) as f64 / seconds,
         guard,
-        delay: world.shard.stats().delay.clone(),
+        delay,
         receiving: done.receiving.as_secs_f64() / seconds,
-        frames_lost: done.nic.dropped + now.driver.dropped_full,
+        frames_lost,
         events: done.events,
-        ..world.client.into_outcome()
-    }
+        ..outcome
+    })
 }

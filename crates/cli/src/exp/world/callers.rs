@@ -9,6 +9,7 @@ use sim::world::callers::{self, Config, Outcome};
 use toml::Table;
 
 use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
+use crate::error::Error;
 
 pub const WORLD: World = World {
     name: "callers",
@@ -36,7 +37,9 @@ pub const WORLD: World = World {
 fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
-        let outcome = callers::run(&config);
+        let outcome = callers::run(&config).map_err(|e| {
+            Error::new(e.to_string()).advice("a lower load, or a shorter warmup and duration")
+        })?;
         let mut rows = vec![row(&config, &outcome)];
         if config.load_others > 0.0 {
             rows.push(others(&outcome));
