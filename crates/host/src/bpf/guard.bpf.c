@@ -239,7 +239,8 @@ INLINE int guarded_syn(struct xdp_md *context, struct who *who)
 	counts->shed[class][reason]++;
 	if (settings->watching)
 		return XDP_PASS;
-	return settings->resets ? answered(context, who) : XDP_DROP;
+	__u32 way = settings->resets;
+	return way == NOWHERE ? XDP_DROP : answered(context, who, way);
 }
 
 SEC("xdp")

@@ -1,5 +1,6 @@
 /* What the guard's program and its controller share: the maps' keys and values.
- * host::guard::layout is the same in Rust; loading checks that the lengths agree.
+ * host::guard::{layout, settings} are the same in Rust; loading checks that the
+ * lengths agree.
  */
 #pragma once
 
@@ -26,6 +27,10 @@ enum kind { OPEN, RATE, PRESENT, CLOSED };
 /* Why a SYN is shed; FULL: its accept queue is, and the kernel would drop it too. */
 enum reason { BY_CLOSED, BY_RATE, BY_PRESENT, BY_FULL, REASONS };
 
+/* By which way a reset goes back: there is none, as the driver sends back what
+ * it received, or as what was redirected to the device. */
+enum way { NOWHERE, BY_DRIVER, BY_REDIRECT };
+
 /* Said once, at the start. */
 struct settings {
 	/* Of the network namespace, as /proc/PID/ns/net has it. */
@@ -37,7 +42,7 @@ struct settings {
 	/* Whether there are prefixes, and whether this host forwards what is not its own. */
 	__u32 prefixes;
 	__u32 forwarding;
-	/* Whether who is shed hears so, by a reset. */
+	/* Whether who is shed hears so, by a reset: enum way. */
 	__u32 resets;
 	/* A bit for each guarded port, so that a SYN for another is passed on at once. */
 	__u64 guarded[65536 / 64];

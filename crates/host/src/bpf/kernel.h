@@ -28,6 +28,7 @@ typedef unsigned long long __u64;
 #define XDP_DROP 1
 #define XDP_PASS 2
 #define XDP_TX 3
+#define XDP_REDIRECT 4
 
 /* Network bytes of a constant, and back. */
 #define be16(x) __builtin_bswap16(x)
@@ -57,6 +58,7 @@ struct tuple6 {
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const map_update)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
 static __u64 (*const ktime_ns)(void) = (void *)5;
+static long (*const redirect)(__u32 ifindex, __u64 flags) = (void *)23;
 static long (*const adjust_tail)(void *context, int more) = (void *)65;
 static int (*const fib_lookup)(void *context, void *parameters, int len, __u32 flags) = (void *)69;
 static void (*const sk_release)(void *sock) = (void *)86;

@@ -1,6 +1,11 @@
 /* Makes of a SYN what a host says where nobody listens: a reset that confirms
  * it, without any of the SYN's options, sent back the way it came.
  *
+ * A veth that sends back what it received (XDP_TX) puts it into the other end's
+ * ring and wakes nobody, unless a program runs there as well: the reset would lie
+ * there until something else came by. What is redirected to a veth wakes its
+ * other end, so there that is the way back.
+ *
  * Not here: SYNs behind IPv4's options or IPv6's extension headers, and those
  * from or to a group; they hear nothing.
  * Source: RFC 9293 §3.10.7.1; RFC 1071; RFC 1122 §4.2.3.10.
@@ -10,6 +15,7 @@
 #pragma once
 
 #include "frame.h"
+#include "intf.h"
 
 /* The checksum of what was summed, of at most some thousand words. */
 INLINE __u16 folded(__u64 sum)
@@ -94,8 +100,8 @@ INLINE __u32 refuse_v6(struct ipv6 *ip, void *end, const struct who *who)
 	return sizeof(*ip) + sizeof(*tcp);
 }
 
-/* The verdict on a SYN that is to hear that it is shed. */
-INLINE int answered(struct xdp_md *context, const struct who *who)
+/* The verdict on a SYN that is to hear that it is shed, by `way`. */
+INLINE int answered(struct xdp_md *context, const struct who *who, __u32 way)
 {
 	void *start = (void *)(long)context->data;
 	void *end = (void *)(long)context->data_end;
@@ -117,5 +123,7 @@ INLINE int answered(struct xdp_md *context, const struct who *who)
 	__builtin_memcpy(ethernet->source, ethernet->target, 6);
 	__builtin_memcpy(ethernet->target, source, 6);
 	long more = (long)(at + len) - (end - start);
-	return adjust_tail(context, more) ? XDP_DROP : XDP_TX;
+	if (adjust_tail(context, more))
+		return XDP_DROP;
+	return way == BY_REDIRECT ? redirect(context->ingress_ifindex, 0) : XDP_TX;
 }

@@ -8,10 +8,11 @@ use queueing::{Clock, Span};
 
 use super::error::GuardError;
 use super::frames::{ACK, SYN, ethernet, ipv4, ipv6, syn, tcp};
-use super::layout::{Held, Look, Settings};
+use super::layout::{Held, Look};
 use super::maps::refused;
 use super::program::load;
 use super::rule::{Classes, Rule};
+use super::settings::Settings;
 use super::{Cost, netns};
 use crate::{Monotonic, bpf};
 

@@ -50,65 +50,6 @@ impl Reason {
     }
 }
 
-/// Where ports and notes begin in it.
-const GUARDED: usize = 24;
-const NOTES: usize = GUARDED + 8192;
-
-/// `struct settings`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// Of the network namespace.
-    pub netns: u32,
-    /// How many there are.
-    pub classes: u32,
-    /// Sheds nobody.
-    pub watching: bool,
-    /// Whether there are prefixes.
-    pub prefixes: bool,
-    /// Whether the host forwards what is not its own.
-    pub forwarding: bool,
-    /// Whether who is shed hears so.
-    pub resets: bool,
-    /// Guarded ports, in order.
-    pub ports: Vec<u16>,
-    /// Text about what is attached.
-    pub notes: Vec<u8>,
-}
-
-impl Settings {
-    pub(super) const LEN: usize = NOTES + NOTES_LEN;
-
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        let flags = [self.watching, self.prefixes, self.forwarding, self.resets].map(u32::from);
-        let words = [&[self.netns, self.classes], &flags[..]].concat();
-        let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
-        let mut guarded = vec![0_u64; 1024];
-        self.ports.iter().for_each(|port| guarded[usize::from(port / 64)] |= 1 << (port % 64));
-        bytes.extend(guarded.into_iter().flat_map(u64::to_ne_bytes));
-        bytes.extend(self.notes.iter().take(NOTES_LEN));
-        bytes.resize(Self::LEN, 0);
-        bytes
-    }
-
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at * 4..)?.first_chunk()?));
-        let guarded: [u64; 1024] = words(bytes.get(GUARDED..NOTES)?)?;
-        let ports =
-            (0..=u16::MAX).filter(|port| guarded[usize::from(port / 64)] >> (port % 64) & 1 == 1).collect();
-        let notes = bytes.get(NOTES..)?.split(|&byte| byte == 0).next()?.to_vec();
-        Some(Self {
-            netns: word(0)?,
-            classes: word(1)?,
-            watching: word(2)? != 0,
-            prefixes: word(3)? != 0,
-            forwarding: word(4)? != 0,
-            resets: word(5)? != 0,
-            ports,
-            notes,
-        })
-    }
-}
-
 /// What may come in, as the program has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Held {
@@ -317,7 +258,7 @@ fn each_of<const N: usize>(words: &[u64]) -> [u64; N] {
     std::array::from_fn(|at| words[at])
 }
 
-fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+pub(super) fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let (words, rest) = bytes.as_chunks::<8>();
     let words: &[[u8; 8]; N] = words.try_into().ok()?;
     rest.is_empty().then(|| words.map(u64::from_ne_bytes))
@@ -338,16 +279,6 @@ mod tests {
             let look = Look { alive: Time::from_nanos(77), held: Held::new(limit, 3), seen };
             assert_eq!(Look::read(&look.bytes()), Some(look));
         }
-        let settings = Settings {
-            netns: 9,
-            classes: 2,
-            watching: true,
-            resets: true,
-            ports: vec![1, 80, 65_535],
-            notes: b"x".to_vec(),
-            ..Settings::default()
-        };
-        assert_eq!(Settings::read(&settings.bytes()), Some(settings));
         assert_eq!(Look::read(&[0; 8]), None);
         assert_eq!(Counts::sum(&[1; Counts::LEN - 1]), None);
     }

@@ -5,8 +5,9 @@ use std::io;
 use queueing::Time;
 
 use super::error::GuardError;
-use super::layout::{self, Counts, Look, Settings};
+use super::layout::{self, Counts, Look};
 use super::rule::Prefix;
+use super::settings::Settings;
 use crate::bpf::{self, Map};
 
 /// The maps of a guard.

@@ -40,6 +40,7 @@ mod notes;
 mod program;
 mod queues;
 mod rule;
+mod settings;
 mod status;
 #[cfg(all(test, feature = "bpf"))]
 mod tests;
@@ -53,8 +54,8 @@ use absent::{Loaded, load};
 #[cfg(feature = "bpf")]
 pub use cost::costs;
 pub use error::GuardError;
+use layout::Look;
 pub use layout::{CLASSES, Counts, DEADMAN, Held, PORTS_MAX, PREFIXES_MAX, Queue, Reason, SHOWN, Seen};
-use layout::{Look, Settings};
 use machine::Machine;
 use maps::refused;
 pub use model::{Listening, Model, Syn, Verdict};
@@ -63,6 +64,7 @@ pub use notes::Notes;
 use program::{Loaded, load};
 use queues::Queues;
 pub use rule::{Classes, Prefix, Rule};
+use settings::{Settings, Way};
 pub use status::{Status, detach, status};
 
 /// Whether the programs are built in.
@@ -167,7 +169,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         watching: options.watching,
         prefixes: options.classes.of_prefixes().next().is_some(),
         forwarding: forwards(),
-        resets: options.refusal == Refusal::Reset,
+        resets: (options.refusal == Refusal::Reset).then(|| way(interface.index, options.mode)),
         ports: options.ports.clone(),
         notes: Notes::new(options).bytes(),
     };
@@ -202,6 +204,11 @@ fn forwards() -> bool {
     is_on("/proc/sys/net/ipv4/ip_forward") || is_on("/proc/sys/net/ipv6/conf/all/forwarding")
 }
 
+/// By which way resets go back to interface `index`: see `bpf/reset.h`.
+fn way(index: u32, mode: xdp::Mode) -> Way {
+    if mode == xdp::Mode::Native && xdp::is_veth(index) { Way::Redirect } else { Way::Driver }
+}
+
 /// The number of the guard's program on interface `index`.
 fn attached(index: u32) -> Option<u32> {
     xdp::attached(index).filter(|&id| bpf::program_name(id).as_deref() == Some(PROGRAM))
@@ -230,7 +237,6 @@ impl Guard {
         let left = closed.saturating_sub(self.last.closed);
         let area = span.as_secs_f64() * (present + self.last.present) as f64 / 2.0;
         let latency = (left > 0).then(|| Span::from_secs_f64(area / left as f64));
-        let seen = Seen { served, overflows: busy.overflows, drops: busy.drops, ..queue };
         let came = offered.saturating_sub(self.last.offered);
         let signals = Signals {
             offered: came,
@@ -240,8 +246,8 @@ impl Guard {
                 came.saturating_sub(shed.saturating_sub(self.last.shed))
             },
             served: served - self.look.seen.served,
-            waiting: seen.waiting,
-            delay: seen.delay,
+            waiting: queue.waiting,
+            delay: queue.delay,
             budget: None,
             latency,
             present,
@@ -250,7 +256,7 @@ impl Guard {
             memory_share: busy.memory_share,
         };
         self.last = Last { at: now, offered, shed, closed, present };
-        self.look.seen = seen;
+        self.look.seen = Seen { served, overflows: busy.overflows, drops: busy.drops, ..queue };
         Ok(signals)
     }
 

@@ -32,17 +32,17 @@ struct Rig {
     namespace: Namespace,
     listening: Vec<(u16, Option<Listening>)>,
     watching: bool,
-    resets: bool,
+    resets: Option<Way>,
     _sockets: (Vec<TcpListener>, Vec<TcpStream>),
 }
 
 impl Rig {
     /// Unless there can be none here, when `test` is skipped.
     fn new(test: &str) -> Option<Self> {
-        Self::with(test, false, false)
+        Self::with(test, false, None)
     }
 
-    fn with(test: &str, watching: bool, resets: bool) -> Option<Self> {
+    fn with(test: &str, watching: bool, resets: Option<Way>) -> Option<Self> {
         if let Some(why) = Lab::unavailable() {
             skipped(test, &why);
             return None;
@@ -105,7 +105,7 @@ impl Rig {
         let mut model = Model::new(alive, &PORTS, &classes(), self.watching);
         model.hold(alive, held);
         model.set_spent(spent);
-        if self.resets { model.resetting() } else { model }
+        if self.resets.is_some() { model.resetting() } else { model }
     }
 
     fn judge(&self, frame: &[u8]) -> Verdict {
@@ -115,7 +115,8 @@ impl Rig {
         match verdict {
             1 => Verdict::Dropped,
             2 => Verdict::Passes,
-            3 => Verdict::Answered(out[..len].to_vec()),
+            3 if self.resets == Some(Way::Driver) => Verdict::Answered(out[..len].to_vec()),
+            4 if self.resets == Some(Way::Redirect) => Verdict::Answered(out[..len].to_vec()),
             other => panic!("verdict {other}"),
         }
     }
@@ -189,7 +190,8 @@ fn states() -> Vec<(&'static str, Time, Held, Time, u64)> {
 
 #[test]
 fn the_kernel_sheds_whom_the_model_sheds() {
-    for (watching, resets) in [(false, false), (false, true), (true, true)] {
+    let (sent, redirected) = (Some(Way::Driver), Some(Way::Redirect));
+    for (watching, resets) in [(false, None), (false, sent), (false, redirected), (true, sent)] {
         let test = "the_kernel_sheds_whom_the_model_sheds";
         let Some(rig) = Rig::with(test, watching, resets) else { return };
         rig.namespace.enter(|| {
@@ -206,7 +208,7 @@ fn the_kernel_sheds_whom_the_model_sheds() {
 #[test]
 fn any_frames_are_judged_alike_by_model_and_kernel() {
     let test = "any_frames_are_judged_alike_by_model_and_kernel";
-    let Some(rig) = Rig::with(test, false, true) else { return };
+    let Some(rig) = Rig::with(test, false, Some(Way::Driver)) else { return };
     let frames: Vec<Vec<u8>> = vectors().into_iter().map(|vector| vector.frame).collect();
     let (any, byte) = (any::<prop::sample::Index>(), any::<u8>());
     let damage = prop::collection::vec((any.clone(), byte), 0..3);

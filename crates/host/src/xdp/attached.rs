@@ -1,5 +1,6 @@
-//! Which XDP program an interface has already, asked by netlink.
-//! Source: rtnetlink(7), linux/if_link.h `IFLA_XDP`.
+//! Which XDP program an interface has already, and of which kind it is, asked
+//! by netlink.
+//! Source: rtnetlink(7), linux/if_link.h `IFLA_XDP`, `IFLA_LINKINFO`.
 
 use std::io::{Read, Write};
 
@@ -18,8 +19,21 @@ const IFLA_XDP: u16 = 43;
 /// The program, by number: of the only mode, or native, generic, hardware.
 const IFLA_XDP_IDS: [u16; 4] = [4, 6, 5, 7];
 
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+
 /// The number of the XDP program that is attached to interface `index`.
 pub(crate) fn program(index: u32) -> Option<u32> {
+    program_in(&asked(index)?)
+}
+
+/// Whether interface `index` is one end of a virtual cable.
+pub(crate) fn is_veth(index: u32) -> bool {
+    asked(index).is_some_and(|answer| kind_in(&answer).is_some_and(|kind| kind == b"veth\0"))
+}
+
+/// What the kernel says of interface `index`.
+fn asked(index: u32) -> Option<Vec<u8>> {
     // Protocol 0 of netlink is routing.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None).ok()?;
     connect(&socket, &SocketAddrNetlink::new(0, 0)).ok()?;
@@ -32,17 +46,24 @@ pub(crate) fn program(index: u32) -> Option<u32> {
     socket.write_all(&request).ok()?;
     let mut answer = vec![0; 32 * 1024];
     let len = socket.read(&mut answer).ok()?;
-    program_in(&answer[..len])
+    answer.truncate(len);
+    Some(answer)
 }
 
 fn program_in(answer: &[u8]) -> Option<u32> {
-    let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
-    if kind != RTM_NEWLINK {
-        return None;
-    }
-    let xdp = attribute(answer.get(MESSAGE + LINK..)?, IFLA_XDP)?;
+    let xdp = attribute(attributes(answer)?, IFLA_XDP)?;
     let id = IFLA_XDP_IDS.into_iter().find_map(|kind| attribute(xdp, kind))?;
     Some(u32::from_ne_bytes(*id.first_chunk()?)).filter(|&id| id != 0)
+}
+
+fn kind_in(answer: &[u8]) -> Option<&[u8]> {
+    attribute(attribute(attributes(answer)?, IFLA_LINKINFO)?, IFLA_INFO_KIND)
+}
+
+/// What an answer about a link holds.
+fn attributes(answer: &[u8]) -> Option<&[u8]> {
+    let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
+    if kind == RTM_NEWLINK { answer.get(MESSAGE + LINK..) } else { None }
 }
 
 /// The value of the first attribute of this kind.
@@ -65,10 +86,11 @@ mod tests {
 
     #[test]
     fn the_loopback_has_no_program_and_nonsense_has_none() {
-        assert_eq!(program(1), None);
+        assert!(program(1).is_none() && !is_veth(1));
         assert_eq!(program_in(&[0; 7]), None);
         let mut endless = [0; 64];
         endless[4..6].copy_from_slice(&RTM_NEWLINK.to_ne_bytes());
         assert_eq!(program_in(&endless), None, "an attribute of length 0 ends the search");
+        assert_eq!(kind_in(&endless), None);
     }
 }

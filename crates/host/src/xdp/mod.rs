@@ -10,7 +10,7 @@ use crate::interface::{Interface, InterfaceError};
 
 mod attached;
 
-pub(crate) use attached::program as attached;
+pub(crate) use attached::{is_veth, program as attached};
 
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

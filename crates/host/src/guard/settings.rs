@@ -1,0 +1,97 @@
+//! What the guard's program is told once, at the start: `struct settings` of
+//! `intf.h`, byte for byte.
+
+use super::layout::{NOTES_LEN, words};
+
+/// By which way a reset goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As the driver sends back what it received (`XDP_TX`).
+    Driver = 1,
+    /// As what was redirected to the device (`XDP_REDIRECT`).
+    Redirect = 2,
+}
+
+/// Where ports and notes begin in it.
+const GUARDED: usize = 24;
+const NOTES: usize = GUARDED + 8192;
+
+/// `struct settings`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Of the network namespace.
+    pub netns: u32,
+    /// How many there are.
+    pub classes: u32,
+    /// Sheds nobody.
+    pub watching: bool,
+    /// Whether there are prefixes.
+    pub prefixes: bool,
+    /// Whether the host forwards what is not its own.
+    pub forwarding: bool,
+    /// Whether who is shed hears so, and by which way.
+    pub resets: Option<Way>,
+    /// Guarded ports, in order.
+    pub ports: Vec<u16>,
+    /// Text about what is attached.
+    pub notes: Vec<u8>,
+}
+
+impl Settings {
+    pub(super) const LEN: usize = NOTES + NOTES_LEN;
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let flags = [self.watching, self.prefixes, self.forwarding].map(u32::from);
+        let resets = self.resets.map_or(0, |way| way as u32);
+        let words = [&[self.netns, self.classes], &flags[..], &[resets]].concat();
+        let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
+        let mut guarded = vec![0_u64; 1024];
+        self.ports.iter().for_each(|port| guarded[usize::from(port / 64)] |= 1 << (port % 64));
+        bytes.extend(guarded.into_iter().flat_map(u64::to_ne_bytes));
+        bytes.extend(self.notes.iter().take(NOTES_LEN));
+        bytes.resize(Self::LEN, 0);
+        bytes
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at * 4..)?.first_chunk()?));
+        let guarded: [u64; 1024] = words(bytes.get(GUARDED..NOTES)?)?;
+        let ports =
+            (0..=u16::MAX).filter(|port| guarded[usize::from(port / 64)] >> (port % 64) & 1 == 1).collect();
+        let notes = bytes.get(NOTES..)?.split(|&byte| byte == 0).next()?.to_vec();
+        Some(Self {
+            netns: word(0)?,
+            classes: word(1)?,
+            watching: word(2)? != 0,
+            prefixes: word(3)? != 0,
+            forwarding: word(4)? != 0,
+            resets: match word(5)? {
+                0 => None,
+                1 => Some(Way::Driver),
+                2 => Some(Way::Redirect),
+                _ => return None,
+            },
+            ports,
+            notes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let settings = Settings {
+            netns: 9,
+            classes: 2,
+            watching: true,
+            resets: Some(Way::Redirect),
+            ports: vec![1, 80, 65_535],
+            notes: b"x".to_vec(),
+            ..Settings::default()
+        };
+        assert_eq!(Settings::read(&settings.bytes()), Some(settings));
+    }
+}
