@@ -4,6 +4,9 @@
 #![cfg_attr(not(feature = "bpf"), allow(dead_code))]
 
 mod common;
+#[cfg(feature = "bpf")]
+#[path = "guard/joined.rs"]
+mod joined;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};

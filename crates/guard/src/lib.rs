@@ -3,8 +3,9 @@
 //! Some times a second a [`Policy`] is told what the server looks like
 //! ([`Signals`]) and says what may come in ([`Limit`]); a [`Door`] holds
 //! arrivals to that, those of the least important [`Class`] first. Who is in
-//! is never thrown out. Deciding only: drivers, programs in the kernel, services
-//! (feature `tower`) and the simulator are where doors stand.
+//! is never thrown out. Where connections wait in one queue and requests in
+//! another, [`joined`] makes one look of both. Deciding only: drivers, programs in
+//! the kernel, services (feature `tower`) and the simulator are where doors stand.
 //!
 //! ```
 //! use guard::{Class, Door, Params, Signals, by_name};
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod door;
+pub mod joined;
 mod limit;
 pub mod policy;
 mod signals;

@@ -16,10 +16,18 @@
 //! let app: axum::Router = axum::Router::new().layer(deadline).layer(guard);
 //! # Ok::<(), guard::UnknownName>(())
 //! ```
+//!
+//! Connections of a server on the kernel's TCP can be shed before they cost
+//! anything, by `greenwave guard attach --joined FILE`, where the layer tells of
+//! its requests in that file ([`GuardLayer::telling`]).
+
+mod tell;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, poll_fn, ready};
+use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -31,6 +39,7 @@ use queueing::{Span, Time, UnknownName};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use self::tell::Teller;
 use crate::{Class, Counts, Door, Params, Policy, Signals, by_name};
 
 /// What waits inside.
@@ -67,6 +76,7 @@ struct State {
     /// Counted since the last look.
     signals: Signals,
     answered_in: Span,
+    teller: Option<Teller>,
     looked: Option<Time>,
     /// When each of those inside came, by number.
     inside: BTreeMap<u64, Time>,
@@ -86,6 +96,7 @@ impl GuardLayer {
             door: Door::new(1),
             signals: Signals::default(),
             answered_in: Span::ZERO,
+            teller: None,
             looked: None,
             inside: BTreeMap::new(),
             came: 0,
@@ -142,6 +153,24 @@ impl GuardLayer {
             let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
             state.door = state.door.clone().watching();
         })
+    }
+
+    /// The same, telling of its requests in the file at `path` whenever it looks,
+    /// for who guards the way to this service ([`joined`](crate::joined)). What is
+    /// there is lost; the file is this process's alone and stays when it ends. It
+    /// should lie in memory, as /run does. A layer of policy `none` only tells.
+    ///
+    /// # Errors
+    /// What the system says of the file.
+    ///
+    /// # Panics
+    /// When it has made a service already.
+    pub fn telling(self, path: impl AsRef<Path>) -> io::Result<Self> {
+        let teller = Teller::create(path.as_ref())?;
+        Ok(self.changed(|shared| {
+            let state = shared.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            state.teller = Some(teller);
+        }))
     }
 
     fn changed(mut self, change: impl FnOnce(&mut Shared)) -> Self {
@@ -209,9 +238,12 @@ impl State {
     fn look(&mut self, now: Time, queue: Option<Queue>) {
         let present = self.inside.len() as u64;
         let oldest = self.inside.first_key_value().map_or(Span::ZERO, |(_, &came)| now.since(came));
-        let Queue { waiting, delay, budget } =
-            queue.unwrap_or(Queue { waiting: present, delay: oldest, budget: None });
+        let queue = queue.unwrap_or(Queue { waiting: present, delay: oldest, budget: None });
+        let Queue { waiting, delay, budget } = queue;
         let counted = std::mem::take(&mut self.signals);
+        if let Some(teller) = &mut self.teller {
+            teller.tell(queue, counted.offered, counted.served);
+        }
         let answered_in = std::mem::take(&mut self.answered_in);
         let latency = (counted.served > 0).then(|| answered_in / counted.served.max(1));
         let signals = Signals { waiting, delay, budget, latency, present, ..counted };

@@ -6,6 +6,8 @@ use guard::{Class, Door, Limit, POLICIES, Params, Policy, Signals, by_name};
 use proptest::prelude::{prop_assert, proptest};
 use queueing::{Rng, Span, Time};
 
+#[path = "control/joined.rs"]
+mod joined;
 #[path = "control/others.rs"]
 mod others;
 

@@ -8,9 +8,10 @@ use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use deadline::Limits;
 use deadline::tower::{DeadlineLayer, Settings};
+use guard::joined::{Joined, Told};
 use guard::tower::{GuardLayer, Queue};
-use guard::{Class, Params};
-use queueing::Span;
+use guard::{Class, Door, Params, Signals, by_name};
+use queueing::{Span, Time};
 use tower::{Layer, ServiceExt, service_fn};
 
 const WORK: Duration = Duration::from_millis(2);
@@ -108,6 +109,49 @@ async fn who_would_be_too_late_inside_is_shed_at_the_door() {
     assert!(refused[1] * 4 < refused[0], "inside, alone and joined: {refused:?}");
 }
 
+/// The layer sheds nobody and tells; another door, which stands before it all as
+/// a kernel's does and knows nothing else, lets in what is served.
+#[tokio::test(start_paused = true)]
+async fn a_door_that_is_told_sheds_before_the_service() {
+    let path = std::env::temp_dir().join(format!("greenwave-tower-{}", std::process::id()));
+    let layer = GuardLayer::new("none", Params::default()).expect("a policy");
+    let (call, layer) = server(layer.telling(&path).expect("a file"));
+    let mut policy = by_name("queue-delay", &Params::default()).expect("a policy");
+    let (mut joined, mut door) = (Joined::new(1), Door::new(1));
+    let mut signals = Signals::default();
+    let mut answers = Vec::new();
+    for ms in 1..=6_000 {
+        let now = Time::ZERO + Span::from_millis(ms);
+        signals.offered += 1;
+        if door.admits(now, Class::FIRST, 0) {
+            signals.admitted += 1;
+            let (answer, sent) = (call("any"), tokio::time::Instant::now());
+            let answered = async move { (ms, answer.await, sent.elapsed()) };
+            answers.push(tokio::spawn(answered));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if ms % 10 == 0 {
+            let line = std::fs::read_to_string(&path).expect("it tells");
+            joined.hear(now, 0, Told::read(&line).expect("whole lines"));
+            let seen = Signals { served: signals.admitted, ..std::mem::take(&mut signals) };
+            let limit = policy.tick(now, &joined.join(now, seen));
+            door.set(now, limit);
+        }
+    }
+    let _ = std::fs::remove_file(&path);
+    let (mut served, mut worst) = (0, Duration::ZERO);
+    for answer in answers {
+        let (ms, status, took) = answer.await.expect("it ends");
+        if ms > 2_000 && status == StatusCode::OK {
+            served += 1;
+            worst = worst.max(took);
+        }
+    }
+    assert!(served > 1_850, "{served} of 2,000 that it could");
+    assert!(worst < Duration::from_millis(90), "{worst:?}");
+    assert_eq!(layer.counts()[0].shed, 0, "the layer itself sheds nobody");
+}
+
 #[tokio::test(start_paused = true)]
 async fn below_its_rate_nobody_is_shed() {
     let (call, guard) = server(guard());
@@ -148,6 +192,26 @@ async fn who_gives_up_is_not_inside_any_more() {
     assert_eq!((call("any").await, shed), (StatusCode::OK, 0));
     let (one, two) = tokio::join!(call("any"), call("any"));
     assert_eq!((one, two), (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_and_was_served_is_told_at_each_look() {
+    let path = std::env::temp_dir().join(format!("greenwave-told-{}", std::process::id()));
+    let told = || Told::read(&std::fs::read_to_string(&path).expect("a file"));
+    assert!(GuardLayer::new("none", Params::default()).expect("a policy").telling("/no/such/file").is_err());
+    let layer = GuardLayer::new("none", Params::default()).expect("a policy");
+    let (call, _) = server(layer.telling(&path).expect("a file"));
+    assert_eq!(told(), Some(Told::default()), "nobody has come");
+    for _ in 0..5 {
+        assert_eq!(call("any").await, StatusCode::OK);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(call("any").await, StatusCode::OK);
+    let told = told().expect("a whole line");
+    // The sixth came, and counts at the next look.
+    assert_eq!((told.turn, told.came, told.served, told.waiting), (6, 5, 5, 0));
+    assert!(told.budget.is_none(), "the layer was told of none");
+    let _ = std::fs::remove_file(&path);
 }
 
 #[test]

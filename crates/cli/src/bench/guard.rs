@@ -83,6 +83,7 @@ fn controller(duration: Span) -> Result<f64, Error> {
             machine: policy.looks_at_machine(),
             policy: "queue-delay".to_owned(),
             target: Params::default().delay_target,
+            joined: Vec::new(),
         };
         let mut guard = host::guard::attach("eth0", &options)?;
         let (clock, used) = (Monotonic::new(), ThreadTime);

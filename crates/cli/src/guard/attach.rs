@@ -4,21 +4,20 @@
 //! It looks at the server, asks a policy, and tells the program in the kernel;
 //! all three are others' work. Here are words and the loop.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use guard::Params;
+use guard::{Limit, Params};
 use host::Monotonic;
 use host::clock::ThreadTime;
 use host::guard::{Classes, Guard, Options, Refusal, Rule};
 use host::xdp::Mode;
 use queueing::{Clock, Span, Time};
 
-use super::status;
 use crate::Error;
-use crate::ui::{self, Head, Told, Ui};
 
 /// Shed connections to a server before the kernel sees them.
 ///
@@ -40,6 +39,10 @@ pub struct Args {
     /// Shed last: such as 10.0.0.0/8,port:443; repeatable.
     #[arg(long, value_name = "RULES")]
     class: Vec<Class>,
+    /// Where a service tells of its own queue, which then counts as well;
+    /// repeatable.
+    #[arg(long, value_name = "FILE")]
+    joined: Vec<PathBuf>,
     /// How often to look.
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     period: Span,
@@ -52,8 +55,6 @@ pub struct Args {
     /// drv: in the driver (default); skb: after it.
     #[arg(long, value_enum, default_value = "drv", hide_default_value = true, hide_possible_values = true)]
     mode: ModeName,
-    #[command(flatten)]
-    ui: ui::Flags,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -113,20 +114,23 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         );
     }
     let params = Params { period: args.period, delay_target: args.target_delay, ..Params::default() };
-    let mut policy = guard::by_name(&args.policy, &params)
-        .map_err(|e| Error::new(e.to_string()).advice("--policy queue-delay"))?;
+    let policy = || {
+        guard::by_name(&args.policy, &params)
+            .map_err(|e| Error::new(e.to_string()).advice("--policy queue-delay"))
+    };
+    let mut controller = Controller { policy: policy()?, telling: 0 };
     let options = Options {
         ports: args.port.clone(),
         mode: args.mode.into(),
         classes: Classes(args.class.iter().map(|class| class.0.clone()).collect()),
         watching: args.dry_run,
         refusal: args.refusal.into(),
-        machine: policy.looks_at_machine(),
+        machine: controller.policy.looks_at_machine(),
         policy: args.policy.clone(),
         target: args.target_delay,
+        joined: args.joined.clone(),
     };
     let interrupted = host::interrupt::flag();
-    let ui = args.ui.open(head(args))?;
     let mut guard = host::guard::attach(&args.device, &options)?;
     eprintln!("{}", greeting(args));
     let (clock, used) = (Monotonic::new(), ThreadTime);
@@ -142,9 +146,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             break true;
         }
         looks += 1;
-        turn(&mut guard, policy.as_mut(), clock.now())
-            .map_err(|e| Error::new(format!("{}: {e}", args.device)))?;
-        ui.iter().for_each(|ui| show(ui, &args.device, clock.now()));
+        let told = controller.turn(&mut guard, clock.now());
+        if told.map_err(|e| Error::new(format!("{}: {e}", args.device)))? == Turn::Silenced {
+            controller.policy = policy()?;
+        }
     };
     let share =
         used.now().since(used_before).as_secs_f64() / clock.now().since(start).as_secs_f64().max(1e-9);
@@ -162,31 +167,34 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One look and what follows from it.
-fn turn(guard: &mut Guard, policy: &mut dyn guard::Policy, now: Time) -> std::io::Result<()> {
-    let signals = guard.look(now)?;
-    guard.hold(now, policy.tick(now, &signals))
+/// The policy, and how many services told of their requests at the last look.
+struct Controller {
+    policy: Box<dyn guard::Policy>,
+    telling: u64,
 }
 
-/// What this is, for who looks at it live.
-fn head(args: &Args) -> Head {
-    let ports = args.port.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
-    let dry = if args.dry_run { ", a dry run" } else { "" };
-    Head {
-        command: "guard",
-        about: format!("{} before port {ports} on {}{dry}", args.policy, args.device),
-        rate: "greenwave_guard_served_total",
-    }
+/// What a look found.
+#[derive(PartialEq, Eq)]
+#[must_use]
+enum Turn {
+    /// What is to be done was done.
+    Done,
+    /// The last service that told has fallen silent: what the policy has learned
+    /// from it counts no more, and everybody comes in until a new one knows better.
+    Silenced,
 }
 
-/// Shows what `guard status` would print, once a second.
-fn show(ui: &Ui, device: &str, now: Time) {
-    if !ui.is_due(now) {
-        return;
-    }
-    // Who has just been taken off has nothing to show.
-    if let Ok(status) = host::guard::status(device) {
-        ui.tell(now, Told { figures: status::figures(device, &status), ..Told::default() });
+impl Controller {
+    /// One look and what follows from it.
+    fn turn(&mut self, guard: &mut Guard, now: Time) -> std::io::Result<Turn> {
+        let signals = guard.look(now)?;
+        let telling = guard.requests().telling;
+        if std::mem::replace(&mut self.telling, telling) > 0 && telling == 0 {
+            guard.hold(now, Limit::Open)?;
+            return Ok(Turn::Silenced);
+        }
+        guard.hold(now, self.policy.tick(now, &signals))?;
+        Ok(Turn::Done)
     }
 }
 
@@ -211,8 +219,13 @@ fn greeting(args: &Args) -> String {
         "queue-delay" => format!(", target {}", args.target_delay),
         _ => String::new(),
     };
+    let joined = match args.joined.len() {
+        0 => String::new(),
+        1 => ", joined by a service".to_owned(),
+        services => format!(", joined by {services} services"),
+    };
     format!(
-        "{}: port {ports} {what} by {}{target}; ctrl-C detaches, greenwave guard status {} shows",
+        "{}: port {ports} {what} by {}{target}{joined}; ctrl-C detaches, greenwave guard status {} shows",
         args.device, args.policy, args.device
     )
 }

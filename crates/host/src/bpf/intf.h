@@ -72,6 +72,14 @@ struct limit {
 	__u64 served;
 	__u64 overflows;
 	__u64 drops;
+	/* What services told of their requests: how many services are listened to,
+	 * how many of them tell, the requests that wait, how long the first of them
+	 * has, and what half can spare (all bits set: that is not known). */
+	__u64 services;
+	__u64 telling;
+	__u64 requests;
+	__u64 requests_delay_ns;
+	__u64 requests_budget_ns;
 	/* The accept queues whose first has waited longest; port 0: no more. */
 	struct {
 		__u64 port, waiting, room, delay_ns;

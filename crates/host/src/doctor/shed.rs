@@ -39,6 +39,7 @@ fn attach(way: &str, mode: Mode, works: &str) -> Finding {
         machine: false,
         policy: "none".to_owned(),
         target: Span::from_millis(20),
+        joined: Vec::new(),
     };
     match guard::attach("gw0", &options) {
         Ok(_) => Finding::works(AREA, way, works),

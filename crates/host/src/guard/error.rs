@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use crate::interface::InterfaceError;
 
@@ -48,6 +49,13 @@ pub enum GuardError {
         /// Those that are.
         ports: Vec<u16>,
     },
+    /// A file in which a service should tell of its requests, and none does.
+    Untold {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The kernel refuses something.
     Refused {
         /// What was asked of it.
@@ -83,6 +91,10 @@ impl GuardError {
             Self::NoListener { there, .. } => format!("start the server first, or --port {}", listed(there)),
             Self::TooMany { max, .. } => format!("{max} at the most"),
             Self::Unguarded { port, .. } => format!("--port {port} as well"),
+            Self::Untold { .. } => {
+                "start the service first, with guard::tower's GuardLayer::telling or what else writes such a line"
+                    .to_owned()
+            }
             Self::Unreadable(_) => "end the guard by the greenwave that attached it".to_owned(),
             Self::Refused { .. } => return None,
         })
@@ -115,6 +127,9 @@ impl fmt::Display for GuardError {
             Self::TooMany { what, given, max } => write!(f, "{given} {what} are more than {max}"),
             Self::Unguarded { port, ports } => {
                 write!(f, "a class has port {port}, and guarded is {} alone", listed(ports))
+            }
+            Self::Untold { path, source } => {
+                write!(f, "{}: no service tells of its requests there: {source}", path.display())
             }
             Self::Refused { what, source } => write!(f, "the kernel refuses {what}: {source}"),
             Self::Unreadable(what) => f.write_str(what),

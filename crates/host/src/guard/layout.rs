@@ -4,6 +4,7 @@
 //! unsafe; [`load`](super::program) checks lengths against the program's own.
 
 use guard::Limit;
+use guard::joined::Requests;
 use queueing::{Span, Time};
 
 /// Classes that a guard tells apart at the most.
@@ -147,6 +148,8 @@ pub struct Seen {
     pub overflows: u64,
     /// All that the kernel dropped at listeners (`ListenDrops`).
     pub drops: u64,
+    /// What services told of their requests.
+    pub requests: Requests,
 }
 
 /// `struct limit`.
@@ -162,7 +165,8 @@ pub struct Look {
 
 impl Look {
     const SEEN: usize = 4 + 2 * CLASSES;
-    const QUEUES: usize = Self::SEEN + 6;
+    const REQUESTS: usize = Self::SEEN + 6;
+    const QUEUES: usize = Self::REQUESTS + 5;
     const WORDS: usize = Self::QUEUES + 4 * SHOWN;
     pub(super) const LEN: usize = 8 * Self::WORDS;
 
@@ -181,9 +185,18 @@ impl Look {
             }
             Held::Closed => words[1] = 3,
         }
-        let Seen { queues, waiting, room, delay, served, overflows, drops } = self.seen;
+        let Seen { queues, waiting, room, delay, served, overflows, drops, requests } = self.seen;
         let seen = [waiting, room, delay.as_nanos(), served, overflows, drops];
-        words[Self::SEEN..Self::QUEUES].copy_from_slice(&seen);
+        words[Self::SEEN..Self::REQUESTS].copy_from_slice(&seen);
+        let Requests { services, telling, waiting, delay, budget } = requests;
+        let budget = budget.map_or(u64::MAX, Span::as_nanos);
+        words[Self::REQUESTS..Self::QUEUES].copy_from_slice(&[
+            services,
+            telling,
+            waiting,
+            delay.as_nanos(),
+            budget,
+        ]);
         words[Self::QUEUES..].copy_from_slice(queues.map(Queue::words).as_flattened());
         words.map(u64::to_ne_bytes).concat()
     }
@@ -201,7 +214,15 @@ impl Look {
         let [waiting, room, delay_ns, served, overflows, drops] = each_of(&words[Self::SEEN..]);
         let queues = std::array::from_fn(|at| Queue::read(each_of(&words[Self::QUEUES + 4 * at..])));
         let delay = Span::from_nanos(delay_ns);
-        let seen = Seen { queues, waiting, room, delay, served, overflows, drops };
+        let [services, telling, requests, requests_ns, budget_ns] = each_of(&words[Self::REQUESTS..]);
+        let requests = Requests {
+            services,
+            telling,
+            waiting: requests,
+            delay: Span::from_nanos(requests_ns),
+            budget: (budget_ns != u64::MAX).then(|| Span::from_nanos(budget_ns)),
+        };
+        let seen = Seen { queues, waiting, room, delay, served, overflows, drops, requests };
         Some(Self { alive: Time::from_nanos(words[0]), held, seen })
     }
 }
@@ -271,13 +292,23 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let delay = Span::from_millis(4);
-        let mut seen =
-            Seen { waiting: 3, room: 9, delay, served: 5, overflows: 6, drops: 7, ..Seen::default() };
+        let requests = Requests { services: 2, telling: 1, waiting: 8, delay, budget: None };
+        let mut seen = Seen {
+            waiting: 3,
+            room: 9,
+            delay,
+            served: 5,
+            overflows: 6,
+            drops: 7,
+            requests,
+            ..Seen::default()
+        };
         seen.queues[0] = Queue { port: 80, waiting: 3, room: 9, delay };
         seen.queues[SHOWN - 1] = Queue { port: 81, ..Queue::default() };
         for limit in [Limit::Open, Limit::Closed, Limit::Rate { per_s: 3e4 }, Limit::Present { max: 100 }] {
             let look = Look { alive: Time::from_nanos(77), held: Held::new(limit, 3), seen };
             assert_eq!(Look::read(&look.bytes()), Some(look));
+            seen.requests.budget = Some(delay);
         }
         assert_eq!(Look::read(&[0; 8]), None);
         assert_eq!(Counts::sum(&[1; Counts::LEN - 1]), None);

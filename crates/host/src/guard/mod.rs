@@ -15,7 +15,9 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
+use guard::joined::Requests;
 use guard::{Limit, Signals};
 use queueing::{Clock, Span, Time};
 
@@ -42,6 +44,7 @@ mod queues;
 mod rule;
 mod settings;
 mod status;
+mod tellers;
 #[cfg(all(test, feature = "bpf"))]
 mod tests;
 #[cfg(test)]
@@ -66,6 +69,8 @@ use queues::Queues;
 pub use rule::{Classes, Prefix, Rule};
 use settings::{Settings, Way};
 pub use status::{Status, detach, status};
+pub use tellers::JOINED_MAX;
+use tellers::Tellers;
 
 /// Whether the programs are built in.
 pub const BUILT: bool = cfg!(feature = "bpf");
@@ -114,6 +119,9 @@ pub struct Options {
     pub policy: String,
     /// How long a connection may wait, for [`status`].
     pub target: Span,
+    /// Where the services behind these ports tell of their requests
+    /// ([`guard::joined`]), [`JOINED_MAX`] at the most.
+    pub joined: Vec<PathBuf>,
 }
 
 /// A guard; it is detached when this is dropped.
@@ -124,6 +132,7 @@ pub struct Guard {
     loaded: Loaded,
     queues: Queues,
     machine: Machine,
+    tellers: Tellers,
     options: Options,
     /// At the last look.
     last: Last,
@@ -149,6 +158,7 @@ struct Last {
 /// [`GuardError`]; nothing is left behind then.
 pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     options.classes.check(&options.ports)?;
+    let tellers = Tellers::new(&options.joined)?;
     let interface = Interface::find(device)?;
     if let Some(found) = attached(interface.index) {
         let what =
@@ -189,7 +199,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     let program = xdp::attached(interface.index).unwrap_or_default();
     let machine = Machine::new(options.machine).map_err(crate::guard::maps::refused("a look at /proc"))?;
     let options = options.clone();
-    Ok(Guard { program, interface, link, loaded, queues, machine, options, last, before, look })
+    Ok(Guard { program, interface, link, loaded, queues, machine, tellers, options, last, before, look })
 }
 
 /// The number of this thread's network namespace.
@@ -219,7 +229,8 @@ impl Guard {
     ///
     /// The wait is that of the accept queue whose first has waited longest. One
     /// who was there before the guard has waited since then. Latency is by
-    /// Little's law, of whole connections.
+    /// Little's law, of whole connections. What services tell of their requests
+    /// is joined to it.
     ///
     /// # Errors
     /// What the kernel says.
@@ -255,8 +266,10 @@ impl Guard {
             sockets: busy.sockets,
             memory_share: busy.memory_share,
         };
+        let signals = self.tellers.join(now, signals);
+        let requests = self.tellers.requests();
         self.last = Last { at: now, offered, shed, closed, present };
-        self.look.seen = Seen { served, overflows: busy.overflows, drops: busy.drops, ..queue };
+        self.look.seen = Seen { served, overflows: busy.overflows, drops: busy.drops, requests, ..queue };
         Ok(signals)
     }
 
@@ -281,6 +294,12 @@ impl Guard {
     #[must_use]
     pub fn is_attached(&self) -> bool {
         xdp::attached(self.interface.index) == Some(self.program)
+    }
+
+    /// What services told of their requests, as of the last look.
+    #[must_use]
+    pub fn requests(&self) -> Requests {
+        self.look.seen.requests
     }
 
     /// What came so far.

@@ -1,0 +1,130 @@
+//! A service that accepts at once and queues by itself, guarded by what it
+//! tells of its requests.
+
+use std::collections::VecDeque;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use guard::joined::Told;
+use queueing::Span;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+
+use super::{Rig, ended, number, signal};
+
+/// How often it tells, at the least.
+const TELL: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+
+/// A service that takes every connection at once, queues it by itself, and
+/// tells of that.
+struct Service {
+    listener: TcpListener,
+    path: PathBuf,
+    waiting: Mutex<VecDeque<(Instant, TcpStream)>>,
+    told: Mutex<Told>,
+    /// Whether it goes on telling, and on at all.
+    tells: AtomicBool,
+    runs: AtomicBool,
+}
+
+impl Service {
+    fn new(listener: TcpListener) -> Self {
+        listener.set_nonblocking(true).unwrap();
+        let path = std::env::temp_dir().join(format!("greenwave-guard-{}", std::process::id()));
+        let service = Self {
+            listener,
+            path,
+            waiting: Mutex::default(),
+            told: Mutex::default(),
+            tells: AtomicBool::new(true),
+            runs: AtomicBool::new(true),
+        };
+        service.tell();
+        service
+    }
+
+    fn run(&self) {
+        while self.runs.load(Ordering::Relaxed) {
+            while let Ok((stream, _)) = self.listener.accept() {
+                self.told.lock().unwrap().came += 1;
+                self.waiting.lock().unwrap().push_back((Instant::now(), stream));
+            }
+            if self.tells.load(Ordering::Relaxed) {
+                self.tell();
+            }
+            // Until somebody comes, or it is time to tell.
+            let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
+            let _ = poll(&mut fds, Some(&TELL));
+        }
+    }
+
+    fn tell(&self) {
+        let waiting = self.waiting.lock().unwrap();
+        let delay = waiting.front().map_or(Duration::ZERO, |(came, _)| came.elapsed());
+        let mut told = self.told.lock().unwrap();
+        told.turn += 1;
+        told.waiting = waiting.len() as u64;
+        told.delay = Span::from_nanos(delay.as_nanos() as u64);
+        std::fs::write(&self.path, told.line()).unwrap();
+    }
+
+    /// Answers everybody who waits, by closing.
+    fn serve(&self) {
+        let served = std::mem::take(&mut *self.waiting.lock().unwrap());
+        self.told.lock().unwrap().served += served.len() as u64;
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Ends a service's thread however its test ends.
+struct Ends<'a>(&'a Service);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.runs.store(false, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells() {
+    let test = "a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells";
+    let Some(rig) = Rig::new(test) else { return };
+    let service = Service::new(rig.listener.try_clone().unwrap());
+    // So long that no thread is late by it to what is to be quick.
+    let controller = rig.attach(&["--target-delay", "500ms", "--joined", service.path.to_str().unwrap()]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| service.run());
+        let _ends = Ends(&service);
+        let came = rig.overload();
+        let status = rig.until("its queue is long, and not the kernel's", |status| {
+            number(&status["requests"]["delay_ns"]) > 500_000_000 && number(&status["waiting"]) == 0
+        });
+        assert_eq!((&status["requests"]["telling"], &status["delay_ns"]), (&1.into(), &0.into()), "{status}");
+        let text = String::from_utf8(rig.guard(&["status", "eth0"]).stdout).unwrap();
+        assert!(text.contains("1 of 1 services tell"), "{text}");
+        service.serve();
+        rig.until("everybody was served", |status| status["limit"]["kind"] == "open");
+        let again = rig.overload();
+        service.tells.store(false, Ordering::Relaxed);
+        let status = rig.until("it fell silent", |status| number(&status["requests"]["telling"]) == 0);
+        assert_eq!(status["limit"]["kind"], "open", "what it told is over: {status}");
+        let more: Vec<_> = (0..8).map(|_| rig.connect().expect("everybody comes in")).collect();
+        service.tells.store(true, Ordering::Relaxed);
+        rig.until("it is heard again", |status| status["limit"]["kind"] == "rate");
+        drop((came, again, more));
+    });
+    signal(&controller, Signal::INT);
+    ended(controller);
+    rig.refused(
+        &["attach", "eth0", "--port", "80", "--joined", "/no/such/file"],
+        "/no/such/file: no service tells of its requests there: No such file or directory",
+    );
+}

@@ -1,0 +1,116 @@
+//! What services tell of their requests, read from the files in which they do.
+//!
+//! A file is opened anew at each look, so one that another has taken the place
+//! of is read from then on. What cannot be read, or says nothing, is as if
+//! nobody had told: whoever listens believes nothing after a while.
+//! Source: [`guard::joined`], ADR 0042.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use guard::Signals;
+use guard::joined::{Joined, Requests, Told};
+use queueing::Time;
+
+use super::error::GuardError;
+
+/// Services that a guard listens to, at the most.
+pub const JOINED_MAX: usize = 16;
+
+/// Listens to services.
+#[derive(Debug)]
+pub(super) struct Tellers {
+    paths: Vec<PathBuf>,
+    joined: Joined,
+}
+
+impl Tellers {
+    /// Of services that tell in these files.
+    ///
+    /// # Errors
+    /// One of them tells nothing, or there are too many.
+    pub fn new(paths: &[PathBuf]) -> Result<Self, GuardError> {
+        if paths.len() > JOINED_MAX {
+            return Err(GuardError::TooMany { what: "services", given: paths.len(), max: JOINED_MAX });
+        }
+        for path in paths {
+            read(path).map_err(|source| GuardError::Untold { path: path.clone(), source })?;
+        }
+        Ok(Self { paths: paths.to_vec(), joined: Joined::new(paths.len()) })
+    }
+
+    /// What is `seen` of connections, with what services tell of requests.
+    pub fn join(&mut self, now: Time, seen: Signals) -> Signals {
+        for (at, path) in self.paths.iter().enumerate() {
+            if let Ok(told) = read(path) {
+                self.joined.hear(now, at, told);
+            }
+        }
+        self.joined.join(now, seen)
+    }
+
+    /// What they told, as of the last look.
+    pub fn requests(&self) -> Requests {
+        self.joined.requests()
+    }
+}
+
+/// What is told in a file; what is none, such as a pipe that nobody writes to,
+/// holds up nobody.
+fn read(path: &Path) -> io::Result<Told> {
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let mut bytes = [0; Told::LEN];
+    let len = file.read(&mut bytes)?;
+    let told = std::str::from_utf8(&bytes[..len]).ok().and_then(Told::read);
+    told.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it holds no such line"))
+}
+
+#[cfg(test)]
+mod tests {
+    use queueing::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_service_is_heard_whose_file_is_written_over_or_replaced() {
+        let path = std::env::temp_dir().join(format!("greenwave-tellers-{}", std::process::id()));
+        let tell = |turn: u64| {
+            let told = Told { turn, waiting: turn, delay: Span::from_millis(turn), ..Told::default() };
+            std::fs::write(&path, told.line()).unwrap();
+        };
+        tell(1);
+        let mut tellers = Tellers::new(std::slice::from_ref(&path)).unwrap();
+        let mut waiting =
+            |ms: u64| tellers.join(Time::from_nanos(ms * 1_000_000), Signals::default()).waiting;
+        assert_eq!(waiting(10), 0, "it may be of yesterday");
+        tell(2);
+        assert_eq!(waiting(20), 2);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(waiting(30), 2, "for a while it is believed");
+        tell(3);
+        assert_eq!(waiting(40), 3);
+        std::fs::write(&path, "greenwave-queue 1 turn=4").unwrap();
+        assert_eq!((waiting(50), waiting(600)), (3, 0));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_tells_nothing_is_refused_and_said() {
+        let refused = |path: &str| Tellers::new(&[path.into()]).map(drop).unwrap_err();
+        for (path, why) in [
+            ("/no/such/file", "No such file"),
+            ("/dev/null", "no such line"),
+            ("/dev/zero", "no such line"),
+            ("/proc/self/status", "no such line"),
+            ("/", "Is a directory"),
+        ] {
+            let error = refused(path);
+            assert!(error.to_string().contains(path) && error.to_string().contains(why), "{error}");
+            assert!(error.advice().is_some());
+        }
+        let many = Tellers::new(&vec!["/dev/null".into(); 17]).map(drop).unwrap_err();
+        assert_eq!(many.to_string(), "17 services are more than 16");
+    }
+}
