@@ -84,9 +84,9 @@ exp-smoke: build
 exp-host: build testbed workloads
 	@$(GREENWAVE) exp run all --world host --scale paper --out out
 
-# docs/results.md: every claim of the results that lie in out/.
+# docs/results.md: every claim of the results that lie in out/, and their figures.
 results: build
-	@$(GREENWAVE) exp table out --markdown > $(TARGET)/results.md && mv $(TARGET)/results.md docs/results.md
+	@$(GREENWAVE) exp table out --markdown --out docs
 
 # The runners of experiments on real services: tonic's, a search engine's among
 # them (some minutes), and Dubbo's and Storm's where Java is.

@@ -9,6 +9,7 @@ use host::doctor::{self, AREAS, Finding, Health};
 use serde_json::json;
 
 use crate::error::Error;
+use crate::report::{self, Header};
 use crate::table::Table;
 
 /// Say what works on this machine, and what to do about the rest.
@@ -68,14 +69,7 @@ fn as_text(findings: &[Finding]) -> String {
 }
 
 fn as_json(findings: &[Finding]) -> serde_json::Value {
-    let finding = |finding: &Finding| {
-        json!({
-            "command": finding.area, "mechanism": finding.what, "here": finding.health.to_string(),
-            "seen": finding.seen, "try": finding.remedies,
-        })
-    };
-    json!({
-        "machine": Machine::this().to_string(),
-        "findings": findings.iter().map(finding).collect::<Vec<_>>(),
-    })
+    let findings: Vec<_> = findings.iter().map(report::Finding::from).collect();
+    let body = json!({ "machine": Machine::this().to_string(), "findings": findings });
+    Header::of_host("doctor", None).stamp(body)
 }

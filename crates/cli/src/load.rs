@@ -8,11 +8,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ::load::kernel::{KernelError, Protocol};
-use ::load::{Class, Plan, Spread, kernel};
+use ::load::{Class, Plan, Report, Spread, kernel};
 use clap::ValueEnum;
 use queueing::{Arrivals, Law, Span};
 
 use crate::options::Burst;
+use crate::report::{Header, Plot};
 use crate::{Error, progress, result};
 
 /// Load a server, open loop, over the kernel's sockets.
@@ -94,7 +95,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut report = report.map_err(|e| refused(&e))?;
     report.machine = Some(host::Machine::this().to_string());
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).map_err(|e| Error::new(e.to_string()))?);
+        println!("{:#}", as_json(&report, args.seed)?);
         return Ok(ExitCode::SUCCESS);
     }
     print!("{}", result::latency_table(&report));
@@ -108,6 +109,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         args.seed,
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// The report with a header, and the distributions that its figures are of.
+fn as_json(report: &Report, seed: u64) -> Result<serde_json::Value, Error> {
+    let curves = report.classes.iter().map(|class| (class.name.clone(), result::curve(class)));
+    let plots = [Plot::cdf("Latency from when a request was due", curves)];
+    let mut body = serde_json::to_value(report).map_err(|e| Error::new(e.to_string()))?;
+    body["plots"] = serde_json::json!(plots);
+    Ok(Header::of_host("load", Some(seed)).stamp(body))
 }
 
 impl Args {

@@ -34,6 +34,13 @@ pub fn latency(class: &ClassReport) -> [String; 4] {
     [class.p50(), class.p99(), class.p999(), class.max()].map(micros)
 }
 
+/// The distribution of a class's latency, for plots: µs and the share answered
+/// within.
+#[must_use]
+pub fn curve(class: &ClassReport) -> Vec<(f64, f64)> {
+    class.cdf().into_iter().map(|(latency, share)| (latency.as_micros_f64(), share)).collect()
+}
+
 /// The p99's parts in µs: NIC queue, TCP, event queue, service, rest.
 #[must_use]
 pub fn stages(at: &Breakdown) -> [String; 5] {

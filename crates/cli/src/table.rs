@@ -56,7 +56,14 @@ impl Table {
         };
         let rows: String = self.rows.iter().map(|row| line("td", row)).collect();
         let head = line("th", &self.header);
-        format!("<table>\n<thead>\n{groups}{head}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n")
+        let table = format!("<table>\n<thead>\n{groups}{head}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n");
+        crate::report::wide("table", &table)
+    }
+
+    /// How many rows it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
     }
 
     /// The table as Markdown; titles over columns are left out.

@@ -1,6 +1,9 @@
 //! `greenwave bench net` runs, small: every server that can run here answers.
 //! So does `bench guard`: it says what it is to measure.
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::Command;
@@ -25,6 +28,7 @@ fn every_server_of_the_benchmark_answers() {
     let out = command.args(["bench", "net", "--scale", "smoke", "--json"]).output().expect("it starts");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("--json prints JSON");
+    schema::conforms(&json);
     // A busy machine may leave a server no time in a case, not in all of them.
     let mut answered = BTreeMap::new();
     for row in json["rows"].as_array().expect("there are rows") {

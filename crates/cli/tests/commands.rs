@@ -1,6 +1,8 @@
 //! What a person gets who makes a mistake: one line, what to try, exit 2.
 
 mod common;
+#[path = "common/schema.rs"]
+mod schema;
 #[path = "common/scratch.rs"]
 mod scratch;
 
@@ -45,6 +47,7 @@ fn bad_arguments_are_one_line_and_exit_2() {
 fn the_doctor_says_of_each_mechanism_whether_why_and_what_to_try() {
     let out = greenwave(&["doctor", "--json"]);
     let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    schema::conforms(&said);
     let findings = said["findings"].as_array().expect("findings");
     for finding in findings {
         let here = finding["here"].as_str().expect("a word");
@@ -174,6 +177,7 @@ fn help_fits_a_terminal_of_80_columns() {
         "bench sched",
         "bench programs",
         "exp table",
+        "report",
         "man",
         "load",
         "calibrate",
@@ -342,8 +346,9 @@ fn a_request_that_is_none_is_refused() {
 #[test]
 fn fabrics_are_measured_with_both_transports() {
     let out = greenwave(&["bench", "fabric", "--quick", "--json"]);
-    let rows: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
-    let rows = rows.as_array().expect("a list");
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
+    schema::conforms(&report);
+    let rows = report["rows"].as_array().expect("a list");
     assert_eq!(rows.len(), 4);
     for row in rows {
         assert_eq!(row["unfinished"], 0, "{row}");
@@ -356,7 +361,8 @@ fn fabrics_are_measured_with_both_transports() {
 fn a_thousand_hosts_are_measured_to_the_last_flow() {
     let out = greenwave(&["bench", "fabric", "--large", "--flows", "20", "--threads", "2", "--json"]);
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
-    let rows: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
+    let rows = &report["rows"];
     assert_eq!(rows.as_array().map(Vec::len), Some(1), "{rows}");
     assert_eq!((&rows[0]["flows"], &rows[0]["unfinished"]), (&20.into(), &0.into()), "{rows}");
 }
@@ -367,6 +373,7 @@ fn ten_thousand_connections_idle_in_one_process() {
     let out = greenwave(&["bench", "idle", "--connections", "10k", "--duration", "100ms", "--json"]);
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
+    schema::conforms(&report);
     assert_eq!(report["connections"], 10_000);
     for run in ["alone", "among_idle"] {
         assert!(report[run]["requests"].as_u64() > Some(1_000), "{run}: {report}");

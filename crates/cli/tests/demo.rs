@@ -1,6 +1,9 @@
 //! `greenwave demo` as a person and as a script see it. What is measured
 //! depends on the machine, so nothing here says how fast.
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -20,6 +23,7 @@ fn demo(name: &str, more: &[&str]) -> (String, String) {
 fn four_modes_are_measured_in_both_classes_by_stage() {
     let (stdout, html) = demo("demo-json.html", &["--json"]);
     let json: serde_json::Value = serde_json::from_str(&stdout).expect("--json prints JSON");
+    schema::conforms(&json);
     assert_eq!(json["world"], "host");
     let modes = json["modes"].as_array().expect("there are modes");
     let names: Vec<_> = modes.iter().filter_map(|mode| mode["mode"].as_str()).collect();

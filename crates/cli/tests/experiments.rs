@@ -2,6 +2,8 @@
 //! replays from its seed.
 
 mod common;
+#[path = "common/schema.rs"]
+mod schema;
 
 use common::greenwave;
 use serde_json::Value;
@@ -11,6 +13,7 @@ fn run(name: &str, seed: &str) -> (Option<i32>, Value) {
     let text = String::from_utf8_lossy(&output.stdout);
     let said = String::from_utf8_lossy(&output.stderr);
     let json = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}\n{text}\n{said}"));
+    schema::conforms(&json);
     (output.status.code(), json)
 }
 

@@ -1,6 +1,8 @@
 //! `greenwave sim`: what it prints, what it writes, and what it refuses.
 
 mod common;
+#[path = "common/schema.rs"]
+mod schema;
 #[path = "common/scratch.rs"]
 mod scratch;
 
@@ -85,6 +87,7 @@ fn json_has_what_the_table_has() {
         "100",
         "--json",
     ]);
+    schema::conforms(&found);
     let all = |scheduler: &str| {
         let rows = found["figures"].as_array().expect("figures is a list");
         rows.iter().find(|row| row["scheduler"] == scheduler && row["class"] == "all").expect("a row").clone()

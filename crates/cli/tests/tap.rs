@@ -5,6 +5,9 @@
 //! `nft` or `iptables`, and `setpriv` join in where they are there. What is
 //! missing is printed.
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -262,6 +265,7 @@ fn the_load_generator_gets_its_answers(protocol: &[&str]) {
     ];
     let out = output(env!("CARGO_BIN_EXE_greenwave"), &[&plan[..], protocol].concat());
     let json: serde_json::Value = serde_json::from_slice(&out).expect("--json prints JSON");
+    schema::conforms(&json);
     for class in json["classes"].as_array().expect("a report has classes") {
         assert!(class["requests"].as_u64() > Some(0), "{class}");
         assert_eq!((&class["never_sent"], &class["unanswered"]), (&0.into(), &0.into()), "{class}");

@@ -20,8 +20,10 @@ use host::clock::{Monotonic, ThreadTime};
 use indicatif::ProgressBar;
 use queueing::{Clock, Span};
 use serde::Serialize;
+use serde_json::json;
 use sim::fabric::{self, Config, Outcome};
 
+use crate::report::Header;
 use crate::table::Table;
 use crate::{Error, progress};
 
@@ -123,7 +125,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let Found { rows, alike } = if args.large { once(large, args)? } else { compared(small, args)? };
     let verdicts = if args.large { vec![ended(&rows, args)] } else { fast(&rows, alike, args) };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&rows).map_err(|e| Error::new(e.to_string()))?);
+        println!("{:#}", as_json(&rows, &verdicts, args.seed));
     } else {
         print(&rows);
         for (holds, text) in &verdicts {
@@ -131,6 +133,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         }
     }
     Ok(if verdicts.iter().all(|(holds, _)| *holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn as_json(rows: &[Row], verdicts: &[(bool, String)], seed: u64) -> serde_json::Value {
+    // What was found stands behind the colon.
+    let name = |text: &str| text.split(": ").next().unwrap_or_default().to_owned();
+    let goal = |(holds, text): &(bool, String)| json!({ "goal": name(text), "holds": holds });
+    let goals: Vec<_> = verdicts.iter().map(goal).collect();
+    let body = json!({ "machine": host::Machine::this().to_string(), "rows": rows, "goals": goals });
+    Header::of_host("bench-fabric", Some(seed)).stamp(body)
 }
 
 /// All rows, and whether outcomes on one and on several threads were equal.

@@ -19,6 +19,7 @@ use queueing::{Clock, Span};
 use serde_json::json;
 
 use crate::Error;
+use crate::report::Header;
 use crate::table::Table;
 
 /// What a guard takes of the processor.
@@ -111,5 +112,19 @@ fn table(costs: &[Cost]) -> Table {
 
 fn as_json(costs: &[Cost], share: f64, holds: bool) -> serde_json::Value {
     let cost = |cost: &Cost| json!({ "frame": cost.what, "syn": cost.is_syn, "ns": cost.each.as_nanos() });
-    json!({ "frames": costs.iter().map(cost).collect::<Vec<_>>(), "controller_share": share, "holds": holds })
+    let body = json!({
+        "frames": costs.iter().map(cost).collect::<Vec<_>>(), "controller_share": share, "holds": holds,
+    });
+    Header::of_host("bench-guard", None).examined(&["guard"]).stamp(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_what_the_schema_says() {
+        let cost = Cost { what: "a SYN", is_syn: true, each: Span::from_nanos(300) };
+        crate::report::schema::conforms(&as_json(&[cost], 0.004, true));
+    }
 }

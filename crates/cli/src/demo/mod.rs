@@ -15,6 +15,7 @@ use runtime::Mode;
 use serde_json::json;
 
 use crate::options::Burst;
+use crate::report::{self, Header};
 use crate::table::Table;
 use crate::{Error, progress, result};
 
@@ -158,7 +159,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 
 fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)]) -> Result<(), Error> {
     let html = page::page(settings, results, &table(results), &last_line(settings, results));
-    std::fs::write(&args.out, html).map_err(|e| Error::file(&args.out, &e))?;
+    report::whole(&args.out, &html)?;
     if args.json {
         let modes: Vec<_> =
             results.iter().map(|(mode, report)| json!({ "mode": mode.name(), "report": report })).collect();
@@ -181,9 +182,10 @@ fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)]) -> Result<
             "settings": settings,
             "modes": modes,
             "compared": compared,
+            "plots": page::plots(results),
             "page": args.out,
         });
-        println!("{}", serde_json::to_string_pretty(&all).map_err(|e| Error::new(e.to_string()))?);
+        println!("{:#}", Header::of_host("demo", Some(args.seed)).stamp(all));
         return Ok(());
     }
     println!("times in µs; LS = latency-sensitive; report in {}", args.out.display());

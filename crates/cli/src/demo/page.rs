@@ -5,7 +5,8 @@ use runtime::Mode;
 use runtime::mode::MODES;
 
 use super::Settings;
-use crate::report::{self, Section};
+use crate::report::{self, Plot, Section};
+use crate::result;
 use crate::table::Table;
 
 /// The page for `results`.
@@ -13,24 +14,26 @@ pub(super) fn page(settings: &Settings, results: &[(Mode, Report)], table: &Tabl
     let intro = "A few latency-sensitive requests (LS) share one server with many others. All arrive in bursts. \
                  Each mode below served the same requests through the same TCP/IP stack; only who goes next differs.";
     let mut sections = vec![Section::text("", &format!("{last}\n{intro}")), figures(table)];
-    for name in classes(results) {
-        let series = results.iter().filter_map(|(mode, report)| {
-            let points = report.class(&name)?.cdf().into_iter().map(|(t, share)| (t.as_micros_f64(), share));
-            Some((mode.name().to_owned(), points.collect()))
-        });
-        let series: Vec<(String, Vec<(f64, f64)>)> = series.collect();
-        let plot = report::cdf_plot(&format!("{name}: share answered within a time"), &series);
-        sections.push(Section::new(format!("Latency of {name}"), plot));
-        let bars: Vec<_> = results
-            .iter()
-            .filter_map(|(mode, report)| Some((mode.name().to_owned(), parts(report.class(&name)?))))
-            .collect();
-        let plot = report::stacked_bars(&format!("{name}: the p99 by stage"), &bars);
-        sections.push(Section::new(format!("Where the p99 of {name} went"), plot));
-    }
+    sections.extend(plots(results).iter().map(|plot| Section::new("", plot.html())));
     sections.push(modes(results));
     sections.push(set_up(settings));
     report::page("greenwave demo", &sections)
+}
+
+/// For each class, its distribution and where its p99 went.
+pub(super) fn plots(results: &[(Mode, Report)]) -> Vec<Plot> {
+    let mut plots = Vec::new();
+    for name in classes(results) {
+        let modes: Vec<(String, &ClassReport)> = results
+            .iter()
+            .filter_map(|(mode, report)| Some((mode.name().to_owned(), report.class(&name)?)))
+            .collect();
+        let curves = modes.iter().map(|(mode, class)| (mode.clone(), result::curve(class)));
+        plots.push(Plot::cdf(format!("Latency of {name}"), curves));
+        let bars = modes.iter().map(|(mode, class)| (mode.clone(), parts(class)));
+        plots.push(Plot::bars(format!("Where the p99 of {name} went"), "µs", bars));
+    }
+    plots
 }
 
 fn figures(table: &Table) -> Section {

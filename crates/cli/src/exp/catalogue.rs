@@ -79,6 +79,12 @@ pub fn find(name: &str) -> Result<Vec<Source>, Error> {
     Ok(found)
 }
 
+/// What files about the experiment `name` are called, without an extension.
+#[must_use]
+pub fn stem(name: &str) -> String {
+    name.trim_end_matches(".toml").trim_matches(['.', '/']).replace('/', "-")
+}
+
 /// Reads `path`, and `paper.csv` beside it if it is there.
 fn from_file(path: &Path) -> Result<Source, Error> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, &e))?;

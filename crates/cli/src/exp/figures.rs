@@ -61,6 +61,15 @@ impl Figures {
         runs.get(run).map(|row| row[index]).ok_or_else(|| format!("there is no run {run}"))
     }
 
+    /// `stat` seed by seed, in their order.
+    ///
+    /// # Errors
+    /// As [`mean`](Self::mean).
+    pub fn by_seed(&self, point: &str, mode: &str, class: &str, stat: &str) -> Result<Vec<f64>, String> {
+        let (runs, index) = self.runs(point, mode, class, stat)?;
+        Ok(runs.iter().map(|row| row[index]).collect())
+    }
+
     fn runs(&self, point: &str, mode: &str, class: &str, stat: &str) -> Result<(&[Vec<f64>], usize), String> {
         let index = self.world.stat(stat)?;
         let cell = Cell { point: point.to_owned(), mode: mode.to_owned(), class: class.to_owned() };
@@ -82,8 +91,15 @@ pub fn interval(values: &[f64]) -> Option<f64> {
     }
     let mean = values.iter().sum::<f64>() / n as f64;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
-    let t = T_975.get(n - 2).copied().unwrap_or(1.96 + 2.4 / (n - 1) as f64);
-    Some(t * (variance / n as f64).sqrt())
+    Some(t_975((n - 1) as f64) * (variance / n as f64).sqrt())
+}
+
+/// Student's t at 0.975 for `freedom` degrees of freedom, at least 1; those of
+/// the whole number below where it is none.
+#[must_use]
+pub fn t_975(freedom: f64) -> f64 {
+    let whole = freedom.max(1.0).floor();
+    T_975.get(whole as usize - 1).copied().unwrap_or(1.96 + 2.4 / whole)
 }
 
 /// Student's t at 0.975 for 1, 2, … degrees of freedom.

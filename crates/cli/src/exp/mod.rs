@@ -5,10 +5,12 @@
 //! figures, and checks every claim. It draws what it measured and hard-codes nothing.
 
 mod catalogue;
+mod checked;
 mod claim;
 pub mod figures;
 mod grid;
 mod overview;
+mod plots;
 mod result;
 mod shipped;
 mod spec;
@@ -22,6 +24,7 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use crate::error::Error;
 use catalogue::Source;
 use overview::Overview;
+pub use plots::of_result as plots_of;
 use result::ExperimentResult;
 pub use spec::lay;
 
@@ -50,6 +53,9 @@ enum Command {
         /// Markdown, with where each row comes from.
         #[arg(long)]
         markdown: bool,
+        /// Write it to DIR/results.md, its figures to DIR/results/.
+        #[arg(long, value_name = "DIR", requires = "markdown")]
+        out: Option<PathBuf>,
     },
 }
 
@@ -119,9 +125,13 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
     match args.command {
         Command::List { json } => list(json),
         Command::Run(args) => run_all(&args),
-        Command::Table { folder, markdown } => {
+        Command::Table { folder, markdown, out } => {
             let overview = Overview::from_folder(&folder)?;
-            print!("{}", if markdown { overview.markdown() } else { overview.text() });
+            match out {
+                Some(out) => println!("{} files in {}", overview.write(&out)?, out.display()),
+                None if markdown => print!("{}", overview.markdown(None)),
+                None => print!("{}", overview.text()),
+            }
             Ok(ExitCode::SUCCESS)
         }
     }

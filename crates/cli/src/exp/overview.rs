@@ -11,7 +11,9 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::catalogue::stem;
 use crate::error::Error;
+use crate::report::{self, Header, Plot, Run};
 use crate::table::{Table, number};
 
 /// The claims of several experiments, in the order in which they came.
@@ -29,12 +31,19 @@ struct Stored {
     world: String,
     /// Of real services; simulations do not depend on it.
     machine: Option<String>,
-    /// When it ran; absent where it ran just now.
+    /// What it says about itself; absent from results from before they did.
+    greenwave: Option<Header>,
+    /// When it ran, of those.
     date: Option<String>,
+    /// Where the paper shows it.
+    #[serde(default)]
+    source: String,
     scale: String,
     seed: u64,
     runs: u64,
     claims: Vec<Claim>,
+    #[serde(skip)]
+    plots: Vec<Plot>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -55,10 +64,20 @@ impl Stored {
     fn origin(&self) -> String {
         let runs = if self.runs == 1 { "1 run".to_owned() } else { format!("{} runs", self.runs) };
         let mut text = format!("world {}, scale {}, seed {}, {runs}", self.world, self.scale, self.seed);
-        for more in [&self.date, &self.machine].into_iter().flatten() {
+        let date = self.greenwave.as_ref().map(|header| &header.date).or(self.date.as_ref());
+        for more in [date, self.machine.as_ref()].into_iter().flatten() {
             let _ = write!(text, ", {more}");
         }
         text
+    }
+
+    /// Its plots with the names of their files.
+    fn figures(&self) -> impl Iterator<Item = (String, &Plot)> {
+        let name = |number: usize| match number {
+            0 => format!("{}.svg", stem(&self.experiment)),
+            more => format!("{}-{}.svg", stem(&self.experiment), more + 1),
+        };
+        self.plots.iter().enumerate().map(move |(number, plot)| (name(number), plot))
     }
 }
 
@@ -68,7 +87,9 @@ impl Overview {
     /// # Errors
     /// One line: what is missing in it.
     pub fn add(&mut self, result: Value) -> Result<(), String> {
-        self.results.push(serde_json::from_value(result).map_err(|e| e.to_string())?);
+        let run = Run::read(&result).map_err(|e| e.to_string())?;
+        let stored: Stored = serde_json::from_value(result).map_err(|e| e.to_string())?;
+        self.results.push(Stored { plots: run.plots, ..stored });
         Ok(())
     }
 
@@ -91,7 +112,7 @@ impl Overview {
             let text = std::fs::read_to_string(&path).map_err(|e| Error::file(&path, &e))?;
             let result = serde_json::from_str(&text).map_err(|e| e.to_string());
             result.and_then(|value| overview.add(value)).map_err(|e| {
-                Error::new(format!("{} is not a result: {e}", path.display()))
+                Error::new(format!("{} is no experiment's result: {e}", path.display()))
                     .advice("a folder that `exp run --out` wrote")
             })?;
         }
@@ -114,16 +135,41 @@ impl Overview {
         format!("{}{}\n{}\n", self.table(), self.reasons("  "), self.closing())
     }
 
-    /// The same as a page of Markdown, with where each row comes from.
+    /// The same as a page of Markdown, with where each row comes from; with
+    /// the figures that lie in folder `figures`, where that is given.
     #[must_use]
-    pub fn markdown(&self) -> String {
+    pub fn markdown(&self, figures: Option<&str>) -> String {
         let mut text = format!("{HEAD}\n{}", self.table().markdown());
         let _ = write!(text, "\n{}\n{}\n", self.closing(), self.reasons("* "));
-        text += "| experiment | ran |\n|---|---|\n";
+        let mut origins = Table::new(3, &["experiment", "the paper's", "ran"]);
         for stored in &self.results {
-            let _ = writeln!(text, "| {} | {} |", stored.experiment, stored.origin());
+            origins.row(vec![stored.experiment.clone(), stored.source.clone(), stored.origin()]);
+        }
+        text += &origins.markdown();
+        for stored in self.results.iter().filter(|stored| figures.is_some() && !stored.plots.is_empty()) {
+            let _ = write!(text, "\n## {}\n", stored.experiment);
+            for (name, plot) in stored.figures() {
+                let _ = writeln!(text, "![{}]({}/{name})", plot.title(), figures.unwrap_or_default());
+            }
         }
         text
+    }
+
+    /// Writes the page as `results.md` into `folder`, and its figures as SVG
+    /// into `results/` below it; returns how many files.
+    ///
+    /// # Errors
+    /// When one cannot be written; it is then as it was.
+    pub fn write(&self, folder: &Path) -> Result<usize, Error> {
+        let below = folder.join(FIGURES);
+        std::fs::create_dir_all(&below).map_err(|e| Error::file(&below, &e))?;
+        let mut count = 1;
+        for (name, plot) in self.results.iter().flat_map(Stored::figures) {
+            report::whole(&below.join(name), &plot.svg())?;
+            count += 1;
+        }
+        report::whole(&folder.join("results.md"), &self.markdown(Some(FIGURES)))?;
+        Ok(count)
     }
 
     fn table(&self) -> Table {
@@ -173,6 +219,9 @@ impl Overview {
     }
 }
 
+/// The folder of figures, beside the page.
+const FIGURES: &str = "results";
+
 const HEAD: &str = "\
 # Results
 Every claim of every experiment that was run, written by `greenwave exp table --markdown`
@@ -188,7 +237,7 @@ mod tests {
 
     fn result(name: &str, holds: bool) -> Value {
         json!({
-            "experiment": name, "world": "sim", "machine": null, "scale": "paper", "seed": 7, "runs": 3,
+            "experiment": name, "source": "Fig. 1", "world": "sim", "machine": null, "scale": "paper", "seed": 7, "runs": 3,
             "claims": [{
                 "id": "p99", "paper": 2.0, "ours": 3.0, "interval": 0.1, "bound": "<= 4", "holds": holds,
                 "why": if holds { Value::Null } else { json!("the link is slower") },
@@ -221,10 +270,30 @@ b/two       p99     2.00  3.00  0.100        1.50     <= 4     NO
         dated["date"] = json!("2026-11-21");
         dated["machine"] = json!("2 cores");
         overview.add(dated).unwrap();
-        let page = overview.markdown();
+        let page = overview.markdown(None);
         assert!(page.contains("| a/one | p99 | 2.00 | 3.00 | 0.100 | 1.50 | <= 4 | yes |"), "{page}");
-        let origin = "| a/one | world sim, scale paper, seed 7, 3 runs, 2026-11-21, 2 cores |";
+        let origin = "| a/one | Fig. 1 | world sim, scale paper, seed 7, 3 runs, 2026-11-21, 2 cores |";
         assert!(page.contains(origin), "{page}");
+    }
+
+    #[test]
+    fn a_page_shows_the_figures_that_are_written_beside_it() {
+        let mut overview = Overview::default();
+        let mut drawn = result("a/one", true);
+        drawn["plots"] = json!([
+            {"plot": "bars", "title": "p99 of LS", "unit": "µs", "bars": [{"name": "adps", "parts": [["p99", 3.0]]}]},
+            {"plot": "cdf", "title": "Latency", "series": [{"name": "adps", "points": [[3.0, 1.0]]}]},
+        ]);
+        overview.add(drawn).unwrap();
+        overview.add(result("b/none", true)).unwrap();
+        let folder = std::env::temp_dir().join(format!("greenwave-results-{}", std::process::id()));
+        assert_eq!(overview.write(&folder), Ok(3));
+        let page = std::fs::read_to_string(folder.join("results.md")).unwrap();
+        let svg = |name: &str| std::fs::read_to_string(folder.join("results").join(name)).unwrap();
+        assert!(svg("a-one.svg").starts_with("<svg") && svg("a-one-2.svg").contains("Latency"));
+        std::fs::remove_dir_all(&folder).unwrap();
+        let figures = "\n## a/one\n![p99 of LS](results/a-one.svg)\n![Latency](results/a-one-2.svg)\n";
+        assert!(page.ends_with(figures), "{page}");
     }
 
     #[test]

@@ -5,51 +5,17 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::catalogue::Source;
+use super::catalogue::{Source, stem};
+use super::checked::{Checked, seed_plot};
 use super::claim::{Bound, Metric};
 use super::figures::interval;
 use super::grid::{Measured, Run};
+use super::plots;
 use super::spec::Experiment;
 use super::world::{Kind, Noise, Stat, World};
 use crate::error::Error;
-use crate::report::{self, Section};
+use crate::report::{self, Header, Plot};
 use crate::table::{Table, in_unit, number};
-
-/// A claim, checked.
-struct Checked {
-    id: String,
-    says: String,
-    paper: Option<f64>,
-    ours: f64,
-    /// What each seed gave, those that are numbers, in ascending order.
-    seeds: Vec<f64>,
-    /// Half the 95 % interval over the seeds, where there are several.
-    interval: Option<f64>,
-    within_interval: bool,
-    /// Both ends of the interval must keep the bound; there must be one.
-    significant: bool,
-    bound: Bound,
-    unit: String,
-    /// Where it was checked, if not everywhere.
-    at: String,
-    /// Why it fails, where that is known.
-    why: Option<String>,
-}
-
-impl Checked {
-    fn holds(&self) -> bool {
-        if self.bound == Bound::PaperWithinSeeds {
-            let ends = self.seeds.first().zip(self.seeds.last()).zip(self.paper);
-            return ends.is_some_and(|((least, most), paper)| (least..=most).contains(&&paper));
-        }
-        if self.significant {
-            let ends = |off: f64| [-off, off].into_iter().all(|off| self.bound.holds(self.ours + off));
-            return self.interval.is_some_and(ends);
-        }
-        let tolerance = self.interval.filter(|_| self.within_interval).unwrap_or(0.0);
-        [0.0, -tolerance, tolerance].into_iter().any(|off| self.bound.holds(self.ours + off))
-    }
-}
 
 /// An experiment with its figures and checked claims.
 pub struct ExperimentResult {
@@ -59,6 +25,7 @@ pub struct ExperimentResult {
     scale: &'static str,
     seed: u64,
     measured: Measured,
+    header: Header,
     claims: Vec<Checked>,
     /// Claims whose points or modes this scale does not run.
     left_out: Vec<String>,
@@ -112,9 +79,7 @@ impl ExperimentResult {
             };
             let worst = values.iter().position(|value| value.total_cmp(&ours).is_eq()).unwrap_or(0);
             let seeds = (0..measured.seeds as usize).map(|run| of_run(run, at[worst]));
-            let mut seeds = seeds.collect::<Result<Vec<_>, _>>().map_err(error)?;
-            seeds.retain(|value| !value.is_nan());
-            seeds.sort_by(f64::total_cmp);
+            let seeds = seeds.collect::<Result<Vec<_>, _>>().map_err(error)?;
             claims.push(Checked {
                 id: claim.id.clone(),
                 says: claim.says.clone(),
@@ -123,7 +88,6 @@ impl ExperimentResult {
                 interval: interval(&seeds),
                 seeds,
                 within_interval: claim.within_interval,
-                significant: claim.significant,
                 bound,
                 unit: claim.unit.clone(),
                 at: match &claim.at {
@@ -135,7 +99,9 @@ impl ExperimentResult {
             });
         }
         let world = experiment.world().map_err(Error::new)?;
-        Ok(Self { name: source.name.clone(), world, experiment, scale, seed, measured, claims, left_out })
+        let header = header(world, seed);
+        let name = source.name.clone();
+        Ok(Self { name, world, experiment, scale, seed, measured, header, claims, left_out })
     }
 
     /// Whether every claim that was checked holds.
@@ -206,7 +172,7 @@ impl ExperimentResult {
 
     fn figure_table(&self) -> Table {
         let varies = self.experiment.varies.as_deref().unwrap_or("");
-        let shown: Vec<&Stat> = self.world.stats.iter().filter(|stat| !stat.column.is_empty()).collect();
+        let shown: Vec<&Stat> = self.shown().collect();
         let columns = shown.iter().map(|stat| stat.column);
         let header: Vec<&str> = [varies, "mode", "class"].into_iter().chain(columns).collect();
         let mut table = Table::new(3, &header).groups(self.world.groups);
@@ -246,55 +212,34 @@ impl ExperimentResult {
         let header = ["claim", "paper", "least", "25 %", "median", "75 %", "most", "seeds", "below paper"];
         let mut table = Table::new(1, &header);
         for claim in self.of_seeds() {
+            let seeds = claim.sorted();
             let of = |q: f64| {
-                let place = (q * claim.seeds.len().saturating_sub(1) as f64).round() as usize;
-                number(claim.seeds.get(place).copied().unwrap_or(f64::NAN))
+                let place = (q * seeds.len().saturating_sub(1) as f64).round() as usize;
+                number(seeds.get(place).copied().unwrap_or(f64::NAN))
             };
             let paper = claim.paper.unwrap_or(f64::NAN);
-            let below = claim.seeds.iter().filter(|&&value| value < paper).count();
+            let below = seeds.iter().filter(|&&value| value < paper).count();
             let mut cells = vec![claim.id.clone(), number(paper)];
             cells.extend([0.0, 0.25, 0.5, 0.75, 1.0].map(of));
-            cells.extend([claim.seeds.len().to_string(), below.to_string()]);
+            cells.extend([seeds.len().to_string(), below.to_string()]);
             table.row(cells);
         }
         table
     }
 
-    /// Per claim about single seeds, the share of them up to each value; the
-    /// paper's figure is an upright line.
-    fn seed_plot(&self) -> String {
-        let mut series = Vec::new();
-        for claim in self.of_seeds() {
-            let share = |n: usize| (n + 1) as f64 / claim.seeds.len() as f64;
-            let curve = claim.seeds.iter().enumerate().map(|(n, &value)| (value, share(n)));
-            series.push((claim.id.clone(), curve.collect()));
-            let paper = claim.paper.unwrap_or(f64::NAN);
-            series.push(("its paper's".to_owned(), vec![(paper, 0.0), (paper, 1.0)]));
-        }
-        report::line_plot("Single seeds", "value", "share of seeds up to it", false, &series)
-    }
-
-    /// The same figures as one JSON object.
+    /// The same figures as one JSON object, and all that a page of it takes
+    /// (`spec/results.md`).
     #[must_use]
     pub fn json(&self) -> Value {
         let figures = self.measured.runs.iter().flat_map(|run| {
-            run.rows.iter().map(move |class| {
-                let mean = |stat| self.measured.figures.mean(&run.point, &run.mode, &class.class, stat);
-                let stats = self.world.stats.iter();
-                let stats = stats.map(|stat| (stat.name.to_owned(), json!(mean(stat.name).ok())));
-                let mut row: serde_json::Map<_, _> = stats.collect();
-                row.insert("point".to_owned(), json!(run.point));
-                row.insert("mode".to_owned(), json!(run.mode));
-                row.insert("class".to_owned(), json!(class.class));
-                Value::Object(row)
-            })
+            run.rows.iter().map(move |class| self.figure_row(&run.point, &run.mode, &class.class))
         });
         let units: serde_json::Map<_, _> =
             self.world.stats.iter().map(|s| (s.name.to_owned(), json!(s.unit))).collect();
         let claims = self.claims.iter().map(|c| {
             json!({
                 "id": c.id, "says": c.says, "paper": c.paper, "ours": c.ours, "interval": c.interval,
-                "unit": c.unit, "seeds": c.seeds,
+                "unit": c.unit, "seeds": c.seeds, "at": c.at,
                 "bound": c.bound.to_string(), "holds": c.holds(), "why": c.why,
             })
         });
@@ -303,18 +248,17 @@ impl ExperimentResult {
             .runs
             .iter()
             .map(|run| json!({"point": run.point, "mode": run.mode, "settings": run.settings}));
-        let real = self.world.kind != Kind::Sim;
-        let machine = real.then(|| host::Machine::this().to_string());
         let noise = self
             .measured
             .noise
             .map(|Noise { late, beyond }| json!({"late": late.as_nanos(), "beyond": beyond.as_nanos()}));
-        json!({
+        let header = self.header.clone();
+        let result = json!({
             "experiment": self.name,
             "title": self.experiment.title,
             "source": self.experiment.source,
-            "world": self.world.kind.name(),
-            "machine": machine,
+            "world": header.world,
+            "machine": header.machine,
             "noise_ns": noise,
             "scale": self.scale,
             "seed": self.seed,
@@ -322,10 +266,37 @@ impl ExperimentResult {
             "events": self.measured.events,
             "settings": runs.collect::<Vec<_>>(),
             "units": units,
+            "shown": self.shown().map(|stat| stat.name).collect::<Vec<_>>(),
             "figures": figures.collect::<Vec<_>>(),
             "claims": claims.collect::<Vec<_>>(),
             "not_checked": self.left_out,
-        })
+            "plots": self.plots(),
+        });
+        let command = report::experiment_again(&result);
+        Header { command, ..header }.stamp(result)
+    }
+
+    /// The figures with a column.
+    fn shown(&self) -> impl Iterator<Item = &'static Stat> {
+        self.world.stats.iter().filter(|stat| !stat.column.is_empty())
+    }
+
+    /// Means of all figures, and what each seed gave of those with a column.
+    fn figure_row(&self, point: &str, mode: &str, class: &str) -> Value {
+        let figures = &self.measured.figures;
+        let mut row = serde_json::Map::new();
+        row.extend(
+            [("point", point), ("mode", mode), ("class", class)].map(|(k, v)| (k.to_owned(), json!(v))),
+        );
+        let mean =
+            |stat: &Stat| (stat.name.to_owned(), json!(figures.mean(point, mode, class, stat.name).ok()));
+        row.extend(self.world.stats.iter().map(mean));
+        let seeds = |stat: &Stat| {
+            let values = figures.by_seed(point, mode, class, stat.name).unwrap_or_default();
+            (stat.name.to_owned(), json!(values.into_iter().map(rounded).collect::<Vec<_>>()))
+        };
+        row.insert("seeds".to_owned(), Value::Object(self.shown().map(seeds).collect()));
+        Value::Object(row)
     }
 
     /// Writes JSON and page into `folder`; returns the JSON's path.
@@ -334,79 +305,58 @@ impl ExperimentResult {
     /// When the folder or a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, Error> {
         std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, &e))?;
-        let stem = self.name.trim_end_matches(".toml").trim_matches(['.', '/']).replace('/', "-");
+        let stem = stem(&self.name);
         let json = folder.join(format!("{stem}.json"));
-        let page = folder.join(format!("{stem}.html"));
-        let mut result = self.json();
-        result["date"] = json!(host::today());
-        std::fs::write(&json, format!("{result:#}\n")).map_err(|e| Error::file(&json, &e))?;
-        std::fs::write(&page, self.page()).map_err(|e| Error::file(&page, &e))?;
+        let result = self.json();
+        let run = report::Run::read(&result).expect("what is written can be read");
+        report::whole(&json, &format!("{result:#}\n"))?;
+        report::whole(&folder.join(format!("{stem}.html")), &report::page_of(&[run]))?;
         Ok(json)
     }
 
-    fn page(&self) -> String {
-        let says: String = self.claims.iter().map(|c| format!("{}: {}\n", c.id, c.says)).collect();
-        let mut sections = vec![
-            Section::text("Source", &format!("{}\n{}", self.experiment.source, self.closing())),
-            Section::new("Figure", self.plots()),
-            Section::new("Claims", self.claim_table().html()),
-            Section::text("What the claims say", &says),
-            Section::new("Figures, mean over runs", self.figure_table().html()),
-            Section::text("Settings of the first run", &self.settings_text()),
-        ];
-        if self.of_seeds().next().is_some() {
-            let body = format!("{}{}", self.seed_table().html(), self.seed_plot());
-            sections.insert(3, Section::new("Single seeds", body));
-        }
-        report::page(&self.experiment.title, &sections)
-    }
-
-    fn settings_text(&self) -> String {
-        self.measured.runs.first().map(|run| run.settings.to_string()).unwrap_or_default()
-    }
-
-    /// p99 over the points where they are numbers, and where the p99 was spent;
-    /// distributions where there is only one point.
-    fn plots(&self) -> String {
+    /// What the world draws, and distributions where there is only one point.
+    fn plots(&self) -> Vec<Plot> {
         let class = &self.experiment.class;
         let runs = &self.measured.runs;
-        let drawn = self.world.stats.iter().find(|stat| stat.name == self.world.drawn);
-        let drawn = drawn.expect("a world draws a figure that it has");
-        let numeric = |point: &str| point.parse::<f64>().ok();
-        let several = runs.iter().any(|run| run.point != runs[0].point);
-        let mean =
-            |point: &str, mode: &str, stat: &str| self.measured.figures.mean(point, mode, class, stat).ok();
-        let mut plots = String::new();
-        if several && runs.iter().any(|run| numeric(&run.point).is_some()) {
-            let line = |mode: &String| {
-                let of_mode = runs.iter().filter(|run| run.mode == *mode);
-                let points = of_mode
-                    .filter_map(|run| Some((numeric(&run.point)?, mean(&run.point, mode, drawn.name)?)));
-                (mode.clone(), points.collect::<Vec<_>>())
-            };
-            let series: Vec<_> = self.experiment.modes.iter().map(line).collect();
-            let varies = self.experiment.varies.as_deref().unwrap_or("point");
-            let axis = format!("{}, {}", drawn.name, drawn.unit);
-            let log = drawn.unit == "µs";
-            plots += &report::line_plot(&format!("{} of {class}", drawn.name), varies, &axis, log, &series);
-        }
-        if self.experiment.point.is_empty() {
+        let mut plots = Vec::new();
+        if runs.iter().all(|run| run.point == runs[0].point) {
             let curve = |run: &Run| {
                 let row = run.rows.iter().find(|row| row.class == *class);
                 (run.mode.clone(), row.map(|row| row.cdf.clone()).unwrap_or_default())
             };
-            let series: Vec<_> = runs.iter().map(curve).collect();
-            plots += &report::cdf_plot(&format!("Latency of {class}, first seed"), &series);
+            let curves = runs.iter().map(curve).filter(|(_, points)| !points.is_empty());
+            let plot = Plot::cdf(format!("Latency of {class}, first seed"), curves);
+            plots.extend(
+                runs.iter().any(|run| run.rows.iter().any(|row| !row.cdf.is_empty())).then_some(plot),
+            );
         }
-        if self.world.parts.is_empty() {
-            return plots;
-        }
-        let bar = |run: &Run| {
-            let part = |stat: &&str| Some(((*stat).to_owned(), mean(&run.point, &run.mode, stat)?));
-            let label = format!("{} {}", run.point, run.mode);
-            (label.trim().to_owned(), self.world.parts.iter().filter_map(part).collect::<Vec<_>>())
-        };
-        let bars: Vec<_> = runs.iter().map(bar).collect();
-        plots + &report::stacked_bars(&format!("Where the {} of {class} was spent", drawn.name), &bars)
+        let mean =
+            |point: &str, mode: &str, stat: &str| self.measured.figures.mean(point, mode, class, stat).ok();
+        let runs = runs.iter().map(|run| (run.point.as_str(), run.mode.as_str())).collect();
+        plots.extend(plots::of(&self.experiment, self.world, &plots::Measured { runs, mean: &mean }));
+        plots.extend(seed_plot(self.of_seeds()));
+        plots
+    }
+}
+
+/// Six digits, which is more than a run is worth, so that thirty seeds take
+/// little room.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+/// What a result says about itself; of real services also what the doctor says
+/// of what they stand on.
+fn header(world: &World, seed: u64) -> Header {
+    let areas: &[&str] = match world.name {
+        "egress" => &["fabric"],
+        "httpd" => &["guard"],
+        "colocated" => &["sched"],
+        "pages" => &["serve"],
+        _ => &[],
+    };
+    match world.kind {
+        Kind::Sim => Header::of_sim("experiment", Some(seed)),
+        Kind::Host { .. } => Header::of_host("experiment", Some(seed)).examined(areas),
     }
 }

@@ -22,11 +22,42 @@ impl Section {
     }
 
     /// A section that pairs names with values.
-    pub fn pairs(heading: impl Into<String>, pairs: &[(&str, String)]) -> Self {
-        let row =
-            |(name, value): &(&str, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value));
+    pub fn pairs<N: AsRef<str>, V: AsRef<str>>(heading: impl Into<String>, pairs: &[(N, V)]) -> Self {
+        let row = |(name, value): &(N, V)| {
+            format!("<dt>{}</dt><dd>{}</dd>\n", escape(name.as_ref()), escape(value.as_ref()))
+        };
         Self::new(heading, format!("<dl>\n{}</dl>\n", pairs.iter().map(row).collect::<String>()))
     }
+
+    /// The section as a part of a larger one, its heading one level below.
+    #[must_use]
+    pub fn inner(&self) -> String {
+        let heading = match self.heading.as_str() {
+            "" => String::new(),
+            heading => format!("<h3>{}</h3>\n", escape(heading)),
+        };
+        format!("{heading}{}", self.body)
+    }
+}
+
+/// HTML that may be wider than the page: it scrolls by itself, with the
+/// keyboard too. `label` names it to those who cannot see it.
+#[must_use]
+pub fn wide(label: &str, html: &str) -> String {
+    let label = escape(label);
+    format!("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"{label}\">\n{html}</div>\n")
+}
+
+/// HTML that is shown when its summary is opened, without a script.
+#[must_use]
+pub fn folded(summary: &str, html: &str) -> String {
+    format!("<details>\n<summary>{}</summary>\n{html}</details>\n", escape(summary))
+}
+
+/// `text` as a link's target in a page: letters, digits and hyphens.
+#[must_use]
+pub fn anchor(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
 }
 
 /// `text` with the characters that mean something in HTML made harmless.
@@ -41,7 +72,7 @@ pub fn page(title: &str, sections: &[Section]) -> String {
     let section = |section: &Section| {
         let heading = match section.heading.as_str() {
             "" => String::new(),
-            heading => format!("<h2>{}</h2>\n", escape(heading)),
+            heading => format!("<h2 id=\"{}\">{}</h2>\n", anchor(heading), escape(heading)),
         };
         format!("<section>\n{heading}{}</section>\n", section.body)
     };
@@ -51,24 +82,49 @@ pub fn page(title: &str, sections: &[Section]) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n\
-         <body>\n<h1>{title}</h1>\n{body}</body>\n</html>\n"
+         <body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n</body>\n</html>\n"
     )
 }
 
-const STYLE: &str = "\
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
-  max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-section > svg { display: block; max-width: 100%; height: auto; margin: 1rem 0; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; display: block; overflow-x: auto; }
+/// Colours have names, so that a dark page is the same rules with other
+/// values; plots are drawn for a light one and take their lines and words from
+/// the page.
+const STYLE: &str = r##"
+:root { color-scheme: light dark; --ink: #1a1a1a; --back: #fff; --soft: #f5f5f5;
+  --rule: #ccc; --quiet: #555; --link: #005a8c; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e6e6; --back: #16181c; --soft: #20242a; --rule: #4a4f57; --quiet: #a9adb3;
+    --link: #7ab8e6; }
+  svg [fill="#5A5A5A"] { fill: #7d7d7d; } svg [stroke="#5A5A5A"] { stroke: #7d7d7d; }
+  svg [fill="#005A8C"] { fill: #3c8cc0; }
+}
+svg [fill="#FFFFFF"] { fill: var(--back); } svg [fill="#000000"] { fill: var(--ink); }
+svg [stroke="#000000"] { stroke: var(--ink); }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back);
+  max-width: 62rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: break-word; }
+a { color: var(--link); }
+h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2rem; }
+h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
+.wide { overflow-x: auto; margin: 1rem 0; }
+.wide:focus-visible, summary:focus-visible, a:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
+svg { display: block; width: 100%; height: auto; }
+.wide > svg { min-width: 44rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
 th, td { padding: .2rem .45rem; text-align: right; white-space: nowrap; }
-thead th { border-bottom: 1px solid #888; } tr.group th { text-align: center; border-bottom: 1px solid #ccc; }
-tbody tr:nth-child(even) { background: #f5f5f5; }
-.word { text-align: left; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; } dd { margin: 0; }
-.note { color: #555; }
-";
+thead th { border-bottom: 1px solid var(--quiet); }
+tr.group th { text-align: center; border-bottom: 1px solid var(--rule); }
+tbody tr:nth-child(even) { background: var(--soft); }
+th.word, td.word { text-align: left; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; }
+dt { color: var(--quiet); } dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
+summary { cursor: pointer; padding: .3rem 0; }
+code { overflow-wrap: anywhere; background: var(--soft); padding: .1rem .3rem; }
+.note { color: var(--quiet); }
+@media (max-width: 40rem) {
+  body { margin: 1rem auto; padding: 0 .75rem; } h1 { font-size: 1.3rem; }
+  dl { grid-template-columns: 1fr; gap: 0; } dd { margin: 0 0 .5rem; }
+}
+"##;
 
 #[cfg(test)]
 mod tests {
@@ -78,9 +134,12 @@ mod tests {
     fn a_page_stands_alone() {
         let sections = [Section::text("A & B", "one\ntwo"), Section::pairs("", &[("seed", "7".to_owned())])];
         let html = page("x < y", &sections);
-        for part in ["<h1>x &lt; y</h1>", "<h2>A &amp; B</h2>", "<p>two</p>", "<dt>seed</dt><dd>7</dd>"] {
+        for part in
+            ["<h1>x &lt; y</h1>", "<h2 id=\"a---b\">A &amp; B</h2>", "<p>two</p>", "<dt>seed</dt><dd>7</dd>"]
+        {
             assert!(html.contains(part), "{part} in {html}");
         }
+        assert!(html.contains("prefers-color-scheme: dark"), "and is read at night");
         for foreign in ["http:", "https:", "<script", "<link", "@import", "src="] {
             assert!(!html.contains(foreign), "{foreign}");
         }

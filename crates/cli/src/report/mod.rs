@@ -1,7 +1,78 @@
-//! Pages that hold a result: one HTML file, plots included, nothing fetched.
+//! `greenwave report`: what a run left, as one page that needs nothing else.
+//!
+//! Results are JSON with a header that says what they are ([`header`]); pages
+//! are made from them alone, a minute or a year after they were measured. The
+//! page of `exp run --out` is the same page. Nothing here measures, and nothing
+//! knows one command from another: see [`run`] and [`rows`].
 
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::error::Error;
+
+mod compare;
+mod files;
+mod header;
 mod html;
+mod plot;
 mod plots;
+mod rows;
+mod run;
+mod save;
+#[cfg(test)]
+#[path = "../../tests/common/schema.rs"]
+pub mod schema;
+mod show;
 
-pub use html::{Section, escape, page};
-pub use plots::{cdf_plot, line_plot, stacked_bars};
+pub use header::{Finding, Header, KEY};
+pub use html::{Section, escape, page, wide};
+pub use plot::Plot;
+pub use plots::line_plot;
+pub use run::{Run, experiment_again};
+pub use save::whole;
+pub use show::of as page_of;
+
+/// Make a page of what a run left, or compare two runs.
+///
+/// A result is what a command prints with --json, or what `exp run --out`
+/// writes. Exit 0: done, or B as good as A; 1: a claim that held in A fails
+/// in B.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Results, or folders of them.
+    #[arg(value_name = "FILE|DIR", required_unless_present = "compare")]
+    results: Vec<PathBuf>,
+    /// Compare two results, or two folders of them.
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "results")]
+    compare: Vec<PathBuf>,
+    /// The page [default: report.html, or none to compare].
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Reads, and writes a page or compares.
+///
+/// # Errors
+/// What cannot be read or written.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    if let [a, b] = args.compare.as_slice() {
+        return compared(a, b, args.out.as_deref());
+    }
+    let runs = files::read(&args.results)?;
+    let out = args.out.clone().unwrap_or("report.html".into());
+    whole(&out, &page_of(&runs))?;
+    let count = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
+    println!("{count}, {}: {}", show::score(&runs), out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compared(a: &Path, b: &Path, out: Option<&Path>) -> Result<ExitCode, Error> {
+    let [a, b] = [a, b].map(|path| files::read(&[path.to_owned()]));
+    let (comparisons, alone) = compare::pairs(a?, b?)?;
+    if let Some(out) = out {
+        whole(out, &compare::page(&comparisons, &alone))?;
+    }
+    print!("{}", compare::text(&comparisons, &alone));
+    let is_worse = comparisons.iter().any(compare::Comparison::is_worse);
+    Ok(ExitCode::from(u8::from(is_worse)))
+}

@@ -8,6 +8,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 const WIDTH: u32 = 900;
 /// Room for the legend on the right.
 const LEGEND: u32 = 170;
+/// Width of a letter of a label, roughly.
+const LETTER: u32 = 8;
 /// Where the tail's axis ends: the share 1 - 10⁻⁵.
 const NINES_MAX: f64 = 5.0;
 
@@ -143,12 +145,12 @@ pub fn line_plot(
     })
 }
 
-/// One horizontal bar per label, cut into its parts, in µs; parts of the same
-/// name have the same colour. A bar's sum stands behind it. Where sums differ
-/// so much that the shorter bars could not be read, all bars have the same
-/// length and show shares.
+/// One horizontal bar per label, cut into its parts, in `unit`; parts of the
+/// same name have the same colour. A bar's sum stands behind it. Where there are
+/// several parts and sums differ so much that the shorter bars could not be
+/// read, all bars have the same length and show shares.
 #[must_use]
-pub fn stacked_bars(title: &str, bars: &[(String, Vec<(String, f64)>)]) -> String {
+pub fn stacked_bars(title: &str, unit: &str, bars: &[(String, Vec<(String, f64)>)]) -> String {
     let mut parts: Vec<String> = Vec::new();
     for (name, _) in bars.iter().flat_map(|(_, parts)| parts) {
         if !parts.contains(name) {
@@ -156,16 +158,20 @@ pub fn stacked_bars(title: &str, bars: &[(String, Vec<(String, f64)>)]) -> Strin
         }
     }
     let sum = |parts: &[(String, f64)]| parts.iter().map(|p| p.1.max(0.0)).sum::<f64>();
-    let as_shares = spread(bars.iter().map(|(_, parts)| sum(parts))) >= DECADES;
+    let as_shares = parts.len() > 1 && spread(bars.iter().map(|(_, parts)| sum(parts))) >= DECADES;
     let scale = |parts: &[(String, f64)]| if as_shares { 100.0 / sum(parts).max(1e-9) } else { 1.0 };
     let longest = bars.iter().map(|(_, parts)| sum(parts) * scale(parts)).fold(0.0, f64::max);
     // Room behind the longest bar for its sum.
     let to = longest.max(1e-3) * 1.15;
     let height = 110 + 34 * bars.len() as u32;
+    let longest_label = bars.iter().map(|(label, _)| label.chars().count()).max().unwrap_or_default();
+    let label = (16 + LETTER * longest_label as u32).clamp(120, WIDTH / 3);
+    let x_title =
+        if as_shares { format!("share, %; the sum in {unit} stands behind") } else { unit.to_owned() };
     draw(height, &parts, part_colour, |plot| {
         let rows = bars.len() as f64;
         let mut chart =
-            frame(plot, title, 120).build_cartesian_2d(0.0..to, 0.0..rows).map_err(|e| e.to_string())?;
+            frame(plot, title, label).build_cartesian_2d(0.0..to, 0.0..rows).map_err(|e| e.to_string())?;
         chart
             .configure_mesh()
             .disable_y_mesh()
@@ -173,7 +179,7 @@ pub fn stacked_bars(title: &str, bars: &[(String, Vec<(String, f64)>)]) -> Strin
             .label_style(text_style())
             .axis_desc_style(text_style())
             .y_labels(0)
-            .x_desc(if as_shares { "share of the time, %; the time in µs stands behind" } else { "µs" })
+            .x_desc(x_title)
             .x_label_formatter(&|x| if as_shares && *x > 100.5 { String::new() } else { number(*x) })
             .draw()
             .map_err(|e| e.to_string())?;
@@ -351,7 +357,7 @@ mod tests {
     #[test]
     fn bars_show_their_parts_and_their_sum() {
         let parts = vec![("nic".to_owned(), 30.0), ("event".to_owned(), 12.5)];
-        let svg = stacked_bars("p99", &[("adps LS".to_owned(), parts)]);
+        let svg = stacked_bars("p99", "µs", &[("adps LS".to_owned(), parts)]);
         is_plot(&svg, &["adps LS", "nic", "event", "42.5"]);
     }
 
@@ -360,8 +366,8 @@ mod tests {
         let bar = |name: &str, us: f64| {
             (name.to_owned(), vec![("nic".to_owned(), us * 0.75), ("tcp".to_owned(), us * 0.25)])
         };
-        let svg = stacked_bars("p99", &[bar("none", 40_000.0), bar("adps", 20.0)]);
-        is_plot(&svg, &["share of the time", "40\u{202f}000", ">\n20\n<"]);
+        let svg = stacked_bars("p99", "µs", &[bar("none", 40_000.0), bar("adps", 20.0)]);
+        is_plot(&svg, &["share, %", "40\u{202f}000", ">\n20\n<"]);
     }
 
     #[test]
@@ -384,6 +390,6 @@ mod tests {
     fn nothing_measured_is_an_empty_plot() {
         is_plot(&cdf_plot("t", &named(&[])), &["none"]);
         is_plot(&line_plot("t", "x", "y", true, &named(&[(1.0, 0.0), (f64::NAN, 1.0)])), &[]);
-        is_plot(&stacked_bars("t", &[]), &[]);
+        is_plot(&stacked_bars("t", "µs", &[]), &[]);
     }
 }

@@ -6,6 +6,7 @@ use runtime::shard::{Counters, Shed, Stats};
 use serde_json::{Value, json};
 
 use super::Proto;
+use crate::report::{Header, Plot};
 use crate::table::{Table, micros};
 
 /// Parts of a distribution that are shown.
@@ -72,7 +73,31 @@ fn quantiles(histogram: &queueing::Histogram) -> [Span; 3] {
 
 /// The same of every shard.
 pub(super) fn json(stats: &[Stats]) -> Value {
-    json!({ "world": "host", "shards": stats.iter().map(shard).collect::<Vec<_>>() })
+    let shards: Vec<_> = stats.iter().map(shard).collect();
+    let body = json!({ "world": "host", "shards": shards, "plots": [waits_plot(stats)] });
+    Header::of_host("serve", None).examined(&["serve"]).stamp(body)
+}
+
+/// A bar for each shard and priority, of the mean waits at each stage: means
+/// add up, as other figures of a distribution do not.
+fn waits_plot(stats: &[Stats]) -> Plot {
+    let mut bars: Vec<(String, Vec<(String, f64)>)> = Vec::new();
+    for (number, shard) in stats.iter().enumerate() {
+        for (priority, stage, histogram) in
+            shard.stages.iter().filter(|(.., histogram)| histogram.count() > 0)
+        {
+            let name = match stats.len() {
+                1 => format!("priority {priority}"),
+                _ => format!("shard {number}, priority {priority}"),
+            };
+            let part = (stage.to_owned(), histogram.mean().as_micros_f64());
+            match bars.iter_mut().find(|bar| bar.0 == name) {
+                Some(bar) => bar.1.push(part),
+                None => bars.push((name, vec![part])),
+            }
+        }
+    }
+    Plot::bars("Mean wait by stage", "µs", bars)
 }
 
 fn shard(stats: &Stats) -> Value {
@@ -115,6 +140,7 @@ mod tests {
         let row = table.lines().last().expect("a row").split_whitespace().collect::<Vec<_>>();
         assert_eq!(row, ["7", "12", "4", "0", "3", "5"]);
         let json = json(&[stats]);
+        crate::report::schema::conforms(&json);
         let class = &json["shards"][0]["guard"]["classes"][0];
         assert_eq!(
             (&class["class"], &class["seen"], &class["shed"]["closed"]),

@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let shown = Shown::new(args, &plan, &outcomes);
     if let Some(path) = &args.report {
-        std::fs::write(path, shown.page()).map_err(|e| Error::file(path, &e))?;
+        crate::report::whole(path, &shown.page())?;
     }
     if args.json {
         println!("{}", shown.json());

@@ -9,7 +9,7 @@ use super::args::Args;
 use super::plan::Plan;
 use crate::exp::figures::{Figures, interval};
 use crate::exp::world::fabric::{WORLD, rows};
-use crate::report::{self, Section};
+use crate::report::{self, Header, Plot, Section};
 use crate::table::{Table, in_unit, number};
 
 /// The outcomes of a plan, ready to be shown.
@@ -190,6 +190,11 @@ impl<'a> Shown<'a> {
                 let mut row: serde_json::Map<_, _> = stats.collect();
                 row.insert("scheduler".to_owned(), json!(scheduler));
                 row.insert("class".to_owned(), json!(class));
+                let seeds = WORLD
+                    .stats
+                    .iter()
+                    .map(|stat| (stat.name.to_owned(), json!(self.by_seed(scheduler, class, stat.name))));
+                row.insert("seeds".to_owned(), Value::Object(seeds.collect()));
                 Value::Object(row)
             })
         });
@@ -213,7 +218,7 @@ impl<'a> Shown<'a> {
         });
         let units: serde_json::Map<_, _> =
             WORLD.stats.iter().map(|stat| (stat.name.to_owned(), json!(stat.unit))).collect();
-        json!({
+        Header::of_sim("sim-fabric", Some(*self.args.seeds.0.start())).stamp(json!({
             "world": "sim",
             "topology": self.args.topology,
             "hosts": config.topology.hosts(),
@@ -227,7 +232,32 @@ impl<'a> Shown<'a> {
             "units": units,
             "figures": figures.collect::<Vec<_>>(),
             "network": network.collect::<Vec<_>>(),
-        })
+            "plots": self.plots(),
+        }))
+    }
+
+    /// Distributions, slowdowns and queues of each scheduler's first seed.
+    fn plots(&self) -> Vec<Plot> {
+        let first = || self.args.scheduler.iter().cloned().zip(self.outcomes.iter().step_by(self.seeds()));
+        let mut plots = Vec::new();
+        for class in &self.classes {
+            let cdf = |(name, outcome): (String, &Outcome)| {
+                let row = rows(outcome).into_iter().find(|row| row.class == *class);
+                (name, row.map(|row| row.cdf).unwrap_or_default())
+            };
+            plots.push(Plot::cdf(format!("Completion of {class} flows"), first().map(cdf)));
+        }
+        let lines = first().map(|(name, outcome)| (name, slowdowns(outcome)));
+        plots.push(Plot::line("Slowdown by size, mean", ("bytes of a flow", "times alone"), true, lines));
+        for (place, name) in PLACES.iter().enumerate() {
+            let lines: Vec<_> =
+                first().map(|(scheduler, outcome)| (scheduler, fullest(outcome, place))).collect();
+            if lines.iter().any(|(_, points)| !points.is_empty()) {
+                let title = format!("Packets at the fullest port {name}");
+                plots.push(Plot::line(title, ("ms", "packets"), false, lines));
+            }
+        }
+        plots
     }
 
     /// A page with the same tables, and plots of each scheduler's first seed.
@@ -239,27 +269,7 @@ impl<'a> Shown<'a> {
             ("room, mark", format!("{}, {}", self.args.room, self.args.mark)),
             ("found", self.closing()),
         ];
-        let first = || self.args.scheduler.iter().cloned().zip(self.outcomes.iter().step_by(self.seeds()));
-        let mut plots = String::new();
-        for class in &self.classes {
-            let cdf = |(name, outcome): (String, &Outcome)| {
-                let row = rows(outcome).into_iter().find(|row| row.class == *class);
-                (name, row.map(|row| row.cdf).unwrap_or_default())
-            };
-            let series: Vec<_> = first().map(cdf).collect();
-            plots += &report::cdf_plot(&format!("Completion of {class} flows"), &series);
-        }
-        let series: Vec<_> = first().map(|(name, outcome)| (name, slowdowns(outcome))).collect();
-        plots +=
-            &report::line_plot("Slowdown by size, mean", "bytes of a flow", "times alone", true, &series);
-        for (place, name) in PLACES.iter().enumerate() {
-            let series: Vec<_> =
-                first().map(|(scheduler, outcome)| (scheduler, fullest(outcome, place))).collect();
-            if series.iter().any(|(_, points)| !points.is_empty()) {
-                let title = format!("Packets at the fullest port {name}");
-                plots += &report::line_plot(&title, "ms", "packets", false, &series);
-            }
-        }
+        let plots: String = self.plots().iter().map(Plot::html).collect();
         let sections = [
             Section::pairs("Set-up", &pairs),
             Section::new("Completion times, mean over runs", self.completions().html()),

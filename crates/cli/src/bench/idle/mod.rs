@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use self::world::World;
 use crate::options::Count;
+use crate::report::Header;
 use crate::table::{Table, micros};
 use crate::{Error, progress};
 
@@ -137,7 +138,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         machine: host::Machine::this().to_string(),
     };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).map_err(|e| Error::new(e.to_string()))?);
+        let body = serde_json::to_value(&report).map_err(|e| Error::new(e.to_string()))?;
+        println!("{:#}", Header::of_host("bench-idle", Some(args.seed)).stamp(body));
     } else {
         print(&report, args);
     }

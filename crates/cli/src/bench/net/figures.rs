@@ -59,25 +59,35 @@ impl Row {
 
     /// The medians, unless no round has figures.
     pub fn figures(&self) -> Result<Figures, &str> {
-        if self.rounds.is_empty() {
-            return Err(self.failed.as_deref().unwrap_or("no round was run"));
+        match self.rounds.as_slice() {
+            [] => Err(self.failed.as_deref().unwrap_or("no round was run")),
+            rounds => Ok(medians(rounds)),
         }
-        let of = |figure: &dyn Fn(&Measured) -> f64| {
-            let mut values: Vec<f64> = self.rounds.iter().map(figure).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        };
-        let quantile = |q: f64| Span::from_nanos(of(&|m| m.latency.quantile(q).as_nanos() as f64) as u64);
-        Ok(Figures {
-            answers_per_s: of(&|m| m.answers_per_s),
-            bytes_per_s: of(&|m| m.bytes_per_s),
-            cores: of(&|m| m.cores),
-            p50: quantile(0.5),
-            p99: quantile(0.99),
-            p999: quantile(0.999),
-            broken: self.rounds.iter().map(|m| m.broken).sum(),
-            resent: of(&|m| m.resent as f64 / (m.sent as f64).max(1.0)),
-            early: self.rounds.iter().map(|m| m.early).sum(),
-        })
+    }
+
+    /// Each round by itself.
+    pub fn each(&self) -> Vec<Figures> {
+        self.rounds.iter().map(|round| medians(std::slice::from_ref(round))).collect()
+    }
+}
+
+/// Of at least one round.
+fn medians(rounds: &[Measured]) -> Figures {
+    let of = |figure: &dyn Fn(&Measured) -> f64| {
+        let mut values: Vec<f64> = rounds.iter().map(figure).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let quantile = |q: f64| Span::from_nanos(of(&|m| m.latency.quantile(q).as_nanos() as f64) as u64);
+    Figures {
+        answers_per_s: of(&|m| m.answers_per_s),
+        bytes_per_s: of(&|m| m.bytes_per_s),
+        cores: of(&|m| m.cores),
+        p50: quantile(0.5),
+        p99: quantile(0.99),
+        p999: quantile(0.999),
+        broken: rounds.iter().map(|m| m.broken).sum(),
+        resent: of(&|m| m.resent as f64 / (m.sent as f64).max(1.0)),
+        early: rounds.iter().map(|m| m.early).sum(),
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::figures::{Figures, Row};
 use super::goals::Goal;
+use crate::report::Header;
 use crate::table::{Table, micros};
 
 /// Tables, notes, and the goals as last lines.
@@ -111,13 +112,28 @@ pub fn json(rows: &[Row], goals: &[Goal], rounds: u32, time: Span) -> Value {
         };
         let (Value::Object(mut head), Value::Object(figures)) = (head, figures) else { return Value::Null };
         head.extend(figures);
+        let rounds = row.each();
+        if !rounds.is_empty() {
+            let each = |of: &dyn Fn(&Figures) -> f64| rounds.iter().map(of).collect::<Vec<_>>();
+            let ns = |of: fn(&Figures) -> Span| each(&|f| of(f).as_nanos() as f64);
+            let rounds = json!({
+                "answers_per_s": each(&|f| f.answers_per_s),
+                "answers_per_s_and_core": each(&|f| f.per_core()),
+                "bytes_per_s": each(&|f| f.bytes_per_s),
+                "server_cores": each(&|f| f.cores),
+                "p50_ns": ns(|f| f.p50),
+                "p99_ns": ns(|f| f.p99),
+                "p999_ns": ns(|f| f.p999),
+            });
+            head.insert("rounds".to_owned(), rounds);
+        }
         Value::Object(head)
     };
-    json!({
+    Header::of_host("bench-net", None).examined(&["serve"]).stamp(json!({
         "machine": host::Machine::this().to_string(),
         "rounds": rounds,
         "time_ns": time.as_nanos(),
         "rows": rows.iter().map(row).collect::<Vec<_>>(),
         "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),
-    })
+    }))
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::figures::{Case, Rows};
 use crate::programs::{Program, Stack};
+use crate::report::Header;
 use crate::table::{Table, micros};
 
 /// A goal and what became of it; held against every program, of which the
@@ -112,12 +113,23 @@ pub fn json(rows: &Rows, goals: &[Goal], rounds: u32, time: Span) -> Value {
             "holds": goal.holds,
         })
     };
-    json!({
+    Header::of_host("bench-programs", None).examined(&["serve"]).stamp(json!({
         "machine": host::Machine::this().to_string(),
         "rounds": rounds,
         "time_ns": time.as_nanos(),
         "rows": rows.rows.iter().map(row).collect::<Vec<_>>(),
         "missing": rows.missing.iter().map(missing).collect::<Vec<_>>(),
         "goals": goals.iter().map(goal).collect::<Vec<_>>(),
-    })
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_what_the_schema_says() {
+        let rows = Rows::default();
+        crate::report::schema::conforms(&json(&rows, &goals(&rows), 3, Span::from_millis(100)));
+    }
 }

@@ -1,0 +1,135 @@
+//! An experiment's figures as plots: what its world draws over its points, and
+//! the parts of that.
+
+use std::collections::BTreeSet;
+
+use queueing::Span;
+use serde_json::Value;
+
+use super::catalogue;
+use super::spec::Experiment;
+use super::world::World;
+use crate::report::Plot;
+
+/// Bars that can be read below each other.
+const BARS_MAX: usize = 60;
+
+/// What was run, and what it found of the class that the experiment is about.
+pub struct Measured<'a> {
+    /// Points and modes, in the order of the table.
+    pub runs: Vec<(&'a str, &'a str)>,
+    /// The mean of a figure, by point, mode and name.
+    pub mean: &'a dyn Fn(&str, &str, &str) -> Option<f64>,
+}
+
+/// The plots of `measured`: a line for each mode where the points are numbers
+/// or times, else a bar for each point and mode; and where the time went.
+#[must_use]
+pub fn of(experiment: &Experiment, world: &World, measured: &Measured<'_>) -> Vec<Plot> {
+    let class = &experiment.class;
+    let Measured { runs, mean } = measured;
+    let Some(drawn) = world.stats.iter().find(|stat| stat.name == world.drawn) else { return Vec::new() };
+    let several = runs.iter().any(|run| run.0 != runs[0].0);
+    let label = |run: &(&str, &str)| format!("{} {}", run.0, run.1).trim().to_owned();
+    let title = format!("{} of {class}", drawn.name);
+    let mut plots = Vec::new();
+    let places: BTreeSet<&str> =
+        runs.iter().map(|run| run.0).filter(|point| position(point).is_some()).collect();
+    if places.len() > 1 {
+        let line = |mode: &String| {
+            let of_mode = runs.iter().filter(|run| run.1 == mode.as_str());
+            let points = of_mode.filter_map(|run| Some((position(run.0)?, mean(run.0, run.1, drawn.name)?)));
+            (mode.clone(), points.collect::<Vec<_>>())
+        };
+        let lines = experiment.modes.iter().map(line).filter(|(_, points)| !points.is_empty());
+        let varies = experiment.varies.as_deref().unwrap_or("point");
+        let is_time = places.iter().any(|point| point.parse::<Span>().is_ok());
+        let axes = (axis(varies, if is_time { "µs" } else { "1" }), axis(drawn.name, drawn.unit));
+        plots.push(Plot::line(title, (&axes.0, &axes.1), drawn.unit == "µs", lines));
+    } else if several && runs.len() <= BARS_MAX {
+        let bar = |run: &(&str, &str)| {
+            let parts = mean(run.0, run.1, drawn.name).map(|value| (drawn.name.to_owned(), value));
+            (label(run), parts.into_iter().collect::<Vec<_>>())
+        };
+        plots.push(Plot::bars(title, drawn.unit, runs.iter().map(bar)));
+    }
+    if !world.parts.is_empty() && runs.len() <= BARS_MAX {
+        let bar = |run: &(&str, &str)| {
+            let part = |stat: &&str| Some(((*stat).to_owned(), mean(run.0, run.1, stat)?));
+            (label(run), world.parts.iter().filter_map(part).collect::<Vec<_>>())
+        };
+        let title = format!("Where the {} of {class} was spent", drawn.name);
+        plots.push(Plot::bars(title, drawn.unit, runs.iter().map(bar)));
+    }
+    plots
+}
+
+/// Plots of a result that carries none, as those from before they did: from
+/// its figures, if its experiment still is among those that ship.
+#[must_use]
+pub fn of_result(result: &Value) -> Vec<Plot> {
+    let name = result["experiment"].as_str().unwrap_or_default();
+    let experiment = catalogue::all().into_iter().find(|source| source.name == name);
+    let Some(experiment) = experiment.and_then(|source| source.parse().ok()) else { return Vec::new() };
+    let Ok(world) = experiment.world() else { return Vec::new() };
+    let list = |key: &str| result[key].as_array().map(Vec::as_slice).unwrap_or_default();
+    let text = |value: &'_ Value, key: &str| value[key].as_str().map(str::to_owned);
+    let is = |figure: &Value, key: &str, value: &str| figure[key].as_str() == Some(value);
+    let mean = |point: &str, mode: &str, stat: &str| {
+        let here = |figure: &&Value| {
+            is(figure, "point", point) && is(figure, "mode", mode) && is(figure, "class", &experiment.class)
+        };
+        list("figures").iter().find(here)?[stat].as_f64()
+    };
+    let runs: Vec<(String, String)> =
+        list("settings").iter().filter_map(|run| Some((text(run, "point")?, text(run, "mode")?))).collect();
+    let runs = runs.iter().map(|run| (run.0.as_str(), run.1.as_str())).collect();
+    of(&experiment, world, &Measured { runs, mean: &mean })
+}
+
+fn axis(name: &str, unit: &str) -> String {
+    if unit == "1" { name.to_owned() } else { format!("{name}, {unit}") }
+}
+
+/// Where a point stands on an axis: a number, a percentage or a time in µs.
+fn position(point: &str) -> Option<f64> {
+    let number = point.strip_suffix('%').unwrap_or(point).parse::<f64>().ok();
+    number.or_else(|| Some(point.parse::<Span>().ok()?.as_micros_f64()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn points_that_are_numbers_shares_or_times_have_a_place() {
+        for (point, place) in
+            [("0.5", Some(0.5)), ("80%", Some(80.0)), ("2ms", Some(2_000.0)), ("skewed", None)]
+        {
+            assert_eq!(position(point), place, "{point}");
+        }
+    }
+
+    #[test]
+    fn a_result_from_before_plots_is_drawn_from_its_figures() {
+        let source = &catalogue::find("fish/fig6").unwrap()[0];
+        let experiment = source.parse().unwrap();
+        let (point, mode) = (&experiment.points()[0].name, &experiment.modes[0]);
+        let result = json!({
+            "experiment": "fish/fig6",
+            "figures": [{"point": point, "mode": mode, "class": experiment.class, "mean": 7.0}],
+            "settings": [{"point": point, "mode": mode, "settings": {}}],
+        });
+        assert_eq!(of_result(&result), [], "one point is no figure");
+        let two = json!([{"point": point, "mode": mode}, {"point": "other", "mode": mode}]);
+        let plots =
+            of_result(&json!({"experiment": "fish/fig6", "figures": result["figures"], "settings": two}));
+        assert_eq!(
+            plots.iter().map(Plot::title).collect::<Vec<_>>(),
+            [format!("mean of {}", experiment.class)]
+        );
+        assert_eq!(of_result(&json!({"experiment": "no/such", "figures": []})), []);
+    }
+}

@@ -1,0 +1,233 @@
+//! `greenwave report --compare A B`: what became of each claim, and which
+//! figures differ by more than chance.
+//!
+//! Runs are paired by what they ran. A claim's verdict is that of its own bound
+//! in each run; whether its figure moved is said beside it and decides nothing.
+//! Which of two figures is better is not known here: a ratio says by how much.
+
+mod show;
+mod stats;
+
+pub use show::{page, text};
+pub use stats::{By, Difference};
+
+use super::plot::Plot;
+use super::rows::{Figure, Row, Rows};
+use super::run::{Claim, Run};
+use crate::error::Error;
+
+/// A pair of runs, compared.
+#[derive(Debug)]
+pub struct Comparison {
+    /// Run A.
+    pub a: Run,
+    /// Run B.
+    pub b: Run,
+    /// Every claim of either.
+    pub claims: Vec<Compared>,
+    /// Every figure that both have.
+    pub figures: Vec<Measure>,
+    /// Settings that differ: path, in A, in B.
+    pub settings: Vec<(String, String, String)>,
+}
+
+/// A claim in both runs.
+#[derive(Debug)]
+pub struct Compared {
+    /// Its name.
+    pub id: String,
+    /// What it must be, in B where that has it.
+    pub bound: String,
+    /// What A found, and what B found.
+    pub ours: [Option<f64>; 2],
+    /// What became of it.
+    pub verdict: Verdict,
+    /// How the figures differ, where both are numbers.
+    pub difference: Option<Difference>,
+}
+
+/// What became of a claim from A to B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It held and holds.
+    HoldsInBoth,
+    /// It held and does not any more.
+    NowFails,
+    /// It did not hold and does now.
+    NowHolds,
+    /// It held in neither.
+    FailsInBoth,
+    /// B does not have it, or could not measure it.
+    OnlyInA,
+    /// A does not have it, or could not measure it.
+    OnlyInB,
+    /// Neither could measure it.
+    NotMeasured,
+}
+
+/// A figure in both runs.
+#[derive(Debug)]
+pub struct Measure {
+    /// The row it stands in.
+    pub row: String,
+    /// Its name and unit.
+    pub column: (String, String),
+    /// In A and in B.
+    pub values: [f64; 2],
+    /// How they differ.
+    pub difference: Difference,
+}
+
+impl Verdict {
+    fn of(a: Option<bool>, b: Option<bool>) -> Self {
+        match (a, b) {
+            (Some(true), Some(true)) => Self::HoldsInBoth,
+            (Some(true), Some(false)) => Self::NowFails,
+            (Some(false), Some(true)) => Self::NowHolds,
+            (Some(false), Some(false)) => Self::FailsInBoth,
+            (Some(_), None) => Self::OnlyInA,
+            (None, Some(_)) => Self::OnlyInB,
+            (None, None) => Self::NotMeasured,
+        }
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::HoldsInBoth => "holds in both",
+            Self::NowFails => "now FAILS",
+            Self::NowHolds => "now holds",
+            Self::FailsInBoth => "fails in both",
+            Self::OnlyInA => "only in A",
+            Self::OnlyInB => "only in B",
+            Self::NotMeasured => "not measured",
+        }
+    }
+}
+
+impl Comparison {
+    /// Compares `b` with `a`.
+    #[must_use]
+    pub fn of(a: Run, b: Run) -> Self {
+        let is_paired = have_same_seeds(&a, &b);
+        Self {
+            claims: claims(&a, &b, is_paired),
+            figures: figures(&a.tables, &b.tables, is_paired),
+            settings: settings(&a, &b),
+            a,
+            b,
+        }
+    }
+
+    /// Whether a claim that held fails now.
+    #[must_use]
+    pub fn is_worse(&self) -> bool {
+        self.claims.iter().any(|claim| claim.verdict == Verdict::NowFails)
+    }
+
+    /// Plots of the same thing in both.
+    #[must_use]
+    pub fn plots(&self) -> Vec<Plot> {
+        let same = |a: &Plot| self.b.plots.iter().find_map(|b| Plot::beside(a, b));
+        self.a.plots.iter().filter_map(same).collect()
+    }
+}
+
+/// Whether the n-th repetitions of both drew from the same seed. Results from
+/// before there was a header gave what their seeds found in another order.
+fn have_same_seeds(a: &Run, b: &Run) -> bool {
+    let [a, b] = [&a.header, &b.header];
+    a.form.min(b.form) > 0 && a.seed.is_some() && a.seed == b.seed
+}
+
+/// Pairs the runs of `a` with those of `b` by name, in the order of `a`; and
+/// the names that only one side has.
+///
+/// # Errors
+/// When no name is on both sides.
+pub fn pairs(a: Vec<Run>, b: Vec<Run>) -> Result<(Vec<Comparison>, Vec<String>), Error> {
+    let names = |runs: &[Run]| runs.iter().map(|run| run.name.clone()).collect::<Vec<_>>();
+    let (in_a, in_b) = (names(&a), names(&b));
+    let mut rest: Vec<Option<Run>> = b.into_iter().map(Some).collect();
+    let (mut compared, mut alone) = (Vec::new(), Vec::new());
+    for run in a {
+        let other = rest.iter_mut().find(|other| matches!(other, Some(other) if other.name == run.name));
+        match other.and_then(Option::take) {
+            Some(other) => compared.push(Comparison::of(run, other)),
+            None => alone.push(format!("{} is only in A", run.name)),
+        }
+    }
+    alone.extend(rest.into_iter().flatten().map(|run| format!("{} is only in B", run.name)));
+    if compared.is_empty() {
+        let what = format!("A has {}, B has {}: nothing to compare", in_a.join(", "), in_b.join(", "));
+        return Err(Error::new(what).advice("two results of the same command, or of the same experiment"));
+    }
+    Ok((compared, alone))
+}
+
+fn claims(a: &Run, b: &Run, is_paired: bool) -> Vec<Compared> {
+    let compared = |of_a: Option<&Claim>, of_b: Option<&Claim>| {
+        let [ours_a, ours_b] = [of_a, of_b].map(|claim| claim?.ours);
+        let [seeds_a, seeds_b] = [of_a, of_b].map(|claim| claim.map_or(&[][..], |claim| &claim.seeds));
+        let both = ours_a.zip(ours_b);
+        let difference = both.map(|(a, b)| stats::difference((a, seeds_a), (b, seeds_b), is_paired));
+        let stated = of_b.or(of_a);
+        Compared {
+            id: stated.map_or(String::new(), |claim| claim.id.clone()),
+            bound: stated.map_or(String::new(), |claim| claim.bound.clone()),
+            ours: [ours_a, ours_b],
+            verdict: Verdict::of(of_a.and_then(|claim| claim.holds), of_b.and_then(|claim| claim.holds)),
+            difference,
+        }
+    };
+    let in_b = |id: &str| b.claims.iter().find(|claim| claim.id == id);
+    let in_a = a.claims.iter().map(|of_a| compared(Some(of_a), in_b(&of_a.id)));
+    let only_b = b.claims.iter().filter(|of_b| a.claims.iter().all(|of_a| of_a.id != of_b.id));
+    in_a.chain(only_b.map(|of_b| compared(None, Some(of_b)))).collect()
+}
+
+fn figures(a: &[Rows], b: &[Rows], is_paired: bool) -> Vec<Measure> {
+    let mut found = Vec::new();
+    for of_a in a {
+        let same = |of_b: &&Rows| of_b.name == of_a.name && of_b.labels == of_a.labels;
+        let Some(of_b) = b.iter().find(same) else { continue };
+        for (number, row) in of_a.rows.iter().enumerate() {
+            // Rows that nothing but a number tells apart are paired in their order.
+            let same = |other: &&Row| other.labels == row.labels;
+            let before = of_a.rows[..number].iter().filter(same).count();
+            let Some(other) = of_b.rows.iter().filter(same).nth(before) else { continue };
+            for (column, figure) in of_a.columns.iter().zip(&row.figures) {
+                let place = of_b.columns.iter().position(|known| known == column);
+                let other = place.and_then(|place| other.figures[place].as_ref());
+                let Some(both) = figure.as_ref().zip(other) else { continue };
+                let (sample_a, sample_b) = (sample(both.0), sample(both.1));
+                found.push(Measure {
+                    row: row.label(),
+                    column: column.clone(),
+                    values: [sample_a.0, sample_b.0],
+                    difference: stats::difference(sample_a, sample_b, is_paired),
+                });
+            }
+        }
+    }
+    found
+}
+
+fn sample(figure: &Figure) -> stats::Sample<'_> {
+    (figure.value, &figure.repeats)
+}
+
+fn settings(a: &Run, b: &Run) -> Vec<(String, String, String)> {
+    let get = |run: &Run, path: &str| {
+        let found = run.settings.iter().find(|(known, _)| known == path);
+        found.map_or("–".to_owned(), |(_, text)| text.clone())
+    };
+    let of_a = a.settings.iter().map(|(path, _)| path);
+    let only_b = b.settings.iter().map(|(path, _)| path).filter(|path| get(a, path) == "–");
+    let both = of_a.chain(only_b).map(|path| (path.clone(), get(a, path), get(b, path)));
+    both.filter(|(_, a, b)| a != b).collect()
+}
+
+#[cfg(test)]
+mod tests;

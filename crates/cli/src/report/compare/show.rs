@@ -1,0 +1,198 @@
+//! Comparisons as tables of 80 columns, and as a page.
+
+use std::fmt::Write as _;
+
+use super::{By, Comparison, Difference, Measure, Verdict};
+use crate::report::html::{self, Section, folded};
+use crate::report::plot::Plot;
+use crate::report::run::Run;
+use crate::table::{Table, in_unit, number};
+
+/// Widest name of a claim on a terminal, and of a row.
+const CLAIM_WIDTH: usize = 24;
+const ROW_WIDTH: usize = 40;
+/// Figures and settings that a terminal shows of each pair.
+const FIGURES_MAX: usize = 12;
+const SETTINGS_MAX: usize = 5;
+
+/// For a terminal: claims, the figures that moved most, and one closing line.
+#[must_use]
+pub fn text(comparisons: &[Comparison], alone: &[String]) -> String {
+    let mut text = String::new();
+    for compared in comparisons {
+        let _ = writeln!(text, "{}", compared.a.name);
+        for (which, run) in [("A", &compared.a), ("B", &compared.b)] {
+            let _ = writeln!(text, "{which}: {}", origin(run));
+            if let Some(machine) = &run.header.machine {
+                let _ = writeln!(text, "   {machine}");
+            }
+        }
+        for (path, a, b) in compared.settings.iter().take(SETTINGS_MAX) {
+            let _ = writeln!(text, "{}", cut(&format!("setting {path}: {a} in A, {b} in B"), 80));
+        }
+        if compared.settings.len() > SETTINGS_MAX {
+            let _ = writeln!(text, "and {} more settings differ", compared.settings.len() - SETTINGS_MAX);
+        }
+        if !compared.claims.is_empty() {
+            let _ = writeln!(text, "\n{}", claims(compared, false));
+        }
+        let moved = moved(compared);
+        if !moved.is_empty() {
+            let _ = writeln!(text, "\n{}", figures(moved.iter().take(FIGURES_MAX).copied(), ROW_WIDTH));
+        }
+        let _ = writeln!(text, "\n{}\n", judged(compared));
+    }
+    alone.iter().for_each(|line| text.extend([line.as_str(), "\n"]));
+    text + &closing(comparisons) + "\n"
+}
+
+/// A page with all of it.
+#[must_use]
+pub fn page(comparisons: &[Comparison], alone: &[String]) -> String {
+    let mut lines = vec![closing(comparisons)];
+    lines.extend(alone.iter().cloned());
+    let mut sections = vec![Section::text("", &lines.join("\n"))];
+    for compared in comparisons {
+        let with_machine = |run: &Run| {
+            let machine = run.header.machine.as_ref().map_or(String::new(), |machine| format!(", {machine}"));
+            origin(run) + &machine
+        };
+        let [a, b] = [&compared.a, &compared.b].map(with_machine);
+        let pairs = [("A", a), ("B", b), ("found", judged(compared))];
+        let mut body = Section::pairs("", &pairs).body;
+        if !compared.claims.is_empty() {
+            body += &Section::new("Claims", claims(compared, true).html()).inner();
+        }
+        body += &compared.plots().iter().map(Plot::html).collect::<String>();
+        let moved = moved(compared);
+        if !moved.is_empty() {
+            let table = figures(moved.iter().copied(), usize::MAX);
+            body += &Section::new("Figures that differ beyond their interval", table.html()).inner();
+        }
+        if !compared.figures.is_empty() {
+            let all = figures(compared.figures.iter(), usize::MAX);
+            body += &folded(&format!("all {} figures", all.len()), &all.html());
+        }
+        if !compared.settings.is_empty() {
+            let mut table = Table::new(3, &["setting", "A", "B"]);
+            for (path, a, b) in &compared.settings {
+                table.row([path, a, b].map(String::clone).to_vec());
+            }
+            body += &Section::new("Settings that differ", table.html()).inner();
+        }
+        sections.push(Section::new(compared.b.title.clone(), body));
+    }
+    html::page("Two runs of greenwave, compared", &sections)
+}
+
+/// Where a run comes from, in a line.
+fn origin(run: &Run) -> String {
+    let header = &run.header;
+    let seed = header.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
+    let facts = run.facts.iter().filter(|(name, _)| ["scale", "runs"].contains(&name.as_str()));
+    let facts: String = facts.map(|(name, value)| format!(", {name} {value}")).collect();
+    format!("greenwave {}, {}, world {}{seed}{facts}", header.version, header.date, header.world)
+}
+
+/// A page has room for whole names, and for what each claim must be.
+fn claims(compared: &Comparison, for_page: bool) -> Table {
+    let (width, bound) = if for_page { (usize::MAX, &["must be"][..]) } else { (CLAIM_WIDTH, &[][..]) };
+    let columns = ["A", "B", "B/A", "±", "differs", "verdict"];
+    let mut table = Table::new(1, &[&["claim"][..], bound, &columns].concat());
+    for claim in &compared.claims {
+        let mut row = vec![cut(&claim.id, width)];
+        row.extend(for_page.then(|| claim.bound.clone()));
+        row.extend(claim.ours.map(|value| value.map_or("–".to_owned(), number)));
+        row.extend(cells(claim.difference));
+        row.push(claim.verdict.words().to_owned());
+        table.row(row);
+    }
+    table
+}
+
+fn figures<'a>(measures: impl Iterator<Item = &'a Measure>, width: usize) -> Table {
+    let mut table = Table::new(1, &["figure", "A", "B", "B/A", "±", "differs"]);
+    for measure in measures {
+        let (name, unit) = &measure.column;
+        let (before, after) = if measure.row.is_empty() { ("", "") } else { (measure.row.as_str(), " ") };
+        let unit_after = if ["", "1"].contains(&unit.as_str()) { String::new() } else { format!(", {unit}") };
+        let name = cut(&format!("{before}{after}{name}{unit_after}"), width);
+        let [a, b] = measure.values.map(|value| in_unit(unit, value));
+        table.row([&[name, a, b][..], &cells(Some(measure.difference))].concat());
+    }
+    table
+}
+
+/// B/A, its half interval, and whether it is beyond it.
+fn cells(difference: Option<Difference>) -> [String; 3] {
+    let of = |value: Option<f64>| value.map_or("–".to_owned(), number);
+    let differs = match difference.and_then(|difference| difference.differs) {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "–",
+    };
+    [of(difference.and_then(|d| d.ratio)), of(difference.and_then(|d| d.half)), differs.to_owned()]
+}
+
+/// The figures that differ beyond their interval, those that moved most first.
+fn moved(compared: &Comparison) -> Vec<&Measure> {
+    let mut moved: Vec<&Measure> =
+        compared.figures.iter().filter(|measure| measure.difference.differs == Some(true)).collect();
+    // From nothing to something is the largest step.
+    let step = |measure: &Measure| match measure.difference.ratio {
+        Some(ratio) if ratio > 0.0 => ratio.ln().abs(),
+        _ => f64::INFINITY,
+    };
+    moved.sort_by(|a, b| step(b).total_cmp(&step(a)));
+    moved
+}
+
+/// How differences were judged, and how many of them chance alone would give.
+fn judged(compared: &Comparison) -> String {
+    let all = || {
+        let of_claims = compared.claims.iter().filter_map(|claim| claim.difference);
+        of_claims.chain(compared.figures.iter().map(|measure| measure.difference))
+    };
+    let count = |by| all().filter(|difference| difference.by == by).count();
+    let with_interval = all().filter(|difference| difference.differs.is_some()).count();
+    let differ = all().filter(|difference| difference.differs == Some(true)).count();
+    if with_interval == 0 {
+        return "no repetitions in both: no intervals, and whether figures differ is not known".to_owned();
+    }
+    let how = [(By::Seed, "paired by seed"), (By::Welch, "by Welch"), (By::Nothing, "without an interval")];
+    let how: Vec<_> = how.into_iter().filter(|(by, _)| count(*by) > 0).collect();
+    let how: Vec<_> = how.into_iter().map(|(by, words)| format!("{} {words}", count(by))).collect();
+    format!(
+        "{differ} of {with_interval} figures differ beyond their 95 % interval (chance alone: about {});\n\
+         {}\n±: half the interval of B - A, over A",
+        with_interval / 20,
+        how.join(", ")
+    )
+}
+
+fn closing(comparisons: &[Comparison]) -> String {
+    let count = |verdict| {
+        let claims = comparisons.iter().flat_map(|compared| &compared.claims);
+        claims.filter(|claim| claim.verdict == verdict).count()
+    };
+    let verdicts = [
+        Verdict::HoldsInBoth,
+        Verdict::NowHolds,
+        Verdict::NowFails,
+        Verdict::FailsInBoth,
+        Verdict::OnlyInA,
+        Verdict::OnlyInB,
+        Verdict::NotMeasured,
+    ];
+    let counted = verdicts.into_iter().filter(|verdict| count(*verdict) > 0);
+    let counted: Vec<_> = counted.map(|verdict| format!("{} {}", count(verdict), verdict.words())).collect();
+    if counted.is_empty() { "no claims".to_owned() } else { format!("claims: {}", counted.join(", ")) }
+}
+
+/// `text` in at most `width` characters.
+fn cut(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text.chars().take(width - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}

@@ -1,0 +1,139 @@
+//! Whether two figures differ by more than their repetitions do.
+//!
+//! Where both runs drew from the same seeds, repetition by repetition: the
+//! 95 % interval of the mean difference of pairs. Otherwise Welch's: the
+//! variances of both, which need not be alike. Of single values it says
+//! nothing. Source: Welch, *Biometrika* 34 (1947); Student's t.
+
+use crate::exp::figures::{interval, t_975};
+
+/// How a difference was judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum By {
+    /// Pairs of the same seed.
+    Seed,
+    /// The spread of each run by itself.
+    Welch,
+    /// Not at all: a run has fewer than two repetitions.
+    Nothing,
+}
+
+/// B beside A.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// B over A; none where A is 0.
+    pub ratio: Option<f64>,
+    /// Half the 95 % interval of B - A, over A.
+    pub half: Option<f64>,
+    /// How it was judged.
+    pub by: By,
+    /// Whether the interval of B - A leaves 0 out; none where there is no interval.
+    pub differs: Option<bool>,
+}
+
+/// A figure of one run: what is shown, and what each repetition gave.
+pub type Sample<'a> = (f64, &'a [Option<f64>]);
+
+/// `b` beside `a`; `is_paired` if the n-th repetitions had the same seed.
+#[must_use]
+pub fn difference((a, of_a): Sample<'_>, (b, of_b): Sample<'_>, is_paired: bool) -> Difference {
+    let found = match is_paired && of_a.len() == of_b.len() {
+        true => paired(of_a, of_b).map(|found| (By::Seed, found)),
+        false => welch(of_a, of_b).map(|found| (By::Welch, found)),
+    };
+    let over_a = |value: f64| (a != 0.0).then(|| value / a);
+    let (by, half, differs) = match found {
+        Some((by, (mean, half))) => (by, over_a(half).map(f64::abs), Some(mean.abs() > half)),
+        None => (By::Nothing, None, None),
+    };
+    Difference { ratio: over_a(b), half, by, differs }
+}
+
+/// Mean and half interval of the differences of pairs that both have values.
+fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<(f64, f64)> {
+    let pairs: Vec<f64> = a.iter().zip(b).filter_map(|(a, b)| Some((*b)? - (*a)?)).collect();
+    let half = interval(&pairs)?;
+    Some((mean(&pairs), half))
+}
+
+/// Difference of means and its half interval, by Welch.
+fn welch(a: &[Option<f64>], b: &[Option<f64>]) -> Option<(f64, f64)> {
+    let [a, b] = [a, b].map(|all| all.iter().copied().flatten().collect::<Vec<f64>>());
+    if a.len().min(b.len()) < 2 {
+        return None;
+    }
+    // The squared standard error of each mean.
+    let [of_a, of_b] = [&a, &b].map(|all| variance(all) / all.len() as f64);
+    let freedom = |error: f64, all: &[f64]| error.powi(2) / (all.len() - 1) as f64;
+    let below = freedom(of_a, &a) + freedom(of_b, &b);
+    let half = match below > 0.0 {
+        true => t_975((of_a + of_b).powi(2) / below) * (of_a + of_b).sqrt(),
+        false => 0.0,
+    };
+    Some((mean(&b) - mean(&a), half))
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn variance(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use queueing::Rng;
+
+    use super::*;
+
+    fn some(values: &[f64]) -> Vec<Option<f64>> {
+        values.iter().copied().map(Some).collect()
+    }
+
+    /// How often a difference of 0 is called one, in 4,000 tries.
+    fn false_alarms(is_paired: bool, spread_b: f64, n: [usize; 2]) -> f64 {
+        let mut rng = Rng::seeded(5);
+        let alarm = |rng: &mut Rng| {
+            let common: Vec<f64> = (0..n[0].max(n[1])).map(|_| 10.0 * rng.normal()).collect();
+            let common = |i: usize| if is_paired { common[i] } else { 0.0 };
+            let a: Vec<_> = (0..n[0]).map(|i| Some(5.0 + common(i) + rng.normal())).collect();
+            let b: Vec<_> = (0..n[1]).map(|i| Some(5.0 + common(i) + spread_b * rng.normal())).collect();
+            difference((5.0, &a[..]), (5.0, &b[..]), is_paired).differs == Some(true)
+        };
+        (0..4_000).filter(|_| alarm(&mut rng)).count() as f64 / 4_000.0
+    }
+
+    #[test]
+    fn one_difference_in_twenty_is_chance() {
+        for (is_paired, spread_b, n) in
+            [(true, 1.0, [5, 5]), (true, 3.0, [30, 30]), (false, 1.0, [5, 5]), (false, 4.0, [5, 20])]
+        {
+            let share = false_alarms(is_paired, spread_b, n);
+            assert!((0.03..=0.062).contains(&share), "{is_paired} {spread_b} {n:?}: {share}");
+        }
+    }
+
+    #[test]
+    fn pairs_see_what_the_spread_of_seeds_hides() {
+        let a = some(&[1.0, 100.0, 30.0, 7.0]);
+        let b = some(&[4.0, 103.1, 32.9, 10.0]);
+        let [by_seed, by_welch] =
+            [true, false].map(|is_paired| difference((34.5, &a[..]), (37.5, &b[..]), is_paired));
+        assert_eq!((by_seed.by, by_seed.differs), (By::Seed, Some(true)));
+        assert_eq!((by_welch.by, by_welch.differs), (By::Welch, Some(false)));
+        assert_eq!(by_seed.ratio, Some(37.5 / 34.5));
+    }
+
+    #[test]
+    fn equal_runs_do_not_differ_and_single_ones_say_nothing() {
+        let [twos, threes] = [2.0, 3.0].map(|value| some(&[value; 3]));
+        let (twos, threes) = ((2.0, &twos[..]), (3.0, &threes[..]));
+        assert_eq!(difference(twos, twos, true).differs, Some(false));
+        assert_eq!(difference(twos, twos, false).differs, Some(false));
+        assert_eq!(difference(twos, threes, false).differs, Some(true));
+        let single = difference((0.0, &[Some(0.0)]), (3.0, &[Some(3.0)]), true);
+        assert_eq!(single, Difference { ratio: None, half: None, by: By::Nothing, differs: None });
+    }
+}

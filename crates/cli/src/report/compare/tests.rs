@@ -1,0 +1,105 @@
+//! Two results in, verdicts out.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::report::header::Header;
+
+/// An experiment's result with one claim, `p99`, whose seeds gave `seeds` and
+/// which must be at most 4.
+fn result(name: &str, seed: u64, seeds: &[f64]) -> Value {
+    let ours = seeds.iter().sum::<f64>() / seeds.len() as f64;
+    Header::of_sim("experiment", Some(seed)).stamp(json!({
+        "experiment": name, "title": name, "scale": "smoke", "seed": seed, "runs": seeds.len(),
+        "claims": [{"id": "p99", "ours": ours, "seeds": seeds, "bound": "<= 4", "holds": ours <= 4.0}],
+        "units": {"p99": "µs"}, "shown": ["p99"],
+        "figures": [{"point": "", "mode": "fish", "class": "LS", "p99": ours, "seeds": {"p99": seeds}}],
+        "settings": [{"point": "", "mode": "fish", "settings": {"load": seed, "workers": 2}}],
+    }))
+}
+
+fn run(name: &str, seed: u64, seeds: &[f64]) -> Run {
+    Run::read(&result(name, seed, seeds)).expect("it is a result")
+}
+
+fn compared(a: Run, b: Run) -> Comparison {
+    let (mut comparisons, alone) = pairs(vec![a], vec![b]).expect("they have the same name");
+    assert_eq!(alone, [""; 0]);
+    comparisons.remove(0)
+}
+
+#[track_caller]
+fn check(a: &[f64], b: &[f64], verdict: Verdict, differs: Option<bool>) {
+    let compared = compared(run("a/one", 1, a), run("a/one", 1, b));
+    let claim = &compared.claims[0];
+    assert_eq!((claim.verdict, claim.difference.and_then(|d| d.differs)), (verdict, differs));
+    assert_eq!(compared.is_worse(), verdict == Verdict::NowFails);
+}
+
+#[test]
+fn each_claim_has_a_verdict_and_whether_its_figure_moved() {
+    check(&[3.0, 3.2, 3.1], &[3.1, 3.1, 3.2], Verdict::HoldsInBoth, Some(false));
+    check(&[3.0, 3.2, 3.1], &[2.0, 2.2, 2.1], Verdict::HoldsInBoth, Some(true));
+    check(&[3.0, 3.2, 3.1], &[5.0, 5.2, 5.1], Verdict::NowFails, Some(true));
+    check(&[5.0, 9.0, 4.0], &[3.9, 4.1, 3.9], Verdict::NowHolds, Some(false));
+    check(&[5.0], &[6.0], Verdict::FailsInBoth, None);
+}
+
+#[test]
+fn a_claim_that_is_gone_is_said_and_is_no_failure() {
+    let mut without = result("a/one", 1, &[3.0]);
+    without["claims"] = json!([]);
+    let without = || Run::read(&without).unwrap();
+    let gone = compared(run("a/one", 1, &[3.0]), without());
+    assert_eq!((gone.claims[0].verdict, gone.is_worse()), (Verdict::OnlyInA, false));
+    let new = compared(without(), run("a/one", 1, &[5.0]));
+    assert_eq!((new.claims[0].verdict, new.is_worse()), (Verdict::OnlyInB, false));
+}
+
+#[test]
+fn same_seeds_are_paired_and_others_are_not() {
+    let by = |seed| {
+        let compared = compared(run("a/one", 1, &[3.0, 3.2]), run("a/one", seed, &[3.1, 3.3]));
+        (compared.claims[0].difference.unwrap().by, compared.figures[0].difference.by)
+    };
+    assert_eq!(by(1), (By::Seed, By::Seed));
+    assert_eq!(by(2), (By::Welch, By::Welch));
+    let mut old = result("a/one", 1, &[3.0, 3.2]);
+    old.as_object_mut().unwrap().remove("greenwave");
+    let old = compared(Run::read(&old).unwrap(), run("a/one", 1, &[3.1, 3.3]));
+    assert_eq!(old.claims[0].difference.unwrap().by, By::Welch);
+}
+
+#[test]
+fn folders_are_paired_by_name_and_who_is_alone_is_named() {
+    let several = |names: [&str; 2]| names.map(|name| run(name, 1, &[3.0])).to_vec();
+    let (comparisons, alone) = pairs(several(["a/one", "b/two"]), several(["c/three", "a/one"])).unwrap();
+    assert_eq!(comparisons.len(), 1);
+    assert_eq!(alone, ["b/two is only in A", "c/three is only in B"]);
+    let error = pairs(vec![run("a/one", 1, &[3.0])], vec![run("b/two", 1, &[3.0])]).unwrap_err().to_string();
+    assert!(error.starts_with("error: A has a/one, B has b/two: nothing to compare\n  try: "), "{error}");
+}
+
+#[test]
+fn what_is_printed_fits_80_columns_and_says_how_it_was_judged() {
+    let mut long = result("a/one", 1, &[3.0, 3.2, 3.1]);
+    long["claims"][0]["id"] = json!("a-claim-whose-name-takes-more-than-there-is-room-for");
+    long["figures"][0]["mode"] = json!("a mode with a name that takes more room than there is");
+    let mut worse = result("a/one", 1, &[123_456.0, 123_458.5, 123_457.0]);
+    for key in ["id", "bound"] {
+        worse["claims"][0][key] = long["claims"][0][key].clone();
+    }
+    worse["figures"][0]["mode"] = long["figures"][0]["mode"].clone();
+    worse["settings"][0]["settings"]["load"] = json!(9);
+    let (comparisons, alone) =
+        pairs(vec![Run::read(&long).unwrap()], vec![Run::read(&worse).unwrap()]).unwrap();
+    let text = text(&comparisons, &alone);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    for part in ["now FAILS", "setting load: 1 in A, 9 in B", "2 paired by seed", "claims: 1 now FAILS\n"] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    let page = page(&comparisons, &alone);
+    for part in ["there-is-room-for", "now FAILS", "Settings that differ", "&lt;= 4"] {
+        assert!(page.contains(part), "{part:?} in {page}");
+    }
+}

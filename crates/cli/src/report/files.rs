@@ -1,0 +1,70 @@
+//! The results that a person names: files, or folders of them.
+//!
+//! A file that is named and is no result is an error; one that only lies in a
+//! named folder is passed over, with a word.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Deserializer, Value};
+
+use super::run::{Run, Unreadable};
+use crate::error::Error;
+
+/// Every result in `paths`, in their order; those of a folder by name.
+///
+/// # Errors
+/// A path that cannot be read, a named file that is no result, a result of a
+/// later version, or no result at all.
+pub fn read(paths: &[PathBuf]) -> Result<Vec<Run>, Error> {
+    let mut runs = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            runs.extend(folder(path)?);
+        } else {
+            runs.extend(file(path)?.map_err(|why| {
+                Error::new(format!("{}: {why}", path.display()))
+                    .advice("what a command printed with --json, or `exp run --out` wrote")
+            })?);
+        }
+    }
+    Ok(runs)
+}
+
+fn folder(path: &Path) -> Result<Vec<Run>, Error> {
+    let entries = std::fs::read_dir(path).map_err(|e| Error::file(path, &e))?;
+    let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|file| file.extension().is_some_and(|e| e == "json") && file.is_file());
+    files.sort();
+    let mut runs = Vec::new();
+    for path in files {
+        match file(&path)? {
+            Ok(found) => runs.extend(found),
+            Err(why) => eprintln!("passed over {}: {why}", path.display()),
+        }
+    }
+    if runs.is_empty() {
+        let folder = path.display();
+        return Err(Error::new(format!("{folder} holds no results"))
+            .advice(format!("greenwave exp run all --out {folder}")));
+    }
+    Ok(runs)
+}
+
+/// The results in one file, which may stand one after the other in it; or why
+/// it is nothing of ours.
+fn file(path: &Path) -> Result<Result<Vec<Run>, Unreadable>, Error> {
+    let text = std::fs::read(path).map_err(|e| Error::file(path, &e).advice("a file that --json filled"))?;
+    let mut runs = Vec::new();
+    for value in Deserializer::from_slice(&text).into_iter::<Value>() {
+        let read = value.map_err(|e| Unreadable::Foreign(e.to_string())).and_then(|value| Run::read(&value));
+        match read {
+            Ok(run) => runs.push(run),
+            Err(why @ Unreadable::Foreign(_)) => return Ok(Err(why)),
+            Err(why @ Unreadable::Newer { .. }) => {
+                return Err(Error::new(format!("{}: {why}", path.display()))
+                    .advice("the greenwave that wrote it, or a later one"));
+            }
+        }
+    }
+    Ok(if runs.is_empty() { Err(Unreadable::Foreign("it is empty".to_owned())) } else { Ok(runs) })
+}

@@ -1,0 +1,197 @@
+//! A plot as data: what results carry, so that a page drawn later shows the
+//! same curves as one drawn at once.
+//!
+//! Deliberately no style and no scale beyond what the writer alone can know;
+//! how it looks is [`super::plots`]'s to say.
+
+use serde::{Deserialize, Serialize};
+
+use super::html::{escape, wide};
+use super::plots::{cdf_plot, line_plot, stacked_bars};
+
+/// A plot that a result carries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "plot", rename_all = "lowercase")]
+pub enum Plot {
+    /// Distributions of latency: points are µs and the share of requests
+    /// answered within, 0..=1.
+    Cdf {
+        /// What it shows.
+        title: String,
+        /// One for each curve.
+        series: Vec<Series>,
+    },
+    /// Lines over what varies, or over time.
+    Line {
+        /// What it shows.
+        title: String,
+        /// The horizontal axis, with its unit.
+        x: String,
+        /// The vertical axis, with its unit.
+        y: String,
+        /// Whether the vertical axis is logarithmic.
+        log_y: bool,
+        /// One for each line.
+        series: Vec<Series>,
+    },
+    /// Bars cut into stages.
+    Bars {
+        /// What it shows.
+        title: String,
+        /// What lengths are in.
+        unit: String,
+        /// From the top down; points of a bar are its parts.
+        bars: Vec<Bar>,
+    },
+}
+
+/// A curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    name: String,
+    points: Vec<(f64, f64)>,
+}
+
+/// A bar.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bar {
+    name: String,
+    parts: Vec<(String, f64)>,
+}
+
+/// A curve's name and points, as those who draw hand them over.
+type Named = (String, Vec<(f64, f64)>);
+
+/// Only points that are numbers are kept: JSON has no others.
+fn series(named: impl IntoIterator<Item = Named>) -> Vec<Series> {
+    let finite = |point: &(f64, f64)| point.0.is_finite() && point.1.is_finite();
+    let one = |(name, points): Named| Series { name, points: points.into_iter().filter(finite).collect() };
+    named.into_iter().map(one).collect()
+}
+
+fn named(series: &[Series]) -> Vec<Named> {
+    series.iter().map(|series| (series.name.clone(), series.points.clone())).collect()
+}
+
+impl Plot {
+    /// Distributions; points are µs and shares.
+    pub fn cdf(title: impl Into<String>, curves: impl IntoIterator<Item = Named>) -> Self {
+        Self::Cdf { title: title.into(), series: series(curves) }
+    }
+
+    /// Lines; `axes` are the titles of x and y.
+    pub fn line(
+        title: impl Into<String>,
+        axes: (&str, &str),
+        log_y: bool,
+        lines: impl IntoIterator<Item = Named>,
+    ) -> Self {
+        let (x, y) = (axes.0.to_owned(), axes.1.to_owned());
+        Self::Line { title: title.into(), x, y, log_y, series: series(lines) }
+    }
+
+    /// Bars of parts in `unit`.
+    pub fn bars(
+        title: impl Into<String>,
+        unit: &str,
+        bars: impl IntoIterator<Item = (String, Vec<(String, f64)>)>,
+    ) -> Self {
+        let bar = |(name, mut parts): (String, Vec<(String, f64)>)| {
+            parts.retain(|part| part.1.is_finite());
+            Bar { name, parts }
+        };
+        Self::Bars { title: title.into(), unit: unit.to_owned(), bars: bars.into_iter().map(bar).collect() }
+    }
+
+    /// What it shows.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        match self {
+            Self::Cdf { title, .. } | Self::Line { title, .. } | Self::Bars { title, .. } => title,
+        }
+    }
+
+    /// Drawn: an SVG that stands alone.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        match self {
+            Self::Cdf { title, series } => cdf_plot(title, &named(series)),
+            Self::Line { title, x, y, log_y, series } => line_plot(title, x, y, *log_y, &named(series)),
+            Self::Bars { title, unit, bars } => {
+                let bars: Vec<_> = bars.iter().map(|bar| (bar.name.clone(), bar.parts.clone())).collect();
+                stacked_bars(title, unit, &bars)
+            }
+        }
+    }
+
+    /// Drawn, for a page.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let label = format!("<svg role=\"img\" aria-label=\"{}\" ", escape(self.title()));
+        wide(self.title(), &self.svg().replacen("<svg ", &label, 1))
+    }
+
+    /// Both in one: curves of `a` and `b`, which have the same title, side by
+    /// side; nothing for bars, whose parts have their colours already, and for
+    /// more curves than can be told apart.
+    #[must_use]
+    pub fn beside(a: &Self, b: &Self) -> Option<Self> {
+        let both = |a: &[Series], b: &[Series]| {
+            let of = |which: &'static str, series: &[Series]| {
+                series
+                    .iter()
+                    .map(move |s| Series { name: format!("{which} {}", s.name), points: s.points.clone() })
+                    .collect::<Vec<_>>()
+            };
+            let all = [of("A", a), of("B", b)].concat();
+            (all.len() <= CURVES_MAX).then_some(all)
+        };
+        match (a, b) {
+            (Self::Cdf { title, series }, Self::Cdf { title: other, series: others }) if title == other => {
+                Some(Self::Cdf { title: title.clone(), series: both(series, others)? })
+            }
+            (Self::Line { title, x, y, log_y, series }, Self::Line { title: other, series: others, .. })
+                if title == other =>
+            {
+                let (title, x, y, series) = (title.clone(), x.clone(), y.clone(), both(series, others)?);
+                Some(Self::Line { title, x, y, log_y: *log_y, series })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Curves in one plot that can be told apart.
+const CURVES_MAX: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(name: &str) -> Named {
+        (name.to_owned(), vec![(5.0, 0.5), (f64::NAN, 0.7), (80.0, 1.0)])
+    }
+
+    #[test]
+    fn a_plot_is_the_same_after_it_was_written_and_read() {
+        let bars = [("adps".to_owned(), vec![("nic".to_owned(), 3.0), ("tcp".to_owned(), f64::NAN)])];
+        let plots = [
+            Plot::cdf("LS", [curve("none")]),
+            Plot::line("p99", ("load", "µs"), true, [curve("none")]),
+            Plot::bars("stages", "µs", bars),
+        ];
+        for plot in plots {
+            let text = serde_json::to_string(&plot).unwrap();
+            assert_eq!(serde_json::from_str::<Plot>(&text).unwrap(), plot, "{text}");
+            assert!(plot.html().contains("<svg role=\"img\" aria-label="), "{text}");
+        }
+    }
+
+    #[test]
+    fn two_runs_curves_share_one_plot_if_they_show_the_same() {
+        let (a, b) = (Plot::cdf("LS", [curve("none")]), Plot::cdf("LS", [curve("none")]));
+        let Some(Plot::Cdf { series, .. }) = Plot::beside(&a, &b) else { panic!("both are distributions") };
+        assert_eq!(series.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["A none", "B none"]);
+        assert_eq!(Plot::beside(&a, &Plot::cdf("BE", [curve("none")])), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! Files that are written whole or not at all.
+//!
+//! Text goes to a new file beside the target and takes its name when all of it
+//! is on the disk; so a full disk, or an end in the middle, leaves what was
+//! there before. Devices and pipes are written to as they are.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// Writes `text` to `path`, whole or not at all.
+///
+/// # Errors
+/// One line: what the kernel says, and what helps.
+pub fn whole(path: &Path, text: &str) -> Result<(), Error> {
+    replace(path, text).map_err(|e| {
+        Error::file(path, &e).advice(match e.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                "free some of the disk, or write to another; what was there before is as it was"
+            }
+            _ => "a file in a folder that is there and may be written",
+        })
+    })
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let there = fs::metadata(path).ok();
+    if there.as_ref().is_some_and(|there| !there.is_file()) {
+        // A device or a pipe keeps what it gets; a folder refuses.
+        return OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes());
+    }
+    // What a link names is what is written, not the link.
+    let target = if there.is_some() { path.canonicalize()? } else { path.to_owned() };
+    let new = beside(&target);
+    let written = (|| {
+        let mut file = File::create_new(&new)?;
+        file.write_all(text.as_bytes())?;
+        if let Some(there) = there {
+            file.set_permissions(there.permissions())?;
+        }
+        // Some file systems find out only now that they are full.
+        file.sync_all()?;
+        fs::rename(&new, &target)
+    })();
+    if written.is_err() {
+        // It may not even have been made.
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+/// A name in the same folder that nobody else takes.
+fn beside(target: &Path) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    target.with_file_name(format!(".{name}.{}", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder that is gone afterwards.
+    fn in_folder(name: &str, test: impl FnOnce(&Path)) {
+        let folder = std::env::temp_dir().join(format!("greenwave-save-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        test(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_gets_its_new_text_and_nothing_lies_beside_it() {
+        in_folder("new", |folder| {
+            let path = folder.join("page.html");
+            whole(&path, "one").unwrap();
+            whole(&path, "two").unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+            assert_eq!(fs::read_dir(folder).unwrap().count(), 1);
+        });
+    }
+
+    #[test]
+    fn a_link_stays_one() {
+        in_folder("link", |folder| {
+            let (file, link) = (folder.join("file"), folder.join("link"));
+            fs::write(&file, "one").unwrap();
+            std::os::unix::fs::symlink(&file, &link).unwrap();
+            whole(&link, "two").unwrap();
+            assert!(link.is_symlink());
+            assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+        });
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_said_with_its_name() {
+        let said = whole("/no/such/folder/page.html".as_ref(), "x").unwrap_err().to_string();
+        assert!(
+            said.starts_with("error: /no/such/folder/page.html: No such file or directory\n  try: "),
+            "{said}"
+        );
+        let full = whole("/dev/full".as_ref(), "x").unwrap_err().to_string();
+        assert!(full.contains("/dev/full: No space left on device\n  try: free some"), "{full}");
+    }
+}

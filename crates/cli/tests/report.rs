@@ -1,0 +1,212 @@
+//! `greenwave report` as a person and as a script see it.
+
+mod common;
+#[path = "common/schema.rs"]
+mod schema;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use common::greenwave;
+use serde_json::{Value, json};
+
+/// A folder of a test's own, gone when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("report-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("the folder for test files is writable");
+        Self(path)
+    }
+
+    /// The path of `name` in it.
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a path of ours is UTF-8").to_owned()
+    }
+
+    /// Writes `text` to `name`; its path.
+    fn file(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.0.join(name), text).expect("the folder is writable");
+        self.path(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).expect("it is there");
+        let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path).expect("the file is there")
+}
+
+/// A small experiment over two seeds: its result, and the page beside it.
+static RUN: LazyLock<(Value, String)> = LazyLock::new(|| {
+    let folder = Folder::new("run");
+    let experiment = include_str!("../../../experiments/adps/fig5.toml");
+    let (before, after) = experiment.split_once("[scale.smoke]").expect("it has a small scale");
+    let after = after.replacen("runs = 1", "runs = 2", 1);
+    folder.file("paper.csv", include_str!("../../../experiments/adps/paper.csv"));
+    let file = folder.file("small.toml", &format!("{before}[scale.smoke]{after}"));
+    let out = folder.path("out");
+    let ran = greenwave(&["exp", "run", &file, "--out", &out]);
+    assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
+    let path = |extension: &str| {
+        let entries = std::fs::read_dir(&out).expect("it was written");
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        paths.find(|path| path.extension().is_some_and(|e| e == extension)).expect("both are written")
+    };
+    (serde_json::from_str(&read(path("json"))).expect("it is JSON"), read(path("html")))
+});
+
+fn said(out: &Output) -> (Option<i32>, String) {
+    (out.status.code(), String::from_utf8_lossy(&[&out.stdout[..], &out.stderr].concat()).into_owned())
+}
+
+#[test]
+fn a_result_is_a_page_that_needs_nothing_else() {
+    let folder = Folder::new("page");
+    let result = folder.file("small.json", &RUN.0.to_string());
+    let out = folder.path("page.html");
+    let (code, text) = said(&greenwave(&["report", &result, "--out", &out]));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.starts_with("1 run, ") && text.contains(" claims hold: "), "{text}");
+    let page = read(&out);
+    assert_eq!(page, RUN.1, "the page of a run is the same whenever it is made");
+    let title = RUN.0["title"].as_str().unwrap();
+    for part in [title, "<svg role=\"img\"", "run it again", "exp run ", "prefers-color-scheme", "<details>"]
+    {
+        assert!(page.contains(part), "{part:?} is in the page");
+    }
+    let own = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+    for foreign in ["http:", "https:", "<script", "<link", "src=", "url("] {
+        assert!(!own.contains(foreign), "{foreign:?} is not in the page");
+    }
+    assert_eq!(folder.names(), ["page.html", "small.json"], "nothing else is written");
+}
+
+#[test]
+fn a_folder_is_one_page_that_leads_to_each_run_and_passes_over_what_is_not_ours() {
+    let folder = Folder::new("folder");
+    let doctor = greenwave(&["doctor", "sched", "--json"]).stdout;
+    folder.file("a.json", &RUN.0.to_string());
+    folder.file("b.json", &String::from_utf8_lossy(&doctor));
+    folder.file("other.json", "{\"name\": \"x\"}");
+    let out = folder.path("all.html");
+    let (code, text) = said(&greenwave(&["report", &folder.path(""), "-o", &out]));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("other.json: not a result of greenwave: it has no \"greenwave\""), "{text}");
+    let page = read(&out);
+    for part in ["href=\"#run-1-", "id=\"run-1-", "id=\"run-2-doctor\"", "What the doctor found"] {
+        assert!(page.contains(part), "{part:?} is in the page");
+    }
+}
+
+#[test]
+fn a_claim_that_held_and_fails_is_exit_1_and_one_that_holds_is_exit_0() {
+    let folder = Folder::new("compare");
+    let a = folder.file("a.json", &RUN.0.to_string());
+    let mut changed = RUN.0.clone();
+    changed["claims"][0]["holds"] = json!(false);
+    let worse = folder.file("worse.json", &changed.to_string());
+    let check = |a: &str, b: &str, code: i32, verdict: &str| {
+        let (found, text) = said(&greenwave(&["report", "--compare", a, b]));
+        assert_eq!(found, Some(code), "{text}");
+        assert!(text.contains(verdict) && text.contains("paired by seed"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    };
+    check(&a, &a, 0, "holds in both");
+    check(&a, &worse, 1, "now FAILS");
+    check(&worse, &a, 0, "now holds");
+    let page = folder.path("both.html");
+    let (_, text) = said(&greenwave(&["report", "--compare", &a, &worse, "--out", &page]));
+    assert!(read(&page).contains("now FAILS"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_shown_is_one_line_with_what_to_do() {
+    let folder = Folder::new("refused");
+    let mut later = RUN.0.clone();
+    later["greenwave"]["form"] = json!(2);
+    later["greenwave"]["version"] = json!("9.0.0");
+    let check = |path: &str, says: &str| {
+        let (code, text) = said(&greenwave(&["report", path, "-o", &folder.path("page.html")]));
+        assert_eq!(code, Some(2), "{text}");
+        let lines: Vec<_> = text.lines().collect();
+        let [what, advice] = lines[..] else { panic!("{text}") };
+        assert!(what.starts_with("error: ") && what.contains(says), "{says:?} is in {text}");
+        assert!(advice.starts_with("  try: "), "{text}");
+    };
+    check(&folder.file("later.json", &later.to_string()), "written by greenwave 9.0.0 in form 2");
+    check(&folder.file("other.json", "{\"name\": 1}"), "not a result of greenwave: it has no \"greenwave\"");
+    check(
+        &folder.file("text.json", "once upon a time"),
+        "not a result of greenwave: expected value at line 1",
+    );
+    let cut: String = RUN.0.to_string().chars().take(400).collect();
+    check(&folder.file("cut.json", &cut), "not a result of greenwave: EOF while parsing");
+    check(&folder.file("nothing.json", ""), "not a result of greenwave: it is empty");
+    check(&folder.path("missing.json"), "missing.json: No such file");
+    let empty = Folder::new("empty");
+    check(&empty.path(""), "holds no results");
+    assert!(!folder.names().contains(&"page.html".to_owned()), "and no page is begun");
+}
+
+#[test]
+fn a_full_disk_leaves_the_page_that_was_there() {
+    let folder = Folder::new("full");
+    let result = folder.file("small.json", &RUN.0.to_string());
+    let full = folder.path("disk");
+    let script = "mkdir -p $1 && mount -t tmpfs -o size=16k none $1 || exit 77
+        echo old > $1/page.html
+        $2 report $3 -o $1/page.html; code=$?
+        cat $1/page.html; ls -A $1; umount $1; exit $code";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", &full, env!("CARGO_BIN_EXE_greenwave"), &result]);
+    let out = match command.output() {
+        Ok(out) if out.status.code() == Some(2) => out,
+        refused => {
+            // Written past the test harness, which keeps what passing tests print.
+            let line = "skipped: a_full_disk_leaves_the_page_that_was_there: no mount of our own";
+            let refused = refused.map(|out| String::from_utf8_lossy(&out.stderr).into_owned());
+            assert!(refused.as_ref().is_ok_and(|said| !said.contains("error: ")), "{refused:?}");
+            let _ = writeln!(std::io::stderr(), "{line}: {refused:?}");
+            return;
+        }
+    };
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "old\npage.html\n");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        said.starts_with("error: ") && said.contains("No space left on device\n  try: free some"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_result_with_more_or_less_than_the_schema_says_is_seen() {
+    schema::conforms(&RUN.0);
+    let changed = |change: fn(&mut Value)| {
+        let mut result = RUN.0.clone();
+        change(&mut result);
+        assert_ne!(schema::refused(&result), [""; 0], "{:.200}", result.to_string());
+    };
+    changed(|result| drop(result.as_object_mut().unwrap().remove("greenwave")));
+    changed(|result| result["greenwave"]["kind"] = json!("novel"));
+    changed(|result| result["surprise"] = json!(1));
+    changed(|result| result["claims"][0]["holds"] = json!("yes"));
+    changed(|result| result["figures"][0]["p99"] = json!("fast"));
+    changed(|result| result["plots"][0]["series"][0]["points"][0] = json!([1]));
+}
