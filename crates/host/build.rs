@@ -1,5 +1,5 @@
-//! Builds the shim to DPDK when the feature `dpdk` asks for it, and the guard's
-//! program when `bpf` does, and nothing else.
+//! Builds the shim to DPDK when the feature `dpdk` asks for it, the guard's
+//! program and the core scheduler's when `bpf` does, and nothing else.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -14,8 +14,9 @@ mod bpf {
     use std::process::Command;
 
     const FOLDER: &str = "src/bpf";
+    const PROGRAMS: [&str; 2] = ["guard", "cores"];
 
-    /// Compiles the program; `CLANG` names another compiler than `clang`.
+    /// Compiles the programs; `CLANG` names another compiler than `clang`.
     pub fn build() {
         println!("cargo::rerun-if-changed={FOLDER}");
         println!("cargo::rerun-if-env-changed=CLANG");
@@ -23,7 +24,15 @@ mod bpf {
         let out = std::env::var("OUT_DIR").expect("cargo says where");
         // Compare-and-exchange comes with the third set of instructions (Linux 5.12).
         let flags = ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-nostdinc"];
-        let done = Command::new(&clang)
+        if PROGRAMS.iter().all(|program| compile(&clang, &flags, program, &out)) {
+            return;
+        }
+        println!("cargo::error=  try: apt-get install clang libelf-dev zlib1g-dev pkg-config make");
+    }
+
+    /// Whether `program` could be compiled; why not is said.
+    fn compile(clang: &str, flags: &[&str], program: &str, out: &str) -> bool {
+        let done = Command::new(clang)
             .args(flags)
             // The folder would be in the debug information, and with it in the binary.
             .arg(
@@ -31,15 +40,15 @@ mod bpf {
                     + &std::env::var("CARGO_MANIFEST_DIR").expect("cargo says where")
                     + "=.",
             )
-            .args(["-c", &format!("{FOLDER}/guard.bpf.c"), "-o", &format!("{out}/guard.bpf.o")])
+            .args(["-c", &format!("{FOLDER}/{program}.bpf.c"), "-o", &format!("{out}/{program}.bpf.o")])
             .output();
         let why = match done {
-            Ok(out) if out.status.success() => return,
+            Ok(out) if out.status.success() => return true,
             Ok(out) => String::from_utf8_lossy(&out.stderr).trim().replace('\n', "; "),
             Err(e) => e.to_string(),
         };
-        println!("cargo::error=feature bpf: {clang}: {why}");
-        println!("cargo::error=  try: apt-get install clang libelf-dev zlib1g-dev pkg-config make");
+        println!("cargo::error=feature bpf: {clang}: {program}: {why}");
+        false
     }
 }
 

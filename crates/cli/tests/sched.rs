@@ -2,6 +2,8 @@
 //! scheduled as before.
 
 mod common;
+#[path = "sched/scx.rs"]
+mod in_kernel;
 #[path = "common/scratch.rs"]
 mod scratch;
 
@@ -28,6 +30,15 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// passing tests print to itself.
 fn skipped(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
+}
+
+/// Waits until `program` has computed for longer than before.
+#[track_caller]
+fn goes_on(program: &Program) {
+    let ran =
+        || proc::Ledger::open(program.0.id(), program.0.id()).ok()?.read().map(|account| account.ran_ns);
+    let begin = ran().expect("it runs");
+    until("it goes on", || ran().expect("it runs") > begin + 1_000_000);
 }
 
 /// A folder of journals of a test's own.

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use host::cores::{Who, group_path, list};
 use queueing::{CoreId, Span};
 use sched::cores::{Board, Class, Policy, Settings, TaskSpec, Topology, by_name};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
-use crate::{Error, include};
+use super::mechanism;
+use crate::Error;
+use crate::settings::{text, text_or_none, within};
 
 /// What `greenwave sched example` prints: every setting with its default.
 pub const EXAMPLE: &str = include_str!("example.toml");
@@ -20,20 +22,20 @@ pub struct Config {
     pub mechanism: String,
     pub cores: Option<String>,
     pub sensor: SensorName,
-    #[serde(deserialize_with = "span")]
-    pub period: Span,
-    #[serde(deserialize_with = "span")]
-    pub calm: Span,
+    #[serde(deserialize_with = "text_or_none")]
+    pub period: Option<Span>,
+    #[serde(deserialize_with = "text_or_none")]
+    pub calm: Option<Span>,
     pub bandwidth_max_gb: f64,
     pub latency_max: f64,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     pub slice: Span,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     pub starve_max: Span,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     pub period_parties: Span,
     pub slack: f64,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "text")]
     pub condition_after: Span,
     pub hook: Vec<String>,
     pub metrics: Option<PathBuf>,
@@ -52,11 +54,11 @@ pub struct Task {
     #[serde(default)]
     pub guaranteed: u16,
     pub burstable: Option<u16>,
-    #[serde(default, deserialize_with = "span_or_none")]
+    #[serde(default, deserialize_with = "text_or_none")]
     pub delay_max: Option<Span>,
-    #[serde(default, deserialize_with = "span_or_none")]
+    #[serde(default, deserialize_with = "text_or_none")]
     pub request_max: Option<Span>,
-    #[serde(default, deserialize_with = "span_or_none")]
+    #[serde(default, deserialize_with = "text_or_none")]
     pub tail_target: Option<Span>,
     pub tail: Option<PathBuf>,
     pub output: Option<PathBuf>,
@@ -86,8 +88,8 @@ impl Default for Config {
             mechanism: "auto".to_owned(),
             cores: None,
             sensor: SensorName::Auto,
-            period: Span::from_millis(2),
-            calm: Span::from_millis(20),
+            period: None,
+            calm: None,
             bandwidth_max_gb: paper.bandwidth_max / 1e9,
             latency_max: 2.0,
             slice: paper.slice,
@@ -102,64 +104,62 @@ impl Default for Config {
     }
 }
 
-fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
-    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
-}
-
-fn span_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
-    span(from).map(Some)
-}
-
 /// Where to find one that is right.
 const RIGHT: &str = "greenwave sched example, for one that is right";
 
 impl Config {
-    /// Reads the file at `path`.
+    /// Reads the file at `path`; `mechanism` goes before its own.
     ///
     /// # Errors
     /// It cannot be read, or what is wrong in it and what would be valid.
-    pub fn load(path: &Path) -> Result<Self, Error> {
-        let start = "greenwave sched example >tasks.toml, to start from";
-        let all = include::read(path).map_err(|e| if path.exists() { e } else { e.advice(start) })?;
-        Self::of(&path.display().to_string(), &all.text, |line| all.place(line))
+    pub fn load(path: &Path, mechanism: Option<&str>) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            Error::file(path, &e).advice("greenwave sched example >tasks.toml, to start from")
+        })?;
+        Self::read(&path.display().to_string(), &text, mechanism)
     }
 
     /// Reads `text`; `name` is its file.
     #[cfg(test)]
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
-        Self::of(name, text, |line| format!("{name}:{line}"))
+        Self::read(name, text, None)
     }
 
-    /// Reads `text`, which `name` begins; `place` says of a line where it is.
-    fn of(name: &str, text: &str, place: impl Fn(usize) -> String) -> Result<Self, Error> {
-        let config: Self = toml::from_str(text).map_err(|e| {
+    fn read(name: &str, text: &str, mechanism: Option<&str>) -> Result<Self, Error> {
+        let mut config: Self = toml::from_str(text).map_err(|e| {
             let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-            Error::new(format!("{}: {}", place(line), e.message().replace('\n', " "))).advice(RIGHT)
+            Error::new(format!("{name}:{line}: {}", e.message().replace('\n', " "))).advice(RIGHT)
         })?;
+        if let Some(mechanism) = mechanism {
+            mechanism.clone_into(&mut config.mechanism);
+        }
         config.check().map_err(|(what, advice)| Error::new(format!("{name}: {what}")).advice(advice))?;
         Ok(config)
     }
 
     /// Refuses what can be refused without looking at the machine: what is wrong, and what to try.
     fn check(&self) -> Result<(), (String, String)> {
-        let bad = |what: String| Err((what, RIGHT.to_owned()));
-        if !["auto", "affinity"].contains(&self.mechanism.as_str()) {
-            let what = format!("mechanism {:?} is none of auto, affinity", self.mechanism);
+        let right = |what: String| (what, RIGHT.to_owned());
+        let bad = |what: String| Err(right(what));
+        let is_scx = self.mechanism == "scx";
+        if !mechanism::NAMES.contains(&self.mechanism.as_str()) {
+            let what = format!("mechanism {:?} is none of {}", self.mechanism, mechanism::NAMES.join(", "));
             return Err((what, "greenwave doctor sched, for what works here".to_owned()));
         }
-        if self.policy == "elfen" {
+        if self.policy == "elfen" && !is_scx {
             let what = "policy elfen keeps LC to first lanes, and under affinity LC runs over BE on any";
-            return Err((what.to_owned(), "policy = \"caladan\"".to_owned()));
+            return Err((what.to_owned(), "policy = \"caladan\", or mechanism = \"scx\"".to_owned()));
         }
+        // Rounds that read /proc take hundreds of microseconds.
+        let least = if is_scx { Span::from_micros(10) } else { Span::from_millis(1) };
+        let (period, calm) = self.tempo(is_scx);
         for (name, value, least, most) in [
-            ("period", self.period, Span::from_millis(1), Span::from_secs(1)),
+            ("period", period, least, Span::from_secs(1)),
             ("period_parties", self.period_parties, Span::from_millis(1), Span::from_secs(60)),
-            ("calm", self.calm, Span::from_millis(1), Span::from_secs(60)),
+            ("calm", calm, least, Span::from_secs(60)),
             ("condition_after", self.condition_after, Span::from_millis(1), Span::from_secs(86_400)),
         ] {
-            if !(least..=most).contains(&value) {
-                return bad(format!("{name} {value} is outside {least}..={most}"));
-            }
+            within(name, value, least..=most).map_err(right)?;
         }
         if !(self.bandwidth_max_gb.is_finite() && self.bandwidth_max_gb > 0.0) {
             return bad(format!("bandwidth_max_gb {} is not more than 0", self.bandwidth_max_gb));
@@ -167,9 +167,7 @@ impl Config {
         if !(self.latency_max.is_finite() && self.latency_max > 1.0) {
             return bad(format!("latency_max {} is not more than 1", self.latency_max));
         }
-        if !(0.0..=1.0).contains(&self.slack) {
-            return bad(format!("slack {} is outside 0..=1", self.slack));
-        }
+        within("slack", self.slack, 0.0..=1.0).map_err(right)?;
         if self.tasks.is_empty() {
             return bad("there is no task".to_owned());
         }
@@ -244,26 +242,36 @@ impl Config {
         }
     }
 
-    /// Who has which core, at first nobody; and who decides.
+    /// Who has which core, at first nobody; and who decides, every `period`.
     ///
     /// # Errors
     /// More guaranteed cores than there are; an unknown policy.
-    pub fn arrange(&self, topology: Topology) -> Result<(Board, Box<dyn Policy>), Error> {
+    pub fn arrange(&self, topology: Topology, period: Span) -> Result<(Board, Box<dyn Policy>), Error> {
         let cores = topology.cores();
         let board = Board::new(topology, self.tasks.iter().map(Task::spec).collect()).map_err(|e| {
             Error::new(e.to_string())
                 .advice(format!("guaranteed cores that add up to {cores} at most, or more cores"))
         })?;
-        let policy = by_name(&self.policy, &self.settings(), &board)
+        let policy = by_name(&self.policy, &self.settings(period), &board)
             .map_err(|e| Error::new(e.to_string()).advice("policy = \"caladan\""))?;
         Ok((board, policy))
     }
 
+    /// From round to round, and how long without waiting until a core is given back: as it was
+    /// said, or as it suits the mechanism.
+    pub fn tempo(&self, is_scx: bool) -> (Span, Span) {
+        let (period, calm) = match is_scx {
+            true => (Span::from_micros(50), Span::from_micros(100)),
+            false => (Span::from_millis(2), Span::from_millis(20)),
+        };
+        (self.period.unwrap_or(period), self.calm.unwrap_or(calm))
+    }
+
     /// For the policy.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self, period: Span) -> Settings {
         Settings {
-            period: self.period,
-            period_shenango: self.period,
+            period,
+            period_shenango: period,
             period_parties: self.period_parties,
             bandwidth_max: self.bandwidth_max_gb * 1e9,
             slice: self.slice,
@@ -340,7 +348,7 @@ mod tests {
         check("polcy = 1", ":1: unknown field `polcy`");
         check("period = \"10us\"", "period 10.0 µs is outside 1.00 ms..=1.00 s");
         check("period = \"soon\"", "span \"soon\"");
-        check("mechanism = \"magic\"", "mechanism \"magic\" is none of auto, affinity");
+        check("mechanism = \"magic\"", "mechanism \"magic\" is none of auto, affinity, scx");
         check("latency_max = 1.0", "latency_max 1 is not more than 1");
         check("slack = 2.0", "slack 2 is outside 0..=1");
         check(&format!("{be}guaranteed = 2"), "task b: BE with 2 guaranteed cores: BE has 0");
@@ -355,6 +363,9 @@ mod tests {
         check(&format!("policy = \"static\"\n{lc}"), "LC without guaranteed cores has none");
         check(&format!("policy = \"parties\"\n{lc}"), "parties decides by tails");
         check(&format!("policy = \"elfen\"\n{lc}"), "policy elfen keeps LC to first lanes");
+        check("mechanism = \"scx\"\nperiod = \"9us\"", "period 9.00 µs is outside 10.0 µs..=1.00 s");
+        let scx = Config::parse("t.toml", &format!("mechanism = \"scx\"\npolicy = \"elfen\"\n{lc}")).unwrap();
+        assert_eq!(scx.tempo(true), (Span::from_micros(50), Span::from_micros(100)));
     }
 
     #[test]
@@ -373,12 +384,18 @@ mod tests {
         assert!(refused("cores = \"0-1,1\"").contains("name core 1 twice"));
         assert_eq!(with("").unwrap().managed(&ours).unwrap(), ours);
         let two = || Topology::regular(1, 2, 1).unwrap();
-        let error = with("").unwrap().arrange(two()).err().unwrap().to_string();
+        let period = Span::from_millis(2);
+        let error = with("").unwrap().arrange(two(), period).err().unwrap().to_string();
         assert!(error.contains("3 cores are guaranteed and 2 are there\n  try: guaranteed cores"), "{error}");
         let error = with("policy = \"best\"").unwrap();
         let four = Topology::regular(1, 4, 1).unwrap();
         assert!(
-            error.arrange(four).err().unwrap().to_string().contains("policy \"best\" is none of caladan, ")
+            error
+                .arrange(four, period)
+                .err()
+                .unwrap()
+                .to_string()
+                .contains("policy \"best\" is none of caladan, ")
         );
     }
 }

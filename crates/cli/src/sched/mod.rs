@@ -11,24 +11,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use host::cores::class::Class;
-use host::cores::{Affinity, Journal, Layout, Limit, Probe, Sensor, TaskSetup, Unseen, Who, list, proc};
-use host::{Monotonic, affinity};
+use host::cores::{Journal, Layout, Limit, Manager, Probe, Sensor, TaskSetup, Unseen, Who, list};
+use host::{Monotonic, affinity, proc};
 use queueing::{Clock, CoreId, Span};
 use sched::cores::condition::{Change, Trouble, Watch};
 use sched::cores::{Allocator, Settings, TaskId};
 use serde_json::json;
 
-use crate::{Error, ui};
+use crate::Error;
 
 mod config;
+mod mechanism;
 mod programs;
 mod restore;
-mod shown;
 mod status;
 
 use config::{Config, SensorName};
+use mechanism::Choice;
 use programs::Programs;
-use shown::Shown;
 use status::Status;
 
 /// Share a machine between latency-critical and best-effort programs.
@@ -43,6 +43,9 @@ pub struct Args {
     /// What shares the machine, and how (see `greenwave sched example`).
     #[arg(long, value_name = "FILE", required = true)]
     config: Option<PathBuf>,
+    /// auto, affinity, scx [default: as the configuration says].
+    #[arg(long, value_name = "NAME", value_parser = mechanism::NAMES, hide_possible_values = true)]
+    mechanism: Option<String>,
     /// From one status line to the next.
     #[arg(long, value_name = "SPAN", default_value = "1s")]
     every: Span,
@@ -55,8 +58,6 @@ pub struct Args {
     /// Where journals lie [default: /run/greenwave, or the user's own].
     #[arg(long, value_name = "FOLDER")]
     journals: Option<PathBuf>,
-    #[command(flatten)]
-    ui: ui::Flags,
 }
 
 #[derive(clap::Subcommand)]
@@ -84,7 +85,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
                     Error::new(format!("every {} is less than 10 ms", args.every)).advice("--every 1s")
                 );
             }
-            share(&Config::load(path)?, args)?;
+            share(&Config::load(path, args.mechanism.as_deref())?, args)?;
         }
         (None, None) => {
             return Err(Error::new("no configuration").advice("greenwave sched example >tasks.toml"));
@@ -101,41 +102,44 @@ fn share(config: &Config, args: &Args) -> Result<(), Error> {
     restore::leftovers(&folder)?.iter().for_each(|line| eprintln!("{line}"));
     restore::unless_managed(&folder, &cores)?;
     let layout = Layout::new(&cores).map_err(|e| Error::new(e.to_string()))?;
-    let (board, policy) = config.arrange(layout.topology().clone())?;
-    let period = policy.period().max(config.period);
+    let choice = mechanism::choose(config, &ours, &cores)?;
+    let (period, calm) = config.tempo(choice.is_scx);
+    let (board, policy) = config.arrange(layout.topology().clone(), period)?;
+    let settings = config.settings(period);
+    let period = policy.period().max(period);
     // All that can be refused is, before anything is started or changed.
     for task in &config.tasks {
         let checked = task.who().map_or(Ok(()), |who| who.check(task.spec().is_critical()));
         checked.map_err(|e| Error::from(e.of_task(&task.name)))?;
     }
-    let ui = args.ui.open(shown::head(config, &cores))?;
     let interrupted = host::interrupt::flag();
     let journal = Journal::begin(&folder, &cores).map_err(|e| Error::file(&folder, &e))?;
     let mut guardian = restore::guardian(journal.path())?;
     let (sensor, why) = sensor(config);
     let mut programs = Programs::default();
     let clock = Monotonic::new();
-    let watch = Watch::new(config.condition_after, &config.settings(), &board);
+    let watch = Watch::new(config.condition_after, &settings, &board);
     let tasks = start(config, &mut programs);
     let manager = tasks.and_then(|tasks| {
-        Affinity::new(layout, tasks, config.calm, sensor, journal, clock.now()).map_err(Error::from)
+        choice.take(layout, tasks, calm, sensor, journal, clock.now()).map_err(Error::from)
     });
     let done = manager.map(|mut manager| {
         let is_first = stand_back(&ours, &cores);
-        greet(config, args, &manager, &cores, period, &why, is_first);
-        let shown = ui.map(|ui| Shown::new(ui, &board, config));
-        let allocator = Allocator::new(policy, board);
-        let mut rounds = Rounds { config, args, clock, allocator, watch, period, shown };
-        let status = rounds.run(&mut manager, &mut programs, interrupted);
+        let start = Start { cores: &cores, period, choice: &choice, sensor_why: &why, is_first };
+        greet(config, args, &*manager, &start);
+        let mut rounds =
+            Rounds { config, args, clock, allocator: Allocator::new(policy, board), watch, period };
+        let status = rounds.run(&mut *manager, &mut programs, interrupted);
         // Everybody goes on before anybody is asked to end.
-        let figures = |restored: &str, manager: &Affinity| {
-            status.end(clock.now(), config, manager, restored, args.json)
-        };
         let restored = manager.put_back();
         let text = restored.as_ref().map_or_else(ToString::to_string, restore::text);
-        figures(&text, &manager);
-        restored.map(drop).map_err(|e| {
+        status.end(clock.now(), config, &*manager, &text, args.json);
+        restored.map_err(|e| {
             Error::new(format!("what was changed is not put back: {e}")).advice("greenwave sched restore")
+        })?;
+        status.lost.map_or(Ok(()), |why| {
+            let what = format!("the kernel took the scheduler off, and all run as before: {why}");
+            Err(Error::new(what).advice("mechanism = \"affinity\""))
         })
     });
     drop(programs);
@@ -188,26 +192,33 @@ fn sensor(config: &Config) -> (Box<dyn Sensor>, String) {
     }
 }
 
-/// What was chosen, and why.
-fn greet(
-    config: &Config,
-    args: &Args,
-    manager: &Affinity,
-    cores: &[CoreId],
+/// How it starts.
+struct Start<'a> {
+    cores: &'a [CoreId],
     period: Span,
-    sensor_why: &str,
+    choice: &'a Choice,
+    sensor_why: &'a str,
+    /// Whether we run before those whom we manage.
     is_first: bool,
-) {
+}
+
+/// What was chosen, and why.
+fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: &Start<'_>) {
+    let &Start { cores, period, choice, sensor_why, is_first } = start;
     let paper = Settings::default().period;
-    let mechanism_why =
-        "runs any program on any kernel: BE in the idle class, cores by affinity; a round reads /proc";
+    let (mechanism, mechanism_why) = (manager.mechanism(), &choice.why);
     let mut limits = Vec::new();
     let ids = (0..config.tasks.len()).map(|number| TaskId(number as u16));
     for (task, id) in config.tasks.iter().zip(ids) {
         if !task.spec().is_critical() && !manager.can_park(id) {
             limits.push(format!(
-                "{} cannot be parked: without a core it stays where it was, in the idle class",
-                task.name
+                "{} cannot be parked: without a core {}",
+                task.name,
+                if choice.is_scx {
+                    "it gets one for a moment now and then"
+                } else {
+                    "it stays where it was, in the idle class"
+                }
             ));
         }
         if task.request_max.is_some() {
@@ -215,6 +226,7 @@ fn greet(
                 .push(format!("{}: request_max has no effect, since requests are not seen here", task.name));
         }
     }
+    choice.limits(&mut limits);
     if !is_first {
         limits.push("rounds may come late: we may not run before others (CAP_SYS_NICE)".to_owned());
     }
@@ -227,14 +239,14 @@ fn greet(
             "{}",
             json!({
                 "event": "start", "policy": policy, "cores": list::text(cores), "period_ns": period.as_nanos(),
-                "mechanism": "affinity", "mechanism_why": mechanism_why, "sensor": sensor, "sensor_why": sensor_why,
+                "mechanism": mechanism, "mechanism_why": mechanism_why, "sensor": sensor, "sensor_why": sensor_why,
                 "limits": limits, "machine": host::Machine::this().to_string(),
             })
         );
         return;
     }
     println!("policy {policy} on cores {}, a round every {period} (the paper's: {paper})", list::text(cores));
-    println!("mechanism affinity: {mechanism_why}");
+    println!("mechanism {mechanism}: {mechanism_why}");
     println!("sensor {sensor}: {sensor_why}");
     limits.iter().for_each(|limit| println!("limit: {limit}"));
 }
@@ -247,13 +259,16 @@ struct Rounds<'a> {
     allocator: Allocator,
     watch: Watch,
     period: Span,
-    /// Where it shows itself, if anywhere.
-    shown: Option<Shown>,
 }
 
 impl Rounds<'_> {
     /// Until ctrl-C, the end of all tasks, or of the time.
-    fn run(&mut self, manager: &mut Affinity, programs: &mut Programs, interrupted: &AtomicBool) -> Status {
+    fn run(
+        &mut self,
+        manager: &mut dyn Manager,
+        programs: &mut Programs,
+        interrupted: &AtomicBool,
+    ) -> Status {
         let begin = self.clock.now();
         let mut status = Status::new(begin, self.config.tasks.len());
         let (mut told, mut reaped, mut changes) = (begin, begin, Vec::new());
@@ -273,17 +288,10 @@ impl Rounds<'_> {
             let end = self.clock.now();
             let cost = end.since(start);
             status.cost.record(cost);
-            if let Some(shown) = &mut self.shown {
-                shown.round(start, &self.allocator, cost);
-                if shown.is_due(start) {
-                    let conditions: Vec<Trouble> = self.watch.raised().collect();
-                    let figures = status.figures(start, self.config, manager, &self.allocator, &conditions);
-                    shown.tell(start, self.config, self.allocator.board(), figures);
-                }
-            }
             let is_over = (0..self.config.tasks.len()).all(|number| manager.is_over(TaskId(number as u16)));
             let is_late = self.args.lasts.is_some_and(|lasts| start.since(begin) >= lasts);
-            let ends = is_over || is_late || interrupted.load(Ordering::Relaxed);
+            status.lost = manager.lost();
+            let ends = is_over || is_late || status.lost.is_some() || interrupted.load(Ordering::Relaxed);
             if ends || start.since(told) >= self.args.every {
                 told = start;
                 let conditions: Vec<Trouble> = self.watch.raised().collect();
@@ -294,7 +302,7 @@ impl Rounds<'_> {
             }
             // Whatever a round takes, others have the core for as long.
             let next = (start + self.period).max(self.clock.now() + cost);
-            std::thread::sleep(Duration::from_nanos(next.since(self.clock.now()).as_nanos()));
+            std::thread::sleep(Duration::from(next.since(self.clock.now())));
         }
     }
 

@@ -1,77 +1,54 @@
 //! What a scheduler says: at first, every so often, and at the end.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
-use host::cores::{Affinity, Figures};
+use host::cores::{Figures, Manager};
 use queueing::{Histogram, Span, Time};
 use sched::cores::condition::Trouble;
 use sched::cores::{Allocator, TaskId};
 use serde_json::{Value, json};
 
 use super::config::{Config, Task};
-use super::shown::figures;
 use crate::table::{Table, micros};
-use crate::ui::{Figure, metrics};
 
 /// What happened since the last line, and altogether.
 pub struct Status {
     began: Time,
-    /// Since the last line, and since the live view was told.
-    told: Mark,
-    shown: Mark,
+    last: Time,
+    before: Vec<Figures>,
     /// What a round took.
     pub cost: Histogram,
     pub rounds: u64,
     pub actions: u64,
     /// Conditions raised so far.
     pub raised: u64,
-}
-
-/// Where an interval began.
-struct Mark {
-    at: Time,
-    before: Vec<Figures>,
-    /// The longest wait since then.
-    longest: Vec<Span>,
+    /// Why the kernel took the mechanism off, if it has.
+    pub lost: Option<String>,
 }
 
 /// A task in an interval.
-pub(super) struct Line {
-    pub(super) cores: u16,
-    pub(super) cpu: f64,
-    pub(super) wait: Option<Span>,
-    pub(super) longest: Span,
+struct Line {
+    cores: u16,
+    cpu: f64,
+    wait: Option<Span>,
+    longest: Span,
     threads: usize,
-    pub(super) parked: bool,
+    parked: bool,
     refused: u64,
 }
 
 impl Status {
     /// From `now` on, for so many tasks.
     pub fn new(now: Time, tasks: usize) -> Self {
-        let mark =
-            || Mark { at: now, before: vec![Figures::default(); tasks], longest: vec![Span::ZERO; tasks] };
-        let cost = Histogram::coarse();
-        Self { began: now, told: mark(), shown: mark(), cost, rounds: 0, actions: 0, raised: 0 }
+        let before = vec![Figures::default(); tasks];
+        let (cost, rounds, actions, raised) = (Histogram::coarse(), 0, 0, 0);
+        Self { began: now, last: now, before, cost, rounds, actions, raised, lost: None }
     }
 
-    /// What happened since the last line, or since the view was told.
-    fn lines(
-        &mut self,
-        now: Time,
-        manager: &mut Affinity,
-        allocator: &Allocator,
-        for_view: bool,
-    ) -> Vec<Line> {
-        for number in 0..self.told.before.len() {
-            let longest = manager.take_longest(TaskId(number as u16));
-            for mark in [&mut self.told, &mut self.shown] {
-                mark.longest[number] = mark.longest[number].max(longest);
-            }
-        }
-        let mark = if for_view { &mut self.shown } else { &mut self.told };
-        let seconds = now.since(std::mem::replace(&mut mark.at, now)).as_secs_f64().max(1e-9);
-        let of = |(number, (before, longest)): (usize, (&mut Figures, &mut Span))| {
+    fn lines(&mut self, now: Time, manager: &mut dyn Manager, allocator: &Allocator) -> Vec<Line> {
+        let seconds = now.since(std::mem::replace(&mut self.last, now)).as_secs_f64().max(1e-9);
+        let of = |(number, before): (usize, &mut Figures)| {
             let task = TaskId(number as u16);
             let figures = *manager.figures(task);
             let turns = figures.turns - before.turns;
@@ -80,7 +57,7 @@ impl Status {
                 cores: allocator.board().held(task),
                 cpu: (figures.ran_ns - before.ran_ns) as f64 / 1e9 / seconds,
                 wait: (turns > 0).then(|| waited / turns),
-                longest: std::mem::take(longest),
+                longest: manager.take_longest(task),
                 threads: figures.threads,
                 parked: manager.is_parked(task),
                 refused: figures.refused,
@@ -88,20 +65,7 @@ impl Status {
             *before = figures;
             line
         };
-        mark.before.iter_mut().zip(&mut mark.longest).enumerate().map(of).collect()
-    }
-
-    /// The same for the live view.
-    pub fn figures(
-        &mut self,
-        now: Time,
-        config: &Config,
-        manager: &mut Affinity,
-        allocator: &Allocator,
-        conditions: &[Trouble],
-    ) -> Vec<Figure> {
-        let lines = self.lines(now, manager, allocator, true);
-        figures(config, &lines, self, manager.sensor().slowdown(), conditions)
+        self.before.iter_mut().enumerate().map(of).collect()
     }
 
     /// A line for each task since the last time, as text or JSON; and the metrics, if they go anywhere.
@@ -109,12 +73,12 @@ impl Status {
         &mut self,
         now: Time,
         config: &Config,
-        manager: &mut Affinity,
+        manager: &mut dyn Manager,
         allocator: &Allocator,
         conditions: &[Trouble],
         as_json: bool,
     ) {
-        let lines = self.lines(now, manager, allocator, false);
+        let lines = self.lines(now, manager, allocator);
         let at = now.since(self.began).as_secs_f64();
         let slowdown = manager.sensor().slowdown();
         if as_json {
@@ -155,7 +119,7 @@ impl Status {
             println!("{at:7.1} s{tasks}{slow}");
         }
         if let Some(path) = &config.metrics {
-            let text = metrics::text(&figures(config, &lines, self, slowdown, conditions), &[]);
+            let text = metrics(config, &lines, self, slowdown, conditions);
             if let Err(e) = replace(path, &text) {
                 eprintln!("metrics: {}: {e}", path.display());
             }
@@ -163,7 +127,7 @@ impl Status {
     }
 
     /// The whole run: a row a task, and what it took.
-    pub fn end(&self, now: Time, config: &Config, manager: &Affinity, restored: &str, as_json: bool) {
+    pub fn end(&self, now: Time, config: &Config, manager: &dyn Manager, restored: &str, as_json: bool) {
         let seconds = now.since(self.began).as_secs_f64().max(1e-9);
         let figures = |number: usize| manager.figures(TaskId(number as u16));
         let wait =
@@ -203,7 +167,7 @@ impl Status {
 }
 
 /// `LC` or `BE`.
-pub(super) fn class(task: &Task) -> &'static str {
+fn class(task: &Task) -> &'static str {
     if task.spec().is_critical() { "LC" } else { "BE" }
 }
 
@@ -219,6 +183,51 @@ pub fn parts(trouble: Trouble, config: &Config) -> (&'static str, String) {
         Trouble::Queue(task) => ("queue", config.tasks[task.index()].name.clone()),
         Trouble::Bandwidth(socket) => ("bandwidth", format!("socket {socket}")),
     }
+}
+
+fn metrics(
+    config: &Config,
+    lines: &[Line],
+    status: &Status,
+    slowdown: Option<f64>,
+    conditions: &[Trouble],
+) -> String {
+    let mut text = String::new();
+    let mut metric = |name: &str, kind: &str, help: &str, values: Vec<(String, String)>| {
+        let _ = writeln!(text, "# HELP greenwave_sched_{name} {help}\n# TYPE greenwave_sched_{name} {kind}");
+        values.iter().for_each(|(labels, value)| {
+            let _ = writeln!(text, "greenwave_sched_{name}{labels} {value}");
+        });
+    };
+    // Names come from a file and go between quotes.
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let by_task = |value: &dyn Fn(&Line) -> String| {
+        let label = |task: &Task| format!("{{task=\"{}\",class=\"{}\"}}", quoted(&task.name), class(task));
+        config.tasks.iter().zip(lines).map(|(task, line)| (label(task), value(line))).collect::<Vec<_>>()
+    };
+    metric("cores", "gauge", "Cores that a task holds.", by_task(&|line| line.cores.to_string()));
+    metric("cpu", "gauge", "Cores that a task used.", by_task(&|line| line.cpu.to_string()));
+    let wait = |line: &Line| line.wait.map_or("NaN".to_owned(), |wait| wait.as_secs_f64().to_string());
+    metric("wait_seconds", "gauge", "Mean wait for a core.", by_task(&wait));
+    metric(
+        "parked",
+        "gauge",
+        "Whether a task is parked.",
+        by_task(&|line| u8::from(line.parked).to_string()),
+    );
+    let one = |value: String| vec![(String::new(), value)];
+    metric("rounds_total", "counter", "Rounds.", one(status.rounds.to_string()));
+    metric("actions_total", "counter", "Decisions carried out.", one(status.actions.to_string()));
+    metric("conditions_total", "counter", "Conditions raised.", one(status.raised.to_string()));
+    if let Some(times) = slowdown {
+        metric("dram_slowdown", "gauge", "A load's time over an idle machine's.", one(times.to_string()));
+    }
+    let raised = conditions.iter().map(|trouble| {
+        let (what, place) = parts(*trouble, config);
+        (format!("{{trouble=\"{what}\",where=\"{}\"}}", quoted(&place)), "1".to_owned())
+    });
+    metric("condition", "gauge", "Interference that cannot be managed here.", raised.collect());
+    text
 }
 
 /// Replaces a file at once, for whoever reads it at any time.

@@ -11,6 +11,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 pub(crate) mod asm;
 pub(crate) mod map;
+#[cfg(feature = "bpf")]
+pub(crate) mod object;
 
 pub(crate) use map::Map;
 
@@ -281,6 +283,18 @@ pub(crate) fn run(
     unsafe { attributes.call(PROG_TEST_RUN)? };
     let word = |at: usize| u32::from_ne_bytes(*attributes.0[at..].first_chunk().expect("it is within"));
     Ok((word(4), word(12) as usize))
+}
+
+/// Runs a program that was made to be called, with `arguments`, which it may change.
+#[cfg(feature = "bpf")]
+pub(crate) fn call(program: impl AsFd, arguments: &mut [u8]) -> io::Result<u32> {
+    let mut attributes = Attributes::new()
+        .fd(0, program)
+        .u32(40, arguments.len() as u32)
+        .pointer(48, arguments.as_mut_ptr().cast_const());
+    // SAFETY: the kernel reads and writes no more than the arguments have.
+    unsafe { attributes.call(PROG_TEST_RUN)? };
+    Ok(u32::from_ne_bytes(*attributes.0[4..].first_chunk().expect("it is within")))
 }
 
 /// Runs an XDP program on `frame` `times` times; what a run took on average.

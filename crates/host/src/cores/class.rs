@@ -22,6 +22,8 @@ impl Class {
     pub const IDLE: Self = Self { policy: libc::SCHED_IDLE, priority: 0 };
     /// The one that programs begin in.
     pub const OTHER: Self = Self { policy: libc::SCHED_OTHER, priority: 0 };
+    /// A scheduler's that was loaded into the kernel; that of others while there is none.
+    pub const EXT: Self = Self { policy: 7, priority: 0 };
     /// Before everybody who is not real-time; what it starts is not.
     pub const FIRST: Self = Self { policy: libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority: 1 };
 

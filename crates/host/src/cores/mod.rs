@@ -1,4 +1,5 @@
-//! Linux's cores for `sched::cores`: the mechanism `affinity`.
+//! Linux's cores for `sched::cores`: the mechanism `affinity`, and beside it
+//! [`scx`], a scheduler of ours in the kernel where that can be.
 //!
 //! Any kernel, any program, no code in the kernel. The fast path is the kernel's own: BE
 //! is in the idle class, so LC that wakes up has the core in the time of a wake.
@@ -26,17 +27,24 @@ pub mod handoff;
 pub mod journal;
 mod layout;
 pub mod list;
+mod manager;
 mod masks;
+pub mod scx;
 mod sensor;
+mod tails;
 mod task;
 
 pub use groups::{Group, Hierarchy};
 pub use journal::{Journal, Restored};
 pub use layout::Layout;
+pub use manager::Manager;
+pub use scx::Scx;
 pub use sensor::{Limit, Probe, Sensor, Unseen};
 pub use task::{Figures, group_path};
 
+use class::Class;
 use masks::{Given, mask};
+use tails::Tails;
 use task::{Managed, RESCAN};
 
 /// Which processes a task is.
@@ -99,7 +107,7 @@ pub struct Affinity {
     layout: Layout,
     specs: Vec<TaskSpec>,
     tasks: Vec<Managed>,
-    tails: Vec<Option<PathBuf>>,
+    tails: Tails,
     given: Vec<Given>,
     /// Per core, when it was given.
     since: Vec<Time>,
@@ -110,15 +118,11 @@ pub struct Affinity {
     journal: Journal,
     scanned: Time,
     asked: Vec<CoreId>,
-    told_tails: Time,
 }
-
-/// How often files with tails are read.
-const TAIL_EVERY: Span = Span::from_millis(100);
 
 impl Affinity {
     /// Takes `tasks` over at `now`, each with its name for errors. LC gives a core back after `calm`
-    /// without waiting. What was changed is put back by [`put_back`](Self::put_back), or from the journal.
+    /// without waiting. What was changed is put back by [`put_back`](Manager::put_back), or from the journal.
     ///
     /// # Errors
     /// A task is not there or not ours to schedule; the others are put back.
@@ -133,7 +137,8 @@ impl Affinity {
         let mut managed = Vec::new();
         for (number, (name, setup)) in tasks.iter().enumerate() {
             let critical = setup.spec.is_critical();
-            match Managed::take(number, critical, setup.who.clone(), now, &mut journal) {
+            let class = (!critical).then_some(Class::IDLE);
+            match Managed::take(number, critical, class, setup.who.clone(), now, &mut journal) {
                 Ok(task) => managed.push(task),
                 Err(e) => {
                     // What could not be put back stays in the journal's words to the next start.
@@ -145,7 +150,7 @@ impl Affinity {
         let cores = layout.cores().len();
         Ok(Self {
             specs: tasks.iter().map(|(_, setup)| setup.spec.clone()).collect(),
-            tails: tasks.into_iter().map(|(_, setup)| setup.tail).collect(),
+            tails: Tails::new(tasks.into_iter().map(|(_, setup)| setup.tail).collect(), now),
             given: vec![Given::Open; cores],
             since: vec![now; cores],
             quiet_since: vec![now; managed.len()],
@@ -156,51 +161,7 @@ impl Affinity {
             journal,
             scanned: now,
             asked: Vec::with_capacity(cores),
-            told_tails: now,
         })
-    }
-
-    /// Puts everything back; there are only figures to be had from it then.
-    ///
-    /// # Errors
-    /// The journal cannot be read.
-    pub fn put_back(&mut self) -> io::Result<Restored> {
-        journal::restore(self.journal.path())
-    }
-
-    /// What `task` did.
-    #[must_use]
-    pub fn figures(&self, task: TaskId) -> &Figures {
-        self.tasks[task.index()].figures()
-    }
-
-    /// The longest wait of `task` since this was asked last.
-    pub fn take_longest(&mut self, task: TaskId) -> Span {
-        self.tasks[task.index()].take_longest()
-    }
-
-    /// Whether `task` is parked.
-    #[must_use]
-    pub fn is_parked(&self, task: TaskId) -> bool {
-        self.tasks[task.index()].is_parked()
-    }
-
-    /// Whether `task` can be parked: where not, it stays in the idle class when it has no core.
-    #[must_use]
-    pub fn can_park(&self, task: TaskId) -> bool {
-        self.tasks[task.index()].can_park()
-    }
-
-    /// Whether nobody of `task` is left.
-    #[must_use]
-    pub fn is_over(&self, task: TaskId) -> bool {
-        self.tasks[task.index()].is_over()
-    }
-
-    /// What tells how busy DRAM is.
-    #[must_use]
-    pub fn sensor(&self) -> &dyn Sensor {
-        &*self.sensor
     }
 
     /// The core that `task` gives back now, if it has not waited for long.
@@ -215,17 +176,6 @@ impl Affinity {
         *since = now;
         Some(latest)
     }
-
-    /// Misses of a core, where nothing counts them: the CPU time of the BE task that has it, so that
-    /// the one that runs most is taken for the one that disturbs most.
-    fn misses(&self, core: CoreId) -> u64 {
-        let Given::Run(task) = self.given[core.0 as usize] else { return 0 };
-        if self.specs[task.index()].is_critical() {
-            return 0;
-        }
-        let cores = self.given.iter().filter(|given| **given == Given::Run(task)).count() as u64;
-        self.figures(task).ran_ns / cores.max(1)
-    }
 }
 
 impl Cores for Affinity {
@@ -234,20 +184,13 @@ impl Cores for Affinity {
             self.scanned = now;
             self.tasks.iter_mut().for_each(|task| task.scan(now, &mut self.journal));
         }
-        let reads_tails = now.since(self.told_tails) >= TAIL_EVERY;
-        if reads_tails {
-            self.told_tails = now;
-        }
+        self.tails.read(now, &mut signals.tasks);
         signals.cores.iter_mut().for_each(|core| *core = sched::cores::CoreSignals::default());
         for number in 0..self.tasks.len() {
             let (id, spec) = (TaskId(number as u16), &self.specs[number]);
             let look = self.tasks[number].look(now, spec.delay_max);
             let seen = &mut signals.tasks[number];
             seen.delay = look.delay;
-            if reads_tails && let Some(path) = &self.tails[number] {
-                let text = std::fs::read_to_string(path).ok();
-                seen.tail = text.and_then(|text| text.trim().parse().ok());
-            }
             if spec.is_critical() {
                 seen.runnable = look.waiting;
                 if look.delay > spec.delay_max {
@@ -272,7 +215,9 @@ impl Cores for Affinity {
             }
         }
         while let Some(core) = self.asked.pop() {
-            signals.cores[core.0 as usize].sample = Some(Sample { misses: self.misses(core), at: now });
+            let ran = |task: TaskId| self.tasks[task.index()].figures().ran_ns;
+            let misses = misses(&self.given, &self.specs, ran, core);
+            signals.cores[core.0 as usize].sample = Some(Sample { misses, at: now });
         }
         self.sensor.bandwidth(now, &mut signals.bandwidth);
     }
@@ -302,6 +247,52 @@ impl Cores for Affinity {
             }
         }
     }
+}
+
+impl Manager for Affinity {
+    fn mechanism(&self) -> &'static str {
+        "affinity"
+    }
+
+    fn put_back(&mut self) -> io::Result<Restored> {
+        journal::restore(self.journal.path())
+    }
+
+    fn figures(&self, task: TaskId) -> &Figures {
+        self.tasks[task.index()].figures()
+    }
+
+    fn take_longest(&mut self, task: TaskId) -> Span {
+        self.tasks[task.index()].take_longest()
+    }
+
+    fn is_parked(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].is_parked()
+    }
+
+    /// Where not, it stays in the idle class when it has no core.
+    fn can_park(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].can_park()
+    }
+
+    fn is_over(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].is_over()
+    }
+
+    fn sensor(&self) -> &dyn Sensor {
+        &*self.sensor
+    }
+}
+
+/// Misses of a core, where nothing counts them: the CPU time of the BE task that has it, so that
+/// the one that runs most is taken for the one that disturbs most.
+fn misses(given: &[Given], specs: &[TaskSpec], ran_ns: impl Fn(TaskId) -> u64, core: CoreId) -> u64 {
+    let Given::Run(task) = given[core.0 as usize] else { return 0 };
+    if specs[task.index()].is_critical() {
+        return 0;
+    }
+    let cores = given.iter().filter(|given| **given == Given::Run(task)).count() as u64;
+    ran_ns(task) / cores.max(1)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use queueing::{Span, Time};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -35,12 +36,16 @@ const THREADS_MAX: usize = 4096;
 pub struct Managed {
     number: usize,
     critical: bool,
+    /// What its threads become here; whoever asks for [`take_fresh`](Managed::take_fresh) does it instead.
+    class: Option<Class>,
     who: Who,
     /// When the first process began, where it is known by number.
     began: Option<u64>,
     /// Where its members are, if they have a folder of their own.
     group: Option<Group>,
     threads: BTreeMap<(u32, u32), Thread>,
+    /// Threads that the last scan found.
+    fresh: Vec<u32>,
     /// The cores it may run on, once it was told.
     cores: Option<CpuSet>,
     parked: bool,
@@ -88,13 +93,14 @@ pub struct Look {
 }
 
 impl Managed {
-    /// Takes task `number` over: notes how it is, and puts BE into the idle class.
+    /// Takes task `number` over: notes how it is, and puts its threads into `class`, if any.
     ///
     /// # Errors
     /// It is not there, or we have no right to.
     pub fn take(
         number: usize,
         critical: bool,
+        class: Option<Class>,
         who: Who,
         now: Time,
         journal: &mut Journal,
@@ -107,10 +113,12 @@ impl Managed {
         let mut task = Self {
             number,
             critical,
+            class,
             who,
             began,
             group: None,
             threads: BTreeMap::new(),
+            fresh: Vec::new(),
             cores: None,
             parked: false,
             ended: false,
@@ -135,7 +143,7 @@ impl Managed {
             Who::Process(id) | Who::Child(id) => *id,
         };
         self.group = Hierarchy::freezer().and_then(|tree| self.move_into(&tree, id, journal));
-        if !self.critical
+        if self.class == Some(Class::IDLE)
             && let Some(idle) = Hierarchy::idle().and_then(|tree| self.move_into(&tree, id, journal))
         {
             // Without it the idle class holds within a session only, which the doctor says.
@@ -147,7 +155,7 @@ impl Managed {
     /// Makes a folder in `tree` beneath that of process `id`, and moves it and its descendants there.
     fn move_into(&self, tree: &Hierarchy, id: u32, journal: &mut Journal) -> Option<Group> {
         let home = tree.folder_of(id)?;
-        let name = format!("{OURS}{}-{}", std::process::id(), self.number);
+        let name = format!("{OURS}{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         journal.made(self.number, &home.join(&name)).ok()?;
         let group = Group::make(&home, &name).ok()?;
         // What is forked while we move is inside when its parent was: look until nobody is outside.
@@ -172,6 +180,7 @@ impl Managed {
 
     /// Looks up who belongs to it, and takes over who is new.
     pub fn scan(&mut self, now: Time, journal: &mut Journal) {
+        self.fresh.clear();
         let processes = self.members();
         self.ended = processes.is_empty();
         let mut seen = std::collections::BTreeSet::new();
@@ -212,15 +221,23 @@ impl Managed {
             return;
         };
         let id = pid(thread);
-        let idle = if self.critical || class.is_deadline() { Ok(()) } else { Class::IDLE.set(id) };
+        let ours = self.class.filter(|_| !class.is_deadline()).map_or(Ok(()), |ours| ours.set(id));
         let cores = self.cores.map_or(Ok(()), |cores| sched_setaffinity(id, &cores));
         // Who has ended meanwhile refused nothing.
         let is_there = Class::of(id).is_ok();
-        if is_there && (class.is_deadline() || idle.is_err() || cores.is_err()) {
+        if is_there && (class.is_deadline() || ours.is_err() || cores.is_err()) {
             self.figures.refused += 1;
         }
         let last = ledger.read().unwrap_or_default();
         place.insert(Thread { ledger, last, changed: now, asked: now, waits: false });
+        if !class.is_deadline() {
+            self.fresh.push(thread);
+        }
+    }
+
+    /// Threads that the last scan found.
+    pub fn take_fresh(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.fresh)
     }
 
     /// Reads all accounts; `longer` is the wait from which a thread counts as waiting.
@@ -271,6 +288,12 @@ impl Managed {
         }
         let Some(cores) = cores.filter(|cores| self.cores != Some(*cores)) else { return };
         self.cores = Some(cores);
+        self.place_again();
+    }
+
+    /// Lets every thread run where its task may, whatever it has chosen since.
+    pub fn place_again(&mut self) {
+        let Some(cores) = self.cores else { return };
         for &(_, thread) in self.threads.keys() {
             let id = pid(thread);
             if sched_setaffinity(id, &cores).is_err() && Class::of(id).is_ok() {
@@ -312,8 +335,10 @@ impl Managed {
     }
 }
 
-/// What names of our folders begin with; then come our process and the task.
+/// What names of our folders begin with; then come our process and which folder of its.
 const OURS: &str = "greenwave-sched-";
+/// Folders made by this process: one that has several managers keeps their tasks apart.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// Whose folder `path` is in, if it is one of ours.
 fn manager(path: &Path) -> Option<String> {

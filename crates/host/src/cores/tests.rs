@@ -12,15 +12,15 @@ use super::*;
 use crate::{Monotonic, affinity, proc};
 
 /// A program that computes until it is killed.
-struct Program(Child);
+pub(super) struct Program(Child);
 
 impl Program {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let shell = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
         Self(shell.unwrap())
     }
 
-    fn id(&self) -> u32 {
+    pub(super) fn id(&self) -> u32 {
         self.0.id()
     }
 

@@ -9,7 +9,7 @@ use rustix::thread::sched_setaffinity;
 use super::Finding;
 use crate::affinity;
 use crate::cores::class::Class;
-use crate::cores::{Group, Hierarchy, list};
+use crate::cores::{CoresError, Group, Hierarchy, list, scx};
 use crate::proc::{self, Ledger};
 
 const AREA: &str = "sched";
@@ -30,11 +30,7 @@ pub(super) fn examine() -> Vec<Finding> {
         Ok(sleeper) => vec![mechanism(&sleeper), parking(&sleeper), sessions(&sleeper)],
         Err(e) => vec![Finding::absent(AREA, "affinity", format!("no child to try it on: {e}"), [])],
     };
-    tried
-        .into_iter()
-        .chain([scheduler(Path::new("/sys/kernel/sched_ext")), probe()])
-        .chain(counters(Path::new("/")))
-        .collect()
+    tried.into_iter().chain([scheduler(scx::check()), probe()]).chain(counters(Path::new("/"))).collect()
 }
 
 /// Class, cores and waits of a program.
@@ -60,7 +56,7 @@ fn mechanism(sleeper: &Sleeper) -> Finding {
         Ok(_) => Finding::works(
             AREA,
             WHAT,
-            "any program: cores, idle class, waits from schedstat; taken by default",
+            "any program: cores, idle class, waits from schedstat; taken where scx is not",
         ),
     }
 }
@@ -119,15 +115,17 @@ fn folder(
     done
 }
 
-/// A scheduler of ours in the kernel.
-fn scheduler(sys: &Path) -> Finding {
+/// A scheduler of ours in the kernel: it is verified, and not put in place.
+fn scheduler(tried: Result<(), CoresError>) -> Finding {
     const WHAT: &str = "scx";
-    if sys.exists() {
-        let seen = "this kernel has sched_ext, and this greenwave no scheduler for it yet: affinity is taken";
-        return Finding::absent(AREA, WHAT, seen, []);
+    match tried {
+        Ok(()) => Finding::works(
+            AREA,
+            WHAT,
+            "cores by a scheduler of ours in the kernel; taken by default where a core is left to greenwave",
+        ),
+        Err(e) => Finding::absent(AREA, WHAT, e.to_string().trim_start_matches("scx: "), e.advice()),
     }
-    let remedy = "Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT".to_owned();
-    Finding::absent(AREA, WHAT, "this kernel has no sched_ext", [remedy])
 }
 
 /// The sensor that needs nothing.
@@ -186,8 +184,10 @@ mod tests {
 
     #[test]
     fn what_a_machine_has_and_we_do_not_use_is_said() {
-        assert!(scheduler(Path::new("/proc")).seen.contains("no scheduler for it yet"));
-        assert!(scheduler(Path::new("/no/such")).remedies[0].contains("6.12"));
+        let none = scheduler(scx::allowed(Path::new("/no/such")));
+        assert_eq!((none.health, &*none.seen), (Health::Absent, "this kernel has no sched_ext"));
+        assert!(none.remedies[0].contains("6.12"));
+        assert_eq!(scheduler(Ok(())).health, Health::Works);
         assert!(counters(Path::new("/no/such")).iter().all(|finding| finding.health == Health::Absent));
     }
 }

@@ -1,24 +1,14 @@
-//! The programs, loaded by libbpf: it finds where this kernel keeps what they
-//! read. From then on they are descriptors like any other.
+//! The programs, loaded by libbpf.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
-use std::sync::Mutex;
 
-use libbpf_rs::{Link, ObjectBuilder, PrintLevel};
+use libbpf_rs::Link;
 
 use super::error::GuardError;
 use super::maps::Maps;
-
-/// libbpf reads the object where it lies, as it would a file in memory.
-#[repr(align(8))]
-struct Aligned<T: ?Sized>(T);
+use crate::bpf::object::{self, Aligned, Refusal};
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/guard.bpf.o")));
-
-/// The last complaint of libbpf, which says more than its errors.
-static SAID: Mutex<String> = Mutex::new(String::new());
 
 /// Programs and maps; the one that remembers connections runs as long as this lives.
 pub struct Loaded {
@@ -31,29 +21,23 @@ pub struct Loaded {
     _state: Link,
 }
 
+impl From<Refusal> for GuardError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NoBtf => Self::NoBtf,
+            Refusal::NoPermission => Self::NoPermission,
+            Refusal::Program(said, source) => Self::Refused { what: format!("the program ({said})"), source },
+        }
+    }
+}
+
 /// Has the kernel verify the programs.
 ///
 /// # Errors
 /// [`GuardError`]; nothing is left behind then.
 pub fn load() -> Result<Loaded, GuardError> {
-    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        return Err(GuardError::NoBtf);
-    }
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
-        if let Ok(mut said) = SAID.lock() {
-            said.clear();
-            said.push_str(text.trim());
-        }
-    })));
-    let refused = |e: libbpf_rs::Error| match e.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => GuardError::NoPermission,
-        _ => GuardError::Refused {
-            what: format!("the program ({})", SAID.lock().map_or(String::new(), |said| said.clone())),
-            source: io::Error::other(e.to_string()),
-        },
-    };
-    let object =
-        ObjectBuilder::default().open_memory(&OBJECT.0).and_then(|object| object.load()).map_err(refused)?;
+    let object = object::load(OBJECT)?;
+    let refused = |e: libbpf_rs::Error| GuardError::from(Refusal::from(e));
     let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned();
     let mut maps = Vec::new();
     for map in object.maps() {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use host::cores::class::Class;
 use host::cores::handoff::Page;
-use host::cores::{Affinity, Journal, Layout, TaskSetup, Unseen, Who, list};
+use host::cores::{Affinity, Journal, Layout, Manager, Scx, TaskSetup, Unseen, Who, list, scx};
 use host::{Monotonic, affinity};
 use queueing::{Clock, CoreId, Histogram, Span};
 use rustix::process::Pid;
 use rustix::thread::sched_setaffinity;
-use sched::cores::{Action, Allocator, Board, Cores, Settings, TaskId, TaskSpec, by_name};
+use sched::cores::{Action, Allocator, Board, Settings, TaskId, TaskSpec, by_name};
 
 use super::{Operation, Part};
 use crate::Error;
@@ -61,8 +61,8 @@ impl Rig {
         }
     }
 
-    /// Both under the mechanism on `cores`.
-    fn manager(&self, cores: &[CoreId]) -> Result<(Affinity, Allocator), Error> {
+    /// Both under a mechanism on `cores`.
+    fn manager(&self, cores: &[CoreId], is_scx: bool) -> Result<(Box<dyn Manager>, Allocator), Error> {
         let journal = Journal::begin(&self.folder, cores).map_err(|e| Error::file(&self.folder, &e))?;
         let layout = Layout::new(cores).map_err(|e| Error::new(e.to_string()))?;
         let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
@@ -79,8 +79,12 @@ impl Rig {
             ("lc".to_owned(), setup(&specs[0], &self.lc)),
             ("be".to_owned(), setup(&specs[1], &self.be)),
         ];
-        let now = Monotonic::new().now();
-        let manager = Affinity::new(layout, tasks, Span::from_millis(20), Box::new(Unseen), journal, now)?;
+        let (now, calm) = (Monotonic::new().now(), Span::from_millis(20));
+        let manager: Box<dyn Manager> = if is_scx {
+            Box::new(Scx::new(layout, tasks, calm, Box::new(Unseen), journal, now)?)
+        } else {
+            Box::new(Affinity::new(layout, tasks, calm, Box::new(Unseen), journal, now)?)
+        };
         Ok((manager, Allocator::new(policy, board)))
     }
 }
@@ -92,11 +96,12 @@ impl Drop for Rig {
     }
 }
 
-/// Measures every operation `count` times.
+/// Measures every operation `count` times, under each mechanism that works here; and
+/// why the one in the kernel is not among them, if so.
 ///
 /// # Errors
 /// Fewer than two cores; what keeps processes from being scheduled.
-pub fn measure(count: u32) -> Result<Vec<Operation>, Error> {
+pub fn measure(count: u32) -> Result<(Vec<Operation>, Option<String>), Error> {
     let ours = affinity::cores().map_err(|e| Error::new(format!("which cores are ours: {e}")))?;
     let (Some(&own), Some(&theirs)) = (ours.first(), ours.get(1)) else {
         return Err(Error::new("one core has nobody to hand it over from another")
@@ -115,12 +120,11 @@ pub fn measure(count: u32) -> Result<Vec<Operation>, Error> {
     handoffs(&rig, count, ["bare preempt", "bare give back"], &mut found, || {});
     // By the mechanism, with a round before each.
     let clock = Monotonic::new();
-    let (mut manager, mut allocator) = rig.manager(&[theirs])?;
+    let (mut manager, mut allocator) = rig.manager(&[theirs], false)?;
     handoffs(&rig, count, ["preempt", "give back"], &mut found, || {
-        allocator.round(clock.now(), &mut manager);
+        allocator.round(clock.now(), &mut *manager);
     });
-    let (run, idle) =
-        (Action::Run { core: CoreId(0), task: BE, keep: false }, Action::Idle { core: CoreId(0) });
+    let (run, idle) = (run(0, BE), Action::Idle { core: CoreId(0) });
     if manager.can_park(BE) {
         let (mut park, mut go_on, mut wake) = (Histogram::new(), Histogram::new(), Histogram::new());
         for _ in 0..count {
@@ -144,9 +148,60 @@ pub fn measure(count: u32) -> Result<Vec<Operation>, Error> {
         found.push(Operation { name: "park", what: "decision to BE's last instruction", spans: park });
         found.push(Operation { name: "go on", what: "decision to BE's next instruction", spans: go_on });
     }
-    put_back(&mut manager)?;
-    found.push(migrate(&rig, count, own, theirs)?);
-    Ok(found)
+    put_back(&mut *manager)?;
+    found.push(migrate(&rig, count, [own, theirs], false)?);
+    if let Err(e) = scx::check() {
+        return Ok((found, Some(e.to_string())));
+    }
+    in_kernel(&rig, count, theirs, &mut found)?;
+    // Whoever measures would keep BE off its own core there.
+    if let Some(&third) = ours.get(2) {
+        found.push(migrate(&rig, count, [theirs, third], true)?);
+    }
+    Ok((found, None))
+}
+
+/// `task` on the managed core `core`.
+fn run(core: usize, task: TaskId) -> Action {
+    Action::Run { core: CoreId(core as u16), task, keep: false }
+}
+
+/// The same by a scheduler in the kernel, where a decision gives LC its core.
+fn in_kernel(rig: &Rig, count: u32, core: CoreId, found: &mut Vec<Operation>) -> Result<(), Error> {
+    let (clock, idle) = (Monotonic::new(), Action::Idle { core: CoreId(0) });
+    let (mut manager, _) = rig.manager(&[core], true)?;
+    let [mut preempt, mut go_on, mut park, mut wake] = [(); 4].map(|()| Histogram::new());
+    for _ in 0..count {
+        for (before, spans) in [(run(0, BE), &mut preempt), (idle, &mut wake)] {
+            let start = clock.now();
+            manager.act(start, &[before]);
+            std::thread::sleep(PAUSE);
+            if before == idle {
+                park.record(rig.page.last_beat().since(start));
+            }
+            let start = clock.now();
+            manager.act(start, &[run(0, LC)]);
+            let decided = clock.now().since(start);
+            if let Some((woken, _)) = rig.page.wake(false) {
+                spans.record(decided + woken);
+            }
+        }
+        std::thread::sleep(PAUSE);
+        let start = clock.now();
+        manager.act(start, &[run(0, BE)]);
+        if let Some(beat) = rig.page.beat_after(start) {
+            go_on.record(beat.since(start));
+        }
+    }
+    for (name, what, spans) in [
+        ("scx preempt", "decision to LC, over BE", preempt),
+        ("scx wake", "decision to LC, on an idle core", wake),
+        ("scx park", "decision to BE's last instruction", park),
+        ("scx go on", "decision to BE's next instruction", go_on),
+    ] {
+        found.push(Operation { name, what, spans });
+    }
+    put_back(&mut *manager)
 }
 
 /// LC woken over BE, and BE after it, `count` times.
@@ -171,26 +226,25 @@ fn handoffs(
 }
 
 /// BE to the other core and back.
-fn migrate(rig: &Rig, count: u32, own: CoreId, theirs: CoreId) -> Result<Operation, Error> {
+fn migrate(rig: &Rig, count: u32, both: [CoreId; 2], is_scx: bool) -> Result<Operation, Error> {
     let (clock, mut spans) = (Monotonic::new(), Histogram::new());
-    let both = [own, theirs];
-    let (mut manager, _) = rig.manager(&both)?;
+    let (mut manager, _) = rig.manager(&both, is_scx)?;
     for turn in 0..count as usize {
-        let (to, from) = (CoreId(turn as u16 % 2), CoreId(1 - turn as u16 % 2));
+        let (to, from) = (turn % 2, 1 - turn % 2);
         let start = clock.now();
-        let run = |core, task| Action::Run { core, task, keep: false };
         manager.act(start, &[run(to, BE), run(from, LC)]);
         // It may be our own core that it goes to.
         std::thread::sleep(PAUSE);
         let (core, since) = rig.page.place();
-        if core == u32::from(both[usize::from(to.0)].0) && since > start {
+        if core == u32::from(both[to].0) && since > start {
             spans.record(since.since(start));
         }
     }
-    put_back(&mut manager)?;
-    Ok(Operation { name: "migrate", what: "decision to BE on another core", spans })
+    put_back(&mut *manager)?;
+    let name = if is_scx { "scx migrate" } else { "migrate" };
+    Ok(Operation { name, what: "decision to BE on another core", spans })
 }
 
-fn put_back(manager: &mut Affinity) -> Result<(), Error> {
+fn put_back(manager: &mut dyn Manager) -> Result<(), Error> {
     manager.put_back().map(drop).map_err(|e| Error::new(format!("what was changed is not put back: {e}")))
 }

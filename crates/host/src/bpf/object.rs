@@ -1,0 +1,78 @@
+//! Compiled programs, handed to libbpf: it finds where this kernel keeps what
+//! they read. From then on they are descriptors like any other.
+
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+
+use libbpf_rs::{ErrorKind, Object, ObjectBuilder, PrintLevel};
+
+/// libbpf reads an object where it lies, as it would a file in memory.
+#[repr(align(8))]
+pub(crate) struct Aligned<T: ?Sized>(pub T);
+
+/// Why a program is not loaded.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The kernel tells nothing of its structures.
+    NoBtf,
+    /// It does not let us.
+    NoPermission,
+    /// It does not take the program; what libbpf said about it, and its error.
+    Program(String, io::Error),
+}
+
+/// What libbpf complained of since the last load, which says more than its errors.
+static SAID: Mutex<String> = Mutex::new(String::new());
+/// Bytes of complaints that are kept: the first ones name the cause.
+const SAID_MAX: usize = 300;
+
+/// Has the kernel verify all programs of `bytes`.
+pub(crate) fn load(bytes: &Aligned<[u8]>) -> Result<Object, Refusal> {
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Err(Refusal::NoBtf);
+    }
+    if let Ok(mut said) = SAID.lock() {
+        said.clear();
+    }
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
+        if let Ok(mut said) = SAID.lock()
+            && said.len() < SAID_MAX
+        {
+            let separator = if said.is_empty() { "" } else { "; " };
+            *said += &format!("{separator}{}", essence(&text));
+        }
+    })));
+    ObjectBuilder::default().open_memory(&bytes.0).and_then(|object| object.load()).map_err(Refusal::from)
+}
+
+/// Of the verifier's protocol the last words; a line as it is.
+fn essence(text: &str) -> &str {
+    let last = text.lines().take_while(|line| !line.starts_with("processed ")).last();
+    last.unwrap_or(text).trim().trim_start_matches("libbpf: ")
+}
+
+impl From<libbpf_rs::Error> for Refusal {
+    fn from(e: libbpf_rs::Error) -> Self {
+        match e.kind() {
+            ErrorKind::PermissionDenied => Self::NoPermission,
+            _ => {
+                let said = SAID.lock().map_or(String::new(), |said| said.clone());
+                Self::Program(said, io::Error::other(e.to_string()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::essence;
+
+    #[test]
+    fn of_a_protocol_the_last_words_are_kept() {
+        let log = "libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\n0: R1=ctx()\nR0 !read_ok\nprocessed 1 insns\n-- END --\n";
+        assert_eq!(essence(log), "R0 !read_ok");
+        assert_eq!(essence("libbpf: prog 'x': failed to load: -22\n"), "prog 'x': failed to load: -22");
+        assert_eq!(essence(""), "");
+    }
+}

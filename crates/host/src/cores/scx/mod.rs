@@ -1,0 +1,343 @@
+//! The mechanism `scx`: a scheduler of ours in the kernel (sched_ext).
+//!
+//! Threads of tasks are in the class SCHED_EXT, which that scheduler has; all
+//! others are scheduled as ever, and before them. [`Scx`] writes which task each
+//! core is to run into memory that both see and kicks those cores, by a call that
+//! does not wait; the expensive part happens on the core. A decision is a word with
+//! a number; a core that has not looked at it is kicked again. Waits are words
+//! too, so a round takes no system call unless a core changes hands.
+//!
+//! So C6's commands are: *run* a task on a core and *idle* a core, a word and a
+//! kick each; *sample* a core's counter, which is left to the sensors.
+//!
+//! Who has work and waits in vain for long would have the kernel take the
+//! scheduler off for all: BE is stopped by the freezer then, and who cannot be
+//! stopped gets a core for a moment.
+//! Source: Caladan (OSDI '20) §4.3; Linux, Documentation/scheduler/sched-ext.rst.
+
+use std::io;
+use std::path::Path;
+
+use queueing::{Span, Time};
+use sched::cores::{Action, Cores, Sample, Signals, TaskId, TaskSpec};
+
+use super::class::Class;
+use super::journal::{self, Restored, pid};
+use super::tails::Tails;
+use super::task::{Managed, RESCAN};
+use super::{CoresError, Figures, Journal, Layout, Manager, Sensor, TaskSetup, misses};
+
+#[cfg(not(feature = "bpf"))]
+mod absent;
+mod grants;
+#[cfg(feature = "bpf")]
+mod program;
+mod threads;
+mod words;
+
+#[cfg(not(feature = "bpf"))]
+use absent::load;
+use grants::Grants;
+#[cfg(feature = "bpf")]
+use program::load;
+use threads::Threads;
+use words::{CORES, Core, Kick, State, TASKS, Task, Thread};
+
+/// The scheduler in the kernel, from here.
+pub(crate) trait Kernel {
+    /// A word for each of Linux's cores, and what is known of it.
+    fn cores(&self) -> &[Core];
+    /// A list of cores for each task.
+    fn tasks(&self) -> &[Task];
+    /// Places of threads.
+    fn threads(&self) -> &[Thread];
+    /// Whether it is still in place.
+    fn state(&self) -> &State;
+    /// Has cores look again; returns before they have.
+    fn kick(&self, kick: &Kick) -> io::Result<()>;
+    /// Whether `thread` belongs to a task.
+    fn is_member(&self, thread: u32) -> io::Result<bool>;
+    /// From now on it is scheduled as one of `task`'s, with its words at `place`.
+    fn join(&self, thread: u32, task: TaskId, place: Option<usize>) -> io::Result<()>;
+}
+
+/// Where the kernel tells of sched_ext.
+const SYS: &str = "/sys/kernel/sched_ext";
+/// BE that has waited so long for its first core is stopped, if it can be; a
+/// fifth of the time after which the kernel gives up on us.
+const PARK_AFTER: Span = Span::from_secs(1);
+
+/// Whether the mechanism can be had here.
+///
+/// # Errors
+/// Why not, and what would help.
+pub fn check() -> Result<(), CoresError> {
+    allowed(Path::new(SYS))?;
+    load(false).map(drop)
+}
+
+/// What the kernel says before anything is loaded.
+pub(crate) fn allowed(sys: &Path) -> Result<(), CoresError> {
+    let refused = |what: String, advice: &str| Err(CoresError { what, advice: Some(advice.to_owned()) });
+    if !sys.exists() {
+        return refused(
+            "scx: this kernel has no sched_ext".to_owned(),
+            "Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT (Debian: the one of trixie-backports)",
+        );
+    }
+    let text = |file: &str| std::fs::read_to_string(sys.join(file)).unwrap_or_default().trim().to_owned();
+    let state = text("state");
+    if !state.is_empty() && state != "disabled" {
+        let who = text("root/ops");
+        return refused(
+            format!("scx: the scheduler {who} is in place ({state}), and there can be one"),
+            "end it first, or mechanism = \"affinity\"",
+        );
+    }
+    Ok(())
+}
+
+/// Tasks of this machine, shared out by a scheduler in the kernel.
+pub struct Scx {
+    layout: Layout,
+    specs: Vec<TaskSpec>,
+    tasks: Vec<Managed>,
+    figures: Vec<Figures>,
+    /// Per task: threads that would not join.
+    refused: Vec<u64>,
+    tails: Tails,
+    grants: Grants,
+    threads: Threads,
+    sensor: Box<dyn Sensor>,
+    journal: Journal,
+    scanned: Time,
+    /// Gone once everything was put back.
+    kernel: Option<Box<dyn Kernel>>,
+}
+
+impl Scx {
+    /// Puts the scheduler in place and takes `tasks` over at `now`, each with its name for errors. A core
+    /// where nobody of its task had work for `calm` is given back.
+    ///
+    /// # Errors
+    /// The mechanism cannot be had here; a task is not there or not ours to schedule: nothing is changed then.
+    pub fn new(
+        layout: Layout,
+        tasks: Vec<(String, TaskSetup)>,
+        calm: Span,
+        sensor: Box<dyn Sensor>,
+        journal: Journal,
+        now: Time,
+    ) -> Result<Self, CoresError> {
+        allowed(Path::new(SYS))?;
+        Self::with(load(true)?, layout, tasks, calm, sensor, journal, now)
+    }
+
+    /// How often a core was about to run who had lost it, and looked again.
+    #[must_use]
+    pub fn stale(&self) -> u64 {
+        let Some(kernel) = &self.kernel else { return 0 };
+        let words = self.layout.cores().iter().map(|core| &kernel.cores()[core.0 as usize]);
+        words.map(Core::stale).sum()
+    }
+
+    /// When `thread`, which belongs to a task, last went to sleep.
+    #[must_use]
+    pub fn slept(&self, thread: u32) -> Option<Time> {
+        let its = self.kernel.as_ref()?.threads().iter().find(|words| words.owner() == Some(thread))?;
+        Some(its.slept())
+    }
+
+    fn with(
+        kernel: Box<dyn Kernel>,
+        layout: Layout,
+        tasks: Vec<(String, TaskSetup)>,
+        calm: Span,
+        sensor: Box<dyn Sensor>,
+        mut journal: Journal,
+        now: Time,
+    ) -> Result<Self, CoresError> {
+        let too_many =
+            |what: String| Err(CoresError { what, advice: Some("mechanism = \"affinity\"".to_owned()) });
+        if let Some(core) = layout.cores().iter().find(|core| core.0 as usize >= CORES) {
+            return too_many(format!("scx: core {} is outside 0..{CORES}", core.0));
+        }
+        if tasks.len() > TASKS {
+            return too_many(format!("scx: {} tasks are more than {TASKS}", tasks.len()));
+        }
+        let mut managed = Vec::new();
+        for (number, (name, setup)) in tasks.iter().enumerate() {
+            let critical = setup.spec.is_critical();
+            match Managed::take(number, critical, None, setup.who.clone(), now, &mut journal) {
+                Ok(task) => managed.push(task),
+                Err(e) => {
+                    drop(kernel);
+                    // What could not be put back stays in the journal's words to the next start.
+                    let _ = journal::restore(journal.path());
+                    return Err(e.of_task(name));
+                }
+            }
+        }
+        let specs: Vec<TaskSpec> = tasks.iter().map(|(_, setup)| setup.spec.clone()).collect();
+        let mut scx = Self {
+            figures: vec![Figures::default(); managed.len()],
+            refused: vec![0; managed.len()],
+            tails: Tails::new(tasks.into_iter().map(|(_, setup)| setup.tail).collect(), now),
+            grants: Grants::new(layout.cores(), calm, now),
+            threads: Threads::new(managed.len()),
+            specs,
+            tasks: managed,
+            layout,
+            sensor,
+            journal,
+            scanned: now,
+            kernel: Some(kernel),
+        };
+        // What a thread may run on beyond is the kernel's to look at, who waits in vain otherwise.
+        let all = scx.layout.all();
+        scx.tasks.iter_mut().for_each(|task| task.place(Some(all)));
+        scx.join();
+        Ok(scx)
+    }
+
+    /// Has threads that are new to us run as their tasks'.
+    fn join(&mut self) {
+        let Some(kernel) = &self.kernel else { return };
+        for (number, task) in self.tasks.iter_mut().enumerate() {
+            let id = TaskId(number as u16);
+            for thread in task.take_fresh() {
+                // What a member started is one already.
+                if kernel.is_member(thread).is_ok_and(|is| is) {
+                    continue;
+                }
+                let place = threads::take_place(kernel.threads(), thread, id);
+                let joined = kernel.join(thread, id, place);
+                // Who has ended meanwhile refused nothing.
+                if joined.is_err() && Class::of(pid(thread)).is_ok() {
+                    self.refused[number] += 1;
+                }
+                if let Some(place) = place.filter(|_| joined.is_err()) {
+                    kernel.threads()[place].free();
+                }
+            }
+            self.figures[number].threads = task.figures().threads;
+            self.figures[number].refused = task.figures().refused + self.refused[number];
+        }
+        self.threads.find(kernel.threads());
+    }
+
+    /// Stops BE that has no core and waits for long; who cannot be stopped gets one for a moment.
+    fn park(&mut self, now: Time) {
+        for number in 0..self.tasks.len() {
+            let id = TaskId(number as u16);
+            let load = self.threads.load(id);
+            if load.waiting == 0 || load.oldest < PARK_AFTER {
+                continue;
+            }
+            if self.grants.has_any(id) {
+                // It has cores and waits: perhaps somebody of it may not run there any more.
+                if self.scanned == now {
+                    self.tasks[number].place_again();
+                }
+                continue;
+            }
+            self.tasks[number].place(None);
+            // Even to stop takes a core.
+            let critical = |task: TaskId| self.specs[task.index()].is_critical();
+            self.grants.lend(now, id, critical);
+        }
+    }
+}
+
+impl Cores for Scx {
+    fn sense(&mut self, now: Time, signals: &mut Signals) {
+        if now.since(self.scanned) >= RESCAN {
+            self.scanned = now;
+            self.tasks.iter_mut().for_each(|task| task.scan(now, &mut self.journal));
+            self.join();
+        }
+        let Some(kernel) = &self.kernel else { return };
+        self.tails.read(now, &mut signals.tasks);
+        self.threads.look(now, kernel.threads(), &mut self.figures);
+        for (number, seen) in signals.tasks.iter_mut().enumerate() {
+            let load = self.threads.load(TaskId(number as u16));
+            seen.delay = load.delay;
+            seen.runnable = match self.tasks[number].is_parked() {
+                // Nobody counts as idle for having been stopped.
+                true => self.figures[number].threads as u32,
+                false => load.waiting + load.running,
+            };
+        }
+        signals.cores.iter_mut().for_each(|core| *core = sched::cores::CoreSignals::default());
+        self.grants.give_back(now, kernel.cores(), &self.threads, &mut signals.cores);
+        while let Some(core) = self.grants.next_asked() {
+            let given = self.grants.given();
+            let ran = |task: TaskId| self.figures[task.index()].ran_ns;
+            let misses = misses(given, &self.specs, ran, core);
+            signals.cores[core.0 as usize].sample = Some(Sample { misses, at: now });
+        }
+        self.sensor.bandwidth(now, &mut signals.bandwidth);
+        self.park(now);
+        if let Some(kernel) = &self.kernel {
+            self.grants.insist(now, &**kernel, &self.threads);
+        }
+    }
+
+    fn act(&mut self, now: Time, actions: &[Action]) {
+        let all = self.layout.all();
+        for &action in actions {
+            if let Action::Run { task, .. } = action
+                && self.tasks[task.index()].is_parked()
+            {
+                self.tasks[task.index()].place(Some(all));
+            }
+            self.grants.note(now, action);
+        }
+        if let Some(kernel) = &self.kernel {
+            self.grants.write(now, &**kernel, self.tasks.len());
+        }
+    }
+}
+
+impl Manager for Scx {
+    fn mechanism(&self) -> &'static str {
+        "scx"
+    }
+
+    fn put_back(&mut self) -> io::Result<Restored> {
+        // First the scheduler: whoever waits runs.
+        self.kernel = None;
+        journal::restore(self.journal.path())
+    }
+
+    fn figures(&self, task: TaskId) -> &Figures {
+        &self.figures[task.index()]
+    }
+
+    fn take_longest(&mut self, task: TaskId) -> Span {
+        std::mem::take(&mut self.figures[task.index()].longest)
+    }
+
+    fn is_parked(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].is_parked()
+    }
+
+    fn can_park(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].can_park()
+    }
+
+    fn is_over(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].is_over()
+    }
+
+    fn sensor(&self) -> &dyn Sensor {
+        &*self.sensor
+    }
+
+    fn lost(&self) -> Option<String> {
+        self.kernel.as_ref()?.state().why()
+    }
+}
+
+#[cfg(test)]
+mod tests;

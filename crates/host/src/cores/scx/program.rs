@@ -1,0 +1,153 @@
+//! The scheduler in the kernel, loaded by libbpf; in place as long as what was loaded lives.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use libbpf_rs::{Link, MapCore, MapType};
+use rustix::process::{PidfdFlags, pidfd_open};
+use sched::cores::TaskId;
+
+use super::super::class::Class;
+use super::super::journal::pid;
+use super::Kernel;
+use super::words::{CORES, Core, Kick, State, TASKS, THREADS, Task, Thread, member};
+use crate::bpf::object::{self, Aligned, Refusal};
+use crate::bpf::{self, Map};
+use crate::cores::CoresError;
+use crate::mapping::Mapping;
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/cores.bpf.o")));
+
+/// A descriptor of a thread, where one of a process would do for its first thread only (Linux 6.9).
+const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
+
+struct Loaded {
+    /// Dropped first: the kernel schedules by itself from then on.
+    _link: Option<Link>,
+    kick: OwnedFd,
+    members: Map,
+    cores: Mapping,
+    tasks: Mapping,
+    threads: Mapping,
+    state: Mapping,
+}
+
+impl From<Refusal> for CoresError {
+    fn from(refusal: Refusal) -> Self {
+        let (what, advice) = match refusal {
+            Refusal::NoBtf => (
+                "scx: this kernel tells nothing of its structures: no /sys/kernel/btf/vmlinux".to_owned(),
+                Some("a kernel with CONFIG_DEBUG_INFO_BTF".to_owned()),
+            ),
+            Refusal::NoPermission => (
+                "scx takes CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN, which this process has not".to_owned(),
+                Some("run as root, or mechanism = \"affinity\"".to_owned()),
+            ),
+            Refusal::Program(said, e) => (
+                format!("scx: the kernel refuses the scheduler: {e} ({said})").replace('\n', " "),
+                Some("mechanism = \"affinity\"".to_owned()),
+            ),
+        };
+        Self { what, advice }
+    }
+}
+
+fn refused(what: &'static str) -> impl Fn(io::Error) -> CoresError {
+    move |e| CoresError::of_file(what, &e)
+}
+
+/// Has the kernel verify the scheduler, and puts it in place if asked to.
+///
+/// # Errors
+/// What the kernel says; nothing is left behind then.
+pub fn load(in_place: bool) -> Result<Box<dyn Kernel>, CoresError> {
+    let mut object = object::load(OBJECT)?;
+    let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map_err(refused("scx: a descriptor"));
+    let mut maps = Vec::new();
+    for map in object.maps() {
+        maps.push(Map::with_fd(own(map.as_fd())?).map_err(refused("scx: a look at our maps"))?);
+    }
+    let mut take = |name: &str, len: usize| -> Result<Map, CoresError> {
+        let at = maps.iter().position(|(_, its)| its == name);
+        let map = at.map(|at| maps.swap_remove(at).0).filter(|map| map.value_len() == len);
+        map.ok_or_else(|| CoresError {
+            what: format!("scx: there is no map {name} with {len} bytes as this version has it"),
+            advice: None,
+        })
+    };
+    let members = take("gw_member", 8)?;
+    let mut shared = |name: &str, len: usize, count: usize| -> Result<Mapping, CoresError> {
+        let map = take(name, len)?;
+        Mapping::shared(&map, len * count, true)
+            .map_err(refused("scx: memory that is shared with the kernel"))
+    };
+    let cores = shared("gw_core", size_of::<Core>(), CORES)?;
+    let tasks = shared("gw_task", size_of::<Task>(), TASKS)?;
+    let threads = shared("gw_thread", size_of::<Thread>(), THREADS)?;
+    let state = shared("gw_state", size_of::<State>(), 1)?;
+    let mut kick = None;
+    for program in object.progs_mut() {
+        if program.name() == "gw_kick" {
+            kick = Some(own(program.as_fd())?);
+        }
+    }
+    let kick = kick.expect("it is in the object");
+    let mut link = None;
+    if in_place {
+        for mut map in object.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
+            link = Some(map.attach_struct_ops().map_err(Refusal::from)?);
+        }
+    }
+    Ok(Box::new(Loaded { _link: link, kick, members, cores, tasks, threads, state }))
+}
+
+/// `count` words of a kind at the start of `mapping`.
+fn words<T>(mapping: &Mapping, count: usize) -> &[T] {
+    assert!(count > 0, "there are some");
+    // The last one is inside, so all are.
+    let _ = mapping.at::<T>((count - 1) * size_of::<T>());
+    // SAFETY: the mapping holds `count` of them, as was just asserted, is aligned to
+    // a page, and lives as long as the borrow. `T` is made of atomics only, of which
+    // any bits are a value; others change them by atomic operations or whole words.
+    unsafe { std::slice::from_raw_parts(mapping.start().as_ptr().cast::<T>(), count) }
+}
+
+impl Kernel for Loaded {
+    fn cores(&self) -> &[Core] {
+        words(&self.cores, CORES)
+    }
+
+    fn tasks(&self) -> &[Task] {
+        words(&self.tasks, TASKS)
+    }
+
+    fn threads(&self) -> &[Thread] {
+        words(&self.threads, THREADS)
+    }
+
+    fn state(&self) -> &State {
+        &words(&self.state, 1)[0]
+    }
+
+    fn kick(&self, kick: &Kick) -> io::Result<()> {
+        bpf::call(&self.kick, &mut kick.arguments()).map(drop)
+    }
+
+    fn is_member(&self, thread: u32) -> io::Result<bool> {
+        Ok(self.members.get(&key(&open(thread)?))?.is_some())
+    }
+
+    fn join(&self, thread: u32, task: TaskId, place: Option<usize>) -> io::Result<()> {
+        self.members.set(&key(&open(thread)?), &member(task, place))?;
+        Class::EXT.set(pid(thread))
+    }
+}
+
+fn open(thread: u32) -> io::Result<OwnedFd> {
+    let id = pid(thread).ok_or(io::ErrorKind::NotFound)?;
+    Ok(pidfd_open(id, PIDFD_THREAD)?)
+}
+
+fn key(thread: &OwnedFd) -> [u8; 4] {
+    thread.as_raw_fd().to_ne_bytes()
+}

@@ -1,0 +1,114 @@
+//! Who waits and who runs, thread by thread, out of the words that the kernel writes.
+
+use queueing::{Span, Time};
+use sched::cores::TaskId;
+
+use super::words::{Seen, THREADS, Thread};
+use crate::cores::Figures;
+
+/// Places that a new thread tries, as in `cores.bpf.c`.
+const TRIES: usize = 64;
+
+/// A free place for `thread` of `task`, taken.
+pub fn take_place(places: &[Thread], thread: u32, task: TaskId) -> Option<usize> {
+    let tried = (0..TRIES).map(|n| (thread as usize + n) % THREADS);
+    tried.into_iter().find(|&place| places[place].take(thread, task))
+}
+
+/// What a task's threads do now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// The longest wait: of those that wait, or on average of a thread's that ended in this round.
+    pub delay: Span,
+    /// The longest of those that wait.
+    pub oldest: Span,
+    /// Threads that wait for a core.
+    pub waiting: u32,
+    /// Threads that run.
+    pub running: u32,
+}
+
+/// Threads of all tasks.
+#[derive(Debug)]
+pub struct Threads {
+    used: Vec<Used>,
+    /// By place, whether it is among those.
+    known: Vec<bool>,
+    loads: Vec<Load>,
+}
+
+#[derive(Debug)]
+struct Used {
+    place: usize,
+    owner: u32,
+    task: usize,
+    last: Seen,
+}
+
+impl Threads {
+    /// Nobody yet, of so many tasks.
+    pub fn new(tasks: usize) -> Self {
+        Self {
+            used: Vec::with_capacity(THREADS),
+            known: vec![false; THREADS],
+            loads: vec![Load::default(); tasks],
+        }
+    }
+
+    /// Finds places that were taken since the last time.
+    pub fn find(&mut self, places: &[Thread]) {
+        for (place, words) in places.iter().enumerate() {
+            let Some(owner) = words.owner().filter(|_| !self.known[place]) else { continue };
+            let task = words.task();
+            if task < self.loads.len() {
+                self.known[place] = true;
+                self.used.push(Used { place, owner, task, last: Seen::default() });
+            }
+        }
+    }
+
+    /// Looks at everybody, and adds what they did to `figures`.
+    pub fn look(&mut self, now: Time, places: &[Thread], figures: &mut [Figures]) {
+        self.loads.fill(Load::default());
+        let (loads, known) = (&mut self.loads, &mut self.known);
+        self.used.retain_mut(|used| {
+            let words = &places[used.place];
+            let (owner, seen) = (words.owner(), words.look());
+            if owner.is_some_and(|owner| owner != used.owner) {
+                // Somebody else has the place: he is found as a new one.
+                known[used.place] = false;
+                return false;
+            }
+            let (load, figures) = (&mut loads[used.task], &mut figures[used.task]);
+            let waited = seen.waited_ns.saturating_sub(used.last.waited_ns);
+            let turns = seen.turns.saturating_sub(used.last.turns);
+            figures.ran_ns += seen.ran_ns.saturating_sub(used.last.ran_ns);
+            figures.waited_ns += waited;
+            figures.turns += turns;
+            used.last = seen;
+            if owner.is_none() {
+                // What it did last is counted.
+                known[used.place] = false;
+                return false;
+            }
+            let mean = Span::from_nanos(waited.checked_div(turns).unwrap_or(0));
+            let age = seen.waits.map_or(Span::ZERO, |since| now.since(since));
+            load.delay = load.delay.max(mean).max(age);
+            load.oldest = load.oldest.max(age);
+            load.waiting += u32::from(seen.waits.is_some());
+            load.running += u32::from(seen.runs);
+            figures.longest = figures.longest.max(load.delay);
+            true
+        });
+    }
+
+    /// Of how many tasks.
+    pub fn tasks(&self) -> usize {
+        self.loads.len()
+    }
+
+    /// What those of `task` did at the last look.
+    pub fn load(&self, task: TaskId) -> Load {
+        self.loads[task.index()]
+    }
+}
