@@ -42,9 +42,10 @@ clippy-bpf: toolchain bpf
 test-search: toolchain tools
 	$(CARGO) test -p testbed --locked --features search
 
-# `greenwave fabric` on Debian's kernel in QEMU, which has qdiscs that this one may
-# lack; a minute or a few, and no measure of speed. Not among `test`.
-test-vm: toolchain tools
+# On kernels of Debian's in QEMU: `greenwave fabric` on one that has qdiscs, `greenwave
+# sched` on one that has sched_ext, where this one may lack them; a few minutes, and
+# no measure of speed. Not among `test`.
+test-vm: toolchain tools bpf
 	tests/vm/run
 
 # The same flows through `sim fabric` and through ns-3, where that is installed.
@@ -139,7 +140,7 @@ tools:
 	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
 	|| echo "note: apt-get could not install$$missing; tests that need them will be skipped"
 
-# What the feature `bpf` takes: clang for the guard's programs, and what libbpf is built with.
+# What the feature `bpf` takes: clang for the guard's and the core scheduler's programs, and what libbpf is built with.
 BPF := --features host/bpf,cli/bpf
 HAVE_BPF := { command -v clang && command -v cc && command -v make && pkg-config --exists libelf zlib; } >/dev/null 2>&1
 bpf:
