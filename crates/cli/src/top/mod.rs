@@ -108,7 +108,7 @@ type Answer = Result<Box<Snapshot>, String>;
 /// Asks every so often, in a thread that ends with the process.
 fn ask(args: &Args, window_s: Arc<AtomicU64>) -> Receiver<Answer> {
     let (answers, taken) = sync_channel(1);
-    let (address, every) = (args.address, Duration::from_nanos(args.every.as_nanos()));
+    let (address, every) = (args.address, Duration::from(args.every));
     std::thread::spawn(move || {
         loop {
             let text = fetch::snapshot(address, window_s.load(Ordering::Relaxed));

@@ -18,10 +18,12 @@ mod datagrams;
 mod endings;
 mod guarded;
 mod modes;
+mod shown;
 mod urgency;
 
 /// Lines; `!` cannot be framed, `P` panics, `C` closes, `W` writes to the
-/// shared bytes and `R` reads them, `7` takes long. The kind is the digit.
+/// shared bytes and `R` reads them, `7` takes long, `D` can
+/// wait for 50 µs. The kind is the digit.
 struct Lines;
 
 impl App for Lines {
@@ -35,6 +37,10 @@ impl App for Lines {
 
     fn kind(&self, segment: &[u8]) -> Option<Kind> {
         segment.first().filter(|byte| byte.is_ascii_digit()).map(|&digit| Kind(digit.into()))
+    }
+
+    fn budget(&self, request: &[u8]) -> Option<Span> {
+        (request[0] == b'D').then(|| Span::from_micros(50))
     }
 
     fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {

@@ -1,0 +1,61 @@
+//! What a shard shows while it serves.
+
+use super::*;
+
+#[test]
+fn what_is_shown_and_what_is_left_add_up_to_all_that_waited() {
+    let mut world = world(1, |_| {});
+    let id = world.connect();
+    let serve = |world: &mut World, text: &str| {
+        world.send(id, text);
+        world.serve_all();
+    };
+    serve(&mut world, "1\n");
+    serve(&mut world, "1\n");
+    let (mut seen, mut shown) = (Seen::default(), Stats::default());
+    world.shard.show(&mut seen);
+    assert_eq!((seen.stats.counters.responses, seen.depths.connections), (2, 1));
+    shown.merge_spans(&seen.stats);
+    seen.clear();
+    serve(&mut world, "1\n");
+    world.shard.show(&mut seen);
+    let service = |stats: &Stats| stats.stages.get(1, STAGES.len() - 1).count();
+    assert_eq!((service(&seen.stats), seen.stats.counters.responses), (1, 3), "counters go on");
+    shown.merge_spans(&seen.stats);
+    serve(&mut world, "1\n");
+    let mut end = world.shard.into_stats();
+    assert_eq!(service(&end), 1);
+    end.merge_spans(&shown);
+    assert_eq!((service(&end), end.counters.requests), (4, 4));
+}
+
+#[test]
+fn what_waits_is_shown_as_it_is() {
+    let mut world = world(1, |_| {});
+    let (one, two) = (world.connect(), world.connect());
+    world.send(one, "1\n");
+    world.send(two, "1\n");
+    let mut seen = Seen::default();
+    world.shard.show(&mut seen);
+    assert_eq!(seen.depths, Depths { frames: 0, requests: 1, busy: 1, connections: 2 });
+}
+
+#[test]
+fn budgets_are_looked_at_once_somebody_watches_and_waiting_counts_against_them() {
+    let mut world = world(1, |_| {});
+    let (one, two) = (world.connect(), world.connect());
+    world.send(one, "D\n");
+    world.serve_all();
+    let mut seen = Seen::default();
+    world.shard.show(&mut seen);
+    let left = |stats: &Stats| -> Vec<u64> { stats.left.iter().map(|(.., left)| left.count()).collect() };
+    assert_eq!(left(&seen.stats).iter().sum::<u64>(), 0, "nobody had looked");
+    seen.clear();
+    // The first is served for longer than the second can wait.
+    world.send(one, "7\n");
+    world.send(two, "D\n");
+    world.serve_all();
+    world.shard.show(&mut seen);
+    let (.., late) = seen.stats.left.iter().find(|(.., left)| left.count() > 0).expect("one has a budget");
+    assert_eq!((late.count(), late.max()), (1, Span::ZERO));
+}
