@@ -68,16 +68,22 @@ pub fn of(experiment: &Experiment, world: &World, measured: &Measured<'_>) -> Ve
 /// its figures, if its experiment still is among those that ship.
 #[must_use]
 pub fn of_result(result: &Value) -> Vec<Plot> {
-    let name = result["experiment"].as_str().unwrap_or_default();
-    let experiment = catalogue::all().into_iter().find(|source| source.name == name);
+    // It may have been run from a copy of its file.
+    let name = result["experiment"].as_str().unwrap_or_default().trim_end_matches(".toml");
+    let is = |source: &str| {
+        name.strip_suffix(source).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    };
+    let experiment = catalogue::all().into_iter().find(|source| is(&source.name));
     let Some(experiment) = experiment.and_then(|source| source.parse().ok()) else { return Vec::new() };
     let Ok(world) = experiment.world() else { return Vec::new() };
     let list = |key: &str| result[key].as_array().map(Vec::as_slice).unwrap_or_default();
     let text = |value: &'_ Value, key: &str| value[key].as_str().map(str::to_owned);
-    let is = |figure: &Value, key: &str, value: &str| figure[key].as_str() == Some(value);
+    let says = |figure: &Value, key: &str, value: &str| figure[key].as_str() == Some(value);
     let mean = |point: &str, mode: &str, stat: &str| {
         let here = |figure: &&Value| {
-            is(figure, "point", point) && is(figure, "mode", mode) && is(figure, "class", &experiment.class)
+            says(figure, "point", point)
+                && says(figure, "mode", mode)
+                && says(figure, "class", &experiment.class)
         };
         list("figures").iter().find(here)?[stat].as_f64()
     };
@@ -125,11 +131,14 @@ mod tests {
         assert_eq!(of_result(&result), [], "one point is no figure");
         let two = json!([{"point": point, "mode": mode}, {"point": "other", "mode": mode}]);
         let plots =
-            of_result(&json!({"experiment": "fish/fig6", "figures": result["figures"], "settings": two}));
+            of_result(&json!({"experiment": "fish/fig6", "figures": result["figures"], "settings": &two}));
         assert_eq!(
             plots.iter().map(Plot::title).collect::<Vec<_>>(),
             [format!("mean of {}", experiment.class)]
         );
+        let copied =
+            json!({"experiment": "/a/copy/fish/fig6.toml", "figures": result["figures"], "settings": two});
+        assert_eq!(of_result(&copied), plots);
         assert_eq!(of_result(&json!({"experiment": "no/such", "figures": []})), []);
     }
 }

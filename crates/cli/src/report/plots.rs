@@ -13,8 +13,8 @@ const LETTER: u32 = 8;
 /// Where the tail's axis ends: the share 1 - 10⁻⁵.
 const NINES_MAX: f64 = 5.0;
 
-/// Colours that stay apart for colour-blind eyes (Okabe and Ito).
-const COLOURS: [RGBColor; 7] = [
+/// Colours that stay apart for colour-blind eyes (Okabe and Ito), and five more.
+const COLOURS: [RGBColor; 12] = [
     RGBColor(213, 94, 0),
     RGBColor(0, 114, 178),
     RGBColor(0, 158, 115),
@@ -22,6 +22,11 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),
     RGBColor(90, 90, 90),
+    RGBColor(140, 81, 10),
+    RGBColor(127, 184, 0),
+    RGBColor(126, 87, 194),
+    RGBColor(231, 41, 138),
+    RGBColor(60, 150, 160),
 ];
 
 fn colour(index: usize) -> RGBColor {
@@ -379,10 +384,8 @@ mod tests {
     #[test]
     fn lines_may_be_logarithmic() {
         let points = [(0.1, 10.0), (0.9, 10_000.0)];
-        is_plot(
-            &line_plot("t", "load", "p99, µs", true, &named(&points)),
-            &["load", "p99, µs", "10\u{202f}000"],
-        );
+        let svg = line_plot("t", "load", "p99, µs", true, &named(&points));
+        is_plot(&svg, &["load", "p99, µs", "10\u{202f}000"]);
         is_plot(&line_plot("t", "load", "share", false, &named(&points)), &["share"]);
     }
 

@@ -174,11 +174,12 @@ impl Reader<'_> {
         let own = object.iter().filter(|(key, value)| is_label(key, value));
         labels.extend(own.map(|(key, value)| (key.clone(), plain(value))));
         let mut figures: Vec<(String, Option<Figure>)> = Vec::new();
-        for (key, value) in object.iter().filter(|(key, _)| !APART.contains(&key.as_str())) {
-            let shown = || path != "figures" || self.shown.is_empty() || self.shown.contains(&key.as_str());
+        let hidden = |key: &str| path == "figures" && !self.shown.is_empty() && !self.shown.contains(&key);
+        let shown = object.iter().filter(|(key, _)| !APART.contains(&key.as_str()) && !hidden(key));
+        for (key, value) in shown.collect::<Vec<_>>() {
             match value {
                 Value::Number(_) if ASKED.contains(&key.as_str()) => {}
-                Value::Number(_) | Value::Null if shown() => figures.push((key.clone(), figure(value))),
+                Value::Number(_) | Value::Null => figures.push((key.clone(), figure(value))),
                 Value::String(text) if PROSE.contains(&key.as_str()) => {
                     let about = labels.iter().map(|label| label.1.as_str()).collect::<Vec<_>>().join(" ");
                     if !self.found.notes.iter().any(|(_, known)| known == text) {
@@ -187,9 +188,7 @@ impl Reader<'_> {
                 }
                 Value::Array(list) if list.iter().any(Value::is_object) => self.list(key, &labels, list),
                 Value::Object(inner) if inner.contains_key("mean") && inner.contains_key("interval") => {
-                    if shown() {
-                        figures.push((key.clone(), figure(value)));
-                    }
+                    figures.push((key.clone(), figure(value)));
                 }
                 Value::Object(_) if REPEATS.contains(&key.as_str()) => {}
                 Value::Object(inner) if has_tables(inner) => self.row(key, &labels, inner),

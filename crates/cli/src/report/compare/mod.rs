@@ -5,6 +5,8 @@
 //! in each run; whether its figure moved is said beside it and decides nothing.
 //! Which of two figures is better is not known here: a ratio says by how much.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 mod show;
 mod stats;
 
@@ -218,14 +220,16 @@ fn sample(figure: &Figure) -> stats::Sample<'_> {
     (figure.value, &figure.repeats)
 }
 
+/// Settings that differ, and facts that were asked for and do.
 fn settings(a: &Run, b: &Run) -> Vec<(String, String, String)> {
-    let get = |run: &Run, path: &str| {
-        let found = run.settings.iter().find(|(known, _)| known == path);
-        found.map_or("–".to_owned(), |(_, text)| text.clone())
+    let of = |run: &Run| {
+        let facts = run.facts.iter().filter(|(name, _)| !["date", "page"].contains(&name.as_str()));
+        facts.chain(&run.settings).cloned().collect::<BTreeMap<String, String>>()
     };
-    let of_a = a.settings.iter().map(|(path, _)| path);
-    let only_b = b.settings.iter().map(|(path, _)| path).filter(|path| get(a, path) == "–");
-    let both = of_a.chain(only_b).map(|path| (path.clone(), get(a, path), get(b, path)));
+    let (in_a, in_b) = (of(a), of(b));
+    let get = |all: &BTreeMap<String, String>, path: &str| all.get(path).cloned().unwrap_or("–".to_owned());
+    let paths: BTreeSet<&String> = in_a.keys().chain(in_b.keys()).collect();
+    let both = paths.into_iter().map(|path| (path.clone(), get(&in_a, path), get(&in_b, path)));
     both.filter(|(_, a, b)| a != b).collect()
 }
 
