@@ -15,13 +15,14 @@ mod error;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use net::stack::{CloseReason, ConnectError};
+use net::stack::CloseReason;
 use net::{ConnId, Device, Event, EventKind, Stack};
 use queueing::{Span, Time};
 
 pub use error::ClientError;
 
 use crate::flights::Flights;
+use crate::opening::{RETRY_AFTER, ended, not_begun};
 use crate::outbox::Outbox;
 use crate::plan::Plan;
 use crate::protocol::synthetic::{self, Response};
@@ -35,8 +36,6 @@ const LOCAL_PORT_MIN: u32 = 1024;
 
 /// Handshakes under way at once.
 const OPENING_MAX: usize = 256;
-/// Wait before a connection is tried again.
-const RETRY_AFTER: Span = Span::from_millis(10);
 /// Frames received and requests started in one step.
 const BATCH: usize = 64;
 
@@ -376,13 +375,7 @@ impl Client {
                     self.opening += 1;
                 }
                 Err(error) => {
-                    self.why = match error {
-                        ConnectError::NoPort => format!("no local port is left for {target}"),
-                        ConnectError::TooMany => "the client's stack holds no more connections".to_owned(),
-                        ConnectError::NoRoute => {
-                            format!("{target} is outside the subnet and there is no gateway")
-                        }
-                    };
+                    self.why = not_begun(target, error);
                     self.to_open.push_back((now + RETRY_AFTER, conn));
                 }
             }
@@ -400,13 +393,7 @@ impl Client {
     /// `conn` is gone: what was under way on it is lost; it will be opened again.
     fn closed(&mut self, now: Time, conn: u32, reason: CloseReason) {
         let target = self.targets[conn as usize % self.targets.len()];
-        self.why = match reason {
-            CloseReason::Finished => format!("{target} closed the connection"),
-            CloseReason::Reset => format!("{target} refused or reset the connection"),
-            CloseReason::TimedOut => format!("{target} did not answer"),
-            CloseReason::Unreachable => format!("{target} cannot be reached"),
-            CloseReason::Aborted => format!("{target} sent what is no response"),
-        };
+        self.why = ended(target, reason);
         self.conns[conn as usize] = Conn::Closed;
         self.flights.broken(conn);
         if matches!(self.phase, Phase::Running(_)) {

@@ -8,16 +8,44 @@
 //! time a request was due. Every byte of an echo is checked. Pure: the caller
 //! brings the time and the device.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use net::{Device, Event, EventKind, Stack};
+use net::stack::CloseReason;
+use net::{ConnId, Device, Event, EventKind, Stack};
 use queueing::{Arrivals, Rng, Time, Times};
 
+use crate::protocol::http::Framer;
+
 mod kinds;
-mod line;
+mod opening;
 
 pub use kinds::{Answer, Exchange, Kind, Outcome, Pace, Tally};
-use line::Line;
+
+/// What one connection is doing.
+struct Line {
+    id: ConnId,
+    kind: usize,
+    state: State,
+    /// When each request under way was due, oldest first; the last `unsent` of
+    /// them wait to be sent.
+    due: VecDeque<Time>,
+    unsent: u32,
+    /// Bytes of the first unsent request that are sent.
+    offset: usize,
+    /// Bytes of the answer that comes now.
+    heard: u64,
+    framer: Framer,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Its handshake is under way.
+    Opening,
+    Open,
+    /// It is not open yet, or no longer.
+    Closed,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -35,7 +63,12 @@ pub struct Exchanger {
     lines: Vec<Line>,
     /// The line of each of the stack's slots.
     owners: Vec<u32>,
+    /// Lines to open, and not before when.
+    to_open: VecDeque<(Time, u32)>,
+    opening: u32,
     opened: u32,
+    /// Why a line could not be opened, of the last one.
+    why: Option<String>,
     phase: Phase,
     /// Of each kind.
     turns: Vec<Turns>,
@@ -51,8 +84,6 @@ struct Turns {
     turn: u32,
 }
 
-/// Handshakes under way at once.
-const OPENING_MAX: usize = 128;
 /// Frames received and requests started in one step.
 const BATCH: usize = 64;
 
@@ -72,29 +103,27 @@ impl Exchanger {
             first += kind.connections;
         }
         assert!(first > 0, "there is a kind");
+        let lines = (0..turns.len()).flat_map(|kind| {
+            let connections = exchange.kinds[kind].connections as usize;
+            std::iter::repeat_with(move || Line::new(kind)).take(connections)
+        });
+        let lines: Vec<Line> = lines.collect();
         let kinds = vec![Tally::default(); turns.len()];
         let outcome = Outcome { span: exchange.duration, kinds };
         Self {
             exchange,
             stack: Stack::new(stack),
             target,
-            lines: Vec::new(),
+            to_open: (0..first).map(|nth| (Time::ZERO, nth)).collect(),
+            lines,
             owners: Vec::new(),
+            opening: 0,
             opened: 0,
+            why: None,
             phase: Phase::Opening,
             turns,
             outcome,
         }
-    }
-
-    /// Connections of all kinds.
-    fn connections(&self) -> u32 {
-        self.exchange.kinds.iter().map(|kind| kind.connections).sum()
-    }
-
-    /// The kind of the `nth` line.
-    fn kind_of(&self, nth: u32) -> usize {
-        self.turns.iter().rposition(|turns| turns.first <= nth).expect("the first kind's first line is 0")
     }
 
     /// Does what is due; false when there was nothing to do.
@@ -127,7 +156,8 @@ impl Exchanger {
     pub fn poll_timeout(&self) -> Option<Time> {
         let end = match self.phase {
             Phase::Running(_, end) => Some(end),
-            Phase::Opening | Phase::Done => None,
+            Phase::Opening => self.next_to_open(),
+            Phase::Done => None,
         };
         let due = self.turns.iter().map(|turns| turns.next_due).filter(|due| *due < Time::MAX);
         self.stack.poll_timeout().into_iter().chain(end).chain(due).min()
@@ -143,12 +173,6 @@ impl Exchanger {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
-    }
-
-    /// Connections that are open, until the last is.
-    #[must_use]
-    pub const fn opened(&self) -> u32 {
-        self.opened
     }
 
     /// What was measured so far.
@@ -177,29 +201,6 @@ impl Exchanger {
             self.on_events(now);
         }
         true
-    }
-
-    /// Starts handshakes; once the last is done, requests.
-    fn open_more(&mut self, now: Time) -> bool {
-        let wanted = self.connections();
-        if self.opened == wanted {
-            self.start(now);
-            return true;
-        }
-        let mut any = false;
-        while (self.lines.len() as u32) < wanted
-            && self.lines.len() - (self.opened as usize) < OPENING_MAX
-            && let Ok(id) = self.stack.connect(now, self.target, None)
-        {
-            let slot = id.index as usize;
-            if self.owners.len() <= slot {
-                self.owners.resize(slot + 1, u32::MAX);
-            }
-            self.owners[slot] = self.lines.len() as u32;
-            self.lines.push(Line::new(id, self.kind_of(self.lines.len() as u32)));
-            any = true;
-        }
-        any
     }
 
     fn start(&mut self, now: Time) {
@@ -258,7 +259,7 @@ impl Exchanger {
         let measuring = self.is_measuring(now);
         let line = &mut self.lines[at];
         let (kind, tally) = (&self.exchange.kinds[line.kind], &mut self.outcome.kinds[line.kind]);
-        while line.unsent > 0 && line.is_open {
+        while line.unsent > 0 && line.state == State::Open {
             let rest = &kind.request[line.offset..];
             let Ok(taken) = self.stack.send(now, line.id, rest) else { return };
             line.offset += taken;
@@ -289,16 +290,14 @@ impl Exchanger {
         let Some(line) = self.lines.get_mut(at).filter(|line| line.id == event.conn) else { return };
         match event.kind {
             EventKind::Connected => {
-                line.is_open = true;
+                line.state = State::Open;
+                self.opening -= 1;
                 self.opened += 1;
             }
             EventKind::Readable { .. } => self.read(at, now),
             EventKind::Writable => self.send(at, now),
-            EventKind::PeerClosed => self.give_up(at, now),
-            EventKind::Closed(_) => {
-                self.outcome.kinds[line.kind].broken += u64::from(line.is_open);
-                line.is_open = false;
-            }
+            EventKind::PeerClosed => self.give_up(at, now, CloseReason::Finished),
+            EventKind::Closed(why) => self.on_closed(at, now, why),
             EventKind::Accepted(_) => {}
         }
     }
@@ -307,8 +306,42 @@ impl Exchanger {
         let line = &mut self.lines[at];
         let bytes = self.stack.received(line.id);
         let len = bytes.len();
-        let Some(answers) = line.answers(&self.exchange.kinds[line.kind], bytes) else {
-            return self.give_up(at, now);
+        let Kind { request, answer, .. } = &self.exchange.kinds[line.kind];
+        let answers = match *answer {
+            Answer::Echo => {
+                let whole = request.len() as u64;
+                let mut left = bytes;
+                while !left.is_empty() {
+                    let from = (line.heard % whole) as usize;
+                    let n = left.len().min(request.len() - from);
+                    if left[..n] != request[from..from + n] {
+                        return self.give_up(at, now, CloseReason::Aborted);
+                    }
+                    line.heard += n as u64;
+                    left = &left[n..];
+                }
+                let answers = line.heard / whole;
+                line.heard %= whole;
+                answers
+            }
+            Answer::Bytes(whole) => {
+                line.heard += len as u64;
+                let answers = line.heard / whole;
+                line.heard %= whole;
+                answers
+            }
+            Answer::Http => {
+                let (mut answers, mut fine) = (0, true);
+                let framed = line.framer.push(bytes, |response| {
+                    answers += 1;
+                    fine &= response.status == 200 && !response.last;
+                });
+                if framed.is_err() || !fine {
+                    return self.give_up(at, now, CloseReason::Aborted);
+                }
+                answers
+            }
+            Answer::Nothing => 0,
         };
         let Line { id, kind, .. } = self.lines[at];
         self.stack.consume(now, id, len);
@@ -323,7 +356,7 @@ impl Exchanger {
         for _ in 0..answers {
             let line = &mut self.lines[at];
             if line.due.len() as u32 <= line.unsent {
-                return self.give_up(at, now);
+                return self.give_up(at, now, CloseReason::Aborted);
             }
             let Some(due) = line.due.pop_front() else { return };
             let kind = line.kind;
@@ -340,11 +373,10 @@ impl Exchanger {
     }
 
     /// The server ended a connection, or answered what was not asked.
-    fn give_up(&mut self, at: usize, now: Time) {
-        let line = &mut self.lines[at];
-        if std::mem::replace(&mut line.is_open, false) {
-            self.outcome.kinds[line.kind].broken += 1;
-            self.stack.abort(now, line.id);
+    fn give_up(&mut self, at: usize, now: Time, why: CloseReason) {
+        if self.lines[at].state == State::Open {
+            self.stack.abort(now, self.lines[at].id);
+            self.on_closed(at, now, why);
         }
     }
 }

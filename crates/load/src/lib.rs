@@ -28,6 +28,7 @@ pub mod client;
 pub mod exchange;
 mod flights;
 pub mod kernel;
+mod opening;
 mod outbox;
 pub mod plan;
 pub mod protocol;

@@ -217,7 +217,11 @@ impl<'a, D: Device + Send> Rig<'a, D> {
     /// # Errors
     /// The server has ended, or does not take connections.
     pub fn measure(&mut self, kinds: Vec<Vec<Kind>>, warmup: Span, time: Span) -> Result<Measured, String> {
-        self.exchange(kinds, warmup, time, (warmup + time) * 4 + OPEN_WITHIN)
+        let measured = self.exchange(kinds, warmup, time, (warmup + time) * 4 + OPEN_WITHIN);
+        measured.map_err(|why| match self.child.try_wait() {
+            Ok(Some(status)) => format!("{why}; the server has ended ({status}): {}", self.said()),
+            _ => why,
+        })
     }
 
     fn exchange(
@@ -281,7 +285,7 @@ fn carry_out<D: Device>(
         client.hang_up(clock.now(), &mut **device);
     }
     if let Some((client, _)) = clients.iter().find(|(client, _)| !client.is_done()) {
-        return Err(format!("only {} connections opened", client.opened()));
+        return Err(client.standing());
     }
     let span = clients[0].0.outcome().span;
     let kinds = clients.iter().flat_map(|(client, _)| client.outcome().kinds.clone()).collect();

@@ -53,7 +53,7 @@ fn run_all(kinds: Vec<Kind>, reply: fn(&[u8]) -> (usize, Vec<u8>)) -> Outcome {
         client.step(now, &mut device);
         server.step(now);
         now += TICK;
-        assert!(now < Time::from_nanos(10_000_000_000), "{} are open", client.opened());
+        assert!(now < Time::from_nanos(10_000_000_000), "{}", client.standing());
     }
     client.outcome().clone()
 }
@@ -127,4 +127,26 @@ fn a_stream_goes_either_way_without_end() {
     into.request = vec![1];
     let outcome = run(into, |bytes| (bytes.len(), vec![9; 10_000 * bytes.len()]));
     assert!(outcome.bytes > 1 << 20, "{}", outcome.bytes);
+}
+
+#[test]
+fn a_server_that_listens_late_is_asked_again() {
+    let kinds = vec![exchange(3, Answer::Echo, Pace::Closed { outstanding: 1 })];
+    let exchange = Exchange { kinds, warmup: Span::from_millis(1), duration: Span::from_millis(10) };
+    let (near, mut far) = memory::pair(4096, 1514);
+    let mut server = Server { stack: Stack::new(config(1)), end: near, reply: echo };
+    let mut client = Exchanger::new(exchange, config(2), "10.0.0.1:80".parse().expect("an address"));
+    let (mut now, mut before) = (Time::ZERO, String::new());
+    while !client.is_done() && now < Time::from_nanos(1_000_000_000) {
+        if now == Time::ZERO + Span::from_millis(50) {
+            before = client.standing();
+            server.stack.listen(80, ListenOptions::default()).expect("the port is free");
+        }
+        client.step(now, &mut far);
+        server.step(now);
+        now += TICK;
+    }
+    assert_eq!(before, "only 0 of 3 connections opened: 10.0.0.1:80 refused or reset the connection");
+    let tally = &client.outcome().kinds[0];
+    assert_eq!((tally.answers, tally.broken), (3000, 0));
 }

@@ -241,7 +241,7 @@ fn run<D: net::Device>(
             std::hint::spin_loop();
         }
         if now > end {
-            return Err(format!("only {} connections opened", client.opened()));
+            return Err(client.standing());
         }
     }
     let before = before.ok_or("the client did not get its core while it was to measure")?;

@@ -147,10 +147,10 @@ fn measure(
     if !is_there(program.name()) {
         return Err("the program is not there".to_owned());
     }
+    let on = |stack: Stack| move |why: String| format!("{}: {why}", stack.name());
     let mut rigs = Vec::new();
     for stack in Stack::ALL {
-        let rig = Rig::new(lab, program, stack, setting, 1, |_, device| device)
-            .map_err(|why| format!("{}: {why}", stack.name()))?;
+        let rig = Rig::new(lab, program, stack, setting, 1, |_, device| device).map_err(on(stack))?;
         rigs.push((stack, rig));
     }
     let small = |pace| {
@@ -160,7 +160,7 @@ fn measure(
     let mut slowest = f64::INFINITY;
     for (stack, rig) in &mut rigs[..2] {
         let kinds = vec![small(Pace::Closed { outstanding: 1 })];
-        let measured = rig.measure(vec![kinds], time / 2, time)?;
+        let measured = rig.measure(vec![kinds], time / 2, time).map_err(on(*stack))?;
         let figures = Figures::of(&measured, 0);
         slowest = slowest.min(figures.answers_per_s);
         rows.add(program, *stack, Case::Closed, figures);
@@ -168,7 +168,7 @@ fn measure(
     let at = |share: f64| Pace::Open { rate_per_s: (slowest * share).max(1.0), seed: setting.seed };
     for (case, share) in [(Case::Half, 0.5), (Case::Most, 0.9)] {
         for (stack, rig) in &mut rigs[..2] {
-            let measured = rig.measure(vec![vec![small(at(share))]], time / 2, time)?;
+            let measured = rig.measure(vec![vec![small(at(share))]], time / 2, time).map_err(on(*stack))?;
             rows.add(program, *stack, case, Figures::of(&measured, 0));
         }
     }
@@ -177,7 +177,7 @@ fn measure(
         let (request, answer) = program.ask(BULK);
         let pace = Pace::Closed { outstanding: 1 };
         let bulk = Kind { connections: crowd.bulk, request, answer, pace };
-        let measured = rig.measure(vec![vec![small(at(0.05)), bulk]], time / 2, time)?;
+        let measured = rig.measure(vec![vec![small(at(0.05)), bulk]], time / 2, time).map_err(on(*stack))?;
         rows.add(program, *stack, Case::MixedSmall, Figures::of(&measured, 0));
         rows.add(program, *stack, Case::MixedBulk, Figures::of(&measured, 1));
     }
