@@ -8,14 +8,13 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-use host::seam::name::Kind;
-use host::seam::{Labels, Name};
+use host::seam::Labels;
 use libc::{epoll_event, sigset_t, timespec};
 
 use crate::hints::{Hint, Hints};
 use crate::next::next;
 use crate::order::{BATCH, LEFT_IN_A_ROW, OTHER, Rank, arrange};
-use crate::{ours, seam};
+use crate::{label, ours, seam};
 
 /// As many connections as a process has descriptors here, three times.
 static HINTS: Hints<16_384> = Hints::new();
@@ -71,7 +70,7 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *m
 
 /// The number of the connection that `fd` is, if it is one of ours.
 fn connection(fd: c_int) -> Option<u64> {
-    let Name { kind: Kind::Connection | Kind::Opened, id, .. } = ours(fd)? else { return None };
+    let id = ours(fd).filter(label::has)?.id;
     labels().map(|_| id)
 }
 

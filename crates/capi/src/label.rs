@@ -24,9 +24,14 @@ use rustix::io::Errno;
 
 use crate::epoll::labels;
 
+/// Whether `socket` is a connection, which has a label.
+pub(crate) fn has(socket: &Name) -> bool {
+    matches!(socket.kind, Kind::Connection | Kind::Opened)
+}
+
 /// Option `name` of `socket`.
 pub(crate) fn get(socket: &Name, name: c_int) -> Result<Vec<u8>, Errno> {
-    if socket.kind != Kind::Connection {
+    if !has(socket) {
         return Err(Errno::NOTCONN);
     }
     let labels = labels().ok_or(Errno::NETDOWN)?;
@@ -48,7 +53,7 @@ pub(crate) unsafe fn set_private(
     value: *const c_void,
     len: socklen_t,
 ) -> Result<(), Errno> {
-    if socket.kind != Kind::Connection {
+    if !has(socket) {
         return Err(Errno::NOTCONN);
     }
     if value.is_null() || len as usize != PRIVATE {

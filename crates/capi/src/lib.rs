@@ -14,6 +14,8 @@
 //! ([`Name::of`](host::seam::Name::of)). A program without the variable
 //! [`host::seam::VARIABLE`] notices nothing.
 //!
+//! Programs that know of us find more in [`api`].
+//!
 //! `docs/guide/unmodified-programs.md` lists every call; a test holds it
 //! against what this library exports.
 
@@ -21,6 +23,7 @@
 
 mod address;
 mod adopted;
+pub mod api;
 mod connecting;
 mod epoll;
 mod hints;

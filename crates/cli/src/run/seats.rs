@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use host::seam::{self, Call, Desk, NoOffer, Place, Refusal};
-use net::classify::{Private, private};
+use net::classify::{FlowState, Private, TransportClassifier, private};
 use net::stack::{CloseReason, ConnId, ConnectError};
-use queueing::Priority;
+use queueing::{Priority, Span};
 use runtime::streams::{Happened, NotOpened, Pipe, Programs, Read, Setting, Wrote};
 use rustix::io::Errno;
 
@@ -100,6 +100,10 @@ impl Programs for Seats {
         some
     }
 
+    fn classifier(&self, port: u16) -> Option<TransportClassifier> {
+        self.desk.classifier(port)
+    }
+
     fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Seat> {
         match self.desk.offer(number(conn), local, remote) {
             Ok(pipe) => Some(Seat(pipe)),
@@ -161,6 +165,12 @@ fn translated(setting: seam::Setting) -> Setting {
 impl Pipe for Seat {
     fn tell(&mut self, level: Priority, private: &Private) {
         self.0.tell(level.level(), private::application(private).try_into().expect("48 of its 64 bytes"));
+    }
+
+    fn flow(&mut self, flow: &FlowState) {
+        let FlowState { srtt, loss, received, sent, .. } = *flow;
+        let rtt_ns = srtt.map_or(0, Span::as_nanos);
+        self.0.flow(&seam::labels::Flow { rtt_ns, received: received.get(), sent: sent.get(), loss });
     }
 
     fn write(&mut self, bytes: &[u8]) -> Wrote {

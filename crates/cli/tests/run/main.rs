@@ -19,6 +19,7 @@ mod bench;
 mod clients;
 mod ends;
 mod guide;
+mod levels;
 mod order;
 mod refused;
 mod servers;

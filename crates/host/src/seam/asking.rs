@@ -11,15 +11,15 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, getpeername, recv, socket_with,
-    socketpair,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, getpeername, recv, send,
+    socket_with, socketpair,
 };
 
 use super::desk::desk_name;
 use super::labels::Labels;
 use super::name::Name;
 use super::pass;
-use super::request::{ANSWER_BYTES, Answer, Key, Request};
+use super::request::{ANSWER_BYTES, Answer, Key, RULES_BYTES_MAX, Request};
 
 /// Where the desk is, and what shows that we may ask it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,11 +77,41 @@ impl Seam {
     /// # Errors
     /// `ENETDOWN` when the desk is gone; `EMFILE` and the like.
     pub fn ask(&self, request: &Request) -> Result<Asked, Errno> {
+        self.ask_with(request, &[])
+    }
+
+    /// Gives listener `id` rules for the connections that it will accept;
+    /// what is wrong with them, if anything is.
+    ///
+    /// # Errors
+    /// As for [`ask`](Self::ask), `EISCONN` when it listens already, and
+    /// `EMSGSIZE` when the text is longer than [`RULES_BYTES_MAX`].
+    pub fn rule(&self, id: u64, text: &[u8]) -> Result<Option<String>, Errno> {
+        if text.is_empty() || text.len() > RULES_BYTES_MAX {
+            return Err(Errno::MSGSIZE);
+        }
+        let asked = self.ask_with(&Request::Rules { id }, text)?;
+        match asked.answer {
+            Answer::No(errno) if errno == Errno::INVAL.raw_os_error() => {
+                let mut why = vec![0; RULES_BYTES_MAX];
+                let (len, _) = recv(&asked.end, &mut why[..], RecvFlags::empty())?;
+                Ok(Some(String::from_utf8_lossy(&why[..len]).into_owned()))
+            }
+            Answer::No(errno) => Err(Errno::from_raw_os_error(errno)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Asks; `more` waits in the pair, if it is anything.
+    fn ask_with(&self, request: &Request, more: &[u8]) -> Result<Asked, Errno> {
         let flags = SocketFlags::CLOEXEC;
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
         let (end, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let desk = SocketAddrUnix::new_abstract_name(desk_name(self.run).as_bytes())?;
         let gone = |_| Errno::NETDOWN;
+        if !more.is_empty() {
+            send(&end, more, SendFlags::NOSIGNAL)?;
+        }
         pass::send(&control, Some(&desk), &request.encode(&self.key), theirs.as_fd()).map_err(gone)?;
         drop(theirs);
         let mut bytes = [0; ANSWER_BYTES];

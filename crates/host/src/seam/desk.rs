@@ -13,6 +13,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use net::classify::TransportClassifier;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -30,6 +31,7 @@ use super::place::Place;
 use super::request::{Answer, Call, Key, REQUEST_BYTES_MAX, Request};
 
 mod opening;
+mod rules;
 
 use opening::{Asker, Openings};
 
@@ -49,6 +51,8 @@ pub struct Desk {
     /// inherit. Those of one round of the stack's.
     inherited: Vec<Happened>,
     refused: BTreeMap<Refusal, u64>,
+    /// Rules of listeners' own, by number.
+    rules: BTreeMap<u64, TransportClassifier>,
 }
 
 /// What happened at the programs' side.
@@ -155,6 +159,7 @@ impl Desk {
             made: 0,
             inherited: Vec::new(),
             refused: BTreeMap::new(),
+            rules: BTreeMap::new(),
         })
     }
 
@@ -265,6 +270,7 @@ impl Desk {
                 }
                 None => Answer::No(Errno::INVAL.raw_os_error()),
             },
+            Request::Rules { id } => return self.take_rules(id, &reply),
             Request::Connect { to, six, waits, from, send_buffer } => {
                 let asker = Asker { reply, six, waits, send_buffer, settings: Vec::new() };
                 return self.connect(to, from, asker, into);

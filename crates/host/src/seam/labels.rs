@@ -23,15 +23,30 @@ pub const LINES: usize = 1 << 16;
 /// The level of what nobody has called urgent.
 pub const LEVEL_LAST: u8 = 7;
 
-/// A cache line of eight words.
+/// Two cache lines of eight words: what is read with every event, and the path.
 const WORD: usize = 8;
-const LINE: usize = 8 * WORD;
+const LINE: usize = 16 * WORD;
 /// The file: a line for all, then one for each connection.
 const LEN: usize = LINE * (LINES + 1);
 /// A line's first word: whose it is (upper half), whether it is anybody's, and its level.
 const USED: u64 = 1 << 8;
-/// A line's last word: odd while the private bytes change.
+/// Odd while the private bytes change.
 const TURN: usize = 7;
+/// Where [`Flow`] starts.
+const FLOW: usize = 8;
+
+/// What a connection has been like, as of what came last.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Flow {
+    /// Smoothed round-trip time in nanoseconds; 0 before the first sample.
+    pub rtt_ns: u64,
+    /// Bytes received.
+    pub received: u64,
+    /// Bytes sent and acknowledged.
+    pub sent: u64,
+    /// Segments retransmitted of segments sent, 0.0..=1.0.
+    pub loss: f32,
+}
 
 /// The memory, from either side.
 #[derive(Debug)]
@@ -86,6 +101,7 @@ impl Board {
     pub fn begin(&self, id: u64) {
         let Some(line) = Lines::of(id) else { return };
         self.write_private(line, &[0; PRIVATE]);
+        self.write_flow(line, &Flow::default());
         self.state(line).store(id << 32 | USED | u64::from(LEVEL_LAST), Ordering::Release);
     }
 
@@ -101,6 +117,21 @@ impl Board {
             self.lines.levels().fetch_or(bit, Ordering::Release);
         }
         self.write_private(line, private);
+    }
+
+    /// What connection `id` has been like.
+    pub fn flow(&self, id: u64, flow: &Flow) {
+        if let Some(line) = Lines::of(id) {
+            self.write_flow(line, flow);
+        }
+    }
+
+    /// Each figure by itself: they are read as they are, not as of one instant.
+    fn write_flow(&self, line: usize, flow: &Flow) {
+        let words = [flow.rtt_ns, flow.received, flow.sent, flow.loss.to_bits().into()];
+        for (at, word) in words.into_iter().enumerate() {
+            self.lines.word(line, FLOW + at).store(word, Ordering::Relaxed);
+        }
     }
 
     fn state(&self, line: usize) -> &AtomicU64 {
@@ -154,6 +185,17 @@ impl Labels {
         is_its.then_some((state & 0xff) as u8)
     }
 
+    /// What it has been like; `None` as for [`level`](Self::level).
+    #[must_use]
+    pub fn flow(&self, id: u64) -> Option<Flow> {
+        let line = Lines::of(id)?;
+        let word = |at: usize| self.0.word(line, FLOW + at).load(Ordering::Relaxed);
+        let (rtt_ns, received, sent) = (word(0), word(1), word(2));
+        let flow = Flow { rtt_ns, received, sent, loss: f32::from_bits(word(3) as u32) };
+        fence(Ordering::Acquire);
+        self.level(id).map(|_| flow)
+    }
+
     /// Its private bytes; `None` as for [`level`](Self::level), and while they
     /// change each time one looks.
     #[must_use]
@@ -196,6 +238,10 @@ mod tests {
         board.tell(id(3, 1), 2, &private);
         assert_eq!((labels.level(id(3, 1)), labels.private(id(3, 1))), (Some(2), Some(private)));
         assert!(!labels.differ(), "one level so far");
+        let flow = Flow { rtt_ns: 5, received: 6, sent: 7, loss: 0.5 };
+        assert_eq!(labels.flow(id(3, 1)), Some(Flow::default()));
+        board.flow(id(3, 1), &flow);
+        assert_eq!((labels.flow(id(3, 1)), labels.flow(id(3, 2))), (Some(flow), None));
         board.tell(id(3, 1), 5, &private);
         assert!(labels.differ());
     }

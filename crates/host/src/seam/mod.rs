@@ -34,7 +34,7 @@ pub use name::Name;
 pub use options::Setting;
 pub use pipe::{Pipe, Read, Wrote};
 pub use place::Place;
-pub use request::{ANSWER_BYTES, Answer, Call, Key, REQUEST_BYTES_MAX, Request};
+pub use request::{ANSWER_BYTES, Answer, Call, Key, REQUEST_BYTES_MAX, RULES_BYTES_MAX, Request};
 
 /// The environment variable that tells the library where the desk is:
 /// its socket's abstract name, a colon, and the key, both in hexadecimal.

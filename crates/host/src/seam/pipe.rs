@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
-use super::labels::{Board, PRIVATE};
+use super::labels::{Board, Flow, PRIVATE};
 
 /// Our end.
 #[derive(Debug)]
@@ -88,6 +88,11 @@ impl Pipe {
     /// program's private bytes are now.
     pub fn tell(&self, level: u8, private: &[u8; PRIVATE]) {
         self.board.tell(self.id, level, private);
+    }
+
+    /// What the connection has been like.
+    pub fn flow(&self, flow: &Flow) {
+        self.board.flow(self.id, flow);
     }
 
     /// Our end of a connection that is being opened, `theirs` being the

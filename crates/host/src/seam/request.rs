@@ -55,6 +55,13 @@ pub enum Request {
         /// Connections that wait at the most.
         backlog: u32,
     },
+    /// Listener `id`, which does not listen yet, gives its connections rules
+    /// of its own: their text waits in the pair, and behind the answer comes
+    /// why they are none.
+    Rules {
+        /// Its number.
+        id: u64,
+    },
     /// `setsockopt` on connection `id` (or on a listener).
     Option {
         /// The connection's number.
@@ -110,6 +117,8 @@ pub enum Answer {
 
 /// Bytes that a request takes at the most.
 pub const REQUEST_BYTES_MAX: usize = 96;
+/// Bytes of a program's rules.
+pub const RULES_BYTES_MAX: usize = 32 << 10;
 /// Bytes of an answer.
 pub const ANSWER_BYTES: usize = 4;
 
@@ -140,6 +149,10 @@ impl Request {
                 bytes.push(b'L');
                 bytes.extend_from_slice(&id.to_be_bytes());
                 bytes.extend_from_slice(&backlog.to_be_bytes());
+            }
+            Self::Rules { id } => {
+                bytes.push(b'R');
+                bytes.extend_from_slice(&id.to_be_bytes());
             }
             Self::Option { id, level, name, value } => {
                 bytes.push(b'O');
@@ -182,6 +195,7 @@ impl Request {
             }
             b'?' => Self::Opening { id: rest.long()? },
             b'L' => Self::Listen { id: rest.long()?, backlog: u32::from_be_bytes(rest.take()?) },
+            b'R' => Self::Rules { id: rest.long()? },
             b'O' => {
                 let (id, level, name) = (rest.long()?, rest.int()?, rest.int()?);
                 Self::Option { id, level, name, value: [rest.int()?, rest.int()?] }
@@ -284,6 +298,7 @@ mod tests {
         check(Request::Opening { id: 1 << 40 });
         check(Request::Private { id: 1 << 40, bytes: std::array::from_fn(|at| at as u8) });
         check(Request::Labels);
+        check(Request::Rules { id: 1 << 63 | 9 });
         check(Request::Refused { call: Call::Connect });
         check(Request::Refused { call: Call::GetOption { level: 6, name: 11 } });
     }

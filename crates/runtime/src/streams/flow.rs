@@ -179,6 +179,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
             && let Some(private) = self.stack.private(conn)
         {
             flow.pipe.tell(flow.level, private);
+            if let Some(state) = self.stack.flow(conn) {
+                flow.pipe.flow(&state);
+            }
         }
     }
 

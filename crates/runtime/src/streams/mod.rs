@@ -22,8 +22,8 @@ mod run;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use net::classify::Private;
 use net::classify::private::{APPLICATION, application_mut};
+use net::classify::{FlowState, Private, TransportClassifier};
 use net::driver::DriverCounters;
 use net::stack::{ConnId, KeepAlive, ListenOptions};
 use net::{Device, Stack};
@@ -40,6 +40,8 @@ pub trait Pipe {
     /// What is handed over next is as urgent as `level`; `private` is what
     /// the connection shares with its classifiers. For programs that look.
     fn tell(&mut self, _level: Priority, _private: &Private) {}
+    /// What the connection has been like; likewise.
+    fn flow(&mut self, _flow: &FlowState) {}
     /// Hands `bytes`, which are not none, to the program.
     fn write(&mut self, bytes: &[u8]) -> Wrote;
     /// Takes what the program has written into `bytes`. Less than they hold is
@@ -82,6 +84,11 @@ pub trait Programs {
     type Pipe: Pipe;
     /// Appends what happened on their side; whether anything did. Never blocks.
     fn poll(&mut self, into: &mut Vec<Happened>) -> bool;
+    /// Who is urgent among the connections to `port`, where whoever listens
+    /// there says so itself.
+    fn classifier(&self, _port: u16) -> Option<TransportClassifier> {
+        None
+    }
     /// Hands a new connection to whoever listens; `None` when nobody takes it.
     fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Self::Pipe>;
     /// Answers [`Happened::Connect`]: a handshake is under way. `None` when the
@@ -421,7 +428,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
             }
             Happened::Listen(port) => {
                 // Somebody may listen there already.
-                let _ = self.stack.listen(port, ListenOptions::default());
+                let classifier = self.programs.classifier(port);
+                let _ = self.stack.listen(port, ListenOptions { classifier, ..ListenOptions::default() });
             }
             Happened::Unlisten(port) => self.stack.unlisten(port),
             Happened::Connect { call, to, port } => self.connect(now, call, to, port),

@@ -275,3 +275,39 @@ fn a_desk_that_is_gone_is_the_network_that_is_down() {
     let asked = seam.ask(&Request::Listen { id: 1, backlog: 1 });
     assert_eq!(asked.err(), Some(Errno::NETDOWN));
 }
+
+#[test]
+fn rules_of_a_listeners_own_are_taken_before_it_listens() {
+    const RULES: &[u8] = b"[[rule]]\nlayer = \"transport\"\nrtt = \"> 50ms\"\npriority = 7\n";
+    let mut world = World::new(9);
+    let (_, end) = world.bind(HERE);
+    let id = Name::of(end.as_fd()).expect("a listener has a name").id;
+    let give = |world: &mut World, text: &[u8]| {
+        let seam = world.seam;
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(move || seam.rule(id, text));
+            while !asking.is_finished() {
+                world.desk.poll(&mut Vec::new());
+                std::thread::yield_now();
+            }
+            asking.join().unwrap()
+        })
+    };
+    let why = give(&mut world, b"[[rule]]\nlayer = \"transport\"\npriority = 8").unwrap();
+    assert_eq!(why.as_deref(), Some("line 3: priority 8 is outside 0..=7"));
+    let driver = give(&mut world, b"[[rule]]\nlayer = \"driver\"\npriority = 0").unwrap();
+    assert!(driver.is_some_and(|why| why.contains("write layer = \"transport\"")));
+    assert!(give(&mut world, b"default = 3").unwrap().is_some_and(|why| why.contains("no [[rule]]")));
+    assert!(give(&mut world, b"\xff").unwrap().is_some_and(|why| why.contains("UTF-8")));
+    assert_eq!(give(&mut world, &[b'#'; 40_000]), Err(Errno::MSGSIZE));
+    assert!(world.desk.classifier(80).is_none());
+    assert_eq!(give(&mut world, RULES), Ok(None));
+    assert!(world.desk.classifier(80).is_some() && world.desk.classifier(81).is_none());
+    world.ask(Request::Listen { id, backlog: 4 });
+    assert_eq!(give(&mut world, RULES), Err(Errno::ISCONN), "the stack was told already");
+    drop(end);
+    soon(|| {
+        world.poll();
+        world.desk.classifier(80).is_none()
+    });
+}
