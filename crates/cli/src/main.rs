@@ -41,7 +41,7 @@ mod table;
 
 /// Application-defined priority from the network card to the worker.
 #[derive(Parser)]
-#[command(name = "greenwave", version)]
+#[command(name = "greenwave", version, max_term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

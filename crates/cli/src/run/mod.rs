@@ -47,6 +47,11 @@ use watched::Watched;
 /// device leads, is on our stack, and everything else is the kernel's. Ends
 /// with the program, or with ctrl-C.
 #[derive(clap::Args)]
+// What clap makes of it is longer than a line.
+#[command(
+    next_line_help = true,
+    override_usage = "greenwave run [OPTIONS] --device KIND:NAME --addr ADDRESSES -- PROGRAM..."
+)]
 pub struct Args {
     #[command(flatten)]
     link: Link,
