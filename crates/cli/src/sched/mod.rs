@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use host::cores::class::Class;
-use host::cores::{Journal, Layout, Limit, Manager, Probe, Sensor, TaskSetup, Unseen, Who, list};
+use host::cores::{Counters, Journal, Layout, Limit, Manager, Probe, Sensor, TaskSetup, Unseen, Who, list};
 use host::{Monotonic, affinity, proc};
 use queueing::{Clock, CoreId, Span};
 use sched::cores::condition::{Change, Trouble, Watch};
@@ -112,10 +112,10 @@ fn share(config: &Config, args: &Args) -> Result<(), Error> {
         let checked = task.who().map_or(Ok(()), |who| who.check(task.spec().is_critical()));
         checked.map_err(|e| Error::from(e.of_task(&task.name)))?;
     }
+    let (sensor, why) = sensor(config, &cores)?;
     let interrupted = host::interrupt::flag();
     let journal = Journal::begin(&folder, &cores).map_err(|e| Error::file(&folder, &e))?;
     let mut guardian = restore::guardian(journal.path())?;
-    let (sensor, why) = sensor(config);
     let mut programs = Programs::default();
     let clock = Monotonic::new();
     let watch = Watch::new(config.condition_after, &settings, &board);
@@ -171,26 +171,37 @@ fn stand_back(ours: &[CoreId], managed: &[CoreId]) -> bool {
     Class::FIRST.set(None).is_ok()
 }
 
-/// What tells how busy DRAM is, and why this.
-fn sensor(config: &Config) -> (Box<dyn Sensor>, String) {
+/// What tells how busy DRAM is around `cores`, and why this.
+///
+/// # Errors
+/// Counters were asked for, and there are none.
+fn sensor(config: &Config, cores: &[CoreId]) -> Result<(Box<dyn Sensor>, String), Error> {
     let none = |why: &str| -> (Box<dyn Sensor>, String) { (Box::new(Unseen), why.to_owned()) };
-    match config.sensor {
+    let probe = |why: &str| -> (Box<dyn Sensor>, String) {
+        let limit = Limit { slowdown: config.latency_max, bandwidth: config.bandwidth_max_gb * 1e9 };
+        let probe = Probe::new(Probe::size(), limit);
+        let why = format!(
+            "{why}a load takes {} when DRAM is idle, {} times that count as {} GB/s; \
+             who runs most is taken for the culprit",
+            probe.idle(),
+            config.latency_max,
+            config.bandwidth_max_gb
+        );
+        (Box::new(probe), why)
+    };
+    let counters =
+        || Counters::here(cores).map(|counters| (Box::new(counters) as Box<dyn Sensor>, COUNTED.to_owned()));
+    Ok(match config.sensor {
         SensorName::None => none("as the configuration says: bandwidth is not managed"),
         SensorName::Auto if !config.asks_for_bandwidth() => none("the policy does not ask for bandwidth"),
-        SensorName::Auto | SensorName::Probe => {
-            let limit = Limit { slowdown: config.latency_max, bandwidth: config.bandwidth_max_gb * 1e9 };
-            let probe = Probe::new(Probe::size(), limit);
-            let why = format!(
-                "no counters are read here; a load takes {} when DRAM is idle, {} times that count as {} GB/s; \
-                 who runs most is taken for the culprit",
-                probe.idle(),
-                config.latency_max,
-                config.bandwidth_max_gb
-            );
-            (Box::new(probe), why)
-        }
-    }
+        SensorName::Auto => counters().unwrap_or_else(|_| probe("no counters are here; ")),
+        SensorName::Probe => probe(""),
+        SensorName::Counters => counters()
+            .map_err(|why| Error::new(format!("sensor counters: {why}")).advice("sensor = \"auto\""))?,
+    })
 }
+
+const COUNTED: &str = "bytes by socket are counted, and misses by core where they can be";
 
 /// How it starts.
 struct Start<'a> {

@@ -33,13 +33,14 @@ pub mod scx;
 mod sensor;
 mod tails;
 mod task;
+mod who;
 
 pub use groups::{Group, Hierarchy};
 pub use journal::{Journal, Restored};
 pub use layout::Layout;
 pub use manager::Manager;
 pub use scx::Scx;
-pub use sensor::{Limit, Probe, Sensor, Unseen};
+pub use sensor::{Counters, Limit, Probe, Sensor, Unseen};
 pub use task::{Figures, group_path};
 
 use class::Class;
@@ -216,7 +217,8 @@ impl Cores for Affinity {
         }
         while let Some(core) = self.asked.pop() {
             let ran = |task: TaskId| self.tasks[task.index()].figures().ran_ns;
-            let misses = misses(&self.given, &self.specs, ran, core);
+            let counted = self.sensor.misses(self.layout.cores()[core.0 as usize]);
+            let misses = counted.unwrap_or_else(|| misses(&self.given, &self.specs, ran, core));
             signals.cores[core.0 as usize].sample = Some(Sample { misses, at: now });
         }
         self.sensor.bandwidth(now, &mut signals.bandwidth);

@@ -1,8 +1,8 @@
 //! What tells how busy DRAM is.
 //!
-//! Behind one port: [`Unseen`], which knows nothing, and [`Probe`], which needs
-//! no counters. Counters of the processor, of resctrl or of the memory
-//! controllers would come here, each a file. A virtual machine has none of them.
+//! Behind one port: [`Unseen`], which knows nothing, [`Probe`], which needs
+//! no counters, and [`Counters`] of memory controllers, caches and cores, of which
+//! most virtual machines have none.
 //!
 //! The probe is a walk through memory that no cache holds: each load waits for
 //! the one before, so the time of one is the latency of DRAM, and latency rises
@@ -11,9 +11,13 @@
 
 use std::hint::black_box;
 
-use queueing::{Clock, Span, Time};
+use queueing::{Clock, CoreId, Span, Time};
 
 use crate::Monotonic;
+
+mod counters;
+
+pub use counters::Counters;
 
 /// How busy DRAM is, per socket.
 pub trait Sensor: Send {
@@ -23,6 +27,11 @@ pub trait Sensor: Send {
     /// Overwrites `used`, bytes per second and socket since the last reading;
     /// `None` where it cannot tell.
     fn bandwidth(&mut self, now: Time, used: &mut [Option<f64>]);
+
+    /// Misses of the last-level cache so far of Linux's `core`, where they are counted.
+    fn misses(&mut self, _core: CoreId) -> Option<u64> {
+        None
+    }
 
     /// How many times as long a load takes as on an idle machine, if it knows.
     fn slowdown(&self) -> Option<f64> {

@@ -1,15 +1,15 @@
 //! Sharing cores between programs: what the mechanisms need, tried on a child of our own.
 
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use queueing::CoreId;
 use rustix::process::Pid;
 use rustix::thread::sched_setaffinity;
 
 use super::Finding;
 use crate::affinity;
 use crate::cores::class::Class;
-use crate::cores::{CoresError, Group, Hierarchy, list, scx};
+use crate::cores::{CoresError, Counters, Group, Hierarchy, list, scx};
 use crate::proc::{self, Ledger};
 
 const AREA: &str = "sched";
@@ -30,7 +30,11 @@ pub(super) fn examine() -> Vec<Finding> {
         Ok(sleeper) => vec![mechanism(&sleeper), parking(&sleeper), sessions(&sleeper)],
         Err(e) => vec![Finding::absent(AREA, "affinity", format!("no child to try it on: {e}"), [])],
     };
-    tried.into_iter().chain([scheduler(scx::check()), probe()]).chain(counters(Path::new("/"))).collect()
+    tried
+        .into_iter()
+        .chain([scheduler(scx::check()), probe()])
+        .chain(counters(Counters::tried(CoreId(0))))
+        .collect()
 }
 
 /// Class, cores and waits of a program.
@@ -133,38 +137,38 @@ fn probe() -> Finding {
     Finding::limited(
         AREA,
         "latency probe",
-        "how busy DRAM is, on greenwave's socket, and not who it is; taken by default",
+        "how busy DRAM is, on greenwave's socket, and not who it is; taken where no counter is",
         [],
     )
 }
 
-/// Counters that name who misses caches; `root` is where `/sys` lies.
-fn counters(root: &Path) -> Vec<Finding> {
-    let has = |path: &str| root.join(path).exists();
-    let unread = "it is there, and this greenwave does not read it yet: the latency probe is taken";
-    let of = |what: &str, path: &str, missing: &str, remedy: Option<&str>| {
-        let seen = if has(path) { unread } else { missing };
-        let remedies = remedy.filter(|_| !has(path)).map(str::to_owned);
-        Finding::absent(AREA, what, seen, remedies)
+/// Counters of the hardware, each tried.
+fn counters(tried: Vec<(&'static str, Result<(), String>)>) -> Vec<Finding> {
+    let finding = |(what, tried): (&'static str, Result<(), String>)| {
+        let (seen, remedy) = match what {
+            "cache misses" => ("who misses the last-level cache, core by core", None),
+            "resctrl MBM" => (
+                "bytes between memory and each last-level cache",
+                Some("mount -t resctrl resctrl /sys/fs/resctrl"),
+            ),
+            _ => ("bytes that each socket's memory moved", None),
+        };
+        match tried {
+            Ok(()) => Finding::works(AREA, what, format!("{seen}; taken before the latency probe")),
+            Err(why) => {
+                let remedy =
+                    remedy.unwrap_or("a machine of its own: most virtual ones have no such counters");
+                Finding::absent(AREA, what, format!("{why}: {seen} is not seen"), [remedy.to_owned()])
+            }
+        }
     };
-    vec![
-        of(
-            "cache misses",
-            "sys/bus/event_source/devices/cpu",
-            "no counters: most virtual machines have none",
-            None,
-        ),
-        of(
-            "resctrl",
-            "sys/fs/resctrl/info/L3_MON",
-            "no bandwidth by program",
-            Some("mount -t resctrl resctrl /sys/fs/resctrl"),
-        ),
-    ]
+    tried.into_iter().map(finding).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::super::Health;
     use super::*;
 
@@ -188,6 +192,8 @@ mod tests {
         assert_eq!((none.health, &*none.seen), (Health::Absent, "this kernel has no sched_ext"));
         assert!(none.remedies[0].contains("6.12"));
         assert_eq!(scheduler(Ok(())).health, Health::Works);
-        assert!(counters(Path::new("/no/such")).iter().all(|finding| finding.health == Health::Absent));
+        let found = counters(vec![("AMD UMC", Ok(())), ("resctrl MBM", Err("there is none".to_owned()))]);
+        assert_eq!(found[0].health, Health::Works);
+        assert_eq!((found[1].health, found[1].remedies.len()), (Health::Absent, 1));
     }
 }

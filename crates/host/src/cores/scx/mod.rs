@@ -273,7 +273,8 @@ impl Cores for Scx {
         while let Some(core) = self.grants.next_asked() {
             let given = self.grants.given();
             let ran = |task: TaskId| self.figures[task.index()].ran_ns;
-            let misses = misses(given, &self.specs, ran, core);
+            let counted = self.sensor.misses(self.layout.cores()[core.0 as usize]);
+            let misses = counted.unwrap_or_else(|| misses(given, &self.specs, ran, core));
             signals.cores[core.0 as usize].sample = Some(Sample { misses, at: now });
         }
         self.sensor.bandwidth(now, &mut signals.bandwidth);

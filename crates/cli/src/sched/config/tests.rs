@@ -1,0 +1,82 @@
+//! What is right, and what is refused.
+
+use super::*;
+
+#[test]
+fn the_example_is_right_and_shows_the_defaults() {
+    let example = Config::parse("example.toml", EXAMPLE).unwrap();
+    let (tasks, default) = (example.tasks.clone(), Config::default());
+    assert_eq!(format!("{:?}", Config { tasks: Vec::new(), ..example }), format!("{default:?}"));
+    assert_eq!(tasks[0].spec(), TaskSpec::critical(1));
+    assert_eq!(tasks[1].spec(), TaskSpec::best_effort());
+    // What is commented out can be commented in, once the other way to say who it is goes.
+    let told = EXAMPLE
+        .replace("\n# ", "\n#  ")
+        .replace("\n#  request_max", "\nrequest_max")
+        .replace("\n#  tail", "\ntail");
+    let told = Config::parse("example.toml", &told).unwrap();
+    assert_eq!(told.tasks[0].request_max, Some(Span::from_micros(40)));
+    assert!(told.tasks[0].tail.is_some());
+}
+
+#[test]
+fn what_is_wrong_is_said_with_the_value_and_a_remedy() {
+    let lc = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n";
+    let be = "[[tasks]]\nname = \"b\"\nclass = \"BE\"\npid = 2\n";
+    let check = |text: &str, says: &str| {
+        let error = Config::parse("t.toml", text).expect_err(text).to_string();
+        assert!(error.starts_with("error: t.toml:") && error.contains(says), "{says:?} is not in {error:?}");
+        assert!(error.contains("\n  try: ") && error.lines().count() == 2, "{error}");
+    };
+    check("", "there is no task");
+    check("polcy = 1", ":1: unknown field `polcy`");
+    check("period = \"10us\"", "period 10.0 µs is outside 1.00 ms..=1.00 s");
+    check("period = \"soon\"", "span \"soon\"");
+    check("mechanism = \"magic\"", "mechanism \"magic\" is none of auto, affinity, scx");
+    check("latency_max = 1.0", "latency_max 1 is not more than 1");
+    check("slack = 2.0", "slack 2 is outside 0..=1");
+    check(&format!("{be}guaranteed = 2"), "task b: BE with 2 guaranteed cores: BE has 0");
+    check(&format!("{lc}command = [\"x\"]"), "2 of command, pid and cgroup are given");
+    check("[[tasks]]\nname = \"a\"\nclass = \"LC\"", "0 of command, pid and cgroup");
+    check("[[tasks]]\nname = \"a\"\nclass = \"LC\"\ncommand = []", "an empty command");
+    check("[[tasks]]\nname = \"a\"\nclass = \"XX\"\npid = 1", "unknown variant `XX`");
+    check(&format!("{lc}{lc}"), "task \"a\" needs a name of its own");
+    check(&format!("{lc}{}", be.replace('2', "1")), "tasks a and b are the same programs");
+    check(&format!("{lc}burstable = 0"), "0 guaranteed and 0 burstable cores are none");
+    check(&format!("{lc}output = \"x\""), "output is of a command");
+    check(&format!("policy = \"static\"\n{lc}"), "LC without guaranteed cores has none");
+    check(&format!("policy = \"parties\"\n{lc}"), "parties decides by tails");
+    check(&format!("policy = \"elfen\"\n{lc}"), "policy elfen keeps LC to first lanes");
+    check("mechanism = \"scx\"\nperiod = \"9us\"", "period 9.00 µs is outside 10.0 µs..=1.00 s");
+    let scx = Config::parse("t.toml", &format!("mechanism = \"scx\"\npolicy = \"elfen\"\n{lc}")).unwrap();
+    assert_eq!(scx.tempo(true), (Span::from_micros(50), Span::from_micros(100)));
+}
+
+#[test]
+fn cores_and_guarantees_must_be_there() {
+    let ours = [0, 1].map(CoreId);
+    let with = |text: &str| {
+        Config::parse(
+            "t.toml",
+            &format!("{text}\n[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\nguaranteed = 3"),
+        )
+    };
+    let refused = |text: &str| with(text).unwrap().managed(&ours).unwrap_err().to_string();
+    assert!(refused("cores = \"0-7\"").contains("greenwave may use 0-1, and not 2\n  try: cores = \"0-1\""));
+    assert!(refused("cores = \"0-1,1\"").contains("name core 1 twice"));
+    assert_eq!(with("").unwrap().managed(&ours).unwrap(), ours);
+    let two = || Topology::regular(1, 2, 1).unwrap();
+    let period = Span::from_millis(2);
+    let error = with("").unwrap().arrange(two(), period).err().unwrap().to_string();
+    assert!(error.contains("3 cores are guaranteed and 2 are there\n  try: guaranteed cores"), "{error}");
+    let error = with("policy = \"best\"").unwrap();
+    let four = Topology::regular(1, 4, 1).unwrap();
+    assert!(
+        error
+            .arrange(four, period)
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("policy \"best\" is none of caladan, ")
+    );
+}
