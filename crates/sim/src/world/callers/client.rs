@@ -228,7 +228,7 @@ impl Callers {
                 let got = stack.received(id).len();
                 if got >= RESPONSE_LEN {
                     stack.consume(now, id, got);
-                    stack.close(now, id);
+                    stack.release(now, id);
                     self.answered(now, at, id);
                 }
             }
@@ -263,7 +263,8 @@ impl Callers {
         {
             self.leaving.pop_front();
             if self.settle(at, id).is_some() {
-                self.crowd.stack(at).close(now, id);
+                // Let go: who holds on would ask time and again whether the server lives.
+                self.crowd.stack(at).release(now, id);
                 any = true;
             }
         }
