@@ -71,6 +71,8 @@ fn a_claim_that_fails_is_exit_1_and_a_file_that_is_wrong_exit_2() {
         assert!(text.contains(says), "{says:?} is not in {text}");
     };
     check("holds = \"<= 0.015\"", "holds = \"<= 0.000001\"", 1, "NO");
+    // One run has no interval.
+    check("holds = \"<= 0.015\"", "holds = \"<= 0.015\"\nsignificant = true", 1, "NO");
     check("[scale.smoke]", "[scale.smoke]\nmodes = [\"none\"]", 0, "was not checked: scale smoke");
     check("workers = 2", "workers = 0", 2, "workers 0 is outside 1..=256");
     check("workers = 2", "wrokers = 2", 2, "wrokers");

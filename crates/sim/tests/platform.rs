@@ -112,6 +112,19 @@ fn a_seed_replays_a_run_and_another_does_not() {
 }
 
 #[test]
+fn who_claims_to_be_more_urgent_than_was_granted_gains_nothing() {
+    let of = |level: &str| {
+        let text = text("all", "").replace("level = 1\n        granted = 6", level);
+        let outcome = run(&Config::from_toml(&text).expect("a platform"));
+        let class = |class: &sim::world::platform::ClassOutcome| (class.on_time, class.latency.mean());
+        (outcome.classes.iter().map(class).collect::<Vec<_>>(), outcome.events)
+    };
+    let modest = of("level = 6");
+    assert_eq!(of("level = 1\n        granted = 6"), modest);
+    assert_ne!(of("level = 1"), modest, "to be granted it is another matter");
+}
+
+#[test]
 fn without_disturbance_or_overload_no_switch_changes_what_is_answered() {
     let quiet = |mechanisms: &str| {
         let mut config = Config::from_toml(&text(mechanisms, "")).expect("a platform");

@@ -1,6 +1,6 @@
 //! A whole platform: tiers on a fabric, with every mechanism as a switch.
 //!
-//! A row per class of requests; one, `total`, for all of them together, which also
+//! A row per class of requests that came; one, `total`, for all of them together, which also
 //! has what BE and bulk flows got done.
 
 use queueing::{Histogram, Span};
@@ -51,16 +51,17 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
 }
 
 fn rows(outcome: &Outcome) -> Vec<Row> {
-    let mut rows: Vec<Row> = outcome.classes.iter().map(|class| row(class, outcome.counted)).collect();
+    let came = outcome.classes.iter().filter(|class| class.requests > 0);
+    let mut rows: Vec<Row> = came.map(|class| row(class, outcome.counted)).collect();
     rows.push(total(outcome));
     rows
 }
 
-/// What became of a class; of nobody nothing is known.
+/// What became of a class of which somebody came.
 fn row(class: &ClassOutcome, counted: Span) -> Row {
     let seconds = counted.as_secs_f64();
     let percent = |part: u64| part as f64 / class.requests as f64 * 100.0;
-    let us = |span: Span| if class.requests > 0 { span.as_micros_f64() } else { f64::NAN };
+    let us = Span::as_micros_f64;
     let of = |histogram: &Histogram, q| us(histogram.quantile(q));
     let spent = class.spent;
     let figures = vec![
