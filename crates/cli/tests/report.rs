@@ -53,23 +53,15 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(path).expect("the file is there")
 }
 
-/// A small experiment over two seeds: its result, and the page beside it.
+/// An experiment that takes a second, over two seeds: its result, and the page
+/// beside it.
 static RUN: LazyLock<(Value, String)> = LazyLock::new(|| {
     let folder = Folder::new("run");
-    let experiment = include_str!("../../../experiments/adps/fig5.toml");
-    let (before, after) = experiment.split_once("[scale.smoke]").expect("it has a small scale");
-    let after = after.replacen("runs = 1", "runs = 2", 1);
-    folder.file("paper.csv", include_str!("../../../experiments/adps/paper.csv"));
-    let file = folder.file("small.toml", &format!("{before}[scale.smoke]{after}"));
-    let out = folder.path("out");
-    let ran = greenwave(&["exp", "run", &file, "--out", &out]);
+    let ran = greenwave(&["exp", "run", "overload/e3", "--out", &folder.path("")]);
     assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
-    let path = |extension: &str| {
-        let entries = std::fs::read_dir(&out).expect("it was written");
-        let mut paths = entries.map(|entry| entry.unwrap().path());
-        paths.find(|path| path.extension().is_some_and(|e| e == extension)).expect("both are written")
-    };
-    (serde_json::from_str(&read(path("json"))).expect("it is JSON"), read(path("html")))
+    let [json, page] =
+        ["json", "html"].map(|extension| read(folder.path(&format!("overload-e3.{extension}"))));
+    (serde_json::from_str(&json).expect("it is JSON"), page)
 });
 
 fn said(out: &Output) -> (Option<i32>, String) {
@@ -79,7 +71,7 @@ fn said(out: &Output) -> (Option<i32>, String) {
 #[test]
 fn a_result_is_a_page_that_needs_nothing_else() {
     let folder = Folder::new("page");
-    let result = folder.file("small.json", &RUN.0.to_string());
+    let result = folder.file("e3.json", &RUN.0.to_string());
     let out = folder.path("page.html");
     let (code, text) = said(&greenwave(&["report", &result, "--out", &out]));
     assert_eq!(code, Some(0), "{text}");
@@ -87,15 +79,21 @@ fn a_result_is_a_page_that_needs_nothing_else() {
     let page = read(&out);
     assert_eq!(page, RUN.1, "the page of a run is the same whenever it is made");
     let title = RUN.0["title"].as_str().unwrap();
-    for part in [title, "<svg role=\"img\"", "run it again", "exp run ", "prefers-color-scheme", "<details>"]
-    {
+    for part in [
+        title,
+        "<svg role=\"img\"",
+        "run it again",
+        "greenwave exp run overload/e3 --scale smoke --seed 1",
+        "prefers-color-scheme",
+        "<details>",
+    ] {
         assert!(page.contains(part), "{part:?} is in the page");
     }
     let own = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
     for foreign in ["http:", "https:", "<script", "<link", "src=", "url("] {
         assert!(!own.contains(foreign), "{foreign:?} is not in the page");
     }
-    assert_eq!(folder.names(), ["page.html", "small.json"], "nothing else is written");
+    assert_eq!(folder.names(), ["e3.json", "page.html"], "nothing else is written");
 }
 
 #[test]
@@ -168,7 +166,7 @@ fn what_cannot_be_shown_is_one_line_with_what_to_do() {
 #[test]
 fn a_full_disk_leaves_the_page_that_was_there() {
     let folder = Folder::new("full");
-    let result = folder.file("small.json", &RUN.0.to_string());
+    let result = folder.file("e3.json", &RUN.0.to_string());
     let full = folder.path("disk");
     let script = "mkdir -p $1 && mount -t tmpfs -o size=16k none $1 || exit 77
         echo old > $1/page.html
