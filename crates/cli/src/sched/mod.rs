@@ -43,7 +43,7 @@ pub struct Args {
     /// What shares the machine, and how (see `greenwave sched example`).
     #[arg(long, value_name = "FILE", required = true)]
     config: Option<PathBuf>,
-    /// auto, affinity, scx [default: as the configuration says].
+    /// auto, affinity, scx [default: as the file says].
     #[arg(long, value_name = "NAME", value_parser = mechanism::NAMES, hide_possible_values = true)]
     mechanism: Option<String>,
     /// From one status line to the next.
