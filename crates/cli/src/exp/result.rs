@@ -88,6 +88,7 @@ impl ExperimentResult {
                 interval: interval(&seeds),
                 seeds,
                 within_interval: claim.within_interval,
+                significant: claim.significant,
                 bound,
                 unit: claim.unit.clone(),
                 at: match &claim.at {
