@@ -19,9 +19,14 @@ fn build(world: &World) -> String {
     program
 }
 
+/// Sends a line, in one piece.
+fn tell(stream: &mut TcpStream, line: &str) {
+    stream.write_all(format!("{line}\n").as_bytes()).expect("the server reads");
+}
+
 /// Sends a line; what is answered.
 fn say(stream: &mut TcpStream, line: &str) -> String {
-    writeln!(stream, "{line}").expect("the server reads");
+    tell(stream, line);
     hear(stream)
 }
 
@@ -63,8 +68,10 @@ fn a_server_in_c_has_rules_of_its_own_and_takes_the_most_urgent_first() {
     // All of these wait when it looks again.
     let program = server.descendants()[0];
     kill_process(program, Signal::STOP).unwrap();
+    let stat = format!("/proc/{}/stat", program.as_raw_nonzero());
+    world.until("it is stopped", || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T ")));
     for (n, stream) in streams.iter_mut().enumerate() {
-        writeln!(stream, "{}", if n == 3 { "urgent" } else { "patient" }).unwrap();
+        tell(stream, if n == 3 { "urgent" } else { "patient" });
     }
     world.until("all has come", || all_has_come(&world));
     kill_process(program, Signal::CONT).unwrap();
@@ -168,9 +175,9 @@ fn a_program_waits_for_what_is_urgent_and_reads_what_the_stack_knows() {
         !streams.is_empty()
     });
     streams.push(world.connect(&server));
-    writeln!(streams[0], "patient").unwrap();
+    tell(&mut streams[0], "patient");
     assert_eq!(hear(&mut streams[1]), "now\n");
-    writeln!(streams[0], "urgent").unwrap();
+    tell(&mut streams[0], "urgent");
     assert_eq!(hear(&mut streams[0]), "done\n");
     drop(streams);
     let (code, said) = server.ended();
