@@ -174,11 +174,14 @@ fn in_kernel(rig: &Rig, count: u32, core: CoreId, found: &mut Vec<Operation>) ->
     for _ in 0..count {
         for (before, spans) in [(run(0, BE), &mut preempt), (idle, &mut wake)] {
             let start = clock.now();
-            manager.act(start, &[before]);
-            std::thread::sleep(PAUSE);
-            if before == idle {
+            manager.act(start, &[run(0, BE)]);
+            if before == idle && rig.page.beat_after(start).is_some() {
+                let start = clock.now();
+                manager.act(start, &[idle]);
+                std::thread::sleep(PAUSE);
                 park.record(rig.page.last_beat().since(start));
             }
+            std::thread::sleep(PAUSE);
             let start = clock.now();
             manager.act(start, &[run(0, LC)]);
             let decided = clock.now().since(start);
