@@ -15,6 +15,7 @@ use sched::cores::{POLICIES, PolicyEntry};
 use serde_json::json;
 
 use crate::Error;
+use crate::report::Header;
 use crate::table::Table;
 
 mod handoff;
@@ -134,11 +135,11 @@ fn as_json(
         json!({ "operation": op.name, "what": op.what, "p50_ns": at(0.5), "p99_ns": at(0.99), "count": op.spans.count() })
     };
     let of = |(cores, each): &(usize, Span)| json!({ "cores": cores, "ns": each.as_nanos() });
-    json!({
+    Header::of_host("bench-sched", None).examined(&["sched"]).stamp(json!({
         "operations": operations.iter().map(operation).collect::<Vec<_>>(),
         "loops": loops.iter().map(of).collect::<Vec<_>>(),
         "not_measured": not_scx, "holds": holds, "machine": host::Machine::this().to_string(),
-    })
+    }))
 }
 
 /// A process that takes part; ended with this.
@@ -161,5 +162,15 @@ impl Drop for Part {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_what_the_schema_says() {
+        crate::report::schema::conforms(&as_json(&[], &[(24, Span::from_nanos(900))], true, None));
     }
 }
