@@ -170,7 +170,7 @@ fn commands_stand_where_they_are_run() {
     for (name, text) in pages().iter().filter(|(name, _)| !others.contains(&name.as_str())) {
         for block in Block::all(text) {
             let (language, line) = (block.language(), block.line);
-            let known = ["console", "text", "toml", "rust"];
+            let known = ["console", "text", "toml", "rust", "yaml"];
             assert!(known.contains(&language), "{name}:{line}: {language:?} is none of {known:?}");
             let is_command =
                 |line: &str| ["$ ", "greenwave ", "sudo "].iter().any(|begin| line.starts_with(begin));

@@ -34,7 +34,8 @@ fn the_guide_lists_the_calls_that_the_library_takes() {
     let rows = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | mapped"));
     let told: BTreeSet<String> = rows.flat_map(|(calls, _)| calls.split("`, `")).map(str::to_owned).collect();
     let exported = exported(&std::fs::read(library()).unwrap());
-    let (api, taken): (BTreeSet<_>, _) = exported.into_iter().partition(|name| name.starts_with("greenwave_"));
+    let (api, taken): (BTreeSet<_>, _) =
+        exported.into_iter().partition(|name| name.starts_with("greenwave_"));
     assert_eq!(told, taken);
     let header = include_str!("../../../capi/include/greenwave.h");
     assert!(api.len() >= 8 && api.iter().all(|name| header.contains(&format!(" {name}("))), "{api:?}");
