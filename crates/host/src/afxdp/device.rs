@@ -26,7 +26,8 @@ pub struct AfXdp {
     free: Vec<u64>,
     frame_len_max: usize,
     busy_poll: bool,
-    /// The kernel had more to send than it does in one call.
+    /// The kernel has not sent everything: it was too much for one call, or the
+    /// link was busy.
     unsent: bool,
     bell: ready::Bell,
     _steering: Arc<Steering>,
@@ -93,9 +94,10 @@ impl AfXdp {
         // Each call sends so many frames when the kernel copies them.
         for _ in 0..KICKS_MAX {
             if !self.socket.kick_send() {
-                return;
+                break;
             }
         }
+        // Also where the link was busy: nobody else would ask the kernel again.
         self.unsent = self.socket.sending.is_pending();
     }
 
@@ -168,6 +170,7 @@ impl Device for AfXdp {
 
     fn wait(&mut self, span: Span) {
         self.nudge();
+        let span = if self.unsent { span.min(RETRY) } else { span };
         self.bell.within(&self.socket, PollFlags::IN, span);
     }
 
@@ -178,5 +181,7 @@ impl Device for AfXdp {
 
 /// Chunks that go to the fill ring at once.
 const FILL_BATCH: u32 = 16;
+/// How long a link that was busy is left alone while there is nothing else to do.
+const RETRY: Span = Span::from_millis(1);
 /// Calls in a row to send a batch.
 const KICKS_MAX: usize = 64;
