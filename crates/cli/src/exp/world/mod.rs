@@ -106,7 +106,7 @@ impl Kind {
 pub struct Stat {
     /// Its name in claims and JSON.
     pub name: &'static str,
-    /// `1` (a count), `share`, `%`, `1/s` or `µs`.
+    /// `1` (a count), `share`, `ratio`, `×`, `%`, `1/s`, `Gbit/s` or `µs`.
     pub unit: &'static str,
     /// Its column in tables; empty where it has none.
     pub column: &'static str,
