@@ -95,7 +95,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     if let Some(path) = &args.out {
         let text = model.to_toml(&machine.to_string(), &host::today(), &args.command());
-        std::fs::write(path, text).map_err(|e| Error::file(path, &e))?;
+        crate::report::whole(path, &text)?;
         eprintln!("written to {}", path.display());
     }
     Ok(ExitCode::SUCCESS)

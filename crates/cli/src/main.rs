@@ -17,13 +17,16 @@ mod bench;
 mod calibrate;
 mod check;
 mod classify;
+mod client;
 mod demo;
 mod device;
 mod doctor;
 mod error;
 mod exp;
+mod explain;
 mod fabric;
 mod guard;
+mod include;
 mod link;
 mod load;
 mod manual;
@@ -36,8 +39,11 @@ mod result;
 mod run;
 mod sched;
 mod serve;
+mod settings;
 mod sim;
 mod table;
+mod top;
+mod ui;
 
 /// Application-defined priority from the network card to the worker.
 #[derive(Parser)]
@@ -67,6 +73,8 @@ enum Command {
     Sim(sim::Args),
     /// Keep a server's goodput under overload.
     Guard(guard::Args),
+    /// Show what a command with --ui does, live.
+    Top(top::Args),
     /// Measure what the stack's steps cost on this machine.
     Calibrate(calibrate::Args),
     /// Measure greenwave beside others, on this machine.
@@ -75,8 +83,10 @@ enum Command {
     Doctor(doctor::Args),
     /// Make a page of what a run left, or compare two runs.
     Report(report::Args),
-    /// Check a policy file and show its rules.
+    /// Check a policy or a configuration and show what it says.
     Check(check::Args),
+    /// Say what becomes of a request, and why.
+    Explain(explain::Args),
     /// Write the man pages.
     Man(manual::ManArgs),
     /// Print completions for a shell.
@@ -100,11 +110,13 @@ fn main() -> ExitCode {
         Command::Exp(args) => exp::run(args),
         Command::Sim(args) => sim::run(&args),
         Command::Guard(args) => guard::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Man(args) => manual::man(&args, Cli::command()),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
     };

@@ -1,6 +1,8 @@
 //! What a person gets who makes a mistake: one line, what to try, exit 2.
 
 mod common;
+#[path = "common/schema.rs"]
+mod schema;
 #[path = "common/scratch.rs"]
 mod scratch;
 
@@ -8,11 +10,6 @@ use std::process::Command;
 
 use common::greenwave;
 use scratch::Scratch;
-
-const GUIDE: [&str; 2] = [
-    include_str!("../../../docs/guide/zero-to-priority.md"),
-    include_str!("../../../docs/guide/policies.md"),
-];
 
 /// `args` must be refused with one line that holds `expected`.
 #[track_caller]
@@ -50,6 +47,7 @@ fn bad_arguments_are_one_line_and_exit_2() {
 fn the_doctor_says_of_each_mechanism_whether_why_and_what_to_try() {
     let out = greenwave(&["doctor", "--json"]);
     let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    schema::conforms(&said);
     let findings = said["findings"].as_array().expect("findings");
     for finding in findings {
         let here = finding["here"].as_str().expect("a word");
@@ -204,36 +202,6 @@ fn help_names_every_dispatch_policy() {
     }
 }
 
-/// Every `greenwave COMMAND --flag` of the pages that a newcomer reads.
-#[test]
-fn the_flags_that_the_readme_and_the_guide_use_exist() {
-    let pages = [include_str!("../../../README.md"), GUIDE[0], GUIDE[1]];
-    let mut seen = 0;
-    for line in pages.iter().flat_map(|page| page.lines()) {
-        let line = line.replace("-p cli -- ", "greenwave ");
-        let Some((_, rest)) = line.split_once("greenwave ") else { continue };
-        let words = || rest.split_whitespace().take_while(|word| *word != "#");
-        let flags: Vec<_> =
-            words().map(|word| word.trim_matches('`')).filter(|word| word.starts_with("--")).collect();
-        if flags.is_empty() {
-            continue;
-        }
-        // `exp run` has its own, and so have others.
-        let parts = if ["exp ", "fabric ", "guard ", "sim "].iter().any(|with| rest.starts_with(with)) {
-            2
-        } else {
-            1
-        };
-        let help = greenwave(&words().take(parts).chain(["--help"]).collect::<Vec<_>>()).stdout;
-        let help = String::from_utf8_lossy(&help);
-        for flag in flags {
-            assert!(help.split_whitespace().any(|word| word == flag), "{flag} of {line:?}");
-            seen += 1;
-        }
-    }
-    assert!(seen >= 8, "only {seen} flags were found");
-}
-
 #[test]
 fn a_bad_policy_is_refused_with_its_line() {
     let policy = Scratch::new(
@@ -256,6 +224,32 @@ fn a_good_policy_is_shown_rule_by_rule() {
     for part in ["rule", "web", "driver", "priority 0", "port = \"80\""] {
         assert!(stdout.contains(part), "{part} in {stdout}");
     }
+    let rules: serde_json::Value =
+        serde_json::from_slice(&greenwave(&["check", policy.path(), "--json"]).stdout).expect("JSON");
+    assert_eq!((&rules["default"], &rules["rules"][0]["rule"]), (&serde_json::Value::Null, &"web".into()));
+}
+
+#[test]
+fn one_check_is_for_every_file() {
+    let tasks = "include = [\"check-more.toml\"]\n[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n";
+    let more =
+        |class: &str| format!("[[tasks]]\nname = \"b\"\nclass = \"{class}\"\ncommand = [\"x\", \"y\"]\n");
+    let tasks = Scratch::new("check-tasks.toml", tasks);
+    let included = Scratch::new("check-more.toml", &more("BE"));
+    let said = |path: &str| String::from_utf8_lossy(&greenwave(&["check", path]).stdout).into_owned();
+    let text = said(tasks.path());
+    for part in ["process 1", "BE", "x y", "shared by policy caladan"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    drop(included);
+    refused(&["check", tasks.path()], "check-tasks.toml:1: include \"check-more.toml\": No such file");
+    let _included = Scratch::new("check-more.toml", &more("XX"));
+    refused(&["check", tasks.path()], "check-more.toml:3: unknown variant `XX`");
+    let egress = Scratch::new(
+        "check-egress.toml",
+        &String::from_utf8_lossy(&greenwave(&["fabric", "policy", "fish"]).stdout),
+    );
+    assert!(said(egress.path()).contains("8 levels of 64 queues"), "{}", said(egress.path()));
 }
 
 /// A policy for requests, and what becomes of one under it.
@@ -269,7 +263,7 @@ fn explained(name: &str, arguments: &[&str]) -> String {
          [[rule]]\nname = \"shop\"\nlayer = \"transport\"\npriority = 2\nport = 443\ntls = { sni = \"*.shop.example\" }\n\
          [[rule]]\nname = \"far\"\nlayer = \"transport\"\npriority = 6\nrtt = \"> 50ms\"\n",
     );
-    let out = greenwave(&[&["check", policy.path()], arguments].concat());
+    let out = greenwave(&[&["explain", "request", policy.path()], arguments].concat());
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
@@ -311,16 +305,15 @@ fn a_request_is_explained_to_programs_too() {
     assert_eq!(priorities, [Some(5), Some(1)], "{text}");
     assert_eq!(requests[1]["rule"], "reads");
     assert_eq!(requests[0]["tried"][2]["missed"]["given"], "SET a");
-    let rules: serde_json::Value = serde_json::from_str(&explained("rules", &["--json"])).expect("JSON");
-    assert_eq!((&rules["default"], &rules["rules"][4]["rule"]), (&5.into(), &"far".into()));
 }
 
 #[test]
 fn a_request_that_is_none_is_refused() {
     let policy = Scratch::new("any.toml", "default = 5\n");
     let check = |arguments: &[&str], expected: &str| {
-        refused(&[&["check", policy.path()], arguments].concat(), expected);
+        refused(&[&["explain", "request", policy.path()], arguments].concat(), expected);
     };
+    check(&[], "no request is given");
     check(&["--http", "GET"], "--http \"GET\" is not METHOD PATH");
     check(&["--http", "GET /", "--header", "gold"], "--header \"gold\" is not NAME: VALUE");
     check(&["--resp", " "], "is no command");
@@ -331,32 +324,13 @@ fn a_request_that_is_none_is_refused() {
     check(&["--http", "GET /", "--loss", "2"], "is not a share 0.0..=1.0");
 }
 
-/// The policies that the guide tells its reader to save.
-#[test]
-fn the_guides_policies_are_valid() {
-    let mut valid = 0;
-    for (page, guide) in GUIDE.iter().enumerate() {
-        for (n, rest) in guide.split("```toml\n").skip(1).enumerate() {
-            let (text, _) = rest.split_once("```").expect("the block ends");
-            let policy = Scratch::new(&format!("guide-{page}-{n}.toml"), text);
-            let out = greenwave(&["check", policy.path()]);
-            let stdout = String::from_utf8_lossy(&out.stdout);
-            assert_eq!(out.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&out.stderr));
-            for rule in text.lines().filter_map(|line| line.strip_prefix("name = ")) {
-                assert!(stdout.contains(rule.trim_matches('"')), "{rule} in {stdout}");
-            }
-            valid += 1;
-        }
-    }
-    assert!(valid >= 7, "the first, and one for each of the paper's six scenarios");
-}
-
 /// The bench of fabrics, small; how fast they are is not a test's to say.
 #[test]
 fn fabrics_are_measured_with_both_transports() {
     let out = greenwave(&["bench", "fabric", "--quick", "--json"]);
-    let rows: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
-    let rows = rows.as_array().expect("a list");
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
+    schema::conforms(&report);
+    let rows = report["rows"].as_array().expect("a list");
     assert_eq!(rows.len(), 4);
     for row in rows {
         assert_eq!(row["unfinished"], 0, "{row}");
@@ -369,7 +343,8 @@ fn fabrics_are_measured_with_both_transports() {
 fn a_thousand_hosts_are_measured_to_the_last_flow() {
     let out = greenwave(&["bench", "fabric", "--large", "--flows", "20", "--threads", "2", "--json"]);
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
-    let rows: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
+    let rows = &report["rows"];
     assert_eq!(rows.as_array().map(Vec::len), Some(1), "{rows}");
     assert_eq!((&rows[0]["flows"], &rows[0]["unfinished"]), (&20.into(), &0.into()), "{rows}");
 }
@@ -380,6 +355,7 @@ fn ten_thousand_connections_idle_in_one_process() {
     let out = greenwave(&["bench", "idle", "--connections", "10k", "--duration", "100ms", "--json"]);
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
+    schema::conforms(&report);
     assert_eq!(report["connections"], 10_000);
     for run in ["alone", "among_idle"] {
         assert!(report[run]["requests"].as_u64() > Some(1_000), "{run}: {report}");

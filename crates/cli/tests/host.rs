@@ -18,6 +18,22 @@ fn with_file<T>(name: &str, from: &str, to: &str, run: impl FnOnce(&str) -> T) -
     run(Scratch::new(&format!("host-{name}.toml"), &TINY.replace(from, to)).path())
 }
 
+/// What the experiment in file `path` found; its claims hold.
+fn result(path: &str) -> Value {
+    let output = greenwave(&["exp", "run", path, "--json"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}\n{said}"));
+    schema::conforms(&json);
+    assert_eq!(output.status.code(), Some(0), "{said}\n{json}");
+    json
+}
+
+/// The figures of a class in a mode, if there are any.
+fn row<'a>(result: &'a Value, mode: &str, class: &str) -> Option<&'a Value> {
+    let mut rows = result["figures"].as_array().expect("figures").iter();
+    rows.find(|row| row["mode"] == mode && row["class"] == class)
+}
+
 /// Half a second, two modes side by side, and both again in the simulator.
 const TINY: &str = r#"
     title = "tiny"
@@ -65,19 +81,11 @@ fn real_services_give_the_rows_that_the_simulator_gives() {
     if !runner_is_there("real_services_give_the_rows_that_the_simulator_gives") {
         return;
     }
-    let output = with_file("tiny", "tiny", "tiny", |path| greenwave(&["exp", "run", path, "--json"]));
-    let said = String::from_utf8_lossy(&output.stderr);
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}\n{said}"));
-    schema::conforms(&json);
-    assert_eq!(output.status.code(), Some(0), "{json}");
+    let json = with_file("tiny", "tiny", "tiny", result);
     assert_eq!((&json["world"], json["machine"].is_string()), (&"host".into(), true), "{json}");
     assert!(json["noise_ns"]["late"].is_number() && json["noise_ns"]["beyond"].is_number(), "{json}");
     for mode in ["fifo-none", "edf-infeasible", "sim-edf-infeasible"] {
-        let row = |class: &str| {
-            let rows = json["figures"].as_array().expect("figures");
-            let row = rows.iter().find(|row| row["mode"] == mode && row["class"] == class);
-            row.unwrap_or_else(|| panic!("{mode} {class}: {json}"))
-        };
+        let row = |class: &str| row(&json, mode, class).unwrap_or_else(|| panic!("{mode} {class}: {json}"));
         let (all, urgent, patient) = (row("all"), row("urgent"), row("patient"));
         let requests = |row: &Value| row["requests"].as_f64().expect("a number");
         assert_eq!((requests(all), requests(urgent) + requests(patient)), (80.0, 80.0), "{mode}");
@@ -142,16 +150,9 @@ fn programs_share_a_core_and_both_are_told_of() {
         return println!("skipped: {test}: {why}");
     }
     let file = Scratch::new("host-shared.toml", SHARED);
-    let out = greenwave(&["exp", "run", file.path(), "--json"]);
-    let said = String::from_utf8_lossy(&out.stderr);
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}\n{said}"));
-    schema::conforms(&json);
-    assert_eq!(out.status.code(), Some(0), "{said}\n{json}");
-    let rows = json["figures"].as_array().unwrap();
-    let named = |mode: &str, class: &str| {
-        let row = rows.iter().find(|row| row["mode"] == mode && row["class"] == class);
-        row.unwrap_or_else(|| panic!("{mode} {class}: {json}"))
-    };
+    let json = result(file.path());
+    let named =
+        |mode: &str, class: &str| row(&json, mode, class).unwrap_or_else(|| panic!("{mode} {class}: {json}"));
     for mode in ["alone", "idle", "static"] {
         let figure = |stat: &str| named(mode, "lc")[stat].as_f64().unwrap_or_else(|| panic!("{mode} {stat}"));
         assert_eq!(figure("lost"), 0.0, "{mode}");
@@ -160,7 +161,7 @@ fn programs_share_a_core_and_both_are_told_of() {
             "{mode}"
         );
     }
-    assert!(!rows.iter().any(|row| row["mode"] == "alone" && row["class"] == "be"), "{json}");
+    assert_eq!(row(&json, "alone", "be"), None);
     for mode in ["idle", "static"] {
         let row = named(mode, "be");
         assert!(row["work"].as_f64() > Some(0.0) && row["cpu"].as_f64() > Some(0.0), "{mode}: {row}");

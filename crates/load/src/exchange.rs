@@ -12,40 +12,15 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use net::stack::CloseReason;
-use net::{ConnId, Device, Event, EventKind, Stack};
+use net::{Device, Event, EventKind, Stack};
 use queueing::{Arrivals, Rng, Time, Times};
 
-use crate::protocol::http::Framer;
-
 mod kinds;
+mod line;
 mod opening;
 
 pub use kinds::{Answer, Exchange, Kind, Outcome, Pace, Tally};
-
-/// What one connection is doing.
-struct Line {
-    id: ConnId,
-    kind: usize,
-    state: State,
-    /// When each request under way was due, oldest first; the last `unsent` of
-    /// them wait to be sent.
-    due: VecDeque<Time>,
-    unsent: u32,
-    /// Bytes of the first unsent request that are sent.
-    offset: usize,
-    /// Bytes of the answer that comes now.
-    heard: u64,
-    framer: Framer,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Its handshake is under way.
-    Opening,
-    Open,
-    /// It is not open yet, or no longer.
-    Closed,
-}
+use line::{Line, State};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -306,42 +281,8 @@ impl Exchanger {
         let line = &mut self.lines[at];
         let bytes = self.stack.received(line.id);
         let len = bytes.len();
-        let Kind { request, answer, .. } = &self.exchange.kinds[line.kind];
-        let answers = match *answer {
-            Answer::Echo => {
-                let whole = request.len() as u64;
-                let mut left = bytes;
-                while !left.is_empty() {
-                    let from = (line.heard % whole) as usize;
-                    let n = left.len().min(request.len() - from);
-                    if left[..n] != request[from..from + n] {
-                        return self.give_up(at, now, CloseReason::Aborted);
-                    }
-                    line.heard += n as u64;
-                    left = &left[n..];
-                }
-                let answers = line.heard / whole;
-                line.heard %= whole;
-                answers
-            }
-            Answer::Bytes(whole) => {
-                line.heard += len as u64;
-                let answers = line.heard / whole;
-                line.heard %= whole;
-                answers
-            }
-            Answer::Http => {
-                let (mut answers, mut fine) = (0, true);
-                let framed = line.framer.push(bytes, |response| {
-                    answers += 1;
-                    fine &= response.status == 200 && !response.last;
-                });
-                if framed.is_err() || !fine {
-                    return self.give_up(at, now, CloseReason::Aborted);
-                }
-                answers
-            }
-            Answer::Nothing => 0,
+        let Some(answers) = line.answers(&self.exchange.kinds[line.kind], bytes) else {
+            return self.give_up(at, now, CloseReason::Aborted);
         };
         let Line { id, kind, .. } = self.lines[at];
         self.stack.consume(now, id, len);

@@ -19,6 +19,8 @@ pub struct Checked {
     pub interval: Option<f64>,
     /// Whether it is enough that the bound lies within the interval.
     pub within_interval: bool,
+    /// Both ends of the interval must keep the bound; there must be one.
+    pub significant: bool,
     /// What it must be.
     pub bound: Bound,
     /// Of the figure.
@@ -37,6 +39,10 @@ impl Checked {
             let seeds = self.sorted();
             let ends = seeds.first().zip(seeds.last()).zip(self.paper);
             return ends.is_some_and(|((least, most), paper)| (least..=most).contains(&&paper));
+        }
+        if self.significant {
+            let ends = |off: f64| [-off, off].into_iter().all(|off| self.bound.holds(self.ours + off));
+            return self.interval.is_some_and(ends);
         }
         let tolerance = self.interval.filter(|_| self.within_interval).unwrap_or(0.0);
         [0.0, -tolerance, tolerance].into_iter().any(|off| self.bound.holds(self.ours + off))

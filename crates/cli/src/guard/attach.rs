@@ -17,7 +17,9 @@ use host::guard::{Classes, Guard, Options, Refusal, Rule};
 use host::xdp::Mode;
 use queueing::{Clock, Span, Time};
 
+use super::status;
 use crate::Error;
+use crate::ui::{self, Head, Told, Ui};
 
 /// Shed connections to a server before the kernel sees them.
 ///
@@ -55,6 +57,8 @@ pub struct Args {
     /// drv: in the driver (default); skb: after it.
     #[arg(long, value_enum, default_value = "drv", hide_default_value = true, hide_possible_values = true)]
     mode: ModeName,
+    #[command(flatten)]
+    ui: ui::Flags,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -131,6 +135,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         joined: args.joined.clone(),
     };
     let interrupted = host::interrupt::flag();
+    let ui = args.ui.open(head(args))?;
     let mut guard = host::guard::attach(&args.device, &options)?;
     eprintln!("{}", greeting(args));
     let (clock, used) = (Monotonic::new(), ThreadTime);
@@ -150,6 +155,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         if told.map_err(|e| Error::new(format!("{}: {e}", args.device)))? == Turn::Silenced {
             controller.policy = policy()?;
         }
+        ui.iter().for_each(|ui| show(ui, &args.device, clock.now()));
     };
     let share =
         used.now().since(used_before).as_secs_f64() / clock.now().since(start).as_secs_f64().max(1e-9);
@@ -195,6 +201,28 @@ impl Controller {
         }
         guard.hold(now, self.policy.tick(now, &signals))?;
         Ok(Turn::Done)
+    }
+}
+
+/// What this is, for who looks at it live.
+fn head(args: &Args) -> Head {
+    let ports = args.port.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let dry = if args.dry_run { ", a dry run" } else { "" };
+    Head {
+        command: "guard",
+        about: format!("{} before port {ports} on {}{dry}", args.policy, args.device),
+        rate: "greenwave_guard_served_total",
+    }
+}
+
+/// Shows what `guard status` would print, once a second.
+fn show(ui: &Ui, device: &str, now: Time) {
+    if !ui.is_due(now) {
+        return;
+    }
+    // Who has just been taken off has nothing to show.
+    if let Ok(status) = host::guard::status(device) {
+        ui.tell(now, Told { figures: status::figures(device, &status), ..Told::default() });
     }
 }
 

@@ -11,6 +11,8 @@ use serde_json::json;
 
 use crate::Error;
 use crate::table::Table;
+use crate::ui::metrics::{self, CAME, SHED};
+use crate::ui::{Figure, Labels};
 
 /// Show what a guard sheds and sees.
 #[derive(clap::Args)]
@@ -33,7 +35,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let status = host::guard::status(&args.device)?;
     match (args.json, args.metrics) {
         (true, _) => println!("{}", as_json(&args.device, &status)),
-        (_, true) => print!("{}", as_metrics(&args.device, &status)),
+        (_, true) => print!("{}", metrics::text(&figures(&args.device, &status), &[])),
         _ => print!("{}", as_text(&args.device, &status)),
     }
     Ok(ExitCode::SUCCESS)
@@ -164,55 +166,35 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
     })
 }
 
-fn as_metrics(device: &str, status: &Status) -> String {
-    let mut text = String::new();
-    let mut metric = |name: &str, kind: &str, help: &str, samples: &[(String, f64)]| {
-        text += &format!("# HELP greenwave_guard_{name} {help}\n# TYPE greenwave_guard_{name} {kind}\n");
-        for (labels, value) in samples {
-            text += &format!("greenwave_guard_{name}{{device=\"{device}\"{labels}}} {value}\n");
-        }
-    };
+/// The same figures as Prometheus and the live view know them.
+pub(super) fn figures(device: &str, status: &Status) -> Vec<Figure> {
+    let (counts, seen) = (&status.counts, &status.seen);
+    let of_device = Labels::none().with("device", device);
+    let of_class = |class: usize| of_device.clone().with("class", class);
     let classes = 0..status.notes.classes.len();
-    let seen = classes.clone().map(|class| (format!(",class=\"{class}\""), status.counts.seen[class] as f64));
-    metric("seen_total", "counter", "Connections that came.", &seen.collect::<Vec<_>>());
-    let shed = classes.flat_map(|class| {
-        let labels = move |reason: &Reason| format!(",class=\"{class}\",reason=\"{}\"", reason.name());
-        Reason::ALL.iter().map(labels).zip(status.counts.shed[class].map(|n| n as f64))
-    });
-    metric("shed_total", "counter", "Connections that were shed.", &shed.collect::<Vec<_>>());
-    let mut one = |name, kind, help, value: f64| metric(name, kind, help, &[(String::new(), value)]);
-    one(
-        "passed_silent_total",
-        "counter",
-        "Let in as the controller was silent.",
-        status.counts.silent as f64,
-    );
-    one(
-        "delay_seconds",
-        "gauge",
-        "How long the first in the accept queue has waited.",
-        status.seen.delay.as_secs_f64(),
-    );
-    one("waiting", "gauge", "Connections in the accept queues.", status.seen.waiting as f64);
-    one("room", "gauge", "Connections that fit there.", status.seen.room as f64);
-    let requests = &status.seen.requests;
-    one("services", "gauge", "Services that are to tell of their requests.", requests.services as f64);
-    one("services_telling", "gauge", "Services that do.", requests.telling as f64);
-    one("requests_waiting", "gauge", "Requests that wait there.", requests.waiting as f64);
-    one(
-        "requests_delay_seconds",
-        "gauge",
-        "How long the first of these has waited.",
-        requests.delay.as_secs_f64(),
-    );
-    one("served_total", "counter", "Connections that the server accepted.", status.seen.served as f64);
-    one(
-        "phantoms_total",
-        "counter",
-        "Dropped by the kernel at full accept queues.",
-        status.seen.overflows as f64,
-    );
-    one("listen_drops_total", "counter", "Dropped by the kernel at listeners.", status.seen.drops as f64);
-    one("alive", "gauge", "Whether the controller looks.", f64::from(u8::from(status.is_alive())));
-    text
+    let mut figures: Vec<Figure> =
+        classes.clone().map(|class| Figure::new(CAME, of_class(class), counts.seen[class] as f64)).collect();
+    for class in classes {
+        let shed = Reason::ALL.iter().zip(counts.shed[class]);
+        figures.extend(shed.map(|(reason, count)| {
+            Figure::new(SHED, of_class(class).with("reason", reason.name()), count as f64)
+        }));
+    }
+    let requests = &seen.requests;
+    let rest = [
+        ("greenwave_guard_passed_silent_total", counts.silent as f64),
+        ("greenwave_guard_delay_seconds", seen.delay.as_secs_f64()),
+        ("greenwave_guard_waiting", seen.waiting as f64),
+        ("greenwave_guard_room", seen.room as f64),
+        ("greenwave_guard_services", requests.services as f64),
+        ("greenwave_guard_services_telling", requests.telling as f64),
+        ("greenwave_guard_requests_waiting", requests.waiting as f64),
+        ("greenwave_guard_requests_delay_seconds", requests.delay.as_secs_f64()),
+        ("greenwave_guard_served_total", seen.served as f64),
+        ("greenwave_guard_phantoms_total", seen.overflows as f64),
+        ("greenwave_guard_listen_drops_total", seen.drops as f64),
+        ("greenwave_guard_alive", f64::from(u8::from(status.is_alive()))),
+    ];
+    figures.extend(rest.map(|(name, value)| Figure::new(name, of_device.clone(), value)));
+    figures
 }

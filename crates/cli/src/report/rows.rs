@@ -82,11 +82,12 @@ const APART: [&str; 13] = [
     "findings",
 ];
 /// What was asked for rather than found: facts, not figures.
-const ASKED: [&str; 13] = [
+const ASKED: [&str; 14] = [
     "experiment",
     "scale",
     "seed",
     "runs",
+    "events",
     "rounds",
     "time_ns",
     "date",

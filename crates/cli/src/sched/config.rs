@@ -8,8 +8,8 @@ use sched::cores::{Board, Class, Policy, Settings, TaskSpec, Topology, by_name};
 use serde::Deserialize;
 
 use super::mechanism;
-use crate::Error;
 use crate::settings::{text, text_or_none, within};
+use crate::{Error, include};
 
 /// What `greenwave sched example` prints: every setting with its default.
 pub const EXAMPLE: &str = include_str!("example.toml");
@@ -114,22 +114,27 @@ impl Config {
     /// # Errors
     /// It cannot be read, or what is wrong in it and what would be valid.
     pub fn load(path: &Path, mechanism: Option<&str>) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            Error::file(path, &e).advice("greenwave sched example >tasks.toml, to start from")
-        })?;
-        Self::read(&path.display().to_string(), &text, mechanism)
+        let start = "greenwave sched example >tasks.toml, to start from";
+        let all = include::read(path).map_err(|e| if path.exists() { e } else { e.advice(start) })?;
+        Self::of(&path.display().to_string(), &all.text, mechanism, |line| all.place(line))
     }
 
     /// Reads `text`; `name` is its file.
     #[cfg(test)]
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
-        Self::read(name, text, None)
+        Self::of(name, text, None, |line| format!("{name}:{line}"))
     }
 
-    fn read(name: &str, text: &str, mechanism: Option<&str>) -> Result<Self, Error> {
+    /// Reads `text`, which `name` begins; `place` says of a line where it is.
+    fn of(
+        name: &str,
+        text: &str,
+        mechanism: Option<&str>,
+        place: impl Fn(usize) -> String,
+    ) -> Result<Self, Error> {
         let mut config: Self = toml::from_str(text).map_err(|e| {
             let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-            Error::new(format!("{name}:{line}: {}", e.message().replace('\n', " "))).advice(RIGHT)
+            Error::new(format!("{}: {}", place(line), e.message().replace('\n', " "))).advice(RIGHT)
         })?;
         if let Some(mechanism) = mechanism {
             mechanism.clone_into(&mut config.mechanism);

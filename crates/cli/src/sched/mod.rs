@@ -5,7 +5,7 @@
 //! told. However this ends, everything that was changed is put back: by us, by a
 //! guardian, or by the next start.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,17 +18,20 @@ use sched::cores::condition::{Change, Trouble, Watch};
 use sched::cores::{Allocator, Settings, TaskId};
 use serde_json::json;
 
-use crate::Error;
+use crate::table::Table;
+use crate::{Error, ui};
 
 mod config;
 mod mechanism;
 mod programs;
 mod restore;
+mod shown;
 mod status;
 
 use config::{Config, SensorName};
 use mechanism::Choice;
 use programs::Programs;
+use shown::Shown;
 use status::Status;
 
 /// Share a machine between latency-critical and best-effort programs.
@@ -58,6 +61,8 @@ pub struct Args {
     /// Where journals lie [default: /run/greenwave, or the user's own].
     #[arg(long, value_name = "FOLDER")]
     journals: Option<PathBuf>,
+    #[command(flatten)]
+    ui: ui::Flags,
 }
 
 #[derive(clap::Subcommand)]
@@ -94,6 +99,37 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints what the configuration in `path` says, if it is one.
+///
+/// # Errors
+/// A file that cannot be read, or what is wrong in it and what would be valid.
+pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
+    let config = Config::load(path, None)?;
+    let row = |task: &config::Task| {
+        let what = match (&task.command, task.pid, &task.cgroup) {
+            (Some(command), ..) => command.join(" "),
+            (_, Some(pid), _) => format!("process {pid}"),
+            (.., group) => group.clone().unwrap_or_default(),
+        };
+        (task.name.clone(), format!("{:?}", task.class), task.guaranteed, what)
+    };
+    let rows = config.tasks.iter().map(row);
+    if as_json {
+        let tasks = rows.map(|(name, class, guaranteed, what)| {
+            json!({ "task": name, "class": class, "guaranteed": guaranteed, "what": what })
+        });
+        println!("{:#}", json!({ "policy": config.policy, "tasks": tasks.collect::<Vec<_>>() }));
+        return Ok(());
+    }
+    let mut table = Table::new(3, &["task", "class", "what", "guaranteed"]);
+    rows.for_each(|(name, class, guaranteed, what)| {
+        table.row(vec![name, class, what, guaranteed.to_string()])
+    });
+    print!("{table}");
+    println!("shared by policy {}", config.policy);
+    Ok(())
+}
+
 /// Takes the tasks over, manages them, and puts them back.
 fn share(config: &Config, args: &Args) -> Result<(), Error> {
     let ours = affinity::cores().map_err(|e| Error::new(format!("which cores are ours: {e}")))?;
@@ -113,6 +149,7 @@ fn share(config: &Config, args: &Args) -> Result<(), Error> {
         checked.map_err(|e| Error::from(e.of_task(&task.name)))?;
     }
     let (sensor, why) = sensor(config, &cores)?;
+    let ui = args.ui.open(shown::head(config, &cores))?;
     let interrupted = host::interrupt::flag();
     let journal = Journal::begin(&folder, &cores).map_err(|e| Error::file(&folder, &e))?;
     let mut guardian = restore::guardian(journal.path())?;
@@ -127,8 +164,9 @@ fn share(config: &Config, args: &Args) -> Result<(), Error> {
         let is_first = stand_back(&ours, &cores);
         let start = Start { cores: &cores, period, choice: &choice, sensor_why: &why, is_first };
         greet(config, args, &*manager, &start);
-        let mut rounds =
-            Rounds { config, args, clock, allocator: Allocator::new(policy, board), watch, period };
+        let shown = ui.map(|ui| Shown::new(ui, &board, config));
+        let allocator = Allocator::new(policy, board);
+        let mut rounds = Rounds { config, args, clock, allocator, watch, period, shown };
         let status = rounds.run(&mut *manager, &mut programs, interrupted);
         // Everybody goes on before anybody is asked to end.
         let restored = manager.put_back();
@@ -270,6 +308,8 @@ struct Rounds<'a> {
     allocator: Allocator,
     watch: Watch,
     period: Span,
+    /// Where it shows itself, if anywhere.
+    shown: Option<Shown>,
 }
 
 impl Rounds<'_> {
@@ -299,6 +339,14 @@ impl Rounds<'_> {
             let end = self.clock.now();
             let cost = end.since(start);
             status.cost.record(cost);
+            if let Some(shown) = &mut self.shown {
+                shown.round(start, &self.allocator, cost);
+                if shown.is_due(start) {
+                    let conditions: Vec<Trouble> = self.watch.raised().collect();
+                    let figures = status.figures(start, self.config, manager, &self.allocator, &conditions);
+                    shown.tell(start, self.config, self.allocator.board(), figures);
+                }
+            }
             let is_over = (0..self.config.tasks.len()).all(|number| manager.is_over(TaskId(number as u16)));
             let is_late = self.args.lasts.is_some_and(|lasts| start.since(begin) >= lasts);
             status.lost = manager.lost();

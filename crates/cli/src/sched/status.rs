@@ -1,6 +1,5 @@
 //! What a scheduler says: at first, every so often, and at the end.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use host::cores::{Figures, Manager};
@@ -10,13 +9,16 @@ use sched::cores::{Allocator, TaskId};
 use serde_json::{Value, json};
 
 use super::config::{Config, Task};
+use super::shown::figures;
 use crate::table::{Table, micros};
+use crate::ui::{Figure, metrics};
 
 /// What happened since the last line, and altogether.
 pub struct Status {
     began: Time,
-    last: Time,
-    before: Vec<Figures>,
+    /// Since the last line, and since the live view was told.
+    told: Mark,
+    shown: Mark,
     /// What a round took.
     pub cost: Histogram,
     pub rounds: u64,
@@ -27,28 +29,51 @@ pub struct Status {
     pub lost: Option<String>,
 }
 
+/// Where an interval began.
+struct Mark {
+    at: Time,
+    before: Vec<Figures>,
+    /// The longest wait since then.
+    longest: Vec<Span>,
+}
+
 /// A task in an interval.
-struct Line {
-    cores: u16,
-    cpu: f64,
-    wait: Option<Span>,
-    longest: Span,
+pub(super) struct Line {
+    pub(super) cores: u16,
+    pub(super) cpu: f64,
+    pub(super) wait: Option<Span>,
+    pub(super) longest: Span,
     threads: usize,
-    parked: bool,
+    pub(super) parked: bool,
     refused: u64,
 }
 
 impl Status {
     /// From `now` on, for so many tasks.
     pub fn new(now: Time, tasks: usize) -> Self {
-        let before = vec![Figures::default(); tasks];
+        let mark =
+            || Mark { at: now, before: vec![Figures::default(); tasks], longest: vec![Span::ZERO; tasks] };
         let (cost, rounds, actions, raised) = (Histogram::coarse(), 0, 0, 0);
-        Self { began: now, last: now, before, cost, rounds, actions, raised, lost: None }
+        Self { began: now, told: mark(), shown: mark(), cost, rounds, actions, raised, lost: None }
     }
 
-    fn lines(&mut self, now: Time, manager: &mut dyn Manager, allocator: &Allocator) -> Vec<Line> {
-        let seconds = now.since(std::mem::replace(&mut self.last, now)).as_secs_f64().max(1e-9);
-        let of = |(number, before): (usize, &mut Figures)| {
+    /// What happened since the last line, or since the view was told.
+    fn lines(
+        &mut self,
+        now: Time,
+        manager: &mut dyn Manager,
+        allocator: &Allocator,
+        for_view: bool,
+    ) -> Vec<Line> {
+        for number in 0..self.told.before.len() {
+            let longest = manager.take_longest(TaskId(number as u16));
+            for mark in [&mut self.told, &mut self.shown] {
+                mark.longest[number] = mark.longest[number].max(longest);
+            }
+        }
+        let mark = if for_view { &mut self.shown } else { &mut self.told };
+        let seconds = now.since(std::mem::replace(&mut mark.at, now)).as_secs_f64().max(1e-9);
+        let of = |(number, (before, longest)): (usize, (&mut Figures, &mut Span))| {
             let task = TaskId(number as u16);
             let figures = *manager.figures(task);
             let turns = figures.turns - before.turns;
@@ -57,7 +82,7 @@ impl Status {
                 cores: allocator.board().held(task),
                 cpu: (figures.ran_ns - before.ran_ns) as f64 / 1e9 / seconds,
                 wait: (turns > 0).then(|| waited / turns),
-                longest: manager.take_longest(task),
+                longest: std::mem::take(longest),
                 threads: figures.threads,
                 parked: manager.is_parked(task),
                 refused: figures.refused,
@@ -65,7 +90,20 @@ impl Status {
             *before = figures;
             line
         };
-        self.before.iter_mut().enumerate().map(of).collect()
+        mark.before.iter_mut().zip(&mut mark.longest).enumerate().map(of).collect()
+    }
+
+    /// The same for the live view.
+    pub fn figures(
+        &mut self,
+        now: Time,
+        config: &Config,
+        manager: &mut dyn Manager,
+        allocator: &Allocator,
+        conditions: &[Trouble],
+    ) -> Vec<Figure> {
+        let lines = self.lines(now, manager, allocator, true);
+        figures(config, &lines, self, manager.sensor().slowdown(), conditions)
     }
 
     /// A line for each task since the last time, as text or JSON; and the metrics, if they go anywhere.
@@ -78,7 +116,7 @@ impl Status {
         conditions: &[Trouble],
         as_json: bool,
     ) {
-        let lines = self.lines(now, manager, allocator);
+        let lines = self.lines(now, manager, allocator, false);
         let at = now.since(self.began).as_secs_f64();
         let slowdown = manager.sensor().slowdown();
         if as_json {
@@ -119,7 +157,7 @@ impl Status {
             println!("{at:7.1} s{tasks}{slow}");
         }
         if let Some(path) = &config.metrics {
-            let text = metrics(config, &lines, self, slowdown, conditions);
+            let text = metrics::text(&figures(config, &lines, self, slowdown, conditions), &[]);
             if let Err(e) = replace(path, &text) {
                 eprintln!("metrics: {}: {e}", path.display());
             }
@@ -167,7 +205,7 @@ impl Status {
 }
 
 /// `LC` or `BE`.
-fn class(task: &Task) -> &'static str {
+pub(super) fn class(task: &Task) -> &'static str {
     if task.spec().is_critical() { "LC" } else { "BE" }
 }
 
@@ -183,51 +221,6 @@ pub fn parts(trouble: Trouble, config: &Config) -> (&'static str, String) {
         Trouble::Queue(task) => ("queue", config.tasks[task.index()].name.clone()),
         Trouble::Bandwidth(socket) => ("bandwidth", format!("socket {socket}")),
     }
-}
-
-fn metrics(
-    config: &Config,
-    lines: &[Line],
-    status: &Status,
-    slowdown: Option<f64>,
-    conditions: &[Trouble],
-) -> String {
-    let mut text = String::new();
-    let mut metric = |name: &str, kind: &str, help: &str, values: Vec<(String, String)>| {
-        let _ = writeln!(text, "# HELP greenwave_sched_{name} {help}\n# TYPE greenwave_sched_{name} {kind}");
-        values.iter().for_each(|(labels, value)| {
-            let _ = writeln!(text, "greenwave_sched_{name}{labels} {value}");
-        });
-    };
-    // Names come from a file and go between quotes.
-    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    let by_task = |value: &dyn Fn(&Line) -> String| {
-        let label = |task: &Task| format!("{{task=\"{}\",class=\"{}\"}}", quoted(&task.name), class(task));
-        config.tasks.iter().zip(lines).map(|(task, line)| (label(task), value(line))).collect::<Vec<_>>()
-    };
-    metric("cores", "gauge", "Cores that a task holds.", by_task(&|line| line.cores.to_string()));
-    metric("cpu", "gauge", "Cores that a task used.", by_task(&|line| line.cpu.to_string()));
-    let wait = |line: &Line| line.wait.map_or("NaN".to_owned(), |wait| wait.as_secs_f64().to_string());
-    metric("wait_seconds", "gauge", "Mean wait for a core.", by_task(&wait));
-    metric(
-        "parked",
-        "gauge",
-        "Whether a task is parked.",
-        by_task(&|line| u8::from(line.parked).to_string()),
-    );
-    let one = |value: String| vec![(String::new(), value)];
-    metric("rounds_total", "counter", "Rounds.", one(status.rounds.to_string()));
-    metric("actions_total", "counter", "Decisions carried out.", one(status.actions.to_string()));
-    metric("conditions_total", "counter", "Conditions raised.", one(status.raised.to_string()));
-    if let Some(times) = slowdown {
-        metric("dram_slowdown", "gauge", "A load's time over an idle machine's.", one(times.to_string()));
-    }
-    let raised = conditions.iter().map(|trouble| {
-        let (what, place) = parts(*trouble, config);
-        (format!("{{trouble=\"{what}\",where=\"{}\"}}", quoted(&place)), "1".to_owned())
-    });
-    metric("condition", "gauge", "Interference that cannot be managed here.", raised.collect());
-    text
 }
 
 /// Replaces a file at once, for whoever reads it at any time.

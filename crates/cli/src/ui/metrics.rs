@@ -125,6 +125,15 @@ pub const METRICS: &[Metric] = &[
     ),
     gauge("greenwave_guard_waiting", "device", "guard", "Connections in the accept queues."),
     gauge("greenwave_guard_room", "device", "guard", "Connections that fit there."),
+    gauge("greenwave_guard_services", "device", "guard", "Services that are to tell of their requests."),
+    gauge("greenwave_guard_services_telling", "device", "guard", "Services that do."),
+    gauge("greenwave_guard_requests_waiting", "device", "guard", "Requests that wait there."),
+    gauge(
+        "greenwave_guard_requests_delay_seconds",
+        "device",
+        "guard",
+        "How long the first of these has waited.",
+    ),
     counter("greenwave_guard_served_total", "device", "guard", "Connections that the server accepted."),
     counter(
         "greenwave_guard_phantoms_total",

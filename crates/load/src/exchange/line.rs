@@ -8,11 +8,24 @@ use queueing::Time;
 use super::kinds::{Answer, Kind};
 use crate::protocol::http::Framer;
 
+/// How a connection stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Its handshake is under way.
+    Opening,
+    Open,
+    /// It is not open yet, or no longer.
+    Closed,
+}
+
+/// No connection: a stack has none of this generation.
+const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
+
 /// What one connection is doing.
 pub(super) struct Line {
     pub id: ConnId,
     pub kind: usize,
-    pub is_open: bool,
+    pub state: State,
     /// When each request under way was due, oldest first; the last `unsent` of
     /// them wait to be sent.
     pub due: VecDeque<Time>,
@@ -25,10 +38,10 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Connection `id` for requests of `kind`, not open yet.
-    pub fn new(id: ConnId, kind: usize) -> Self {
+    /// One for requests of `kind`, to be opened.
+    pub fn new(kind: usize) -> Self {
         let (due, framer) = (VecDeque::new(), Framer::default());
-        Self { id, kind, is_open: false, due, unsent: 0, offset: 0, heard: 0, framer }
+        Self { id: NOBODY, kind, state: State::Closed, due, unsent: 0, offset: 0, heard: 0, framer }
     }
 
     /// Answers that end in `bytes`, the next that came; none where they are not

@@ -2,28 +2,15 @@
 //! one could not be opened, or was closed before all were. Who is in a hurry
 //! sets the limit: the owner.
 
-use std::collections::VecDeque;
-
-use net::ConnId;
 use net::stack::CloseReason;
 use queueing::Time;
 
-use super::{Exchanger, Line, Phase, State};
+use super::line::State;
+use super::{Exchanger, Phase};
 use crate::opening::{RETRY_AFTER, ended, not_begun};
-use crate::protocol::http::Framer;
 
 /// Handshakes under way at once.
 const OPENING_MAX: u32 = 128;
-/// No connection: the stack has none of this generation.
-const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
-
-impl Line {
-    /// One that is to be opened.
-    pub(super) fn new(kind: usize) -> Self {
-        let (due, framer) = (VecDeque::new(), Framer::default());
-        Self { id: NOBODY, kind, state: State::Closed, due, unsent: 0, offset: 0, heard: 0, framer }
-    }
-}
 
 impl Exchanger {
     /// How many connections are open, and why others are not, in words.

@@ -8,9 +8,9 @@
 
 use std::process::ExitCode;
 
-use host::lab::Lab;
-use queueing::{CoreId, Span};
+use queueing::Span;
 
+use super::beside::{Common, Cores, Scale, lab};
 use crate::{Error, progress};
 
 mod cases;
@@ -23,15 +23,13 @@ mod systems;
 
 use cases::Case;
 use figures::Row;
-pub use place::xdp;
 use systems::System;
 
 /// Measure TCP servers side by side (needs root).
 #[derive(clap::Args)]
 pub struct Args {
-    /// Rounds, of which the median is shown.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
-    rounds: u32,
+    #[command(flatten)]
+    common: Common,
     /// How long each server is measured in each case and round.
     #[arg(long, default_value = "500ms")]
     time: Span,
@@ -50,23 +48,6 @@ pub struct Args {
     /// Our server's: how long responses are gathered.
     #[arg(long, value_name = "SPAN", default_value = "30us", value_parser = crate::options::hold)]
     hold: Span,
-    /// How much: smoke shows that everything works, and measures nothing.
-    #[arg(long, value_enum, default_value = "full")]
-    scale: Scale,
-    /// Exit 1 when a goal is missed.
-    #[arg(long)]
-    check: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Scale {
-    /// Every case.
-    Full,
-    /// A few cases for a moment each.
-    Smoke,
 }
 
 /// Where the kernel works on what has come over a veth or TAP device.
@@ -80,32 +61,19 @@ enum ReceiveOn {
     Sender,
 }
 
-/// Where client and server run.
-#[derive(Clone, Copy, Debug)]
-struct Cores {
-    client: CoreId,
-    server: CoreId,
-}
-
 /// Measures and prints what was found.
 ///
 /// # Errors
 /// No laboratory here, or names that are none.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    if let Some(why) = Lab::unavailable() {
-        return Err(Error::new(format!("the benchmark needs network namespaces: {why}")).advice("as root"));
-    }
-    let smoke = args.scale == Scale::Smoke;
+    let lab = lab("bench net")?;
+    let smoke = args.common.scale == Scale::Smoke;
     let systems = chosen(systems::SYSTEMS, &args.systems, |system, name| system.name() == *name)?;
     let all = if smoke { cases::smoke() } else { cases::full() };
     let cases = chosen(&all, &args.cases, |case, name| case.name.starts_with(name.as_str()))?;
-    let (rounds, time) = if smoke { (1, Span::from_millis(100)) } else { (args.rounds, args.time) };
+    let (rounds, time) = if smoke { (1, Span::from_millis(100)) } else { (args.common.rounds, args.time) };
     let receive_on = args.receive_on;
-    let there = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
-    let cores = Cores { client: there[0], server: there[there.len() - 1] };
-    if there.len() == 1 {
-        eprintln!("note: client and server share the only core there is");
-    }
+    let cores = Cores::here()?;
     let gvisor = match systems.iter().any(|system| system.stack == systems::Stack::Gvisor) {
         true if !smoke => gvisor::build(),
         _ => gvisor::built(),
@@ -116,7 +84,6 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         rows.extend(serving.map(|&system| Row::new(*system, case)));
     }
     let bar = progress::bar(u64::from(rounds) * rows.len() as u64);
-    let lab = Lab::new("bench net").map_err(|e| Error::new(e.to_string()))?;
     for round in 0..rounds {
         for row in &mut rows {
             bar.set_message(format!("{} {}", row.system.name(), row.case.name));
@@ -137,7 +104,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     bar.finish_and_clear();
     let goals = goals::goals(&rows);
     let met = goals.iter().all(|goal| goal.holds != Some(false));
-    if args.json {
+    if args.common.json {
         println!("{:#}", report::json(&rows, &goals, rounds, time));
     } else {
         let place = match receive_on {
@@ -153,7 +120,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("medians of {rounds} rounds of {time} each\n");
         report::print(&rows, &goals);
     }
-    Ok(if args.check && !met { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(if args.common.check && !met { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
 /// Those of `all` that are named, or all when nothing is.

@@ -14,6 +14,7 @@ use host::lab::{Lab, is_there};
 use load::exchange::{Kind, Pace};
 use queueing::Span;
 
+use super::beside::{self, Common, Cores, Scale};
 use crate::programs::{BULK, Program, Rig, SMALL, Setting, Stack};
 use crate::{Error, progress};
 
@@ -28,9 +29,8 @@ pub struct Args {
     /// Only these: lighttpd, nginx, redis-server, memcached.
     #[arg(long, value_delimiter = ',', value_name = "PROGRAM", value_parser = program)]
     programs: Vec<Program>,
-    /// Rounds, of which the median is shown.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
-    rounds: u32,
+    #[command(flatten)]
+    common: Common,
     /// How long each case takes in each round.
     #[arg(long, default_value = "1s")]
     time: Span,
@@ -44,23 +44,6 @@ pub struct Args {
     /// The library to preload [default: as for `greenwave run`].
     #[arg(long, value_name = "FILE")]
     lib: Option<PathBuf>,
-    /// How much: smoke shows that everything works, and measures nothing.
-    #[arg(long, value_enum, default_value = "full")]
-    scale: Scale,
-    /// Exit 1 when a goal is missed.
-    #[arg(long)]
-    check: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Scale {
-    /// As the other options say.
-    Full,
-    /// One round, a moment for each case, few connections.
-    Smoke,
 }
 
 fn program(name: &str) -> Result<Program, String> {
@@ -82,27 +65,21 @@ struct Crowd {
 /// # Errors
 /// No laboratory here.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    if let Some(why) = Lab::unavailable() {
-        return Err(Error::new(format!("the benchmark needs network namespaces: {why}")).advice("as root"));
-    }
-    let (rounds, time, crowd) = match args.scale {
-        Scale::Full => (args.rounds, args.time, Crowd { small: 50, bulk: 32 }),
+    let lab = beside::lab("bench programs")?;
+    let (rounds, time, crowd) = match args.common.scale {
+        Scale::Full => (args.common.rounds, args.time, Crowd { small: 50, bulk: 32 }),
         Scale::Smoke => (1, Span::from_millis(50), Crowd { small: 4, bulk: 4 }),
     };
     let programs = if args.programs.is_empty() { Program::ALL.to_vec() } else { args.programs.clone() };
-    let cores = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
-    if cores.len() == 1 {
-        eprintln!("note: client and server share the only core there is");
-    }
-    let lab = Lab::new("bench programs").map_err(|e| Error::new(e.to_string()))?;
+    let cores = Cores::here()?;
     let bar = progress::bar(u64::from(rounds) * programs.len() as u64);
     let mut rows = Rows::default();
     for round in 0..rounds {
         for &program in &programs {
             bar.set_message(program.name());
             let setting = Setting {
-                client: cores[0],
-                server: cores[cores.len() - 1],
+                client: cores.client,
+                server: cores.server,
                 device: &args.device,
                 spin: args.spin,
                 lib: args.lib.as_deref(),
@@ -118,20 +95,20 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     bar.finish_and_clear();
     let goals = report::goals(&rows);
-    if args.json {
+    if args.common.json {
         println!("{:#}", report::json(&rows, &goals, rounds, time));
     } else {
         println!(
             "{}, server and stack on core {}, client on core {}",
             host::Machine::this(),
-            cores[cores.len() - 1].0,
-            cores[0].0
+            cores.server.0,
+            cores.client.0
         );
         println!("medians of {rounds} rounds of {time} each\n");
         report::print(&rows, &goals);
     }
     let met = goals.iter().all(|goal| goal.holds != Some(false));
-    Ok(if args.check && !met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if args.common.check && !met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// One round of one program: what it can serve on each stack, then the same

@@ -34,11 +34,11 @@ pub fn text(comparisons: &[Comparison], alone: &[String]) -> String {
             let _ = writeln!(text, "and {} more settings differ", compared.settings.len() - SETTINGS_MAX);
         }
         if !compared.claims.is_empty() {
-            let _ = writeln!(text, "\n{}", claims(compared, false));
+            let _ = write!(text, "\n{}", claims(compared, false));
         }
         let moved = moved(compared);
         if !moved.is_empty() {
-            let _ = writeln!(text, "\n{}", figures(moved.iter().take(FIGURES_MAX).copied(), ROW_WIDTH));
+            let _ = write!(text, "\n{}", figures(moved.iter().take(FIGURES_MAX).copied(), ROW_WIDTH));
         }
         let _ = writeln!(text, "\n{}\n", judged(compared));
     }
