@@ -208,7 +208,12 @@ impl<'a, D: Device + Send> Rig<'a, D> {
         if let Some(mut stderr) = self.child.stderr.take() {
             let _ = stderr.read_to_string(&mut said);
         }
-        let line = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        // Where it panicked and why, and not only that it did.
+        if let Some(at) = lines.iter().position(|line| line.contains("panicked at")) {
+            return lines[at..].iter().take(2).copied().collect::<Vec<_>>().join(" ");
+        }
+        let line = lines.last();
         line.map_or("it does not answer".to_owned(), |line| line.trim_start_matches("error: ").to_owned())
     }
 
