@@ -1,7 +1,7 @@
 //! How decisions are carried out: what was asked for, or the best that works here.
 
-use host::cores::{Affinity, CoresError, Journal, Layout, Manager, Scx, Sensor, TaskSetup, scx};
-use queueing::{CoreId, Span, Time};
+use host::cores::scx;
+use queueing::CoreId;
 
 use super::config::Config;
 use crate::Error;
@@ -49,27 +49,6 @@ pub fn choose(config: &Config, ours: &[CoreId], managed: &[CoreId]) -> Result<Ch
 }
 
 impl Choice {
-    /// Takes `tasks` over at `now`.
-    ///
-    /// # Errors
-    /// One is not there or not ours to schedule; the others are put back.
-    pub fn take(
-        &self,
-        layout: Layout,
-        tasks: Vec<(String, TaskSetup)>,
-        calm: Span,
-        sensor: Box<dyn Sensor>,
-        journal: Journal,
-        now: Time,
-    ) -> Result<Box<dyn Manager>, CoresError> {
-        let manager: Box<dyn Manager> = if self.is_scx {
-            Box::new(Scx::new(layout, tasks, calm, sensor, journal, now)?)
-        } else {
-            Box::new(Affinity::new(layout, tasks, calm, sensor, journal, now)?)
-        };
-        Ok(manager)
-    }
-
     /// What does not hold under it, for whoever reads the first lines.
     pub fn limits(&self, limits: &mut Vec<String>) {
         if self.is_scx {

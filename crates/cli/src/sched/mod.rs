@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use host::cores::class::Class;
-use host::cores::{Counters, Journal, Layout, Limit, Manager, Probe, Sensor, TaskSetup, Unseen, Who, list};
+use host::cores::{
+    Counters, Journal, Layout, Limit, Manager, Probe, Sensor, Setup, TaskSetup, Unseen, Who, list,
+};
 use host::{Monotonic, affinity, proc};
 use queueing::{Clock, CoreId, Span};
 use sched::cores::condition::{Change, Trouble, Watch};
@@ -158,7 +160,8 @@ fn share(config: &Config, args: &Args) -> Result<(), Error> {
     let watch = Watch::new(config.condition_after, &settings, &board);
     let tasks = start(config, &mut programs);
     let manager = tasks.and_then(|tasks| {
-        choice.take(layout, tasks, calm, sensor, journal, clock.now()).map_err(Error::from)
+        let setup = Setup { layout, tasks, calm, sensor, journal };
+        setup.take(choice.is_scx, clock.now()).map_err(Error::from)
     });
     let done = manager.map(|mut manager| {
         let is_first = stand_back(&ours, &cores);

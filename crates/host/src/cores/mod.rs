@@ -32,6 +32,7 @@ mod masks;
 pub mod scx;
 mod sensor;
 mod tails;
+mod taken;
 mod task;
 mod who;
 
@@ -41,12 +42,11 @@ pub use layout::Layout;
 pub use manager::Manager;
 pub use scx::Scx;
 pub use sensor::{Counters, Limit, Probe, Sensor, Unseen};
+pub use taken::{Setup, Taken};
 pub use task::{Figures, group_path};
 
 use class::Class;
 use masks::{Given, mask};
-use tails::Tails;
-use task::{Managed, RESCAN};
 
 /// Which processes a task is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,62 +105,32 @@ impl std::error::Error for CoresError {}
 
 /// Tasks of this machine, shared by affinity and class.
 pub struct Affinity {
-    layout: Layout,
-    specs: Vec<TaskSpec>,
-    tasks: Vec<Managed>,
-    tails: Tails,
+    taken: Taken,
     given: Vec<Given>,
     /// Per core, when it was given.
     since: Vec<Time>,
     /// Per task, since when it has not waited beyond its threshold.
     quiet_since: Vec<Time>,
     calm: Span,
-    sensor: Box<dyn Sensor>,
-    journal: Journal,
-    scanned: Time,
     asked: Vec<CoreId>,
 }
 
 impl Affinity {
-    /// Takes `tasks` over at `now`, each with its name for errors. LC gives a core back after `calm`
-    /// without waiting. What was changed is put back by [`put_back`](Manager::put_back), or from the journal.
+    /// Takes tasks over at `now`. What was changed is put back by [`put_back`](Manager::put_back), or
+    /// from the journal.
     ///
     /// # Errors
     /// A task is not there or not ours to schedule; the others are put back.
-    pub fn new(
-        layout: Layout,
-        tasks: Vec<(String, TaskSetup)>,
-        calm: Span,
-        sensor: Box<dyn Sensor>,
-        mut journal: Journal,
-        now: Time,
-    ) -> Result<Self, CoresError> {
-        let mut managed = Vec::new();
-        for (number, (name, setup)) in tasks.iter().enumerate() {
-            let critical = setup.spec.is_critical();
-            let class = (!critical).then_some(Class::IDLE);
-            match Managed::take(number, critical, class, setup.who.clone(), now, &mut journal) {
-                Ok(task) => managed.push(task),
-                Err(e) => {
-                    // What could not be put back stays in the journal's words to the next start.
-                    let _ = journal::restore(journal.path());
-                    return Err(e.of_task(name));
-                }
-            }
-        }
-        let cores = layout.cores().len();
+    pub fn new(setup: Setup, now: Time) -> Result<Self, CoresError> {
+        let calm = setup.calm;
+        let taken = Taken::new(setup, Some(Class::IDLE), now)?;
+        let (cores, tasks) = (taken.layout.cores().len(), taken.tasks.len());
         Ok(Self {
-            specs: tasks.iter().map(|(_, setup)| setup.spec.clone()).collect(),
-            tails: Tails::new(tasks.into_iter().map(|(_, setup)| setup.tail).collect(), now),
+            taken,
             given: vec![Given::Open; cores],
             since: vec![now; cores],
-            quiet_since: vec![now; managed.len()],
-            tasks: managed,
-            layout,
+            quiet_since: vec![now; tasks],
             calm,
-            sensor,
-            journal,
-            scanned: now,
             asked: Vec::with_capacity(cores),
         })
     }
@@ -181,15 +151,12 @@ impl Affinity {
 
 impl Cores for Affinity {
     fn sense(&mut self, now: Time, signals: &mut Signals) {
-        if now.since(self.scanned) >= RESCAN {
-            self.scanned = now;
-            self.tasks.iter_mut().for_each(|task| task.scan(now, &mut self.journal));
-        }
-        self.tails.read(now, &mut signals.tasks);
+        self.taken.rescan(now);
+        self.taken.tails.read(now, &mut signals.tasks);
         signals.cores.iter_mut().for_each(|core| *core = sched::cores::CoreSignals::default());
-        for number in 0..self.tasks.len() {
-            let (id, spec) = (TaskId(number as u16), &self.specs[number]);
-            let look = self.tasks[number].look(now, spec.delay_max);
+        for number in 0..self.taken.tasks.len() {
+            let (id, spec) = (TaskId(number as u16), &self.taken.specs[number]);
+            let look = self.taken.tasks[number].look(now, spec.delay_max);
             let seen = &mut signals.tasks[number];
             seen.delay = look.delay;
             if spec.is_critical() {
@@ -216,12 +183,12 @@ impl Cores for Affinity {
             }
         }
         while let Some(core) = self.asked.pop() {
-            let ran = |task: TaskId| self.tasks[task.index()].figures().ran_ns;
-            let counted = self.sensor.misses(self.layout.cores()[core.0 as usize]);
-            let misses = counted.unwrap_or_else(|| misses(&self.given, &self.specs, ran, core));
+            let ran = |task: TaskId| self.taken.tasks[task.index()].figures().ran_ns;
+            let counted = self.taken.sensor.misses(self.taken.layout.cores()[core.0 as usize]);
+            let misses = counted.unwrap_or_else(|| misses(&self.given, &self.taken.specs, ran, core));
             signals.cores[core.0 as usize].sample = Some(Sample { misses, at: now });
         }
-        self.sensor.bandwidth(now, &mut signals.bandwidth);
+        self.taken.sensor.bandwidth(now, &mut signals.bandwidth);
     }
 
     fn act(&mut self, now: Time, actions: &[Action]) {
@@ -241,10 +208,11 @@ impl Cores for Affinity {
         }
         // BE leaves before LC comes. Who stays as he is costs nothing.
         for critical in [false, true] {
-            for number in 0..self.tasks.len() {
-                if self.specs[number].is_critical() == critical {
-                    let cores = mask(&self.layout, &self.specs, &self.given, TaskId(number as u16));
-                    self.tasks[number].place(cores);
+            for number in 0..self.taken.tasks.len() {
+                if self.taken.specs[number].is_critical() == critical {
+                    let cores =
+                        mask(&self.taken.layout, &self.taken.specs, &self.given, TaskId(number as u16));
+                    self.taken.tasks[number].place(cores);
                 }
             }
         }
@@ -256,33 +224,20 @@ impl Manager for Affinity {
         "affinity"
     }
 
+    fn taken(&self) -> &Taken {
+        &self.taken
+    }
+
     fn put_back(&mut self) -> io::Result<Restored> {
-        journal::restore(self.journal.path())
+        self.taken.put_back()
     }
 
     fn figures(&self, task: TaskId) -> &Figures {
-        self.tasks[task.index()].figures()
+        self.taken.of(task).figures()
     }
 
     fn take_longest(&mut self, task: TaskId) -> Span {
-        self.tasks[task.index()].take_longest()
-    }
-
-    fn is_parked(&self, task: TaskId) -> bool {
-        self.tasks[task.index()].is_parked()
-    }
-
-    /// Where not, it stays in the idle class when it has no core.
-    fn can_park(&self, task: TaskId) -> bool {
-        self.tasks[task.index()].can_park()
-    }
-
-    fn is_over(&self, task: TaskId) -> bool {
-        self.tasks[task.index()].is_over()
-    }
-
-    fn sensor(&self) -> &dyn Sensor {
-        &*self.sensor
+        self.taken.tasks[task.index()].take_longest()
     }
 }
 

@@ -51,7 +51,8 @@ fn manager(test: &str, lc: &Program, be: &Program) -> (Affinity, Vec<CoreId>) {
         ("be".to_owned(), task(TaskSpec::best_effort(), be.id())),
     ];
     let now = Monotonic::new().now();
-    (Affinity::new(layout, tasks, Span::from_millis(20), Box::new(Unseen), journal, now).unwrap(), cores)
+    let setup = Setup { layout, tasks, calm: Span::from_millis(20), sensor: Box::new(Unseen), journal };
+    (Affinity::new(setup, now).unwrap(), cores)
 }
 
 #[test]
@@ -92,7 +93,7 @@ fn a_task_s_time_is_counted_its_end_is_noticed_and_its_forks_belong_to_it() {
     let clock = Monotonic::new();
     let (mut manager, _) = manager("time", &lc, &be);
     let board = sched::cores::Board::new(
-        manager.layout.topology().clone(),
+        manager.taken.layout.topology().clone(),
         vec![TaskSpec::critical(1), TaskSpec::best_effort()],
     );
     let mut signals = Signals::of(&board.unwrap());

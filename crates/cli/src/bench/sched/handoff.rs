@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use host::cores::class::Class;
 use host::cores::handoff::Page;
-use host::cores::{Affinity, Journal, Layout, Manager, Scx, TaskSetup, Unseen, Who, list, scx};
+use host::cores::{Journal, Layout, Manager, Setup, TaskSetup, Unseen, Who, list, scx};
 use host::{Monotonic, affinity};
 use queueing::{Clock, CoreId, Histogram, Span};
 use rustix::process::Pid;
@@ -79,12 +79,9 @@ impl Rig {
             ("lc".to_owned(), setup(&specs[0], &self.lc)),
             ("be".to_owned(), setup(&specs[1], &self.be)),
         ];
-        let (now, calm) = (Monotonic::new().now(), Span::from_millis(20));
-        let manager: Box<dyn Manager> = if is_scx {
-            Box::new(Scx::new(layout, tasks, calm, Box::new(Unseen), journal, now)?)
-        } else {
-            Box::new(Affinity::new(layout, tasks, calm, Box::new(Unseen), journal, now)?)
-        };
+        let calm = Span::from_millis(20);
+        let setup = Setup { layout, tasks, calm, sensor: Box::new(Unseen), journal };
+        let manager = setup.take(is_scx, Monotonic::new().now())?;
         Ok((manager, Allocator::new(policy, board)))
     }
 }

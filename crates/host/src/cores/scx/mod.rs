@@ -19,13 +19,11 @@ use std::io;
 use std::path::Path;
 
 use queueing::{Span, Time};
-use sched::cores::{Action, Cores, Sample, Signals, TaskId, TaskSpec};
+use sched::cores::{Action, Cores, Sample, Signals, TaskId};
 
 use super::class::Class;
-use super::journal::{self, Restored, pid};
-use super::tails::Tails;
-use super::task::{Managed, RESCAN};
-use super::{CoresError, Figures, Journal, Layout, Manager, Sensor, TaskSetup, misses};
+use super::journal::{Restored, pid};
+use super::{CoresError, Figures, Manager, Setup, Taken, misses};
 
 #[cfg(not(feature = "bpf"))]
 mod absent;
@@ -99,45 +97,31 @@ pub(crate) fn allowed(sys: &Path) -> Result<(), CoresError> {
 
 /// Tasks of this machine, shared out by a scheduler in the kernel.
 pub struct Scx {
-    layout: Layout,
-    specs: Vec<TaskSpec>,
-    tasks: Vec<Managed>,
+    taken: Taken,
     figures: Vec<Figures>,
     /// Per task: threads that would not join.
     refused: Vec<u64>,
-    tails: Tails,
     grants: Grants,
     threads: Threads,
-    sensor: Box<dyn Sensor>,
-    journal: Journal,
-    scanned: Time,
     /// Gone once everything was put back.
     kernel: Option<Box<dyn Kernel>>,
 }
 
 impl Scx {
-    /// Puts the scheduler in place and takes `tasks` over at `now`, each with its name for errors. A core
-    /// where nobody of its task had work for `calm` is given back.
+    /// Puts the scheduler in place and takes tasks over at `now`.
     ///
     /// # Errors
     /// The mechanism cannot be had here; a task is not there or not ours to schedule: nothing is changed then.
-    pub fn new(
-        layout: Layout,
-        tasks: Vec<(String, TaskSetup)>,
-        calm: Span,
-        sensor: Box<dyn Sensor>,
-        journal: Journal,
-        now: Time,
-    ) -> Result<Self, CoresError> {
+    pub fn new(setup: Setup, now: Time) -> Result<Self, CoresError> {
         allowed(Path::new(SYS))?;
-        Self::with(load(true)?, layout, tasks, calm, sensor, journal, now)
+        Self::with(load(true)?, setup, now)
     }
 
     /// How often a core was about to run who had lost it, and looked again.
     #[must_use]
     pub fn stale(&self) -> u64 {
         let Some(kernel) = &self.kernel else { return 0 };
-        let words = self.layout.cores().iter().map(|core| &kernel.cores()[core.0 as usize]);
+        let words = self.taken.layout.cores().iter().map(|core| &kernel.cores()[core.0 as usize]);
         words.map(Core::stale).sum()
     }
 
@@ -148,54 +132,29 @@ impl Scx {
         Some(its.slept())
     }
 
-    fn with(
-        kernel: Box<dyn Kernel>,
-        layout: Layout,
-        tasks: Vec<(String, TaskSetup)>,
-        calm: Span,
-        sensor: Box<dyn Sensor>,
-        mut journal: Journal,
-        now: Time,
-    ) -> Result<Self, CoresError> {
+    fn with(kernel: Box<dyn Kernel>, setup: Setup, now: Time) -> Result<Self, CoresError> {
         let too_many =
             |what: String| Err(CoresError { what, advice: Some("mechanism = \"affinity\"".to_owned()) });
-        if let Some(core) = layout.cores().iter().find(|core| core.0 as usize >= CORES) {
+        if let Some(core) = setup.layout.cores().iter().find(|core| core.0 as usize >= CORES) {
             return too_many(format!("scx: core {} is outside 0..{CORES}", core.0));
         }
-        if tasks.len() > TASKS {
-            return too_many(format!("scx: {} tasks are more than {TASKS}", tasks.len()));
+        if setup.tasks.len() > TASKS {
+            return too_many(format!("scx: {} tasks are more than {TASKS}", setup.tasks.len()));
         }
-        let mut managed = Vec::new();
-        for (number, (name, setup)) in tasks.iter().enumerate() {
-            let critical = setup.spec.is_critical();
-            match Managed::take(number, critical, None, setup.who.clone(), now, &mut journal) {
-                Ok(task) => managed.push(task),
-                Err(e) => {
-                    drop(kernel);
-                    // What could not be put back stays in the journal's words to the next start.
-                    let _ = journal::restore(journal.path());
-                    return Err(e.of_task(name));
-                }
-            }
-        }
-        let specs: Vec<TaskSpec> = tasks.iter().map(|(_, setup)| setup.spec.clone()).collect();
+        let calm = setup.calm;
+        let taken = Taken::new(setup, None, now)?;
+        let tasks = taken.tasks.len();
         let mut scx = Self {
-            figures: vec![Figures::default(); managed.len()],
-            refused: vec![0; managed.len()],
-            tails: Tails::new(tasks.into_iter().map(|(_, setup)| setup.tail).collect(), now),
-            grants: Grants::new(layout.cores(), calm, now),
-            threads: Threads::new(managed.len()),
-            specs,
-            tasks: managed,
-            layout,
-            sensor,
-            journal,
-            scanned: now,
+            figures: vec![Figures::default(); tasks],
+            refused: vec![0; tasks],
+            grants: Grants::new(taken.layout.cores(), calm, now),
+            threads: Threads::new(tasks),
+            taken,
             kernel: Some(kernel),
         };
         // What a thread may run on beyond is the kernel's to look at, who waits in vain otherwise.
-        let all = scx.layout.all();
-        scx.tasks.iter_mut().for_each(|task| task.place(Some(all)));
+        let all = scx.taken.layout.all();
+        scx.taken.tasks.iter_mut().for_each(|task| task.place(Some(all)));
         scx.join();
         Ok(scx)
     }
@@ -203,7 +162,7 @@ impl Scx {
     /// Has threads that are new to us run as their tasks'.
     fn join(&mut self) {
         let Some(kernel) = &self.kernel else { return };
-        for (number, task) in self.tasks.iter_mut().enumerate() {
+        for (number, task) in self.taken.tasks.iter_mut().enumerate() {
             let id = TaskId(number as u16);
             for thread in task.take_fresh() {
                 // What a member started is one already.
@@ -228,7 +187,7 @@ impl Scx {
 
     /// Stops BE that has no core and waits for long; who cannot be stopped gets one for a moment.
     fn park(&mut self, now: Time) {
-        for number in 0..self.tasks.len() {
+        for number in 0..self.taken.tasks.len() {
             let id = TaskId(number as u16);
             let load = self.threads.load(id);
             if load.waiting == 0 || load.oldest < PARK_AFTER {
@@ -236,14 +195,14 @@ impl Scx {
             }
             if self.grants.has_any(id) {
                 // It has cores and waits: perhaps somebody of it may not run there any more.
-                if self.scanned == now {
-                    self.tasks[number].place_again();
+                if self.taken.was_scanned(now) {
+                    self.taken.tasks[number].place_again();
                 }
                 continue;
             }
-            self.tasks[number].place(None);
+            self.taken.tasks[number].place(None);
             // Even to stop takes a core.
-            let critical = |task: TaskId| self.specs[task.index()].is_critical();
+            let critical = |task: TaskId| self.taken.specs[task.index()].is_critical();
             self.grants.lend(now, id, critical);
         }
     }
@@ -251,18 +210,16 @@ impl Scx {
 
 impl Cores for Scx {
     fn sense(&mut self, now: Time, signals: &mut Signals) {
-        if now.since(self.scanned) >= RESCAN {
-            self.scanned = now;
-            self.tasks.iter_mut().for_each(|task| task.scan(now, &mut self.journal));
+        if self.taken.rescan(now) {
             self.join();
         }
         let Some(kernel) = &self.kernel else { return };
-        self.tails.read(now, &mut signals.tasks);
+        self.taken.tails.read(now, &mut signals.tasks);
         self.threads.look(now, kernel.threads(), &mut self.figures);
         for (number, seen) in signals.tasks.iter_mut().enumerate() {
             let load = self.threads.load(TaskId(number as u16));
             seen.delay = load.delay;
-            seen.runnable = match self.tasks[number].is_parked() {
+            seen.runnable = match self.taken.tasks[number].is_parked() {
                 // Nobody counts as idle for having been stopped.
                 true => self.figures[number].threads as u32,
                 false => load.waiting + load.running,
@@ -273,11 +230,11 @@ impl Cores for Scx {
         while let Some(core) = self.grants.next_asked() {
             let given = self.grants.given();
             let ran = |task: TaskId| self.figures[task.index()].ran_ns;
-            let counted = self.sensor.misses(self.layout.cores()[core.0 as usize]);
-            let misses = counted.unwrap_or_else(|| misses(given, &self.specs, ran, core));
+            let counted = self.taken.sensor.misses(self.taken.layout.cores()[core.0 as usize]);
+            let misses = counted.unwrap_or_else(|| misses(given, &self.taken.specs, ran, core));
             signals.cores[core.0 as usize].sample = Some(Sample { misses, at: now });
         }
-        self.sensor.bandwidth(now, &mut signals.bandwidth);
+        self.taken.sensor.bandwidth(now, &mut signals.bandwidth);
         self.park(now);
         if let Some(kernel) = &self.kernel {
             self.grants.insist(now, &**kernel, &self.threads);
@@ -285,17 +242,17 @@ impl Cores for Scx {
     }
 
     fn act(&mut self, now: Time, actions: &[Action]) {
-        let all = self.layout.all();
+        let all = self.taken.layout.all();
         for &action in actions {
             if let Action::Run { task, .. } = action
-                && self.tasks[task.index()].is_parked()
+                && self.taken.tasks[task.index()].is_parked()
             {
-                self.tasks[task.index()].place(Some(all));
+                self.taken.tasks[task.index()].place(Some(all));
             }
             self.grants.note(now, action);
         }
         if let Some(kernel) = &self.kernel {
-            self.grants.write(now, &**kernel, self.tasks.len());
+            self.grants.write(now, &**kernel, self.taken.tasks.len());
         }
     }
 }
@@ -305,10 +262,14 @@ impl Manager for Scx {
         "scx"
     }
 
+    fn taken(&self) -> &Taken {
+        &self.taken
+    }
+
     fn put_back(&mut self) -> io::Result<Restored> {
         // First the scheduler: whoever waits runs.
         self.kernel = None;
-        journal::restore(self.journal.path())
+        self.taken.put_back()
     }
 
     fn figures(&self, task: TaskId) -> &Figures {
@@ -317,22 +278,6 @@ impl Manager for Scx {
 
     fn take_longest(&mut self, task: TaskId) -> Span {
         std::mem::take(&mut self.figures[task.index()].longest)
-    }
-
-    fn is_parked(&self, task: TaskId) -> bool {
-        self.tasks[task.index()].is_parked()
-    }
-
-    fn can_park(&self, task: TaskId) -> bool {
-        self.tasks[task.index()].can_park()
-    }
-
-    fn is_over(&self, task: TaskId) -> bool {
-        self.tasks[task.index()].is_over()
-    }
-
-    fn sensor(&self) -> &dyn Sensor {
-        &*self.sensor
     }
 
     fn lost(&self) -> Option<String> {

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use queueing::{Clock, CoreId};
-use sched::cores::{Board, Topology};
+use sched::cores::{Board, TaskSpec, Topology};
 
 use super::super::tests::Program;
-use super::super::{Unseen, Who};
+use super::super::{Journal, Layout, TaskSetup, Unseen, Who};
 use super::*;
 use crate::Monotonic;
 
@@ -104,7 +104,8 @@ impl World {
         let tasks = vec![("lc".to_owned(), setup(0)), ("be".to_owned(), setup(1))];
         let begin = Monotonic::new().now();
         let layout = Layout::new(&cores).unwrap();
-        let scx = Scx::with(Box::new(kernel.clone()), layout, tasks, CALM, Box::new(Unseen), journal, begin);
+        let setup = Setup { layout, tasks, calm: CALM, sensor: Box::new(Unseen), journal };
+        let scx = Scx::with(Box::new(kernel.clone()), setup, begin);
         let board = Board::new(Topology::regular(1, 2, 1).unwrap(), specs.to_vec()).unwrap();
         Self { kernel, scx: scx.unwrap(), signals: Signals::of(&board), programs, begin }
     }
@@ -158,7 +159,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         let _ = self.scx.put_back();
-        let _ = self.scx.journal.path().parent().map(std::fs::remove_dir_all);
+        let _ = self.scx.taken.journal().parent().map(std::fs::remove_dir_all);
     }
 }
 

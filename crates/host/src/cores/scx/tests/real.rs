@@ -85,7 +85,8 @@ impl Rig {
         let layout = Layout::new(&cores).unwrap();
         let board = Board::new(layout.topology().clone(), specs.to_vec()).unwrap();
         let now = Monotonic::new().now();
-        let scx = Scx::new(layout, tasks, Span::from_secs(3600), Box::new(Unseen), journal, now).unwrap();
+        let setup = Setup { layout, tasks, calm: Span::from_secs(3600), sensor: Box::new(Unseen), journal };
+        let scx = Scx::new(setup, now).unwrap();
         Some(Self { scx, signals: Signals::of(&board), shells, cores, _turn: turn })
     }
 
@@ -136,7 +137,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        let folder = self.scx.journal.path().parent().map(Path::to_path_buf);
+        let folder = self.scx.taken.journal().parent().map(Path::to_path_buf);
         let _ = self.scx.put_back();
         let _ = folder.map(std::fs::remove_dir_all);
     }

@@ -1,0 +1,94 @@
+//! Tasks that were taken over: what every mechanism knows of them.
+//!
+//! Not here: who has which core, which is the mechanism's.
+
+use std::io;
+use std::path::Path;
+
+use queueing::{Span, Time};
+use sched::cores::{TaskId, TaskSpec};
+
+use super::class::Class;
+use super::journal::{self, Restored};
+use super::tails::Tails;
+use super::task::{Managed, RESCAN};
+use super::{CoresError, Journal, Layout, Sensor, TaskSetup};
+
+/// What a mechanism is made of.
+pub struct Setup {
+    /// The cores that are shared out.
+    pub layout: Layout,
+    /// Who shares them, each with its name for errors.
+    pub tasks: Vec<(String, TaskSetup)>,
+    /// LC gives a core back that it had no use for during this time.
+    pub calm: Span,
+    /// What tells how busy DRAM is.
+    pub sensor: Box<dyn Sensor>,
+    /// Where everything that is changed is written before.
+    pub journal: Journal,
+}
+
+/// Tasks of this machine, and what they had before.
+pub struct Taken {
+    pub(super) layout: Layout,
+    pub(super) specs: Vec<TaskSpec>,
+    pub(super) tasks: Vec<Managed>,
+    pub(super) tails: Tails,
+    pub(super) sensor: Box<dyn Sensor>,
+    journal: Journal,
+    scanned: Time,
+}
+
+impl Taken {
+    /// Takes them over at `now`, BE into the class `be`, if one is given.
+    ///
+    /// # Errors
+    /// A task is not there or not ours to schedule; the others are put back.
+    pub(super) fn new(setup: Setup, be: Option<Class>, now: Time) -> Result<Self, CoresError> {
+        let Setup { layout, tasks, calm: _, sensor, mut journal } = setup;
+        let mut managed = Vec::new();
+        for (number, (name, task)) in tasks.iter().enumerate() {
+            let critical = task.spec.is_critical();
+            let class = be.filter(|_| !critical);
+            match Managed::take(number, critical, class, task.who.clone(), now, &mut journal) {
+                Ok(task) => managed.push(task),
+                Err(e) => {
+                    // What could not be put back stays in the journal's words to the next start.
+                    let _ = journal::restore(journal.path());
+                    return Err(e.of_task(name));
+                }
+            }
+        }
+        let (specs, tails) = tasks.into_iter().map(|(_, task)| (task.spec, task.tail)).unzip();
+        let tails = Tails::new(tails, now);
+        Ok(Self { layout, specs, tasks: managed, tails, sensor, journal, scanned: now })
+    }
+
+    /// Looks for processes and threads that are new, where it is time to; whether it was.
+    pub(super) fn rescan(&mut self, now: Time) -> bool {
+        let due = now.since(self.scanned) >= RESCAN;
+        if due {
+            self.scanned = now;
+            self.tasks.iter_mut().for_each(|task| task.scan(now, &mut self.journal));
+        }
+        due
+    }
+
+    /// Whether they were looked for at `now`.
+    pub(super) fn was_scanned(&self, now: Time) -> bool {
+        self.scanned == now
+    }
+
+    /// Where what they had before is written.
+    pub(super) fn journal(&self) -> &Path {
+        self.journal.path()
+    }
+
+    pub(super) fn put_back(&self) -> io::Result<Restored> {
+        journal::restore(self.journal())
+    }
+
+    pub(super) fn of(&self, task: TaskId) -> &Managed {
+        &self.tasks[task.index()]
+    }
+}
