@@ -141,9 +141,11 @@ fn run_until(
     let (stop, clock) = (AtomicBool::new(false), Arc::new(Real(Instant::now())));
     std::thread::scope(|scope| {
         let running = scope.spawn(|| run(shards, clock, &stop, &crew));
-        over();
+        // It stops also when `over` fails: the scope would wait for it for ever.
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(over)).err();
         stop.store(true, Ordering::Relaxed);
-        running.join().expect("it stops")
+        let ran = running.join().expect("it stops");
+        failed.map_or(ran, |why| std::panic::resume_unwind(why))
     })
 }
 
