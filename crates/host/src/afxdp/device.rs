@@ -61,7 +61,10 @@ impl AfXdp {
             _steering: steering,
         };
         for index in 0..receiving {
-            assert!(device.socket.fill.push(index * chunk), "the fill ring holds every chunk for receiving");
+            assert!(
+                device.socket.fill.push(index * chunk),
+                "the fill ring holds every chunk for receiving twice"
+            );
         }
         device.socket.fill.publish();
         device.socket.kick_receive();
@@ -131,7 +134,7 @@ impl Device for AfXdp {
     fn recycle(&mut self, frame: Frame) {
         let chunk = self.umem.take_back(frame);
         let pushed = self.socket.fill.push(chunk);
-        debug_assert!(pushed, "the fill ring holds every chunk for receiving");
+        debug_assert!(pushed, "the fill ring holds every chunk for receiving twice");
         if self.socket.fill.unpublished() >= FILL_BATCH {
             self.socket.fill.publish();
         }

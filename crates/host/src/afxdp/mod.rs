@@ -85,6 +85,20 @@ impl Options {
     fn receive_chunks(&self) -> u32 {
         self.frames + self.held
     }
+
+    /// Slots of the ring in which the kernel finds them.
+    fn fill_slots(&self) -> u32 {
+        fill_slots(self.receive_chunks())
+    }
+}
+
+/// Slots of the fill ring that always have room for every one of `chunks`.
+///
+/// Twice as many: the kernel shows a received frame first and only then says
+/// that it has taken the chunk out of this ring (`xsk_flush`). On another core
+/// a chunk may be back before that, and each may have two slots for a moment.
+fn fill_slots(chunks: u32) -> u32 {
+    (2 * chunks).next_power_of_two()
 }
 
 /// An interface with our program on it.
@@ -168,8 +182,7 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
                 }
             })?;
             let fd = socket::open().map_err(refused("an AF_XDP socket"))?;
-            let socket =
-                Socket::set_up(fd, &umem, chunk, frames, options.receive_chunks().next_power_of_two());
+            let socket = Socket::set_up(fd, &umem, chunk, frames, options.fill_slots());
             let socket = socket.map_err(refused("memory for AF_XDP"))?;
             Ok((socket, umem))
         })

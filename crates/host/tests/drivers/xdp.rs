@@ -1,6 +1,8 @@
 //! AF_XDP beside the kernel, over veth.
 
 use std::net::UdpSocket;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use host::afxdp::{self, AfXdp, Claims, Mode, Opened, Options};
 use host::interface::InterfaceError;
@@ -23,6 +25,13 @@ fn options(mode: Mode) -> Options {
 impl Cable {
     fn open(&self, options: &Options) -> Result<Opened, InterfaceError> {
         self.ours.enter(|| afxdp::open("gw0", options, &ours()))
+    }
+
+    /// The clients need not ask where we are.
+    fn knows(&self, mac: [u8; 6]) {
+        let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+        let neighbor = ["neigh", "add", &OURS.to_string(), "lladdr", &mac, "dev", "eth0"];
+        self.clients.run("ip", &neighbor).unwrap();
     }
 
     /// Whether an XDP program is attached to our end.
@@ -152,9 +161,7 @@ fn frames_that_are_held_do_not_keep_others_from_coming() {
     let cable = Cable::new("xdp-held", &Veth::default());
     let options = Options { frames: 64, held: 200, ..options(Mode::Generic) };
     let mut opened = cable.open(&options).expect("veth takes AF_XDP");
-    let mac = opened.interface.mac.map(|byte| format!("{byte:02x}")).join(":");
-    let neighbor = ["neigh", "add", &OURS.to_string(), "lladdr", &mac, "dev", "eth0"];
-    cable.clients.run("ip", &neighbor).unwrap();
+    cable.knows(opened.interface.mac);
     let client = cable.clients.enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
     let send = || client.send_to(b"datagram", (OURS, 9)).unwrap();
     let device = &mut opened.devices[0];
@@ -180,4 +187,42 @@ fn frames_that_are_held_do_not_keep_others_from_coming() {
     assert!(device.receive(Time::ZERO).is_none(), "what was dropped does not come");
     held.push(next(device).expect("one came back").frame);
     held.drain(..).for_each(|frame| device.recycle(frame));
+}
+
+#[test]
+fn frames_that_go_back_at_once_find_room() {
+    if let Some(why) = Lab::unavailable() {
+        return skipped("frames_that_go_back_at_once_find_room", &why);
+    }
+    const FRAMES: usize = 20_000;
+    let cable = Cable::new("xdp-back", &Veth::default());
+    // Whatever was not received yet is the kernel's to fill.
+    let options = Options { frames: 64, held: 0, ..options(Mode::Native) };
+    let mut opened = cable.open(&options).expect("veth takes AF_XDP");
+    cable.knows(opened.interface.mac);
+    let client = cable.clients.enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+    let (device, enough) = (&mut opened.devices[0], AtomicBool::new(false));
+    let back = std::thread::scope(|scope| {
+        // The kernel hands them over on the sender's core.
+        scope.spawn(|| {
+            while !enough.load(Ordering::Relaxed) {
+                client.send_to(b"datagram", (OURS, 9)).unwrap();
+            }
+        });
+        let back = catch_unwind(AssertUnwindSafe(|| {
+            let mut left = FRAMES;
+            while left > 0 {
+                match device.receive(Time::ZERO) {
+                    Some(received) => {
+                        device.recycle(received.frame);
+                        left -= 1;
+                    }
+                    None => std::thread::yield_now(),
+                }
+            }
+        }));
+        enough.store(true, Ordering::Relaxed);
+        back
+    });
+    back.unwrap_or_else(|why| resume_unwind(why));
 }

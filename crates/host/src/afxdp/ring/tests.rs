@@ -92,6 +92,88 @@ fn a_consumer_that_never_runs_dry_gives_slots_back() {
     assert!(producer.is_pending());
 }
 
+/// Chunks that go round: into the fill ring, to the kernel, out as frames, back.
+struct Round {
+    fill: Producer<Plain>,
+    words: Plain,
+    size: u32,
+    /// The kernel's own counter; what the words say of it comes later.
+    taken: u32,
+    /// Taken, and not yet shown as frames.
+    filled: Vec<u64>,
+    /// Shown, and not yet given back.
+    shown: Vec<u64>,
+}
+
+impl Round {
+    fn new(chunks: u32, size: u32, start: u32) -> Self {
+        let (mut fill, consumer) = plain(size, start);
+        assert!((0..u64::from(chunks)).all(|chunk| fill.push(chunk)), "there is room to begin with");
+        fill.publish();
+        Self { fill, words: consumer.words, size, taken: start, filled: Vec::new(), shown: Vec::new() }
+    }
+
+    /// The kernel fills a chunk, if there is one.
+    fn take(&mut self) {
+        if self.taken != self.words.produced() {
+            self.filled.push(self.words.read(self.taken & (self.size - 1)));
+            self.taken = self.taken.wrapping_add(1);
+        }
+    }
+
+    /// The first half of `xsk_flush`: frames are shown.
+    fn show(&mut self) {
+        self.shown.append(&mut self.filled);
+    }
+
+    /// The second half: their chunks are said to be taken.
+    fn release(&mut self) {
+        self.words.release(self.taken);
+    }
+
+    /// We give the last frame's chunk back; whether there was room.
+    fn give_back(&mut self) -> bool {
+        self.shown.pop().is_none_or(|chunk| self.fill.push(chunk))
+    }
+}
+
+#[test]
+fn a_chunk_comes_back_before_the_kernel_says_that_it_took_it() {
+    let room = |size: u32| {
+        let mut round = Round::new(8, size, 0);
+        round.take();
+        round.show();
+        round.give_back()
+    };
+    assert!(!room(8), "one slot for each chunk is too few");
+    assert!(room(crate::afxdp::fill_slots(8)));
+}
+
+proptest! {
+    #[test]
+    fn the_fill_ring_has_room_for_whatever_comes_back(
+        chunks in 1u32..20,
+        start in prop_oneof![Just(0u32), Just(u32::MAX - 3), any::<u32>()],
+        batches in proptest::collection::vec((1usize..20, 0usize..40, 0usize..40), 0..60),
+    ) {
+        let mut round = Round::new(chunks, crate::afxdp::fill_slots(chunks), start);
+        for (frames, between, after) in batches {
+            (0..frames).for_each(|_| round.take());
+            round.show();
+            // The kernel is held up here; what comes back it sees, and may take with the next frames.
+            for _ in 0..between {
+                prop_assert!(round.give_back());
+            }
+            round.fill.publish();
+            round.release();
+            for _ in 0..after {
+                prop_assert!(round.give_back());
+            }
+            round.fill.publish();
+        }
+    }
+}
+
 /// A ring in loom's memory: every order of accesses that the memory model
 /// allows is tried, and a slot that both sides touch at once is an error.
 mod interleavings {
