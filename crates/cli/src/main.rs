@@ -31,6 +31,7 @@ mod link;
 mod load;
 mod manual;
 mod options;
+mod panics;
 mod parallel;
 mod programs;
 mod progress;
@@ -95,6 +96,7 @@ enum Command {
 
 fn main() -> ExitCode {
     host::interrupt::end_on_closed_pipe();
+    panics::watch();
     end_on_full_output();
     let command = match Cli::try_parse() {
         Ok(Cli { command }) => command,

@@ -30,7 +30,7 @@ use crate::device::Open;
 use crate::link::Link;
 use crate::options::{self, Steer, made_up_mac, secret};
 use crate::ui::{self, Head, Ui};
-use crate::{Error, check, classify};
+use crate::{Error, check, classify, panics};
 
 mod guard;
 mod policy;
@@ -346,9 +346,9 @@ impl Place<'_> {
                 watched.iter_mut().for_each(|watched| watched.look(clock_here.now()));
             }
             stop.store(true, Ordering::Relaxed);
-            server.join()
+            panics::join("the server", server)
         });
-        let mut stats = stats.map_err(|_| Error::new("the server panicked; the message above says where"))?;
+        let mut stats = stats.map_err(Error::new)?;
         watched.into_iter().for_each(|watched| watched.give_back(&mut stats));
         Ok(stats)
     }

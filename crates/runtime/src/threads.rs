@@ -138,7 +138,9 @@ where
                 }
             }));
         }
-        running.into_iter().map(|shard| shard.join().expect("a shard panicked")).collect()
+        // Who waits for us is to hear what a shard said that panicked.
+        let joined = running.into_iter().map(|shard| shard.join());
+        joined.map(|stats| stats.unwrap_or_else(|why| std::panic::resume_unwind(why))).collect()
     })
 }
 

@@ -22,6 +22,7 @@ use queueing::{Clock, CoreId, Span};
 use super::program::{Item, PORT, Program};
 use crate::client::{self, OPEN_WITHIN, xdp};
 use crate::options::secret_of;
+use crate::panics;
 
 /// Whose TCP/IP, and under which policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,7 +252,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
                 affinity::pin(core).map_err(|e| e.to_string())?;
                 carry_out(driven, processes, limit)
             });
-            client.join().map_err(|_| "the client panicked".to_owned())?
+            panics::join("the client", client)?
         })
     }
 }

@@ -31,7 +31,7 @@ use crate::device::{AnyDevice, Open, Wrapped};
 use crate::link::Link;
 use crate::options::{self, made_up_mac, secret};
 use crate::serve::settle::settle;
-use crate::{Error, check, ui};
+use crate::{Error, check, panics, ui};
 
 mod program;
 mod seats;
@@ -152,10 +152,7 @@ fn serve(
                 })
             });
         stop.store(true, Ordering::Relaxed);
-        match server.join() {
-            Ok(()) => result,
-            Err(_) => Err(Error::new("the stack panicked; the message above says where")),
-        }
+        panics::join("the stack", server).map_err(Error::new).and(result)
     })?;
     let end = clock.now() + FLUSH;
     while clock.now() < end && !streams.is_quiet() {

@@ -252,6 +252,19 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    /// A test that fails shows what the server has said by then.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut said = Vec::new();
+            // Whoever else has the pipe is not waited for.
+            let _ = rustix::io::ioctl_fionbio(self.stderr.get_ref(), true);
+            let _ = self.stderr.read_to_end(&mut said);
+            eprintln!("greenwave run has said: {}", String::from_utf8_lossy(&said));
+        }
+    }
+}
+
 fn children(of: Pid) -> Vec<Pid> {
     let of = of.as_raw_nonzero().get().to_string();
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();

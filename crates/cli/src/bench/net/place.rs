@@ -26,6 +26,7 @@ use super::{Cores, ReceiveOn};
 use crate::bench::peer::{PORT, Serves, page};
 use crate::client::{self, FRAMES, OPEN_WITHIN, xdp};
 use crate::options::secret_of;
+use crate::panics;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -216,7 +217,7 @@ impl Place<'_> {
                 affinity::pin(core).map_err(|e| e.to_string())?;
                 run(client, device, &meter, limit)
             });
-            client.join().map_err(|_| "the client panicked".to_owned())?
+            panics::join("the client", client)?
         })
     }
 }

@@ -19,6 +19,7 @@ use super::Config;
 use super::manage::Manager;
 use super::rig::{Best, CLIENT_CORE, Rig};
 use crate::error::Error;
+use crate::panics;
 
 /// What a run found.
 pub struct Driven {
@@ -162,7 +163,7 @@ impl Rig {
                 managed.until(end.max(before.at + NAP), rig);
                 (before, rig.read(&ours))
             });
-            let report = work.join().map_err(|_| Error::new("the clients panicked"))??;
+            let report = panics::join("the clients", work).map_err(Error::new)??;
             let (before, after) = read.ok_or_else(|| Error::new("the clients did not start"))?;
             if interrupt::is_set() {
                 return Err(Error::new("interrupted"));

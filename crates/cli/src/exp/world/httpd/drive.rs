@@ -18,6 +18,7 @@ use super::server::PORT;
 use crate::client::{FRAMES, RTO_MIN};
 use crate::error::Error;
 use crate::options::secret_of;
+use crate::panics;
 
 /// What a run found.
 pub struct Driven {
@@ -77,7 +78,7 @@ impl Rig {
                 interrupt::sleep_until(start + warmup + duration);
                 (from.elapsed().as_secs_f64(), before, self.read(&ours))
             });
-            let outcome = work.join().map_err(|_| Error::new("the visitors panicked"))??;
+            let outcome = panics::join("the visitors", work).map_err(Error::new)??;
             let (seconds, before, after) = read.ok_or_else(|| Error::new("the visitors did not start"))?;
             let cores =
                 |of: fn(&Read) -> Span| of(&after).saturating_sub(of(&before)).as_secs_f64() / seconds;
