@@ -163,34 +163,48 @@ fn what_cannot_be_shown_is_one_line_with_what_to_do() {
     assert!(!folder.names().contains(&"page.html".to_owned()), "and no page is begun");
 }
 
-#[test]
-fn a_full_disk_leaves_the_page_that_was_there() {
-    let folder = Folder::new("full");
-    let result = folder.file("e3.json", &RUN.0.to_string());
+/// Runs `args`, which write to DISK/page.html, where the disk is full and a page
+/// is there: it stays, and the disk is what is said.
+fn check_on_a_full_disk(test: &str, args: &[&str]) {
+    let folder = Folder::new(test);
     let full = folder.path("disk");
-    let script = "mkdir -p $1 && mount -t tmpfs -o size=16k none $1 || exit 77
-        echo old > $1/page.html
-        $2 report $3 -o $1/page.html; code=$?
-        cat $1/page.html; ls -A $1; umount $1; exit $code";
+    let script = "disk=$1; shift
+        mkdir -p $disk && mount -t tmpfs -o size=8k none $disk || exit 77
+        echo old > $disk/page.html
+        \"$@\"; code=$?
+        cat $disk/page.html; ls -A $disk; umount $disk; exit $code";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh", &full, env!("CARGO_BIN_EXE_greenwave"), &result]);
-    let out = match command.output() {
-        Ok(out) if out.status.code() == Some(2) => out,
+    command.args(["--mount", "sh", "-c", script, "sh", &full, env!("CARGO_BIN_EXE_greenwave")]);
+    let out = match command.args(args.iter().map(|arg| arg.replace("DISK", &full))).output() {
+        // Whatever came after the mount has printed something.
+        Ok(out) if !out.stdout.is_empty() => out,
         refused => {
             // Written past the test harness, which keeps what passing tests print.
-            let line = "skipped: a_full_disk_leaves_the_page_that_was_there: no mount of our own";
+            let line = format!("skipped: {test}: no mount of our own");
             let refused = refused.map(|out| String::from_utf8_lossy(&out.stderr).into_owned());
             assert!(refused.as_ref().is_ok_and(|said| !said.contains("error: ")), "{refused:?}");
             let _ = writeln!(std::io::stderr(), "{line}: {refused:?}");
             return;
         }
     };
-    assert_eq!(String::from_utf8_lossy(&out.stdout), "old\npage.html\n");
+    let printed = String::from_utf8_lossy(&out.stdout);
     let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{args:?}: {printed}{said}");
+    assert!(printed.ends_with("old\npage.html\n"), "{args:?}: {printed}");
     assert!(
         said.starts_with("error: ") && said.contains("No space left on device\n  try: free some"),
-        "{said}"
+        "{args:?}: {said}"
     );
+}
+
+#[test]
+fn a_full_disk_leaves_the_page_that_was_there() {
+    let test = "a_full_disk_leaves_the_page_that_was_there";
+    let folder = Folder::new("full");
+    let result = folder.file("e3.json", &RUN.0.to_string());
+    check_on_a_full_disk(test, &["report", &result, "-o", "DISK/page.html"]);
+    let model = ["guard", "model", "--mu1", "36600", "--mu2", "3300", "--out", "DISK/page.html"];
+    check_on_a_full_disk(test, &model);
 }
 
 #[test]

@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("{}", verdict(&points));
     }
     if let Some(path) = &args.out {
-        std::fs::write(path, page(args, &points)).map_err(|e| Error::file(path, &e))?;
+        report::whole(path, &page(args, &points))?;
     }
     Ok(ExitCode::SUCCESS)
 }
