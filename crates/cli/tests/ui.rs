@@ -1,8 +1,13 @@
 //! The live view of a running command: over HTTP, in a browser, on a terminal.
 //!
-//! Needs nothing; Debian's chromium and tmux join in where they are there.
+//! Needs nothing; Debian's chromium and tmux join in where they are there. What
+//! needs a network namespace is in `ui/inside.rs`; `serve --ui` is in `tap.rs`.
 
 mod common;
+#[path = "ui/inside.rs"]
+mod inside;
+#[path = "common/library.rs"]
+mod library;
 #[path = "common/scratch.rs"]
 mod scratch;
 
@@ -14,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use common::greenwave;
 use host::cores::list;
+use host::lab::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
 use scratch::Scratch;
 
@@ -45,53 +51,71 @@ fn until(what: &str, ask: impl Fn() -> String, accepts: impl Fn(&str) -> bool) -
     }
 }
 
-/// A scheduler that shows itself; ended when this is dropped.
+/// A command that shows itself; ended when this is dropped.
 struct Shown {
     child: Child,
     place: String,
+    /// Where it runs, if not where the test does.
+    namespace: Option<Namespace>,
     /// What it says is not read, and must not fail.
     _said: Box<dyn Iterator<Item = String>>,
-    _config: Scratch,
 }
 
 impl Shown {
-    fn start() -> Self {
-        let core = list::text(&host::affinity::cores().expect("cores")[..1]);
-        let config = format!(
-            "cores = \"{core}\"\nsensor = \"none\"\n\
-             [[tasks]]\nname = \"lc\"\nclass = \"LC\"\nguaranteed = 1\ncommand = [\"sleep\", \"300\"]\n\
-             [[tasks]]\nname = \"<i>batch\"\nclass = \"BE\"\ncommand = [\"sh\", \"-c\", \"while :; do :; done\"]\n"
-        );
-        let config = Scratch::new("shown.toml", &config);
-        let journals = format!("{}/journals-shown", env!("CARGO_TARGET_TMPDIR"));
-        let args = ["sched", "--config", config.path(), "--journals", &journals, "--ui", "127.0.0.1:0"];
-        let mut command = Command::new(GREENWAVE);
-        let mut child =
-            command.args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    /// `command` with a view in a place that is free.
+    fn start(mut command: Command, namespace: Option<&Namespace>) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
         let lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
         let mut places = lines.map_while(Result::ok).filter_map(|line| {
             let place = line.strip_prefix("shown at http://")?.split('/').next()?;
             Some(place.to_owned())
         });
         let place = places.next().expect("it says where it shows itself");
-        Self { child, place, _said: Box::new(places), _config: config }
+        Self { child, place, namespace: namespace.cloned(), _said: Box::new(places) }
+    }
+
+    /// Runs `work` where the command runs.
+    fn there<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        match &self.namespace {
+            Some(namespace) => namespace.enter(work),
+            None => work(),
+        }
     }
 
     /// What `path` answers, head and all.
     fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.place).expect("it listens");
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.place).expect("it reads");
+        let place = &self.place;
+        let mut stream = self.there(|| TcpStream::connect(place)).expect("it listens");
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {place}\r\n\r\n").expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it answers in UTF-8");
         answer
     }
 
-    /// ctrl-C, and it is gone.
+    /// ctrl-C, and it is gone, and nobody listens any more; where it was.
     fn end(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
         assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
-        self.place.clone()
+        let place = self.place.clone();
+        assert!(self.there(|| TcpStream::connect(&place)).is_err(), "nobody listens any more");
+        place
     }
+}
+
+/// A scheduler of a program that stands for LC and one for BE.
+fn scheduler() -> (Shown, Scratch) {
+    let core = list::text(&host::affinity::cores().expect("cores")[..1]);
+    let config = format!(
+        "cores = \"{core}\"\nsensor = \"none\"\n\
+         [[tasks]]\nname = \"lc\"\nclass = \"LC\"\nguaranteed = 1\ncommand = [\"sleep\", \"300\"]\n\
+         [[tasks]]\nname = \"<i>batch\"\nclass = \"BE\"\ncommand = [\"sh\", \"-c\", \"while :; do :; done\"]\n"
+    );
+    let config = Scratch::new("shown.toml", &config);
+    let journals = format!("{}/journals-shown", env!("CARGO_TARGET_TMPDIR"));
+    let mut command = Command::new(GREENWAVE);
+    command.args(["sched", "--config", config.path(), "--journals", &journals, "--ui", "127.0.0.1:0"]);
+    (Shown::start(command, None), config)
 }
 
 impl Drop for Shown {
@@ -103,7 +127,7 @@ impl Drop for Shown {
 
 #[test]
 fn what_runs_is_shown_on_a_page_on_a_terminal_and_to_prometheus_until_it_ends() {
-    let shown = Shown::start();
+    let (shown, _config) = scheduler();
     let metrics = || shown.get("/metrics");
     until("a look", metrics, |text| text.contains("\ngreenwave_sched_cpu{task=\"<i>batch\",class=\"BE\"} "));
     top_prints_tables(&shown.place);
@@ -117,7 +141,6 @@ fn what_runs_is_shown_on_a_page_on_a_terminal_and_to_prometheus_until_it_ends() 
         terminal.press("Space");
     }
     let place = shown.end();
-    assert!(TcpStream::connect(&place).is_err(), "nobody listens any more");
     let out = greenwave(&["top", &place, "--once"]);
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(said, format!("error: {place}: Connection refused\n  try: greenwave serve … --ui {place}\n"));

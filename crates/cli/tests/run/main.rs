@@ -8,11 +8,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use host::lab::client::noise;
 use host::lab::{Child, Lab, Namespace, Veth};
+use library::library;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 mod bench;
@@ -20,6 +20,8 @@ mod clients;
 mod ends;
 mod guide;
 mod levels;
+#[path = "../common/library.rs"]
+mod library;
 mod order;
 mod refused;
 mod servers;
@@ -31,22 +33,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 fn skipped(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
-}
-
-/// The library as it is now: `cargo test -p cli` alone does not build it.
-fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let program = Path::new(GREENWAVE);
-        let folder = program.parent().expect("a program is in a folder");
-        let target = folder.parent().expect("a profile's folder is in the target folder");
-        let release = folder.ends_with("release").then_some("--release");
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--locked", "--package", "capi", "--target-dir"]).arg(target);
-        let built = build.args(release).current_dir(env!("CARGO_MANIFEST_DIR")).status();
-        assert!(built.is_ok_and(|status| status.success()), "the library is built");
-        folder.join("libgreenwave.so")
-    })
 }
 
 /// A namespace where the server is, one where clients are, a cable between
