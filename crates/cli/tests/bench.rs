@@ -1,14 +1,22 @@
 //! `greenwave bench net` runs, small: every server that can run here answers.
 //! So does `bench guard`: it says what it is to measure.
 
+#[cfg(feature = "bpf")]
+mod common;
 #[path = "common/schema.rs"]
 mod schema;
+#[cfg(feature = "bpf")]
+#[path = "common/scratch.rs"]
+mod scratch;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::Command;
 
 use host::lab::Lab;
+#[cfg(feature = "bpf")]
+use scratch::Scratch;
+use serde_json::Value;
 
 /// Says what is not tested. Written past the test harness, which keeps what
 /// passing tests print to itself.
@@ -27,7 +35,7 @@ fn every_server_of_the_benchmark_answers() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));
     let out = command.args(["bench", "net", "--scale", "smoke", "--json"]).output().expect("it starts");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("--json prints JSON");
+    let json: Value = serde_json::from_slice(&out.stdout).expect("--json prints JSON");
     schema::conforms(&json);
     // A busy machine may leave a server no time in a case, not in all of them.
     let mut answered = BTreeMap::new();
@@ -54,18 +62,48 @@ fn every_server_of_the_benchmark_answers() {
     }
 }
 
-/// Exit 1 says that the machine is slower than is aimed at, which is no matter here.
+/// What `bench` says of a small run, in words or as JSON. Exit 1 says that the
+/// machine is slower than is aimed at, which is no matter here.
+#[cfg(feature = "bpf")]
+fn small(args: &[&str]) -> String {
+    let out = Command::new(env!("CARGO_BIN_EXE_greenwave")).arg("bench").args(args).output();
+    let out = out.expect("it starts");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(matches!(out.status.code(), Some(0 | 1)), "{said}");
+    String::from_utf8(out.stdout).expect("text")
+}
+
+/// The result in `text` is what the schema says; each of `goals` was measured,
+/// and a comparison shows it as a claim.
+#[cfg(feature = "bpf")]
+fn has_goals(name: &str, text: &str, goals: &[&str]) {
+    let result: Value = serde_json::from_str(text).expect("--json prints JSON");
+    schema::conforms(&result);
+    let all = result["goals"].as_array().expect("a list");
+    let names: Vec<_> = all.iter().map(|goal| goal["goal"].as_str().expect("a text")).collect();
+    assert_eq!(names, goals);
+    for goal in all {
+        let (worst, target) = (goal["worst"][0].as_f64(), goal["target"].as_f64());
+        assert_eq!(goal["holds"].as_bool(), Some(worst.expect("a figure") <= target.expect("a bound")));
+    }
+    let file = Scratch::new(&format!("{name}.json"), text);
+    let out = common::greenwave(&["report", "--compare", file.path(), file.path()]);
+    let compared = String::from_utf8_lossy(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{compared}");
+    let is_claim = |line: &&str| line.ends_with(" holds in both") || line.ends_with(" fails in both");
+    let claims = compared.lines().filter(is_claim).filter(|line| !line.starts_with("claims: "));
+    assert_eq!(claims.count(), goals.len(), "{compared}");
+}
+
 #[cfg(feature = "bpf")]
 #[test]
 fn the_guards_three_figures_are_measured_and_said() {
+    let test = "the_guards_three_figures_are_measured_and_said";
     let btf = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
     if let Some(why) = Lab::unavailable().or_else(|| (!btf).then(|| "the kernel has no BTF".to_owned())) {
-        return skipped("the_guards_three_figures_are_measured_and_said", &why);
+        return skipped(test, &why);
     }
-    let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));
-    let out = command.args(["bench", "guard", "--duration", "200ms"]).output().expect("it starts");
-    assert!(matches!(out.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&out.stderr));
-    let text = String::from_utf8(out.stdout).expect("text");
+    let text = small(&["guard", "--duration", "200ms"]);
     let behind = |words: &str, to: &str| {
         let figure = text.split_once(words).and_then(|(_, rest)| rest.split_once(to));
         let figure = figure.and_then(|(figure, _)| figure.trim().parse::<f64>().ok());
@@ -73,6 +111,11 @@ fn the_guards_three_figures_are_measured_and_said() {
     };
     behind("SYN above a rate, shed", "\n");
     behind("100 looks a second: ", " % of a core");
-    behind("at most ", " ns for a SYN (aim: 400)");
-    behind("(aim: 400), ", " ns for others (aim: 50)");
+    behind("the program, ns for a SYN ≤ 400: ", " at worst (");
+    behind("the program, ns for another frame ≤ 50: ", " at worst (");
+    behind("the controller, % of a core ≤ 1: ", " (100 looks a second)");
+    let text = small(&["guard", "--duration", "200ms", "--json"]);
+    let goals =
+        ["the program, ns for a SYN", "the program, ns for another frame", "the controller, % of a core"];
+    has_goals("bench-guard", &text, &goals);
 }

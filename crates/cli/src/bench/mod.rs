@@ -7,6 +7,7 @@ use crate::Error;
 
 mod beside;
 mod fabric;
+mod goal;
 mod guard;
 mod idle;
 mod net;

@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     bar.finish_and_clear();
     let goals = goals::goals(&rows);
-    let met = goals.iter().all(|goal| goal.holds != Some(false));
+    let met = super::goal::none_missed(&goals);
     if args.common.json {
         println!("{:#}", report::json(&rows, &goals, rounds, time));
     } else {

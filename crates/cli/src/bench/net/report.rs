@@ -4,7 +4,7 @@ use queueing::Span;
 use serde_json::{Value, json};
 
 use super::figures::{Figures, Row};
-use super::goals::Goal;
+use crate::bench::goal::Goal;
 use crate::report::Header;
 use crate::table::{Table, micros};
 
