@@ -132,6 +132,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     args.link.check_capture()?;
     let ui = args.ui.open(head(args))?;
     let key = secret()?;
+    let _taken = kind.take(&addresses)?;
     let Open { devices, mac, mtu, held, over, how, claimant } = kind.open(&addresses, key)?;
     let made_up = made_up_mac()?;
     let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up), key) };
@@ -142,7 +143,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         true => format!("the kernel's end is {}", list(&ends)),
         false => kind.company().to_owned(),
     };
-    let place = Place { args, addresses, claimant, stack, policies, held, over, how, end, ui };
+    let interface = kind.name().map(str::to_owned);
+    let place = Place { args, addresses, claimant, interface, stack, policies, held, over, how, end, ui };
     // One file takes what passes one place.
     let queues = match args.link.pcap {
         None if devices.len() == usize::from(args.shards) => devices.into_iter().map(|d| vec![d]).collect(),
@@ -196,6 +198,8 @@ struct Place<'a> {
     addresses: Addresses,
     /// Says which frames are ours, on an interface that is shared by frame.
     claimant: Option<Claimant>,
+    /// The device's interface, where it has one.
+    interface: Option<String>,
     stack: StackConfig,
     /// Received frames that the device can do without.
     held: Option<usize>,
@@ -305,6 +309,10 @@ impl Place<'_> {
     }
 
     /// Serves until ctrl-C, or until nothing more will come.
+    ///
+    /// # Errors
+    /// What keeps it from listening; a thread of it dies, or its interface is
+    /// taken away: then all of it ends.
     fn until_interrupted<D: Device + Send, A: App>(
         &self,
         mut shards: Vec<(Shard<D, A>, D)>,
@@ -337,20 +345,32 @@ impl Place<'_> {
         let hatches = watched.as_ref().map_or(Vec::new(), Watched::hatches);
         let threads = Threads { workers, pin, spin: args.spin, hold: args.hold, hatches };
         let (stop, clock_here) = (Arc::new(AtomicBool::new(false)), Monotonic::new());
+        let (mut looks, mut is_gone) = (0_u32, false);
         let stats = std::thread::scope(|scope| {
             let (stop_there, clock) = (stop.clone(), Arc::new(Monotonic::new()));
             let server = scope.spawn(|| threads::serve(shards, clock, stop_there, threads));
             let done = || interrupted.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
-            while !done() && !server.is_finished() {
+            while !done() && !server.is_finished() && !is_gone {
                 std::thread::park_timeout(LOOK_EVERY);
                 watched.iter_mut().for_each(|watched| watched.look(clock_here.now()));
+                looks = looks.wrapping_add(1);
+                is_gone = looks.is_multiple_of(CHECK) && self.interface_is_gone();
             }
             stop.store(true, Ordering::Relaxed);
             panics::join("the server", server)
         });
         let mut stats = stats.map_err(Error::new)?;
         watched.into_iter().for_each(|watched| watched.give_back(&mut stats));
+        if is_gone {
+            let what = format!("{device}: the interface is gone: it was removed, renamed or moved");
+            return Err(Error::new(what).advice("greenwave serve again, once it is there"));
+        }
         Ok(stats)
+    }
+
+    /// Whether nothing can come any more, since the interface was taken away.
+    fn interface_is_gone(&self) -> bool {
+        self.interface.as_ref().is_some_and(|name| !host::interface::is_there(name))
     }
 }
 
@@ -362,5 +382,10 @@ fn frames(counts: Counts) -> String {
 
 /// How often the interrupt flag is looked at.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
+/// Looks between two at whether the interface is still there.
+const CHECK: u32 = 10;
 /// Frames that may be under way from one shard to another.
 const LINK_FRAMES: usize = 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,13 @@
-//! Which addresses this machine has already.
+//! Which addresses this machine has already, and which a stack of ours has.
 //!
-//! Read from the kernel's routing table, not found out by binding a socket: a
+//! The kernel's are read from the kernel's routing table, not found out by binding a socket: a
 //! network namespace that never had an address lets a socket bind to any.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
 /// Whether the kernel answers for `addr` in this network namespace. No, where
 /// `/proc` does not tell.
@@ -14,6 +18,20 @@ pub fn is_ours(addr: IpAddr) -> bool {
         IpAddr::V4(addr) => local(&read("/proc/net/fib_trie")).any(|local| local == addr),
         IpAddr::V6(addr) => local6(&read("/proc/net/if_inet6")).any(|local| local == addr),
     }
+}
+
+/// Takes `addr` on `device`, so that no other stack of ours in this network
+/// namespace does: until what is returned is closed, which the kernel does
+/// however we end. It is the name of a socket, for which one needs no
+/// permission; so it keeps from mistakes, and from no malice.
+///
+/// # Errors
+/// [`io::ErrorKind::AddrInUse`] when another stack has it; what else the kernel says.
+pub fn take(device: &str, addr: IpAddr) -> io::Result<OwnedFd> {
+    let name = SocketAddrUnix::new_abstract_name(format!("greenwave/{device}/{addr}").as_bytes())?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &name)?;
+    Ok(socket)
 }
 
 /// Whether the kernel sends on packets that are not for this machine.
@@ -60,6 +78,18 @@ Main:
         |-- 10.77.0.255
            /32 link BROADCAST
 ";
+
+    #[test]
+    fn an_address_on_a_device_is_taken_once_until_it_is_given_back() {
+        let addr = |host| IpAddr::from([10, 77, 0, host]);
+        let name = |device: &str| format!("{device}-{}", std::process::id());
+        let first = take(&name("a"), addr(2)).unwrap();
+        assert_eq!(take(&name("a"), addr(2)).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        take(&name("a"), addr(3)).unwrap();
+        take(&name("b"), addr(2)).unwrap();
+        drop(first);
+        take(&name("a"), addr(2)).unwrap();
+    }
 
     #[test]
     fn only_local_addresses_are_ours() {

@@ -5,6 +5,7 @@
 //! itself, one per round, where cores are few. No opinions here: what to do
 //! next is the shard's to say, and how to do nothing that of `idle`.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -83,11 +84,12 @@ const SLEEP_MAX_WORKERS: Span = Span::from_millis(1);
 
 /// Serves until `stop` is set; returns each shard's statistics.
 ///
-/// A worker ends after the request it serves when the server stops.
+/// A worker ends after the request it serves when the server stops. A thread that
+/// panics stops the server: nobody else would answer the flows that are its own.
 ///
 /// # Panics
-/// When a shard or a custom loop panics; an application's panic is caught and
-/// costs its connection only.
+/// When a shard or a custom loop panics, once all others have stopped; an
+/// application's panic is caught and costs its connection only.
 pub fn serve<D, A>(
     shards: Vec<(Shard<D, A>, D)>,
     clock: SharedClock,
@@ -116,7 +118,9 @@ where
             for id in 0..threads {
                 let (mut worker, mut remote) = pair(WorkerId(id as u8), clock.clone());
                 let (app, workers, at) = (app.clone(), workers.clone(), core.next());
+                let together = Together(stop.clone());
                 let thread = scope.spawn(move || {
+                    let _together = together;
                     pinned(pin, at);
                     match workers {
                         Workers::Custom(work) => work(&mut worker),
@@ -131,6 +135,7 @@ where
             let patience = Patience::new(spin, sleep_max);
             let hatch = hatches.next();
             running.push(scope.spawn(move || {
+                let _together = Together(stop.clone());
                 pinned(pin, Some(at));
                 match remotes.is_empty() {
                     true => run_inline(shard, device, patience, hold, &clock, &Ends { stop, hatch }),
@@ -139,9 +144,20 @@ where
             }));
         }
         // Who waits for us is to hear what a shard said that panicked.
-        let joined = running.into_iter().map(|shard| shard.join());
-        joined.map(|stats| stats.unwrap_or_else(|why| std::panic::resume_unwind(why))).collect()
+        let ended = running.into_iter().map(|shard| shard.join().unwrap_or_else(|why| resume_unwind(why)));
+        ended.collect()
     })
+}
+
+/// Stops the server when a thread that holds this panics.
+struct Together(Arc<AtomicBool>);
+
+impl Drop for Together {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Threads that will want a core.

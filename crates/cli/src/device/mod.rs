@@ -6,8 +6,9 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, ErrorKind};
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use queueing::Rng;
 
 use crate::Error;
 use crate::address::Addresses;
+use crate::error::plain;
 
 mod any;
 mod capture;
@@ -253,6 +255,25 @@ impl Kind {
             return Err(Error::new(what).advice(advice));
         }
         Ok(open)
+    }
+
+    /// Keeps other stacks of ours from these addresses on this device while what
+    /// is returned lives.
+    ///
+    /// # Errors
+    /// One has them already.
+    pub fn take(&self, addresses: &Addresses) -> Result<Vec<OwnedFd>, Error> {
+        let Some(name) = self.name() else { return Ok(Vec::new()) };
+        let take = |addr: IpAddr| {
+            address::take(name, addr).map_err(|e| match e.kind() {
+                ErrorKind::AddrInUse => {
+                    Error::new(format!("address {addr} is in use: another greenwave has it on {name}"))
+                        .advice("--addr with an address of the subnet that nobody has")
+                }
+                _ => Error::new(format!("taking {addr} on {name}: {}", plain(&e.to_string()))),
+            })
+        };
+        addresses.given().map(take).collect()
     }
 
     fn open_unchecked(&self, addresses: &Addresses, secret: [u8; 16]) -> Result<Open, Error> {

@@ -82,6 +82,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     args.link.check_capture()?;
     let ui = args.ui.open(watched::head(&program, &args.link.device))?;
     let key = secret()?;
+    let _taken = kind.take(&addresses)?;
     let Open { mut devices, mac, mtu, held, how, claimant, .. } = kind.open(&addresses, key)?;
     let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up_mac()?), key) };
     let seats = Seats::open(secret()?)?;

@@ -77,6 +77,14 @@ impl Interface {
     }
 }
 
+/// Whether there is an interface called `name` in this thread's network
+/// namespace. Yes, where the kernel does not say.
+#[must_use]
+pub fn is_there(name: &str) -> bool {
+    let Some(asked) = Question::new(name) else { return true };
+    asked.ask(libc::SIOCGIFINDEX).map_or_else(|e| e.raw_os_error() != Some(libc::ENODEV), |_| true)
+}
+
 /// What an interface can be asked by name.
 struct Question {
     socket: OwnedFd,
@@ -159,6 +167,12 @@ mod tests {
                 other => panic!("{name:?} is no interface, got {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn an_interface_is_there_or_not() {
+        assert!(is_there("lo"));
+        assert!(!is_there("no-such-device"));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! A served shard answers, whoever serves, and stops.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use net::Stack;
 use net::device::memory::{MemoryDevice, pair};
+use net::device::{Full, Received};
 use net::stack::{ConnId, EventKind, ListenOptions};
 use queueing::Time;
 use sched::dispatch::{Params, Steering};
@@ -126,4 +128,86 @@ fn an_application_may_pull_its_events() {
 fn several_shards_serve_side_by_side() {
     check(Workers::Inline, 3);
     check(Workers::Threads, 2);
+}
+
+/// A device on which nothing comes, and which breaks what drives it once told to.
+struct Breaks {
+    breaks: bool,
+    /// Those that are still there.
+    there: Arc<AtomicUsize>,
+}
+
+impl Device for Breaks {
+    type Frame = Vec<u8>;
+
+    fn receive(&mut self, _now: Time) -> Option<Received<Vec<u8>>> {
+        assert!(!self.breaks, "this device breaks");
+        None
+    }
+
+    fn recycle(&mut self, _frame: Vec<u8>) {}
+
+    fn transmit(&mut self, _: Time, _: usize, _: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+        Err(Full)
+    }
+}
+
+impl Drop for Breaks {
+    fn drop(&mut self) {
+        self.there.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What `serve` says when the last of `shards` panics, and the devices that are left.
+fn broken(workers: Workers, shards: usize) -> (String, usize) {
+    let there = Arc::new(AtomicUsize::new(shards));
+    let served = (1..=shards).map(|number| {
+        let policy = Mode::None.policy(Classifiers::default(), &Params::new(2, 64), Steering::all(2));
+        let config = Config::new(net::stack::Config::new([2, 0, 0, 0, 0, 1], SERVER, 24, [7; 16]), policy, 2);
+        let device = Breaks { breaks: number == shards, there: there.clone() };
+        (Shard::new(config, Arc::new(Echo)), device)
+    });
+    let served: Vec<_> = served.collect();
+    let clock: SharedClock = Arc::new(Real(Instant::now()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let serving = std::thread::spawn({
+        let stop = stop.clone();
+        move || serve(served, clock, stop, Threads::new(workers))
+    });
+    let is_over = (0..TURNS_MAX).any(|_| {
+        std::thread::yield_now();
+        serving.is_finished()
+    });
+    stop.store(true, Ordering::Relaxed);
+    assert!(is_over, "the others go on without it");
+    let why = serving.join().err().expect("a shard panicked");
+    let why = why.downcast_ref::<&str>().map_or(String::new(), |why| (*why).to_owned());
+    (why, there.load(Ordering::Relaxed))
+}
+
+#[test]
+fn a_shard_that_panics_ends_the_others_and_takes_its_device_with_it() {
+    for shards in [1, 3] {
+        for workers in [Workers::Inline, Workers::Threads] {
+            assert_eq!(broken(workers, shards), ("this device breaks".to_owned(), 0));
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_panics_ends_the_server() {
+    let clock: SharedClock = Arc::new(Real(Instant::now()));
+    let (shard, near, _far) = shard();
+    let stop = Arc::new(AtomicBool::new(false));
+    let breaks = |worker: &mut Worker| assert!(worker.id().0 == 0, "this worker breaks");
+    let serving = std::thread::spawn({
+        let stop = stop.clone();
+        move || serve(vec![(shard, near)], clock, stop, Threads::new(Workers::Custom(Arc::new(breaks))))
+    });
+    let is_over = (0..TURNS_MAX).any(|_| {
+        std::thread::yield_now();
+        serving.is_finished()
+    });
+    stop.store(true, Ordering::Relaxed);
+    assert!(serving.join().is_err() && is_over, "nobody else does its work");
 }

@@ -1,0 +1,270 @@
+//! `greenwave serve` and `load` do what their flags say, and what is promised
+//! when somebody else gets in the way of a server.
+//!
+//! In network namespaces of these tests' own; needs root. What is missing is printed.
+
+#[path = "common/schema.rs"]
+mod schema;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use host::lab::{Child, Lab, Namespace, Veth, client};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
+const ADDR: &str = "10.77.0.2/24";
+/// Many times what anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn skipped(test: &str, why: &str) {
+    let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
+}
+
+/// A namespace where a TAP device can be; `None`, and a line that says why,
+/// where there can be none.
+fn place(test: &str) -> Option<Namespace> {
+    let no_tap = || {
+        let there = Path::new("/dev/net/tun").exists();
+        (!there).then(|| "this kernel offers no TAP devices".to_owned())
+    };
+    if let Some(why) = Lab::unavailable().or_else(no_tap) {
+        skipped(test, &why);
+        return None;
+    }
+    Some(Lab::new("serving").unwrap().namespace("host").unwrap())
+}
+
+/// A running server; ended when this is dropped.
+struct Server {
+    child: Child,
+    /// Its results, and all else.
+    stdout: BufReader<std::process::ChildStdout>,
+    stderr: BufReader<std::process::ChildStderr>,
+}
+
+impl Server {
+    /// One that listens.
+    fn start(place: &Namespace, device: &str, more: &[&str]) -> Self {
+        let mut command = place.command(GREENWAVE);
+        command.args(["serve", "--device", device, "--addr", ADDR]).args(more);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = place.spawn(&mut command).unwrap();
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut server = Self { child, stdout, stderr };
+        let says: &mut dyn BufRead =
+            if more.contains(&"--json") { &mut server.stderr } else { &mut server.stdout };
+        let mut line = String::new();
+        while !line.starts_with("listening on 10.77.0.2:") {
+            line.clear();
+            if says.read_line(&mut line).expect("it says text") == 0 {
+                let mut said = String::new();
+                server.stderr.read_to_string(&mut said).expect("it says text");
+                panic!("it ended before it listened: {said}");
+            }
+        }
+        server
+    }
+
+    /// ctrl-C; what it printed after that.
+    fn stop(mut self) -> String {
+        kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
+        let (code, printed, said) = self.ended();
+        assert_eq!(code, Some(0), "{printed}{said}");
+        printed
+    }
+
+    /// Waits for its end: exit status, what it printed, what it said.
+    fn ended(&mut self) -> (Option<i32>, String, String) {
+        let end = Instant::now() + LIMIT;
+        while self.child.try_wait().expect("it can be waited for").is_none() {
+            assert!(Instant::now() < end, "it does not end");
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+        let [mut printed, mut said] = [String::new(), String::new()];
+        self.stdout.read_to_string(&mut printed).expect("it prints text");
+        self.stderr.read_to_string(&mut said).expect("it says text");
+        (self.child.wait().expect("it has ended").code(), printed, said)
+    }
+}
+
+/// The body of `path` from the server at `port`.
+#[track_caller]
+fn get(place: &Namespace, port: u16, path: &str) -> String {
+    let answer = place.enter(|| {
+        let mut stream = client::connect(SocketAddr::from(([10, 77, 0, 2], port)));
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("the server reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the server answers in text");
+        answer
+    });
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
+    assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
+    body.to_owned()
+}
+
+const GREETING: &str = "greenwave: who goes next?\n";
+
+#[test]
+fn a_server_listens_where_it_is_told_to_and_ends_with_json() {
+    let Some(place) = place("a_server_listens_where_it_is_told_to_and_ends_with_json") else { return };
+    let server = Server::start(&place, "tap:gw0", &["--port", "8080", "--host-addr", "10.77.0.7", "--json"]);
+    assert!(place.run("ip", &["addr", "show", "dev", "gw0"]).unwrap().contains("inet 10.77.0.7/24"));
+    (0..3).for_each(|_| assert_eq!(get(&place, 8080, "/"), GREETING));
+    let printed = server.stop();
+    let result: Value = serde_json::from_str(&printed).expect("JSON, and nothing else");
+    schema::conforms(&result);
+    let shards = result["shards"].as_array().expect("a list");
+    assert_eq!(shards.len(), 1);
+    assert_eq!((&shards[0]["connections"], &shards[0]["responses"]), (&3.into(), &3.into()), "{result}");
+}
+
+#[test]
+fn every_mode_serves_with_and_without_workers() {
+    let Some(place) = place("every_mode_serves_with_and_without_workers") else { return };
+    for mode in ["none", "lns", "darc", "adps", "ideal"] {
+        for workers in ["0", "2"] {
+            let server = Server::start(&place, "tap:gw0", &["--mode", mode, "--workers", workers]);
+            (0..3).for_each(|_| assert_eq!(get(&place, 80, "/"), GREETING));
+            let threads = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap().count();
+            // The main thread, one that waits for the stack's, that, and the workers'.
+            let least = 3 + workers.parse::<usize>().unwrap();
+            assert!(threads >= least, "{mode}: {threads} threads, {workers} of them workers");
+            let printed = server.stop();
+            assert!(printed.contains("3 connections, 3 requests, 3 responses"), "{mode}: {printed}");
+        }
+    }
+}
+
+/// What `load` found of a synthetic server in `place`.
+fn loaded(place: &Namespace, more: &[&str]) -> Value {
+    let mut command = place.command(GREENWAVE);
+    command.args(["load", "--target", "10.77.0.2:80", "--protocol", "synthetic"]);
+    let out = command.args(["--timeout", "30s", "--json"]).args(more).output().expect("it starts");
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let result: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    schema::conforms(&result);
+    result
+}
+
+/// Requests of the class called `name`.
+fn requests(result: &Value, name: &str) -> u64 {
+    let classes = result["classes"].as_array().expect("a list");
+    let class = classes.iter().find(|class| class["class"] == name);
+    class.map_or(0, |class| class["requests"].as_u64().expect("a count"))
+}
+
+#[test]
+fn a_load_of_the_synthetic_protocol_is_what_its_flags_say() {
+    let Some(place) = place("a_load_of_the_synthetic_protocol_is_what_its_flags_say") else { return };
+    let server = Server::start(&place, "tap:gw0", &["--app", "synthetic", "--json"]);
+    let sent = || {
+        let table = place.run("cat", &["/proc/net/dev"]).unwrap();
+        let row = table.lines().find_map(|line| line.trim().strip_prefix("gw0:")).expect("its row");
+        row.split_whitespace().nth(8).expect("bytes sent").parse::<u64>().expect("a count")
+    };
+    let plan = ["--burst", "10/20ms", "--duration", "400ms", "--connections", "6"];
+    let with = |more: &[&str]| loaded(&place, &[&plan[..], more].concat());
+    // Ten at once, twenty times.
+    let none = with(&["--urgent", "0", "--service", "1us"]);
+    assert_eq!((requests(&none, "LS"), requests(&none, "other")), (0, 200), "{none}");
+    let warm = with(&["--urgent", "0", "--service", "1us", "--warmup", "200ms"]);
+    assert_eq!(requests(&warm, "other"), 100, "{warm}");
+    let before = sent();
+    let long = with(&["--urgent", "1", "--service", "1ms", "--length", "3000"]);
+    assert_eq!((requests(&long, "LS"), requests(&long, "other")), (200, 0), "{long}");
+    assert!(sent() - before >= 200 * 3000, "{} bytes", sent() - before);
+    let mean = long["classes"][0]["mean_ns"].as_u64().expect("a mean");
+    assert!(mean >= 1_000_000, "a request takes its service at least: {long}");
+    let half = |seed: &str| requests(&with(&["--urgent", "0.5", "--service", "1us", "--seed", seed]), "LS");
+    let first = half("7");
+    assert_eq!(half("7"), first, "a seed replays its requests");
+    assert_ne!(half("8"), first, "another has others");
+    let result: Value = serde_json::from_str(&server.stop()).expect("JSON");
+    // Each run looks first whether anybody is there.
+    assert_eq!(result["shards"][0]["connections"], 6 * 7, "{result}");
+}
+
+/// What `command` says that cannot run.
+#[track_caller]
+fn refused(place: &Namespace, args: &[&str], says: &str) {
+    let out = place.command(GREENWAVE).args(args).output().expect("it starts");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    let lines: Vec<&str> = said.lines().collect();
+    let [what, advice] = lines[..] else { panic!("two lines, not {said}") };
+    assert!(what.starts_with("error: ") && what.contains(says), "{says:?} is not in {said}");
+    assert!(advice.starts_with("  try: "), "{said}");
+}
+
+#[test]
+fn an_address_on_an_interface_is_served_once() {
+    let test = "an_address_on_an_interface_is_served_once";
+    if let Some(why) = Lab::unavailable() {
+        return skipped(test, &why);
+    }
+    let lab = Lab::new("serving").unwrap();
+    let [ours, clients] = ["ours", "clients"].map(|name| lab.namespace(name).unwrap());
+    lab.veth((&ours, "gw0"), (&clients, "eth0"), &Veth::default()).unwrap();
+    clients.address("eth0", "10.77.0.9".parse().unwrap(), 24).unwrap();
+    let mut first = Server::start(&ours, "packet:gw0", &[]);
+    let on = ["--device", "packet:gw0", "--addr", ADDR];
+    let says = "address 10.77.0.2 is in use: another greenwave has it on gw0";
+    refused(&ours, &[&["serve"], &on[..]].concat(), says);
+    refused(&ours, &[&["run"], &on[..], &["--lib", "/bin/true", "--", "true"]].concat(), says);
+    assert_eq!(get(&clients, 80, "/"), GREETING);
+    // However the first one ends, the next one can begin.
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    let second = Server::start(&ours, "packet:gw0", &[]);
+    assert_eq!(get(&clients, 80, "/"), GREETING);
+    second.stop();
+}
+
+#[test]
+fn an_interface_that_is_down_for_a_while_is_served_on() {
+    let Some(place) = place("an_interface_that_is_down_for_a_while_is_served_on") else { return };
+    let server = Server::start(&place, "tap:gw0", &["--shards", "2"]);
+    for _ in 0..3 {
+        assert_eq!(get(&place, 80, "/"), GREETING);
+        place.run("ip", &["link", "set", "gw0", "down"]).unwrap();
+        place.run("ip", &["link", "set", "gw0", "up"]).unwrap();
+    }
+    assert_eq!(get(&place, 80, "/"), GREETING);
+    server.stop();
+}
+
+#[test]
+fn an_interface_that_is_taken_away_ends_the_server() {
+    let Some(place) = place("an_interface_that_is_taken_away_ends_the_server") else { return };
+    for more in [&[][..], &["--shards", "2"]] {
+        let mut server = Server::start(&place, "tap:gw0", more);
+        assert_eq!(get(&place, 80, "/"), GREETING);
+        place.run("ip", &["link", "delete", "gw0"]).unwrap();
+        let (code, _, said) = server.ended();
+        assert_eq!(code, Some(2), "{said}");
+        assert!(
+            said.contains("\nerror: tap:gw0: the interface is gone: ") && said.contains("\n  try: "),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_leaves_no_device() {
+    let Some(place) = place("a_server_that_is_killed_leaves_no_device") else { return };
+    for device in ["tap:gw0", "tap:gw0,queues=2"] {
+        let mut server = Server::start(&place, device, &["--shards", "2"]);
+        assert_eq!(get(&place, 80, "/"), GREETING);
+        server.child.kill().unwrap();
+        server.child.wait().unwrap();
+        // The next one would be refused where a device of this name is left.
+        Server::start(&place, device, &["--shards", "2"]).stop();
+        assert!(!place.run("ip", &["-brief", "link"]).unwrap().contains("gw0"));
+    }
+}
