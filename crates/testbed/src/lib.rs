@@ -6,9 +6,14 @@
 //! ([`protocol`], `spec/testbed.md`). So one trace can be given to services of
 //! any framework, in any language, and to the simulator. Nothing is decided
 //! or summed up here: `greenwave exp` does that with the lines.
+//!
+//! Where services are to be in places of their own, each is a process
+//! ([`tier`]), and the runner calls them ([`calls`]).
 #![forbid(unsafe_code)]
 
+pub mod calls;
 mod error;
+pub mod label;
 pub mod pace;
 pub mod protocol;
 mod report;
@@ -17,6 +22,7 @@ pub mod run;
 #[cfg(feature = "search")]
 pub mod search;
 pub mod series;
+pub mod tier;
 pub mod work;
 
 pub use error::Error;

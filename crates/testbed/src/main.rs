@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use testbed::{Error, Planned, Report, Setup, protocol, series};
+use testbed::{Error, Planned, Report, Setup, calls, protocol, series, tier};
 
 /// A runner: starts the services, carries the plan out, returns when all has
 /// ended.
@@ -14,6 +14,7 @@ type Runner = fn(&Setup, Vec<Planned>, Report) -> Result<(), Error>;
 /// Every runner, by name.
 const RUNNERS: &[(&str, Runner)] = &[
     ("series", series::run),
+    ("calls", calls::run),
     #[cfg(feature = "search")]
     ("search", testbed::search::fanout::run),
 ];
@@ -30,6 +31,9 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Error> {
     let name = std::env::args().nth(1).unwrap_or_default();
+    if name == "tier" {
+        return tier::command(std::env::args().skip(2));
+    }
     #[cfg(feature = "search")]
     match name.as_str() {
         "record" => return testbed::search::record::command(std::env::args().skip(2)),

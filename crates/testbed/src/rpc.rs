@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, BufMut, Bytes};
 use deadline::tower::{DeadlineLayer, Grpc as HeadersOnly, Propagate, PropagateLayer};
+use hyper_util::rt::TokioIo;
 use tonic::body::Body;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::server::{NamedService, UnaryService};
@@ -19,6 +20,7 @@ use tonic::{Request, Response, Status};
 use tower::{Layer, Service};
 
 use crate::Error;
+use crate::label::dial;
 use crate::run::Watch;
 
 /// What a service does with a request.
@@ -43,16 +45,17 @@ pub fn serve(
     let incoming = TcpIncoming::bind(any).map_err(|e| failed(&e))?.with_nodelay(Some(true));
     let address = incoming.local_addr().map_err(|e| failed(&e))?;
     let queue = queue.clone().answered_by(HeadersOnly);
-    // All waiting is the queue's: no stream is held back, and clients that give
-    // up are no attack.
-    let server = Server::builder()
-        .max_concurrent_streams(u32::try_from(waiting).unwrap_or(u32::MAX))
-        .http2_max_pending_accept_reset_streams(Some(waiting))
-        .layer(watch)
-        .layer(queue)
-        .add_service(Method(handler));
+    let server = builder(waiting).layer(watch).layer(queue).add_service(Method(handler));
     tokio::spawn(server.serve_with_incoming(incoming));
     Ok(address)
+}
+
+/// A server where at most `waiting` are at once. All waiting is the queue's: no
+/// stream is held back, and clients that give up are no attack.
+pub(crate) fn builder(waiting: usize) -> Server {
+    Server::builder()
+        .max_concurrent_streams(u32::try_from(waiting).unwrap_or(u32::MAX))
+        .http2_max_pending_accept_reset_streams(Some(waiting))
 }
 
 /// A client of one service; clones share its connection.
@@ -65,9 +68,32 @@ impl Client {
     /// # Errors
     /// When nobody listens there.
     pub async fn connect(address: SocketAddr, layer: &PropagateLayer, waiting: usize) -> Result<Self, Error> {
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address makes an URI");
-        let endpoint = endpoint.buffer_size(QUEUED).http2_max_concurrent_reset_streams(waiting);
-        let channel = endpoint.connect().await;
+        Self::over(endpoint(address, waiting).connect().await, address, layer)
+    }
+
+    /// The same, on a connection whose packets carry `dscp`, and that answers do
+    /// not have to wait for.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub async fn connect_as(
+        dscp: u8,
+        address: SocketAddr,
+        layer: &PropagateLayer,
+        waiting: usize,
+    ) -> Result<Self, Error> {
+        let endpoint = endpoint(address, waiting)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW);
+        let dial = tower::service_fn(move |_| async move { dial(address, dscp).await.map(TokioIo::new) });
+        Self::over(endpoint.connect_with_connector(dial).await, address, layer)
+    }
+
+    fn over<E: std::error::Error>(
+        channel: Result<Channel, E>,
+        address: SocketAddr,
+        layer: &PropagateLayer,
+    ) -> Result<Self, Error> {
         let channel = channel.map_err(|e| Error::new(format!("{address}: {e}"), "ss -ltn"))?;
         let layer = layer.clone().failing(|late| Status::deadline_exceeded(late.to_string()).into());
         Ok(Self(tonic::client::Grpc::new(layer.layer(channel))))
@@ -78,16 +104,32 @@ impl Client {
     /// # Errors
     /// The service's or the layers' refusal.
     pub async fn call(&mut self, message: Request<Bytes>) -> Result<Bytes, Status> {
+        self.call_as(0, message).await
+    }
+
+    /// The same, by the method that is for `level`, 0..8: what a method takes is
+    /// learned for each.
+    ///
+    /// # Errors
+    /// The service's or the layers' refusal.
+    ///
+    /// # Panics
+    /// When there is no such level.
+    pub async fn call_as(&mut self, level: usize, message: Request<Bytes>) -> Result<Bytes, Status> {
+        let path = http::uri::PathAndQuery::from_static(PATHS[level]);
         self.0.ready().await.map_err(|e| Status::unavailable(e.to_string()))?;
-        self.0
-            .unary(message, http::uri::PathAndQuery::from_static(PATH), Plain)
-            .await
-            .map(Response::into_inner)
+        self.0.unary(message, path, Plain).await.map(Response::into_inner)
     }
 }
 
+fn endpoint(address: SocketAddr, waiting: usize) -> Endpoint {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address makes an URI");
+    endpoint.buffer_size(QUEUED).http2_max_concurrent_reset_streams(waiting)
+}
+
+/// The one method, and what it does.
 #[derive(Clone)]
-struct Method(Handler);
+pub(crate) struct Method(pub(crate) Handler);
 
 impl NamedService for Method {
     const NAME: &'static str = "greenwave.Stage";
@@ -156,6 +198,18 @@ impl Decoder for Plain {
     }
 }
 
-const PATH: &str = "/greenwave.Stage/Call";
+/// The method's names: one for each level.
+pub(crate) const PATHS: [&str; 8] = [
+    "/greenwave.Stage/Call",
+    "/greenwave.Stage/Call1",
+    "/greenwave.Stage/Call2",
+    "/greenwave.Stage/Call3",
+    "/greenwave.Stage/Call4",
+    "/greenwave.Stage/Call5",
+    "/greenwave.Stage/Call6",
+    "/greenwave.Stage/Call7",
+];
 /// Calls that wait for the connection's task; it takes them at once.
 const QUEUED: usize = 65_536;
+/// Bytes of answers under way on a connection: far more than a level has.
+const WINDOW: u32 = 8 << 20;

@@ -353,6 +353,7 @@ fn header(world: &World, seed: u64) -> Header {
         "egress" => &["fabric"],
         "httpd" => &["guard"],
         "colocated" => &["sched"],
+        "tiers" => &["fabric", "sched"],
         "pages" => &["serve"],
         _ => &[],
     };

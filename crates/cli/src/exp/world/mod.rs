@@ -8,6 +8,7 @@
 mod callers;
 mod colocated;
 mod cores;
+mod daemon;
 mod egress;
 pub mod fabric;
 mod httpd;
@@ -17,8 +18,10 @@ mod overload;
 mod pages;
 mod platform;
 mod real;
+mod said;
 mod server;
 mod services;
+mod tiers;
 mod web;
 
 use std::fmt::Display;
@@ -30,7 +33,7 @@ use toml::Table;
 use crate::error::Error;
 
 /// Every world, by name.
-pub const WORLDS: [&World; 16] = [
+pub const WORLDS: [&World; 17] = [
     &server::WORLD,
     &services::WORLD,
     &fabric::WORLD,
@@ -45,6 +48,7 @@ pub const WORLDS: [&World; 16] = [
     &egress::WORLD,
     &httpd::WORLD,
     &colocated::WORLD,
+    &tiers::WORLD,
     &pages::WORLD,
     &web::WORLD,
 ];

@@ -6,9 +6,9 @@
 //! machine's own. `on = "sim"` runs a mode in the simulator all the same, so
 //! that both can be compared request by request.
 
-mod beside;
-mod runner;
-mod tally;
+pub(super) mod beside;
+pub(super) mod runner;
+pub(super) mod tally;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -154,12 +154,20 @@ fn converse(staged: Staged, config: &Config) -> Result<Found, Error> {
     Ok(Found { events, rows: services::rows(&outcome), noise: Some(noise) })
 }
 
-/// `testbed RUNNER`, from beside this program.
+/// `testbed RUNNER`.
 fn testbed(runner: &str) -> Result<Command, Error> {
-    let this = std::env::current_exe().map_err(|e| Error::file(Path::new("greenwave"), &e))?;
-    let mut command = Command::new(built(this.with_file_name("testbed"))?);
+    let mut command = Command::new(program()?);
     command.arg(runner);
     Ok(command)
+}
+
+/// `testbed`, from beside this program.
+///
+/// # Errors
+/// It is not there.
+pub(super) fn program() -> Result<PathBuf, Error> {
+    let this = std::env::current_exe().map_err(|e| Error::file(Path::new("greenwave"), &e))?;
+    built(this.with_file_name("testbed"))
 }
 
 /// The runner `class` of `java/ROOM`, from where this program was built.

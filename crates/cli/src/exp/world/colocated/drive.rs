@@ -1,9 +1,7 @@
 //! Requests on their way, and what is read while they are.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,9 +10,9 @@ use ::load::{Progress, Report};
 use host::lab::Group;
 use host::{Monotonic, affinity, interrupt, usage};
 use queueing::Span;
-use serde_json::Value;
 
 use super::super::others::Others;
+use super::super::said::Said;
 use super::Config;
 use super::manage::Manager;
 use super::rig::{Best, CLIENT_CORE, Rig};
@@ -40,60 +38,14 @@ pub struct Done {
     pub cores: f64,
 }
 
-/// What a best-effort program has said so far.
-#[derive(Clone, Default)]
-struct Said(Arc<Mutex<Vec<(Instant, u64)>>>);
-
-/// How long BE may take to say something first.
-const START: Duration = Duration::from_secs(30);
+/// The reads are so far apart at least.
 const NAP: Duration = Duration::from_millis(20);
-
-impl Said {
-    /// Reads all that `best` says, on a thread that ends with it.
-    fn of(best: &mut Best) -> Self {
-        let said = Self::default();
-        let Some(stdout) = best.stdout.take() else { return said };
-        let writes = said.clone();
-        thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let line: Option<Value> = serde_json::from_str(&line).ok();
-                if let Some(total) = line.and_then(|line| line["total"].as_u64()) {
-                    writes.0.lock().unwrap_or_else(PoisonError::into_inner).push((Instant::now(), total));
-                }
-            }
-        });
-        said
-    }
-
-    /// Waits until it works.
-    fn works(&self, best: &mut Best, name: &str) -> Result<(), Error> {
-        let end = Instant::now() + START;
-        while self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
-            let gone = best.child.try_wait().is_ok_and(|status| status.is_some());
-            if gone || Instant::now() > end || interrupt::is_set() {
-                let why = if gone { "it has ended" } else { "it says nothing" };
-                return Err(Error::new(format!("{name}: {why}")));
-            }
-            thread::sleep(NAP);
-        }
-        Ok(())
-    }
-
-    /// What was done per second between two instants: between the last lines
-    /// before each.
-    fn per_s(&self, from: Instant, to: Instant) -> f64 {
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before =
-            |end: Instant| said.iter().rev().find(|(at, _)| *at <= end).map_or(0, |&(_, total)| total);
-        (before(to) - before(from)) as f64 / (to - from).as_secs_f64()
-    }
-}
 
 impl Best {
     /// What it does per second while nobody else is there.
     pub fn by_itself(&mut self, config: &Config) -> Result<f64, Error> {
-        let said = Said::of(self);
-        said.works(self, config.be.program())?;
+        let said = Said::of(self.stdout.take());
+        said.works(&mut self.child, config.be.program())?;
         interrupt::sleep_until(Instant::now() + Duration::from(config.warmup));
         let from = Instant::now();
         interrupt::sleep_until(from + Duration::from(config.duration));
@@ -121,8 +73,8 @@ impl Rig {
     pub fn drive(mut self, config: &Config) -> Result<Driven, Error> {
         let said = match &mut self.be {
             Some(best) => {
-                let said = Said::of(best);
-                said.works(best, config.be.program())?;
+                let said = Said::of(best.stdout.take());
+                said.works(&mut best.child, config.be.program())?;
                 said
             }
             None => Said::default(),

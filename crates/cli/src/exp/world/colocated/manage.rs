@@ -3,19 +3,13 @@
 //! Nobody, where the kernel does or a share is fixed; [`Parties`], which moves
 //! that share; or `greenwave sched`, which knows the two programs by process.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
-use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use host::interrupt;
-use host::lab::{Child, Folder, Namespace};
 use queueing::Span;
-use rustix::process::{Pid, Signal, kill_process};
 
+use super::super::daemon::Daemon;
 use super::rig::{Rig, SHARED_CORE};
 use super::{Config, Sharing};
 use crate::error::Error;
@@ -40,7 +34,9 @@ impl Manager {
         let parties = (config.sharing == Sharing::Parties)
             .then(|| Mutex::new(Parties::new(config.be_share, config.tail_target)));
         let daemon = match (config.sharing, &rig.be) {
-            (Sharing::Caladan, Some(best)) => Some(Daemon::new(&rig.client, rig.lc.id(), best.child.id())?),
+            (Sharing::Caladan, Some(best)) => {
+                Some(Daemon::new(&rig.client, &tasks(rig.lc.id(), best.child.id()))?)
+            }
             _ => None,
         };
         Ok(Self { parties, tail: Mutex::new(Span::ZERO), daemon })
@@ -48,7 +44,7 @@ impl Manager {
 
     /// The process that manages, if one does.
     pub fn id(&self) -> Option<u32> {
-        self.daemon.as_ref().map(|daemon| daemon.child.id())
+        self.daemon.as_ref().map(Daemon::id)
     }
 
     /// p99.9 of the last answers.
@@ -76,10 +72,7 @@ impl Manager {
     /// # Errors
     /// It has ended.
     pub fn worked(&self) -> Result<(), Error> {
-        match &self.daemon {
-            Some(daemon) if !daemon.lives() => Err(Error::new("greenwave sched ended during the run")),
-            _ => Ok(()),
-        }
+        self.daemon.as_ref().map_or(Ok(()), Daemon::worked)
     }
 }
 
@@ -125,66 +118,6 @@ impl Parties {
         }
         self.share = self.share.clamp(LEAST, 1.0 - LEAST);
         self.share
-    }
-}
-
-/// `greenwave sched` at work.
-struct Daemon {
-    child: Child,
-    _folder: Folder,
-}
-
-/// How long it may take to begin, and to put things back.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(5);
-
-impl Daemon {
-    /// One that shares the core between processes `lc` and `be`; it stands back
-    /// from that core by itself, to the clients'.
-    fn new(place: &Namespace, lc: u32, be: u32) -> Result<Self, Error> {
-        let failed = |what: &str| Error::new(format!("greenwave sched: {what}"));
-        let folder = Folder::new("sched").map_err(|e| failed(&e.to_string()))?;
-        let config =
-            folder.write("tasks.toml", tasks(lc, be).as_bytes()).map_err(|e| failed(&e.to_string()))?;
-        let this = std::env::current_exe().map_err(|e| failed(&e.to_string()))?;
-        let mut command = place.command(&this.to_string_lossy());
-        command.args(["sched", "--config"]).arg(config).arg("--journals").arg(folder.path());
-        let log = folder.path().join("log");
-        let stderr = File::create(&log).map_err(|e| Error::file(&log, &e))?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
-        let mut child = place.spawn(&mut command).map_err(|e| failed(&e.to_string()))?;
-        let stdout = child.stdout.take().ok_or_else(|| failed("no stdout"))?;
-        let (tell, told) = channel();
-        // Reads on to the end, so that it can always write.
-        thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let _ = tell.send(line);
-            }
-        });
-        // It says first what it does; where it cannot, it says why in its log.
-        if told.recv_timeout(PATIENCE).is_ok() {
-            return Ok(Self { child, _folder: folder });
-        }
-        let said = std::fs::read_to_string(&log).unwrap_or_default();
-        let line = said.lines().next().unwrap_or("it says nothing");
-        Err(failed(line.trim_start_matches("error: ")))
-    }
-
-    fn lives(&self) -> bool {
-        std::path::Path::new(&format!("/proc/{}/fd/0", self.child.id())).exists()
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // It puts back what it changed when asked to end.
-        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        let end = Instant::now() + PATIENCE;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
-            thread::sleep(LOOK);
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use ::load::protocol::memcached;
 use host::lab::{self, Folder};
 use serde::Deserialize;
 
+use super::super::said::workload;
 use super::Config;
 use crate::error::Error;
 
@@ -153,20 +154,6 @@ impl BestEffort {
 
 /// From one line on what was done to the next.
 const EVERY: &str = "20ms";
-
-/// A program of `workloads`, which is built beside this one.
-///
-/// # Errors
-/// It is not there.
-pub fn workload(name: &str) -> Result<PathBuf, Error> {
-    let here = std::env::current_exe().map_err(|e| Error::new(format!("where this program lies: {e}")))?;
-    let program = here.with_file_name(name);
-    match program.exists() {
-        true => Ok(program),
-        false => Err(Error::new(format!("world colocated: {} is not there", program.display()))
-            .advice("cargo build --release -p cli -p workloads")),
-    }
-}
 
 /// What is not in Rust, in the tree that this was built from.
 fn source(name: &str) -> Result<PathBuf, Error> {

@@ -12,7 +12,8 @@ use queueing::{CoreId, Span};
 use serde_json::Value;
 
 use super::super::machine::unless_possible;
-use super::programs::{Critical, KEYS, workload};
+use super::super::said::workload;
+use super::programs::{Critical, KEYS};
 use super::{Config, Sharing};
 use crate::error::{Error, plain};
 

@@ -5,13 +5,17 @@
 //! stdin does, so an interrupted experiment leaves none.
 
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use super::runner::{PATIENCE, lines};
 use crate::error::{Error, plain};
 
 /// Ends it when dropped.
-pub struct Beside(Child);
+pub struct Beside {
+    child: Child,
+    said: Receiver<String>,
+}
 
 impl Beside {
     /// Starts `command`; what it says in its first `count` lines.
@@ -23,31 +27,42 @@ impl Beside {
         let name = command.get_program().to_string_lossy().into_owned();
         let failed = |what: &str| Error::new(format!("{name}: {what}"));
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut beside = Self(child.map_err(|e| failed(plain(&e.to_string())))?);
-        let stdout = beside.0.stdout.take().expect("it was piped");
-        let (said, ends) = (lines(stdout), Instant::now() + PATIENCE);
-        let line = |_| said.recv_timeout(ends.saturating_duration_since(Instant::now()));
+        let mut child = child.map_err(|e| failed(plain(&e.to_string())))?;
+        let stdout = child.stdout.take().expect("it was piped");
+        let (beside, ends) = (Self { child, said: lines(stdout) }, Instant::now() + PATIENCE);
+        let line = |_| beside.said.recv_timeout(ends.saturating_duration_since(Instant::now()));
         let said: Result<Vec<String>, _> = (0..count).map(line).collect();
         match said {
             Ok(said) => Ok((beside, said)),
             Err(_) => Err(failed("serves nothing").advice("make testbed")),
         }
     }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Has it end; what it says last of all, if it does in time.
+    pub fn end(mut self) -> Option<String> {
+        drop(self.child.stdin.take());
+        self.said.recv_timeout(ENDS_MAX).ok()
+    }
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        drop(self.0.stdin.take());
+        drop(self.child.stdin.take());
         let ends = Instant::now() + ENDS_MAX;
         while Instant::now() < ends {
-            if !matches!(self.0.try_wait(), Ok(None)) {
+            if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }
             std::thread::sleep(ENDS_STEP);
         }
         // Fails when it has ended, which is as well.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

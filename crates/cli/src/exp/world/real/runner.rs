@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use host::interrupt;
 use queueing::{Span, Time};
 use serde_json::json;
 use sim::world::services::{Born, Config};
@@ -102,11 +103,17 @@ impl Conversation {
         let mut ends = Instant::now() + PATIENCE;
         let mut ready = false;
         loop {
-            match said.recv_timeout(ends.saturating_duration_since(Instant::now())) {
+            let left = ends.saturating_duration_since(Instant::now());
+            let heard = said.recv_timeout(left.min(LOOK));
+            if interrupt::is_set() {
+                return Err(Error::new("interrupted"));
+            }
+            match heard {
                 Ok(line) if ready => hear(&line).map_err(failed)?,
                 Ok(line) if line == "ready" => (ready, ends) = (true, Instant::now() + limit),
                 Ok(line) => return Err(failed(format!("{line:?} is not \"ready\""))),
                 Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) if left > LOOK => {}
                 Err(RecvTimeoutError::Timeout) if ready => {
                     return Err(failed(format!("not done after {limit:?}")));
                 }
@@ -170,5 +177,7 @@ fn why(name: &str, status: &str, complaint: &str) -> Error {
 
 /// For a start, and for an end after all has been done.
 pub const PATIENCE: Duration = Duration::from_secs(75);
+/// From one look at whether it is to end to the next.
+const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of complaint beyond which older ones are forgotten.
 const COMPLAINT_MAX: usize = 1 << 16;

@@ -1,0 +1,119 @@
+//! Flows of the kernel's TCP that never end, for the length of a run.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use host::lab::Namespace;
+use host::{affinity, interrupt};
+use queueing::CoreId;
+use rustix::net::sockopt::{set_socket_linger, set_tcp_congestion};
+
+use crate::error::{Error, plain};
+
+/// What a flow has sent when it has sunk below the levels of requests.
+const SETTLED: u64 = 3_000_000;
+const LOOK: Duration = Duration::from_millis(20);
+/// They take seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Flows; they end when this is dropped.
+#[derive(Default)]
+pub struct Bulk {
+    stop: Arc<AtomicBool>,
+    came: Arc<AtomicU64>,
+    streams: Vec<TcpStream>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Bulk {
+    /// Adds `flows` from `source` to `address` in `target`, sent and received
+    /// on `core`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn add(
+        &mut self,
+        flows: usize,
+        (source, target): (&Namespace, &Namespace),
+        address: IpAddr,
+        congestion: &str,
+        core: CoreId,
+    ) -> Result<(), Error> {
+        let failed =
+            |e: std::io::Error| Error::new(format!("a bulk flow to {address}: {}", plain(&e.to_string())));
+        let listener = target.enter(|| TcpListener::bind((address, 0))).map_err(failed)?;
+        let at = listener.local_addr().map_err(failed)?;
+        for _ in 0..flows {
+            let sender = source.enter(|| TcpStream::connect(at)).map_err(failed)?;
+            set_tcp_congestion(&sender, congestion).map_err(|e| failed(e.into()))?;
+            // What is still under way when it ends is of no use to anybody.
+            set_socket_linger(&sender, Some(Duration::ZERO)).map_err(|e| failed(e.into()))?;
+            let (receiver, _) = listener.accept().map_err(failed)?;
+            for stream in [&sender, &receiver] {
+                self.streams.push(stream.try_clone().map_err(failed)?);
+            }
+            let (stop, came) = (Arc::clone(&self.stop), Arc::clone(&self.came));
+            self.threads.push(thread::spawn(move || send(sender, &stop, core)));
+            self.threads.push(thread::spawn(move || receive(receiver, &came, core)));
+        }
+        Ok(())
+    }
+
+    /// Waits until each flow has sent so much, on average, that it is long for
+    /// every policy.
+    ///
+    /// # Errors
+    /// They do not flow, or the run was interrupted.
+    pub fn settles(&self) -> Result<(), Error> {
+        // A sender and a receiver each.
+        let enough = SETTLED * (self.threads.len() / 2) as u64;
+        let end = Instant::now() + PATIENCE;
+        while self.came() < enough {
+            if interrupt::is_set() {
+                return Err(Error::new("interrupted"));
+            }
+            if Instant::now() > end {
+                let came = self.came();
+                return Err(Error::new(format!("bulk flows brought {came} bytes in {PATIENCE:?}")));
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Bytes that have come so far.
+    pub fn came(&self) -> u64 {
+        self.came.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for stream in &self.streams {
+            // Fails when it is closed already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+fn send(mut stream: TcpStream, stop: &AtomicBool, core: CoreId) {
+    // Where it cannot be pinned it runs anywhere, and what else is there says so.
+    let _ = affinity::pin(core);
+    let bytes = vec![0; 64 * 1024];
+    while !stop.load(Ordering::Relaxed) && stream.write_all(&bytes).is_ok() {}
+}
+
+/// Reads until the sender is gone.
+fn receive(mut stream: TcpStream, came: &AtomicU64, core: CoreId) {
+    let _ = affinity::pin(core);
+    let mut buffer = vec![0; 256 * 1024];
+    while let Ok(len @ 1..) = stream.read(&mut buffer) {
+        came.fetch_add(len as u64, Ordering::Relaxed);
+    }
+}

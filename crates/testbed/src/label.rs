@@ -1,0 +1,183 @@
+//! The level of a connection: its DSCP, out, in and back.
+//!
+//! Who calls opens a connection for each level, whose packets say it. The
+//! server's end answers with what the first packet said where its kernel is
+//! told to (`net.ipv4.tcp_reflect_tos`), and that is where it reads the level:
+//! [`Mark`] writes it among the headers of each request, over whatever the
+//! peer wrote there, so that nobody is of another level than his packets.
+//! Source: RFC 2474; Linux, ip(7) (`IP_TOS`), ip-sysctl.rst.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use rustix::net::sockopt::{ip_tos, set_ip_tos};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpSocket, TcpStream};
+use tonic::transport::server::Connected;
+use tower::{Layer, Service};
+
+/// A connection to `address` whose packets carry `dscp`, 0..64.
+///
+/// # Errors
+/// What the kernel says.
+pub async fn dial(address: SocketAddr, dscp: u8) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    set_ip_tos(&socket, dscp << 2)?;
+    socket.set_nodelay(true)?;
+    socket.connect(address).await
+}
+
+/// The DSCP of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dscp(pub u8);
+
+/// A connection that came, and its DSCP.
+#[derive(Debug)]
+pub struct Labelled(TcpStream, Dscp);
+
+impl Labelled {
+    /// `stream`, whose level is read now.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn new(stream: TcpStream) -> io::Result<Self> {
+        let dscp = Dscp(ip_tos(&stream)? >> 2);
+        Ok(Self(stream, dscp))
+    }
+}
+
+impl Connected for Labelled {
+    type ConnectInfo = Dscp;
+
+    fn connect_info(&self) -> Dscp {
+        self.1
+    }
+}
+
+impl AsyncRead for Labelled {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Labelled {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// Writes into each request of which level its connection is: the place of its
+/// DSCP among those that are known, the most urgent first; of another, the last.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    known: Arc<[u8]>,
+}
+
+impl Mark {
+    /// For levels whose packets carry `known`.
+    ///
+    /// # Panics
+    /// When there are none, or more than 64.
+    #[must_use]
+    pub fn new(known: &[u8]) -> Self {
+        assert!((1..=64).contains(&known.len()), "each level has a DSCP of its own");
+        Self { known: known.into() }
+    }
+
+    fn level(&self, dscp: Option<&Dscp>) -> u16 {
+        let place = dscp.and_then(|dscp| self.known.iter().position(|&known| known == dscp.0));
+        place.unwrap_or(self.known.len() - 1) as u16
+    }
+}
+
+/// The level that [`Mark`] wrote; the first without one.
+#[must_use]
+pub fn level(headers: &HeaderMap) -> usize {
+    headers.get(&LEVEL).and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0)
+}
+
+impl<S> Layer<S> for Mark {
+    type Service = Marked<S>;
+
+    fn layer(&self, inner: S) -> Marked<S> {
+        Marked { inner, mark: self.clone() }
+    }
+}
+
+/// A service under a [`Mark`].
+#[derive(Clone, Debug)]
+pub struct Marked<S> {
+    inner: S,
+    mark: Mark,
+}
+
+impl<S: Service<Request<B>>, B> Service<Request<B>> for Marked<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> S::Future {
+        let level = self.mark.level(request.extensions().get());
+        request.headers_mut().insert(&LEVEL, HeaderValue::from(level));
+        self.inner.call(request)
+    }
+}
+
+/// Carries a request's level within a service, from [`Mark`] on.
+static LEVEL: HeaderName = HeaderName::from_static("testbed-level");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_of_its_connections_level_whatever_it_says() {
+        let seen = tower::service_fn(|request: Request<()>| {
+            std::future::ready(Ok::<_, std::convert::Infallible>(level(request.headers())))
+        });
+        let mut service = Mark::new(&[46, 10]).layer(seen);
+        let mut check = |dscp: Option<u8>, expected: usize| {
+            let mut request = Request::new(());
+            request.headers_mut().insert(&LEVEL, HeaderValue::from(0));
+            dscp.map(|dscp| request.extensions_mut().insert(Dscp(dscp)));
+            let level = service.call(request).into_inner().unwrap();
+            assert_eq!(level, expected, "{dscp:?}");
+        };
+        check(Some(46), 0);
+        check(Some(10), 1);
+        check(Some(0), 1);
+        check(None, 1);
+    }
+}

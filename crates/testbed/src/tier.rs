@@ -1,0 +1,292 @@
+//! `testbed tier SETTINGS`: one service in a process of its own, on an address
+//! that it is told.
+//!
+//! So that services can be in places of their own, such as network namespaces,
+//! where a runner's are all in one process. What a request takes here and at
+//! each of the services that work on its parts comes with it; the level is that
+//! of its connection ([`label`](crate::label)), and parts go on connections of
+//! the same. From the outside in: the level, a guard, the queue, the work. It
+//! says where it listens, and at the end of its stdin what it did, a line each.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use deadline::tower::{DeadlineLayer, Grpc as HeadersOnly, PropagateLayer, Settings, give_way, scope};
+use deadline::{Limits, Shedding};
+use guard::tower::{GuardLayer, Queue};
+use guard::{Class, Params};
+use queueing::{Histogram, Span};
+use rustix::net::sockopt::set_tcp_congestion;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+use tonic::codegen::tokio_stream::StreamExt;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Status};
+
+use crate::Error;
+use crate::label::{Labelled, Mark, level};
+use crate::rpc::{self, Client, Handler, Method, PATHS};
+use crate::work::work;
+
+/// What a service is told of itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tier {
+    /// Where it listens.
+    listen: SocketAddr,
+    /// Services that each work on a part of every request, before it is answered.
+    parts: Vec<SocketAddr>,
+    /// Requests it works on at once, 1..=1000.
+    threads: usize,
+    /// Who goes next, by name.
+    order: String,
+    /// Who is dropped, by name.
+    shedding: String,
+    /// How long a request may be passed over, ns.
+    patience_ns: u64,
+    /// Requests that wait.
+    capacity: usize,
+    /// Bytes of an answer, at most a MiB.
+    answer: usize,
+    /// The congestion control of what it answers on, such as `cubic`, if not the
+    /// kernel's default.
+    #[serde(default)]
+    congestion: Option<String>,
+    /// DSCP of each level, the most urgent first; the last is shed first.
+    dscp: Vec<u8>,
+    /// A guard's policy, by name.
+    guard: String,
+    /// How long a request may wait, as a guard sees it, ns.
+    guard_target_ns: u64,
+}
+
+/// Runs the service that the only one of `arguments` describes until stdin ends.
+///
+/// # Errors
+/// One line: what is wrong with it; or a service that works on parts is not there.
+pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error> {
+    let tier = Tier::parse(&arguments.next().unwrap_or_default())?;
+    let runtime = Builder::new_multi_thread().enable_all().max_blocking_threads(tier.threads + SPARE).build();
+    let runtime = runtime.map_err(|e| Error::new(format!("runtime: {e}"), "ulimit -u, ulimit -n"))?;
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let Serving { address, queue, guard } = runtime.block_on(start(&tier, &seen))?;
+    println!("listens {address}");
+    // Whoever started it closes stdin, at the latest by ending.
+    let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
+    println!("{}", said(&seen, &queue, &guard));
+    runtime.shutdown_background();
+    Ok(())
+}
+
+impl Tier {
+    fn parse(text: &str) -> Result<Self, Error> {
+        let bad = |what: String| Error::new(format!("tier: {what}"), SPEC);
+        let tier: Self = serde_json::from_str(text).map_err(|e| bad(e.to_string()))?;
+        let outside =
+            |name: &str, given: usize, most: usize| Err(bad(format!("{name} {given} is outside 1..={most}")));
+        match &tier {
+            Self { threads, .. } if !(1..=1_000).contains(threads) => outside("threads", *threads, 1_000),
+            Self { capacity, .. } if !(1..=CAPACITY_MAX).contains(capacity) => {
+                outside("capacity", *capacity, CAPACITY_MAX)
+            }
+            Self { answer, .. } if !(1..=ANSWER_MAX).contains(answer) => {
+                outside("answer", *answer, ANSWER_MAX)
+            }
+            Self { dscp, .. }
+                if dscp.is_empty() || dscp.len() > PATHS.len() || dscp.iter().any(|&dscp| dscp > 63) =>
+            {
+                Err(bad(format!("dscp {dscp:?} is not 1 to 8 values of 0..=63")))
+            }
+            _ => tier.queue().map(|_| tier),
+        }
+    }
+
+    fn queue(&self) -> Result<deadline::Settings, Error> {
+        let bad = |e: queueing::UnknownName| Error::new(format!("tier: {e}"), SPEC);
+        let (order, shedding) = (self.order.parse().map_err(bad)?, self.shedding.parse().map_err(bad)?);
+        let patience = Span::from_nanos(self.patience_ns);
+        Ok(deadline::Settings { capacity: self.capacity, order, shedding, patience })
+    }
+}
+
+/// A service at work.
+struct Serving {
+    address: SocketAddr,
+    queue: DeadlineLayer,
+    guard: GuardLayer,
+}
+
+/// Connects to the services of parts, and serves.
+async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
+    let queue = tier.queue()?;
+    let propagate = propagating(queue.shedding);
+    let waiting = tier.capacity.saturating_mul(2);
+    let mut parts = Vec::new();
+    for &address in &tier.parts {
+        let mut levels = Vec::new();
+        for &dscp in &tier.dscp {
+            levels.push(Client::connect_as(dscp, address, &propagate, waiting).await?);
+        }
+        parts.push(levels);
+    }
+    let intake = Limits { trusted: true, longest: Span::MAX, ..Limits::default() };
+    let settings =
+        Settings { limit: tier.threads, away_max: tier.capacity, queue, intake, methods_max: PATHS.len() };
+    let layer = DeadlineLayer::new(settings);
+    let inside = layer.clone();
+    let params = Params { delay_target: Span::from_nanos(tier.guard_target_ns), ..Params::default() };
+    let guard = GuardLayer::new(&tier.guard, params)
+        .map_err(|e| Error::new(format!("tier: guard {e}"), SPEC))?
+        .seeing(move || Queue {
+            waiting: inside.counts().waiting as u64,
+            delay: inside.oldest_wait(),
+            budget: inside.budget_median(),
+        })
+        .classes(tier.dscp.len() as u8, |headers| Class::new(level(headers) as u8));
+    let failed = |e: std::io::Error| Error::new(format!("{}: {e}", tier.listen), "ip address, ss -ltn");
+    let listener = TcpListener::bind(tier.listen).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    if let Some(congestion) = &tier.congestion {
+        // Those that are accepted have it from here.
+        set_tcp_congestion(&listener, congestion).map_err(|e| failed(e.into()))?;
+    }
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let server = rpc::builder(waiting)
+        .layer(Mark::new(&tier.dscp))
+        .layer(guard.clone().answered_by(HeadersOnly))
+        .layer(layer.clone().answered_by(HeadersOnly))
+        .add_service(Method(handler(parts, tier.answer, Arc::clone(seen))));
+    tokio::spawn(server.serve_with_incoming(incoming.map(|stream| stream.and_then(Labelled::new))));
+    Ok(Serving { address, queue: layer, guard })
+}
+
+/// Calls that carry budgets: with shedding `none` they are told, and nobody
+/// gives up.
+pub(crate) fn propagating(shedding: Shedding) -> PropagateLayer {
+    match shedding {
+        Shedding::None => PropagateLayer::new().advisory(),
+        _ => PropagateLayer::new(),
+    }
+}
+
+/// Works, gives way, has `parts` (by service and level) work, and answers.
+fn handler(parts: Vec<Vec<Client>>, answer: usize, seen: Arc<Mutex<Seen>>) -> Handler {
+    let parts = Arc::new(parts);
+    Arc::new(move |request: Request<Bytes>| {
+        let (parts, seen) = (Arc::clone(&parts), Arc::clone(&seen));
+        Box::pin(async move {
+            let told = told(&request).filter(|told| told.len() == parts.len() + 1);
+            let told = told.ok_or_else(|| Status::invalid_argument("no time for here and each part"))?;
+            let level = level(request.metadata().as_ref());
+            work(told[0]).await;
+            let budget = deadline::tower::budget().ok_or_else(|| Status::internal("no budget"))?;
+            let here = budget.stages().last().copied().unwrap_or_default();
+            seen.lock().unwrap_or_else(PoisonError::into_inner).served(&here, told[0]);
+            give_way();
+            let mut calls = JoinSet::new();
+            for (part, &service) in parts.iter().zip(&told[1..]) {
+                let mut client = part[level].clone();
+                calls.spawn(scope(budget, async move { client.call_as(level, telling(&[service])).await }));
+            }
+            while let Some(done) = calls.join_next().await {
+                done.map_err(|e| Status::internal(e.to_string()))??;
+            }
+            Ok(Bytes::from(vec![0; answer]))
+        })
+    })
+}
+
+/// A call that takes `service` at the service that is called, and at those of
+/// its parts.
+pub(crate) fn telling(service: &[Span]) -> Request<Bytes> {
+    let mut call = Request::new(Bytes::new());
+    let text: Vec<String> = service.iter().map(|span| span.as_nanos().to_string()).collect();
+    call.metadata_mut().insert(SERVICE, text.join(",").parse().expect("digits and commas"));
+    call
+}
+
+/// What [`telling`] told.
+fn told(request: &Request<Bytes>) -> Option<Vec<Span>> {
+    let text = request.metadata().get(SERVICE)?.to_str().ok()?;
+    text.split(',').map(|number| number.parse().ok().map(Span::from_nanos)).collect()
+}
+
+/// What was served here.
+#[derive(Debug, Default)]
+struct Seen {
+    queue: Histogram,
+    /// What work took beyond what it was to.
+    beyond: Span,
+}
+
+impl Seen {
+    fn served(&mut self, here: &deadline::Stage, planned: Span) {
+        self.queue.record(here.queue);
+        self.beyond += here.service.saturating_sub(planned);
+    }
+}
+
+/// What was done, as one line of JSON.
+fn said(seen: &Mutex<Seen>, queue: &DeadlineLayer, guard: &GuardLayer) -> String {
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let (counts, worked) = (queue.counts(), seen.queue.count());
+    json!({
+        "worked": worked,
+        "first": guard.counts().first().map_or(0, |class| class.seen),
+        "unbudgeted": counts.faults.iter().sum::<u64>(),
+        "refused": counts.expired + counts.infeasible + counts.full,
+        "shed": guard.counts().iter().map(|class| class.shed).sum::<u64>(),
+        "queue_p50_ns": seen.queue.quantile(0.5).as_nanos(),
+        "queue_p99_ns": seen.queue.quantile(0.99).as_nanos(),
+        "beyond_ns": seen.beyond.as_nanos().checked_div(worked).unwrap_or(0),
+    })
+    .to_string()
+}
+
+/// Carries what a request takes at each service, ns.
+const SERVICE: &str = "testbed-service";
+/// What explains every mistake in what a service is told.
+const SPEC: &str = "spec/testbed.md says what a tier is told";
+/// As many as a runner lets wait.
+const CAPACITY_MAX: usize = 100_000_000;
+const ANSWER_MAX: usize = 1 << 20;
+/// Threads that block beyond those that work.
+const SPARE: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIER: &str = r#"{"listen":"127.0.0.1:0","parts":["127.0.0.1:7"],"threads":1,"order":"edf",
+        "shedding":"infeasible","patience_ns":1000000000,"capacity":10,"answer":100,"dscp":[46,10],
+        "guard":"queue-delay","guard_target_ns":20000000}"#;
+
+    #[test]
+    fn what_a_tier_cannot_be_is_said_with_what_it_could() {
+        assert!(Tier::parse(TIER).is_ok());
+        let check = |from: &str, to: &str, says: &str| {
+            let error = Tier::parse(&TIER.replace(from, to)).unwrap_err().to_string();
+            assert!(error.starts_with("error: tier: ") && error.contains("\n  try: "), "{error}");
+            assert!(error.contains(says), "{says:?} is not in {error}");
+        };
+        check("\"listen\"", "\"listens\"", "unknown field `listens`");
+        check("edf", "first", "order \"first\" is none of fifo");
+        check("\"threads\":1", "\"threads\":0", "threads 0 is outside 1..=1000");
+        check("\"capacity\":10", "\"capacity\":0", "capacity 0 is outside");
+        check("\"answer\":100", "\"answer\":2000000", "answer 2000000 is outside 1..=1048576");
+        check("[46,10]", "[46,64]", "dscp [46, 64]");
+        check("[46,10]", "[]", "dscp []");
+    }
+
+    #[test]
+    fn what_is_told_is_heard() {
+        let spans = [3, 0, 7].map(Span::from_nanos);
+        assert_eq!(told(&telling(&spans)), Some(spans.to_vec()));
+        assert_eq!(told(&Request::new(Bytes::new())), None);
+    }
+}
