@@ -42,6 +42,7 @@ pub fn run(
         Some(Quantum { thread: host::thread::number, demote: host::thread::demote, ..Quantum::default() });
     // For `greenwave sched`, should it look.
     crew.board = Some(Arc::new(SharedPage::create(1)?));
+    crew.here = Some(host::affinity::here);
     let counted = task::run(vec![(shard, tap)], Arc::new(Monotonic), host::interrupt::flag(), &crew);
     println!("{} tasks, {} turns", counted[0].started, counted[0].polls);
     Ok(())

@@ -4,7 +4,7 @@ use std::io;
 
 use queueing::CoreId;
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// The cores the current thread may run on, ascending.
 ///
@@ -13,6 +13,12 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub fn cores() -> io::Result<Vec<CoreId>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).map(|core| CoreId(core as u16)).collect())
+}
+
+/// The core that the current thread is on; it may be another by the time this is read.
+#[must_use]
+pub fn here() -> Option<CoreId> {
+    u16::try_from(sched_getcpu()).ok().map(CoreId)
 }
 
 /// Keeps the current thread, and threads it starts from now on, on `core`.

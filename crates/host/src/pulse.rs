@@ -9,6 +9,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
@@ -24,12 +25,10 @@ use crate::mapping::Mapping;
 pub struct SharedPage {
     memory: Mapping,
     /// Ours, for as long as others may want to find it.
-    _file: File,
+    file: File,
 }
 
 const NAME: &str = "greenwave-pulse";
-/// What such a descriptor's link reads, in `/proc/PID/fd`.
-const LINK: &str = "/memfd:greenwave-pulse (deleted)";
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 /// Descriptors of a process that are looked at.
 const LOOKED_MAX: usize = 65_536;
@@ -43,7 +42,12 @@ impl SharedPage {
     /// # Panics
     /// When `lanes` is outside 1..=[`LANES_MAX`](sched::cores::pulse::LANES_MAX).
     pub fn create(lanes: usize) -> io::Result<Self> {
-        let file = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        Self::named(NAME, lanes)
+    }
+
+    /// The same under a name of the caller's, which nobody looks for.
+    pub(crate) fn named(name: &str, lanes: usize) -> io::Result<Self> {
+        let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, size_of::<Page>() as u64)?;
         fcntl_add_seals(&file, SEALS)?;
         let page = Self::of(file.into())?;
@@ -58,13 +62,27 @@ impl SharedPage {
     /// [`InvalidData`](io::ErrorKind::InvalidData) when what it has is none of
     /// ours; or no right to look.
     pub fn of_process(process: u32) -> io::Result<Self> {
+        Self::find(process, NAME)
+    }
+
+    /// The one that it has under that name.
+    pub(crate) fn find(process: u32, name: &str) -> io::Result<Self> {
+        // What such a descriptor's link reads.
+        let its = format!("/memfd:{name} (deleted)");
         for entry in fs::read_dir(format!("/proc/{process}/fd"))?.take(LOOKED_MAX) {
             let path = entry?.path();
-            if fs::read_link(&path).is_ok_and(|link| link.as_os_str() == LINK) {
+            if fs::read_link(&path).is_ok_and(|link| link.as_os_str() == its.as_str()) {
                 return Self::open(fs::OpenOptions::new().read(true).write(true).open(path)?);
             }
         }
         Err(io::ErrorKind::NotFound.into())
+    }
+
+    /// Whether both are the same memory: a process that was forked has its parent's.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let number = |page: &Self| page.file.metadata().ok().map(|file| (file.dev(), file.ino()));
+        number(self).is_some() && number(self) == number(other)
     }
 
     fn open(file: File) -> io::Result<Self> {
@@ -85,7 +103,7 @@ impl SharedPage {
 
     fn of(file: File) -> io::Result<Self> {
         let memory = Mapping::of(&file, 0, size_of::<Page>())?;
-        Ok(Self { memory, _file: file })
+        Ok(Self { memory, file })
     }
 }
 
@@ -132,6 +150,7 @@ mod tests {
         ours.page().lanes()[1].tell(&pulse);
         assert_eq!(theirs.page().lanes().len(), 2);
         assert_eq!(theirs.page().lanes()[1].read(), Some(pulse));
+        assert!(ours.is_same(&theirs));
         drop(ours);
         // Its last name goes with the program's descriptor, not with its memory.
         assert_eq!(theirs.page().lanes()[1].read(), Some(pulse));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use host::cores::{Who, group_path, list};
+use host::cores::{Mechanism, Who, group_path, list};
 use queueing::{CoreId, Span};
 use sched::cores::{Board, Class, Policy, Settings, TaskSpec, Topology, by_name};
 use serde::Deserialize;
@@ -61,6 +61,8 @@ pub struct Task {
     #[serde(default, deserialize_with = "text_or_none")]
     pub tail_target: Option<Span>,
     pub tail: Option<PathBuf>,
+    #[serde(default)]
+    pub pulse: bool,
     pub output: Option<PathBuf>,
 }
 
@@ -147,18 +149,30 @@ impl Config {
     fn check(&self) -> Result<(), (String, String)> {
         let right = |what: String| (what, RIGHT.to_owned());
         let bad = |what: String| Err(right(what));
-        let is_scx = self.mechanism == "scx";
+        let named = match self.mechanism.as_str() {
+            "scx" => Mechanism::Scx,
+            "runtime" => Mechanism::Runtime,
+            _ => Mechanism::Affinity,
+        };
         if !mechanism::NAMES.contains(&self.mechanism.as_str()) {
             let what = format!("mechanism {:?} is none of {}", self.mechanism, mechanism::NAMES.join(", "));
             return Err((what, "greenwave doctor sched, for what works here".to_owned()));
         }
-        if self.policy == "elfen" && !is_scx {
+        if named == Mechanism::Runtime && !self.has_pulses() {
+            let what = "mechanism runtime reads pulses, and no task has one".to_owned();
+            let advice = "pulse = true for a task on greenwave's runtime, or mechanism = \"affinity\"";
+            return Err((what, advice.to_owned()));
+        }
+        if self.policy == "elfen" && named != Mechanism::Scx {
             let what = "policy elfen keeps LC to first lanes, and under affinity LC runs over BE on any";
             return Err((what.to_owned(), "policy = \"caladan\", or mechanism = \"scx\"".to_owned()));
         }
         // Rounds that read /proc take hundreds of microseconds.
-        let least = if is_scx { Span::from_micros(10) } else { Span::from_millis(1) };
-        let (period, calm) = self.tempo(is_scx);
+        let least = match named {
+            Mechanism::Affinity => Span::from_millis(1),
+            Mechanism::Scx | Mechanism::Runtime => Span::from_micros(10),
+        };
+        let (period, calm) = self.tempo(named);
         for (name, value, least, most) in [
             ("period", period, least, Span::from_secs(1)),
             ("period_parties", self.period_parties, Span::from_millis(1), Span::from_secs(60)),
@@ -265,10 +279,10 @@ impl Config {
 
     /// From round to round, and how long without waiting until a core is given back: as it was
     /// said, or as it suits the mechanism.
-    pub fn tempo(&self, is_scx: bool) -> (Span, Span) {
-        let (period, calm) = match is_scx {
-            true => (Span::from_micros(50), Span::from_micros(100)),
-            false => (Span::from_millis(2), Span::from_millis(20)),
+    pub fn tempo(&self, mechanism: Mechanism) -> (Span, Span) {
+        let (period, calm) = match mechanism {
+            Mechanism::Scx | Mechanism::Runtime => (Span::from_micros(50), Span::from_micros(100)),
+            Mechanism::Affinity => (Span::from_millis(2), Span::from_millis(20)),
         };
         (self.period.unwrap_or(period), self.calm.unwrap_or(calm))
     }
@@ -285,6 +299,11 @@ impl Config {
             slack: self.slack,
             ..Settings::default()
         }
+    }
+
+    /// Whether a task runs on our runtime, and says so.
+    pub fn has_pulses(&self) -> bool {
+        self.tasks.iter().any(|task| task.pulse)
     }
 
     /// Whether the policy looks at bandwidth.

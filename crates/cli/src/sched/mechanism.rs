@@ -1,19 +1,18 @@
 //! How decisions are carried out: what was asked for, or the best that works here.
 
-use host::cores::scx;
+use host::cores::{Mechanism, scx};
 use queueing::CoreId;
 
 use super::config::Config;
 use crate::Error;
 
 /// What can be asked for.
-pub const NAMES: [&str; 3] = ["auto", "affinity", "scx"];
+pub const NAMES: [&str; 4] = ["auto", "affinity", "scx", "runtime"];
 
 /// A mechanism, and why this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// A scheduler of ours in the kernel; else by affinity and class.
-    pub is_scx: bool,
+    pub mechanism: Mechanism,
     /// In a line.
     pub why: String,
 }
@@ -22,27 +21,34 @@ const AFFINITY: &str =
     "runs any program on any kernel: BE in the idle class, cores by affinity; a round reads /proc";
 const SCX: &str = "a scheduler of ours in the kernel (sched_ext): a core runs the task that it was given to; \
                    waits are measured there";
+const RUNTIME: &str = "workers of programs on our runtime (pulse = true) tell what waits and are parked by a word; \
+                       other tasks by affinity";
 
 /// Chooses for `managed` of the cores that are `ours`.
 ///
 /// # Errors
 /// What was asked for cannot be had here, or not with this policy: why, and what to try.
 pub fn choose(config: &Config, ours: &[CoreId], managed: &[CoreId]) -> Result<Choice, Error> {
-    let affinity = |why: String| Ok(Choice { is_scx: false, why });
+    let by = |mechanism: Mechanism, why: String| Ok(Choice { mechanism, why });
+    let affinity = |why: String| by(Mechanism::Affinity, why);
     let linux = "policy linux leaves all cores to the kernel, and under scx each is somebody's";
+    let is_left = ours.iter().any(|core| !managed.contains(core));
     match config.mechanism.as_str() {
         "affinity" => affinity(AFFINITY.to_owned()),
+        "runtime" => by(Mechanism::Runtime, RUNTIME.to_owned()),
         "scx" if config.policy == "linux" => Err(Error::new(linux).advice("mechanism = \"affinity\"")),
         "scx" => {
             scx::check()?;
-            Ok(Choice { is_scx: true, why: SCX.to_owned() })
+            by(Mechanism::Scx, SCX.to_owned())
         }
         _ if config.policy == "linux" => affinity(format!("{AFFINITY}; not scx: {linux}")),
-        _ if !ours.iter().any(|core| !managed.contains(core)) => affinity(format!(
-            "{AFFINITY}; not scx, whose rounds take a core that is not shared out: cores = … leaves none"
+        _ if !is_left => affinity(format!(
+            "{AFFINITY}; not {}, whose rounds take a core that is not shared out: cores = … leaves none",
+            if config.has_pulses() { "runtime" } else { "scx" }
         )),
+        _ if config.has_pulses() => by(Mechanism::Runtime, RUNTIME.to_owned()),
         _ => match scx::check() {
-            Ok(()) => Ok(Choice { is_scx: true, why: SCX.to_owned() }),
+            Ok(()) => by(Mechanism::Scx, SCX.to_owned()),
             Err(e) => affinity(format!("{AFFINITY}; not {e}")),
         },
     }
@@ -50,12 +56,19 @@ pub fn choose(config: &Config, ours: &[CoreId], managed: &[CoreId]) -> Result<Ch
 
 impl Choice {
     /// What does not hold under it, for whoever reads the first lines.
-    pub fn limits(&self, limits: &mut Vec<String>) {
-        if self.is_scx {
-            limits.push(
+    pub fn limits(&self, config: &Config, limits: &mut Vec<String>) {
+        match self.mechanism {
+            Mechanism::Scx => limits.push(
                 "programs that are no task run before all tasks on these cores: keep them off (cpuset, taskset)"
                     .to_owned(),
-            );
+            ),
+            Mechanism::Runtime if config.tasks.iter().any(|task| !task.pulse) => {
+                limits.push("waits of tasks without a pulse are read from /proc, every 2 ms".to_owned());
+            }
+            Mechanism::Runtime | Mechanism::Affinity => {}
+        }
+        if self.mechanism != Mechanism::Runtime && config.has_pulses() {
+            limits.push("pulses are not read: mechanism = \"runtime\" does".to_owned());
         }
     }
 }
@@ -74,21 +87,50 @@ mod tests {
         let (ours, managed) = ([0, 1].map(CoreId), [CoreId(1)]);
         let by = |text: &str, managed: &[CoreId]| choose(&config(text), &ours, managed);
         let plain = by("mechanism = \"affinity\"", &managed).unwrap();
-        assert_eq!(plain, Choice { is_scx: false, why: AFFINITY.to_owned() });
+        assert_eq!(plain, Choice { mechanism: Mechanism::Affinity, why: AFFINITY.to_owned() });
         // Whatever works here, with all cores shared out none is left for rounds.
         let all = by("", &ours).unwrap();
-        assert!(!all.is_scx && all.why.contains("cores = … leaves none"), "{all:?}");
-        assert!(!by("policy = \"linux\"", &managed).unwrap().is_scx);
+        assert!(all.mechanism == Mechanism::Affinity && all.why.contains("cores = … leaves none"), "{all:?}");
+        assert_eq!(by("policy = \"linux\"", &managed).unwrap().mechanism, Mechanism::Affinity);
         let error = by("policy = \"linux\"\nmechanism = \"scx\"", &managed).unwrap_err().to_string();
         assert!(error.contains("policy linux leaves all cores to the kernel"), "{error}");
         let (asked, best) = (by("mechanism = \"scx\"", &managed), by("", &managed).unwrap());
         match scx::check() {
-            Ok(()) => assert!(asked.unwrap().is_scx && best.is_scx),
+            Ok(()) => assert!([asked.unwrap(), best].iter().all(|choice| choice.mechanism == Mechanism::Scx)),
             Err(e) => {
                 let error = asked.unwrap_err().to_string();
                 assert!(error.starts_with(&format!("error: {e}\n  try: ")), "{error}");
-                assert!(!best.is_scx && best.why.ends_with(&format!("not {e}")), "{best:?}");
+                assert!(
+                    best.mechanism == Mechanism::Affinity && best.why.ends_with(&format!("not {e}")),
+                    "{best:?}"
+                );
             }
         }
+    }
+    #[test]
+    fn pulses_are_read_where_a_task_has_one_and_a_core_is_left_for_rounds() {
+        let (ours, managed) = ([0, 1].map(CoreId), [CoreId(1)]);
+        let pulse = |text: &str| {
+            let be = "[[tasks]]\nname = \"b\"\nclass = \"BE\"\npid = 2\npulse = true\n";
+            Config::parse(
+                "t.toml",
+                &format!("{text}\n[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n{be}"),
+            )
+        };
+        let by = |text: &str, managed: &[CoreId]| choose(&pulse(text).unwrap(), &ours, managed).unwrap();
+        assert_eq!(by("", &managed).mechanism, Mechanism::Runtime);
+        assert_eq!(by("mechanism = \"runtime\"", &ours).mechanism, Mechanism::Runtime);
+        let all = by("", &ours);
+        assert!(
+            all.mechanism == Mechanism::Affinity && all.why.contains("not runtime, whose rounds"),
+            "{all:?}"
+        );
+        let limits = |choice: &Choice| {
+            let mut limits = Vec::new();
+            choice.limits(&pulse("").unwrap(), &mut limits);
+            limits.join("; ")
+        };
+        assert!(limits(&all).contains("pulses are not read"), "{}", limits(&all));
+        assert!(limits(&by("", &managed)).contains("without a pulse are read from /proc"));
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use host::cores::class::Class;
 use host::cores::{
-    Counters, Journal, Layout, Limit, Manager, Probe, Sensor, Setup, TaskSetup, Unseen, Who, list,
+    Counters, Journal, Layout, Limit, Manager, Mechanism, Probe, Sensor, Setup, TaskSetup, Unseen, Who, list,
 };
 use host::{Monotonic, affinity, proc};
 use queueing::{Clock, CoreId, Span};
@@ -48,7 +48,7 @@ pub struct Args {
     /// What shares the machine, and how (see `greenwave sched example`).
     #[arg(long, value_name = "FILE", required = true)]
     config: Option<PathBuf>,
-    /// auto, affinity, scx [default: as the file says].
+    /// auto, affinity, scx, runtime [default: as the file says].
     #[arg(long, value_name = "NAME", value_parser = mechanism::NAMES, hide_possible_values = true)]
     mechanism: Option<String>,
     /// From one status line to the next.
@@ -141,7 +141,7 @@ fn share(config: &Config, args: &Args) -> Result<(), Error> {
     restore::unless_managed(&folder, &cores)?;
     let layout = Layout::new(&cores).map_err(|e| Error::new(e.to_string()))?;
     let choice = mechanism::choose(config, &ours, &cores)?;
-    let (period, calm) = config.tempo(choice.is_scx);
+    let (period, calm) = config.tempo(choice.mechanism);
     let (board, policy) = config.arrange(layout.topology().clone(), period)?;
     let settings = config.settings(period);
     let period = policy.period().max(period);
@@ -160,8 +160,8 @@ fn share(config: &Config, args: &Args) -> Result<(), Error> {
     let watch = Watch::new(config.condition_after, &settings, &board);
     let tasks = start(config, &mut programs);
     let manager = tasks.and_then(|tasks| {
-        let setup = Setup { layout, tasks, calm, sensor, journal };
-        setup.take(choice.is_scx, clock.now()).map_err(Error::from)
+        let setup = Setup { layout, tasks, calm, period, sensor, journal };
+        setup.take(choice.mechanism, clock.now()).map_err(Error::from)
     });
     let done = manager.map(|mut manager| {
         let is_first = stand_back(&ours, &cores);
@@ -196,7 +196,10 @@ fn start(config: &Config, programs: &mut Programs) -> Result<Vec<(String, TaskSe
             (Some(who), _) => who,
             (None, command) => Who::Child(programs.start(task, command.as_deref().unwrap_or_default())?),
         };
-        Ok((task.name.clone(), TaskSetup { spec: task.spec(), who, tail: task.tail.clone() }))
+        Ok((
+            task.name.clone(),
+            TaskSetup { spec: task.spec(), who, tail: task.tail.clone(), pulse: task.pulse },
+        ))
     };
     config.tasks.iter().map(setup).collect()
 }
@@ -266,19 +269,19 @@ fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: &Start<'_>)
             limits.push(format!(
                 "{} cannot be parked: without a core {}",
                 task.name,
-                if choice.is_scx {
+                if choice.mechanism == Mechanism::Scx {
                     "it gets one for a moment now and then"
                 } else {
                     "it stays where it was, in the idle class"
                 }
             ));
         }
-        if task.request_max.is_some() {
+        if task.request_max.is_some() && !(task.pulse && choice.mechanism == Mechanism::Runtime) {
             limits
                 .push(format!("{}: request_max has no effect, since requests are not seen here", task.name));
         }
     }
-    choice.limits(&mut limits);
+    choice.limits(config, &mut limits);
     if !is_first {
         limits.push("rounds may come late: we may not run before others (CAP_SYS_NICE)".to_owned());
     }

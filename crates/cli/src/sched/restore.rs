@@ -98,10 +98,15 @@ pub fn unless_managed(folder: &Path, cores: &[CoreId]) -> Result<(), Error> {
 /// `2 threads and 1 cgroup put back`.
 pub fn text(restored: &Restored) -> String {
     let plural = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
+    let pulses = if restored.pulses == 0 {
+        String::new()
+    } else {
+        format!(", workers of {} go on", plural(restored.pulses, "program"))
+    };
     let failed =
         if restored.failed == 0 { String::new() } else { format!(", {} could not be", restored.failed) };
     format!(
-        "{} and {} put back{failed}",
+        "{} and {} put back{pulses}{failed}",
         plural(restored.threads, "thread"),
         plural(restored.groups, "cgroup")
     )

@@ -46,6 +46,8 @@ pub(super) struct Line {
     threads: usize,
     pub(super) parked: bool,
     refused: u64,
+    /// Workers that tell, and how many of them are parked.
+    workers: Option<(usize, usize)>,
 }
 
 impl Status {
@@ -86,6 +88,7 @@ impl Status {
                 threads: figures.threads,
                 parked: manager.is_parked(task),
                 refused: figures.refused,
+                workers: manager.workers(task),
             };
             *before = figures;
             line
@@ -125,6 +128,8 @@ impl Status {
                     "name": task.name, "class": class(task), "cores": line.cores, "cpu": line.cpu,
                     "wait_ns": line.wait.map(Span::as_nanos), "longest_ns": line.longest.as_nanos(),
                     "threads": line.threads, "parked": line.parked, "refused": line.refused,
+                    "workers": line.workers.map(|(all, _)| all),
+                    "workers_parked": line.workers.map(|(_, parked)| parked),
                 })
             });
             let tasks: Vec<Value> = tasks.collect();
@@ -147,8 +152,12 @@ impl Status {
                     let wait = line.wait.map_or("–".to_owned(), |wait| wait.to_string());
                     let state =
                         if line.parked { "parked".to_owned() } else { format!("{} held", line.cores) };
+                    let workers = match line.workers {
+                        Some((all, parked)) => format!(" by {} of {all} workers", all - parked),
+                        None => String::new(),
+                    };
                     format!(
-                        "  {} {state}, {:.2} cores, wait {wait}, longest {}",
+                        "  {} {state}{workers}, {:.2} cores, wait {wait}, longest {}",
                         task.name, line.cpu, line.longest
                     )
                 })

@@ -1,8 +1,8 @@
 //! What was changed, written down before it is changed.
 //!
-//! A line a thread (its class and cores as they were), a line a folder; each
-//! line is one write, which outlives us in the kernel however we end. Whoever
-//! reads it, a guardian that notices our end or the next start, puts
+//! A line a thread (its class and cores as they were), a line a folder, a line a
+//! program whose workers are asked to leave their cores; each line is one write,
+//! which outlives us in the kernel however we end. Whoever reads it, a guardian that notices our end or the next start, puts
 //! everything back. A thread is known by when it began, so a number that was
 //! given again is left alone. Doing it twice does no harm.
 //!
@@ -17,11 +17,13 @@ use std::path::{Path, PathBuf};
 use queueing::CoreId;
 use rustix::process::Pid;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
+use sched::cores::pulse::Board;
 
 use super::class::Class;
 use super::groups::Group;
 use super::list;
 use crate::proc;
+use crate::pulse::SharedPage;
 
 /// The journal of a daemon that runs.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub struct Restored {
     pub threads: usize,
     /// Folders that are gone, or whose processes go on.
     pub groups: usize,
+    /// Programs whose workers are asked nothing any more.
+    pub pulses: usize,
     /// What could not be put back.
     pub failed: usize,
 }
@@ -134,6 +138,14 @@ impl Journal {
         self.file.write_all(format!("made {task} {}\n", group.display()).as_bytes())
     }
 
+    /// Notes that workers of `process`, which began at `began`, will be asked to leave their cores.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn asks(&mut self, process: u32, began: u64) -> io::Result<()> {
+        self.file.write_all(format!("pulse {process} {began}\n").as_bytes())
+    }
+
     /// Notes that `group`, which others made, will be frozen now and then.
     ///
     /// # Errors
@@ -141,6 +153,12 @@ impl Journal {
     pub fn freezes(&mut self, group: &Path) -> io::Result<()> {
         self.file.write_all(format!("freezes {}\n", group.display()).as_bytes())
     }
+}
+
+/// What `line` says of a process's pulse: its number, and when it began.
+fn pulse(line: &str) -> Option<(u32, u64)> {
+    let (process, began) = line.strip_prefix("pulse ")?.split_once(' ')?;
+    Some((process.parse().ok()?, began.parse().ok()?))
 }
 
 /// A thread as it was.
@@ -166,6 +184,13 @@ pub fn restore(path: &Path) -> io::Result<Restored> {
         Some(false) => restored.failed += 1,
         None => {}
     };
+    for (process, began) in text.lines().filter_map(pulse) {
+        let is_there = proc::began(process, process) == Some(began);
+        if let Some(page) = is_there.then(|| SharedPage::of_process(process).ok()).flatten() {
+            page.release();
+            restored.pulses += 1;
+        }
+    }
     let threads: Vec<Was> = text.lines().filter_map(was).collect();
     let mut known = BTreeSet::new();
     for was in &threads {
@@ -306,6 +331,7 @@ mod tests {
         for len in 0..line.len() - 3 {
             assert_eq!(was(&line[..len]), None, "{:?}", &line[..len]);
         }
+        assert_eq!((pulse("pulse 70 4242"), pulse("pulse 70")), (Some((70, 4242)), None));
         assert_eq!(made("made 3 /sys/fs/cgroup/a b"), Some((3, "/sys/fs/cgroup/a b".into())));
         assert_eq!((author("greenwave sched 2 1 1 0"), author("")), (None, None));
     }

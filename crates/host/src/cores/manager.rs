@@ -6,11 +6,11 @@ use queueing::{Span, Time};
 use sched::cores::{Cores, TaskId};
 
 use super::journal::Restored;
-use super::{Affinity, CoresError, Figures, Scx, Sensor, Setup, Taken};
+use super::{Affinity, CoresError, Figures, Runtime, Scx, Sensor, Setup, Taken};
 
 /// Tasks of this machine, under one mechanism.
 pub trait Manager: Cores {
-    /// Its name: affinity, scx.
+    /// Its name: affinity, scx, runtime.
     fn mechanism(&self) -> &'static str;
 
     /// Puts everything back; there are only figures to be had from it then.
@@ -38,6 +38,12 @@ pub trait Manager: Cores {
         self.taken().of(task).can_park()
     }
 
+    /// Workers of `task` that tell what waits for them, and how many of those are parked;
+    /// `None` where its threads are looked at instead.
+    fn workers(&self, _task: TaskId) -> Option<(usize, usize)> {
+        None
+    }
+
     /// Whether nobody of `task` is left.
     fn is_over(&self, task: TaskId) -> bool {
         self.taken().of(task).is_over()
@@ -54,12 +60,27 @@ pub trait Manager: Cores {
     }
 }
 
+/// How decisions are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// By class and affinity: any program, any kernel.
+    Affinity,
+    /// By a scheduler of ours in the kernel.
+    Scx,
+    /// By affinity, and by asking the workers of programs on our runtime.
+    Runtime,
+}
+
 impl Setup {
-    /// Takes the tasks over at `now`: by a scheduler in the kernel, or by affinity and class.
+    /// Takes the tasks over at `now`, by `mechanism`.
     ///
     /// # Errors
     /// The mechanism cannot be had here; a task is not there or not ours to schedule. The others are put back.
-    pub fn take(self, is_scx: bool, now: Time) -> Result<Box<dyn Manager>, CoresError> {
-        if is_scx { Ok(Box::new(Scx::new(self, now)?)) } else { Ok(Box::new(Affinity::new(self, now)?)) }
+    pub fn take(self, mechanism: Mechanism, now: Time) -> Result<Box<dyn Manager>, CoresError> {
+        Ok(match mechanism {
+            Mechanism::Affinity => Box::new(Affinity::new(self, now)?),
+            Mechanism::Scx => Box::new(Scx::new(self, now)?),
+            Mechanism::Runtime => Box::new(Runtime::new(self, now)?),
+        })
     }
 }

@@ -1,5 +1,6 @@
-//! Linux's cores for `sched::cores`: the mechanism `affinity`, and beside it
-//! [`scx`], a scheduler of ours in the kernel where that can be.
+//! Linux's cores for `sched::cores`: the mechanism `affinity`; beside it [`scx`], a
+//! scheduler of ours in the kernel where that can be, and [`runtime`], which asks the
+//! workers of programs on our own runtime.
 //!
 //! Any kernel, any program, no code in the kernel. The fast path is the kernel's own: BE
 //! is in the idle class, so LC that wakes up has the core in the time of a wake.
@@ -11,7 +12,7 @@
 //! one than its THRESH_QD, in spite of the idle class; and it *gives one back* when
 //! they have not for a while. Nothing tells when a request began, so long requests (C5) are not seen.
 //!
-//! Not here: microseconds. Those take shared memory with the programs, or a scheduler in the kernel.
+//! Not here: microseconds. Those take shared memory with the programs (`runtime`), or a scheduler in the kernel.
 //! Source: Caladan (OSDI '20) §5; sched(7).
 
 use std::fmt;
@@ -19,6 +20,7 @@ use std::io;
 use std::path::PathBuf;
 
 use queueing::{CoreId, Span, Time};
+use rustix::thread::CpuSet;
 use sched::cores::{Action, Cores, Sample, Signals, TaskId, TaskSpec};
 
 pub mod class;
@@ -29,6 +31,7 @@ mod layout;
 pub mod list;
 mod manager;
 mod masks;
+pub mod runtime;
 pub mod scx;
 mod sensor;
 mod tails;
@@ -39,7 +42,8 @@ mod who;
 pub use groups::{Group, Hierarchy};
 pub use journal::{Journal, Restored};
 pub use layout::Layout;
-pub use manager::Manager;
+pub use manager::{Manager, Mechanism};
+pub use runtime::Runtime;
 pub use scx::Scx;
 pub use sensor::{Counters, Limit, Probe, Sensor, Unseen};
 pub use taken::{Setup, Taken};
@@ -68,6 +72,8 @@ pub struct TaskSetup {
     pub who: Who,
     /// Where its clients write their tail, a span such as `812us`.
     pub tail: Option<PathBuf>,
+    /// Whether it runs on our runtime and tells what waits there; only `runtime` looks.
+    pub pulse: bool,
 }
 
 /// Why a machine cannot be shared so.
@@ -113,6 +119,8 @@ pub struct Affinity {
     quiet_since: Vec<Time>,
     calm: Span,
     asked: Vec<CoreId>,
+    /// Tasks in the order in which they are moved: BE leaves before LC comes.
+    order: Vec<TaskId>,
 }
 
 impl Affinity {
@@ -125,8 +133,11 @@ impl Affinity {
         let calm = setup.calm;
         let taken = Taken::new(setup, Some(Class::IDLE), now)?;
         let (cores, tasks) = (taken.layout.cores().len(), taken.tasks.len());
+        let mut order: Vec<TaskId> = (0..tasks as u16).map(TaskId).collect();
+        order.sort_by_key(|task| taken.specs[task.index()].is_critical());
         Ok(Self {
             taken,
+            order,
             given: vec![Given::Open; cores],
             since: vec![now; cores],
             quiet_since: vec![now; tasks],
@@ -147,35 +158,33 @@ impl Affinity {
         *since = now;
         Some(latest)
     }
-}
 
-impl Cores for Affinity {
-    fn sense(&mut self, now: Time, signals: &mut Signals) {
-        self.taken.rescan(now);
-        self.taken.tails.read(now, &mut signals.tasks);
-        signals.cores.iter_mut().for_each(|core| *core = sched::cores::CoreSignals::default());
-        for number in 0..self.taken.tasks.len() {
-            let (id, spec) = (TaskId(number as u16), &self.taken.specs[number]);
-            let look = self.taken.tasks[number].look(now, spec.delay_max);
-            let seen = &mut signals.tasks[number];
-            seen.delay = look.delay;
-            if spec.is_critical() {
-                seen.runnable = look.waiting;
-                if look.delay > spec.delay_max {
-                    self.quiet_since[number] = now;
-                }
-                if let Some(core) = self.gives_back(now, id) {
-                    signals.cores[core].yielded = Some(id);
-                }
-                continue;
+    /// What the threads of task `number` did since they were looked at last.
+    fn look(&mut self, now: Time, number: usize, signals: &mut Signals) {
+        let (id, spec) = (TaskId(number as u16), &self.taken.specs[number]);
+        let look = self.taken.tasks[number].look(now, spec.delay_max);
+        let seen = &mut signals.tasks[number];
+        seen.delay = look.delay;
+        if spec.is_critical() {
+            seen.runnable = look.waiting;
+            if look.delay > spec.delay_max {
+                self.quiet_since[number] = now;
             }
-            seen.runnable = look.active;
-            if look.active == 0 {
-                let its =
-                    self.given.iter().zip(&mut signals.cores).filter(|(given, _)| **given == Given::Run(id));
-                its.for_each(|(_, core)| core.yielded = Some(id));
+            if let Some(core) = self.gives_back(now, id) {
+                signals.cores[core].yielded = Some(id);
             }
+            return;
         }
+        seen.runnable = look.active;
+        if look.active == 0 {
+            let its =
+                self.given.iter().zip(&mut signals.cores).filter(|(given, _)| **given == Given::Run(id));
+            its.for_each(|(_, core)| core.yielded = Some(id));
+        }
+    }
+
+    /// Ends a look at all tasks: what was given back is open, and what was asked for is answered.
+    fn looked(&mut self, now: Time, signals: &mut Signals) {
         // What was given back is open until it is given again.
         for (given, core) in self.given.iter_mut().zip(&signals.cores) {
             if core.yielded.is_some() {
@@ -191,30 +200,41 @@ impl Cores for Affinity {
         self.taken.sensor.bandwidth(now, &mut signals.bandwidth);
     }
 
+    /// A decision.
+    fn note(&mut self, now: Time, action: Action) {
+        let (core, given) = match action {
+            Action::Run { core, task, keep: false } => (core, Given::Run(task)),
+            Action::Run { core, task, keep: true } => (core, Given::Keep(task)),
+            Action::Idle { core } => (core, Given::Open),
+            Action::Share { core } => (core, Given::Shared),
+            Action::Sample { core } => return self.asked.push(core),
+        };
+        self.given[core.0 as usize] = given;
+        self.since[core.0 as usize] = now;
+    }
+
+    /// Cores of `task`; `None`: it is to be parked.
+    fn mask(&self, task: TaskId) -> Option<CpuSet> {
+        mask(&self.taken.layout, &self.taken.specs, &self.given, task)
+    }
+}
+
+impl Cores for Affinity {
+    fn sense(&mut self, now: Time, signals: &mut Signals) {
+        self.taken.rescan(now);
+        self.taken.tails.read(now, &mut signals.tasks);
+        signals.cores.iter_mut().for_each(|core| *core = sched::cores::CoreSignals::default());
+        (0..self.taken.tasks.len()).for_each(|number| self.look(now, number, signals));
+        self.looked(now, signals);
+    }
+
     fn act(&mut self, now: Time, actions: &[Action]) {
-        for &action in actions {
-            let (core, given) = match action {
-                Action::Run { core, task, keep: false } => (core, Given::Run(task)),
-                Action::Run { core, task, keep: true } => (core, Given::Keep(task)),
-                Action::Idle { core } => (core, Given::Open),
-                Action::Share { core } => (core, Given::Shared),
-                Action::Sample { core } => {
-                    self.asked.push(core);
-                    continue;
-                }
-            };
-            self.given[core.0 as usize] = given;
-            self.since[core.0 as usize] = now;
-        }
-        // BE leaves before LC comes. Who stays as he is costs nothing.
-        for critical in [false, true] {
-            for number in 0..self.taken.tasks.len() {
-                if self.taken.specs[number].is_critical() == critical {
-                    let cores =
-                        mask(&self.taken.layout, &self.taken.specs, &self.given, TaskId(number as u16));
-                    self.taken.tasks[number].place(cores);
-                }
-            }
+        actions.iter().for_each(|&action| self.note(now, action));
+        // Who stays as he is costs nothing.
+        for place in 0..self.order.len() {
+            let task = self.order[place];
+            let cores = self.mask(task);
+            self.taken.tasks[task.index()].place(cores);
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct Setup {
     pub tasks: Vec<(String, TaskSetup)>,
     /// LC gives a core back that it had no use for during this time.
     pub calm: Span,
+    /// From one round to the next.
+    pub period: Span,
     /// What tells how busy DRAM is.
     pub sensor: Box<dyn Sensor>,
     /// Where everything that is changed is written before.
@@ -35,7 +37,7 @@ pub struct Taken {
     pub(super) tasks: Vec<Managed>,
     pub(super) tails: Tails,
     pub(super) sensor: Box<dyn Sensor>,
-    journal: Journal,
+    pub(super) journal: Journal,
     scanned: Time,
 }
 
@@ -45,7 +47,7 @@ impl Taken {
     /// # Errors
     /// A task is not there or not ours to schedule; the others are put back.
     pub(super) fn new(setup: Setup, be: Option<Class>, now: Time) -> Result<Self, CoresError> {
-        let Setup { layout, tasks, calm: _, sensor, mut journal } = setup;
+        let Setup { layout, tasks, calm: _, period: _, sensor, mut journal } = setup;
         let mut managed = Vec::new();
         for (number, (name, task)) in tasks.iter().enumerate() {
             let critical = task.spec.is_critical();

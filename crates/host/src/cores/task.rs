@@ -235,6 +235,13 @@ impl Managed {
         }
     }
 
+    /// Its processes, as the last scan found them, each once.
+    pub fn processes(&self) -> impl Iterator<Item = u32> + '_ {
+        let mut last = None;
+        let processes = self.threads.keys().map(|&(process, _)| process);
+        processes.filter(move |&process| last.replace(process) != Some(process))
+    }
+
     /// Threads that the last scan found.
     pub fn take_fresh(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.fresh)

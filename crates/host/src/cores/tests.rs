@@ -45,13 +45,20 @@ fn manager(test: &str, lc: &Program, be: &Program) -> (Affinity, Vec<CoreId>) {
     let layout = Layout::new(&cores).unwrap();
     let folder = std::env::temp_dir().join(format!("greenwave-cores-{test}-{}", std::process::id()));
     let journal = Journal::begin(&folder, &cores).unwrap();
-    let task = |spec, id| TaskSetup { spec, who: Who::Child(id), tail: None };
+    let task = |spec, id| TaskSetup { spec, who: Who::Child(id), tail: None, pulse: false };
     let tasks = vec![
         ("lc".to_owned(), task(TaskSpec::critical(1), lc.id())),
         ("be".to_owned(), task(TaskSpec::best_effort(), be.id())),
     ];
     let now = Monotonic::new().now();
-    let setup = Setup { layout, tasks, calm: Span::from_millis(20), sensor: Box::new(Unseen), journal };
+    let setup = Setup {
+        layout,
+        tasks,
+        calm: Span::from_millis(20),
+        period: Span::from_millis(2),
+        sensor: Box::new(Unseen),
+        journal,
+    };
     (Affinity::new(setup, now).unwrap(), cores)
 }
 

@@ -5,12 +5,14 @@ use std::process::{Child, Command, Stdio};
 use queueing::CoreId;
 use rustix::process::Pid;
 use rustix::thread::sched_setaffinity;
+use sched::cores::pulse::Board;
 
 use super::Finding;
 use crate::affinity;
 use crate::cores::class::Class;
 use crate::cores::{CoresError, Counters, Group, Hierarchy, list, scx};
 use crate::proc::{self, Ledger};
+use crate::pulse::SharedPage;
 
 const AREA: &str = "sched";
 
@@ -32,7 +34,7 @@ pub(super) fn examine() -> Vec<Finding> {
     };
     tried
         .into_iter()
-        .chain([scheduler(scx::check()), probe()])
+        .chain([scheduler(scx::check()), pulses(), probe()])
         .chain(counters(Counters::tried(CoreId(0))))
         .collect()
 }
@@ -129,6 +131,29 @@ fn scheduler(tried: Result<(), CoresError>) -> Finding {
             "cores by a scheduler of ours in the kernel; taken by default where a core is left to greenwave",
         ),
         Err(e) => Finding::absent(AREA, WHAT, e.to_string().trim_start_matches("scx: "), e.advice()),
+    }
+}
+
+/// Memory that a program on our runtime shares with whoever shares out cores.
+fn pulses() -> Finding {
+    const WHAT: &str = "runtime";
+    const NAME: &str = "greenwave-doctor";
+    let tried = SharedPage::named(NAME, 1).and_then(|page| {
+        let found = SharedPage::find(std::process::id(), NAME)?;
+        page.ask(0, true);
+        // As a worker that is asked to leave its core hears it.
+        Ok(found.page().lanes()[0].asked.parked().is_some())
+    });
+    let memfd = "a kernel with CONFIG_MEMFD_CREATE, and /proc mounted".to_owned();
+    match tried {
+        Ok(true) => Finding::works(
+            AREA,
+            WHAT,
+            "programs on greenwave's runtime tell what waits and leave cores when asked; taken where a task has a \
+             pulse and a core is left to greenwave",
+        ),
+        Ok(false) => Finding::absent(AREA, WHAT, "a word in shared memory does not arrive", [memfd]),
+        Err(e) => Finding::absent(AREA, WHAT, e.to_string(), [memfd]),
     }
 }
 

@@ -21,6 +21,9 @@ pub struct Crew {
     /// Where the shards tell the core scheduler how long their tasks wait, and
     /// hear from it: shard `n` in lane `n`.
     pub board: Option<Arc<dyn Board>>,
+    /// On which core a thread is, as the core scheduler calls it; asked once a turn where
+    /// there is a board. `None` where nobody knows: long requests are not seen then.
+    pub here: Option<fn() -> Option<CoreId>>,
 }
 
 /// When a turn is a long one. The shard then goes on in a spare thread on the
@@ -49,6 +52,7 @@ impl Crew {
             quantum: Some(Quantum::default()),
             steal_after: Some(STEAL_AFTER),
             board: None,
+            here: None,
         }
     }
 }

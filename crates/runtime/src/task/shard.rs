@@ -218,10 +218,10 @@ impl<D: Device> TaskShard<D> {
 
     /// What the core scheduler is told; `request`: when the turn began that is
     /// being taken.
-    pub(super) fn pulse(&self, request: Option<Time>, resting: bool) -> Pulse {
+    pub(super) fn pulse(&self, request: Option<Time>) -> Pulse {
         let Oldest { frames, tasks, timers } = self.oldest();
         let runnable = self.waiting() as u32;
-        Pulse { at: Time::ZERO, frames, tasks, timers, storage: None, request, runnable, resting }
+        Pulse { frames, tasks, timers, request, runnable, ..Pulse::default() }
     }
 
     /// A turn was a long one.

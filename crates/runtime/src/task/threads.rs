@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use net::Device;
 use queueing::{CoreId, Span, Time};
+use sched::cores::pulse::Pulse;
 
 use super::executor::NOBODY;
 use super::handle::{Shared, lock};
@@ -126,7 +127,7 @@ impl<D: Device> Post<D> {
             home.set_wake(waker);
         }
         let patience = Patience::new(spin, if wakes { SLEEP_MAX } else { GLANCE });
-        let teller = crew.board.clone().and_then(|board| Teller::new(board, at));
+        let teller = crew.board.clone().and_then(|board| Teller::new(board, at, crew.here));
         Self {
             core: CoreId((at % cores) as u16),
             work: Mutex::new(Work { shard, device, wakes, patience, turn: None, thread: 0, teller }),
@@ -149,10 +150,11 @@ impl<D: Device> Post<D> {
 
 impl<D: Device> Work<D> {
     /// Tells the core scheduler what waits here; `request`: when the turn began
-    /// that is being taken.
-    fn tell(&mut self, now: Time, request: Option<Time>, resting: bool) {
+    /// that is being taken, `long`: how many of them are long and taken elsewhere.
+    fn tell(&mut self, now: Time, request: Option<Time>, resting: bool, long: &AtomicU32) {
         if let Some(teller) = &mut self.teller {
-            teller.tell(now, self.shard.pulse(request, resting));
+            let long = long.load(Ordering::Relaxed);
+            teller.tell(now, Pulse { resting, long, ..self.shard.pulse(request) });
         }
     }
 }
@@ -198,7 +200,7 @@ where
                 },
                 Next::Done(_) => {
                     work.patience.on_work(now);
-                    work.tell(now, None, false);
+                    work.tell(now, None, false, &post.long);
                 }
             }
         }
@@ -215,7 +217,7 @@ where
     ) -> Option<MutexGuard<'p, Work<D>>> {
         let post = &self.posts[at];
         work.turn = Some(now);
-        work.tell(now, Some(now), false);
+        work.tell(now, Some(now), false, &post.long);
         let late = self.crew.steal_after.is_some_and(|after| work.shard.waits_since(now) >= after);
         drop(work);
         if late {
@@ -226,8 +228,12 @@ where
         let mut work = lock(&post.work);
         if post.owner.load(Ordering::Relaxed) != me {
             drop(work);
-            ran.leave();
             post.long.fetch_sub(1, Ordering::Relaxed);
+            ran.leave();
+            if self.crew.board.is_some() {
+                // The owner may rest, and is to tell that a long turn is over.
+                post.home.stir();
+            }
             return None;
         }
         work.turn = None;
@@ -262,13 +268,13 @@ where
         if rest == Rest::Look {
             return std::hint::spin_loop();
         }
-        work.tell(now, None, true);
+        work.tell(now, None, true, &post.long);
         post.resting.store(true, Ordering::Relaxed);
         post.home.sleep_by(|| carry_out(rest, Some(&mut work.device), work.wakes));
         post.resting.store(false, Ordering::Relaxed);
     }
 
-    /// Leaves the core while the core scheduler asks for it. What waits may be
+    /// Leaves the core while the core scheduler asks for it, and lives. What waits may be
     /// taken by others; what comes is taken in now and then, to be told.
     fn park<'p>(&self, post: &'p Post<D>, mut work: MutexGuard<'p, Work<D>>) -> MutexGuard<'p, Work<D>> {
         while !self.stops() {
@@ -276,9 +282,12 @@ where
             let Some(wish) = teller.lane().and_then(|lane| lane.asked.parked()) else { break };
             let (board, lane) = teller.place();
             let at = self.clock.now();
+            if !board.page().is_led(at) {
+                break;
+            }
             let Work { shard, device, .. } = &mut *work;
             shard.glance(at, device);
-            work.tell(at, None, false);
+            work.tell(at, None, false, &post.long);
             drop(work);
             if let Some(lane) = board.page().lanes().get(lane) {
                 board.wait(lane.asked.word(), wish, PARKED);

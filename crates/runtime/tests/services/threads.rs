@@ -8,8 +8,8 @@ use std::time::Instant;
 use net::Device;
 use net::device::memory::{MemoryDevice, MemoryFrame, pair};
 use net::device::{Full, Received, Waker};
-use queueing::{Clock, Span, Time};
-use runtime::task::{Config, Counters, Crew, Quantum, TaskShard, run};
+use queueing::{Clock, CoreId, Span, Time};
+use runtime::task::{Config, Counters, Crew, Quantum, TaskShard, run, yield_now};
 use sched::cores::pulse::{Board, Page, Pulse};
 use tokio::sync::{mpsc, oneshot};
 
@@ -221,6 +221,7 @@ fn a_worker_that_is_asked_to_leaves_its_core_and_tells_what_waits() {
     let board = Arc::new(Local { page: Page::new(1), asleep: Default::default() });
     let crew = Crew { board: Some(board.clone()), ..Crew::new(Span::ZERO) };
     let mut ran = None;
+    board.page.lead(Some(Time::MAX));
     assert!(board.ask(0, true));
     let lane = &board.page.lanes()[0];
     let until = |what: &dyn Fn(&Pulse) -> bool| {
@@ -246,4 +247,44 @@ fn a_worker_that_is_asked_to_leaves_its_core_and_tells_what_waits() {
     );
     assert_eq!(ran.and_then(|task| task.try_take()), Some(Ok(5)));
     assert_eq!((counters[0].polls, board.page.signals(Time::ZERO).runnable), (1, 0));
+}
+
+#[test]
+fn a_worker_whose_scheduler_has_died_goes_on_by_itself() {
+    let board = Arc::new(Local { page: Page::new(1), asleep: Default::default() });
+    let crew = Crew { board: Some(board.clone()), here: Some(|| Some(CoreId(3))), ..Crew::new(Span::ZERO) };
+    board.page.lead(Some(Time::MAX));
+    assert!(board.ask(0, true));
+    let lane = &board.page.lanes()[0];
+    let tells = |what: &dyn Fn(&Pulse) -> bool| {
+        let end = Instant::now() + std::time::Duration::from_secs(20);
+        let mut told = false;
+        while !told && Instant::now() < end {
+            std::thread::yield_now();
+            told = lane.asked.is_done() && lane.read().is_some_and(|pulse| what(&pulse));
+        }
+        told
+    };
+    let began = Arc::new(AtomicBool::new(false));
+    let (begins, mut seen) = (began.clone(), [false; 3]);
+    run_until(
+        1,
+        crew,
+        |shard| {
+            drop(shard.spawn(async move {
+                loop {
+                    begins.store(true, Ordering::Relaxed);
+                    yield_now().await;
+                }
+            }));
+        },
+        || {
+            seen[0] = tells(&|pulse| pulse.runnable == 1);
+            seen[1] = !began.load(Ordering::Relaxed);
+            // Nobody takes the wish back: it counts no longer.
+            board.page.lead(Some(Time::ZERO));
+            seen[2] = tells(&|pulse| pulse.request.is_some() && pulse.core == Some(CoreId(3)));
+        },
+    );
+    assert_eq!(seen, [true; 3], "it tells what waits, has not begun it, and goes on");
 }

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use host::cores::class::Class;
 use host::cores::handoff::Page;
-use host::cores::{Journal, Layout, Manager, Setup, TaskSetup, Unseen, Who, list, scx};
+use host::cores::{Journal, Layout, Manager, Mechanism, Setup, TaskSetup, Unseen, Who, list, scx};
+use host::pulse::SharedPage;
 use host::{Monotonic, affinity};
-use queueing::{Clock, CoreId, Histogram, Span};
+use queueing::{Clock, CoreId, Histogram, Span, Time};
 use rustix::process::Pid;
 use rustix::thread::sched_setaffinity;
+use sched::cores::pulse::{Board as _, Lane};
 use sched::cores::{Action, Allocator, Board, Settings, TaskId, TaskSpec, by_name};
 
 use super::{Operation, Part};
@@ -49,7 +51,7 @@ impl Rig {
         std::fs::create_dir_all(&folder).map_err(|e| Error::file(&folder, &e))?;
         let path = folder.join("page");
         let page = Page::open(&path).map_err(|e| Error::file(&path, &e))?;
-        let (lc, be) = (Part::start("lc", &path)?, Part::start("be", &path)?);
+        let (lc, be) = (Part::start("lc", Some(&path))?, Part::start("be", Some(&path))?);
         let rig = Self { page, lc, be, folder };
         // Each look gives up after 10 s; on a busy machine a process takes a while to begin.
         match (0..BEGIN_LOOKS).find_map(|_| rig.page.beat_after(queueing::Time::ZERO)) {
@@ -62,7 +64,21 @@ impl Rig {
     }
 
     /// Both under a mechanism on `cores`.
-    fn manager(&self, cores: &[CoreId], is_scx: bool) -> Result<(Box<dyn Manager>, Allocator), Error> {
+    fn manager(
+        &self,
+        cores: &[CoreId],
+        mechanism: Mechanism,
+    ) -> Result<(Box<dyn Manager>, Allocator), Error> {
+        self.manager_of(&self.be, cores, mechanism)
+    }
+
+    /// LC and `be` under a mechanism on `cores`; under `runtime`, `be` has a pulse.
+    fn manager_of(
+        &self,
+        be: &Part,
+        cores: &[CoreId],
+        mechanism: Mechanism,
+    ) -> Result<(Box<dyn Manager>, Allocator), Error> {
         let journal = Journal::begin(&self.folder, cores).map_err(|e| Error::file(&self.folder, &e))?;
         let layout = Layout::new(cores).map_err(|e| Error::new(e.to_string()))?;
         let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
@@ -74,14 +90,14 @@ impl Rig {
             spec: spec.clone(),
             who: Who::Child(part.id()),
             tail: None,
+            pulse: !spec.is_critical() && mechanism == Mechanism::Runtime,
         };
-        let tasks = vec![
-            ("lc".to_owned(), setup(&specs[0], &self.lc)),
-            ("be".to_owned(), setup(&specs[1], &self.be)),
-        ];
+        let tasks =
+            vec![("lc".to_owned(), setup(&specs[0], &self.lc)), ("be".to_owned(), setup(&specs[1], be))];
         let calm = Span::from_millis(20);
-        let setup = Setup { layout, tasks, calm, sensor: Box::new(Unseen), journal };
-        let manager = setup.take(is_scx, Monotonic::new().now())?;
+        let period = Settings::default().period;
+        let setup = Setup { layout, tasks, calm, period, sensor: Box::new(Unseen), journal };
+        let manager = setup.take(mechanism, Monotonic::new().now())?;
         Ok((manager, Allocator::new(policy, board)))
     }
 }
@@ -117,7 +133,7 @@ pub fn measure(count: u32) -> Result<(Vec<Operation>, Option<String>), Error> {
     handoffs(&rig, count, ["bare preempt", "bare give back"], &mut found, || {});
     // By the mechanism, with a round before each.
     let clock = Monotonic::new();
-    let (mut manager, mut allocator) = rig.manager(&[theirs], false)?;
+    let (mut manager, mut allocator) = rig.manager(&[theirs], Mechanism::Affinity)?;
     handoffs(&rig, count, ["preempt", "give back"], &mut found, || {
         allocator.round(clock.now(), &mut *manager);
     });
@@ -146,14 +162,15 @@ pub fn measure(count: u32) -> Result<(Vec<Operation>, Option<String>), Error> {
         found.push(Operation { name: "go on", what: "decision to BE's next instruction", spans: go_on });
     }
     put_back(&mut *manager)?;
-    found.push(migrate(&rig, count, [own, theirs], false)?);
+    found.push(migrate(&rig, count, [own, theirs], Mechanism::Affinity)?);
+    in_runtime(&rig, count, theirs, &mut found)?;
     if let Err(e) = scx::check() {
         return Ok((found, Some(e.to_string())));
     }
     in_kernel(&rig, count, theirs, &mut found)?;
     // Whoever measures would keep BE off its own core there.
     if let Some(&third) = ours.get(2) {
-        found.push(migrate(&rig, count, [theirs, third], true)?);
+        found.push(migrate(&rig, count, [theirs, third], Mechanism::Scx)?);
     }
     Ok((found, None))
 }
@@ -163,10 +180,65 @@ fn run(core: usize, task: TaskId) -> Action {
     Action::Run { core: CoreId(core as u16), task, keep: false }
 }
 
-/// The same by a scheduler in the kernel, where a decision gives LC its core.
+/// A worker of a program on our runtime, parked and woken by its word.
+fn in_runtime(rig: &Rig, count: u32, core: CoreId, found: &mut Vec<Operation>) -> Result<(), Error> {
+    let clock = Monotonic::new();
+    // Off our core before it has workers, which are where it is.
+    let part = Part::start("tasks", None)?;
+    let failed = |e: rustix::io::Errno| Error::new(format!("scheduling our own processes: {e}"));
+    sched_setaffinity(Some(Pid::from_child(&part.0)), &list::set_of([core])).map_err(failed)?;
+    // It computes, or that has taken beyond all measure.
+    let within = |done: &mut dyn FnMut() -> bool| {
+        let since = clock.now();
+        while !done() {
+            if clock.now().since(since) > Span::from_secs(20) {
+                return Err(Error::new("the process with tasks has done nothing in 20 s")
+                    .advice("a machine less busy"));
+            }
+            std::hint::spin_loop();
+        }
+        Ok(clock.now())
+    };
+    let mut page = None;
+    within(&mut || {
+        page = page.take().or_else(|| SharedPage::of_process(part.id()).ok());
+        page.as_ref().is_some_and(|page| page.page().lanes().iter().any(|lane| told_after(lane, Time::ZERO)))
+    })?;
+    let Some(page) = page else { return Ok(()) };
+    let lanes = page.page().lanes();
+    let (mut manager, allocator) = rig.manager_of(&part, &[core], Mechanism::Runtime)?;
+    let (mut signals, mut park, mut wake) = (allocator.signals().clone(), Histogram::new(), Histogram::new());
+    let idle = Action::Idle { core: CoreId(0) };
+    for _ in 0..count {
+        manager.sense(clock.now(), &mut signals);
+        let start = clock.now();
+        manager.act(start, &[run(0, BE)]);
+        wake.record(within(&mut || lanes.iter().any(|lane| told_after(lane, start)))?.since(start));
+        std::thread::sleep(PAUSE);
+        manager.sense(clock.now(), &mut signals);
+        let start = clock.now();
+        manager.act(start, &[idle]);
+        park.record(within(&mut || lanes.iter().all(|lane| lane.asked.is_done()))?.since(start));
+        std::thread::sleep(PAUSE);
+    }
+    for (name, what, spans) in [
+        ("runtime go on", "decision to a parked worker's next turn", wake),
+        ("runtime park", "decision to all workers parked, turns of 20 µs", park),
+    ] {
+        found.push(Operation { name, what, spans });
+    }
+    put_back(&mut *manager)
+}
+
+/// Whether a turn of `lane` began after `at`.
+fn told_after(lane: &Lane, at: Time) -> bool {
+    lane.read().is_some_and(|pulse| pulse.request.is_some_and(|since| since > at))
+}
+
+/// Both by a scheduler in the kernel, where a decision gives LC its core.
 fn in_kernel(rig: &Rig, count: u32, core: CoreId, found: &mut Vec<Operation>) -> Result<(), Error> {
     let (clock, idle) = (Monotonic::new(), Action::Idle { core: CoreId(0) });
-    let (mut manager, _) = rig.manager(&[core], true)?;
+    let (mut manager, _) = rig.manager(&[core], Mechanism::Scx)?;
     let [mut preempt, mut go_on, mut park, mut wake] = [(); 4].map(|()| Histogram::new());
     for _ in 0..count {
         for (before, spans) in [(run(0, BE), &mut preempt), (idle, &mut wake)] {
@@ -226,9 +298,9 @@ fn handoffs(
 }
 
 /// BE to the other core and back.
-fn migrate(rig: &Rig, count: u32, both: [CoreId; 2], is_scx: bool) -> Result<Operation, Error> {
+fn migrate(rig: &Rig, count: u32, both: [CoreId; 2], mechanism: Mechanism) -> Result<Operation, Error> {
     let (clock, mut spans) = (Monotonic::new(), Histogram::new());
-    let (mut manager, _) = rig.manager(&both, is_scx)?;
+    let (mut manager, _) = rig.manager(&both, mechanism)?;
     for turn in 0..count as usize {
         let (to, from) = (turn % 2, 1 - turn % 2);
         let start = clock.now();
@@ -241,7 +313,7 @@ fn migrate(rig: &Rig, count: u32, both: [CoreId; 2], is_scx: bool) -> Result<Ope
         }
     }
     put_back(&mut *manager)?;
-    let name = if is_scx { "scx migrate" } else { "migrate" };
+    let name = if mechanism == Mechanism::Scx { "scx migrate" } else { "migrate" };
     Ok(Operation { name, what: "decision to BE on another core", spans })
 }
 

@@ -20,6 +20,7 @@ use crate::report::Header;
 use crate::table::Table;
 
 mod handoff;
+mod tasks;
 
 /// What handing a core over takes, and deciding to.
 #[derive(clap::Args)]
@@ -35,10 +36,10 @@ pub struct Args {
 /// A process that takes part, as `bench sched` starts it.
 #[derive(clap::Args)]
 pub struct PartArgs {
-    /// lc, be.
+    /// lc, be, tasks.
     part: String,
-    /// The memory that all share.
-    page: PathBuf,
+    /// The memory that lc and be share with who measures.
+    page: Option<PathBuf>,
 }
 
 /// Cores of control loops.
@@ -56,7 +57,13 @@ struct Operation {
 /// # Errors
 /// No such part, no such page.
 pub fn part(args: &PartArgs) -> Result<ExitCode, Error> {
-    handoff::part(&args.part, &args.page)?;
+    match (&*args.part, &args.page) {
+        ("tasks", None) => tasks::run()?,
+        (part, Some(page)) => handoff::part(part, page)?,
+        (part, None) => {
+            return Err(Error::new(format!("part {part:?} has no page")).advice("tasks, which needs none"));
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -151,10 +158,10 @@ fn as_json(
 struct Part(Child);
 
 impl Part {
-    fn start(part: &str, page: &Path) -> Result<Self, Error> {
+    fn start(part: &str, page: Option<&Path>) -> Result<Self, Error> {
         let this = Path::new("/proc/self/exe");
         let mut command = Command::new(this);
-        command.args(["bench", "sched-part", part]).arg(page).stdin(Stdio::null());
+        command.args(["bench", "sched-part", part]).args(page).stdin(Stdio::null());
         command.spawn().map(Self).map_err(|e| Error::file(this, &e))
     }
 

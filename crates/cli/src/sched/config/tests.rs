@@ -13,10 +13,11 @@ fn the_example_is_right_and_shows_the_defaults() {
     let told = EXAMPLE
         .replace("\n# ", "\n#  ")
         .replace("\n#  request_max", "\nrequest_max")
-        .replace("\n#  tail", "\ntail");
+        .replace("\n#  tail", "\ntail")
+        .replace("\n#  pulse", "\npulse");
     let told = Config::parse("example.toml", &told).unwrap();
     assert_eq!(told.tasks[0].request_max, Some(Span::from_micros(40)));
-    assert!(told.tasks[0].tail.is_some());
+    assert!(told.tasks[0].tail.is_some() && told.tasks[0].pulse);
 }
 
 #[test]
@@ -32,7 +33,7 @@ fn what_is_wrong_is_said_with_the_value_and_a_remedy() {
     check("polcy = 1", ":1: unknown field `polcy`");
     check("period = \"10us\"", "period 10.0 µs is outside 1.00 ms..=1.00 s");
     check("period = \"soon\"", "span \"soon\"");
-    check("mechanism = \"magic\"", "mechanism \"magic\" is none of auto, affinity, scx");
+    check("mechanism = \"magic\"", "mechanism \"magic\" is none of auto, affinity, scx, runtime");
     check("latency_max = 1.0", "latency_max 1 is not more than 1");
     check("slack = 2.0", "slack 2 is outside 0..=1");
     check(&format!("{be}guaranteed = 2"), "task b: BE with 2 guaranteed cores: BE has 0");
@@ -49,7 +50,17 @@ fn what_is_wrong_is_said_with_the_value_and_a_remedy() {
     check(&format!("policy = \"elfen\"\n{lc}"), "policy elfen keeps LC to first lanes");
     check("mechanism = \"scx\"\nperiod = \"9us\"", "period 9.00 µs is outside 10.0 µs..=1.00 s");
     let scx = Config::parse("t.toml", &format!("mechanism = \"scx\"\npolicy = \"elfen\"\n{lc}")).unwrap();
-    assert_eq!(scx.tempo(true), (Span::from_micros(50), Span::from_micros(100)));
+    assert_eq!(scx.tempo(Mechanism::Scx), (Span::from_micros(50), Span::from_micros(100)));
+    check(&format!("mechanism = \"runtime\"\n{lc}"), "mechanism runtime reads pulses, and no task has one");
+    let pulse = format!("{lc}pulse = true\n");
+    check(
+        &format!("mechanism = \"runtime\"\npolicy = \"elfen\"\n{pulse}"),
+        "policy elfen keeps LC to first lanes",
+    );
+    check(&format!("period = \"50us\"\n{pulse}"), "period 50.0 µs is outside 1.00 ms..=1.00 s");
+    let runtime = format!("mechanism = \"runtime\"\nperiod = \"10us\"\n{pulse}{be}");
+    let runtime = Config::parse("t.toml", &runtime).unwrap();
+    assert!(runtime.has_pulses() && runtime.tasks[0].pulse && !runtime.tasks[1].pulse);
 }
 
 #[test]

@@ -99,12 +99,23 @@ impl World {
         let folder = std::env::temp_dir().join(format!("greenwave-scx-{test}-{}", std::process::id()));
         let journal = Journal::begin(&folder, &cores).unwrap();
         let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
-        let setup =
-            |n: usize| TaskSetup { spec: specs[n].clone(), who: Who::Child(programs[n].id()), tail: None };
+        let setup = |n: usize| TaskSetup {
+            spec: specs[n].clone(),
+            who: Who::Child(programs[n].id()),
+            tail: None,
+            pulse: false,
+        };
         let tasks = vec![("lc".to_owned(), setup(0)), ("be".to_owned(), setup(1))];
         let begin = Monotonic::new().now();
         let layout = Layout::new(&cores).unwrap();
-        let setup = Setup { layout, tasks, calm: CALM, sensor: Box::new(Unseen), journal };
+        let setup = Setup {
+            layout,
+            tasks,
+            calm: CALM,
+            period: Span::from_millis(2),
+            sensor: Box::new(Unseen),
+            journal,
+        };
         let scx = Scx::with(Box::new(kernel.clone()), setup, begin);
         let board = Board::new(Topology::regular(1, 2, 1).unwrap(), specs.to_vec()).unwrap();
         Self { kernel, scx: scx.unwrap(), signals: Signals::of(&board), programs, begin }

@@ -10,14 +10,20 @@
 //!
 //! ```text
 //! byte  what
-//! 0     "gwpulse1", then the number of lanes and the process, 4 bytes each
-//! 64    a lane for each worker, 256 bytes
+//! 0     "gwpulse2", then the number of lanes and the process, 4 bytes each
+//! 64    until when what is asked counts, an instant
+//! 128   a lane for each worker, 256 bytes
 //!       0    two places of eight words of 8 bytes; which counts, a number says (lane)
 //!            0 told at   1 frames   2 tasks   3 timers   4 storage
-//!            5 request   6 runnable 7 flags (1: it rests)
+//!            5 request   6 runnable 7 it rests, 1 byte; its core plus one, 2 bytes from
+//!            the second; long turns elsewhere, 4 bytes
 //!       128  that number, 8 bytes
 //!       192  what is asked (odd: to leave its core) and what is done, 4 bytes each
 //! ```
+//! What is asked counts for a while only, which the scheduler prolongs in every
+//! round: a worker that was asked to leave its core goes on by itself once whoever
+//! asked has died, or hangs.
+//!
 //! An instant is in nanoseconds, plus one; zero is none. Both ends belong to one
 //! machine, so words are in its order of bytes. A reader trusts nothing: any
 //! words mean something, at worst a program that lies about its own waiting,
@@ -25,14 +31,18 @@
 //! Source: Caladan (OSDI '20) §4.1.
 
 mod lane;
+mod shifts;
+mod workers;
 
 use std::time::Duration;
 
-use queueing::{Span, Time};
+use queueing::{CoreId, Span, Time};
 
 use super::TaskSignals;
 pub use lane::{Asked, Told};
+pub use shifts::Shifts;
 use sync::{AtomicU32, AtomicU64, Ordering};
+pub use workers::Workers;
 
 /// What [`lane`] is made of; its test puts loom's in their place.
 mod sync {
@@ -58,11 +68,17 @@ pub struct Pulse {
     pub runnable: u32,
     /// It has nothing to do and sleeps.
     pub resting: bool,
+    /// Linux's number of the core on which the request runs, where that is known.
+    pub core: Option<CoreId>,
+    /// Turns that took long and go on in threads of their own.
+    pub long: u32,
 }
 
 /// Words of a pulse.
 const WORDS: usize = 8;
 const RESTING: u64 = 1;
+const CORE_AT: u32 = 16;
+const LONG_AT: u32 = 32;
 
 impl Pulse {
     /// How long the oldest elements of its queues have waited by `now`, added up.
@@ -80,8 +96,17 @@ impl Pulse {
         waits || self.timers.is_some_and(|due| due <= now)
     }
 
+    /// Adds what it tells to `signals` at `now`: the longest delay counts, and every core that could be kept busy.
+    fn add_to(&self, now: Time, signals: &mut TaskSignals) {
+        signals.delay = signals.delay.max(self.delay(now));
+        let busy = u32::from(self.wants(now)).saturating_add(self.long);
+        signals.runnable = signals.runnable.saturating_add(busy);
+    }
+
     fn words(&self) -> [u64; WORDS] {
         let since = |at: Option<Time>| at.map_or(0, |at| at.as_nanos().saturating_add(1));
+        let core = self.core.map_or(0, |core| u64::from(core.0.saturating_add(1)));
+        let resting = if self.resting { RESTING } else { 0 };
         [
             self.at.as_nanos(),
             since(self.frames),
@@ -90,7 +115,7 @@ impl Pulse {
             since(self.storage),
             since(self.request),
             u64::from(self.runnable),
-            if self.resting { RESTING } else { 0 },
+            resting | core << CORE_AT | u64::from(self.long) << LONG_AT,
         ]
     }
 
@@ -105,6 +130,8 @@ impl Pulse {
             request: since(5),
             runnable: words[6] as u32,
             resting: words[7] & RESTING != 0,
+            core: ((words[7] >> CORE_AT) as u16).checked_sub(1).map(CoreId),
+            long: (words[7] >> LONG_AT) as u32,
         }
     }
 }
@@ -136,6 +163,7 @@ impl Lane {
 #[repr(C)]
 pub struct Page {
     head: Head,
+    lead: Lead,
     lanes: [Lane; LANES_MAX],
 }
 
@@ -148,12 +176,19 @@ struct Head {
     process: AtomicU32,
 }
 
+/// Written in every round, and so not beside what workers read in every turn.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Lead {
+    until: AtomicU64,
+}
+
 /// Workers that a page has room for.
 pub const LANES_MAX: usize = 64;
-const NAME: u64 = u64::from_ne_bytes(*b"gwpulse1");
+const NAME: u64 = u64::from_ne_bytes(*b"gwpulse2");
 
 const _: () = assert!(size_of::<Lane>() == 256, "a lane has the documented size");
-const _: () = assert!(size_of::<Page>() == 64 + 256 * LANES_MAX, "a page has the documented size");
+const _: () = assert!(size_of::<Page>() == 128 + 256 * LANES_MAX, "a page has the documented size");
 
 impl Page {
     /// A page of `lanes` workers of this process, in its own memory.
@@ -162,7 +197,8 @@ impl Page {
     /// As [`Page::begin`].
     #[must_use]
     pub fn new(lanes: usize) -> Self {
-        let page = Self { head: Head::default(), lanes: std::array::from_fn(|_| Lane::default()) };
+        let workers = std::array::from_fn(|_| Lane::default());
+        let page = Self { head: Head::default(), lead: Lead::default(), lanes: workers };
         page.begin(lanes, std::process::id());
         page
     }
@@ -198,14 +234,25 @@ impl Page {
         &self.lanes[..lanes.min(LANES_MAX) * named]
     }
 
+    /// What is asked counts until `until`; `None`: no longer.
+    pub fn lead(&self, until: Option<Time>) {
+        let until = until.map_or(0, |until| until.as_nanos().saturating_add(1));
+        self.lead.until.store(until, Ordering::Release);
+    }
+
+    /// Whether what is asked counts at `now`.
+    #[must_use]
+    pub fn is_led(&self, now: Time) -> bool {
+        now.as_nanos() < self.lead.until.load(Ordering::Acquire)
+    }
+
     /// The program's signals at `now`, as a policy wants them; a lane that
     /// could not be read tells nothing this time.
     #[must_use]
     pub fn signals(&self, now: Time) -> TaskSignals {
         let mut signals = TaskSignals::default();
         for pulse in self.lanes().iter().filter_map(Lane::read) {
-            signals.delay = signals.delay.max(pulse.delay(now));
-            signals.runnable += u32::from(pulse.wants(now));
+            pulse.add_to(now, &mut signals);
         }
         signals
     }
@@ -229,6 +276,14 @@ pub trait Board: Send + Sync {
             self.wake(lane.asked.word());
         }
         true
+    }
+
+    /// Asks nothing any more: every worker goes on.
+    fn release(&self) {
+        self.page().lead(None);
+        (0..self.page().lanes().len()).for_each(|lane| {
+            self.ask(lane, false);
+        });
     }
 }
 

@@ -59,6 +59,16 @@ fn asking_twice_is_asking_once_and_done_is_told() {
     assert!(asked.is_done());
 }
 
+#[test]
+fn what_is_asked_counts_for_a_while_and_not_before_anybody_leads() {
+    let page = Page::new(1);
+    assert!(!page.is_led(Time::ZERO));
+    page.lead(Some(at(5)));
+    assert!(page.is_led(Time::ZERO) && page.is_led(at(5)) && !page.is_led(at(6)));
+    page.lead(None);
+    assert!(!page.is_led(Time::ZERO));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -68,11 +78,14 @@ proptest! {
         since in proptest::array::uniform5(proptest::option::of(any::<u32>())),
         runnable in any::<u32>(),
         resting in any::<bool>(),
+        core in proptest::option::of(0u16..u16::MAX),
+        long in any::<u32>(),
     ) {
         let [frames, tasks, timers, storage, request] =
             since.map(|ns| ns.map(|ns| Time::from_nanos(ns.into())));
         let at = Time::from_nanos(at.into());
-        let pulse = Pulse { at, frames, tasks, timers, storage, request, runnable, resting };
+        let core = core.map(CoreId);
+        let pulse = Pulse { at, frames, tasks, timers, storage, request, runnable, resting, core, long };
         let lane = Lane::default();
         lane.tell(&Pulse::default());
         lane.tell(&pulse);

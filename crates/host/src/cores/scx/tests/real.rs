@@ -79,13 +79,24 @@ impl Rig {
         let folder = std::env::temp_dir().join(format!("greenwave-scx-{test}-{}", std::process::id()));
         let journal = Journal::begin(&folder, &cores).unwrap();
         let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
-        let setup =
-            |n: usize| TaskSetup { spec: specs[n].clone(), who: Who::Child(shells[n].id()), tail: None };
+        let setup = |n: usize| TaskSetup {
+            spec: specs[n].clone(),
+            who: Who::Child(shells[n].id()),
+            tail: None,
+            pulse: false,
+        };
         let tasks = vec![("lc".to_owned(), setup(0)), ("be".to_owned(), setup(1))];
         let layout = Layout::new(&cores).unwrap();
         let board = Board::new(layout.topology().clone(), specs.to_vec()).unwrap();
         let now = Monotonic::new().now();
-        let setup = Setup { layout, tasks, calm: Span::from_secs(3600), sensor: Box::new(Unseen), journal };
+        let setup = Setup {
+            layout,
+            tasks,
+            calm: Span::from_secs(3600),
+            period: Span::from_millis(2),
+            sensor: Box::new(Unseen),
+            journal,
+        };
         let scx = Scx::new(setup, now).unwrap();
         Some(Self { scx, signals: Signals::of(&board), shells, cores, _turn: turn })
     }

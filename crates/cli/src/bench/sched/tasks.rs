@@ -1,0 +1,53 @@
+//! A program on our runtime that never runs out of work: two workers, and on each
+//! tasks that compute in short turns. It has a pulse, for whoever shares out cores.
+
+use std::sync::Arc;
+
+use host::pulse::SharedPage;
+use host::{Monotonic, affinity};
+use net::device::memory;
+use queueing::{Clock, Span};
+use runtime::task::{self, Config, Crew, Quantum, TaskShard, yield_now};
+
+use crate::Error;
+
+const WORKERS: usize = 2;
+const TASKS: usize = 2;
+/// A turn of a task computes for so long.
+const TURN: Span = Span::from_micros(20);
+
+/// Computes until ctrl-C or SIGTERM.
+///
+/// # Errors
+/// The kernel gives no memory to share.
+pub fn run() -> Result<(), Error> {
+    let board = SharedPage::create(WORKERS).map_err(|e| Error::new(format!("a page to share: {e}")))?;
+    let quantum =
+        Quantum { thread: host::thread::number, demote: host::thread::demote, ..Quantum::default() };
+    let crew = Crew {
+        board: Some(Arc::new(board)),
+        here: Some(affinity::here),
+        quantum: Some(quantum),
+        ..Crew::new(Span::ZERO)
+    };
+    let worker = |n: usize| {
+        let tcp =
+            net::stack::Config::new([2, 0, 0, 0, 0, n as u8], [10, 0, 0, n as u8].into(), 24, [n as u8; 16]);
+        let (device, far) = memory::pair(8, 1514);
+        let shard = TaskShard::new(Config::shared(tcp));
+        for _ in 0..TASKS {
+            drop(shard.spawn(computes()));
+        }
+        ((shard, device), far)
+    };
+    let (shards, _far): (Vec<_>, Vec<_>) = (1..=WORKERS).map(worker).unzip();
+    task::run(shards, Arc::new(Monotonic::new()), host::interrupt::flag(), &crew);
+    Ok(())
+}
+
+async fn computes() {
+    loop {
+        Monotonic::new().compute(TURN);
+        yield_now().await;
+    }
+}

@@ -1,0 +1,227 @@
+//! A task's workers, from the scheduler's side: what they tell, and what they are asked.
+//!
+//! A task may be several programs on our runtime, each with a board; their
+//! workers count as one crowd. Pure: boards know how to wake, and `now` is an argument.
+
+use queueing::{CoreId, Span, Time};
+
+use super::{Board, Lane, Pulse, Shifts};
+use crate::cores::TaskSignals;
+
+/// What is asked counts for so long after a round, or for so many periods, whichever is
+/// more: a scheduler that is late by less has not died.
+const LEASE_MIN: Span = Span::from_millis(100);
+const LEASE_PERIODS: u64 = 8;
+
+/// The workers of one task.
+pub struct Workers<B> {
+    boards: Vec<B>,
+    /// What was told last, worker by worker.
+    told: Vec<Pulse>,
+    shifts: Shifts,
+    /// When the last round was, and how long what is asked counts after one.
+    now: Time,
+    lease: Span,
+}
+
+impl<B: Board> Workers<B> {
+    /// Nobody yet; there will be a round every `period`.
+    #[must_use]
+    pub fn new(period: Span) -> Self {
+        let lease = LEASE_MIN.max(period * LEASE_PERIODS);
+        Self { boards: Vec::new(), told: Vec::new(), shifts: Shifts::new(0), now: Time::ZERO, lease }
+    }
+
+    /// Whose they are.
+    #[must_use]
+    pub fn boards(&self) -> &[B] {
+        &self.boards
+    }
+
+    /// Takes in the workers of `board`.
+    pub fn add(&mut self, board: B) {
+        self.boards.push(board);
+        self.begin();
+    }
+
+    /// Keeps those boards only that `is_there` says of.
+    pub fn retain(&mut self, is_there: impl FnMut(&B) -> bool) {
+        let before = self.boards.len();
+        self.boards.retain(is_there);
+        if self.boards.len() != before {
+            self.begin();
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.told.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.told.is_empty()
+    }
+
+    /// How many are parked.
+    #[must_use]
+    pub fn parked(&self) -> usize {
+        self.shifts.parked()
+    }
+
+    /// Whether anybody goes on with work: he is not asked to leave his core, or has not left it yet,
+    /// or a turn that took long goes on elsewhere.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        let lanes = self.boards.iter().flat_map(|board| board.page().lanes());
+        let stays = |(n, lane): (usize, &Lane)| self.shifts.is_parked(n) && !lane.asked.is_done();
+        self.shifts.busy() > 0
+            || self.told.iter().any(|pulse| pulse.long > 0)
+            || lanes.take(self.len()).enumerate().any(stays)
+    }
+
+    /// Reads what is told at `now`; what is asked counts on. Who could not be
+    /// read counts as he was.
+    pub fn sense(&mut self, now: Time) -> TaskSignals {
+        self.now = now;
+        let (mut signals, until) = (TaskSignals::default(), now + self.lease);
+        self.boards.iter().for_each(|board| board.page().lead(Some(until)));
+        let lanes = self.boards.iter().flat_map(|board| board.page().lanes());
+        for (told, lane) in self.told.iter_mut().zip(lanes) {
+            *told = lane.read().unwrap_or(*told);
+            told.add_to(now, &mut signals);
+        }
+        signals
+    }
+
+    /// When the request began that runs longest on `core`, Linux's number, as last told.
+    #[must_use]
+    pub fn request_since(&self, core: CoreId) -> Option<Time> {
+        self.told.iter().filter(|pulse| pulse.core == Some(core)).filter_map(|pulse| pulse.request).min()
+    }
+
+    /// Asks as many to go on as there are `cores`, and others with work to leave theirs.
+    pub fn act(&mut self, cores: usize) {
+        let (told, now) = (&self.told, self.now);
+        self.shifts.round(now, cores, |n| told[n].wants(now));
+        let mut first = 0;
+        for board in &self.boards {
+            let lanes = board.page().lanes().len().min(self.told.len() - first);
+            for lane in 0..lanes {
+                board.ask(lane, self.shifts.is_parked(first + lane));
+            }
+            first += lanes;
+        }
+    }
+
+    /// Whoever was here before may have asked anything of anybody.
+    fn begin(&mut self) {
+        let lanes = self.boards.iter().map(|board| board.page().lanes().len()).sum();
+        self.told = vec![Pulse::default(); lanes];
+        self.shifts = Shifts::new(lanes);
+        let all =
+            self.boards.iter().flat_map(|board| (0..board.page().lanes().len()).map(move |n| (board, n)));
+        all.for_each(|(board, lane)| {
+            board.ask(lane, false);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
+
+    use super::super::Page;
+    use super::*;
+
+    /// Memory in which nobody sleeps.
+    struct Local(Page);
+
+    impl Board for Local {
+        fn page(&self) -> &Page {
+            &self.0
+        }
+        fn wait(&self, _: &AtomicU32, _: u32, _: Duration) {}
+        fn wake(&self, _: &AtomicU32) {}
+    }
+
+    fn at(us: u64) -> Time {
+        Time::from_nanos(us * 1000)
+    }
+
+    /// Of each worker whether it is asked to leave its core.
+    fn asked(workers: &Workers<Local>) -> Vec<bool> {
+        let lanes = workers.boards().iter().flat_map(|board| board.page().lanes());
+        lanes.map(|lane| lane.asked.parked().is_some()).collect()
+    }
+
+    /// Two programs, of two workers and of one.
+    fn three() -> Workers<Local> {
+        let mut workers = Workers::new(Span::from_micros(50));
+        [2, 1].into_iter().for_each(|lanes| workers.add(Local(Page::new(lanes))));
+        workers
+    }
+
+    fn tells(workers: &Workers<Local>, board: usize, lane: usize, pulse: Pulse) {
+        workers.boards()[board].page().lanes()[lane].tell(&pulse);
+    }
+
+    #[test]
+    fn workers_of_several_programs_are_one_crowd() {
+        let mut workers = three();
+        let busy = |since| Pulse { tasks: Some(since), ..Pulse::default() };
+        tells(&workers, 0, 1, busy(at(90)));
+        tells(&workers, 1, 0, Pulse { core: Some(CoreId(3)), request: Some(at(70)), ..busy(at(60)) });
+        let TaskSignals { delay, runnable, .. } = workers.sense(at(100));
+        assert_eq!((delay, runnable, workers.len()), (Span::from_micros(40), 2, 3));
+        assert_eq!(
+            (workers.request_since(CoreId(3)), workers.request_since(CoreId(1))),
+            (Some(at(70)), None)
+        );
+        workers.act(1);
+        assert_eq!((asked(&workers), workers.parked()), (vec![false, false, true], 1));
+        assert!(workers.goes_on());
+        workers.act(0);
+        assert!(workers.goes_on(), "who was asked has not left his core yet");
+        assert_eq!((asked(&workers), workers.goes_on()), (vec![false, true, true], false));
+        workers.retain(|board| board.page().lanes().len() == 2);
+        assert_eq!((asked(&workers), workers.len()), (vec![false, false], 2), "they begin anew");
+    }
+
+    #[test]
+    fn long_turns_go_on_when_all_workers_are_parked() {
+        let mut workers = three();
+        tells(&workers, 0, 0, Pulse { tasks: Some(at(1)), long: 2, ..Pulse::default() });
+        assert_eq!(workers.sense(at(2)).runnable, 3);
+        workers.act(0);
+        assert_eq!(asked(&workers), [true, false, false]);
+        assert_eq!((workers.parked(), workers.goes_on()), (1, true));
+    }
+
+    #[test]
+    fn what_is_asked_counts_for_a_lease_after_the_last_round() {
+        let mut workers = three();
+        workers.sense(at(0));
+        let led = |workers: &Workers<Local>, at| workers.boards().iter().all(|board| board.page().is_led(at));
+        assert!(led(&workers, at(100_000)) && !led(&workers, at(100_001)));
+        let mut slow = Workers::new(Span::from_millis(500));
+        slow.add(Local(Page::new(1)));
+        slow.sense(at(0));
+        assert!(led(&slow, at(4_000_000)), "rounds are that far apart");
+    }
+
+    #[test]
+    fn released_they_are_asked_nothing_and_led_by_nobody() {
+        let mut workers = three();
+        tells(&workers, 1, 0, Pulse { tasks: Some(at(1)), ..Pulse::default() });
+        workers.sense(at(2));
+        workers.act(0);
+        let board = workers.boards.remove(1);
+        assert!(board.page().lanes()[0].asked.parked().is_some());
+        board.release();
+        assert!(board.page().lanes()[0].asked.parked().is_none() && !board.page().is_led(at(2)));
+    }
+}
