@@ -261,3 +261,6 @@ impl Board for Program {
         self.page.wake(word);
     }
 }
+
+#[cfg(test)]
+mod tests;
