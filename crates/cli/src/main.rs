@@ -44,6 +44,7 @@ mod settings;
 mod sim;
 mod table;
 mod top;
+mod traces;
 mod ui;
 
 /// Application-defined priority from the network card to the worker.

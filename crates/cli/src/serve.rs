@@ -20,7 +20,7 @@ use net::steer;
 use queueing::{Clock, CoreId, Span};
 use runtime::app::{Echo, Http};
 use runtime::mode::{Mode, Policy};
-use runtime::shard::{Config, Stats};
+use runtime::shard::{Config, Limits, Stats};
 use runtime::steer::{Counts, Steered, over_one, over_queues};
 use runtime::threads::{self, Threads, Workers};
 use runtime::{App, Shard};
@@ -29,6 +29,8 @@ use crate::address::{Addresses, list};
 use crate::device::Open;
 use crate::link::Link;
 use crate::options::{self, Steer, made_up_mac, secret};
+use crate::traces;
+use crate::ui::live::SLOW_SHOWN;
 use crate::ui::{self, Head, Ui};
 use crate::{Error, check, classify, panics};
 
@@ -84,6 +86,8 @@ pub struct Args {
     guard: guard::Args,
     #[command(flatten)]
     ui: ui::Flags,
+    #[command(flatten)]
+    traces: traces::Flags,
     /// End with JSON instead of tables; all else goes to stderr.
     #[arg(long)]
     json: bool,
@@ -130,6 +134,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let policies =
         (0..args.shards).map(|_| policy(args, classifiers.clone())).collect::<Result<Vec<_>, _>>()?;
     args.link.check_capture()?;
+    args.traces.check()?;
     let ui = args.ui.open(head(args))?;
     let key = secret()?;
     let _taken = kind.take(&addresses)?;
@@ -279,9 +284,17 @@ impl Place<'_> {
         let stack = StackConfig { place, ..self.stack.clone() };
         let mut config = Config::new(stack, policy, workers);
         config.guard = self.args.guard.guard()?;
+        config.slow = self.slow();
         config.budget.receive_percent = self.args.guard.receive_percent();
         config.rx_frames_max = self.held.map_or(config.rx_frames_max, |held| held.min(config.rx_frames_max));
         Ok(Shard::new(config, app.clone()))
+    }
+
+    /// Which requests the shards keep whole: those that are to be written, or a
+    /// few to be looked at.
+    fn slow(&self) -> Limits {
+        let shown = self.ui.as_ref().map(|_| Limits { over: Span::ZERO, most: SLOW_SHOWN });
+        self.args.traces.limits().or(shown).unwrap_or_default()
     }
 
     /// Has the shards find what addresses they do not have yet, and listen;
@@ -341,7 +354,10 @@ impl Place<'_> {
         note_cores(args);
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
         let pin = args.pin.then_some(pin as fn(CoreId));
-        let mut watched = ui.as_ref().map(|ui| Watched::new(ui, device, shards.len()));
+        let traces = args.traces.open()?;
+        let is_watched = ui.is_some() || traces.is_some();
+        let mut watched =
+            is_watched.then(|| Watched::new(ui.as_ref(), traces, device, self.slow(), shards.len()));
         let hatches = watched.as_ref().map_or(Vec::new(), Watched::hatches);
         let threads = Threads { workers, pin, spin: args.spin, hold: args.hold, hatches };
         let (stop, clock_here) = (Arc::new(AtomicBool::new(false)), Monotonic::new());
@@ -360,7 +376,7 @@ impl Place<'_> {
             panics::join("the server", server)
         });
         let mut stats = stats.map_err(Error::new)?;
-        watched.into_iter().for_each(|watched| watched.give_back(&mut stats));
+        watched.into_iter().for_each(|watched| watched.give_back(clock_here.now(), &mut stats));
         if is_gone {
             let what = format!("{device}: the interface is gone: it was removed, renamed or moved");
             return Err(Error::new(what).advice("greenwave serve again, once it is there"));

@@ -30,6 +30,7 @@ mod datagrams;
 mod flow;
 mod job;
 mod seen;
+mod slow;
 mod stats;
 
 use std::collections::VecDeque;
@@ -51,6 +52,8 @@ use conns::Conns;
 use datagrams::Datagrams;
 pub use job::{Job, Origin};
 pub use seen::{Depths, Seen};
+use slow::Passed;
+pub use slow::{End, Limits, PASSAGE, Slow, Slowest};
 pub use stats::{Counters, HOPS, STAGES, Stats};
 
 /// What the shard did in one step, so that the simulator can charge for it.
@@ -125,6 +128,8 @@ struct Workers {
     given: Vec<Private>,
     /// What the response's buffer held when each worker got it.
     room: Vec<usize>,
+    /// When each worker got its request.
+    since: Vec<Time>,
 }
 
 impl<D: Device, A: App> Shard<D, A> {
@@ -163,11 +168,12 @@ impl<D: Device, A: App> Shard<D, A> {
                 accepts: steering,
                 given: vec![[0; 64]; workers],
                 room: vec![0; workers],
+                since: vec![Time::ZERO; workers],
             },
             round: Round::Drive { left: config.budget.drive },
             assigned: 0,
             buffers: Buffers::new(),
-            stats: Stats::default(),
+            stats: Stats { slow: Slowest::new(config.slow), ..Stats::default() },
             watched: false,
         }
     }
@@ -257,12 +263,17 @@ impl<D: Device, A: App> Shard<D, A> {
         if let Some(gate) = &mut self.front.gate {
             gate.on_answered(job.stages.nic + job.stages.tcp + job.stages.event + job.service);
         }
-        let request = std::mem::take(&mut job.request);
-        match job.from {
+        let given = self.workers.since[usize::from(job.worker.0)];
+        let passed = self.stats.slow.is_on().then(|| Passed::new(now, given, &job));
+        let (from, request) = (job.from, std::mem::take(&mut job.request));
+        let end = self.answer(now, job);
+        if let Some(passed) = passed {
+            self.on_passed(now, from, passed, end, &request);
+        }
+        match from {
             Origin::Connection(_) => self.buffers.give(request),
             Origin::Datagram(_) => self.stack.recycle(request),
         }
-        self.answer(now, job);
     }
 
     /// When `step` should be called next if no frame comes and no job completes.

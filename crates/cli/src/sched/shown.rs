@@ -70,7 +70,7 @@ impl Shown {
         let recorded = &self.cost;
         let rounds = Spans { name: "greenwave_sched_round_seconds", labels: Labels::none(), recorded };
         let (owners, moves) = (owners.collect(), moves.collect());
-        self.ui.tell(now, Told { figures, spans: vec![rounds], owners, moves });
+        self.ui.tell(now, Told { figures, spans: vec![rounds], owners, moves, ..Told::default() });
         self.cost.clear();
     }
 }

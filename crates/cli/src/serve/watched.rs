@@ -1,18 +1,28 @@
 //! What a running server shows: its shards are asked about once a second, and
-//! what they hand over is told to the view and kept for the summary.
+//! what they hand over is told to the view, written as traces, and kept for the
+//! summary.
 
 use std::sync::Arc;
 
 use queueing::{Priority, Time};
 use runtime::hatch::Hatch;
-use runtime::shard::{Counters, Depths, Seen, Shed, Stats};
+use runtime::shard::{Counters, Depths, Limits, Seen, Shed, Slow, Stats};
 
+use crate::traces::Traces;
+use crate::ui::live::STEP;
 use crate::ui::metrics::{CAME, DEPTH, LEFT, SHED, WAIT};
 use crate::ui::{Figure, Labels, Spans, Told, Ui};
 
 /// See the module.
 pub(super) struct Watched<'a> {
-    ui: &'a Ui,
+    ui: Option<&'a Ui>,
+    traces: Option<Traces>,
+    /// Which requests are kept whole, of all shards together.
+    slow: Limits,
+    /// Slow requests that are in nobody's traces, as there were too many.
+    left_out: u64,
+    /// When it told last.
+    told: Option<Time>,
     /// The device, as it is called on the command line.
     device: &'a str,
     shards: Vec<Asked>,
@@ -32,10 +42,24 @@ struct Asked {
 }
 
 impl<'a> Watched<'a> {
-    pub(super) fn new(ui: &'a Ui, device: &'a str, shards: usize) -> Self {
-        let asked = || Asked { hatch: Arc::default(), seen: Some(Box::default()), total: Stats::default() };
+    pub(super) fn new(
+        ui: Option<&'a Ui>,
+        traces: Option<Traces>,
+        device: &'a str,
+        slow: Limits,
+        shards: usize,
+    ) -> Self {
+        let asked = || {
+            let mut seen = Box::<Seen>::default();
+            seen.stats.slow.set_limits(slow);
+            Asked { hatch: Arc::default(), seen: Some(seen), total: Stats::default() }
+        };
         Self {
             ui,
+            traces,
+            slow,
+            left_out: 0,
+            told: None,
             device,
             shards: (0..shards).map(|_| asked()).collect(),
             waits: false,
@@ -50,7 +74,7 @@ impl<'a> Watched<'a> {
 
     /// Asks if it is time to, and tells what has been answered.
     pub(super) fn look(&mut self, now: Time) {
-        if !self.waits && self.ui.is_due(now) {
+        if !self.waits && self.told.is_none_or(|told| now.since(told) >= STEP) {
             self.waits = true;
             for shard in &mut self.shards {
                 shard.seen.take().into_iter().for_each(|empty| shard.hatch.ask(empty));
@@ -69,9 +93,10 @@ impl<'a> Watched<'a> {
     }
 
     fn tell(&mut self, now: Time) {
-        let Self { ui, device, shards, sum, .. } = self;
+        self.told = Some(now);
+        let Self { device, shards, sum, .. } = self;
         sum.clear();
-        let mut figures = Vec::new();
+        let (mut figures, mut slow) = (Vec::new(), Vec::new());
         for (number, shard) in shards.iter_mut().enumerate() {
             let Some(seen) = &mut shard.seen else { continue };
             sum.merge_spans(&seen.stats);
@@ -79,8 +104,10 @@ impl<'a> Watched<'a> {
             of_shard(number, &seen.stats.counters, &seen.depths, &mut figures);
             let guard = sum.counters.guard.iter_mut().zip(&seen.stats.counters.guard);
             guard.for_each(|(sum, shed)| sum.add(shed));
+            self.left_out += whole(number, &mut seen.stats, &mut slow);
             seen.clear();
         }
+        self.left_out += slowest(&mut slow, self.slow.most);
         of_guard(device, &sum.counters.guard, &mut figures);
         let of = |class: &str, name: &str, value: &str| Labels::none().with("class", class).with(name, value);
         let waits = sum.stages.iter().map(|(class, stage, recorded)| Spans {
@@ -97,18 +124,50 @@ impl<'a> Watched<'a> {
         let oldest = Spans { name: "greenwave_guard_oldest_seconds", labels, recorded: &sum.delay };
         // What never occurred is no histogram.
         let spans = waits.chain(left).chain([oldest]).filter(|spans| spans.recorded.count() > 0).collect();
-        ui.tell(now, Told { figures, spans, ..Told::default() });
+        if let Some(ui) = self.ui {
+            let slow = slow.iter().map(|(_, slow)| slow.clone()).collect();
+            ui.tell(now, Told { figures, spans, slow, ..Told::default() });
+        }
+        self.traces.iter_mut().for_each(|traces| traces.tell(now, std::mem::take(&mut slow)));
     }
 
-    /// Adds the waits that the view has taken to what each shard has left.
-    pub(super) fn give_back(self, stats: &mut [Stats]) {
-        for (mut shard, stats) in self.shards.into_iter().zip(stats) {
+    /// Adds the waits that the view has taken to what each shard has left, and
+    /// ends the traces, if there are any, with a line on stderr.
+    pub(super) fn give_back(self, now: Time, stats: &mut [Stats]) {
+        let (mut left_out, mut slow) = (self.left_out, Vec::new());
+        for (number, (mut shard, stats)) in self.shards.into_iter().zip(stats).enumerate() {
             stats.merge_spans(&shard.total);
             // Answered, and never told.
             let late = shard.seen.take().or_else(|| shard.hatch.take());
-            late.iter().for_each(|seen| stats.merge_spans(&seen.stats));
+            if let Some(mut seen) = late {
+                stats.merge_spans(&seen.stats);
+                left_out += whole(number, &mut seen.stats, &mut slow);
+            }
+            left_out += whole(number, stats, &mut slow);
+        }
+        left_out += slowest(&mut slow, self.slow.most);
+        if let Some(mut traces) = self.traces {
+            traces.tell(now, slow);
+            // More than the slowest of a second are left out on purpose, where
+            // nobody said how slow.
+            let left_out = if self.slow.over == queueing::Span::ZERO { 0 } else { left_out };
+            eprintln!("{}", traces.end(left_out));
         }
     }
+}
+
+/// Moves the slow requests of shard `number` into `slow`; how many it left out.
+fn whole(number: usize, stats: &mut Stats, slow: &mut Vec<(usize, Slow)>) -> u64 {
+    slow.extend(stats.slow.take().into_iter().map(|slow| (number, slow)));
+    stats.slow.left_out()
+}
+
+/// Keeps the slowest of all shards, in order; how many that leaves out.
+fn slowest(slow: &mut Vec<(usize, Slow)>, most: usize) -> u64 {
+    slow.sort_by_key(|(_, slow)| std::cmp::Reverse(slow.total()));
+    let left_out = slow.len().saturating_sub(most);
+    slow.truncate(most);
+    left_out as u64
 }
 
 /// SYNs at the guard of `device`, by class and reason.

@@ -1,6 +1,8 @@
 //! A server and a scheduler as they might have told of themselves.
 
-use queueing::{Histogram, Span, Time};
+use queueing::{Histogram, Label, Priority, Span, Time};
+use runtime::app::Told as Of;
+use runtime::shard::{End, Slow};
 
 use super::live::{Head, Live, Spans, Told};
 use super::metrics::{CAME, DEPTH, LEFT, SHED, WAIT};
@@ -15,6 +17,21 @@ fn of(us: impl IntoIterator<Item = u64>) -> Histogram {
     let mut histogram = Histogram::new();
     us.into_iter().for_each(|us| histogram.record(Span::from_micros(us)));
     histogram
+}
+
+/// A request of `level` in the second before `second`, the slower the later.
+fn slow(second: u64, level: u8, end: End) -> Slow {
+    let wait = Span::from_millis(second * u64::from(level + 1));
+    Slow {
+        label: Label::new(Priority::new(level).expect("a level")),
+        received: at(second as f64 - 0.5),
+        stages: [Span::from_micros(12), Span::from_nanos(400), wait, Span::from_micros(15), Span::ZERO],
+        app: Span::from_micros(14),
+        request: 80,
+        response: 126,
+        end,
+        told: Of { what: "GET".to_owned(), path: "/<pay>/by-a-card-of-gold".to_owned(), parent: None },
+    }
 }
 
 /// A server that answers 1,000 requests each second for `seconds`: class 0
@@ -46,7 +63,8 @@ pub fn serve(seconds: u64) -> Live {
             Spans { name: WAIT, labels: wait(7), recorded: &other },
             Spans { name: LEFT, labels: left, recorded: &urgent },
         ];
-        live.tell(at(second as f64), Told { figures, spans, ..Told::default() });
+        let slow = vec![slow(second, 7, End::Answered), slow(second, 0, End::Gone)];
+        live.tell(at(second as f64), Told { figures, spans, slow, ..Told::default() });
     }
     live
 }

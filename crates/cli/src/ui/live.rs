@@ -8,10 +8,11 @@
 use std::collections::VecDeque;
 
 use queueing::{Histogram, Span, Time};
+use runtime::shard::Slow;
 
 use super::labels::Labels;
 use super::metrics::{self, Buckets};
-use super::snapshot::{Figure, Move, Owner, Point, SCHEMA, Snapshot, Spread};
+use super::snapshot::{Figure, Move, Owner, Point, Request, SCHEMA, Snapshot, Spread};
 
 /// Who tells, and what.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct Told<'a> {
     pub owners: Vec<Owner>,
     /// Cores that changed hands since it told last.
     pub moves: Vec<Move>,
+    /// The slowest requests since it told last, the slowest first.
+    pub slow: Vec<Slow>,
 }
 
 /// A histogram of the time since the last one.
@@ -68,6 +71,8 @@ struct Moment {
     spans: Vec<Tally>,
     /// How many were told.
     moves: usize,
+    /// The first of those that were told, at most [`SLOW_SHOWN`].
+    slow: Vec<Request>,
 }
 
 /// What occurred, and how often.
@@ -84,6 +89,8 @@ pub const STEP: Span = Span::from_secs(1);
 pub const WINDOW_MAX_S: u64 = 60;
 /// The window where nobody says which.
 pub const WINDOW_S: u64 = 10;
+/// Slow requests that are kept of a moment and shown of a window.
+pub const SLOW_SHOWN: usize = 8;
 /// Moves that are kept.
 const MOVES_MAX: usize = 512;
 
@@ -129,11 +136,23 @@ impl Live {
             self.moments.pop_front();
         }
         let moves = told.moves.len();
-        self.moments.push_back(Moment { at: now, figures: told.figures, spans, moves });
+        let slow = told.slow.iter().take(SLOW_SHOWN).map(|slow| self.request(slow)).collect();
+        self.moments.push_back(Moment { at: now, figures: told.figures, spans, moves, slow });
         self.owners = told.owners;
         self.moves.extend(told.moves);
         let too_many = self.moves.len().saturating_sub(MOVES_MAX);
         self.moves.drain(..too_many);
+    }
+
+    fn request(&self, slow: &Slow) -> Request {
+        Request {
+            at_s: self.seconds(slow.received),
+            class: slow.label.priority.level(),
+            what: format!("{} {}", slow.told.what, slow.told.path).trim().to_owned(),
+            end: slow.end.to_string(),
+            total_ns: slow.total().as_nanos(),
+            stages_ns: slow.stages.map(Span::as_nanos),
+        }
     }
 
     fn sum(&mut self, name: &'static str, labels: &Labels) -> &mut Buckets {
@@ -186,6 +205,9 @@ impl Live {
         let since_s = self.seconds(begin);
         let moves: Vec<Move> = self.moves.iter().filter(|moved| moved.at_s > since_s).cloned().collect();
         let told: usize = recent().map(|moment| moment.moves).sum();
+        let mut slow: Vec<Request> = recent().flat_map(|moment| &moment.slow).cloned().collect();
+        slow.sort_by_key(|request| std::cmp::Reverse(request.total_ns));
+        slow.truncate(SLOW_SHOWN);
         Snapshot {
             schema: SCHEMA,
             command: self.head.command.to_owned(),
@@ -202,6 +224,7 @@ impl Live {
             owners: self.owners.clone(),
             moves_lost: told.saturating_sub(moves.len()) as u64,
             moves,
+            slow,
         }
     }
 

@@ -47,6 +47,9 @@ pub struct Snapshot {
     pub moves: Vec<Move>,
     /// Moves of the window that were too many to keep.
     pub moves_lost: u64,
+    /// The slowest requests of the window, the slowest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slow: Vec<Request>,
 }
 
 /// A counter or a gauge.
@@ -128,6 +131,23 @@ pub struct Move {
     pub to: String,
     /// What was seen then.
     pub why: String,
+}
+
+/// A slow request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// When it came.
+    pub at_s: f64,
+    /// Its level, 0 the most urgent.
+    pub class: u8,
+    /// What it wanted, such as `GET /pay`; empty where it does not say.
+    pub what: String,
+    /// `answered`, `gone`, `failed`.
+    pub end: String,
+    /// All stages together.
+    pub total_ns: u64,
+    /// In the receive buffer, in TCP, in the event queue, at a worker, on the way out.
+    pub stages_ns: [u64; 5],
 }
 
 impl Snapshot {

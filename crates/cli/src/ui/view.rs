@@ -22,11 +22,14 @@ pub struct Section {
 const MOVES_SHOWN: usize = 12;
 /// Columns that a word may take, so that tables stay within 80.
 const WORD_MAX: usize = 34;
+/// Columns that a slow request may take beside its stages.
+const REQUEST_MAX: usize = 20;
 
 /// All that `snapshot` has to show.
 pub fn sections(snapshot: &Snapshot) -> Vec<Section> {
     let all = [
         ("Where requests waited, µs", waits(snapshot)),
+        ("Slow requests, µs", slow(snapshot)),
         ("What was left of budgets, µs", budgets(snapshot)),
         ("How long other things took, µs", others(snapshot)),
         ("Who came and who was shed", shed(snapshot)),
@@ -80,10 +83,14 @@ fn plain(name: &str) -> String {
 }
 
 fn clip(text: &str) -> String {
-    if text.chars().count() <= WORD_MAX {
+    clip_to(text, WORD_MAX)
+}
+
+fn clip_to(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
         return text.to_owned();
     }
-    text.chars().take(WORD_MAX - 1).chain(['…']).collect()
+    text.chars().take(most - 1).chain(['…']).collect()
 }
 
 fn us(ns: u64) -> String {
@@ -121,6 +128,21 @@ fn waits(snapshot: &Snapshot) -> Option<Table> {
     let header = ["class", "stage", "per s", "p50", "p99", "p99.9", "longest"];
     table(2, &header, snapshot.spreads(WAIT), |spread| {
         [vec![label(&spread.labels, "class"), label(&spread.labels, "stage")], spans(spread)].concat()
+    })
+}
+
+/// The slowest first; who got no answer has that behind what he wanted.
+fn slow(snapshot: &Snapshot) -> Option<Table> {
+    let header = ["s ago", "class", "request", "total", "nic", "tcp", "event", "service", "out"];
+    table(3, &header, &snapshot.slow, |request| {
+        let ago = format!("{:.1}", (snapshot.at_s - request.at_s).max(0.0));
+        let what = match request.end.as_str() {
+            "answered" => request.what.clone(),
+            end => format!("{end}: {}", request.what),
+        };
+        let words = vec![ago, request.class.to_string(), clip_to(&what, REQUEST_MAX)];
+        let spans = std::iter::once(&request.total_ns).chain(&request.stages_ns).map(|ns| us(*ns));
+        words.into_iter().chain(spans).collect()
     })
 }
 

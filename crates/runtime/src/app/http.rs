@@ -14,7 +14,7 @@ use deadline::codec::field;
 use queueing::Span;
 use sched::dispatch::Kind;
 
-use super::{App, Context, Framing, Outcome};
+use super::{App, Context, Framing, Outcome, PATH_MAX, Parent, Told};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +27,7 @@ pub(super) const BODY_BYTES_MAX: usize = 128 * 1024;
 /// Bytes that `/bytes/N` gives at the most.
 pub(super) const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
 const HEADERS_MAX: usize = 64;
+const TRACEPARENT: &str = "traceparent";
 
 impl App for Http {
     /// A request that will be refused is as long as what was received.
@@ -54,6 +55,24 @@ impl App for Http {
         let found = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(field::HEADER))?;
         let budget = field::parse(std::str::from_utf8(found.value).ok()?).ok()?;
         Some(budget.remaining().left())
+    }
+
+    /// Method, path, and the parent of its one field `traceparent`.
+    fn told(&self, request: &[u8]) -> Told {
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut head = httparse::Request::new(&mut headers);
+        if head.parse(request).is_err() {
+            return Told::default();
+        }
+        let mut parents = head.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(TRACEPARENT));
+        let parent = match (parents.next(), parents.next()) {
+            (Some(one), None) => std::str::from_utf8(one.value).ok().and_then(Parent::parse),
+            _ => None,
+        };
+        // It ends up on terminals.
+        let shown = path(head.path.unwrap_or_default()).chars().filter(|c| !c.is_control());
+        let what = head.method.unwrap_or_default().to_owned();
+        Told { what, path: shown.take(PATH_MAX).collect(), parent }
     }
 
     fn serve(&self, request: &[u8], _cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {

@@ -5,9 +5,11 @@ pub use sched::dispatch::Kind;
 
 mod echo;
 mod http;
+mod told;
 
 pub use echo::Echo;
 pub use http::Http;
+pub use told::{PATH_MAX, Parent, Told};
 
 /// What stands at the head of the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +80,13 @@ pub trait App: Send + Sync + 'static {
     fn budget(&self, request: &[u8]) -> Option<Span> {
         let _ = request;
         None
+    }
+
+    /// What `request` says of itself (asked only where a slow request is kept
+    /// whole, see [`Slow`](crate::shard::Slow)).
+    fn told(&self, request: &[u8]) -> Told {
+        let _ = request;
+        Told::default()
     }
 
     /// Serves `request` and appends the response.

@@ -5,6 +5,7 @@ use net::driver::RxOrder;
 use queueing::Priority;
 use sched::dispatch::{Dispatch, WorkerSet};
 
+use super::slow::Limits;
 use crate::front::{Budget, Guard};
 use crate::mode::Policy;
 
@@ -28,6 +29,9 @@ pub struct Config {
     pub budget: Budget,
     /// Whose SYN comes in; everybody's, where nobody says.
     pub guard: Option<Guard>,
+    /// Which requests are kept whole ([`Stats::slow`](super::Stats::slow)); none,
+    /// where nobody says.
+    pub slow: Limits,
 }
 
 impl Config {
@@ -48,6 +52,7 @@ impl Config {
             steering: policy.steering.sets(),
             budget: Budget::default(),
             guard: None,
+            slow: Limits::default(),
         }
     }
 }

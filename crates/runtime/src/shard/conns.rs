@@ -10,6 +10,9 @@ use net::stack::ConnId;
 use queueing::{Label, Priority, Span, Time};
 use sched::dispatch::Kind;
 
+use super::slow::Passed;
+use crate::app::Told;
+
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -65,6 +68,8 @@ pub(super) struct Conn {
     /// A response that did not fit into the send buffer, and how much of it went.
     pub unsent: Vec<u8>,
     pub sent: usize,
+    /// Whose response that is, where slow requests are kept.
+    pub passed: Option<Box<(Passed, Told)>>,
 }
 
 /// Segments told apart per connection; more are merged into the last.
@@ -83,6 +88,7 @@ impl Conn {
             marks: VecDeque::new(),
             unsent: Vec::new(),
             sent: 0,
+            passed: None,
         }
     }
 
@@ -123,6 +129,7 @@ impl Conn {
         self.seq = self.seq.wrapping_add(1);
         self.marks.clear();
         self.sent = 0;
+        self.passed = None;
         std::mem::take(&mut self.unsent)
     }
 }

@@ -17,6 +17,7 @@ use sched::dispatch::{Task, WorkerId};
 
 use super::conns::{Mark, aged};
 use super::job::{Job, Origin};
+use super::slow::End;
 use super::{Shard, Step};
 use crate::app::{App, Outcome, Stages};
 
@@ -165,6 +166,7 @@ impl<D: Device, A: App> Shard<D, A> {
         };
         self.assigned += 1;
         self.workers.idle.remove(worker);
+        self.workers.since[usize::from(worker.0)] = now;
         self.stats.on_given(task.label.priority, &stages);
         Step::Assign(Job {
             worker,
@@ -183,7 +185,7 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Sends the response to a datagram. Nothing is sent for an application
     /// that panicked, or that ended the exchange without a word.
-    pub(super) fn answer_datagram(&mut self, slot: u32, job: Job) {
+    pub(super) fn answer_datagram(&mut self, slot: u32, job: Job) -> Option<End> {
         let Job { response, outcome, panicked, label, .. } = job;
         let counters = &mut self.stats.counters;
         counters.panics += u64::from(panicked);
@@ -195,5 +197,6 @@ impl<D: Device, A: App> Shard<D, A> {
             }
         }
         self.buffers.give(response);
+        Some(if panicked { End::Failed } else { End::Answered })
     }
 }

@@ -13,8 +13,9 @@ use sched::dispatch::{Kind, Task, WorkerId};
 
 use super::conns::{Mark, State, aged, token};
 use super::job::Origin;
+use super::slow::{End, Passed};
 use super::{Job, Shard, Step};
-use crate::app::{App, Framing, Outcome, Stages};
+use crate::app::{App, Framing, Outcome, Stages, Told};
 
 impl<D: Device, A: App> Shard<D, A> {
     /// Takes what TCP and UDP have to tell.
@@ -33,10 +34,10 @@ impl<D: Device, A: App> Shard<D, A> {
         }
         let Some(state) = self.conns.get(id).map(|conn| conn.state) else { return };
         match (state, event.kind) {
-            (_, EventKind::Closed(_)) => self.forget(id),
+            (_, EventKind::Closed(_)) => self.forget(now, id),
             (State::Closing, EventKind::Readable { .. }) => self.discard(now, id),
             (_, EventKind::Readable { fresh }) => self.on_readable(now, event, state, u64::from(fresh)),
-            (State::Flushing, EventKind::Writable) => self.flush(now, id),
+            (State::Flushing, EventKind::Writable) => self.flush_rest(now, id),
             (State::Quiet, EventKind::PeerClosed) => self.hang_up(now, id),
             (_, EventKind::PeerClosed) => {
                 if let Some(conn) = self.conns.get(id) {
@@ -201,6 +202,7 @@ impl<D: Device, A: App> Shard<D, A> {
         self.assigned += 1;
         self.workers.idle.remove(worker);
         self.workers.given[usize::from(worker.0)] = private;
+        self.workers.since[usize::from(worker.0)] = now;
         self.stats.on_given(task.label.priority, &stages);
         Job {
             worker,
@@ -236,8 +238,9 @@ impl<D: Device, A: App> Shard<D, A> {
         response
     }
 
-    /// Sends the response of a served job, unless its connection is gone.
-    pub(super) fn answer(&mut self, now: Time, job: Job) {
+    /// Sends the response of a served job, unless its connection is gone. How
+    /// that ended; `None` while a part waits for room.
+    pub(super) fn answer(&mut self, now: Time, job: Job) -> Option<End> {
         let id = match job.from {
             Origin::Connection(id) => id,
             Origin::Datagram(slot) => return self.answer_datagram(slot, job),
@@ -245,12 +248,14 @@ impl<D: Device, A: App> Shard<D, A> {
         let given = self.workers.given[usize::from(job.worker.0)];
         let Some(conn) = self.conns.get(id) else {
             self.stats.counters.late += 1;
-            return self.buffers.give(job.response);
+            self.buffers.give(job.response);
+            return Some(End::Gone);
         };
         if job.panicked {
             self.stats.counters.panics += 1;
             self.buffers.give(job.response);
-            return self.abort(now, id);
+            self.abort(now, id);
+            return Some(End::Failed);
         }
         conn.close = job.outcome == Outcome::Close;
         conn.unsent = job.response;
@@ -263,19 +268,64 @@ impl<D: Device, A: App> Shard<D, A> {
             changed.for_each(|(at, (new, _))| shared[at] = *new);
         }
         self.stack.set_label(now, id, job.label);
-        self.flush(now, id);
+        self.flush(now, id)
     }
 
-    /// Sends as much of the response as TCP takes; the rest when it is writable.
-    fn flush(&mut self, now: Time, id: ConnId) {
-        let Some(conn) = self.conns.get(id) else { return };
+    /// Keeps a request that passed, if it is slow; while a part of its response
+    /// waits for room, its connection has it.
+    pub(super) fn on_passed(
+        &mut self,
+        now: Time,
+        from: Origin,
+        passed: Passed,
+        end: Option<End>,
+        request: &[u8],
+    ) {
+        let app = &self.app;
+        let told = || catch_unwind(AssertUnwindSafe(|| app.told(request))).unwrap_or_default();
+        match (end, from) {
+            (Some(end), _) => {
+                self.stats.slow.offer(passed.total(now), || passed.until(now, end, told()));
+            }
+            (None, Origin::Connection(id)) => {
+                if let Some(conn) = self.conns.get(id) {
+                    conn.passed = Some(Box::new((passed, told())));
+                }
+            }
+            (None, Origin::Datagram(_)) => {}
+        }
+    }
+
+    /// Goes on with a response that waited for room.
+    fn flush_rest(&mut self, now: Time, id: ConnId) {
+        let passed = self.conns.get(id).and_then(|conn| conn.passed.take());
+        let end = self.flush(now, id);
+        match (passed, end) {
+            (Some(passed), Some(end)) => self.on_end(now, *passed, end),
+            (passed, _) => {
+                if let Some(conn) = self.conns.get(id) {
+                    conn.passed = passed;
+                }
+            }
+        }
+    }
+
+    fn on_end(&mut self, now: Time, (passed, told): (Passed, Told), end: End) {
+        self.stats.slow.offer(passed.total(now), || passed.until(now, end, told));
+    }
+
+    /// Sends as much of the response as TCP takes; the rest when it is
+    /// writable. As [`Shard::answer`].
+    fn flush(&mut self, now: Time, id: ConnId) -> Option<End> {
+        let conn = self.conns.get(id)?;
         while conn.sent < conn.unsent.len() {
             match self.stack.send(now, id, &conn.unsent[conn.sent..]) {
-                Ok(0) => return,
+                Ok(0) => return None,
                 Ok(taken) => conn.sent += taken,
                 Err(_) => {
                     self.stats.counters.late += 1;
-                    return self.abort(now, id);
+                    self.abort(now, id);
+                    return Some(End::Gone);
                 }
             }
         }
@@ -291,6 +341,7 @@ impl<D: Device, A: App> Shard<D, A> {
             None if peer_closed => self.close(now, id),
             None => {}
         }
+        Some(End::Answered)
     }
 
     /// The peer sends no more and what it sent is answered; a torso of a
@@ -323,11 +374,14 @@ impl<D: Device, A: App> Shard<D, A> {
     fn abort(&mut self, now: Time, id: ConnId) {
         self.stats.counters.aborted += 1;
         self.stack.abort(now, id);
-        self.forget(id);
+        self.forget(now, id);
     }
 
     /// The connection is gone: its tasks become stale, a job in service late.
-    fn forget(&mut self, id: ConnId) {
+    fn forget(&mut self, now: Time, id: ConnId) {
+        if let Some(passed) = self.conns.get(id).and_then(|conn| conn.passed.take()) {
+            self.on_end(now, *passed, End::Gone);
+        }
         if let Some(unsent) = self.conns.close(id) {
             self.stats.counters.closed += 1;
             self.buffers.give(unsent);

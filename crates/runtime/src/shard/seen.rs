@@ -12,7 +12,8 @@ use crate::app::App;
 /// What a shard shows.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// Counters since it began; waits and budgets since it was asked last.
+    /// Counters since it began; waits, budgets and slow requests since it was
+    /// asked last.
     pub stats: Stats,
     /// What waits now.
     pub depths: Depths,
@@ -45,6 +46,7 @@ impl<D: Device, A: App> Shard<D, A> {
     pub fn show(&mut self, into: &mut Seen) {
         self.watched = true;
         std::mem::swap(&mut self.stats, &mut into.stats);
+        self.stats.slow.set_limits(into.stats.slow.limits());
         self.stats.counters = into.stats.counters;
         into.stats.buffers = self.buffers();
         into.depths = Depths {

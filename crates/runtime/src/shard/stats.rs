@@ -5,6 +5,7 @@ use net::driver::DriverCounters;
 use queueing::{Histogram, Priority, Span, StageHistograms};
 
 use super::Job;
+use super::slow::Slowest;
 use crate::app::Stages;
 use crate::front::Shed;
 
@@ -64,6 +65,10 @@ pub struct Stats {
     /// were too late. Looked for only where there is a guard, or where somebody
     /// watches ([`Shard::show`](super::Shard::show)).
     pub left: StageHistograms,
+    /// The slowest requests since somebody looked
+    /// ([`Shard::show`](super::Shard::show)); none, where
+    /// [`Config::slow`](super::Config::slow) wants none.
+    pub slow: Slowest,
     /// How often payload that waits needed a buffer; filled in at the end
     /// ([`Shard::into_stats`](super::Shard::into_stats)).
     pub buffers: Uses,
@@ -83,6 +88,7 @@ impl Default for Stats {
             stages: StageHistograms::new(&levels, &STAGES),
             delay: Histogram::default(),
             left: StageHistograms::coarse(&levels, &HOPS),
+            slow: Slowest::default(),
             buffers: Uses::default(),
         }
     }
@@ -95,9 +101,11 @@ impl Stats {
         self.stages.clear();
         self.delay.clear();
         self.left.clear();
+        self.slow.clear();
     }
 
-    /// Adds what `other` says of waits and budgets; counters stay as they are.
+    /// Adds what `other` says of waits and budgets; counters and slow requests
+    /// stay as they are.
     pub fn merge_spans(&mut self, other: &Self) {
         self.stages.merge(&other.stages);
         self.delay.merge(&other.delay);

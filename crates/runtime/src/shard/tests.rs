@@ -19,6 +19,7 @@ mod endings;
 mod guarded;
 mod modes;
 mod shown;
+mod slow;
 mod urgency;
 
 /// Lines; `!` cannot be framed, `P` panics, `C` closes, `W` writes to the

@@ -36,3 +36,9 @@ fn a_core_s_time_is_cut_where_it_changed_hands() {
     let second = [(1.0, 1.5, "<batch>"), (1.5, 1.75, "memcached"), (1.75, 2.0, "<batch>")];
     assert_eq!(of(&snapshot.owners[1]), second);
 }
+
+#[test]
+fn a_request_s_path_is_text() {
+    let html = html(&serve(3).snapshot(at(3.0), 10), 10);
+    assert!(html.contains("GET /&lt;pay&gt;/by-a-") && !html.contains("<pay>"), "{html}");
+}

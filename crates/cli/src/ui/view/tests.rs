@@ -58,3 +58,19 @@ fn the_highest_of_a_sparkline_is_the_tallest_and_the_latest_stands_last() {
     assert_eq!(sparkline([0.0, 0.0].into_iter(), 5), "▁▁");
     assert_eq!(sparkline([].into_iter(), 5), "");
 }
+
+#[test]
+fn the_slowest_requests_of_the_window_say_where_they_waited() {
+    let snapshot = serve(12).snapshot(at(12.0), 10);
+    let section = sections(&snapshot).into_iter().find(|section| section.title == "Slow requests, µs");
+    let text = section.expect("there are some").table.to_string();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["s", "ago", "class", "request", "total", "nic", "tcp", "event", "service", "out"]);
+    assert_eq!(rows[1][..4], ["0.5", "7", "GET", "/<pay>/by-a-car…"], "{text}");
+    assert_eq!(rows[1][5..], ["12", "0.40", "96000", "15", "0"], "{text}");
+    assert_eq!(rows.len(), 1 + 8, "{text}");
+    assert!(snapshot.slow.iter().all(|request| request.class == 7), "the slowest of all");
+    let one = serve(1).snapshot(at(1.0), 1);
+    let text = super::text(&one);
+    assert!(text.lines().any(|line| line.contains("  gone: GET /<pay>/by…")), "{text}");
+}

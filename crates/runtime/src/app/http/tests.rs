@@ -93,3 +93,20 @@ fn a_request_says_what_it_can_spare() {
     assert_eq!(spare(&format!("Greenwave-Budget: {written}\r\n")), Some(Span::from_millis(70)));
     assert_eq!((spare(""), spare("greenwave-budget: soon\r\n"), Http.budget(b"\xff")), (None, None, None));
 }
+
+#[test]
+fn what_a_request_says_of_itself_is_its_method_path_and_one_parent() {
+    let field = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n";
+    let told = |fields: &str| {
+        let request = format!("GET /pay/7?card=secret HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        Http.told(request.as_bytes())
+    };
+    let one = told(field);
+    assert_eq!((&*one.what, &*one.path), ("GET", "/pay/7"), "a query may be secret");
+    assert_eq!(one.parent.map(|parent| parent.span[0]), Some(0xb7));
+    assert_eq!(told(&[field, field].concat()).parent, None, "nobody has two");
+    assert_eq!(told("traceparent: 00-1-2-3\r\n").parent, None);
+    let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(1_000));
+    assert_eq!(Http.told(long.as_bytes()).path.len(), PATH_MAX);
+    assert_eq!(Http.told(b"\0\0\0"), Told::default());
+}

@@ -1,0 +1,211 @@
+//! `--traces FILE`: slow requests as OpenTelemetry traces, for any collector.
+//!
+//! Which requests those are, the shards decide; what a line says is [`otlp`]'s.
+//! Here is the way into the file: a thread of its own behind a bounded queue, so
+//! that a slow disk keeps nobody waiting. The file is bounded too, and one that
+//! cannot be written any more costs its traces and nothing else; what is not in
+//! it is counted and said at the end.
+
+mod otlp;
+
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use queueing::{Span, Time};
+use runtime::shard::{Limits, Slow};
+
+use crate::error::plain;
+use crate::{Error, options};
+use otlp::Format;
+
+/// Which slow requests are written, and where.
+// Its name is that of the command's own arguments, which clap takes for one group.
+#[derive(clap::Args)]
+#[group(skip)]
+pub struct Flags {
+    /// Write slow requests to this file, a span for each stage, as
+    /// OpenTelemetry's JSON lines; 64 MiB at the most.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    traces: Option<PathBuf>,
+    /// A request is slow that takes so long; 1000 a second at the most.
+    #[arg(long, value_name = "SPAN", requires = "traces")]
+    slower_than: Option<Span>,
+    /// Only the slowest of each second [default: 10, or all that are slow].
+    #[arg(long, value_name = "N", requires = "traces", value_parser = clap::value_parser!(u16).range(1..=MOST))]
+    slowest: Option<u16>,
+}
+
+/// Requests of a second, at the most.
+const MOST: i64 = 1000;
+/// Requests of a second where nobody says how slow or how many.
+const FEW: usize = 10;
+/// Bytes of a file, at the most.
+const FILE_MAX: u64 = 64 << 20;
+/// Seconds whose requests may wait to be written.
+const QUEUE: usize = 16;
+
+impl Flags {
+    /// Which requests the shards are to keep, if any.
+    pub fn limits(&self) -> Option<Limits> {
+        self.traces.as_ref()?;
+        let few = if self.slower_than.is_some() { MOST as usize } else { FEW };
+        let most = self.slowest.map_or(few, usize::from);
+        Some(Limits { over: self.slower_than.unwrap_or_default(), most })
+    }
+
+    /// Before anything else is opened: whether the file can be written.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn check(&self) -> Result<(), Error> {
+        self.traces.as_deref().map_or(Ok(()), Error::unless_writable)
+    }
+
+    /// Begins the file; what was in it is replaced.
+    ///
+    /// # Errors
+    /// It cannot be made, or there is no seed.
+    pub fn open(&self) -> Result<Option<Traces>, Error> {
+        let Some(path) = &self.traces else { return Ok(None) };
+        let drawn = options::secret()?;
+        let seed = u64::from_be_bytes(drawn[..8].try_into().expect("8 of 16 bytes"));
+        let file = File::create(path).map_err(|e| Error::file(path, &e))?;
+        let format = Format::new("greenwave serve", std::process::id(), seed);
+        Traces::start(Writer { path: path.clone(), file, format, size_max: FILE_MAX, done: Done::default() })
+            .map(Some)
+            .map_err(|e| Error::file(path, &e))
+    }
+}
+
+/// A file of traces that is open; ended by [`Traces::end`].
+pub struct Traces {
+    queue: SyncSender<Batch>,
+    writer: JoinHandle<Done>,
+    /// Found the queue full.
+    dropped: u64,
+    path: PathBuf,
+}
+
+/// Requests of one look, each with the number of its shard.
+struct Batch {
+    slow: Vec<(usize, Slow)>,
+    /// What the wall's clock says at the beginning of ours, in nanoseconds.
+    epoch_ns: u64,
+}
+
+/// What became of the requests.
+#[derive(Debug, Default)]
+struct Done {
+    written: u64,
+    not_written: u64,
+    bytes: u64,
+    /// Why no more are written.
+    why: Option<String>,
+}
+
+impl Traces {
+    fn start(writer: Writer) -> std::io::Result<Self> {
+        let (queue, batches) = sync_channel(QUEUE);
+        let path = writer.path.clone();
+        let run = move || writer.run(&batches);
+        let writer = std::thread::Builder::new().name("greenwave-traces".to_owned()).spawn(run)?;
+        Ok(Self { queue, writer, dropped: 0, path })
+    }
+
+    /// Has these written, by and by; `now` is the time of their shards.
+    pub fn tell(&mut self, now: Time, slow: Vec<(usize, Slow)>) {
+        if slow.is_empty() {
+            return;
+        }
+        let count = slow.len() as u64;
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let epoch_ns = (wall.as_nanos() as u64).saturating_sub(now.as_nanos());
+        if self.queue.try_send(Batch { slow, epoch_ns }).is_err() {
+            self.dropped += count;
+        }
+    }
+
+    /// Waits until all is written; what became of it, in a line. `left_out` were
+    /// slow and too many.
+    pub fn end(self, left_out: u64) -> String {
+        let Self { queue, writer, dropped, path } = self;
+        drop(queue);
+        let done = writer
+            .join()
+            .unwrap_or_else(|_| Done { why: Some("the writer panicked".to_owned()), ..Done::default() });
+        said(&path, &done, dropped, left_out)
+    }
+}
+
+/// `traces: 12 slow requests in FILE`, and what is not there.
+fn said(path: &Path, done: &Done, dropped: u64, left_out: u64) -> String {
+    let Done { written, not_written, bytes, why } = done;
+    let mut line = format!("traces: {written} slow requests in {}, {bytes} bytes", path.display());
+    if *not_written > 0 {
+        line += &format!("; {not_written} not written: {}", why.as_deref().unwrap_or("unknown"));
+    }
+    if dropped > 0 {
+        line += &format!("; {dropped} dropped, as the disk was slower");
+    }
+    if left_out > 0 {
+        line += &format!("; {left_out} left out, as others of their second were slower");
+    }
+    line
+}
+
+/// The thread's side.
+struct Writer {
+    path: PathBuf,
+    file: File,
+    format: Format,
+    size_max: u64,
+    done: Done,
+}
+
+impl Writer {
+    fn run(mut self, batches: &Receiver<Batch>) -> Done {
+        for Batch { slow, epoch_ns } in batches {
+            for (shard, slow) in slow {
+                self.write(shard, &slow, epoch_ns);
+            }
+        }
+        self.done
+    }
+
+    /// A line, whole or not at all.
+    fn write(&mut self, shard: usize, slow: &Slow, epoch_ns: u64) {
+        if self.done.why.is_some() {
+            self.done.not_written += 1;
+            return;
+        }
+        let line = self.format.line(shard, slow, epoch_ns);
+        if self.done.bytes + line.len() as u64 > self.size_max {
+            return self.give_up(&format!("{} bytes are the most", self.size_max));
+        }
+        match self.file.write_all(line.as_bytes()) {
+            Ok(()) => {
+                self.done.written += 1;
+                self.done.bytes += line.len() as u64;
+            }
+            Err(e) => {
+                // Half a line is no line; what is no file has no length.
+                let _ = self.file.set_len(self.done.bytes);
+                let _ = self.file.seek(std::io::SeekFrom::End(0));
+                self.give_up(plain(&e.to_string()));
+            }
+        }
+    }
+
+    fn give_up(&mut self, why: &str) {
+        eprintln!("note: {}: {why}; no more traces are written, and the server goes on", self.path.display());
+        self.done.why = Some(why.to_owned());
+        self.done.not_written += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! A slow request as a line of OTLP/JSON: one trace, a span for the whole and a
+//! span for each stage. Pure: identifiers come from a seed, times from the caller.
+//!
+//! Numbers of 64 bits are strings, identifiers are hexadecimal, enumerations are
+//! numbers, as the mapping has it.
+//! Source: OpenTelemetry Protocol 1.5 (JSON encoding), W3C Trace Context.
+
+use queueing::{Rng, Span};
+use runtime::shard::{End, PASSAGE, Slow};
+use serde_json::{Value, json};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Format {
+    resource: Value,
+    ids: Rng,
+}
+
+/// `SpanKind`.
+const INTERNAL: u8 = 1;
+const SERVER: u8 = 2;
+/// `Status.code` of what went wrong.
+const ERROR: u8 = 2;
+/// `Span.flags`: it is known whether the parent is another process's, and it is.
+const REMOTE_PARENT: u32 = 0x300;
+
+impl Format {
+    /// Lines of the service `name`, which is process `process`.
+    pub fn new(name: &str, process: u32, seed: u64) -> Self {
+        let attributes = [
+            text("service.name", name),
+            text("service.version", env!("CARGO_PKG_VERSION")),
+            number("process.pid", process.into()),
+        ];
+        Self { resource: json!({ "attributes": attributes }), ids: Rng::seeded(seed) }
+    }
+
+    /// The trace of a request of shard `shard`, whose time began at `epoch_ns`
+    /// of Unix time; with the line's end.
+    pub fn line(&mut self, shard: usize, slow: &Slow, epoch_ns: u64) -> String {
+        let parent = slow.told.parent;
+        let trace = hex(&parent.map_or_else(|| self.id(), |parent| parent.trace));
+        let whole = hex(&self.id::<8>());
+        let begin_ns = epoch_ns + slow.received.as_nanos();
+        let mut first = json!({ "traceId": trace, "spanId": whole });
+        if let Some(parent) = parent {
+            first["parentSpanId"] = hex(&parent.span).into();
+            first["flags"] = (REMOTE_PARENT | u32::from(parent.flags)).into();
+        }
+        let name = if slow.told.what.is_empty() { "request" } else { &slow.told.what };
+        first["name"] = name.into();
+        first["kind"] = SERVER.into();
+        times(&mut first, begin_ns, slow.total());
+        first["attributes"] = attributes(shard, slow).into();
+        if let Some(why) = trouble(slow.end) {
+            first["status"] = json!({ "code": ERROR, "message": why });
+        }
+        let mut spans = vec![first];
+        let mut at_ns = begin_ns;
+        for (stage, span) in PASSAGE.into_iter().zip(slow.stages) {
+            let id = hex(&self.id::<8>());
+            let mut part = json!({ "traceId": trace, "spanId": id, "parentSpanId": whole });
+            part["name"] = stage.into();
+            part["kind"] = INTERNAL.into();
+            times(&mut part, at_ns, span);
+            if stage == "service" {
+                part["attributes"] = json!([number("greenwave.app_ns", slow.app.as_nanos())]);
+            }
+            spans.push(part);
+            at_ns += span.as_nanos();
+        }
+        let scope = json!({ "name": "greenwave", "version": env!("CARGO_PKG_VERSION") });
+        let scoped = json!([{ "scope": scope, "spans": spans }]);
+        format!("{}\n", json!({ "resourceSpans": [{ "resource": self.resource, "scopeSpans": scoped }] }))
+    }
+
+    /// The next identifier; never 0, which is none.
+    fn id<const N: usize>(&mut self) -> [u8; N] {
+        loop {
+            let id: [u8; N] = std::array::from_fn(|_| self.ids.below(256) as u8);
+            if id != [0; N] {
+                return id;
+            }
+        }
+    }
+}
+
+fn attributes(shard: usize, slow: &Slow) -> Vec<Value> {
+    let told = &slow.told;
+    let words = [("http.request.method", &told.what), ("url.path", &told.path)];
+    let words = words.into_iter().filter(|(_, word)| !word.is_empty()).map(|(key, word)| text(key, word));
+    let numbers = [
+        ("greenwave.class", slow.label.priority.level().into()),
+        ("greenwave.shard", shard as u64),
+        ("greenwave.request.bytes", slow.request as u64),
+        ("greenwave.response.bytes", slow.response as u64),
+    ];
+    words.chain(numbers.into_iter().map(|(key, value)| number(key, value))).collect()
+}
+
+fn trouble(end: End) -> Option<&'static str> {
+    match end {
+        End::Answered => None,
+        End::Gone => Some("the connection was gone before the response was out"),
+        End::Failed => Some("the application panicked"),
+    }
+}
+
+fn times(span: &mut Value, begin_ns: u64, length: Span) {
+    span["startTimeUnixNano"] = begin_ns.to_string().into();
+    span["endTimeUnixNano"] = (begin_ns + length.as_nanos()).to_string().into();
+}
+
+fn text(key: &str, value: &str) -> Value {
+    json!({ "key": key, "value": { "stringValue": value } })
+}
+
+fn number(key: &str, value: u64) -> Value {
+    json!({ "key": key, "value": { "intValue": value.to_string() } })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,110 @@
+//! Requests that are kept whole.
+
+use super::*;
+use crate::app::Told;
+
+const ALL: Limits = Limits { over: Span::ZERO, most: 100 };
+
+fn kept(world: &mut World) -> Vec<Slow> {
+    let mut seen = Seen::default();
+    seen.stats.slow.set_limits(ALL);
+    world.shard.show(&mut seen);
+    seen.stats.slow.take()
+}
+
+#[test]
+fn the_stages_of_a_request_add_up_to_what_lies_between_its_stamp_and_its_end() {
+    let mut world = world(1, |config| config.slow = ALL);
+    let (one, two) = (world.connect(), world.connect());
+    world.send(one, "7\n");
+    let sent = world.clock.now();
+    world.send(two, "4\n");
+    world.serve_one();
+    // Longer on the way back than the application took.
+    let mut job = world.jobs.remove(0);
+    job.serve(&Lines, &world.clock);
+    world.clock.compute(Span::from_micros(3));
+    let end = world.clock.now();
+    world.shard.complete(end, job);
+    let kept = kept(&mut world);
+    assert_eq!(kept.len(), 2);
+    let (slow, quick) = (&kept[0], &kept[1]);
+    assert!(slow.total() > quick.total(), "the slowest is the first");
+    let waited = if slow.label.priority.level() == 4 { slow } else { quick };
+    assert_eq!((waited.request, waited.response, waited.end), (2, 2, End::Answered));
+    assert!(waited.received >= sent);
+    assert_eq!(waited.received + waited.total(), end);
+    assert!(waited.stages[2] >= Span::from_micros(100), "it waited for the first: {waited:?}");
+    assert!(waited.stages[3] >= Span::from_micros(4), "the way back is in it: {waited:?}");
+    assert_eq!(waited.app, Span::from_micros(1));
+    assert_eq!((waited.stages[4], &waited.told), (Span::ZERO, &Told::default()));
+}
+
+#[test]
+fn a_response_that_waits_for_room_is_on_its_way_out_until_tcp_has_it_all() {
+    let mut world = world(1, |config| {
+        config.slow = ALL;
+        config.stack.send_buffer = 8 * 1024;
+    });
+    let id = world.connect();
+    world.send(id, "B\n");
+    let mut job = world.jobs.remove(0);
+    job.serve(&Lines, &world.clock);
+    let served = world.clock.now();
+    world.shard.complete(served, job);
+    assert_eq!(world.shard.stats().slow.clone().take(), [], "it is not out yet");
+    world.settle();
+    let kept = kept(&mut world);
+    assert_eq!((kept.len(), kept[0].response, kept[0].end), (1, 100_002, End::Answered));
+    assert!(kept[0].stages[4] > Span::ZERO);
+    assert!(kept[0].received + kept[0].total() > served);
+}
+
+#[test]
+fn who_got_no_answer_is_kept_with_the_reason() {
+    let mut world = world(1, |config| {
+        config.slow = ALL;
+        config.stack.send_buffer = 8 * 1024;
+    });
+    let ends = |world: &mut World| kept(world).iter().map(|slow| slow.end).collect::<Vec<_>>();
+    let id = world.connect();
+    world.send(id, "late\n");
+    world.client.abort(world.clock.now(), id);
+    world.settle();
+    world.serve_one();
+    assert_eq!(ends(&mut world), [End::Gone], "before there was an answer");
+    let id = world.connect();
+    world.send(id, "B\n");
+    let mut job = world.jobs.remove(0);
+    job.serve(&Lines, &world.clock);
+    world.shard.complete(world.clock.now(), job);
+    world.client.abort(world.clock.now(), id);
+    world.settle();
+    assert_eq!(ends(&mut world), [End::Gone], "before all of it was out");
+    let id = world.connect();
+    world.send(id, "P\n");
+    world.serve_one();
+    assert_eq!(ends(&mut world), [End::Failed]);
+}
+
+#[test]
+fn nobody_is_kept_who_was_not_asked_for_and_a_look_begins_anew() {
+    let mut unasked = world(1, |_| {});
+    let id = unasked.connect();
+    unasked.send(id, "1\n");
+    unasked.serve_all();
+    assert_eq!(unasked.shard.stats().slow.clone().take(), []);
+    let mut world = world(1, |config| config.slow = Limits { over: Span::from_micros(50), most: 2 });
+    let id = world.connect();
+    for text in ["1\n", "7\n", "7\n", "7\n", "1\n"] {
+        world.send(id, text);
+        world.serve_all();
+    }
+    let mut seen = Seen::default();
+    seen.stats.slow.set_limits(ALL);
+    world.shard.show(&mut seen);
+    assert_eq!((seen.stats.slow.take().len(), seen.stats.slow.left_out()), (2, 1));
+    world.send(id, "1\n");
+    world.serve_all();
+    assert_eq!(kept(&mut world), [], "limits are the shard's, whatever a look brings");
+}
