@@ -180,7 +180,7 @@ fn broken(workers: Workers, shards: usize) -> (String, usize) {
     });
     stop.store(true, Ordering::Relaxed);
     assert!(is_over, "the others go on without it");
-    let why = serving.join().err().expect("a shard panicked");
+    let why = serving.join().expect_err("a shard panicked");
     let why = why.downcast_ref::<&str>().map_or(String::new(), |why| (*why).to_owned());
     (why, there.load(Ordering::Relaxed))
 }
