@@ -6,8 +6,9 @@
 //! parked, and burstable cores bound it. BE runs where it holds, and is parked
 //! when it holds nothing.
 
+use queueing::CoreId;
 use rustix::thread::CpuSet;
-use sched::cores::{TaskId, TaskSpec};
+use sched::cores::{Action, TaskId, TaskSpec};
 
 use super::layout::Layout;
 
@@ -23,6 +24,19 @@ pub enum Given {
     Keep(TaskId),
     /// The kernel.
     Shared,
+}
+
+impl Given {
+    /// Which core `action` is about, and what that is from now on; nothing where its counter is asked for.
+    pub fn of(action: Action) -> (CoreId, Option<Self>) {
+        match action {
+            Action::Run { core, task, keep: false } => (core, Some(Self::Run(task))),
+            Action::Run { core, task, keep: true } => (core, Some(Self::Keep(task))),
+            Action::Idle { core } => (core, Some(Self::Open)),
+            Action::Share { core } => (core, Some(Self::Shared)),
+            Action::Sample { core } => (core, None),
+        }
+    }
 }
 
 /// Cores of `task`; `None`: it is to be parked.

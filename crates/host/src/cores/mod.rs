@@ -202,13 +202,8 @@ impl Affinity {
 
     /// A decision.
     fn note(&mut self, now: Time, action: Action) {
-        let (core, given) = match action {
-            Action::Run { core, task, keep: false } => (core, Given::Run(task)),
-            Action::Run { core, task, keep: true } => (core, Given::Keep(task)),
-            Action::Idle { core } => (core, Given::Open),
-            Action::Share { core } => (core, Given::Shared),
-            Action::Sample { core } => return self.asked.push(core),
-        };
+        let (core, given) = Given::of(action);
+        let Some(given) = given else { return self.asked.push(core) };
         self.given[core.0 as usize] = given;
         self.since[core.0 as usize] = now;
     }
