@@ -5,22 +5,19 @@ mod common;
 mod schema;
 #[path = "common/scratch.rs"]
 mod scratch;
+#[path = "common/tiny.rs"]
+mod tiny;
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use common::greenwave;
 use host::lab::{Group, Lab, is_there};
-use rustix::process::{Pid, Signal, kill_process};
-use scratch::Scratch;
-use serde_json::Value;
+use tiny::{Tiny, figure, found};
 
 /// A little work, and all the time in the world for it.
-const TINY: &str = r#"
+const TINY: Tiny = Tiny(
+    r#"
     title = "tiny"
     source = "none"
     world = "tiers"
@@ -53,16 +50,8 @@ const TINY: &str = r#"
     says = "Requests that count"
     metric = "all.total.requests"
     holds = "60..60"
-"#;
-
-/// A file with the tiny experiment, `from` changed to `to`.
-fn tiny(from: &str, to: &str) -> Scratch {
-    assert!(TINY.contains(from), "{from:?} is in the experiment");
-    // Tests run side by side.
-    static FILES: AtomicU32 = AtomicU32::new(0);
-    let number = FILES.fetch_add(1, Ordering::Relaxed);
-    Scratch::new(&format!("tiers-{number}.toml"), &TINY.replace(from, to))
-}
+"#,
+);
 
 /// Whether there can be such experiments here; says so when not.
 fn can_run(test: &str) -> bool {
@@ -85,18 +74,11 @@ fn label_and_budget_go_with_every_request_through_three_services() {
     if !can_run("label_and_budget_go_with_every_request_through_three_services") {
         return;
     }
-    let out = greenwave(&["exp", "run", tiny("tiny", "tiny").path(), "--json"]);
-    let said = String::from_utf8_lossy(&out.stderr);
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}\n{said}"));
+    let json = found(&TINY.run("tiny", "tiny"));
     schema::conforms(&json);
-    assert_eq!(out.status.code(), Some(0), "{said}\n{json}");
     assert_eq!(json["world"], "host");
     for mode in ["none", "all"] {
-        let rows = json["figures"].as_array().unwrap();
-        let figure = |class: &str, stat: &str| {
-            let row = rows.iter().find(|row| row["mode"] == mode && row["class"] == class).unwrap();
-            row[stat].as_f64().unwrap_or_else(|| panic!("{mode} {class} {stat}: {row}"))
-        };
+        let figure = |class: &str, stat: &str| figure(&json, mode, class, stat);
         let [urgent, patient] = ["urgent", "patient"].map(|class| figure(class, "requests"));
         assert_eq!((urgent + patient, figure("total", "miss")), (60.0, 0.0), "{mode}: {json}");
         for service in ["front", "worker-1", "worker-2"] {
@@ -117,34 +99,8 @@ fn an_interrupted_experiment_of_services_leaves_nothing() {
     if !can_run("an_interrupted_experiment_of_services_leaves_nothing") {
         return;
     }
-    let file = tiny("requests = 60", "requests = 3000");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));
-    command.args(["exp", "run", file.path()]).stdout(Stdio::null()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
-    let id = child.id();
-    let is_its = |path: &PathBuf| {
-        path.file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with(&format!("greenwave-lab-{id}-")))
-    };
-    let left = || {
-        let folders = [std::env::temp_dir(), "/sys/fs/cgroup/cpu".into(), "/sys/fs/cgroup".into()];
-        let entries =
-            folders.into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
-        entries.map(|entry| entry.path()).filter(is_its).collect::<Vec<_>>()
-    };
     // A group for the services, and one for the users: they are at it.
-    let end = Instant::now() + Duration::from_secs(60);
-    while left().len() < 2 && Instant::now() < end {
-        std::thread::yield_now();
-    }
-    let begun = left();
-    let family = host::proc::family(id);
-    kill_process(Pid::from_raw(id as i32).unwrap(), Signal::INT).unwrap();
-    let out = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(begun.len() >= 2, "{begun:?}: {said}");
-    assert!(said.contains("interrupted"), "{said}");
-    assert_eq!(left(), [] as [PathBuf; 0]);
+    let family = TINY.interrupt("requests = 60", "requests = 3000", 2);
     // Greenwave, three services and who computes beside them.
     assert!(family.len() >= 5, "{family:?}");
     let lives = |id: &&u32| {
@@ -156,14 +112,12 @@ fn an_interrupted_experiment_of_services_leaves_nothing() {
 
 #[test]
 fn what_an_experiment_of_services_cannot_be_is_said_before_any_runs() {
-    let check = |from: &str, to: &str, says: &str| {
-        let out = greenwave(&["exp", "run", tiny(from, to).path()]);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{said}");
-        assert!(said.contains(says), "{says:?} is not in {said:?}");
-    };
-    check("mechanisms = \"all\"", "mechanisms = \"most\"", "mechanisms \"most\" are none of none, all");
-    check("dscp = [46, 10]", "dscp = [46]", "for each of 2 slos");
-    check("parts = 2", "parts = 9", "parts 9 is outside 1..=8");
-    check("bulk = 1", "bulks = 1", "bulks");
+    TINY.is_refused(
+        "mechanisms = \"all\"",
+        "mechanisms = \"most\"",
+        "mechanisms \"most\" are none of none, all",
+    );
+    TINY.is_refused("dscp = [46, 10]", "dscp = [46]", "for each of 2 slos");
+    TINY.is_refused("parts = 2", "parts = 9", "parts 9 is outside 1..=8");
+    TINY.is_refused("bulk = 1", "bulks = 1", "bulks");
 }

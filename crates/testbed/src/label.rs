@@ -18,7 +18,6 @@ use rustix::net::sockopt::{ip_tos, set_ip_tos};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 use tonic::transport::server::Connected;
-use tower::{Layer, Service};
 
 /// A connection to `address` whose packets carry `dscp`, 0..64.
 ///
@@ -112,6 +111,14 @@ impl Mark {
         Self { known: known.into() }
     }
 
+    /// `request`, with its level.
+    #[must_use]
+    pub fn write<B>(&self, mut request: Request<B>) -> Request<B> {
+        let level = self.level(request.extensions().get());
+        request.headers_mut().insert(&LEVEL, HeaderValue::from(level));
+        request
+    }
+
     fn level(&self, dscp: Option<&Dscp>) -> u16 {
         let place = dscp.and_then(|dscp| self.known.iter().position(|&known| known == dscp.0));
         place.unwrap_or(self.known.len() - 1) as u16
@@ -124,37 +131,6 @@ pub fn level(headers: &HeaderMap) -> usize {
     headers.get(&LEVEL).and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0)
 }
 
-impl<S> Layer<S> for Mark {
-    type Service = Marked<S>;
-
-    fn layer(&self, inner: S) -> Marked<S> {
-        Marked { inner, mark: self.clone() }
-    }
-}
-
-/// A service under a [`Mark`].
-#[derive(Clone, Debug)]
-pub struct Marked<S> {
-    inner: S,
-    mark: Mark,
-}
-
-impl<S: Service<Request<B>>, B> Service<Request<B>> for Marked<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> S::Future {
-        let level = self.mark.level(request.extensions().get());
-        request.headers_mut().insert(&LEVEL, HeaderValue::from(level));
-        self.inner.call(request)
-    }
-}
-
 /// Carries a request's level within a service, from [`Mark`] on.
 static LEVEL: HeaderName = HeaderName::from_static("testbed-level");
 
@@ -164,16 +140,12 @@ mod tests {
 
     #[test]
     fn a_request_is_of_its_connections_level_whatever_it_says() {
-        let seen = tower::service_fn(|request: Request<()>| {
-            std::future::ready(Ok::<_, std::convert::Infallible>(level(request.headers())))
-        });
-        let mut service = Mark::new(&[46, 10]).layer(seen);
-        let mut check = |dscp: Option<u8>, expected: usize| {
+        let mark = Mark::new(&[46, 10]);
+        let check = |dscp: Option<u8>, expected: usize| {
             let mut request = Request::new(());
             request.headers_mut().insert(&LEVEL, HeaderValue::from(0));
             dscp.map(|dscp| request.extensions_mut().insert(Dscp(dscp)));
-            let level = service.call(request).into_inner().unwrap();
-            assert_eq!(level, expected, "{dscp:?}");
+            assert_eq!(level(mark.write(request).headers()), expected, "{dscp:?}");
         };
         check(Some(46), 0);
         check(Some(10), 1);

@@ -17,6 +17,7 @@ use tonic::server::{NamedService, UnaryService};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status};
+use tower::util::MapRequestLayer;
 use tower::{Layer, Service};
 
 use crate::Error;
@@ -45,6 +46,7 @@ pub fn serve(
     let incoming = TcpIncoming::bind(any).map_err(|e| failed(&e))?.with_nodelay(Some(true));
     let address = incoming.local_addr().map_err(|e| failed(&e))?;
     let queue = queue.clone().answered_by(HeadersOnly);
+    let watch = MapRequestLayer::new(move |request: http::Request<Body>| watch.know(request));
     let server = builder(waiting).layer(watch).layer(queue).add_service(Method(handler));
     tokio::spawn(server.serve_with_incoming(incoming));
     Ok(address)

@@ -7,12 +7,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, Request};
 use queueing::Span;
-use tower::{Layer, Service};
 
 use crate::pace::since;
 use crate::protocol::Line;
@@ -100,39 +98,17 @@ pub struct Watch {
     pub part: usize,
 }
 
-impl<S> Layer<S> for Watch {
-    type Service = Watched<S>;
-
-    fn layer(&self, inner: S) -> Watched<S> {
-        Watched { inner, watch: self.clone() }
-    }
-}
-
-/// A service under a [`Watch`].
-#[derive(Clone, Debug)]
-pub struct Watched<S> {
-    inner: S,
-    watch: Watch,
-}
-
-impl<S: Service<Request<B>>, B> Service<Request<B>> for Watched<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> S::Future {
+impl Watch {
+    /// `request`, with an [`At`] for its handler if it is one of the plan's.
+    #[must_use]
+    pub fn know<B>(&self, mut request: Request<B>) -> Request<B> {
         let number = request.headers().get(&NUMBER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let number = number.filter(|&number: &usize| number < self.watch.run.plan.len());
-        if let Some(number) = number {
-            let Watch { run, stage, part } = self.watch.clone();
+        if let Some(number) = number.filter(|&number: &usize| number < self.run.plan.len()) {
+            let Self { run, stage, part } = self.clone();
             let at = At { run, request: number, stage, part, served: AtomicBool::new(false) };
             request.extensions_mut().insert(Arc::new(at));
         }
-        self.inner.call(request)
+        request
     }
 }
 

@@ -24,9 +24,11 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
+use tonic::body::Body;
 use tonic::codegen::tokio_stream::StreamExt;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Status};
+use tower::util::MapRequestLayer;
 
 use crate::Error;
 use crate::label::{Labelled, Mark, level};
@@ -156,8 +158,9 @@ async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
         set_tcp_congestion(&listener, congestion).map_err(|e| failed(e.into()))?;
     }
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let mark = Mark::new(&tier.dscp);
     let server = rpc::builder(waiting)
-        .layer(Mark::new(&tier.dscp))
+        .layer(MapRequestLayer::new(move |request: http::Request<Body>| mark.write(request)))
         .layer(guard.clone().answered_by(HeadersOnly))
         .layer(layer.clone().answered_by(HeadersOnly))
         .add_service(Method(handler(parts, tier.answer, Arc::clone(seen))));
