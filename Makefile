@@ -11,7 +11,7 @@ export PROPTEST_RNG_SEED ?= 20261121
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-dpdk clippy-bpf test-search test-vm test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build toolchain tools dpdk bpf java
+.PHONY: demo test test-dpdk clippy clippy-bpf test-search test-vm test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build toolchain tools dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -26,16 +26,22 @@ test: toolchain tools bpf
 	@$(HAVE_BPF) || echo "skipped: the guard in the kernel: clang, a C compiler, libelf or zlib is not there"
 	$(CARGO) test --workspace --locked $(TOWER) $$($(HAVE_BPF) && echo "$(BPF)")
 
-# The tests of the feature `dpdk`, on DPDK's virtual devices; they need root.
-test-dpdk: toolchain tools dpdk
+# The tests of the feature `dpdk`, on DPDK's virtual devices; they need root. With
+# the features of `test`, so that only what knows DPDK is built again.
+test-dpdk: toolchain tools bpf dpdk
 	@if ! $(HAVE_DPDK); then echo "skipped: test-dpdk: libdpdk 22.11 is not there"; exit 0; fi; \
-	$(CARGO) clippy --workspace --lib --bins --locked $(DPDK) -- -D warnings && \
-	$(CARGO) test --workspace --locked $(DPDK) --test drivers --test interface -- dpdk
+	bpf="$$($(HAVE_BPF) && echo "$(BPF)")"; \
+	$(CARGO) clippy --workspace --lib --bins --locked $(TOWER) $$bpf $(DPDK) -- -D warnings && \
+	$(CARGO) test --workspace --locked $(TOWER) $$bpf $(DPDK) --test drivers --test interface -- dpdk
 
-# What clippy says of the feature `bpf`, which the rest builds without.
+# What clippy says of all that builds anywhere.
+clippy: toolchain
+	$(CARGO) clippy --workspace --all-targets --locked $(TOWER) -- -D warnings
+
+# And of the feature `bpf`, which that builds without.
 clippy-bpf: toolchain bpf
 	@if ! $(HAVE_BPF); then echo "skipped: clippy-bpf: clang, a C compiler, libelf or zlib is not there"; exit 0; fi; \
-	$(CARGO) clippy -p host -p cli --all-targets --locked $(BPF) -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked $(TOWER) $(BPF) -- -D warnings
 
 # The search split over real workers, on a small made corpus; tantivy takes
 # minutes to build, so it is not among `test`.
