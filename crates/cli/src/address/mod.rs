@@ -16,7 +16,7 @@ mod cidr;
 mod tests;
 
 use crate::Error;
-use crate::device::Kind;
+use crate::device::kind::Kind;
 pub use cidr::Cidr;
 
 /// One address that a server is to have.

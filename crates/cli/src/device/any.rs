@@ -74,23 +74,17 @@ macro_rules! each {
     };
 }
 
-/// The frame as another type.
-pub(super) fn map<A, B>(received: Received<A>, wrap: impl FnOnce(A) -> B) -> Received<B> {
-    let Received { frame, arrived, checked } = received;
-    Received { frame: wrap(frame), arrived, checked }
-}
-
 impl Device for AnyDevice {
     type Frame = AnyFrame;
 
     #[inline]
     fn receive(&mut self, now: Time) -> Option<Received<AnyFrame>> {
         match self {
-            Self::Tap(device) => device.receive(now).map(|got| map(got, AnyFrame::Copied)),
-            Self::Packet(device) => device.receive(now).map(|got| map(got, AnyFrame::Copied)),
-            Self::Xdp(device) => device.receive(now).map(|got| map(got, AnyFrame::Xdp)),
-            Self::Dpdk(device) => device.receive(now).map(|got| map(got, AnyFrame::Dpdk)),
-            Self::Replay(device) => device.receive(now).map(|got| map(got, AnyFrame::Replayed)),
+            Self::Tap(device) => device.receive(now).map(|got| got.map(AnyFrame::Copied)),
+            Self::Packet(device) => device.receive(now).map(|got| got.map(AnyFrame::Copied)),
+            Self::Xdp(device) => device.receive(now).map(|got| got.map(AnyFrame::Xdp)),
+            Self::Dpdk(device) => device.receive(now).map(|got| got.map(AnyFrame::Dpdk)),
+            Self::Replay(device) => device.receive(now).map(|got| got.map(AnyFrame::Replayed)),
         }
     }
 
@@ -150,8 +144,8 @@ impl<D: Device> Device for Wrapped<D> {
     #[inline]
     fn receive(&mut self, now: Time) -> Option<Received<Self::Frame>> {
         match self {
-            Self::Plain(device) => device.receive(now).map(|got| map(got, fault::Frame::Device)),
-            Self::Tee(device) => device.receive(now).map(|got| map(got, fault::Frame::Device)),
+            Self::Plain(device) => device.receive(now).map(|got| got.map(fault::Frame::Device)),
+            Self::Tee(device) => device.receive(now).map(|got| got.map(fault::Frame::Device)),
             Self::Faulty(device) => device.receive(now),
             Self::Both(device) => device.receive(now),
         }

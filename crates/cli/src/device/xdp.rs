@@ -5,8 +5,6 @@ use net::Device;
 use net::device::{Full, Offloads, Received, Waker};
 use queueing::{Span, Time};
 
-use super::any::map;
-
 /// A queue of an interface.
 pub struct Xdp {
     pub(super) queue: afxdp::AfXdp,
@@ -40,10 +38,10 @@ impl Device for Xdp {
     #[inline]
     fn receive(&mut self, now: Time) -> Option<Received<Frame>> {
         if let Some(received) = self.queue.receive(now) {
-            return Some(map(received, Frame::Queue));
+            return Some(received.map(Frame::Queue));
         }
         let ear = self.ear.as_mut()?;
-        ear.receive(now).map(|received| map(received, Frame::Ear))
+        ear.receive(now).map(|received| received.map(Frame::Ear))
     }
 
     #[inline]

@@ -25,6 +25,14 @@ pub struct Received<F> {
     pub checked: bool,
 }
 
+impl<F> Received<F> {
+    /// The same, its frame as another type.
+    #[inline]
+    pub fn map<T>(self, wrap: impl FnOnce(F) -> T) -> Received<T> {
+        Received { frame: wrap(self.frame), arrived: self.arrived, checked: self.checked }
+    }
+}
+
 /// What a device does in the stack's place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
