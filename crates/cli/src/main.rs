@@ -27,6 +27,7 @@ mod explain;
 mod fabric;
 mod guard;
 mod include;
+mod interval;
 mod link;
 mod load;
 mod manual;

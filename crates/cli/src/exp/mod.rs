@@ -24,7 +24,6 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use crate::error::Error;
 use catalogue::Source;
 use overview::Overview;
-pub use plots::of_result as plots_of;
 use result::ExperimentResult;
 pub use spec::lay;
 

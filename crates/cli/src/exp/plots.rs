@@ -4,9 +4,7 @@
 use std::collections::BTreeSet;
 
 use queueing::Span;
-use serde_json::Value;
 
-use super::catalogue;
 use super::spec::Experiment;
 use super::world::World;
 use crate::report::Plot;
@@ -64,35 +62,6 @@ pub fn of(experiment: &Experiment, world: &World, measured: &Measured<'_>) -> Ve
     plots
 }
 
-/// Plots of a result that carries none, as those from before they did: from
-/// its figures, if its experiment still is among those that ship.
-#[must_use]
-pub fn of_result(result: &Value) -> Vec<Plot> {
-    // It may have been run from a copy of its file.
-    let name = result["experiment"].as_str().unwrap_or_default().trim_end_matches(".toml");
-    let is = |source: &str| {
-        name.strip_suffix(source).is_some_and(|before| before.is_empty() || before.ends_with('/'))
-    };
-    let experiment = catalogue::all().into_iter().find(|source| is(&source.name));
-    let Some(experiment) = experiment.and_then(|source| source.parse().ok()) else { return Vec::new() };
-    let Ok(world) = experiment.world() else { return Vec::new() };
-    let list = |key: &str| result[key].as_array().map(Vec::as_slice).unwrap_or_default();
-    let text = |value: &'_ Value, key: &str| value[key].as_str().map(str::to_owned);
-    let says = |figure: &Value, key: &str, value: &str| figure[key].as_str() == Some(value);
-    let mean = |point: &str, mode: &str, stat: &str| {
-        let here = |figure: &&Value| {
-            says(figure, "point", point)
-                && says(figure, "mode", mode)
-                && says(figure, "class", &experiment.class)
-        };
-        list("figures").iter().find(here)?[stat].as_f64()
-    };
-    let runs: Vec<(String, String)> =
-        list("settings").iter().filter_map(|run| Some((text(run, "point")?, text(run, "mode")?))).collect();
-    let runs = runs.iter().map(|run| (run.0.as_str(), run.1.as_str())).collect();
-    of(&experiment, world, &Measured { runs, mean: &mean })
-}
-
 fn axis(name: &str, unit: &str) -> String {
     if unit == "1" { name.to_owned() } else { format!("{name}, {unit}") }
 }
@@ -105,8 +74,6 @@ fn position(point: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -116,29 +83,5 @@ mod tests {
         {
             assert_eq!(position(point), place, "{point}");
         }
-    }
-
-    #[test]
-    fn a_result_from_before_plots_is_drawn_from_its_figures() {
-        let source = &catalogue::find("fish/fig6").unwrap()[0];
-        let experiment = source.parse().unwrap();
-        let (point, mode) = (&experiment.points()[0].name, &experiment.modes[0]);
-        let result = json!({
-            "experiment": "fish/fig6",
-            "figures": [{"point": point, "mode": mode, "class": experiment.class, "mean": 7.0}],
-            "settings": [{"point": point, "mode": mode, "settings": {}}],
-        });
-        assert_eq!(of_result(&result), [], "one point is no figure");
-        let two = json!([{"point": point, "mode": mode}, {"point": "other", "mode": mode}]);
-        let plots =
-            of_result(&json!({"experiment": "fish/fig6", "figures": result["figures"], "settings": &two}));
-        assert_eq!(
-            plots.iter().map(Plot::title).collect::<Vec<_>>(),
-            [format!("mean of {}", experiment.class)]
-        );
-        let copied =
-            json!({"experiment": "/a/copy/fish/fig6.toml", "figures": result["figures"], "settings": two});
-        assert_eq!(of_result(&copied), plots);
-        assert_eq!(of_result(&json!({"experiment": "no/such", "figures": []})), []);
     }
 }

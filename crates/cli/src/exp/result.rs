@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::catalogue::{Source, stem};
 use super::checked::{Checked, seed_plot};
 use super::claim::{Bound, Metric};
-use super::figures::interval;
 use super::grid::{Measured, Run};
 use super::plots;
 use super::spec::Experiment;
 use super::world::{Kind, Noise, Stat, World};
 use crate::error::Error;
+use crate::interval::interval;
 use crate::report::{self, Header, Plot};
 use crate::table::{Table, in_unit, number};
 

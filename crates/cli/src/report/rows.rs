@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::exp::figures::interval;
+use crate::interval::interval;
 use crate::report::KEY;
 
 /// What a result holds besides what is read by name.

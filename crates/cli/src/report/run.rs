@@ -108,10 +108,7 @@ impl Run {
             header.doctor = Vec::deserialize(&result["findings"]).map_err(foreign)?;
             found = rows::Found::default();
         }
-        let plots = match &result["plots"] {
-            Value::Null => crate::exp::plots_of(result),
-            plots => Vec::deserialize(plots).map_err(foreign)?,
-        };
+        let plots = Option::<Vec<Plot>>::deserialize(&result["plots"]).map_err(foreign)?;
         let not_checked = Option::<Vec<String>>::deserialize(&result["not_checked"]).map_err(foreign)?;
         Ok(Self {
             claims: claims(result).map_err(foreign)?,
@@ -124,7 +121,7 @@ impl Run {
             header,
             name,
             title,
-            plots,
+            plots: plots.unwrap_or_default(),
         })
     }
 

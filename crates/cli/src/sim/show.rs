@@ -7,8 +7,9 @@ use sim::fabric::{Outcome, PLACES};
 
 use super::args::Args;
 use super::plan::Plan;
-use crate::exp::figures::{Figures, interval};
+use crate::exp::figures::Figures;
 use crate::exp::world::fabric::{WORLD, rows};
+use crate::interval::interval;
 use crate::report::{self, Header, Plot, Section};
 use crate::table::{Table, in_unit, number};
 
