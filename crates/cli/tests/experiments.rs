@@ -4,9 +4,17 @@
 mod common;
 #[path = "common/schema.rs"]
 mod schema;
+#[path = "common/scratch.rs"]
+mod scratch;
+#[path = "common/tiny.rs"]
+mod tiny;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use common::greenwave;
 use serde_json::Value;
+use tiny::{Tiny, found};
 
 fn run(name: &str, seed: &str) -> (Option<i32>, Value) {
     let output = greenwave(&["exp", "run", name, "--scale", "smoke", "--seed", seed, "--json"]);
@@ -100,4 +108,71 @@ fn a_folder_of_results_is_one_table() {
     let nothing = greenwave(&["exp", "table", "/dev"]);
     assert_eq!(nothing.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("/dev holds no results"));
+}
+
+/// Eighty runs of a few ms each.
+const LONG: Tiny = Tiny(
+    r#"
+    title = "long"
+    source = "none"
+    world = "fabric"
+    modes = ["pias", "fish"]
+    class = "small"
+    [settings]
+    topology = { kind = "star", hosts = 2, host = { gbps = 10, delay = "20us" } }
+    room = 240
+    flows = 60
+    sizes = "websearch"
+    arrivals = "poisson 1000"
+    senders = "first"
+    [mode.pias]
+    scheduler = "pias"
+    [mode.fish]
+    scheduler = "fish"
+    [scale.smoke]
+    runs = 40
+    [scale.paper]
+    runs = 40
+    [[claim]]
+    id = "there"
+    says = "Small flows' mean"
+    metric = "fish.small.mean"
+    holds = "> 0"
+"#,
+);
+
+#[test]
+fn a_simulation_that_is_killed_goes_on_where_it_was() {
+    let file = LONG.file("long", "long");
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("killed-{}", std::process::id()));
+    let args = ["exp", "run", file.path(), "--out", folder.to_str().expect("a path of ours is UTF-8")];
+    let part = || {
+        let mut entries =
+            std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        entries.find(|path| path.extension().is_some_and(|kind| kind == "part"))
+    };
+    // Who wrote it, and a line for each run; the last may be half of one.
+    let runs =
+        || std::fs::read_to_string(part()?).ok().map(|text| text.matches('\n').count().saturating_sub(1));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));
+    let mut child = command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while runs().unwrap_or(0) < 3 && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let known = runs().expect("it was killed before its end");
+    let again = greenwave(&args);
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert_eq!(again.status.code(), Some(0), "{said}");
+    assert!(said.contains(&format!("{known} of 80 runs are known from before an interruption")), "{said}");
+    assert_eq!(part(), None, "the result is written");
+    let mut entries = std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path());
+    let json = entries.find(|path| path.extension().is_some_and(|kind| kind == "json")).unwrap();
+    let json: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let whole = found(&LONG.run("long", "long"));
+    for key in ["figures", "claims", "events", "plots"] {
+        assert_eq!(json[key], whole[key], "{key}");
+    }
 }

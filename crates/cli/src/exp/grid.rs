@@ -3,6 +3,7 @@
 //! meets all of them.
 
 use super::figures::Figures;
+use super::journal::{Journal, Key};
 use super::spec::{Experiment, Scale};
 use super::world::{self, Found, Noise, Row};
 use crate::error::Error;
@@ -42,19 +43,44 @@ struct Task {
     first: bool,
 }
 
-/// Runs `experiment` at `scale` with seeds from `seed` on.
+impl Task {
+    fn key(&self) -> Key {
+        Key::new(&self.mode, &self.settings)
+    }
+}
+
+/// Runs `experiment` at `scale` with seeds from `seed` on; not what `journal`
+/// knows, which is told of the rest.
 ///
 /// # Errors
 /// When settings are invalid, before anything runs; and when a run fails.
-pub fn run(name: &str, experiment: &Experiment, scale: &Scale, seed: u64) -> Result<Measured, Error> {
+pub fn run(
+    name: &str,
+    experiment: &Experiment,
+    scale: &Scale,
+    seed: u64,
+    journal: Option<&Journal>,
+) -> Result<Measured, Error> {
     let tasks = tasks(experiment, scale, seed).map_err(|e| Error::new(format!("experiment {name}: {e}")))?;
     let world = experiment.world().map_err(Error::new)?;
-    let bar = crate::progress::bar(tasks.len() as u64);
+    let known = |task: &Task| journal.and_then(|journal| journal.found(&task.key()));
+    let left = tasks.iter().filter(|task| known(task).is_none()).count();
+    if left < tasks.len() {
+        let (there, all) = (tasks.len() - left, tasks.len());
+        eprintln!("note: {name}: {there} of {all} runs are known from before an interruption");
+    }
+    let bar = crate::progress::bar(left as u64);
     bar.set_message(name.to_owned());
     let all_found = parallel::map(&tasks, world.kind.at_once(parallel::cores()), |task| {
-        let found = (task.run)();
+        if let Some(found) = known(task) {
+            return Ok(found);
+        }
+        let found = (task.run)()?;
+        if let Some(journal) = journal {
+            journal.add(&task.key(), &found)?;
+        }
         bar.inc(1);
-        found
+        Ok(found)
     });
     bar.finish_and_clear();
 

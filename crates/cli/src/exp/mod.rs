@@ -9,6 +9,7 @@ mod checked;
 mod claim;
 pub mod figures;
 mod grid;
+mod journal;
 mod overview;
 mod plots;
 mod result;
@@ -23,6 +24,7 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
 use crate::error::Error;
 use catalogue::Source;
+use journal::Journal;
 use overview::Overview;
 use result::ExperimentResult;
 pub use spec::lay;
@@ -76,7 +78,8 @@ struct RunArgs {
     /// One JSON object per experiment instead of tables.
     #[arg(long)]
     json: bool,
-    /// Folder for <paper>-<name>.json and .html.
+    /// Folder for <paper>-<name>.json and .html; a simulation that was
+    /// interrupted goes on from what it left there.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -175,8 +178,8 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     let mut overview = Overview::default();
     let mut worst = 0;
     for source in &sources {
-        let result = match run_one(source, args) {
-            Ok(result) => result,
+        let (result, journal) = match run_one(source, args) {
+            Ok(done) => done,
             // One that cannot run here does not keep the others from it.
             Err(e) if sources.len() > 1 => {
                 eprintln!("{e}");
@@ -196,6 +199,7 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
             let written = result.write(folder)?;
             eprintln!("wrote {} and .html", written.display());
         }
+        journal.map(Journal::end);
         overview.add(result.json()).map_err(Error::new)?;
     }
     if overview.len() > 1 && !args.json {
@@ -204,11 +208,18 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(worst))
 }
 
-fn run_one(source: &Source, args: &RunArgs) -> Result<ExperimentResult, Error> {
+/// The result, and what keeps its runs until it is written.
+fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<Journal>), Error> {
     let experiment = source.parse()?;
+    let world = experiment.world().map_err(Error::new)?;
+    // What the machine decides is measured in one go.
+    let folder = args.out.as_ref().filter(|_| world.kind == world::Kind::Sim);
+    let path = folder.map(|folder| folder.join(format!("{}.part", catalogue::stem(&source.name))));
+    let journal = path.map(Journal::open).transpose()?;
     let scale = &experiment.scale[args.scale.name()];
-    let measured = grid::run(&source.name, &experiment, scale, args.seed)?;
-    ExperimentResult::new(source, experiment, args.scale.name(), args.seed, measured)
+    let measured = grid::run(&source.name, &experiment, scale, args.seed, journal.as_ref())?;
+    let result = ExperimentResult::new(source, experiment, args.scale.name(), args.seed, measured)?;
+    Ok((result, journal))
 }
 
 #[cfg(test)]
