@@ -1,4 +1,5 @@
 //! A world's experiment, small, as the tests of that world run it.
+#![allow(dead_code, reason = "not every test takes every step")]
 
 use std::fs;
 use std::path::PathBuf;
@@ -41,7 +42,6 @@ impl Tiny {
     /// Interrupts it, with `from` changed to `to`, when it has made `traces`
     /// folders and control groups, of which none may be left; the processes
     /// that it had then.
-    #[allow(dead_code, reason = "not every world has them")]
     pub fn interrupt(&self, from: &str, to: &str, traces: usize) -> Vec<u32> {
         let file = self.file(from, to);
         let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));
@@ -83,7 +83,6 @@ pub fn found(out: &Output) -> Value {
 }
 
 /// A figure of a class in a mode.
-#[allow(dead_code, reason = "one world looks at all rows alike")]
 pub fn figure(json: &Value, mode: &str, class: &str, stat: &str) -> f64 {
     let mut rows = json["figures"].as_array().expect("a result has figures").iter();
     let row = rows.find(|row| row["mode"] == mode && row["class"] == class);
