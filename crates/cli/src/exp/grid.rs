@@ -71,7 +71,7 @@ pub fn run(
     }
     let bar = crate::progress::bar(left as u64);
     bar.set_message(name.to_owned());
-    let all_found = parallel::map(&tasks, world.kind.at_once(parallel::cores()), |task| {
+    let all_found = parallel::map(&tasks, world.kind.at_once(parallel::cores()), |task| -> Result<Found, Error> {
         if let Some(found) = known(task) {
             return Ok(found);
         }
