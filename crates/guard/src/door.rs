@@ -1,9 +1,11 @@
 //! Holds arrivals to a limit, the least important class first.
 //!
 //! Classes share what may come in by trunk reservation: the last bit of it is
-//! for the first class alone, a little more for the first two, half of it for
-//! all. So a class is only shed once those after it have been, and a limit
-//! needs no knowledge of who will come.
+//! for the first class alone, a little more for the first two. So a class is
+//! only shed once those after it have been, and a limit needs no knowledge of
+//! who will come. Of a number in the server half is for all; of a rate, what is
+//! kept beyond ([`Share`]) outlasts the chance by which those before the last
+//! come together, or they were shed though all of them would have been served.
 //! Source: trunk reservation, as telephone networks have it (Key, 1990).
 
 use queueing::Time;
@@ -40,6 +42,48 @@ pub struct Counts {
     pub shed: u64,
 }
 
+/// What of a rate may come in at once, and who finds it: requests that were
+/// saved up while fewer came.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// Saved up for all.
+    all: f64,
+    /// Kept beyond that for each class from those after it.
+    kept: f64,
+    classes: usize,
+}
+
+impl Share {
+    /// Of `per_s` requests a second, among `classes`: what comes in a hundredth of
+    /// a second for all, and in a twentieth for those before the last, a step for each.
+    ///
+    /// # Panics
+    /// When `classes` is zero.
+    #[must_use]
+    pub fn new(per_s: f64, classes: usize) -> Self {
+        assert!(classes > 0, "everybody is of some class");
+        let steps = classes.saturating_sub(1).max(1) as f64;
+        Self { all: (per_s / 100.0).max(ALL_MIN), kept: (per_s / 20.0).max(KEPT_MIN) / steps, classes }
+    }
+
+    /// What can be saved up.
+    #[must_use]
+    pub fn most(self) -> f64 {
+        self.all + self.kept * (self.classes - 1) as f64
+    }
+
+    /// What must have been for a request of the class at `place`, from 0.
+    #[must_use]
+    pub fn need(self, place: usize) -> f64 {
+        1.0 + self.kept * place.min(self.classes - 1) as f64
+    }
+}
+
+/// The least that all may bring at once, however small the rate is.
+const ALL_MIN: f64 = 4.0;
+/// The least that is kept for those before the last.
+const KEPT_MIN: f64 = 8.0;
+
 /// Where arrivals are let in or shed.
 #[derive(Clone, Debug)]
 pub struct Door {
@@ -52,10 +96,6 @@ pub struct Door {
 }
 
 impl Door {
-    /// Room for classes to differ: requests of a rate that may come in at
-    /// once, if the rate is small.
-    pub const BURST_MIN: f64 = 4.0;
-
     /// An open door for `classes` classes; requests of later ones count as of
     /// the last.
     ///
@@ -82,7 +122,7 @@ impl Door {
             self.tokens = 1.0;
         }
         self.limit = limit;
-        self.tokens = self.tokens.min(self.burst());
+        self.tokens = self.tokens.min(self.most());
     }
 
     /// Whether a request of `class` may come in at `now`, of whom `present`
@@ -90,14 +130,16 @@ impl Door {
     pub fn admits(&mut self, now: Time, class: Class, present: u64) -> bool {
         self.fill(now);
         let place = class.index().min(self.counts.len() - 1);
-        // Of what there is at most, what only those before this class may take.
-        let kept = place as f64 / (2.0 * self.counts.len() as f64);
+        let classes = self.counts.len();
         let admitted = match self.limit {
             Limit::Open => true,
             Limit::Closed => false,
-            Limit::Present { max } => (present as f64) < max as f64 * (1.0 - kept),
-            Limit::Rate { .. } => {
-                let enough = self.tokens >= 1.0 + (self.burst() - 1.0) * kept;
+            // Of what there is at most, some only for those before this class.
+            Limit::Present { max } => {
+                (present as f64) < max as f64 * (1.0 - place as f64 / (2 * classes) as f64)
+            }
+            Limit::Rate { per_s } => {
+                let enough = self.tokens >= Share::new(per_s, classes).need(place);
                 self.tokens -= f64::from(u8::from(enough));
                 enough
             }
@@ -114,11 +156,9 @@ impl Door {
         &self.counts
     }
 
-    /// What may come in at once of a rate: what comes in a hundredth of a
-    /// second, and some.
-    fn burst(&self) -> f64 {
+    fn most(&self) -> f64 {
         match self.limit {
-            Limit::Rate { per_s } => (per_s / 100.0).max(Self::BURST_MIN),
+            Limit::Rate { per_s } => Share::new(per_s, self.counts.len()).most(),
             _ => f64::INFINITY,
         }
     }
@@ -126,7 +166,7 @@ impl Door {
     fn fill(&mut self, now: Time) {
         if let Limit::Rate { per_s } = self.limit {
             let more = now.since(self.filled).as_secs_f64() * per_s;
-            self.tokens = (self.tokens + more).min(self.burst());
+            self.tokens = (self.tokens + more).min(self.most());
         }
         self.filled = now;
     }

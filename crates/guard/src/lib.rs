@@ -30,7 +30,7 @@ mod signals;
 #[cfg(feature = "tower")]
 pub mod tower;
 
-pub use door::{Class, Counts, Door};
+pub use door::{Class, Counts, Door, Share};
 pub use limit::Limit;
 pub use policy::{POLICIES, Params, Policy, by_name};
 pub use queueing::UnknownName;

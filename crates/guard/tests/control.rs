@@ -255,6 +255,28 @@ fn a_rate_is_a_rate_and_nobody_saves_up_for_longer_than_a_hundredth_of_a_second(
 }
 
 #[test]
+fn who_fits_the_rate_is_served_however_many_there_are_of_the_rest() {
+    for per_s in [50.0, 215.0, 3_000.0] {
+        // The first class would fill four fifths; as many come of the second.
+        let mut rng = Rng::seeded(3);
+        let mut door = Door::new(2);
+        door.set(Time::ZERO, Limit::Rate { per_s });
+        let (mut now, mut admitted) = (Time::ZERO, [0.0; 2]);
+        let requests = 40_000;
+        for _ in 0..requests {
+            now += Span::from_secs_f64(rng.exponential() / (1.6 * per_s));
+            let place = u8::from(rng.chance(0.5));
+            admitted[place as usize] += f64::from(u8::from(door.admits(now, Class::new(place), 0)));
+        }
+        let shed = door.counts().iter().map(|counts| counts.shed as f64 / counts.seen as f64);
+        let shed: Vec<f64> = shed.collect();
+        assert!(shed[0] < 0.01 && shed[1] > 0.6, "at {per_s}: {shed:?}");
+        let rate = admitted.iter().sum::<f64>() / now.since(Time::ZERO).as_secs_f64() / per_s;
+        assert!((0.97..1.01).contains(&rate), "{rate} of what may come does");
+    }
+}
+
+#[test]
 fn every_policy_has_its_name_and_nothing_to_see_is_no_overload() {
     for (name, _) in POLICIES {
         let mut policy = by_name(name, &Params::default()).expect("it is there");

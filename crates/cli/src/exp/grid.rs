@@ -71,17 +71,18 @@ pub fn run(
     }
     let bar = crate::progress::bar(left as u64);
     bar.set_message(name.to_owned());
-    let all_found = parallel::map(&tasks, world.kind.at_once(parallel::cores()), |task| -> Result<Found, Error> {
-        if let Some(found) = known(task) {
-            return Ok(found);
-        }
-        let found = (task.run)()?;
-        if let Some(journal) = journal {
-            journal.add(&task.key(), &found)?;
-        }
-        bar.inc(1);
-        Ok(found)
-    });
+    let all_found =
+        parallel::map(&tasks, world.kind.at_once(parallel::cores()), |task| -> Result<Found, Error> {
+            if let Some(found) = known(task) {
+                return Ok(found);
+            }
+            let found = (task.run)()?;
+            if let Some(journal) = journal {
+                journal.add(&task.key(), &found)?;
+            }
+            bar.inc(1);
+            Ok(found)
+        });
     bar.finish_and_clear();
 
     let figures = Figures::new(world);

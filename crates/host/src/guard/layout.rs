@@ -73,28 +73,29 @@ pub enum Held {
 }
 
 impl Held {
-    /// `limit` for `classes` classes, as [`guard::Door`] shares it: what is
-    /// kept for those before a class rises to half of all.
+    /// `limit` for `classes` classes, as [`guard::Door`] shares it.
     ///
     /// # Panics
     /// When `classes` is outside 1..=[`CLASSES`].
     #[must_use]
     pub fn new(limit: Limit, classes: usize) -> Self {
         assert!((1..=CLASSES).contains(&classes), "{classes} classes are outside 1..={CLASSES}");
-        let kept = |place: usize| place.min(classes - 1) as f64 / (2.0 * classes as f64);
-        let each = |of: &dyn Fn(f64) -> f64| std::array::from_fn(|place| of(kept(place)).round() as u64);
+        let each = |of: &dyn Fn(usize) -> f64| std::array::from_fn(|place| of(place).round() as u64);
         match limit {
             Limit::Open => Self::Open,
             Limit::Closed => Self::Closed,
             // Below so many: the first number that is not.
-            Limit::Present { max } => Self::Present(each(&|kept| (max as f64 * (1.0 - kept)).ceil())),
+            Limit::Present { max } => Self::Present(each(&|place| {
+                let kept = place.min(classes - 1) as f64 / (2 * classes) as f64;
+                (max as f64 * (1.0 - kept)).ceil()
+            })),
             Limit::Rate { per_s } => {
                 let cost = NS_PER_S / per_s.max(PER_S_MIN);
-                let burst = (per_s / 100.0).max(guard::Door::BURST_MIN);
+                let share = guard::Share::new(per_s, classes);
                 Self::Rate {
                     cost_ns: cost.round() as u64,
-                    burst_ns: (burst * cost).round() as u64,
-                    need_ns: each(&|kept| cost * (1.0 + (burst - 1.0) * kept)),
+                    burst_ns: (share.most() * cost).round() as u64,
+                    need_ns: each(&|place| cost * share.need(place)),
                 }
             }
         }
@@ -315,12 +316,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_class_needs_one_and_the_last_half_of_all() {
+    fn the_first_class_needs_one_and_the_last_leaves_what_is_kept() {
         let Held::Rate { cost_ns, burst_ns, need_ns } = Held::new(Limit::Rate { per_s: 1000.0 }, 2) else {
             panic!("a rate is a rate")
         };
-        assert_eq!((cost_ns, burst_ns), (1_000_000, 10_000_000));
-        assert_eq!(need_ns[..3], [1_000_000, 3_250_000, 3_250_000]);
+        assert_eq!((cost_ns, burst_ns), (1_000_000, 60_000_000));
+        assert_eq!(need_ns[..3], [1_000_000, 51_000_000, 51_000_000]);
         let Held::Present(present) = Held::new(Limit::Present { max: 100 }, 2) else {
             panic!("so many are so many")
         };
