@@ -7,12 +7,14 @@ use queueing::{CoreId, Span};
 use sched::cores::{Board, Class, Policy, Settings, TaskSpec, Topology, by_name};
 use serde::Deserialize;
 
-use super::mechanism;
 use crate::settings::{text, text_or_none, within};
 use crate::{Error, include};
 
 /// What `greenwave sched example` prints: every setting with its default.
 pub const EXAMPLE: &str = include_str!("example.toml");
+
+/// The mechanisms that can be asked for.
+pub const MECHANISMS: [&str; 4] = ["auto", "affinity", "scx", "runtime"];
 
 /// The file.
 #[derive(Clone, Debug, Deserialize)]
@@ -154,8 +156,8 @@ impl Config {
             "runtime" => Mechanism::Runtime,
             _ => Mechanism::Affinity,
         };
-        if !mechanism::NAMES.contains(&self.mechanism.as_str()) {
-            let what = format!("mechanism {:?} is none of {}", self.mechanism, mechanism::NAMES.join(", "));
+        if !MECHANISMS.contains(&self.mechanism.as_str()) {
+            let what = format!("mechanism {:?} is none of {}", self.mechanism, MECHANISMS.join(", "));
             return Err((what, "greenwave doctor sched, for what works here".to_owned()));
         }
         if named == Mechanism::Runtime && !self.has_pulses() {

@@ -6,9 +6,6 @@ use queueing::CoreId;
 use super::config::Config;
 use crate::Error;
 
-/// What can be asked for.
-pub const NAMES: [&str; 4] = ["auto", "affinity", "scx", "runtime"];
-
 /// A mechanism, and why this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {

@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", required = true)]
     config: Option<PathBuf>,
     /// auto, affinity, scx, runtime [default: as the file says].
-    #[arg(long, value_name = "NAME", value_parser = mechanism::NAMES, hide_possible_values = true)]
+    #[arg(long, value_name = "NAME", value_parser = config::MECHANISMS, hide_possible_values = true)]
     mechanism: Option<String>,
     /// From one status line to the next.
     #[arg(long, value_name = "SPAN", default_value = "1s")]

@@ -3,12 +3,10 @@
 
 use host::cores::list;
 use queueing::{CoreId, Histogram, Span, Time};
-use sched::cores::condition::Trouble;
 use sched::cores::moves::{self, Moves, Why};
 use sched::cores::{Allocator, Board, Hold, TaskId};
 
 use super::config::Config;
-use super::status::{Line, Status, class, parts};
 use crate::ui::{Figure, Head, Labels, Move, Owner, Spans, Told, Ui};
 
 /// A view, and what it is told next.
@@ -104,40 +102,4 @@ fn why(config: &Config, why: Why) -> String {
         Why::Left => "no LC wanted it".to_owned(),
         Why::Arranged => "as it is arranged".to_owned(),
     }
-}
-
-/// Tasks in an interval, as Prometheus and the live view know them.
-pub(super) fn figures(
-    config: &Config,
-    lines: &[Line],
-    status: &Status,
-    slowdown: Option<f64>,
-    conditions: &[Trouble],
-) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    let mut by_task = |name: &str, value: &dyn Fn(&Line) -> Option<f64>| {
-        for (task, line) in config.tasks.iter().zip(lines) {
-            let labels = Labels::none().with("task", &task.name).with("class", class(task));
-            figures.extend(value(line).map(|value| Figure::new(name, labels, value)));
-        }
-    };
-    by_task("greenwave_sched_cores", &|line| Some(f64::from(line.cores)));
-    by_task("greenwave_sched_cpu", &|line| Some(line.cpu));
-    // No turn, no wait.
-    by_task("greenwave_sched_wait_seconds", &|line| line.wait.map(Span::as_secs_f64));
-    by_task("greenwave_sched_wait_longest_seconds", &|line| Some(line.longest.as_secs_f64()));
-    by_task("greenwave_sched_parked", &|line| Some(f64::from(u8::from(line.parked))));
-    let totals = [
-        ("greenwave_sched_rounds_total", status.rounds),
-        ("greenwave_sched_actions_total", status.actions),
-        ("greenwave_sched_conditions_total", status.raised),
-    ];
-    figures.extend(totals.map(|(name, total)| Figure::new(name, Labels::none(), total as f64)));
-    figures.extend(slowdown.map(|times| Figure::new("greenwave_sched_dram_slowdown", Labels::none(), times)));
-    figures.extend(conditions.iter().map(|trouble| {
-        let (what, place) = parts(*trouble, config);
-        let labels = Labels::none().with("trouble", what).with("where", place);
-        Figure::new("greenwave_sched_condition", labels, 1.0)
-    }));
-    figures
 }

@@ -9,9 +9,8 @@ use sched::cores::{Allocator, TaskId};
 use serde_json::{Value, json};
 
 use super::config::{Config, Task};
-use super::shown::figures;
 use crate::table::{Table, micros};
-use crate::ui::{Figure, metrics};
+use crate::ui::{Figure, Labels, metrics};
 
 /// What happened since the last line, and altogether.
 pub struct Status {
@@ -38,13 +37,13 @@ struct Mark {
 }
 
 /// A task in an interval.
-pub(super) struct Line {
-    pub(super) cores: u16,
-    pub(super) cpu: f64,
-    pub(super) wait: Option<Span>,
-    pub(super) longest: Span,
+struct Line {
+    cores: u16,
+    cpu: f64,
+    wait: Option<Span>,
+    longest: Span,
     threads: usize,
-    pub(super) parked: bool,
+    parked: bool,
     refused: u64,
     /// Workers that tell, and how many of them are parked.
     workers: Option<(usize, usize)>,
@@ -213,8 +212,44 @@ impl Status {
     }
 }
 
+/// Tasks in an interval, as Prometheus and the live view know them.
+fn figures(
+    config: &Config,
+    lines: &[Line],
+    status: &Status,
+    slowdown: Option<f64>,
+    conditions: &[Trouble],
+) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let mut by_task = |name: &str, value: &dyn Fn(&Line) -> Option<f64>| {
+        for (task, line) in config.tasks.iter().zip(lines) {
+            let labels = Labels::none().with("task", &task.name).with("class", class(task));
+            figures.extend(value(line).map(|value| Figure::new(name, labels, value)));
+        }
+    };
+    by_task("greenwave_sched_cores", &|line| Some(f64::from(line.cores)));
+    by_task("greenwave_sched_cpu", &|line| Some(line.cpu));
+    // No turn, no wait.
+    by_task("greenwave_sched_wait_seconds", &|line| line.wait.map(Span::as_secs_f64));
+    by_task("greenwave_sched_wait_longest_seconds", &|line| Some(line.longest.as_secs_f64()));
+    by_task("greenwave_sched_parked", &|line| Some(f64::from(u8::from(line.parked))));
+    let totals = [
+        ("greenwave_sched_rounds_total", status.rounds),
+        ("greenwave_sched_actions_total", status.actions),
+        ("greenwave_sched_conditions_total", status.raised),
+    ];
+    figures.extend(totals.map(|(name, total)| Figure::new(name, Labels::none(), total as f64)));
+    figures.extend(slowdown.map(|times| Figure::new("greenwave_sched_dram_slowdown", Labels::none(), times)));
+    figures.extend(conditions.iter().map(|trouble| {
+        let (what, place) = parts(*trouble, config);
+        let labels = Labels::none().with("trouble", what).with("where", place);
+        Figure::new("greenwave_sched_condition", labels, 1.0)
+    }));
+    figures
+}
+
 /// `LC` or `BE`.
-pub(super) fn class(task: &Task) -> &'static str {
+fn class(task: &Task) -> &'static str {
     if task.spec().is_critical() { "LC" } else { "BE" }
 }
 
