@@ -14,6 +14,17 @@ use queueing::{Priority, Time};
 
 use super::{COLLECTED_MAX, HANDED_MAX, Pipe, Programs, Read, Streams, Wrote};
 
+/// Whose turn it is on a level.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Who {
+    /// A connection.
+    Conn(ConnId),
+    /// A port for which datagrams came.
+    Port(u16),
+    /// A socket from which a program has sent datagrams.
+    Socket(u64),
+}
+
 /// A connection that a program has.
 pub(super) struct Flow<P> {
     generation: u32,
@@ -139,7 +150,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             return;
         }
         flow.queued_in = Some(level);
-        self.inbound[level.index()].push_back(conn);
+        self.inbound[level.index()].push_back(Who::Conn(conn));
     }
 
     /// The program of `conn` may have written something.
@@ -148,7 +159,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
         let level = flow.level;
         if flow.queued_out.is_none_or(|queued| queued > level) {
             flow.queued_out = Some(level);
-            self.outbound[level.index()].push_back(conn);
+            self.outbound[level.index()].push_back(Who::Conn(conn));
         }
     }
 
@@ -158,16 +169,15 @@ impl<D: Device, P: Programs> Streams<D, P> {
         for level in Priority::all() {
             let mut had_turn = false;
             while (handed < HANDED_MAX || !had_turn)
-                && let Some(conn) = self.inbound[level.index()].pop_front()
+                && let Some(who) = self.inbound[level.index()].pop_front()
             {
-                let Some(flow) = self.flow(conn).filter(|flow| flow.queued_in == Some(level)) else {
-                    continue;
+                let had = match who {
+                    Who::Conn(conn) => self.hand_over_one(now, conn, level),
+                    Who::Port(port) => self.hand_over_port(now, port, level),
+                    Who::Socket(_) => false,
                 };
-                flow.queued_in = None;
-                flow.level = level;
-                handed += 1;
-                had_turn = true;
-                self.hand_over_one(now, conn);
+                handed += usize::from(had);
+                had_turn |= had;
             }
         }
         handed > 0
@@ -185,7 +195,16 @@ impl<D: Device, P: Programs> Streams<D, P> {
         }
     }
 
-    fn hand_over_one(&mut self, now: Time, conn: ConnId) {
+    /// Whether `conn` waited for its turn on this level.
+    fn hand_over_one(&mut self, now: Time, conn: ConnId, level: Priority) -> bool {
+        let Some(flow) = self.flow(conn).filter(|flow| flow.queued_in == Some(level)) else { return false };
+        flow.queued_in = None;
+        flow.level = level;
+        self.hand_over_bytes(now, conn);
+        true
+    }
+
+    fn hand_over_bytes(&mut self, now: Time, conn: ConnId) {
         let index = conn.index as usize;
         self.tell(conn);
         let Some(Some(flow)) = self.flows.get_mut(index) else { return };
@@ -231,20 +250,28 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 if had_turn && (turns >= HANDED_MAX || collected >= COLLECTED_MAX) {
                     break;
                 }
-                let Some(conn) = self.outbound[level.index()].pop_front() else { break };
-                let Some(flow) = self.flow(conn).filter(|flow| flow.queued_out == Some(level)) else {
-                    continue;
+                let Some(who) = self.outbound[level.index()].pop_front() else { break };
+                let had = match who {
+                    Who::Conn(conn) => self.collect_one(now, conn, level),
+                    Who::Socket(socket) => self.collect_letters(socket, level),
+                    Who::Port(_) => false,
                 };
-                flow.queued_out = None;
-                turns += 1;
-                had_turn = true;
-                self.collect_one(now, conn);
+                turns += usize::from(had);
+                had_turn |= had;
             }
         }
         turns > 0
     }
 
-    fn collect_one(&mut self, now: Time, conn: ConnId) {
+    /// Whether `conn` waited for its turn on this level.
+    fn collect_one(&mut self, now: Time, conn: ConnId, level: Priority) -> bool {
+        let Some(flow) = self.flow(conn).filter(|flow| flow.queued_out == Some(level)) else { return false };
+        flow.queued_out = None;
+        self.collect_bytes(now, conn);
+        true
+    }
+
+    fn collect_bytes(&mut self, now: Time, conn: ConnId) {
         let index = conn.index as usize;
         let Some(Some(flow)) = self.flows.get_mut(index) else { return };
         if flow.opening {

@@ -13,199 +13,31 @@
 //! level to hand over and once on each to collect. Starvation: both are strict
 //! by level, up to [`HANDED_MAX`] connections a round and [`COLLECTED_MAX`]
 //! bytes, but every level on which somebody waits has a turn in every round.
+//! Datagrams take their turns among the connections ([`datagrams`]).
 //! Source: ADPS M6 (label from packet to application); ADR 0025.
 
+mod counters;
+mod datagrams;
 mod flow;
 mod opening;
+mod programs;
 mod run;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 
-use net::classify::private::{APPLICATION, application_mut};
-use net::classify::{FlowState, Private, TransportClassifier};
-use net::driver::DriverCounters;
+use net::classify::private::application_mut;
 use net::stack::{ConnId, KeepAlive, ListenOptions};
 use net::{Device, Stack};
 use queueing::{Label, Priority, Span, Time};
 
-use crate::front::{Behind, Budget, Counted, Front, Guard, Setup, Shed, Work};
+use crate::front::{Behind, Budget, Counted, Front, Guard, Setup, Work};
 use crate::mode::Policy;
-use flow::Flow;
+pub use counters::{Counters, Seen};
+use datagrams::Datagrams;
+use flow::{Flow, Who};
 pub use opening::NotOpened;
+pub use programs::{Delivered, Happened, Letter, Pipe, Programs, Read, Setting, Wrote};
 pub use run::serve;
-
-/// The program's end of a connection.
-pub trait Pipe {
-    /// What is handed over next is as urgent as `level`; `private` is what
-    /// the connection shares with its classifiers. For programs that look.
-    fn tell(&mut self, _level: Priority, _private: &Private) {}
-    /// What the connection has been like; likewise.
-    fn flow(&mut self, _flow: &FlowState) {}
-    /// Hands `bytes`, which are not none, to the program.
-    fn write(&mut self, bytes: &[u8]) -> Wrote;
-    /// Takes what the program has written into `bytes`. Less than they hold is
-    /// all there is; [`Happened::Pipe`] follows when there is more, or
-    /// [`Happened::Shut`] has told that an end follows.
-    fn read(&mut self, bytes: &mut [u8]) -> Read;
-    /// After what was handed over nothing comes.
-    fn finish(&mut self);
-    /// Whether [`Happened::Pipe`] is to tell when there is room again.
-    fn want_room(&mut self, wanted: bool);
-}
-
-/// What became of bytes for the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrote {
-    /// It has the first so many.
-    Some(usize),
-    /// There is no room.
-    Full,
-    /// It reads no more.
-    Gone,
-}
-
-/// What the program has written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
-    /// So many bytes.
-    Some(usize),
-    /// Nothing now; [`Happened::Pipe`] follows when there is something.
-    Nothing,
-    /// And it writes no more.
-    End,
-    /// It closed its end with bytes unread.
-    Reset,
-}
-
-/// The programs.
-pub trait Programs {
-    /// Their end of a connection.
-    type Pipe: Pipe;
-    /// Appends what happened on their side; whether anything did. Never blocks.
-    fn poll(&mut self, into: &mut Vec<Happened>) -> bool;
-    /// Who is urgent among the connections to `port`, where whoever listens
-    /// there says so itself.
-    fn classifier(&self, _port: u16) -> Option<TransportClassifier> {
-        None
-    }
-    /// Hands a new connection to whoever listens; `None` when nobody takes it.
-    fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Self::Pipe>;
-    /// Answers [`Happened::Connect`]: a handshake is under way. `None` when the
-    /// program cannot have it.
-    fn opening(
-        &mut self,
-        call: u64,
-        conn: ConnId,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Option<Self::Pipe>;
-    /// Answers [`Happened::Connect`]: there is none.
-    fn refuse(&mut self, call: u64, why: NotOpened);
-    /// The handshake of `conn` is complete: its program may write.
-    fn opened(&mut self, conn: ConnId, pipe: &mut Self::Pipe);
-    /// The handshake of `conn` has failed; its pipe is dropped after this.
-    fn failed(&mut self, conn: ConnId, why: NotOpened);
-}
-
-/// What happened on the programs' side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
-    /// On a connection; one that is gone meanwhile is nobody's.
-    Pipe {
-        /// Which.
-        conn: ConnId,
-        /// There may be something to read, or its end.
-        readable: bool,
-        /// There may be room again.
-        writable: bool,
-        /// Nobody has the other end any more.
-        gone: bool,
-    },
-    /// The program writes nothing more: what it wrote is to be read to the end.
-    Shut(ConnId),
-    /// Somebody listens on this port.
-    Listen(u16),
-    /// Nobody does any more.
-    Unlisten(u16),
-    /// A program wants a connection; [`Programs::opening`] or
-    /// [`Programs::refuse`] follows.
-    Connect {
-        /// How the question is called.
-        call: u64,
-        /// To whom.
-        to: SocketAddr,
-        /// From this port of ours, if it says so.
-        port: Option<u16>,
-    },
-    /// A program wants something of TCP for one of its connections.
-    Set(ConnId, Setting),
-}
-
-/// What a program can set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setting {
-    /// Whether a silent peer is asked if it lives.
-    KeepAlive(bool),
-    /// After how long.
-    KeepIdle(Span),
-    /// How often then.
-    KeepInterval(Span),
-    /// How many times.
-    KeepCount(u8),
-    /// How long data may wait for its acknowledgement.
-    UserTimeout(Option<Span>),
-    /// Closing resets.
-    ResetOnClose(bool),
-    /// How urgent is what it sends, until something comes.
-    Level(Priority),
-    /// The application's private bytes (ADPS M5).
-    Private([u8; 64 - APPLICATION]),
-}
-
-/// What happened so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Connections that programs were given.
-    pub offered: u64,
-    /// Connections that nobody took: they were reset.
-    pub untaken: u64,
-    /// Connections that programs opened,
-    pub opened: u64,
-    /// and those whose handshake failed.
-    pub unopened: u64,
-    /// Connections that ended, however.
-    pub ended: u64,
-    /// Of those, reset because the program let go of them with bytes unread,
-    /// or asked for it.
-    pub reset: u64,
-    /// Bytes handed to programs.
-    pub bytes_in: u64,
-    /// Bytes that programs wrote.
-    pub bytes_out: u64,
-    /// Bytes that came for programs that read no more.
-    pub bytes_unheard: u64,
-    /// The driver stage.
-    pub driver: DriverCounters,
-    /// SYNs at the guard, by the level of their class.
-    pub guard: [Shed; Priority::LEVELS],
-}
-
-/// What a stack shows of itself while programs use it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// What happened so far.
-    pub counters: Counters,
-    /// Frames in the receive buffer.
-    pub frames: usize,
-    /// Places taken by connections that have something for their program, on
-    /// all levels,
-    pub inbound: usize,
-    /// and by those whose program may have written something.
-    pub outbound: usize,
-    /// Connections that programs have.
-    pub connections: usize,
-}
 
 /// The pure heart.
 pub struct Streams<D: Device, P: Programs> {
@@ -218,11 +50,12 @@ pub struct Streams<D: Device, P: Programs> {
     flows: Vec<Option<Flow<P::Pipe>>>,
     /// How many of them there are.
     present: u64,
-    /// Connections with something for their program, by level; entries of
-    /// those that have moved to a more urgent level are stale.
-    inbound: [VecDeque<ConnId>; Priority::LEVELS],
-    /// Connections whose program may have written something, in the same way.
-    outbound: [VecDeque<ConnId>; Priority::LEVELS],
+    /// Whoever has something for a program, by level; entries of those that
+    /// have moved to a more urgent level are stale.
+    inbound: [VecDeque<Who>; Priority::LEVELS],
+    /// Those whose program may have written something, in the same way.
+    outbound: [VecDeque<Who>; Priority::LEVELS],
+    datagrams: Datagrams,
     /// Connections to be reset once this round's segments are out.
     resets: Vec<ConnId>,
     happened: Vec<Happened>,
@@ -268,6 +101,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             present: 0,
             inbound: Default::default(),
             outbound: Default::default(),
+            datagrams: Datagrams::default(),
             resets: Vec::new(),
             happened: Vec::new(),
             scratch: vec![0; PENDING_MAX].into(),
@@ -301,7 +135,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// The same, and what waits now.
     #[must_use]
     pub fn seen(&self) -> Seen {
-        let waiting = |levels: &[VecDeque<ConnId>]| levels.iter().map(VecDeque::len).sum();
+        let waiting = |levels: &[VecDeque<Who>]| levels.iter().map(VecDeque::len).sum();
         Seen {
             counters: self.counters,
             frames: self.front.waiting(),
@@ -317,11 +151,12 @@ impl<D: Device, P: Programs> Streams<D, P> {
         self.present as usize
     }
 
-    /// Whether no program has a connection that is open, and all that they
-    /// wrote has arrived.
+    /// Whether no program has a connection that is open, or sends datagrams,
+    /// and all that they wrote has arrived.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.flows.iter().flatten().all(|flow| flow.opening)
+            && self.datagrams.nobody_sends()
             && self.stack.buffer_bytes() == 0
             && !self.stack.wants_egress()
     }
@@ -357,10 +192,12 @@ impl<D: Device, P: Programs> Streams<D, P> {
     fn pass_on(&mut self, now: Time, device: &mut D, mut busy: bool) -> bool {
         busy |= self.listen_to_programs(now);
         self.take_events(now);
+        self.take_datagrams();
         busy |= self.hand_over(now);
         busy |= self.collect(now);
         self.take_events(now);
-        busy |= self.front.transmit(now, device, &mut self.stack, busy, || false) > 0;
+        let sent = self.front.transmit(now, device, &mut self.stack, busy, || false) > 0;
+        busy |= sent | self.send_again(sent);
         busy | self.reset(now)
     }
 
@@ -434,6 +271,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
             Happened::Unlisten(port) => self.stack.unlisten(port),
             Happened::Connect { call, to, port } => self.connect(now, call, to, port),
             Happened::Set(conn, setting) => self.set(now, conn, setting),
+            Happened::Bound(port) => self.bind(port),
+            Happened::Mail(socket) => self.queue_socket(socket),
+            Happened::Room(port) => self.on_room(port),
         }
     }
 

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod datagrams;
 mod opening;
 mod world;
 

@@ -1,10 +1,11 @@
 //! Streams, a client's stack on the same wire, and programs of memory.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use net::classify::Verdict;
+use net::classify::{Private, Verdict};
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{Config, EventKind};
 use sched::dispatch::{Params, Steering};
@@ -104,6 +105,26 @@ pub(super) struct Program {
     /// Why connections that it wanted could not be opened.
     pub(super) unopened: Vec<NotOpened>,
     reads: Rc<Cell<u32>>,
+    pub(super) mail: Mail,
+}
+
+/// Its sockets for datagrams.
+#[derive(Default)]
+pub(super) struct Mail {
+    /// Who has what comes.
+    pub(super) taker: u64,
+    /// What came, how much of it may wait, and whether nobody waits for room.
+    pub(super) came: Vec<Vec<u8>>,
+    pub(super) room: usize,
+    pub(super) shared: bool,
+    /// What it has sent, to whom and from which socket; and from which it was
+    /// taken, in this order.
+    pub(super) sent: VecDeque<(u64, SocketAddr, Vec<u8>)>,
+    pub(super) taken: Vec<u64>,
+    /// It has let go of them.
+    pub(super) gone: bool,
+    /// What found nobody.
+    pub(super) undelivered: Vec<(u16, SocketAddr)>,
 }
 
 impl Programs for Program {
@@ -141,9 +162,36 @@ impl Programs for Program {
     fn failed(&mut self, _: ConnId, why: NotOpened) {
         self.unopened.push(why);
     }
+
+    fn deliver(&mut self, local: SocketAddr, _: SocketAddr, payload: &[u8]) -> Delivered {
+        assert_eq!(local, MAIL.parse().unwrap());
+        let mail = &mut self.mail;
+        if mail.came.len() >= mail.room {
+            return if mail.shared { Delivered::Lost } else { Delivered::Full };
+        }
+        mail.came.push(payload.to_vec());
+        Delivered::To(mail.taker)
+    }
+
+    fn letter(&mut self, socket: u64, bytes: &mut [u8]) -> Letter {
+        let mail = &mut self.mail;
+        let Some(at) = mail.sent.iter().position(|(from, ..)| *from == socket) else {
+            return if mail.gone { Letter::End { port: 53, last: true } } else { Letter::Nothing };
+        };
+        let (_, to, payload) = mail.sent.remove(at).unwrap();
+        mail.taken.push(socket);
+        bytes[..payload.len()].copy_from_slice(&payload);
+        Letter::Out { from: MAIL.parse().unwrap(), to, len: payload.len() }
+    }
+
+    fn undelivered(&mut self, port: u16, remote: SocketAddr) {
+        self.mail.undelivered.push((port, remote));
+    }
 }
 
 pub(super) const HERE: &str = "10.0.0.1:80";
+/// Where datagrams come to.
+pub(super) const MAIL: &str = "10.0.0.1:53";
 /// Where the client's stack may listen.
 pub(super) const THERE: &str = "10.0.0.2:90";
 

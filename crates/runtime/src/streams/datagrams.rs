@@ -1,0 +1,260 @@
+//! Datagrams of programs: those that come wait in the stack, the most urgent
+//! first, until their program has room; those that programs send go out as
+//! urgent as what their socket was handed last.
+//!
+//! Ports and sockets take their turns among the connections of their level, up
+//! to [`LETTERS_MAX`] datagrams each. Bounds: what has come waits in the
+//! stack's queue of its port, strict by label and bounded, beside one datagram
+//! that found no room; what a program has sent waits in its socket, beside one
+//! that the stack had no room for. Where several sockets share a port nobody
+//! waits for one that is full: its datagrams are lost and counted. Nobody is
+//! told of a datagram that was dropped, but a socket that is connected hears
+//! that nobody listens at its peer. Decision: ADR 0049.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use net::Device;
+use net::stack::{Datagram, SendError, UdpId, UdpOptions, UdpPath};
+use net::wire::icmp::Cause;
+use queueing::{Label, Priority, Time};
+
+use super::flow::Who;
+use super::{COLLECTED_MAX, Delivered, Letter, Programs, Streams};
+
+/// Datagrams that a port or a socket has in one turn.
+pub const LETTERS_MAX: usize = 32;
+
+/// What is known of them; no more than programs have sockets.
+#[derive(Default)]
+pub(super) struct Datagrams {
+    ports: BTreeMap<u16, Port>,
+    senders: BTreeMap<u64, Sender>,
+    /// Sockets whose datagram the stack had no room for.
+    stuck: BTreeSet<u64>,
+    /// ICMP errors that have been looked at.
+    errors: u64,
+}
+
+/// A port that programs want datagrams for.
+#[derive(Default)]
+struct Port {
+    /// Waits on this level for its turn.
+    queued: Option<Priority>,
+    /// The one that found no room.
+    held: Option<Datagram>,
+}
+
+/// A socket that has sent, or was handed something.
+#[derive(Default)]
+struct Sender {
+    /// How urgent is what it was handed last.
+    level: Priority,
+    queued: Option<Priority>,
+    /// The one that the stack had no room for.
+    unsent: Option<(UdpPath, Vec<u8>)>,
+}
+
+impl Datagrams {
+    /// Whether no program has a socket, and nothing waits to be sent.
+    pub(super) fn nobody_sends(&self) -> bool {
+        self.ports.is_empty()
+    }
+}
+
+impl<D: Device, P: Programs> Streams<D, P> {
+    /// A program wants the datagrams for `port`.
+    pub(super) fn bind(&mut self, port: u16) {
+        // Another of its sockets may have it already.
+        let _ = self.stack.bind_udp(port, UdpOptions::default());
+        self.datagrams.ports.entry(port).or_default();
+    }
+
+    /// Looks for what has come.
+    pub(super) fn take_datagrams(&mut self) {
+        while let Some(id) = self.stack.poll_udp() {
+            if let Some(level) = self.stack.udp_level(id) {
+                self.queue_port(id.0, level);
+            }
+        }
+        let errors = self.stack.counters().icmp_errors;
+        if std::mem::replace(&mut self.datagrams.errors, errors) == errors {
+            return;
+        }
+        for &port in self.datagrams.ports.keys() {
+            while let Some((remote, cause)) = self.stack.take_udp_error(UdpId(port)) {
+                if cause == Cause::Port {
+                    self.programs.undelivered(port, remote);
+                }
+            }
+        }
+    }
+
+    /// `port` has something for programs, as urgent as `level`.
+    fn queue_port(&mut self, port: u16, level: Priority) {
+        let Some(at) = self.datagrams.ports.get_mut(&port) else { return };
+        if at.held.is_some() || at.queued.is_some_and(|queued| queued <= level) {
+            return;
+        }
+        at.queued = Some(level);
+        self.inbound[level.index()].push_back(Who::Port(port));
+    }
+
+    /// Whether `port` waited for its turn on this level.
+    pub(super) fn hand_over_port(&mut self, now: Time, port: u16, level: Priority) -> bool {
+        let id = UdpId(port);
+        let Some(at) = self.datagrams.ports.get_mut(&port).filter(|at| at.queued == Some(level)) else {
+            return false;
+        };
+        at.queued = None;
+        for _ in 0..LETTERS_MAX {
+            match self.stack.udp_level(id) {
+                Some(next) if next > level => break,
+                _ => {}
+            }
+            // Asked when there is none, the stack tells of the next that comes.
+            let Some(datagram) = self.stack.receive_from(now, id) else { return true };
+            if !self.hand_over_datagram(port, datagram) {
+                return true;
+            }
+        }
+        let next = self.stack.udp_level(id).unwrap_or(level);
+        self.queue_port(port, next);
+        true
+    }
+
+    /// Hands a datagram over, or holds it; whether others may follow.
+    fn hand_over_datagram(&mut self, port: u16, datagram: Datagram) -> bool {
+        let local = SocketAddr::new(datagram.local, port);
+        let delivered = self.programs.deliver(local, datagram.remote, &datagram.payload);
+        if delivered == Delivered::Full {
+            if let Some(at) = self.datagrams.ports.get_mut(&port) {
+                at.held = Some(datagram);
+            }
+            return false;
+        }
+        let Datagram { label, payload, .. } = datagram;
+        self.on_delivered(delivered, label.priority, payload.len());
+        self.stack.recycle(payload);
+        true
+    }
+
+    fn on_delivered(&mut self, delivered: Delivered, level: Priority, len: usize) {
+        match delivered {
+            Delivered::To(socket) => {
+                self.counters.datagrams_in += 1;
+                self.counters.bytes_in += len as u64;
+                self.datagrams.senders.entry(socket).or_default().level = level;
+            }
+            Delivered::Full | Delivered::Lost => self.counters.datagrams_lost += 1,
+            Delivered::Nobody => self.counters.datagrams_untaken += 1,
+        }
+    }
+
+    /// Programs have taken something that came for `port`.
+    pub(super) fn on_room(&mut self, port: u16) {
+        let Some(datagram) = self.datagrams.ports.get_mut(&port).and_then(|at| at.held.take()) else {
+            return;
+        };
+        let level = datagram.label.priority;
+        if self.hand_over_datagram(port, datagram) {
+            let next = self.stack.udp_level(UdpId(port)).unwrap_or(level);
+            self.queue_port(port, next);
+        }
+    }
+
+    /// The program may have sent something from `socket`.
+    pub(super) fn queue_socket(&mut self, socket: u64) {
+        let sender = self.datagrams.senders.entry(socket).or_default();
+        let level = sender.level;
+        if sender.queued.is_none_or(|queued| queued > level) {
+            sender.queued = Some(level);
+            self.outbound[level.index()].push_back(Who::Socket(socket));
+        }
+    }
+
+    /// Whether `socket` waited for its turn on this level.
+    pub(super) fn collect_letters(&mut self, socket: u64, level: Priority) -> bool {
+        let Some(sender) = self.datagrams.senders.get_mut(&socket).filter(|of| of.queued == Some(level))
+        else {
+            return false;
+        };
+        sender.queued = None;
+        let label = Label::new(sender.level);
+        if let Some((path, payload)) = sender.unsent.take() {
+            match self.stack.answer(&path, label, &payload) {
+                Err(SendError::Full) => {
+                    self.keep(socket, path, payload);
+                    return true;
+                }
+                sent => self.on_sent(sent),
+            }
+        }
+        let mut collected = 0;
+        for _ in 0..LETTERS_MAX {
+            if collected >= COLLECTED_MAX {
+                break;
+            }
+            match self.programs.letter(socket, &mut self.scratch) {
+                Letter::Out { from, to, len } => {
+                    collected += len;
+                    self.counters.bytes_out += len as u64;
+                    let path = UdpPath { id: UdpId(from.port()), local: from.ip(), remote: to };
+                    match self.stack.answer(&path, label, &self.scratch[..len]) {
+                        Err(SendError::Full) => {
+                            let payload = self.scratch[..len].to_vec();
+                            self.keep(socket, path, payload);
+                            return true;
+                        }
+                        sent => self.on_sent(sent),
+                    }
+                }
+                Letter::Settled(delivered) => self.on_delivered(delivered, level, 0),
+                Letter::Nothing => return true,
+                Letter::End { port, last } => {
+                    self.let_go_of_socket(socket, port, last);
+                    return true;
+                }
+            }
+        }
+        self.queue_socket(socket);
+        true
+    }
+
+    fn on_sent(&mut self, sent: Result<(), SendError>) {
+        match sent {
+            Ok(()) => self.counters.datagrams_out += 1,
+            Err(_) => self.counters.datagrams_unsent += 1,
+        }
+    }
+
+    /// The stack has no room: nothing more is collected from `socket` for now.
+    fn keep(&mut self, socket: u64, path: UdpPath, payload: Vec<u8>) {
+        self.datagrams.senders.entry(socket).or_default().unsent = Some((path, payload));
+        self.datagrams.stuck.insert(socket);
+    }
+
+    /// Lets those try again for whom the stack had no room, where it has
+    /// `sent` something or nothing waits there; whether there are any.
+    pub(super) fn send_again(&mut self, sent: bool) -> bool {
+        if self.datagrams.stuck.is_empty() || !sent && self.stack.wants_egress() {
+            return false;
+        }
+        for socket in std::mem::take(&mut self.datagrams.stuck) {
+            self.queue_socket(socket);
+        }
+        true
+    }
+
+    /// Nobody has `socket` any more, which had `port`.
+    fn let_go_of_socket(&mut self, socket: u64, port: u16, last: bool) {
+        self.datagrams.senders.remove(&socket);
+        if last {
+            self.stack.close_udp(UdpId(port));
+            self.datagrams.ports.remove(&port);
+        } else {
+            // What it had no room for another may have.
+            self.on_room(port);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What [`Streams`](super::Streams) needs of the programs' side.
+
+use std::net::SocketAddr;
+
+use net::classify::private::APPLICATION;
+use net::classify::{FlowState, Private, TransportClassifier};
+use net::stack::ConnId;
+use queueing::{Priority, Span};
+
+use super::NotOpened;
+
+/// The program's end of a connection.
+pub trait Pipe {
+    /// What is handed over next is as urgent as `level`; `private` is what
+    /// the connection shares with its classifiers. For programs that look.
+    fn tell(&mut self, _level: Priority, _private: &Private) {}
+    /// What the connection has been like; likewise.
+    fn flow(&mut self, _flow: &FlowState) {}
+    /// Hands `bytes`, which are not none, to the program.
+    fn write(&mut self, bytes: &[u8]) -> Wrote;
+    /// Takes what the program has written into `bytes`. Less than they hold is
+    /// all there is; [`Happened::Pipe`] follows when there is more, or
+    /// [`Happened::Shut`] has told that an end follows.
+    fn read(&mut self, bytes: &mut [u8]) -> Read;
+    /// After what was handed over nothing comes.
+    fn finish(&mut self);
+    /// Whether [`Happened::Pipe`] is to tell when there is room again.
+    fn want_room(&mut self, wanted: bool);
+}
+
+/// What became of bytes for the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrote {
+    /// It has the first so many.
+    Some(usize),
+    /// There is no room.
+    Full,
+    /// It reads no more.
+    Gone,
+}
+
+/// What the program has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// So many bytes.
+    Some(usize),
+    /// Nothing now; [`Happened::Pipe`] follows when there is something.
+    Nothing,
+    /// And it writes no more.
+    End,
+    /// It closed its end with bytes unread.
+    Reset,
+}
+
+/// The programs.
+pub trait Programs {
+    /// Their end of a connection.
+    type Pipe: Pipe;
+    /// Appends what happened on their side; whether anything did. Never blocks.
+    fn poll(&mut self, into: &mut Vec<Happened>) -> bool;
+    /// Who is urgent among the connections to `port`, where whoever listens
+    /// there says so itself.
+    fn classifier(&self, _port: u16) -> Option<TransportClassifier> {
+        None
+    }
+    /// Hands a new connection to whoever listens; `None` when nobody takes it.
+    fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Self::Pipe>;
+    /// Answers [`Happened::Connect`]: a handshake is under way. `None` when the
+    /// program cannot have it.
+    fn opening(
+        &mut self,
+        call: u64,
+        conn: ConnId,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Option<Self::Pipe>;
+    /// Answers [`Happened::Connect`]: there is none.
+    fn refuse(&mut self, call: u64, why: NotOpened);
+    /// The handshake of `conn` is complete: its program may write.
+    fn opened(&mut self, conn: ConnId, pipe: &mut Self::Pipe);
+    /// The handshake of `conn` has failed; its pipe is dropped after this.
+    fn failed(&mut self, conn: ConnId, why: NotOpened);
+    /// Hands a datagram from `remote` to the program that wants what comes to
+    /// `local`.
+    fn deliver(&mut self, _local: SocketAddr, _remote: SocketAddr, _payload: &[u8]) -> Delivered {
+        Delivered::Nobody
+    }
+    /// Takes a datagram that a program has sent from `socket` into `bytes`,
+    /// which hold the longest there is.
+    fn letter(&mut self, _socket: u64, _bytes: &mut [u8]) -> Letter {
+        Letter::Nothing
+    }
+    /// Nobody listens at `remote`, to which something was sent from `port`.
+    fn undelivered(&mut self, _port: u16, _remote: SocketAddr) {}
+}
+
+/// What became of a datagram for a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// This socket has it.
+    To(u64),
+    /// There is no room; [`Happened::Room`] follows when there is.
+    Full,
+    /// There is none, and others are not to wait for it: it is lost.
+    Lost,
+    /// Nobody wants it.
+    Nobody,
+}
+
+/// What a program has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Letter {
+    /// So many bytes.
+    Out {
+        /// From this address of ours, or any if it is none, and this port.
+        from: SocketAddr,
+        /// To whom.
+        to: SocketAddr,
+        /// Bytes.
+        len: usize,
+    },
+    /// It was for another program, or made no sense.
+    Settled(Delivered),
+    /// Nothing now; [`Happened::Mail`] follows when there is something.
+    Nothing,
+    /// And nothing follows: nobody has the socket any more.
+    End {
+        /// What it was bound to.
+        port: u16,
+        /// Nobody else wants datagrams for that.
+        last: bool,
+    },
+}
+
+/// What happened on the programs' side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// On a connection; one that is gone meanwhile is nobody's.
+    Pipe {
+        /// Which.
+        conn: ConnId,
+        /// There may be something to read, or its end.
+        readable: bool,
+        /// There may be room again.
+        writable: bool,
+        /// Nobody has the other end any more.
+        gone: bool,
+    },
+    /// The program writes nothing more: what it wrote is to be read to the end.
+    Shut(ConnId),
+    /// Somebody listens on this port.
+    Listen(u16),
+    /// Nobody does any more.
+    Unlisten(u16),
+    /// A program wants a connection; [`Programs::opening`] or
+    /// [`Programs::refuse`] follows.
+    Connect {
+        /// How the question is called.
+        call: u64,
+        /// To whom.
+        to: SocketAddr,
+        /// From this port of ours, if it says so.
+        port: Option<u16>,
+    },
+    /// A program wants something of TCP for one of its connections.
+    Set(ConnId, Setting),
+    /// A program wants the datagrams for this port; perhaps not the first.
+    Bound(u16),
+    /// A program has sent datagrams from this socket, or let go of it.
+    Mail(u64),
+    /// Where a datagram for this port found no room there may be some.
+    Room(u16),
+}
+
+/// What a program can set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Whether a silent peer is asked if it lives.
+    KeepAlive(bool),
+    /// After how long.
+    KeepIdle(Span),
+    /// How often then.
+    KeepInterval(Span),
+    /// How many times.
+    KeepCount(u8),
+    /// How long data may wait for its acknowledgement.
+    UserTimeout(Option<Span>),
+    /// Closing resets.
+    ResetOnClose(bool),
+    /// How urgent is what it sends, until something comes.
+    Level(Priority),
+    /// The application's private bytes (ADPS M5).
+    Private([u8; 64 - APPLICATION]),
+}
