@@ -58,8 +58,8 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Whose a descriptor is: 2 for a connection on the stack, 1 for a listener
- on it, 0 for anything else.
+ Whose a descriptor is: 3 for a socket for datagrams on the stack, 2 for a
+ connection on it, 1 for a listener, 0 for anything else.
  */
 int greenwave_owns(int fd);
 

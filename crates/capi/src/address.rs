@@ -1,14 +1,14 @@
 //! Addresses as C has them, and the calls that ask for them.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 
-use host::seam::Name;
-use libc::{size_t, sockaddr, sockaddr_in, sockaddr_in6, socklen_t, ssize_t};
+use host::seam::name::Kind;
+use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use rustix::io::Errno;
 
 use crate::next::next;
-use crate::{connecting, fail, ours, seam};
+use crate::{connecting, datagrams, fail, ours, seam};
 
 /// The address that a program gives; `None` when it is not one of IP.
 ///
@@ -95,11 +95,12 @@ fn done(result: Result<(), Errno>) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
     type Real = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
-    match ours(fd) {
-        // SAFETY: the program's arguments.
-        Some(Name { local, six, .. }) => done(unsafe { write(local, six, addr, len) }),
-        None => next!(getsockname(fd, addr, len) as Real),
-    }
+    let (Some(seam), Some(name)) = (seam(), ours(fd)) else {
+        return next!(getsockname(fd, addr, len) as Real);
+    };
+    let local = if name.kind == Kind::Datagrams { datagrams::local(&seam, &name) } else { name.local };
+    // SAFETY: the program's arguments.
+    done(unsafe { write(local, name.six, addr, len) })
 }
 
 /// getpeername(2).
@@ -112,58 +113,14 @@ pub unsafe extern "C" fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut s
     let (Some(seam), Some(name)) = (seam(), ours(fd)) else {
         return next!(getpeername(fd, addr, len) as Real);
     };
-    match connecting::has_peer(&seam, fd, &name) {
+    let peer = match name.kind {
+        Kind::Datagrams => seam.ends(name.id).ok().and_then(|(_, peer)| peer),
+        _ => connecting::has_peer(&seam, fd, &name).then_some(name.remote),
+    };
+    match peer {
         // SAFETY: the program's arguments.
-        true => done(unsafe { write(name.remote, name.six, addr, len) }),
-        false => fail(Errno::NOTCONN),
-    }
-}
-
-/// recvfrom(2): TCP names no sender, a socket pair would.
-///
-/// # Safety
-/// As the C library's.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvfrom(
-    fd: c_int,
-    bytes: *mut c_void,
-    n: size_t,
-    flags: c_int,
-    addr: *mut sockaddr,
-    len: *mut socklen_t,
-) -> ssize_t {
-    type Real =
-        unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
-    let (null, none) = (std::ptr::null_mut(), std::ptr::null_mut());
-    if addr.is_null() || ours(fd).is_none() {
-        return next!(recvfrom(fd, bytes, n, flags, addr, len) as Real);
-    }
-    let got = next!(recvfrom(fd, bytes, n, flags, null, none) as Real);
-    if got >= 0 && !len.is_null() {
-        // SAFETY: the program's `len` is there.
-        unsafe { len.write(0) };
-    }
-    got
-}
-
-/// sendto(2): TCP knows where to, a socket pair would not take the address.
-///
-/// # Safety
-/// As the C library's.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendto(
-    fd: c_int,
-    bytes: *const c_void,
-    n: size_t,
-    flags: c_int,
-    addr: *const sockaddr,
-    len: socklen_t,
-) -> ssize_t {
-    type Real =
-        unsafe extern "C" fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
-    match !addr.is_null() && ours(fd).is_some() {
-        true => next!(sendto(fd, bytes, n, flags, std::ptr::null(), 0) as Real),
-        false => next!(sendto(fd, bytes, n, flags, addr, len) as Real),
+        Some(peer) => done(unsafe { write(peer, name.six, addr, len) }),
+        None => fail(Errno::NOTCONN),
     }
 }
 

@@ -8,13 +8,14 @@ use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
+use host::seam::name::Kind;
 use host::seam::{Name, Request, Seam};
 use libc::{IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{DupFlags, Errno, FdFlags, dup3, fcntl_getfd, ioctl_fionbio};
 
 use crate::next::next;
-use crate::{borrow, watched};
+use crate::{borrow, datagrams, watched};
 
 /// Options that a socket pair keeps, and that say nothing while they are as
 /// they begin: 0, for each of their words.
@@ -44,8 +45,14 @@ pub(crate) fn become_ours(seam: &Seam, fd: c_int, end: &OwnedFd) -> Result<(), E
     let socket = borrow(fd).ok_or(Errno::BADF)?;
     ioctl_fionbio(end, fcntl_getfl(socket)?.contains(OFlags::NONBLOCK))?;
     inherit(fd, end.as_raw_fd());
-    if let Some(name) = Name::of(end.as_fd()) {
-        tell(seam, fd, name.id);
+    match Name::of(end.as_fd()) {
+        Some(Name { kind: Kind::Datagrams, id, .. }) => {
+            // Before anybody can meet it.
+            datagrams::expect();
+            tell_room(seam, fd, id);
+        }
+        Some(name) => tell(seam, fd, name.id),
+        None => {}
     }
     let cloexec = fcntl_getfd(socket)?.contains(FdFlags::CLOEXEC);
     let flags = if cloexec { DupFlags::CLOEXEC } else { DupFlags::empty() };
@@ -85,6 +92,16 @@ pub(crate) fn send_buffer(fd: c_int) -> u32 {
     let chosen = int(fd, SOL_SOCKET, SO_BUF_LOCK).is_some_and(|locked| locked & 1 == 1);
     let size = if chosen { int(fd, SOL_SOCKET, libc::SO_SNDBUF) } else { None };
     size.and_then(|size| u32::try_from(size / 2).ok()).unwrap_or(0)
+}
+
+/// Tells the desk how much may wait for socket `id`, which is to be `fd`, if
+/// the program has said it.
+fn tell_room(seam: &Seam, fd: c_int, id: u64) {
+    let (level, name) = (SOL_SOCKET, libc::SO_RCVBUF);
+    let chosen = int(fd, level, SO_BUF_LOCK).is_some_and(|locked| locked & 2 == 2);
+    if let (true, Some(size)) = (chosen, int(fd, level, name)) {
+        drop(seam.ask(&Request::Option { id, level, name, value: [size / 2, 0] }));
+    }
 }
 
 /// Tells the desk which of TCP's options `fd` has, for number `id`.

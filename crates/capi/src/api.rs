@@ -41,13 +41,14 @@ pub struct GreenwaveFlow {
     pub loss: f32,
 }
 
-/// Whose a descriptor is: 2 for a connection on the stack, 1 for a listener
-/// on it, 0 for anything else.
+/// Whose a descriptor is: 3 for a socket for datagrams on the stack, 2 for a
+/// connection on it, 1 for a listener, 0 for anything else.
 #[unsafe(no_mangle)]
 pub extern "C" fn greenwave_owns(fd: c_int) -> c_int {
     match ours(fd).map(|name| name.kind) {
         Some(Kind::Connection | Kind::Opened) => 2,
         Some(Kind::Listener) => 1,
+        Some(Kind::Datagrams) => 3,
         None => 0,
     }
 }

@@ -18,7 +18,7 @@ use rustix::net::getsockname;
 use rustix::net::sockopt::{Timeout, socket_error, socket_timeout};
 
 use crate::next::next;
-use crate::{adopted, borrow, fail, listening, ours, seam};
+use crate::{adopted, borrow, datagrams, fail, listening, ours, seam};
 
 /// connect(2).
 ///
@@ -29,9 +29,17 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
     type Real = unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
     // SAFETY: the program's arguments.
     let (Some(seam), Some(to)) = (seam(), unsafe { crate::address::read(addr, len) }) else {
-        return next!(connect(fd, addr, len) as Real);
+        // SAFETY: as above.
+        let is_nobody = unsafe { datagrams::is_nobody(addr, len) };
+        return match (seam(), datagrams::of(fd)) {
+            (Some(seam), Some(name)) if is_nobody => {
+                datagrams::aim(&seam, &name, None).map_or_else(fail, |()| 0)
+            }
+            _ => next!(connect(fd, addr, len) as Real),
+        };
     };
     let opened = match ours(fd) {
+        Some(name) if name.kind == Kind::Datagrams => datagrams::aim(&seam, &name, Some(to)).map(|()| true),
         Some(Name { kind: Kind::Listener, id, six, .. }) => open(&seam, fd, to, six, id),
         Some(name) => match already(&seam, fd, &name) {
             Some(errno) => Err(errno),
@@ -43,7 +51,7 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
         },
         None => match free(fd, to) {
             Some(six) => open(&seam, fd, to, six, 0),
-            None => Ok(false),
+            None => datagrams::adopt(fd, to, true),
         },
     };
     match opened {
@@ -118,7 +126,7 @@ pub(crate) fn stands(seam: &Seam, name: &Name) -> Answer {
             let asked = seam.ask(&Request::Opening { id: name.id });
             asked.map_or_else(|errno| Answer::No(errno.raw_os_error()), |asked| asked.answer)
         }
-        Kind::Listener | Kind::Connection => Answer::Done,
+        Kind::Listener | Kind::Connection | Kind::Datagrams => Answer::Done,
     }
 }
 

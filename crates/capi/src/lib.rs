@@ -4,13 +4,14 @@
 //! library in which the kernel would speak of its own TCP: where a socket is
 //! bound, who connects, which addresses and options it has; and it puts what
 //! `epoll_wait` returns into the order of labels. All other calls on our
-//! sockets, `read` and `poll` among them, are not touched: a socket of ours is
-//! an end of a socket pair whose other end is the stack's process, and the
-//! kernel does the rest ([`host::seam`]).
+//! connections, `read` and `poll` among them, are not touched: a socket of ours
+//! is an end of a socket pair whose other end is the stack's process, and the
+//! kernel does the rest ([`host::seam`]). Datagrams have envelopes, which the
+//! calls that send and receive add and strip (`letters`).
 //!
 //! Nothing is kept here but where the desk is, and hints: which decide about
-//! order, and which epoll sets there are; so threads, signals, fork and exec
-//! find nothing to confuse. What a descriptor is, it says itself
+//! order, which epoll sets there are, and whether any socket for datagrams is;
+//! so threads, signals, fork and exec find nothing to confuse. What a descriptor is, it says itself
 //! ([`Name::of`](host::seam::Name::of)). A program without the variable
 //! [`host::seam::VARIABLE`] notices nothing.
 //!
@@ -25,27 +26,46 @@ mod address;
 mod adopted;
 pub mod api;
 mod connecting;
+mod datagrams;
 mod epoll;
 mod hints;
 mod label;
+mod letters;
 mod listening;
 mod next;
 mod options;
 mod order;
+mod receiving;
+mod sending;
 mod watched;
 
 use std::ffi::{CStr, c_int};
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use host::seam::{Name, Seam, VARIABLE};
 use rustix::io::Errno;
 
 static SEAM: OnceLock<Option<Seam>> = OnceLock::new();
 
+/// The loader has run [`on_load`].
+static LOADED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the C library's own functions may be looked for.
+fn is_loaded() -> bool {
+    LOADED.load(Ordering::Relaxed)
+}
+
 /// Run by the loader before the program: later the program may have changed
 /// its environment.
 extern "C" fn on_load() {
+    LOADED.store(true, Ordering::Relaxed);
+    // These may be called by a signal's handler: they are found now.
+    // SAFETY: there is no such descriptor, and no byte to it.
+    unsafe { receiving::read(-1, std::ptr::null_mut(), 0) };
+    // SAFETY: as above.
+    unsafe { sending::write(-1, std::ptr::null(), 0) };
     let name = format!("{VARIABLE}\0");
     let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else { return };
     // SAFETY: `name` ends with NUL; nobody else runs yet who could change the
@@ -57,6 +77,7 @@ extern "C" fn on_load() {
     // SAFETY: getenv gave a string that ends with NUL.
     let text = unsafe { CStr::from_ptr(text) };
     let _ = SEAM.set(text.to_str().ok().and_then(Seam::parse));
+    datagrams::look();
 }
 
 #[used]

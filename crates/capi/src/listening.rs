@@ -14,7 +14,7 @@ use rustix::io::{Errno, dup, ioctl_fionbio};
 use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, sockopt};
 
 use crate::next::next;
-use crate::{address, adopted, borrow, fail, ours, seam};
+use crate::{address, adopted, borrow, datagrams, fail, ours, seam};
 
 /// What `bind` asks the desk for; `None` when the socket is the kernel's for sure.
 ///
@@ -24,7 +24,7 @@ unsafe fn wanted(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Req
     // SAFETY: the program's arguments.
     let addr = unsafe { address::read(addr, len) }?;
     let socket = borrow(fd)?;
-    let six = is_tcp(socket)?;
+    let Some(six) = is_tcp(socket) else { return datagrams::wanted(socket, addr) };
     let v6_only = six && sockopt::ipv6_v6only(socket).unwrap_or(false);
     let reuse_port = sockopt::socket_reuseport(socket).unwrap_or(false);
     Some(Request::Bind { addr, six, v6_only, reuse_port })
@@ -32,15 +32,18 @@ unsafe fn wanted(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Req
 
 /// Of a socket of TCP: whether it speaks IPv6.
 pub(crate) fn is_tcp(socket: BorrowedFd<'_>) -> Option<bool> {
-    let domain = sockopt::socket_domain(socket).ok()?;
-    let six = domain == AddressFamily::INET6;
-    let is_tcp = sockopt::socket_type(socket) == Ok(SocketType::STREAM)
-        && sockopt::socket_protocol(socket) == Ok(Some(TCP))
-        && (six || domain == AddressFamily::INET);
-    is_tcp.then_some(six)
+    speaks(socket, SocketType::STREAM, ipproto::TCP)
 }
 
-const TCP: Protocol = ipproto::TCP;
+/// Of a socket of this kind and protocol: whether it speaks IPv6.
+pub(crate) fn speaks(socket: BorrowedFd<'_>, kind: SocketType, protocol: Protocol) -> Option<bool> {
+    let domain = sockopt::socket_domain(socket).ok()?;
+    let six = domain == AddressFamily::INET6;
+    let does = sockopt::socket_type(socket) == Ok(kind)
+        && sockopt::socket_protocol(socket) == Ok(Some(protocol))
+        && (six || domain == AddressFamily::INET);
+    does.then_some(six)
+}
 
 /// bind(2).
 ///
@@ -74,6 +77,7 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int) -> c_int;
     let (seam, id) = match (seam(), ours(fd)) {
         (Some(seam), Some(Name { kind: Kind::Listener, id, .. })) => (seam, id),
+        (_, Some(Name { kind: Kind::Datagrams, .. })) => return fail(Errno::OPNOTSUPP),
         (_, Some(_)) => return fail(Errno::INVAL),
         _ => return next!(listen(fd, backlog) as Real),
     };
@@ -126,6 +130,9 @@ unsafe fn take(
     flags: c_int,
 ) -> Result<c_int, Errno> {
     let listener = borrow(fd).ok_or(Errno::BADF)?;
+    if name.kind == Kind::Datagrams {
+        return Err(Errno::OPNOTSUPP);
+    }
     if name.kind != Kind::Listener || flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return Err(Errno::INVAL);
     }

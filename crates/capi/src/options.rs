@@ -9,7 +9,7 @@ use libc::{IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::io::Errno;
 
 use crate::next::next;
-use crate::{connecting, fail, label, ours, seam};
+use crate::{connecting, fail, label, letters, ours, seam};
 
 /// Who answers for an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +22,13 @@ enum Owner {
     Stack,
 }
 
-/// Who answers for setting it.
-fn owner(level: c_int, name: c_int) -> Owner {
+/// Who answers for setting it on a socket of `kind`.
+fn owner(kind: Kind, level: c_int, name: c_int) -> Owner {
+    let datagrams = kind == Kind::Datagrams;
     match (level, name) {
+        // How much may wait for the program the other end decides.
+        (SOL_SOCKET, libc::SO_RCVBUF) if datagrams => Owner::Stack,
+        (IPPROTO_TCP, _) if datagrams => Owner::Stack,
         (SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF | libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => {
             Owner::Kernel
         }
@@ -40,12 +44,16 @@ fn owner(level: c_int, name: c_int) -> Owner {
 
 /// What getsockopt says of a socket of ours, where that is no affair of the kernel's.
 fn constant(socket: &Name, level: c_int, name: c_int) -> Option<c_int> {
+    let datagrams = socket.kind == Kind::Datagrams;
     Some(match (level, name) {
+        (SOL_SOCKET, libc::SO_TYPE) if datagrams => libc::SOCK_DGRAM,
         (SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
         (SOL_SOCKET, libc::SO_DOMAIN) if socket.six => libc::AF_INET6,
         (SOL_SOCKET, libc::SO_DOMAIN) => libc::AF_INET,
+        (SOL_SOCKET, libc::SO_PROTOCOL) if datagrams => libc::IPPROTO_UDP,
         (SOL_SOCKET, libc::SO_PROTOCOL) => IPPROTO_TCP,
         (SOL_SOCKET, libc::SO_ACCEPTCONN) => c_int::from(socket.kind == Kind::Listener),
+        (IPPROTO_TCP, _) if datagrams => return None,
         (IPPROTO_TCP, libc::TCP_NODELAY) => 1,
         (IPPROTO_TCP, libc::TCP_CORK | libc::TCP_QUICKACK) => 0,
         _ => return None,
@@ -72,7 +80,7 @@ pub unsafe extern "C" fn setsockopt(
         // SAFETY: the program's arguments.
         return unsafe { label::set_private(seam, &socket, value, len) }.map_or_else(fail, |()| 0);
     }
-    match owner(level, name) {
+    match owner(socket.kind, level, name) {
         Owner::Kernel => return next!(setsockopt(fd, level, name, value, len) as Real),
         Owner::Nobody => return 0,
         Owner::Stack => {}
@@ -117,6 +125,9 @@ pub unsafe extern "C" fn getsockopt(
         return next!(getsockopt(fd, level, name, value, len) as Real);
     };
     let bytes = match (level, constant(&socket, level, name)) {
+        (SOL_SOCKET, None) if name == libc::SO_ERROR && socket.kind == Kind::Datagrams => {
+            letters::failure(fd).map_or(0, Errno::raw_os_error).to_ne_bytes().to_vec()
+        }
         (_, Some(constant)) => constant.to_ne_bytes().to_vec(),
         (SOL_SOCKET, None) => {
             let told = next!(getsockopt(fd, level, name, value, len) as Real);
@@ -180,12 +191,22 @@ mod tests {
         assert_eq!(of(libc::SO_PROTOCOL), Some(IPPROTO_TCP));
         assert_eq!(of(libc::SO_ACCEPTCONN), Some(0));
         assert_eq!(of(libc::SO_ERROR), None, "the kernel knows");
+        let socket = Name { kind: Kind::Datagrams, ..socket };
+        let of = |level, name| constant(&socket, level, name);
+        assert_eq!(of(SOL_SOCKET, libc::SO_TYPE), Some(libc::SOCK_DGRAM));
+        assert_eq!(of(SOL_SOCKET, libc::SO_PROTOCOL), Some(libc::IPPROTO_UDP));
+        assert_eq!(of(IPPROTO_TCP, libc::TCP_NODELAY), None);
     }
 
     #[test]
     fn what_would_concern_the_socket_pair_only_is_not_the_kernels() {
-        assert_eq!(owner(SOL_SOCKET, libc::SO_SNDTIMEO), Owner::Kernel);
-        assert_eq!(owner(IPPROTO_TCP, libc::TCP_NODELAY), Owner::Nobody);
+        let (stream, datagrams) = (Kind::Connection, Kind::Datagrams);
+        for kind in [stream, datagrams] {
+            assert_eq!(owner(kind, SOL_SOCKET, libc::SO_SNDTIMEO), Owner::Kernel);
+        }
+        assert_eq!(owner(stream, IPPROTO_TCP, libc::TCP_NODELAY), Owner::Nobody);
+        assert_eq!(owner(datagrams, IPPROTO_TCP, libc::TCP_NODELAY), Owner::Stack);
+        assert_eq!(owner(datagrams, SOL_SOCKET, libc::SO_RCVBUF), Owner::Stack);
         for (level, name) in [
             (SOL_SOCKET, libc::SO_ATTACH_FILTER),
             (SOL_SOCKET, libc::SO_BINDTODEVICE),
@@ -193,7 +214,7 @@ mod tests {
             (IPPROTO_TCP, libc::TCP_FASTOPEN),
             (libc::IPPROTO_IP, libc::IP_TOS),
         ] {
-            assert_eq!(owner(level, name), Owner::Stack, "level {level} option {name}");
+            assert_eq!(owner(stream, level, name), Owner::Stack, "level {level} option {name}");
         }
     }
 }

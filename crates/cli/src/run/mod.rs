@@ -245,5 +245,12 @@ fn summary(streams: &mut AnyStreams) {
     if c.opened + c.unopened > 0 {
         eprintln!("{} connections opened, {} could not be", c.opened, c.unopened);
     }
+    if c.datagrams_in + c.datagrams_out + c.datagrams_lost + c.datagrams_untaken + c.datagrams_unsent > 0 {
+        let full = c.datagrams_lost + streams.stack().counters().udp_full;
+        eprintln!(
+            "{} datagrams in, {} out; dropped: program too slow {full}, nobody's {}, no way {}",
+            c.datagrams_in, c.datagrams_out, c.datagrams_untaken, c.datagrams_unsent
+        );
+    }
     streams.programs().refused().for_each(|line| eprintln!("{line}"));
 }

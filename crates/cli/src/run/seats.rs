@@ -7,7 +7,7 @@ use host::seam::{self, Call, Desk, NoOffer, Place, Refusal};
 use net::classify::{FlowState, Private, TransportClassifier, private};
 use net::stack::{CloseReason, ConnId, ConnectError};
 use queueing::{Priority, Span};
-use runtime::streams::{Happened, NotOpened, Pipe, Programs, Read, Setting, Wrote};
+use runtime::streams::{Delivered, Happened, Letter, NotOpened, Pipe, Programs, Read, Setting, Wrote};
 use rustix::io::Errno;
 
 use crate::Error;
@@ -24,7 +24,7 @@ pub(super) struct Seats {
 /// A program's connection.
 pub(super) struct Seat(seam::Pipe);
 
-/// A connection's number at the desk: below 2⁶³, as slots are.
+/// A connection's number at the desk: below 2⁶², as slots are.
 fn number(conn: ConnId) -> u64 {
     u64::from(conn.index) << 32 | u64::from(conn.generation)
 }
@@ -96,6 +96,9 @@ impl Programs for Seats {
             seam::Happened::Unlisten(port) => Happened::Unlisten(port),
             seam::Happened::Connect { call, to, port } => Happened::Connect { call, to, port },
             seam::Happened::Set { id, setting } => Happened::Set(conn(id), translated(setting)),
+            seam::Happened::Bound(port) => Happened::Bound(port),
+            seam::Happened::Mail(socket) => Happened::Mail(socket),
+            seam::Happened::Room(port) => Happened::Room(port),
         }));
         some
     }
@@ -133,6 +136,32 @@ impl Programs for Seats {
 
     fn failed(&mut self, conn: ConnId, why: NotOpened) {
         self.desk.failed(number(conn), errno(why));
+    }
+
+    fn deliver(&mut self, local: SocketAddr, remote: SocketAddr, payload: &[u8]) -> Delivered {
+        delivered(self.desk.deliver(local, remote, payload))
+    }
+
+    fn letter(&mut self, socket: u64, bytes: &mut [u8]) -> Letter {
+        match self.desk.letter(socket, bytes) {
+            seam::Letter::Out { from, to, len } => Letter::Out { from, to, len },
+            seam::Letter::Settled(what) => Letter::Settled(delivered(what)),
+            seam::Letter::Nothing => Letter::Nothing,
+            seam::Letter::End { port, last } => Letter::End { port, last },
+        }
+    }
+
+    fn undelivered(&mut self, port: u16, remote: SocketAddr) {
+        self.desk.undelivered(port, remote);
+    }
+}
+
+fn delivered(what: seam::Delivered) -> Delivered {
+    match what {
+        seam::Delivered::To(socket) => Delivered::To(socket),
+        seam::Delivered::Full => Delivered::Full,
+        seam::Delivered::Lost => Delivered::Lost,
+        seam::Delivered::Nobody => Delivered::Nobody,
     }
 }
 

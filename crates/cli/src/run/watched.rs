@@ -59,10 +59,12 @@ fn figures(device: &str, seen: &Seen) -> Vec<Figure> {
     };
     let all = [
         ("greenwave_connections_total", of(&[]), c.offered),
+        ("greenwave_datagrams_total", of(&[]), c.datagrams_in),
         ("greenwave_resets_total", of(&[]), c.reset),
         ("greenwave_dropped_total", of(&[("reason", "verdict")]), c.driver.dropped_by_verdict),
         ("greenwave_dropped_total", of(&[("reason", "nic full")]), c.driver.dropped_full),
         ("greenwave_dropped_total", of(&[("reason", "untaken")]), c.untaken),
+        ("greenwave_dropped_total", of(&[("reason", "program full")]), c.datagrams_lost),
         ("greenwave_frames_total", of(&[]), c.driver.frames),
         ("greenwave_bytes_total", of(&[("direction", "in")]), c.bytes_in),
         ("greenwave_bytes_total", of(&[("direction", "out")]), c.bytes_out),

@@ -87,7 +87,7 @@ pub const METRICS: &[Metric] = &[
         "What requests could still wait when a worker took them; 0: too late.",
     ),
     counter("greenwave_connections_total", "shard", STACK, "Connections that came."),
-    counter("greenwave_datagrams_total", "shard", "serve", "Datagrams that came."),
+    counter("greenwave_datagrams_total", "shard", STACK, "Datagrams that came."),
     counter("greenwave_requests_total", "shard", "serve", "Requests given to workers."),
     counter("greenwave_responses_total", "shard", "serve", "Responses handed to the transport in full."),
     counter("greenwave_resets_total", "shard", STACK, "Connections reset by us."),

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 mod bench;
 mod clients;
+mod datagrams;
 mod ends;
 mod guide;
 mod levels;

@@ -5,6 +5,7 @@
 //! directly (rustix), never through the C library, whose names the library in
 //! the program has taken.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use rustix::net::{
 };
 
 use super::desk::desk_name;
+use super::envelope::{self, Envelope};
 use super::labels::Labels;
 use super::name::Name;
 use super::pass;
@@ -126,6 +128,26 @@ impl Seam {
         }
         let answer = Answer::decode(&bytes[..message.len]).ok_or(Errno::NETDOWN)?;
         Ok(Asked { answer, end, brought: message.fd })
+    }
+
+    /// The addresses of socket `id` for datagrams: ours, and the peer's if it
+    /// is connected.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn ends(&self, id: u64) -> Result<(SocketAddr, Option<SocketAddr>), Errno> {
+        let asked = self.ask(&Request::Ends { id })?;
+        if let Answer::No(errno) = asked.answer {
+            return Err(Errno::from_raw_os_error(errno));
+        }
+        let mut bytes = [0; 2 * envelope::LEN];
+        let (len, _) = recv(&asked.end, &mut bytes[..], RecvFlags::empty())?;
+        let envelopes = bytes[..len].chunks_exact(envelope::LEN).map(Envelope::decode);
+        match envelopes.collect::<Vec<_>>()[..] {
+            [Some(Envelope::Peer(local)), Some(Envelope::Peer(peer))] => Ok((local, Some(peer))),
+            [Some(Envelope::Peer(local)), Some(Envelope::Connected)] => Ok((local, None)),
+            _ => Err(Errno::NETDOWN),
+        }
     }
 
     /// What tells the labels of a program's connections.

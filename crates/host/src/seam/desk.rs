@@ -23,6 +23,7 @@ use rustix::net::{
 
 use super::labels::Board;
 use super::listeners::{Listener, Listeners};
+use super::mailboxes::{MAILBOX, Mailboxes};
 use super::name::{Kind, Name};
 use super::options::Setting;
 use super::pass;
@@ -30,9 +31,12 @@ use super::pipe::{Pipe, READABLE};
 use super::place::Place;
 use super::request::{Answer, Call, Key, REQUEST_BYTES_MAX, Request};
 
+mod datagrams;
 mod opening;
 mod rules;
 
+use datagrams::Wanted;
+pub use datagrams::{Delivered, Letter};
 use opening::{Asker, Openings};
 
 /// Where programs ask.
@@ -44,6 +48,7 @@ pub struct Desk {
     run: u32,
     place: Place,
     listeners: Listeners,
+    mailboxes: Mailboxes,
     openings: Openings,
     /// Listeners so far.
     made: u64,
@@ -93,6 +98,13 @@ pub enum Happened {
         /// What it wants.
         setting: Setting,
     },
+    /// A program wants the datagrams for this port; perhaps not the first.
+    Bound(u16),
+    /// A program has sent datagrams from this socket, or nobody has it any
+    /// more: [`Desk::letter`] tells.
+    Mail(u64),
+    /// Where [`Delivered::Full`] was said of this port there may be room.
+    Room(u16),
 }
 
 /// Why nobody takes a connection.
@@ -122,7 +134,7 @@ pub enum Refusal {
     Nonsense,
 }
 
-/// Numbers of listeners have this bit; connections must not.
+/// Numbers of listeners have this bit; connections must not, nor [`MAILBOX`].
 const LISTENER: u64 = 1 << 63;
 /// The control socket's number.
 const CONTROL: u64 = u64::MAX;
@@ -155,6 +167,7 @@ impl Desk {
             run,
             place: Place::default(),
             listeners: Listeners::default(),
+            mailboxes: Mailboxes::default(),
             openings: Openings::default(),
             made: 0,
             inherited: Vec::new(),
@@ -208,6 +221,9 @@ impl Desk {
     fn on_event(&mut self, id: u64, flags: epoll::EventFlags, into: &mut Vec<Happened>) {
         use epoll::EventFlags as F;
         let gone = flags.intersects(F::HUP | F::ERR);
+        if id & (LISTENER | MAILBOX) == MAILBOX {
+            return self.on_mailbox(id, flags, into);
+        }
         if id & LISTENER == 0 {
             if flags.contains(F::RDHUP) && !gone {
                 into.push(Happened::Shut(id));
@@ -271,11 +287,20 @@ impl Desk {
                 None => Answer::No(Errno::INVAL.raw_os_error()),
             },
             Request::Rules { id } => return self.take_rules(id, &reply),
+            Request::Datagrams { addr, six, v6_only, reuse, to, connects } => {
+                let wanted = Wanted { addr, six, v6_only, reuse, to, connects };
+                return self.bind_mailbox(wanted, reply, into);
+            }
+            Request::Aim { id, to } => self.aim(id, to),
+            Request::Ends { id } => return self.tell_ends(id, &reply),
             Request::Connect { to, six, waits, from, send_buffer } => {
                 let asker = Asker { reply, six, waits, send_buffer, settings: Vec::new() };
                 return self.connect(to, from, asker, into);
             }
             Request::Opening { id } => self.openings.stands(id),
+            Request::Option { id, level, name, value } if id & (LISTENER | MAILBOX) == MAILBOX => {
+                self.set_mailbox(id, (level, name), value[0])
+            }
             Request::Option { id, level, name, value } => match Setting::of(level, name, value) {
                 Some(setting) => {
                     match self.listeners.get_mut(id) {
@@ -314,12 +339,7 @@ impl Desk {
         let say = |end: &OwnedFd, answer: Answer| {
             let _ = send(end, &answer.encode(), QUIET);
         };
-        // Who binds no address and no port wants to connect, perhaps elsewhere.
-        let ours = match addr.ip() {
-            ip if ip.is_unspecified() => addr.port() != 0,
-            ip => self.place.has(ip),
-        };
-        if !ours {
+        if !self.place.is_for(addr) {
             return say(&end, Answer::NotOurs);
         }
         if addr.port() == 0 {
@@ -363,13 +383,13 @@ impl Desk {
     }
 
     /// Hands a new connection from `remote` to `local` to the program that
-    /// listens there. `id` is how it is called from now on: below 2⁶³, and no
+    /// listens there. `id` is how it is called from now on: below 2⁶², and no
     /// other connection's that a program may still have.
     ///
     /// # Errors
     /// [`NoOffer`]; the program hears nothing of it.
     pub fn offer(&mut self, id: u64, local: SocketAddr, remote: SocketAddr) -> Result<Pipe, NoOffer> {
-        assert!(id & LISTENER == 0, "connection {id} is called like a listener");
+        assert!(id < MAILBOX, "connection {id} is called like a listener, or like a mailbox");
         let run = self.run;
         let listener = self.listeners.taker(local).ok_or(NoOffer::NoListener)?;
         let name = Name { run, kind: Kind::Connection, six: listener.six, id, local, remote };

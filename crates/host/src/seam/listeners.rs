@@ -4,12 +4,13 @@
 //! SO_REUSEPORT: those take connections in turn. The more exact address goes
 //! first. What a program has not accepted yet waits in the kernel, as messages
 //! of the listener's pair; beyond that here, so many as its backlog says.
-//! Source: socket(7), ip(7), ipv6(7) (dual-stack wildcards).
+//! Source: socket(7).
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
+use super::bound::Bound;
 use super::name::LEN;
 use super::options::Setting;
 use super::pass;
@@ -65,27 +66,11 @@ impl Listener {
 
     /// Whether the two may not have their addresses at once.
     fn quarrels_with(&self, other: &Self) -> bool {
-        let (a, b) = (self.addr.ip(), other.addr.ip());
-        let overlap = match (a.is_unspecified(), b.is_unspecified()) {
-            (false, false) => a == b,
-            (true, false) => self.hears(b),
-            (false, true) => other.hears(a),
-            (true, true) => {
-                a.is_ipv4() == b.is_ipv4()
-                    || (a.is_ipv6() && !self.v6_only)
-                    || (b.is_ipv6() && !other.v6_only)
-            }
-        };
-        self.addr.port() == other.addr.port() && overlap && !(self.reuse_port && other.reuse_port)
+        self.bound().overlaps(&other.bound()) && !(self.reuse_port && other.reuse_port)
     }
 
-    /// Whether connections to `local` are its.
-    fn hears(&self, local: IpAddr) -> bool {
-        match self.addr.ip() {
-            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => local.is_ipv6() || !self.v6_only,
-            addr if addr.is_unspecified() => local.is_ipv4(),
-            addr => addr == local,
-        }
+    fn bound(&self) -> Bound {
+        Bound { addr: self.addr, v6_only: self.v6_only }
     }
 
     /// Hands a connection over; gives it back when too many wait.
@@ -155,12 +140,9 @@ impl Listeners {
     /// the one that was given the fewest.
     pub fn taker(&mut self, local: SocketAddr) -> Option<&mut Listener> {
         let heard = self.0.iter_mut().filter(|listener| {
-            listener.backlog > 0 && listener.addr.port() == local.port() && listener.hears(local.ip())
+            listener.backlog > 0 && listener.addr.port() == local.port() && listener.bound().hears(local.ip())
         });
-        heard.min_by_key(|listener| {
-            let ip = listener.addr.ip();
-            (ip.is_unspecified(), ip.is_ipv6() != local.is_ipv6(), listener.given)
-        })
+        heard.min_by_key(|listener| (listener.bound().distance(local.ip()), listener.given))
     }
 }
 

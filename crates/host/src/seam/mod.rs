@@ -13,12 +13,18 @@
 //! connection's [`Name`] and its descriptor. A connection that a program opens
 //! comes with the answer, not writable until its handshake is complete. How
 //! urgent connections are, programs read where the stack writes it ([`labels`]).
-//! Decision: `docs/adr/0025-programs-keep-kernel-descriptors.md`.
+//! A socket for datagrams is a pair of messages, too, each behind an
+//! [`Envelope`] with the peer's address.
+//! Decisions: `docs/adr/0025-programs-keep-kernel-descriptors.md`,
+//! `docs/adr/0049-datagrams-in-envelopes.md`.
 
 mod asking;
+mod bound;
 mod desk;
+pub mod envelope;
 pub mod labels;
 mod listeners;
+mod mailboxes;
 pub mod name;
 pub mod options;
 pub mod pass;
@@ -28,13 +34,14 @@ pub mod program;
 mod request;
 
 pub use asking::{Asked, Seam};
-pub use desk::{Desk, Happened, NoOffer, Refusal};
+pub use desk::{Delivered, Desk, Happened, Letter, NoOffer, Refusal};
+pub use envelope::Envelope;
 pub use labels::Labels;
 pub use name::Name;
 pub use options::Setting;
 pub use pipe::{Pipe, Read, Wrote};
 pub use place::Place;
-pub use request::{ANSWER_BYTES, Answer, Call, Key, REQUEST_BYTES_MAX, RULES_BYTES_MAX, Request};
+pub use request::{ANSWER_BYTES, Answer, Call, Key, REQUEST_BYTES_MAX, RULES_BYTES_MAX, Request, Reuse};
 
 /// The environment variable that tells the library where the desk is:
 /// its socket's abstract name, a colon, and the key, both in hexadecimal.

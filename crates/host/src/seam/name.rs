@@ -26,11 +26,11 @@ pub struct Name {
     pub kind: Kind,
     /// The program's socket speaks IPv6: it is told IPv4 addresses as mapped ones.
     pub six: bool,
-    /// A connection's number, or a listener's.
+    /// A connection's number, a listener's, or that of a socket for datagrams.
     pub id: u64,
     /// Our address.
     pub local: SocketAddr,
-    /// The peer's; of a listener nobody's.
+    /// The peer's; of what is no connection nobody's.
     pub remote: SocketAddr,
 }
 
@@ -43,10 +43,13 @@ pub enum Kind {
     Connection,
     /// A connection that it opened, perhaps in its handshake.
     Opened,
+    /// Datagrams go in and out, each behind its [`Envelope`](super::Envelope).
+    Datagrams,
 }
 
 impl Kind {
-    const ALL: [(Self, u8); 3] = [(Self::Listener, b'L'), (Self::Connection, b'C'), (Self::Opened, b'O')];
+    const ALL: [(Self, u8); 4] =
+        [(Self::Listener, b'L'), (Self::Connection, b'C'), (Self::Opened, b'O'), (Self::Datagrams, b'D')];
 
     fn letter(self) -> u8 {
         let known = Self::ALL.into_iter().find(|(kind, _)| *kind == self);

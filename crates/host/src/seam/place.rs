@@ -6,7 +6,7 @@
 //! are loopback, groups, link-local addresses, and addresses of the kernel's
 //! own that the device does not lead to.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::address;
 
@@ -30,6 +30,28 @@ impl Place {
     #[must_use]
     pub fn has(&self, addr: IpAddr) -> bool {
         self.addrs.contains(&addr)
+    }
+
+    /// Whether who binds `addr` means us. Who binds no address and no port
+    /// wants to send first, perhaps elsewhere.
+    #[must_use]
+    pub fn is_for(&self, addr: SocketAddr) -> bool {
+        match addr.ip() {
+            ip if ip.is_unspecified() => addr.port() != 0,
+            ip => self.has(ip),
+        }
+    }
+
+    /// Where what goes to `to` comes from: an address of ours of the same
+    /// family, in the same subnet if there is one.
+    #[must_use]
+    pub fn source(&self, to: IpAddr) -> Option<IpAddr> {
+        if self.has(to) {
+            return Some(to);
+        }
+        let near = self.subnets.iter().find(|(addr, prefix)| is_in(to, *addr, *prefix));
+        let mut others = self.addrs.iter().filter(|addr| addr.is_ipv4() == to.is_ipv4());
+        near.map(|(addr, _)| *addr).or_else(|| others.find(|addr| !is_link_local(**addr)).copied())
     }
 
     /// Whether a connection to `to` is ours.
@@ -94,6 +116,21 @@ mod tests {
         }
         place.addrs.truncate(1);
         check(&place, far[1], false);
+    }
+
+    #[test]
+    fn what_is_sent_comes_from_an_address_near_the_peer() {
+        let addr = |text: &str| text.parse::<IpAddr>().unwrap();
+        let ours = ["fe80::2", "2001:db8:1::2", "2001:db8:2::2", "198.18.77.2"].map(addr);
+        let subnets = vec![(ours[1], 64), (ours[2], 64), (ours[3], 24)];
+        let place = Place { addrs: ours.to_vec(), subnets, ..Place::default() };
+        let source = |to| place.source(addr(to));
+        assert_eq!(source("198.18.77.9"), Some(ours[3]));
+        assert_eq!(source("192.0.2.1"), Some(ours[3]));
+        assert_eq!(source("2001:db8:2::9"), Some(ours[2]));
+        assert_eq!(source("2001:db8:3::9"), Some(ours[1]));
+        assert_eq!(source("2001:db8:2::2"), Some(ours[2]), "ourselves");
+        assert_eq!(Place::default().source(ours[3]), None);
     }
 
     #[test]

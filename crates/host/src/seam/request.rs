@@ -5,7 +5,8 @@
 //! back over that pair. For [`Request::Bind`] the pair is, from then on, the
 //! listener itself; the answer to [`Request::Connect`] brings the connection's
 //! descriptor, and a second one says how its handshake ended, where that is
-//! waited for. Numbers are in network order.
+//! waited for. For [`Request::Datagrams`] the pair is the socket itself.
+//! Numbers are in network order.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -41,6 +42,35 @@ pub enum Request {
         from: u64,
         /// What the program wants for `SO_SNDBUF`; 0: nothing.
         send_buffer: u32,
+    },
+    /// A socket for datagrams wants an address.
+    Datagrams {
+        /// The address; port 0 asks for any.
+        addr: SocketAddr,
+        /// The socket speaks IPv6.
+        six: bool,
+        /// And nothing else.
+        v6_only: bool,
+        /// Others may have the same address if they say so, too.
+        reuse: Reuse,
+        /// To whom the first datagram is to go, where that is to say whose the
+        /// socket is; then `addr` has no address, and its port is a wish.
+        to: Option<SocketAddr>,
+        /// And it is connected with whom that is.
+        connects: bool,
+    },
+    /// Socket `id` is connected with `to` from now on, or with nobody.
+    Aim {
+        /// Its number.
+        id: u64,
+        /// The peer.
+        to: Option<SocketAddr>,
+    },
+    /// The addresses of socket `id`, ours and the peer's: two envelopes follow
+    /// the answer as one message.
+    Ends {
+        /// Its number.
+        id: u64,
     },
     /// How the handshake of connection `id`, which a program opened, stands:
     /// done, `EALREADY`, or why there is none.
@@ -88,6 +118,15 @@ pub enum Request {
         /// Which.
         call: Call,
     },
+}
+
+/// With whom a socket for datagrams shares its address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reuse {
+    /// SO_REUSEADDR.
+    pub addr: bool,
+    /// SO_REUSEPORT.
+    pub port: bool,
 }
 
 /// A call that the library can refuse by itself.
@@ -141,6 +180,21 @@ impl Request {
                 bytes.extend_from_slice(&from.to_be_bytes());
                 bytes.extend_from_slice(&send_buffer.to_be_bytes());
             }
+            Self::Datagrams { addr, six, v6_only, reuse, to, connects } => {
+                bytes.push(b'D');
+                put(&mut bytes, addr);
+                bytes.extend([six, v6_only, reuse.addr, reuse.port, connects].map(u8::from));
+                put_perhaps(&mut bytes, to);
+            }
+            Self::Aim { id, to } => {
+                bytes.push(b'A');
+                bytes.extend_from_slice(&id.to_be_bytes());
+                put_perhaps(&mut bytes, to);
+            }
+            Self::Ends { id } => {
+                bytes.push(b'E');
+                bytes.extend_from_slice(&id.to_be_bytes());
+            }
             Self::Opening { id } => {
                 bytes.push(b'?');
                 bytes.extend_from_slice(&id.to_be_bytes());
@@ -193,6 +247,14 @@ impl Request {
                 let (from, send_buffer) = (rest.long()?, u32::from_be_bytes(rest.take()?));
                 Self::Connect { to, six, waits, from, send_buffer }
             }
+            b'D' => {
+                let addr = rest.addr()?;
+                let [six, v6_only, shares, divides, connects] = rest.take::<5>()?.map(|byte| byte == 1);
+                let reuse = Reuse { addr: shares, port: divides };
+                Self::Datagrams { addr, six, v6_only, reuse, to: rest.addr_perhaps()?, connects }
+            }
+            b'A' => Self::Aim { id: rest.long()?, to: rest.addr_perhaps()? },
+            b'E' => Self::Ends { id: rest.long()? },
             b'?' => Self::Opening { id: rest.long()? },
             b'L' => Self::Listen { id: rest.long()?, backlog: u32::from_be_bytes(rest.take()?) },
             b'R' => Self::Rules { id: rest.long()? },
@@ -243,6 +305,11 @@ fn put(bytes: &mut Vec<u8>, addr: SocketAddr) {
     bytes.extend_from_slice(&addr.port().to_be_bytes());
 }
 
+fn put_perhaps(bytes: &mut Vec<u8>, addr: Option<SocketAddr>) {
+    bytes.push(u8::from(addr.is_some()));
+    addr.into_iter().for_each(|addr| put(bytes, addr));
+}
+
 /// Bytes not read yet.
 struct Rest<'a>(&'a [u8]);
 
@@ -256,6 +323,13 @@ impl Rest<'_> {
     fn addr(&mut self) -> Option<SocketAddr> {
         let ip = Ipv6Addr::from(self.take::<16>()?).to_canonical();
         Some(SocketAddr::new(ip, u16::from_be_bytes(self.take()?)))
+    }
+
+    fn addr_perhaps(&mut self) -> Option<Option<SocketAddr>> {
+        match self.take()? {
+            [0] => Some(None),
+            [_] => self.addr().map(Some),
+        }
     }
 
     fn int(&mut self) -> Option<i32> {
@@ -292,12 +366,18 @@ mod tests {
             check(Request::Bind { addr, six: addr.is_ipv6(), v6_only: false, reuse_port: true });
             let (six, waits, from, send_buffer) = (true, addr.is_ipv4(), 1 << 63 | 5, 4096);
             check(Request::Connect { to: addr, six, waits, from, send_buffer });
+            let (reuse, v6_only, connects) = (Reuse { addr: six, port: !six }, true, waits);
+            for to in [None, Some(addr)] {
+                check(Request::Datagrams { addr, six, v6_only, reuse, to, connects });
+                check(Request::Aim { id: 1 << 62 | 7, to });
+            }
         }
         check(Request::Listen { id: u64::MAX - 3, backlog: 511 });
         check(Request::Option { id: 7, level: 6, name: -1, value: [1, i32::MIN] });
         check(Request::Opening { id: 1 << 40 });
         check(Request::Private { id: 1 << 40, bytes: std::array::from_fn(|at| at as u8) });
         check(Request::Labels);
+        check(Request::Ends { id: 1 << 62 | 7 });
         check(Request::Rules { id: 1 << 63 | 9 });
         check(Request::Refused { call: Call::Connect });
         check(Request::Refused { call: Call::GetOption { level: 6, name: 11 } });

@@ -66,11 +66,11 @@ impl Openings {
     }
 }
 
-fn say(reply: &OwnedFd, answer: Answer) {
+pub(super) fn say(reply: &OwnedFd, answer: Answer) {
     let _ = send(reply, &answer.encode(), QUIET);
 }
 
-fn no(reply: &OwnedFd, why: Errno) {
+pub(super) fn no(reply: &OwnedFd, why: Errno) {
     say(reply, Answer::No(why.raw_os_error()));
 }
 
@@ -109,7 +109,7 @@ impl Desk {
     }
 
     /// The handshake for question `call` is under way, as connection `id`
-    /// (below 2⁶³) from `local` to `remote`. `None`: the program cannot have it.
+    /// (below 2⁶²) from `local` to `remote`. `None`: the program cannot have it.
     pub fn opening(&mut self, call: u64, id: u64, local: SocketAddr, remote: SocketAddr) -> Option<Pipe> {
         let asker = self.openings.askers.remove(&call)?;
         let name = Name { run: self.run, kind: Kind::Opened, six: asker.six, id, local, remote };

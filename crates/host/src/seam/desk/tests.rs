@@ -1,5 +1,6 @@
 //! The desk and a program that asks it, in one process.
 
+mod datagrams;
 mod opening;
 
 use std::io::{Read as _, Write as _};

@@ -1,0 +1,163 @@
+//! Sockets for datagrams: when they become ours, and with whom they are
+//! connected.
+//!
+//! Such a socket is ours when it is bound to an address of ours, or when it
+//! has no address yet and connects or sends to where the device leads. From
+//! then on it stays ours, and its descriptor is the end of a pair whose
+//! messages carry envelopes (`letters`): so all calls that send or receive
+//! have to know. They ask the kernel what a descriptor is, but only in a
+//! process that has ever had such a socket ([`of`]).
+
+use std::ffi::c_int;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use host::seam::name::Kind;
+use host::seam::{Answer, Name, Request, Reuse, Seam};
+use libc::{sockaddr, socklen_t};
+use rustix::io::Errno;
+use rustix::net::{SocketType, getsockname, ipproto, sockopt};
+
+use crate::{adopted, borrow, listening, ours, seam};
+
+/// This process has, or had, a socket for datagrams of ours. A fork copies
+/// this; after an exec the loader looks what is there.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// From now on descriptors are looked at.
+pub(crate) fn expect() {
+    ANY.store(true, Ordering::Relaxed);
+}
+
+/// Looks whether this program was started with such a socket.
+pub(crate) fn look() {
+    let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return };
+    let mut there = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    if there.any(|fd: c_int| ours(fd).is_some_and(|name| name.kind == Kind::Datagrams)) {
+        expect();
+    }
+}
+
+/// What `fd` is, if it is a socket for datagrams of ours.
+pub(crate) fn of(fd: c_int) -> Option<Name> {
+    if !ANY.load(Ordering::Relaxed) {
+        return None;
+    }
+    ours(fd).filter(|name| name.kind == Kind::Datagrams)
+}
+
+/// Of a socket of UDP: whether it speaks IPv6.
+fn is_udp(socket: BorrowedFd<'_>) -> Option<bool> {
+    listening::speaks(socket, SocketType::DGRAM, ipproto::UDP)
+}
+
+/// What `bind` asks the desk for, of a socket of UDP.
+pub(crate) fn wanted(socket: BorrowedFd<'_>, addr: SocketAddr) -> Option<Request> {
+    request(socket, addr, None, false)
+}
+
+fn request(
+    socket: BorrowedFd<'_>,
+    addr: SocketAddr,
+    to: Option<SocketAddr>,
+    connects: bool,
+) -> Option<Request> {
+    let six = is_udp(socket)?;
+    let v6_only = six && sockopt::ipv6_v6only(socket).unwrap_or(false);
+    let reuse = Reuse {
+        addr: sockopt::socket_reuseaddr(socket).unwrap_or(false),
+        port: sockopt::socket_reuseport(socket).unwrap_or(false),
+    };
+    Some(Request::Datagrams { addr, six, v6_only, reuse, to, connects })
+}
+
+/// Makes `fd` ours if it is a socket of UDP without an address whose first
+/// datagram goes to `to`, where the device leads; whether it did.
+pub(crate) fn adopt(fd: c_int, to: SocketAddr, connects: bool) -> Result<bool, Errno> {
+    let ip = to.ip();
+    if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() {
+        return Ok(false);
+    }
+    let (Some(seam), Some(socket)) = (seam(), borrow(fd)) else { return Ok(false) };
+    let bound = getsockname(socket).ok().and_then(|addr| SocketAddr::try_from(addr).ok());
+    let Some(bound) = bound.filter(|addr| addr.ip().to_canonical().is_unspecified()) else {
+        return Ok(false);
+    };
+    // Who has sent before, or has a port, has decided for the kernel.
+    let is_free = (connects || bound.port() == 0) && (bound.is_ipv6() || to.is_ipv4());
+    let request = if is_free { request(socket, bound, Some(to), connects) } else { None };
+    let Some(request) = request else { return Ok(false) };
+    let asked = seam.ask(&request)?;
+    match asked.answer {
+        Answer::Done => adopted::become_ours(&seam, fd, &asked.end).map(|()| true),
+        Answer::NotOurs => Ok(false),
+        Answer::No(errno) => Err(Errno::from_raw_os_error(errno)),
+    }
+}
+
+/// Connects socket `name` with `to`, or with nobody.
+pub(crate) fn aim(seam: &Seam, name: &Name, to: Option<SocketAddr>) -> Result<(), Errno> {
+    if to.is_some_and(|to| to.is_ipv6() && !name.six) {
+        return Err(Errno::AFNOSUPPORT);
+    }
+    match seam.ask(&Request::Aim { id: name.id, to })?.answer {
+        Answer::No(errno) => Err(Errno::from_raw_os_error(errno)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether `addr` says that a socket is to be connected with nobody.
+///
+/// # Safety
+/// As `connect`'s arguments.
+pub(crate) unsafe fn is_nobody(addr: *const sockaddr, len: socklen_t) -> bool {
+    if addr.is_null() || (len as usize) < size_of::<libc::sa_family_t>() {
+        return false;
+    }
+    // SAFETY: the caller's `len` covers the family.
+    let family = unsafe { (&raw const (*addr).sa_family).read_unaligned() };
+    c_int::from(family) == libc::AF_UNSPEC
+}
+
+/// Our address of socket `name`.
+pub(crate) fn local(seam: &Seam, name: &Name) -> SocketAddr {
+    // Only a socket of all addresses has another when it is connected.
+    let is_any = name.local.ip().is_unspecified();
+    let asked = if is_any { seam.ends(name.id).ok() } else { None };
+    asked.map_or(name.local, |(local, _)| local)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_of_udp_asks_with_what_it_was_told() {
+        let addr = "10.0.0.1:53".parse().unwrap();
+        let socket = UdpSocket::bind("[::]:0").unwrap();
+        sockopt::set_socket_reuseport(&socket, true).unwrap();
+        let Some(Request::Datagrams { six, reuse, to, connects, .. }) = wanted(socket.as_fd(), addr) else {
+            panic!("it is one of UDP")
+        };
+        assert_eq!((six, reuse, to, connects), (true, Reuse { addr: false, port: true }, None, false));
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(wanted(tcp.as_fd(), addr).is_none());
+    }
+
+    #[test]
+    fn nobody_has_a_family_of_its_own() {
+        let (none, four) = ([0_u8; 16], [2_u8, 0, 0, 80, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let is = |bytes: &[u8], len: u32| {
+            // SAFETY: so many bytes are there.
+            unsafe { is_nobody(bytes.as_ptr().cast(), len) }
+        };
+        assert!(is(&none, 16) && is(&none, 2));
+        assert!(!is(&none, 1) && !is(&four, 16));
+        // SAFETY: null is allowed.
+        assert!(!unsafe { is_nobody(std::ptr::null(), 16) });
+    }
+}

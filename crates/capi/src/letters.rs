@@ -1,0 +1,283 @@
+//! One message of a socket for datagrams: the envelope, and what the program
+//! sees of it.
+//!
+//! The envelope goes before the program's own pieces, and the kernel does the
+//! rest: waiting, MSG_PEEK, MSG_TRUNC, MSG_DONTWAIT, timeouts. An envelope may
+//! tell that an earlier datagram found nobody; that is the error of whichever
+//! call meets it first, sending or receiving, as with the kernel's UDP.
+
+use std::ffi::{c_int, c_void};
+use std::net::SocketAddr;
+
+use host::seam::envelope::{LEN, PAYLOAD_MAX};
+use host::seam::{Envelope, Name};
+use libc::{iovec, msghdr, ssize_t};
+use rustix::io::Errno;
+
+use crate::fail;
+use crate::next::next;
+
+/// What was received.
+#[derive(Debug)]
+pub(crate) struct Received {
+    /// Bytes, as recv(2) returns them.
+    pub len: usize,
+    /// Who sent it; nobody when the socket was shut down.
+    pub from: Option<SocketAddr>,
+    /// `msg_flags`.
+    pub flags: c_int,
+}
+
+/// A program's pieces that need no memory of their own.
+const FEW: usize = 16;
+
+/// An `iovec` of one piece.
+pub(crate) fn piece(bytes: *const c_void, len: usize) -> iovec {
+    iovec { iov_base: bytes.cast_mut(), iov_len: len }
+}
+
+/// Calls `call` with the message that consists of `envelope` and `pieces`.
+fn with<T>(envelope: &mut [u8; LEN], pieces: &[iovec], call: impl FnOnce(&mut msghdr) -> T) -> T {
+    let head = piece(envelope.as_mut_ptr().cast(), LEN);
+    let mut few = [piece(std::ptr::null(), 0); FEW + 1];
+    let mut many = Vec::new();
+    let all = match few.get_mut(..=pieces.len()) {
+        Some(few) => few,
+        None => {
+            many.resize(pieces.len() + 1, head);
+            &mut many[..]
+        }
+    };
+    all[0] = head;
+    all[1..].copy_from_slice(pieces);
+    // SAFETY: a header of zeros is a message of nothing.
+    let mut message: msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = all.as_mut_ptr();
+    message.msg_iovlen = all.len();
+    call(&mut message)
+}
+
+/// Receives into `pieces`; `None` leaves an error behind.
+///
+/// # Safety
+/// The pieces are the program's, for recvmsg(2).
+pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Option<Received> {
+    type Real = unsafe extern "C" fn(c_int, *mut msghdr, c_int) -> ssize_t;
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        fail(Errno::AGAIN);
+        return None;
+    }
+    let mut envelope = [0; LEN];
+    let (got, told) = with(&mut envelope, pieces, |message| {
+        let message: *mut msghdr = message;
+        let got = next!(recvmsg(fd, message, flags) as Real);
+        // SAFETY: it is ours, and there.
+        (got, unsafe { (*message).msg_flags })
+    });
+    let got = usize::try_from(got).ok()?;
+    if got == 0 {
+        return Some(Received { len: 0, from: None, flags: 0 });
+    }
+    match Envelope::decode(&envelope) {
+        Some(Envelope::Peer(from)) => Some(Received { len: got - LEN, from: Some(from), flags: told }),
+        Some(Envelope::Failed(errno)) => {
+            if flags & libc::MSG_PEEK != 0 {
+                take_failure(fd);
+            }
+            fail(Errno::from_raw_os_error(errno.into()));
+            None
+        }
+        _ => {
+            fail(Errno::IO);
+            None
+        }
+    }
+}
+
+/// Sends `pieces` to `to`, or to whom the socket is connected with.
+///
+/// # Safety
+/// The pieces are the program's, for sendmsg(2).
+pub(crate) unsafe fn send(
+    fd: c_int,
+    name: &Name,
+    to: Option<SocketAddr>,
+    pieces: &[iovec],
+    flags: c_int,
+) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *const msghdr, c_int) -> ssize_t;
+    let failed = |errno| fail(errno) as ssize_t;
+    if flags & (libc::MSG_MORE | libc::MSG_OOB) != 0 {
+        return failed(Errno::OPNOTSUPP);
+    }
+    let len = pieces.iter().fold(0_usize, |len, piece| len.saturating_add(piece.iov_len));
+    let far6 = to.map_or(name.six, |to| to.is_ipv6());
+    match to {
+        Some(to) if to.port() == 0 => return failed(Errno::INVAL),
+        Some(_) if far6 && !name.six => return failed(Errno::AFNOSUPPORT),
+        _ if len > PAYLOAD_MAX[usize::from(far6)] => return failed(Errno::MSGSIZE),
+        _ => {}
+    }
+    if to.is_none()
+        && let Some(errno) = failure(fd)
+    {
+        return failed(errno);
+    }
+    let mut envelope = to.map_or(Envelope::Connected, Envelope::Peer).encode();
+    let sent = with(&mut envelope, pieces, |message| {
+        let message: *const msghdr = message;
+        next!(sendmsg(fd, message, flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as Real)
+    });
+    match sent {
+        sent @ 0.. => sent - LEN as ssize_t,
+        failed => failed,
+    }
+}
+
+/// What became of an earlier datagram, if that is the next thing to read; it
+/// is not told again.
+pub(crate) fn failure(fd: c_int) -> Option<Errno> {
+    let (envelope, len) = read_head(fd, libc::MSG_PEEK)?;
+    match (Envelope::decode(&envelope), len) {
+        (Some(Envelope::Failed(errno)), LEN) => {
+            take_failure(fd);
+            Some(Errno::from_raw_os_error(errno.into()))
+        }
+        _ => None,
+    }
+}
+
+/// Takes the message that said so.
+fn take_failure(fd: c_int) {
+    read_head(fd, 0);
+}
+
+/// An envelope, if one is there, and how many bytes there were.
+fn read_head(fd: c_int, flags: c_int) -> Option<([u8; LEN], usize)> {
+    type Real = unsafe extern "C" fn(c_int, *mut c_void, usize, c_int) -> ssize_t;
+    let mut envelope = [0; LEN];
+    // SAFETY: the C library gives every thread an errno of its own.
+    let errno = unsafe { *libc::__errno_location() };
+    let flags = flags | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    let got = next!(recv(fd, envelope.as_mut_ptr().cast(), LEN, flags) as Real);
+    // SAFETY: as above. That there is nothing is no error of the program's.
+    unsafe { *libc::__errno_location() = errno };
+    usize::try_from(got).ok().filter(|len| *len > 0).map(|len| (envelope, len))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    use host::seam::name::Kind;
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, socketpair};
+
+    use super::*;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    fn name(six: bool) -> Name {
+        let end = "10.0.0.1:53".parse().unwrap();
+        Name { run: 1, kind: Kind::Datagrams, six, id: 2, local: end, remote: end }
+    }
+
+    fn errno() -> Option<i32> {
+        std::io::Error::last_os_error().raw_os_error()
+    }
+
+    fn come(end: &OwnedFd, envelope: Envelope, payload: &[u8]) {
+        let bytes = [&envelope.encode()[..], payload].concat();
+        rustix::net::send(end, &bytes, SendFlags::empty()).unwrap();
+    }
+
+    fn get(fd: &OwnedFd, buf: &mut [u8], flags: c_int) -> Option<(usize, Option<SocketAddr>, c_int)> {
+        let pieces = [piece(buf.as_ptr().cast(), buf.len())];
+        // SAFETY: the piece is `buf`.
+        let got = unsafe { receive(fd.as_raw_fd(), &pieces, flags | libc::MSG_DONTWAIT) };
+        got.map(|got| (got.len, got.from, got.flags & libc::MSG_TRUNC))
+    }
+
+    fn put(fd: &OwnedFd, six: bool, to: Option<&str>, payload: &[u8]) -> ssize_t {
+        let pieces: Vec<iovec> =
+            payload.chunks(3).map(|part| piece(part.as_ptr().cast(), part.len())).collect();
+        let to = to.map(|to| to.parse().unwrap());
+        // SAFETY: the pieces are of `payload`.
+        unsafe { send(fd.as_raw_fd(), &name(six), to, &pieces, 0) }
+    }
+
+    #[test]
+    fn a_program_sees_the_payload_and_who_sent_it() {
+        let (ours, theirs) = pair();
+        let peer: SocketAddr = "10.0.0.9:7".parse().unwrap();
+        let mut buf = [0; 8];
+        assert_eq!((get(&theirs, &mut buf, 0), errno()), (None, Some(libc::EAGAIN)));
+        for payload in [&b"hello"[..], b"", b"more than eight"] {
+            come(&ours, Envelope::Peer(peer), payload);
+        }
+        assert_eq!(get(&theirs, &mut buf, libc::MSG_PEEK), Some((5, Some(peer), 0)));
+        assert_eq!(get(&theirs, &mut buf, 0), Some((5, Some(peer), 0)));
+        assert_eq!(&buf[..5], b"hello");
+        assert_eq!(get(&theirs, &mut buf, 0), Some((0, Some(peer), 0)), "an empty one is one");
+        let (peek, trunc) = (libc::MSG_PEEK, libc::MSG_TRUNC);
+        assert_eq!(get(&theirs, &mut buf, peek | trunc), Some((15, Some(peer), trunc)));
+        assert_eq!(get(&theirs, &mut buf, 0), Some((8, Some(peer), trunc)));
+        assert_eq!(&buf, b"more tha");
+        drop(ours);
+        assert_eq!(get(&theirs, &mut buf, 0), Some((0, None, 0)), "an end");
+    }
+
+    #[test]
+    fn the_stack_sees_the_payload_and_whom_it_is_for() {
+        let (ours, theirs) = pair();
+        let peer = "10.0.0.9:7";
+        let noise: Vec<u8> = (0..100).collect();
+        assert_eq!(put(&theirs, false, Some(peer), &noise), 100, "in more pieces than few");
+        assert_eq!(put(&theirs, false, None, b""), 0);
+        let mut bytes = [0; 200];
+        let (len, _) = recv(&ours, &mut bytes[..], RecvFlags::empty()).unwrap();
+        assert_eq!(Envelope::decode(&bytes), Some(Envelope::Peer(peer.parse().unwrap())));
+        assert_eq!(bytes[LEN..len], noise);
+        let (len, _) = recv(&ours, &mut bytes[..], RecvFlags::empty()).unwrap();
+        assert_eq!((Envelope::decode(&bytes), len), (Some(Envelope::Connected), LEN));
+    }
+
+    #[test]
+    fn what_udp_cannot_send_is_refused() {
+        let (_ours, theirs) = pair();
+        let refused = |six, to: &str, len, expected| {
+            assert_eq!((put(&theirs, six, Some(to), &vec![0; len]), errno()), (-1, Some(expected)), "{to}");
+        };
+        refused(false, "10.0.0.9:0", 1, libc::EINVAL);
+        refused(false, "[fd00::9]:7", 1, libc::EAFNOSUPPORT);
+        refused(true, "10.0.0.9:7", 65_508, libc::EMSGSIZE);
+        refused(true, "[fd00::9]:7", 65_528, libc::EMSGSIZE);
+    }
+
+    #[test]
+    fn a_failure_is_told_once_by_whichever_call_meets_it() {
+        let (ours, theirs) = pair();
+        let refused = || come(&ours, Envelope::Failed(111), b"");
+        let mut buf = [0; 8];
+        refused();
+        assert_eq!((get(&theirs, &mut buf, 0), errno()), (None, Some(111)));
+        refused();
+        assert_eq!((get(&theirs, &mut buf, libc::MSG_PEEK), errno()), (None, Some(111)));
+        assert_eq!(
+            (get(&theirs, &mut buf, 0), errno()),
+            (None, Some(libc::EAGAIN)),
+            "though it was peeked at"
+        );
+        refused();
+        assert_eq!((put(&theirs, false, None, b"x"), errno()), (-1, Some(111)));
+        assert_eq!(put(&theirs, false, None, b"x"), 1);
+        refused();
+        assert_eq!(put(&theirs, false, Some("10.0.0.9:7"), b"x"), 1, "to somebody else");
+        assert_eq!(failure(theirs.as_raw_fd()), Some(Errno::CONNREFUSED));
+        assert_eq!(failure(theirs.as_raw_fd()), None);
+        come(&ours, Envelope::Peer("10.0.0.9:7".parse().unwrap()), b"");
+        assert_eq!(failure(theirs.as_raw_fd()), None, "a datagram is none");
+        assert!(get(&theirs, &mut buf, 0).is_some(), "and stays");
+    }
+}

@@ -1,0 +1,298 @@
+//! Calls that receive.
+//!
+//! On a connection they are the kernel's, but that `recvfrom` names no sender;
+//! of a datagram the envelope is taken off. In a process without a socket for
+//! datagrams they cost a look at one flag.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::time::{Duration, Instant};
+
+use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use rustix::io::Errno;
+
+use crate::letters::{Received, piece, receive};
+use crate::next::next;
+use crate::{address, datagrams, fail, is_loaded, ours};
+
+/// The program's pieces; none where it says that there are none.
+///
+/// # Safety
+/// `pieces` points to `count` of them, or is null.
+pub(crate) unsafe fn slice<'a>(pieces: *const iovec, count: usize) -> Result<&'a [iovec], Errno> {
+    match (pieces.is_null(), count) {
+        (_, 0) => Ok(&[]),
+        (_, 1025..) => Err(Errno::MSGSIZE),
+        (true, _) => Err(Errno::FAULT),
+        // SAFETY: the caller has so many.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(pieces, count) }),
+    }
+}
+
+/// A datagram into `n` bytes at `bytes`; its length, as the calls below return it.
+///
+/// # Safety
+/// The program's arguments to recv(2).
+unsafe fn one(fd: c_int, bytes: *mut c_void, n: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the program's bytes.
+    unsafe { receive(fd, &[piece(bytes, n)], flags) }.map_or(-1, |got| got.len as ssize_t)
+}
+
+/// recv(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recv(fd: c_int, bytes: *mut c_void, n: size_t, flags: c_int) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
+    match datagrams::of(fd) {
+        // SAFETY: the program's arguments.
+        Some(_) => unsafe { one(fd, bytes, n, flags) },
+        None => next!(recv(fd, bytes, n, flags) as Real),
+    }
+}
+
+/// recv(2), as a compiler calls it that knows how much room there is.
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __recv_chk(
+    fd: c_int,
+    bytes: *mut c_void,
+    n: size_t,
+    room: size_t,
+    flags: c_int,
+) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t, size_t, c_int) -> ssize_t;
+    match datagrams::of(fd) {
+        // SAFETY: the program's arguments.
+        Some(_) if n <= room => unsafe { one(fd, bytes, n, flags) },
+        _ => next!(__recv_chk(fd, bytes, n, room, flags) as Real),
+    }
+}
+
+/// recvfrom(2): TCP names no sender, a socket pair would.
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recvfrom(
+    fd: c_int,
+    bytes: *mut c_void,
+    n: size_t,
+    flags: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> ssize_t {
+    type Real =
+        unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
+    let (null, none) = (std::ptr::null_mut(), std::ptr::null_mut());
+    if let Some(name) = datagrams::of(fd) {
+        // SAFETY: the program's bytes.
+        let got = unsafe { receive(fd, &[piece(bytes, n)], flags) };
+        // SAFETY: the program's arguments.
+        return got.map_or(-1, |got| unsafe { told(&got, name.six, addr, len) });
+    }
+    if addr.is_null() || ours(fd).is_none() {
+        return next!(recvfrom(fd, bytes, n, flags, addr, len) as Real);
+    }
+    let got = next!(recvfrom(fd, bytes, n, flags, null, none) as Real);
+    if got >= 0 && !len.is_null() {
+        // SAFETY: the program's `len` is there.
+        unsafe { len.write(0) };
+    }
+    got
+}
+
+/// recvfrom(2), as a compiler calls it that knows how much room there is.
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __recvfrom_chk(
+    fd: c_int,
+    bytes: *mut c_void,
+    n: size_t,
+    room: size_t,
+    flags: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> ssize_t {
+    type Real = unsafe extern "C" fn(
+        c_int,
+        *mut c_void,
+        size_t,
+        size_t,
+        c_int,
+        *mut sockaddr,
+        *mut socklen_t,
+    ) -> ssize_t;
+    if n > room {
+        return next!(__recvfrom_chk(fd, bytes, n, room, flags, addr, len) as Real);
+    }
+    // SAFETY: the program's arguments.
+    unsafe { recvfrom(fd, bytes, n, flags, addr, len) }
+}
+
+/// Says who sent what was received; its length.
+///
+/// # Safety
+/// As recvfrom(2).
+unsafe fn told(got: &Received, six: bool, addr: *mut sockaddr, len: *mut socklen_t) -> ssize_t {
+    match got.from {
+        // SAFETY: the program's arguments.
+        Some(from) => match unsafe { address::write(from, six, addr, len) } {
+            Ok(()) => {}
+            Err(errno) => return fail(errno) as ssize_t,
+        },
+        // SAFETY: the program's `len` is there.
+        None if !len.is_null() => unsafe { len.write(0) },
+        None => {}
+    }
+    got.len as ssize_t
+}
+
+/// recvmsg(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *mut msghdr, c_int) -> ssize_t;
+    if let Some(name) = datagrams::of(fd) {
+        // SAFETY: the program's arguments.
+        return unsafe { into(fd, name.six, message, flags) };
+    }
+    let got = next!(recvmsg(fd, message, flags) as Real);
+    // SAFETY: the kernel has filled it.
+    if got >= 0 && unsafe { brings_descriptors(message) } {
+        datagrams::expect();
+    }
+    got
+}
+
+/// Whether another process has handed us descriptors.
+///
+/// # Safety
+/// recvmsg(2) has filled `message`.
+unsafe fn brings_descriptors(message: *const msghdr) -> bool {
+    // SAFETY: the caller's message is there, and so is what it says of itself.
+    let first = unsafe { libc::CMSG_FIRSTHDR(message) };
+    // SAFETY: not null, it is inside of what the kernel has filled.
+    !first.is_null() && unsafe { (*first).cmsg_type } == libc::SCM_RIGHTS
+}
+
+/// A datagram into `message`.
+///
+/// # Safety
+/// As recvmsg(2).
+unsafe fn into(fd: c_int, six: bool, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the program's message, if it is one.
+    let Some(message) = (unsafe { message.as_mut() }) else { return fail(Errno::FAULT) as ssize_t };
+    // SAFETY: the program's pieces.
+    let pieces = match unsafe { slice(message.msg_iov, message.msg_iovlen) } {
+        Ok(pieces) => pieces,
+        Err(errno) => return fail(errno) as ssize_t,
+    };
+    // SAFETY: as above.
+    let Some(got) = (unsafe { receive(fd, pieces, flags) }) else { return -1 };
+    let len = if message.msg_name.is_null() { std::ptr::null_mut() } else { &raw mut message.msg_namelen };
+    // SAFETY: the program says how much room is at the name.
+    let told = unsafe { told(&got, six, message.msg_name.cast(), len) };
+    message.msg_controllen = 0;
+    message.msg_flags = got.flags;
+    told
+}
+
+/// recvmmsg(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn recvmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
+    let Some(name) = datagrams::of(fd) else {
+        return next!(recvmmsg(fd, messages, count, flags, timeout) as Real);
+    };
+    // SAFETY: the program's timeout, if there is one.
+    let end = unsafe { timeout.as_ref() }.and_then(|of| {
+        let (seconds, rest) = (u64::try_from(of.tv_sec).ok()?, u64::try_from(of.tv_nsec).ok()?);
+        Instant::now().checked_add(Duration::from_secs(seconds))?.checked_add(Duration::from_nanos(rest))
+    });
+    let mut flags = flags;
+    for at in 0..count.min(1024) {
+        // SAFETY: the program has `count` of them.
+        let message = unsafe { messages.add(at as usize) };
+        let wait = flags & !libc::MSG_WAITFORONE;
+        // SAFETY: as above.
+        let got = unsafe { into(fd, name.six, &raw mut (*message).msg_hdr, wait) };
+        if got < 0 {
+            return if at == 0 { -1 } else { at as c_int };
+        }
+        // SAFETY: as above.
+        unsafe { (*message).msg_len = got as c_uint };
+        if flags & libc::MSG_WAITFORONE != 0 {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        // The kernel, too, looks at the time only when something came.
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return at as c_int + 1;
+        }
+    }
+    count.min(1024) as c_int
+}
+
+/// read(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn read(fd: c_int, bytes: *mut c_void, n: size_t) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t) -> ssize_t;
+    match datagrams::of(fd) {
+        // SAFETY: the program's arguments.
+        Some(_) => unsafe { one(fd, bytes, n, 0) },
+        None if is_loaded() => next!(read(fd, bytes, n) as Real),
+        // SAFETY: the program's arguments; it may be its allocator that reads,
+        // without which nothing can be looked for.
+        None => unsafe { libc::syscall(libc::SYS_read, fd, bytes, n) as ssize_t },
+    }
+}
+
+/// read(2), as a compiler calls it that knows how much room there is.
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __read_chk(fd: c_int, bytes: *mut c_void, n: size_t, room: size_t) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t, size_t) -> ssize_t;
+    match datagrams::of(fd) {
+        // SAFETY: the program's arguments.
+        Some(_) if n <= room => unsafe { one(fd, bytes, n, 0) },
+        _ => next!(__read_chk(fd, bytes, n, room) as Real),
+    }
+}
+
+/// readv(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
+    if datagrams::of(fd).is_none() {
+        return next!(readv(fd, pieces, count) as Real);
+    }
+    // SAFETY: the program's pieces.
+    match unsafe { slice(pieces, usize::try_from(count).unwrap_or(usize::MAX)) } {
+        // SAFETY: as above.
+        Ok(pieces) => unsafe { receive(fd, pieces, 0) }.map_or(-1, |got| got.len as ssize_t),
+        Err(_) => fail(Errno::INVAL) as ssize_t,
+    }
+}

@@ -1,0 +1,225 @@
+//! Calls that send.
+//!
+//! On a connection they are the kernel's, but that `sendto` takes no address;
+//! a datagram goes out in an envelope. A socket of UDP that has no address yet
+//! becomes ours with the first datagram, if the device leads to whom that is.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::net::SocketAddr;
+
+use host::seam::Name;
+use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use rustix::io::Errno;
+
+use crate::letters::{piece, send as send_pieces};
+use crate::next::next;
+use crate::receiving::slice;
+use crate::{address, datagrams, fail, is_loaded, ours};
+
+/// Whom a datagram is for, as `sendto` and `sendmsg` say it.
+///
+/// # Safety
+/// `addr` points to `len` bytes, or is null.
+unsafe fn target(addr: *const sockaddr, len: socklen_t) -> Result<Option<SocketAddr>, Errno> {
+    if addr.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's address.
+    unsafe { address::read(addr, len) }.map(Some).ok_or(Errno::INVAL)
+}
+
+/// What `fd` is, if it is a socket for datagrams of ours, or becomes one now
+/// that something goes to `addr`.
+///
+/// # Safety
+/// As [`target`].
+unsafe fn sender(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<Option<Name>, Errno> {
+    if let Some(name) = datagrams::of(fd) {
+        return Ok(Some(name));
+    }
+    // SAFETY: the caller's address.
+    match unsafe { address::read(addr, len) } {
+        Some(to) if datagrams::adopt(fd, to, false)? => Ok(datagrams::of(fd)),
+        _ => Ok(None),
+    }
+}
+
+/// A datagram from socket `name` to `addr`.
+///
+/// # Safety
+/// The program's arguments to sendmsg(2).
+unsafe fn send_one(
+    (fd, name): (c_int, &Name),
+    pieces: &[iovec],
+    flags: c_int,
+    (addr, len): (*const sockaddr, socklen_t),
+) -> ssize_t {
+    // SAFETY: the program's address.
+    match unsafe { target(addr, len) } {
+        // SAFETY: the program's pieces.
+        Ok(to) => unsafe { send_pieces(fd, name, to, pieces, flags) },
+        Err(errno) => fail(errno) as ssize_t,
+    }
+}
+
+/// The same, to whom it is connected with.
+///
+/// # Safety
+/// The program's arguments to send(2).
+unsafe fn send_bytes(fd: c_int, name: &Name, bytes: *const c_void, n: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the program's bytes.
+    unsafe { send_pieces(fd, name, None, &[piece(bytes, n)], flags) }
+}
+
+/// send(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn send(fd: c_int, bytes: *const c_void, n: size_t, flags: c_int) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
+    match datagrams::of(fd) {
+        // SAFETY: the program's arguments.
+        Some(name) => unsafe { send_bytes(fd, &name, bytes, n, flags) },
+        None => next!(send(fd, bytes, n, flags) as Real),
+    }
+}
+
+/// sendto(2): TCP knows where to, a socket pair would not take the address.
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendto(
+    fd: c_int,
+    bytes: *const c_void,
+    n: size_t,
+    flags: c_int,
+    addr: *const sockaddr,
+    len: socklen_t,
+) -> ssize_t {
+    type Real =
+        unsafe extern "C" fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
+    // SAFETY: the program's arguments.
+    match unsafe { sender(fd, addr, len) } {
+        // SAFETY: as above.
+        Ok(Some(name)) => unsafe { send_one((fd, &name), &[piece(bytes, n)], flags, (addr, len)) },
+        Ok(None) if !addr.is_null() && ours(fd).is_some() => {
+            next!(sendto(fd, bytes, n, flags, std::ptr::null(), 0) as Real)
+        }
+        Ok(None) => next!(sendto(fd, bytes, n, flags, addr, len) as Real),
+        Err(errno) => fail(errno) as ssize_t,
+    }
+}
+
+/// sendmsg(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *const msghdr, c_int) -> ssize_t;
+    // SAFETY: the program's message.
+    match unsafe { sender_of(fd, message) } {
+        // SAFETY: as above.
+        Ok(Some(name)) => unsafe { send_message(fd, &name, message, flags) },
+        Ok(None) => next!(sendmsg(fd, message, flags) as Real),
+        Err(errno) => fail(errno) as ssize_t,
+    }
+}
+
+/// As [`sender`], of a message's address.
+///
+/// # Safety
+/// `message` is one, or null.
+unsafe fn sender_of(fd: c_int, message: *const msghdr) -> Result<Option<Name>, Errno> {
+    // SAFETY: the caller's message.
+    let (addr, len) = unsafe { message.as_ref() }
+        .map_or((std::ptr::null(), 0), |message| (message.msg_name.cast_const(), message.msg_namelen));
+    // SAFETY: as above.
+    unsafe { sender(fd, addr.cast(), len) }
+}
+
+/// # Safety
+/// As sendmsg(2).
+unsafe fn send_message(fd: c_int, name: &Name, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the program's message, if it is one.
+    let Some(message) = (unsafe { message.as_ref() }) else { return fail(Errno::FAULT) as ssize_t };
+    // What control data would change (the sender's address, how it is cut
+    // into datagrams) would not be done.
+    if message.msg_controllen > 0 {
+        return fail(Errno::OPNOTSUPP) as ssize_t;
+    }
+    // SAFETY: the program's pieces.
+    match unsafe { slice(message.msg_iov, message.msg_iovlen) } {
+        Ok(pieces) => {
+            let to = (message.msg_name.cast_const().cast(), message.msg_namelen);
+            // SAFETY: as above.
+            unsafe { send_one((fd, name), pieces, flags, to) }
+        }
+        Err(errno) => fail(errno) as ssize_t,
+    }
+}
+
+/// sendmmsg(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int;
+    // SAFETY: the program has `count` of them, so the first may be looked at.
+    let first = if count == 0 { std::ptr::null() } else { unsafe { &raw const (*messages).msg_hdr } };
+    // SAFETY: as above.
+    let name = match unsafe { sender_of(fd, first) } {
+        Ok(Some(name)) => name,
+        Ok(None) => return next!(sendmmsg(fd, messages, count, flags) as Real),
+        Err(errno) => return fail(errno),
+    };
+    for at in 0..count.min(1024) {
+        // SAFETY: the program has `count` of them.
+        let message = unsafe { messages.add(at as usize) };
+        // SAFETY: as above.
+        let sent = unsafe { send_message(fd, &name, &raw const (*message).msg_hdr, flags) };
+        if sent < 0 {
+            return if at == 0 { -1 } else { at as c_int };
+        }
+        // SAFETY: as above.
+        unsafe { (*message).msg_len = sent as c_uint };
+    }
+    count.min(1024) as c_int
+}
+
+/// write(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, n: size_t) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
+    match datagrams::of(fd) {
+        // SAFETY: the program's arguments.
+        Some(name) => unsafe { send_bytes(fd, &name, bytes, n, 0) },
+        None if is_loaded() => next!(write(fd, bytes, n) as Real),
+        // SAFETY: the program's arguments; see `read`.
+        None => unsafe { libc::syscall(libc::SYS_write, fd, bytes, n) as ssize_t },
+    }
+}
+
+/// writev(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
+    let Some(name) = datagrams::of(fd) else {
+        return next!(writev(fd, pieces, count) as Real);
+    };
+    // SAFETY: the program's pieces.
+    match unsafe { slice(pieces, usize::try_from(count).unwrap_or(usize::MAX)) } {
+        // SAFETY: as above.
+        Ok(pieces) => unsafe { send_pieces(fd, &name, None, pieces, 0) },
+        Err(_) => fail(Errno::INVAL) as ssize_t,
+    }
+}

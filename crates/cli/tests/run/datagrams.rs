@@ -1,0 +1,122 @@
+//! Programs that send and receive datagrams on our stack; peers on the kernel's.
+
+use std::net::UdpSocket;
+
+use host::lab::client::datagrams_come_back;
+
+use super::*;
+
+/// The address of the kernel's that clients send to.
+const PEER: &str = "10.7.0.9";
+/// Datagrams that are empty, in one piece, in pieces, and the longest there is.
+const LENS: [usize; 6] = [0, 1, 1472, 1473, 9000, 65_507];
+
+impl World {
+    /// A socket of the clients', connected with `to`, and its answer to `ask`,
+    /// which is asked again until there is one.
+    #[track_caller]
+    fn answer(&self, to: SocketAddr, ask: &[u8]) -> Vec<u8> {
+        self.clients.enter(|| {
+            let socket = UdpSocket::bind((PEER, 0)).unwrap();
+            socket.connect(to).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            let (mut bytes, mut got) = (vec![0; 65_536], None);
+            // Refused is whoever asks before it listens.
+            self.until("it answers", || {
+                let _ = socket.send(ask);
+                got = socket.recv(&mut bytes).ok();
+                got.is_some()
+            });
+            bytes.truncate(got.expect("it has answered"));
+            bytes
+        })
+    }
+}
+
+/// A peer that sends back what it is sent, until this process ends.
+fn echo(world: &World) {
+    let socket = world.clients.enter(|| UdpSocket::bind((PEER, 8080)).unwrap());
+    std::thread::spawn(move || {
+        let mut bytes = [0; 65_536];
+        loop {
+            // That nobody listens at the other end is told here, too.
+            if let Ok((len, who)) = socket.recv_from(&mut bytes) {
+                let _ = socket.send_to(&bytes[..len], who);
+            }
+        }
+    });
+}
+
+#[test]
+fn python_answers_datagrams() {
+    let Some(world) = World::new("python_answers_datagrams", "python3") else { return };
+    let script = world.write("datagrams.py", include_str!("datagrams.py"));
+    let mut server = world.start("packet:gw0", 7001, &[], &["python3", &script, OURS, PEER, "serves"]);
+    // What is empty asyncio does not send.
+    for (port, lens) in [(7001, &LENS[..]), (7002, &LENS[1..])] {
+        let to = SocketAddr::new(OURS.parse().unwrap(), port);
+        assert_eq!(world.answer(to, b"hello"), b"hello");
+        world.clients.enter(|| datagrams_come_back(to, lens));
+    }
+    for port in [7001, 7002] {
+        assert_eq!(world.answer(SocketAddr::new(OURS.parse().unwrap(), port), b"over"), b"over");
+    }
+    let (code, said) = server.ended();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(" datagrams in, ") && said.contains("nobody's 0, no way 0"), "{said}");
+}
+
+#[test]
+fn python_uses_datagrams_in_every_way() {
+    let Some(world) = World::new("python_uses_datagrams_in_every_way", "python3") else { return };
+    echo(&world);
+    let script = world.write("datagrams.py", include_str!("datagrams.py"));
+    let (printed, said) = world.client("packet:gw0", &["python3", &script, OURS, PEER]);
+    assert!(printed.ends_with("all\n"), "{printed}\n{said}");
+}
+
+#[test]
+fn memcached_answers_datagrams() {
+    let Some(world) = World::new("memcached_answers_datagrams", "memcached") else { return };
+    let program = ["memcached", "-u", "root", "-l", OURS, "-p", "11211", "-U", "11211", "-t", "4"];
+    let server = world.run("packet:gw0", 11_211, &program);
+    // Its frames: a number, which of how many datagrams, and nothing.
+    let frame = |number: u8, text: &str| [&[0, number, 0, 0, 0, 1, 0, 0], text.as_bytes()].concat();
+    assert_eq!(world.answer(server.to, &frame(1, "set k 0 0 5\r\nhello\r\n")), frame(1, "STORED\r\n"));
+    let expected = "VALUE k 0 5\r\nhello\r\nEND\r\n";
+    for number in 2..200 {
+        assert_eq!(world.answer(server.to, &frame(number, "get k\r\n")), frame(number, expected));
+    }
+    let said = server.stop();
+    assert!(said.contains(" datagrams in, "), "{said}");
+}
+
+#[test]
+fn iperf3_measures_datagrams_at_either_end() {
+    let Some(world) = World::new("iperf3_measures_datagrams_at_either_end", "iperf3") else { return };
+    let measure = ["-u", "-n", "2M", "-b", "200M", "-l", "1400", "-c"];
+    let mut server = world.start("packet:gw0", 5201, &[], &["iperf3", "-s", "-1"]);
+    let mut printed = String::new();
+    world.until("iperf3 takes a client", || {
+        let out = world.clients.command("iperf3").args(measure).arg(OURS).output().expect("iperf3 starts");
+        printed = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+        out.status.success()
+    });
+    assert!(printed.contains("iperf Done"), "{printed}");
+    let (code, said) = server.ended();
+    assert_eq!(code, Some(0), "{said}");
+    let count = |said: &str, before: &str| -> u64 {
+        let (head, _) = said.split_once(before).unwrap_or_else(|| panic!("{before:?}: {said}"));
+        head.split([' ', '\n']).next_back().and_then(|word| word.parse().ok()).expect(said)
+    };
+    // 2 MiB in pieces of 1400 bytes; a busy machine may lose some.
+    assert!(count(&said, " datagrams in, ") > 1000, "{said}");
+    let _iperf = world.clients.spawn(world.clients.command("iperf3").args(["-s", "-1"])).unwrap();
+    world.until("iperf3 listens", || {
+        let listening = world.clients.run("ss", &["-Htln", "sport = :5201"]);
+        listening.is_ok_and(|text| !text.trim().is_empty())
+    });
+    let (printed, said) = world.client("packet:gw0", &[&["iperf3"][..], &measure, &[PEER]].concat());
+    assert!(printed.contains("iperf Done"), "{printed}{said}");
+    assert!(count(&said, " out; dropped") > 1000, "{said}");
+}

@@ -1,0 +1,292 @@
+//! Sockets for datagrams that programs have.
+//!
+//! The pair's other end is the program's descriptor for as long as it lives:
+//! connecting changes what the stack hands over, and nothing in the program. A
+//! pair keeps what is on its way, in both directions, up to its buffers; what
+//! finds no room comes back to the stack ([`Delivered::Full`]), or is lost.
+//! From program to program there is no wire. Decision: ADR 0049.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, bind, recvmsg, send, sendmsg,
+};
+
+use super::super::bound::Bound;
+use super::super::envelope::{self, Envelope};
+use super::super::mailboxes::Mailbox;
+use super::super::name::Kind;
+use super::super::pipe::READABLE;
+use super::super::request::{Answer, Reuse};
+use super::opening::{no, say};
+use super::{Call, Desk, EPHEMERAL, Happened, QUIET, Refusal};
+
+/// What became of a datagram for a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// This socket has it.
+    To(u64),
+    /// There is no room; [`Happened::Room`] follows when there is.
+    Full,
+    /// There is none, and others share the port; or the socket's buffer is
+    /// too small for it.
+    Lost,
+    /// Nobody wants it.
+    Nobody,
+}
+
+/// What a program has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Letter {
+    /// So many bytes.
+    Out {
+        /// From here; its address is unspecified where any of ours will do.
+        from: SocketAddr,
+        /// To whom.
+        to: SocketAddr,
+        /// Bytes.
+        len: usize,
+    },
+    /// It was for a program of ours, or made no sense.
+    Settled(Delivered),
+    /// Nothing now.
+    Nothing,
+    /// And nothing more: nobody has the socket.
+    End {
+        /// What it was bound to.
+        port: u16,
+        /// Nobody else is.
+        last: bool,
+    },
+}
+
+/// What [`Request::Datagrams`](super::Request::Datagrams) asks for.
+pub(super) struct Wanted {
+    pub addr: SocketAddr,
+    pub six: bool,
+    pub v6_only: bool,
+    pub reuse: Reuse,
+    pub to: Option<SocketAddr>,
+    pub connects: bool,
+}
+
+fn refused(errno: Errno) -> Answer {
+    Answer::No(errno.raw_os_error())
+}
+
+/// Puts a message into a pair.
+fn put(end: &OwnedFd, envelope: Envelope, payload: &[u8]) -> Result<(), Errno> {
+    let envelope = envelope.encode();
+    let both = [IoSlice::new(&envelope), IoSlice::new(payload)];
+    sendmsg(end, &both, &mut SendAncillaryBuffer::default(), QUIET).map(|_| ())
+}
+
+impl Desk {
+    /// Gives what is wanted to the socket whose other end is `end`.
+    pub(super) fn bind_mailbox(&mut self, wanted: Wanted, end: OwnedFd, into: &mut Vec<Happened>) {
+        let bound = match self.place_mailbox(&wanted) {
+            Ok(Some(bound)) => bound,
+            Ok(None) => return say(&end, Answer::NotOurs),
+            Err(errno) => return no(&end, errno),
+        };
+        let Wanted { six, reuse, to, connects, .. } = wanted;
+        let id = self.mailboxes.number(bound.addr.port());
+        if let Err(errno) = self.watch_mailbox(id, bound.addr, six, &end) {
+            return no(&end, errno);
+        }
+        let (local, peer, gone) = (bound.addr.ip(), None, false);
+        self.mailboxes.add(Mailbox { id, bound, reuse, local, peer, end, gone });
+        if connects {
+            self.aim(id, to);
+        }
+        into.push(Happened::Bound(bound.addr.port()));
+        self.mailboxes.get(id).into_iter().for_each(|mailbox| say(&mailbox.end, Answer::Done));
+    }
+
+    /// Where a socket is to be; `None` where that is the kernel's affair.
+    fn place_mailbox(&mut self, wanted: &Wanted) -> Result<Option<Bound>, Errno> {
+        let Wanted { mut addr, v6_only, reuse, to, .. } = *wanted;
+        let ours = match to {
+            Some(to) => addr.ip().is_unspecified() && self.place.leads_to(to.ip()),
+            None => self.place.is_for(addr),
+        };
+        if !ours {
+            return Ok(None);
+        }
+        let free = self.mailboxes.is_free(&Bound { addr, v6_only }, reuse);
+        if addr.port() == 0 || (to.is_some() && !free) {
+            let port = self.mailboxes.free_port(EPHEMERAL, &self.key).ok_or(Errno::ADDRINUSE)?;
+            addr.set_port(port);
+        } else if !free {
+            return Err(Errno::ADDRINUSE);
+        }
+        Ok(Some(Bound { addr, v6_only }))
+    }
+
+    /// Names the end of socket `id`, and watches it.
+    fn watch_mailbox(&self, id: u64, addr: SocketAddr, six: bool, end: &OwnedFd) -> Result<(), Errno> {
+        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let name = self.name(Kind::Datagrams, id, six, addr, nobody)?;
+        rustix::io::ioctl_fionbio(end, true)?;
+        bind(end, &name)?;
+        epoll::add(&self.epoll, end, epoll::EventData::new_u64(id), READABLE)
+    }
+
+    /// Connects socket `id` with `to`, or with nobody.
+    pub(super) fn aim(&mut self, id: u64, to: Option<SocketAddr>) -> Answer {
+        let Some(mailbox) = self.mailboxes.get_mut(id) else { return refused(Errno::INVAL) };
+        let bound = mailbox.bound.addr.ip();
+        match to {
+            Some(to) if !self.place.leads_to(to.ip()) => {
+                self.refuse(Refusal::Call(Call::Connect));
+                refused(Errno::NETUNREACH)
+            }
+            Some(to) => {
+                let source = if bound.is_unspecified() { self.place.source(to.ip()) } else { Some(bound) };
+                mailbox.local = source.unwrap_or(bound);
+                mailbox.peer = Some(to);
+                Answer::Done
+            }
+            None => {
+                (mailbox.local, mailbox.peer) = (bound, None);
+                Answer::Done
+            }
+        }
+    }
+
+    /// Tells the addresses of socket `id`.
+    pub(super) fn tell_ends(&self, id: u64, reply: &OwnedFd) {
+        let Some(Mailbox { bound, local, peer, .. }) = self.mailboxes.get(id) else {
+            return no(reply, Errno::INVAL);
+        };
+        let local = Envelope::Peer(SocketAddr::new(*local, bound.addr.port()));
+        let peer = peer.map_or(Envelope::Connected, Envelope::Peer);
+        say(reply, Answer::Done);
+        let _ = send(reply, &[local.encode(), peer.encode()].concat(), QUIET);
+    }
+
+    /// Sets an option of socket `id`: how much may wait for its program.
+    pub(super) fn set_mailbox(&mut self, id: u64, (level, name): (i32, i32), value: i32) -> Answer {
+        let (mailbox, bytes) = (self.mailboxes.get(id), usize::try_from(value));
+        match (level, name, mailbox, bytes) {
+            (libc::SOL_SOCKET, libc::SO_RCVBUF, Some(mailbox), Ok(bytes)) => {
+                // What waits there the kernel counts as sent by this end.
+                let set = set_socket_send_buffer_size(&mailbox.end, bytes);
+                set.map_or_else(refused, |()| Answer::Done)
+            }
+            _ => {
+                self.refuse(Refusal::SetOption { level, name });
+                refused(Errno::NOPROTOOPT)
+            }
+        }
+    }
+
+    pub(super) fn on_mailbox(&mut self, id: u64, flags: epoll::EventFlags, into: &mut Vec<Happened>) {
+        use epoll::EventFlags as F;
+        let Some(mailbox) = self.mailboxes.get_mut(id) else { return };
+        mailbox.gone |= flags.intersects(F::HUP | F::ERR);
+        if mailbox.gone || flags.intersects(F::IN | F::RDHUP) {
+            into.push(Happened::Mail(id));
+        }
+        if flags.contains(F::OUT) {
+            let _ = epoll::modify(&self.epoll, &mailbox.end, epoll::EventData::new_u64(id), READABLE);
+            into.push(Happened::Room(mailbox.bound.addr.port()));
+        }
+    }
+
+    /// Hands a datagram from `remote` to the program that wants what comes to
+    /// `local`.
+    pub fn deliver(&mut self, local: SocketAddr, remote: SocketAddr, payload: &[u8]) -> Delivered {
+        let Some(mailbox) = self.mailboxes.taker(local, remote) else { return Delivered::Nobody };
+        match put(&mailbox.end, Envelope::Peer(remote), payload) {
+            Ok(()) => Delivered::To(mailbox.id),
+            Err(Errno::AGAIN) if !self.mailboxes.is_shared(local.port()) => {
+                let (data, flags) =
+                    (epoll::EventData::new_u64(mailbox.id), READABLE | epoll::EventFlags::OUT);
+                let watched = epoll::modify(&self.epoll, &mailbox.end, data, flags);
+                watched.map_or(Delivered::Lost, |()| Delivered::Full)
+            }
+            Err(_) => Delivered::Lost,
+        }
+    }
+
+    /// Takes what the program has sent from socket `id` into `bytes`.
+    pub fn letter(&mut self, id: u64, bytes: &mut [u8]) -> Letter {
+        let Some(mailbox) = self.mailboxes.get(id) else {
+            return Letter::End { port: 0, last: false };
+        };
+        let mut head = [0; envelope::LEN];
+        let got = loop {
+            let mut both = [IoSliceMut::new(&mut head), IoSliceMut::new(bytes)];
+            let got =
+                recvmsg(&mailbox.end, &mut both, &mut RecvAncillaryBuffer::new(&mut []), RecvFlags::DONTWAIT);
+            match got {
+                // It closed with something unread, which is told once; what it
+                // sent before is still there.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
+                got => break got,
+            }
+        };
+        let from = SocketAddr::new(mailbox.local, mailbox.bound.addr.port());
+        let (len, whole) = match got {
+            Ok(got) if got.bytes > 0 => (got.bytes, !got.flags.contains(ReturnFlags::TRUNC)),
+            // It has shut its end down, and may open no other.
+            Ok(_) if !mailbox.gone => return Letter::Nothing,
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => return Letter::Nothing,
+            Ok(_) | Err(_) => {
+                let (port, last) = self.mailboxes.remove(id);
+                return Letter::End { port, last };
+            }
+        };
+        let envelope = if whole { Envelope::decode(&head[..len.min(envelope::LEN)]) } else { None };
+        let to = match (envelope, mailbox.peer) {
+            (Some(Envelope::Peer(to)), _) | (Some(Envelope::Connected), Some(to)) => to,
+            (Some(Envelope::Connected), None) => {
+                let _ = put(&mailbox.end, failed(Errno::DESTADDRREQ), &[]);
+                return Letter::Settled(Delivered::Nobody);
+            }
+            _ => {
+                self.refuse(Refusal::Nonsense);
+                return Letter::Settled(Delivered::Nobody);
+            }
+        };
+        let len = len - envelope::LEN;
+        match self.place.has(to.ip()) {
+            true => Letter::Settled(self.between(from, to, &bytes[..len])),
+            false => Letter::Out { from, to, len },
+        }
+    }
+
+    /// Hands a datagram from one program to another.
+    fn between(&mut self, from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Delivered {
+        // A socket of all addresses is known by the one that it writes to.
+        let ip = if from.ip().is_unspecified() { to.ip() } else { from.ip() };
+        let from = SocketAddr::new(ip, from.port());
+        match self.deliver(to, from, payload) {
+            Delivered::Full => Delivered::Lost,
+            Delivered::Nobody => {
+                self.undelivered(from.port(), to);
+                Delivered::Nobody
+            }
+            delivered => delivered,
+        }
+    }
+
+    /// Nobody listens at `remote`, to which something was sent from `port`:
+    /// who is connected with it is told.
+    pub fn undelivered(&mut self, port: u16, remote: SocketAddr) {
+        for mailbox in self.mailboxes.connected(port, remote) {
+            // Who has no room for it has something else to read.
+            let _ = put(&mailbox.end, failed(Errno::CONNREFUSED), &[]);
+        }
+    }
+}
+
+fn failed(errno: Errno) -> Envelope {
+    Envelope::Failed(errno.raw_os_error() as u16)
+}

@@ -1,0 +1,227 @@
+//! Datagrams between programs and the stack.
+
+use super::super::super::{Envelope, Reuse, envelope};
+use super::*;
+
+const MAIL: &str = "10.0.0.1:53";
+const PEER: &str = "10.0.0.9:7";
+const ALONE: Reuse = Reuse { addr: false, port: false };
+
+fn no(errno: Errno) -> Answer {
+    Answer::No(errno.raw_os_error())
+}
+
+/// A program's socket, and its number.
+struct Socket(OwnedFd, u64);
+
+impl Socket {
+    fn send(&self, envelope: Envelope, payload: &[u8]) {
+        let bytes = [&envelope.encode()[..], payload].concat();
+        assert_eq!(send(&self.0, &bytes, SendFlags::empty()), Ok(bytes.len()));
+    }
+
+    /// What comes next.
+    fn get(&self) -> Option<(Envelope, Vec<u8>)> {
+        let mut bytes = vec![0; 2000];
+        let (len, _) = recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
+        Some((Envelope::decode(&bytes)?, bytes[envelope::LEN..len].to_vec()))
+    }
+}
+
+impl World {
+    fn wants(&mut self, addr: &str, reuse: Reuse, to: Option<&str>, connects: bool) -> (Answer, OwnedFd) {
+        let addr = end(addr);
+        let (six, v6_only, to) = (addr.is_ipv6(), false, to.map(end));
+        let (answer, socket, happened) =
+            self.ask(Request::Datagrams { addr, six, v6_only, reuse, to, connects });
+        let is_told = matches!(happened[..], [Happened::Bound(_)]);
+        assert_eq!(is_told, answer == Answer::Done, "{happened:?}");
+        (answer, socket)
+    }
+
+    fn socket(&mut self, addr: &str, reuse: Reuse) -> Socket {
+        let (answer, socket) = self.wants(addr, reuse, None, false);
+        assert_eq!(answer, Answer::Done, "{addr}");
+        let name = Name::of(socket.as_fd()).expect("a socket has a name");
+        assert_eq!((name.kind, name.local), (Kind::Datagrams, end(addr)));
+        Socket(socket, name.id)
+    }
+
+    fn aim(&mut self, socket: &Socket, to: Option<&str>) -> Answer {
+        self.ask(Request::Aim { id: socket.1, to: to.map(end) }).0
+    }
+
+    fn ends(&mut self, socket: &Socket) -> (SocketAddr, Option<SocketAddr>) {
+        let (seam, id) = (self.seam, socket.1);
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(move || seam.ends(id).expect("the desk is there"));
+            while !asking.is_finished() {
+                self.desk.poll(&mut Vec::new());
+                std::thread::yield_now();
+            }
+            asking.join().unwrap()
+        })
+    }
+
+    fn deliver(&mut self, from: &str, payload: &[u8]) -> Delivered {
+        self.desk.deliver(end(MAIL), end(from), payload)
+    }
+
+    fn letter(&mut self, socket: &Socket) -> (Letter, Vec<u8>) {
+        let mut bytes = vec![0; 2000];
+        let letter = self.desk.letter(socket.1, &mut bytes);
+        let len = if let Letter::Out { len, .. } = letter { len } else { 0 };
+        (letter, bytes[..len].to_vec())
+    }
+}
+
+#[test]
+fn datagrams_pass_with_their_addresses() {
+    let mut world = World::new(40);
+    let socket = world.socket(MAIL, ALONE);
+    for payload in [&b"question"[..], b""] {
+        assert_eq!(world.deliver(PEER, payload), Delivered::To(socket.1));
+        assert_eq!(socket.get(), Some((Envelope::Peer(end(PEER)), payload.to_vec())));
+        socket.send(Envelope::Peer(end(PEER)), payload);
+        assert_eq!(world.poll(), [Happened::Mail(socket.1)]);
+        let out = Letter::Out { from: end(MAIL), to: end(PEER), len: payload.len() };
+        assert_eq!(world.letter(&socket), (out, payload.to_vec()));
+        assert_eq!(world.letter(&socket).0, Letter::Nothing);
+    }
+    assert_eq!(world.desk.deliver(end("10.0.0.1:54"), end(PEER), b"x"), Delivered::Nobody);
+}
+
+#[test]
+fn a_socket_is_ours_by_its_address_or_by_whom_its_first_datagram_is_for() {
+    let mut world = World::new(41);
+    for addr in ["127.0.0.1:53", "10.0.0.2:53", "0.0.0.0:0", "[::1]:53"] {
+        assert_eq!(world.wants(addr, ALONE, None, false).0, Answer::NotOurs, "{addr}");
+    }
+    assert_eq!(world.wants("0.0.0.0:0", ALONE, Some("192.0.2.1:7"), true).0, Answer::NotOurs);
+    assert_eq!(world.wants("10.0.0.1:0", ALONE, Some(PEER), true).0, Answer::NotOurs, "it has an address");
+    let socket = world.socket("0.0.0.0:53", ALONE);
+    assert_eq!(world.wants(MAIL, ALONE, None, false).0, no(Errno::ADDRINUSE));
+    assert_eq!(world.ends(&socket), (end("0.0.0.0:53"), None));
+    // Its port is a wish.
+    let (answer, fd) = world.wants("0.0.0.0:53", ALONE, Some(PEER), true);
+    let name = Name::of(fd.as_fd()).unwrap();
+    assert!(answer == Answer::Done && name.local.port() >= EPHEMERAL, "{name:?}");
+    let connected = Socket(fd, name.id);
+    let local = SocketAddr::new("10.0.0.1".parse().unwrap(), name.local.port());
+    assert_eq!(world.ends(&connected), (local, Some(end(PEER))));
+    connected.send(Envelope::Connected, b"hello");
+    let out = Letter::Out { from: local, to: end(PEER), len: 5 };
+    assert_eq!(world.letter(&connected), (out, b"hello".to_vec()));
+}
+
+#[test]
+fn who_is_connected_hears_its_peer_alone() {
+    let mut world = World::new(42);
+    let shared = Reuse { addr: true, port: false };
+    let (server, client) = (world.socket("0.0.0.0:53", shared), world.socket("0.0.0.0:53", shared));
+    assert_eq!(world.aim(&client, Some(PEER)), Answer::Done);
+    assert_eq!(world.deliver(PEER, b"x"), Delivered::To(client.1));
+    assert_eq!(world.deliver("10.0.0.9:8", b"x"), Delivered::To(server.1));
+    assert_eq!(world.ends(&client), (end(MAIL), Some(end(PEER))));
+    assert_eq!(world.aim(&client, Some("192.0.2.1:7")), no(Errno::NETUNREACH));
+    assert_eq!(world.aim(&client, None), Answer::Done);
+    assert_eq!(world.ends(&client), (end("0.0.0.0:53"), None));
+    assert_eq!(world.deliver(PEER, b"x"), Delivered::To(client.1), "the newest has what is everybody's");
+    client.get();
+    client.get();
+    client.send(Envelope::Connected, b"to whom?");
+    assert_eq!(world.letter(&client).0, Letter::Settled(Delivered::Nobody));
+    assert_eq!(client.get(), Some((Envelope::Failed(libc::EDESTADDRREQ as u16), vec![])));
+}
+
+#[test]
+fn who_is_full_says_when_there_is_room() {
+    let mut world = World::new(43);
+    let socket = world.socket(MAIL, ALONE);
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVBUF);
+    let set = |value| Request::Option { id: socket.1, level, name, value: [value, 0] };
+    assert_eq!(world.ask(set(5000)).0, Answer::Done);
+    assert_eq!(world.deliver(PEER, &[b'x'; 30_000]), Delivered::Lost, "it will never fit");
+    let given = (0..1000).take_while(|_| world.deliver(PEER, b"x") == Delivered::To(socket.1)).count();
+    assert!((1..100).contains(&given), "{given} of some ten");
+    assert_eq!(world.deliver(PEER, b"x"), Delivered::Full);
+    assert_eq!(world.poll(), [], "there is none yet");
+    while socket.get().is_some() {}
+    assert_eq!(world.poll(), [Happened::Room(53)]);
+    assert_eq!(world.deliver(PEER, b"x"), Delivered::To(socket.1));
+    let other = Request::Option { id: socket.1, level, name: libc::SO_BROADCAST, value: [1, 0] };
+    assert_eq!(world.ask(other).0, no(Errno::NOPROTOOPT));
+}
+
+#[test]
+fn where_a_port_is_shared_who_is_full_keeps_nobody_waiting() {
+    let mut world = World::new(44);
+    let shared = Reuse { addr: false, port: true };
+    let _sockets = [world.socket(MAIL, shared), world.socket(MAIL, shared)];
+    let outcomes: Vec<_> = (0..3000).map(|_| world.deliver(PEER, b"x")).collect();
+    assert!(!outcomes.contains(&Delivered::Full) && outcomes.contains(&Delivered::Lost));
+    assert_eq!(world.poll(), []);
+}
+
+#[test]
+fn programs_send_to_each_other_without_a_wire() {
+    let mut world = World::new(45);
+    let server = world.socket("0.0.0.0:53", ALONE);
+    let client = world.socket("10.0.0.1:4000", ALONE);
+    client.send(Envelope::Peer(end(MAIL)), b"question");
+    assert_eq!(world.letter(&client).0, Letter::Settled(Delivered::To(server.1)));
+    assert_eq!(server.get(), Some((Envelope::Peer(end("10.0.0.1:4000")), b"question".to_vec())));
+    server.send(Envelope::Peer(end("10.0.0.1:4000")), b"answer");
+    world.letter(&server);
+    assert_eq!(client.get(), Some((Envelope::Peer(end(MAIL)), b"answer".to_vec())));
+    // Who is connected hears that nobody is there; others do not.
+    let nobody = "10.0.0.1:4001";
+    for connected in [false, true] {
+        assert_eq!(world.aim(&client, connected.then_some(nobody)), Answer::Done);
+        client.send(Envelope::Peer(end(nobody)), b"anybody there?");
+        assert_eq!(world.letter(&client).0, Letter::Settled(Delivered::Nobody));
+        let refused = (Envelope::Failed(libc::ECONNREFUSED as u16), vec![]);
+        assert_eq!(client.get(), connected.then_some(refused));
+    }
+    world.aim(&client, Some(PEER));
+    world.desk.undelivered(4000, end(PEER));
+    assert!(matches!(client.get(), Some((Envelope::Failed(_), _))));
+}
+
+#[test]
+fn what_a_program_sent_before_it_ended_is_collected() {
+    let mut world = World::new(46);
+    let socket = world.socket(MAIL, ALONE);
+    world.deliver(PEER, b"never read");
+    socket.send(Envelope::Peer(end(PEER)), b"the last");
+    let Socket(fd, id) = socket;
+    world.poll();
+    drop(fd);
+    soon(|| world.poll().contains(&Happened::Mail(id)));
+    assert_eq!(world.deliver(PEER, b"late"), Delivered::Nobody);
+    // The next may have the address already.
+    let next = world.socket(MAIL, ALONE);
+    let mut bytes = [0; 100];
+    let out = Letter::Out { from: end(MAIL), to: end(PEER), len: 8 };
+    assert_eq!(world.desk.letter(id, &mut bytes), out);
+    assert_eq!(world.desk.letter(id, &mut bytes), Letter::End { port: 53, last: false });
+    assert_eq!(world.deliver(PEER, b"x"), Delivered::To(next.1));
+    let Socket(fd, id) = next;
+    drop(fd);
+    soon(|| world.poll().contains(&Happened::Mail(id)));
+    assert_eq!(world.desk.letter(id, &mut bytes), Letter::End { port: 53, last: true });
+}
+
+#[test]
+fn messages_without_an_envelope_are_dropped_and_counted() {
+    let mut world = World::new(47);
+    let socket = world.socket(MAIL, ALONE);
+    for nonsense in [&b"short"[..], &[b'?'; 40], &Envelope::Failed(1).encode()] {
+        send(&socket.0, nonsense, SendFlags::empty()).unwrap();
+        assert_eq!(world.letter(&socket).0, Letter::Settled(Delivered::Nobody));
+    }
+    // More than a datagram can hold.
+    socket.send(Envelope::Peer(end(PEER)), &[b'x'; 3000]);
+    assert_eq!(world.letter(&socket).0, Letter::Settled(Delivered::Nobody));
+    assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(Refusal::Nonsense, 4)]);
+}

@@ -1,0 +1,222 @@
+//! Which socket has the datagrams for an address.
+//!
+//! An address is had by one socket at a time, or by several that all say
+//! SO_REUSEADDR, or all SO_REUSEPORT. Who is connected goes before who is not,
+//! the more exact address before all addresses; of equals that say
+//! SO_REUSEPORT a peer always meets the same one, of others the newest has
+//! everything, as on Linux. Source: socket(7), udp(7), ip(7), ipv6(7).
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use super::bound::Bound;
+use super::request::Reuse;
+
+/// A socket for datagrams that is bound.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    pub id: u64,
+    pub bound: Bound,
+    pub reuse: Reuse,
+    /// Our address, of all addresses the one towards the peer, once there is one.
+    pub local: IpAddr,
+    /// With whom it is connected.
+    pub peer: Option<SocketAddr>,
+    /// Our end of the pair.
+    pub end: OwnedFd,
+    /// Nobody has the other end any more; what was sent may still be there.
+    pub gone: bool,
+}
+
+impl Mailbox {
+    fn quarrels_with(&self, bound: &Bound, reuse: Reuse) -> bool {
+        let share = self.reuse.addr && reuse.addr || self.reuse.port && reuse.port;
+        !self.gone && !share && self.bound.overlaps(bound)
+    }
+
+    fn hears(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        !self.gone && self.bound.hears(local.ip()) && self.peer.is_none_or(|peer| peer == remote)
+    }
+}
+
+/// All of them, by port. As many as programs have descriptors.
+#[derive(Debug, Default)]
+pub(super) struct Mailboxes {
+    ports: BTreeMap<u16, Vec<Mailbox>>,
+    /// Mailboxes so far.
+    made: u64,
+}
+
+/// Numbers of mailboxes have this bit, which those of connections have not.
+pub(super) const MAILBOX: u64 = 1 << 62;
+
+/// The port of mailbox `id`: its last bits.
+fn port(id: u64) -> u16 {
+    id as u16
+}
+
+impl Mailboxes {
+    /// A number for a mailbox at `port`.
+    pub fn number(&mut self, port: u16) -> u64 {
+        self.made += 1;
+        MAILBOX | (self.made << 16 & (MAILBOX - 1)) | u64::from(port)
+    }
+
+    /// Whether a socket may have this address.
+    pub fn is_free(&self, bound: &Bound, reuse: Reuse) -> bool {
+        let mut there = self.ports.get(&bound.addr.port()).into_iter().flatten();
+        there.all(|other| !other.quarrels_with(bound, reuse))
+    }
+
+    /// A port that nobody has, from `first` on, that nobody can guess who does
+    /// not know `secret` (RFC 6056 §3.3.1).
+    pub fn free_port(&mut self, first: u16, secret: &[u8]) -> Option<u16> {
+        self.made += 1;
+        let mut hasher = DefaultHasher::new();
+        (secret, self.made).hash(&mut hasher);
+        let count = u64::from(u16::MAX - first) + 1;
+        let start = hasher.finish() % count;
+        let mut ports = (0..count).map(|at| first + ((start + at) % count) as u16);
+        ports.find(|port| !self.ports.contains_key(port))
+    }
+
+    pub fn add(&mut self, mailbox: Mailbox) {
+        self.ports.entry(port(mailbox.id)).or_default().push(mailbox);
+    }
+
+    pub fn get(&self, id: u64) -> Option<&Mailbox> {
+        self.ports.get(&port(id))?.iter().find(|mailbox| mailbox.id == id)
+    }
+
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Mailbox> {
+        self.ports.get_mut(&port(id))?.iter_mut().find(|mailbox| mailbox.id == id)
+    }
+
+    /// Removes it; its port, and whether nobody has that any more.
+    pub fn remove(&mut self, id: u64) -> (u16, bool) {
+        let at = port(id);
+        let Some(there) = self.ports.get_mut(&at) else { return (at, false) };
+        let before = there.len();
+        there.retain(|mailbox| mailbox.id != id);
+        let last = there.is_empty() && before > 0;
+        if last {
+            self.ports.remove(&at);
+        }
+        (at, last)
+    }
+
+    /// All on this port that are connected with `peer`.
+    pub fn connected(&self, port: u16, peer: SocketAddr) -> impl Iterator<Item = &Mailbox> {
+        let there = self.ports.get(&port).into_iter().flatten();
+        there.filter(move |mailbox| mailbox.peer == Some(peer) && !mailbox.gone)
+    }
+
+    /// Whether several have this port.
+    pub fn is_shared(&self, port: u16) -> bool {
+        self.ports.get(&port).is_some_and(|there| there.iter().filter(|mailbox| !mailbox.gone).count() > 1)
+    }
+
+    /// Whose a datagram from `remote` to `local` is.
+    pub fn taker(&self, local: SocketAddr, remote: SocketAddr) -> Option<&Mailbox> {
+        let there = self.ports.get(&local.port())?;
+        let rank = |of: &&Mailbox| (of.peer.is_none(), of.bound.distance(local.ip()));
+        let heard = || there.iter().filter(|mailbox| mailbox.hears(local, remote));
+        let best = heard().map(|mailbox| rank(&mailbox)).min()?;
+        let equals: Vec<&Mailbox> = heard().filter(|mailbox| rank(mailbox) == best).collect();
+        if equals.iter().all(|mailbox| mailbox.reuse.port) {
+            let mut hasher = DefaultHasher::new();
+            (local, remote).hash(&mut hasher);
+            return equals.get((hasher.finish() % equals.len() as u64) as usize).copied();
+        }
+        equals.last().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    const NONE: Reuse = Reuse { addr: false, port: false };
+    const ADDR: Reuse = Reuse { addr: true, port: false };
+    const PORT: Reuse = Reuse { addr: false, port: true };
+
+    fn addr(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    /// Those of these that may have what they want; each one's number.
+    fn check(wanted: &[(&str, Reuse)], expected: &[bool]) -> (Mailboxes, Vec<u64>) {
+        let (mut all, mut ids) = (Mailboxes::default(), Vec::new());
+        let taken: Vec<bool> = wanted
+            .iter()
+            .map(|(text, reuse)| {
+                let bound = Bound { addr: addr(text), v6_only: false };
+                let free = all.is_free(&bound, *reuse);
+                if free {
+                    let id = all.number(bound.addr.port());
+                    ids.push(id);
+                    let end = std::io::stderr().as_fd().try_clone_to_owned().unwrap();
+                    let (local, reuse, peer, gone) = (bound.addr.ip(), *reuse, None, false);
+                    all.add(Mailbox { id, bound, reuse, local, peer, end, gone });
+                }
+                free
+            })
+            .collect();
+        assert_eq!(taken, expected, "{wanted:?}");
+        (all, ids)
+    }
+
+    fn taker(all: &Mailboxes, local: &str, remote: &str) -> Option<u64> {
+        all.taker(addr(local), addr(remote)).map(|mailbox| mailbox.id)
+    }
+
+    #[test]
+    fn an_address_is_had_by_one_or_by_those_who_share_in_the_same_way() {
+        let (here, all) = ("10.0.0.1:53", "0.0.0.0:53");
+        check(&[(here, NONE), (here, NONE), ("10.0.0.1:54", NONE)], &[true, false, true]);
+        check(&[(all, ADDR), (here, ADDR), (here, PORT), (here, NONE)], &[true, true, false, false]);
+        check(&[(here, PORT), (here, PORT), ("[::]:53", NONE)], &[true, true, false]);
+    }
+
+    #[test]
+    fn who_is_connected_goes_first_then_the_exact_address_then_the_newest() {
+        let wanted = [("0.0.0.0:53", ADDR), ("10.0.0.1:53", ADDR), ("10.0.0.1:53", ADDR), ("[::]:53", ADDR)];
+        let (mut all, ids) = check(&wanted, &[true; 4]);
+        let (here, peer) = ("10.0.0.1:53", "10.0.0.9:7");
+        assert_eq!(taker(&all, here, peer), Some(ids[2]));
+        assert_eq!(taker(&all, "10.0.0.2:53", peer), Some(ids[0]));
+        assert_eq!(taker(&all, "[fd00::1]:53", "[fd00::9]:7"), Some(ids[3]));
+        assert_eq!(taker(&all, "10.0.0.1:54", peer), None);
+        all.get_mut(ids[0]).unwrap().peer = Some(addr(peer));
+        assert_eq!(taker(&all, here, peer), Some(ids[0]));
+        assert_eq!(taker(&all, here, "10.0.0.9:8"), Some(ids[2]), "another peer");
+        assert_eq!(all.connected(53, addr(peer)).count(), 1);
+        all.get_mut(ids[2]).unwrap().gone = true;
+        assert_eq!(taker(&all, here, "10.0.0.9:8"), Some(ids[1]));
+        let last: Vec<(u16, bool)> = ids.iter().map(|id| all.remove(*id)).collect();
+        assert_eq!(last, [(53, false), (53, false), (53, false), (53, true)]);
+        assert!(!all.is_shared(53));
+    }
+
+    #[test]
+    fn those_who_share_a_port_divide_the_peers() {
+        let (all, ids) = check(&[("10.0.0.1:53", PORT); 4], &[true; 4]);
+        let peers = (1..200).map(|port| format!("10.0.0.9:{port}"));
+        let taken: Vec<u64> = peers.map(|peer| taker(&all, "10.0.0.1:53", &peer).unwrap()).collect();
+        assert!(ids.iter().all(|id| taken.iter().filter(|taken| *taken == id).count() > 10), "each has some");
+        assert_eq!(taker(&all, "10.0.0.1:53", "10.0.0.9:1"), Some(taken[0]), "and keeps them");
+    }
+
+    #[test]
+    fn ports_that_nobody_chose_are_free_and_not_in_a_row() {
+        let (mut all, _) = check(&[("0.0.0.0:65535", NONE)], &[true]);
+        assert_eq!(all.free_port(65_535, b"secret"), None);
+        assert_eq!(all.free_port(65_534, b"secret"), Some(65_534));
+        let ports: Vec<u16> = (0..8).map(|_| all.free_port(32_768, b"secret").unwrap()).collect();
+        assert!(ports.windows(2).any(|two| two[0].abs_diff(two[1]) > 1), "{ports:?}");
+    }
+}
