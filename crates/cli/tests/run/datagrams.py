@@ -1,7 +1,8 @@
 """Every way to use a socket for datagrams, on our stack: the peer at
 argv[2]:8080 sends back what it is sent, nobody listens at its port 8081;
 argv[1] is our address. With the word "serves" behind them: echo servers at our
-ports 7001 and 7002, which end when they are told "over"."""
+ports 7001 and 7002, which end when they are told "over". With "six": the same
+over IPv6, in short."""
 
 import asyncio
 import ctypes
@@ -253,6 +254,26 @@ def by_ipv6():
     assert s.getsockname()[0] == "::ffff:" + OURS and s.getpeername()[:2] == to
 
 
+def over_ipv6():
+    s = udp(socket.AF_INET6)
+    peer = PEER + (0, 0)
+    for size in SIZES + [65527]:
+        data = os.urandom(size)
+        s.sendto(data, peer)
+        assert s.recvfrom(70_000) == (data, peer)
+    refuses(lambda: s.sendto(bytes(65528), peer), errno.EMSGSIZE)
+    s.connect(peer)
+    assert s.getsockname()[0] == OURS and s.getpeername() == peer
+    s.connect(NOBODY)
+    s.send(b"x")
+    refuses(lambda: s.recv(100), errno.ECONNREFUSED)
+    server = udp(socket.AF_INET6)
+    server.bind((OURS, 7000))
+    s.connect((OURS, 7000))
+    s.send(b"hello")
+    assert server.recvfrom(10) == (b"hello", s.getsockname())
+
+
 class Echo(asyncio.DatagramProtocol):
     def __init__(self, over):
         self.over = over
@@ -305,6 +326,9 @@ async def serve_by_asyncio():
     await over
 
 
+if sys.argv[3:] == ["six"]:
+    over_ipv6()
+    sys.exit()
 if sys.argv[3:] == ["serves"]:
     child = os.fork()
     if child == 0:

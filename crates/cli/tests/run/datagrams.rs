@@ -33,9 +33,9 @@ impl World {
     }
 }
 
-/// A peer that sends back what it is sent, until this process ends.
-fn echo(world: &World) {
-    let socket = world.clients.enter(|| UdpSocket::bind((PEER, 8080)).unwrap());
+/// A peer at `addr` that sends back what it is sent, until this process ends.
+fn echo(world: &World, addr: &str) {
+    let socket = world.clients.enter(|| UdpSocket::bind((addr, 8080)).unwrap());
     std::thread::spawn(move || {
         let mut bytes = [0; 65_536];
         loop {
@@ -69,10 +69,21 @@ fn python_answers_datagrams() {
 #[test]
 fn python_uses_datagrams_in_every_way() {
     let Some(world) = World::new("python_uses_datagrams_in_every_way", "python3") else { return };
-    echo(&world);
+    echo(&world, PEER);
     let script = world.write("datagrams.py", include_str!("datagrams.py"));
     let (printed, said) = world.client("packet:gw0", &["python3", &script, OURS, PEER]);
     assert!(printed.ends_with("all\n"), "{printed}\n{said}");
+}
+
+#[test]
+fn datagrams_go_over_ipv6() {
+    let Some(world) = World::new("datagrams_go_over_ipv6", "python3") else { return };
+    let (ours, peer) = ("fd07::2", "fd07::9");
+    world.clients.address("eth0", peer.parse().unwrap(), 64).unwrap();
+    echo(&world, peer);
+    let script = world.write("datagrams.py", include_str!("datagrams.py"));
+    let program = ["python3", &script, ours, peer, "six"];
+    world.client_at("fd07::2/64", "packet:gw0", &program);
 }
 
 #[test]

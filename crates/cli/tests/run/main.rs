@@ -111,8 +111,14 @@ impl World {
     /// Runs `program` on our stack to its end; what it printed, and what was said of it.
     #[track_caller]
     fn client(&self, device: &str, program: &[&str]) -> (String, String) {
+        self.client_at(&format!("{OURS}/24"), device, program)
+    }
+
+    /// The same with another address.
+    #[track_caller]
+    fn client_at(&self, addr: &str, device: &str, program: &[&str]) -> (String, String) {
         let mut command = self.ours.command("timeout");
-        command.args(["60", GREENWAVE, "run", "--device", device, "--addr", &format!("{OURS}/24"), "--lib"]);
+        command.args(["60", GREENWAVE, "run", "--device", device, "--addr", addr, "--lib"]);
         let out = command.arg(library()).arg("--").args(program).stdin(Stdio::null()).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (printed, said) = (text(out.stdout), text(out.stderr));
