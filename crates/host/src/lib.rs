@@ -4,7 +4,9 @@
 //! talk to, [`afxdp`] and [`packet`] drive an interface beside the kernel,
 //! [`dpdk`] a port without it, [`lab`] a network to try things in, [`doctor`]
 //! says what works here, [`affinity`] gives a thread its core, [`cores`] shares all
-//! of them between programs, [`machine`] says what a report was measured on. Nothing here decides; the pure rooms do.
+//! of them between programs, [`disk`] carries out what tasks ask of files,
+//! [`machine`] says what a report was measured on. Nothing here decides; the pure
+//! rooms do.
 //!
 //! ```
 //! use queueing::{Clock, Span};
@@ -21,6 +23,7 @@ pub mod afxdp;
 mod bpf;
 pub mod clock;
 pub mod cores;
+pub mod disk;
 pub mod doctor;
 pub mod dpdk;
 pub mod fabric;

@@ -4,6 +4,7 @@ use net::classify::DriverClassifier;
 use net::driver::RxOrder;
 use queueing::{Priority, Span};
 use sched::dispatch::{Dispatch, Params, by_name};
+use storage::Disk;
 
 use crate::front::{Budget, Guard};
 use crate::mode::Policy;
@@ -27,6 +28,8 @@ pub struct Config {
     /// Whose SYN comes in; everybody's, where nobody says. A connection counts as
     /// served when a task reads it for the first time.
     pub guard: Option<Guard>,
+    /// What carries out what tasks ask of files; without one they have no files.
+    pub disk: Option<Box<dyn Disk>>,
 }
 
 /// Tasks that may exist unless told otherwise: one for each connection of a
@@ -49,6 +52,7 @@ impl Config {
             tasks_max: TASKS_MAX,
             budget: Budget::inline(Span::ZERO),
             guard: None,
+            disk: None,
         }
     }
 
@@ -67,6 +71,7 @@ impl Config {
             tasks_max: TASKS_MAX,
             budget: Budget::inline(Span::ZERO),
             guard: None,
+            disk: None,
         }
     }
 }

@@ -18,7 +18,7 @@ use sched::dispatch::{Dispatch, Idle, Task as Entry, WorkerId, WorkerSet};
 
 use super::cell::{NO_SLOT, Task, unpack};
 use super::current::{self, Running};
-use super::handle::Shared;
+use super::handle::{Shared, lock};
 use super::turn::{Ran, Turn, dropped};
 
 /// See the module.
@@ -193,6 +193,10 @@ impl Drop for Executor {
                 task.state.end();
                 self.home.on_end();
             }
+        }
+        // Whoever looks at a file next finds what they have begun there.
+        if let Some(files) = &self.home.files {
+            lock(files).finish(self.home.now());
         }
     }
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use net::device::Waker as DeviceWaker;
 use queueing::{Label, Time};
+use storage::Desk;
 
 use super::cell::{Task, UNLABELED, pack};
 use super::current;
@@ -21,6 +22,7 @@ use super::join::{JoinHandle, joined};
 use super::sockets::Sockets;
 use super::timers::Timers;
 use super::turn::Ran;
+use super::waiter::Waiter;
 use crate::doorbell::Doorbell;
 
 /// What waits to enter the run queue.
@@ -41,6 +43,8 @@ pub(crate) struct Shared {
     inbox: Mutex<Inbox>,
     pub timers: Mutex<Timers>,
     pub sockets: Mutex<Sockets>,
+    /// Where requests on files wait; nowhere without a disk.
+    pub files: Option<Mutex<Desk<Waiter>>>,
     /// Something was left since the last step looked.
     stirred: AtomicBool,
     bell: Doorbell,
@@ -57,12 +61,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(sockets: Sockets, tasks_max: usize) -> Arc<Self> {
+    pub fn new(sockets: Sockets, files: Option<Desk<Waiter>>, tasks_max: usize) -> Arc<Self> {
         Arc::new(Self {
             now: AtomicU64::new(0),
             inbox: Mutex::default(),
             timers: Mutex::default(),
             sockets: Mutex::new(sockets),
+            files: files.map(Mutex::new),
             stirred: AtomicBool::new(false),
             bell: Doorbell::default(),
             wake: OnceLock::new(),

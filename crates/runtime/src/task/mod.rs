@@ -6,7 +6,8 @@
 //! has none ([`Crew`]). A task begins with the
 //! label of whoever spawned it; data that it reads and connections that it
 //! accepts bring theirs, it may set its own ([`set_label`]), and what it sends
-//! is as urgent as it is. Sockets speak tokio's traits (feature `tokio`) and
+//! is as urgent as it is. What it asks of files ([`File`]) waits for the disk by
+//! its label, too. Sockets speak tokio's traits (feature `tokio`) and
 //! hyper's (feature `hyper`), and any `Waker` works, so tokio's channels,
 //! mutexes and notifications do. Not here: tokio's own timers and its `spawn`,
 //! which need tokio's runtime; [`sleep`] and [`spawn`] are in their place.
@@ -38,6 +39,7 @@ mod config;
 mod crew;
 mod current;
 mod executor;
+mod file;
 mod handle;
 #[cfg(feature = "hyper")]
 mod hyper;
@@ -64,6 +66,7 @@ use queueing::Label;
 
 pub use config::{Config, TASKS_MAX};
 pub use crew::{Crew, Quantum};
+pub use file::{Buffer, File};
 pub use handle::Handle;
 #[cfg(feature = "hyper")]
 pub use hyper::{TaskExecutor, TaskTimer, serve};
@@ -75,6 +78,9 @@ pub use threads::run;
 pub use time::{Elapsed, Sleep, sleep, sleep_until, timeout, yield_now};
 pub use turn::{Ran, Turn};
 pub use udp::{Received, UdpSocket};
+
+/// What carries out what tasks ask of files, and how those are opened.
+pub use storage::{Disk, Options as FileOptions};
 
 use super::sync;
 

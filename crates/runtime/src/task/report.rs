@@ -21,10 +21,17 @@ pub enum Step {
         /// It carried payload.
         payload: bool,
     },
+    /// Let a task run whose request on a file is over.
+    Complete,
     /// Polled a task.
     Poll {
         /// The level at which it waited.
         priority: Priority,
+    },
+    /// Handed requests on files to the disk.
+    Submit {
+        /// How many.
+        requests: usize,
     },
     /// Sent frames.
     Transmit {
@@ -79,4 +86,7 @@ pub struct Oldest {
     /// When the next sleep is over: it waits since then, or will. Each step wakes
     /// all of those.
     pub timers: Option<Time>,
+    /// Of the requests on files that are over: since when it was seen that one
+    /// is whose task has not been let run.
+    pub storage: Option<Time>,
 }

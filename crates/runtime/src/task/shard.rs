@@ -2,8 +2,9 @@
 //!
 //! As [`Shard`](crate::Shard), with tasks in the requests' place: a round
 //! drives frames into the receive buffer, runs some of them through TCP, polls
-//! the task whose turn it is and sends. [`TaskShard::step`] does the next single
-//! piece of it and says which. No clock, no thread: `now` is an argument.
+//! the task whose turn it is, hands requests on files to the disk and sends.
+//! [`TaskShard::step`] does the next single piece of it and says which. No clock,
+//! no thread: `now` is an argument.
 //!
 //! Between two polls the frames that came meanwhile are classified and some of
 //! them, the most urgent first, go through TCP. So an urgent one waits for one
@@ -18,6 +19,7 @@ use net::driver::DriverCounters;
 use net::{Device, Stack};
 use queueing::{Priority, Span, Time};
 use sched::cores::pulse::Pulse;
+use storage::Desk;
 
 use super::executor::Executor;
 use super::handle::{Shared, lock};
@@ -52,12 +54,16 @@ pub struct TaskShard<D: Device> {
 enum Round {
     Drive { left: usize },
     Transport { left: usize },
+    Complete { left: usize },
     Poll { left: usize },
+    Submit,
     Transmit,
 }
 
 /// The rest of a round, and a whole one that finds nothing.
-const ROUND_PHASES: usize = 9;
+const ROUND_PHASES: usize = 13;
+/// Requests on files that are over: of how many a round lets the tasks run.
+const COMPLETIONS: usize = 8;
 
 impl<D: Device> TaskShard<D> {
     /// A shard without tasks.
@@ -66,7 +72,8 @@ impl<D: Device> TaskShard<D> {
     /// When a budget is 0.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let home = Shared::new(Sockets::new(Stack::new(config.stack)), config.tasks_max);
+        let files = config.disk.map(Desk::new);
+        let home = Shared::new(Sockets::new(Stack::new(config.stack)), files, config.tasks_max);
         Self {
             executor: Executor::new(home.clone(), config.dispatch),
             home,
@@ -137,7 +144,8 @@ impl<D: Device> TaskShard<D> {
     #[must_use]
     pub fn oldest(&self) -> Oldest {
         let timers = lock(&self.home.timers).next();
-        Oldest { frames: self.front.oldest(), tasks: self.executor.oldest(), timers }
+        let storage = self.home.files.as_ref().and_then(|files| lock(files).oldest());
+        Oldest { frames: self.front.oldest(), tasks: self.executor.oldest(), timers, storage }
     }
 
     /// Tasks that exist.
@@ -219,9 +227,15 @@ impl<D: Device> TaskShard<D> {
     /// What the core scheduler is told; `request`: when the turn began that is
     /// being taken.
     pub(super) fn pulse(&self, request: Option<Time>) -> Pulse {
-        let Oldest { frames, tasks, timers } = self.oldest();
+        let Oldest { frames, tasks, timers, storage } = self.oldest();
         let runnable = self.waiting() as u32;
-        Pulse { frames, tasks, timers, request, runnable, ..Pulse::default() }
+        Pulse { frames, tasks, timers, storage, request, runnable, ..Pulse::default() }
+    }
+
+    /// Whether its thread has to look again soon, since nothing wakes it for what
+    /// its disk has done.
+    pub(super) fn must_look(&self) -> bool {
+        self.home.files.as_ref().is_some_and(|files| lock(files).must_look())
     }
 
     /// A turn was a long one.
@@ -244,19 +258,26 @@ impl<D: Device> TaskShard<D> {
                     Some(step) => (Some(step), Round::Drive { left: left - 1 }),
                     None => (None, Round::Transport { left: self.front.budget.transport }),
                 },
-                Round::Transport { left } if over || left == 0 => (None, Round::Poll { left: budget.assign }),
+                Round::Transport { left } if over || left == 0 => {
+                    (None, Round::Complete { left: COMPLETIONS })
+                }
                 Round::Transport { left } => match self.transport(now, device) {
                     Some(step) => (Some(step), Round::Transport { left: left - 1 }),
-                    None => (None, Round::Poll { left: self.front.budget.assign }),
+                    None => (None, Round::Complete { left: COMPLETIONS }),
                 },
-                Round::Poll { left: 0 } => (None, Round::Transmit),
+                Round::Complete { left } if left > 0 && self.complete(now) => {
+                    (Some(Step::Complete), Round::Complete { left: left - 1 })
+                }
+                Round::Complete { .. } => (None, Round::Poll { left: budget.assign }),
+                Round::Poll { left: 0 } => (None, Round::Submit),
                 Round::Poll { left } => match self.executor.next(now) {
                     Some(turn) => {
                         self.round = Round::Poll { left: left - 1 };
                         return Next::Turn(turn);
                     }
-                    None => (None, Round::Transmit),
+                    None => (None, Round::Submit),
                 },
+                Round::Submit => (self.submit(now), Round::Transmit),
                 Round::Transmit => {
                     let executor = &self.executor;
                     let waits = || executor.waiting() > 0;
@@ -303,6 +324,9 @@ impl<D: Device> TaskShard<D> {
         }
         lock(&self.home.timers).run(now, &mut self.due);
         self.due.drain(..).for_each(Waker::wake);
+        if let Some(files) = &self.home.files {
+            lock(files).collect(now);
+        }
         if self.home.take_stirred() {
             self.executor.gather(now);
         }
@@ -337,6 +361,20 @@ impl<D: Device> TaskShard<D> {
     fn transport(&mut self, now: Time, device: &mut D) -> Option<Step> {
         let payload = self.front.transport(now, device, &mut &self.home.sockets)?;
         Some(Step::Transport { payload })
+    }
+
+    /// Lets the task run whose request on a file is over and that goes next.
+    fn complete(&self, now: Time) -> bool {
+        let told = self.home.files.as_ref().and_then(|files| lock(files).tell(now));
+        let Some((waiter, level)) = told else { return false };
+        waiter.wake(level);
+        true
+    }
+
+    /// Hands what tasks ask of files to the disk.
+    fn submit(&self, now: Time) -> Option<Step> {
+        let requests = lock(self.home.files.as_ref()?).submit(now);
+        (requests > 0).then_some(Step::Submit { requests })
     }
 
     fn send(&mut self, now: Time, device: &mut D) -> usize {

@@ -29,7 +29,7 @@ use super::{Counters, Crew, Next, Quantum, Step, TaskShard};
 use crate::idle::{Patience, Rest};
 use crate::threads::{SLEEP_MAX, SharedClock, carry_out};
 
-/// The longest sleep on a device that cannot be woken.
+/// The longest sleep on a device that cannot be woken, or not by the disk.
 const GLANCE: Span = Span::from_micros(50);
 /// How often a parked thread takes in what has come, so that the core scheduler
 /// learns of it.
@@ -264,7 +264,12 @@ where
     /// There is nothing to do.
     fn rest(&self, post: &Post<D>, work: &mut Work<D>, now: Time) {
         let timer = work.shard.poll_timeout();
-        let rest = work.patience.rest(now, timer);
+        let mut rest = work.patience.rest(now, timer);
+        if let Rest::Sleep(span) = &mut rest
+            && work.shard.must_look()
+        {
+            *span = GLANCE.min(*span);
+        }
         if rest == Rest::Look {
             return std::hint::spin_loop();
         }

@@ -2,6 +2,7 @@
 //! nothing here depends on how fast the machine is.
 
 mod datagrams;
+mod files;
 mod guarded;
 mod http;
 mod order;

@@ -1,0 +1,220 @@
+//! What is read is what was written, by each disk, through the page cache and past it.
+
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use queueing::Rng;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use storage::{Buffer, Disk, FileId, Options, Request};
+
+use super::*;
+use crate::lab::Folder;
+
+const LEN: usize = 4 * PAGE;
+const DIRECT: Options = Options { write: true, create: true, direct: true };
+const CACHED: Options = Options { direct: false, ..DIRECT };
+
+/// Says what is not tested, past the harness, which keeps what passing tests print.
+fn skipped(test: &str, why: &dyn std::fmt::Display) {
+    let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
+}
+
+fn ring(test: &str, depth: usize, buffers: usize) -> Option<Ring> {
+    Ring::new(depth, buffers, LEN).map_err(|e| skipped(test, &e)).ok()
+}
+
+/// The next request that is over.
+fn over(disk: &mut dyn Disk) -> storage::Done {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        match disk.done() {
+            Some(done) => return done,
+            None => assert!(Instant::now() < end, "it is not over after 20 s"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Writes, then reads, where a model says what is there: `pieces` are offset and length, in units of the
+/// file's alignment, and what is written there, if something is.
+fn agrees_with_a_model(disk: &mut dyn Disk, file: FileId, align: usize, pieces: &[(u16, u16, Option<u64>)]) {
+    let mut buffer = disk.buffers().pop();
+    let mut model: Vec<u8> = Vec::new();
+    for &(at, len, seed) in pieces {
+        let unit = align.max(64);
+        let (at, len) = (usize::from(at) % 64 * unit, (usize::from(len) % 32 * unit).min(LEN));
+        let mut bytes: Buffer = buffer.take().expect("it came back");
+        let wanted = match seed {
+            Some(seed) => {
+                let mut rng = Rng::seeded(seed);
+                bytes.bytes_mut()[..len].fill_with(|| rng.next_u64() as u8);
+                if len > 0 {
+                    model.resize(model.len().max(at + len), 0);
+                    model[at..at + len].copy_from_slice(&bytes.bytes()[..len]);
+                }
+                disk.begin(7, Request::Write { file, at: at as u64, len: len as u32, buffer: bytes });
+                len
+            }
+            None => {
+                bytes.bytes_mut().fill(0xee);
+                disk.begin(7, Request::Read { file, at: at as u64, len: len as u32, buffer: bytes });
+                model.len().saturating_sub(at).min(len)
+            }
+        };
+        assert!(disk.flush());
+        let done = over(disk);
+        let bytes = done.buffer.expect("the request's");
+        assert_eq!((done.number, done.result.expect("no error")), (7, wanted), "{len} bytes at {at}");
+        if seed.is_none() {
+            assert!(bytes.bytes()[..wanted] == model[at.min(model.len())..][..wanted], "{len} bytes at {at}");
+            // Past the cache and past the file's end there may be zeros.
+            assert!(bytes.bytes()[len..].iter().all(|byte| *byte == 0xee), "and nothing else is written");
+        }
+        buffer = Some(bytes);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn what_is_read_is_what_was_written(
+        pieces in prop::collection::vec((any::<u16>(), any::<u16>(), proptest::option::of(any::<u64>())), 1..24)
+    ) {
+        let name = "what_is_read_is_what_was_written";
+        let folder = Folder::new("disk").unwrap();
+        for (n, options) in [CACHED, DIRECT].into_iter().enumerate() {
+            let plain = Box::new(Plain::new(1, 1, LEN).unwrap()) as Box<dyn Disk>;
+            let ring = ring(name, 1, 1).map(|ring| Box::new(ring) as Box<dyn Disk>);
+            for (which, mut disk) in [plain].into_iter().chain(ring).enumerate() {
+                match disk.open(&folder.path().join(format!("{n}{which}")), &options) {
+                    Ok(opened) => agrees_with_a_model(&mut *disk, opened.file, opened.align as usize, &pieces),
+                    Err(e) if e.kind() == ErrorKind::Unsupported => skipped(name, &e),
+                    Err(e) => panic!("{e}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn past_the_cache_is_an_error_where_the_file_system_refuses_it() {
+    let mut disk = Plain::new(1, 1, LEN).unwrap();
+    let options = Options { direct: true, ..Options::default() };
+    let error = disk.open(Path::new("/proc/version"), &options).expect_err("no disk is behind it");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().starts_with("/proc/version: its file system does not go past"), "{error}");
+    assert!(disk.open(Path::new("/proc/version"), &Options::default()).is_ok());
+    let error = disk.open(Path::new("/no/such/file"), &options).expect_err("it is not there");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().starts_with("/no/such/file: "), "{error}");
+}
+
+#[test]
+fn past_the_cache_a_file_says_what_requests_are_multiples_of() {
+    let folder = Folder::new("disk").unwrap();
+    let mut disk = Plain::new(1, 1, LEN).unwrap();
+    let path = folder.path().join("file");
+    assert_eq!(disk.open(&path, &CACHED).unwrap().align, 1);
+    match disk.open(&path, &DIRECT) {
+        Err(e) if e.kind() == ErrorKind::Unsupported => {
+            skipped("past_the_cache_a_file_says_what_requests_are_multiples_of", &e);
+        }
+        opened => {
+            let align = opened.unwrap().align;
+            assert!(align.is_power_of_two() && (2..=PAGE).contains(&(align as usize)), "{align}");
+        }
+    }
+}
+
+#[test]
+fn many_requests_are_under_way_at_once_and_each_ends_with_its_own() {
+    const DEPTH: usize = 32;
+    let Some(mut disk) = ring("many_requests_are_under_way_at_once_and_each_ends_with_its_own", DEPTH, DEPTH)
+    else {
+        return;
+    };
+    let folder = Folder::new("disk").unwrap();
+    let file = disk.open(&folder.path().join("file"), &CACHED).unwrap().file;
+    for (n, mut buffer) in (0u32..).zip(disk.buffers()) {
+        buffer.bytes_mut().fill(n as u8);
+        disk.begin(n, Request::Write { file, at: u64::from(n) * LEN as u64, len: LEN as u32, buffer });
+    }
+    assert!(disk.flush());
+    let written: Vec<_> = (0..DEPTH).map(|_| over(&mut disk)).collect();
+    for done in written {
+        assert_eq!(done.result.unwrap(), LEN);
+        let at = u64::from(done.number) * LEN as u64;
+        // Of another length than another's, so that none is taken for another.
+        let len = LEN as u32 - done.number;
+        disk.begin(done.number, Request::Read { file, at, len, buffer: done.buffer.unwrap() });
+    }
+    // It is closed only when they are over.
+    disk.close(file);
+    disk.flush();
+    let mut seen = [false; DEPTH];
+    for _ in 0..DEPTH {
+        let done = over(&mut disk);
+        let buffer = done.buffer.unwrap();
+        assert_eq!(done.result.unwrap(), LEN - done.number as usize);
+        assert!(buffer.bytes().iter().all(|byte| *byte == done.number as u8));
+        seen[done.number as usize] = true;
+    }
+    assert!(seen.into_iter().all(|seen| seen) && disk.done().is_none());
+}
+
+#[test]
+fn a_ring_that_is_dropped_ends_what_it_has_begun() {
+    let Some(mut disk) = ring("a_ring_that_is_dropped_ends_what_it_has_begun", 8, 8) else { return };
+    let folder = Folder::new("disk").unwrap();
+    let path = folder.path().join("file");
+    let file = disk.open(&path, &CACHED).unwrap().file;
+    for (n, mut buffer) in (0u32..).zip(disk.buffers()) {
+        buffer.bytes_mut().fill(b'a' + n as u8);
+        disk.begin(n, Request::Write { file, at: u64::from(n) * LEN as u64, len: LEN as u32, buffer });
+    }
+    // Not even handed on.
+    drop(disk);
+    let bytes = std::fs::read(&path).unwrap();
+    assert_eq!(bytes.len(), 8 * LEN);
+    assert!(bytes.chunks(LEN).zip(b'a'..).all(|(piece, letter)| piece.iter().all(|byte| *byte == letter)));
+}
+
+#[test]
+fn what_is_over_makes_its_descriptor_readable_until_it_is_taken() {
+    let Some(mut disk) = ring("what_is_over_makes_its_descriptor_readable_until_it_is_taken", 1, 1) else {
+        return;
+    };
+    assert!(!disk.wakes(), "nobody has its descriptor");
+    let ready = disk.readiness().unwrap();
+    assert!(disk.wakes());
+    let is_ready = |seconds| {
+        let timeout = Timespec { tv_sec: seconds, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&ready, PollFlags::IN)], Some(&timeout)).unwrap() > 0
+    };
+    let folder = Folder::new("disk").unwrap();
+    let file = disk.open(&folder.path().join("file"), &CACHED).unwrap().file;
+    assert!(!is_ready(0));
+    disk.begin(0, Request::Sync { file });
+    disk.flush();
+    assert!(is_ready(20));
+    assert!(disk.done().is_some_and(|done| done.result.is_ok()) && !is_ready(0));
+}
+
+#[test]
+fn a_request_of_a_thread_that_has_ended_is_carried_out() {
+    let Some(mut disk) = ring("a_request_of_a_thread_that_has_ended_is_carried_out", 8, 8) else { return };
+    let folder = Folder::new("disk").unwrap();
+    let file = disk.open(&folder.path().join("file"), &CACHED).unwrap().file;
+    let begun = std::thread::spawn(move || {
+        for (n, buffer) in (0u32..).zip(disk.buffers()) {
+            disk.begin(2 * n, Request::Write { file, at: 0, len: LEN as u32, buffer });
+        }
+        disk.flush();
+        disk
+    });
+    let mut disk = begun.join().unwrap();
+    assert!((0..8).all(|_| over(&mut disk).result.is_ok_and(|written| written == LEN)));
+}

@@ -1,0 +1,295 @@
+//! Files for tasks: reads and writes that nobody's thread waits for.
+//!
+//! What a task asks waits at the shard's [`storage::Desk`] as urgently as the
+//! task is, is handed to the disk once a round, and wakes the task, when it is
+//! over, in the order of labels. Bytes are in [`Buffer`]s of the disk's, which the
+//! kernel may know already; there are so many, and who finds none waits. A
+//! request whose future is dropped goes on without it: its buffer is free
+//! again once the disk is done. Any thread may ask; without a task's label it is
+//! the least urgent.
+
+use std::future::Future;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
+
+use queueing::Priority;
+use storage::{Answer, Asked, Desk, FileId, Opened, Options, REQUESTS_MAX, Ticket};
+
+use super::cell::level;
+use super::handle::{Shared, lock};
+use super::waiter::Waiter;
+use super::{Handle, current};
+
+/// An open file. It is closed once this is dropped and what was begun is over.
+pub struct File {
+    home: Arc<Shared>,
+    file: FileId,
+    align: u32,
+    buffer_len: usize,
+}
+
+/// Bytes on their way from or to a file: a buffer of the disk's, free again
+/// when this is dropped.
+pub struct Buffer {
+    home: Arc<Shared>,
+    /// `None` only while it goes away.
+    memory: Option<storage::Buffer>,
+    len: usize,
+}
+
+impl File {
+    /// Opens a file at the disk of the task that asks; see [`Handle::open_file`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// When this is not called from a task.
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> io::Result<Self> {
+        Handle::current().open_file(path, options)
+    }
+
+    /// What offsets and lengths are multiples of, in bytes: 1 through the page
+    /// cache, what the file system says past it.
+    #[must_use]
+    pub fn align(&self) -> u32 {
+        self.align
+    }
+
+    /// Up to `len` bytes from `at` on: fewer at the file's end.
+    ///
+    /// # Errors
+    /// The disk's; [`io::ErrorKind::InvalidInput`] where `at` or `len` is no
+    /// multiple of [`File::align`], or a buffer is shorter than `len`;
+    /// [`io::ErrorKind::QuotaExceeded`] when [`REQUESTS_MAX`] are not over.
+    pub async fn read_at(&self, at: u64, len: usize) -> io::Result<Buffer> {
+        self.check(at, len)?;
+        let asked = Asked::Read { file: self.file, at, len: len as u32 };
+        let (read, memory) = Asking::new(&self.home, asked).await?;
+        let mut buffer = Buffer { home: self.home.clone(), memory, len: 0 };
+        buffer.len = read?;
+        Ok(buffer)
+    }
+
+    /// Writes all of `buffer` from `at` on.
+    ///
+    /// # Errors
+    /// As [`File::read_at`]; [`io::ErrorKind::WriteZero`] where only a part was
+    /// written; `InvalidInput` for a buffer of another shard.
+    pub async fn write_at(&self, at: u64, mut buffer: Buffer) -> io::Result<()> {
+        let len = buffer.len;
+        self.check(at, len)?;
+        if !Arc::ptr_eq(&self.home, &buffer.home) {
+            return Err(invalid("the buffer is of another shard's disk; take one where the file is".into()));
+        }
+        let memory = buffer.memory.take().expect("a buffer has memory until it goes away");
+        let asked = Asked::Write { file: self.file, at, len: len as u32, buffer: memory };
+        let (written, memory) = Asking::new(&self.home, asked).await?;
+        buffer.memory = memory;
+        match written? {
+            all if all == len => Ok(()),
+            part => {
+                let why = format!("{part} of {len} bytes were written at {at}");
+                Err(io::Error::new(io::ErrorKind::WriteZero, why))
+            }
+        }
+    }
+
+    /// Waits until all that was written survives a loss of power.
+    ///
+    /// # Errors
+    /// The disk's; [`io::ErrorKind::QuotaExceeded`] as for [`File::read_at`].
+    pub async fn sync(&self) -> io::Result<()> {
+        let (synced, _) = Asking::new(&self.home, Asked::Sync { file: self.file }).await?;
+        synced.map(|_| ())
+    }
+
+    fn check(&self, at: u64, len: usize) -> io::Result<()> {
+        fits(len, self.buffer_len)?;
+        let align = u64::from(self.align);
+        if !at.is_multiple_of(align) || !(len as u64).is_multiple_of(align) {
+            return Err(invalid(format!(
+                "{len} bytes at {at} are not multiples of {align}, as this file's are past the page cache"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if let Some(files) = &self.home.files {
+            lock(files).close(self.file);
+        }
+    }
+}
+
+impl Buffer {
+    /// One of `len` bytes, whatever was last in them; see [`Handle::buffer`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// When this is not called from a task.
+    pub async fn new(len: usize) -> io::Result<Self> {
+        Handle::current().buffer(len).await
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.memory.as_ref().map_or(&[], |memory| &memory.bytes()[..self.len])
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let len = self.len;
+        self.memory.as_mut().map_or(&mut [], |memory| &mut memory.bytes_mut()[..len])
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let (Some(memory), Some(files)) = (self.memory.take(), &self.home.files) {
+            lock(files).give_back(memory);
+            self.home.stir();
+        }
+    }
+}
+
+impl Handle {
+    /// Opens a file at the shard's disk. The thread that asks waits while the
+    /// kernel looks its name up, so servers do it before they serve.
+    ///
+    /// # Errors
+    /// The disk's: among them [`io::ErrorKind::Unsupported`] where
+    /// [`Options::direct`] asks for what the file system cannot do, or the shard
+    /// has no disk.
+    pub fn open_file(&self, path: impl AsRef<Path>, options: &Options) -> io::Result<File> {
+        let mut desk = desk(&self.0)?;
+        let Opened { file, align } = desk.open(path.as_ref(), options)?;
+        let buffer_len = desk.buffer_len();
+        drop(desk);
+        Ok(File { home: self.0.clone(), file, align, buffer_len })
+    }
+
+    /// A buffer of `len` bytes, to fill and to write; waits where all are in use.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] where buffers are shorter; `QuotaExceeded`
+    /// as for [`File::read_at`]; `Unsupported` where the shard has no disk.
+    pub async fn buffer(&self, len: usize) -> io::Result<Buffer> {
+        fits(len, desk(&self.0)?.buffer_len())?;
+        let (_, memory) = Asking::new(&self.0, Asked::Buffer).await?;
+        Ok(Buffer { home: self.0.clone(), memory, len })
+    }
+}
+
+/// The desk of a shard that has a disk.
+fn desk(home: &Shared) -> io::Result<MutexGuard<'_, Desk<Waiter>>> {
+    home.files.as_ref().map(lock).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::Unsupported, "the shard has no disk; its Config can have one")
+    })
+}
+
+fn fits(len: usize, buffer_len: usize) -> io::Result<()> {
+    match len <= buffer_len {
+        true => Ok(()),
+        false => Err(invalid(format!("{len} bytes are more than a buffer's {buffer_len}"))),
+    }
+}
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+/// A request at a desk.
+struct Asking<'a> {
+    home: &'a Arc<Shared>,
+    stage: Stage,
+}
+
+enum Stage {
+    Fresh(Asked),
+    Begun(Ticket),
+    Over,
+}
+
+impl<'a> Asking<'a> {
+    fn new(home: &'a Arc<Shared>, asked: Asked) -> Self {
+        Self { home, stage: Stage::Fresh(asked) }
+    }
+
+    fn files(&self) -> &'a Mutex<Desk<Waiter>> {
+        self.home.files.as_ref().expect("a shard with files has a disk")
+    }
+}
+
+impl Future for Asking<'_> {
+    type Output = io::Result<Answer>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let waiter = Waiter::new(cx);
+        let files = self.files();
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Fresh(asked) if self.home.has_ended() => {
+                self.stage = Stage::Fresh(asked);
+                let why = "the shard has ended; it carries nothing out any more";
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, why)))
+            }
+            Stage::Fresh(asked) => {
+                let level = current::with(|running| level(running.task.label())).unwrap_or(Priority::LOWEST);
+                let begun = lock(files).begin(self.home.now(), level, asked, waiter);
+                match begun {
+                    Ok(ticket) => {
+                        self.stage = Stage::Begun(ticket);
+                        self.home.stir();
+                        Poll::Pending
+                    }
+                    Err(waiter) => {
+                        drop(waiter);
+                        let why = format!("{REQUESTS_MAX} requests on files are not over; no more may be");
+                        Poll::Ready(Err(io::Error::new(io::ErrorKind::QuotaExceeded, why)))
+                    }
+                }
+            }
+            Stage::Begun(ticket) => {
+                let polled = lock(files).poll(ticket, waiter);
+                match polled {
+                    Ok(answer) => Poll::Ready(Ok(answer)),
+                    // The waiter of before goes without the lock.
+                    Err(_before) => {
+                        self.stage = Stage::Begun(ticket);
+                        Poll::Pending
+                    }
+                }
+            }
+            Stage::Over => panic!("polled after it was ready"),
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let files = self.files();
+        let waiter = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Fresh(Asked::Write { buffer, .. }) => {
+                lock(files).give_back(buffer);
+                None
+            }
+            Stage::Fresh(_) | Stage::Over => return,
+            Stage::Begun(ticket) => lock(files).give_up(ticket),
+        };
+        drop(waiter);
+        // A buffer may be free.
+        self.home.stir();
+    }
+}
