@@ -1,8 +1,8 @@
 //! A latency-critical program: tasks on our own stack that answer requests.
 //!
 //! One shard, one thread, on a TAP device that is gone with it. A [`Service`]
-//! answers one request at a time, to its end, so what it does to its state is
-//! serial. Requests and answers travel in `load`'s synthetic protocol; an
+//! answers the requests of a connection in their order, and while one waits for a
+//! file it answers those of others. Requests and answers travel in `load`'s synthetic protocol; an
 //! answer carries what was asked for behind its header. Bytes that are no
 //! request, and requests that make no sense, end their connection and are
 //! counted.
@@ -11,14 +11,15 @@ use std::error::Error;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use host::{Monotonic, Tap};
 use load::protocol::Decoded;
 use load::protocol::synthetic::{REQUEST_LEN_MIN, RESPONSE_LEN, Request, Response};
 use queueing::{Clock, Span};
-use runtime::task::{self, Config, Crew, TaskShard, TcpListener, TcpStream, spawn};
+use runtime::task::{self, Config, Crew, Disk, Handle, TaskShard, TcpListener, TcpStream, spawn};
 use runtime::threads::Threads;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -29,16 +30,30 @@ use crate::progress::{Check, Pace, Progress, say_check};
 pub struct Refused(pub String);
 
 /// What a server does.
-pub trait Service: Send + 'static {
+pub trait Service: Send + Sync + 'static {
     /// Carries `request` out; `body` is what follows its header. What was
     /// asked for is appended to `answer`.
     ///
     /// # Errors
     /// A request that makes no sense, or cannot be carried out.
-    fn serve(&mut self, request: &Request, body: &[u8], answer: &mut Vec<u8>) -> Result<(), Refused>;
+    fn serve(
+        &self,
+        request: &Request,
+        body: &[u8],
+        answer: &mut Vec<u8>,
+    ) -> impl Future<Output = Result<(), Refused>> + Send;
 
     /// Whether its state is right after all that was served.
-    fn check(&mut self) -> Check;
+    fn check(&self) -> Check;
+}
+
+/// What a service's files are asked through, and what its thread watches while
+/// it sleeps, if that has to be.
+pub struct Files {
+    /// It carries out what tasks ask.
+    pub disk: Box<dyn Disk>,
+    /// Readable while something is over.
+    pub readiness: Option<OwnedFd>,
 }
 
 /// Where a server listens: arguments that all share.
@@ -69,22 +84,27 @@ const PIECE: usize = 16 * 1024;
 /// A service, and what it has done.
 pub struct Served<S> {
     service: S,
+    tally: Mutex<Tally>,
+}
+
+struct Tally {
     /// Nothing where nobody is told.
     progress: Option<Progress>,
     refused: u64,
 }
 
 /// A service that tasks share.
-pub type Shared<S> = Arc<Mutex<Served<S>>>;
+pub type Shared<S> = Arc<Served<S>>;
 
 /// Serves what `make` makes as `workload`, until ctrl-C or SIGTERM; then
-/// checks it.
+/// checks it. It may open files through the handle where there are `files`.
 pub fn main<S: Service>(
     workload: &'static str,
     place: &Place,
-    make: impl FnOnce() -> Result<S, Box<dyn Error>>,
+    files: Option<Files>,
+    make: impl FnOnce(&Handle) -> Result<S, Box<dyn Error>>,
 ) -> ExitCode {
-    match make().and_then(|service| run(workload, place, service)) {
+    match run(workload, place, files, make) {
         Ok(code) => code,
         Err(e) => failed(&*e),
     }
@@ -96,15 +116,25 @@ pub fn failed(e: &dyn Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn run(workload: &'static str, place: &Place, service: impl Service) -> Result<ExitCode, Box<dyn Error>> {
+fn run<S: Service>(
+    workload: &'static str,
+    place: &Place,
+    files: Option<Files>,
+    make: impl FnOnce(&Handle) -> Result<S, Box<dyn Error>>,
+) -> Result<ExitCode, Box<dyn Error>> {
     let stop = host::interrupt::flag();
     let mut secret = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
-    let tap = Tap::create(&place.device)?;
-    tap.up(KERNEL, PREFIX)?;
     let mac = [2, secret[0], secret[1], secret[2], secret[3], secret[4]];
     let tcp = net::stack::Config::new(mac, ADDRESS, PREFIX, secret);
-    let shard = TaskShard::new(Config::shared(tcp));
+    let (disk, readiness) = files.map_or((None, None), |files| (Some(files.disk), files.readiness));
+    let shard = TaskShard::new(Config { disk, ..Config::shared(tcp) });
+    let service = make(&shard.handle())?;
+    let mut tap = Tap::create(&place.device)?;
+    tap.up(KERNEL, PREFIX)?;
+    if let Some(readiness) = readiness {
+        tap.watch(readiness);
+    }
     let pace = Pace { lasts: None, every: place.every, seed: 0 };
     let served = shared(service, Some(Progress::new(workload, "requests", pace, stop)));
     let listener = shard.handle().listen(place.port, net::stack::ListenOptions::default())?;
@@ -114,15 +144,14 @@ fn run(workload: &'static str, place: &Place, service: impl Service) -> Result<E
     // One request at a time: a thread beside a long one would only wait for it.
     let crew = Crew { quantum: None, ..Crew::new(place.spin) };
     task::run(vec![(shard, tap)], Arc::new(Monotonic::new()), stop, &crew);
-    let mut served = served.lock().unwrap_or_else(PoisonError::into_inner);
-    let refused = served.refused;
+    let refused = served.tally().refused;
     let Check { holds, says } = served.service.check();
     Ok(say_check(workload, &Check { holds, says: format!("{says}; {refused} refused") }))
 }
 
 /// `service`, for tasks; `progress` is told of what it does.
 pub fn shared<S: Service>(service: S, progress: Option<Progress>) -> Shared<S> {
-    Arc::new(Mutex::new(Served { service, progress, refused: 0 }))
+    Arc::new(Served { service, tally: Mutex::new(Tally { progress, refused: 0 }) })
 }
 
 /// Answers whoever connects to `listener`, by tasks of their own.
@@ -146,10 +175,10 @@ async fn talk<S: Service>(mut stream: TcpStream, served: Shared<S>) -> io::Resul
             let (request, len) = match Request::decode(&inbox[taken..]) {
                 Decoded::Complete { value, len } => (value, len),
                 Decoded::Incomplete => break,
-                Decoded::Invalid => return Err(lock(&served).refuse("bytes that are no request")),
+                Decoded::Invalid => return Err(served.refuse("bytes that are no request")),
             };
             let body = &inbox[taken + REQUEST_LEN_MIN..taken + len];
-            lock(&served).answer(&request, body, &mut answer)?;
+            served.answer(&request, body, &mut answer).await?;
             taken += len;
             stream.write_all(&answer).await?;
         }
@@ -161,18 +190,18 @@ async fn talk<S: Service>(mut stream: TcpStream, served: Shared<S>) -> io::Resul
     }
 }
 
-fn lock<S>(served: &Shared<S>) -> std::sync::MutexGuard<'_, Served<S>> {
-    served.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<S: Service> Served<S> {
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Replaces `answer` by that to `request`.
-    fn answer(&mut self, request: &Request, body: &[u8], answer: &mut Vec<u8>) -> io::Result<()> {
+    async fn answer(&self, request: &Request, body: &[u8], answer: &mut Vec<u8>) -> io::Result<()> {
         let clock = Monotonic::new();
         let start = clock.now();
         answer.clear();
         answer.resize(RESPONSE_LEN, 0);
-        if let Err(Refused(why)) = self.service.serve(request, body, answer) {
+        if let Err(Refused(why)) = self.service.serve(request, body, answer).await {
             return Err(self.refuse(&why));
         }
         let Request { id, kind, priority, .. } = *request;
@@ -180,7 +209,7 @@ impl<S: Service> Served<S> {
         let head = Response { id, kind, priority, nic, tcp, event, service: clock.now().since(start) };
         let body = answer.len() - RESPONSE_LEN;
         answer[..RESPONSE_LEN].copy_from_slice(&head.header(body));
-        if let Some(progress) = &mut self.progress {
+        if let Some(progress) = &mut self.tally().progress {
             // It ends by a signal, not by its own account.
             progress.add(1);
         }
@@ -188,9 +217,10 @@ impl<S: Service> Served<S> {
     }
 
     /// Counts a request that is not answered, and says why of the first.
-    fn refuse(&mut self, why: &str) -> io::Error {
-        self.refused += 1;
-        if self.refused == 1 {
+    fn refuse(&self, why: &str) -> io::Error {
+        let mut tally = self.tally();
+        tally.refused += 1;
+        if tally.refused == 1 {
             eprintln!("refused: {why}; others are counted only");
         }
         io::Error::new(io::ErrorKind::InvalidData, why.to_owned())

@@ -2,13 +2,15 @@
 #![forbid(unsafe_code)]
 
 use std::error::Error;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use host::lab::Folder;
+use runtime::task::Handle;
 use workloads::serve::{self, Place};
-use workloads::storage::Store;
+use workloads::storage::{Io, Preload, Store, StoreError, disk};
 
 /// Reads and writes blocks on our own stack; a request's kind is 1 to 16, that
 /// many blocks of 4 KiB to read, or 129 to 143, 1 to 15 blocks to write.
@@ -25,6 +27,9 @@ struct Args {
     /// A text that blocks are preloaded with; a licence's if not given
     #[arg(long, value_name = "PATH")]
     text: Option<PathBuf>,
+    /// What the file is read and written by; io_uring where it can be had if not given
+    #[arg(long, value_name = "HOW")]
+    io: Option<Io>,
     /// Replays which piece of it is where
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -41,7 +46,11 @@ fn main() -> ExitCode {
         Ok(folder) => folder,
         Err(e) => return serve::failed(&e),
     };
-    let make = || -> Result<Store, Box<dyn Error>> {
+    let (files, how) = match disk(args.io, |why| eprintln!("note: files by system calls: {why}")) {
+        Ok(disk) => disk,
+        Err(e) => return serve::failed(&*e),
+    };
+    let make = |handle: &Handle| -> Result<Store, Box<dyn Error>> {
         let text = match &args.text {
             Some(path) => std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?,
             None => include_bytes!("../../../LICENSE").to_vec(),
@@ -50,7 +59,14 @@ fn main() -> ExitCode {
             return Err("there is nothing in the text\n  try: --text /usr/share/common-licenses/GPL-3".into());
         }
         let path = args.file.clone().unwrap_or_else(|| folder.path().join("blocks"));
-        Ok(Store::create(&path, args.mib * BLOCKS, &text, args.seed)?)
+        let preload = Preload { blocks: args.mib * BLOCKS, text: &text, seed: args.seed };
+        match Store::create(handle, how, &path, true, preload) {
+            Err(StoreError::File(e)) if e.kind() == ErrorKind::Unsupported => {
+                eprintln!("note: through the page cache: {e}");
+                Ok(Store::create(handle, how, &path, false, preload)?)
+            }
+            store => Ok(store?),
+        }
     };
-    serve::main("storage", &args.place, make)
+    serve::main("storage", &args.place, Some(files), make)
 }

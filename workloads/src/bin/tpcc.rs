@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 use clap::Parser;
 use workloads::serve::{self, Place};
@@ -25,5 +26,5 @@ fn main() -> ExitCode {
     host::interrupt::end_on_closed_pipe();
     let args = Args::parse();
     let scale = Scale { warehouses: args.warehouses, ..Scale::default() };
-    serve::main("tpcc", &args.place, || Ok(Store::new(scale, args.seed)))
+    serve::main("tpcc", &args.place, None, |_| Ok(Mutex::new(Store::new(scale, args.seed))))
 }

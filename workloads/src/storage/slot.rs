@@ -1,4 +1,5 @@
-//! One block at rest: compressed, encrypted, in a slot of fixed size.
+//! One block at rest: compressed, encrypted, in a slot of fixed size, which is what
+//! the store's file wants it to be a multiple of.
 //!
 //! | bytes | |
 //! |---|---|
@@ -14,8 +15,8 @@ use aes_gcm::aead::{AeadInOut, KeyInit};
 
 /// Bytes of a block.
 pub const BLOCK: usize = 4096;
-/// Bytes of its slot.
-pub(super) const SLOT: usize = BLOCK + 32;
+/// Bytes that its slot has at least.
+pub(super) const SLOT_MIN: usize = BLOCK + TEXT_AT + TAG;
 
 const NONCE_AT: usize = 2;
 const NONCE: usize = 12;

@@ -1,16 +1,23 @@
 //! The file, and what must be in it.
+//!
+//! Requests for the same blocks wait for each other where one of them writes;
+//! all others are under way at once.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs;
 use std::hash::Hasher;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use queueing::Rng;
+use runtime::task::{Buffer, File, FileOptions, Handle};
 use siphasher::sip::SipHasher13;
+use tokio::sync::RwLock;
 
-use super::slot::{BLOCK, SLOT, Sealer};
+use super::BLOCKS_MAX;
+use super::slot::{BLOCK, SLOT_MIN, Sealer};
 
 /// Why a request could not be carried out.
 #[derive(Debug)]
@@ -40,103 +47,222 @@ impl From<io::Error> for StoreError {
 
 /// Blocks on a file.
 pub struct Store {
+    path: PathBuf,
     file: File,
-    sealer: Sealer,
-    /// A digest of each block as it was last written.
-    digests: Vec<u64>,
-    slots: Vec<u8>,
+    /// How its blocks are read and written, for whoever asks.
+    how: String,
+    /// From one slot to the next.
+    stride: usize,
+    sealer: Mutex<Sealer>,
+    digests: Mutex<Vec<Digest>>,
+    /// One for as many blocks as a request has at the most, so that none has more than two.
+    stripes: Vec<RwLock<()>>,
 }
 
+/// Of a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Digest {
+    /// As it was last written.
+    last: u64,
+    /// As a write that was not over may have left it.
+    perhaps: Option<u64>,
+}
+
+/// Slots are multiples of it where the file does not ask for more.
+const ROUND: usize = 32;
+
 impl Store {
+    /// Bytes that a buffer has to have: for the largest request, where slots are two
+    /// pages.
+    pub const BUFFER: usize = BLOCKS_MAX as usize * 2 * BLOCK;
+
     /// A new file at `path` of `blocks` blocks, 16 or more, preloaded with pieces
-    /// of `text`; which, `seed` says. Its key is random and forgotten with it.
+    /// of `text`; which, `seed` says. It is then read and written by `handle`'s tasks, past the
+    /// page cache where `direct`; the shard's disk is called `disk`. Its key is random and forgotten with it.
     ///
     /// # Errors
-    /// The file cannot be made; or no random bytes.
+    /// The file cannot be made; or no random bytes; or it has to be cached
+    /// ([`ErrorKind::Unsupported`]).
     ///
     /// # Panics
     /// When there are fewer than 16 blocks, or there is no text.
-    pub fn create(path: &Path, blocks: u32, text: &[u8], seed: u64) -> Result<Self, StoreError> {
+    pub fn create(
+        handle: &Handle,
+        disk: &str,
+        path: &Path,
+        direct: bool,
+        Preload { blocks, text, seed }: Preload<'_>,
+    ) -> Result<Self, StoreError> {
         assert!(blocks >= 16 && !text.is_empty(), "the largest request fits, and there is text");
         let mut key = [0; 32];
-        File::open("/dev/urandom")?.read_exact(&mut key)?;
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-        let mut store =
-            Self { file, sealer: Sealer::new(key), digests: vec![0; blocks as usize], slots: Vec::new() };
+        fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
+        let preloaded = fs::File::create(path)?;
+        let file = handle.open_file(path, &FileOptions { write: true, create: false, direct })?;
+        let stride = SLOT_MIN.next_multiple_of((file.align() as usize).max(ROUND));
+        if stride * usize::from(BLOCKS_MAX) > Self::BUFFER {
+            let why = format!("slots of {stride} bytes are longer than two pages");
+            return Err(io::Error::new(ErrorKind::Unsupported, why).into());
+        }
+        let mut sealer = Sealer::new(key);
+        let mut digests = vec![Digest::default(); blocks as usize];
         let mut rng = Rng::seeded(seed);
-        let mut block = [0; BLOCK];
-        for number in 0..blocks {
+        let (mut block, mut slot) = ([0; BLOCK], vec![0; stride]);
+        for (number, digest) in (0..blocks).zip(&mut digests) {
             // From anywhere in the text, which begins again at its end.
             let from = rng.below(text.len() as u64) as usize;
             let mut bytes = text[from..].iter().chain(text.iter().cycle());
             block.fill_with(|| *bytes.next().expect("it begins again"));
-            store.write(number, &block)?;
+            sealer.seal(number, &block, &mut slot);
+            digest.last = digest_of(&block);
+            preloaded.write_all_at(&slot, u64::from(number) * stride as u64)?;
         }
-        Ok(store)
+        // Whoever reads it first does not wait for all of it to be written.
+        preloaded.sync_data()?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            how: format!("{disk}, {} the page cache", if direct { "past" } else { "through" }),
+            stride,
+            sealer: Mutex::new(sealer),
+            digests: Mutex::new(digests),
+            stripes: (0..blocks.div_ceil(BLOCKS_MAX.into())).map(|_| RwLock::new(())).collect(),
+        })
     }
 
     /// How many blocks there are.
     #[must_use]
     pub fn blocks(&self) -> u32 {
-        self.digests.len() as u32
+        lock(&self.digests).len() as u32
     }
 
-    /// Appends blocks `first` and the `count - 1` after it to `out`.
+    /// How they are read and written.
+    #[must_use]
+    pub fn how(&self) -> &str {
+        &self.how
+    }
+
+    /// Appends blocks `first` and the `count - 1` after it to `out`; 16 at the most.
     ///
     /// # Errors
     /// The file cannot be read; or a block is not what was written.
     ///
     /// # Panics
     /// When there are no such blocks.
-    pub fn read(&mut self, first: u32, count: u32, out: &mut Vec<u8>) -> Result<(), StoreError> {
-        assert!(first + count <= self.blocks(), "blocks {first}+{count} are outside 0..{}", self.blocks());
-        self.slots.resize(count as usize * SLOT, 0);
-        self.file.read_exact_at(&mut self.slots, offset(first))?;
-        for (number, slot) in (first..).zip(self.slots.chunks_exact(SLOT)) {
-            self.sealer.open(number, slot, out).map_err(|_| StoreError::Damaged(number))?;
+    pub async fn read(&self, first: u32, count: u32, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        let (one, other) = self.stripes(first, count);
+        let held = (one.read().await, read(other).await);
+        let slots = self.file.read_at(self.offset(first), count as usize * self.stride).await?;
+        drop(held);
+        if slots.len() < count as usize * self.stride {
+            return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
+        }
+        let mut sealer = lock(&self.sealer);
+        for (number, slot) in (first..).zip(slots.chunks_exact(self.stride)) {
+            sealer.open(number, slot, out).map_err(|_| StoreError::Damaged(number))?;
         }
         Ok(())
     }
 
-    /// Writes `bytes`, whole blocks, from block `first` on.
+    /// Writes `bytes`, whole blocks and 16 at the most, from block `first` on.
     ///
     /// # Errors
     /// The file cannot be written.
     ///
     /// # Panics
-    /// When there are no such blocks.
-    pub fn write(&mut self, first: u32, bytes: &[u8]) -> Result<(), StoreError> {
-        let count = (bytes.len() / BLOCK) as u32;
-        assert!(first + count <= self.blocks(), "blocks {first}+{count} are outside 0..{}", self.blocks());
-        self.slots.resize(count as usize * SLOT, 0);
+    /// When there are no such blocks, or the task has no shard.
+    pub async fn write(&self, first: u32, bytes: &[u8]) -> Result<(), StoreError> {
         let blocks = bytes.as_chunks::<BLOCK>().0;
-        for ((number, slot), block) in (first..).zip(self.slots.chunks_exact_mut(SLOT)).zip(blocks) {
-            self.sealer.seal(number, block, slot);
-            self.digests[number as usize] = digest(block);
-        }
-        Ok(self.file.write_all_at(&self.slots, offset(first))?)
+        let (one, other) = self.stripes(first, blocks.len() as u32);
+        let held = (one.write().await, write(other).await);
+        // Whoever has a buffer waits for the disk only, so one will be free.
+        let mut slots = Buffer::new(blocks.len() * self.stride).await?;
+        let digests: Vec<_> = blocks.iter().map(|block| digest_of(block)).collect();
+        self.seal(first, blocks, &mut slots);
+        self.note(first, digests.iter().map(|new| move |old: Digest| Digest { perhaps: Some(*new), ..old }));
+        self.file.write_at(self.offset(first), slots).await?;
+        self.note(first, digests.iter().map(|new| move |_| Digest { last: *new, perhaps: None }));
+        drop(held);
+        Ok(())
     }
 
-    /// The blocks that are not what was last written.
-    pub fn wrong(&mut self) -> Vec<u32> {
-        let mut block = Vec::with_capacity(BLOCK);
-        let mut wrong = Vec::new();
-        for number in 0..self.blocks() {
+    fn seal(&self, first: u32, blocks: &[[u8; BLOCK]], slots: &mut [u8]) {
+        let mut sealer = lock(&self.sealer);
+        for ((number, slot), block) in (first..).zip(slots.chunks_exact_mut(self.stride)).zip(blocks) {
+            sealer.seal(number, block, slot);
+        }
+    }
+
+    /// Changes what is known of blocks from `first` on.
+    fn note(&self, first: u32, changes: impl Iterator<Item = impl FnOnce(Digest) -> Digest>) {
+        for (digest, change) in lock(&self.digests)[first as usize..].iter_mut().zip(changes) {
+            *digest = change(*digest);
+        }
+    }
+
+    /// The blocks that are not what was last written. Nothing else is under way.
+    pub fn wrong(&self) -> Vec<u32> {
+        let Ok(file) = fs::File::open(&self.path) else { return (0..self.blocks()).collect() };
+        let (mut slot, mut block) = (vec![0; self.stride], Vec::with_capacity(BLOCK));
+        let (mut sealer, digests) = (lock(&self.sealer), lock(&self.digests));
+        let mut is_wrong = |number: u32, digest: &Digest| {
             block.clear();
-            let read = self.read(number, 1, &mut block);
-            if read.is_err() || digest(&block) != self.digests[number as usize] {
-                wrong.push(number);
-            }
-        }
-        wrong
+            let read = file.read_exact_at(&mut slot, self.offset(number));
+            let opened = read.is_ok() && sealer.open(number, &slot, &mut block).is_ok();
+            let found = digest_of(&block);
+            !opened || (found != digest.last && Some(found) != digest.perhaps)
+        };
+        (0..)
+            .zip(digests.iter())
+            .filter(|(number, digest)| is_wrong(*number, digest))
+            .map(|(n, _)| n)
+            .collect()
+    }
+
+    /// The stripes in which `count` blocks from `first` on are, in their order.
+    fn stripes(&self, first: u32, count: u32) -> (&RwLock<()>, Option<&RwLock<()>>) {
+        let blocks = self.blocks();
+        assert!(first + count <= blocks, "blocks {first}+{count} are outside 0..{blocks}");
+        assert!((1..=BLOCKS_MAX.into()).contains(&count), "{count} blocks are outside 1..={BLOCKS_MAX}");
+        let of = |block: u32| (block / u32::from(BLOCKS_MAX)) as usize;
+        let (one, other) = (of(first), of(first + count - 1));
+        (&self.stripes[one], (other > one).then(|| &self.stripes[other]))
+    }
+
+    fn offset(&self, number: u32) -> u64 {
+        u64::from(number) * self.stride as u64
+    }
+
+    /// Bytes from one slot to the next.
+    #[cfg(test)]
+    pub(super) fn stride(&self) -> usize {
+        self.stride
     }
 }
 
-fn offset(number: u32) -> u64 {
-    u64::from(number) * SLOT as u64
+/// What a new store holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Preload<'a> {
+    /// How many blocks there are.
+    pub blocks: u32,
+    /// Pieces of it are in them.
+    pub text: &'a [u8],
+    /// Replays which piece is where.
+    pub seed: u64,
 }
 
-fn digest(bytes: &[u8]) -> u64 {
+async fn read(stripe: Option<&RwLock<()>>) -> Option<tokio::sync::RwLockReadGuard<'_, ()>> {
+    Some(stripe?.read().await)
+}
+
+async fn write(stripe: Option<&RwLock<()>>) -> Option<tokio::sync::RwLockWriteGuard<'_, ()>> {
+    Some(stripe?.write().await)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn digest_of(bytes: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new();
     hasher.write(bytes);
     hasher.finish()

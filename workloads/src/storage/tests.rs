@@ -2,18 +2,85 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use host::lab::Folder;
+use net::device::memory::{MemoryDevice, pair};
 use proptest::prelude::*;
-use queueing::{Priority, Span};
+use queueing::{Priority, Rng, Span, Time};
+use runtime::task::{Config, JoinHandle, Step, TaskShard};
 
 use super::*;
 
+mod asleep;
+
 const TEXT: &[u8] = include_bytes!("../../../LICENSE");
 
-fn store(blocks: u32) -> (Store, Folder) {
-    let folder = Folder::new("storage").unwrap();
-    (Store::create(&folder.path().join("blocks"), blocks, TEXT, 1).unwrap(), folder)
+/// A store, and the shard whose tasks ask it.
+struct World {
+    store: Arc<Store>,
+    shard: TaskShard<MemoryDevice>,
+    device: MemoryDevice,
+    now: Time,
+    folder: Folder,
+}
+
+impl World {
+    fn new(blocks: u32, io: Io) -> Self {
+        let (files, how) = disk(Some(io), |_| ()).expect("it can be had");
+        let folder = Folder::new("storage").unwrap();
+        let tcp = net::stack::Config::new([2, 0, 0, 0, 0, 1], [10, 0, 0, 1].into(), 24, [1; 16]);
+        let shard = TaskShard::new(Config { disk: Some(files.disk), ..Config::shared(tcp) });
+        let preload = Preload { blocks, text: TEXT, seed: 1 };
+        let path = folder.path().join("blocks");
+        let store = Store::create(&shard.handle(), how, &path, false, preload).unwrap();
+        Self { store: Arc::new(store), shard, device: pair(8, 1514).0, now: Time::ZERO, folder }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("blocks")
+    }
+
+    /// Begins what `ask` makes.
+    fn begin<T, F>(&self, ask: impl FnOnce(Arc<Store>) -> F) -> JoinHandle<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        self.shard.spawn(ask(self.store.clone()))
+    }
+
+    /// What becomes of a task, within twenty seconds.
+    fn end<T>(&mut self, task: &JoinHandle<T>) -> T {
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while std::time::Instant::now() < end {
+            self.now += Span::from_micros(1);
+            while self.shard.step(self.now, &mut self.device) != Step::Idle {}
+            if let Some(result) = task.try_take() {
+                return result.expect("it ends");
+            }
+            std::thread::yield_now();
+        }
+        panic!("it takes more than 20 s");
+    }
+
+    /// What the store answers.
+    fn serve(&mut self, request: Request, body: Vec<u8>) -> Result<Vec<u8>, Refused> {
+        let task = self.begin(|store| async move {
+            let mut answer = Vec::new();
+            store.serve(&request, &body, &mut answer).await.map(|()| answer)
+        });
+        self.end(&task)
+    }
+
+    fn read(&mut self, first: u32, count: u32) -> Result<Vec<u8>, String> {
+        let task = self.begin(move |store| async move {
+            let mut out = Vec::new();
+            store.read(first, count, &mut out).await.map(|()| out).map_err(|e| e.to_string())
+        });
+        self.end(&task)
+    }
 }
 
 fn request(id: u64, kind: u8, body: usize) -> Request {
@@ -23,39 +90,40 @@ fn request(id: u64, kind: u8, body: usize) -> Request {
 
 #[test]
 fn a_new_store_holds_text() {
-    let (mut store, _folder) = store(64);
-    let mut out = Vec::new();
-    store.serve(&request(3, Kind::Read(16).code(), 0), &[], &mut out).unwrap();
+    let mut world = World::new(64, Io::Plain);
+    let out = world.serve(request(3, Kind::Read(16).code(), 0), Vec::new()).unwrap();
     assert_eq!(out.len(), 16 * BLOCK);
     assert!(out.is_ascii() && out.windows(8).any(|bytes| bytes == b" License"));
-    assert!(store.check().holds);
+    let check = world.store.check();
+    assert_eq!(check.says, "64 blocks are what was written (system calls, through the page cache)");
+    assert!(check.holds);
 }
 
 #[test]
 fn who_changes_or_moves_a_block_is_found_out() {
-    let (mut store, folder) = store(16);
-    let file = File::options().read(true).write(true).open(folder.path().join("blocks")).unwrap();
-    let mut slot = [0; slot::SLOT];
+    let mut world = World::new(16, Io::Plain);
+    let file = File::options().read(true).write(true).open(world.path()).unwrap();
+    let stride = world.store.stride();
+    let mut slot = vec![0; stride];
     file.read_exact_at(&mut slot, 0).unwrap();
     for (at, what) in [(0, "length"), (5, "nonce"), (14, "text")] {
-        let mut other = slot;
+        let mut other = slot.clone();
         other[at] ^= 1;
         file.write_all_at(&other, 0).unwrap();
-        assert_eq!(store.wrong(), [0], "{what}");
+        assert_eq!(world.store.wrong(), [0], "{what}");
     }
-    file.write_all_at(&slot, slot::SLOT as u64).unwrap();
+    file.write_all_at(&slot, stride as u64).unwrap();
     file.write_all_at(&slot, 0).unwrap();
-    assert_eq!(store.wrong(), [1], "a good block in another's place");
-    let error = store.read(0, 2, &mut Vec::new()).unwrap_err();
-    assert_eq!(error.to_string(), "block 1 is not what was written");
-    assert!(!store.check().holds);
+    assert_eq!(world.store.wrong(), [1], "a good block in another's place");
+    assert_eq!(world.read(0, 2).unwrap_err(), "block 1 is not what was written");
+    assert!(!world.store.check().holds);
 }
 
 #[test]
 fn what_is_no_request_is_refused_in_a_line() {
-    let (mut store, _folder) = store(16);
+    let mut world = World::new(16, Io::Plain);
     for (kind, body) in [(0, 0), (17, 0), (0x80, 0), (0x90, 0), (0x81, BLOCK - 1), (0x82, BLOCK)] {
-        let refused = store.serve(&request(1, kind, body), &vec![0; body], &mut Vec::new()).unwrap_err();
+        let refused = world.serve(request(1, kind, body), vec![0; body]).unwrap_err();
         assert!(!refused.0.is_empty() && !refused.0.contains('\n'), "{kind}: {refused:?}");
     }
 }
@@ -71,6 +139,51 @@ fn requests_reach_every_block_and_none_beyond() {
     assert!(seen.iter().all(|count| (400..900).contains(count)), "{seen:?}");
 }
 
+/// Writes by tasks at once, of the blocks that ids and seeds say; each reads what it
+/// wrote unless another wrote there, and at the end every block is one of theirs, whole.
+fn tasks_write_and_read_at_once(world: &mut World, seed: u64) {
+    let tasks: Vec<_> = (0..12u64)
+        .map(|n| {
+            world.begin(|store| async move {
+                let mut rng = Rng::seeded(seed.wrapping_add(n));
+                for _ in 0..4 {
+                    let blocks = 1 + rng.below(15) as u8;
+                    let mut body = vec![n as u8; usize::from(blocks) * BLOCK];
+                    if rng.below(2) == 0 {
+                        body[..BLOCK / 2].fill_with(|| rng.next_u64() as u8);
+                    }
+                    let id = rng.next_u64();
+                    let kind = Kind::Write(blocks).code();
+                    store.serve(&request(id, kind, body.len()), &body, &mut Vec::new()).await?;
+                    // Never half of one write and half of another.
+                    let mut out = Vec::new();
+                    store.serve(&request(id, Kind::Read(blocks).code(), 0), &[], &mut out).await?;
+                    assert_eq!(out.len(), body.len());
+                    for block in out.chunks(BLOCK) {
+                        assert!(block[BLOCK / 2..].iter().all(|byte| *byte == block[BLOCK - 1]));
+                    }
+                }
+                Ok::<_, Refused>(())
+            })
+        })
+        .collect();
+    for task in &tasks {
+        world.end(task).expect("it is served");
+    }
+    assert_eq!(world.store.wrong(), [0; 0]);
+}
+
+#[test]
+fn many_tasks_write_and_read_the_same_blocks_at_once() {
+    tasks_write_and_read_at_once(&mut World::new(40, Io::Plain), 1);
+    if let Err(e) = disk(Some(Io::Ring), |_| ()) {
+        let why = format!("skipped: many_tasks_write_and_read_the_same_blocks_at_once by io_uring: {e}\n");
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+        return;
+    }
+    tasks_write_and_read_at_once(&mut World::new(40, Io::Ring), 2);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
@@ -78,23 +191,23 @@ proptest! {
     fn blocks_are_what_was_last_written(
         writes in prop::collection::vec((any::<u64>(), 1..BLOCKS_MAX, any::<bool>(), any::<u64>()), 1..12)
     ) {
-        let (mut store, _folder) = store(24);
-        let mut model = Vec::new();
-        store.read(0, 24, &mut model).unwrap();
+        let mut world = World::new(24, Io::Plain);
+        let mut model = world.read(0, 16).unwrap();
+        model.extend(world.read(16, 8).unwrap());
         for (id, blocks, is_noise, seed) in writes {
-            let mut rng = queueing::Rng::seeded(seed);
+            let mut rng = Rng::seeded(seed);
             let mut body = vec![b'x'; usize::from(blocks) * BLOCK];
             if is_noise {
                 body.fill_with(|| rng.next_u64() as u8);
             }
-            store.serve(&request(id, Kind::Write(blocks).code(), body.len()), &body, &mut Vec::new()).unwrap();
             let at = first(id, blocks, 24) as usize * BLOCK;
             model[at..at + body.len()].copy_from_slice(&body);
+            world.serve(request(id, Kind::Write(blocks).code(), body.len()), body).unwrap();
         }
-        let mut found = Vec::new();
-        store.read(0, 24, &mut found).unwrap();
-        prop_assert_eq!(found, model);
-        prop_assert!(store.check().holds);
+        let mut found = world.read(0, 16).unwrap();
+        found.extend(world.read(16, 8).unwrap());
+        prop_assert!(found == model);
+        prop_assert!(world.store.check().holds);
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub use consistency::Broken;
 pub use draw::Draws;
 pub use fill::Scale;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use load::protocol::synthetic::Request;
 
 use self::rows::Warehouse;
@@ -106,12 +108,23 @@ impl Store {
     }
 }
 
-impl Service for Store {
-    fn serve(&mut self, request: &Request, _: &[u8], answer: &mut Vec<u8>) -> Result<(), Refused> {
+impl Store {
+    /// Whether it is consistent, and what was done.
+    fn check(&self) -> Check {
+        let done = format!("{} committed, {} rolled back", self.committed, self.rolled_back);
+        match self.consistent() {
+            Ok(()) => Check { holds: true, says: done },
+            Err(broken) => Check { holds: false, says: format!("{done}; {broken}") },
+        }
+    }
+}
+
+impl Service for Mutex<Store> {
+    async fn serve(&self, request: &Request, _: &[u8], answer: &mut Vec<u8>) -> Result<(), Refused> {
         let Some((kind, _)) = MIX.get(usize::from(request.kind)) else {
             return Err(Refused(format!("transaction {} is outside 0..=4", request.kind)));
         };
-        let (word, found) = match self.run(*kind) {
+        let (word, found) = match lock(self).run(*kind) {
             Ended::Committed(found) => (1_u64, found),
             Ended::RolledBack => (0, 0),
         };
@@ -120,14 +133,13 @@ impl Service for Store {
         Ok(())
     }
 
-    fn check(&mut self) -> Check {
-        let (committed, rolled_back) = (self.committed, self.rolled_back);
-        let done = format!("{committed} committed, {rolled_back} rolled back");
-        match self.consistent() {
-            Ok(()) => Check { holds: true, says: done },
-            Err(broken) => Check { holds: false, says: format!("{done}; {broken}") },
-        }
+    fn check(&self) -> Check {
+        lock(self).check()
     }
+}
+
+fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
+    store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,0 +1,41 @@
+//! What the store's file is read and written by.
+
+use std::error::Error;
+
+use host::disk::{Plain, Ring};
+
+use super::Store;
+use crate::serve::Files;
+
+/// What is asked for files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Io {
+    /// io_uring: other requests are answered meanwhile
+    Ring,
+    /// System calls, for which everything waits
+    Plain,
+}
+
+/// Requests that are under way at a time, and buffers.
+const DEPTH: usize = 32;
+const BUFFERS: usize = 32;
+
+/// What `io` asks for, and its name; where nothing is asked for, `Ring`, or
+/// `Plain` where that cannot be had: then `note` hears why.
+///
+/// # Errors
+/// It cannot be had.
+pub fn disk(io: Option<Io>, note: impl FnOnce(&str)) -> Result<(Files, &'static str), Box<dyn Error>> {
+    if io != Some(Io::Plain) {
+        match Ring::new(DEPTH, BUFFERS, Store::BUFFER) {
+            Ok(mut ring) => {
+                let readiness = Some(ring.readiness()?);
+                return Ok((Files { disk: Box::new(ring), readiness }, "io_uring"));
+            }
+            Err(e) if io.is_some() => return Err(format!("{e}\n  try: --io plain").into()),
+            Err(e) => note(&e.to_string()),
+        }
+    }
+    let plain = Plain::new(DEPTH, BUFFERS, Store::BUFFER)?;
+    Ok((Files { disk: Box::new(plain), readiness: None }, "system calls"))
+}
