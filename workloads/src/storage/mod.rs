@@ -6,7 +6,7 @@
 //! costs depends on how many blocks it asks for and on how well they compress.
 //! The file is preloaded with text. It is read and written by io_uring, past the
 //! page cache where its file system can, and other requests are answered meanwhile;
-//! where io_uring cannot be had ([`disk`]) by system calls that hold the core. Not
+//! where io_uring cannot be had ([`disk()`]) by system calls that hold the core. Not
 //! like the paper's: whatever disk is there, not an NVMe one of the program's own.
 //! Source: Caladan (OSDI '20) §7; its requests travel in `load`'s synthetic
 //! protocol.
