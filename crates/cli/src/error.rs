@@ -102,6 +102,12 @@ impl From<host::guard::GuardError> for Error {
     }
 }
 
+impl From<host::sandbox::SandboxError> for Error {
+    fn from(e: host::sandbox::SandboxError) -> Self {
+        Self::new(plain(&e.to_string())).advice("--no-sandbox, which gives up nothing, or a unit that does")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

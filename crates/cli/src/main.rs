@@ -39,6 +39,7 @@ mod progress;
 mod report;
 mod result;
 mod run;
+mod sandbox;
 mod sched;
 mod serve;
 mod settings;
@@ -98,6 +99,7 @@ enum Command {
 
 fn main() -> ExitCode {
     host::interrupt::end_on_closed_pipe();
+    host::sandbox::keep_files_from_others();
     panics::watch();
     end_on_full_output();
     let command = match Cli::try_parse() {

@@ -14,6 +14,8 @@ use ::load::Synthetic;
 use clap::ValueEnum;
 use host::Monotonic;
 use host::afxdp::{Claimant, Claims};
+use host::interface::Presence;
+use host::sandbox::Duty;
 use net::Device;
 use net::stack::{Config as StackConfig, ListenOptions, UdpOptions};
 use net::steer;
@@ -29,6 +31,8 @@ use crate::address::{Addresses, list};
 use crate::device::Open;
 use crate::link::Link;
 use crate::options::{self, Steer, made_up_mac, secret};
+use crate::report::Header;
+use crate::sandbox::{self, Sandbox};
 use crate::traces;
 use crate::ui::live::SLOW_SHOWN;
 use crate::ui::{self, Head, Ui};
@@ -85,6 +89,8 @@ pub struct Args {
     #[command(flatten)]
     guard: guard::Args,
     #[command(flatten)]
+    sandbox: sandbox::Flags,
+    #[command(flatten)]
     ui: ui::Flags,
     #[command(flatten)]
     traces: traces::Flags,
@@ -135,6 +141,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         (0..args.shards).map(|_| policy(args, classifiers.clone())).collect::<Result<Vec<_>, _>>()?;
     args.link.check_capture()?;
     args.traces.check()?;
+    let sandbox = args.sandbox.plan(Duty::Serve, kind.kept())?;
+    let header = args.json.then(|| Header::of_host("serve", None).examined(&["serve"]));
     let ui = args.ui.open(head(args))?;
     let key = secret()?;
     let _taken = kind.take(&addresses)?;
@@ -148,8 +156,22 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         true => format!("the kernel's end is {}", list(&ends)),
         false => kind.company().to_owned(),
     };
-    let interface = kind.name().map(str::to_owned);
-    let place = Place { args, addresses, claimant, interface, stack, policies, held, over, how, end, ui };
+    let interface = kind.name().map(Presence::of);
+    let place = Place {
+        args,
+        sandbox,
+        header,
+        addresses,
+        claimant,
+        interface,
+        stack,
+        policies,
+        held,
+        over,
+        how,
+        end,
+        ui,
+    };
     // One file takes what passes one place.
     let queues = match args.link.pcap {
         None if devices.len() == usize::from(args.shards) => devices.into_iter().map(|d| vec![d]).collect(),
@@ -200,11 +222,15 @@ fn pin(core: CoreId) {
 /// A server that has its device.
 struct Place<'a> {
     args: &'a Args,
+    /// What it gives up once it listens.
+    sandbox: Sandbox,
+    /// Of the JSON at the end: the doctor could look at nothing then.
+    header: Option<Header>,
     addresses: Addresses,
     /// Says which frames are ours, on an interface that is shared by frame.
     claimant: Option<Claimant>,
     /// The device's interface, where it has one.
-    interface: Option<String>,
+    interface: Option<Presence>,
     stack: StackConfig,
     /// Received frames that the device can do without.
     held: Option<usize>,
@@ -264,8 +290,8 @@ impl Place<'_> {
 
     /// Says what happened; `begin` goes before what shard `number` did.
     fn end(&self, stats: &[Stats], begin: impl Fn(usize)) {
-        if self.args.json {
-            return println!("{:#}", summary::json(stats));
+        if let Some(header) = &self.header {
+            return println!("{:#}", summary::json(header, stats));
         }
         for (number, stats) in stats.iter().enumerate() {
             begin(number);
@@ -336,6 +362,9 @@ impl Place<'_> {
         let Self { args, over, how, end, ui, .. } = self;
         let interrupted = host::interrupt::flag();
         let Some(places) = self.listen(&mut shards, interrupted)? else { return Ok(Vec::new()) };
+        let traces = args.traces.open()?;
+        self.sandbox.enter(ui.as_ref())?;
+        let traces = traces.map(traces::Writer::start).transpose()?;
         let mode = args.mode;
         let by = if args.proto == Proto::Udp { ", datagrams" } else { "" };
         let dispatch = args.dispatch.as_ref().map_or(String::new(), |name| format!(", dispatch {name}"));
@@ -354,7 +383,6 @@ impl Place<'_> {
         note_cores(args);
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
         let pin = args.pin.then_some(pin as fn(CoreId));
-        let traces = args.traces.open()?;
         let is_watched = ui.is_some() || traces.is_some();
         let mut watched =
             is_watched.then(|| Watched::new(ui.as_ref(), traces, device, self.slow(), shards.len()));
@@ -386,7 +414,7 @@ impl Place<'_> {
 
     /// Whether nothing can come any more, since the interface was taken away.
     fn interface_is_gone(&self) -> bool {
-        self.interface.as_ref().is_some_and(|name| !host::interface::is_there(name))
+        self.interface.as_ref().is_some_and(|interface| !interface.is_there())
     }
 }
 

@@ -7,6 +7,12 @@ mod common;
 #[cfg(feature = "bpf")]
 #[path = "guard/joined.rs"]
 mod joined;
+#[cfg(feature = "bpf")]
+#[path = "guard/sandbox.rs"]
+mod sandbox;
+#[cfg(feature = "bpf")]
+#[path = "common/threads.rs"]
+mod threads;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};

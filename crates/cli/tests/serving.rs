@@ -3,13 +3,17 @@
 //!
 //! In network namespaces of these tests' own; needs root. What is missing is printed.
 
+#[path = "serving/sandbox.rs"]
+mod sandbox;
 #[path = "common/schema.rs"]
 mod schema;
+#[path = "common/threads.rs"]
+mod threads;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use host::lab::{Child, Lab, Namespace, Veth, client};
@@ -52,13 +56,17 @@ impl Server {
     fn start(place: &Namespace, device: &str, more: &[&str]) -> Self {
         let mut command = place.command(GREENWAVE);
         command.args(["serve", "--device", device, "--addr", ADDR]).args(more);
+        Self::started(place, &mut command, more.contains(&"--json"))
+    }
+
+    /// As `command` starts it; `aside`: it listens on stderr.
+    fn started(place: &Namespace, command: &mut Command, aside: bool) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = place.spawn(&mut command).unwrap();
+        let mut child = place.spawn(command).unwrap();
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut server = Self { child, stdout, stderr };
-        let says: &mut dyn BufRead =
-            if more.contains(&"--json") { &mut server.stderr } else { &mut server.stdout };
+        let says: &mut dyn BufRead = if aside { &mut server.stderr } else { &mut server.stdout };
         let mut line = String::new();
         while !line.starts_with("listening on 10.77.0.2:") {
             line.clear();

@@ -3,7 +3,7 @@
 //! [`Monotonic`] is the clock, [`Tap`] a device that the kernel's own TCP can
 //! talk to, [`afxdp`] and [`packet`] drive an interface beside the kernel,
 //! [`dpdk`] a port without it, [`lab`] a network to try things in, [`doctor`]
-//! says what works here, [`affinity`] gives a thread its core, [`cores`] shares all
+//! says what works here, [`sandbox`] gives up what is not needed any more, [`affinity`] gives a thread its core, [`cores`] shares all
 //! of them between programs, [`disk`] carries out what tasks ask of files,
 //! [`machine`] says what a report was measured on. Nothing here decides; the pure
 //! rooms do.
@@ -40,6 +40,7 @@ mod pool;
 pub mod proc;
 pub mod pulse;
 mod ready;
+pub mod sandbox;
 pub mod seam;
 mod sockopt;
 pub mod tap;

@@ -83,6 +83,12 @@ impl Kind {
         Ok(open)
     }
 
+    /// Why whoever drives it keeps capabilities and all system calls, if so.
+    #[must_use]
+    pub fn kept(&self) -> Option<&'static str> {
+        matches!(self, Self::Dpdk { .. }).then_some("DPDK's drivers make calls of their own")
+    }
+
     /// Keeps other stacks of ours from these addresses on this device while what
     /// is returned lives.
     ///

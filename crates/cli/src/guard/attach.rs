@@ -14,12 +14,13 @@ use guard::{Limit, Params};
 use host::Monotonic;
 use host::clock::ThreadTime;
 use host::guard::{Classes, Guard, Options, Refusal, Rule};
+use host::sandbox::Duty;
 use host::xdp::Mode;
 use queueing::{Clock, Span, Time};
 
 use super::status;
-use crate::Error;
 use crate::ui::{self, Head, Told, Ui};
+use crate::{Error, sandbox};
 
 /// Shed connections to a server before the kernel sees them.
 ///
@@ -57,6 +58,8 @@ pub struct Args {
     /// drv: in the driver (default); skb: after it.
     #[arg(long, value_enum, default_value = "drv", hide_default_value = true, hide_possible_values = true)]
     mode: ModeName,
+    #[command(flatten)]
+    sandbox: sandbox::Flags,
     #[command(flatten)]
     ui: ui::Flags,
 }
@@ -135,8 +138,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         joined: args.joined.clone(),
     };
     let interrupted = host::interrupt::flag();
+    let sandbox = args.sandbox.plan(Duty::Guard { joined: !args.joined.is_empty() }, None)?;
     let ui = args.ui.open(head(args))?;
     let mut guard = host::guard::attach(&args.device, &options)?;
+    sandbox.enter(ui.as_ref())?;
     eprintln!("{}", greeting(args));
     let (clock, used) = (Monotonic::new(), ThreadTime);
     let (start, used_before) = (clock.now(), used.now());
@@ -155,7 +160,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         if told.map_err(|e| Error::new(format!("{}: {e}", args.device)))? == Turn::Silenced {
             controller.policy = policy()?;
         }
-        ui.iter().for_each(|ui| show(ui, &args.device, clock.now()));
+        ui.iter().for_each(|ui| show(ui, args, &guard, clock.now()));
     };
     let share =
         used.now().since(used_before).as_secs_f64() / clock.now().since(start).as_secs_f64().max(1e-9);
@@ -216,13 +221,12 @@ fn head(args: &Args) -> Head {
 }
 
 /// Shows what `guard status` would print, once a second.
-fn show(ui: &Ui, device: &str, now: Time) {
+fn show(ui: &Ui, args: &Args, guard: &Guard, now: Time) {
     if !ui.is_due(now) {
         return;
     }
-    // Who has just been taken off has nothing to show.
-    if let Ok(status) = host::guard::status(device) {
-        ui.tell(now, Told { figures: status::figures(device, &status), ..Told::default() });
+    if let Ok(status) = guard.status(now) {
+        ui.tell(now, Told { figures: status::figures(&args.device, &status), ..Told::default() });
     }
 }
 

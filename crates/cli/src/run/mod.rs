@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use host::Monotonic;
+use host::sandbox::Duty;
 use host::seam::VARIABLE;
 use host::seam::program::Programs;
 use net::Device;
@@ -30,6 +31,7 @@ use crate::address::list;
 use crate::device::{AnyDevice, Open, Wrapped};
 use crate::link::Link;
 use crate::options::{self, made_up_mac, secret};
+use crate::sandbox;
 use crate::serve::settle::settle;
 use crate::{Error, check, panics, ui};
 
@@ -63,6 +65,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     lib: Option<PathBuf>,
     #[command(flatten)]
+    sandbox: sandbox::Kept,
+    #[command(flatten)]
     ui: ui::Flags,
     /// The program, in the foreground, and its arguments:
     /// -- lighttpd -D -f lighttpd.conf.
@@ -80,6 +84,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let (kind, addresses) = args.link.plan()?;
     let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
     args.link.check_capture()?;
+    let sandbox = args.sandbox.plan(Duty::Run, kind.kept());
     let ui = args.ui.open(watched::head(&program, &args.link.device))?;
     let key = secret()?;
     let _taken = kind.take(&addresses)?;
@@ -110,7 +115,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut command = Command::new(&program);
     command.args(&args.program[1..]).env("LD_PRELOAD", preload(&lib)).env(VARIABLE, variable);
     let mut watched = ui.map(|ui| Watched::new(ui, args.link.device.clone()));
-    let status = serve(streams, device, args.spin, interrupted, watched.as_mut(), &mut command)?;
+    let mut programs = start(&mut command)?;
+    sandbox.enter(watched.as_ref().map(Watched::ui))?;
+    let status = serve(streams, device, args.spin, interrupted, watched.as_mut(), &mut programs)?;
     summary(streams);
     check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
     Ok(exit(status, interrupted.load(Ordering::Relaxed)))
@@ -127,33 +134,34 @@ const GRACE: Span = Span::from_secs(5);
 /// How long what programs wrote before they ended may take to reach its peers.
 const FLUSH: Span = Span::from_secs(2);
 
-/// Starts the program and serves until nobody of it is left.
+/// Starts the program. Whoever in it comes to us before there is a stack waits for it.
+fn start(command: &mut Command) -> Result<Programs, Error> {
+    let programs = Programs::start(command).map_err(|e| {
+        Error::file(Path::new(command.get_program()), &e).advice("to start it without greenwave")
+    })?;
+    raise_limit();
+    Ok(programs)
+}
+
+/// Serves until nobody of the program is left.
 fn serve(
     streams: &mut AnyStreams,
     device: &mut Wrapped<Merged<AnyDevice>>,
     spin: Span,
     interrupted: &AtomicBool,
     mut watched: Option<&mut Watched>,
-    command: &mut Command,
+    programs: &mut Programs,
 ) -> Result<Option<ExitStatus>, Error> {
     let hatch = watched.as_ref().map(|watched| watched.hatch());
     let (clock, stop) = (Monotonic::new(), AtomicBool::new(false));
-    let result = std::thread::scope(|scope| {
+    let status = std::thread::scope(|scope| {
         let server = scope.spawn(|| streams::serve(streams, device, &clock, &stop, spin, hatch.as_deref()));
-        // However this ends, the stack's thread is to end, too.
-        let result = Programs::start(command)
-            .map_err(|e| {
-                Error::file(Path::new(command.get_program()), &e).advice("to start it without greenwave")
-            })
-            .inspect(|_| raise_limit())
-            .map(|mut programs| {
-                wait(&mut programs, &clock, interrupted, || {
-                    watched.iter_mut().for_each(|watched| watched.look(clock.now()));
-                    server.is_finished()
-                })
-            });
+        let status = wait(programs, &clock, interrupted, || {
+            watched.iter_mut().for_each(|watched| watched.look(clock.now()));
+            server.is_finished()
+        });
         stop.store(true, Ordering::Relaxed);
-        panics::join("the stack", server).map_err(Error::new).and(result)
+        panics::join("the stack", server).map_err(Error::new).map(|()| status)
     })?;
     let end = clock.now() + FLUSH;
     while clock.now() < end && !streams.is_quiet() {
@@ -161,7 +169,7 @@ fn serve(
             device.wait(Span::from_millis(1));
         }
     }
-    Ok(result)
+    Ok(status)
 }
 
 /// A descriptor for each connection: as many as we may have. The program has

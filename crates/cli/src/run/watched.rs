@@ -32,6 +32,11 @@ impl Watched {
         Self { ui, device, hatch: Arc::default(), waits: false }
     }
 
+    /// Where it is shown.
+    pub(super) fn ui(&self) -> &Ui {
+        &self.ui
+    }
+
     /// Where the stack shows itself.
     pub(super) fn hatch(&self) -> Arc<Hatch<Seen>> {
         self.hatch.clone()

@@ -71,11 +71,11 @@ fn quantiles(histogram: &queueing::Histogram) -> [Span; 3] {
     SHOWN.map(|(q, _)| histogram.quantile(q))
 }
 
-/// The same of every shard.
-pub(super) fn json(stats: &[Stats]) -> Value {
+/// The same of every shard, behind `header`.
+pub(super) fn json(header: &Header, stats: &[Stats]) -> Value {
     let shards: Vec<_> = stats.iter().map(shard).collect();
     let body = json!({ "world": "host", "shards": shards, "plots": [waits_plot(stats)] });
-    Header::of_host("serve", None).examined(&["serve"]).stamp(body)
+    header.stamp(body)
 }
 
 /// A bar for each shard and priority, of the mean waits at each stage: means
@@ -139,7 +139,7 @@ mod tests {
         let table = shed(&stats.counters).to_string();
         let row = table.lines().last().expect("a row").split_whitespace().collect::<Vec<_>>();
         assert_eq!(row, ["7", "12", "4", "0", "3", "5"]);
-        let json = json(&[stats]);
+        let json = json(&Header::of_host("serve", None), &[stats]);
         crate::report::schema::conforms(&json);
         let class = &json["shards"][0]["guard"]["classes"][0];
         assert_eq!(

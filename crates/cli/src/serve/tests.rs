@@ -58,6 +58,8 @@ fn check(queues: usize, more: &[&str]) {
     let (over, there) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(queues)));
     let place = Place {
         args: &args,
+        sandbox: Sandbox::none(),
+        header: None,
         addresses,
         claimant: None,
         interface: None,

@@ -65,19 +65,17 @@ impl Flags {
         self.traces.as_deref().map_or(Ok(()), Error::unless_writable)
     }
 
-    /// Begins the file; what was in it is replaced.
+    /// Makes the file; what was in it is replaced. [`Writer::start`] is to follow.
     ///
     /// # Errors
     /// It cannot be made, or there is no seed.
-    pub fn open(&self) -> Result<Option<Traces>, Error> {
+    pub fn open(&self) -> Result<Option<Writer>, Error> {
         let Some(path) = &self.traces else { return Ok(None) };
         let drawn = options::secret()?;
         let seed = u64::from_be_bytes(drawn[..8].try_into().expect("8 of 16 bytes"));
         let file = File::create(path).map_err(|e| Error::file(path, &e))?;
         let format = Format::new("greenwave serve", std::process::id(), seed);
-        Traces::start(Writer { path: path.clone(), file, format, size_max: FILE_MAX, done: Done::default() })
-            .map(Some)
-            .map_err(|e| Error::file(path, &e))
+        Ok(Some(Writer { path: path.clone(), file, format, size_max: FILE_MAX, done: Done::default() }))
     }
 }
 
@@ -108,14 +106,6 @@ struct Done {
 }
 
 impl Traces {
-    fn start(writer: Writer) -> std::io::Result<Self> {
-        let (queue, batches) = sync_channel(QUEUE);
-        let path = writer.path.clone();
-        let run = move || writer.run(&batches);
-        let writer = std::thread::Builder::new().name("greenwave-traces".to_owned()).spawn(run)?;
-        Ok(Self { queue, writer, dropped: 0, path })
-    }
-
     /// Has these written, by and by; `now` is the time of their shards.
     pub fn tell(&mut self, now: Time, slow: Vec<(usize, Slow)>) {
         if slow.is_empty() {
@@ -158,7 +148,7 @@ fn said(path: &Path, done: &Done, dropped: u64, left_out: u64) -> String {
 }
 
 /// The thread's side.
-struct Writer {
+pub struct Writer {
     path: PathBuf,
     file: File,
     format: Format,
@@ -167,6 +157,19 @@ struct Writer {
 }
 
 impl Writer {
+    /// Begins to write, in a thread of its own.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub fn start(self) -> Result<Traces, Error> {
+        let (queue, batches) = sync_channel(QUEUE);
+        let path = self.path.clone();
+        let run = move || self.run(&batches);
+        let thread = std::thread::Builder::new().name("greenwave-traces".to_owned()).spawn(run);
+        let writer = thread.map_err(|e| Error::file(&path, &e))?;
+        Ok(Traces { queue, writer, dropped: 0, path })
+    }
+
     fn run(mut self, batches: &Receiver<Batch>) -> Done {
         for Batch { slow, epoch_ns } in batches {
             for (shard, slow) in slow {

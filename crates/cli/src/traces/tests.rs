@@ -156,7 +156,7 @@ fn ten_into(path: &Path, size_max: u64) -> String {
     let file = File::create(path).expect("it can be opened");
     let format = Format::new("greenwave serve", 7, 1);
     let writer = Writer { path: path.to_owned(), file, format, size_max, done: Done::default() };
-    let mut traces = Traces::start(writer).expect("a thread");
+    let mut traces = writer.start().expect("a thread");
     traces.tell(Time::from_nanos(2_000), Vec::new());
     traces.tell(Time::from_nanos(2_000), (0..10).map(|_| (0, slow(0))).collect());
     traces.end(2)

@@ -68,17 +68,22 @@ impl Flags {
         })?;
         let place = server.place();
         eprintln!("shown at http://{place}/ and by greenwave top {place}");
-        Ok(Some(Ui { live, _server: server }))
+        Ok(Some(Ui { live, server }))
     }
 }
 
 /// A view that is open; closed when this is dropped.
 pub struct Ui {
     live: Arc<Mutex<Live>>,
-    _server: Server,
+    server: Server,
 }
 
 impl Ui {
+    /// Has its thread give up its capabilities, which it does not need.
+    pub fn confine(&self) {
+        self.server.confine();
+    }
+
     /// Whether it is time to tell something.
     pub fn is_due(&self, now: Time) -> bool {
         self.live().is_due(now)

@@ -25,7 +25,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use queueing::Clock;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::live::{Live, WINDOW_MAX_S, WINDOW_S};
 use super::page;
@@ -54,6 +54,8 @@ pub struct Site {
 /// A server; ended when this is dropped.
 pub struct Server {
     place: SocketAddr,
+    /// Told by who wants its capabilities gone, and to hear of it.
+    confine: mpsc::UnboundedSender<std::sync::mpsc::Sender<()>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -73,15 +75,33 @@ impl Server {
             tokio::net::TcpListener::from_std(listener)?
         };
         let (stop, stopped) = oneshot::channel::<()>();
+        let (confine, mut asked) = mpsc::unbounded_channel::<std::sync::mpsc::Sender<()>>();
         let serve = move || {
             runtime.block_on(async move {
                 tokio::spawn(accept(listener, Arc::new(site)));
+                // On this thread, the only one.
+                tokio::spawn(async move {
+                    while let Some(done) = asked.recv().await {
+                        // There is no known reason for it to fail.
+                        let _ = host::sandbox::drop_capabilities();
+                        let _ = done.send(());
+                    }
+                });
                 // Sent, or its sender is gone: both are the end.
                 let _ = stopped.await;
             });
         };
         let thread = std::thread::Builder::new().name("greenwave-ui".to_owned()).spawn(serve)?;
-        Ok(Self { place, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { place, confine, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Takes all capabilities from its thread; returns when that is done.
+    pub fn confine(&self) {
+        let (done, heard) = std::sync::mpsc::channel();
+        if self.confine.send(done).is_ok() {
+            // Where the thread has ended, nobody has them.
+            let _ = heard.recv();
+        }
     }
 
     /// Where it listens.

@@ -1,6 +1,7 @@
 //! Whoever ends, and however: nothing is left.
 
 use super::servers::{lighttpd, nginx};
+use super::threads::{NONE, statuses};
 use super::*;
 
 /// Whether a connection ends, politely or not.
@@ -78,4 +79,25 @@ fn when_we_are_killed_the_program_ends_and_no_device_is_left() {
     let _ = server.child.wait();
     world.until("master and worker end", || started.iter().all(|pid| is_gone(*pid)));
     assert!(!world.ours.run("ip", &["-brief", "link"]).unwrap().contains("gwr0"));
+}
+
+#[test]
+fn a_run_gives_up_what_it_does_not_need_and_its_program_nothing() {
+    let test = "a_run_gives_up_what_it_does_not_need_and_its_program_nothing";
+    let Some(world) = World::new(test, "lighttpd") else { return };
+    let mut config = String::new();
+    let server = world.run("packet:gw0", 80, &lighttpd(&world, &mut config));
+    /// CAP_KILL, bit 5.
+    const KILL: &str = "0000000000000020";
+    let keys = ["NoNewPrivs", "Seccomp", "CapEff", "CapPrm", "CapInh"];
+    let threads = statuses(server.child.id(), keys);
+    assert!(threads.len() >= 2, "the stack's, and who waits: {threads:?}");
+    assert!(threads.iter().all(|has| has == &["1", "2", KILL, KILL, NONE]), "{threads:?}");
+    let [program] = server.descendants()[..] else { panic!("lighttpd is one process") };
+    for [gains, filtered] in statuses(program.as_raw_nonzero().get() as u32, ["NoNewPrivs", "Seccomp"]) {
+        assert_eq!([gains.as_str(), &filtered], ["0", "0"], "the program is as it is anywhere");
+    }
+    world.files_arrive(&server);
+    let said = server.stop();
+    assert!(!said.contains("sandbox"), "there is nothing to say: {said}");
 }

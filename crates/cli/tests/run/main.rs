@@ -26,6 +26,8 @@ mod library;
 mod order;
 mod refused;
 mod servers;
+#[path = "../common/threads.rs"]
+mod threads;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const OURS: &str = "10.7.0.2";

@@ -1,12 +1,14 @@
 //! What a guard did, and its end, asked of the kernel by anybody.
 
-use queueing::{Clock, Span};
+use std::io;
 
-use super::attached;
+use queueing::{Clock, Span, Time};
+
 use super::error::GuardError;
 use super::layout::{Counts, DEADMAN, Held, Seen};
 use super::maps::{Maps, refused};
 use super::notes::Notes;
+use super::{Guard, attached};
 use crate::interface::{Interface, InterfaceError};
 use crate::{Monotonic, bpf};
 
@@ -30,6 +32,24 @@ impl Status {
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.silent <= DEADMAN
+    }
+}
+
+impl Guard {
+    /// What it did so far, as [`status`] tells root, of descriptors that are open.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn status(&self, now: Time) -> io::Result<Status> {
+        let counts = self.counts()?;
+        let silent = now.since(self.look.alive);
+        Ok(Status {
+            notes: Notes::new(&self.options),
+            silent,
+            held: self.look.held,
+            seen: self.look.seen,
+            counts,
+        })
     }
 }
 

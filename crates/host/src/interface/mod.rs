@@ -77,15 +77,27 @@ impl Interface {
     }
 }
 
-/// Whether there is an interface called `name` in this thread's network
-/// namespace. Yes, where the kernel does not say.
-#[must_use]
-pub fn is_there(name: &str) -> bool {
-    let Some(asked) = Question::new(name) else { return true };
-    asked.ask(libc::SIOCGIFINDEX).map_or_else(|e| e.raw_os_error() != Some(libc::ENODEV), |_| true)
+/// Looks whether an interface is still there, without opening anything then.
+#[derive(Debug)]
+pub struct Presence(Option<Question>);
+
+impl Presence {
+    /// Of the interface called `name` in this thread's network namespace.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        Self(Question::new(name))
+    }
+
+    /// Whether it is there now. Yes, where the kernel does not say.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        let Some(asked) = &self.0 else { return true };
+        asked.ask(libc::SIOCGIFINDEX).map_or_else(|e| e.raw_os_error() != Some(libc::ENODEV), |_| true)
+    }
 }
 
 /// What an interface can be asked by name.
+#[derive(Debug)]
 struct Question {
     socket: OwnedFd,
     name: [c_char; IFNAMSIZ],
@@ -171,8 +183,8 @@ mod tests {
 
     #[test]
     fn an_interface_is_there_or_not() {
-        assert!(is_there("lo"));
-        assert!(!is_there("no-such-device"));
+        assert!(Presence::of("lo").is_there());
+        assert!(!Presence::of("no-such-device").is_there());
     }
 
     #[test]

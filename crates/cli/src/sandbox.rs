@@ -1,0 +1,97 @@
+//! `--user`, `--no-sandbox`: what a daemon gives up once it is set up, said and
+//! done alike by all that can.
+
+use host::sandbox::{Duty, User};
+
+use crate::Error;
+use crate::ui::Ui;
+
+/// The arguments.
+// Its name is that of the command's own arguments, which clap takes for one group.
+#[derive(clap::Args)]
+#[group(skip)]
+pub struct Flags {
+    /// Be this user once all is open: by name, number, or UID:GID.
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    #[command(flatten)]
+    kept: Kept,
+}
+
+/// Those of a command that has to stay who it is.
+#[derive(clap::Args)]
+#[group(skip)]
+pub struct Kept {
+    /// Keep capabilities, and all system calls.
+    #[arg(long)]
+    no_sandbox: bool,
+}
+
+impl Kept {
+    /// As [`Flags::plan`].
+    pub fn plan(&self, duty: Duty, kept: Option<&'static str>) -> Sandbox {
+        Sandbox { duty, user: None, kept: self.no_sandbox.then_some("--no-sandbox").or(kept) }
+    }
+}
+
+impl Flags {
+    /// What is to be given up by who has `duty`, before anything is opened;
+    /// `kept` is why nothing can be, if so.
+    ///
+    /// # Errors
+    /// There is no such user, or we may not become it.
+    pub fn plan(&self, duty: Duty, kept: Option<&'static str>) -> Result<Sandbox, Error> {
+        let sandbox = self.kept.plan(duty, kept);
+        let Some(text) = &self.user else { return Ok(sandbox) };
+        let user = User::find(text).map_err(|e| {
+            Error::new(e.to_string()).advice("--user nobody, or the name of a user made for it")
+        })?;
+        match (user.is_ours(), User::can_be_changed()) {
+            (true, _) => Ok(sandbox),
+            (false, true) => Ok(Sandbox { user: Some(user), ..sandbox }),
+            (false, false) => {
+                let what = format!("--user {text}: only root becomes another user");
+                Err(Error::new(what).advice("sudo, or to leave --user out"))
+            }
+        }
+    }
+}
+
+/// What is to be given up.
+pub struct Sandbox {
+    duty: Duty,
+    user: Option<User>,
+    /// Why capabilities and calls are kept, if they are.
+    kept: Option<&'static str>,
+}
+
+impl Sandbox {
+    /// Gives it up, in all threads: `ui` has one of its own. Others are started
+    /// after this.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn enter(&self, ui: Option<&Ui>) -> Result<(), Error> {
+        if let Some(user) = &self.user {
+            // All threads together, which takes a capability that each still has.
+            host::sandbox::become_user(user, self.duty)?;
+        }
+        match self.kept {
+            Some(why) => {
+                let kept = if self.user.is_some() { "" } else { "capabilities and " };
+                eprintln!("note: no sandbox, {kept}all system calls are kept: {why}");
+            }
+            None => {
+                ui.iter().for_each(|ui| ui.confine());
+                host::sandbox::enter(self.duty)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One that gives up nothing, and says so.
+    #[cfg(test)]
+    pub fn none() -> Self {
+        Self { duty: Duty::Serve, user: None, kept: Some("a test") }
+    }
+}

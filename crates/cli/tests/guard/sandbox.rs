@@ -1,0 +1,35 @@
+//! What a controller gives up once its guard is attached.
+
+use super::threads::statuses;
+use super::*;
+
+/// CAP_BPF, bit 39.
+const BPF: &str = "0000008000000000";
+
+#[test]
+fn a_controller_keeps_what_it_looks_with_and_no_more() {
+    let Some(rig) = Rig::new("a_controller_keeps_what_it_looks_with_and_no_more") else { return };
+    for user in ["0", "70001"] {
+        let user_and_group = format!("{user}:{user}");
+        let mut controller = rig.attach(&["--user", &user_and_group]);
+        let keys = ["NoNewPrivs", "Seccomp", "CapEff", "CapPrm", "CapInh", "Uid"];
+        for status in statuses(controller.id(), keys) {
+            assert_eq!(status[..5], ["1", "2", BPF, BPF, threads::NONE]);
+            assert!(status[5].split_whitespace().eq([user; 4]), "{status:?}");
+        }
+        let waiting = rig.overload();
+        let process = number(&rig.status()["process"]);
+        assert_eq!(process, u64::from(controller.id()), "it is known");
+        signal(&controller, Signal::INT);
+        let mut said = String::new();
+        controller.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(!said.contains("sandbox"), "there is nothing to say: {said}");
+        assert!(ended(controller).contains(": detached; "));
+        let link = rig.server.run("ip", &["link", "show", "dev", "eth0"]).unwrap();
+        assert!(!link.contains("xdp"), "{link}");
+        // The next one begins with nobody waiting.
+        drop(waiting);
+        rig.listener.set_nonblocking(true).unwrap();
+        while rig.listener.accept().is_ok() {}
+    }
+}
