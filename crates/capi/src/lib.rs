@@ -40,11 +40,12 @@ mod sending;
 mod watched;
 
 use std::ffi::{CStr, c_int};
+use std::io::Write as _;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use host::seam::{Name, Seam, VARIABLE};
+use host::seam::{Name, OTHER_BUILD, Seam, Stranger, VARIABLE};
 use rustix::io::Errno;
 
 static SEAM: OnceLock<Option<Seam>> = OnceLock::new();
@@ -76,8 +77,22 @@ extern "C" fn on_load() {
     }
     // SAFETY: getenv gave a string that ends with NUL.
     let text = unsafe { CStr::from_ptr(text) };
-    let _ = SEAM.set(text.to_str().ok().and_then(Seam::parse));
+    match text.to_str().map(Seam::parse) {
+        Ok(Ok(seam)) => {
+            let _ = SEAM.set(Some(seam));
+        }
+        Ok(Err(Stranger::Build)) => end(),
+        _ => {}
+    }
     datagrams::look();
+}
+
+/// Ends a program that would serve on the kernel's TCP without a word.
+fn end() -> ! {
+    // Who cannot be told sees the status.
+    let _ = std::io::stderr().write_all(format!("error: {OTHER_BUILD}\n").as_bytes());
+    // SAFETY: it ends this process, in which nothing has begun yet.
+    unsafe { libc::_exit(2) }
 }
 
 #[used]

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use host::Machine;
-use host::doctor::{self, AREAS, Finding, Health};
+use host::doctor::{self, AREAS, Finding, Health, serves};
 use serde_json::json;
 
 use crate::error::Error;
@@ -15,11 +15,11 @@ use crate::table::Table;
 /// Say what works on this machine, and what to do about the rest.
 ///
 /// Mechanisms are tried in network namespaces that are gone afterwards; the
-/// machine's own network is not touched; sharing cores, on a child of its own. Exit 0: each command that was asked
-/// about has a mechanism that works; 1: one has none.
+/// machine's own network is not touched; sharing cores and preloading, on children of its own. Exit 0: each command
+/// that was asked about can do its work: `run` has all that it needs, the others a mechanism that works; 1: one cannot.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to look at: serve, sched, fabric, guard; by default all.
+    /// What to look at: serve, run, sched, fabric, guard; by default all.
     #[arg(
         value_name = "COMMAND",
         hide_possible_values = true,
@@ -46,8 +46,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     } else {
         print!("{}", as_text(&findings));
     }
-    let works = |area: &&str| findings.iter().any(|f| f.area == *area && f.health != Health::Absent);
-    Ok(if asked.iter().all(works) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if asked.iter().all(|area| serves(area, &findings)) { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 fn as_text(findings: &[Finding]) -> String {

@@ -96,6 +96,18 @@ impl From<host::cores::CoresError> for Error {
     }
 }
 
+impl From<host::seam::preload::PreloadError> for Error {
+    fn from(e: host::seam::preload::PreloadError) -> Self {
+        Self { what: plain(&e.to_string()).to_owned(), advice: Some(e.advice()) }
+    }
+}
+
+impl From<host::seam::preload::fit::Unfit> for Error {
+    fn from(e: host::seam::preload::fit::Unfit) -> Self {
+        Self { what: plain(&e.to_string()).to_owned(), advice: Some(e.advice()) }
+    }
+}
+
 impl From<host::guard::GuardError> for Error {
     fn from(e: host::guard::GuardError) -> Self {
         Self { what: plain(&e.to_string()).to_owned(), advice: e.advice() }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use host::Monotonic;
 use host::sandbox::Duty;
 use host::seam::VARIABLE;
+use host::seam::preload::{Library, fit};
 use host::seam::program::Programs;
 use net::Device;
 use net::device::merged::Merged;
@@ -35,7 +36,6 @@ use crate::sandbox;
 use crate::serve::settle::settle;
 use crate::{Error, check, panics, ui};
 
-mod program;
 mod seats;
 mod watched;
 
@@ -79,11 +79,13 @@ pub struct Args {
 /// # Errors
 /// Anything that keeps it from starting.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let program = program::find(&args.program[0])?;
-    let lib = library(args.lib.as_deref())?;
+    let program = fit::find(&args.program[0])?;
+    let lib = Library::find(args.lib.as_deref())?;
     let (kind, addresses) = args.link.plan()?;
     let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
     args.link.check_capture()?;
+    // What the doctor asks, too; that there is nothing to try it on is no reason not to start.
+    lib.check()?;
     let sandbox = args.sandbox.plan(Duty::Run, kind.kept());
     let ui = args.ui.open(watched::head(&program, &args.link.device))?;
     let key = secret()?;
@@ -113,7 +115,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let how = how.map_or(String::new(), |how| format!(" ({how})"));
     eprintln!("{} on {}, {}{how}; ctrl-C ends", program.display(), list(&found.served), args.link.device);
     let mut command = Command::new(&program);
-    command.args(&args.program[1..]).env("LD_PRELOAD", preload(&lib)).env(VARIABLE, variable);
+    lib.preload(&mut command).args(&args.program[1..]).env(VARIABLE, variable);
     let mut watched = ui.map(|ui| Watched::new(ui, args.link.device.clone()));
     let mut programs = start(&mut command)?;
     sandbox.enter(watched.as_ref().map(Watched::ui))?;
@@ -205,31 +207,6 @@ fn wait(
         std::thread::park_timeout(LOOK_EVERY);
     }
     programs.status()
-}
-
-/// The library to preload.
-fn library(given: Option<&Path>) -> Result<PathBuf, Error> {
-    let beside = || Some(std::env::current_exe().ok()?.with_file_name("libgreenwave.so"));
-    let said = || std::env::var_os("GREENWAVE_LIB").map(PathBuf::from);
-    let lib = given.map(Path::to_owned).or_else(said).or_else(beside).unwrap_or_default();
-    let build = "make build, or --lib with the path of libgreenwave.so";
-    let lib = std::fs::canonicalize(&lib).map_err(|e| Error::file(&lib, &e).advice(build))?;
-    // The loader takes both for what separates libraries (ld.so(8)).
-    if lib.to_string_lossy().contains([' ', ':']) {
-        let what = format!("{}: the loader takes no path with a space or a colon", lib.display());
-        return Err(Error::new(what).advice("--lib with a copy elsewhere"));
-    }
-    Ok(lib)
-}
-
-/// The library before what is preloaded already.
-fn preload(lib: &Path) -> OsString {
-    let mut preload = lib.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        preload.push(":");
-        preload.push(others);
-    }
-    preload
 }
 
 /// The program's exit status as a shell gives it; ctrl-C is how it is meant to end.

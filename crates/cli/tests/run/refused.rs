@@ -1,5 +1,7 @@
 //! What cannot run is told in one line, with what to try, and exit status 2.
 
+use host::seam::{BUILD, OTHER_BUILD, VARIABLE};
+
 use super::*;
 
 #[track_caller]
@@ -46,4 +48,42 @@ fn what_cannot_be_run_is_said_so() {
         skipped("what_cannot_be_run_is_said_so", "its part with setuid needs root");
     }
     let _ = std::fs::remove_file(&file);
+}
+
+#[test]
+fn a_library_of_another_build_is_refused_and_ends_a_program_that_has_it() {
+    let mut bytes = std::fs::read(library()).unwrap();
+    let build = BUILD.as_bytes();
+    let at: Vec<usize> =
+        (0..bytes.len() - build.len()).filter(|&at| bytes[at..].starts_with(build)).collect();
+    assert!(!at.is_empty(), "a library says of which build it is");
+    at.into_iter().for_each(|at| bytes[at..at + build.len()].fill(b'x'));
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libgreenwave-other.so");
+    std::fs::write(&file, bytes).unwrap();
+    let other = file.to_str().unwrap();
+    check(
+        &["--device", "tap:gwr9", "--addr", "10.7.0.2/24", "--lib", other, "--", "true"],
+        &format!("libgreenwave-other.so: {OTHER_BUILD}"),
+    );
+    let doctor =
+        Command::new(GREENWAVE).args(["doctor", "run"]).env("GREENWAVE_LIB", other).output().unwrap();
+    let said = String::from_utf8_lossy(&doctor.stdout);
+    assert!(doctor.status.code() == Some(1) && said.contains(OTHER_BUILD), "{said}");
+    let _ = std::fs::remove_file(&file);
+    let theirs = format!("00000000:{}:other", "0".repeat(32));
+    let program = Command::new("true").env("LD_PRELOAD", library()).env(VARIABLE, theirs).output().unwrap();
+    let said = String::from_utf8_lossy(&program.stderr);
+    assert_eq!((program.status.code(), &*said), (Some(2), &*format!("error: {OTHER_BUILD}\n")));
+}
+
+#[test]
+fn the_doctor_tries_the_library_on_a_program() {
+    let doctor =
+        Command::new(GREENWAVE).args(["doctor", "run"]).env("GREENWAVE_LIB", library()).output().unwrap();
+    let said = String::from_utf8_lossy(&doctor.stdout);
+    let loaded = format!("{}, of this build", library().canonicalize().unwrap().display());
+    assert!(said.contains(&loaded), "{said}");
+    for mechanism in ["preload", "desk", "device", "programs", "connections", "namespaces"] {
+        assert!(said.lines().any(|line| line.starts_with(&format!("run     {mechanism} "))), "{said}");
+    }
 }

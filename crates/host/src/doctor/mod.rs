@@ -14,6 +14,7 @@ use crate::lab::{Lab, LabError, Namespace, Veth};
 mod cores;
 mod devices;
 mod egress;
+mod programs;
 mod receive;
 mod shed;
 
@@ -54,20 +55,33 @@ pub struct Finding {
 }
 
 /// What can be asked about, by the commands that use it.
-pub const AREAS: [&str; 4] = ["serve", "sched", "fabric", "guard"];
+pub const AREAS: [&str; 5] = ["serve", "run", "sched", "fabric", "guard"];
 
 /// Looks at everything in `areas`, in the order of [`AREAS`].
 #[must_use]
 pub fn examine(areas: &[&str]) -> Vec<Finding> {
     let asked = |area: &&'static str| areas.contains(area);
     let unavailable = Lab::unavailable();
+    // Two commands take the same devices.
+    let devices = std::cell::OnceCell::new();
+    let devices = || devices.get_or_init(|| devices::examine(unavailable.as_deref()));
     let look = |area| match area {
-        "serve" => devices::examine(unavailable.as_deref()),
+        "serve" => devices().clone(),
+        "run" => programs::examine(devices()),
         "sched" => cores::examine(),
         "fabric" => egress::examine(unavailable.as_deref()),
         _ => shed::examine(unavailable.as_deref()).into_iter().chain(receive::examine()).collect(),
     };
     AREAS.into_iter().filter(asked).flat_map(look).collect()
+}
+
+/// Whether the command `area` can do its work with what `findings` say of it:
+/// `run` with all that it needs, others with any of what they can choose from.
+#[must_use]
+pub fn serves(area: &str, findings: &[Finding]) -> bool {
+    let mut its = findings.iter().filter(|finding| finding.area == area).peekable();
+    let is_there = |finding: &Finding| finding.health != Health::Absent;
+    its.peek().is_some() && if area == "run" { its.all(is_there) } else { its.any(is_there) }
 }
 
 /// What `look` finds of `mechanisms` in a namespace with a cable, `gw0`, whose

@@ -16,6 +16,7 @@ use rustix::net::{
     socket_with, socketpair,
 };
 
+use super::build::BUILD;
 use super::desk::desk_name;
 use super::envelope::{self, Envelope};
 use super::labels::Labels;
@@ -28,6 +29,21 @@ use super::request::{ANSWER_BYTES, Answer, Key, RULES_BYTES_MAX, Request};
 pub struct Seam {
     run: u32,
     key: Key,
+}
+
+/// Why what [`VARIABLE`](super::VARIABLE) says is nothing to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stranger {
+    /// It makes no sense.
+    Nonsense,
+    /// A `greenwave run` of another build says it.
+    Build,
+}
+
+/// What [`VARIABLE`](super::VARIABLE) says of desk `run`.
+pub(super) fn variable(run: u32, key: &Key) -> String {
+    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{run:08x}:{key}:{BUILD}")
 }
 
 /// An answer, and our end of the pair it came over.
@@ -59,19 +75,22 @@ impl Asked {
 }
 
 impl Seam {
-    /// What [`VARIABLE`](super::VARIABLE) says, if it makes sense.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (run, key) = text.split_once(':')?;
-        let run = u32::from_str_radix(run, 16).ok()?;
+    /// What [`VARIABLE`](super::VARIABLE) says.
+    ///
+    /// # Errors
+    /// It is another build's, or makes no sense.
+    pub fn parse(text: &str) -> Result<Self, Stranger> {
+        let (run, rest) = text.split_once(':').ok_or(Stranger::Nonsense)?;
+        let (key, build) = rest.split_once(':').unwrap_or((rest, ""));
+        let run = u32::from_str_radix(run, 16).map_err(|_| Stranger::Nonsense)?;
         if key.len() != 32 || !key.is_ascii() {
-            return None;
+            return Err(Stranger::Nonsense);
         }
         let mut bytes = [0; 16];
         for (at, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&key[2 * at..2 * at + 2], 16).ok()?;
+            *byte = u8::from_str_radix(&key[2 * at..2 * at + 2], 16).map_err(|_| Stranger::Nonsense)?;
         }
-        Some(Self { run, key: bytes })
+        if build == BUILD { Ok(Self { run, key: bytes }) } else { Err(Stranger::Build) }
     }
 
     /// Asks, and waits for the answer.

@@ -184,8 +184,7 @@ impl Desk {
     /// What [`VARIABLE`](super::VARIABLE) is to say.
     #[must_use]
     pub fn variable(&self) -> String {
-        let key: String = self.key.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{:08x}:{key}", self.run)
+        super::asking::variable(self.run, &self.key)
     }
 
     /// A descriptor that is readable while something waits to be polled.

@@ -20,6 +20,7 @@
 
 mod asking;
 mod bound;
+mod build;
 mod desk;
 pub mod envelope;
 pub mod labels;
@@ -30,10 +31,12 @@ pub mod options;
 pub mod pass;
 mod pipe;
 mod place;
+pub mod preload;
 pub mod program;
 mod request;
 
-pub use asking::{Asked, Seam};
+pub use asking::{Asked, Seam, Stranger};
+pub use build::{BUILD, OTHER_BUILD};
 pub use desk::{Delivered, Desk, Happened, Letter, NoOffer, Refusal};
 pub use envelope::Envelope;
 pub use labels::Labels;
@@ -44,5 +47,6 @@ pub use place::Place;
 pub use request::{ANSWER_BYTES, Answer, Call, Key, REQUEST_BYTES_MAX, RULES_BYTES_MAX, Request, Reuse};
 
 /// The environment variable that tells the library where the desk is:
-/// its socket's abstract name, a colon, and the key, both in hexadecimal.
+/// its socket's abstract name, the key, and of which build both are, in
+/// hexadecimal and with colons between them.
 pub const VARIABLE: &str = "GREENWAVE_SEAM";

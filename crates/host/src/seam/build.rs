@@ -1,0 +1,68 @@
+//! Which build of the seam this is.
+//!
+//! The library and `greenwave run` are two files that one build makes, and what
+//! passes between them has no version: it may change with any build. So each
+//! says which sources of the seam it was made from, by a sum over them. A
+//! library that meets another sum ends its program ([`OTHER_BUILD`]), which
+//! would otherwise serve on the kernel's TCP without a word.
+
+/// The sum, in hexadecimal: the last part of [`VARIABLE`](super::VARIABLE).
+pub const BUILD: &str = match std::str::from_utf8(&DIGITS) {
+    Ok(digits) => digits,
+    Err(_) => panic!("digits are ASCII"),
+};
+
+/// What a library of another build says before it ends its program.
+pub const OTHER_BUILD: &str = "libgreenwave.so and greenwave run are not of the same build";
+
+const DIGITS: [u8; 16] = {
+    let mut digits = [0; 16];
+    let mut at = 0;
+    while at < digits.len() {
+        digits[at] = b"0123456789abcdef"[(SUM >> (60 - 4 * at) & 0xf) as usize];
+        at += 1;
+    }
+    digits
+};
+
+/// All that knows how what passes is laid out.
+const SUM: u64 = sum(&[
+    include_str!("asking.rs"),
+    include_str!("desk.rs"),
+    include_str!("labels.rs"),
+    include_str!("listeners.rs"),
+    include_str!("name.rs"),
+    include_str!("options.rs"),
+    include_str!("pass.rs"),
+    include_str!("pipe.rs"),
+    include_str!("place.rs"),
+    include_str!("request.rs"),
+]);
+
+/// FNV-1a.
+const fn sum(texts: &[&str]) -> u64 {
+    let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+    let mut text = 0;
+    while text < texts.len() {
+        let bytes = texts[text].as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            sum = (sum ^ bytes[at] as u64).wrapping_mul(0x100_0000_01b3);
+            at += 1;
+        }
+        text += 1;
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_byte_more_is_another_build() {
+        assert_eq!(sum(&["a", "b"]), sum(&["ab"]));
+        assert_ne!(sum(&["ab"]), sum(&["ab "]));
+        assert_eq!(BUILD, format!("{SUM:016x}"));
+    }
+}

@@ -1,0 +1,180 @@
+//! The library that is preloaded into programs: where it lies, whether the
+//! loader takes it, and into what ([`fit`]).
+//!
+//! The loader says of a library that it cannot load one line and starts the
+//! program without it. So this is tried, on a program that does nothing else,
+//! before one that serves is started.
+//! Source: ld.so(8).
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::build::OTHER_BUILD;
+use super::request::Key;
+use super::{VARIABLE, asking};
+
+pub mod fit;
+
+/// `libgreenwave.so`, found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library(PathBuf);
+
+/// The environment variable that says where it is.
+const PLACE: &str = "GREENWAVE_LIB";
+/// The loader's.
+const PRELOAD: &str = "LD_PRELOAD";
+/// The program that it is tried on, and what shows there what is loaded.
+const SHOWS: [&str; 2] = ["cat", "/proc/self/maps"];
+
+/// Why nothing can be preloaded.
+#[derive(Debug)]
+pub enum PreloadError {
+    /// The library is not there.
+    NotThere(PathBuf, io::Error),
+    /// The loader would take the path for several.
+    Separated(PathBuf),
+    /// Of another build than this program.
+    OtherBuild(PathBuf),
+    /// The loader, or the program that it was tried on, says this.
+    NotLoaded(PathBuf, String),
+}
+
+impl PreloadError {
+    /// What to do about it.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        match self {
+            Self::NotThere(..) => "make build, or --lib with the path of libgreenwave.so",
+            Self::Separated(_) => "--lib with a copy elsewhere",
+            Self::OtherBuild(_) => {
+                "make build, which makes both, or --lib with the path of its libgreenwave.so"
+            }
+            Self::NotLoaded(..) => {
+                "the libgreenwave.so that was built here, where programs may be mapped (no noexec)"
+            }
+        }
+        .to_owned()
+    }
+}
+
+impl fmt::Display for PreloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotThere(path, e) => write!(f, "{}: {e}", path.display()),
+            Self::Separated(path) => {
+                write!(f, "{}: the loader takes no path with a space or a colon", path.display())
+            }
+            Self::OtherBuild(path) => write!(f, "{}: {OTHER_BUILD}", path.display()),
+            Self::NotLoaded(path, said) => write!(f, "{} is not loaded: {said}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for PreloadError {}
+
+impl Library {
+    /// The one at `given`, or else where `$GREENWAVE_LIB` says, or beside this
+    /// program.
+    ///
+    /// # Errors
+    /// It is not there, or has a name that the loader would misread.
+    pub fn find(given: Option<&Path>) -> Result<Self, PreloadError> {
+        let beside = || Some(std::env::current_exe().ok()?.with_file_name("libgreenwave.so"));
+        let said = || std::env::var_os(PLACE).map(PathBuf::from);
+        let path = given.map(Path::to_owned).or_else(said).or_else(beside).unwrap_or_default();
+        let path = std::fs::canonicalize(&path).map_err(|e| PreloadError::NotThere(path, e))?;
+        // The loader takes both for what separates libraries (ld.so(8)).
+        match path.to_string_lossy().contains([' ', ':']) {
+            true => Err(PreloadError::Separated(path)),
+            false => Ok(Self(path)),
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Has `command` start with it, before what is preloaded already.
+    pub fn preload<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let mut preload = self.0.as_os_str().to_owned();
+        if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
+            preload.push(":");
+            preload.push(others);
+        }
+        command.env(PRELOAD, preload)
+    }
+
+    /// Starts a program with it that ends at once; what it could not be tried
+    /// on, if so.
+    ///
+    /// # Errors
+    /// The loader does not load it, or it is of another build.
+    pub fn check(&self) -> Result<Option<fit::Unfit>, PreloadError> {
+        let program = match fit::find(OsStr::new(SHOWS[0])) {
+            Ok(program) => program,
+            Err(unfit) => return Ok(Some(unfit)),
+        };
+        let mut command = Command::new(program);
+        // Of no desk: the program asks nothing.
+        command.arg(SHOWS[1]).env(VARIABLE, asking::variable(0, &Key::default()));
+        let out = self.preload(&mut command).stdin(Stdio::null()).output();
+        let not = |said: String| PreloadError::NotLoaded(self.0.clone(), said);
+        let out = out.map_err(|e| not(e.to_string()))?;
+        let said = String::from_utf8_lossy(&out.stderr);
+        if said.contains(OTHER_BUILD) {
+            return Err(PreloadError::OtherBuild(self.0.clone()));
+        }
+        if !out.status.success() || !shows(&out.stdout, &self.0) {
+            let said =
+                said.lines().next().map_or_else(|| format!("{}: {}", SHOWS[0], out.status), str::to_owned);
+            return Err(not(said));
+        }
+        Ok(None)
+    }
+}
+
+/// Whether `path` is among the files that `maps` shows (proc_pid_maps(5)).
+fn shows(maps: &[u8], path: &Path) -> bool {
+    let path = OsString::from(path).into_encoded_bytes();
+    maps.split(|&b| b == b'\n').any(|line| line.ends_with(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The C library that this test uses.
+    fn libc() -> PathBuf {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps.lines().find(|line| line.ends_with("/libc.so.6")).expect("we are linked dynamically");
+        PathBuf::from(&line[line.find('/').unwrap()..])
+    }
+
+    #[test]
+    fn what_the_loader_takes_is_seen_in_the_program() {
+        assert!(matches!(Library(libc()).check(), Ok(None)));
+    }
+
+    #[test]
+    fn what_the_loader_does_not_take_is_said_with_its_words() {
+        let file = std::env::temp_dir().join(format!("greenwave-preload-{}.so", std::process::id()));
+        std::fs::write(&file, "no library").unwrap();
+        let refused = Library::find(Some(&file)).expect("it is there").check();
+        std::fs::remove_file(&file).unwrap();
+        let said = refused.expect_err("it is no library").to_string();
+        assert!(said.contains("is not loaded: ERROR: ld.so") && said.contains("preload"), "{said}");
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_said_so() {
+        let error = Library::find(Some(Path::new("/no/lib.so"))).expect_err("there is none");
+        assert!(error.to_string().starts_with("/no/lib.so: No such file"), "{error}");
+        assert!(shows(b"7f00-7f01 r-xp 0 fe:00 1 /usr/lib/a.so\n", Path::new("/usr/lib/a.so")));
+        assert!(!shows(b"7f00-7f01 r-xp 0 fe:00 1 /usr/lib/a.so (deleted)\n", Path::new("/usr/lib/a.so")));
+    }
+}
