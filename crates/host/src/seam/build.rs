@@ -28,9 +28,12 @@ const DIGITS: [u8; 16] = {
 /// All that knows how what passes is laid out.
 const SUM: u64 = sum(&[
     include_str!("asking.rs"),
+    include_str!("bound.rs"),
     include_str!("desk.rs"),
+    include_str!("envelope.rs"),
     include_str!("labels.rs"),
     include_str!("listeners.rs"),
+    include_str!("mailboxes.rs"),
     include_str!("name.rs"),
     include_str!("options.rs"),
     include_str!("pass.rs"),
