@@ -52,7 +52,7 @@ fn allowed(duty: Duty) -> Result<Calls, BackendError> {
         // What becomes of a descriptor, and not who hears of it.
         (libc::SYS_fcntl, any_of(1, &DESCRIPTOR.map(|what| what as u64))?),
         // Whether the interface is still there.
-        (libc::SYS_ioctl, vec![is(1, libc::SIOCGIFINDEX as u64)?]),
+        (libc::SYS_ioctl, vec![is(1, libc::SIOCGIFINDEX)?]),
         // Which cores the caller itself runs on.
         (libc::SYS_sched_setaffinity, vec![is(0, 0)?]),
         // The name of a thread, or of memory.
@@ -79,7 +79,7 @@ fn of_run() -> Result<Calls, BackendError> {
         (libc::SYS_bind, Vec::new()),
         // How much of it waits in the kernel.
         (libc::SYS_setsockopt, vec![is(1, libc::SOL_SOCKET as u64)?]),
-        (libc::SYS_ioctl, any_of(1, &[libc::SIOCGIFINDEX as u64, libc::FIONBIO as u64])?),
+        (libc::SYS_ioctl, any_of(1, &[libc::SIOCGIFINDEX, libc::FIONBIO])?),
         (libc::SYS_wait4, Vec::new()),
         (libc::SYS_waitid, Vec::new()),
         (libc::SYS_kill, Vec::new()),
@@ -132,11 +132,13 @@ const FREE: &[c_long] = &[
     libc::SYS_read, libc::SYS_readv, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_recvmmsg,
     libc::SYS_write, libc::SYS_writev, libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg,
     libc::SYS_accept4, libc::SYS_shutdown, libc::SYS_getsockopt, libc::SYS_getsockname, libc::SYS_getpeername,
-    libc::SYS_ppoll, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_eventfd2,
+    libc::SYS_ppoll, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2, libc::SYS_eventfd2,
     libc::SYS_close, libc::SYS_ftruncate,
-    // A policy that is read again, and what the machine is.
+    // A policy that is read again, what the machine is, and who we are.
     libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_lseek, libc::SYS_pread64,
-    libc::SYS_getdents64, libc::SYS_readlinkat, libc::SYS_getcwd, libc::SYS_uname,
+    libc::SYS_getdents64, libc::SYS_readlinkat, libc::SYS_getcwd, libc::SYS_uname, libc::SYS_sysinfo,
+    libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getppid,
     // Memory.
     libc::SYS_brk, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise,
     // Threads; processes are made by clone as well, and are refused by the other filter.

@@ -115,11 +115,11 @@ const NAMES: &[(c_long, &str)] = names![
     SYS_mmap SYS_mprotect SYS_mlock SYS_mlock2 SYS_mlockall SYS_msync SYS_memfd_create SYS_mbind
     SYS_set_mempolicy SYS_get_mempolicy SYS_membarrier SYS_process_vm_readv SYS_process_vm_writev
     SYS_prctl SYS_seccomp SYS_bpf SYS_ptrace SYS_perf_event_open SYS_io_uring_setup SYS_userfaultfd
-    SYS_setuid SYS_setgid SYS_setresuid SYS_setresgid SYS_setgroups SYS_capset SYS_capget SYS_getuid SYS_geteuid
+    SYS_setuid SYS_setgid SYS_setresuid SYS_setresgid SYS_setgroups SYS_capset SYS_capget
     SYS_kill SYS_tkill SYS_tgkill SYS_wait4 SYS_waitid SYS_pidfd_open SYS_pidfd_getfd SYS_pidfd_send_signal
     SYS_sched_setaffinity SYS_sched_setscheduler SYS_sched_setattr SYS_setpriority SYS_prlimit64
     SYS_unshare SYS_setns SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot SYS_chdir SYS_umask
-    SYS_epoll_pwait2 SYS_ppoll SYS_pselect6 SYS_timerfd_create SYS_timerfd_settime SYS_signalfd4
+    SYS_pselect6 SYS_timerfd_create SYS_timerfd_settime SYS_signalfd4
     SYS_inotify_init1 SYS_rt_sigtimedwait SYS_copy_file_range SYS_sendfile SYS_splice
 ];
 
