@@ -1,6 +1,8 @@
 //! A latency-critical program: tasks on our own stack that answer requests.
 //!
-//! One shard, one thread, on a TAP device that is gone with it. A [`Service`]
+//! One shard, one thread, on a TAP device that is gone with it. What waits there
+//! stands in memory for a core scheduler that looks for it (`greenwave sched`,
+//! `pulse = true`), and the thread leaves its core when asked. A [`Service`]
 //! answers the requests of a connection in their order, and while one waits for a
 //! file it answers those of others. Requests and answers travel in `load`'s synthetic protocol; an
 //! answer carries what was asked for behind its header. Bytes that are no
@@ -15,7 +17,8 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use host::{Monotonic, Tap};
+use host::pulse::SharedPage;
+use host::{Monotonic, Tap, affinity};
 use load::protocol::Decoded;
 use load::protocol::synthetic::{REQUEST_LEN_MIN, RESPONSE_LEN, Request, Response};
 use queueing::{Clock, Span};
@@ -78,6 +81,8 @@ const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// Where servers are.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const PREFIX: u8 = 24;
+/// Shards, each with a thread of its own.
+const SHARDS: usize = 1;
 /// Bytes that are read at once.
 const PIECE: usize = 16 * 1024;
 
@@ -125,6 +130,8 @@ fn run<S: Service>(
     let stop = host::interrupt::flag();
     let mut secret = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
+    // Before it says that it listens: who reads that may look for it at once.
+    let board = Arc::new(SharedPage::create(SHARDS)?);
     let mac = [2, secret[0], secret[1], secret[2], secret[3], secret[4]];
     let tcp = net::stack::Config::new(mac, ADDRESS, PREFIX, secret);
     let (disk, readiness) = files.map_or((None, None), |files| (Some(files.disk), files.readiness));
@@ -142,7 +149,8 @@ fn run<S: Service>(
     let at = SocketAddr::from((ADDRESS, place.port));
     writeln!(io::stdout(), "{}", serde_json::json!({ "workload": workload, "listens": at }))?;
     // One request at a time: a thread beside a long one would only wait for it.
-    let crew = Crew { quantum: None, ..Crew::new(place.spin) };
+    let crew =
+        Crew { quantum: None, board: Some(board), here: Some(affinity::here), ..Crew::new(place.spin) };
     task::run(vec![(shard, tap)], Arc::new(Monotonic::new()), stop, &crew);
     let refused = served.tally().refused;
     let Check { holds, says } = served.service.check();

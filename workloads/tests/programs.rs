@@ -10,6 +10,7 @@ use std::time::Duration;
 use host::Monotonic;
 use host::disk::{PAGE, Ring};
 use host::lab::{Folder, Lab};
+use host::pulse::SharedPage;
 use load::kernel::{self, Protocol};
 use load::{Class, Plan};
 use queueing::Span;
@@ -115,6 +116,8 @@ fn served(name: &str, program: &str, plan: &Plan, protocol: &Protocol) -> Option
     let mut next = move || serde_json::from_str::<Value>(&lines.next()?.ok()?).ok();
     let first = next().expect("it listens");
     let target = first["listens"].as_str().and_then(|at| at.parse().ok()).expect("an address");
+    let pulse = SharedPage::of_process(child.id());
+    assert!(pulse.is_ok(), "a core scheduler finds it by its number: {pulse:?}");
     let stop = AtomicBool::new(false);
     let report = here
         .enter(|| kernel::run(plan, target, protocol, &Monotonic::new(), &mut |_| {}, &stop))

@@ -133,20 +133,23 @@ const SHARED: &str = r#"
     holds = ">= 100"
 "#;
 
-#[test]
-fn programs_share_a_core_and_both_are_told_of() {
-    let test = "programs_share_a_core_and_both_are_told_of";
+/// Why programs cannot share a core here, among them `workloads` of these names.
+fn no_sharing(workloads: &[&str]) -> Option<String> {
     let there = |name: &str| Path::new(env!("CARGO_BIN_EXE_greenwave")).with_file_name(name).exists();
     let cores = host::affinity::cores().map_or(0, |cores| cores.len());
     let why = host::lab::Lab::unavailable().or_else(host::lab::Group::unavailable);
     let why = why.or_else(|| (cores < 2).then(|| "it needs two cores".to_owned()));
-    let why =
-        why.or_else(|| (!host::lab::is_there("memcached")).then(|| "memcached is not there".to_owned()));
-    let why = why.or_else(|| {
-        (!there("stream-l2"))
+    why.or_else(|| {
+        (!workloads.iter().all(|name| there(name)))
             .then(|| "workloads are not built; cargo test --workspace builds them".to_owned())
-    });
-    if let Some(why) = why {
+    })
+}
+
+#[test]
+fn programs_share_a_core_and_both_are_told_of() {
+    let test = "programs_share_a_core_and_both_are_told_of";
+    let why = (!host::lab::is_there("memcached")).then(|| "memcached is not there".to_owned());
+    if let Some(why) = no_sharing(&["stream-l2"]).or(why) {
         return println!("skipped: {test}: {why}");
     }
     let file = Scratch::new("host-shared.toml", SHARED);
@@ -166,4 +169,26 @@ fn programs_share_a_core_and_both_are_told_of() {
         let row = named(mode, "be");
         assert!(row["work"].as_f64() > Some(0.0) && row["cpu"].as_f64() > Some(0.0), "{mode}: {row}");
     }
+}
+
+#[test]
+fn a_program_on_our_runtime_shares_its_core_by_what_it_tells() {
+    let test = "a_program_on_our_runtime_shares_its_core_by_what_it_tells";
+    let why = (!host::proc::may_schedule()).then(|| "no CAP_SYS_NICE".to_owned());
+    let why = why.or_else(|| (!Path::new("/dev/net/tun").exists()).then(|| "no TAP devices".to_owned()));
+    if let Some(why) = no_sharing(&["stream-l2", "storage"]).or(why) {
+        return println!("skipped: {test}: {why}");
+    }
+    let text = SHARED
+        .replace("\"alone\", \"idle\", \"static\"", "\"caladan-runtime\"")
+        .replace("\"memcached\"", "\"storage\"")
+        .replace("alone.lc", "caladan-runtime.lc");
+    let file = Scratch::new("host-told.toml", &text);
+    // A run in which the scheduler heard nothing ends with an error.
+    let json = result(file.path());
+    let mode = "caladan-runtime";
+    let [lc, be] =
+        ["lc", "be"].map(|class| row(&json, mode, class).unwrap_or_else(|| panic!("{class}: {json}")));
+    assert_eq!(lc["lost"].as_f64(), Some(0.0), "{lc}");
+    assert!(be["work"].as_f64() > Some(0.0) && be["cpu"].as_f64() > Some(0.0), "{be}");
 }

@@ -106,7 +106,8 @@ fn tasks(experiment: &Experiment, scale: &Scale, seed: u64) -> Result<Vec<Task>,
             continue;
         }
         for seed_offset in 0..scale.runs {
-            for mode in experiment.modes.iter().filter(|mode| scale.runs_mode(mode)) {
+            let runs = |mode: &&String| scale.runs_mode(mode) && point.has_mode(mode);
+            for mode in experiment.modes.iter().filter(runs) {
                 let mut settings = experiment.settings_for(scale, &point, mode)?;
                 settings.insert("seed".to_owned(), toml::Value::Integer((seed + seed_offset) as i64));
                 let at = |e: &str| format!("settings of mode {mode}, point {:?}: {e}", point.name);

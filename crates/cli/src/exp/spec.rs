@@ -87,6 +87,16 @@ pub struct Point {
     /// What differs.
     #[serde(default)]
     pub set: Overrides,
+    /// Modes that it has; all when absent.
+    pub modes: Option<Vec<String>>,
+}
+
+impl Point {
+    /// Whether it has `mode`.
+    #[must_use]
+    pub fn has_mode(&self, mode: &str) -> bool {
+        self.modes.as_ref().is_none_or(|had| had.iter().any(|known| known == mode))
+    }
 }
 
 /// One claim.
@@ -160,7 +170,9 @@ impl Experiment {
         if let Some(mode) = self.mode.keys().find(|m| !self.modes.contains(m)) {
             return Err(format!("[mode.{mode}] is not among modes {:?}", self.modes));
         }
-        for name in self.scale.values().filter_map(|scale| scale.modes.as_ref()).flatten() {
+        let of_points = self.point.iter().filter_map(|point| point.modes.as_ref());
+        let named = self.scale.values().filter_map(|scale| scale.modes.as_ref()).chain(of_points);
+        for name in named.flatten() {
             if !self.modes.contains(name) {
                 return Err(format!("mode {name:?} is none of {:?}", self.modes));
             }
@@ -188,6 +200,17 @@ impl Experiment {
                     ));
                 }
                 world.stat(&reference.stat).map_err(|e| format!("claim {}: {e}", claim.id))?;
+                let is_at = |point: &&Point| match (&reference.point, &claim.at) {
+                    (Some(name), _) => point.name == *name,
+                    (None, Some(at)) => at.contains(&point.name),
+                    (None, None) => true,
+                };
+                if let Some(point) =
+                    points.iter().filter(is_at).find(|point| !point.has_mode(&reference.mode))
+                {
+                    let what = format!("point {:?} has no mode {:?}", point.name, reference.mode);
+                    return Err(format!("claim {}: {what}; at = [those that do]", claim.id));
+                }
                 match reference.named_point() {
                     Some(name) if !points.iter().any(|point| point.name == name) => {
                         Err(format!("claim {}: point {name:?} is none of {:?}", claim.id, self.point_names()))
@@ -307,6 +330,8 @@ mod tests {
         check("points = [\"a\"]", "points = [\"z\"]", "\"z\" is none of");
         check("points = [\"a\"]", "modes = [\"fast\"]", "\"fast\" is none of");
         check("[mode.adps]", "[mode.lns]", "mode.lns");
+        check("name = \"a\"", "name = \"a\"\nmodes = [\"fast\"]", "\"fast\" is none of");
+        check("name = \"a\"", "name = \"a\"\nmodes = [\"adps\"]", "point \"a\" has no mode \"none\"");
         check("\"<= 1\"", "\"among seeds\"", "needs the paper's figure");
         check("\"<= 1\"", "\"small\"", "small");
         check("runs = 4", "runs = 4\nwalks = 3", "walks");

@@ -1,13 +1,16 @@
 //! Who manages the shared core while requests come.
 //!
 //! Nobody, where the kernel does or a share is fixed; [`Parties`], which moves
-//! that share; or `greenwave sched`, which knows the two programs by process.
+//! that share; or `greenwave sched`, which knows the two programs by process, and
+//! under `caladan-runtime` what LC's worker tells. A run in which it did not is none.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use host::interrupt;
-use queueing::Span;
+use host::pulse::SharedPage;
+use host::{Monotonic, interrupt};
+use queueing::{Clock, Span};
+use sched::cores::pulse::Board;
 
 use super::super::daemon::Daemon;
 use super::rig::{Rig, SHARED_CORE};
@@ -20,7 +23,13 @@ pub struct Manager {
     /// The worst tail that was told since the last step.
     tail: Mutex<Span>,
     daemon: Option<Daemon>,
+    /// What LC tells, where it is to be heard.
+    pulse: Option<SharedPage>,
 }
+
+/// A scheduler that has no round for so long does not listen.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(5);
 
 /// From one step to the next (Caladan §7).
 const STEP_EVERY: Duration = Duration::from_millis(500);
@@ -34,12 +43,17 @@ impl Manager {
         let parties = (config.sharing == Sharing::Parties)
             .then(|| Mutex::new(Parties::new(config.be_share, config.tail_target)));
         let daemon = match (config.sharing, &rig.be) {
-            (Sharing::Caladan, Some(best)) => {
-                Some(Daemon::new(&rig.client, &tasks(rig.lc.id(), best.child.id()))?)
+            (Sharing::Caladan | Sharing::CaladanRuntime, Some(best)) => {
+                Some(Daemon::new(&rig.client, &tasks(config.sharing, rig.lc.id(), best.child.id()))?)
             }
             _ => None,
         };
-        Ok(Self { parties, tail: Mutex::new(Span::ZERO), daemon })
+        let pulse = (config.sharing == Sharing::CaladanRuntime).then(|| SharedPage::of_process(rig.lc.id()));
+        let pulse = pulse.transpose().map_err(|e| {
+            Error::new(format!("{}: its pulse: {e}", config.lc.program()))
+                .advice("cargo build --release -p cli -p workloads, both of one version")
+        })?;
+        Ok(Self { parties, tail: Mutex::new(Span::ZERO), daemon, pulse })
     }
 
     /// The process that manages, if one does.
@@ -67,12 +81,22 @@ impl Manager {
         }
     }
 
-    /// Whether it managed to the end.
+    /// Whether it managed to the end, by what LC told where it is to.
     ///
     /// # Errors
-    /// It has ended.
+    /// It has ended, or never listened to LC.
     pub fn worked(&self) -> Result<(), Error> {
-        self.daemon.as_ref().map_or(Ok(()), Daemon::worked)
+        self.daemon.as_ref().map_or(Ok(()), Daemon::worked)?;
+        let Some(pulse) = &self.pulse else { return Ok(()) };
+        let (clock, end) = (Monotonic::new(), Instant::now() + PATIENCE);
+        // It leads from round to round; on a busy machine one comes late.
+        while !pulse.page().is_led(clock.now()) {
+            if Instant::now() > end || interrupt::is_set() {
+                return Err(Error::new("greenwave sched does not listen to what LC tells"));
+            }
+            interrupt::sleep_until(Instant::now() + LOOK);
+        }
+        Ok(())
     }
 }
 
@@ -122,10 +146,14 @@ impl Parties {
 }
 
 /// What the daemon is told.
-fn tasks(lc: u32, be: u32) -> String {
+fn tasks(sharing: Sharing, lc: u32, be: u32) -> String {
+    let (mechanism, pulse) = match sharing {
+        Sharing::CaladanRuntime => ("runtime", true),
+        _ => ("auto", false),
+    };
     format!(
-        "policy = \"caladan\"\ncores = \"{}\"\n\
-         [[tasks]]\nname = \"lc\"\nclass = \"LC\"\npid = {lc}\nguaranteed = 1\n\
+        "policy = \"caladan\"\nmechanism = \"{mechanism}\"\ncores = \"{}\"\n\
+         [[tasks]]\nname = \"lc\"\nclass = \"LC\"\npid = {lc}\nguaranteed = 1\npulse = {pulse}\n\
          [[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {be}\n",
         SHARED_CORE.0
     )

@@ -4,7 +4,8 @@
 //! best-effort program gets done by itself is measured first, once for each
 //! seed, and its work is told as a part of that. How the core is shared is the
 //! mode: nothing but the kernel (`linux`, `idle`), a partition of its time
-//! (`static`, `parties`), or `greenwave sched` (`caladan`). A core cannot be
+//! (`static`, `parties`), or `greenwave sched`: it reads threads (`caladan`), or what
+//! programs on our runtime tell (`caladan-runtime`). A core cannot be
 //! partitioned otherwise, so these two limit the best-effort program's time
 //! where the paper's limit its cores. Runs go one after the other.
 
@@ -88,7 +89,7 @@ struct Config {
 
 /// How the core is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 enum Sharing {
     /// There is no best-effort program.
     Alone,
@@ -102,6 +103,8 @@ enum Sharing {
     Parties,
     /// `greenwave sched` with policy `caladan`.
     Caladan,
+    /// The same by the mechanism `runtime`: LC tells what waits.
+    CaladanRuntime,
 }
 
 fn connections() -> u32 {
@@ -132,6 +135,12 @@ impl Config {
         within("connections", self.connections.into(), 1.0..=10_000.0)?;
         within("be_share", self.be_share, 0.05..=0.95)?;
         within("keep_mib", self.keep_mib.into(), 1.0..=65_536.0)?;
+        if self.sharing == Sharing::CaladanRuntime && !self.lc.tells() {
+            let lc = self.lc.program();
+            return Err(format!(
+                "sharing caladan-runtime needs lc = storage or tpcc: {lc} is not on our runtime"
+            ));
+        }
         for (name, span) in
             [("warmup", self.warmup), ("duration", self.duration), ("tail_target", self.tail_target)]
         {

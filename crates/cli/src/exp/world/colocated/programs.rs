@@ -84,6 +84,11 @@ impl Critical {
         }
     }
 
+    /// Whether it is on our runtime and tells a scheduler what waits.
+    pub const fn tells(self) -> bool {
+        matches!(self, Self::Storage | Self::Tpcc)
+    }
+
     /// The name of its program.
     pub const fn program(self) -> &'static str {
         match self {

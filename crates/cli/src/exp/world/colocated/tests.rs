@@ -27,7 +27,10 @@ fn settings_that_make_no_sense_are_refused() {
     check("be_share = 1", "be_share 1 is outside 0.05..=0.95");
     check("connections = 0", "connections 0 is outside 1..=10000");
     check("tail_target = \"0ms\"", "tail_target in seconds 0 is outside");
-    check("sharing = \"shared\"", "`alone`, `linux`, `idle`, `static`, `parties`, `caladan`");
+    check(
+        "sharing = \"shared\"",
+        "`alone`, `linux`, `idle`, `static`, `parties`, `caladan`, `caladan-runtime`",
+    );
     check("threads = 3", "threads");
 }
 
@@ -37,7 +40,17 @@ fn a_mode_is_a_way_to_share_and_every_plan_is_valid() {
     for mode in ["alone", "linux", "idle", "static", "parties", "caladan"] {
         assert!(prepare(mode, text.clone()).is_ok(), "{mode}");
     }
-    assert!(prepare("numa", text).is_err());
+    assert!(prepare("numa", text.clone()).is_err());
+    // Who is on our runtime tells what waits, and nobody else.
+    for (lc, refused) in
+        [("storage", None), ("tpcc", None), ("memcached", Some("memcached is not on our runtime"))]
+    {
+        let mut text = text.clone();
+        text.insert("lc".to_owned(), Value::String(lc.to_owned()));
+        let error = prepare("caladan-runtime", text).err();
+        assert_eq!(error.is_some(), refused.is_some(), "{lc}: {error:?}");
+        assert!(error.zip(refused).is_none_or(|(error, says)| error.ends_with(says)), "{lc}");
+    }
     for lc in [Critical::Memcached, Critical::Storage, Critical::Tpcc] {
         let plan = Config { lc, ..config("").unwrap() }.plan();
         assert_eq!(plan.validate(), Ok(()), "{lc:?}");
