@@ -13,7 +13,7 @@
 //! level to hand over and once on each to collect. Starvation: both are strict
 //! by level, up to [`HANDED_MAX`] connections a round and [`COLLECTED_MAX`]
 //! bytes, but every level on which somebody waits has a turn in every round.
-//! Datagrams take their turns among the connections ([`datagrams`]).
+//! Datagrams take their turns among the connections (`datagrams`).
 //! Source: ADPS M6 (label from packet to application); ADR 0025.
 
 mod counters;
