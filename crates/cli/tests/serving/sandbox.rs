@@ -124,6 +124,16 @@ fn who_cannot_be_another_user_is_told_before_anything_is_opened() {
     assert!(said.starts_with("error: --user 0:0: only root becomes another user\n  try: sudo"), "{said}");
 }
 
+/// A scheduler; it ends in order when this is dropped, with what it started.
+struct Scheduler(std::process::Child);
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.0), Signal::INT);
+        let _ = self.0.wait();
+    }
+}
+
 /// Every file and folder below `folder`.
 fn below(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("it is readable");
@@ -160,9 +170,32 @@ fn nothing_that_is_made_may_be_written_by_others_whatever_the_umask_allows() {
         server.stop();
         least += 2;
     }
+    let mode = |path: &PathBuf| std::fs::metadata(path).expect("it is there").permissions().mode();
+    if host::proc::may_schedule() {
+        let (config, journals, output) = (file("tasks.toml"), file("journals"), file("output"));
+        let task = "[[tasks]]\nname = \"be\"\nclass = \"BE\"\ncommand = [\"sleep\", \"600\"]\n";
+        let text = format!("sensor = \"none\"\n{task}output = {output:?}\n");
+        std::fs::write(&config, text).expect("the folder is ours");
+        let mut command = Command::new("sh");
+        generous(&mut command, &["sched", "--config", &config, "--journals", &journals]);
+        let scheduler = Scheduler(command.stdout(Stdio::null()).spawn().expect("sh starts"));
+        // A journal goes with its scheduler; what it made meanwhile stays.
+        let written = || std::fs::read_dir(&journals).is_ok_and(|mut folder| folder.next().is_some());
+        let end = Instant::now() + LIMIT;
+        while !written() || !Path::new(&output).exists() {
+            assert!(Instant::now() < end, "no journal is begun");
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+        let open: Vec<_> =
+            below(Path::new(&journals)).into_iter().filter(|path| mode(path) & 0o002 != 0).collect();
+        assert!(open.is_empty(), "others may write {open:?}");
+        drop(scheduler);
+        least += 3;
+    } else {
+        skipped(test, "its part with a scheduler: no CAP_SYS_NICE");
+    }
     let made = below(&folder.0);
     assert!(made.len() > least, "{made:?}");
-    let mode = |path: &PathBuf| std::fs::metadata(path).expect("it is there").permissions().mode();
     let open: Vec<_> = made.iter().filter(|path| mode(path) & 0o002 != 0).collect();
     assert!(open.is_empty(), "others may write {open:?}");
     assert!(made.iter().any(|path| mode(path) & 0o020 != 0), "the umask holds otherwise");
