@@ -22,7 +22,7 @@ use net::steer;
 use queueing::{Clock, CoreId, Span};
 use runtime::app::{Echo, Http};
 use runtime::mode::{Mode, Policy};
-use runtime::shard::{Config, Limits, Stats};
+use runtime::shard::{Config, Stats};
 use runtime::steer::{Counts, Steered, over_one, over_queues};
 use runtime::threads::{self, Threads, Workers};
 use runtime::{App, Shard};
@@ -34,7 +34,6 @@ use crate::options::{self, Steer, made_up_mac, secret};
 use crate::report::Header;
 use crate::sandbox::{self, Sandbox};
 use crate::traces;
-use crate::ui::live::SLOW_SHOWN;
 use crate::ui::{self, Head, Ui};
 use crate::{Error, check, classify, panics};
 
@@ -310,17 +309,10 @@ impl Place<'_> {
         let stack = StackConfig { place, ..self.stack.clone() };
         let mut config = Config::new(stack, policy, workers);
         config.guard = self.args.guard.guard()?;
-        config.slow = self.slow();
+        config.slow = self.args.traces.kept(self.ui.is_some());
         config.budget.receive_percent = self.args.guard.receive_percent();
         config.rx_frames_max = self.held.map_or(config.rx_frames_max, |held| held.min(config.rx_frames_max));
         Ok(Shard::new(config, app.clone()))
-    }
-
-    /// Which requests the shards keep whole: those that are to be written, or a
-    /// few to be looked at.
-    fn slow(&self) -> Limits {
-        let shown = self.ui.as_ref().map(|_| Limits { over: Span::ZERO, most: SLOW_SHOWN });
-        self.args.traces.limits().or(shown).unwrap_or_default()
     }
 
     /// Has the shards find what addresses they do not have yet, and listen;
@@ -362,7 +354,7 @@ impl Place<'_> {
         let Self { args, over, how, end, ui, .. } = self;
         let interrupted = host::interrupt::flag();
         let Some(places) = self.listen(&mut shards, interrupted)? else { return Ok(Vec::new()) };
-        let traces = args.traces.open()?;
+        let traces = args.traces.open("serve")?;
         self.sandbox.enter(ui.as_ref())?;
         let traces = traces.map(traces::Writer::start).transpose()?;
         let mode = args.mode;
@@ -383,9 +375,9 @@ impl Place<'_> {
         note_cores(args);
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
         let pin = args.pin.then_some(pin as fn(CoreId));
+        let slow = args.traces.kept(ui.is_some());
         let is_watched = ui.is_some() || traces.is_some();
-        let mut watched =
-            is_watched.then(|| Watched::new(ui.as_ref(), traces, device, self.slow(), shards.len()));
+        let mut watched = is_watched.then(|| Watched::new(ui.as_ref(), traces, device, slow, shards.len()));
         let hatches = watched.as_ref().map_or(Vec::new(), Watched::hatches);
         let threads = Threads { workers, pin, spin: args.spin, hold: args.hold, hatches };
         let (stop, clock_here) = (Arc::new(AtomicBool::new(false)), Monotonic::new());

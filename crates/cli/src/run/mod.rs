@@ -34,7 +34,7 @@ use crate::link::Link;
 use crate::options::{self, made_up_mac, secret};
 use crate::sandbox;
 use crate::serve::settle::settle;
-use crate::{Error, check, panics, ui};
+use crate::{Error, check, panics, traces, ui};
 
 mod seats;
 mod watched;
@@ -68,6 +68,8 @@ pub struct Args {
     sandbox: sandbox::Kept,
     #[command(flatten)]
     ui: ui::Flags,
+    #[command(flatten)]
+    traces: traces::Flags,
     /// The program, in the foreground, and its arguments:
     /// -- lighttpd -D -f lighttpd.conf.
     #[arg(last = true, required = true, value_name = "PROGRAM", verbatim_doc_comment)]
@@ -86,6 +88,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     args.link.check_capture()?;
     // What the doctor asks, too; that there is nothing to try it on is no reason not to start.
     lib.check()?;
+    args.traces.check()?;
     let sandbox = args.sandbox.plan(Duty::Run, kind.kept());
     let ui = args.ui.open(watched::head(&program, &args.link.device))?;
     let key = secret()?;
@@ -100,7 +103,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let frames_max = held.map_or(FRAMES_MAX, |held| held.min(FRAMES_MAX));
     let variable = seats.variable();
     let device = args.link.wrap(devices)?;
-    let mut server = [(Streams::new(stack, policy, frames_max, seats), device)];
+    let mut streams = Streams::new(stack, policy, frames_max, seats);
+    let slow = args.traces.kept(ui.is_some());
+    streams.set_slow(slow);
+    let mut server = [(streams, device)];
     let interrupted = host::interrupt::flag();
     // Stdout is the program's.
     let Some(found) = settle(&mut server, &addresses, interrupted, true)? else {
@@ -116,11 +122,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     eprintln!("{} on {}, {}{how}; ctrl-C ends", program.display(), list(&found.served), args.link.device);
     let mut command = Command::new(&program);
     lib.preload(&mut command).args(&args.program[1..]).env(VARIABLE, variable);
-    let mut watched = ui.map(|ui| Watched::new(ui, args.link.device.clone()));
+    let traces = args.traces.open("run")?;
     let mut programs = start(&mut command)?;
-    sandbox.enter(watched.as_ref().map(Watched::ui))?;
+    sandbox.enter(ui.as_ref())?;
+    let traces = traces.map(traces::Writer::start).transpose()?;
+    let is_watched = ui.is_some() || traces.is_some();
+    let mut watched = is_watched.then(|| Watched::new(ui, traces, args.link.device.clone(), slow));
     let status = serve(streams, device, args.spin, interrupted, watched.as_mut(), &mut programs)?;
     summary(streams);
+    watched.into_iter().for_each(|watched| watched.end(Monotonic::new().now(), streams));
     check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
     Ok(exit(status, interrupted.load(Ordering::Relaxed)))
 }

@@ -1,6 +1,6 @@
 //! `--traces FILE`: slow requests as OpenTelemetry traces, for any collector.
 //!
-//! Which requests those are, the shards decide; what a line says is [`otlp`]'s.
+//! Which requests those are, the stacks decide; what a line says is [`otlp`]'s.
 //! Here is the way into the file: a thread of its own behind a bounded queue, so
 //! that a slow disk keeps nobody waiting. The file is bounded too, and one that
 //! cannot be written any more costs its traces and nothing else; what is not in
@@ -19,6 +19,7 @@ use queueing::{Span, Time};
 use runtime::shard::{Limits, Slow};
 
 use crate::error::plain;
+use crate::ui::live::SLOW_SHOWN;
 use crate::{Error, options};
 use otlp::Format;
 
@@ -49,12 +50,19 @@ const FILE_MAX: u64 = 64 << 20;
 const QUEUE: usize = 16;
 
 impl Flags {
-    /// Which requests the shards are to keep, if any.
-    pub fn limits(&self) -> Option<Limits> {
+    /// Which requests are to be written, if any.
+    fn limits(&self) -> Option<Limits> {
         self.traces.as_ref()?;
         let few = if self.slower_than.is_some() { MOST as usize } else { FEW };
         let most = self.slowest.map_or(few, usize::from);
         Some(Limits { over: self.slower_than.unwrap_or_default(), most })
+    }
+
+    /// Which requests are to be kept whole: those that are to be written, or a
+    /// few to be looked at where that `is_shown`.
+    pub fn kept(&self, is_shown: bool) -> Limits {
+        let shown = is_shown.then_some(Limits { over: Span::ZERO, most: SLOW_SHOWN });
+        self.limits().or(shown).unwrap_or_default()
     }
 
     /// Before anything else is opened: whether the file can be written.
@@ -65,16 +73,16 @@ impl Flags {
         self.traces.as_deref().map_or(Ok(()), Error::unless_writable)
     }
 
-    /// Makes the file; what was in it is replaced. [`Writer::start`] is to follow.
+    /// Makes the file, of subcommand `command`; what was in it is replaced. [`Writer::start`] is to follow.
     ///
     /// # Errors
     /// It cannot be made, or there is no seed.
-    pub fn open(&self) -> Result<Option<Writer>, Error> {
+    pub fn open(&self, command: &str) -> Result<Option<Writer>, Error> {
         let Some(path) = &self.traces else { return Ok(None) };
         let drawn = options::secret()?;
         let seed = u64::from_be_bytes(drawn[..8].try_into().expect("8 of 16 bytes"));
         let file = File::create(path).map_err(|e| Error::file(path, &e))?;
-        let format = Format::new("greenwave serve", std::process::id(), seed);
+        let format = Format::new(&format!("greenwave {command}"), std::process::id(), seed);
         Ok(Some(Writer { path: path.clone(), file, format, size_max: FILE_MAX, done: Done::default() }))
     }
 }

@@ -63,7 +63,8 @@ impl Format {
             part["name"] = stage.into();
             part["kind"] = INTERNAL.into();
             times(&mut part, at_ns, span);
-            if stage == "service" {
+            // Where the application is a program of its own, nobody knows.
+            if stage == "service" && slow.app > Span::ZERO {
                 part["attributes"] = json!([number("greenwave.app_ns", slow.app.as_nanos())]);
             }
             spans.push(part);
@@ -87,7 +88,9 @@ impl Format {
 
 fn attributes(shard: usize, slow: &Slow) -> Vec<Value> {
     let told = &slow.told;
-    let words = [("http.request.method", &told.what), ("url.path", &told.path)];
+    // A verb without a path is a store's.
+    let what = if told.path.is_empty() { "db.operation.name" } else { "http.request.method" };
+    let words = [(what, &told.what), ("url.path", &told.path)];
     let words = words.into_iter().filter(|(_, word)| !word.is_empty()).map(|(key, word)| text(key, word));
     let numbers = [
         ("greenwave.class", slow.label.priority.level().into()),

@@ -28,6 +28,7 @@ mod refused;
 mod servers;
 #[path = "../common/threads.rs"]
 mod threads;
+mod traces;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const OURS: &str = "10.7.0.2";

@@ -14,7 +14,8 @@ use deadline::codec::field;
 use queueing::Span;
 use sched::dispatch::Kind;
 
-use super::{App, Context, Framing, Outcome, PATH_MAX, Parent, Told};
+use super::told::path;
+use super::{App, Context, Framing, Outcome, Told};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +28,6 @@ pub(super) const BODY_BYTES_MAX: usize = 128 * 1024;
 /// Bytes that `/bytes/N` gives at the most.
 pub(super) const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
 const HEADERS_MAX: usize = 64;
-const TRACEPARENT: &str = "traceparent";
 
 impl App for Http {
     /// A request that will be refused is as long as what was received.
@@ -64,15 +64,7 @@ impl App for Http {
         if head.parse(request).is_err() {
             return Told::default();
         }
-        let mut parents = head.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(TRACEPARENT));
-        let parent = match (parents.next(), parents.next()) {
-            (Some(one), None) => std::str::from_utf8(one.value).ok().and_then(Parent::parse),
-            _ => None,
-        };
-        // It ends up on terminals.
-        let shown = path(head.path.unwrap_or_default()).chars().filter(|c| !c.is_control());
-        let what = head.method.unwrap_or_default().to_owned();
-        Told { what, path: shown.take(PATH_MAX).collect(), parent }
+        Told::of_http(head.method.unwrap_or_default(), head.path.unwrap_or_default(), head.headers)
     }
 
     fn serve(&self, request: &[u8], _cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
@@ -240,15 +232,6 @@ fn answer<'a>(head: &Head<'_>, body: &'a [u8]) -> (u16, Content<'a>) {
             (400, Content::Text(format!("{path} is outside /bytes/0 to /bytes/{RESPONSE_BYTES_MAX}\n")))
         }
         None => (404, Content::Text(format!("{path} is not / or /bytes/N\n"))),
-    }
-}
-
-/// The path of a request target, without query; absolute targets too.
-fn path(target: &str) -> &str {
-    let target = target.split(['?', '#']).next().unwrap_or_default();
-    match target.split_once("://") {
-        Some((_, rest)) => rest.find('/').map_or("/", |slash| &rest[slash..]),
-        None => target,
     }
 }
 

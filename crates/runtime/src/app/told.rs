@@ -1,11 +1,15 @@
 //! What a request says of itself, for who asks afterwards why it was slow.
 
+use httparse::Header;
+use net::classify::talk::Request;
+
 /// What a request says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// What it wants, in a word of which there are few: a method.
+    /// What it wants, in a word of which there are few: a method, or a verb.
     pub what: String,
     /// Of what: a path, without a query and at most [`PATH_MAX`] characters.
+    /// Empty where there are none, as for commands of a store.
     pub path: String,
     /// Who asks, where it is a part of something larger.
     pub parent: Option<Parent>,
@@ -13,6 +17,50 @@ pub struct Told {
 
 /// Characters of a path that are kept.
 pub const PATH_MAX: usize = 128;
+/// Characters of a verb that are kept.
+const VERB_MAX: usize = 32;
+const TRACEPARENT: &str = "traceparent";
+
+impl Told {
+    /// What the head of a request of HTTP says.
+    #[must_use]
+    pub fn of_http(method: &str, target: &str, headers: &[Header<'_>]) -> Self {
+        let mut parents = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(TRACEPARENT));
+        let parent = match (parents.next(), parents.next()) {
+            (Some(one), None) => std::str::from_utf8(one.value).ok().and_then(Parent::parse),
+            _ => None,
+        };
+        Self { what: method.to_owned(), path: shown(path(target), PATH_MAX), parent }
+    }
+
+    /// What `request` says; of a command its verb alone, as keys may be secrets.
+    #[must_use]
+    pub fn of(request: &Request<'_>) -> Self {
+        match request {
+            Request::Http { method, path, headers } => Self::of_http(method, path, headers),
+            Request::Command { verb, .. } => {
+                let what = shown(&String::from_utf8_lossy(verb), VERB_MAX).to_ascii_uppercase();
+                Self { what, ..Self::default() }
+            }
+            Request::Tls { .. } | Request::Message { .. } => Self::default(),
+        }
+    }
+}
+
+/// The first `most` characters of `text` that are no control characters: it
+/// ends up on terminals.
+fn shown(text: &str, most: usize) -> String {
+    text.chars().filter(|c| !c.is_control()).take(most).collect()
+}
+
+/// The path of a request target, without query; absolute targets too.
+pub(super) fn path(target: &str) -> &str {
+    let target = target.split(['?', '#']).next().unwrap_or_default();
+    match target.split_once("://") {
+        Some((_, rest)) => rest.find('/').map_or("/", |slash| &rest[slash..]),
+        None => target,
+    }
+}
 
 /// The span that a request belongs to.
 /// Source: W3C Trace Context, §3.2 (`traceparent`).

@@ -4,6 +4,7 @@ use net::driver::DriverCounters;
 use queueing::Priority;
 
 use crate::front::Shed;
+use crate::shard::Slowest;
 
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub struct Counters {
 }
 
 /// What a stack shows of itself while programs use it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// What happened so far.
     pub counters: Counters,
@@ -58,4 +59,8 @@ pub struct Seen {
     pub outbound: usize,
     /// Connections that programs have.
     pub connections: usize,
+    /// The slowest requests since it was asked last,
+    pub slow: Slowest,
+    /// and how many so far were not told apart, as they waited together.
+    pub together: u64,
 }

@@ -12,6 +12,7 @@ use net::Device;
 use net::stack::{ConnId, Event, EventKind, KeepAlive};
 use queueing::{Priority, Time};
 
+use super::requests::Requests;
 use super::{COLLECTED_MAX, HANDED_MAX, Pipe, Programs, Read, Streams, Wrote};
 
 /// Whose turn it is on a level.
@@ -53,6 +54,8 @@ pub(super) struct Flow<P> {
     sent: usize,
     pub(super) keep_alive: Option<(bool, KeepAlive)>,
     pub(super) reset_on_close: bool,
+    /// Its requests, where slow ones are kept.
+    requests: Option<Box<Requests>>,
 }
 
 impl<P> Flow<P> {
@@ -74,6 +77,7 @@ impl<P> Flow<P> {
             sent: 0,
             keep_alive: None,
             reset_on_close: false,
+            requests: None,
         }
     }
 
@@ -96,10 +100,16 @@ impl<D: Device, P: Programs> Streams<D, P> {
     }
 
     fn on_event(&mut self, now: Time, event: Event) {
-        let Event { conn, kind, label, .. } = event;
+        let Event { conn, kind, label, received } = event;
         match kind {
             EventKind::Accepted(_) => self.offer(now, conn),
-            EventKind::Readable { .. } => self.queue_in(conn, label.priority),
+            EventKind::Readable { fresh } => {
+                let popped = self.front.popped();
+                if let Some(requests) = self.flow(conn).and_then(|flow| flow.requests.as_mut()) {
+                    requests.arrived(now, fresh, received, popped);
+                }
+                self.queue_in(conn, label.priority);
+            }
             EventKind::PeerClosed => {
                 if let Some(flow) = self.flow(conn) {
                     flow.peer_closed = true;
@@ -112,7 +122,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             // The pipe goes with it, and so the program hears of it.
             EventKind::Closed(why) => {
                 self.on_closed(conn, why);
-                self.forget(conn);
+                self.forget(now, conn);
             }
             EventKind::Connected => self.on_connected(conn),
         }
@@ -130,7 +140,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
         if let Some(gate) = &mut self.front.gate {
             gate.on_served();
         }
-        self.seat(conn, Flow::new(conn.generation, pipe));
+        let requests = self.ledger.open();
+        self.seat(conn, Flow { requests, ..Flow::new(conn.generation, pipe) });
     }
 
     /// `conn` is a program's from now on.
@@ -217,6 +228,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
             let taken = match if flow.deaf { Wrote::Gone } else { flow.pipe.write(received) } {
                 Wrote::Some(taken) => {
                     self.counters.bytes_in += taken as u64;
+                    if let Some(requests) = &mut flow.requests {
+                        requests.handed(now, flow.level, &received[..taken], &self.ledger);
+                    }
                     taken
                 }
                 Wrote::Full => {
@@ -288,13 +302,25 @@ impl<D: Device, P: Programs> Streams<D, P> {
         }
         flow.pending = Vec::new();
         flow.sent = 0;
+        if let Some(requests) = &mut flow.requests {
+            requests.sent(now, &mut self.ledger);
+        }
         let mut collected = 0;
         while collected < COLLECTED_MAX {
             match flow.pipe.read(&mut self.scratch) {
                 Read::Some(len) => {
                     collected += len;
                     self.counters.bytes_out += len as u64;
-                    match self.stack.send(now, conn, &self.scratch[..len]) {
+                    if let Some(requests) = &mut flow.requests {
+                        requests.answered(now, len, &mut self.ledger);
+                    }
+                    let sent = self.stack.send(now, conn, &self.scratch[..len]);
+                    if let (Some(requests), Ok(taken)) = (&mut flow.requests, &sent)
+                        && *taken == len
+                    {
+                        requests.sent(now, &mut self.ledger);
+                    }
+                    match sent {
                         Ok(taken) if taken < len => {
                             flow.pending.extend_from_slice(&self.scratch[taken..len]);
                             return;
@@ -342,11 +368,14 @@ impl<D: Device, P: Programs> Streams<D, P> {
             }
             false => self.stack.release(now, conn),
         }
-        self.forget(conn);
+        self.forget(now, conn);
     }
 
-    fn forget(&mut self, conn: ConnId) {
-        if self.flow(conn).is_some() {
+    fn forget(&mut self, now: Time, conn: ConnId) {
+        if let Some(flow) = self.flow(conn) {
+            if let Some(mut requests) = flow.requests.take() {
+                requests.gone(now, &mut self.ledger);
+            }
             self.flows[conn.index as usize] = None;
             self.present -= 1;
             self.counters.ended += 1;

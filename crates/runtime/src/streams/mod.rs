@@ -21,6 +21,7 @@ mod datagrams;
 mod flow;
 mod opening;
 mod programs;
+mod requests;
 mod run;
 
 use std::collections::VecDeque;
@@ -32,11 +33,13 @@ use queueing::{Label, Priority, Span, Time};
 
 use crate::front::{Behind, Budget, Counted, Front, Guard, Setup, Work};
 use crate::mode::Policy;
+use crate::shard::Limits;
 pub use counters::{Counters, Seen};
 use datagrams::Datagrams;
 use flow::{Flow, Who};
 pub use opening::NotOpened;
 pub use programs::{Delivered, Happened, Letter, Pipe, Programs, Read, Setting, Wrote};
+use requests::Ledger;
 pub use run::serve;
 
 /// The pure heart.
@@ -61,6 +64,7 @@ pub struct Streams<D: Device, P: Programs> {
     happened: Vec<Happened>,
     scratch: Box<[u8]>,
     counters: Counters,
+    ledger: Ledger,
 }
 
 /// Bytes of a connection that were taken from its program and that TCP had no room for.
@@ -106,7 +110,13 @@ impl<D: Device, P: Programs> Streams<D, P> {
             happened: Vec::new(),
             scratch: vec![0; PENDING_MAX].into(),
             counters: Counters::default(),
+            ledger: Ledger::default(),
         }
+    }
+
+    /// Keeps slow requests whole, of connections that come from now on.
+    pub fn set_slow(&mut self, limits: Limits) {
+        self.ledger = Ledger::new(limits);
     }
 
     /// Lets in whose SYN `guard` admits; a connection counts as served when a
@@ -132,17 +142,22 @@ impl<D: Device, P: Programs> Streams<D, P> {
         &self.counters
     }
 
-    /// The same, and what waits now.
-    #[must_use]
-    pub fn seen(&self) -> Seen {
+    /// Shows the same, what waits now, and who was slow; `into` brings an empty
+    /// list of those, with which it goes on.
+    pub fn show(&mut self, into: &mut Seen) {
         let waiting = |levels: &[VecDeque<Who>]| levels.iter().map(VecDeque::len).sum();
-        Seen {
+        let mut slow = std::mem::take(&mut into.slow);
+        slow.clear();
+        slow.set_limits(self.ledger.slowest.limits());
+        *into = Seen {
             counters: self.counters,
             frames: self.front.waiting(),
             inbound: waiting(&self.inbound),
             outbound: waiting(&self.outbound),
             connections: self.connections(),
-        }
+            slow: std::mem::replace(&mut self.ledger.slowest, slow),
+            together: self.ledger.together,
+        };
     }
 
     /// Connections that programs have.

@@ -29,7 +29,7 @@ pub fn serve<D: Device, P: Programs>(
     let mut patience = Patience::new(spin.min(Threads::SPIN_MAX), SLEEP_MAX);
     while !stop.load(Ordering::Relaxed) {
         if let Some(hatch) = hatch {
-            hatch.answer(|seen| *seen = streams.seen());
+            hatch.answer(|seen| streams.show(seen));
         }
         let now = clock.now();
         if streams.turn(now, device) {

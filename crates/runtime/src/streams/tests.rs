@@ -7,6 +7,7 @@ use super::*;
 
 mod datagrams;
 mod opening;
+mod requests;
 mod world;
 
 use world::World;

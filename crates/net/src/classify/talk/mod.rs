@@ -13,6 +13,7 @@
 //! byte by byte has what came before it read again at each byte.
 //! Source: ADPS §3, scenarios 2, 5 and 6, for protocols that exist.
 
+mod first;
 mod http;
 mod learned;
 mod memcached;

@@ -3,6 +3,7 @@
 use queueing::{Clock, Label, Span, Time};
 
 use super::*;
+use crate::app::PATH_MAX;
 use crate::app::Stages;
 
 struct Still;

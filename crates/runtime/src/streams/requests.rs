@@ -1,0 +1,219 @@
+//! Which requests of programs' connections were slow: read beside the streams,
+//! as no program says when it takes a request up or is done with it.
+//!
+//! Known is when the device had a request's last byte, when the program was
+//! handed that, when the connection began to answer, and when TCP had all that
+//! was written by then. These are the ends of the stages of a [`Slow`]; so
+//! `service` is all that is the program's, its own queue too, and `transmit`
+//! ends with what a response begins with, not with the whole of a long one. Of
+//! requests that wait together on a connection nobody knows which one is
+//! answered: none of them is kept, and all are counted. What a connection
+//! speaks, its first bytes tell; only connections that come are read.
+//!
+//! Bounds: [`MARKS_MAX`] segments of a connection, one request, and what a
+//! [`Reader`] may hold.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use net::classify::talk::{Notes, Protocol, Reader, Request, Visit};
+use queueing::{Label, Priority, Span, Time};
+
+use crate::app::Told;
+use crate::shard::{End, Limits, PASSAGE, Slow, Slowest};
+
+/// What all connections have in common.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    pub(super) slowest: Slowest,
+    notes: Arc<Notes>,
+    /// Requests that are not kept, as they waited together.
+    pub(super) together: u64,
+}
+
+impl Ledger {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { slowest: Slowest::new(limits), ..Self::default() }
+    }
+
+    /// For a connection that has just come, if anything is kept.
+    pub(super) fn open(&self) -> Option<Box<Requests>> {
+        self.slowest.is_on().then(Box::default)
+    }
+}
+
+/// Those of one connection.
+#[derive(Default)]
+pub(super) struct Requests {
+    reads: Reads,
+    /// Bytes of the stream that have come, and that the program was handed.
+    come: u64,
+    handed: u64,
+    /// Segments that were not handed over to their end.
+    marks: VecDeque<Mark>,
+    waiting: Waiting,
+    /// Whose answer has begun, since when, and how many bytes of it there were.
+    leaving: Option<(Asked, Time, usize)>,
+}
+
+/// What is known of a connection's language.
+#[derive(Default)]
+enum Reads {
+    /// Nothing was handed over.
+    #[default]
+    NotYet,
+    Of(Reader),
+    /// It is none that we read.
+    Nothing,
+}
+
+/// A segment.
+#[derive(Clone, Copy)]
+struct Mark {
+    /// Position in the stream of the byte after it.
+    end: u64,
+    /// Stamped by the device; taken from the receive buffer; readable.
+    received: Time,
+    popped: Time,
+    readable: Time,
+}
+
+/// Requests that were handed over and are not answered.
+#[derive(Default)]
+struct Waiting {
+    count: u64,
+    /// The only one.
+    first: Option<Asked>,
+    /// Of the one under way: what it says, and its bytes so far.
+    told: Told,
+    bytes: usize,
+}
+
+/// A request that is the program's.
+struct Asked {
+    label: Label,
+    mark: Mark,
+    handed: Time,
+    bytes: usize,
+    told: Told,
+}
+
+/// Segments told apart per connection; more are merged into the last.
+const MARKS_MAX: usize = 64;
+
+impl Requests {
+    /// `fresh` bytes became readable at `now`.
+    pub(super) fn arrived(&mut self, now: Time, fresh: u32, received: Time, popped: Time) {
+        self.come += u64::from(fresh);
+        if self.marks.len() >= MARKS_MAX {
+            self.marks.pop_back();
+        }
+        self.marks.push_back(Mark { end: self.come, received, popped, readable: now });
+    }
+
+    /// The program was handed `piece`, which is as urgent as `level`.
+    pub(super) fn handed(&mut self, now: Time, level: Priority, piece: &[u8], ledger: &Ledger) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            // A segment at a time, so that it is known which one completed a request.
+            let at = Mark { end: u64::MAX, received: now, popped: now, readable: now };
+            let mark = self.marks.front().copied().unwrap_or(at);
+            let len = rest.len().min(mark.end.saturating_sub(self.handed) as usize);
+            let (part, behind) = rest.split_at(len);
+            if !part.is_empty() {
+                self.heard(Heard { now, level, mark }, part, ledger);
+            }
+            self.handed += len as u64;
+            if mark.end <= self.handed {
+                self.marks.pop_front();
+            }
+            rest = behind;
+        }
+    }
+
+    fn heard(&mut self, heard: Heard, part: &[u8], ledger: &Ledger) {
+        if let Reads::NotYet = self.reads {
+            self.reads = Protocol::of_first(part).map_or(Reads::Nothing, |protocol| {
+                Reads::Of(Reader::new(protocol, Arc::clone(&ledger.notes), self.handed))
+            });
+        }
+        let Reads::Of(reader) = &mut self.reads else { return };
+        self.waiting.bytes += part.len();
+        reader.read(self.handed, part, &mut Hearing { heard, waiting: &mut self.waiting });
+    }
+
+    /// The program wrote `bytes` more.
+    pub(super) fn answered(&mut self, now: Time, bytes: usize, ledger: &mut Ledger) {
+        match std::mem::take(&mut self.waiting.count) {
+            0 => {}
+            1 => self.leaving = self.waiting.first.take().map(|asked| (asked, now, bytes)),
+            several => ledger.together += several,
+        }
+    }
+
+    /// TCP has all that the program wrote.
+    pub(super) fn sent(&mut self, now: Time, ledger: &mut Ledger) {
+        if let Some((asked, begun, bytes)) = self.leaving.take() {
+            asked.until(now, begun, bytes, End::Answered, ledger);
+        }
+    }
+
+    /// The connection is gone.
+    pub(super) fn gone(&mut self, now: Time, ledger: &mut Ledger) {
+        if let Some((asked, begun, bytes)) = self.leaving.take() {
+            return asked.until(now, begun, bytes, End::Gone, ledger);
+        }
+        match self.waiting.count {
+            0 => {}
+            // Of other protocols, some requests have no answer.
+            1 => {
+                if let Some(asked) = self.waiting.first.take().filter(|asked| !asked.told.path.is_empty()) {
+                    asked.until(now, now, 0, End::Gone, ledger);
+                }
+            }
+            several => ledger.together += several,
+        }
+    }
+}
+
+/// When a piece was handed over, and what was known of it.
+#[derive(Clone, Copy)]
+struct Heard {
+    now: Time,
+    level: Priority,
+    mark: Mark,
+}
+
+struct Hearing<'a> {
+    heard: Heard,
+    waiting: &'a mut Waiting,
+}
+
+impl Visit for Hearing<'_> {
+    fn begun(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
+        self.waiting.told = Told::of(request);
+        0
+    }
+
+    fn touched(&mut self, _: u64) {}
+
+    fn ended(&mut self) {
+        let Self { heard: Heard { now, level, mark }, waiting } = self;
+        let (told, bytes) = (std::mem::take(&mut waiting.told), std::mem::take(&mut waiting.bytes));
+        waiting.count += 1;
+        let asked = Asked { label: Label::new(*level), mark: *mark, handed: *now, bytes, told };
+        waiting.first = (waiting.count == 1).then_some(asked);
+    }
+}
+
+impl Asked {
+    /// Over at `now`; its answer began with `response` bytes at `begun`.
+    fn until(self, now: Time, begun: Time, response: usize, end: End, ledger: &mut Ledger) {
+        let Self { label, mark: Mark { received, popped, readable, .. }, handed, bytes, told } = self;
+        let times = [received, popped, readable, handed, begun, now];
+        let stages: [Span; PASSAGE.len()] = std::array::from_fn(|stage| times[stage + 1].since(times[stage]));
+        let total: Span = stages.into_iter().sum();
+        let (app, request) = (Span::ZERO, bytes);
+        ledger.slowest.offer(total, || Slow { label, received, stages, app, request, response, end, told });
+    }
+}

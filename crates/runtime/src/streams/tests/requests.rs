@@ -1,0 +1,101 @@
+//! Slow requests of programs' connections: what is kept of them, and of which.
+
+use super::super::*;
+use super::world::World;
+use crate::shard::{End, Slow};
+
+/// With one connection, and all of whose requests are kept.
+fn world() -> World {
+    let mut world = World::without(1000);
+    world.streams.set_slow(Limits { over: Span::ZERO, most: 10 });
+    world.connect();
+    world
+}
+
+impl World {
+    /// Bytes of the client, taken in.
+    fn ask(&mut self, n: usize, bytes: &[u8]) {
+        assert_eq!(self.send(n, bytes), bytes.len());
+        self.settle();
+    }
+
+    /// The program has written this on its `n`th connection.
+    fn answer(&mut self, n: usize, bytes: &[u8]) {
+        self.end(n).borrow_mut().outbound.extend(bytes);
+        self.tell(n);
+        self.settle();
+    }
+
+    /// The program is gone from its `n`th connection.
+    fn leave(&mut self, n: usize) {
+        self.end(n).borrow_mut().gone = true;
+        self.tell(n);
+        self.settle();
+    }
+
+    fn slow(&mut self) -> (Vec<Slow>, u64) {
+        let mut seen = Seen::default();
+        self.streams.show(&mut seen);
+        (seen.slow.take(), seen.together)
+    }
+}
+
+#[test]
+fn a_request_is_followed_from_the_device_to_the_first_bytes_of_its_answer() {
+    let mut world = world();
+    world.ask(0, b"GET /pay?card=1 HTTP/1.1\r\nHo");
+    let half = world.now;
+    world.now += Span::from_millis(3);
+    world.ask(0, b"st: a\r\n\r\n");
+    assert_eq!(world.slow().0, [], "it is not answered");
+    world.now += Span::from_millis(20);
+    world.answer(0, b"HTTP/1.1 200 OK\r\n");
+    let (slow, together) = world.slow();
+    let [slow] = slow.as_slice() else { panic!("{slow:?}") };
+    assert_eq!((&*slow.told.what, &*slow.told.path, together), ("GET", "/pay", 0));
+    assert_eq!((slow.request, slow.response, slow.end), (37, 17, End::Answered));
+    assert!(slow.received > half && slow.received < world.now, "the segment that completed it");
+    let [nic, tcp, event, service, transmit] = slow.stages;
+    assert!(service >= Span::from_millis(20), "{service}");
+    assert!(nic + tcp + event + transmit < Span::from_millis(1), "{slow:?}");
+    world.answer(0, b"Content-Length: 0\r\n\r\n");
+    assert_eq!(world.slow().0, [], "an answer has one beginning");
+}
+
+#[test]
+fn requests_that_wait_together_are_counted_and_not_kept() {
+    let mut world = world();
+    world.ask(0, b"get a\r\nget b\r\n");
+    world.ask(0, b"get c\r\n");
+    world.answer(0, b"END\r\nEND\r\nEND\r\n");
+    assert_eq!(world.slow(), (vec![], 3));
+    world.ask(0, b"get d\r\n");
+    world.answer(0, b"END\r\n");
+    let (slow, together) = world.slow();
+    assert_eq!((slow.len(), together), (1, 3));
+    assert_eq!((&*slow[0].told.what, &*slow[0].told.path), ("GET", ""), "no key is kept");
+}
+
+#[test]
+fn who_is_not_answered_is_gone_where_an_answer_is_due() {
+    let mut world = world();
+    (0..3).for_each(|_| world.connect());
+    world.ask(0, b"GET / HTTP/1.1\r\n\r\n");
+    world.ask(1, b"set k 0 0 1 noreply\r\nx\r\n");
+    world.ask(2, b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf");
+    world.ask(3, b"\x16\x03\x01\x02\x00 is TLS");
+    world.now += Span::from_millis(7);
+    (0..4).for_each(|n| world.leave(n));
+    let (slow, together) = world.slow();
+    let [slow] = slow.as_slice() else { panic!("{slow:?}") };
+    assert_eq!((slow.end, slow.response, together), (End::Gone, 0, 0));
+    assert!(slow.stages[3] >= Span::from_millis(7) && slow.stages[4] == Span::ZERO, "{slow:?}");
+}
+
+#[test]
+fn nothing_is_read_where_nothing_is_kept() {
+    let mut world = World::new(1000);
+    world.ask(0, b"GET / HTTP/1.1\r\n\r\n");
+    world.answer(0, b"HTTP/1.1 200 OK\r\n\r\n");
+    assert_eq!(world.slow(), (vec![], 0));
+}
