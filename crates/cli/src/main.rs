@@ -21,6 +21,7 @@ mod client;
 mod demo;
 mod device;
 mod doctor;
+mod door;
 mod error;
 mod exp;
 mod explain;

@@ -35,9 +35,8 @@ use crate::report::Header;
 use crate::sandbox::{self, Sandbox};
 use crate::traces;
 use crate::ui::{self, Head, Ui};
-use crate::{Error, check, classify, panics};
+use crate::{Error, check, classify, door, panics};
 
-mod guard;
 mod policy;
 pub(crate) mod settle;
 mod summary;
@@ -86,7 +85,7 @@ pub struct Args {
     #[arg(long, value_name = "SPAN", default_value = "30us", value_parser = options::hold)]
     hold: Span,
     #[command(flatten)]
-    guard: guard::Args,
+    guard: door::Args,
     #[command(flatten)]
     sandbox: sandbox::Flags,
     #[command(flatten)]

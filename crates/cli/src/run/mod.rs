@@ -34,7 +34,7 @@ use crate::link::Link;
 use crate::options::{self, made_up_mac, secret};
 use crate::sandbox;
 use crate::serve::settle::settle;
-use crate::{Error, check, panics, traces, ui};
+use crate::{Error, check, door, panics, traces, ui};
 
 mod seats;
 mod watched;
@@ -60,6 +60,8 @@ pub struct Args {
     /// How long the stack without work looks for more, then it sleeps.
     #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = options::spin)]
     spin: Span,
+    #[command(flatten)]
+    guard: door::Args,
     /// The library [default: $GREENWAVE_LIB, or libgreenwave.so beside
     /// this program].
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
@@ -83,6 +85,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let program = fit::find(&args.program[0])?;
     let lib = Library::find(args.lib.as_deref())?;
+    let guard = args.guard.guard()?;
     let (kind, addresses) = args.link.plan()?;
     let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
     args.link.check_capture()?;
@@ -106,6 +109,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut streams = Streams::new(stack, policy, frames_max, seats);
     let slow = args.traces.kept(ui.is_some());
     streams.set_slow(slow);
+    streams.set_guard(guard);
+    streams.set_receive_percent(args.guard.receive_percent());
     let mut server = [(streams, device)];
     let interrupted = host::interrupt::flag();
     // Stdout is the program's.
@@ -129,7 +134,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let is_watched = ui.is_some() || traces.is_some();
     let mut watched = is_watched.then(|| Watched::new(ui, traces, args.link.device.clone(), slow));
     let status = serve(streams, device, args.spin, interrupted, watched.as_mut(), &mut programs)?;
-    summary(streams);
+    summary(streams, args.guard.is_on());
     watched.into_iter().for_each(|watched| watched.end(Monotonic::new().now(), streams));
     check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
     Ok(exit(status, interrupted.load(Ordering::Relaxed)))
@@ -230,7 +235,7 @@ fn exit(status: Option<ExitStatus>, interrupted: bool) -> ExitCode {
 }
 
 /// What happened.
-fn summary(streams: &mut AnyStreams) {
+fn summary(streams: &mut AnyStreams, is_guarded: bool) {
     let c = *streams.counters();
     let [nobody, full, no_fd] = streams.programs().untaken;
     eprintln!(
@@ -246,6 +251,9 @@ fn summary(streams: &mut AnyStreams) {
             "{} datagrams in, {} out; dropped: program too slow {full}, nobody's {}, no way {}",
             c.datagrams_in, c.datagrams_out, c.datagrams_untaken, c.datagrams_unsent
         );
+    }
+    if is_guarded {
+        eprintln!("{}", door::shed(&c.guard));
     }
     streams.programs().refused().for_each(|line| eprintln!("{line}"));
 }

@@ -226,4 +226,8 @@ impl Pipe for Seat {
     fn want_room(&mut self, wanted: bool) {
         self.0.want_room(wanted);
     }
+
+    fn is_unread(&self) -> bool {
+        self.0.is_unread()
+    }
 }

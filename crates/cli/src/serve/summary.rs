@@ -1,11 +1,12 @@
 //! What a server says when it ends: what happened, who was shed, and where
 //! requests waited; as tables, or the same figures as JSON.
 
-use queueing::{Priority, Span};
-use runtime::shard::{Counters, Shed, Stats};
+use queueing::Span;
+use runtime::shard::Stats;
 use serde_json::{Value, json};
 
 use super::Proto;
+use crate::door;
 use crate::report::{Header, Plot};
 use crate::table::{Table, micros};
 
@@ -28,7 +29,7 @@ pub(super) fn print(stats: &Stats, proto: Proto, guarded: bool) {
     if guarded {
         let [p50, p99, _] = quantiles(&stats.delay);
         println!("guard: the longest wait, p50 {p50} p99 {p99}");
-        println!("{}", shed(c));
+        println!("{}", door::shed(&c.guard));
     }
     if c.requests > 0 {
         println!("{}", waits(stats));
@@ -36,23 +37,6 @@ pub(super) fn print(stats: &Stats, proto: Proto, guarded: bool) {
         let (share, asked) = (uses.hit_rate() * 100.0, uses.asked);
         println!("buffers: {share:.1} % of {asked} without the allocator, {} small", uses.small);
     }
-}
-
-/// SYNs by class and reason.
-fn shed(counters: &Counters) -> Table {
-    let header = ["class", "seen", "rate", "present", "closed", "let in"];
-    let mut table = Table::new(1, &header).groups(&[("", 1), ("SYNs", 1), ("shed, by reason", 3), ("", 1)]);
-    for (class, of) in classes(counters) {
-        let figures = [of.seen, of.by_rate, of.by_presence, of.by_closing, of.seen - of.shed()];
-        let figures = figures.iter().map(u64::to_string);
-        table.row(std::iter::once(class.to_string()).chain(figures).collect());
-    }
-    table
-}
-
-/// Classes of which anybody came.
-fn classes(counters: &Counters) -> impl Iterator<Item = (Priority, &Shed)> {
-    Priority::all().zip(&counters.guard).filter(|(_, of)| of.seen > 0)
 }
 
 fn waits(stats: &Stats) -> Table {
@@ -106,7 +90,7 @@ fn shard(stats: &Stats) -> Value {
         let spans = SHOWN.map(|(q, name)| (name.to_owned(), json!(histogram.quantile(q).as_nanos())));
         Value::Object(spans.into_iter().collect())
     };
-    let classes = classes(c).map(|(class, of)| {
+    let classes = door::classes(&c.guard).map(|(class, of)| {
         let shed = json!({ "rate": of.by_rate, "present": of.by_presence, "closed": of.by_closing });
         json!({ "class": class.level(), "seen": of.seen, "shed": shed })
     });
@@ -130,13 +114,15 @@ fn shard(stats: &Stats) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use runtime::shard::Shed;
+
     use super::*;
 
     #[test]
     fn who_was_shed_stands_by_class_and_reason_in_table_and_json() {
         let mut stats = Stats::default();
         stats.counters.guard[7] = Shed { seen: 12, by_rate: 4, by_presence: 0, by_closing: 3 };
-        let table = shed(&stats.counters).to_string();
+        let table = door::shed(&stats.counters.guard).to_string();
         let row = table.lines().last().expect("a row").split_whitespace().collect::<Vec<_>>();
         assert_eq!(row, ["7", "12", "4", "0", "3", "5"]);
         let json = json(&Header::of_host("serve", None), &[stats]);

@@ -19,6 +19,7 @@ mod bench;
 mod clients;
 mod datagrams;
 mod ends;
+mod guarded;
 mod guide;
 mod levels;
 #[path = "../common/library.rs"]

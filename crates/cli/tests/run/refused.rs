@@ -21,6 +21,7 @@ fn what_cannot_be_run_is_said_so() {
     let run = |more: &[&str], expected: &str| check(&[&on[..], more].concat(), expected);
     run(&["--", "no-such-program"], "program no-such-program is not there");
     run(&["--", "/etc/passwd"], "not a program that we may run");
+    run(&["--guard", "no-such", "--", "true"], "--guard: ");
     run(&["--policy", "/no/such.toml", "--", "true"], "/no/such.toml: No such file");
     check(&[&on[2..], &["--device", "eth7", "--", "true"]].concat(), "device \"eth7\" is not tap:NAME");
     check(&[&on[..4], &["--lib", "/no/lib.so", "--", "true"]].concat(), "/no/lib.so: No such file");

@@ -11,7 +11,7 @@
 //! the handshake fails, our end closes with bytes unread, which is an error at
 //! the other.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::epoll;
@@ -154,6 +154,14 @@ impl Pipe {
     pub fn finish(&self) {
         // A program that is gone need not be told.
         let _ = shutdown(&self.end, Shutdown::Write);
+    }
+
+    /// Whether the program has yet to read some of what it was handed (unix(7), SIOCOUTQ).
+    pub fn is_unread(&self) -> bool {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the descriptor is ours, and the kernel writes one int to where `bytes` is.
+        let done = unsafe { libc::ioctl(self.end.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        done == 0 && bytes > 0
     }
 
     /// Whether room is worth telling, from now on.

@@ -40,6 +40,9 @@ pub(super) struct Flow<P> {
     pub(super) level: Priority,
     /// The pipe has no room.
     pub(super) full: bool,
+    /// The program was handed the first bytes. One that the program opened has
+    /// nobody's SYN, and it is as if it was.
+    handed: bool,
     /// The program reads no more.
     deaf: bool,
     /// The peer sends no more; and the program was told.
@@ -68,6 +71,7 @@ impl<P> Flow<P> {
             queued_out: None,
             level: Priority::default(),
             full: false,
+            handed: false,
             deaf: false,
             peer_closed: false,
             finished: false,
@@ -83,9 +87,12 @@ impl<P> Flow<P> {
 
     /// One that its program opens.
     pub(super) fn opening(generation: u32, pipe: P) -> Self {
-        Self { opening: true, ..Self::new(generation, pipe) }
+        Self { opening: true, handed: true, ..Self::new(generation, pipe) }
     }
 }
+
+/// Connections found unread before a look ends.
+const UNREAD_MAX: usize = 64;
 
 impl<D: Device, P: Programs> Streams<D, P> {
     pub(super) fn flow(&mut self, conn: ConnId) -> Option<&mut Flow<P::Pipe>> {
@@ -137,9 +144,6 @@ impl<D: Device, P: Programs> Streams<D, P> {
             return self.stack.abort(now, conn);
         };
         self.counters.offered += 1;
-        if let Some(gate) = &mut self.front.gate {
-            gate.on_served();
-        }
         let requests = self.ledger.open();
         self.seat(conn, Flow { requests, ..Flow::new(conn.generation, pipe) });
     }
@@ -231,6 +235,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
                     if let Some(requests) = &mut flow.requests {
                         requests.handed(now, flow.level, &received[..taken], &self.ledger);
                     }
+                    if !std::mem::replace(&mut flow.handed, true) && self.front.gate.is_some() {
+                        self.unread.push_back((conn, now));
+                    }
                     taken
                 }
                 Wrote::Full => {
@@ -251,6 +258,34 @@ impl<D: Device, P: Programs> Streams<D, P> {
         if flow.peer_closed && !std::mem::replace(&mut flow.finished, true) {
             flow.pipe.finish();
         }
+    }
+
+    /// Since when the oldest connection waits for its program to read its first
+    /// bytes; whoever has been read meanwhile counts as served.
+    pub(super) fn oldest_unread(&mut self) -> Option<Time> {
+        if self.unread.len() > 2 * self.flows.len() {
+            let flows = &self.flows;
+            let lives = |conn: &ConnId| {
+                flows[conn.index as usize].as_ref().is_some_and(|flow| flow.generation == conn.generation)
+            };
+            self.unread.retain(|(conn, _)| lives(conn));
+        }
+        let mut waiting = 0;
+        // A few that nobody ever reads hide nobody.
+        while waiting < UNREAD_MAX
+            && let Some(&(conn, _)) = self.unread.get(waiting)
+        {
+            let is_unread = self.flow(conn).map(|flow| flow.pipe.is_unread());
+            if is_unread == Some(true) {
+                waiting += 1;
+                continue;
+            }
+            self.unread.remove(waiting);
+            if let (Some(_), Some(gate)) = (is_unread, &mut self.front.gate) {
+                gate.on_served();
+            }
+        }
+        self.unread.front().map(|&(_, since)| since)
     }
 
     /// Collects what programs have written, the most urgent first; whether

@@ -59,6 +59,9 @@ pub struct Streams<D: Device, P: Programs> {
     /// Those whose program may have written something, in the same way.
     outbound: [VecDeque<Who>; Priority::LEVELS],
     datagrams: Datagrams,
+    /// Connections whose program had not read their first bytes when that was
+    /// looked at last, and when it was handed them, in this order; for the guard.
+    unread: VecDeque<(ConnId, Time)>,
     /// Connections to be reset once this round's segments are out.
     resets: Vec<ConnId>,
     happened: Vec<Happened>,
@@ -106,6 +109,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             inbound: Default::default(),
             outbound: Default::default(),
             datagrams: Datagrams::default(),
+            unread: VecDeque::new(),
             resets: Vec::new(),
             happened: Vec::new(),
             scratch: vec![0; PENDING_MAX].into(),
@@ -119,11 +123,22 @@ impl<D: Device, P: Programs> Streams<D, P> {
         self.ledger = Ledger::new(limits);
     }
 
-    /// Lets in whose SYN `guard` admits; a connection counts as served when a
-    /// program has it. Nobody knows here where a request begins, so the policy
-    /// sees neither budgets nor latencies.
+    /// Lets in whose SYN `guard` admits. Nobody knows here where a request
+    /// begins, so the policy sees neither budgets nor latencies: a connection
+    /// waits from when its program was handed its first bytes, and is served
+    /// when it has read them.
     pub fn set_guard(&mut self, guard: Option<Guard>) {
         self.front.set_guard(guard);
+    }
+
+    /// How much of its time the stack may receive while something for programs
+    /// waits, 1..=100 percent.
+    ///
+    /// # Panics
+    /// When it is 0.
+    pub fn set_receive_percent(&mut self, percent: u8) {
+        let budget = Budget { receive_percent: percent, ..self.front.budget };
+        self.front.set_budget(budget);
     }
 
     /// The stack.
@@ -241,10 +256,10 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// Tells the guard's policy what there is, if it is time to.
     fn look_around(&mut self, now: Time) {
         if self.front.is_due(now) {
-            let waiting = self.inbound.iter().map(VecDeque::len).sum();
+            let oldest = self.oldest_unread();
+            let waiting = self.inbound.iter().map(VecDeque::len).sum::<usize>() + self.unread.len();
             let present = self.present;
-            // What waits for a program is in its pipe, and so is how long.
-            self.front.look(now, &mut self.stack, &Behind { waiting, oldest: None, present });
+            self.front.look(now, &mut self.stack, &Behind { waiting, oldest, present });
         }
     }
 

@@ -26,6 +26,11 @@ pub trait Pipe {
     fn finish(&mut self);
     /// Whether [`Happened::Pipe`] is to tell when there is room again.
     fn want_room(&mut self, wanted: bool);
+    /// Whether the program has yet to read some of what it was handed, as far
+    /// as is known.
+    fn is_unread(&self) -> bool {
+        false
+    }
 }
 
 /// What became of bytes for the program.

@@ -294,3 +294,50 @@ fn a_guard_keeps_connections_from_programs() {
     let of = world.streams.counters().guard[0];
     assert_eq!((of.seen, of.by_presence, world.streams.counters().offered), (1, 1, 1));
 }
+
+/// Lets everybody in and keeps what it was told.
+struct Hears(std::sync::Arc<std::sync::Mutex<Vec<guard::Signals>>>);
+
+impl guard::Policy for Hears {
+    fn tick(&mut self, _: Time, signals: &guard::Signals) -> guard::Limit {
+        self.0.lock().unwrap().push(*signals);
+        guard::Limit::Open
+    }
+}
+
+#[test]
+fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
+    let mut world = World::new(1000);
+    let heard = std::sync::Arc::default();
+    let policy = Box::new(Hears(std::sync::Arc::clone(&heard)));
+    let (period, refusal) = (Span::from_micros(1), crate::shard::Refusal::Reset);
+    world.streams.set_guard(Some(crate::shard::Guard { policy, period, refusal, watches: false }));
+    let mut look = |world: &mut World| {
+        world.now += Span::from_millis(1);
+        heard.lock().unwrap().clear();
+        world.settle();
+        let heard = heard.lock().unwrap();
+        let served: u64 = heard.iter().map(|signals| signals.served).sum();
+        let last = heard.last().expect("it was due");
+        (last.waiting, last.delay, served)
+    };
+    world.connect();
+    assert_eq!(look(&mut world), (0, Span::ZERO, 0), "who sends nothing waits for nothing");
+    world.send(0, b"first");
+    look(&mut world);
+    world.send(1, b"second");
+    let (waiting, delay, served) = look(&mut world);
+    assert_eq!((waiting, served), (2, 0));
+    assert!(delay >= Span::from_millis(1), "{delay}");
+    // The program reads the first, and then the second's peer is gone.
+    world.end(0).borrow_mut().inbound.clear();
+    let (waiting, later, served) = look(&mut world);
+    assert_eq!((waiting, served), (1, 1));
+    assert!(later >= Span::from_millis(1), "{later}");
+    world.client.abort(world.now, world.conns[1]);
+    world.settle();
+    assert_eq!(look(&mut world), (0, Span::ZERO, 0));
+    // Only first bytes count: later ones may lie while the program does something else.
+    world.send(0, b"more");
+    assert_eq!(look(&mut world).0, 0);
+}

@@ -92,6 +92,10 @@ impl Pipe for Half {
     fn want_room(&mut self, wanted: bool) {
         self.0.borrow_mut().wanted = wanted;
     }
+
+    fn is_unread(&self) -> bool {
+        !self.0.borrow().inbound.is_empty()
+    }
 }
 
 /// One program that takes every connection, or none.

@@ -1,10 +1,11 @@
-//! Whose SYN a server lets in, as its command line says it.
+//! Whose SYN comes in: what `serve` and `run` are told alike.
 
 use clap::ValueEnum;
 use guard::Params;
-use queueing::Span;
-use runtime::shard::{Guard, Refusal};
+use queueing::{Priority, Span};
+use runtime::shard::{Guard, Refusal, Shed};
 
+use crate::table::Table;
 use crate::{Error, options};
 
 /// The guard's settings.
@@ -40,11 +41,11 @@ enum Refused {
 }
 
 impl Args {
-    /// A shard's guard, if one is asked for.
+    /// A stack's guard, if one is asked for.
     ///
     /// # Errors
     /// When there is no such policy.
-    pub(super) fn guard(&self) -> Result<Option<Guard>, Error> {
+    pub fn guard(&self) -> Result<Option<Guard>, Error> {
         let Some(name) = &self.guard else { return Ok(None) };
         let default = Params::default();
         let params = Params { delay_target: self.target_delay.unwrap_or(default.delay_target), ..default };
@@ -58,12 +59,29 @@ impl Args {
     }
 
     /// Whether somebody is guarded.
-    pub(super) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.guard.is_some()
     }
 
     /// The share of time that receiving may take, in percent.
-    pub(super) fn receive_percent(&self) -> u8 {
+    pub fn receive_percent(&self) -> u8 {
         self.receive_share
     }
+}
+
+/// SYNs by class and reason.
+pub fn shed(guard: &[Shed; Priority::LEVELS]) -> Table {
+    let header = ["class", "seen", "rate", "present", "closed", "let in"];
+    let mut table = Table::new(1, &header).groups(&[("", 1), ("SYNs", 1), ("shed, by reason", 3), ("", 1)]);
+    for (class, of) in classes(guard) {
+        let figures = [of.seen, of.by_rate, of.by_presence, of.by_closing, of.seen - of.shed()];
+        let figures = figures.iter().map(u64::to_string);
+        table.row(std::iter::once(class.to_string()).chain(figures).collect());
+    }
+    table
+}
+
+/// Classes of which anybody came.
+pub fn classes(guard: &[Shed; Priority::LEVELS]) -> impl Iterator<Item = (Priority, &Shed)> {
+    Priority::all().zip(guard).filter(|(_, of)| of.seen > 0)
 }

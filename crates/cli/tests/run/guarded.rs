@@ -1,0 +1,48 @@
+//! A program behind the guard: whom it does not get to, others need not wait behind.
+
+use std::io::ErrorKind;
+
+use super::servers::lighttpd;
+use super::*;
+
+#[test]
+fn new_clients_are_shed_while_a_program_leaves_others_unread() {
+    let test = "new_clients_are_shed_while_a_program_leaves_others_unread";
+    let Some(world) = World::new(test, "lighttpd") else { return };
+    let mut config = String::new();
+    let options = ["--guard", "queue-delay", "--target-delay", "5ms", "--guard-refusal", "reset"];
+    let server = world.start("packet:gw0", 80, &options, &lighttpd(&world, &mut config));
+    let connect = || world.clients.enter(|| TcpStream::connect_timeout(&server.to, LIMIT));
+    world.until("it takes connections", || connect().is_ok());
+    let mut open = world.connect(&server);
+    assert!(ask(&mut open, "/small").ends_with("hello\n"));
+    // It gets to nobody, whom ever it has accepted.
+    let [program] = server.descendants()[..] else { panic!("lighttpd is one process") };
+    kill_process(program, Signal::STOP).unwrap();
+    let mut kept = Vec::new();
+    world.until("somebody is shed", || match connect() {
+        Ok(mut stream) => {
+            write!(stream, "GET /small HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            kept.push(stream);
+            false
+        }
+        Err(e) => e.kind() == ErrorKind::ConnectionRefused,
+    });
+    assert!(!kept.is_empty(), "nobody is shed before somebody waits");
+    kill_process(program, Signal::CONT).unwrap();
+    // Whoever was let in is served, open connections were never touched, and new ones come in.
+    for stream in &mut kept {
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+    }
+    assert!(ask(&mut open, "/small").ends_with("hello\n"));
+    world.until("others come in again", || connect().is_ok());
+    let said = server.stop();
+    // Without a policy there is one class: seen, shed by rate, let in.
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let row = said.lines().map(words).find(|row| row.len() == 6 && row[0] == "0");
+    let row = row.unwrap_or_else(|| panic!("{said}"));
+    assert!(row[2].parse::<u64>().unwrap() > 0, "{said}");
+}
