@@ -11,7 +11,7 @@ export PROPTEST_RNG_SEED ?= 20261121
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-dpdk clippy clippy-bpf test-search test-vm test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build toolchain tools dpdk bpf java
+.PHONY: demo test test-dpdk clippy clippy-bpf test-search test-vm test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build toolchain tools programs dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -53,6 +53,13 @@ test-search: toolchain tools
 # no measure of speed. Not among `test`.
 test-vm: toolchain tools bpf
 	tests/vm/run
+
+# What unmodified programs bear on our stack, their own tests among it, and
+# docs/guide/programs-matrix.md, which says so: some twenty minutes. Needs root. Not
+# among `test`.
+test-programs: build tools programs
+	@tests/programs/sources $(TARGET)/programs
+	@$(GREENWAVE) bench matrix --sources $(TARGET)/programs --page docs/guide/programs-matrix.md
 
 # The same flows through `sim fabric` and through ns-3, where that is installed.
 reference: build
@@ -145,6 +152,12 @@ tools:
 	apt-get update -qq && \
 	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
 	|| echo "note: apt-get could not install$$missing; tests that need them will be skipped"
+
+# Programs that are tried, and what tries them.
+PROGRAMS := redis-server redis-benchmark:redis-tools memcached memcslap:libmemcached-tools ab:apache2-utils \
+  h2load:nghttp2-client tclsh:tcl prove:perl nsenter:util-linux
+programs:
+	@$(MAKE) --no-print-directory tools TOOLS="$(PROGRAMS)"
 
 # What the feature `bpf` takes: clang for the guard's and the core scheduler's programs, and what libbpf is built with.
 BPF := --features host/bpf,cli/bpf

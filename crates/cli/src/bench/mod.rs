@@ -10,6 +10,7 @@ mod fabric;
 mod goal;
 mod guard;
 mod idle;
+mod matrix;
 mod net;
 mod peer;
 mod programs;
@@ -28,6 +29,8 @@ enum What {
     Net(net::Args),
     /// Unmodified servers: on the kernel's TCP, and on ours.
     Programs(programs::Args),
+    /// Unmodified servers and clients: what they bear on our stack.
+    Matrix(matrix::Args),
     /// One of the compared servers, as `bench net` starts it.
     #[command(hide = true)]
     Peer(peer::Args),
@@ -53,6 +56,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         What::Net(args) => net::run(args),
         What::Peer(args) => peer::run(args),
         What::Programs(args) => programs::run(args),
+        What::Matrix(args) => matrix::run(args),
         What::Idle(args) => idle::run(args),
         What::Fabric(args) => fabric::run(args),
         What::Guard(args) => guard::run(args),

@@ -35,6 +35,31 @@ fn the_benchmark_of_programs_runs_small_on_every_stack() {
 }
 
 #[test]
+fn the_matrix_says_what_works_and_what_does_not() {
+    let test = "the_matrix_says_what_works_and_what_does_not";
+    let why = Lab::unavailable();
+    if let Some(why) = why.or_else(|| (!host::lab::is_there("lighttpd")).then(|| "no lighttpd".to_owned())) {
+        return skipped(test, &why);
+    }
+    let matrix = |lib: &Path, features: &str| {
+        let mut command = Command::new(GREENWAVE);
+        command.args(["bench", "matrix", "--programs", "lighttpd", "--features", features]);
+        let out = command.args(["--json", "--lib"]).arg(lib).output().expect("it starts");
+        let json: serde_json::Value = serde_json::from_slice(&out.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&out.stderr)));
+        let results = json["rows"].as_array().expect("rows").iter().map(|row| row["result"].to_string());
+        (out.status.code(), results.collect::<Vec<_>>().join(" "), json)
+    };
+    let (code, results, json) = matrix(library(), "serves,kill,suite");
+    assert_eq!(results, r#""works" "works" "not applicable""#, "{json:#}");
+    assert_eq!((code, &json["holds"]), (Some(0), &true.into()));
+    // The loader goes on without what is no library, and our address is nobody's.
+    let (code, results, json) = matrix(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"), "serves");
+    let results = (results.as_str(), &json["holds"]);
+    assert_eq!((code, results), (Some(1), (r#""fails""#, &false.into())), "{json:#}");
+}
+
+#[test]
 fn table_1_runs_small_on_every_stack() {
     let test = "table_1_runs_small_on_every_stack";
     let why = Lab::unavailable();

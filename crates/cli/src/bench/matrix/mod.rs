@@ -1,0 +1,171 @@
+//! `greenwave bench matrix`: what unmodified programs bear on our stack, program
+//! by feature.
+//!
+//! Every field is a trial of its own: the program as its package has it, started
+//! by `greenwave run` in a network namespace, and its peers on the kernel's TCP
+//! in another. What goes wrong is tried on the kernel's TCP, too: where it goes
+//! wrong as well, that is a limit of the program's, or of the trial, and said to
+//! be one. Nothing here measures speed: that is `bench programs`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::beside;
+use crate::programs::Stack;
+use crate::report::whole;
+use crate::{Error, progress};
+
+mod crowd;
+mod ends;
+mod feature;
+mod load;
+mod page;
+mod program;
+mod serves;
+mod suite;
+mod world;
+
+use feature::Feature;
+use program::Program;
+use world::{Place, World};
+
+/// Try what unmodified servers and clients bear on our stack (needs root).
+///
+/// Exit 1 where something does not go as it should. Takes minutes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only these: lighttpd, nginx, Apache, redis-server, memcached,
+    /// http.server, asyncio, curl, iperf3.
+    #[arg(long, value_delimiter = ',', value_name = "PROGRAM", value_parser = program, verbatim_doc_comment)]
+    programs: Vec<Program>,
+    /// Only these: serves, keep-alive, crowd, download, upload, load,
+    /// restart, reload, kill, descriptors, suite.
+    #[arg(long, value_delimiter = ',', value_name = "FEATURE", value_parser = feature, verbatim_doc_comment)]
+    features: Vec<Feature>,
+    /// Our stack's device.
+    #[arg(long, default_value = "packet", value_parser = ["xdp", "packet"])]
+    device: String,
+    /// The folder with sources of redis and memcached, for `suite`.
+    #[arg(long, value_name = "FOLDER")]
+    sources: Option<PathBuf>,
+    /// The library to preload [default: as for `greenwave run`].
+    #[arg(long, value_name = "FILE")]
+    lib: Option<PathBuf>,
+    /// Write the matrix to this file, too, as a page in Markdown.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "features"])]
+    page: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn program(name: &str) -> Result<Program, String> {
+    let known = Program::ALL.into_iter().find(|program| program.name() == name);
+    known.ok_or_else(|| format!("{name:?} is none of: {}", Program::ALL.map(Program::name).join(", ")))
+}
+
+fn feature(name: &str) -> Result<Feature, String> {
+    let known = Feature::ALL.into_iter().find(|feature| feature.name() == name);
+    known.ok_or_else(|| format!("{name:?} is none of: {}", Feature::ALL.map(Feature::name).join(", ")))
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Came {
+    /// It went as it should,
+    Works,
+    /// or so, and there is more to say,
+    Noted(String),
+    /// or but for this.
+    Limited(String),
+    Fails(String),
+    /// The program has no notion of it.
+    Without(&'static str),
+    /// Not tried: what was not there.
+    Skipped(String),
+}
+
+/// A program, and what came of each feature.
+struct Row {
+    program: Program,
+    version: String,
+    came: Vec<Came>,
+}
+
+fn has_failed(rows: &[Row]) -> bool {
+    rows.iter().flat_map(|row| &row.came).any(|came| matches!(came, Came::Fails(_)))
+}
+
+/// Tries all that is asked for, and prints what came of it.
+///
+/// # Errors
+/// No laboratory here, or the page cannot be written.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let lab = beside::lab("bench matrix")?;
+    args.page.as_deref().map_or(Ok(()), Error::unless_writable)?;
+    let greenwave = std::env::current_exe().map_err(|e| Error::new(format!("this program: {e}")))?;
+    let sources = args.sources.as_deref();
+    let place = Place { lab: &lab, greenwave, lib: args.lib.as_deref(), device: &args.device, sources };
+    raise_limit();
+    let of = |asked: &[Program]| if asked.is_empty() { Program::ALL.to_vec() } else { asked.to_vec() };
+    let features = if args.features.is_empty() { Feature::ALL.to_vec() } else { args.features.clone() };
+    let programs = of(&args.programs);
+    let bar = progress::bar((programs.len() * features.len()) as u64);
+    let mut rows = Vec::new();
+    for program in programs {
+        let mut row = Row { program, version: program.version().unwrap_or_default(), came: Vec::new() };
+        for &feature in &features {
+            bar.set_message(format!("{} {}", program.name(), feature.name()));
+            let came = tried(&place, program, feature);
+            if let Came::Fails(why) = &came {
+                bar.suspend(|| eprintln!("{}, {}: fails: {why}", program.name(), feature.name()));
+            }
+            row.came.push(came);
+            bar.inc(1);
+        }
+        rows.push(row);
+    }
+    bar.finish_and_clear();
+    if let Some(path) = &args.page {
+        whole(path, &page::markdown(&rows, &features, &args.device))?;
+    }
+    match args.json {
+        true => println!("{:#}", page::json(&rows, &features, &args.device)),
+        false => print!("{}", page::text(&rows, &features)),
+    }
+    Ok(if has_failed(&rows) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// One field.
+fn tried(place: &Place<'_>, program: Program, feature: Feature) -> Came {
+    if let Some(why) = feature.is_without(program) {
+        return Came::Without(why);
+    }
+    if let Some(why) = program.is_missing() {
+        return Came::Skipped(why);
+    }
+    let on = |stack| {
+        let world = World::new(place, stack)?;
+        feature.run(program, &world).map_err(|why| match world.said() {
+            said if said.is_empty() || why.contains(&said) => why,
+            said => format!("{why}; it said: {said}"),
+        })
+    };
+    match on(Stack::None) {
+        Ok(came) => came,
+        Err(why) => match on(Stack::Kernel) {
+            Ok(_) => Came::Fails(why),
+            Err(there) => Came::Limited(format!("{why}. On the kernel's TCP it goes wrong, too: {there}")),
+        },
+    }
+}
+
+/// Clients, servers and `greenwave run`, which start with this program's limit,
+/// may have as many descriptors as the machine allows. Where that is refused,
+/// there are fewer connections, and a trial says so.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}

@@ -1,0 +1,378 @@
+//! The programs: how each is started, as somebody would who uses it (with
+//! workers, threads, uploads), and how one asks it.
+//!
+//! [`crate::programs`] has some of them as they are measured: alone on a core.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::world::{World, because};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    Lighttpd,
+    Nginx,
+    Apache,
+    Redis,
+    Memcached,
+    HttpServer,
+    Asyncio,
+    Curl,
+    Iperf3,
+}
+
+/// What a program is to be like in a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Usual,
+    /// With workers, if it can have any.
+    Workers,
+    /// It may have no more than [`DESCRIPTORS`].
+    Few,
+    /// It serves another folder, `next`.
+    Next,
+}
+
+pub const DESCRIPTORS: usize = 64;
+/// The file, or value, that is not small.
+pub const BIG: usize = 64 << 20;
+/// What is served as `/small`, and the same after a reload.
+pub const SMALL: &str = "hello\n";
+pub const AGAIN: &str = "again\n";
+/// The name of a value.
+const KEY: &str = "k";
+
+const LIGHTTPD: &str = "server.document-root = \"ROOT\"\nserver.bind = \"ADDRESS\"\nserver.port = 80\n\
+    server.errorlog = \"FOLDER/error.log\"\nserver.pid-file = \"FOLDER/pid\"\n\
+    server.upload-dirs = ( \"FOLDER\" )\nserver.modules = ( \"mod_cgi\" )\n\
+    cgi.assign = ( \".cgi\" => \"/bin/sh\" )\nserver.max-keep-alive-requests = 10000\n\
+    server.max-keep-alive-idle = 60\nserver.max-fds = FDS\nserver.max-connections = CONNECTIONS\n";
+const NGINX: &str = "daemon off;\nworker_processes 2;\nuser root;\npid FOLDER/pid;\nerror_log FOLDER/error.log;\n\
+    events { worker_connections 2048; }\nhttp {\n  access_log off;\n  client_max_body_size 200m;\n\
+    keepalive_requests 10000;\n  client_body_temp_path FOLDER/t1; proxy_temp_path FOLDER/t2;\n\
+    fastcgi_temp_path FOLDER/t3; uwsgi_temp_path FOLDER/t4; scgi_temp_path FOLDER/t5;\n\
+    server { listen ADDRESS:80; root ROOT; dav_methods PUT; }\n}\n";
+const APACHE: &str = "ServerRoot FOLDER\nServerName a\nPidFile FOLDER/pid\nListen ADDRESS:80\nUser www-data\n\
+    Group www-data\nLoadModule mpm_event_module MODULES/mod_mpm_event.so\nErrorLog FOLDER/error.log\n\
+    LoadModule authz_core_module MODULES/mod_authz_core.so\nLoadModule cgi_module MODULES/mod_cgi.so\n\
+    DocumentRoot ROOT\nDefaultRuntimeDir FOLDER\nStartServers 2\nServerLimit 4\nThreadLimit 256\n\
+    ThreadsPerChild 256\nMaxRequestWorkers 1024\nMinSpareThreads 1\nMaxSpareThreads 1024\n\
+    MaxKeepAliveRequests 0\nKeepAliveTimeout 60\n\
+    <Directory FOLDER>\nRequire all granted\nOptions ExecCGI\n</Directory>\n\
+    <Files up.cgi>\nSetHandler cgi-script\n</Files>\n";
+const MODULES: &str = "/usr/lib/apache2/modules";
+const ASYNCIO: &str = include_str!("serve.py");
+/// Debian's, which may not be the first in PATH.
+const PYTHON: &str = "/usr/bin/python3";
+/// Says the sum of what is uploaded.
+const SUM: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nexec sha256sum\n";
+
+impl Program {
+    pub const ALL: [Self; 9] = [
+        Self::Lighttpd,
+        Self::Nginx,
+        Self::Apache,
+        Self::Redis,
+        Self::Memcached,
+        Self::HttpServer,
+        Self::Asyncio,
+        Self::Curl,
+        Self::Iperf3,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lighttpd => "lighttpd",
+            Self::Nginx => "nginx",
+            Self::Apache => "Apache",
+            Self::Redis => "redis-server",
+            Self::Memcached => "memcached",
+            Self::HttpServer => "http.server",
+            Self::Asyncio => "asyncio",
+            Self::Curl => "curl",
+            Self::Iperf3 => "iperf3",
+        }
+    }
+
+    /// What is started.
+    pub const fn file(self) -> &'static str {
+        match self {
+            Self::Apache => "apache2",
+            Self::HttpServer | Self::Asyncio => PYTHON,
+            _ => self.name(),
+        }
+    }
+
+    /// What its source is called.
+    pub const fn upstream(self) -> &'static str {
+        match self {
+            Self::Redis => "redis",
+            _ => self.file(),
+        }
+    }
+
+    /// What its processes are called.
+    pub const fn process(self) -> &'static str {
+        match self {
+            Self::HttpServer | Self::Asyncio => "python3",
+            _ => self.file(),
+        }
+    }
+
+    /// What it lacks on this machine, if anything.
+    pub fn is_missing(self) -> Option<String> {
+        let file = self.file();
+        if !host::lab::is_there(file) {
+            return Some(format!("the program {file} is not there"));
+        }
+        let modules = self == Self::Apache && !Path::new(MODULES).exists();
+        modules.then(|| format!("Apache's modules are not in {MODULES}"))
+    }
+
+    /// Its version, as it says itself.
+    pub fn version(self) -> Option<String> {
+        let flag = match self {
+            Self::Lighttpd | Self::Nginx | Self::Apache | Self::Redis | Self::Iperf3 => "-v",
+            _ => "-V",
+        };
+        let out = Command::new(self.file()).arg(flag).stdin(Stdio::null()).output().ok()?;
+        version_in(&String::from_utf8_lossy(&[out.stdout, out.stderr].concat()))
+    }
+
+    pub const fn port(self) -> u16 {
+        match self {
+            Self::Redis => 6379,
+            Self::Memcached => 11_211,
+            _ => 80,
+        }
+    }
+
+    pub const fn is_http(self) -> bool {
+        !matches!(self, Self::Redis | Self::Memcached)
+    }
+
+    pub const fn is_client(self) -> bool {
+        matches!(self, Self::Curl | Self::Iperf3)
+    }
+
+    /// Whether it has other processes to serve.
+    pub const fn has_workers(self) -> bool {
+        matches!(self, Self::Lighttpd | Self::Nginx | Self::Apache)
+    }
+
+    /// How it is started at `addr`, in the foreground.
+    ///
+    /// # Errors
+    /// A file of its cannot be written.
+    pub fn words(self, world: &World<'_>, addr: &str, shape: Shape) -> Result<Vec<String>, String> {
+        let folder = world.folder().display().to_string();
+        let root = if shape == Shape::Next { format!("{folder}/next") } else { folder.clone() };
+        let (fds, connections) = if shape == Shape::Few { (DESCRIPTORS, 24) } else { (4000, 1500) };
+        let config = |text: &str| {
+            let text = text.replace("ADDRESS", addr).replace("FOLDER", &folder).replace("ROOT", &root);
+            let text = text.replace("FDS", &fds.to_string()).replace("CONNECTIONS", &connections.to_string());
+            world.write("config", text.replace("MODULES", MODULES).as_bytes())
+        };
+        let file = match self {
+            Self::Lighttpd if shape == Shape::Workers => {
+                config(&format!("{LIGHTTPD}server.max-worker = 2\n"))?
+            }
+            Self::Lighttpd => config(LIGHTTPD)?,
+            Self::Nginx => config(NGINX)?,
+            Self::Apache => config(APACHE)?,
+            Self::Asyncio => world.write("serve.py", ASYNCIO.as_bytes())?,
+            _ => String::new(),
+        };
+        let most = if shape == Shape::Few { "40" } else { "2000" };
+        let words: &[&str] = match self {
+            Self::Lighttpd => &["lighttpd", "-D", "-f", &file],
+            Self::Nginx => &["nginx", "-e", "stderr", "-c", &file],
+            Self::Apache => &["apache2", "-DFOREGROUND", "-f", &file],
+            Self::Redis => &[
+                "redis-server",
+                "--bind",
+                addr,
+                "--port",
+                "6379",
+                "--save",
+                "",
+                "--protected-mode",
+                "no",
+                "--enable-debug-command",
+                "yes",
+                "--enable-protected-configs",
+                "yes",
+                "--dir",
+                &folder,
+            ],
+            Self::Memcached => &[
+                "memcached",
+                "-u",
+                "root",
+                "-l",
+                addr,
+                "-p",
+                "11211",
+                "-U",
+                "0",
+                "-t",
+                "4",
+                "-c",
+                most,
+                "-I",
+                "128m",
+                "-m",
+                "1024",
+            ],
+            Self::HttpServer => &[
+                PYTHON,
+                "-m",
+                "http.server",
+                "80",
+                "--bind",
+                addr,
+                "--directory",
+                &folder,
+                "--protocol",
+                "HTTP/1.1",
+            ],
+            Self::Asyncio => &[PYTHON, &file, addr, &folder],
+            Self::Curl => &["curl", "--silent", "--show-error", "--fail", "--max-time", "60"],
+            Self::Iperf3 => &["iperf3", "--client", addr, "--connect-timeout", "20000"],
+        };
+        Ok(words.iter().map(|&word| word.to_owned()).collect())
+    }
+
+    /// What it is asked for lies in the folder; for those that have values, see [`store`](Self::store).
+    pub fn files(self, world: &World<'_>, big: &[u8]) -> Result<(), String> {
+        let next = world.folder().join("next");
+        std::fs::create_dir_all(&next).map_err(because("a folder"))?;
+        std::fs::write(next.join("small"), AGAIN).map_err(because("a file"))?;
+        world.write("small", SMALL.as_bytes())?;
+        world.write("big", big)?;
+        let script = world.write("up.cgi", SUM.as_bytes())?;
+        let may = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(script, may).map_err(because("a file"))
+    }
+
+    /// Stores `value` over `stream`; only those that hold values.
+    pub fn store(self, stream: &mut TcpStream, value: &[u8]) -> Result<(), String> {
+        let len = value.len();
+        let (head, done) = match self {
+            Self::Redis => (format!("*3\r\n$3\r\nSET\r\n$1\r\n{KEY}\r\n${len}\r\n"), "+OK\r\n"),
+            _ => (format!("set {KEY} 0 0 {len}\r\n"), "STORED\r\n"),
+        };
+        for piece in [head.as_bytes(), value, b"\r\n"] {
+            stream.write_all(piece).map_err(because("it takes a value"))?;
+        }
+        ends_with(stream, done.as_bytes()).map(drop)
+    }
+
+    /// Asks for the file `path` and reads the first of the answer; the
+    /// connection ends with it.
+    pub fn begin(self, stream: &mut TcpStream, path: &str) -> Result<Vec<u8>, String> {
+        let request = format!("GET {path} HTTP/1.0\r\nHost: a\r\n\r\n");
+        stream.write_all(request.as_bytes()).map_err(because("it reads"))?;
+        let mut begin = vec![0; 1000];
+        stream.read_exact(&mut begin).map_err(because("it begins to answer")).map(|()| begin)
+    }
+
+    /// Asks for the value, or for the file `path`, and reads until the
+    /// connection ends: `value` must come back, all of it and nothing else.
+    pub fn fetch(self, mut stream: TcpStream, path: &str, value: &[u8]) -> Result<(), String> {
+        let request = match self {
+            Self::Redis => format!("*2\r\n$3\r\nGET\r\n$1\r\n{KEY}\r\n*1\r\n$4\r\nQUIT\r\n"),
+            Self::Memcached => format!("get {KEY}\r\nquit\r\n"),
+            _ => format!("GET {path} HTTP/1.0\r\nHost: a\r\n\r\n"),
+        };
+        stream.write_all(request.as_bytes()).map_err(because("it reads"))?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).map_err(because("it answers"))?;
+        self.brings(&answer, value)
+    }
+
+    /// Whether `answer` brings `value`.
+    pub fn brings(self, answer: &[u8], value: &[u8]) -> Result<(), String> {
+        let len = value.len();
+        let (head, tail) = match self {
+            Self::Redis => (format!("${len}\r\n"), &b"\r\n+OK\r\n"[..]),
+            Self::Memcached => (format!("VALUE {KEY} 0 {len}\r\n"), &b"\r\nEND\r\n"[..]),
+            _ => ("HTTP/1.".to_owned(), &b""[..]),
+        };
+        let body = answer.strip_prefix(head.as_bytes()).and_then(|rest| rest.strip_suffix(tail));
+        let same = body.is_some_and(|body| match (self.is_http(), body.strip_suffix(value)) {
+            (true, Some(head)) => head.ends_with(b"\r\n\r\n") && head[1..].starts_with(b" 200"),
+            (false, Some(head)) => head.is_empty(),
+            (_, None) => false,
+        });
+        let begin = String::from_utf8_lossy(&answer[..answer.len().min(60)]).into_owned();
+        same.then_some(()).ok_or_else(|| format!("{} bytes for {len}, or others: {begin:?}", answer.len()))
+    }
+
+    /// Asks for something small; the connection stays.
+    pub fn ask(self, stream: &mut TcpStream) -> Result<(), String> {
+        let (request, end) = match self {
+            Self::Redis => ("PING\r\n", "+PONG\r\n"),
+            Self::Memcached => ("version\r\n", "\r\n"),
+            _ => ("GET /small HTTP/1.1\r\nHost: a\r\n\r\n", SMALL),
+        };
+        stream.write_all(request.as_bytes()).map_err(because("it reads"))?;
+        ends_with(stream, end.as_bytes()).map(drop)
+    }
+}
+
+/// Reads until what came ends with `end`.
+pub fn ends_with(stream: &mut TcpStream, end: &[u8]) -> Result<Vec<u8>, String> {
+    let mut answer = Vec::new();
+    let mut bytes = [0; 4096];
+    while !answer.ends_with(end) {
+        let len = stream.read(&mut bytes).map_err(because("it answers"))?;
+        if len == 0 {
+            return Err(format!("it ends after {:?}", String::from_utf8_lossy(&answer)));
+        }
+        answer.extend_from_slice(&bytes[..len]);
+    }
+    Ok(answer)
+}
+
+/// The first word that looks like one.
+fn version_in(said: &str) -> Option<String> {
+    let mut words = said.split(|c: char| c.is_whitespace() || "/=".contains(c));
+    words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.')).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_found_in_what_programs_say() {
+        for (said, version) in [
+            ("lighttpd/1.4.69 (ssl) - a light and fast webserver\n", Some("1.4.69")),
+            ("nginx version: nginx/1.22.1\n", Some("1.22.1")),
+            ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0\n", Some("7.0.15")),
+            ("usage: no version\n", None),
+        ] {
+            assert_eq!(version_in(said).as_deref(), version, "{said}");
+        }
+    }
+
+    #[test]
+    fn an_answer_brings_the_value_whole_and_nothing_else() {
+        let good: [(Program, &[u8]); 3] = [
+            (Program::Redis, b"$3\r\nabc\r\n+OK\r\n"),
+            (Program::Memcached, b"VALUE k 0 3\r\nabc\r\nEND\r\n"),
+            (Program::Nginx, b"HTTP/1.1 200 OK\r\nServer: x\r\n\r\nabc"),
+        ];
+        for (program, answer) in good {
+            assert_eq!(program.brings(answer, b"abc"), Ok(()));
+            for wrong in [&answer[..answer.len() - 1], &answer[1..], b""] {
+                assert!(program.brings(wrong, b"abc").is_err(), "{program:?}: {wrong:?}");
+            }
+            assert!(program.brings(answer, b"abd").is_err());
+        }
+    }
+}

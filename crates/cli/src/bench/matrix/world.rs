@@ -1,0 +1,290 @@
+//! Where a trial happens: a program in one network namespace, its peers in
+//! another, a cable between them, and a folder with what is served.
+//!
+//! The program is on our stack or, to compare, on the kernel's at the same
+//! address. All of it is gone when it is dropped.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread::park_timeout;
+use std::time::{Duration, Instant};
+
+use host::lab::{Child, Folder, Lab, LabError, Namespace, Veth};
+use host::proc;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::program::Program;
+use crate::programs::Stack;
+
+/// What all trials share.
+pub struct Place<'a> {
+    pub lab: &'a Lab,
+    /// This program.
+    pub greenwave: PathBuf,
+    pub lib: Option<&'a Path>,
+    /// `packet` or `xdp`.
+    pub device: &'a str,
+    /// Where sources of programs lie that have tests.
+    pub sources: Option<&'a Path>,
+}
+
+pub struct World<'a> {
+    place: &'a Place<'a>,
+    pub stack: Stack,
+    pub ours: Namespace,
+    pub clients: Namespace,
+    folder: Folder,
+}
+
+/// Where the program is, and where the kernel's end that clients connect to.
+pub const OURS: &str = "10.7.0.2";
+pub const PEER: &str = "10.7.0.9";
+/// Many times what anything here takes.
+pub const LIMIT: Duration = Duration::from_secs(60);
+/// From one look at something to the next.
+const LOOK: Duration = Duration::from_millis(5);
+/// What one says of a file for a program.
+const SAID: &str = "said";
+
+impl<'a> World<'a> {
+    /// # Errors
+    /// What the kernel refuses, in a line.
+    pub fn new(place: &'a Place<'a>, stack: Stack) -> Result<Self, String> {
+        let made = || -> Result<Self, LabError> {
+            let (ours, clients) = (place.lab.namespace("ours")?, place.lab.namespace("clients")?);
+            place.lab.veth((&ours, "gw0"), (&clients, "eth0"), &Veth::default())?;
+            // On our stack the kernel keeps an address of its own there.
+            let here = if stack == Stack::Kernel { OURS } else { "10.7.0.1" };
+            ours.address("gw0", here.parse().expect("an address"), 24)?;
+            clients.address("eth0", PEER.parse().expect("an address"), 24)?;
+            Ok(Self { place, stack, ours, clients, folder: Folder::new("matrix")? })
+        };
+        made().map_err(|e| e.to_string())
+    }
+
+    /// The same once more, on `stack`.
+    pub fn again(&self, stack: Stack) -> Result<Self, String> {
+        Self::new(self.place, stack)
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn sources(&self) -> Option<&Path> {
+        self.place.sources
+    }
+
+    /// Writes a file that everybody may read.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<String, String> {
+        self.folder.write(name, bytes).map(|path| path.display().to_string()).map_err(|e| e.to_string())
+    }
+
+    /// The words that run `program` on the stack of this world, in the namespace `ours`.
+    pub fn words(&self, program: &[String]) -> Vec<String> {
+        if self.stack == Stack::Kernel {
+            return program.to_vec();
+        }
+        let device = format!("{}:gw0", self.place.device);
+        let mut words = vec![self.place.greenwave.display().to_string(), "run".to_owned()];
+        words.extend(["--device", &device, "--addr", &format!("{OURS}/24")].map(str::to_owned));
+        if let Some(lib) = self.place.lib {
+            words.extend(["--lib".to_owned(), lib.display().to_string()]);
+        }
+        words.push("--".to_owned());
+        words.extend_from_slice(program);
+        words
+    }
+
+    /// Starts a server and waits until it takes connections at `port`.
+    ///
+    /// # Errors
+    /// It does not; with what it said.
+    pub fn serve(&self, program: &[String], port: u16) -> Result<Server<'_>, String> {
+        let child = self.spawn(&self.ours, &self.words(program))?;
+        let to = SocketAddr::new(OURS.parse().expect("an address"), port);
+        let mut server = Server { world: self, child, to };
+        let end = Instant::now() + LIMIT;
+        while server.connect().is_err() {
+            let ended = server.child.try_wait().map_err(because("its status"))?;
+            if let Some(status) = ended {
+                return Err(format!("it ends at once, {status}: {}", self.said()));
+            }
+            if Instant::now() > end {
+                return Err(format!("it takes no connection: {}", self.said()));
+            }
+            park_timeout(LOOK);
+        }
+        Ok(server)
+    }
+
+    /// A server on the kernel's TCP where clients are, once `takes` says so.
+    pub fn peer(&self, program: &[String], mut takes: impl FnMut() -> bool) -> Result<Child, String> {
+        let child = self.spawn(&self.clients, program)?;
+        until("the peer is there", &mut takes).map(|()| child)
+    }
+
+    /// Starts it with all that it says in a file. It has a process group of its
+    /// own, since some signal all of theirs, and ends when this process does.
+    fn spawn(&self, namespace: &Namespace, words: &[String]) -> Result<Child, String> {
+        let path = self.folder().join(SAID);
+        let file = File::options().create(true).append(true).open(path).map_err(because("a file"))?;
+        let same = file.try_clone().map_err(because("a file"))?;
+        let mut command = namespace.command("setpriv");
+        command.args(["--pdeathsig", "TERM", "--"]).args(words).process_group(0);
+        command.stdin(Stdio::null()).stdout(file).stderr(same);
+        namespace.spawn(&mut command).map_err(|e| e.to_string())
+    }
+
+    /// Runs a client on the stack of this world to its end; what it printed.
+    pub fn client(&self, program: &[&str]) -> Result<String, String> {
+        let program: Vec<String> = program.iter().map(|&word| word.to_owned()).collect();
+        run(&self.ours, &self.words(&program), LIMIT)
+    }
+
+    /// Runs a client on the kernel's TCP to its end; what it printed.
+    pub fn peer_client(&self, program: &[&str]) -> Result<String, String> {
+        let program: Vec<String> = program.iter().map(|&word| word.to_owned()).collect();
+        run(&self.clients, &program, LIMIT)
+    }
+
+    /// The last that servers said here.
+    pub fn said(&self) -> String {
+        tail(&std::fs::read(self.folder().join(SAID)).unwrap_or_default())
+    }
+}
+
+/// Runs `words` to their end, `limit` at most; what they printed.
+///
+/// # Errors
+/// They fail: the last that was said.
+pub fn run(namespace: &Namespace, words: &[String], limit: Duration) -> Result<String, String> {
+    let out = finished(namespace, words, limit)?;
+    if out.status.success() {
+        return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
+    }
+    let said = tail(&[out.stdout, out.stderr].concat());
+    Err(format!("{} ends with {}: {said}", words.join(" "), out.status))
+}
+
+/// Runs `words` to their end, `limit` at most, however they end.
+pub fn finished(
+    namespace: &Namespace,
+    words: &[String],
+    limit: Duration,
+) -> Result<std::process::Output, String> {
+    let mut command = namespace.command("timeout");
+    // Politely first: what is under `greenwave run` ends with it.
+    command.args(["--kill-after=10", &limit.as_secs().to_string()]).args(words).stdin(Stdio::null());
+    command.output().map_err(because("timeout"))
+}
+
+/// The last lines of something that was said.
+fn tail(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
+    last.join("; ").chars().take(CHARS).collect()
+}
+
+const LINES: usize = 3;
+const CHARS: usize = 400;
+
+/// Looks until `is` holds.
+pub fn until(what: &str, mut is: impl FnMut() -> bool) -> Result<(), String> {
+    let end = Instant::now() + LIMIT;
+    while !is() {
+        if Instant::now() > end {
+            return Err(format!("not within a minute: {what}"));
+        }
+        park_timeout(LOOK);
+    }
+    Ok(())
+}
+
+/// For `map_err`: what could not be done, and why.
+pub fn because<E: Display>(what: &str) -> impl Fn(E) -> String + '_ {
+    move |e| format!("{what}: {e}")
+}
+
+/// A server that takes connections, ended when this is dropped.
+pub struct Server<'a> {
+    world: &'a World<'a>,
+    child: Child,
+    pub to: SocketAddr,
+}
+
+impl Server<'_> {
+    /// A connection of a client; it gives up after a minute.
+    pub fn connect(&self) -> io::Result<TcpStream> {
+        self.world.clients.enter(|| self.connect_here())
+    }
+
+    /// So many of them.
+    pub fn connections(&self, number: usize) -> Result<Vec<TcpStream>, String> {
+        let all = || (0..number).map(|_| self.connect_here()).collect::<io::Result<_>>();
+        self.world.clients.enter(all).map_err(because("a connection"))
+    }
+
+    fn connect_here(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect_timeout(&self.to, LIMIT)?;
+        stream.set_read_timeout(Some(LIMIT))?;
+        stream.set_write_timeout(Some(LIMIT))?;
+        Ok(stream)
+    }
+
+    /// The processes of `program`, who started others before those.
+    pub fn processes(&self, program: Program) -> Vec<u32> {
+        let family = proc::family(self.child.id());
+        family.into_iter().filter(|&id| proc::name(id) == program.process()).collect()
+    }
+
+    /// ctrl-C; it must end, and `greenwave run` must be content.
+    pub fn stop(mut self) -> Result<(), String> {
+        match self.end()? {
+            Some(status) if self.world.stack == Stack::Kernel || status.success() => Ok(()),
+            Some(status) => Err(format!("after ctrl-C it ends with {status}: {}", self.world.said())),
+            None => Err("it does not end".to_owned()),
+        }
+    }
+
+    fn end(&mut self) -> Result<Option<std::process::ExitStatus>, String> {
+        if self.world.stack == Stack::Kernel {
+            proc::family(self.child.id()).into_iter().for_each(|id| signal(id, Signal::TERM));
+        } else {
+            signal(self.child.id(), Signal::INT);
+        }
+        let end = Instant::now() + END;
+        while Instant::now() < end {
+            if let Some(status) = self.child.try_wait().map_err(because("its status"))? {
+                return Ok(Some(status));
+            }
+            park_timeout(LOOK);
+        }
+        Ok(None)
+    }
+}
+
+/// Longer than `greenwave run` leaves a program.
+const END: Duration = Duration::from_secs(20);
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // What does not end is killed with the child.
+            let _ = self.end();
+        }
+    }
+}
+
+/// `signal` to a process that may have ended.
+pub fn signal(id: u32, signal: Signal) {
+    if let Some(pid) = id.try_into().ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
+}
