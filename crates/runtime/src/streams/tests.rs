@@ -312,7 +312,7 @@ fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
     let policy = Box::new(Hears(std::sync::Arc::clone(&heard)));
     let (period, refusal) = (Span::from_micros(1), crate::shard::Refusal::Reset);
     world.streams.set_guard(Some(crate::shard::Guard { policy, period, refusal, watches: false }));
-    let mut look = |world: &mut World| {
+    let look = |world: &mut World| {
         world.now += Span::from_millis(1);
         heard.lock().unwrap().clear();
         world.settle();
