@@ -199,7 +199,7 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
             let written = result.write(folder)?;
             eprintln!("wrote {} and .html", written.display());
         }
-        journal.map(Journal::end);
+        journal.into_iter().for_each(Journal::end);
         overview.add(result.json()).map_err(Error::new)?;
     }
     if overview.len() > 1 && !args.json {
