@@ -1,7 +1,7 @@
 //! `greenwave check`: is this file valid, and what does it say?
 //!
-//! Policies, tasks of `sched` and policies of an egress, told apart by what only
-//! one of them has.
+//! Policies, tasks of `sched`, policies of an egress and configurations of all
+//! commands, told apart by what only one of them has.
 //! `FILE:LINE: ...` for what is wrong, so that editors can jump there. What
 //! becomes of a request under it is `greenwave explain request`'s to say.
 
@@ -16,12 +16,12 @@ use runtime::mode::Classifiers;
 use serde_json::json;
 
 use crate::table::Table;
-use crate::{Error, fabric, include, sched};
+use crate::{Error, configuration, fabric, include, sched};
 
 /// Check a file and show what it says.
 ///
-/// A policy (rules), a configuration of `greenwave sched` (tasks), or a policy
-/// of `greenwave fabric` (thresholds).
+/// A policy (rules), a configuration of `greenwave sched` (tasks), a policy of
+/// `greenwave fabric` (thresholds), or a file for `greenwave --config`.
 #[derive(clap::Args)]
 pub struct Args {
     /// The file, in TOML.
@@ -44,6 +44,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     if has("thresholds") {
         return fabric::describe(&args.file, args.json).map(|()| ExitCode::SUCCESS);
+    }
+    if configuration::is_one(&file) {
+        return configuration::describe(&args.file, args.json).map(|()| ExitCode::SUCCESS);
     }
     let (policy, when) = policy(&args.file)?;
     if args.json {

@@ -21,6 +21,12 @@ impl Error {
         Self { advice: Some(advice.into()), ..self }
     }
 
+    /// Adds to what went wrong, such as what stays as it was.
+    #[must_use]
+    pub fn and(self, more: &str) -> Self {
+        Self { what: format!("{}; {more}", self.what), ..self }
+    }
+
     /// An error about `path`.
     pub fn file(path: &std::path::Path, e: &std::io::Error) -> Self {
         Self::new(format!("{}: {}", path.display(), plain(&e.to_string())))

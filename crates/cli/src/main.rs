@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use configuration::Arguments;
 use error::Error;
 
 mod address;
@@ -18,6 +19,7 @@ mod calibrate;
 mod check;
 mod classify;
 mod client;
+mod configuration;
 mod demo;
 mod device;
 mod doctor;
@@ -54,6 +56,11 @@ mod ui;
 #[derive(Parser)]
 #[command(name = "greenwave", version, max_term_width = 80)]
 struct Cli {
+    /// A file with a section for each command, whose keys are its flags:
+    /// what is not given here (see `greenwave check`).
+    // Put into the command line before it is read.
+    #[arg(long, value_name = "FILE")]
+    config: Option<std::path::PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -103,20 +110,24 @@ fn main() -> ExitCode {
     host::sandbox::keep_files_from_others();
     panics::watch();
     end_on_full_output();
-    let command = match Cli::try_parse() {
-        Ok(Cli { command }) => command,
-        Err(e) => return usage(&e),
+    let arguments = match Arguments::new(std::env::args_os().collect()) {
+        Ok(arguments) => arguments,
+        Err(e) => return refused(&e),
+    };
+    let command = match Cli::try_parse_from(arguments.words()) {
+        Ok(Cli { command, .. }) => command,
+        Err(e) => return usage(&e, arguments.place(&e)),
     };
     let done = match command {
         Command::Demo(args) => demo::run(&args),
-        Command::Serve(args) => serve::run(&args),
+        Command::Serve(args) => serve::run(&args, &arguments),
         Command::Run(args) => run::run(&args),
         Command::Load(args) => load::run(&args),
-        Command::Sched(args) => sched::run(&args),
+        Command::Sched(args) => sched::run(&args, &arguments),
         Command::Fabric(args) => fabric::run(&args),
         Command::Exp(args) => exp::run(args),
         Command::Sim(args) => sim::run(&args),
-        Command::Guard(args) => guard::run(&args),
+        Command::Guard(args) => guard::run(&args, &arguments),
         Command::Top(args) => top::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
@@ -127,10 +138,17 @@ fn main() -> ExitCode {
         Command::Man(args) => manual::man(&args, Cli::command()),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
     };
-    done.unwrap_or_else(|e| {
-        eprintln!("{e}");
-        ExitCode::from(2)
-    })
+    done.unwrap_or_else(|e| refused(&e))
+}
+
+fn refused(e: &Error) -> ExitCode {
+    eprintln!("{e}");
+    ExitCode::from(2)
+}
+
+/// All commands with their flags.
+fn commands() -> clap::Command {
+    Cli::command()
 }
 
 /// A result that cannot be printed, as on a full disk, is an error like any
@@ -148,8 +166,9 @@ fn end_on_full_output() {
     }));
 }
 
-/// Help as it is; an error as one line, and what to try.
-fn usage(e: &clap::Error) -> ExitCode {
+/// Help as it is; an error as one line, and what to try. `place` is where a
+/// file says what is wrong.
+fn usage(e: &clap::Error, place: Option<&str>) -> ExitCode {
     if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         print!("{e}");
         return ExitCode::SUCCESS;
@@ -158,19 +177,29 @@ fn usage(e: &clap::Error) -> ExitCode {
         eprint!("{e}");
         return ExitCode::from(2);
     }
+    refused(&refusal(e, place))
+}
+
+/// What clap found wrong at `place`, if that is not the command line, and what to try.
+fn refusal(e: &clap::Error, place: Option<&str>) -> Error {
+    let text = e.to_string();
+    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+    let place = place.map_or(String::new(), |place| format!("{place}: "));
+    Error::new(place + &words(e)).advice(tip.map_or_else(help, str::to_owned))
+}
+
+/// What clap found wrong, in one line.
+fn words(e: &clap::Error) -> String {
     let text = e.to_string();
     let what: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
-    let advice = tip.map_or_else(help, str::to_owned);
     // Rust's own words for a number it cannot read say little.
     let what = what.join(" ").replace("invalid digit found in string", "it is not a whole number");
-    eprintln!("{}", Error::new(what.strip_prefix("error: ").unwrap_or(&what)).advice(advice));
-    ExitCode::from(2)
+    what.strip_prefix("error: ").unwrap_or(&what).to_owned()
 }
 
 /// The command whose help explains what went wrong.
 fn help() -> String {
     let commands = Cli::command();
-    let given = std::env::args().nth(1).filter(|name| commands.find_subcommand(name).is_some());
+    let given = std::env::args().skip(1).find(|name| commands.find_subcommand(name).is_some());
     given.map_or("greenwave --help".to_owned(), |name| format!("greenwave {name} --help"))
 }

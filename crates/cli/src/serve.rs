@@ -3,7 +3,7 @@
 //! On a TAP device the clients are those of the kernel at its other end:
 //! `curl` and `wrk` as they are. On an interface they are the network's, and
 //! the kernel keeps its own address there. Until ctrl-C; then it says what
-//! happened.
+//! happened. SIGHUP has it read its policy again.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
@@ -17,6 +17,7 @@ use host::afxdp::{Claimant, Claims};
 use host::interface::Presence;
 use host::sandbox::Duty;
 use net::Device;
+use net::classify::rules::Observed;
 use net::stack::{Config as StackConfig, ListenOptions, UdpOptions};
 use net::steer;
 use queueing::{Clock, CoreId, Span};
@@ -28,6 +29,7 @@ use runtime::threads::{self, Threads, Workers};
 use runtime::{App, Shard};
 
 use crate::address::{Addresses, list};
+use crate::configuration::Arguments;
 use crate::device::Open;
 use crate::link::Link;
 use crate::options::{self, Steer, made_up_mac, secret};
@@ -35,14 +37,16 @@ use crate::report::Header;
 use crate::sandbox::{self, Sandbox};
 use crate::traces;
 use crate::ui::{self, Head, Ui};
-use crate::{Error, check, classify, door, panics};
+use crate::{Error, door, panics};
 
 mod policy;
+mod reload;
 pub(crate) mod settle;
 mod summary;
 pub(crate) mod watched;
 
-use policy::policy;
+use policy::policies;
+use reload::Reload;
 use settle::settle;
 use watched::Watched;
 
@@ -119,7 +123,9 @@ enum Serves {
 ///
 /// # Errors
 /// Anything that keeps the server from starting.
-pub fn run(args: &Args) -> Result<ExitCode, Error> {
+pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
+    // A signal that comes before there is a server to hear it is not lost.
+    let _ = host::interrupt::hangup();
     let (kind, addresses) = args.link.plan()?;
     if args.proto == Proto::Udp && matches!(args.app, Serves::Http) {
         let what = "http is for connections, and --proto udp has none";
@@ -130,13 +136,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         let what = "--guard is for connections, and --proto udp has none";
         return Err(Error::new(what).advice("--proto tcp"));
     }
-    let (classifiers, observed) = match args.link.classifiers()? {
-        Some(read) => read,
-        None if matches!(args.app, Serves::Synthetic) => (classify::by_tag(), Arc::default()),
-        None => Default::default(),
-    };
-    let policies =
-        (0..args.shards).map(|_| policy(args, classifiers.clone())).collect::<Result<Vec<_>, _>>()?;
+    let (policies, observed) = policies(args, args.shards.into())?;
     args.link.check_capture()?;
     args.traces.check()?;
     let sandbox = args.sandbox.plan(Duty::Serve, kind.kept())?;
@@ -157,6 +157,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let interface = kind.name().map(Presence::of);
     let place = Place {
         args,
+        arguments,
         sandbox,
         header,
         addresses,
@@ -164,6 +165,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         interface,
         stack,
         policies,
+        observed,
         held,
         over,
         how,
@@ -176,9 +178,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         _ => vec![devices],
     };
     let wrapped = queues.into_iter().map(|queues| args.link.wrap(queues)).collect::<Result<_, _>>()?;
-    let ended = place.serve_on(wrapped)?;
-    check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
-    Ok(ended)
+    place.serve_on(wrapped)
 }
 
 /// What this is, for who looks at it live.
@@ -220,6 +220,8 @@ fn pin(core: CoreId) {
 /// A server that has its device.
 struct Place<'a> {
     args: &'a Args,
+    /// What they were read from.
+    arguments: &'a Arguments,
     /// What it gives up once it listens.
     sandbox: Sandbox,
     /// Of the JSON at the end: the doctor could look at nothing then.
@@ -234,6 +236,8 @@ struct Place<'a> {
     held: Option<usize>,
     /// One for each shard.
     policies: Vec<Policy>,
+    /// What they see.
+    observed: Arc<Observed>,
     /// Nothing more will come.
     over: Arc<AtomicBool>,
     /// How the device was opened, in brackets, and who else is there.
@@ -378,7 +382,9 @@ impl Place<'_> {
         let is_watched = ui.is_some() || traces.is_some();
         let mut watched = is_watched.then(|| Watched::new(ui.as_ref(), traces, device, slow, shards.len()));
         let hatches = watched.as_ref().map_or(Vec::new(), Watched::hatches);
-        let threads = Threads { workers, pin, spin: args.spin, hold: args.hold, hatches };
+        let mut reload = Reload::new(args, self.arguments, self.observed.clone(), shards.len());
+        let classifiers = reload.hatches();
+        let threads = Threads { workers, pin, spin: args.spin, hold: args.hold, hatches, classifiers };
         let (stop, clock_here) = (Arc::new(AtomicBool::new(false)), Monotonic::new());
         let (mut looks, mut is_gone) = (0_u32, false);
         let stats = std::thread::scope(|scope| {
@@ -388,6 +394,7 @@ impl Place<'_> {
             while !done() && !server.is_finished() && !is_gone {
                 std::thread::park_timeout(LOOK_EVERY);
                 watched.iter_mut().for_each(|watched| watched.look(clock_here.now()));
+                reload.look();
                 looks = looks.wrapping_add(1);
                 is_gone = looks.is_multiple_of(CHECK) && self.interface_is_gone();
             }
@@ -396,6 +403,7 @@ impl Place<'_> {
         });
         let mut stats = stats.map_err(Error::new)?;
         watched.into_iter().for_each(|watched| watched.give_back(clock_here.now(), &mut stats));
+        reload.say();
         if is_gone {
             let what = format!("{device}: the interface is gone: it was removed, renamed or moved");
             return Err(Error::new(what).advice("greenwave serve again, once it is there"));
@@ -415,7 +423,7 @@ fn frames(counts: Counts) -> String {
     format!("frames: {own} own, {taken} taken, {handed} handed on ({dropped} dropped), {forwarded} forwarded")
 }
 
-/// How often the interrupt flag is looked at.
+/// How often the flags that signals set are looked at.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 /// Looks between two at whether the interface is still there.
 const CHECK: u32 = 10;

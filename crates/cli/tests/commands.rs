@@ -1,6 +1,8 @@
 //! What a person gets who makes a mistake: one line, what to try, exit 2.
 
 mod common;
+#[path = "commands/configuration.rs"]
+mod configuration;
 #[path = "common/schema.rs"]
 mod schema;
 #[path = "common/scratch.rs"]

@@ -8,8 +8,14 @@ mod common;
 #[path = "guard/joined.rs"]
 mod joined;
 #[cfg(feature = "bpf")]
+#[path = "guard/reload.rs"]
+mod reload;
+#[cfg(feature = "bpf")]
 #[path = "guard/sandbox.rs"]
 mod sandbox;
+#[cfg(feature = "bpf")]
+#[path = "common/scratch.rs"]
+mod scratch;
 #[cfg(feature = "bpf")]
 #[path = "common/threads.rs"]
 mod threads;

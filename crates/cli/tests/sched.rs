@@ -6,6 +6,8 @@ mod by_workers;
 mod common;
 #[path = "sched/scx.rs"]
 mod in_kernel;
+#[path = "sched/reload.rs"]
+mod reload;
 #[path = "common/scratch.rs"]
 mod scratch;
 

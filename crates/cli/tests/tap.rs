@@ -5,6 +5,8 @@
 //! `nft` or `iptables`, and `setpriv` join in where they are there. What is
 //! missing is printed.
 
+#[path = "tap/reload.rs"]
+mod reload;
 #[path = "common/schema.rs"]
 mod schema;
 
@@ -74,10 +76,16 @@ impl Server {
     }
 
     fn start_on(device: &str, more: &[&str]) -> Self {
+        let words = ["serve", "--device", device, "--addr", "10.77.0.2/24"];
+        Self::spawn(&[&words[..], more].concat(), Stdio::inherit())
+    }
+
+    /// Starts one by all its words; what it says beside its result goes to `stderr`.
+    fn spawn(words: &[&str], stderr: Stdio) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_greenwave"))
-            .args(["serve", "--device", device, "--addr", "10.77.0.2/24"])
-            .args(more)
+            .args(words)
             .stdout(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .expect("greenwave starts");
         let stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
@@ -88,9 +96,13 @@ impl Server {
         server
     }
 
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the server runs");
+    }
+
     /// ctrl-C; what the server printed after that.
     fn stop(mut self) -> String {
-        kill_process(Pid::from_child(&self.child), Signal::INT).expect("the server runs");
+        self.signal(Signal::INT);
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).expect("the server's stdout is text");
         let status = self.child.wait().expect("the server ends");
@@ -161,6 +173,8 @@ fn inside() {
     shards_serve_side_by_side("tap:gw0");
     shards_serve_side_by_side("tap:gw0,queues=2");
     what_a_policy_drops_is_not_answered();
+    reload::a_policy_is_read_again_and_connections_stay();
+    reload::a_hangup_with_nothing_to_read_changes_nothing();
     a_guard_counts_who_comes_and_the_end_says_so();
     what_is_served_is_shown_live_and_the_end_still_counts_it_all();
     a_capture_holds_the_frames();

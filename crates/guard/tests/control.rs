@@ -10,6 +10,8 @@ use queueing::{Rng, Span, Time};
 mod joined;
 #[path = "control/others.rs"]
 mod others;
+#[path = "control/target.rs"]
+mod target;
 
 const LOOK: Span = Span::from_millis(10);
 

@@ -1,11 +1,13 @@
 //! The signals a command meets: ctrl-C as a flag that loops look at, so that a
-//! run can end in order, and a closed pipe as a quiet end.
+//! run can end in order, SIGHUP as another, so that it can read its
+//! configuration again, and a closed pipe as a quiet end.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static HUNG_UP: AtomicBool = AtomicBool::new(false);
 
 /// A flag that becomes true at ctrl-C (SIGINT) or SIGTERM. A second ctrl-C
 /// ends the process at once, as without this.
@@ -16,22 +18,42 @@ pub fn flag() -> &'static AtomicBool {
     &INTERRUPTED
 }
 
+/// A flag that becomes true at each SIGHUP, which from now on does not end the
+/// process; who has seen it sets it to false. A terminal that is closed sends
+/// one, too: its command ends when it can say no more.
+#[must_use]
+pub fn hangup() -> &'static AtomicBool {
+    static LISTENS: Once = Once::new();
+    LISTENS.call_once(|| {
+        extern "C" fn on_signal(_: libc::c_int) {
+            HUNG_UP.store(true, Ordering::Relaxed);
+        }
+        // Other threads' calls go on as if nothing had come.
+        handle(libc::SIGHUP, on_signal, libc::SA_RESTART);
+    });
+    &HUNG_UP
+}
+
 /// Hears of both signals from now on, each once.
 fn listen() {
     extern "C" fn on_signal(_: libc::c_int) {
         INTERRUPTED.store(true, Ordering::Relaxed);
     }
-    let handler: extern "C" fn(libc::c_int) = on_signal;
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: all-zero bytes are a valid `sigaction`: no flags, no mask,
-        // the default action.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        action.sa_sigaction = handler as libc::sighandler_t;
-        action.sa_flags = libc::SA_RESETHAND;
-        // SAFETY: the handler stores to an atomic and does nothing else, which
-        // is allowed in a signal handler; `action` lives through the call.
-        unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+        handle(signal, on_signal, libc::SA_RESETHAND);
     }
+}
+
+/// Calls `handler`, which stores to an atomic and does nothing else, at `signal`.
+fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int), flags: libc::c_int) {
+    // SAFETY: all-zero bytes are a valid `sigaction`: no flags, no mask, the
+    // default action.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_flags = flags;
+    // SAFETY: what the handlers here do is allowed in a signal handler; `action`
+    // lives through the call.
+    unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
 }
 
 /// Whether the [`flag`] is set.

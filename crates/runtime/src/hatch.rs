@@ -1,5 +1,5 @@
 //! A hatch in a running server's wall: who asks is given what the server shows,
-//! and the server never waits for whoever asks.
+//! or leaves there what it is to take, and the server never waits for whoever asks.
 //!
 //! A server's thread looks at one flag each time round. Only when somebody has
 //! asked does it fill what lies on the shelf, and where the shelf is being
@@ -28,11 +28,11 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T> Hatch<T> {
-    /// Asks the server to fill `empty`. What was asked before and is not taken
-    /// yet is forgotten.
-    pub fn ask(&self, empty: Box<T>) {
+    /// Asks the server to fill `there`, or to take what it holds. What was asked
+    /// before and is not taken yet is forgotten.
+    pub fn ask(&self, there: Box<T>) {
         let mut shelf = self.shelf();
-        *shelf = Shelf { there: Some(empty), filled: false };
+        *shelf = Shelf { there: Some(there), filled: false };
         self.asked.store(true, Ordering::Relaxed);
     }
 

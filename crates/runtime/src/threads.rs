@@ -16,6 +16,7 @@ use sched::dispatch::WorkerId;
 use crate::app::App;
 use crate::hatch::Hatch;
 use crate::idle::{Patience, Rest};
+use crate::mode::Classifiers;
 use crate::shard::{Budget, Seen, Shard, Stats, Step};
 use crate::worker::{Remote, Worker, pair};
 
@@ -57,6 +58,9 @@ pub struct Threads {
     /// Where each shard shows what it counts, in order; shards beyond these
     /// are not watched.
     pub hatches: Vec<Arc<Hatch<Seen>>>,
+    /// Where each shard is given other classifiers while it serves, in order;
+    /// it takes them between two steps.
+    pub classifiers: Vec<Arc<Hatch<Classifiers>>>,
 }
 
 impl Threads {
@@ -73,7 +77,8 @@ impl Threads {
     /// Threads that run where the kernel likes.
     #[must_use]
     pub const fn new(workers: Workers) -> Self {
-        Self { workers, pin: None, spin: Self::SPIN, hold: Self::HOLD, hatches: Vec::new() }
+        let (spin, hold) = (Self::SPIN, Self::HOLD);
+        Self { workers, pin: None, spin, hold, hatches: Vec::new(), classifiers: Vec::new() }
     }
 }
 
@@ -103,14 +108,14 @@ where
 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut core = (0..cores).map(|core| CoreId(core as u16)).cycle();
-    let Threads { workers, pin, spin, hold, hatches } = threads;
+    let Threads { workers, pin, spin, hold, hatches, classifiers } = threads;
     let crowded = count(&shards, &workers) > cores;
     let spin = if crowded { Span::ZERO } else { spin.min(Threads::SPIN_MAX) };
     let hold = hold.min(Threads::HOLD_MAX);
     let cores: Vec<CoreId> = core.by_ref().take(shards.len()).collect();
     std::thread::scope(|scope| {
         let mut running = Vec::new();
-        let mut hatches = hatches.into_iter();
+        let (mut hatches, mut classifiers) = (hatches.into_iter(), classifiers.into_iter());
         for ((shard, device), at) in shards.into_iter().zip(cores) {
             let app = shard.app();
             let mut remotes = Vec::new();
@@ -133,13 +138,14 @@ where
             let (clock, stop) = (clock.clone(), stop.clone());
             let sleep_max = if remotes.is_empty() { SLEEP_MAX } else { SLEEP_MAX_WORKERS };
             let patience = Patience::new(spin, sleep_max);
-            let hatch = hatches.next();
+            let together = Together(stop.clone());
+            let ends = Ends { stop, hatch: hatches.next(), classifiers: classifiers.next() };
             running.push(scope.spawn(move || {
-                let _together = Together(stop.clone());
+                let _together = together;
                 pinned(pin, Some(at));
                 match remotes.is_empty() {
-                    true => run_inline(shard, device, patience, hold, &clock, &Ends { stop, hatch }),
-                    false => run(shard, device, remotes, patience, &clock, &Ends { stop, hatch }),
+                    true => run_inline(shard, device, patience, hold, &clock, &ends),
+                    false => run(shard, device, remotes, patience, &clock, &ends),
                 }
             }));
         }
@@ -184,13 +190,18 @@ fn work<A: App>(worker: &mut Worker, app: &A) {
 struct Ends {
     stop: Arc<AtomicBool>,
     hatch: Option<Arc<Hatch<Seen>>>,
+    classifiers: Option<Arc<Hatch<Classifiers>>>,
 }
 
 impl Ends {
-    /// Shows what `shard` has counted, if somebody asks; whether it is to go on.
+    /// Shows what `shard` has counted, if somebody asks, and gives it the
+    /// classifiers that lie there; whether it is to go on.
     fn goes_on<D: Device, A: App>(&self, shard: &mut Shard<D, A>) -> bool {
         if let Some(hatch) = &self.hatch {
             hatch.answer(|seen| shard.show(seen));
+        }
+        if let Some(hatch) = &self.classifiers {
+            hatch.answer(|next| shard.set_classifiers(std::mem::take(next)));
         }
         !self.stop.load(Ordering::Relaxed)
     }

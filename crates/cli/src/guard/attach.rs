@@ -2,7 +2,8 @@
 //! interrupted or the guard is taken off.
 //!
 //! It looks at the server, asks a policy, and tells the program in the kernel;
-//! all three are others' work. Here are words and the loop.
+//! all three are others' work. Here are words and the loop. SIGHUP has it read
+//! `--config` again, for another `target-delay`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ use host::xdp::Mode;
 use queueing::{Clock, Span, Time};
 
 use super::status;
+use crate::configuration::{Arguments, STAYS};
 use crate::ui::{self, Head, Told, Ui};
 use crate::{Error, sandbox};
 
@@ -112,7 +114,8 @@ impl FromStr for Class {
 ///
 /// # Errors
 /// What keeps the guard from being attached, or from being told.
-pub fn run(args: &Args) -> Result<ExitCode, Error> {
+pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
+    let reload = host::interrupt::hangup();
     let bounds = Span::from_millis(1)..=Span::from_millis(200);
     if !bounds.contains(&args.period) {
         let (least, most) = (bounds.start(), bounds.end());
@@ -121,11 +124,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         );
     }
     let params = Params { period: args.period, delay_target: args.target_delay, ..Params::default() };
-    let policy = || {
-        guard::by_name(&args.policy, &params)
-            .map_err(|e| Error::new(e.to_string()).advice("--policy queue-delay"))
-    };
-    let mut controller = Controller { policy: policy()?, telling: 0 };
+    let mut controller = Controller { policy: policy(args, &params)?, params, telling: 0 };
     let options = Options {
         ports: args.port.clone(),
         mode: args.mode.into(),
@@ -156,9 +155,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             break true;
         }
         looks += 1;
+        if reload.swap(false, Ordering::Relaxed) {
+            match controller.reload(&mut guard, arguments) {
+                Ok(said) => eprintln!("{said}"),
+                Err(e) => eprintln!("{}", e.and(STAYS)),
+            }
+        }
         let told = controller.turn(&mut guard, clock.now());
         if told.map_err(|e| Error::new(format!("{}: {e}", args.device)))? == Turn::Silenced {
-            controller.policy = policy()?;
+            controller.policy = policy(args, &controller.params)?;
         }
         ui.iter().for_each(|ui| show(ui, args, &guard, clock.now()));
     };
@@ -178,9 +183,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The policy, and how many services told of their requests at the last look.
+/// A policy that has learned nothing yet.
+fn policy(args: &Args, params: &Params) -> Result<Box<dyn guard::Policy>, Error> {
+    guard::by_name(&args.policy, params).map_err(|e| Error::new(e.to_string()).advice("--policy queue-delay"))
+}
+
+/// The policy and what it was told, and how many services told of their requests at the last look.
 struct Controller {
     policy: Box<dyn guard::Policy>,
+    params: Params,
     telling: u64,
 }
 
@@ -206,6 +217,18 @@ impl Controller {
         }
         guard.hold(now, self.policy.tick(now, &signals))?;
         Ok(Turn::Done)
+    }
+
+    /// Takes the target that the file of `--config` says now; what to say of it.
+    fn reload(&mut self, guard: &mut Guard, arguments: &Arguments) -> Result<String, Error> {
+        if arguments.file().is_none() {
+            return Ok("note: SIGHUP reads --config again, and none was given".to_owned());
+        }
+        let target = arguments.again::<Args>(&["target-delay"])?.target_delay;
+        guard.set_target(target).map_err(|e| Error::new(format!("target {target}: {e}")))?;
+        self.params.delay_target = target;
+        self.policy.on_target(target);
+        Ok(format!("read again: target {target} is in force"))
     }
 }
 

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::Error;
+use crate::configuration::Arguments;
 
 /// Keep a server's goodput under overload.
 #[derive(clap::Args)]
@@ -36,9 +37,9 @@ enum Command {
 ///
 /// # Errors
 /// As the subcommand.
-pub fn run(args: &Args) -> Result<ExitCode, Error> {
+pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     match &args.command {
-        Command::Attach(args) => attach::run(args),
+        Command::Attach(args) => attach::run(args, arguments),
         Command::Status(args) => status::run(args),
         Command::Detach { device } => {
             println!("{device}: detached: {}", host::guard::detach(device)?);

@@ -17,7 +17,7 @@ pub const EXAMPLE: &str = include_str!("example.toml");
 pub const MECHANISMS: [&str; 4] = ["auto", "affinity", "scx", "runtime"];
 
 /// The file.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     pub policy: String,
@@ -45,7 +45,7 @@ pub struct Config {
 }
 
 /// A task of the file.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
     pub name: String,

@@ -11,28 +11,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use host::cores::class::Class;
-use host::cores::{
-    Counters, Journal, Layout, Limit, Manager, Mechanism, Probe, Sensor, Setup, TaskSetup, Unseen, Who, list,
-};
+use host::cores::{Journal, Layout, Manager, Mechanism, Setup, TaskSetup, Who, list};
 use host::{Monotonic, affinity, proc};
 use queueing::{Clock, CoreId, Span};
 use sched::cores::condition::{Change, Trouble, Watch};
 use sched::cores::{Allocator, Settings, TaskId};
 use serde_json::json;
 
+use crate::configuration::Arguments;
 use crate::table::Table;
 use crate::{Error, ui};
 
 mod config;
 mod mechanism;
 mod programs;
+mod reload;
 mod restore;
+mod sensor;
 mod shown;
 mod status;
 
-use config::{Config, SensorName};
+use config::Config;
 use mechanism::Choice;
 use programs::Programs;
+use reload::Reload;
+use sensor::sensor;
 use shown::Shown;
 use status::Status;
 
@@ -82,7 +85,7 @@ const REAP_EVERY: Span = Span::from_millis(25);
 ///
 /// # Errors
 /// A configuration that cannot be, and what to try.
-pub fn run(args: &Args) -> Result<ExitCode, Error> {
+pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     match (&args.command, &args.config) {
         (Some(Sub::Example), _) => print!("{}", config::EXAMPLE),
         (Some(Sub::Restore(args)), _) => return restore::run(args),
@@ -92,7 +95,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
                     Error::new(format!("every {} is less than 10 ms", args.every)).advice("--every 1s")
                 );
             }
-            share(&Config::load(path, args.mechanism.as_deref())?, args)?;
+            let reload = Reload::new(arguments);
+            share(&Config::load(path, args.mechanism.as_deref())?, args, reload)?;
         }
         (None, None) => {
             return Err(Error::new("no configuration").advice("greenwave sched example >tasks.toml"));
@@ -133,7 +137,7 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
 }
 
 /// Takes the tasks over, manages them, and puts them back.
-fn share(config: &Config, args: &Args) -> Result<(), Error> {
+fn share(config: &Config, args: &Args, reload: Reload<'_>) -> Result<(), Error> {
     let ours = affinity::cores().map_err(|e| Error::new(format!("which cores are ours: {e}")))?;
     let cores = config.managed(&ours)?;
     let folder = args.journals.clone().unwrap_or_else(host::cores::journal::folder);
@@ -169,7 +173,8 @@ fn share(config: &Config, args: &Args) -> Result<(), Error> {
         greet(config, args, &*manager, &start);
         let shown = ui.map(|ui| Shown::new(ui, &board, config));
         let allocator = Allocator::new(policy, board);
-        let mut rounds = Rounds { config, args, clock, allocator, watch, period, shown };
+        let config_now = config.clone();
+        let mut rounds = Rounds { config: config_now, args, reload, clock, allocator, watch, period, shown };
         let status = rounds.run(&mut *manager, &mut programs, interrupted);
         // Everybody goes on before anybody is asked to end.
         let restored = manager.put_back();
@@ -214,38 +219,6 @@ fn stand_back(ours: &[CoreId], managed: &[CoreId]) -> bool {
     }
     Class::FIRST.set(None).is_ok()
 }
-
-/// What tells how busy DRAM is around `cores`, and why this.
-///
-/// # Errors
-/// Counters were asked for, and there are none.
-fn sensor(config: &Config, cores: &[CoreId]) -> Result<(Box<dyn Sensor>, String), Error> {
-    let none = |why: &str| -> (Box<dyn Sensor>, String) { (Box::new(Unseen), why.to_owned()) };
-    let probe = |why: &str| -> (Box<dyn Sensor>, String) {
-        let limit = Limit { slowdown: config.latency_max, bandwidth: config.bandwidth_max_gb * 1e9 };
-        let probe = Probe::new(Probe::size(), limit);
-        let why = format!(
-            "{why}a load takes {} when DRAM is idle, {} times that count as {} GB/s; \
-             who runs most is taken for the culprit",
-            probe.idle(),
-            config.latency_max,
-            config.bandwidth_max_gb
-        );
-        (Box::new(probe), why)
-    };
-    let counters =
-        || Counters::here(cores).map(|counters| (Box::new(counters) as Box<dyn Sensor>, COUNTED.to_owned()));
-    Ok(match config.sensor {
-        SensorName::None => none("as the configuration says: bandwidth is not managed"),
-        SensorName::Auto if !config.asks_for_bandwidth() => none("the policy does not ask for bandwidth"),
-        SensorName::Auto => counters().unwrap_or_else(|_| probe("no counters are here; ")),
-        SensorName::Probe => probe(""),
-        SensorName::Counters => counters()
-            .map_err(|why| Error::new(format!("sensor counters: {why}")).advice("sensor = \"auto\""))?,
-    })
-}
-
-const COUNTED: &str = "bytes by socket are counted, and misses by core where they can be";
 
 /// How it starts.
 struct Start<'a> {
@@ -308,8 +281,10 @@ fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: &Start<'_>)
 
 /// One round after another.
 struct Rounds<'a> {
-    config: &'a Config,
+    /// As it is now.
+    config: Config,
     args: &'a Args,
+    reload: Reload<'a>,
     clock: Monotonic,
     allocator: Allocator,
     watch: Watch,
@@ -334,6 +309,7 @@ impl Rounds<'_> {
             if start.since(reaped) >= REAP_EVERY {
                 reaped = start;
                 programs.reap();
+                self.read_again(manager);
             }
             status.actions += self.allocator.round(start, manager) as u64;
             status.rounds += 1;
@@ -349,8 +325,8 @@ impl Rounds<'_> {
                 shown.round(start, &self.allocator, cost);
                 if shown.is_due(start) {
                     let conditions: Vec<Trouble> = self.watch.raised().collect();
-                    let figures = status.figures(start, self.config, manager, &self.allocator, &conditions);
-                    shown.tell(start, self.config, self.allocator.board(), figures);
+                    let figures = status.figures(start, &self.config, manager, &self.allocator, &conditions);
+                    shown.tell(start, &self.config, self.allocator.board(), figures);
                 }
             }
             let is_over = (0..self.config.tasks.len()).all(|number| manager.is_over(TaskId(number as u16)));
@@ -360,7 +336,7 @@ impl Rounds<'_> {
             if ends || start.since(told) >= self.args.every {
                 told = start;
                 let conditions: Vec<Trouble> = self.watch.raised().collect();
-                status.tell(start, self.config, manager, &self.allocator, &conditions, self.args.json);
+                status.tell(start, &self.config, manager, &self.allocator, &conditions, self.args.json);
             }
             if ends {
                 return status;
@@ -371,13 +347,25 @@ impl Rounds<'_> {
         }
     }
 
+    /// Takes over other thresholds, if that was asked for.
+    fn read_again(&mut self, manager: &mut dyn Manager) {
+        let Some(config) = self.reload.look(&self.config) else { return };
+        for (number, task) in config.tasks.iter().enumerate() {
+            let (id, spec) = (TaskId(number as u16), task.spec());
+            self.allocator.set_thresholds(id, &spec);
+            manager.set_thresholds(id, &spec);
+        }
+        self.watch.set_after(config.condition_after);
+        self.config = config;
+    }
+
     /// To the log, and to the hook.
     fn report(&self, change: Change) {
         let (word, trouble) = match change {
             Change::Raised(trouble) => ("raised", trouble),
             Change::Cleared(trouble) => ("cleared", trouble),
         };
-        let (what, place) = status::parts(trouble, self.config);
+        let (what, place) = status::parts(trouble, &self.config);
         eprintln!("condition {word}: {what} {place} (after {})", self.config.condition_after);
         let Some((program, words)) = self.config.hook.split_first() else { return };
         let mut hook = Command::new(program);

@@ -1,16 +1,33 @@
 //! Which policy a server's shards follow: a mode, or what stands in its place.
 
+use std::sync::Arc;
+
+use net::classify::rules::Observed;
 use runtime::mode::{Classifiers, Policy};
 use sched::dispatch::{Params, Steering, by_name};
 
-use super::Args;
-use crate::Error;
+use super::{Args, Serves};
+use crate::{Error, classify};
 
 /// Tasks that the event queue holds.
 const TASKS: usize = 65_536;
 
+/// One for each of so many shards, and what they will have seen together.
+///
+/// # Errors
+/// The file's of `--policy`; what the mode and its classifiers cannot be together.
+pub(super) fn policies(args: &Args, shards: usize) -> Result<(Vec<Policy>, Arc<Observed>), Error> {
+    let (classifiers, observed) = match args.link.classifiers()? {
+        Some(read) => read,
+        None if matches!(args.app, Serves::Synthetic) => (classify::by_tag(), Arc::default()),
+        None => Default::default(),
+    };
+    let policies = (0..shards).map(|_| policy(args, classifiers.clone())).collect::<Result<_, _>>()?;
+    Ok((policies, observed))
+}
+
 /// What the mode makes of the classifiers, and what was asked for instead.
-pub(super) fn policy(args: &Args, classifiers: Classifiers) -> Result<Policy, Error> {
+fn policy(args: &Args, classifiers: Classifiers) -> Result<Policy, Error> {
     let workers = usize::from(args.workers.max(1));
     let params = Params::new(workers, TASKS);
     let asked = [classifiers.driver.is_some(), classifiers.transport.is_some()];

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use net::device::{Full, Received};
 use queueing::Time;
-use runtime::mode::Classifiers;
 
 use super::*;
 
@@ -54,10 +53,11 @@ fn check(queues: usize, more: &[&str]) {
     let args = Line::parse_from([&words[..], more].concat()).args;
     let (_, addresses) = args.link.plan().expect("they can be");
     let stack = addresses.stack([2, 0, 0, 0, 0, 1], [7; 16]);
-    let policies = (0..3).map(|_| policy(&args, Classifiers::default()).expect("it can be")).collect();
+    let (policies, observed) = policies(&args, 3).expect("they can be");
     let (over, there) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(queues)));
     let place = Place {
         args: &args,
+        arguments: &Arguments::default(),
         sandbox: Sandbox::none(),
         header: None,
         addresses,
@@ -65,6 +65,7 @@ fn check(queues: usize, more: &[&str]) {
         interface: None,
         stack,
         policies,
+        observed,
         held: None,
         over: over.clone(),
         how: String::new(),

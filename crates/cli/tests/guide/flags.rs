@@ -17,6 +17,11 @@ impl Help {
     /// were looked at. `place` is where the words are.
     #[track_caller]
     pub fn check(&mut self, words: &[&str], place: &str) -> usize {
+        // The file for all commands stands before the command.
+        let words = match words {
+            ["--config", _, rest @ ..] => rest,
+            _ => words,
+        };
         // What stands behind `--` is another program's.
         let ours = words.iter().take_while(|word| **word != "--");
         let flags: Vec<&str> = ours.copied().filter(|word| word.starts_with("--")).collect();

@@ -19,6 +19,9 @@ pub trait Policy: Send {
     /// What may come in from `now` on, when the server looks like `signals`.
     fn tick(&mut self, now: Time, signals: &Signals) -> Limit;
 
+    /// From now on requests may wait for `target`. What was learned stays.
+    fn on_target(&mut self, _target: Span) {}
+
     /// Whether it looks at the machine: the kernel's share, sockets, memory.
     /// Who has to ask for these need not, where it does not.
     fn looks_at_machine(&self) -> bool {

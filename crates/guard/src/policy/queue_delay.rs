@@ -80,6 +80,10 @@ impl Policy for QueueDelay {
         let off = (target_s - signals.delay.as_secs_f64()) / (HORIZON * target_s);
         Limit::Rate { per_s: served_per_s * (1.0 + off).max(FLOOR) }
     }
+
+    fn on_target(&mut self, target: Span) {
+        self.target = target;
+    }
 }
 
 /// The least budget that counts, as a part of the target.

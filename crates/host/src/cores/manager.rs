@@ -3,7 +3,7 @@
 use std::io;
 
 use queueing::{Span, Time};
-use sched::cores::{Cores, TaskId};
+use sched::cores::{Cores, TaskId, TaskSpec};
 
 use super::journal::Restored;
 use super::{Affinity, CoresError, Figures, Runtime, Scx, Sensor, Setup, Taken};
@@ -27,6 +27,14 @@ pub trait Manager: Cores {
 
     /// What was taken over.
     fn taken(&self) -> &Taken;
+
+    /// The same, to change what is known of it.
+    fn taken_mut(&mut self) -> &mut Taken;
+
+    /// From now on `task` has the thresholds of `spec`.
+    fn set_thresholds(&mut self, task: TaskId, spec: &TaskSpec) {
+        self.taken_mut().specs[task.index()].set_thresholds(spec);
+    }
 
     /// Whether `task` is parked.
     fn is_parked(&self, task: TaskId) -> bool {

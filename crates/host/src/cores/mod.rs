@@ -243,6 +243,10 @@ impl Manager for Affinity {
         &self.taken
     }
 
+    fn taken_mut(&mut self) -> &mut Taken {
+        &mut self.taken
+    }
+
     fn put_back(&mut self) -> io::Result<Restored> {
         self.taken.put_back()
     }

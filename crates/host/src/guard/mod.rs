@@ -290,6 +290,19 @@ impl Guard {
         self.loaded.maps.set_look(&self.look)
     }
 
+    /// From now on [`status`] says that a connection may wait for `target`.
+    ///
+    /// # Errors
+    /// What the kernel says; nothing has changed then.
+    pub fn set_target(&mut self, target: Span) -> io::Result<()> {
+        let options = Options { target, ..self.options.clone() };
+        let mut settings = self.loaded.maps.settings()?;
+        settings.notes = Notes::new(&options).bytes();
+        self.loaded.maps.set_settings(&settings)?;
+        self.options = options;
+        Ok(())
+    }
+
     /// Whether it still is where it was attached; else somebody took it off.
     #[must_use]
     pub fn is_attached(&self) -> bool {

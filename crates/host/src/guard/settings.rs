@@ -1,5 +1,5 @@
-//! What the guard's program is told once, at the start: `struct settings` of
-//! `intf.h`, byte for byte.
+//! What the guard's program is told at the start: `struct settings` of `intf.h`,
+//! byte for byte. Later its notes may change, which no program reads.
 
 use super::layout::{NOTES_LEN, words};
 

@@ -112,6 +112,13 @@ impl Stack {
         }
     }
 
+    /// Replaces the classifier that listeners and connections have where they
+    /// have none of their own ([`Config::classifier`](super::Config)), from the
+    /// next segment on.
+    pub fn set_default_classifier(&mut self, classifier: Option<TransportClassifier>) {
+        self.config.classifier = classifier;
+    }
+
     /// Attaches application memory for the classifier (M5).
     pub fn attach(&mut self, conn: ConnId, memory: Option<Arc<dyn Any + Send + Sync>>) {
         let Some(connection) = self.flows.get_mut(conn) else { return };

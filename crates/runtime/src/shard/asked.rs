@@ -10,6 +10,7 @@ use sched::dispatch::{WorkerId, WorkerSet};
 
 use super::{Budget, Shard, Stats};
 use crate::app::App;
+use crate::mode::Classifiers;
 
 impl<D: Device, A: App> Shard<D, A> {
     /// The stack, to listen, connect, read flows.
@@ -20,6 +21,14 @@ impl<D: Device, A: App> Shard<D, A> {
     /// Replaces `pri_filter` from the next frame on.
     pub fn set_driver_classifier(&mut self, classifier: Option<DriverClassifier>) {
         self.front.set_classifier(classifier);
+    }
+
+    /// Replaces both classifiers, the transport's where nobody has one of its
+    /// own: from the next frame, and the next segment, on. What waits already
+    /// keeps its label.
+    pub fn set_classifiers(&mut self, classifiers: Classifiers) {
+        self.front.set_classifier(classifiers.driver);
+        self.stack.set_default_classifier(classifiers.transport);
     }
 
     /// What happened so far, and where requests waited.

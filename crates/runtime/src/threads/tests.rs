@@ -211,3 +211,44 @@ fn a_worker_that_panics_ends_the_server() {
     stop.store(true, Ordering::Relaxed);
     assert!(serving.join().is_err() && is_over, "nobody else does its work");
 }
+
+#[test]
+fn classifiers_are_given_to_shards_that_run() {
+    for workers in [Workers::Inline, Workers::Threads] {
+        let hatches: Vec<Arc<Hatch<Classifiers>>> = vec![Arc::default(), Arc::default()];
+        let asked = Arc::new(AtomicBool::new(false));
+        let clock: SharedClock = Arc::new(Real(Instant::now()));
+        let (mut served, mut clients) = (Vec::new(), Vec::new());
+        for _ in &hatches {
+            let (shard, near, far) = shard();
+            served.push((shard, near));
+            clients.push(Client::connected_to(far, clock.now()));
+        }
+        for hatch in &hatches {
+            let asked = asked.clone();
+            let driver: net::classify::DriverClassifier = Arc::new(move |_| {
+                asked.store(true, Ordering::Relaxed);
+                net::classify::Verdict::Keep
+            });
+            hatch.ask(Box::new(Classifiers { driver: Some(driver), transport: None }));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = Threads { classifiers: hatches.clone(), ..Threads::new(workers) };
+        let serving = std::thread::spawn({
+            let (clock, stop) = (clock.clone(), stop.clone());
+            move || serve(served, clock, stop, threads)
+        });
+        let answered = (0..TURNS_MAX).any(|_| {
+            let now = clock.now();
+            clients.iter_mut().for_each(|client| client.turn(now));
+            std::thread::yield_now();
+            clients.iter().all(|client| client.echoed == SAID)
+        });
+        stop.store(true, Ordering::Relaxed);
+        serving.join().unwrap();
+        assert!(answered && asked.load(Ordering::Relaxed));
+        let is_empty =
+            |hatch: &Arc<Hatch<Classifiers>>| hatch.take().is_some_and(|left| left.driver.is_none());
+        assert!(hatches.iter().all(is_empty), "the shards have them now");
+    }
+}

@@ -2,7 +2,7 @@
 
 use queueing::{Span, Time};
 
-use super::{Action, Board, Cores, Policy, Signals};
+use super::{Action, Board, Cores, Policy, Signals, TaskId, TaskSpec};
 
 /// A policy at work on a board.
 pub struct Allocator {
@@ -30,6 +30,11 @@ impl Allocator {
     #[must_use]
     pub const fn board(&self) -> &Board {
         &self.board
+    }
+
+    /// From the next round on, `task` has the thresholds of `spec`.
+    pub fn set_thresholds(&mut self, task: TaskId, spec: &TaskSpec) {
+        self.board.set_thresholds(task, spec);
     }
 
     /// What it saw in the last round.

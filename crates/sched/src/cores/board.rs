@@ -119,6 +119,11 @@ impl Board {
         &self.tasks[task.index()]
     }
 
+    /// From the next round on, `task` has the thresholds of `spec`.
+    pub fn set_thresholds(&mut self, task: TaskId, spec: &TaskSpec) {
+        self.tasks[task.index()].set_thresholds(spec);
+    }
+
     /// The numbers of all tasks.
     pub fn ids(&self) -> impl Iterator<Item = TaskId> + use<> {
         (0..self.tasks.len() as u16).map(TaskId)

@@ -55,6 +55,11 @@ impl Watch {
         Self { after, bandwidth_max: settings.bandwidth_max, watched }
     }
 
+    /// From now on a trouble is raised once it has lasted for `after`.
+    pub fn set_after(&mut self, after: Span) {
+        self.after = after;
+    }
+
     /// Looks once a round, after the policy; what changed is added to `changes`.
     pub fn round(&mut self, now: Time, signals: &Signals, board: &Board, changes: &mut Vec<Change>) {
         let (after, bandwidth_max) = (self.after, self.bandwidth_max);

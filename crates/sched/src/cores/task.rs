@@ -61,6 +61,14 @@ impl TaskSpec {
         Self { class: Class::BestEffort, ..Self::critical(0) }
     }
 
+    /// Takes over when `other` asks for a core, has one alone, or has its target;
+    /// what it is and how many cores it may have stay.
+    pub fn set_thresholds(&mut self, other: &Self) {
+        self.delay_max = other.delay_max;
+        self.request_max = other.request_max;
+        self.tail_target = other.tail_target;
+    }
+
     /// Whether it is LC.
     #[must_use]
     pub const fn is_critical(&self) -> bool {

@@ -224,6 +224,10 @@ impl Manager for Runtime {
         self.base.taken()
     }
 
+    fn taken_mut(&mut self) -> &mut Taken {
+        self.base.taken_mut()
+    }
+
     fn put_back(&mut self) -> io::Result<Restored> {
         self.base.put_back()
     }

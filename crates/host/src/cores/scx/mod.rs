@@ -266,6 +266,10 @@ impl Manager for Scx {
         &self.taken
     }
 
+    fn taken_mut(&mut self) -> &mut Taken {
+        &mut self.taken
+    }
+
     fn put_back(&mut self) -> io::Result<Restored> {
         // First the scheduler: whoever waits runs.
         self.kernel = None;

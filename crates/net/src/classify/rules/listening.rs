@@ -51,7 +51,12 @@ impl Ears {
             return self.verdict_of(cx, &Facts::of_flow(cx));
         };
         let verdict = match (&mut *memory as &mut dyn Any).downcast_mut::<Listening>() {
-            Some(listening) => listening.hear(self, cx, start),
+            Some(listening) => {
+                if !Arc::ptr_eq(&listening.observed, &self.observed) {
+                    listening.change_rules(self, protocol, start);
+                }
+                listening.hear(self, cx, start)
+            }
             // Another classifier's; requests are not known then.
             None => self.verdict_of(cx, &Facts::of_flow(cx)),
         };
@@ -86,6 +91,19 @@ impl Listening {
         let observed = Arc::clone(&ears.observed);
         let reader = Reader::new(protocol, Arc::clone(&observed.notes), start);
         Self { reader, waiting: Waiting::default(), observed }
+    }
+
+    /// From now on it hears for the rules of `ears`, which have taken the place
+    /// of those that it heard for. Where requests end stays known if these read
+    /// the same protocol and nothing went by unread; what the one under way
+    /// says is not, since others have asked for it.
+    fn change_rules(&mut self, ears: &Ears, protocol: &Protocol, start: u64) {
+        if !self.reader.has_followed(protocol, start) {
+            *self = Self::new(ears, protocol.clone(), start);
+            return;
+        }
+        self.observed = Arc::clone(&ears.observed);
+        self.reader.change_visit(Arc::clone(&ears.observed.notes));
     }
 
     fn hear(&mut self, ears: &Ears, cx: &FlowContext<'_>, start: u64) -> Verdict {

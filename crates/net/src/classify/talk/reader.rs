@@ -47,6 +47,23 @@ impl Reader {
         self.given_up
     }
 
+    /// Whether it knows where the requests of `protocol` end, in all of the
+    /// stream before byte `start`.
+    #[must_use]
+    pub fn has_followed(&self, protocol: &Protocol, start: u64) -> bool {
+        !self.given_up && self.protocol == *protocol && start <= self.next
+    }
+
+    /// From now on others are told, and count in `notes`. The request under
+    /// way has begun without them: its mark is 0.
+    pub fn change_visit(&mut self, notes: Arc<Notes>) {
+        let bytes = self.held.take();
+        notes.held.fetch_add(bytes.len(), Ordering::Relaxed);
+        self.held = Held { bytes, notes: Arc::clone(&notes) };
+        self.notes = notes;
+        self.mark = self.mark.map(|_| 0);
+    }
+
     /// Takes in the piece of the stream that starts at byte `start`; what was
     /// seen before counts once.
     pub fn read(&mut self, start: u64, piece: &[u8], visit: &mut dyn Visit) {

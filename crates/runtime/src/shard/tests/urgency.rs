@@ -137,3 +137,23 @@ fn classifier_and_application_talk_through_the_shared_bytes() {
     world.serve_all();
     assert_eq!((world.text(member), world.text(guest)), ("W\n2R\n".to_owned(), "1R\n".to_owned()));
 }
+
+#[test]
+fn other_classifiers_hold_for_connections_that_are_open_and_what_waits_keeps_its_label() {
+    let mut world = world(1, |_| {});
+    let (busy, waiting, id) = (world.connect(), world.connect(), world.connect());
+    world.send(busy, "7 busy\n");
+    world.send(waiting, "3 waits\n");
+    let turned: net::classify::TransportClassifier = Arc::new(|flow| match flow.payload.first() {
+        Some(digit @ b'0'..=b'7') => Verdict::Level(b'7' - digit),
+        _ => Verdict::Keep,
+    });
+    world.shard.set_classifiers(Classifiers { driver: None, transport: Some(turned) });
+    world.send(id, "7 urgent now\n");
+    assert_eq!(world.serve_all(), ["7 busy\n", "7 urgent now\n", "3 waits\n"]);
+    world.shard.set_classifiers(Classifiers::default());
+    world.send(id, "7 nobody asks\n");
+    assert_eq!(world.jobs[0].label.priority, Priority::LOWEST);
+    assert_eq!(world.serve_all(), ["7 nobody asks\n"]);
+    assert_eq!((world.counters().closed, world.counters().aborted), (0, 0));
+}

@@ -7,6 +7,7 @@ use super::*;
 mod caladan;
 mod condition;
 mod others;
+mod thresholds;
 
 /// A machine of `(physical cores, lanes)` on one socket, its tasks, and the policy called `name`.
 fn setup(name: &str, (physical, lanes): (usize, usize), tasks: &[TaskSpec]) -> (Board, Box<dyn Policy>) {

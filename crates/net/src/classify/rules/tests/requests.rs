@@ -379,3 +379,53 @@ proptest! {
         prop_assert_eq!(most_urgent, Some(expected));
     }
 }
+
+#[test]
+fn rules_that_take_the_place_of_others_hold_from_the_next_request_on() {
+    let rule = |path: &str| one(&format!("http = {{ method = \"POST\", path = \"{path}\" }}"));
+    let ((old, first), (new, second)) = (rule("/pay"), rule("/ask"));
+    let mut flow = Flow::new();
+    let request = |path: &str| format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 6\r\n\r\nabcdef");
+    let (pay, ask) = (request("/pay"), request("/ask"));
+    let (begun, rest) = pay.as_bytes().split_at(pay.len() - 3);
+    assert_eq!(flow.segment(&first, begun), Level(0));
+    // Nobody has asked for the new rules what this request says.
+    assert_eq!(flow.segment(&second, rest), Level(5));
+    let (begun, rest) = ask.as_bytes().split_at(9);
+    assert_eq!(flow.segment(&second, begun), Level(5), "its head is not there");
+    assert_eq!(flow.segment(&second, rest), Level(0));
+    assert_eq!(flow.segment(&second, pay.as_bytes()), Level(5));
+    let counts = |policy: &Policy| {
+        let notes = policy.observed().notes.clone();
+        (notes.requests(), Nonsense::ALL.iter().map(|why| notes.given_up(*why)).sum::<u64>())
+    };
+    assert_eq!((counts(&old), counts(&new)), ((1, 0), (2, 0)));
+}
+
+#[test]
+fn a_head_that_is_cut_is_read_by_the_rules_that_see_its_end() {
+    let ((old, first), (new, second)) =
+        (one("http = { path = \"/pay\" }"), one("http = { path = \"/ask\" }"));
+    let mut flow = Flow::new();
+    let (begun, rest) = b"GET /ask HTTP/1.1\r\nhost: a\r\n\r\n".split_at(12);
+    assert_eq!(flow.segment(&first, begun), Level(5));
+    assert_eq!(flow.segment(&second, rest), Level(0));
+    drop(flow);
+    for policy in [old, new] {
+        assert_eq!(policy.observed().notes.held(), 0, "what is held is counted where it is held");
+    }
+}
+
+#[test]
+fn rules_that_missed_bytes_or_read_another_protocol_begin_anew() {
+    let (_, http) = one("http = { path = \"/pay\" }");
+    let (_, again) = one("http = { path = \"/ask\" }");
+    let (_, resp) = one("resp = { verb = \"GET\" }");
+    let (_, deaf) = one("length = \"> 0\"");
+    let mut flow = Flow::new();
+    assert_eq!(flow.segment(&http, b"GET /pay HTTP/1.1\r\n\r\n"), Level(0));
+    assert_eq!(flow.segment(&deaf, b"GET /pay HTTP/1.1\r\n\r\n"), Level(0));
+    assert_eq!(flow.segment(&again, b"GET /ask HTTP/1.1\r\n\r\n"), Level(0));
+    assert_eq!(flow.segment(&resp, b"get k\r\n"), Level(0));
+    assert_eq!(flow.segment(&http, b"GET /pay HTTP/1.1\r\n\r\n"), Level(0));
+}

@@ -1,0 +1,195 @@
+//! What a file for all commands says, in the words of the command line.
+//!
+//! Keys are checked here, against the definitions that `--help` is made of;
+//! values by whoever reads the command line.
+
+use std::path::Path;
+
+use clap::{Arg, ArgAction, Command};
+use toml::de::{DeTable, DeValue};
+
+use crate::include::{self, Included};
+use crate::{Error, commands};
+
+/// Checked for keys and not for values.
+pub struct File {
+    /// In the order of the file.
+    pub sections: Vec<Section>,
+}
+
+/// What it says of one command.
+pub struct Section {
+    /// `guard`, `attach`.
+    pub command: Vec<String>,
+    /// In the order of the file.
+    pub settings: Vec<Setting>,
+}
+
+/// A flag.
+#[derive(Clone)]
+pub struct Setting {
+    /// Its name without dashes.
+    pub key: String,
+    short: Option<char>,
+    /// Where it stands in the text, in bytes, and for people: the file and the line.
+    at: usize,
+    pub place: String,
+    /// As the file has them.
+    pub values: Vec<String>,
+    /// As the command line says it, once for each value.
+    pub words: Vec<String>,
+}
+
+impl Setting {
+    /// Whether it is among `words` of the command line.
+    pub fn is_given(&self, words: &[&str]) -> bool {
+        let is_it = |word: &&str| match (word.strip_prefix("--"), word.strip_prefix('-'), self.short) {
+            (Some(long), ..) => long.split('=').next() == Some(&self.key),
+            (None, Some(short), Some(name)) => short.starts_with(name),
+            _ => false,
+        };
+        words.iter().any(is_it)
+    }
+}
+
+impl File {
+    /// Reads the file at `path`, and what it includes.
+    ///
+    /// # Errors
+    /// It cannot be read; a section that is no command, or a key that is no flag of
+    /// it, with the line and what would be valid.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let all = include::read(path)?;
+        let table = DeTable::parse(&all.text).map_err(|e| {
+            let place = place(&all, e.span().map_or(0, |span| span.start));
+            Error::new(format!("{place}: {}", e.message().replace('\n', " "))).advice("greenwave --help")
+        })?;
+        let mut commands = commands();
+        commands.build();
+        let mut reading = Reading { all: &all, sections: Vec::new() };
+        reading.walk(table.get_ref(), &commands, &[])?;
+        let mut sections = reading.sections;
+        sections.sort_by_key(|section| section.settings.first().map(|setting| setting.at));
+        Ok(Self { sections })
+    }
+
+    /// What it says of `command`.
+    pub fn settings(self, command: &[String]) -> Vec<Setting> {
+        let section = self.sections.into_iter().find(|section| section.command == command);
+        section.map_or(Vec::new(), |section| section.settings)
+    }
+}
+
+/// Whether `file` has a section for a command.
+pub fn is_one(file: &toml::Table) -> bool {
+    let commands = commands();
+    file.iter().any(|(key, value)| value.is_table() && commands.find_subcommand(key).is_some())
+}
+
+/// The flags of `command` that a file may set.
+pub fn flags(command: &Command) -> impl Iterator<Item = &Arg> {
+    let is_own = |arg: &&Arg| arg.get_long().is_some_and(|name| !matches!(name, "help" | "version"));
+    command.get_arguments().filter(is_own)
+}
+
+/// What to look at for what is valid.
+pub fn help(names: &[String]) -> String {
+    let names = names.iter().map(String::as_str);
+    ["greenwave"].into_iter().chain(names).chain(["--help"]).collect::<Vec<_>>().join(" ")
+}
+
+/// A file that is being read.
+struct Reading<'a> {
+    all: &'a Included,
+    sections: Vec<Section>,
+}
+
+impl Reading<'_> {
+    /// Reads the section of `command`, which is called by `names`.
+    fn walk(&mut self, table: &DeTable<'_>, command: &Command, names: &[String]) -> Result<(), Error> {
+        let mut settings = Vec::new();
+        for (key, value) in table {
+            let (name, at): (&str, _) = (key.get_ref(), key.span().start);
+            if let (Some(next), Some(table)) = (command.find_subcommand(name), value.get_ref().as_table()) {
+                self.walk(table, next, &[names, &[name.to_owned()]].concat())?;
+                continue;
+            }
+            let place = place(self.all, at);
+            let wrong = |what: String| Error::new(format!("{place}: {what}")).advice(help(names));
+            let flag = flags(command).find(|arg| arg.get_long() == Some(name)).filter(|_| !names.is_empty());
+            let Some(arg) = flag else {
+                let section =
+                    if names.is_empty() { "the file".to_owned() } else { format!("[{}]", names.join(".")) };
+                let valid = valid(command, names.is_empty());
+                return Err(wrong(format!("unknown key `{name}` in {section}; valid: {valid}")));
+            };
+            let Some((values, words)) = self.words(name, arg, value) else {
+                return Err(wrong(format!("{name} is not {}", kind(arg))));
+            };
+            let (key, short) = (name.to_owned(), arg.get_short());
+            settings.push(Setting { key, short, at, place, values, words });
+        }
+        if !settings.is_empty() {
+            settings.sort_by_key(|setting| setting.at);
+            self.sections.push(Section { command: names.to_vec(), settings });
+        }
+        Ok(())
+    }
+
+    /// The values that `value` is, and what the command line says for them;
+    /// none where that is no value of `arg`.
+    fn words(
+        &self,
+        name: &str,
+        arg: &Arg,
+        value: &toml::Spanned<DeValue<'_>>,
+    ) -> Option<(Vec<String>, Vec<String>)> {
+        let one = |value: &toml::Spanned<DeValue<'_>>| match value.get_ref() {
+            DeValue::String(text) => Some(text.to_string()),
+            DeValue::Integer(_) | DeValue::Float(_) => Some(self.all.text[value.span()].replace('_', "")),
+            _ => None,
+        };
+        if !arg.get_action().takes_values() {
+            let is = value.get_ref().as_bool()?;
+            return Some((vec![is.to_string()], is.then(|| format!("--{name}")).into_iter().collect()));
+        }
+        let values = match value.get_ref() {
+            DeValue::Array(all) if is_list(arg) => all.iter().map(one).collect::<Option<Vec<_>>>()?,
+            _ => vec![one(value)?],
+        };
+        // One that takes so many at once has them behind it.
+        let is_one = arg.get_num_args().is_none_or(|count| count.min_values() < 2);
+        let words = match is_one {
+            true => values.iter().map(|value| format!("--{name}={value}")).collect(),
+            false => std::iter::once(format!("--{name}")).chain(values.iter().cloned()).collect(),
+        };
+        Some((values, words))
+    }
+}
+
+/// What a flag's key may be, in words.
+fn kind(arg: &Arg) -> &'static str {
+    match arg.get_action() {
+        action if !action.takes_values() => "true or false",
+        _ if is_list(arg) => "a text, a number, or a list of them",
+        _ => "a text or a number",
+    }
+}
+
+/// Whether it may be given more than once.
+fn is_list(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::Append)
+}
+
+/// What may stand in the section of `command`; of the program itself there are
+/// sections alone.
+fn valid(command: &Command, is_top: bool) -> String {
+    let flags = flags(command).filter_map(Arg::get_long).map(str::to_owned).filter(|_| !is_top);
+    let commands = command.get_subcommands().map(Command::get_name).filter(|name| *name != "help");
+    flags.chain(commands.map(|name| format!("[{name}]"))).collect::<Vec<_>>().join(", ")
+}
+
+/// The file and the line of byte `at` of the text.
+fn place(all: &Included, at: usize) -> String {
+    all.place(all.text[..at].matches('\n').count() + 1)
+}

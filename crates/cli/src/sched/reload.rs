@@ -1,0 +1,133 @@
+//! SIGHUP: the file is read again, and its thresholds hold from the next round on.
+//!
+//! Thresholds, and what becomes of a condition, alone: who shares which cores, by
+//! which policy and mechanism, takes a restart. What is wrong, or would change
+//! anything else, changes nothing.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Args;
+use super::config::{Config, Task};
+use crate::Error;
+use crate::configuration::{Arguments, STAYS};
+
+/// See the module.
+pub struct Reload<'a> {
+    /// What the scheduler was started with.
+    arguments: &'a Arguments,
+    /// Set by the signal.
+    asked: &'static AtomicBool,
+}
+
+impl<'a> Reload<'a> {
+    /// From now on the signal is heard.
+    pub fn new(arguments: &'a Arguments) -> Self {
+        Self { arguments, asked: host::interrupt::hangup() }
+    }
+
+    /// What is to take the place of `config`, if that was asked for and can be.
+    pub fn look(&self, config: &Config) -> Option<Config> {
+        if !self.asked.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        let next = self.read(config).map_err(|e| eprintln!("{}", e.and(STAYS))).ok();
+        next.inspect(|_| eprintln!("read again: the thresholds are in force"))
+    }
+
+    fn read(&self, config: &Config) -> Result<Config, Error> {
+        let args: Args = self.arguments.again(&["config"])?;
+        let path = args.config.as_deref().unwrap_or(Path::new(""));
+        let next = Config::load(path, args.mechanism.as_deref())?;
+        match changed(config, &next) {
+            None => Ok(next),
+            Some(what) => {
+                let what = format!("{}: {what} is in use and takes a restart to change", path.display());
+                Err(Error::new(what).advice(format!("a restart; {MAY} may change without one")))
+            }
+        }
+    }
+}
+
+const MAY: &str = "delay_max, request_max, tail_target, condition_after and hook";
+
+/// The first setting that is not as it was and cannot be changed.
+fn changed(config: &Config, next: &Config) -> Option<String> {
+    // Whoever adds one says which kind it is.
+    let Config {
+        policy,
+        mechanism,
+        cores,
+        sensor,
+        period,
+        calm,
+        bandwidth_max_gb,
+        latency_max,
+        slice,
+        starve_max,
+        period_parties,
+        slack,
+        condition_after: _,
+        hook: _,
+        metrics,
+        tasks,
+    } = config;
+    let settings = [
+        ("policy", *policy == next.policy),
+        ("mechanism", *mechanism == next.mechanism),
+        ("cores", *cores == next.cores),
+        ("sensor", *sensor == next.sensor),
+        ("period", *period == next.period),
+        ("calm", *calm == next.calm),
+        ("bandwidth_max_gb", *bandwidth_max_gb == next.bandwidth_max_gb),
+        ("latency_max", *latency_max == next.latency_max),
+        ("slice", *slice == next.slice),
+        ("starve_max", *starve_max == next.starve_max),
+        ("period_parties", *period_parties == next.period_parties),
+        ("slack", *slack == next.slack),
+        ("metrics", *metrics == next.metrics),
+        ("the number of tasks", tasks.len() == next.tasks.len()),
+    ];
+    if let Some((name, _)) = settings.iter().find(|(_, is_same)| !is_same) {
+        return Some((*name).to_owned());
+    }
+    let is_other = |(task, next): &(&Task, &Task)| {
+        let Task { delay_max, request_max, tail_target, .. } = **task;
+        **task != Task { delay_max, request_max, tail_target, ..(*next).clone() }
+    };
+    let other = tasks.iter().zip(&next.tasks).find(is_other);
+    other.map(|(task, _)| format!("what task {} is", task.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_may_change_and_nothing_else() {
+        let text = "policy = \"caladan\"\n[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\nguaranteed = 1\n\
+                    [[tasks]]\nname = \"b\"\nclass = \"BE\"\npid = 2\n";
+        let read = |text: &str| Config::parse("t.toml", text).expect("it is right");
+        let becomes = |old: &str, new: &str| changed(&read(text), &read(&text.replacen(old, new, 1)));
+        for (old, new) in [
+            ("pid = 1", "pid = 1\ndelay_max = \"20us\"\nrequest_max = \"1ms\"\ntail_target = \"1ms\""),
+            ("[[tasks]]", "condition_after = \"1s\"\nhook = [\"true\"]\n[[tasks]]"),
+        ] {
+            assert_eq!(becomes(old, new), None, "{new}");
+        }
+        for (old, new, what) in [
+            ("caladan", "shenango", "policy"),
+            ("[[tasks]]", "slice = \"3ms\"\n[[tasks]]", "slice"),
+            ("pid = 1", "pid = 3", "what task a is"),
+            ("guaranteed = 1", "guaranteed = 2", "what task a is"),
+            ("\"b\"", "\"c\"", "what task b is"),
+            (
+                "pid = 2\n",
+                "pid = 2\n[[tasks]]\nname = \"c\"\nclass = \"BE\"\npid = 3\n",
+                "the number of tasks",
+            ),
+        ] {
+            assert_eq!(becomes(old, new).as_deref(), Some(what), "{new}");
+        }
+    }
+}

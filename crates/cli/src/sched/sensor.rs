@@ -1,0 +1,39 @@
+//! Which sensor of the machine a configuration gets.
+
+use host::cores::{Counters, Limit, Probe, Sensor, Unseen};
+use queueing::CoreId;
+
+use super::config::{Config, SensorName};
+use crate::Error;
+
+/// What tells how busy DRAM is around `cores`, and why this.
+///
+/// # Errors
+/// Counters were asked for, and there are none.
+pub fn sensor(config: &Config, cores: &[CoreId]) -> Result<(Box<dyn Sensor>, String), Error> {
+    let none = |why: &str| -> (Box<dyn Sensor>, String) { (Box::new(Unseen), why.to_owned()) };
+    let probe = |why: &str| -> (Box<dyn Sensor>, String) {
+        let limit = Limit { slowdown: config.latency_max, bandwidth: config.bandwidth_max_gb * 1e9 };
+        let probe = Probe::new(Probe::size(), limit);
+        let why = format!(
+            "{why}a load takes {} when DRAM is idle, {} times that count as {} GB/s; \
+             who runs most is taken for the culprit",
+            probe.idle(),
+            config.latency_max,
+            config.bandwidth_max_gb
+        );
+        (Box::new(probe), why)
+    };
+    let counters =
+        || Counters::here(cores).map(|counters| (Box::new(counters) as Box<dyn Sensor>, COUNTED.to_owned()));
+    Ok(match config.sensor {
+        SensorName::None => none("as the configuration says: bandwidth is not managed"),
+        SensorName::Auto if !config.asks_for_bandwidth() => none("the policy does not ask for bandwidth"),
+        SensorName::Auto => counters().unwrap_or_else(|_| probe("no counters are here; ")),
+        SensorName::Probe => probe(""),
+        SensorName::Counters => counters()
+            .map_err(|why| Error::new(format!("sensor counters: {why}")).advice("sensor = \"auto\""))?,
+    })
+}
+
+const COUNTED: &str = "bytes by socket are counted, and misses by core where they can be";

@@ -1,0 +1,46 @@
+//! SIGHUP: a scheduler takes other thresholds, and nothing else.
+
+use std::fs::File;
+
+use super::*;
+
+#[test]
+fn thresholds_are_read_again_and_the_rest_is_refused() {
+    // LC that is too much for one core is a trouble, which for now takes a day to be raised.
+    let one = list::text(&host::affinity::cores().unwrap()[..1]);
+    let text = |policy: &str, after: &str| {
+        format!(
+            "policy = \"{policy}\"\ncores = \"{one}\"\nsensor = \"none\"\ncondition_after = \"{after}\"\n\
+             [[tasks]]\nname = \"lc\"\nclass = \"LC\"\nguaranteed = 1\n\
+             command = [\"sh\", \"-c\", \"{SPINS} & {SPINS} & {SPINS}\"]\n"
+        )
+    };
+    let tasks = Scratch::new("reload-tasks.toml", &text("caladan", "86400s"));
+    let all = Scratch::new("reload-all.toml", &format!("[sched]\nconfig = \"{}\"\n", tasks.path()));
+    let said = Scratch::new("reload.log", "");
+    let log = File::options().append(true).open(said.path()).unwrap();
+    let args = ["--config", all.path(), "sched", "--every", "20ms", "--journals", &journals("reload")];
+    let daemon = Command::new(GREENWAVE).args(args).stdout(log.try_clone().unwrap()).stderr(log).spawn();
+    let mut daemon = Program(daemon.expect("greenwave starts"));
+    let line = |words: &str| {
+        let text = std::fs::read_to_string(said.path()).unwrap();
+        text.lines().find(|line| line.contains(words)).map(str::to_owned)
+    };
+    let says = |words: &str| until(words, || line(words).is_some());
+    let hangup = |daemon: &Program| kill_process(daemon.pid().unwrap(), Signal::HUP).unwrap();
+    says("policy caladan on cores");
+
+    std::fs::write(tasks.path(), text("shenango", "60ms")).unwrap();
+    hangup(&daemon);
+    let refused = format!("{}: policy is in use and takes a restart to change", tasks.path());
+    says(&refused);
+    assert_eq!(line(&refused), Some(format!("error: {refused}; all stays as it was")));
+    assert_eq!(line("condition raised"), None, "it takes a day");
+
+    std::fs::write(tasks.path(), text("caladan", "60ms")).unwrap();
+    hangup(&daemon);
+    says("read again: the thresholds are in force");
+    says("condition raised: queue lc");
+    kill_process(daemon.pid().unwrap(), Signal::TERM).unwrap();
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+}

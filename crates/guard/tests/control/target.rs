@@ -1,0 +1,22 @@
+//! A target that changes while a policy is at work.
+
+use super::*;
+
+#[test]
+fn another_target_holds_from_the_next_look_on_and_what_was_learned_stays() {
+    let mut policy = by_name("queue-delay", &Params::default()).expect("a policy");
+    // 3,000 a second are served, and whoever comes waits for 30 ms.
+    let late = Signals { waiting: 90, served: 30, delay: Span::from_millis(30), ..Signals::default() };
+    let mut limit = |look: u64, target: Option<Span>| {
+        target.into_iter().for_each(|target| policy.on_target(target));
+        match policy.tick(Time::ZERO + LOOK * look, &late) {
+            Limit::Rate { per_s } => per_s,
+            other => panic!("{other:?}"),
+        }
+    };
+    let _ = limit(1, None);
+    let below = limit(2, None);
+    assert!((2_000.0..3_000.0).contains(&below), "30 ms are more than 20 ms: {below}");
+    let above = limit(3, Some(Span::from_millis(100)));
+    assert!((3_000.0..4_000.0).contains(&above), "and less than 100 ms: {above}");
+}
