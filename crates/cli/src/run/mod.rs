@@ -89,13 +89,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let (kind, addresses) = args.link.plan()?;
     let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
     args.link.check_capture()?;
-    // What the doctor asks, too; that there is nothing to try it on is no reason not to start.
-    lib.check()?;
     args.traces.check()?;
     let sandbox = args.sandbox.plan(Duty::Run, kind.kept());
     let ui = args.ui.open(watched::head(&program, &args.link.device))?;
     let key = secret()?;
     let _taken = kind.take(&addresses)?;
+    // What the doctor asks, too; that there is nothing to try it on is no reason not to start.
+    lib.check()?;
     let Open { mut devices, mac, mtu, held, how, claimant, .. } = kind.open(&addresses, key)?;
     let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up_mac()?), key) };
     let seats = Seats::open(secret()?)?;

@@ -79,7 +79,8 @@ fn of_run() -> Result<Calls, BackendError> {
         (libc::SYS_bind, Vec::new()),
         // How much of it waits in the kernel.
         (libc::SYS_setsockopt, vec![is(1, libc::SOL_SOCKET as u64)?]),
-        (libc::SYS_ioctl, any_of(1, &[libc::SIOCGIFINDEX, libc::FIONBIO])?),
+        // What a program has not read, too.
+        (libc::SYS_ioctl, any_of(1, &[libc::SIOCGIFINDEX, libc::FIONBIO, libc::TIOCOUTQ])?),
         (libc::SYS_wait4, Vec::new()),
         (libc::SYS_waitid, Vec::new()),
         (libc::SYS_kill, Vec::new()),
