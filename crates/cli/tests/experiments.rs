@@ -139,7 +139,7 @@ const LONG: Tiny = Tiny(
     id = "there"
     says = "Small flows' mean"
     metric = "fish.small.mean"
-    holds = "> 0"
+    holds = ">= 0"
 "#,
 );
 
