@@ -63,8 +63,7 @@ pub fn run(
 ) -> Result<Measured, Error> {
     let tasks = tasks(experiment, scale, seed).map_err(|e| Error::new(format!("experiment {name}: {e}")))?;
     let world = experiment.world().map_err(Error::new)?;
-    let known = |task: &Task| journal.and_then(|journal| journal.found(&task.key()));
-    let left = tasks.iter().filter(|task| known(task).is_none()).count();
+    let left = tasks.iter().filter(|task| !journal.is_some_and(|journal| journal.knows(&task.key()))).count();
     if left < tasks.len() {
         let (there, all) = (tasks.len() - left, tasks.len());
         eprintln!("note: {name}: {there} of {all} runs are known from before an interruption");
@@ -73,12 +72,13 @@ pub fn run(
     bar.set_message(name.to_owned());
     let all_found =
         parallel::map(&tasks, world.kind.at_once(parallel::cores()), |task| -> Result<Found, Error> {
-            if let Some(found) = known(task) {
+            let journal = journal.map(|journal| (journal, task.key()));
+            if let Some(found) = journal.as_ref().and_then(|(journal, run)| journal.found(run)) {
                 return Ok(found);
             }
             let found = (task.run)()?;
-            if let Some(journal) = journal {
-                journal.add(&task.key(), &found)?;
+            if let Some((journal, run)) = journal {
+                journal.add(&run, &found)?;
             }
             bar.inc(1);
             Ok(found)

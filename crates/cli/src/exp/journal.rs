@@ -73,6 +73,12 @@ impl Journal {
         Ok(Self { path, file: Mutex::new(file), there })
     }
 
+    /// Whether it is known what `run` found.
+    #[must_use]
+    pub fn knows(&self, run: &Key) -> bool {
+        self.there.contains_key(&run.0)
+    }
+
     /// What `run` found, if that is known.
     #[must_use]
     pub fn found(&self, run: &Key) -> Option<Found> {

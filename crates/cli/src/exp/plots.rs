@@ -12,20 +12,17 @@ use crate::report::Plot;
 /// Bars that can be read below each other.
 const BARS_MAX: usize = 60;
 
-/// What was run, and what it found of the class that the experiment is about.
-pub struct Measured<'a> {
-    /// Points and modes, in the order of the table.
-    pub runs: Vec<(&'a str, &'a str)>,
-    /// The mean of a figure, by point, mode and name.
-    pub mean: &'a dyn Fn(&str, &str, &str) -> Option<f64>,
-}
-
-/// The plots of `measured`: a line for each mode where the points are numbers
-/// or times, else a bar for each point and mode; and where the time went.
+/// The plots of `runs`, points and modes in the order of the table, with the
+/// `mean` of a figure by point, mode and name: a line for each mode where the
+/// points are numbers or times, else a bar for each point and mode; and where the time went.
 #[must_use]
-pub fn of(experiment: &Experiment, world: &World, measured: &Measured<'_>) -> Vec<Plot> {
+pub fn of(
+    experiment: &Experiment,
+    world: &World,
+    runs: &[(&str, &str)],
+    mean: impl Fn(&str, &str, &str) -> Option<f64>,
+) -> Vec<Plot> {
     let class = &experiment.class;
-    let Measured { runs, mean } = measured;
     let Some(drawn) = world.stats.iter().find(|stat| stat.name == world.drawn) else { return Vec::new() };
     let several = runs.iter().any(|run| run.0 != runs[0].0);
     let label = |run: &(&str, &str)| format!("{} {}", run.0, run.1).trim().to_owned();

@@ -333,8 +333,8 @@ impl ExperimentResult {
         }
         let mean =
             |point: &str, mode: &str, stat: &str| self.measured.figures.mean(point, mode, class, stat).ok();
-        let runs = runs.iter().map(|run| (run.point.as_str(), run.mode.as_str())).collect();
-        plots.extend(plots::of(&self.experiment, self.world, &plots::Measured { runs, mean: &mean }));
+        let runs: Vec<_> = runs.iter().map(|run| (run.point.as_str(), run.mode.as_str())).collect();
+        plots.extend(plots::of(&self.experiment, self.world, &runs, mean));
         plots.extend(seed_plot(self.of_seeds()));
         plots
     }
