@@ -26,12 +26,14 @@ mod door;
 pub mod joined;
 mod limit;
 pub mod policy;
+mod share;
 mod signals;
 #[cfg(feature = "tower")]
 pub mod tower;
 
-pub use door::{Class, Counts, Door, Share};
+pub use door::{Class, Counts, Door};
 pub use limit::Limit;
 pub use policy::{POLICIES, Params, Policy, by_name};
 pub use queueing::UnknownName;
+pub use share::Share;
 pub use signals::Signals;

@@ -3,8 +3,8 @@
 //! Values go through bytes and not through pointers, so nothing here is
 //! unsafe; [`load`](super::program) checks lengths against the program's own.
 
-use guard::Limit;
 use guard::joined::Requests;
+use guard::{Limit, Share};
 use queueing::{Span, Time};
 
 /// Classes that a guard tells apart at the most.
@@ -73,29 +73,25 @@ pub enum Held {
 }
 
 impl Held {
-    /// `limit` for `classes` classes, as [`guard::Door`] shares it.
+    /// `limit` for `classes` classes, as [`Share`] has it.
     ///
     /// # Panics
     /// When `classes` is outside 1..=[`CLASSES`].
     #[must_use]
     pub fn new(limit: Limit, classes: usize) -> Self {
         assert!((1..=CLASSES).contains(&classes), "{classes} classes are outside 1..={CLASSES}");
-        let each = |of: &dyn Fn(usize) -> f64| std::array::from_fn(|place| of(place).round() as u64);
+        let share = Share::new(classes);
         match limit {
             Limit::Open => Self::Open,
             Limit::Closed => Self::Closed,
-            // Below so many: the first number that is not.
-            Limit::Present { max } => Self::Present(each(&|place| {
-                let kept = place.min(classes - 1) as f64 / (2 * classes) as f64;
-                (max as f64 * (1.0 - kept)).ceil()
-            })),
+            Limit::Present { max } => Self::Present(std::array::from_fn(|place| share.present(max, place))),
             Limit::Rate { per_s } => {
                 let cost = NS_PER_S / per_s.max(PER_S_MIN);
-                let share = guard::Share::new(per_s, classes);
+                let ns = |requests: f64| (cost * requests).round() as u64;
                 Self::Rate {
-                    cost_ns: cost.round() as u64,
-                    burst_ns: (share.most() * cost).round() as u64,
-                    need_ns: each(&|place| cost * share.need(place)),
+                    cost_ns: ns(1.0),
+                    burst_ns: ns(share.saved(per_s)),
+                    need_ns: std::array::from_fn(|place| ns(share.need(per_s, place))),
                 }
             }
         }
