@@ -15,13 +15,15 @@
 //! words of the command line, before those that are there, and a flag that is
 //! given there wins. What is no flag, such as an interface or a program, is given
 //! on the command line alone. A command that runs may read it again, and takes
-//! what it can change while it runs or nothing ([`Arguments::again`]).
+//! what it can change while it runs or nothing ([`read_again`], [`Arguments::again`]).
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, FromArgMatches};
+use host::interrupt;
 
 use crate::{Error, commands, refusal};
 
@@ -33,8 +35,15 @@ pub use shown::describe;
 
 use file::{File, Setting};
 
-/// What an error about a file that was read again ends with.
-pub const STAYS: &str = "all stays as it was";
+/// What `read` gives, if SIGHUP came since this was last asked; what cannot be
+/// is said, and all stays as it was. Who runs has had the signal heard from its
+/// begin on ([`interrupt::hangup`]).
+pub fn read_again<T>(read: impl FnOnce() -> Result<T, Error>) -> Option<T> {
+    if !interrupt::hangup().swap(false, Ordering::Relaxed) {
+        return None;
+    }
+    read().map_err(|e| eprintln!("{}", e.and("all stays as it was"))).ok()
+}
 
 /// A command line, and what its file adds to it.
 #[derive(Default)]
@@ -179,5 +188,16 @@ mod tests {
         let file = |text: &str| config(&line(text)).map(|(path, _)| path);
         assert_eq!(file("greenwave --config a.toml sched --config b.toml"), Some("a.toml".into()));
         assert_eq!(file("greenwave sched --config b.toml"), None, "this is the command's own");
+    }
+
+    #[test]
+    fn a_file_is_read_once_for_a_signal_and_never_without() {
+        assert_eq!(read_again(|| Ok(1)), None, "nobody asked");
+        interrupt::hangup().store(true, Ordering::Relaxed);
+        assert_eq!(read_again(|| Ok(1)), Some(1));
+        assert_eq!(read_again(|| Ok(2)), None);
+        interrupt::hangup().store(true, Ordering::Relaxed);
+        assert_eq!(read_again(|| Err::<u8, _>(Error::new("line 3: no flag"))), None);
+        assert_eq!(read_again(|| Ok(3)), None, "it is said once");
     }
 }

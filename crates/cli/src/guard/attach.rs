@@ -20,7 +20,7 @@ use host::xdp::Mode;
 use queueing::{Clock, Span, Time};
 
 use super::status;
-use crate::configuration::{Arguments, STAYS};
+use crate::configuration::{Arguments, read_again};
 use crate::ui::{self, Head, Told, Ui};
 use crate::{Error, sandbox};
 
@@ -115,7 +115,7 @@ impl FromStr for Class {
 /// # Errors
 /// What keeps the guard from being attached, or from being told.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
-    let reload = host::interrupt::hangup();
+    let _ = host::interrupt::hangup();
     let bounds = Span::from_millis(1)..=Span::from_millis(200);
     if !bounds.contains(&args.period) {
         let (least, most) = (bounds.start(), bounds.end());
@@ -155,11 +155,8 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
             break true;
         }
         looks += 1;
-        if reload.swap(false, Ordering::Relaxed) {
-            match controller.reload(&mut guard, arguments) {
-                Ok(said) => eprintln!("{said}"),
-                Err(e) => eprintln!("{}", e.and(STAYS)),
-            }
+        if let Some(said) = read_again(|| controller.reload(&mut guard, arguments)) {
+            eprintln!("{said}");
         }
         let told = controller.turn(&mut guard, clock.now());
         if told.map_err(|e| Error::new(format!("{}: {e}", args.device)))? == Turn::Silenced {

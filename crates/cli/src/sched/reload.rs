@@ -5,33 +5,28 @@
 //! anything else, changes nothing.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Args;
 use super::config::{Config, Task};
 use crate::Error;
-use crate::configuration::{Arguments, STAYS};
+use crate::configuration::{Arguments, read_again};
 
 /// See the module.
 pub struct Reload<'a> {
     /// What the scheduler was started with.
     arguments: &'a Arguments,
-    /// Set by the signal.
-    asked: &'static AtomicBool,
 }
 
 impl<'a> Reload<'a> {
     /// From now on the signal is heard.
     pub fn new(arguments: &'a Arguments) -> Self {
-        Self { arguments, asked: host::interrupt::hangup() }
+        let _ = host::interrupt::hangup();
+        Self { arguments }
     }
 
     /// What is to take the place of `config`, if that was asked for and can be.
     pub fn look(&self, config: &Config) -> Option<Config> {
-        if !self.asked.swap(false, Ordering::Relaxed) {
-            return None;
-        }
-        let next = self.read(config).map_err(|e| eprintln!("{}", e.and(STAYS))).ok();
+        let next = read_again(|| self.read(config));
         next.inspect(|_| eprintln!("read again: the thresholds are in force"))
     }
 

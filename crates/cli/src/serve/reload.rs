@@ -7,14 +7,13 @@
 //! nothing. What a policy has learned of service times goes with it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use net::classify::rules::Observed;
 use runtime::hatch::Hatch;
 use runtime::mode::Classifiers;
 
 use super::{Args, policies};
-use crate::configuration::{Arguments, STAYS};
+use crate::configuration::{Arguments, read_again};
 use crate::{Error, check};
 
 /// See the module.
@@ -22,8 +21,6 @@ pub(super) struct Reload<'a> {
     /// What the server was started with.
     arguments: &'a Arguments,
     has_policy: bool,
-    /// Set by the signal.
-    asked: &'static AtomicBool,
     /// One for each shard.
     hatches: Vec<Arc<Hatch<Classifiers>>>,
     /// What the policy in force has seen.
@@ -45,7 +42,7 @@ impl<'a> Reload<'a> {
     pub(super) fn new(args: &Args, arguments: &'a Arguments, observed: Arc<Observed>, shards: usize) -> Self {
         let hatches = (0..shards).map(|_| Arc::default()).collect();
         let has_policy = args.link.policy.is_some();
-        Self { arguments, has_policy, asked: host::interrupt::hangup(), hatches, observed, next: None }
+        Self { arguments, has_policy, hatches, observed, next: None }
     }
 
     /// Where the shards are given their classifiers.
@@ -55,15 +52,8 @@ impl<'a> Reload<'a> {
 
     /// Reads the policy again if that was asked for, and says what has become of it.
     pub(super) fn look(&mut self) {
-        if self.asked.swap(false, Ordering::Relaxed) {
-            if self.has_policy || self.arguments.file().is_some() {
-                match self.read() {
-                    Ok(next) => self.next = Some(next),
-                    Err(e) => eprintln!("{}", e.and(STAYS)),
-                }
-            } else {
-                eprintln!("note: SIGHUP reads --policy and --config again, and neither was given");
-            }
+        if let Some(Some(next)) = read_again(|| self.read()) {
+            self.next = Some(next);
         }
         let Some(next) = &mut self.next else { return };
         next.waits.retain(|hatch| hatch.take().is_none());
@@ -74,8 +64,12 @@ impl<'a> Reload<'a> {
         }
     }
 
-    /// Hands the policy as it is now to the shards.
-    fn read(&self) -> Result<Next, Error> {
+    /// Hands the policy as it is now to the shards, if there is a file that says it.
+    fn read(&self) -> Result<Option<Next>, Error> {
+        if !self.has_policy && self.arguments.file().is_none() {
+            eprintln!("note: SIGHUP reads --policy and --config again, and neither was given");
+            return Ok(None);
+        }
         let args: Args = self.arguments.again(&["policy"])?;
         // All of them can be, or none is handed over.
         let (policies, observed) = policies(&args, self.hatches.len())?;
@@ -84,7 +78,7 @@ impl<'a> Reload<'a> {
         }
         let path = args.link.policy.as_ref().map(|path| format!("policy {}", path.display()));
         let name = path.unwrap_or_else(|| "no policy".to_owned());
-        Ok(Next { name, observed, waits: self.hatches.clone() })
+        Ok(Some(Next { name, observed, waits: self.hatches.clone() }))
     }
 
     /// Says what the policy in force has seen, before another takes its place
