@@ -9,6 +9,8 @@ import socket
 import sys
 import threading
 
+from sockets import refuses
+
 OURS, PEER = sys.argv[1], (sys.argv[2], 8080)
 NOBODY = (sys.argv[2], 8081)
 LIMIT = 20
@@ -23,15 +25,6 @@ def comes_back(s, size=40_000):
         assert piece, f"ends after {len(got)} bytes"
         got += piece
     assert got == data
-
-
-def refuses(call, *codes):
-    try:
-        call()
-    except OSError as e:
-        assert e.errno in codes, e
-    else:
-        raise AssertionError("no error")
 
 
 def blocking():

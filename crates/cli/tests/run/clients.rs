@@ -31,7 +31,7 @@ fn echo(world: &World) {
 fn python_connects_in_every_way() {
     let Some(world) = World::new("python_connects_in_every_way", "python3") else { return };
     echo(&world);
-    let script = world.write("clients.py", include_str!("clients.py"));
+    let script = world.python("clients.py", include_str!("clients.py"));
     let (printed, said) = world.client("packet:gw0", &["python3", &script, OURS, PEER]);
     assert!(printed.ends_with("all\n"), "{printed}\n{said}");
     assert!(said.contains(" connections opened, "), "{said}");

@@ -14,6 +14,8 @@ import struct
 import subprocess
 import sys
 
+from sockets import refuses
+
 OURS, PEER = sys.argv[1], (sys.argv[2], 8080)
 NOBODY = (sys.argv[2], 8081)
 LIMIT = 20
@@ -36,15 +38,6 @@ def asked(ask, answer, tries=4):
         except TimeoutError:
             pass
     raise AssertionError("no answer")
-
-
-def refuses(call, *codes):
-    try:
-        call()
-    except OSError as e:
-        assert e.errno in codes, e
-    else:
-        raise AssertionError("no error")
 
 
 def without_an_address():

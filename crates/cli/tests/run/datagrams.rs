@@ -50,7 +50,7 @@ fn echo(world: &World, addr: &str) {
 #[test]
 fn python_answers_datagrams() {
     let Some(world) = World::new("python_answers_datagrams", "python3") else { return };
-    let script = world.write("datagrams.py", include_str!("datagrams.py"));
+    let script = world.python("datagrams.py", include_str!("datagrams.py"));
     let mut server = world.start("packet:gw0", 7001, &[], &["python3", &script, OURS, PEER, "serves"]);
     // What is empty asyncio does not send.
     for (port, lens) in [(7001, &LENS[..]), (7002, &LENS[1..])] {
@@ -70,7 +70,7 @@ fn python_answers_datagrams() {
 fn python_uses_datagrams_in_every_way() {
     let Some(world) = World::new("python_uses_datagrams_in_every_way", "python3") else { return };
     echo(&world, PEER);
-    let script = world.write("datagrams.py", include_str!("datagrams.py"));
+    let script = world.python("datagrams.py", include_str!("datagrams.py"));
     let (printed, said) = world.client("packet:gw0", &["python3", &script, OURS, PEER]);
     assert!(printed.ends_with("all\n"), "{printed}\n{said}");
 }
@@ -81,7 +81,7 @@ fn datagrams_go_over_ipv6() {
     let (ours, peer) = ("fd07::2", "fd07::9");
     world.clients.address("eth0", peer.parse().unwrap(), 64).unwrap();
     echo(&world, peer);
-    let script = world.write("datagrams.py", include_str!("datagrams.py"));
+    let script = world.python("datagrams.py", include_str!("datagrams.py"));
     let program = ["python3", &script, ours, peer, "six"];
     world.client_at("fd07::2/64", "packet:gw0", &program);
 }

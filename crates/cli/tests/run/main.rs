@@ -83,6 +83,12 @@ impl World {
         path.to_str().unwrap().to_owned()
     }
 
+    /// A program in Python, beside what such programs share.
+    fn python(&self, name: &str, text: &str) -> String {
+        self.write("sockets.py", include_str!("sockets.py"));
+        self.write(name, text)
+    }
+
     fn folder(&self) -> String {
         self.folder.to_str().expect("a path of ours is UTF-8").to_owned()
     }
