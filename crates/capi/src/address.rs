@@ -1,14 +1,10 @@
-//! Addresses as C has them, and the calls that ask for them.
+//! Addresses as C has them.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 
-use host::seam::name::Kind;
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use rustix::io::Errno;
-
-use crate::next::next;
-use crate::{connecting, datagrams, fail, ours, seam};
 
 /// The address that a program gives; `None` when it is not one of IP.
 ///
@@ -82,46 +78,6 @@ pub(crate) unsafe fn write(
     // SAFETY: as above.
     unsafe { len.write(whole as socklen_t) };
     Ok(())
-}
-
-fn done(result: Result<(), Errno>) -> c_int {
-    result.map_or_else(fail, |()| 0)
-}
-
-/// getsockname(2).
-///
-/// # Safety
-/// As the C library's.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    type Real = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
-    let (Some(seam), Some(name)) = (seam(), ours(fd)) else {
-        return next!(getsockname(fd, addr, len) as Real);
-    };
-    let local = if name.kind == Kind::Datagrams { datagrams::local(&seam, &name) } else { name.local };
-    // SAFETY: the program's arguments.
-    done(unsafe { write(local, name.six, addr, len) })
-}
-
-/// getpeername(2).
-///
-/// # Safety
-/// As the C library's.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    type Real = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
-    let (Some(seam), Some(name)) = (seam(), ours(fd)) else {
-        return next!(getpeername(fd, addr, len) as Real);
-    };
-    let peer = match name.kind {
-        Kind::Datagrams => seam.ends(name.id).ok().and_then(|(_, peer)| peer),
-        _ => connecting::has_peer(&seam, fd, &name).then_some(name.remote),
-    };
-    match peer {
-        // SAFETY: the program's arguments.
-        Some(peer) => done(unsafe { write(peer, name.six, addr, len) }),
-        None => fail(Errno::NOTCONN),
-    }
 }
 
 #[cfg(test)]

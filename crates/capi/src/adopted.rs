@@ -15,7 +15,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{DupFlags, Errno, FdFlags, dup3, fcntl_getfd, ioctl_fionbio};
 
 use crate::next::next;
-use crate::{borrow, datagrams, watched};
+use crate::{borrow, mailbox, watched};
 
 /// Options that a socket pair keeps, and that say nothing while they are as
 /// they begin: 0, for each of their words.
@@ -48,7 +48,7 @@ pub(crate) fn become_ours(seam: &Seam, fd: c_int, end: &OwnedFd) -> Result<(), E
     match Name::of(end.as_fd()) {
         Some(Name { kind: Kind::Datagrams, id, .. }) => {
             // Before anybody can meet it.
-            datagrams::expect();
+            mailbox::expect();
             tell_room(seam, fd, id);
         }
         Some(name) => tell(seam, fd, name.id),

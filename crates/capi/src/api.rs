@@ -120,7 +120,7 @@ pub unsafe extern "C" fn greenwave_flow(fd: c_int, flow: *mut GreenwaveFlow) -> 
         return fail(Errno::FAULT);
     }
     let known = connection(fd).and_then(|name| {
-        let labels = crate::epoll::labels().ok_or(Errno::NETDOWN)?;
+        let labels = label::all().ok_or(Errno::NETDOWN)?;
         labels.flow(name.id).ok_or(Errno::NOTCONN)
     });
     match known {

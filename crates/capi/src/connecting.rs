@@ -18,7 +18,7 @@ use rustix::net::getsockname;
 use rustix::net::sockopt::{Timeout, socket_error, socket_timeout};
 
 use crate::next::next;
-use crate::{adopted, borrow, datagrams, fail, listening, ours, seam};
+use crate::{adopted, borrow, datagrams, fail, mailbox, ours, seam, sort};
 
 /// connect(2).
 ///
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
     let (Some(seam), Some(to)) = (seam(), unsafe { crate::address::read(addr, len) }) else {
         // SAFETY: as above.
         let is_nobody = unsafe { datagrams::is_nobody(addr, len) };
-        return match (seam(), datagrams::of(fd)) {
+        return match (seam(), mailbox::of(fd)) {
             (Some(seam), Some(name)) if is_nobody => {
                 datagrams::aim(&seam, &name, None).map_or_else(fail, |()| 0)
             }
@@ -69,7 +69,7 @@ fn free(fd: c_int, to: SocketAddr) -> Option<bool> {
         return None;
     }
     let socket = borrow(fd)?;
-    let six = listening::is_tcp(socket)?;
+    let six = sort::tcp(socket)?;
     // Who has bound an address of the kernel's means the kernel.
     let bound = SocketAddr::try_from(getsockname(socket).ok()?).ok()?;
     bound.ip().to_canonical().is_unspecified().then_some(six)

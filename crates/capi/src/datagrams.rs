@@ -5,52 +5,18 @@
 //! has no address yet and connects or sends to where the device leads. From
 //! then on it stays ours, and its descriptor is the end of a pair whose
 //! messages carry envelopes (`letters`): so all calls that send or receive
-//! have to know. They ask the kernel what a descriptor is, but only in a
-//! process that has ever had such a socket ([`of`]).
+//! have to know (`mailbox`).
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use host::seam::name::Kind;
 use host::seam::{Answer, Name, Request, Reuse, Seam};
 use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
-use rustix::net::{SocketType, getsockname, ipproto, sockopt};
+use rustix::net::{getsockname, sockopt};
 
-use crate::{adopted, borrow, listening, ours, seam};
-
-/// This process has, or had, a socket for datagrams of ours. A fork copies
-/// this; after an exec the loader looks what is there.
-static ANY: AtomicBool = AtomicBool::new(false);
-
-/// From now on descriptors are looked at.
-pub(crate) fn expect() {
-    ANY.store(true, Ordering::Relaxed);
-}
-
-/// Looks whether this program was started with such a socket.
-pub(crate) fn look() {
-    let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return };
-    let mut there = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    if there.any(|fd: c_int| ours(fd).is_some_and(|name| name.kind == Kind::Datagrams)) {
-        expect();
-    }
-}
-
-/// What `fd` is, if it is a socket for datagrams of ours.
-pub(crate) fn of(fd: c_int) -> Option<Name> {
-    if !ANY.load(Ordering::Relaxed) {
-        return None;
-    }
-    ours(fd).filter(|name| name.kind == Kind::Datagrams)
-}
-
-/// Of a socket of UDP: whether it speaks IPv6.
-fn is_udp(socket: BorrowedFd<'_>) -> Option<bool> {
-    listening::speaks(socket, SocketType::DGRAM, ipproto::UDP)
-}
+use crate::{adopted, borrow, seam, sort};
 
 /// What `bind` asks the desk for, of a socket of UDP.
 pub(crate) fn wanted(socket: BorrowedFd<'_>, addr: SocketAddr) -> Option<Request> {
@@ -63,7 +29,7 @@ fn request(
     to: Option<SocketAddr>,
     connects: bool,
 ) -> Option<Request> {
-    let six = is_udp(socket)?;
+    let six = sort::udp(socket)?;
     let v6_only = six && sockopt::ipv6_v6only(socket).unwrap_or(false);
     let reuse = Reuse {
         addr: sockopt::socket_reuseaddr(socket).unwrap_or(false),

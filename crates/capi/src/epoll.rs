@@ -6,9 +6,8 @@
 //! order to change: they return the program's own list.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use host::seam::Labels;
 use libc::{epoll_event, sigset_t, timespec};
 
 use crate::hints::{Hint, Hints};
@@ -18,30 +17,8 @@ use crate::{label, ours, seam};
 
 /// As many connections as a process has descriptors here, three times.
 static HINTS: Hints<16_384> = Hints::new();
-/// What [`labels`] has mapped. Not behind a lock: one that is held while
-/// another thread forks is held for ever in the child.
-static LABELS: AtomicPtr<Labels> = AtomicPtr::new(std::ptr::null_mut());
 /// Calls in a row that left events behind, by the set's number.
 static LEFT: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
-
-/// The labels, once a connection has been registered.
-fn known_labels() -> Option<&'static Labels> {
-    // SAFETY: null, or what `labels` made, which lives as long as the program.
-    unsafe { LABELS.load(Ordering::Acquire).as_ref() }
-}
-
-/// The labels; asked for when they are needed first.
-pub(crate) fn labels() -> Option<&'static Labels> {
-    known_labels().or_else(|| {
-        let mapped = Box::into_raw(Box::new(seam()?.labels().ok()?));
-        let (set, null) = (Ordering::AcqRel, std::ptr::null_mut());
-        if LABELS.compare_exchange(null, mapped, set, Ordering::Acquire).is_err() {
-            // SAFETY: another thread was first, and nobody else knows of ours.
-            drop(unsafe { Box::from_raw(mapped) });
-        }
-        known_labels()
-    })
-}
 
 /// epoll_ctl(2).
 ///
@@ -71,7 +48,7 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *m
 /// The number of the connection that `fd` is, if it is one of ours.
 fn connection(fd: c_int) -> Option<u64> {
     let id = ours(fd).filter(label::has)?.id;
-    labels().map(|_| id)
+    label::all().map(|_| id)
 }
 
 /// Waits by `call`, which takes so many events at the most.
@@ -84,7 +61,7 @@ unsafe fn wait(
     max: c_int,
     call: impl FnOnce(c_int) -> c_int,
 ) -> c_int {
-    let Some(labels) = known_labels().filter(|labels| labels.differ()) else { return call(max) };
+    let Some(labels) = label::mapped().filter(|labels| labels.differ()) else { return call(max) };
     let found = call(max.min(BATCH as c_int));
     let Some(len) = usize::try_from(found).ok().filter(|len| *len > 1) else { return found };
     // SAFETY: the caller's `call` has written so many.

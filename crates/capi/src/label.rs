@@ -1,5 +1,6 @@
-//! Options that only we have, for programs that want to know: how urgent a
-//! connection is, and the private bytes that it shares with the classifiers.
+//! Where labels are, and the options that only we have, for programs that want to
+//! know: how urgent a connection is, and the private bytes that it shares with
+//! the classifiers.
 //!
 //! ```c
 //! int level;
@@ -14,15 +15,39 @@
 //! are refused by the kernel. Source: ADPS M5, M6.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use host::seam::labels::PRIVATE;
 use host::seam::name::Kind;
 use host::seam::options::{PRIORITY, PRIVATE_BYTES};
-use host::seam::{Answer, Name, Request, Seam};
+use host::seam::{Answer, Labels, Name, Request, Seam};
 use libc::socklen_t;
 use rustix::io::Errno;
 
-use crate::epoll::labels;
+use crate::seam;
+
+/// What [`all`] has mapped. Not behind a lock: one that is held while
+/// another thread forks is held for ever in the child.
+static LABELS: AtomicPtr<Labels> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The labels, once a connection has been registered.
+pub(crate) fn mapped() -> Option<&'static Labels> {
+    // SAFETY: null, or what `all` made, which lives as long as the program.
+    unsafe { LABELS.load(Ordering::Acquire).as_ref() }
+}
+
+/// The labels; asked for when they are needed first.
+pub(crate) fn all() -> Option<&'static Labels> {
+    mapped().or_else(|| {
+        let new = Box::into_raw(Box::new(seam()?.labels().ok()?));
+        let (set, null) = (Ordering::AcqRel, std::ptr::null_mut());
+        if LABELS.compare_exchange(null, new, set, Ordering::Acquire).is_err() {
+            // SAFETY: another thread was first, and nobody else knows of ours.
+            drop(unsafe { Box::from_raw(new) });
+        }
+        mapped()
+    })
+}
 
 /// Whether `socket` is a connection, which has a label.
 pub(crate) fn has(socket: &Name) -> bool {
@@ -34,7 +59,7 @@ pub(crate) fn get(socket: &Name, name: c_int) -> Result<Vec<u8>, Errno> {
     if !has(socket) {
         return Err(Errno::NOTCONN);
     }
-    let labels = labels().ok_or(Errno::NETDOWN)?;
+    let labels = all().ok_or(Errno::NETDOWN)?;
     match name {
         PRIORITY => labels.level(socket.id).map(|level| c_int::from(level).to_ne_bytes().to_vec()),
         PRIVATE_BYTES => labels.private(socket.id).map(|private| private.to_vec()),

@@ -27,16 +27,19 @@ mod adopted;
 pub mod api;
 mod connecting;
 mod datagrams;
+mod ends;
 mod epoll;
 mod hints;
 mod label;
 mod letters;
 mod listening;
+mod mailbox;
 mod next;
 mod options;
 mod order;
 mod receiving;
 mod sending;
+mod sort;
 mod watched;
 
 use std::ffi::{CStr, c_int};
@@ -84,7 +87,7 @@ extern "C" fn on_load() {
         Ok(Err(Stranger::Build)) => end(),
         _ => {}
     }
-    datagrams::look();
+    mailbox::look();
 }
 
 /// Ends a program that would serve on the kernel's TCP without a word.

@@ -5,16 +5,16 @@
 //! (dup3), with its flags. Accepting is receiving a descriptor.
 
 use std::ffi::c_int;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
 
 use host::seam::name::{Kind, LEN};
 use host::seam::{Answer, Name, Request, pass};
 use libc::{sockaddr, socklen_t};
 use rustix::io::{Errno, dup, ioctl_fionbio};
-use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, sockopt};
+use rustix::net::sockopt;
 
 use crate::next::next;
-use crate::{address, adopted, borrow, datagrams, fail, ours, seam};
+use crate::{address, adopted, borrow, datagrams, fail, ours, seam, sort};
 
 /// What `bind` asks the desk for; `None` when the socket is the kernel's for sure.
 ///
@@ -24,25 +24,10 @@ unsafe fn wanted(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Req
     // SAFETY: the program's arguments.
     let addr = unsafe { address::read(addr, len) }?;
     let socket = borrow(fd)?;
-    let Some(six) = is_tcp(socket) else { return datagrams::wanted(socket, addr) };
+    let Some(six) = sort::tcp(socket) else { return datagrams::wanted(socket, addr) };
     let v6_only = six && sockopt::ipv6_v6only(socket).unwrap_or(false);
     let reuse_port = sockopt::socket_reuseport(socket).unwrap_or(false);
     Some(Request::Bind { addr, six, v6_only, reuse_port })
-}
-
-/// Of a socket of TCP: whether it speaks IPv6.
-pub(crate) fn is_tcp(socket: BorrowedFd<'_>) -> Option<bool> {
-    speaks(socket, SocketType::STREAM, ipproto::TCP)
-}
-
-/// Of a socket of this kind and protocol: whether it speaks IPv6.
-pub(crate) fn speaks(socket: BorrowedFd<'_>, kind: SocketType, protocol: Protocol) -> Option<bool> {
-    let domain = sockopt::socket_domain(socket).ok()?;
-    let six = domain == AddressFamily::INET6;
-    let does = sockopt::socket_type(socket) == Ok(kind)
-        && sockopt::socket_protocol(socket) == Ok(Some(protocol))
-        && (six || domain == AddressFamily::INET);
-    does.then_some(six)
 }
 
 /// bind(2).

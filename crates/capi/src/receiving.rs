@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::letters::{Received, piece, receive};
 use crate::next::next;
-use crate::{address, datagrams, fail, is_loaded, ours};
+use crate::{address, fail, is_loaded, mailbox, ours};
 
 /// The program's pieces; none where it says that there are none.
 ///
@@ -44,7 +44,7 @@ unsafe fn one(fd: c_int, bytes: *mut c_void, n: size_t, flags: c_int) -> ssize_t
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn recv(fd: c_int, bytes: *mut c_void, n: size_t, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
-    match datagrams::of(fd) {
+    match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) => unsafe { one(fd, bytes, n, flags) },
         None => next!(recv(fd, bytes, n, flags) as Real),
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn __recv_chk(
     flags: c_int,
 ) -> ssize_t {
     type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t, size_t, c_int) -> ssize_t;
-    match datagrams::of(fd) {
+    match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) if n <= room => unsafe { one(fd, bytes, n, flags) },
         _ => next!(__recv_chk(fd, bytes, n, room, flags) as Real),
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn recvfrom(
     type Real =
         unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
     let (null, none) = (std::ptr::null_mut(), std::ptr::null_mut());
-    if let Some(name) = datagrams::of(fd) {
+    if let Some(name) = mailbox::of(fd) {
         // SAFETY: the program's bytes.
         let got = unsafe { receive(fd, &[piece(bytes, n)], flags) };
         // SAFETY: the program's arguments.
@@ -159,14 +159,14 @@ unsafe fn told(got: &Received, six: bool, addr: *mut sockaddr, len: *mut socklen
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C" fn(c_int, *mut msghdr, c_int) -> ssize_t;
-    if let Some(name) = datagrams::of(fd) {
+    if let Some(name) = mailbox::of(fd) {
         // SAFETY: the program's arguments.
         return unsafe { into(fd, name.six, message, flags) };
     }
     let got = next!(recvmsg(fd, message, flags) as Real);
     // SAFETY: the kernel has filled it.
     if got >= 0 && unsafe { brings_descriptors(message) } {
-        datagrams::expect();
+        mailbox::expect();
     }
     got
 }
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn recvmmsg(
     timeout: *mut timespec,
 ) -> c_int {
     type Real = unsafe extern "C" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
-    let Some(name) = datagrams::of(fd) else {
+    let Some(name) = mailbox::of(fd) else {
         return next!(recvmmsg(fd, messages, count, flags, timeout) as Real);
     };
     // SAFETY: the program's timeout, if there is one.
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn recvmmsg(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn read(fd: c_int, bytes: *mut c_void, n: size_t) -> ssize_t {
     type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t) -> ssize_t;
-    match datagrams::of(fd) {
+    match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) => unsafe { one(fd, bytes, n, 0) },
         None if is_loaded() => next!(read(fd, bytes, n) as Real),
@@ -272,7 +272,7 @@ pub unsafe extern "C" fn read(fd: c_int, bytes: *mut c_void, n: size_t) -> ssize
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn __read_chk(fd: c_int, bytes: *mut c_void, n: size_t, room: size_t) -> ssize_t {
     type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t, size_t) -> ssize_t;
-    match datagrams::of(fd) {
+    match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) if n <= room => unsafe { one(fd, bytes, n, 0) },
         _ => next!(__read_chk(fd, bytes, n, room) as Real),
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn __read_chk(fd: c_int, bytes: *mut c_void, n: size_t, ro
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     type Real = unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
-    if datagrams::of(fd).is_none() {
+    if mailbox::of(fd).is_none() {
         return next!(readv(fd, pieces, count) as Real);
     }
     // SAFETY: the program's pieces.

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::letters::{piece, send as send_pieces};
 use crate::next::next;
 use crate::receiving::slice;
-use crate::{address, datagrams, fail, is_loaded, ours};
+use crate::{address, datagrams, fail, is_loaded, mailbox, ours};
 
 /// Whom a datagram is for, as `sendto` and `sendmsg` say it.
 ///
@@ -34,12 +34,12 @@ unsafe fn target(addr: *const sockaddr, len: socklen_t) -> Result<Option<SocketA
 /// # Safety
 /// As [`target`].
 unsafe fn sender(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<Option<Name>, Errno> {
-    if let Some(name) = datagrams::of(fd) {
+    if let Some(name) = mailbox::of(fd) {
         return Ok(Some(name));
     }
     // SAFETY: the caller's address.
     match unsafe { address::read(addr, len) } {
-        Some(to) if datagrams::adopt(fd, to, false)? => Ok(datagrams::of(fd)),
+        Some(to) if datagrams::adopt(fd, to, false)? => Ok(mailbox::of(fd)),
         _ => Ok(None),
     }
 }
@@ -78,7 +78,7 @@ unsafe fn send_bytes(fd: c_int, name: &Name, bytes: *const c_void, n: size_t, fl
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn send(fd: c_int, bytes: *const c_void, n: size_t, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
-    match datagrams::of(fd) {
+    match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(name) => unsafe { send_bytes(fd, &name, bytes, n, flags) },
         None => next!(send(fd, bytes, n, flags) as Real),
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_ui
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, n: size_t) -> ssize_t {
     type Real = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
-    match datagrams::of(fd) {
+    match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(name) => unsafe { send_bytes(fd, &name, bytes, n, 0) },
         None if is_loaded() => next!(write(fd, bytes, n) as Real),
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, n: size_t) -> ss
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     type Real = unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
-    let Some(name) = datagrams::of(fd) else {
+    let Some(name) = mailbox::of(fd) else {
         return next!(writev(fd, pieces, count) as Real);
     };
     // SAFETY: the program's pieces.

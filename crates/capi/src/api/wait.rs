@@ -135,7 +135,7 @@ fn drop_result(_: c_int) {}
 /// How urgent `fd` is; -1 when it is no connection on the stack.
 fn priority(fd: c_int) -> c_int {
     let name = borrow(fd).and_then(Name::of).filter(label::has);
-    let level = name.and_then(|name| crate::epoll::labels()?.level(name.id));
+    let level = name.and_then(|name| label::all()?.level(name.id));
     level.map_or(-1, c_int::from)
 }
 

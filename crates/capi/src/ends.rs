@@ -1,0 +1,50 @@
+//! The calls that ask which addresses a socket has: its own, and its peer's.
+
+use std::ffi::c_int;
+
+use host::seam::name::Kind;
+use libc::{sockaddr, socklen_t};
+use rustix::io::Errno;
+
+use crate::next::next;
+use crate::{address, connecting, datagrams, fail, ours, seam};
+
+fn done(result: Result<(), Errno>) -> c_int {
+    result.map_or_else(fail, |()| 0)
+}
+
+/// getsockname(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+    let (Some(seam), Some(name)) = (seam(), ours(fd)) else {
+        return next!(getsockname(fd, addr, len) as Real);
+    };
+    let local = if name.kind == Kind::Datagrams { datagrams::local(&seam, &name) } else { name.local };
+    // SAFETY: the program's arguments.
+    done(unsafe { address::write(local, name.six, addr, len) })
+}
+
+/// getpeername(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+    let (Some(seam), Some(name)) = (seam(), ours(fd)) else {
+        return next!(getpeername(fd, addr, len) as Real);
+    };
+    let peer = match name.kind {
+        Kind::Datagrams => seam.ends(name.id).ok().and_then(|(_, peer)| peer),
+        _ => connecting::has_peer(&seam, fd, &name).then_some(name.remote),
+    };
+    match peer {
+        // SAFETY: the program's arguments.
+        Some(peer) => done(unsafe { address::write(peer, name.six, addr, len) }),
+        None => fail(Errno::NOTCONN),
+    }
+}
