@@ -34,10 +34,12 @@ use super::request::{Answer, Call, Key, REQUEST_BYTES_MAX, Request};
 mod datagrams;
 mod opening;
 mod rules;
+mod told;
 
 use datagrams::Wanted;
 pub use datagrams::{Delivered, Letter};
 use opening::{Asker, Openings};
+pub use told::{Happened, NoOffer, Refusal};
 
 /// Where programs ask.
 pub struct Desk {
@@ -58,80 +60,6 @@ pub struct Desk {
     refused: BTreeMap<Refusal, u64>,
     /// Rules of listeners' own, by number.
     rules: BTreeMap<u64, TransportClassifier>,
-}
-
-/// What happened at the programs' side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
-    /// On connection `id`.
-    Pipe {
-        /// The number it was offered under.
-        id: u64,
-        /// There may be something to read, or its end.
-        readable: bool,
-        /// There may be room again.
-        writable: bool,
-        /// No process has the other end any more.
-        gone: bool,
-    },
-    /// The program writes nothing more on this connection; [`Happened::Pipe`]
-    /// follows. Without it, or `gone`, what is read short is all there is now.
-    Shut(u64),
-    /// A program listens on this port of the stack; perhaps not the first.
-    Listen(u16),
-    /// Nobody listens on this port any more.
-    Unlisten(u16),
-    /// A program wants a connection to `to`: [`Desk::opening`] or
-    /// [`Desk::refuse_opening`] is to follow.
-    Connect {
-        /// How the question is called.
-        call: u64,
-        /// To whom.
-        to: SocketAddr,
-        /// The port of ours that the program wants.
-        port: Option<u16>,
-    },
-    /// A program sets an option of connection `id`.
-    Set {
-        /// The number it was offered under.
-        id: u64,
-        /// What it wants.
-        setting: Setting,
-    },
-    /// A program wants the datagrams for this port; perhaps not the first.
-    Bound(u16),
-    /// A program has sent datagrams from this socket, or nobody has it any
-    /// more: [`Desk::letter`] tells.
-    Mail(u64),
-    /// Where [`Delivered::Full`] was said of this port there may be room.
-    Room(u16),
-}
-
-/// Why nobody takes a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoOffer {
-    /// Nobody listens there.
-    NoListener,
-    /// As many wait as the program wants to wait.
-    Full,
-    /// This process has no descriptor left.
-    NoDescriptor,
-}
-
-/// What was refused to programs, for the account at the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Refusal {
-    /// By the library.
-    Call(Call),
-    /// `setsockopt` of an option, or of a value.
-    SetOption {
-        /// As in `setsockopt`.
-        level: i32,
-        /// As in `setsockopt`.
-        name: i32,
-    },
-    /// Something that was no request, or without the key.
-    Nonsense,
 }
 
 /// Numbers of listeners have this bit; connections must not, nor [`MAILBOX`].
