@@ -1,5 +1,5 @@
-//! What becomes of a connection: its events, its bytes to the program, and
-//! the program's bytes to TCP.
+//! What becomes of a connection: its events, its bytes to the program, and its
+//! end; the program's bytes to TCP are `collecting`'s.
 //!
 //! The ends meet as TCP's halves do. The peer's FIN finishes the pipe; a
 //! program that shuts its end down, or closes it, has our half closed after
@@ -13,7 +13,9 @@ use net::stack::{ConnId, Event, EventKind, KeepAlive};
 use queueing::{Priority, Time};
 
 use super::requests::Requests;
-use super::{COLLECTED_MAX, HANDED_MAX, Pipe, Programs, Read, Streams, Wrote};
+use super::{HANDED_MAX, Pipe, Programs, Streams, Wrote};
+
+mod collecting;
 
 /// Whose turn it is on a level.
 #[derive(Clone, Copy, Debug)]
@@ -168,16 +170,6 @@ impl<D: Device, P: Programs> Streams<D, P> {
         self.inbound[level.index()].push_back(Who::Conn(conn));
     }
 
-    /// The program of `conn` may have written something.
-    pub(super) fn queue_out(&mut self, conn: ConnId) {
-        let Some(flow) = self.flow(conn) else { return };
-        let level = flow.level;
-        if flow.queued_out.is_none_or(|queued| queued > level) {
-            flow.queued_out = Some(level);
-            self.outbound[level.index()].push_back(Who::Conn(conn));
-        }
-    }
-
     /// Hands over what has come, the most urgent first; whether there was any.
     pub(super) fn hand_over(&mut self, now: Time) -> bool {
         let mut handed = 0;
@@ -286,98 +278,6 @@ impl<D: Device, P: Programs> Streams<D, P> {
             }
         }
         self.unread.front().map(|&(_, since)| since)
-    }
-
-    /// Collects what programs have written, the most urgent first; whether
-    /// there was any. Who has more waits for the next round.
-    pub(super) fn collect(&mut self, now: Time) -> bool {
-        let (mut turns, before) = (0, self.counters.bytes_out);
-        for level in Priority::all() {
-            let mut had_turn = false;
-            for _ in 0..self.outbound[level.index()].len() {
-                let collected = (self.counters.bytes_out - before) as usize;
-                if had_turn && (turns >= HANDED_MAX || collected >= COLLECTED_MAX) {
-                    break;
-                }
-                let Some(who) = self.outbound[level.index()].pop_front() else { break };
-                let had = match who {
-                    Who::Conn(conn) => self.collect_one(now, conn, level),
-                    Who::Socket(socket) => self.collect_letters(socket, level),
-                    Who::Port(_) => false,
-                };
-                turns += usize::from(had);
-                had_turn |= had;
-            }
-        }
-        turns > 0
-    }
-
-    /// Whether `conn` waited for its turn on this level.
-    fn collect_one(&mut self, now: Time, conn: ConnId, level: Priority) -> bool {
-        let Some(flow) = self.flow(conn).filter(|flow| flow.queued_out == Some(level)) else { return false };
-        flow.queued_out = None;
-        self.collect_bytes(now, conn);
-        true
-    }
-
-    fn collect_bytes(&mut self, now: Time, conn: ConnId) {
-        let index = conn.index as usize;
-        let Some(Some(flow)) = self.flows.get_mut(index) else { return };
-        if flow.opening {
-            // What there is to read is not the program's yet.
-            return;
-        }
-        while flow.sent < flow.pending.len() {
-            match self.stack.send(now, conn, &flow.pending[flow.sent..]) {
-                // It is told when there is room.
-                Ok(0) => return,
-                Ok(taken) => flow.sent += taken,
-                Err(_) => return self.let_go(now, conn, true),
-            }
-        }
-        flow.pending = Vec::new();
-        flow.sent = 0;
-        if let Some(requests) = &mut flow.requests {
-            requests.sent(now, &mut self.ledger);
-        }
-        let mut collected = 0;
-        while collected < COLLECTED_MAX {
-            match flow.pipe.read(&mut self.scratch) {
-                Read::Some(len) => {
-                    collected += len;
-                    self.counters.bytes_out += len as u64;
-                    if let Some(requests) = &mut flow.requests {
-                        requests.answered(now, len, &mut self.ledger);
-                    }
-                    let sent = self.stack.send(now, conn, &self.scratch[..len]);
-                    if let (Some(requests), Ok(taken)) = (&mut flow.requests, &sent)
-                        && *taken == len
-                    {
-                        requests.sent(now, &mut self.ledger);
-                    }
-                    match sent {
-                        Ok(taken) if taken < len => {
-                            flow.pending.extend_from_slice(&self.scratch[taken..len]);
-                            return;
-                        }
-                        // To be told that there is nothing more takes a call, too.
-                        Ok(_) if len < self.scratch.len() && !flow.shut && !flow.gone => return,
-                        Ok(_) => {}
-                        // What it wrote nobody will read.
-                        Err(_) => return self.let_go(now, conn, true),
-                    }
-                }
-                Read::Nothing => return,
-                Read::End if flow.gone => {
-                    let reset = flow.reset_on_close;
-                    return self.let_go(now, conn, reset);
-                }
-                Read::End => return self.stack.close(now, conn),
-                // What it wrote before goes out first.
-                Read::Reset => return self.resets.push(conn),
-            }
-        }
-        self.queue_out(conn);
     }
 
     /// Resets those whose programs closed with bytes unread; whether there were any.

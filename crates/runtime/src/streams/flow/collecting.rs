@@ -1,0 +1,113 @@
+//! What programs wrote, to TCP: the most urgent first, and no more than TCP has
+//! room for.
+
+use net::Device;
+use net::stack::ConnId;
+use queueing::{Priority, Time};
+
+use super::super::{COLLECTED_MAX, HANDED_MAX, Pipe, Programs, Read, Streams};
+use super::Who;
+
+impl<D: Device, P: Programs> Streams<D, P> {
+    /// The program of `conn` may have written something.
+    pub(in crate::streams) fn queue_out(&mut self, conn: ConnId) {
+        let Some(flow) = self.flow(conn) else { return };
+        let level = flow.level;
+        if flow.queued_out.is_none_or(|queued| queued > level) {
+            flow.queued_out = Some(level);
+            self.outbound[level.index()].push_back(Who::Conn(conn));
+        }
+    }
+
+    /// Collects what programs have written, the most urgent first; whether
+    /// there was any. Who has more waits for the next round.
+    pub(in crate::streams) fn collect(&mut self, now: Time) -> bool {
+        let (mut turns, before) = (0, self.counters.bytes_out);
+        for level in Priority::all() {
+            let mut had_turn = false;
+            for _ in 0..self.outbound[level.index()].len() {
+                let collected = (self.counters.bytes_out - before) as usize;
+                if had_turn && (turns >= HANDED_MAX || collected >= COLLECTED_MAX) {
+                    break;
+                }
+                let Some(who) = self.outbound[level.index()].pop_front() else { break };
+                let had = match who {
+                    Who::Conn(conn) => self.collect_one(now, conn, level),
+                    Who::Socket(socket) => self.collect_letters(socket, level),
+                    Who::Port(_) => false,
+                };
+                turns += usize::from(had);
+                had_turn |= had;
+            }
+        }
+        turns > 0
+    }
+
+    /// Whether `conn` waited for its turn on this level.
+    fn collect_one(&mut self, now: Time, conn: ConnId, level: Priority) -> bool {
+        let Some(flow) = self.flow(conn).filter(|flow| flow.queued_out == Some(level)) else { return false };
+        flow.queued_out = None;
+        self.collect_bytes(now, conn);
+        true
+    }
+
+    fn collect_bytes(&mut self, now: Time, conn: ConnId) {
+        let index = conn.index as usize;
+        let Some(Some(flow)) = self.flows.get_mut(index) else { return };
+        if flow.opening {
+            // What there is to read is not the program's yet.
+            return;
+        }
+        while flow.sent < flow.pending.len() {
+            match self.stack.send(now, conn, &flow.pending[flow.sent..]) {
+                // It is told when there is room.
+                Ok(0) => return,
+                Ok(taken) => flow.sent += taken,
+                Err(_) => return self.let_go(now, conn, true),
+            }
+        }
+        flow.pending = Vec::new();
+        flow.sent = 0;
+        if let Some(requests) = &mut flow.requests {
+            requests.sent(now, &mut self.ledger);
+        }
+        let mut collected = 0;
+        while collected < COLLECTED_MAX {
+            match flow.pipe.read(&mut self.scratch) {
+                Read::Some(len) => {
+                    collected += len;
+                    self.counters.bytes_out += len as u64;
+                    if let Some(requests) = &mut flow.requests {
+                        requests.answered(now, len, &mut self.ledger);
+                    }
+                    let sent = self.stack.send(now, conn, &self.scratch[..len]);
+                    if let (Some(requests), Ok(taken)) = (&mut flow.requests, &sent)
+                        && *taken == len
+                    {
+                        requests.sent(now, &mut self.ledger);
+                    }
+                    match sent {
+                        Ok(taken) if taken < len => {
+                            flow.pending.extend_from_slice(&self.scratch[taken..len]);
+                            return;
+                        }
+                        // To be told that there is nothing more takes a call, too.
+                        Ok(_) if len < self.scratch.len() && !flow.shut && !flow.gone => return,
+                        Ok(_) => {}
+                        // What it wrote nobody will read.
+                        Err(_) => return self.let_go(now, conn, true),
+                    }
+                }
+                Read::Nothing => return,
+                Read::End if flow.gone => {
+                    let reset = flow.reset_on_close;
+                    return self.let_go(now, conn, reset);
+                }
+                Read::End => return self.stack.close(now, conn),
+                // What it wrote before goes out first.
+                Read::Reset => return self.resets.push(conn),
+            }
+        }
+        self.queue_out(conn);
+    }
+}
