@@ -9,6 +9,7 @@ use net::device::{Full, Received};
 use queueing::Time;
 
 use super::*;
+use crate::serve::policies;
 
 #[derive(Parser)]
 struct Line {
