@@ -19,7 +19,7 @@ use crate::table::Table;
 /// that was asked about can do its work: `run` has all that it needs, the others a mechanism that works; 1: one cannot.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to look at: serve, run, sched, fabric, guard; by default all.
+    /// What to look at: serve, run, sched, fabric, guard, files; by default all.
     #[arg(
         value_name = "COMMAND",
         hide_possible_values = true,

@@ -61,7 +61,7 @@ fn the_doctor_says_of_each_mechanism_whether_why_and_what_to_try() {
         let (found, is_there) = (of(area), |finding: &&serde_json::Value| finding["here"] != "absent");
         if *area == "run" { found.iter().all(is_there) } else { found.iter().any(is_there) }
     };
-    let all = ["serve", "run", "sched", "fabric", "guard"];
+    let all = ["serve", "run", "sched", "fabric", "guard", "files"];
     assert!(all.iter().all(|area| !of(area).is_empty()), "{said}");
     let code = if all.iter().all(works) { 0 } else { 1 };
     assert_eq!(out.status.code(), Some(code), "{said}");

@@ -36,22 +36,39 @@ pub enum RingError {
     Buffers(usize, io::Error),
 }
 
-impl fmt::Display for RingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl RingError {
+    /// What is wrong.
+    pub(crate) fn why(&self) -> String {
         match self {
-            Self::Ring(e) if e.raw_os_error() == Some(libc::ENOSYS) => {
-                write!(f, "this kernel has no io_uring ({e}); Linux 5.6 or newer has")
-            }
-            Self::Ring(e) => write!(
-                f,
-                "io_uring cannot be had ({e}); sysctl kernel.io_uring_disabled=0 and a container's \
-                 seccomp profile allow it"
-            ),
-            Self::Buffers(kib, e) => {
-                write!(f, "{kib} KiB of buffers cannot be registered ({e}); raise ulimit -l, or have fewer")
-            }
+            Self::Ring(e) if is_unknown(e) => format!("this kernel has no io_uring ({e})"),
+            Self::Ring(e) => format!("io_uring cannot be had ({e})"),
+            Self::Buffers(kib, e) => format!("{kib} KiB of buffers cannot be registered ({e})"),
         }
     }
+
+    /// What would help.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        match self {
+            Self::Ring(e) if is_unknown(e) => "Linux 5.6 or newer",
+            Self::Ring(_) => {
+                "sysctl -w kernel.io_uring_disabled=0, and in a container a seccomp profile that allows it"
+            }
+            Self::Buffers(..) => "a higher ulimit -l, or fewer buffers",
+        }
+        .to_owned()
+    }
+}
+
+impl fmt::Display for RingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; try {}", self.why(), self.advice())
+    }
+}
+
+/// Whether the kernel does not know the call.
+fn is_unknown(e: &io::Error) -> bool {
+    e.raw_os_error() == Some(libc::ENOSYS)
 }
 
 impl std::error::Error for RingError {}

@@ -14,6 +14,7 @@ use crate::lab::{Lab, LabError, Namespace, Veth};
 mod cores;
 mod devices;
 mod egress;
+mod files;
 mod programs;
 mod receive;
 mod shed;
@@ -42,7 +43,7 @@ impl fmt::Display for Health {
 /// One mechanism, looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The command that uses it: one of [`AREAS`].
+    /// Who uses it: one of [`AREAS`].
     pub area: &'static str,
     /// The mechanism, or the interface.
     pub what: String,
@@ -54,8 +55,8 @@ pub struct Finding {
     pub remedies: Vec<String>,
 }
 
-/// What can be asked about, by the commands that use it.
-pub const AREAS: [&str; 5] = ["serve", "run", "sched", "fabric", "guard"];
+/// What can be asked about, by the commands that use it; `files` are those of tasks on our runtime.
+pub const AREAS: [&str; 6] = ["serve", "run", "sched", "fabric", "guard", "files"];
 
 /// Looks at everything in `areas`, in the order of [`AREAS`].
 #[must_use]
@@ -70,7 +71,8 @@ pub fn examine(areas: &[&str]) -> Vec<Finding> {
         "run" => programs::examine(devices()),
         "sched" => cores::examine(),
         "fabric" => egress::examine(unavailable.as_deref()),
-        _ => shed::examine(unavailable.as_deref()).into_iter().chain(receive::examine()).collect(),
+        "guard" => shed::examine(unavailable.as_deref()).into_iter().chain(receive::examine()).collect(),
+        _ => files::examine(),
     };
     AREAS.into_iter().filter(asked).flat_map(look).collect()
 }
