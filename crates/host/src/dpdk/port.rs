@@ -198,13 +198,9 @@ impl Drop for Port {
 /// Closes a port that no queue uses any more; EAL is locked. What it says to
 /// that is of no use.
 fn close(id: u16, device: NonNull<RteDevice>, pools: &[Pool]) {
-    // SAFETY: the caller has the port alone; stopping one that was never
-    // started does nothing.
-    unsafe { shim::rte_eth_dev_stop(id) };
-    // SAFETY: as above; the port's queues give back their mbufs.
-    unsafe { shim::rte_eth_dev_close(id) };
-    // SAFETY: the device is the port's, and lives until now.
-    unsafe { shim::rte_dev_remove(device.as_ptr()) };
+    // SAFETY: the caller has the port alone, started or not; the device is the
+    // port's and lives until now; the port's queues give back their mbufs.
+    unsafe { shim::gw_close(id, device.as_ptr()) };
     pools.iter().for_each(|pool| pool.free());
 }
 

@@ -1,8 +1,10 @@
 #include "shim.h"
 
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
+#include <rte_alarm.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -124,6 +126,33 @@ int gw_start(uint16_t port, uint16_t queues, uint16_t frames, uint16_t mtu,
 	if (done == 0)
 		(void)rte_eth_allmulticast_enable(port);
 	return done;
+}
+
+struct closing {
+	uint16_t port;
+	struct rte_device *device;
+	sem_t done;
+};
+
+static void close_now(void *argument)
+{
+	struct closing *closing = argument;
+	(void)rte_eth_dev_stop(closing->port);
+	(void)rte_eth_dev_close(closing->port);
+	(void)rte_dev_remove(closing->device);
+	sem_post(&closing->done);
+}
+
+void gw_close(uint16_t port, struct rte_device *device)
+{
+	struct closing closing = { .port = port, .device = device };
+	sem_init(&closing.done, 0, 0);
+	/* The soonest there is; it fails only when memory has run out. */
+	if (rte_eal_alarm_set(1, close_now, &closing) != 0)
+		close_now(&closing);
+	while (sem_wait(&closing.done) != 0)
+		; /* A signal came. */
+	sem_destroy(&closing.done);
 }
 
 uint16_t gw_receive(uint16_t port, uint16_t queue, struct gw_frame *frames, uint16_t max)

@@ -54,6 +54,11 @@ int gw_describe(uint16_t port, struct gw_port *out);
 int gw_start(uint16_t port, uint16_t queues, uint16_t frames, uint16_t mtu,
 	     uint32_t use, struct rte_mempool **pools);
 
+/* Stops and closes a port and takes its device away. That is done by EAL's
+ * interrupt thread: a driver that learns there that the other end has gone
+ * closes the same things, and memif's takes no lock against that. */
+void gw_close(uint16_t port, struct rte_device *device);
+
 /* Up to `max` received frames. */
 uint16_t gw_receive(uint16_t port, uint16_t queue, struct gw_frame *frames, uint16_t max);
 /* `count` empty frames, or 0 when the pool has fewer. */

@@ -69,6 +69,7 @@ unsafe extern "C" {
         uses: u32,
         pools: *mut *mut Mempool,
     ) -> c_int;
+    pub(super) fn gw_close(port: u16, device: *mut RteDevice);
     pub(super) fn gw_receive(port: u16, queue: u16, frames: *mut RawFrame, max: u16) -> u16;
     pub(super) fn gw_take(pool: *mut Mempool, frames: *mut RawFrame, count: u16) -> u16;
     pub(super) fn gw_send(port: u16, queue: u16, frames: *const RawFrame, count: u16, bad: *mut u64) -> u16;
@@ -80,10 +81,8 @@ unsafe extern "C" {
     pub(super) fn rte_strerror(code: c_int) -> *const c_char;
     pub(super) fn rte_eal_get_runtime_dir() -> *const c_char;
     pub(super) fn rte_dev_probe(devargs: *const c_char) -> c_int;
-    pub(super) fn rte_dev_remove(device: *mut RteDevice) -> c_int;
     pub(super) fn rte_eth_dev_get_port_by_name(name: *const c_char, port: *mut u16) -> c_int;
     pub(super) fn rte_eth_dev_socket_id(port: u16) -> c_int;
-    pub(super) fn rte_eth_dev_stop(port: u16) -> c_int;
     pub(super) fn rte_eth_dev_close(port: u16) -> c_int;
     pub(super) fn rte_pktmbuf_pool_create(
         name: *const c_char,
