@@ -1,6 +1,6 @@
 //! More connections than a program may like.
 
-use super::Came;
+use super::came::Came;
 use super::program::{DESCRIPTORS, Program, Shape};
 use super::serves::serving;
 use super::world::{World, until};

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use host::lab::client::noise;
 use rustix::process::Signal;
 
-use super::Came;
+use super::came::Came;
 use super::program::{AGAIN, BIG, Program, Shape};
 use super::serves::serving;
 use super::world::{OURS, Server, World, because, signal, until};
@@ -44,7 +44,7 @@ fn all_end(streams: Vec<TcpStream>) -> Result<(), String> {
 /// Until others than `before` run and serve.
 fn others_serve(program: Program, server: &Server<'_>, before: &[u32]) -> Result<(), String> {
     until("another one runs", || {
-        let now = server.processes(program);
+        let now = server.processes(program.process());
         !now.is_empty() && now.iter().all(|id| !before.contains(id))
     })?;
     until("the other one serves", || {
@@ -62,7 +62,7 @@ pub fn kill(program: Program, world: &World<'_>) -> Result<Came, String> {
     }
     let server = serving(program, world, Shape::Workers, b"")?;
     let streams = open(program, &server)?;
-    let before = server.processes(program);
+    let before = server.processes(program.process());
     let [_, workers @ ..] = &before[..] else { return Err("it has no processes".to_owned()) };
     if workers.is_empty() {
         return Err("it has no workers".to_owned());
@@ -70,7 +70,7 @@ pub fn kill(program: Program, world: &World<'_>) -> Result<Came, String> {
     workers.iter().for_each(|&id| signal(id, Signal::KILL));
     all_end(streams)?;
     until("other workers run", || {
-        let now = server.processes(program);
+        let now = server.processes(program.process());
         now.len() > 1 && now.iter().all(|id| !workers.contains(id))
     })?;
     program.ask(&mut server.connect().map_err(because("a connection"))?)?;
@@ -80,7 +80,7 @@ pub fn kill(program: Program, world: &World<'_>) -> Result<Came, String> {
 fn end_and_come_again(program: Program, world: &World<'_>, by: Signal) -> Result<Came, String> {
     let server = twice(program, world)?;
     let streams = open(program, &server)?;
-    let before = server.processes(program);
+    let before = server.processes(program.process());
     let Some(&first) = before.first() else { return Err("it has no process".to_owned()) };
     signal(first, by);
     all_end(streams)?;
@@ -93,7 +93,9 @@ pub fn reload(program: Program, world: &World<'_>) -> Result<Came, String> {
     let server = serving(program, world, Shape::Usual, &big)?;
     let mut stream = server.connect().map_err(because("a connection"))?;
     let mut answer = program.begin(&mut stream, "/big")?;
-    let Some(&first) = server.processes(program).first() else { return Err("it has no process".to_owned()) };
+    let Some(&first) = server.processes(program.process()).first() else {
+        return Err("it has no process".to_owned());
+    };
     // It has its configuration in the same file.
     program.words(world, OURS, Shape::Next)?;
     signal(first, if program == Program::Nginx { Signal::HUP } else { Signal::USR1 });

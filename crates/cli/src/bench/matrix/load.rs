@@ -2,7 +2,7 @@
 
 use host::lab::is_there;
 
-use super::Came;
+use super::came::Came;
 use super::program::{Program, Shape};
 use super::serves::serving;
 use super::world::{Server, World};

@@ -13,23 +13,27 @@ use std::process::ExitCode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::beside;
-use crate::programs::Stack;
 use crate::report::whole;
 use crate::{Error, progress};
 
+mod came;
 mod crowd;
 mod ends;
 mod feature;
 mod load;
 mod page;
 mod program;
+mod results;
 mod serves;
+mod shared;
 mod suite;
+mod trial;
 mod world;
 
+use came::{Row, has_failed};
 use feature::Feature;
 use program::Program;
-use world::{Place, World};
+use world::Place;
 
 /// Try what unmodified servers and clients bear on our stack (needs root).
 ///
@@ -71,33 +75,6 @@ fn feature(name: &str) -> Result<Feature, String> {
     known.ok_or_else(|| format!("{name:?} is none of: {}", Feature::ALL.map(Feature::name).join(", ")))
 }
 
-/// What came of a trial.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Came {
-    /// It went as it should,
-    Works,
-    /// or so, and there is more to say,
-    Noted(String),
-    /// or but for this.
-    Limited(String),
-    Fails(String),
-    /// The program has no notion of it.
-    Without(&'static str),
-    /// Not tried: what was not there.
-    Skipped(String),
-}
-
-/// A program, and what came of each feature.
-struct Row {
-    program: Program,
-    version: String,
-    came: Vec<Came>,
-}
-
-fn has_failed(rows: &[Row]) -> bool {
-    rows.iter().flat_map(|row| &row.came).any(|came| matches!(came, Came::Fails(_)))
-}
-
 /// Tries all that is asked for, and prints what came of it.
 ///
 /// # Errors
@@ -118,8 +95,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         let mut row = Row { program, version: program.version().unwrap_or_default(), came: Vec::new() };
         for &feature in &features {
             bar.set_message(format!("{} {}", program.name(), feature.name()));
-            let came = tried(&place, program, feature);
-            if let Came::Fails(why) = &came {
+            let came = trial::tried(&place, program, feature);
+            if let Some(why) = came.why().filter(|_| came.has_failed()) {
                 bar.suspend(|| eprintln!("{}, {}: fails: {why}", program.name(), feature.name()));
             }
             row.came.push(came);
@@ -136,30 +113,6 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         false => print!("{}", page::text(&rows, &features)),
     }
     Ok(if has_failed(&rows) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// One field.
-fn tried(place: &Place<'_>, program: Program, feature: Feature) -> Came {
-    if let Some(why) = feature.is_without(program) {
-        return Came::Without(why);
-    }
-    if let Some(why) = program.is_missing() {
-        return Came::Skipped(why);
-    }
-    let on = |stack| {
-        let world = World::new(place, stack)?;
-        feature.run(program, &world).map_err(|why| match world.said() {
-            said if said.is_empty() || why.contains(&said) => why,
-            said => format!("{why}; it said: {said}"),
-        })
-    };
-    match on(Stack::None) {
-        Ok(came) => came,
-        Err(why) => match on(Stack::Kernel) {
-            Ok(_) => Came::Fails(why),
-            Err(there) => Came::Limited(format!("{why}. On the kernel's TCP it goes wrong, too: {there}")),
-        },
-    }
 }
 
 /// Clients, servers and `greenwave run`, which start with this program's limit,

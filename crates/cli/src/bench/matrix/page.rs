@@ -5,32 +5,11 @@ use std::fmt::Write as _;
 use host::Machine;
 use serde_json::{Value, json};
 
+use super::came::{self, Came, Row};
 use super::feature::Feature;
-use super::{Came, Row};
+use super::results::Results;
 use crate::report::Header;
 use crate::table::Table;
-
-impl Came {
-    /// The result, without why.
-    pub const fn word(&self) -> &'static str {
-        match self {
-            Self::Works | Self::Noted(_) => "works",
-            Self::Limited(_) => "works, with limits",
-            Self::Fails(_) => "fails",
-            Self::Without(_) => "not applicable",
-            Self::Skipped(_) => "skipped",
-        }
-    }
-
-    /// Why it is not that it works, or what else there is to say.
-    pub fn why(&self) -> Option<&str> {
-        match self {
-            Self::Works => None,
-            Self::Without(why) => Some(why),
-            Self::Noted(why) | Self::Limited(why) | Self::Fails(why) | Self::Skipped(why) => Some(why),
-        }
-    }
-}
 
 /// What is not said in a field, each text once: its number is in the fields.
 #[derive(Default)]
@@ -108,37 +87,80 @@ pub fn markdown(rows: &[Row], features: &[Feature], device: &str) -> String {
         let _ = writeln!(page, "* **{}**: {}.", feature.name(), feature.about());
     }
     let _ = write!(page, "\n## Notes\n\n{}", notes_as_list(&notes));
+    for row in rows {
+        let suites = row.came.iter().filter_map(Came::results);
+        suites.for_each(|results| page.push_str(&files(row.program.name(), results)));
+    }
     page
+}
+
+/// A program's own tests: files of which the same is to be said are in one row.
+fn files(program: &str, results: &Results) -> String {
+    let mut alike: Vec<([String; 2], Vec<&str>)> = Vec::new();
+    for (file, cells) in results.files() {
+        match alike.iter_mut().find(|(known, _)| *known == cells) {
+            Some((_, files)) => files.push(file),
+            None => alike.push((cells, vec![file])),
+        }
+    }
+    alike.sort_by_key(|(_, files)| std::cmp::Reverse(files.len()));
+    let mut table = Table::new(4, &["on our stack", "on the kernel's TCP", "files", "which"]);
+    for ([ours, kernel], files) in alike {
+        let [ours, kernel] = [ours, kernel].map(|cell| cell.replace('<', "\\<"));
+        table.row(vec![ours, kernel, files.len().to_string(), files.join(", ")]);
+    }
+    format!("\n## {program}'s own tests\n\nOf {}, file by file.\n\n{}", results.source, table.markdown())
 }
 
 /// The same for programs.
 pub fn json(rows: &[Row], features: &[Feature], device: &str) -> Value {
     let fields = rows.iter().flat_map(|row| {
         features.iter().zip(&row.came).map(|(feature, came)| {
-            json!({
+            let mut field = json!({
                 "program": row.program.name(), "version": row.version, "feature": feature.name(),
                 "result": came.word(), "note": came.why(),
-            })
+            });
+            if let Some(results) = came.results() {
+                let files = results.files();
+                let files = files
+                    .map(|(file, [ours, kernel])| json!({ "file": file, "ours": ours, "kernel": kernel }));
+                field["files"] = files.collect();
+            }
+            field
         })
     });
     let body =
-        json!({ "device": device, "rows": fields.collect::<Vec<_>>(), "holds": !super::has_failed(rows) });
+        json!({ "device": device, "rows": fields.collect::<Vec<_>>(), "holds": !came::has_failed(rows) });
     Header::of_host("bench-matrix", None).examined(&["serve"]).stamp(body)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::program::Program;
+    use super::super::results::{File, Said};
     use super::*;
 
     fn rows() -> Vec<Row> {
-        let came = |first| vec![first, Came::Without("it has none"), Came::Skipped("a | b".to_owned())];
+        let came = |first, suite| vec![first, Came::Without("it has none"), suite];
+        let file = |name: &str, failed: &[&str]| {
+            let failed = failed.iter().map(|&test| test.to_owned()).collect();
+            (name.to_owned(), File { failed, ..File::default() })
+        };
+        let said =
+            |b: &[&str]| Said { files: [file("a", &[]), file("b", b), file("c", &[])].into(), whole: true };
+        let results = Results::new("redis-7", said(&["one"]), said(&[]));
+        let fails = Came::Fails("no\nline".to_owned());
+        let version = "1.2".to_owned();
         vec![
-            Row { program: Program::Nginx, version: "1.2".to_owned(), came: came(Came::Works) },
+            Row {
+                program: Program::Nginx,
+                version,
+                came: came(Came::Works, Came::Skipped("a | b".to_owned())),
+            },
             Row {
                 program: Program::Redis,
                 version: String::new(),
-                came: came(Came::Fails("no\nline".to_owned())),
+                came: came(fails, Came::Suite(results.into())),
             },
         ]
     }
@@ -152,10 +174,13 @@ mod tests {
             "|  | nginx 1.2 | redis-server |",
             "| serves | works | fails (1) |",
             "| reload | not applicable (2) | not applicable (2) |",
-            "| suite | skipped (3) | skipped (3) |",
+            "| suite | skipped (3) | fails (4) |",
             "1. no line",
             "2. it has none",
             "3. a \\| b",
+            "Of redis-7, file by file.",
+            "| pass | pass | 2 | a, c |",
+            "| fail: one | pass | 1 | b |",
         ] {
             assert!(page.lines().any(|has| has == line), "{line:?} is not in {page}");
         }
@@ -167,5 +192,7 @@ mod tests {
         let json = json(&rows(), &FEATURES, "packet");
         crate::report::schema::conforms(&json);
         assert_eq!((&json["holds"], &json["rows"][3]["result"]), (&false.into(), &"fails".into()));
+        let file = json!({ "file": "b", "ours": "fail: one", "kernel": "pass" });
+        assert_eq!(json["rows"][5]["files"][1], file);
     }
 }

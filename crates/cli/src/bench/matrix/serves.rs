@@ -2,7 +2,7 @@
 
 use host::lab::client::noise;
 
-use super::Came;
+use super::came::Came;
 use super::feature::Feature;
 use super::program::{BIG, Program, SMALL, Shape};
 use super::world::{OURS, PEER, Server, World, because};

@@ -18,7 +18,6 @@ use host::lab::{Child, Folder, Lab, LabError, Namespace, Veth};
 use host::proc;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::program::Program;
 use crate::programs::Stack;
 
 /// What all trials share.
@@ -106,21 +105,18 @@ impl<'a> World<'a> {
     /// # Errors
     /// It does not; with what it said.
     pub fn serve(&self, program: &[String], port: u16) -> Result<Server<'_>, String> {
-        let child = self.spawn(&self.ours, &self.words(program))?;
-        let to = SocketAddr::new(OURS.parse().expect("an address"), port);
-        let mut server = Server { world: self, child, to };
-        let end = Instant::now() + LIMIT;
-        while server.connect().is_err() {
-            let ended = server.child.try_wait().map_err(because("its status"))?;
-            if let Some(status) = ended {
-                return Err(format!("it ends at once, {status}: {}", self.said()));
-            }
-            if Instant::now() > end {
-                return Err(format!("it takes no connection: {}", self.said()));
-            }
-            park_timeout(LOOK);
-        }
+        let mut server = self.start(program, port)?;
+        server.wait_until("it takes no connection", |server| server.connect().is_ok())?;
         Ok(server)
+    }
+
+    /// Starts a server that will take connections at `port`.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start(&self, program: &[String], port: u16) -> Result<Server<'_>, String> {
+        let child = self.spawn(&self.ours, &self.words(program))?;
+        Ok(Server { world: self, child, to: SocketAddr::new(OURS.parse().expect("an address"), port) })
     }
 
     /// A server on the kernel's TCP where clients are, once `takes` says so.
@@ -220,6 +216,24 @@ pub struct Server<'a> {
 }
 
 impl Server<'_> {
+    /// Looks until `is` holds, as long as it runs.
+    ///
+    /// # Errors
+    /// It ends, or a minute has passed, which means `otherwise`; with what it said.
+    pub fn wait_until(&mut self, otherwise: &str, is: impl Fn(&Self) -> bool) -> Result<(), String> {
+        let end = Instant::now() + LIMIT;
+        while !is(self) {
+            if let Some(status) = self.child.try_wait().map_err(because("its status"))? {
+                return Err(format!("it ends at once, {status}: {}", self.world.said()));
+            }
+            if Instant::now() > end {
+                return Err(format!("{otherwise}: {}", self.world.said()));
+            }
+            park_timeout(LOOK);
+        }
+        Ok(())
+    }
+
     /// A connection of a client; it gives up after a minute.
     pub fn connect(&self) -> io::Result<TcpStream> {
         self.world.clients.enter(|| self.connect_here())
@@ -238,10 +252,10 @@ impl Server<'_> {
         Ok(stream)
     }
 
-    /// The processes of `program`, who started others before those.
-    pub fn processes(&self, program: Program) -> Vec<u32> {
+    /// Its processes that are called `name`, who started others before those.
+    pub fn processes(&self, name: &str) -> Vec<u32> {
         let family = proc::family(self.child.id());
-        family.into_iter().filter(|&id| proc::name(id) == program.process()).collect()
+        family.into_iter().filter(|&id| proc::name(id) == name).collect()
     }
 
     /// ctrl-C; it must end, and `greenwave run` must be content.

@@ -1,0 +1,214 @@
+//! What a program's own tests say, file by file, on our stack and on the kernel's.
+//!
+//! The kernel's TCP is the judge: what fails there as well is none of our doing,
+//! and what is skipped is said to be skipped, never to pass.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What one file of tests says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct File {
+    /// Tests that pass, where they are told one by one.
+    pub passed: usize,
+    /// What fails: names of tests, or numbers.
+    pub failed: Vec<String>,
+    /// Tests that were not run.
+    pub left_out: Vec<String>,
+    /// Why none of it was run.
+    pub skipped: Option<String>,
+}
+
+impl File {
+    /// All of it, in a field.
+    fn cell(&self) -> String {
+        match (&self.skipped, &self.failed[..], &self.left_out[..]) {
+            (Some(why), [], _) => format!("skipped: {why}"),
+            (_, [], []) => "pass".to_owned(),
+            (_, [], out) => format!("pass, without: {}", out.join(", ")),
+            (_, failed, _) => format!("fail: {}", failed.join(", ")),
+        }
+    }
+
+    fn passes(&self) -> bool {
+        self.failed.is_empty() && self.skipped.is_none()
+    }
+}
+
+/// What all tests said on one stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    pub files: BTreeMap<String, File>,
+    /// They have run to their end.
+    pub whole: bool,
+}
+
+impl Said {
+    /// The files in which something fails.
+    pub fn failed(&self) -> Vec<String> {
+        let failed = self.files.iter().filter(|(_, file)| !file.failed.is_empty());
+        failed.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Puts what `again` says of files in the place of what was said before.
+    pub fn replace(&mut self, again: Self) {
+        self.whole &= again.whole;
+        self.files.extend(again.files);
+    }
+
+    fn cell(&self, file: &str) -> String {
+        self.files.get(file).map_or_else(|| "not run".to_owned(), File::cell)
+    }
+
+    fn sums(&self) -> String {
+        let passed: usize = self.files.values().map(|file| file.passed).sum();
+        let tests = if passed > 0 { format!(" ({passed} tests)") } else { String::new() };
+        let count = |is: &dyn Fn(&File) -> bool| self.files.values().filter(|file| is(file)).count();
+        format!(
+            "{} files pass{tests}, {} fail, {} are skipped{}",
+            count(&File::passes),
+            self.failed().len(),
+            count(&|file| file.skipped.is_some() && file.failed.is_empty()),
+            if self.whole { "" } else { ", and it does not come to its end" },
+        )
+    }
+}
+
+/// What that means for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Works,
+    /// What goes wrong goes wrong on the kernel's TCP, too.
+    Limited,
+    Fails,
+}
+
+/// The same tests on both stacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Results {
+    /// The source's name and version.
+    pub source: String,
+    pub verdict: Verdict,
+    pub summary: String,
+    ours: Said,
+    kernel: Said,
+}
+
+impl Results {
+    /// Compares what `ours` and the `kernel` say of the tests of `source`.
+    pub fn new(source: &str, ours: Said, kernel: Said) -> Self {
+        let worse = |name: &&String| match (ours.files.get(*name), kernel.files.get(*name)) {
+            (Some(here), Some(there)) => {
+                here.failed.iter().any(|test| !there.failed.contains(test))
+                    || there.passes() && !here.passes()
+            }
+            (here, there) => {
+                here.is_some_and(|file| !file.failed.is_empty()) || there.is_some_and(File::passes)
+            }
+        };
+        let names_all: BTreeSet<&String> = ours.files.keys().chain(kernel.files.keys()).collect();
+        let only: Vec<&String> = names_all.into_iter().filter(worse).collect();
+        let names = only.iter().map(|file| format!("{file} ({})", ours.cell(file)));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let some = ours.files.values().any(File::passes);
+        let verdict = match (only.is_empty() && some, ours.whole, kernel.whole) {
+            (false, ..) | (_, false, true) => Verdict::Fails,
+            (true, true, _) if ours.failed().is_empty() => Verdict::Works,
+            (true, ..) => Verdict::Limited,
+        };
+        let mut summary = match ours.sums() == kernel.sums() {
+            true => format!("{source}, on both stacks: {}", ours.sums()),
+            false => format!("{source}: {}; on the kernel's TCP: {}", ours.sums(), kernel.sums()),
+        };
+        if !names.is_empty() {
+            summary = format!("{summary}; on our stack only: {names}");
+        }
+        Self { source: source.to_owned(), verdict, summary, ours, kernel }
+    }
+
+    /// Each file, and what came of it on our stack and on the kernel's.
+    pub fn files(&self) -> impl Iterator<Item = (&str, [String; 2])> {
+        let names: BTreeSet<&String> = self.ours.files.keys().chain(self.kernel.files.keys()).collect();
+        names.into_iter().map(|name| (name.as_str(), [self.ours.cell(name), self.kernel.cell(name)]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of each word a file: `a` passes, `a!` fails, `a?` is skipped.
+    fn said(words: &str, whole: bool) -> Said {
+        let files = words.split_whitespace().map(|word| {
+            let file = match word.chars().last() {
+                Some('!') => File { failed: vec!["2".to_owned()], ..File::default() },
+                Some('?') => File { skipped: Some("no".to_owned()), ..File::default() },
+                _ => File { passed: 3, ..File::default() },
+            };
+            (word.trim_end_matches(['!', '?']).to_owned(), file)
+        });
+        Said { files: files.collect(), whole }
+    }
+
+    #[track_caller]
+    fn check(ours: &str, kernel: &str, verdict: Verdict, summary: &str) {
+        let results = Results::new("p-1", said(ours, true), said(kernel, true));
+        assert_eq!((results.verdict, results.summary.as_str()), (verdict, summary), "{ours} and {kernel}");
+    }
+
+    #[test]
+    fn what_fails_on_our_stack_only_is_ours() {
+        check(
+            "a b?",
+            "a b?",
+            Verdict::Works,
+            "p-1, on both stacks: 1 files pass (3 tests), 0 fail, 1 are skipped",
+        );
+        check(
+            "a b!",
+            "a b!",
+            Verdict::Limited,
+            "p-1, on both stacks: 1 files pass (3 tests), 1 fail, 0 are skipped",
+        );
+        let there = "on the kernel's TCP: 2 files pass (6 tests), 0 fail, 0 are skipped";
+        let here = "p-1: 1 files pass (3 tests)";
+        check(
+            "a b!",
+            "a b",
+            Verdict::Fails,
+            &format!("{here}, 1 fail, 0 are skipped; {there}; on our stack only: b (fail: 2)"),
+        );
+        check(
+            "a b?",
+            "a b",
+            Verdict::Fails,
+            &format!("{here}, 0 fail, 1 are skipped; {there}; on our stack only: b (skipped: no)"),
+        );
+        check(
+            "a",
+            "a b",
+            Verdict::Fails,
+            &format!("{here}, 0 fail, 0 are skipped; {there}; on our stack only: b (not run)"),
+        );
+    }
+
+    #[test]
+    fn what_does_not_come_to_its_end_does_not_work() {
+        let verdict = |ours, kernel| Results::new("p-1", said("a", ours), said("a", kernel)).verdict;
+        assert_eq!(verdict(true, true), Verdict::Works);
+        assert_eq!(verdict(false, true), Verdict::Fails);
+        assert_eq!(verdict(false, false), Verdict::Limited);
+        assert_eq!(
+            Results::new("p-1", said("", true), said("", true)).verdict,
+            Verdict::Fails,
+            "nothing passes"
+        );
+    }
+
+    #[test]
+    fn what_is_run_again_counts_as_it_was_then() {
+        let mut first = said("a! b c!", true);
+        assert_eq!(first.failed(), ["a", "c"]);
+        first.replace(said("a c!", true));
+        assert_eq!((first.failed(), first.whole), (vec!["c".to_owned()], true));
+    }
+}

@@ -1,0 +1,124 @@
+//! Memcached's own tests, in Perl: each starts servers of its own.
+//!
+//! Their server is a script that starts memcached on the stack, and the tests'
+//! own address is replaced by ours.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::super::results::{File, Said};
+use super::super::shared::Shared;
+use super::super::world::{OURS, PEER, World, because, finished};
+use super::{LIMIT, copy};
+
+/// Files at once: they sleep most of the time.
+const AT_ONCE: &str = "4";
+
+/// Memcached's tests, or `only` those of these files, one after the other.
+pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<Said, String> {
+    let folder = copy(world, &source.join("t"), "memcached")?;
+    let executable = |name: &str, text: String| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(because("a file"))?;
+        let may = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(path, may).map_err(because("a file"))
+    };
+    let shared = Shared::new(world)?;
+    let quoted = |word: &String| format!("'{}' ", word.replace('\'', "'\\''"));
+    let words: String = shared.words("memcached").iter().map(quoted).collect();
+    // What asks for help hears of no Unix sockets: the tests use TCP then.
+    executable(
+        "memcached-debug",
+        format!(
+            "#!/bin/sh\ncase \" $* \" in *' -h '*) memcached -h | grep -v unix-socket; exit;; esac\nexec {words}\"$@\"\n"
+        ),
+    )?;
+    executable("timedrun", "#!/bin/sh\nshift\nexec \"$@\"\n".to_owned())?;
+    replace(&folder.join("t/lib/MemcachedTest.pm"))?;
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder.join("t")).map_err(because("its tests"))?.flatten() {
+        let name = format!("t/{}", entry.file_name().to_string_lossy());
+        if name.ends_with(".t") {
+            replace(&entry.path())?;
+            if only.is_empty() || only.contains(&name) {
+                files.push(name);
+            }
+        }
+    }
+    files.sort();
+    let place = folder.display().to_string();
+    let jobs = if only.is_empty() { AT_ONCE } else { "1" };
+    let prove = ["env", "-C", &place, "prove", "--jobs", jobs, "--exec", "timeout 120 perl"];
+    let words: Vec<String> = prove.iter().map(|&word| word.to_owned()).chain(files).collect();
+    let out = finished(&world.clients, &words, LIMIT)?;
+    shared.stop()?;
+    Ok(said(&String::from_utf8_lossy(&out.stdout)))
+}
+
+/// An option that their server is told, and that Debian's build does not know.
+const NOT_DEBIANS: &str = " -o relaxed_privileges";
+
+/// In the tests: where they are themselves, where servers are, and what those are told.
+fn replace(path: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(path).map_err(because("a test"))?;
+    let text = ["'", "\""].iter().fold(text, |text, quote| {
+        let local = |addr: &str| format!("LocalAddr => {quote}{addr}{quote}");
+        text.replace(&local("127.0.0.1"), &local(PEER))
+    });
+    let text = text.replace("127.0.0.1", OURS).replace(NOT_DEBIANS, "");
+    std::fs::write(path, text).map_err(because("a test"))
+}
+
+fn said(text: &str) -> Said {
+    let mut all = Said::default();
+    // Of whom of those that fail it is told at the end.
+    let mut of = String::new();
+    for line in text.lines() {
+        if line.starts_with("Files=") {
+            all.whole = true;
+        } else if let Some((name, _)) = line.split_once(' ').filter(|(_, rest)| rest.contains("(Wstat:")) {
+            of.clear();
+            if let Some(file) = all.files.get_mut(name).filter(|file| !file.failed.is_empty()) {
+                file.failed.clear();
+                name.clone_into(&mut of);
+            }
+        } else if let (Some(file), Some(what)) = (all.files.get_mut(&of), line.strip_prefix("  ")) {
+            file.failed.push(what.split_whitespace().collect::<Vec<_>>().join(" "));
+        } else if let Some((name, result)) = line.split_once(" .").filter(|(name, _)| name.ends_with(".t")) {
+            let result = result.trim_start_matches('.').trim();
+            let mut file = File::default();
+            match result.strip_prefix("skipped") {
+                Some(why) => file.skipped = Some(why.trim_start_matches(':').trim().to_owned()),
+                None if result == "ok" => {}
+                None => file.failed.push(result.to_owned()),
+            }
+            all.files.insert(name.to_owned(), file);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_prove_says_is_understood() {
+        let here = said(
+            "t/a.t .. ok\nt/b.t .. Failed 1/3 subtests \nt/c-d.t ......... skipped: none\n\
+             t/e.t .. Dubious, test returned 1 (wstat 256, 0x100)\nNo subtests run \nt/f.t .. ok\n\n\
+             Test Summary Report\n-------------------\n\
+             t/b.t    (Wstat: 256 (exited 1) Tests: 3 Failed: 1)\n  Failed test:  2\n\
+             t/e.t    (Wstat: 256 (exited 1) Tests: 0 Failed: 0)\n  Non-zero exit status: 1\n  Parse errors: No plan\n\
+             t/f.t    (Wstat: 0 Tests: 3 Failed: 0)\n  TODO passed:   3\n\
+             Files=5, Tests=40, 12 wallclock secs\nResult: FAIL\n",
+        );
+        assert!(here.whole);
+        assert_eq!(here.failed(), ["t/b.t", "t/e.t"]);
+        assert_eq!(here.files["t/b.t"].failed, ["Failed test: 2"]);
+        assert_eq!(here.files["t/e.t"].failed, ["Non-zero exit status: 1", "Parse errors: No plan"]);
+        assert_eq!(here.files["t/c-d.t"].skipped.as_deref(), Some("none"));
+        assert_eq!(here.files.len(), 5);
+        assert!(!said("t/a.t .. ok\n").whole);
+    }
+}

@@ -1,0 +1,66 @@
+//! Programs' own tests, from Debian's source packages, against them on our stack
+//! and on the kernel's.
+//!
+//! Files in which something fails are run once more, by themselves: several
+//! run at once, and some are timed. What counts is what they say then.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::came::Came;
+use super::program::Program;
+use super::results::{Results, Said};
+use super::world::{World, because};
+use crate::programs::Stack;
+
+mod memcached;
+mod redis;
+
+/// Many times what all tests of one program take.
+const LIMIT: Duration = Duration::from_secs(1200);
+
+pub fn suite(program: Program, world: &World<'_>) -> Result<Came, String> {
+    let Some(source) = world.sources().and_then(|folder| source(folder, program.upstream())) else {
+        let what = format!("--sources names no folder with the source of {}", program.upstream());
+        return Ok(Came::Skipped(what));
+    };
+    let is_redis = program == Program::Redis;
+    let needs: &[&str] = if is_redis { &["tclsh", "redis-cli"] } else { &["prove", "nsenter"] };
+    if let Some(tool) = needs.iter().find(|tool| !host::lab::is_there(tool)) {
+        return Ok(Came::Skipped(format!("{tool} is not there")));
+    }
+    let run = if is_redis { redis::run } else { memcached::run };
+    let on = |world: &World<'_>| -> Result<Said, String> {
+        let mut said = run(world, &source, &[])?;
+        let failed = said.failed();
+        if said.whole && !failed.is_empty() {
+            said.replace(run(world, &source, &failed)?);
+        }
+        Ok(said)
+    };
+    let (ours, kernel) = (on(world)?, on(&world.again(Stack::Kernel)?)?);
+    let name = source.file_name().unwrap_or_default().to_string_lossy();
+    Ok(Came::Suite(Box::new(Results::new(&name, ours, kernel))))
+}
+
+/// The folder in `sources` that holds the tests of `name`.
+fn source(sources: &Path, name: &str) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(sources).ok()?.flatten().map(|entry| entry.path());
+    let of = |path: &PathBuf| {
+        let file =
+            path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&format!("{name}-")));
+        file && path.is_dir()
+    };
+    entries.filter(of).max()
+}
+
+/// A copy of `from`, which tests write into, as `to` in the world's folder.
+fn copy(world: &World<'_>, from: &Path, to: &str) -> Result<PathBuf, String> {
+    let there = world.folder().join(to);
+    if there.exists() {
+        std::fs::remove_dir_all(&there).map_err(because("a folder"))?;
+    }
+    std::fs::create_dir_all(&there).map_err(because("a folder"))?;
+    world.peer_client(&["cp", "-r", &from.display().to_string(), &there.display().to_string()])?;
+    std::fs::canonicalize(there).map_err(because("a folder"))
+}
