@@ -91,6 +91,20 @@ fn without_a_bound_a_flood_takes_the_core_from_the_requests() {
     assert!(bounded > 0.8 * capacity, "{bounded} of {capacity}");
 }
 
+/// A frame that is dropped comes again after a second, past the guard, and then
+/// is work for a caller who has left.
+#[test]
+fn a_flood_out_of_nowhere_takes_no_frame_from_those_who_came_in() {
+    let lost = |guard: &str| {
+        let more = format!(
+            "load = 10\nguard = \"{guard}\"\npatience = \"25ms\"\nwarmup = \"1ms\"\nduration = \"20ms\""
+        );
+        run(&server(5, 1, &more)).frames_lost
+    };
+    assert_eq!(lost("queue-delay"), 0);
+    assert!(lost("none") > 1_000, "without a guard many are");
+}
+
 /// The paper's (7), by the costs of the stack's steps: a line of slope −µ2/µ1.
 #[test]
 fn where_receiving_goes_first_less_is_served_the_more_come_as_the_line_says() {

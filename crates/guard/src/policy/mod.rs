@@ -27,6 +27,12 @@ pub trait Policy: Send {
     fn looks_at_machine(&self) -> bool {
         false
     }
+
+    /// Whether it lets everybody in, whatever happens: then nobody is kept out
+    /// for the sake of those who are in either.
+    fn never_sheds(&self) -> bool {
+        false
+    }
 }
 
 /// What policies can be told; each looks at its own.
@@ -88,6 +94,10 @@ struct Nothing;
 impl Policy for Nothing {
     fn tick(&mut self, _now: Time, _signals: &Signals) -> Limit {
         Limit::Open
+    }
+
+    fn never_sheds(&self) -> bool {
+        true
     }
 }
 

@@ -8,10 +8,16 @@
 //! is the level that the driver's classifier gave it (by address, port,
 //! whatever a policy's rules say); those of level 7, and those that it says
 //! nothing of, are shed first. Without a classifier all are of one class.
+//!
+//! Whoever has come in finds room in the receive buffer: SYNs, which each bring
+//! more frames along, take three quarters of it at the most, by class. A policy
+//! looks once in a while and a flood fills the buffer between two looks; what it
+//! then drops of open connections, requests among it, is sent again after a
+//! second, past the guard, and is served to those who have left.
 //! Source: the overload paper §3.3; ADR 0021.
 
 use deadline::Budgets;
-use guard::{Class, Door, Limit, Params, Policy, Signals, UnknownName};
+use guard::{Class, Door, Limit, Params, Policy, Share, Signals, UnknownName};
 use net::Stack;
 use net::classify::{PacketMeta, PacketView};
 use net::wire::tcp::Flags;
@@ -59,7 +65,7 @@ pub struct Shed {
     pub seen: u64,
     /// Of these, shed (or so it would be) because more came than is served.
     pub by_rate: u64,
-    /// Because too many are in the server.
+    /// Because too many are in the server, or too many frames in the receive buffer.
     pub by_presence: u64,
     /// Because nobody came in.
     pub by_closing: u64,
@@ -107,9 +113,19 @@ pub(crate) struct Sight {
     pub(crate) present: u64,
 }
 
+/// What a SYN finds.
+pub(crate) struct Found {
+    /// Connections that the application has.
+    pub(crate) present: u64,
+    /// Frames in the receive buffer.
+    pub(crate) frames: usize,
+}
+
 /// A guard at work.
 pub(crate) struct Gate {
     guard: Guard,
+    /// Frames that one of the first class may find in the receive buffer.
+    frames_max: u64,
     door: Door,
     limit: Limit,
     /// When to look next.
@@ -119,10 +135,15 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(guard: Guard) -> Self {
+    /// Before a receive buffer of `rx_frames_max` frames.
+    pub(crate) fn new(guard: Guard, rx_frames_max: usize) -> Self {
+        let frames_max = match guard.policy.never_sheds() {
+            true => u64::MAX,
+            false => (rx_frames_max - rx_frames_max / KEPT) as u64,
+        };
         let door = Door::new(Priority::LEVELS as u8);
         let (due, passing) = (Time::ZERO, Passing::default());
-        Self { guard, door, limit: Limit::Open, due, passing, budgets: Budgets::default() }
+        Self { guard, frames_max, door, limit: Limit::Open, due, passing, budgets: Budgets::default() }
     }
 
     /// Whether a look is due.
@@ -152,12 +173,15 @@ impl Gate {
         self.due = now + self.guard.period;
     }
 
-    /// Whether a SYN of `class` is shed; `present` connections are there.
-    pub(crate) fn sheds(&mut self, now: Time, class: Priority, present: u64, counts: &mut Shed) -> bool {
-        let admitted = self.door.admits(now, Class::new(class.level()), present);
+    /// Whether a SYN of `class` is shed.
+    pub(crate) fn sheds(&mut self, now: Time, class: Priority, found: &Found, counts: &mut Shed) -> bool {
+        let frames_max = Share::new(Priority::LEVELS).present(self.frames_max, class.index());
+        let room = (found.frames as u64) < frames_max;
+        let admitted = room && self.door.admits(now, Class::new(class.level()), found.present);
         counts.seen += 1;
         if !admitted {
             match self.limit {
+                _ if !room => counts.by_presence += 1,
                 Limit::Present { .. } => counts.by_presence += 1,
                 Limit::Closed => counts.by_closing += 1,
                 Limit::Rate { .. } | Limit::Open => counts.by_rate += 1,
@@ -190,6 +214,9 @@ impl Gate {
         self.passing.answered_in += latency;
     }
 }
+
+/// One part of so many of the receive buffer is for connections that are there.
+const KEPT: usize = 4;
 
 /// Whether a frame asks for a connection to somebody who listens.
 #[inline]

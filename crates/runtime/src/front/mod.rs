@@ -37,7 +37,7 @@ pub(crate) use gate::Gate;
 pub use gate::{Guard, Refusal, Shed};
 pub(crate) use meter::{Meter, Work};
 
-use gate::{Sight, opens};
+use gate::{Found, Sight, opens};
 
 /// Where the stack is: the owner's own, or behind the lock of those who share it.
 pub(crate) trait Below {
@@ -64,6 +64,7 @@ pub(crate) struct Setup {
 /// See the module.
 pub(crate) struct Front<F> {
     rx: RxBuffer<F>,
+    rx_frames_max: usize,
     strict: bool,
     classifier: Option<DriverClassifier>,
     pub gate: Option<Gate>,
@@ -115,9 +116,10 @@ impl<F: AsRef<[u8]>> Front<F> {
         setup.budget.check();
         Self {
             rx: RxBuffer::new(setup.rx_order, setup.rx_frames_max),
+            rx_frames_max: setup.rx_frames_max,
             strict: setup.rx_order == RxOrder::Strict,
             classifier: setup.classifier,
-            gate: setup.guard.map(Gate::new),
+            gate: setup.guard.map(|guard| Gate::new(guard, setup.rx_frames_max)),
             meter: Meter::default(),
             budget: setup.budget,
             popped: Time::ZERO,
@@ -131,7 +133,7 @@ impl<F: AsRef<[u8]>> Front<F> {
     }
 
     pub fn set_guard(&mut self, guard: Option<Guard>) {
-        self.gate = guard.map(Gate::new);
+        self.gate = guard.map(|guard| Gate::new(guard, self.rx_frames_max));
     }
 
     /// # Panics
@@ -265,6 +267,7 @@ impl<F: AsRef<[u8]>> Front<F> {
         counts: &mut [Shed; Priority::LEVELS],
     ) -> bool {
         let Some(gate) = &mut self.gate else { return false };
+        let found = Found { present, frames: self.rx.len() };
         let class = match self.classifier {
             Some(_) => meta.priority.unwrap_or_default(),
             None => Priority::HIGHEST,
@@ -273,7 +276,7 @@ impl<F: AsRef<[u8]>> Front<F> {
             if !opens(frame, meta, stack) {
                 return false;
             }
-            let shed = gate.sheds(now, class, present, &mut counts[class.index()]);
+            let shed = gate.sheds(now, class, &found, &mut counts[class.index()]);
             if shed && gate.refusal() == Refusal::Reset {
                 stack.refuse_syn(frame, meta);
             }

@@ -116,6 +116,33 @@ fn a_class_is_the_level_of_the_drivers_classifier_and_the_last_is_shed_first() {
     assert_eq!((of[0].seen, of[0].by_presence), (5, 2));
 }
 
+/// Twenty SYNs at once before a request of an open connection: what was shed for
+/// want of room, and what was dropped for it.
+fn crowded(guard: Option<&str>) -> (u64, u64) {
+    let (mut world, _puppet) = guarded(Refusal::Silence, false, |config| {
+        config.rx_frames_max = 8;
+        if let Some(name) = guard {
+            config.guard = Some(Guard::by_name(name, &::guard::Params::default()).unwrap());
+        }
+    });
+    let id = world.connect();
+    for _ in 0..20 {
+        world.client.connect(world.clock.now(), SocketAddr::new(SERVER.into(), 80), None).unwrap();
+    }
+    world.client.egress(world.clock.now(), &mut world.far);
+    world.queue(id, "hello\n");
+    world.settle();
+    let Counters { driver, guard: [of, ..], .. } = world.counters();
+    assert_eq!((of.seen, world.serve_all().len()), (21, usize::from(driver.dropped_full == 0)));
+    (of.by_presence, driver.dropped_full)
+}
+
+#[test]
+fn however_many_come_at_once_what_was_let_in_finds_room_in_the_receive_buffer() {
+    assert_eq!(crowded(None), (14, 0), "six of eight places are for who is new");
+    assert_eq!(crowded(Some("none")), (0, 13), "a policy that never sheds keeps no place free");
+}
+
 #[test]
 fn a_syn_to_a_port_without_a_listener_is_not_the_guards_to_judge() {
     let (mut world, puppet) = guarded(Refusal::Silence, false, |_| {});
