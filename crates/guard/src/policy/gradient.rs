@@ -13,7 +13,7 @@ use queueing::Time;
 use super::{Params, Policy};
 use crate::{Limit, Signals};
 
-/// See the [module](self).
+/// A number in the server, moved by what answers take now and took in the long run.
 #[derive(Clone, Debug)]
 pub struct Gradient {
     least: f64,

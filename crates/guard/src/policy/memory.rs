@@ -6,7 +6,7 @@ use queueing::Time;
 use super::{Latch, Params, Policy};
 use crate::{Limit, Signals};
 
-/// See the [module](self).
+/// Nobody comes in while more of the memory is in use than may be.
 #[derive(Clone, Debug)]
 pub struct Memory {
     share_max: f64,

@@ -16,7 +16,7 @@ use queueing::{Span, Time};
 use super::{Params, Policy};
 use crate::{Limit, Signals};
 
-/// See the [module](self).
+/// What comes in is what is served, corrected by how long the first one waits.
 #[derive(Clone, Debug)]
 pub struct QueueDelay {
     target: Span,

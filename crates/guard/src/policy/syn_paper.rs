@@ -11,7 +11,7 @@ use queueing::Time;
 use super::{Latch, Params, Policy};
 use crate::{Limit, Signals};
 
-/// See the [module](self).
+/// Nobody comes in while the kernel's share and the sockets are both too many.
 #[derive(Clone, Debug)]
 pub struct SynPaper {
     kernel_share_max: f64,

@@ -73,7 +73,7 @@ pub struct Figures {
     pub waited_ns: u64,
     /// How often one of them got a core.
     pub turns: u64,
-    /// Its longest wait of a round since [`Managed::take_longest`]: the mean of a thread's waits.
+    /// Its longest wait of a round since `Managed::take_longest`: the mean of a thread's waits.
     pub longest: Span,
     /// Threads that are watched.
     pub threads: usize,

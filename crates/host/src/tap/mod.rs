@@ -48,7 +48,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Ends [`wait`](Device::wait) also while `fd` is readable, from now on.
+    /// Ends `wait` also while `fd` is readable, from now on.
     pub fn watch(&mut self, fd: std::os::fd::OwnedFd) {
         self.bell.watch(fd);
     }

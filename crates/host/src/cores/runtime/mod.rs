@@ -7,10 +7,10 @@
 //! it has cores, others with work are parked by a word; which ones, [`Workers`]
 //! says. LC keeps one at least, and who has nothing to do sleeps anyway, so LC is
 //! woken by the kernel over BE as under [`Affinity`]. BE without a core is asked first, and
-//! frozen if it still computes after [`GRACE`].
+//! frozen if it still computes after `GRACE`.
 //!
 //! Tasks without a pulse, or whose programs have made none yet, are [`Affinity`]'s;
-//! their threads are looked at every [`LOOK`] as a reading takes long, and what was seen then counts once.
+//! their threads are looked at every `LOOK` as a reading takes long, and what was seen then counts once.
 //! Source: Caladan (OSDI '20) §4.1, §4.2.
 
 use std::collections::BTreeMap;

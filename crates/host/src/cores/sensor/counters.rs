@@ -53,7 +53,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// The first of [`MECHANISMS`] that works here, with cache misses of `cores` where they are counted.
+    /// The first of `MECHANISMS` that works here, with cache misses of `cores` where they are counted.
     ///
     /// # Errors
     /// Why each of them does not.
