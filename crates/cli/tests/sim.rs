@@ -184,6 +184,20 @@ fn a_run_that_ends_in_time_says_what_is_unfinished() {
 }
 
 #[test]
+fn a_run_in_which_no_flow_is_done_says_so() {
+    let printed =
+        text(&fabric(&["--topology", "two-hosts", "--for", "30us", "--arrivals", "uniform 1000000"]));
+    assert!(printed.contains("flows were not done in time"), "{printed}");
+    assert!(!printed.contains("none times"), "{printed}");
+}
+
+#[test]
+fn flows_that_no_threshold_makes_faster_have_none() {
+    let printed = text(&greenwave(&["sim", "thresholds", "--workload", "list 1000"]));
+    assert!(printed.starts_with("one level: no threshold"), "{printed}");
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
     let fabric = |args: &[&str], expected: &str| refused(&[&["sim", "fabric"], args].concat(), expected);
     fabric(&["--load", "1"], "load 1 is not below 1");
@@ -194,20 +208,33 @@ fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
     fabric(&["--scheduler", "fish,fish"], "scheduler fish is given twice");
     fabric(&["--workload", "web"], "workload \"web\"");
     fabric(&["--workload", "incast 16"], "incast 16 is outside 1..=15");
-    fabric(&["--thresholds", "9,3"], "not above");
+    fabric(&["--load", "-1"], "load \"-1\" is not a number above 0");
+    fabric(&["--thresholds", "9,3"], "threshold 3 is not above the one before it, 9");
     fabric(&["--room", "0"], "room 0");
     fabric(&["--seeds", "3..1"], "3..1");
     fabric(&["--set", "transport.windw=3"], "windw");
     fabric(&["--set", "room"], "there is no =");
+    for own in ["scheduler=fifo", "seed=7", "flows=3", "room=9", "occupancy=false"] {
+        fabric(&["--set", own], "has an option of its own");
+    }
+    fabric(&["--set", "limt=9"], "unknown field `limt`");
+    fabric(&["--for", "0s"], "limit 0 s is not above 0");
     fabric(&["--topology", "ring"], "topology \"ring\"");
     fabric(&["--ways", "best"], "best");
     fabric(&["--csv", "no/such/folder/flows.csv"], "No such file");
     fabric(&["--parquet", "no/such/folder/flows.parquet"], "No such file");
+    fabric(&["--csv", "twice", "--parquet", "twice"], "twice: one file cannot hold two");
     for (text, expected) in [
-        ("kind = \"star\"\nhosts = 2\nhost = { gbps = 0, delay = \"1us\" }\n", "gbps 0 is outside"),
-        ("kind = \"star\"\nhosts = 2\nhots = 3\nhost = { gbps = 1, delay = \"1us\" }\n", "hots"),
+        (
+            "kind = \"star\"\nhosts = 2\nhost = { gbps = 0, delay = \"1us\" }\n",
+            "topology-bad.toml: topology: gbps 0 is outside",
+        ),
+        (
+            "kind = \"star\"\nhosts = 2\nhots = 3\nhost = { gbps = 1, delay = \"1us\" }\n",
+            "topology-bad.toml: unknown field `hots`",
+        ),
         ("kind = \"star\"\nhosts = 1\nhost = { gbps = 1, delay = \"1us\" }\n", "one host"),
-        ("kind = star\n", "topology-bad.toml"),
+        ("# a star\nkind = star\n", "topology-bad.toml:2: "),
     ] {
         let file = Scratch::new("topology-bad.toml", text);
         fabric(&["--topology", file.path()], expected);
@@ -216,6 +243,7 @@ fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
     fabric(&["--flows", flows.path()], "flows-bad.txt: line 2: host \"16\" is not in 0..=15");
     let none = Scratch::new("flows-none.txt", "# nothing\n");
     fabric(&["--flows", none.path()], "0 flows are not 1..=");
+    fabric(&["--flows", "no-such-flows"], "no-such-flows: No such file");
     fabric(&["--flows", flows.path(), "--load", "0.5"], "cannot be used with");
     refused(&["sim", "thresholds", "--load", "1"], "load 1 is not below 1");
     refused(&["sim", "thresholds", "--levels", "9"], "9");

@@ -56,7 +56,7 @@ pub struct Args {
     /// once as 1500 bytes on the wire, in the mean over the hosts that send
     /// (every host in rounds); acknowledgements and what is sent again come
     /// on top. 0.8 unless given; 1 and more only with --for.
-    #[arg(verbatim_doc_comment, long, value_name = "SHARE", value_parser = load)]
+    #[arg(verbatim_doc_comment, long, value_name = "SHARE", value_parser = load, allow_negative_numbers = true)]
     pub load: Option<f64>,
     /// How beginnings are spaced: poisson (unless given), uniform or "burst
     /// SIZE" at the rate of the load; or instead of a load, "poisson RATE",

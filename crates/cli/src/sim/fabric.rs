@@ -23,7 +23,13 @@ use crate::{parallel, progress};
 /// Settings that cannot be, before anything runs; files that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let plan = Plan::new(args)?;
-    for path in [&args.csv, &args.parquet, &args.report].into_iter().flatten() {
+    let files: Vec<_> = [&args.csv, &args.parquet, &args.report].into_iter().flatten().collect();
+    for (index, path) in files.iter().enumerate() {
+        if files[..index].contains(path) {
+            let what =
+                format!("{}: one file cannot hold two of --csv, --parquet and --report", path.display());
+            return Err(Error::new(what).advice("a file for each"));
+        }
         Error::unless_writable(path)?;
     }
     let outcomes = simulate(&plan, useful(args.threads.into(), parallel::cores()));

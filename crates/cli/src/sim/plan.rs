@@ -40,6 +40,22 @@ pub const BUILT_IN: [(&str, &str); 2] = [
     ),
 ];
 
+/// Settings that have an option of their own: that option would not know what
+/// `--set` says.
+const OWN: [(&str, &str); 11] = [
+    ("scheduler", "--scheduler fish"),
+    ("thresholds", "--thresholds 909,1329,1648"),
+    ("room", "--room 240"),
+    ("mark", "--mark 65"),
+    ("ways", "--ways flow"),
+    ("flows", "--count 1000"),
+    ("sizes", "--workload websearch"),
+    ("arrivals", "--arrivals poisson"),
+    ("limit", "--for 20ms"),
+    ("seed", "--seeds 1..10"),
+    ("occupancy", "--report FILE, which shows what waits where in any case"),
+];
+
 /// The load at which thresholds are chosen when none is given.
 const LOAD: f64 = 0.8;
 /// Levels that thresholds are chosen for.
@@ -82,7 +98,7 @@ impl Plan {
             let discipline = config(args, scheduler)?.scheduler;
             for seed in args.seeds.0.clone() {
                 let config = Config { scheduler: discipline, seed, ..shared.clone() };
-                config.check().map_err(|e| refused(&e.to_string()))?;
+                config.check().map_err(|e| refused(args, &e.to_string()))?;
                 points.push(Point { scheduler: scheduler.clone(), seed, config });
             }
         }
@@ -123,11 +139,14 @@ fn config(args: &Args, scheduler: &str) -> Result<Config, Error> {
             .ok()
             .and_then(|mut table: Table| table.remove("value"));
         let value = read.unwrap_or_else(|| value.into());
+        if let Some((_, option)) = OWN.iter().find(|(own, _)| *own == key) {
+            return Err(Error::new(format!("--set {set:?}: {key} has an option of its own")).advice(*option));
+        }
         let steps: Vec<&str> = key.split('.').collect();
         exp::lay(&mut settings, &steps, &value).map_err(|e| bad(&e))?;
     }
-    let config: Config = settings.try_into().map_err(|e: toml::de::Error| refused(&e.to_string()))?;
-    config.check().map_err(|e| refused(&e.to_string()))?;
+    let config: Config = settings.try_into().map_err(|e: toml::de::Error| refused(args, &e.to_string()))?;
+    config.check().map_err(|e| refused(args, &e.to_string()))?;
     Ok(config)
 }
 
@@ -148,7 +167,8 @@ fn topology(name: &str) -> Result<Table, Error> {
         })?,
     };
     text.parse().map_err(|e: toml::de::Error| {
-        Error::new(format!("{name}: {}", e.to_string().trim())).advice(TOPOLOGY_ADVICE)
+        let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+        Error::new(format!("{name}:{line}: {}", e.message())).advice(TOPOLOGY_ADVICE)
     })
 }
 
@@ -172,6 +192,7 @@ fn arrive(args: &Args, config: &mut Config) -> Result<f64, Error> {
         }
     };
     if load >= 1.0 && args.duration.is_none() {
+        let load = (load * 1e3).round() / 1e3;
         let what =
             format!("load {load} is not below 1: hosts' lines never catch up and flows only wait longer");
         return Err(Error::new(what).advice("--load 0.8, or --for 20ms to say where the run ends"));
@@ -181,11 +202,12 @@ fn arrive(args: &Args, config: &mut Config) -> Result<f64, Error> {
 
 /// The flows listed in the file at `path`.
 fn read_flows(path: &Path, hosts: u32) -> Result<Arc<[Planned]>, Error> {
-    let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, &e))?;
     let bad = |why: String| {
         Error::new(format!("{}: {why}", path.display()))
             .advice("one flow a line: start_s src_host dst_host bytes, such as 0.001 0 5 20000")
     };
+    let text =
+        std::fs::read_to_string(path).map_err(|e| bad(crate::error::plain(&e.to_string()).to_owned()))?;
     let flows = Planned::list(&text, hosts).map_err(|e| bad(e.to_string()))?;
     if !(1..=FLOWS_MAX as usize).contains(&flows.len()) {
         return Err(bad(format!("{} flows are not 1..={FLOWS_MAX}", flows.len())));
@@ -197,7 +219,7 @@ fn read_flows(path: &Path, hosts: u32) -> Result<Arc<[Planned]>, Error> {
 fn thresholds(args: &Args, config: &Config, load: Option<f64>) -> Result<Vec<u64>, Error> {
     if let Some(given) = &args.thresholds {
         let config = Config { thresholds: given.clone(), ..config.clone() };
-        config.thresholds().map_err(|e| refused(&e.to_string()))?;
+        config.thresholds().map_err(|e| refused(args, &e.to_string()))?;
         return Ok(given.clone());
     }
     let sizes = config.planned.as_ref().map(|planned| {
@@ -212,17 +234,25 @@ fn thresholds(args: &Args, config: &Config, load: Option<f64>) -> Result<Vec<u64
 }
 
 /// A configuration that cannot be, with what would help.
-fn refused(what: &str) -> Error {
+fn refused(args: &Args, what: &str) -> Error {
     let what = what.trim();
     let known: [(&str, &str); 6] = [
         ("threshold", "--thresholds 909,1329,1648 (segments, increasing), or greenwave sim thresholds"),
-        ("topology", TOPOLOGY_ADVICE),
         ("scheduler", "--scheduler fifo,pias,fish"),
         ("incast", "--workload \"incast 8\", fewer than there are hosts"),
         ("room", "--room 240"),
         ("flows", "--count 1000"),
+        ("limit", "--for 20ms"),
     ];
-    let advice = known.iter().find(|(word, _)| what.contains(word)).map(|(_, advice)| *advice);
+    // What else there is to say is none of what was said.
+    let said = what.split(", expected").next().unwrap_or(what);
+    let of_topology = said.contains("topology") || what.contains("in `topology");
+    let advice = match of_topology {
+        true => Some(TOPOLOGY_ADVICE),
+        false => known.iter().find(|(word, _)| said.contains(word)).map(|(_, advice)| *advice),
+    };
+    let is_file = BUILT_IN.iter().all(|(name, _)| *name != args.topology);
+    let what = if of_topology && is_file { format!("{}: {what}", args.topology) } else { what.to_owned() };
     Error::new(what).advice(advice.unwrap_or("greenwave sim fabric --help"))
 }
 

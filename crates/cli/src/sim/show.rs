@@ -155,7 +155,10 @@ impl<'a> Shown<'a> {
     fn closing(&self) -> String {
         let class = self.classes.get(1).or(self.classes.first()).map_or("all", String::as_str);
         let (first, last) = (&self.args.scheduler[0], &self.args.scheduler[self.args.scheduler.len() - 1]);
-        let found = if first == last {
+        let missing = [first, last].into_iter().find(|name| self.mean(name, class, "mean").is_nan());
+        let found = if let Some(scheduler) = missing {
+            format!("{scheduler}: {class} flows were not done in time, or there were none")
+        } else if first == last {
             let slowdown = number(self.mean(first, class, "slowdown"));
             format!("{first}: {class} flows take {slowdown} times what they take alone")
         } else {

@@ -82,6 +82,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("{}", json!({"workload": args.workload.text, "load": args.load, "sets": rows}));
         return Ok(ExitCode::SUCCESS);
     }
+    if best.is_empty() {
+        println!(
+            "one level: no threshold makes these flows faster in the mean   ({} at load {})",
+            args.workload.text,
+            number(args.load)
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
     print!("{}", table(&rows, bytes));
     let mut summary = Table::new(1, &["thresholds", "mean, µs", "of these"]);
     for ((name, _), mean) in rows.iter().zip(&means) {

@@ -230,6 +230,9 @@ impl Config {
         if !(1..=10_000_000).contains(&self.flows) {
             return bad(format!("flows {} is outside 1..=10000000", self.flows));
         }
+        if self.limit == Span::ZERO {
+            return bad("limit 0 s is not above 0: nothing would happen".to_owned());
+        }
         self.check_flows()?;
         let poisson = matches!(self.arrivals, Arrivals::Poisson { .. });
         if self.draws == Draws::Ns2
@@ -306,6 +309,13 @@ impl Config {
     /// # Errors
     /// One line: which of them cannot be.
     pub fn thresholds(&self) -> Result<Thresholds, BadConfig> {
+        // As they were given, which is not in bytes.
+        if let Some(pair) = self.thresholds.windows(2).find(|pair| pair[1] <= pair[0]) {
+            return Err(BadConfig(format!(
+                "threshold {} is not above the one before it, {}",
+                pair[1], pair[0]
+            )));
+        }
         let bytes = self.thresholds.iter().map(|segments| Bytes::new(segments.saturating_mul(MSS))).collect();
         Thresholds::new(bytes).map_err(|error| BadConfig(error.to_string()))
     }
