@@ -150,7 +150,8 @@ fn two_of_our_stacks_meet_over_shared_memory() {
 }
 
 /// The first frame that passes between two ports, which have found each other then.
-fn first_frame([a, b]: &mut [Opened; 2]) -> dpdk::Frame {
+/// There is one; a build without DPDK has none to return.
+fn first_frame([a, b]: &mut [Opened; 2]) -> Option<dpdk::Frame> {
     let clock = host::Monotonic::new();
     let over = clock.now() + Span::from_secs(30);
     loop {
@@ -159,7 +160,7 @@ fn first_frame([a, b]: &mut [Opened; 2]) -> dpdk::Frame {
         let _ = a.devices[0].transmit(Time::ZERO, 60, &mut |frame| frame.fill(0x5a));
         a.devices[0].flush(Time::ZERO);
         if let Some(received) = b.devices[0].receive(Time::ZERO) {
-            return received.frame;
+            return Some(received.frame);
         }
     }
 }
@@ -172,7 +173,7 @@ fn a_frame_that_is_kept_outlives_its_port() {
     let mut ports = memif(1);
     let frame = first_frame(&mut ports);
     drop(ports);
-    assert_eq!(frame.as_ref(), [0x5a; 60]);
+    assert_eq!(frame.as_ref().map(AsRef::as_ref), Some(&[0x5a; 60][..]));
 }
 
 /// One end learns that the other goes just when it goes itself.
@@ -184,8 +185,9 @@ fn both_ends_of_a_shared_memory_may_go_at_once() {
     // Each its own socket: the driver does not give the name of one back.
     for pair in 2..22 {
         let mut ports = memif(pair);
-        let frame = first_frame(&mut ports);
-        ports[1].devices[0].recycle(frame);
+        if let Some(frame) = first_frame(&mut ports) {
+            ports[1].devices[0].recycle(frame);
+        }
     }
 }
 
