@@ -25,6 +25,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, FromArgMatches};
 use host::interrupt;
 
+use crate::control::Control;
 use crate::{Error, commands, refusal};
 
 mod file;
@@ -35,14 +36,19 @@ pub use shown::describe;
 
 use file::{File, Setting};
 
-/// What `read` gives, if SIGHUP came since this was last asked; what cannot be
-/// is said, and all stays as it was. Who runs has had the signal heard from its
-/// begin on ([`interrupt::hangup`]).
-pub fn read_again<T>(read: impl FnOnce() -> Result<T, Error>) -> Option<T> {
-    if !interrupt::hangup().swap(false, Ordering::Relaxed) {
+/// What `read` gives, if SIGHUP came since this was last asked, or somebody asks
+/// `control` for it; where it cannot be, all stays as it was. What becomes of it is
+/// told by the caller ([`control::tell`](crate::control::tell)). Who runs has had the signal heard from
+/// its begin on ([`interrupt::hangup`]).
+pub fn read_again<T>(
+    control: Option<&mut Control>,
+    read: impl FnOnce() -> Result<T, Error>,
+) -> Option<Result<T, Error>> {
+    let is_asked = control.is_some_and(Control::begin_reload);
+    if !interrupt::hangup().swap(false, Ordering::Relaxed) && !is_asked {
         return None;
     }
-    read().map_err(|e| eprintln!("{}", e.and("all stays as it was"))).ok()
+    Some(read().map_err(|e| e.and("all stays as it was")))
 }
 
 /// A command line, and what its file adds to it.
@@ -192,12 +198,13 @@ mod tests {
 
     #[test]
     fn a_file_is_read_once_for_a_signal_and_never_without() {
-        assert_eq!(read_again(|| Ok(1)), None, "nobody asked");
+        assert_eq!(read_again(None, || Ok(1)), None, "nobody asked");
         interrupt::hangup().store(true, Ordering::Relaxed);
-        assert_eq!(read_again(|| Ok(1)), Some(1));
-        assert_eq!(read_again(|| Ok(2)), None);
+        assert_eq!(read_again(None, || Ok(1)), Some(Ok(1)));
+        assert_eq!(read_again(None, || Ok(2)), None);
         interrupt::hangup().store(true, Ordering::Relaxed);
-        assert_eq!(read_again(|| Err::<u8, _>(Error::new("line 3: no flag"))), None);
-        assert_eq!(read_again(|| Ok(3)), None, "it is said once");
+        let refused = read_again(None, || Err::<u8, _>(Error::new("line 3: no flag")));
+        assert_eq!(refused, Some(Err(Error::new("line 3: no flag; all stays as it was"))));
+        assert_eq!(read_again(None, || Ok(3)), None, "it is said once");
     }
 }

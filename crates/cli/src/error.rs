@@ -27,6 +27,11 @@ impl Error {
         Self { what: format!("{}; {more}", self.what), ..self }
     }
 
+    /// What went wrong, and what to do about it, for who says that elsewhere.
+    pub fn parts(&self) -> (&str, Option<&str>) {
+        (&self.what, self.advice.as_deref())
+    }
+
     /// An error about `path`.
     pub fn file(path: &std::path::Path, e: &std::io::Error) -> Self {
         Self::new(format!("{}: {}", path.display(), plain(&e.to_string())))

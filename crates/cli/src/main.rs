@@ -20,6 +20,7 @@ mod check;
 mod classify;
 mod client;
 mod configuration;
+mod control;
 mod demo;
 mod device;
 mod doctor;
@@ -87,6 +88,8 @@ enum Command {
     Guard(guard::Args),
     /// Show what a command with --ui does, live.
     Top(top::Args),
+    /// Ask a daemon that runs with --control.
+    Control(control::ask::Args),
     /// Measure what the stack's steps cost on this machine.
     Calibrate(calibrate::Args),
     /// Measure greenwave beside others, on this machine.
@@ -121,7 +124,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args, &arguments),
-        Command::Run(args) => run::run(&args),
+        Command::Run(args) => run::run(&args, &arguments),
         Command::Load(args) => load::run(&args),
         Command::Sched(args) => sched::run(&args, &arguments),
         Command::Fabric(args) => fabric::run(&args),
@@ -129,6 +132,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Guard(args) => guard::run(&args, &arguments),
         Command::Top(args) => top::run(&args),
+        Command::Control(args) => control::ask::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -22,7 +22,7 @@ use crate::link::Link;
 use crate::options::{self, Steer, made_up_mac, secret};
 use crate::report::Header;
 use crate::ui::{self, Head};
-use crate::{Error, door, sandbox, traces};
+use crate::{Error, control, door, sandbox, traces};
 
 mod place;
 mod policy;
@@ -79,6 +79,8 @@ pub struct Args {
     #[command(flatten)]
     ui: ui::Flags,
     #[command(flatten)]
+    control: control::Flags,
+    #[command(flatten)]
     traces: traces::Flags,
     /// End with JSON instead of tables; all else goes to stderr.
     #[arg(long)]
@@ -125,7 +127,9 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     args.traces.check()?;
     let sandbox = args.sandbox.plan(Duty::Serve, kind.kept())?;
     let header = args.json.then(|| Header::of_host("serve", None).examined(&["serve"]));
-    let ui = args.ui.open(head(args))?;
+    let ui = args.ui.open(head(args), args.control.is_on())?;
+    let reads = arguments.file().into_iter().chain(args.link.policy.clone()).collect();
+    let control = args.control.open(ui.as_ref(), control::About { reads, keeps: None })?;
     let key = secret()?;
     let _taken = kind.take(&addresses)?;
     let Open { devices, mac, mtu, held, over, how, claimant } = kind.open(&addresses, key)?;
@@ -155,6 +159,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         how,
         end,
         ui,
+        control,
     };
     // One file takes what passes one place.
     let queues = match args.link.pcap {

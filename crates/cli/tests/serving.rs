@@ -3,6 +3,8 @@
 //!
 //! In network namespaces of these tests' own; needs root. What is missing is printed.
 
+#[path = "serving/control.rs"]
+mod control;
 #[path = "serving/sandbox.rs"]
 mod sandbox;
 #[path = "common/schema.rs"]

@@ -3,8 +3,9 @@
 //! [`Monotonic`] is the clock, [`Tap`] a device that the kernel's own TCP can
 //! talk to, [`afxdp`] and [`packet`] drive an interface beside the kernel,
 //! [`dpdk`] a port without it, [`lab`] a network to try things in, [`doctor`]
-//! says what works here, [`sandbox`] gives up what is not needed any more, [`affinity`] gives a thread its core, [`cores`] shares all
-//! of them between programs, [`disk`] carries out what tasks ask of files,
+//! says what works here, [`sandbox`] gives up what is not needed any more, [`control`]
+//! lets others ask, [`affinity`] gives a thread its core, [`cores`] shares all of them
+//! between programs, [`disk`] carries out what tasks ask of files,
 //! [`machine`] says what a report was measured on. Nothing here decides; the pure
 //! rooms do.
 //!
@@ -22,6 +23,7 @@ pub mod affinity;
 pub mod afxdp;
 mod bpf;
 pub mod clock;
+pub mod control;
 pub mod cores;
 pub mod disk;
 pub mod doctor;

@@ -22,7 +22,7 @@ use queueing::{Clock, Span, Time};
 use super::status;
 use crate::configuration::{Arguments, read_again};
 use crate::ui::{self, Head, Told, Ui};
-use crate::{Error, sandbox};
+use crate::{Error, control, sandbox};
 
 /// Shed connections to a server before the kernel sees them.
 ///
@@ -64,6 +64,8 @@ pub struct Args {
     sandbox: sandbox::Flags,
     #[command(flatten)]
     ui: ui::Flags,
+    #[command(flatten)]
+    control: control::Flags,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -138,7 +140,9 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     };
     let interrupted = host::interrupt::flag();
     let sandbox = args.sandbox.plan(Duty::Guard { joined: !args.joined.is_empty() }, None)?;
-    let ui = args.ui.open(head(args))?;
+    let ui = args.ui.open(head(args), args.control.is_on())?;
+    let reads = arguments.file().into_iter().collect();
+    let mut control = args.control.open(ui.as_ref(), control::About { reads, keeps: None })?;
     let mut guard = host::guard::attach(&args.device, &options)?;
     sandbox.enter(ui.as_ref())?;
     eprintln!("{}", greeting(args));
@@ -155,8 +159,9 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
             break true;
         }
         looks += 1;
-        if let Some(said) = read_again(|| controller.reload(&mut guard, arguments)) {
-            eprintln!("{said}");
+        control.iter_mut().for_each(|control| control.look(clock.now()));
+        if let Some(said) = read_again(control.as_mut(), || controller.reload(&mut guard, arguments)) {
+            control::tell(control.as_mut(), clock.now(), &said);
         }
         let told = controller.turn(&mut guard, clock.now());
         if told.map_err(|e| Error::new(format!("{}: {e}", args.device)))? == Turn::Silenced {
@@ -219,7 +224,8 @@ impl Controller {
     /// Takes the target that the file of `--config` says now; what to say of it.
     fn reload(&mut self, guard: &mut Guard, arguments: &Arguments) -> Result<String, Error> {
         if arguments.file().is_none() {
-            return Ok("note: SIGHUP reads --config again, and none was given".to_owned());
+            let what = "--config is read again, and none was given";
+            return Err(Error::new(what).advice("a restart with --config before the command"));
         }
         let target = arguments.again::<Args>(&["target-delay"])?.target_delay;
         guard.set_target(target).map_err(|e| Error::new(format!("target {target}: {e}")))?;

@@ -29,6 +29,8 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sched::dispatch::{Params, Steering};
 
 use crate::address::list;
+use crate::configuration::Arguments;
+use crate::control::{self, Control};
 use crate::device::{AnyDevice, Open, Wrapped};
 use crate::link::Link;
 use crate::options::{self, made_up_mac, secret};
@@ -71,6 +73,8 @@ pub struct Args {
     #[command(flatten)]
     ui: ui::Flags,
     #[command(flatten)]
+    control: control::Flags,
+    #[command(flatten)]
     traces: traces::Flags,
     /// The program, in the foreground, and its arguments:
     /// -- lighttpd -D -f lighttpd.conf.
@@ -82,7 +86,7 @@ pub struct Args {
 ///
 /// # Errors
 /// Anything that keeps it from starting.
-pub fn run(args: &Args) -> Result<ExitCode, Error> {
+pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let program = fit::find(&args.program[0])?;
     let lib = Library::find(args.lib.as_deref())?;
     let guard = args.guard.guard()?;
@@ -91,7 +95,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     args.link.check_capture()?;
     args.traces.check()?;
     let sandbox = args.sandbox.plan(Duty::Run, kind.kept());
-    let ui = args.ui.open(watched::head(&program, &args.link.device))?;
+    let ui = args.ui.open(watched::head(&program, &args.link.device), args.control.is_on())?;
+    let reads = arguments.file().into_iter().chain(args.link.policy.clone()).collect();
+    let mut control = args.control.open(ui.as_ref(), control::About { reads, keeps: Some(KEEPS) })?;
     let key = secret()?;
     let _taken = kind.take(&addresses)?;
     // What the doctor asks, too; that there is nothing to try it on is no reason not to start.
@@ -133,7 +139,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let traces = traces.map(traces::Writer::start).transpose()?;
     let is_watched = ui.is_some() || traces.is_some();
     let mut watched = is_watched.then(|| Watched::new(ui, traces, args.link.device.clone(), slow));
-    let status = serve(streams, device, args.spin, interrupted, watched.as_mut(), &mut programs)?;
+    let watching = (watched.as_mut(), control.as_mut());
+    let status = serve(streams, device, args.spin, interrupted, watching, &mut programs)?;
     summary(streams, args.guard.is_on());
     watched.into_iter().for_each(|watched| watched.end(Monotonic::new().now(), streams));
     check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
@@ -142,6 +149,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 
 type AnyStreams = Streams<Wrapped<Merged<AnyDevice>>, Seats>;
 
+/// Why it does not reload.
+const KEEPS: &str = "reads nothing again, and its program is told by its own means, such as nginx -s reload";
 /// Received frames that wait for TCP.
 const FRAMES_MAX: usize = 16_384;
 /// How often the program and the interrupt flag are looked at.
@@ -166,7 +175,7 @@ fn serve(
     device: &mut Wrapped<Merged<AnyDevice>>,
     spin: Span,
     interrupted: &AtomicBool,
-    mut watched: Option<&mut Watched>,
+    (mut watched, mut control): (Option<&mut Watched>, Option<&mut Control>),
     programs: &mut Programs,
 ) -> Result<Option<ExitStatus>, Error> {
     let hatch = watched.as_ref().map(|watched| watched.hatch());
@@ -175,6 +184,7 @@ fn serve(
         let server = scope.spawn(|| streams::serve(streams, device, &clock, &stop, spin, hatch.as_deref()));
         let status = wait(programs, &clock, interrupted, || {
             watched.iter_mut().for_each(|watched| watched.look(clock.now()));
+            control.iter_mut().for_each(|control| control.look(clock.now()));
             server.is_finished()
         });
         stop.store(true, Ordering::Relaxed);

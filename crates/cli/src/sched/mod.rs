@@ -19,6 +19,7 @@ use sched::cores::{Allocator, Settings, TaskId};
 use serde_json::json;
 
 use crate::configuration::Arguments;
+use crate::control::{self, Control};
 use crate::table::Table;
 use crate::{Error, ui};
 
@@ -68,6 +69,8 @@ pub struct Args {
     journals: Option<PathBuf>,
     #[command(flatten)]
     ui: ui::Flags,
+    #[command(flatten)]
+    control: control::Flags,
 }
 
 #[derive(clap::Subcommand)]
@@ -95,8 +98,9 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
                     Error::new(format!("every {} is less than 10 ms", args.every)).advice("--every 1s")
                 );
             }
+            let reads = arguments.file().into_iter().chain([path.clone()]).collect();
             let reload = Reload::new(arguments);
-            share(&Config::load(path, args.mechanism.as_deref())?, args, reload)?;
+            share(&Config::load(path, args.mechanism.as_deref())?, args, reload, reads)?;
         }
         (None, None) => {
             return Err(Error::new("no configuration").advice("greenwave sched example >tasks.toml"));
@@ -137,7 +141,7 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
 }
 
 /// Takes the tasks over, manages them, and puts them back.
-fn share(config: &Config, args: &Args, reload: Reload<'_>) -> Result<(), Error> {
+fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) -> Result<(), Error> {
     let ours = affinity::cores().map_err(|e| Error::new(format!("which cores are ours: {e}")))?;
     let cores = config.managed(&ours)?;
     let folder = args.journals.clone().unwrap_or_else(host::cores::journal::folder);
@@ -155,7 +159,8 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>) -> Result<(), Error> 
         checked.map_err(|e| Error::from(e.of_task(&task.name)))?;
     }
     let (sensor, why) = sensor(config, &cores)?;
-    let ui = args.ui.open(shown::head(config, &cores))?;
+    let ui = args.ui.open(shown::head(config, &cores), args.control.is_on())?;
+    let control = args.control.open(ui.as_ref(), control::About { reads, keeps: None })?;
     let interrupted = host::interrupt::flag();
     let journal = Journal::begin(&folder, &cores).map_err(|e| Error::file(&folder, &e))?;
     let mut guardian = restore::guardian(journal.path())?;
@@ -174,7 +179,8 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>) -> Result<(), Error> 
         let shown = ui.map(|ui| Shown::new(ui, &board, config));
         let allocator = Allocator::new(policy, board);
         let config_now = config.clone();
-        let mut rounds = Rounds { config: config_now, args, reload, clock, allocator, watch, period, shown };
+        let mut rounds =
+            Rounds { config: config_now, args, reload, clock, allocator, watch, period, shown, control };
         let status = rounds.run(&mut *manager, &mut programs, interrupted);
         // Everybody goes on before anybody is asked to end.
         let restored = manager.put_back();
@@ -291,6 +297,8 @@ struct Rounds<'a> {
     period: Span,
     /// Where it shows itself, if anywhere.
     shown: Option<Shown>,
+    /// Where it is asked, if anywhere.
+    control: Option<Control>,
 }
 
 impl Rounds<'_> {
@@ -309,6 +317,7 @@ impl Rounds<'_> {
             if start.since(reaped) >= REAP_EVERY {
                 reaped = start;
                 programs.reap();
+                self.control.iter_mut().for_each(|control| control.look(start));
                 self.read_again(manager);
             }
             status.actions += self.allocator.round(start, manager) as u64;
@@ -349,7 +358,13 @@ impl Rounds<'_> {
 
     /// Takes over other thresholds, if that was asked for.
     fn read_again(&mut self, manager: &mut dyn Manager) {
-        let Some(config) = self.reload.look(&self.config) else { return };
+        let Some(read) = self.reload.look(self.control.as_mut(), &self.config) else { return };
+        let outcome = read.map(|config| self.take_over(manager, config));
+        control::tell(self.control.as_mut(), self.clock.now(), &outcome);
+    }
+
+    /// Has other thresholds hold from now on; what to say of it.
+    fn take_over(&mut self, manager: &mut dyn Manager, config: Config) -> String {
         for (number, task) in config.tasks.iter().enumerate() {
             let (id, spec) = (TaskId(number as u16), task.spec());
             self.allocator.set_thresholds(id, &spec);
@@ -357,6 +372,7 @@ impl Rounds<'_> {
         }
         self.watch.set_after(config.condition_after);
         self.config = config;
+        "read again: the thresholds are in force".to_owned()
     }
 
     /// To the log, and to the hook.

@@ -1,4 +1,4 @@
-//! SIGHUP: the file is read again, and its thresholds hold from the next round on.
+//! SIGHUP, and `control … reload`: the file is read again, and its thresholds hold from the next round on.
 //!
 //! Thresholds, and what becomes of a condition, alone: who shares which cores, by
 //! which policy and mechanism, takes a restart. What is wrong, or would change
@@ -10,6 +10,7 @@ use super::Args;
 use super::config::{Config, Task};
 use crate::Error;
 use crate::configuration::{Arguments, read_again};
+use crate::control::Control;
 
 /// See the module.
 pub struct Reload<'a> {
@@ -24,10 +25,9 @@ impl<'a> Reload<'a> {
         Self { arguments }
     }
 
-    /// What is to take the place of `config`, if that was asked for and can be.
-    pub fn look(&self, config: &Config) -> Option<Config> {
-        let next = read_again(|| self.read(config));
-        next.inspect(|_| eprintln!("read again: the thresholds are in force"))
+    /// What is to take the place of `config`, if that was asked for, or why it cannot.
+    pub fn look(&self, control: Option<&mut Control>, config: &Config) -> Option<Result<Config, Error>> {
+        read_again(control, || self.read(config))
     }
 
     fn read(&self, config: &Config) -> Result<Config, Error> {

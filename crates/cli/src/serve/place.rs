@@ -27,6 +27,7 @@ use super::watched::Watched;
 use super::{Args, Proto, Serves, summary};
 use crate::address::{Addresses, list};
 use crate::configuration::Arguments;
+use crate::control::{self, Control};
 use crate::options::secret;
 use crate::report::Header;
 use crate::sandbox::Sandbox;
@@ -85,6 +86,8 @@ pub(super) struct Place<'a> {
     pub(super) end: String,
     /// Where it shows itself, if anywhere.
     pub(super) ui: Option<Ui>,
+    /// Where it is asked, if anywhere.
+    pub(super) control: Option<Control>,
 }
 
 impl Place<'_> {
@@ -188,13 +191,14 @@ impl Place<'_> {
     /// What keeps it from listening; a thread of it dies, or its interface is
     /// taken away: then all of it ends.
     fn until_interrupted<D: Device + Send, A: App>(
-        &self,
+        &mut self,
         mut shards: Vec<(Shard<D, A>, D)>,
     ) -> Result<Vec<Stats>, Error>
     where
         D::Frame: Send,
     {
-        let Self { args, over, how, end, ui, .. } = self;
+        let mut control = self.control.take();
+        let Self { args, over, how, end, ui, .. } = &*self;
         let interrupted = host::interrupt::flag();
         let Some(places) = self.listen(&mut shards, interrupted)? else { return Ok(Vec::new()) };
         let traces = args.traces.open("serve")?;
@@ -234,7 +238,10 @@ impl Place<'_> {
             while !done() && !server.is_finished() && !is_gone {
                 std::thread::park_timeout(LOOK_EVERY);
                 watched.iter_mut().for_each(|watched| watched.look(clock_here.now()));
-                reload.look();
+                control.iter_mut().for_each(|control| control.look(clock_here.now()));
+                if let Some(outcome) = reload.look(control.as_mut()) {
+                    control::tell(control.as_mut(), clock_here.now(), &outcome);
+                }
                 looks = looks.wrapping_add(1);
                 is_gone = looks.is_multiple_of(CHECK) && self.interface_is_gone();
             }

@@ -1,4 +1,5 @@
-//! SIGHUP: the policy's file is read again, and shards that run go on by it.
+//! SIGHUP, and `control … reload`: the policy's file is read again, and shards that
+//! run go on by it.
 //!
 //! No connection notices: a shard takes the new classifiers between two rounds,
 //! and what waits already keeps its label. The file of `--config` is read again
@@ -14,6 +15,7 @@ use runtime::mode::Classifiers;
 
 use super::{Args, policies};
 use crate::configuration::{Arguments, read_again};
+use crate::control::Control;
 use crate::{Error, check};
 
 /// See the module.
@@ -50,25 +52,27 @@ impl<'a> Reload<'a> {
         self.hatches.clone()
     }
 
-    /// Reads the policy again if that was asked for, and says what has become of it.
-    pub(super) fn look(&mut self) {
-        if let Some(Some(next)) = read_again(|| self.read()) {
-            self.next = Some(next);
+    /// Reads the policy again if that was asked for; what has become of it, once
+    /// that is known. One at a time: whoever asks next waits until then.
+    pub(super) fn look(&mut self, control: Option<&mut Control>) -> Option<Result<String, Error>> {
+        if self.next.is_none() {
+            match read_again(control, || self.read())? {
+                Ok(next) => self.next = Some(next),
+                Err(e) => return Some(Err(e)),
+            }
         }
-        let Some(next) = &mut self.next else { return };
-        next.waits.retain(|hatch| hatch.take().is_none());
-        if let Some(Next { name, observed, .. }) = self.next.take_if(|next| next.waits.is_empty()) {
-            self.say();
-            self.observed = observed;
-            eprintln!("read again: {name} is in force");
-        }
+        self.next.iter_mut().for_each(|next| next.waits.retain(|hatch| hatch.take().is_none()));
+        let Next { name, observed, .. } = self.next.take_if(|next| next.waits.is_empty())?;
+        self.say();
+        self.observed = observed;
+        Some(Ok(format!("read again: {name} is in force")))
     }
 
     /// Hands the policy as it is now to the shards, if there is a file that says it.
-    fn read(&self) -> Result<Option<Next>, Error> {
+    fn read(&self) -> Result<Next, Error> {
         if !self.has_policy && self.arguments.file().is_none() {
-            eprintln!("note: SIGHUP reads --policy and --config again, and neither was given");
-            return Ok(None);
+            let what = "--policy and --config are read again, and neither was given";
+            return Err(Error::new(what).advice("a restart with one of them"));
         }
         let args: Args = self.arguments.again(&["policy"])?;
         // All of them can be, or none is handed over.
@@ -78,7 +82,7 @@ impl<'a> Reload<'a> {
         }
         let path = args.link.policy.as_ref().map(|path| format!("policy {}", path.display()));
         let name = path.unwrap_or_else(|| "no policy".to_owned());
-        Ok(Some(Next { name, observed, waits: self.hatches.clone() }))
+        Ok(Next { name, observed, waits: self.hatches.clone() })
     }
 
     /// Says what the policy in force has seen, before another takes its place

@@ -30,8 +30,9 @@ pub use snapshot::{Figure, Move, Owner};
 
 use crate::Error;
 use crate::error::plain;
-use live::Live;
+use live::{Live, WINDOW_S};
 use server::{Server, Site};
+use snapshot::Snapshot;
 
 /// Where a command shows itself.
 #[derive(clap::Args)]
@@ -46,21 +47,29 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Begins to show what `head` says, if that is asked for.
+    /// Begins to show what `head` says, if that is asked for; `kept`: whether it is
+    /// to be seen in another way ([`Ui::seen`]) even where nobody listens.
     ///
     /// # Errors
     /// An address for others without a word that they may look; one where
     /// nobody can listen.
-    pub fn open(&self, head: Head) -> Result<Option<Ui>, Error> {
-        let Some(place) = self.ui else { return Ok(None) };
+    pub fn open(&self, head: Head, kept: bool) -> Result<Option<Ui>, Error> {
+        if self.ui.is_none() && !kept {
+            return Ok(None);
+        }
+        let clock = Monotonic::new();
+        let seen = Seen { live: Arc::new(Mutex::new(Live::new(head, clock.now()))), clock };
+        let server = self.ui.map(|place| self.listen(place, &seen)).transpose()?;
+        Ok(Some(Ui { seen, server }))
+    }
+
+    fn listen(&self, place: SocketAddr, seen: &Seen) -> Result<Server, Error> {
         if !place.ip().is_loopback() && !self.ui_remote {
             let what = format!("--ui {place}: other machines could look; 127.0.0.1 and ::1 are for this one");
             let here = SocketAddr::new([127, 0, 0, 1].into(), place.port());
             return Err(Error::new(what).advice(format!("--ui {here}, or --ui-remote if they may")));
         }
-        let clock = Monotonic::new();
-        let live = Arc::new(Mutex::new(Live::new(head, clock.now())));
-        let site = Site { live: live.clone(), clock, any_name: self.ui_remote };
+        let site = Site { live: seen.live.clone(), clock: seen.clock, any_name: self.ui_remote };
         let server = Server::start(place, site).map_err(|e| match e.kind() {
             ErrorKind::AddrInUse => Error::new(format!("--ui {place}: somebody listens there already"))
                 .advice(format!("another port; greenwave top {place} shows whether it is one of ours")),
@@ -68,38 +77,58 @@ impl Flags {
         })?;
         let place = server.place();
         eprintln!("shown at http://{place}/ and by greenwave top {place}");
-        Ok(Some(Ui { live, server }))
+        Ok(server)
     }
 }
 
 /// A view that is open; closed when this is dropped.
 pub struct Ui {
-    live: Arc<Mutex<Live>>,
-    server: Server,
+    seen: Seen,
+    /// Where people look, if anywhere.
+    server: Option<Server>,
 }
 
-impl Ui {
-    /// Has its thread give up its capabilities, which it does not need.
-    pub fn confine(&self) {
-        self.server.confine();
-    }
+/// What a view shows, for who is asked for it in another way.
+#[derive(Clone)]
+pub struct Seen {
+    live: Arc<Mutex<Live>>,
+    clock: Monotonic,
+}
 
-    /// Whether it is time to tell something.
-    pub fn is_due(&self, now: Time) -> bool {
-        self.live().is_due(now)
-    }
-
-    /// Shows what is told.
-    pub fn tell(&self, now: Time, told: Told<'_>) {
-        self.live().tell(now, told);
-    }
-
-    /// `at` in seconds since this was opened.
-    pub fn seconds(&self, at: Time) -> f64 {
-        self.live().seconds(at)
+impl Seen {
+    /// What is live now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.live().snapshot(self.clock.now(), WINDOW_S)
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ui {
+    /// What it shows.
+    pub fn seen(&self) -> Seen {
+        self.seen.clone()
+    }
+
+    /// Has its thread give up its capabilities, which it does not need.
+    pub fn confine(&self) {
+        self.server.iter().for_each(Server::confine);
+    }
+
+    /// Whether it is time to tell something.
+    pub fn is_due(&self, now: Time) -> bool {
+        self.seen.live().is_due(now)
+    }
+
+    /// Shows what is told.
+    pub fn tell(&self, now: Time, told: Told<'_>) {
+        self.seen.live().tell(now, told);
+    }
+
+    /// `at` in seconds since this was opened.
+    pub fn seconds(&self, at: Time) -> f64 {
+        self.seen.live().seconds(at)
     }
 }

@@ -65,7 +65,7 @@ pub fn rate(snapshot: &Snapshot) -> String {
 }
 
 /// `3 h 12 min`, to two units.
-fn up(seconds: f64) -> String {
+pub fn up(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
         (0, 0, 0, s) => format!("{s} s"),

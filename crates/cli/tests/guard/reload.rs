@@ -1,4 +1,4 @@
-//! SIGHUP: a controller takes another target, and nothing else.
+//! SIGHUP, and who asks by name: a controller takes another target, and nothing else.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -18,7 +18,7 @@ fn a_target_is_read_again_and_the_guard_stays() {
     let file = Scratch::new("guard-reload.toml", &text(80, "20ms"));
     let said = Scratch::new("guard-reload.log", "");
     let mut command = rig.server.command(GREENWAVE);
-    command.args(["--config", file.path(), "guard", "attach", "eth0"]);
+    command.args(["--config", file.path(), "guard", "attach", "eth0", "--control", "guard-eth0"]);
     command.stdout(Stdio::piped()).stderr(File::create(said.path()).unwrap());
     let controller = rig.server.spawn(&mut command).unwrap();
     let says = |words: &str| {
@@ -51,6 +51,23 @@ fn a_target_is_read_again_and_the_guard_stays() {
     assert!(line.starts_with("error: ") && line.ends_with("; all stays as it was"), "{line}");
     assert_eq!(rig.status()["target_ns"], 70_000_000);
     assert!(rig.connect().is_some(), "nobody waits");
-    signal(&controller, Signal::INT);
+    // The same, with the outcome.
+    let control = |word: &str| {
+        let out = rig.server.command(GREENWAVE).args(["control", "guard-eth0", word]).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    };
+    let (code, _, refusal) = control("reload");
+    assert_eq!(code, Some(2), "{refusal}");
+    assert!(refusal.starts_with(&format!("error: {}:3: invalid value 'soon'", file.path())), "{refusal}");
+    std::fs::write(file.path(), text(80, "80ms")).unwrap();
+    let done = (Some(0), "read again: target 80.0 ms is in force\n".to_owned(), String::new());
+    assert_eq!(control("reload"), done);
+    assert_eq!(rig.status()["target_ns"], 80_000_000);
+    let (code, printed, _) = control("status");
+    assert_eq!(code, Some(0));
+    assert!(printed.contains("command  guard, queue-delay before port 80 on eth0\n"), "{printed}");
+    assert_eq!(control("end"), (Some(0), "it ends\n".to_owned(), String::new()));
+    assert!(!std::fs::read_to_string(said.path()).unwrap().contains("sandbox"), "nothing was refused");
     assert!(ended(controller).contains("1 connections came"));
 }

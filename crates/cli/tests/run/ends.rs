@@ -86,7 +86,8 @@ fn a_run_gives_up_what_it_does_not_need_and_its_program_nothing() {
     let test = "a_run_gives_up_what_it_does_not_need_and_its_program_nothing";
     let Some(world) = World::new(test, "lighttpd") else { return };
     let mut config = String::new();
-    let server = world.run("packet:gw0", 80, &lighttpd(&world, &mut config));
+    let mut server = world.start("packet:gw0", 80, &["--control", "web"], &lighttpd(&world, &mut config));
+    world.until("it takes connections", || world.clients.enter(|| TcpStream::connect(server.to).is_ok()));
     /// CAP_KILL, bit 5.
     const KILL: &str = "0000000000000020";
     let keys = ["NoNewPrivs", "Seccomp", "CapEff", "CapPrm", "CapInh"];
@@ -98,6 +99,17 @@ fn a_run_gives_up_what_it_does_not_need_and_its_program_nothing() {
         assert_eq!([gains.as_str(), &filtered], ["0", "0"], "the program is as it is anywhere");
     }
     world.files_arrive(&server);
-    let said = server.stop();
+    let control = |word: &str| {
+        let out = world.ours.command(GREENWAVE).args(["control", "web", word]).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (out.status.code(), text(&out.stdout) + &text(&out.stderr))
+    };
+    let (code, status) = control("status");
+    assert!(code == Some(0) && status.contains("lighttpd on packet:gw0\n"), "{status}");
+    let (code, refusal) = control("reload");
+    assert!(code == Some(2) && refusal.starts_with("error: web reads nothing again, "), "{refusal}");
+    assert_eq!(control("end"), (Some(0), "it ends\n".to_owned()));
+    let (code, said) = server.ended();
+    assert_eq!(code, Some(0), "{said}");
     assert!(!said.contains("sandbox"), "there is nothing to say: {said}");
 }

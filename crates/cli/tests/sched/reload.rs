@@ -1,4 +1,4 @@
-//! SIGHUP: a scheduler takes other thresholds, and nothing else.
+//! SIGHUP, and who asks by name: a scheduler takes other thresholds, and nothing else.
 
 use std::fs::File;
 
@@ -19,8 +19,15 @@ fn thresholds_are_read_again_and_the_rest_is_refused() {
     let all = Scratch::new("reload-all.toml", &format!("[sched]\nconfig = \"{}\"\n", tasks.path()));
     let said = Scratch::new("reload.log", "");
     let log = File::options().append(true).open(said.path()).unwrap();
+    // Names are the network namespace's, which this test shares.
+    let name = format!("sched-reload-{}", std::process::id());
     let args = ["--config", all.path(), "sched", "--every", "20ms", "--journals", &journals("reload")];
-    let daemon = Command::new(GREENWAVE).args(args).stdout(log.try_clone().unwrap()).stderr(log).spawn();
+    let daemon = Command::new(GREENWAVE)
+        .args(args)
+        .args(["--control", &name])
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn();
     let mut daemon = Program(daemon.expect("greenwave starts"));
     let line = |words: &str| {
         let text = std::fs::read_to_string(said.path()).unwrap();
@@ -41,6 +48,22 @@ fn thresholds_are_read_again_and_the_rest_is_refused() {
     hangup(&daemon);
     says("read again: the thresholds are in force");
     says("condition raised: queue lc");
-    kill_process(daemon.pid().unwrap(), Signal::TERM).unwrap();
+    // The same, with the outcome.
+    let control = |word: &str| {
+        let out = greenwave(&["control", &name, word]);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    };
+    let done = (Some(0), "read again: the thresholds are in force\n".to_owned(), String::new());
+    assert_eq!(control("reload"), done);
+    std::fs::write(tasks.path(), text("shenango", "60ms")).unwrap();
+    let (code, _, refusal) = control("reload");
+    assert_eq!(code, Some(2), "{refusal}");
+    assert!(refusal.starts_with(&format!("error: {refused}; all stays as it was\n  try: ")), "{refusal}");
+    let (code, printed, _) = control("status");
+    assert_eq!(code, Some(0));
+    let reads = format!("reads    {}, {}\n", all.path(), tasks.path());
+    assert!(printed.contains("command  sched, ") && printed.contains(&reads), "{printed}");
+    assert_eq!(control("end"), (Some(0), "it ends\n".to_owned(), String::new()));
     assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
 }

@@ -116,7 +116,8 @@ pub fn a_hangup_with_nothing_to_read_changes_nothing() {
     let said = Scratch::new("tap-hangup.log");
     let server = telling(&said, &["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24", "--app", "http"]);
     server.signal(Signal::HUP);
-    has_said(&said, "note: SIGHUP reads --policy and --config again, and neither was given");
+    let says = "error: --policy and --config are read again, and neither was given; all stays as it was";
+    has_said(&said, says);
     assert!(!curl(&[URL]).is_empty());
     server.stop();
 }

@@ -129,7 +129,7 @@ const BPF_OF_GUARD: [u64; 5] = [1, 2, 4, 10, LINK_DETACH];
 /// Calls that are allowed with any arguments.
 #[rustfmt::skip]
 const FREE: &[c_long] = &[
-    // Frames, answers to whoever looks at --ui, captures, and traces on a disk that is full.
+    // Frames, answers to whoever looks at --ui or asks by --control, captures, and traces on a disk that is full.
     libc::SYS_read, libc::SYS_readv, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_recvmmsg,
     libc::SYS_write, libc::SYS_writev, libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg,
     libc::SYS_accept4, libc::SYS_shutdown, libc::SYS_getsockopt, libc::SYS_getsockname, libc::SYS_getpeername,

@@ -72,6 +72,7 @@ fn check(queues: usize, more: &[&str]) {
         how: String::new(),
         end: "nobody is there".to_owned(),
         ui: None,
+        control: None,
     };
     let devices = (1..=queues).map(|queue| Breaks { breaks: queue == queues, there: there.clone() });
     let devices: Vec<_> = devices.collect();

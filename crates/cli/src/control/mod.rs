@@ -1,0 +1,281 @@
+//! `--control NAME`: a daemon that can be asked what it is, to read its files
+//! again, and to end ([`ask`] is who asks).
+//!
+//! It is looked at by the loop that looks for signals, so it has no thread, no
+//! lock and no capability of its own, and what is asked is done where a signal's
+//! wish is. Who asks is known before a byte is read, and whoever may not is heard no
+//! further. Bounds: [`CLIENTS_MAX`] at a time, the others wait in the kernel's
+//! queue; a line of [`talk::LINE_MAX`] bytes within [`ASK_MAX`]; an outcome within
+//! [`OUTCOME_MAX`], of which the client has [`HEAR_MAX`] to hear.
+
+pub mod ask;
+mod talk;
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use host::control::{Listener, Peer};
+use queueing::{Span, Time};
+use rustix::process::geteuid;
+
+use crate::Error;
+use crate::error::plain;
+use crate::ui::{Seen, Ui};
+use talk::{Answer, LINE_MAX, Status, Want, hear, may};
+
+/// By which name a daemon is asked.
+// Its name is that of the command's own arguments, which clap takes for one group.
+#[derive(clap::Args)]
+#[group(skip)]
+pub struct Flags {
+    /// Answer greenwave control NAME: status, reload, end.
+    #[arg(long, value_name = "NAME", value_parser = talk::name)]
+    control: Option<String>,
+}
+
+/// What a daemon says of itself besides what its view shows.
+pub struct About {
+    /// The files that it was told by.
+    pub reads: Vec<PathBuf>,
+    /// Why it reads none of them again, if it does not: an end of a sentence.
+    pub keeps: Option<&'static str>,
+}
+
+impl Flags {
+    /// Whether it can be asked.
+    pub fn is_on(&self) -> bool {
+        self.control.is_some()
+    }
+
+    /// Listens, if it is to: before anything is made, so that who is second makes
+    /// nothing. `ui` is what it shows.
+    ///
+    /// # Errors
+    /// Somebody has the name.
+    pub fn open(&self, ui: Option<&Ui>, about: About) -> Result<Option<Control>, Error> {
+        let (Some(name), Some(ui)) = (&self.control, ui) else { return Ok(None) };
+        let listener = Listener::open(name).map_err(|e| match e.kind() {
+            ErrorKind::AddrInUse => taken(name),
+            _ => Error::new(format!("--control {name}: {}", plain(&e.to_string()))),
+        })?;
+        let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let daemon = Daemon {
+            name: name.clone(),
+            owner: geteuid().as_raw(),
+            about,
+            began_unix_s: began.as_secs(),
+            seen: ui.seen(),
+        };
+        Ok(Some(Control { listener, daemon, clients: Vec::new() }))
+    }
+}
+
+/// Somebody has the name; who, if that can be said.
+fn taken(name: &str) -> Error {
+    let whose = host::control::ask(name, std::time::Duration::from_secs(1));
+    let whose = whose.map_or("another process".to_owned(), |(_, who)| match who.process {
+        0 => format!("a process of user {}", who.user),
+        process => format!("process {process} of user {}", who.user),
+    });
+    let advice = format!("another name; greenwave control {name} status shows what has this one");
+    Error::new(format!("--control {name}: {whose} has that name")).advice(advice)
+}
+
+/// Says what became of reading again: on stderr, and to who asked `control` for it.
+pub fn tell(control: Option<&mut Control>, now: Time, outcome: &Result<String, Error>) {
+    match outcome {
+        Ok(said) => eprintln!("{said}"),
+        Err(e) => eprintln!("{e}"),
+    }
+    if let Some(control) = control {
+        control.on_outcome(now, outcome);
+    }
+}
+
+/// A daemon's end of it; the name is free when this is dropped.
+pub struct Control {
+    listener: Listener,
+    daemon: Daemon,
+    clients: Vec<Client>,
+}
+
+/// Whom a client asks.
+struct Daemon {
+    name: String,
+    /// Its user when it began.
+    owner: u32,
+    about: About,
+    began_unix_s: u64,
+    seen: Seen,
+}
+
+struct Client {
+    peer: Peer,
+    state: State,
+    /// When it has had its time.
+    until: Time,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    /// It asks: what came so far.
+    Asks(Vec<u8>),
+    /// It wants the files to be read again, which has not begun.
+    Waits,
+    /// They have been read, and it hears what becomes of that.
+    Reloads,
+    /// It is answered: what is not sent yet.
+    Hears(Vec<u8>),
+    /// It is gone, or has all.
+    Over,
+}
+
+/// Clients at a time.
+const CLIENTS_MAX: usize = 16;
+/// Clients that are taken at one look.
+const LOOK_MAX: usize = 64;
+/// How long a client may take to say what it wants.
+const ASK_MAX: Span = Span::from_secs(1);
+/// How long a reload may take.
+const OUTCOME_MAX: Span = Span::from_secs(10);
+/// How long a client may take to hear the answer.
+const HEAR_MAX: Span = Span::from_secs(4);
+
+impl Control {
+    /// Hears who asks and answers whom it can; never waits. Whoever may have it end sets
+    /// [`host::interrupt::flag`].
+    pub fn look(&mut self, now: Time) {
+        self.clients.iter_mut().for_each(|client| client.turn(now, &self.daemon));
+        self.clients.retain(|client| client.state != State::Over);
+        for _ in 0..LOOK_MAX {
+            if self.clients.len() >= CLIENTS_MAX {
+                return;
+            }
+            let Some(peer) = self.listener.accept() else { return };
+            let mut client = Client { peer, state: State::Asks(Vec::new()), until: now + ASK_MAX };
+            if let Err(e) = may(client.peer.who.user, &self.daemon.owners(), &self.daemon.name) {
+                client.answer(now, &Answer::refused(&e));
+            }
+            client.turn(now, &self.daemon);
+            if client.state != State::Over {
+                self.clients.push(client);
+            }
+        }
+    }
+
+    /// Whether somebody wants the files to be read again; the caller reads them now
+    /// and tells what becomes of it ([`tell`]).
+    pub fn begin_reload(&mut self) -> bool {
+        let mut is_wanted = false;
+        for client in self.clients.iter_mut().filter(|client| client.state == State::Waits) {
+            (client.state, is_wanted) = (State::Reloads, true);
+        }
+        is_wanted
+    }
+
+    fn on_outcome(&mut self, now: Time, outcome: &Result<String, Error>) {
+        let answer = match outcome {
+            Ok(said) => Answer::done(said),
+            Err(e) => Answer::refused(e),
+        };
+        for client in self.clients.iter_mut().filter(|client| client.state == State::Reloads) {
+            client.answer(now, &answer);
+            client.turn(now, &self.daemon);
+        }
+    }
+}
+
+impl Daemon {
+    /// Whose it is: who started it, and who it is now.
+    fn owners(&self) -> [u32; 2] {
+        [self.owner, geteuid().as_raw()]
+    }
+
+    fn status(&self) -> Status {
+        let reads = self.about.reads.iter().map(|path| path.display().to_string()).collect();
+        let (user, reloads) = (geteuid().as_raw(), self.about.keeps.is_none());
+        Status { user, began_unix_s: self.began_unix_s, reads, reloads, live: self.seen.snapshot() }
+    }
+}
+
+impl Client {
+    /// As far as it goes now.
+    fn turn(&mut self, now: Time, daemon: &Daemon) {
+        if let State::Asks(_) = self.state {
+            match self.hear() {
+                Ok(None) => {}
+                Ok(Some(want)) => self.ask(now, want, daemon),
+                Err(e) => self.answer(now, &Answer::refused(&e)),
+            }
+        }
+        if now >= self.until {
+            let late = |what: String| Answer::refused(&Error::new(what));
+            match self.state {
+                State::Asks(_) => self.answer(now, &late(format!("nothing was asked within {ASK_MAX}"))),
+                State::Waits | State::Reloads => {
+                    let what =
+                        format!("nothing is known of the reload within {OUTCOME_MAX}; its log will say");
+                    self.answer(now, &late(what));
+                }
+                State::Hears(_) | State::Over => self.state = State::Over,
+            }
+        }
+        self.send();
+    }
+
+    /// What it asks, once its line has ended; what came is kept.
+    fn hear(&mut self) -> Result<Option<Want>, Error> {
+        let State::Asks(came) = &mut self.state else { return Ok(None) };
+        let mut piece = [0; LINE_MAX + 2];
+        match self.peer.receive(&mut piece) {
+            Ok(0) if came.is_empty() => self.state = State::Over,
+            Ok(0) => return hear(came, false),
+            Ok(len) => {
+                came.extend_from_slice(&piece[..len]);
+                return hear(came, true);
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => self.state = State::Over,
+        }
+        Ok(None)
+    }
+
+    fn ask(&mut self, now: Time, want: Want, daemon: &Daemon) {
+        match (want, daemon.about.keeps) {
+            (Want::Status, _) => self.answer(now, &Answer::status(daemon.status())),
+            (Want::Reload, None) => (self.state, self.until) = (State::Waits, now + OUTCOME_MAX),
+            (Want::Reload, Some(why)) => {
+                let what = format!("{} {why}", daemon.name);
+                self.answer(now, &Answer::refused(&Error::new(what).advice("a restart")));
+            }
+            (Want::End, _) => {
+                let who = self.peer.who;
+                eprintln!("asked to end by process {} of user {}", who.process, who.user);
+                self.answer(now, &Answer::done("it ends"));
+                host::interrupt::flag().store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn answer(&mut self, now: Time, answer: &Answer) {
+        (self.state, self.until) = (State::Hears(answer.line()), now + HEAR_MAX);
+    }
+
+    /// What there is room for.
+    fn send(&mut self) {
+        let State::Hears(rest) = &mut self.state else { return };
+        match self.peer.send(rest) {
+            Ok(len) => drop(rest.drain(..len)),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+            Err(_) => rest.clear(),
+        }
+        if rest.is_empty() {
+            self.state = State::Over;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

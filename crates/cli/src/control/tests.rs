@@ -1,0 +1,236 @@
+//! Whoever asks gets an outcome within bounds: over real sockets, by a clock that
+//! is the tests' own.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use rustix::process::Uid;
+use rustix::thread::set_thread_res_uid;
+
+use super::*;
+use crate::ui::Head;
+
+/// Many times what anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A daemon of this process's user, which is looked at when the test says so.
+struct Rig {
+    control: Control,
+    now: Time,
+    name: String,
+}
+
+/// A client.
+struct Asks(BufReader<UnixStream>);
+
+impl Rig {
+    fn new(keeps: Option<&'static str>) -> Self {
+        // Tests run side by side.
+        static RIGS: AtomicU32 = AtomicU32::new(0);
+        let name = format!("test-{}-{}", std::process::id(), RIGS.fetch_add(1, Ordering::Relaxed));
+        let control = flags(&name).open(Some(&ui()), About { reads: vec!["a.toml".into()], keeps });
+        let control = control.expect("nobody has the name").expect("it is asked for");
+        Self { control, now: Time::ZERO + Span::from_secs(1), name }
+    }
+
+    /// One that has said `bytes`.
+    fn asks(&self, bytes: &[u8]) -> Asks {
+        let (mut stream, _) = host::control::ask(&self.name, LIMIT).expect("it listens");
+        stream.write_all(bytes).expect("there is room");
+        Asks(BufReader::new(stream))
+    }
+
+    /// It is looked at, so much later.
+    fn look(&mut self, later: Span) {
+        self.now += later;
+        self.control.look(self.now);
+    }
+}
+
+impl Asks {
+    /// The answer, which is there already.
+    fn answer(&mut self) -> Answer {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("it is answered");
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"))
+    }
+
+    /// What it was told.
+    fn said(&mut self) -> (bool, String) {
+        let Answer { done, said, .. } = self.answer();
+        (done, said.expect("words"))
+    }
+
+    fn has_none(&mut self) -> bool {
+        self.0.get_ref().set_nonblocking(true).expect("it is a socket");
+        let came = self.0.read(&mut [0]).map_err(|e| e.kind());
+        self.0.get_ref().set_nonblocking(false).expect("it is a socket");
+        came == Err(ErrorKind::WouldBlock)
+    }
+}
+
+fn flags(name: &str) -> Flags {
+    Flags { control: Some(name.to_owned()) }
+}
+
+fn ui() -> Ui {
+    let head = Head { command: "serve", about: "echo".to_owned(), rate: "greenwave_responses_total" };
+    let flags = crate::ui::Flags { ui: None, ui_remote: false };
+    flags.open(head, true).expect("nobody listens").expect("it is kept")
+}
+
+#[test]
+fn status_is_what_the_daemon_is() {
+    let mut rig = Rig::new(None);
+    let mut client = rig.asks(b"status\n");
+    rig.look(Span::ZERO);
+    let status = client.answer().status.expect("a status");
+    assert_eq!((status.user, status.reloads), (geteuid().as_raw(), true));
+    assert_eq!(status.reads, ["a.toml"]);
+    assert_eq!((status.live.command.as_str(), status.live.process), ("serve", std::process::id()));
+}
+
+/// A client of user `user`, which a thread becomes; unless we may not.
+fn of_another(rig: &Rig, user: u32, bytes: &'static [u8]) -> Option<Asks> {
+    let user = Uid::from_raw(user);
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| set_thread_res_uid(user, user, user).ok().map(|()| rig.asks(bytes)));
+        client.join().expect("it connects")
+    })
+}
+
+#[test]
+fn another_user_is_told_who_may_ask_and_nothing_is_done() {
+    let mut rig = Rig::new(None);
+    let Some(mut stranger) = of_another(&rig, 70_001, b"end\n") else {
+        let line =
+            "skipped: another_user_is_told_who_may_ask_and_nothing_is_done: only root becomes another user\n";
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        return;
+    };
+    // Whoever says nothing hears as much.
+    let mut silent = of_another(&rig, 70_001, b"").expect("we may");
+    rig.look(Span::ZERO);
+    let answer = stranger.answer();
+    let says = format!("user 70001 may not ask {}: root may", rig.name);
+    assert_eq!((answer.done, answer.said), (false, Some(says.clone())));
+    assert_eq!(silent.said(), (false, says));
+    assert!(rig.control.clients.is_empty(), "they take no place");
+    assert!(!host::interrupt::is_set());
+
+    // Who started the daemon may ask even though it is root's now.
+    rig.control.daemon.owner = 70_002;
+    let mut owner = of_another(&rig, 70_002, b"status\n").expect("we may");
+    let mut stranger = of_another(&rig, 70_001, b"reload\n").expect("we may");
+    rig.look(Span::ZERO);
+    assert!(owner.answer().done);
+    let says = format!("user 70001 may not ask {}: root and user 70002 may", rig.name);
+    assert_eq!(stranger.said(), (false, says));
+    assert!(!rig.control.begin_reload());
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused_with_what_can() {
+    for (bytes, says) in [
+        (&b"restart\n"[..], "\"restart\" cannot be asked"),
+        (&[b'x'; 500], "a line is 64 bytes at most"),
+        (b"\n", "\"\" cannot be asked"),
+    ] {
+        let mut rig = Rig::new(None);
+        let mut client = rig.asks(bytes);
+        rig.look(Span::ZERO);
+        let answer = client.answer();
+        assert_eq!((answer.done, answer.said.as_deref()), (false, Some(says)));
+        assert_eq!(answer.advice.as_deref(), Some("status, reload or end"));
+        assert!(rig.control.clients.is_empty());
+    }
+}
+
+#[test]
+fn who_says_nothing_is_told_so_and_who_leaves_is_forgotten() {
+    let mut rig = Rig::new(None);
+    let (mut silent, mut slow, gone) = (rig.asks(b""), rig.asks(b"sta"), rig.asks(b""));
+    rig.look(Span::ZERO);
+    assert_eq!(rig.control.clients.len(), 3);
+    drop(gone);
+    rig.look(Span::from_millis(900));
+    assert_eq!(rig.control.clients.len(), 2);
+    slow.0.get_ref().write_all(b"tus\n").expect("there is room");
+    rig.look(Span::from_millis(99));
+    assert!(slow.answer().done);
+    assert!(silent.has_none());
+    rig.look(Span::from_millis(1));
+    assert_eq!(silent.said(), (false, "nothing was asked within 1.00 s".to_owned()));
+    assert!(rig.control.clients.is_empty());
+}
+
+#[test]
+fn a_reload_is_answered_by_its_own_outcome() {
+    let mut rig = Rig::new(None);
+    assert!(!rig.control.begin_reload(), "nobody asked");
+    let mut first = rig.asks(b"reload\n");
+    rig.look(Span::ZERO);
+    assert!(rig.control.begin_reload());
+    let mut second = rig.asks(b"reload\n");
+    rig.look(Span::ZERO);
+    tell(Some(&mut rig.control), rig.now, &Err(Error::new("a.toml:3: no flag").advice("a flag")));
+    let answer = first.answer();
+    assert_eq!((answer.done, answer.said.as_deref()), (false, Some("a.toml:3: no flag")));
+    assert_eq!(answer.advice.as_deref(), Some("a flag"));
+    assert!(second.has_none(), "its file has not been read");
+    rig.look(Span::ZERO);
+    assert!(rig.control.begin_reload());
+    tell(Some(&mut rig.control), rig.now, &Ok("read again".to_owned()));
+    assert_eq!(second.said(), (true, "read again".to_owned()));
+    assert!(!rig.control.begin_reload());
+}
+
+#[test]
+fn a_reload_of_which_nothing_is_known_ends_and_who_keeps_everything_says_why() {
+    let mut rig = Rig::new(None);
+    let mut client = rig.asks(b"reload\n");
+    rig.look(Span::ZERO);
+    assert!(rig.control.begin_reload());
+    rig.look(OUTCOME_MAX);
+    let said = "nothing is known of the reload within 10.0 s; its log will say".to_owned();
+    assert_eq!(client.said(), (false, said));
+    tell(Some(&mut rig.control), rig.now, &Ok("read again".to_owned()));
+
+    let mut rig = Rig::new(Some("reads nothing again"));
+    let mut client = rig.asks(b"reload\n");
+    rig.look(Span::ZERO);
+    assert_eq!(client.said(), (false, format!("{} reads nothing again", rig.name)));
+    assert!(!rig.control.begin_reload());
+}
+
+#[test]
+fn many_clients_are_heard_one_after_the_other() {
+    let mut rig = Rig::new(None);
+    let silent: Vec<Asks> = (0..CLIENTS_MAX).map(|_| rig.asks(b"")).collect();
+    let mut asking: Vec<Asks> = (0..50).map(|_| rig.asks(b"status\n")).collect();
+    rig.look(Span::ZERO);
+    assert_eq!(rig.control.clients.len(), CLIENTS_MAX);
+    assert!(asking.iter_mut().all(Asks::has_none), "there is no place");
+    rig.look(ASK_MAX);
+    assert!(rig.control.clients.is_empty());
+    for client in &mut asking {
+        assert!(client.answer().done);
+    }
+    drop(silent);
+}
+
+#[test]
+fn a_name_is_had_by_one_who_is_named() {
+    let rig = Rig::new(None);
+    let second = flags(&rig.name).open(Some(&ui()), About { reads: Vec::new(), keeps: None });
+    let what = format!(
+        "error: --control {}: process {} of user {} has that name\n  try: another name; greenwave control {} status shows what has this one",
+        rig.name,
+        std::process::id(),
+        geteuid().as_raw(),
+        rig.name
+    );
+    assert_eq!(second.err().map(|e| e.to_string()), Some(what));
+}

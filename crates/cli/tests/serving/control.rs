@@ -1,0 +1,113 @@
+//! A server that is asked by its name: by whom, and what becomes of it.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+
+use rustix::process::Uid;
+use rustix::thread::set_thread_res_uid;
+
+use super::threads::statuses;
+use super::*;
+
+/// What `greenwave control web` with `words` in `place` ends with: exit status, what it printed, what it said.
+fn control(place: &Namespace, words: &[&str]) -> (Option<i32>, String, String) {
+    let out = place.command(GREENWAVE).args(["control", "web"]).args(words).output().expect("it starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (out.status.code(), text(out.stdout), text(out.stderr))
+}
+
+#[test]
+fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
+    let test = "a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends";
+    let Some(ours) = place(test) else { return };
+    let policy = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("control-policy.toml");
+    let policy_is =
+        |text: &str| std::fs::write(&policy, text).expect("the folder for test files is writable");
+    let path = policy.to_str().expect("a path of ours is UTF-8");
+    policy_is("default = 5\n");
+    let mut server =
+        Server::start(&ours, "tap:gw0", &["--shards", "2", "--policy", path, "--control", "web"]);
+    assert!(statuses(server.child.id(), ["Seccomp"]).iter().all(|[filtered]| filtered == "2"));
+
+    let process = server.child.id();
+    let (code, printed, said) = control(&ours, &["status"]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    for line in [
+        "daemon   web\n",
+        "command  serve, http on tap:gw0 port 80, mode adps\n",
+        &format!("process  {process}, user "),
+        &format!("reads    {path}\n"),
+        "reloads  yes\n",
+    ] {
+        assert!(printed.contains(line), "{line:?} is not in {printed}");
+    }
+    let (_, printed, _) = control(&ours, &["status", "--json"]);
+    let answer: Value = serde_json::from_str(&printed).expect("JSON");
+    assert_eq!((&answer["control"], &answer["done"]), (&1.into(), &true.into()), "{answer}");
+    assert_eq!(answer["status"]["live"]["process"], process, "{answer}");
+    assert_eq!(answer["status"]["reads"], serde_json::json!([path]), "{answer}");
+
+    policy_is("default = 6\n");
+    let done = (Some(0), format!("read again: policy {path} is in force\n"), String::new());
+    assert_eq!(control(&ours, &["reload"]), done);
+    policy_is("default = 6\npriority = 0\n");
+    let (code, printed, said) = control(&ours, &["reload"]);
+    assert_eq!((code, printed.as_str()), (Some(2), ""), "{said}");
+    let line = said.lines().next().unwrap_or_default();
+    assert!(
+        line.starts_with(&format!("error: {path}:2: ")) && line.ends_with("; all stays as it was"),
+        "{said}"
+    );
+    assert_eq!(get(&ours, 80, "/"), GREETING);
+
+    let taken = format!("--control web: process {process} of user 0 has that name");
+    let second = ["serve", "--device", "tap:gw1", "--addr", "10.78.0.2/24", "--control", "web"];
+    refused(&ours, &second, &taken);
+    refused(&ours, &["control", "wep", "status"], "no daemon is called wep in this network namespace");
+    refused(&ours, &["control", "web", "stop"], "invalid value 'stop'");
+    // A name is its network namespace's.
+    let elsewhere = Lab::new("serving").unwrap().namespace("elsewhere").unwrap();
+    refused(&elsewhere, &["control", "web", "end"], "no daemon is called web in this network namespace");
+
+    assert_eq!(control(&ours, &["end"]), (Some(0), "it ends\n".to_owned(), String::new()));
+    let (code, _, said) = server.ended();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("\nasked to end by process ") && !said.contains("sandbox"), "{said}");
+    let (code, ..) = control(&ours, &["status"]);
+    assert_eq!(code, Some(2), "the name is free");
+    let _ = std::fs::remove_file(&policy);
+}
+
+/// What the server called web in `place` answers a thread that is `user`.
+fn as_user(place: &Namespace, user: u32, line: &str) -> Value {
+    place.enter(|| {
+        let user = Uid::from_raw(user);
+        set_thread_res_uid(user, user, user).expect("root may, and the thread ends");
+        let (stream, _) = host::control::ask("web", LIMIT).expect("it listens");
+        // Who may not ask may be told so first, and the connection ends.
+        let _ = (&stream).write_all(line.as_bytes());
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).expect("it answers");
+        serde_json::from_str(&answer).expect("JSON")
+    })
+}
+
+#[test]
+fn root_and_a_servers_user_may_ask_it_and_nobody_else() {
+    let Some(place) = place("root_and_a_servers_user_may_ask_it_and_nobody_else") else { return };
+    let mut server = Server::start(&place, "tap:gw0", &["--user", "70001:70001", "--control", "web"]);
+    assert_eq!(as_user(&place, 70_001, "status\n")["status"]["user"], 70_001);
+    for line in ["status\n", "end\n", ""] {
+        let answer = as_user(&place, 70_002, line);
+        assert_eq!(answer["done"], false, "{answer}");
+        assert_eq!(answer["said"], "user 70002 may not ask web: root and user 70001 may", "{line:?}");
+    }
+    let (code, _, said) = control(&place, &["reload"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.starts_with("error: --policy and --config are read again, and neither was given; "),
+        "{said}"
+    );
+    assert_eq!(get(&place, 80, "/"), GREETING);
+    assert_eq!(as_user(&place, 70_001, "end\n")["done"], true);
+    assert_eq!(server.ended().0, Some(0));
+}
