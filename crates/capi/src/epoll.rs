@@ -1,7 +1,7 @@
 //! Events in the order of labels: epoll_ctl is listened to, and what
 //! epoll_wait and its kin return is put into order ([`order`](crate::order)).
 //!
-//! Nothing is done while no two connections differ in urgency, so a program
+//! Nothing is done while no two sockets differ in urgency, so a program
 //! without a policy waits as it does on the kernel. poll and select have no
 //! order to change: they return the program's own list.
 
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *m
     let wanted = unsafe { event.read_unaligned() };
     let (word, by_level) = (wanted.u64, wanted.events & (libc::EPOLLET | libc::EPOLLONESHOT) as u32 == 0);
     let before = if op == libc::EPOLL_CTL_MOD { HINTS.get(epoll, word) } else { None };
-    let id = before.map(|hint| hint.id).or_else(|| connection(fd));
+    let id = before.map(|hint| hint.id).or_else(|| number(fd));
     // What the kernel may not return again must never be taken for what it does.
     let early = Hint { id: id.unwrap_or_default(), by_level: false };
     HINTS.note(epoll, word, id.map(|_| early));
@@ -45,9 +45,9 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *m
     done
 }
 
-/// The number of the connection that `fd` is, if it is one of ours.
-fn connection(fd: c_int) -> Option<u64> {
-    let id = ours(fd).filter(label::has)?.id;
+/// By which number labels know `fd`, if it is a connection or a socket for datagrams of ours.
+fn number(fd: c_int) -> Option<u64> {
+    let id = label::number(&ours(fd)?)?;
     label::all().map(|_| id)
 }
 

@@ -17,7 +17,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use host::seam::labels::PRIVATE;
+use host::seam::labels::{PRIVATE, of_mailbox};
 use host::seam::name::Kind;
 use host::seam::options::{PRIORITY, PRIVATE_BYTES};
 use host::seam::{Answer, Labels, Name, Request, Seam};
@@ -52,6 +52,15 @@ pub(crate) fn all() -> Option<&'static Labels> {
 /// Whether `socket` is a connection, which has a label.
 pub(crate) fn has(socket: &Name) -> bool {
     matches!(socket.kind, Kind::Connection | Kind::Opened)
+}
+
+/// The number by which [`Labels`] knows `socket`, if it is one that has a label.
+pub(crate) fn number(socket: &Name) -> Option<u64> {
+    match socket.kind {
+        Kind::Connection | Kind::Opened => Some(socket.id),
+        Kind::Datagrams => Some(of_mailbox(socket.id)),
+        Kind::Listener => None,
+    }
 }
 
 /// Option `name` of `socket`.

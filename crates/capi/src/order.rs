@@ -1,7 +1,7 @@
 //! Which of the events that the kernel returned a program gets, and in which order.
 //!
-//! The most urgent connection first; equals in the kernel's order. What is not
-//! a connection of ours (the kernel's descriptors, listeners) goes with the
+//! The most urgent connection, or socket for datagrams, first; equals in the kernel's
+//! order. What is neither of ours (the kernel's descriptors, listeners) goes with the
 //! most urgent level: those are timers, wake-ups of other threads and new
 //! connections, of which nobody knows yet how urgent they are.
 //!
@@ -10,7 +10,7 @@
 //! differ a batch is therefore short: everything of the most urgent level, and
 //! of the others [`AT_ONCE`] at most. The rest is left with the kernel, which
 //! returns it again to the next call; it does so for level-triggered
-//! connections only, so all others are never left. Nothing is kept here.
+//! ones only, so all others are never left. Nothing is kept here.
 //! Starvation: after [`LEFT_IN_A_ROW`] calls that left something behind, the
 //! next leaves nothing.
 //! Source: ADPS M6, M7; epoll(7).
@@ -24,7 +24,7 @@ pub(crate) struct Rank {
     pub(crate) can_wait: bool,
 }
 
-/// Of what is not a connection of ours.
+/// Of what is neither a connection nor a socket for datagrams of ours.
 pub(crate) const OTHER: Rank = Rank { level: 0, can_wait: false };
 /// Events that are looked at together.
 pub(crate) const BATCH: usize = 64;

@@ -138,12 +138,18 @@ impl Programs for Seats {
         self.desk.failed(number(conn), errno(why));
     }
 
-    fn deliver(&mut self, local: SocketAddr, remote: SocketAddr, payload: &[u8]) -> Delivered {
-        delivered(self.desk.deliver(local, remote, payload))
+    fn deliver(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        level: Priority,
+        payload: &[u8],
+    ) -> Delivered {
+        delivered(self.desk.deliver(local, remote, level.level(), payload))
     }
 
-    fn letter(&mut self, socket: u64, bytes: &mut [u8]) -> Letter {
-        match self.desk.letter(socket, bytes) {
+    fn letter(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> Letter {
+        match self.desk.letter(socket, level.level(), bytes) {
             seam::Letter::Out { from, to, len } => Letter::Out { from, to, len },
             seam::Letter::Settled(what) => Letter::Settled(delivered(what)),
             seam::Letter::Nothing => Letter::Nothing,

@@ -1,4 +1,5 @@
-//! A program that asks epoll meets its connections in the order of labels.
+//! A program that asks epoll meets its connections, and its sockets for datagrams, in
+//! the order of labels.
 
 use super::*;
 
@@ -76,5 +77,69 @@ fn epoll_returns_the_most_urgent_first() {
         assert_eq!(levels, [5, 5, 5, 5, 5, 5, 5, 1, 1, 1], "{kind}");
         let turns: Vec<usize> = answers.iter().map(|(turn, _)| *turn).collect();
         assert_eq!(turns, [3, 4, 5, 6, 7, 8, 9, 0, 1, 2], "{kind}");
+    }
+}
+
+/// Binds six sockets for datagrams, says when the first four have something, and when all
+/// have, in which order epoll tells of them.
+const DATAGRAMS: &str = r#"
+import array, fcntl, select, socket, sys, termios, time
+watched, ports = select.epoll(), {}
+for port in range(7001, 7007):
+    box = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    box.bind(("ADDRESS", port))
+    watched.register(box, select.EPOLLIN | getattr(select, sys.argv[1], 0))
+    ports[box.fileno()] = (box, port)
+client, _ = socket.create_server(("ADDRESS", 80)).accept()
+def wait_for(boxes):
+    count = array.array("i", [0])
+    for box, _ in boxes:
+        count[0] = 0
+        while not count[0]:
+            time.sleep(0.001)
+            fcntl.ioctl(box, termios.FIONREAD, count)
+wait_for(list(ports.values())[:4])
+client.sendall(b"more\n")
+wait_for(ports.values())
+told = []
+while len(told) < 6:
+    for fd, _ in watched.poll():
+        box, port = ports[fd]
+        box.recv(1000)
+        watched.unregister(fd)
+        told.append(port)
+client.sendall(b"%s\n" % b" ".join(b"%d" % port for port in told))
+client.recv(1)
+"#;
+
+const BY_PORT: &str = "default = 5\n[[rule]]\nname = \"fast\"\nlayer = \"driver\"\nport = 7006\npriority = 1\n\
+    [[rule]]\nname = \"next\"\nlayer = \"driver\"\nport = 7005\npriority = 2\n";
+
+#[test]
+fn epoll_returns_the_most_urgent_datagrams_first() {
+    let Some(world) = World::new("epoll_returns_the_most_urgent_datagrams_first", "python3") else { return };
+    let (program, policy) = (world.write("datagrams.py", DATAGRAMS), world.write("policy.toml", BY_PORT));
+    for kind in ["EPOLLIN", "EPOLLET"] {
+        let server = world.start("packet:gw0", 80, &["--policy", &policy], &["python3", &program, kind]);
+        let mut stream = None;
+        world.until("it listens", || {
+            stream = world.clients.enter(|| TcpStream::connect(server.to)).ok();
+            stream.is_some()
+        });
+        let stream = stream.expect("it listens");
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut said = BufReader::new(&stream);
+        let mut line = || {
+            let mut line = String::new();
+            said.read_line(&mut line).unwrap();
+            line
+        };
+        let socket = world.clients.enter(|| std::net::UdpSocket::bind("10.7.0.9:0")).unwrap();
+        let send = |port| assert_eq!(socket.send_to(b"x", (OURS, port)).unwrap(), 1);
+        (7001..7005).for_each(send);
+        // The kernel has those first in its list.
+        assert_eq!(line(), "more\n");
+        (7005..7007).for_each(send);
+        assert_eq!(line(), "7006 7005 7001 7002 7003 7004\n", "{kind}");
     }
 }

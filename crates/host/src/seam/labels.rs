@@ -6,6 +6,7 @@
 //! the file's seal keeps it so. A connection's number tells its line (the
 //! upper half) and whose the line is now (the lower half), so that a line that
 //! is used again deceives nobody. Beyond [`LINES`] connections have no line.
+//! Sockets for datagrams share lines of their own ([`of_mailbox`]).
 //! Source: ADPS M5, M6, M7.
 
 use std::io;
@@ -14,20 +15,25 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
+use super::mailboxes::made;
 use crate::mapping::Mapping;
 
 /// Private bytes that are the program's (ADPS M5; of 64 the first 16 are the classifiers').
 pub const PRIVATE: usize = 48;
 /// Connections that have a line.
 pub const LINES: usize = 1 << 16;
+/// Lines of sockets for datagrams; of two that fall together the newer has the line.
+const MAILBOX_LINES: u64 = 1 << 12;
+/// Where those begin in numbers, far above any connection's.
+const MAILBOX_FIRST: u64 = 1 << 29;
 /// The level of what nobody has called urgent.
 pub const LEVEL_LAST: u8 = 7;
 
 /// Two cache lines of eight words: what is read with every event, and the path.
 const WORD: usize = 8;
 const LINE: usize = 16 * WORD;
-/// The file: a line for all, then one for each connection.
-const LEN: usize = LINE * (LINES + 1);
+/// The file: a line for all, then one for each connection, then those of sockets for datagrams.
+const LEN: usize = LINE * (LINES + MAILBOX_LINES as usize + 1);
 /// A line's first word: whose it is (upper half), whether it is anybody's, and its level.
 const USED: u64 = 1 << 8;
 /// Odd while the private bytes change.
@@ -64,10 +70,21 @@ impl Lines {
         self.word(0, 0)
     }
 
-    /// The line of connection `id`, if it has one.
+    /// The line of connection `id`, or of what [`of_mailbox`] says, if it has one.
     fn of(id: u64) -> Option<usize> {
-        usize::try_from(id >> 32).ok().filter(|&line| line < LINES).map(|line| line + 1)
+        let line = match id >> 32 {
+            line @ MAILBOX_FIRST.. => LINES as u64 + line - MAILBOX_FIRST,
+            line => Some(line).filter(|&line| line < LINES as u64)?,
+        };
+        usize::try_from(line + 1).ok().filter(|&line| line < LEN / LINE)
     }
+}
+
+/// The number by which the labels of socket `id` for datagrams are found.
+#[must_use]
+pub fn of_mailbox(id: u64) -> u64 {
+    let nth = made(id);
+    (MAILBOX_FIRST + nth % MAILBOX_LINES) << 32 | nth & u64::from(u32::MAX)
 }
 
 /// The stack's side.
@@ -220,6 +237,7 @@ impl Labels {
 
 #[cfg(test)]
 mod tests {
+    use super::super::mailboxes::Mailboxes;
     use super::*;
 
     /// Connection in line `line` that is its `nth`.
@@ -259,6 +277,24 @@ mod tests {
         board.begin(beyond);
         board.tell(beyond, 0, &[1; PRIVATE]);
         assert_eq!(labels.level(beyond), None);
+    }
+
+    #[test]
+    fn sockets_for_datagrams_have_lines_of_their_own() {
+        let board = Board::new().unwrap();
+        let labels = Labels::map(board.file()).unwrap();
+        let mut mailboxes = Mailboxes::default();
+        let ids: Vec<u64> = (0..=MAILBOX_LINES).map(|_| of_mailbox(mailboxes.number(53))).collect();
+        let (first, second, last) = (ids[0], ids[1], ids[MAILBOX_LINES as usize]);
+        for (id, level) in [(first, 1), (second, 2), (id(LINES as u64 - 1, 1), 3)] {
+            board.begin(id);
+            board.tell(id, level, &[0; PRIVATE]);
+        }
+        assert_eq!((labels.level(first), labels.level(second)), (Some(1), Some(2)));
+        assert_eq!(labels.level(id(LINES as u64 - 1, 1)), Some(3));
+        board.begin(last);
+        assert_eq!((labels.level(first), labels.level(last)), (None, Some(7)), "they fall together");
+        assert!(ids.iter().all(|id| id >> 62 == 0));
     }
 
     #[test]

@@ -57,6 +57,11 @@ fn port(id: u64) -> u16 {
     id as u16
 }
 
+/// The how many-th mailbox `id` is.
+pub(super) fn made(id: u64) -> u64 {
+    (id & (MAILBOX - 1)) >> 16
+}
+
 impl Mailboxes {
     /// A number for a mailbox at `port`.
     pub fn number(&mut self, port: u16) -> u64 {

@@ -126,16 +126,16 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// Hands a datagram over, or holds it; whether others may follow.
     fn hand_over_datagram(&mut self, port: u16, datagram: Datagram) -> bool {
         let local = SocketAddr::new(datagram.local, port);
-        let delivered = self.programs.deliver(local, datagram.remote, &datagram.payload);
+        let level = datagram.label.priority;
+        let delivered = self.programs.deliver(local, datagram.remote, level, &datagram.payload);
         if delivered == Delivered::Full {
             if let Some(at) = self.datagrams.ports.get_mut(&port) {
                 at.held = Some(datagram);
             }
             return false;
         }
-        let Datagram { label, payload, .. } = datagram;
-        self.on_delivered(delivered, label.priority, payload.len());
-        self.stack.recycle(payload);
+        self.on_delivered(delivered, level, datagram.payload.len());
+        self.stack.recycle(datagram.payload);
         true
     }
 
@@ -195,7 +195,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             if collected >= COLLECTED_MAX {
                 break;
             }
-            match self.programs.letter(socket, &mut self.scratch) {
+            match self.programs.letter(socket, level, &mut self.scratch) {
                 Letter::Out { from, to, len } => {
                     collected += len;
                     self.counters.bytes_out += len as u64;

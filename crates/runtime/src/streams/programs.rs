@@ -85,14 +85,20 @@ pub trait Programs {
     fn opened(&mut self, conn: ConnId, pipe: &mut Self::Pipe);
     /// The handshake of `conn` has failed; its pipe is dropped after this.
     fn failed(&mut self, conn: ConnId, why: NotOpened);
-    /// Hands a datagram from `remote` to the program that wants what comes to
-    /// `local`.
-    fn deliver(&mut self, _local: SocketAddr, _remote: SocketAddr, _payload: &[u8]) -> Delivered {
+    /// Hands a datagram from `remote`, as urgent as `level`, to the program that wants what
+    /// comes to `local`.
+    fn deliver(
+        &mut self,
+        _local: SocketAddr,
+        _remote: SocketAddr,
+        _level: Priority,
+        _payload: &[u8],
+    ) -> Delivered {
         Delivered::Nobody
     }
-    /// Takes a datagram that a program has sent from `socket` into `bytes`,
-    /// which hold the longest there is.
-    fn letter(&mut self, _socket: u64, _bytes: &mut [u8]) -> Letter {
+    /// Takes a datagram that a program has sent from `socket`, as urgent as `level`, into
+    /// `bytes`, which hold the longest there is.
+    fn letter(&mut self, _socket: u64, _level: Priority, _bytes: &mut [u8]) -> Letter {
         Letter::Nothing
     }
     /// Nobody listens at `remote`, to which something was sent from `port`.

@@ -19,6 +19,7 @@ use rustix::net::{
 
 use super::super::bound::Bound;
 use super::super::envelope::{self, Envelope};
+use super::super::labels::{PRIVATE, of_mailbox};
 use super::super::mailboxes::Mailbox;
 use super::super::name::Kind;
 use super::super::pipe::READABLE;
@@ -99,6 +100,7 @@ impl Desk {
         if let Err(errno) = self.watch_mailbox(id, bound.addr, six, &end) {
             return no(&end, errno);
         }
+        self.board.begin(of_mailbox(id));
         let (local, peer, gone) = (bound.addr.ip(), None, false);
         self.mailboxes.add(Mailbox { id, bound, reuse, local, peer, end, gone });
         if connects {
@@ -199,10 +201,12 @@ impl Desk {
         }
     }
 
-    /// Hands a datagram from `remote` to the program that wants what comes to
-    /// `local`.
-    pub fn deliver(&mut self, local: SocketAddr, remote: SocketAddr, payload: &[u8]) -> Delivered {
+    /// Hands a datagram from `remote`, as urgent as `level`, 0..=7, to the program that wants
+    /// what comes to `local`.
+    pub fn deliver(&mut self, local: SocketAddr, remote: SocketAddr, level: u8, payload: &[u8]) -> Delivered {
         let Some(mailbox) = self.mailboxes.taker(local, remote) else { return Delivered::Nobody };
+        // Before it can be met.
+        self.board.tell(of_mailbox(mailbox.id), level, &[0; PRIVATE]);
         match put(&mailbox.end, Envelope::Peer(remote), payload) {
             Ok(()) => Delivered::To(mailbox.id),
             Err(Errno::AGAIN) if !self.mailboxes.is_shared(local.port()) => {
@@ -215,8 +219,8 @@ impl Desk {
         }
     }
 
-    /// Takes what the program has sent from socket `id` into `bytes`.
-    pub fn letter(&mut self, id: u64, bytes: &mut [u8]) -> Letter {
+    /// Takes what the program has sent from socket `id`, as urgent as `level`, into `bytes`.
+    pub fn letter(&mut self, id: u64, level: u8, bytes: &mut [u8]) -> Letter {
         let Some(mailbox) = self.mailboxes.get(id) else {
             return Letter::End { port: 0, last: false };
         };
@@ -257,17 +261,17 @@ impl Desk {
         };
         let len = len - envelope::LEN;
         match self.place.has(to.ip()) {
-            true => Letter::Settled(self.between(from, to, &bytes[..len])),
+            true => Letter::Settled(self.between(from, to, level, &bytes[..len])),
             false => Letter::Out { from, to, len },
         }
     }
 
     /// Hands a datagram from one program to another.
-    fn between(&mut self, from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Delivered {
+    fn between(&mut self, from: SocketAddr, to: SocketAddr, level: u8, payload: &[u8]) -> Delivered {
         // A socket of all addresses is known by the one that it writes to.
         let ip = if from.ip().is_unspecified() { to.ip() } else { from.ip() };
         let from = SocketAddr::new(ip, from.port());
-        match self.deliver(to, from, payload) {
+        match self.deliver(to, from, level, payload) {
             Delivered::Full => Delivered::Lost,
             Delivered::Nobody => {
                 self.undelivered(from.port(), to);

@@ -167,7 +167,7 @@ impl Programs for Program {
         self.unopened.push(why);
     }
 
-    fn deliver(&mut self, local: SocketAddr, _: SocketAddr, payload: &[u8]) -> Delivered {
+    fn deliver(&mut self, local: SocketAddr, _: SocketAddr, _: Priority, payload: &[u8]) -> Delivered {
         assert_eq!(local, MAIL.parse().unwrap());
         let mail = &mut self.mail;
         if mail.came.len() >= mail.room {
@@ -177,7 +177,7 @@ impl Programs for Program {
         Delivered::To(mail.taker)
     }
 
-    fn letter(&mut self, socket: u64, bytes: &mut [u8]) -> Letter {
+    fn letter(&mut self, socket: u64, _: Priority, bytes: &mut [u8]) -> Letter {
         let mail = &mut self.mail;
         let Some(at) = mail.sent.iter().position(|(from, ..)| *from == socket) else {
             return if mail.gone { Letter::End { port: 53, last: true } } else { Letter::Nothing };

@@ -64,12 +64,12 @@ impl World {
     }
 
     fn deliver(&mut self, from: &str, payload: &[u8]) -> Delivered {
-        self.desk.deliver(end(MAIL), end(from), payload)
+        self.desk.deliver(end(MAIL), end(from), 7, payload)
     }
 
     fn letter(&mut self, socket: &Socket) -> (Letter, Vec<u8>) {
         let mut bytes = vec![0; 2000];
-        let letter = self.desk.letter(socket.1, &mut bytes);
+        let letter = self.desk.letter(socket.1, 7, &mut bytes);
         let len = if let Letter::Out { len, .. } = letter { len } else { 0 };
         (letter, bytes[..len].to_vec())
     }
@@ -88,7 +88,7 @@ fn datagrams_pass_with_their_addresses() {
         assert_eq!(world.letter(&socket), (out, payload.to_vec()));
         assert_eq!(world.letter(&socket).0, Letter::Nothing);
     }
-    assert_eq!(world.desk.deliver(end("10.0.0.1:54"), end(PEER), b"x"), Delivered::Nobody);
+    assert_eq!(world.desk.deliver(end("10.0.0.1:54"), end(PEER), 7, b"x"), Delivered::Nobody);
 }
 
 #[test]
@@ -203,13 +203,13 @@ fn what_a_program_sent_before_it_ended_is_collected() {
     let next = world.socket(MAIL, ALONE);
     let mut bytes = [0; 100];
     let out = Letter::Out { from: end(MAIL), to: end(PEER), len: 8 };
-    assert_eq!(world.desk.letter(id, &mut bytes), out);
-    assert_eq!(world.desk.letter(id, &mut bytes), Letter::End { port: 53, last: false });
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), out);
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::End { port: 53, last: false });
     assert_eq!(world.deliver(PEER, b"x"), Delivered::To(next.1));
     let Socket(fd, id) = next;
     drop(fd);
     soon(|| world.poll().contains(&Happened::Mail(id)));
-    assert_eq!(world.desk.letter(id, &mut bytes), Letter::End { port: 53, last: true });
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::End { port: 53, last: true });
 }
 
 #[test]
