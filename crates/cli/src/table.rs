@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::report::html;
+
 /// Rows of text under a header.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -40,7 +42,7 @@ impl Table {
     /// The table as an HTML `<table>`.
     #[must_use]
     pub fn html(&self) -> String {
-        let escape = crate::report::escape;
+        let escape = html::escape;
         let cell = |tag: &str, index: usize, text: &str| {
             let class = if index < self.words { " class=\"word\"" } else { "" };
             format!("<{tag}{class}>{}</{tag}>", escape(text))
@@ -57,7 +59,7 @@ impl Table {
         let rows: String = self.rows.iter().map(|row| line("td", row)).collect();
         let head = line("th", &self.header);
         let table = format!("<table>\n<thead>\n{groups}{head}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n");
-        crate::report::wide("table", &table)
+        html::wide("table", &table)
     }
 
     /// How many rows it has.

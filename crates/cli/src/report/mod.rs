@@ -3,7 +3,7 @@
 //! Results are JSON with a header that says what they are ([`header`]); pages
 //! are made from them alone, a minute or a year after they were measured. The
 //! page of `exp run --out` is the same page. Nothing here measures, and nothing
-//! knows one command from another: see [`run`] and [`rows`].
+//! knows one command from another: see [`mod@run`] and [`rows`].
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::error::Error;
 mod compare;
 mod files;
 mod header;
-mod html;
+pub mod html;
 mod plot;
 mod plots;
 mod rows;
@@ -25,7 +25,7 @@ pub mod schema;
 mod show;
 
 pub use header::{Finding, Header, KEY};
-pub use html::{Section, escape, page, wide};
+pub use html::{Section, escape, page};
 pub use plot::Plot;
 pub use plots::line_plot;
 pub use run::{Run, experiment_again};

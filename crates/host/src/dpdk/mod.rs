@@ -24,6 +24,8 @@ mod burst;
 mod eal;
 mod error;
 #[cfg(feature = "dpdk")]
+mod opening;
+#[cfg(feature = "dpdk")]
 mod port;
 #[cfg(feature = "dpdk")]
 mod queue;
@@ -34,7 +36,7 @@ mod shim;
 pub use absent::{Dpdk, Frame, open};
 pub use error::DpdkError;
 #[cfg(feature = "dpdk")]
-pub use port::open;
+pub use opening::open;
 #[cfg(feature = "dpdk")]
 pub use queue::{Dpdk, Frame};
 

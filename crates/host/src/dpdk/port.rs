@@ -1,24 +1,19 @@
-//! A port from the moment it is asked for until its last queue is dropped.
+//! A started port, until its last queue is dropped.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::burst::BURST;
-use super::eal::{self, Eal};
-use super::error::{DpdkError, is_pci};
-use super::queue::Dpdk;
-use super::shim::{self, Mempool, RSS, RX_CHECKSUM, RawPort, RteDevice, TX_CHECKSUM};
-use super::{Opened, Options};
+use super::eal;
+use super::shim::{self, Mempool, RteDevice};
 
 /// A started port.
 #[derive(Debug)]
 pub(super) struct Port {
     pub id: u16,
-    device: NonNull<RteDevice>,
+    pub device: NonNull<RteDevice>,
     /// Where the frames of each queue come from.
-    pools: Vec<Pool>,
+    pub pools: Vec<Pool>,
 }
 
 // SAFETY: the pointers are to what DPDK keeps for the port; it is used through
@@ -31,155 +26,6 @@ unsafe impl Sync for Port {}
 /// Mbufs of one queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pool(pub NonNull<Mempool>);
-
-/// Opens `device`: a PCI address or the name of a virtual device, with the
-/// driver's arguments behind it, as DPDK writes it:
-/// `net_af_packet0,iface=eth0,qpairs=2`. Virtual devices that use network
-/// interfaces look for them in this thread's network namespace.
-///
-/// # Errors
-/// Whatever keeps it from being opened, with the way out. Nothing is left behind.
-///
-/// # Panics
-/// When an option is outside its range.
-pub fn open(device: &str, options: &Options) -> Result<Opened, DpdkError> {
-    let Options { queues, mtu, frames, held, .. } = *options;
-    assert!((1..=256).contains(&queues), "{queues} queues are outside 1..=256");
-    assert!((64..=32_768).contains(&frames), "{frames} frames are outside 64..=32768");
-    assert!(held <= 65_536, "{held} frames held are outside 0..=65536");
-    let name = name_of(device);
-    let bytes = usize::from(queues) * mbufs(options) as usize * (room(mtu.unwrap_or(1500)) + MBUF);
-    let mib = bytes.div_ceil(1 << 20) + SPARE_MIB;
-    let mut eal = eal::lock();
-    eal.start(options.memory, device, mib)?;
-    let opening = Opening::probe(&mut eal, device, &name)?;
-    let described = opening.described;
-    if queues > described.queues_max {
-        return Err(DpdkError::Queues { name, asked: queues, there: described.queues_max });
-    }
-    let chosen = mtu.unwrap_or(described.mtu);
-    if chosen < MTU_MIN {
-        return Err(DpdkError::MtuSmall { name, mtu: chosen, min: MTU_MIN });
-    }
-    let mtu_max = described.mtu_max.min(MTU_MAX);
-    if chosen > mtu_max {
-        return Err(DpdkError::MtuLarge { name, mtu: chosen, max: mtu_max });
-    }
-    let can = |what| described.can & what != 0;
-    let rss = queues > 1 && can(RSS);
-    let uses = described.can & (TX_CHECKSUM | RX_CHECKSUM) | if rss { RSS } else { 0 };
-    let port = opening.start(&mut eal, &name, options, chosen, uses, mib)?;
-    drop(eal);
-    let port = Arc::new(port);
-    let devices = (0..queues).map(|queue| Dpdk::new(port.clone(), queue, chosen, can(TX_CHECKSUM)));
-    let devices = devices.collect();
-    // SAFETY: the shim ends the text with a NUL.
-    let driver = unsafe { CStr::from_ptr(described.driver.as_ptr()) }.to_string_lossy().into_owned();
-    let [tx_checksum, rx_checksum] = [TX_CHECKSUM, RX_CHECKSUM].map(can);
-    Ok(Opened { driver, mac: described.mac, mtu: chosen, rss, tx_checksum, rx_checksum, devices })
-}
-
-/// Drivers begin what they log with the port's name, or not.
-fn refusal(name: &str, what: &'static str, why: &str) -> DpdkError {
-    let why = why.strip_prefix(name).and_then(|why| why.strip_prefix(": ")).unwrap_or(why);
-    DpdkError::Refused { name: name.to_owned(), what, why: why.to_owned() }
-}
-
-/// The name that DPDK gives the port of `device`.
-fn name_of(device: &str) -> String {
-    let name = device.split(',').next().unwrap_or_default();
-    match is_pci(name) && name.len() == "01:00.0".len() {
-        true => format!("0000:{name}"),
-        false => name.to_owned(),
-    }
-}
-
-/// Mbufs of one queue: both rings, what may be held, and what the device keeps.
-fn mbufs(options: &Options) -> u32 {
-    2 * u32::from(options.frames) + options.held + 8 * BURST as u32
-}
-
-/// Bytes of an mbuf for a frame and before it.
-fn room(mtu: u16) -> usize {
-    HEADROOM + (ETHERNET + usize::from(mtu)).max(ROOM_MIN)
-}
-
-/// A port that is there and not started; closed again when dropped.
-struct Opening {
-    id: u16,
-    device: NonNull<RteDevice>,
-    described: RawPort,
-    pools: Vec<Pool>,
-}
-
-impl Opening {
-    fn probe(eal: &mut Eal, device: &str, name: &str) -> Result<Self, DpdkError> {
-        let unknown = || DpdkError::Unknown(name.to_owned());
-        let refused = |what| move |(_, why): (i32, String)| refusal(name, what, &why);
-        let c_device = CString::new(device).map_err(|_| unknown())?;
-        let c_name = CString::new(name).map_err(|_| unknown())?;
-        let mut id = 0;
-        let mut find = || {
-            // SAFETY: a string and a number that live through the call.
-            unsafe { shim::rte_eth_dev_get_port_by_name(c_name.as_ptr(), &raw mut id) }
-        };
-        if find() == 0 {
-            return Err(DpdkError::InUse(name.to_owned()));
-        }
-        // SAFETY: a string that lives through the call; the lock is held.
-        let probed = eal.ask(|| unsafe { shim::rte_dev_probe(c_device.as_ptr()) });
-        probed.map_err(|(code, why)| match -code {
-            libc::EFAULT | libc::ENODEV => unknown(),
-            _ => refused("to attach")((code, why)),
-        })?;
-        // It drives something, but no network port.
-        eal.ask(find).map_err(|_| unknown())?;
-        let mut described = NO_PORT;
-        // SAFETY: a description that lives through the call.
-        let asked = eal.ask(|| unsafe { shim::gw_describe(id, &raw mut described) });
-        let device = NonNull::new(described.device);
-        let Some(device) = device.filter(|_| asked.is_ok()) else {
-            // SAFETY: the port was made above and nobody uses it.
-            unsafe { shim::rte_eth_dev_close(id) };
-            return Err(refused("to say what it is")(asked.err().unwrap_or_default()));
-        };
-        Ok(Self { id, device, described, pools: Vec::new() })
-    }
-
-    fn start(
-        mut self,
-        eal: &mut Eal,
-        name: &str,
-        options: &Options,
-        mtu: u16,
-        uses: u32,
-        mib: usize,
-    ) -> Result<Port, DpdkError> {
-        // SAFETY: asks for a number.
-        let socket = unsafe { shim::rte_eth_dev_socket_id(self.id) };
-        for _ in 0..options.queues {
-            let pool = Pool::new(mbufs(options), room(mtu) as u16, socket);
-            self.pools.push(pool.ok_or_else(|| DpdkError::NoMemory { name: name.to_owned(), mib })?);
-        }
-        let mut pools: Vec<*mut Mempool> = self.pools.iter().map(|pool| pool.0.as_ptr()).collect();
-        let mtu = options.mtu.unwrap_or(0);
-        // SAFETY: a pool for each queue; the lock is held, and nobody has the port.
-        let started = eal.ask(|| unsafe {
-            shim::gw_start(self.id, options.queues, options.frames, mtu, uses, pools.as_mut_ptr())
-        });
-        started.map_err(|(_, why)| refusal(name, "to start", &why))?;
-        let port = Port { id: self.id, device: self.device, pools: std::mem::take(&mut self.pools) };
-        std::mem::forget(self);
-        Ok(port)
-    }
-}
-
-impl Drop for Opening {
-    /// EAL is locked by whoever opens.
-    fn drop(&mut self) {
-        close(self.id, self.device, &self.pools);
-    }
-}
 
 impl Port {
     /// Where queue `queue`'s frames come from.
@@ -197,7 +43,7 @@ impl Drop for Port {
 
 /// Closes a port that no queue uses any more; EAL is locked. What it says to
 /// that is of no use.
-fn close(id: u16, device: NonNull<RteDevice>, pools: &[Pool]) {
+pub(super) fn close(id: u16, device: NonNull<RteDevice>, pools: &[Pool]) {
     // SAFETY: the caller has the port alone, started or not; the device is the
     // port's and lives until now; the port's queues give back their mbufs.
     unsafe { shim::gw_close(id, device.as_ptr()) };
@@ -206,7 +52,7 @@ fn close(id: u16, device: NonNull<RteDevice>, pools: &[Pool]) {
 
 impl Pool {
     /// `count` mbufs with `room` bytes for a frame and before it.
-    fn new(count: u32, room: u16, socket: i32) -> Option<Self> {
+    pub(super) fn new(count: u32, room: u16, socket: i32) -> Option<Self> {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let name = CString::new(format!("greenwave_{serial}")).expect("no NUL");
@@ -225,29 +71,3 @@ impl Pool {
         }
     }
 }
-
-const NO_PORT: RawPort = RawPort {
-    device: std::ptr::null_mut(),
-    driver: [0; 32],
-    mac: [0; 6],
-    mtu: 0,
-    mtu_max: 0,
-    queues_max: 0,
-    can: 0,
-};
-/// The smallest MTU that is worth a stack: what every IPv4 host must take
-/// (RFC 1122 §3.3.2).
-const MTU_MIN: u16 = 576;
-/// The largest that the stack takes.
-const MTU_MAX: u16 = 9216;
-/// Bytes of an Ethernet header with two tags.
-const ETHERNET: usize = 22;
-/// What DPDK keeps free before a frame, `RTE_PKTMBUF_HEADROOM`.
-const HEADROOM: usize = 128;
-/// MiB for what DPDK and its drivers keep beside frames.
-const SPARE_MIB: usize = 4;
-/// The least room for a frame that all drivers take.
-const ROOM_MIN: usize = 2048;
-/// Bytes of what DPDK keeps with the room: two cache lines of `struct rte_mbuf`,
-/// one of the pool's, and a little for alignment.
-const MBUF: usize = 256;

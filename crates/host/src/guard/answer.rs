@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use net::wire::checksum::{self, Checksum};
 
-use super::model::{Syn, at_ip};
+use super::syn::{Syn, at_ip};
 
 /// The frame that refuses the SYN in `frame`. None where there is none, it
 /// stands behind options or extension headers of IP, has impossible lengths, or

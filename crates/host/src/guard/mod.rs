@@ -44,6 +44,7 @@ mod queues;
 mod rule;
 mod settings;
 mod status;
+mod syn;
 mod tellers;
 #[cfg(all(test, feature = "bpf"))]
 mod tests;
@@ -61,7 +62,7 @@ use layout::Look;
 pub use layout::{CLASSES, Counts, DEADMAN, Held, PORTS_MAX, PREFIXES_MAX, Queue, Reason, SHOWN, Seen};
 use machine::Machine;
 use maps::refused;
-pub use model::{Listening, Model, Syn, Verdict};
+pub use model::{Listening, Model, Verdict};
 pub use notes::Notes;
 #[cfg(feature = "bpf")]
 use program::{Loaded, load};
@@ -69,6 +70,7 @@ use queues::Queues;
 pub use rule::{Classes, Prefix, Rule};
 use settings::{Settings, Way};
 pub use status::{Status, detach, status};
+pub use syn::Syn;
 pub use tellers::JOINED_MAX;
 use tellers::Tellers;
 

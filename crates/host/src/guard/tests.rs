@@ -7,7 +7,8 @@ use queueing::{Clock, Span, Time};
 use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
 
 use super::frames::{ipv4, syn, tcp};
-use super::model::{Listening, Model, Syn, Verdict};
+use super::model::{Listening, Model, Verdict};
+use super::syn::Syn;
 use super::vectors::vectors;
 use super::*;
 use crate::lab::{Lab, Namespace};

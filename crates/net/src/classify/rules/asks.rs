@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::condition::{Http, Pattern};
+use super::pattern::{Http, Pattern};
 use crate::classify::talk::{Protocol, Request};
 
 /// A protocol, and what a request of it must say.

@@ -4,7 +4,8 @@
 use queueing::Span;
 
 use super::asks::Asks;
-use super::condition::{Cidr, Conditions, Pattern, Range, bits, loss_order};
+use super::condition::{Cidr, Conditions, Range, bits, loss_order};
+use super::pattern::Pattern;
 use crate::classify::talk::{Protocol, Request};
 use crate::classify::{FlowContext, FlowState, PacketView, Verdict};
 

@@ -43,6 +43,7 @@ mod explain;
 mod listening;
 mod matcher;
 mod parse;
+mod pattern;
 
 #[cfg(test)]
 mod tests;

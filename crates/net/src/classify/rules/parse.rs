@@ -6,8 +6,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::asks::Wants;
-use super::condition::{Conditions, Pattern, Range};
+use super::condition::{Conditions, Range};
 use super::matcher::ASKS_MAX;
+use super::pattern::Pattern;
 use super::{Policy, PolicyError, Rule};
 use crate::classify::talk::{Layout, Protocol};
 use crate::classify::{Layer, Verdict};

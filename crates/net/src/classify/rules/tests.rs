@@ -4,7 +4,8 @@
 use proptest::prelude::*;
 use queueing::{Bytes, Span};
 
-use super::condition::{Cidr, Conditions, Http, Range, bits, loss_order};
+use super::condition::{Cidr, Conditions, Range, bits, loss_order};
+use super::pattern::Http;
 use super::*;
 use crate::classify::testing::{Flow, Packet, view};
 use Verdict::{Drop, Keep, Level};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::asks::{Asks, Field, Server, Value, Wants};
-use super::super::condition::{Http, METHOD_LEN_MAX, Pattern};
+use super::super::pattern::{Http, METHOD_LEN_MAX, Pattern};
 use super::Result;
 use super::item::{Item, integer};
 use crate::classify::talk::message::{Extent, LOOK_BYTES_MAX, MARK_BYTES_MAX};
