@@ -17,7 +17,6 @@ use rustix::net::{
 };
 
 use super::build::BUILD;
-use super::desk::desk_name;
 use super::envelope::{self, Envelope};
 use super::labels::Labels;
 use super::name::Name;
@@ -44,6 +43,11 @@ pub enum Stranger {
 pub(super) fn variable(run: u32, key: &Key) -> String {
     let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{run:08x}:{key}:{BUILD}")
+}
+
+/// The abstract name of the desk's socket.
+pub(super) fn desk_name(run: u32) -> String {
+    format!("greenwave-desk-{run:08x}")
 }
 
 /// An answer, and our end of the pair it came over.

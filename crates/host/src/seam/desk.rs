@@ -21,6 +21,7 @@ use rustix::net::{
     socket_with, socketpair,
 };
 
+use super::asking;
 use super::labels::Board;
 use super::listeners::{Listener, Listeners};
 use super::mailboxes::{MAILBOX, Mailboxes};
@@ -32,6 +33,7 @@ use super::place::Place;
 use super::request::{Answer, Call, Key, REQUEST_BYTES_MAX, Request};
 
 mod datagrams;
+mod leavers;
 mod opening;
 mod rules;
 mod told;
@@ -84,7 +86,7 @@ impl Desk {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
         let run = u32::from_be_bytes([secret[0], secret[1], secret[2], secret[3]]) ^ std::process::id();
-        bind(&control, &SocketAddrUnix::new_abstract_name(desk_name(run).as_bytes())?)?;
+        bind(&control, &SocketAddrUnix::new_abstract_name(asking::desk_name(run).as_bytes())?)?;
         let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         epoll::add(&epoll, &control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
         Ok(Self {
@@ -112,7 +114,7 @@ impl Desk {
     /// What [`VARIABLE`](super::VARIABLE) is to say.
     #[must_use]
     pub fn variable(&self) -> String {
-        super::asking::variable(self.run, &self.key)
+        asking::variable(self.run, &self.key)
     }
 
     /// A descriptor that is readable while something waits to be polled.
@@ -203,6 +205,7 @@ impl Desk {
                 let change = |listener: &mut Listener| {
                     (listener.six, listener.v6_only, listener.reuse_port) = (six, v6_only, reuse_port);
                 };
+                self.notice_leavers(addr.port(), into);
                 return self.bind(addr, reply, change);
             }
             Request::Listen { id, backlog } => match self.listeners.get_mut(id) {
@@ -345,11 +348,6 @@ impl Desk {
             *self.refused.entry(refusal).or_default() += 1;
         }
     }
-}
-
-/// The abstract name of the desk's socket.
-pub(super) fn desk_name(run: u32) -> String {
-    format!("greenwave-desk-{run:08x}")
 }
 
 #[cfg(test)]

@@ -120,6 +120,11 @@ impl Listeners {
         (first..=u16::MAX).find(|port| self.0.iter().all(|listener| listener.addr.port() != *port))
     }
 
+    /// Those at this port.
+    pub fn at(&self, port: u16) -> impl Iterator<Item = &Listener> {
+        self.0.iter().filter(move |listener| listener.addr.port() == port)
+    }
+
     pub fn get(&self, id: u64) -> Option<&Listener> {
         self.0.iter().find(|listener| listener.id == id)
     }

@@ -12,7 +12,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use super::bound::Bound;
-use super::request::Reuse;
+
+/// With whom a socket for datagrams shares its address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reuse {
+    /// SO_REUSEADDR.
+    pub addr: bool,
+    /// SO_REUSEPORT.
+    pub port: bool,
+}
 
 /// A socket for datagrams that is bound.
 #[derive(Debug)]
@@ -71,8 +79,7 @@ impl Mailboxes {
 
     /// Whether a socket may have this address.
     pub fn is_free(&self, bound: &Bound, reuse: Reuse) -> bool {
-        let mut there = self.ports.get(&bound.addr.port()).into_iter().flatten();
-        there.all(|other| !other.quarrels_with(bound, reuse))
+        self.at(bound.addr.port()).all(|other| !other.quarrels_with(bound, reuse))
     }
 
     /// A port that nobody has, from `first` on, that nobody can guess who does
@@ -89,6 +96,11 @@ impl Mailboxes {
 
     pub fn add(&mut self, mailbox: Mailbox) {
         self.ports.entry(port(mailbox.id)).or_default().push(mailbox);
+    }
+
+    /// Those at this port.
+    pub fn at(&self, port: u16) -> impl Iterator<Item = &Mailbox> {
+        self.ports.get(&port).into_iter().flatten()
     }
 
     pub fn get(&self, id: u64) -> Option<&Mailbox> {
@@ -114,13 +126,12 @@ impl Mailboxes {
 
     /// All on this port that are connected with `peer`.
     pub fn connected(&self, port: u16, peer: SocketAddr) -> impl Iterator<Item = &Mailbox> {
-        let there = self.ports.get(&port).into_iter().flatten();
-        there.filter(move |mailbox| mailbox.peer == Some(peer) && !mailbox.gone)
+        self.at(port).filter(move |mailbox| mailbox.peer == Some(peer) && !mailbox.gone)
     }
 
     /// Whether several have this port.
     pub fn is_shared(&self, port: u16) -> bool {
-        self.ports.get(&port).is_some_and(|there| there.iter().filter(|mailbox| !mailbox.gone).count() > 1)
+        self.at(port).filter(|mailbox| !mailbox.gone).count() > 1
     }
 
     /// Whose a datagram from `remote` to `local` is.

@@ -10,6 +10,7 @@
 use std::net::SocketAddr;
 
 use super::labels::PRIVATE;
+use super::mailboxes::Reuse;
 
 mod bytes;
 
@@ -119,15 +120,6 @@ pub enum Request {
         /// Which.
         call: Call,
     },
-}
-
-/// With whom a socket for datagrams shares its address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reuse {
-    /// SO_REUSEADDR.
-    pub addr: bool,
-    /// SO_REUSEPORT.
-    pub port: bool,
 }
 
 /// A call that the library can refuse by itself.

@@ -20,10 +20,10 @@ use rustix::net::{
 use super::super::bound::Bound;
 use super::super::envelope::{self, Envelope};
 use super::super::labels::{PRIVATE, of_mailbox};
-use super::super::mailboxes::Mailbox;
+use super::super::mailboxes::{Mailbox, Reuse};
 use super::super::name::Kind;
 use super::super::pipe::READABLE;
-use super::super::request::{Answer, Reuse};
+use super::super::request::Answer;
 use super::opening::{no, say};
 use super::{Call, Desk, EPHEMERAL, Happened, QUIET, Refusal};
 
@@ -90,6 +90,7 @@ fn put(end: &OwnedFd, envelope: Envelope, payload: &[u8]) -> Result<(), Errno> {
 impl Desk {
     /// Gives what is wanted to the socket whose other end is `end`.
     pub(super) fn bind_mailbox(&mut self, wanted: Wanted, end: OwnedFd, into: &mut Vec<Happened>) {
+        self.notice_leavers(wanted.addr.port(), into);
         let bound = match self.place_mailbox(&wanted) {
             Ok(Some(bound)) => bound,
             Ok(None) => return say(&end, Answer::NotOurs),

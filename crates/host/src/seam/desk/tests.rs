@@ -7,7 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use super::super::{Asked, Read, Seam, Wrote, labels};
+use super::super::{ANSWER_BYTES, Asked, Read, Reuse, Seam, Wrote, labels};
 use super::*;
 
 const HERE: &str = "10.0.0.1:80";
@@ -182,6 +182,31 @@ fn addresses_that_are_not_ours_are_the_kernels() {
     drop(first);
     // Who is gone has nothing.
     soon(|| world.bind(&again).0 == Answer::Done);
+}
+
+#[test]
+fn who_left_is_noticed_by_the_request_that_wants_the_address() {
+    let mut world = World::new(8);
+    let (addr, reuse) = (end(HERE), Reuse::default());
+    // Nobody polls here: the request is read in the round that saw who was there.
+    let mut wants = |request: Request| {
+        let flags = SocketFlags::CLOEXEC;
+        let (end, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        world.desk.serve(request, end, &mut Vec::new());
+        let mut bytes = [0; ANSWER_BYTES];
+        let (len, _) = recv(&theirs, &mut bytes[..], RecvFlags::DONTWAIT).expect("an answer");
+        (Answer::decode(&bytes[..len]).unwrap(), theirs)
+    };
+    let stream = Request::Bind { addr, six: false, v6_only: false, reuse_port: false };
+    let (six, v6_only, to, connects) = (false, false, None, false);
+    let datagrams = Request::Datagrams { addr, six, v6_only, reuse, to, connects };
+    for request in [stream, datagrams] {
+        let (answer, first) = wants(request);
+        assert_eq!(answer, Answer::Done);
+        assert_eq!(wants(request).0, Answer::No(Errno::ADDRINUSE.raw_os_error()));
+        drop(first);
+        soon(|| wants(request).0 == Answer::Done);
+    }
 }
 
 #[test]

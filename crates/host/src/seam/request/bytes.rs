@@ -5,7 +5,8 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::{ANSWER_BYTES, Answer, Call, Key, REQUEST_BYTES_MAX, Request, Reuse};
+use super::super::mailboxes::Reuse;
+use super::{ANSWER_BYTES, Answer, Call, Key, REQUEST_BYTES_MAX, Request};
 
 impl Request {
     /// Its bytes, with the key before them.
