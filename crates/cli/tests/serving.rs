@@ -135,6 +135,27 @@ fn a_server_listens_where_it_is_told_to_and_ends_with_json() {
 }
 
 #[test]
+fn other_subnets_are_reached_by_the_gateway_that_is_told() {
+    let test = "other_subnets_are_reached_by_the_gateway_that_is_told";
+    let Some(place) = place(test) else { return };
+    if !host::lab::is_there("curl") {
+        return skipped(test, "curl is not there");
+    }
+    let told = ["--host-addr", "10.77.0.7", "--gateway", "10.77.0.9"];
+    let server = Server::start(&place, "tap:gw0", &told);
+    // Who would be asked by default is not there any more.
+    for [what, addr, device] in
+        [["del", "10.77.0.7/24", "gw0"], ["add", "10.77.0.9/24", "gw0"], ["add", "10.88.0.1/32", "lo"]]
+    {
+        place.run("ip", &["addr", what, addr, "dev", device]).unwrap();
+    }
+    let url = "http://10.77.0.2:80/";
+    let body = place.run("curl", &["-sS", "--max-time", "30", "--interface", "10.88.0.1", url]).unwrap();
+    assert_eq!(body, GREETING);
+    server.stop();
+}
+
+#[test]
 fn every_mode_serves_with_and_without_workers() {
     let Some(place) = place("every_mode_serves_with_and_without_workers") else { return };
     for mode in ["none", "lns", "darc", "adps", "ideal"] {

@@ -1,5 +1,7 @@
 //! Finding hardware addresses: questions, answers, silence, in both families.
 
+use std::net::Ipv4Addr;
+
 use net::EventKind;
 use net::stack::CloseReason;
 use net::wire::ndp::{Message, NeighborAdvertisement};
@@ -81,6 +83,30 @@ fn a_question_for_us_is_answered_and_teaches_us_the_asker() {
     assert!(heard[0].2.contains("solicited: true"));
     host.stack.connect(host.now, (PEER6, 80).into(), None).unwrap();
     assert_eq!(host.hear().len(), 1, "no question is needed");
+}
+
+#[test]
+fn who_asks_from_another_subnet_or_before_it_has_an_address_is_answered() {
+    // A host with several addresses; a probe of RFC 5227.
+    for sender in [[172, 16, 0, 1], [0; 4]].map(Ipv4Addr::from) {
+        let mut host = Host::new(config(1));
+        host.arp(arp::Operation::Request, sender, MAC, STACK4);
+        let frames = host.frames();
+        assert_eq!((frames.len(), &frames[0][..6]), (1, &MAC[..]), "{sender}");
+        let answer = arp::Packet::parse(&frames[0][ethernet::HEADER_LEN..]).unwrap();
+        assert_eq!((answer.operation, answer.sender), (arp::Operation::Reply, STACK4));
+        assert_eq!((answer.target, answer.target_mac), (sender, MAC));
+    }
+    for (sender, mac, target) in [
+        ([172, 16, 0, 1], MAC, PEER4),
+        ([224, 0, 0, 1], MAC, STACK4),
+        ([255; 4], MAC, STACK4),
+        ([172, 16, 0, 1], [0xff; 6], STACK4),
+    ] {
+        let mut host = Host::new(config(1));
+        host.arp(arp::Operation::Request, sender.into(), mac, target);
+        assert!(host.frames().is_empty(), "{sender:?} by {mac:02x?} for {target}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Who has which hardware address: questions and answers as they come in.
-//! Source: RFC 826, RFC 4861 §6.1, §7 and §8, RFC 4862 §5.4.
+//! Source: RFC 826, RFC 5227, RFC 4861 §6.1, §7 and §8, RFC 4862 §5.4.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -20,12 +20,19 @@ const HOPS_ON_LINK: u8 = 255;
 impl Stack {
     pub(in crate::stack) fn on_arp(&mut self, now: Time, packet: &[u8]) -> Result<(), Malformed> {
         let packet = arp::Packet::parse(packet)?;
-        if packet.sender == self.config.addr || !self.config.is_local(packet.sender) {
+        let is_group = packet.sender.is_multicast() || packet.sender.is_broadcast();
+        if packet.sender == self.config.addr || is_group || packet.sender_mac[0] & 1 != 0 {
             return Err(Malformed::BadAddress);
         }
         let asks_us = packet.operation == arp::Operation::Request && self.has(packet.target.into());
-        let stranger = if asks_us { Stranger::Welcome } else { Stranger::Ignored };
-        self.learn(now, packet.sender.into(), packet.sender_mac, stranger);
+        // Who has no address yet asks whether ours is free, and who has several may ask
+        // by one of another subnet: both are answered, and neither is reached by what it says.
+        if self.config.is_local(packet.sender) {
+            let stranger = if asks_us { Stranger::Welcome } else { Stranger::Ignored };
+            self.learn(now, packet.sender.into(), packet.sender_mac, stranger);
+        } else if !asks_us {
+            return Err(Malformed::BadAddress);
+        }
         if asks_us && self.config.speaks() {
             self.reply(Reply::Arp(arp::Packet {
                 operation: arp::Operation::Reply,
