@@ -4,10 +4,14 @@
 #[path = "sched/runtime.rs"]
 mod by_workers;
 mod common;
+#[path = "sched/handoff.rs"]
+mod handoff;
 #[path = "sched/scx.rs"]
 mod in_kernel;
 #[path = "sched/reload.rs"]
 mod reload;
+#[path = "common/schema.rs"]
+mod schema;
 #[path = "common/scratch.rs"]
 mod scratch;
 

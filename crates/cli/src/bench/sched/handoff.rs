@@ -1,5 +1,6 @@
 //! A core from hand to hand: by hand, and by the mechanism.
 
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,14 +8,14 @@ use host::cores::class::Class;
 use host::cores::handoff::Page;
 use host::cores::{Journal, Layout, Manager, Mechanism, Setup, TaskSetup, Unseen, Who, list, scx};
 use host::pulse::SharedPage;
-use host::{Monotonic, affinity};
-use queueing::{Clock, CoreId, Histogram, Span, Time};
+use host::{Monotonic, affinity, interrupt};
+use queueing::{Clock, CoreId, Span, Time};
 use rustix::process::Pid;
 use rustix::thread::sched_setaffinity;
 use sched::cores::pulse::{Board as _, Lane};
 use sched::cores::{Action, Allocator, Board, Settings, TaskId, TaskSpec, by_name};
 
-use super::{Operation, Part};
+use super::{Bounds, Operation, Part, Samples};
 use crate::Error;
 
 const LC: TaskId = TaskId(0);
@@ -35,6 +36,47 @@ pub fn part(part: &str, page: &Path) -> Result<(), Error> {
         _ => return Err(Error::new(format!("part {part:?} is none of lc, be"))),
     }
     Ok(())
+}
+
+/// A manager that puts everything back, whatever happens: who is frozen cannot be ended.
+struct Managed {
+    manager: Box<dyn Manager>,
+    is_back: bool,
+}
+
+impl Managed {
+    /// Puts everything back.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn end(mut self) -> Result<(), Error> {
+        self.is_back = true;
+        let back = self.manager.put_back();
+        back.map(drop).map_err(|e| Error::new(format!("what was changed is not put back: {e}")))
+    }
+}
+
+impl Deref for Managed {
+    type Target = dyn Manager;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.manager
+    }
+}
+
+impl DerefMut for Managed {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.manager
+    }
+}
+
+impl Drop for Managed {
+    fn drop(&mut self) {
+        if !self.is_back {
+            // Something failed already, and that is told.
+            let _ = self.manager.put_back();
+        }
+    }
 }
 
 /// A page, who takes part, and a folder for journals; gone with this.
@@ -64,11 +106,7 @@ impl Rig {
     }
 
     /// Both under a mechanism on `cores`.
-    fn manager(
-        &self,
-        cores: &[CoreId],
-        mechanism: Mechanism,
-    ) -> Result<(Box<dyn Manager>, Allocator), Error> {
+    fn manager(&self, cores: &[CoreId], mechanism: Mechanism) -> Result<(Managed, Allocator), Error> {
         self.manager_of(&self.be, cores, mechanism)
     }
 
@@ -78,7 +116,7 @@ impl Rig {
         be: &Part,
         cores: &[CoreId],
         mechanism: Mechanism,
-    ) -> Result<(Box<dyn Manager>, Allocator), Error> {
+    ) -> Result<(Managed, Allocator), Error> {
         let journal = Journal::begin(&self.folder, cores).map_err(|e| Error::file(&self.folder, &e))?;
         let layout = Layout::new(cores).map_err(|e| Error::new(e.to_string()))?;
         let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
@@ -98,7 +136,7 @@ impl Rig {
         let period = Settings::default().period;
         let setup = Setup { layout, tasks, calm, period, sensor: Box::new(Unseen), journal };
         let manager = setup.take(mechanism, Monotonic::new().now())?;
-        Ok((manager, Allocator::new(policy, board)))
+        Ok((Managed { manager, is_back: false }, Allocator::new(policy, board)))
     }
 }
 
@@ -109,12 +147,13 @@ impl Drop for Rig {
     }
 }
 
-/// Measures every operation `count` times, under each mechanism that works here; and
-/// why the one in the kernel is not among them, if so.
+/// Measures every operation within `bounds`, under each mechanism that works here; and
+/// why others are not among them.
 ///
 /// # Errors
-/// Fewer than two cores; what keeps processes from being scheduled.
-pub fn measure(count: u32) -> Result<(Vec<Operation>, Option<String>), Error> {
+/// Fewer than two cores; what keeps processes from being scheduled; ctrl-C. Everything is
+/// put back all the same.
+pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
     let ours = affinity::cores().map_err(|e| Error::new(format!("which cores are ours: {e}")))?;
     let (Some(&own), Some(&theirs)) = (ours.first(), ours.get(1)) else {
         return Err(Error::new("one core has nobody to hand it over from another")
@@ -122,57 +161,71 @@ pub fn measure(count: u32) -> Result<(Vec<Operation>, Option<String>), Error> {
     };
     let failed = |e: std::io::Error| Error::new(format!("scheduling our own processes: {e}"));
     affinity::pin(own).map_err(failed)?;
+    goes_on()?;
     let rig = Rig::new()?;
-    let mut found = Vec::new();
+    let (mut found, mut without) = (Vec::new(), Vec::new());
     // By hand.
     for part in [&rig.lc, &rig.be] {
         sched_setaffinity(Some(Pid::from_child(&part.0)), &list::set_of([theirs]))
             .map_err(|e| failed(e.into()))?;
     }
     Class::IDLE.set(Some(Pid::from_child(&rig.be.0))).map_err(failed)?;
-    handoffs(&rig, count, ["bare preempt", "bare give back"], &mut found, || {});
+    handoffs(&rig, bounds, ["bare preempt", "bare give back"], &mut found, || {});
+    goes_on()?;
     // By the mechanism, with a round before each.
     let clock = Monotonic::new();
     let (mut manager, mut allocator) = rig.manager(&[theirs], Mechanism::Affinity)?;
-    handoffs(&rig, count, ["preempt", "give back"], &mut found, || {
+    handoffs(&rig, bounds, ["preempt", "give back"], &mut found, || {
         allocator.round(clock.now(), &mut *manager);
     });
+    goes_on()?;
     let (run, idle) = (run(0, BE), Action::Idle { core: CoreId(0) });
     if manager.can_park(BE) {
-        let (mut park, mut go_on, mut wake) = (Histogram::new(), Histogram::new(), Histogram::new());
-        for _ in 0..count {
+        let [mut park, mut go_on, mut wake] = [(); 3].map(|()| Samples::default());
+        for _ in bounds.tries() {
             manager.act(clock.now(), &[run]);
             std::thread::sleep(PAUSE);
             let start = clock.now();
             manager.act(start, &[idle]);
             std::thread::sleep(PAUSE);
-            park.record(rig.page.last_beat().since(start));
-            if let Some((woken, _)) = rig.page.wake(false) {
-                wake.record(woken);
-            }
+            park.add(parked(&rig, start));
+            wake.add(rig.page.wake(false).map(|(woken, _)| woken));
             std::thread::sleep(PAUSE);
             let start = clock.now();
             manager.act(start, &[run]);
-            if let Some(beat) = rig.page.beat_after(start) {
-                go_on.record(beat.since(start));
-            }
+            go_on.add(rig.page.beat_after(start).map(|beat| beat.since(start)));
         }
-        found.push(Operation { name: "wake", what: "decision to LC, on an idle core", spans: wake });
-        found.push(Operation { name: "park", what: "decision to BE's last instruction", spans: park });
-        found.push(Operation { name: "go on", what: "decision to BE's next instruction", spans: go_on });
+        found.push(Operation { name: "wake", what: "decision to LC, on an idle core", samples: wake });
+        found.push(Operation { name: "park", what: "decision to BE's last instruction", samples: park });
+        found.push(Operation { name: "go on", what: "decision to BE's next instruction", samples: go_on });
+    } else {
+        without.push("wake, park, go on: there is no freezer to park a program in".to_owned());
     }
-    put_back(&mut *manager)?;
-    found.push(migrate(&rig, count, [own, theirs], Mechanism::Affinity)?);
-    in_runtime(&rig, count, theirs, &mut found)?;
+    manager.end()?;
+    goes_on()?;
+    found.push(migrate(&rig, bounds, [own, theirs], Mechanism::Affinity)?);
+    in_runtime(&rig, bounds, theirs, &mut found)?;
     if let Err(e) = scx::check() {
-        return Ok((found, Some(e.to_string())));
+        without.push(e.to_string());
+        return Ok((found, without));
     }
-    in_kernel(&rig, count, theirs, &mut found)?;
+    in_kernel(&rig, bounds, theirs, &mut found)?;
     // Whoever measures would keep BE off its own core there.
     if let Some(&third) = ours.get(2) {
-        found.push(migrate(&rig, count, [theirs, third], Mechanism::Scx)?);
+        found.push(migrate(&rig, bounds, [theirs, third], Mechanism::Scx)?);
     }
-    Ok((found, None))
+    Ok((found, without))
+}
+
+/// An error after ctrl-C.
+fn goes_on() -> Result<(), Error> {
+    if interrupt::is_set() { Err(Error::new("interrupted")) } else { Ok(()) }
+}
+
+/// BE's last instruction after it was parked at `start`; none where it had not the core then.
+fn parked(rig: &Rig, start: Time) -> Option<Span> {
+    let last = rig.page.last_beat();
+    (last > start).then(|| last.since(start))
 }
 
 /// `task` on the managed core `core`.
@@ -181,7 +234,7 @@ fn run(core: usize, task: TaskId) -> Action {
 }
 
 /// A worker of a program on our runtime, parked and woken by its word.
-fn in_runtime(rig: &Rig, count: u32, core: CoreId, found: &mut Vec<Operation>) -> Result<(), Error> {
+fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation>) -> Result<(), Error> {
     let clock = Monotonic::new();
     // Off our core before it has workers, which are where it is.
     let part = Part::start("tasks", None)?;
@@ -191,6 +244,7 @@ fn in_runtime(rig: &Rig, count: u32, core: CoreId, found: &mut Vec<Operation>) -
     let within = |done: &mut dyn FnMut() -> bool| {
         let since = clock.now();
         while !done() {
+            goes_on()?;
             if clock.now().since(since) > Span::from_secs(20) {
                 return Err(Error::new("the process with tasks has done nothing in 20 s")
                     .advice("a machine less busy"));
@@ -207,27 +261,30 @@ fn in_runtime(rig: &Rig, count: u32, core: CoreId, found: &mut Vec<Operation>) -
     let Some(page) = page else { return Ok(()) };
     let lanes = page.page().lanes();
     let (mut manager, allocator) = rig.manager_of(&part, &[core], Mechanism::Runtime)?;
-    let (mut signals, mut park, mut wake) = (allocator.signals().clone(), Histogram::new(), Histogram::new());
+    let (mut signals, mut park, mut wake) =
+        (allocator.signals().clone(), Samples::default(), Samples::default());
     let idle = Action::Idle { core: CoreId(0) };
-    for _ in 0..count {
+    for _ in bounds.tries() {
         manager.sense(clock.now(), &mut signals);
         let start = clock.now();
         manager.act(start, &[run(0, BE)]);
-        wake.record(within(&mut || lanes.iter().any(|lane| told_after(lane, start)))?.since(start));
+        let told = within(&mut || lanes.iter().any(|lane| told_after(lane, start)))?;
+        wake.add(Some(told.since(start)));
         std::thread::sleep(PAUSE);
         manager.sense(clock.now(), &mut signals);
         let start = clock.now();
         manager.act(start, &[idle]);
-        park.record(within(&mut || lanes.iter().all(|lane| lane.asked.is_done()))?.since(start));
+        let parked = within(&mut || lanes.iter().all(|lane| lane.asked.is_done()))?;
+        park.add(Some(parked.since(start)));
         std::thread::sleep(PAUSE);
     }
-    for (name, what, spans) in [
+    for (name, what, samples) in [
         ("runtime go on", "decision to a parked worker's next turn", wake),
         ("runtime park", "decision to all workers parked, turns of 20 µs", park),
     ] {
-        found.push(Operation { name, what, spans });
+        found.push(Operation { name, what, samples });
     }
-    put_back(&mut *manager)
+    manager.end()
 }
 
 /// Whether a turn of `lane` began after `at`.
@@ -236,87 +293,79 @@ fn told_after(lane: &Lane, at: Time) -> bool {
 }
 
 /// Both by a scheduler in the kernel, where a decision gives LC its core.
-fn in_kernel(rig: &Rig, count: u32, core: CoreId, found: &mut Vec<Operation>) -> Result<(), Error> {
+fn in_kernel(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation>) -> Result<(), Error> {
     let (clock, idle) = (Monotonic::new(), Action::Idle { core: CoreId(0) });
     let (mut manager, _) = rig.manager(&[core], Mechanism::Scx)?;
-    let [mut preempt, mut go_on, mut park, mut wake] = [(); 4].map(|()| Histogram::new());
-    for _ in 0..count {
-        for (before, spans) in [(run(0, BE), &mut preempt), (idle, &mut wake)] {
+    let [mut preempt, mut go_on, mut park, mut wake] = [(); 4].map(|()| Samples::default());
+    for _ in bounds.tries() {
+        for (before, samples) in [(run(0, BE), &mut preempt), (idle, &mut wake)] {
             let start = clock.now();
             manager.act(start, &[run(0, BE)]);
-            if before == idle && rig.page.beat_after(start).is_some() {
+            if before == idle {
+                let computes = rig.page.beat_after(start).is_some();
                 let start = clock.now();
                 manager.act(start, &[idle]);
                 std::thread::sleep(PAUSE);
-                park.record(rig.page.last_beat().since(start));
+                park.add(parked(rig, start).filter(|_| computes));
             }
             std::thread::sleep(PAUSE);
             let start = clock.now();
             manager.act(start, &[run(0, LC)]);
             let decided = clock.now().since(start);
-            if let Some((woken, _)) = rig.page.wake(false) {
-                spans.record(decided + woken);
-            }
+            samples.add(rig.page.wake(false).map(|(woken, _)| decided + woken));
         }
         std::thread::sleep(PAUSE);
         let start = clock.now();
         manager.act(start, &[run(0, BE)]);
-        if let Some(beat) = rig.page.beat_after(start) {
-            go_on.record(beat.since(start));
-        }
+        go_on.add(rig.page.beat_after(start).map(|beat| beat.since(start)));
     }
-    for (name, what, spans) in [
+    for (name, what, samples) in [
         ("scx preempt", "decision to LC, over BE", preempt),
         ("scx wake", "decision to LC, on an idle core", wake),
         ("scx park", "decision to BE's last instruction", park),
         ("scx go on", "decision to BE's next instruction", go_on),
     ] {
-        found.push(Operation { name, what, spans });
+        found.push(Operation { name, what, samples });
     }
-    put_back(&mut *manager)
+    manager.end()
 }
 
-/// LC woken over BE, and BE after it, `count` times.
+/// LC woken over BE, and BE after it.
 fn handoffs(
     rig: &Rig,
-    count: u32,
+    bounds: Bounds,
     names: [&'static str; 2],
     found: &mut Vec<Operation>,
     mut before: impl FnMut(),
 ) {
-    let (mut there, mut back) = (Histogram::new(), Histogram::new());
-    for _ in 0..count {
+    let (mut there, mut back) = (Samples::default(), Samples::default());
+    for _ in bounds.tries() {
         std::thread::sleep(PAUSE);
         before();
-        if let Some((woken, resumed)) = rig.page.wake(true) {
-            there.record(woken);
-            back.record(resumed);
-        }
+        let (woken, resumed) = rig.page.wake(true).unzip();
+        there.add(woken);
+        back.add(resumed);
     }
-    found.push(Operation { name: names[0], what: "decision to LC, over BE", spans: there });
-    found.push(Operation { name: names[1], what: "LC sleeps to BE", spans: back });
+    found.push(Operation { name: names[0], what: "decision to LC, over BE", samples: there });
+    found.push(Operation { name: names[1], what: "LC sleeps to BE", samples: back });
 }
 
 /// BE to the other core and back.
-fn migrate(rig: &Rig, count: u32, both: [CoreId; 2], mechanism: Mechanism) -> Result<Operation, Error> {
-    let (clock, mut spans) = (Monotonic::new(), Histogram::new());
+fn migrate(rig: &Rig, bounds: Bounds, both: [CoreId; 2], mechanism: Mechanism) -> Result<Operation, Error> {
+    let (clock, mut samples) = (Monotonic::new(), Samples::default());
     let (mut manager, _) = rig.manager(&both, mechanism)?;
-    for turn in 0..count as usize {
-        let (to, from) = (turn % 2, 1 - turn % 2);
+    for turn in bounds.tries() {
+        let to = turn as usize % 2;
+        let from = 1 - to;
         let start = clock.now();
         manager.act(start, &[run(to, BE), run(from, LC)]);
         // It may be our own core that it goes to.
         std::thread::sleep(PAUSE);
         let (core, since) = rig.page.place();
-        if core == u32::from(both[to].0) && since > start {
-            spans.record(since.since(start));
-        }
+        let came = core == u32::from(both[to].0) && since > start;
+        samples.add(came.then(|| since.since(start)));
     }
-    put_back(&mut *manager)?;
+    manager.end()?;
     let name = if mechanism == Mechanism::Scx { "scx migrate" } else { "migrate" };
-    Ok(Operation { name, what: "decision to BE on another core", spans })
-}
-
-fn put_back(manager: &mut dyn Manager) -> Result<(), Error> {
-    manager.put_back().map(drop).map_err(|e| Error::new(format!("what was changed is not put back: {e}")))
+    Ok(Operation { name, what: "decision to BE on another core", samples })
 }

@@ -3,13 +3,16 @@
 //! Two processes share a core: one waits as LC does, one computes as BE does.
 //! First by hand, BE in the idle class and LC woken by a futex: the bare
 //! handoff. Then the same under each mechanism that works here; under affinity with a round of the policy
-//! before each. Then control loops on simulated cores, where nothing else counts.
+//! before each. Then control loops on simulated cores, where nothing else counts. What is
+//! measured ends after so many tries or so long; what got no sample is said, and is no pass.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use host::Monotonic;
+use host::{Monotonic, interrupt};
 use queueing::{Clock, Histogram, Span, Time};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use sched::cores::rehearsal::Rehearsal;
 use sched::cores::{POLICIES, PolicyEntry};
 use serde_json::json;
@@ -25,9 +28,12 @@ mod tasks;
 /// What handing a core over takes, and deciding to.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How often each operation is measured.
+    /// How often each operation is measured at most.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=100_000))]
     count: u32,
+    /// How long each is measured at most; a try that has begun may take half a minute more.
+    #[arg(long, value_name = "SPAN", default_value = "20s")]
+    limit: Span,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -45,18 +51,51 @@ pub struct PartArgs {
 /// Cores of control loops.
 const CORES: [usize; 3] = [24, 96, 512];
 
+/// How often an operation is measured at most, and for how long.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    count: u32,
+    limit: Span,
+}
+
+impl Bounds {
+    /// The tries of one operation: one at least, none begins after the limit or ctrl-C.
+    fn tries(self) -> impl Iterator<Item = u32> {
+        let clock = Monotonic::new();
+        let start = clock.now();
+        let in_time = move |turn| turn == 0 || clock.now().since(start) < self.limit;
+        (0..self.count).take_while(move |&turn| in_time(turn) && !interrupt::is_set())
+    }
+}
+
+/// How long something took, as often as it could be seen.
+#[derive(Default)]
+struct Samples {
+    spans: Histogram,
+    tries: u32,
+}
+
+impl Samples {
+    /// One more try; nothing where it could not be seen.
+    fn add(&mut self, took: Option<Span>) {
+        self.tries += 1;
+        took.into_iter().for_each(|took| self.spans.record(took));
+    }
+}
+
 /// An operation, measured often.
 struct Operation {
     name: &'static str,
     what: &'static str,
-    spans: Histogram,
+    samples: Samples,
 }
 
-/// Takes part until all is over.
+/// Takes part until all is over, or whoever measures is.
 ///
 /// # Errors
 /// No such part, no such page.
 pub fn part(args: &PartArgs) -> Result<ExitCode, Error> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| Error::new(e.to_string()))?;
     match (&*args.part, &args.page) {
         ("tasks", None) => tasks::run()?,
         (part, Some(page)) => handoff::part(part, page)?,
@@ -67,42 +106,60 @@ pub fn part(args: &PartArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures and prints; exit 1 when something takes more than is aimed at.
+/// Measures and prints; exit 1 when something takes more than is aimed at, or got no sample.
 ///
 /// # Errors
 /// Fewer than two cores; what keeps processes from being scheduled.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let (operations, not_scx) = handoff::measure(args.count)?;
+    let bounds = Bounds { count: args.count, limit: args.limit };
+    let (operations, mut without) = handoff::measure(bounds)?;
+    let empty = operations.iter().filter(|op| op.is_empty());
+    without.extend(empty.map(|op| format!("{}: no sample in {} tries", op.name, op.samples.tries)));
     let loops: Vec<(usize, Span)> = CORES.iter().map(|&cores| (cores, control_loop(cores))).collect();
     let goals = goals(&operations, &loops);
     if args.json {
-        println!("{}", as_json(&operations, &loops, &goals, not_scx.as_deref()));
+        println!("{}", as_json(bounds, &operations, &loops, &goals, &without));
     } else {
-        let mut table = Table::new(2, &["operation", "from … to", "p50, ns", "p99, ns"]);
+        let mut table = Table::new(2, &["operation", "from … to", "p50, ns", "p99, ns", "samples"]);
         for op in &operations {
-            let at = |q| op.spans.quantile(q).as_nanos().to_string();
-            table.row(vec![op.name.to_owned(), op.what.to_owned(), at(0.5), at(0.99)]);
+            let at = |q| op.at(q).map_or("–".to_owned(), |ns| ns.to_string());
+            let samples = format!("{} of {}", op.samples.spans.count(), op.samples.tries);
+            table.row(vec![op.name.to_owned(), op.what.to_owned(), at(0.5), at(0.99), samples]);
         }
         print!("{table}");
-        if let Some(why) = not_scx {
-            println!("not measured: {why}");
-        }
+        without.iter().for_each(|why| println!("not measured: {why}"));
         let mut table = Table::new(1, &["control loop of caladan, 8 tasks", "ns"]);
         for (cores, each) in &loops {
             table.row(vec![format!("{cores} simulated cores"), each.as_nanos().to_string()]);
         }
         print!("{table}");
         goals.iter().for_each(|goal| println!("{goal}"));
-        println!("{} times, {}", args.count, host::Machine::this());
+        println!("at most {} times and {} each, {}", args.count, args.limit, host::Machine::this());
     }
-    Ok(ExitCode::from(u8::from(!goal::none_missed(&goals))))
+    Ok(ExitCode::from(u8::from(!holds(&operations, &goals))))
+}
+
+impl Operation {
+    fn is_empty(&self) -> bool {
+        self.samples.spans.count() == 0
+    }
+
+    /// A quantile in ns, where there are samples.
+    fn at(&self, q: f64) -> Option<u64> {
+        (!self.is_empty()).then(|| self.samples.spans.quantile(q).as_nanos())
+    }
+}
+
+/// Whether no goal was missed and nothing that was tried got no sample.
+fn holds(operations: &[Operation], goals: &[Goal]) -> bool {
+    goal::none_missed(goals) && !operations.iter().any(Operation::is_empty)
 }
 
 /// What is aimed at.
 fn goals(operations: &[Operation], loops: &[(usize, Span)]) -> [Goal; 2] {
     let median = |name: &str| {
-        let measured = operations.iter().find(|op| op.name == name && op.spans.count() > 0)?;
-        Some(measured.spans.quantile(0.5))
+        let measured = operations.iter().find(|op| op.name == name && !op.is_empty())?;
+        Some(measured.samples.spans.quantile(0.5))
     };
     let added = median("preempt").zip(median("bare preempt")).map(|(with, bare)| with.saturating_sub(bare));
     let ns = |span: Span| span.as_nanos() as f64;
@@ -136,21 +193,24 @@ fn control_loop(cores: usize) -> Span {
 }
 
 fn as_json(
+    bounds: Bounds,
     operations: &[Operation],
     loops: &[(usize, Span)],
     goals: &[Goal],
-    not_scx: Option<&str>,
+    without: &[String],
 ) -> serde_json::Value {
     let operation = |op: &Operation| {
-        let at = |q| op.spans.quantile(q).as_nanos();
-        json!({ "operation": op.name, "what": op.what, "p50_ns": at(0.5), "p99_ns": at(0.99), "count": op.spans.count() })
+        let Samples { spans, tries } = &op.samples;
+        let (p50_ns, p99_ns, count) = (op.at(0.5), op.at(0.99), spans.count());
+        json!({ "operation": op.name, "what": op.what, "p50_ns": p50_ns, "p99_ns": p99_ns, "count": count, "tries": tries })
     };
     let of = |(cores, each): &(usize, Span)| json!({ "cores": cores, "ns": each.as_nanos() });
     Header::of_host("bench-sched", None).examined(&["sched"]).stamp(json!({
         "operations": operations.iter().map(operation).collect::<Vec<_>>(),
         "loops": loops.iter().map(of).collect::<Vec<_>>(),
         "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),
-        "not_measured": not_scx, "holds": goal::none_missed(goals), "machine": host::Machine::this().to_string(),
+        "tries_max": bounds.count, "limit_s": bounds.limit.as_secs_f64(),
+        "not_measured": without, "holds": holds(operations, goals), "machine": host::Machine::this().to_string(),
     }))
 }
 
@@ -161,7 +221,8 @@ impl Part {
     fn start(part: &str, page: Option<&Path>) -> Result<Self, Error> {
         let this = Path::new("/proc/self/exe");
         let mut command = Command::new(this);
-        command.args(["bench", "sched-part", part]).args(page).stdin(Stdio::null());
+        // Ctrl-C is for whoever measures, who puts everything back first.
+        command.args(["bench", "sched-part", part]).args(page).stdin(Stdio::null()).process_group(0);
         command.spawn().map(Self).map_err(|e| Error::file(this, &e))
     }
 
@@ -184,21 +245,30 @@ mod tests {
     #[test]
     fn each_promise_is_a_goal_and_json_is_what_the_schema_says() {
         let operation = |name, ns: &[u64]| {
-            let mut spans = Histogram::new();
-            ns.iter().for_each(|ns| spans.record(Span::from_nanos(*ns)));
-            Operation { name, what: "from … to", spans }
+            let mut samples = Samples::default();
+            ns.iter().for_each(|ns| samples.add(Some(Span::from_nanos(*ns))));
+            samples.add(None);
+            Operation { name, what: "from … to", samples }
         };
         let loops = [(24, Span::from_nanos(900)), (96, Span::from_micros(9))];
         let check = |preempt: &[u64], holds: Option<bool>| {
             let operations = [operation("bare preempt", &[6000]), operation("preempt", preempt)];
             let goals = goals(&operations, &loops);
             assert_eq!(goals.each_ref().map(|goal| goal.holds), [holds, Some(true)]);
-            let result = as_json(&operations, &loops, &goals, None);
+            let bounds = Bounds { count: 1, limit: Span::from_secs(1) };
+            let result = as_json(bounds, &operations, &loops, &goals, &[]);
             crate::report::schema::conforms(&result);
-            assert_eq!(result["holds"], holds != Some(false));
+            // What got no sample is no pass.
+            assert_eq!(result["holds"], holds == Some(true));
         };
         check(&[6500], Some(true));
         check(&[9000], Some(false));
         check(&[], None);
+    }
+
+    #[test]
+    fn tries_end_with_their_number_and_with_their_time() {
+        let tries = |count, limit| Bounds { count, limit }.tries().count();
+        assert_eq!((tries(3, Span::from_secs(3600)), tries(3, Span::ZERO)), (3, 1));
     }
 }
