@@ -57,11 +57,6 @@ impl Daemon {
         Err(failed(line.trim_start_matches("error: ")))
     }
 
-    /// Its process.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Whether it is still at work.
     ///
     /// # Errors

@@ -21,8 +21,10 @@ pub const TICKS_PER_S: f64 = 100.0;
 const KERNEL: u64 = 2;
 
 impl Others {
-    /// Up to now, without the processes of `ours` and the kernel's threads.
-    pub fn now(ours: &BTreeSet<u32>) -> Self {
+    /// Up to now, without this process, what descends from it by now, such as
+    /// processes that a server under load adds, and the kernel's threads.
+    pub fn now() -> Self {
+        let ours: BTreeSet<u32> = proc::family(std::process::id()).into_iter().collect();
         // What a process used is its parent's once it is buried, so that the
         // sum forgets nothing.
         let ticks = proc::processes().filter(|id| !ours.contains(id)).filter_map(ticks).sum();

@@ -1,6 +1,5 @@
 //! Requests on their way, and what is read while they are.
 
-use std::collections::BTreeSet;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 use ::load::kernel;
 use ::load::{Progress, Report};
 use host::lab::Group;
-use host::{Monotonic, affinity, interrupt, usage};
+use host::{Monotonic, affinity, interrupt, proc, usage};
 use queueing::Span;
 
 use super::super::others::Others;
@@ -80,7 +79,6 @@ impl Rig {
             None => Said::default(),
         };
         let manager = Manager::new(config, &self)?;
-        let ours = self.ours(&manager);
         let group = Group::preferred("clients")?;
         let (plan, protocol, stop) = (config.plan(), config.lc.protocol(), interrupt::flag());
         let (starts, started) = channel();
@@ -109,11 +107,11 @@ impl Rig {
             });
             let read = started.recv().ok().map(|start| {
                 managed.until(start + Duration::from(config.warmup), rig);
-                let before = rig.read(&ours);
+                let before = rig.read();
                 // A little less than requests count: they began a little earlier.
                 let end = start + Duration::from(config.warmup + config.duration) - LATE_START;
                 managed.until(end.max(before.at + NAP), rig);
-                (before, rig.read(&ours))
+                (before, rig.read())
             });
             let report = panics::join("the clients", work).map_err(Error::new)??;
             let (before, after) = read.ok_or_else(|| Error::new("the clients did not start"))?;
@@ -133,16 +131,12 @@ impl Rig {
         })
     }
 
-    /// Processes of this experiment.
-    fn ours(&self, manager: &Manager) -> BTreeSet<u32> {
-        let be = self.be.as_ref().map(|best| best.child.id());
-        [self.lc.id(), std::process::id()].into_iter().chain(be).chain(manager.id()).collect()
-    }
-
-    fn read(&self, ours: &BTreeSet<u32>) -> Read {
+    fn read(&self) -> Read {
         let used = |id: u32| usage::process(id).unwrap_or(Span::ZERO);
-        let be = self.be.as_ref().map_or(Span::ZERO, |best| used(best.child.id()));
-        Read { at: Instant::now(), lc: used(self.lc.id()), be, others: Others::now(ours) }
+        // Whom it started works for it.
+        let family = self.be.as_ref().map(|best| proc::family(best.child.id()));
+        let be = family.into_iter().flatten().map(used).fold(Span::ZERO, |sum, its| sum + its);
+        Read { at: Instant::now(), lc: used(self.lc.id()), be, others: Others::now() }
     }
 }
 

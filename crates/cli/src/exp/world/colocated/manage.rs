@@ -56,11 +56,6 @@ impl Manager {
         Ok(Self { parties, tail: Mutex::new(Span::ZERO), daemon, pulse })
     }
 
-    /// The process that manages, if one does.
-    pub fn id(&self) -> Option<u32> {
-        self.daemon.as_ref().map(Daemon::id)
-    }
-
     /// p99.9 of the last answers.
     pub fn tail(&self, tail: Span) {
         let mut worst = self.tail.lock().unwrap_or_else(PoisonError::into_inner);

@@ -51,7 +51,6 @@ impl Rig {
         let (warmup, duration) = (Duration::from(visits.warmup), Duration::from(visits.duration));
         let mut visitors = Visitors::new(visits, stacks, SocketAddr::from((SERVER, PORT)));
         let stop = interrupt::flag();
-        let ours = self.ours();
         let group = Group::preferred("visitors")?;
         let joined = &group;
         thread::scope(|scope| {
@@ -74,9 +73,9 @@ impl Rig {
             });
             let read = started.recv().ok().map(|start| {
                 interrupt::sleep_until(start + warmup);
-                let (from, before) = (Instant::now(), self.read(&ours));
+                let (from, before) = (Instant::now(), self.read());
                 interrupt::sleep_until(start + warmup + duration);
-                (from.elapsed().as_secs_f64(), before, self.read(&ours))
+                (from.elapsed().as_secs_f64(), before, self.read())
             });
             let outcome = panics::join("the visitors", work).map_err(Error::new)??;
             let (seconds, before, after) = read.ok_or_else(|| Error::new("the visitors did not start"))?;
@@ -92,12 +91,12 @@ impl Rig {
         })
     }
 
-    fn read(&self, ours: &std::collections::BTreeSet<u32>) -> Read {
+    fn read(&self) -> Read {
         Read {
             server: self.used(),
             guard: self.guard_used(),
             overflows: self.overflows(),
-            others: Others::now(ours),
+            others: Others::now(),
         }
     }
 }

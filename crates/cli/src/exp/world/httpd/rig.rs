@@ -1,6 +1,5 @@
 //! The server, its host and the way to it, for one run: gone with this.
 
-use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -150,12 +149,6 @@ impl Rig {
     /// Processor time that the guard used so far.
     pub fn guard_used(&self) -> Span {
         self.guard.as_ref().and_then(|guard| usage::process(guard.id()).ok()).unwrap_or(Span::ZERO)
-    }
-
-    /// Processes of this experiment.
-    pub fn ours(&self) -> BTreeSet<u32> {
-        let guard = self.guard.as_ref().map(Guard::id);
-        self.group.members().into_iter().chain(guard).chain([std::process::id()]).collect()
     }
 
     /// How often a SYN or the end of a handshake found the accept queue full

@@ -1,11 +1,10 @@
 //! Users at work, and what is read while they are.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 use host::fabric::Status;
 use host::lab::Group;
-use host::{proc, usage};
+use host::usage;
 use queueing::Span;
 use serde::Deserialize;
 use sim::world::services::{Outcome, Trace};
@@ -117,13 +116,12 @@ impl Rig {
 
 impl Around {
     fn read(&self) -> Result<Read, String> {
-        let ours: BTreeSet<u32> = proc::family(std::process::id()).into_iter().collect();
         Ok(Read {
             at: Instant::now(),
             be: usage::process(self.best.child.id()).unwrap_or(Span::ZERO),
             bulk: self.bulk(),
             egress: self.egress().map_err(|e| e.to_string())?,
-            others: Others::now(&ours),
+            others: Others::now(),
         })
     }
 }
