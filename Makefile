@@ -114,12 +114,12 @@ testbed: toolchain java
 # The programs that experiments run beside each other, and what they take of Debian.
 workloads: toolchain tools
 	@$(CARGO) build --release --locked -p workloads
-	@if { command -v memcached && [ -e /usr/include/gc.h ]; } >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] \
+	@if { command -v memcached && command -v x264 && [ -e /usr/include/gc.h ]; } >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] \
 	|| ! command -v apt-get >/dev/null; then exit 0; fi; \
 	apt-get update -qq && \
 	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-	  memcached libgc-dev gcc libc6-dev >/dev/null \
-	|| echo "note: apt-get could not install memcached and libgc-dev"
+	  memcached x264 libgc-dev gcc libc6-dev >/dev/null \
+	|| echo "note: apt-get could not install memcached, x264 and libgc-dev"
 
 clean: toolchain
 	$(CARGO) clean

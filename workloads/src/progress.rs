@@ -8,7 +8,7 @@
 //! {"workload":"swaptions","check":"holds","says":"0.044164 ± 0.000554, by formula 0.044235"}
 //! ```
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -50,6 +50,7 @@ pub struct Progress {
     said: Instant,
     said_total: u64,
     total: u64,
+    is_heard: bool,
     stop: &'static AtomicBool,
 }
 
@@ -70,13 +71,14 @@ struct Last<'a> {
 }
 
 impl Progress {
-    /// Begins to count `unit`s; ends early when `stop` becomes true.
+    /// Begins to count `unit`s; ends early when `stop` becomes true, or nobody reads stdout.
     #[must_use]
     pub fn new(workload: &'static str, unit: &'static str, pace: Pace, stop: &'static AtomicBool) -> Self {
         let start = Instant::now();
         let end = pace.lasts.map(|span| start + Duration::from(span));
         let every = Duration::from(pace.every);
-        Self { workload, unit, every, start, end, said: start, said_total: 0, total: 0, stop }
+        let (said, said_total, total, is_heard) = (start, 0, 0, true);
+        Self { workload, unit, every, start, end, said, said_total, total, is_heard, stop }
     }
 
     /// `count` more are done; whether there is to be more.
@@ -88,10 +90,10 @@ impl Progress {
             let per_s = (self.total - self.said_total) as f64 / since.as_secs_f64();
             let at_s = (now - self.start).as_secs_f64();
             let (workload, unit, total) = (self.workload, self.unit, self.total);
-            say(&Line { workload, unit, at_s, total, per_s });
+            self.is_heard = say(&Line { workload, unit, at_s, total, per_s }).is_ok();
             (self.said, self.said_total) = (now, self.total);
         }
-        self.end.is_none_or(|end| now < end) && !self.stop.load(Ordering::Relaxed)
+        self.is_heard && self.end.is_none_or(|end| now < end) && !self.stop.load(Ordering::Relaxed)
     }
 
     /// Says how the result was; the program's exit status, 1 when it was wrong.
@@ -105,16 +107,16 @@ impl Progress {
 #[must_use]
 pub fn say_check(workload: &'static str, check: &Check) -> ExitCode {
     let word = if check.holds { "holds" } else { "fails" };
-    say(&Last { workload, check: word, says: &check.says });
+    let _ = say(&Last { workload, check: word, says: &check.says });
     ExitCode::from(u8::from(!check.holds))
 }
 
-/// One line. Whoever no longer reads it has ended us by the signal of a closed
-/// pipe already.
-fn say(line: &impl Serialize) {
+/// One line. Where nobody reads it any more, most programs here are ended by the signal
+/// of a closed pipe; one that writes to other pipes, too, is told.
+fn say(line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_string(line).expect("plain figures and text");
     text.push('\n');
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    io::stdout().lock().write_all(text.as_bytes())
 }
 
 #[cfg(test)]

@@ -10,10 +10,12 @@ use std::time::Duration;
 use host::Monotonic;
 use host::disk::{PAGE, Ring};
 use host::lab::{Folder, Lab};
+use host::proc;
 use host::pulse::SharedPage;
 use load::kernel::{self, Protocol};
 use load::{Class, Plan};
 use queueing::Span;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use workloads::{storage, tpcc};
 
@@ -40,6 +42,8 @@ fn works(workload: &str, lines: &[Value]) {
     assert!(counts.iter().all(|line| line["per_s"].as_f64() >= Some(0.0)), "{counts:?}");
 }
 
+/// Many times what anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
 const PACE: [&str; 4] = ["--for", "300ms", "--every", "50ms"];
 
 #[test]
@@ -52,6 +56,57 @@ fn best_effort_programs_say_what_they_do_and_check_it() {
     ] {
         let more: &[&str] = if workload == "stream-dram" { &["--kib", "8192"] } else { &[] };
         works(workload, &said(Command::new(program).args(PACE).args(more)));
+    }
+}
+
+#[test]
+fn x264_encodes_what_is_made_up_for_it() {
+    if !host::lab::is_there("x264") {
+        return skipped("x264_encodes_what_is_made_up_for_it", "x264 is not there");
+    }
+    let lines = said(Command::new(env!("CARGO_BIN_EXE_x264-film")).args(PACE));
+    works("x264", &lines);
+    let says = lines[lines.len() - 1]["says"].as_str().expect("text");
+    assert!(says.contains(" frames in, ") && says.ends_with("x264: exit status: 0"), "{says}");
+}
+
+#[test]
+fn without_x264_and_where_it_ends_early_that_is_said() {
+    let folder = Folder::new("x264").expect("a folder");
+    let failed = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_x264-film"));
+        let out = command.args(PACE).env("PATH", folder.path()).stdin(Stdio::null()).output();
+        let out = out.expect("it starts");
+        (out.status.code(), String::from_utf8(out.stderr).expect("text"))
+    };
+    let absent = "error: x264 is not there\n  try: apt-get install x264\n";
+    assert_eq!(failed(), (Some(2), absent.to_owned()));
+    std::os::unix::fs::symlink("/bin/false", folder.path().join("x264")).expect("a link");
+    let early = "error: x264 ended early: exit status: 1, 0 frames out\n";
+    assert_eq!(failed(), (Some(2), early.to_owned()));
+}
+
+#[test]
+fn x264_ends_with_whoever_feeds_it() {
+    if !host::lab::is_there("x264") {
+        return skipped("x264_ends_with_whoever_feeds_it", "x264 is not there");
+    }
+    for signal in [Signal::TERM, Signal::KILL] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_x264-film"));
+        let child = command.args(["--every", "10ms"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut film = child.expect("it starts");
+        let mut lines = BufReader::new(film.stdout.take().expect("a pipe")).lines();
+        lines.next().expect("it says something").expect("text");
+        let family = proc::family(film.id());
+        kill_process(Pid::from_child(&film), signal).expect("it runs");
+        lines.for_each(drop);
+        film.wait().expect("it ends");
+        let [_, x264] = family[..] else { panic!("it and x264: {family:?}") };
+        let start = std::time::Instant::now();
+        while proc::began(x264, x264).is_some() {
+            assert!(start.elapsed() < LIMIT, "x264 goes on after {signal:?}");
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
     }
 }
 
@@ -123,8 +178,7 @@ fn served(name: &str, program: &str, plan: &Plan, protocol: &Protocol) -> Option
         .enter(|| kernel::run(plan, target, protocol, &Monotonic::new(), &mut |_| {}, &stop))
         .expect("it runs");
     assert_eq!((report.answered(), report.garbled), (report.requests(), 0), "{report:?}");
-    let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("a process");
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it lives");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it lives");
     let (tell, told) = channel();
     std::thread::spawn(move || tell.send(std::iter::from_fn(next).last()));
     let last = told.recv_timeout(Duration::from_secs(30)).expect("it ends when it is told to");

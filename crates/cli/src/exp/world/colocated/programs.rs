@@ -40,6 +40,8 @@ pub enum BestEffort {
     Streamcluster,
     /// A Go program that collects garbage.
     Garbage,
+    /// Debian's encoder, which `workloads` feeds.
+    X264,
 }
 
 /// Keys that memcached holds.
@@ -108,6 +110,7 @@ impl BestEffort {
             Self::Swaptions | Self::SwaptionsGc => "swaptions",
             Self::Streamcluster => "streamcluster",
             Self::Garbage => "garbage",
+            Self::X264 => "x264-film",
         }
     }
 
@@ -148,6 +151,10 @@ impl BestEffort {
                 let program = text(workload(self.program())?);
                 let seed = config.seed.to_string();
                 words(&["env", &preload, &program, "--every", EVERY, "--keep-mib", &keep, "--seed", &seed])
+            }
+            Self::X264 if !lab::is_there("x264") => {
+                return Err(Error::new("world colocated: x264: it is not there")
+                    .advice("apt-get install x264, or another be"));
             }
             _ => {
                 let seed = config.seed.to_string();

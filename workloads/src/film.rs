@@ -1,0 +1,193 @@
+//! A film that is made up, for Debian's x264 to encode: x264 does the work, and says
+//! nothing of it in lines of JSON.
+//!
+//! Frames go into x264 and its stream comes out, where each frame begins with a
+//! mark of its own (`--aud`): marks are counted. What went in must have come out in
+//! the end. Not here: how good the stream is, which is x264's own affair.
+//! Source: ITU-T H.264 §7.3.1, §7.4.1.2.3 and annex B.
+
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use queueing::Rng;
+
+use crate::progress::{Check, Pace, Progress};
+
+/// Small, so that much less than a second shows.
+const WIDTH: usize = 320;
+const HEIGHT: usize = 176;
+/// Frames that are made before any is encoded; then they come again.
+const FRAMES: usize = 48;
+/// Each frame moves on by so many pixels.
+const STEP: usize = 3;
+/// Bytes of the stream that are read at once.
+const PIECE: usize = 16 * 1024;
+
+/// What x264 is told: one thread, raw frames in, a raw stream with marks out.
+const ARGUMENTS: [&str; 16] = [
+    "--demuxer",
+    "raw",
+    "--input-csp",
+    "i420",
+    "--input-res",
+    "320x176",
+    "--fps",
+    "30",
+    "--threads",
+    "1",
+    "--aud",
+    "--quiet",
+    "--no-progress",
+    "--muxer",
+    "raw",
+    "--output=-",
+];
+
+/// Frames in planes of luma and, a quarter each, two of chroma.
+pub struct Film(Vec<Vec<u8>>);
+
+impl Film {
+    /// A slope that moves, with noise drawn from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::seeded(seed);
+        let mut frame = |number: usize| {
+            let luma = (0..WIDTH * HEIGHT).map(|at| {
+                let slope = at % WIDTH + at / WIDTH + number * STEP;
+                (slope % 224) as u8 + rng.below(16) as u8
+            });
+            let mut frame: Vec<u8> = luma.collect();
+            frame.resize(WIDTH * HEIGHT * 3 / 2, 128);
+            frame
+        };
+        Self((0..FRAMES).map(&mut frame).collect())
+    }
+
+    /// Writes frames until `over`; how many.
+    fn feed(&self, mut encoder: impl Write, over: &AtomicBool) -> io::Result<u64> {
+        let mut fed = 0;
+        for frame in self.0.iter().cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
+            encoder.write_all(frame)?;
+            fed += 1;
+        }
+        Ok(fed)
+    }
+}
+
+/// Counts the frames of a stream, however it is cut into pieces.
+#[derive(Default)]
+struct Marks {
+    /// Zeros before this byte; a unit begins behind two and a one.
+    zeros: u32,
+    begins: bool,
+}
+
+/// The type of a unit that stands before each frame.
+const DELIMITER: u8 = 9;
+
+impl Marks {
+    /// Frames that begin in `bytes`.
+    fn count(&mut self, bytes: &[u8]) -> u64 {
+        let mut frames = 0;
+        for &byte in bytes {
+            frames += u64::from(std::mem::take(&mut self.begins) && byte & 0x1f == DELIMITER);
+            self.begins = self.zeros >= 2 && byte == 1;
+            self.zeros = if byte == 0 { self.zeros.saturating_add(1) } else { 0 };
+        }
+        frames
+    }
+}
+
+/// x264; it ends with this.
+struct Encoder(Child);
+
+impl Drop for Encoder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Encodes for as long as `pace` says or until `stop`, and checks that every frame has come out.
+///
+/// # Errors
+/// There is no x264, it ends before it is told to, or it cannot be spoken with.
+pub fn encode(pace: Pace, stop: &'static AtomicBool) -> io::Result<ExitCode> {
+    let film = Film::new(pace.seed);
+    // Ctrl-C is ours alone: x264 would end with frames on their way.
+    let mut command = Command::new("x264");
+    command.args(ARGUMENTS).arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+    let started = command.spawn().map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => io::Error::other("x264 is not there\n  try: apt-get install x264"),
+        _ => e,
+    });
+    let mut x264 = Encoder(started?);
+    let (Some(stdin), Some(mut stdout)) = (x264.0.stdin.take(), x264.0.stdout.take()) else {
+        return Err(io::Error::other("x264 has no pipes"));
+    };
+    let mut progress = Progress::new("x264", "frames", pace, stop);
+    let over = AtomicBool::new(false);
+    let (fed, done, read) = thread::scope(|scope| {
+        let feeder = scope.spawn(|| film.feed(stdin, &over));
+        let (mut marks, mut done, mut piece) = (Marks::default(), 0, vec![0; PIECE]);
+        let read = loop {
+            match stdout.read(&mut piece) {
+                Ok(0) => break Ok(over.load(Ordering::Relaxed)),
+                Ok(len) => {
+                    let frames = marks.count(&piece[..len]);
+                    done += frames;
+                    if !progress.add(frames) {
+                        over.store(true, Ordering::Relaxed);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    // Nobody reads what it writes, so it would not read what is fed.
+                    let _ = x264.0.kill();
+                    break Err(e);
+                }
+            }
+        };
+        over.store(true, Ordering::Relaxed);
+        (feeder.join(), done, read)
+    });
+    let was_told = read?;
+    let status = x264.0.wait()?;
+    if !was_told {
+        return Err(io::Error::other(format!("x264 ended early: {status}, {done} frames out")));
+    }
+    let fed = fed.map_err(|_| io::Error::other("who feeds x264 panicked"))??;
+    let says = format!("{fed} frames in, {done} out; x264: {status}");
+    Ok(progress.end(&Check { holds: fed == done && status.success(), says }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_makes_the_same_film_and_another_another() {
+        assert!(Film::new(1).0 == Film::new(1).0);
+        assert!(Film::new(1).0 != Film::new(2).0);
+        assert!(Film::new(1).0.iter().all(|frame| frame.len() == WIDTH * HEIGHT * 3 / 2));
+    }
+
+    #[test]
+    fn frames_are_counted_by_their_marks_wherever_a_piece_ends() {
+        let stream = [0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x65, 9, 9, 0, 0, 3, 1, 9, 0, 0, 1, 0x29, 0x10, 0, 1, 9];
+        for cut in 0..=stream.len() {
+            let (one, two) = stream.split_at(cut);
+            let mut marks = Marks::default();
+            assert_eq!(marks.count(one) + marks.count(two), 2, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn feeding_ends_when_all_is_over() {
+        let over = AtomicBool::new(true);
+        assert_eq!(Film::new(1).feed(Vec::new(), &over).unwrap(), 0);
+    }
+}
