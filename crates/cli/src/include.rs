@@ -2,7 +2,7 @@
 //!
 //! What is included follows the file that includes it, in the order of the
 //! list, so of rules the first file's are asked first. An included file has
-//! tables alone ([[rule]], [[tasks]]): what is said once for the whole stands in the
+//! tables alone (`[[rule]]`, `[[tasks]]`): what is said once for the whole stands in the
 //! first. All becomes one text, and its lines know where they are from; what
 //! it means is its reader's to say.
 

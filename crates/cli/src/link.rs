@@ -26,6 +26,8 @@ pub struct Link {
     /// dpdk:DEVICE[,queues=N][,mtu=N][,no-huge[=MIB]][,ARGUMENT=VALUE],
     /// a port of DPDK with its driver's arguments, where that is built in;
     /// pcap:FILE[,fast], a capture played back.
+    // The brackets are what is shown, and no links.
+    #[allow(rustdoc::broken_intra_doc_links)]
     #[arg(long, value_name = "KIND:NAME", verbatim_doc_comment)]
     pub device: String,
     /// The stack's addresses with their subnets: 10.77.0.2/24,

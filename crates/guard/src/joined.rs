@@ -12,7 +12,7 @@
 //! for each connection lately; where connections last far longer than that,
 //! turning new ones away is slow to help.
 //!
-//! Not here: files and clocks. The layer of [`tower`](crate::tower) writes the
+//! Not here: files and clocks. The layer of `guard::tower` writes the
 //! line, `host` reads it; any other program can write it, too (ADR 0042).
 //!
 //! ```

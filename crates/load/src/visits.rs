@@ -7,7 +7,7 @@
 //! [`Fate`]. SYNs are sent again after a second (RFC 6298), so with a patience
 //! below that they are not.
 //!
-//! Visitors come from many addresses, each a [`Stack`] of its own on one
+//! Visitors come from many addresses, each a `Stack` of its own on one
 //! device, so that addresses and ports repeat late and nobody meets what the
 //! server remembers of an earlier visit. Pure: the caller brings the time and
 //! the device.

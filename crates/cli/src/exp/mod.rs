@@ -78,7 +78,7 @@ struct RunArgs {
     /// One JSON object per experiment instead of tables.
     #[arg(long)]
     json: bool,
-    /// Folder for <paper>-<name>.json and .html; a simulation that was
+    /// Folder for PAPER-NAME.json and .html; a simulation that was
     /// interrupted goes on from what it left there.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,

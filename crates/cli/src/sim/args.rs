@@ -44,6 +44,8 @@ pub struct Args {
     /// each time; in "all-to-all [BYTES]" every host one to each of the
     /// others, 20000 bytes unless given. Sizes are rounded up to whole
     /// segments of 1460 bytes.
+    // The brackets are what is shown, and no links.
+    #[allow(rustdoc::broken_intra_doc_links)]
     #[arg(
         verbatim_doc_comment,
         long,

@@ -102,7 +102,7 @@ fn column<T: DataType>(
     column.close()
 }
 
-/// As [`column`]; a seed beyond 2⁶³ keeps its bits, which is what its type says.
+/// As [`column()`]; a seed beyond 2⁶³ keeps its bits, which is what its type says.
 fn integers(
     group: &mut SerializedRowGroupWriter<'_, File>,
     values: impl Iterator<Item = u64>,

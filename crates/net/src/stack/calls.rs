@@ -24,7 +24,7 @@ impl Stack {
     }
 
     /// Queues bytes for sending; returns how many were taken. When fewer than
-    /// given, [`EventKind::Writable`] follows.
+    /// given, [`EventKind::Writable`](super::EventKind::Writable) follows.
     ///
     /// # Errors
     /// [`NotOpen`] when the connection is gone or our half is closed.
@@ -48,8 +48,8 @@ impl Stack {
     }
 
     /// What `conn` sends from now on is as urgent as `label` says: which
-    /// connection sends first ([`Config::transmit`]) and the packets' DSCP
-    /// ([`Config::dscp`]) follow. Until the application says so, it is the
+    /// connection sends first (`Config::transmit`) and the packets' DSCP
+    /// (`Config::dscp`) follow. Until the application says so, it is the
     /// label of the segment that was delivered last.
     pub fn set_label(&mut self, now: Time, conn: ConnId, label: Label) {
         self.touch(now, conn, |connection, _| connection.set_level(label.priority));
@@ -58,7 +58,7 @@ impl Stack {
     /// Lets go of the connection: our half closes after what is queued, `conn`
     /// is invalid from now on, and nothing more is heard of it. Bytes that
     /// were not read, or that the peer still sends, reset it (RFC 9293
-    /// §3.6.1); otherwise the peer has [`Config::fin_wait`] to close its half.
+    /// §3.6.1); otherwise the peer has `Config::fin_wait` to close its half.
     pub fn release(&mut self, now: Time, conn: ConnId) {
         let Some(connection) = self.flows.get_mut(conn) else { return };
         let open = connection.state.is_synchronized() && !connection.state.is_ending();

@@ -18,7 +18,7 @@ pub enum Origin {
     Datagram(u32),
 }
 
-/// One request on its way to a worker; comes back by [`Shard::complete`].
+/// One request on its way to a worker; comes back by [`Shard::complete`](crate::Shard::complete).
 #[derive(Debug)]
 pub struct Job {
     /// Who serves it.

@@ -3,7 +3,7 @@
 //!
 //! The stack is `runtime::streams`, the code of `greenwave run`; the users are
 //! `load`'s, each crowd on a stack of its own behind a path of its own. What is
-//! modelled is the program ([`site`]): one thread that works for a while on
+//! modelled is the program (`site`): one thread that works for a while on
 //! each request, writes as far as its pipe has room, and serves whoever is most
 //! urgent of those that are ready. Stack and program have a core each; a round
 //! of the stack takes as long as the cost model says of its frames, and what it
