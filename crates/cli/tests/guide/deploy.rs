@@ -48,8 +48,12 @@ fn the_flags_that_units_and_their_samples_use_exist() {
             assert!(start.contains(&variable), "{name} does not take {variable}, which {sample} gives");
             start = start.replace(&variable, &flags);
         }
-        let all =
-            [Some(start.as_str()), values(&text, "ExecStop").next(), values(&text, "ExecStopPost").next()];
+        let all = [
+            Some(start.as_str()),
+            values(&text, "ExecReload").next(),
+            values(&text, "ExecStop").next(),
+            values(&text, "ExecStopPost").next(),
+        ];
         for line in all.into_iter().flatten() {
             let words = commands(line).next().unwrap_or_else(|| panic!("{name}: {line} is no greenwave"));
             seen += help.check(&words, &name);
@@ -71,7 +75,7 @@ fn the_sample_of_the_one_file_is_right_and_is_what_units_take() {
         let start = values(&text, "ExecStart").next().expect("a unit starts something");
         let words: Vec<&str> = start.split_whitespace().collect();
         assert_eq!(words[1..3], ["--config", "/etc/greenwave/greenwave.toml"], "{name}");
-        let command = words[3..].iter().take_while(|word| !word.starts_with(['%', '$']));
+        let command = words[3..].iter().take_while(|word| !word.starts_with(['%', '$', '-']));
         let command = command.copied().collect::<Vec<_>>().join(" ");
         assert!(checked["commands"][&command].is_object(), "{name}: no section for {command}");
     }
@@ -118,9 +122,13 @@ fn units_give_up_what_they_do_not_need() {
 fn units_reload_where_the_command_reads_its_file_again() {
     for path in files("systemd") {
         let (name, text) = (name(&path), read(&path));
+        let start = values(&text, "ExecStart").next().expect("a unit starts something");
         let hears = ["guard", "sched", "serve"].iter().any(|command| name.contains(&format!("-{command}")));
-        let reload = hears.then_some("/bin/kill -HUP $MAINPID");
-        assert_eq!(values(&text, "ExecReload").next(), reload, "{name}");
+        // By the name that it is started with, which is a name once %i is one.
+        let called = start.split_once(" --control ").and_then(|(_, rest)| rest.split(' ').next());
+        assert_eq!(called.is_some(), hears, "{name}: {start}");
+        let reload = called.map(|called| format!("/usr/bin/greenwave control {called} reload"));
+        assert_eq!(values(&text, "ExecReload").next(), reload.as_deref(), "{name}");
     }
 }
 
