@@ -13,7 +13,7 @@ use host::interface::Presence;
 use host::sandbox::Duty;
 use net::stack::Config as StackConfig;
 use queueing::Span;
-use runtime::mode::Mode;
+use runtime::mode::{Classifiers, Mode, Policy};
 
 use crate::address::list;
 use crate::configuration::Arguments;
@@ -26,13 +26,14 @@ use crate::{Error, control, door, sandbox, traces};
 
 mod place;
 mod policy;
-mod reload;
+pub(crate) mod reload;
 pub(crate) mod settle;
 mod summary;
 pub(crate) mod watched;
 
 use place::Place;
 use policy::policies;
+use reload::Said;
 
 /// Serve on a network device through our own TCP/IP, until ctrl-C.
 #[derive(clap::Args)]
@@ -129,7 +130,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let header = args.json.then(|| Header::of_host("serve", None).examined(&["serve"]));
     let ui = args.ui.open(head(args), args.control.is_on())?;
     let reads = arguments.file().into_iter().chain(args.link.policy.clone()).collect();
-    let control = args.control.open(ui.as_ref(), control::About { reads, keeps: None })?;
+    let control = args.control.open(ui.as_ref(), reads)?;
     let key = secret()?;
     let _taken = kind.take(&addresses)?;
     let Open { devices, mac, mtu, held, over, how, claimant } = kind.open(&addresses, key)?;
@@ -168,6 +169,15 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     };
     let wrapped = queues.into_iter().map(|queues| args.link.wrap(queues)).collect::<Result<_, _>>()?;
     place.serve_on(wrapped)
+}
+
+/// What the files say now of `shards` shards' policy, where they say nothing else that is new.
+fn read(arguments: &Arguments, shards: usize) -> Result<Said, Error> {
+    let args: Args = arguments.again(&["policy"])?;
+    let (policies, observed) = policies(&args, shards)?;
+    let classifiers = |policy: Policy| Classifiers { driver: policy.driver, transport: policy.transport };
+    let classifiers = policies.into_iter().map(classifiers).collect();
+    Ok(Said { policy: args.link.policy, classifiers, observed })
 }
 
 /// What this is, for who looks at it live.

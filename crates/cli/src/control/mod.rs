@@ -35,14 +35,6 @@ pub struct Flags {
     control: Option<String>,
 }
 
-/// What a daemon says of itself besides what its view shows.
-pub struct About {
-    /// The files that it was told by.
-    pub reads: Vec<PathBuf>,
-    /// Why it reads none of them again, if it does not: an end of a sentence.
-    pub keeps: Option<&'static str>,
-}
-
 impl Flags {
     /// Whether it can be asked.
     pub fn is_on(&self) -> bool {
@@ -50,11 +42,11 @@ impl Flags {
     }
 
     /// Listens, if it is to: before anything is made, so that who is second makes
-    /// nothing. `ui` is what it shows.
+    /// nothing. `ui` is what it shows, and `reads` the files that it was told by.
     ///
     /// # Errors
     /// Somebody has the name.
-    pub fn open(&self, ui: Option<&Ui>, about: About) -> Result<Option<Control>, Error> {
+    pub fn open(&self, ui: Option<&Ui>, reads: Vec<PathBuf>) -> Result<Option<Control>, Error> {
         let (Some(name), Some(ui)) = (&self.control, ui) else { return Ok(None) };
         let listener = Listener::open(name).map_err(|e| match e.kind() {
             ErrorKind::AddrInUse => taken(name),
@@ -64,7 +56,7 @@ impl Flags {
         let daemon = Daemon {
             name: name.clone(),
             owner: geteuid().as_raw(),
-            about,
+            reads,
             began_unix_s: began.as_secs(),
             seen: ui.seen(),
         };
@@ -106,7 +98,7 @@ struct Daemon {
     name: String,
     /// Its user when it began.
     owner: u32,
-    about: About,
+    reads: Vec<PathBuf>,
     began_unix_s: u64,
     seen: Seen,
 }
@@ -194,8 +186,8 @@ impl Daemon {
     }
 
     fn status(&self) -> Status {
-        let reads = self.about.reads.iter().map(|path| path.display().to_string()).collect();
-        let (user, reloads) = (geteuid().as_raw(), self.about.keeps.is_none());
+        let reads: Vec<_> = self.reads.iter().map(|path| path.display().to_string()).collect();
+        let (user, reloads) = (geteuid().as_raw(), !reads.is_empty());
         Status { user, began_unix_s: self.began_unix_s, reads, reloads, live: self.seen.snapshot() }
     }
 }
@@ -243,14 +235,10 @@ impl Client {
     }
 
     fn ask(&mut self, now: Time, want: Want, daemon: &Daemon) {
-        match (want, daemon.about.keeps) {
-            (Want::Status, _) => self.answer(now, &Answer::status(daemon.status())),
-            (Want::Reload, None) => (self.state, self.until) = (State::Waits, now + OUTCOME_MAX),
-            (Want::Reload, Some(why)) => {
-                let what = format!("{} {why}", daemon.name);
-                self.answer(now, &Answer::refused(&Error::new(what).advice("a restart")));
-            }
-            (Want::End, _) => {
+        match want {
+            Want::Status => self.answer(now, &Answer::status(daemon.status())),
+            Want::Reload => (self.state, self.until) = (State::Waits, now + OUTCOME_MAX),
+            Want::End => {
                 let who = self.peer.who;
                 eprintln!("asked to end by process {} of user {}", who.process, who.user);
                 self.answer(now, &Answer::done("it ends"));

@@ -142,7 +142,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let sandbox = args.sandbox.plan(Duty::Guard { joined: !args.joined.is_empty() }, None)?;
     let ui = args.ui.open(head(args), args.control.is_on())?;
     let reads = arguments.file().into_iter().collect();
-    let mut control = args.control.open(ui.as_ref(), control::About { reads, keeps: None })?;
+    let mut control = args.control.open(ui.as_ref(), reads)?;
     let mut guard = host::guard::attach(&args.device, &options)?;
     sandbox.enter(ui.as_ref())?;
     eprintln!("{}", greeting(args));

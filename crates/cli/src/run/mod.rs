@@ -5,7 +5,7 @@
 //! stack's addresses is ours ([`host::seam`]). So the program may fork,
 //! reload, crash or be killed: its connections end as the kernel's would, and
 //! nothing of the device was ever its. Until it and what it started have
-//! ended, or ctrl-C.
+//! ended, or ctrl-C. SIGHUP has it read its policy again.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -24,7 +24,7 @@ use net::device::merged::Merged;
 use net::stack::Config as StackConfig;
 use queueing::{Clock, Span};
 use runtime::mode::Mode;
-use runtime::streams::{self, Streams};
+use runtime::streams::{self, Hatches, Streams};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sched::dispatch::{Params, Steering};
 
@@ -35,8 +35,9 @@ use crate::device::{AnyDevice, Open, Wrapped};
 use crate::link::Link;
 use crate::options::{self, made_up_mac, secret};
 use crate::sandbox;
+use crate::serve::reload::{Reads, Reload, Said};
 use crate::serve::settle::settle;
-use crate::{Error, check, door, panics, traces, ui};
+use crate::{Error, door, panics, traces, ui};
 
 mod seats;
 mod watched;
@@ -87,6 +88,8 @@ pub struct Args {
 /// # Errors
 /// Anything that keeps it from starting.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
+    // As for `serve`: a signal that comes before there is anybody to hear it is not lost.
+    let _ = host::interrupt::hangup();
     let program = fit::find(&args.program[0])?;
     let lib = Library::find(args.lib.as_deref())?;
     let guard = args.guard.guard()?;
@@ -97,7 +100,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let sandbox = args.sandbox.plan(Duty::Run, kind.kept());
     let ui = args.ui.open(watched::head(&program, &args.link.device), args.control.is_on())?;
     let reads = arguments.file().into_iter().chain(args.link.policy.clone()).collect();
-    let mut control = args.control.open(ui.as_ref(), control::About { reads, keeps: Some(KEEPS) })?;
+    let mut control = args.control.open(ui.as_ref(), reads)?;
     let key = secret()?;
     let _taken = kind.take(&addresses)?;
     // What the doctor asks, too; that there is nothing to try it on is no reason not to start.
@@ -139,18 +142,32 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let traces = traces.map(traces::Writer::start).transpose()?;
     let is_watched = ui.is_some() || traces.is_some();
     let mut watched = is_watched.then(|| Watched::new(ui, traces, args.link.device.clone(), slow));
-    let watching = (watched.as_mut(), control.as_mut());
+    let reads = Reads { arguments, policy: args.link.policy.is_some(), read };
+    let mut reload = Reload::new(reads, observed, 1);
+    let watching = Watching { watched: watched.as_mut(), control: control.as_mut(), reload: &mut reload };
     let status = serve(streams, device, args.spin, interrupted, watching, &mut programs)?;
     summary(streams, args.guard.is_on());
     watched.into_iter().for_each(|watched| watched.end(Monotonic::new().now(), streams));
-    check::summary(&observed).iter().for_each(|line| eprintln!("{line}"));
+    reload.say();
     Ok(exit(status, interrupted.load(Ordering::Relaxed)))
+}
+
+/// What the files say now of the policy, where they say nothing else that is new.
+fn read(arguments: &Arguments, _: usize) -> Result<Said, Error> {
+    let args: Args = arguments.again(&["policy"])?;
+    let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
+    Ok(Said { policy: args.link.policy, classifiers: vec![classifiers], observed })
+}
+
+/// Who looks at the stack while it runs, and who changes it.
+struct Watching<'a, 'b> {
+    watched: Option<&'a mut Watched>,
+    control: Option<&'a mut Control>,
+    reload: &'a mut Reload<'b>,
 }
 
 type AnyStreams = Streams<Wrapped<Merged<AnyDevice>>, Seats>;
 
-/// Why it does not reload.
-const KEEPS: &str = "reads nothing again, and its program is told by its own means, such as nginx -s reload";
 /// Received frames that wait for TCP.
 const FRAMES_MAX: usize = 16_384;
 /// How often the program and the interrupt flag are looked at.
@@ -175,16 +192,22 @@ fn serve(
     device: &mut Wrapped<Merged<AnyDevice>>,
     spin: Span,
     interrupted: &AtomicBool,
-    (mut watched, mut control): (Option<&mut Watched>, Option<&mut Control>),
+    Watching { mut watched, mut control, reload }: Watching<'_, '_>,
     programs: &mut Programs,
 ) -> Result<Option<ExitStatus>, Error> {
-    let hatch = watched.as_ref().map(|watched| watched.hatch());
+    let seen = watched.as_ref().map(|watched| watched.hatch());
+    let classifiers = reload.hatches();
+    let classifiers = classifiers.first().map(|hatch| &**hatch);
+    let hatches = Hatches { seen: seen.as_deref(), classifiers };
     let (clock, stop) = (Monotonic::new(), AtomicBool::new(false));
     let status = std::thread::scope(|scope| {
-        let server = scope.spawn(|| streams::serve(streams, device, &clock, &stop, spin, hatch.as_deref()));
+        let server = scope.spawn(|| streams::serve(streams, device, &clock, &stop, spin, hatches));
         let status = wait(programs, &clock, interrupted, || {
             watched.iter_mut().for_each(|watched| watched.look(clock.now()));
             control.iter_mut().for_each(|control| control.look(clock.now()));
+            if let Some(outcome) = reload.look(control.as_deref_mut()) {
+                control::tell(control.as_deref_mut(), clock.now(), &outcome);
+            }
             server.is_finished()
         });
         stop.store(true, Ordering::Relaxed);

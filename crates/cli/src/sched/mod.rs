@@ -160,7 +160,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
     }
     let (sensor, why) = sensor(config, &cores)?;
     let ui = args.ui.open(shown::head(config, &cores), args.control.is_on())?;
-    let control = args.control.open(ui.as_ref(), control::About { reads, keeps: None })?;
+    let control = args.control.open(ui.as_ref(), reads)?;
     let interrupted = host::interrupt::flag();
     let journal = Journal::begin(&folder, &cores).map_err(|e| Error::file(&folder, &e))?;
     let mut guardian = restore::guardian(journal.path())?;

@@ -21,7 +21,7 @@ use runtime::steer::{Counts, Steered, over_one, over_queues};
 use runtime::threads::{self, Threads, Workers};
 use runtime::{App, Shard};
 
-use super::reload::Reload;
+use super::reload::{Reads, Reload};
 use super::settle::settle;
 use super::watched::Watched;
 use super::{Args, Proto, Serves, summary};
@@ -226,7 +226,9 @@ impl Place<'_> {
         let is_watched = ui.is_some() || traces.is_some();
         let mut watched = is_watched.then(|| Watched::new(ui.as_ref(), traces, device, slow, shards.len()));
         let hatches = watched.as_ref().map_or(Vec::new(), Watched::hatches);
-        let mut reload = Reload::new(args, self.arguments, self.observed.clone(), shards.len());
+        let reads =
+            Reads { arguments: self.arguments, policy: args.link.policy.is_some(), read: super::read };
+        let mut reload = Reload::new(reads, self.observed.clone(), shards.len());
         let classifiers = reload.hatches();
         let threads = Threads { workers, pin, spin: args.spin, hold: args.hold, hatches, classifiers };
         let (stop, clock_here) = (Arc::new(AtomicBool::new(false)), Monotonic::new());

@@ -1,5 +1,5 @@
 //! SIGHUP, and `control … reload`: the policy's file is read again, and shards that
-//! run go on by it.
+//! run go on by it: of `serve`, and the one of `run`.
 //!
 //! No connection notices: a shard takes the new classifiers between two rounds,
 //! and what waits already keeps its label. The file of `--config` is read again
@@ -7,22 +7,41 @@
 //! another device, takes a restart and is refused. What is wrong changes
 //! nothing. What a policy has learned of service times goes with it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use net::classify::rules::Observed;
 use runtime::hatch::Hatch;
 use runtime::mode::Classifiers;
 
-use super::{Args, policies};
 use crate::configuration::{Arguments, read_again};
 use crate::control::Control;
 use crate::{Error, check};
 
+/// Where a command's policy is read from.
+#[derive(Clone, Copy)]
+pub(crate) struct Reads<'a> {
+    /// What the command was started with.
+    pub(crate) arguments: &'a Arguments,
+    /// Whether a policy was named.
+    pub(crate) policy: bool,
+    /// Reads it again, for so many shards.
+    pub(crate) read: fn(&Arguments, usize) -> Result<Said, Error>,
+}
+
+/// What the files say.
+pub(crate) struct Said {
+    /// The policy's, if one is named.
+    pub(crate) policy: Option<PathBuf>,
+    /// For each shard.
+    pub(crate) classifiers: Vec<Classifiers>,
+    /// What they will have seen together.
+    pub(crate) observed: Arc<Observed>,
+}
+
 /// See the module.
-pub(super) struct Reload<'a> {
-    /// What the server was started with.
-    arguments: &'a Arguments,
-    has_policy: bool,
+pub(crate) struct Reload<'a> {
+    reads: Reads<'a>,
     /// One for each shard.
     hatches: Vec<Arc<Hatch<Classifiers>>>,
     /// What the policy in force has seen.
@@ -41,20 +60,19 @@ struct Next {
 
 impl<'a> Reload<'a> {
     /// For so many shards, whose policy sees `observed`.
-    pub(super) fn new(args: &Args, arguments: &'a Arguments, observed: Arc<Observed>, shards: usize) -> Self {
+    pub(crate) fn new(reads: Reads<'a>, observed: Arc<Observed>, shards: usize) -> Self {
         let hatches = (0..shards).map(|_| Arc::default()).collect();
-        let has_policy = args.link.policy.is_some();
-        Self { arguments, has_policy, hatches, observed, next: None }
+        Self { reads, hatches, observed, next: None }
     }
 
     /// Where the shards are given their classifiers.
-    pub(super) fn hatches(&self) -> Vec<Arc<Hatch<Classifiers>>> {
+    pub(crate) fn hatches(&self) -> Vec<Arc<Hatch<Classifiers>>> {
         self.hatches.clone()
     }
 
     /// Reads the policy again if that was asked for; what has become of it, once
     /// that is known. One at a time: whoever asks next waits until then.
-    pub(super) fn look(&mut self, control: Option<&mut Control>) -> Option<Result<String, Error>> {
+    pub(crate) fn look(&mut self, control: Option<&mut Control>) -> Option<Result<String, Error>> {
         if self.next.is_none() {
             match read_again(control, || self.read())? {
                 Ok(next) => self.next = Some(next),
@@ -70,24 +88,24 @@ impl<'a> Reload<'a> {
 
     /// Hands the policy as it is now to the shards, if there is a file that says it.
     fn read(&self) -> Result<Next, Error> {
-        if !self.has_policy && self.arguments.file().is_none() {
+        let Reads { arguments, policy, read } = self.reads;
+        if !policy && arguments.file().is_none() {
             let what = "--policy and --config are read again, and neither was given";
             return Err(Error::new(what).advice("a restart with one of them"));
         }
-        let args: Args = self.arguments.again(&["policy"])?;
         // All of them can be, or none is handed over.
-        let (policies, observed) = policies(&args, self.hatches.len())?;
-        for (hatch, policy) in self.hatches.iter().zip(policies) {
-            hatch.ask(Box::new(Classifiers { driver: policy.driver, transport: policy.transport }));
+        let Said { policy, classifiers, observed } = read(arguments, self.hatches.len())?;
+        for (hatch, classifiers) in self.hatches.iter().zip(classifiers) {
+            hatch.ask(Box::new(classifiers));
         }
-        let path = args.link.policy.as_ref().map(|path| format!("policy {}", path.display()));
+        let path = policy.map(|path| format!("policy {}", path.display()));
         let name = path.unwrap_or_else(|| "no policy".to_owned());
         Ok(Next { name, observed, waits: self.hatches.clone() })
     }
 
     /// Says what the policy in force has seen, before another takes its place
     /// or at the end.
-    pub(super) fn say(&self) {
+    pub(crate) fn say(&self) {
         check::summary(&self.observed).iter().for_each(|line| eprintln!("{line}"));
     }
 }

@@ -99,16 +99,12 @@ fn a_run_gives_up_what_it_does_not_need_and_its_program_nothing() {
         assert_eq!([gains.as_str(), &filtered], ["0", "0"], "the program is as it is anywhere");
     }
     world.files_arrive(&server);
-    let control = |word: &str| {
-        let out = world.ours.command(GREENWAVE).args(["control", "web", word]).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (out.status.code(), text(&out.stdout) + &text(&out.stderr))
-    };
-    let (code, status) = control("status");
+    let (code, status) = world.control("status");
     assert!(code == Some(0) && status.contains("lighttpd on packet:gw0\n"), "{status}");
-    let (code, refusal) = control("reload");
-    assert!(code == Some(2) && refusal.starts_with("error: web reads nothing again, "), "{refusal}");
-    assert_eq!(control("end"), (Some(0), "it ends\n".to_owned()));
+    let (code, refusal) = world.control("reload");
+    let says = "error: --policy and --config are read again, and neither was given; all stays as it was\n";
+    assert!(code == Some(2) && refusal.starts_with(says), "{refusal}");
+    assert_eq!(world.control("end"), (Some(0), "it ends\n".to_owned()));
     let (code, said) = server.ended();
     assert_eq!(code, Some(0), "{said}");
     assert!(!said.contains("sandbox"), "there is nothing to say: {said}");

@@ -26,6 +26,7 @@ mod levels;
 mod library;
 mod order;
 mod refused;
+mod reload;
 mod servers;
 #[path = "../common/threads.rs"]
 mod threads;
@@ -102,9 +103,15 @@ impl World {
 
     /// Starts `program` on our stack.
     fn start(&self, device: &str, port: u16, options: &[&str], program: &[&str]) -> Server {
+        let addr = format!("{OURS}/24");
+        let words = [&["run", "--device", device, "--addr", &addr], options].concat();
+        self.start_as(&words, device, port, program)
+    }
+
+    /// The same by all words that come before the library.
+    fn start_as(&self, words: &[&str], device: &str, port: u16, program: &[&str]) -> Server {
         let mut command = self.ours.command(GREENWAVE);
-        command.args(["run", "--device", device, "--addr", &format!("{OURS}/24"), "--lib"]);
-        command.arg(library()).args(options).arg("--").args(program);
+        command.args(words).arg("--lib").arg(library()).arg("--").args(program);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = self.ours.spawn(&mut command).unwrap();
         let mut stderr = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
@@ -134,6 +141,13 @@ impl World {
         let (printed, said) = (text(out.stdout), text(out.stderr));
         assert!(out.status.success(), "{program:?}: {}: {printed}\n{said}", out.status);
         (printed, said)
+    }
+
+    /// Asks who is called `web`; its exit status, and what it said.
+    fn control(&self, word: &str) -> (Option<i32>, String) {
+        let out = self.ours.command(GREENWAVE).args(["control", "web", word]).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (out.status.code(), text(&out.stdout) + &text(&out.stderr))
     }
 
     /// Looks until `is` holds.
@@ -202,7 +216,18 @@ impl Drop for World {
 
 /// `GET path` of a few bytes on a connection that stays.
 fn ask(stream: &mut TcpStream, path: &str) -> String {
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").expect("the server reads");
+    request(stream, path);
+    answer(stream)
+}
+
+fn request(stream: &mut TcpStream, path: &str) {
+    // In one piece: a driver's rule looks at what one frame holds.
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("the server reads");
+}
+
+/// The answer that ends with `hello`.
+fn answer(stream: &mut TcpStream) -> String {
     let mut answer = String::new();
     let mut bytes = [0; 1024];
     while !answer.ends_with("hello\n") {

@@ -5,7 +5,7 @@
 //! into the program's [`Pipe`], what the program wrote goes to TCP, and the
 //! label of what has come decides whose turn it is. Bytes of one connection
 //! keep their order. The pure half of `greenwave run`: [`Streams::turn`] does
-//! one bounded round of work at `now`; [`serve`](run::serve) loops on it.
+//! one bounded round of work at `now`; [`serve`] loops on it.
 //!
 //! Bounds: the program's side of a connection is the pipe's own bound and
 //! [`PENDING_MAX`] bytes that TCP had no room for; TCP's is its window, which
@@ -32,7 +32,7 @@ use net::{Device, Stack};
 use queueing::{Label, Priority, Span, Time};
 
 use crate::front::{Behind, Budget, Counted, Front, Guard, Setup, Work};
-use crate::mode::Policy;
+use crate::mode::{Classifiers, Policy};
 use crate::shard::Limits;
 pub use counters::{Counters, Seen};
 use datagrams::Datagrams;
@@ -40,7 +40,7 @@ use flow::{Flow, Who};
 pub use opening::NotOpened;
 pub use programs::{Delivered, Happened, Letter, Pipe, Programs, Read, Setting, Wrote};
 use requests::Ledger;
-pub use run::serve;
+pub use run::{Hatches, serve};
 
 /// The pure heart.
 pub struct Streams<D: Device, P: Programs> {
@@ -129,6 +129,14 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// when it has read them.
     pub fn set_guard(&mut self, guard: Option<Guard>) {
         self.front.set_guard(guard);
+    }
+
+    /// Replaces both classifiers, the transport's where no program has said rules
+    /// of its own: from the next frame, and the next segment, on. What waits
+    /// already keeps its label.
+    pub fn set_classifiers(&mut self, classifiers: Classifiers) {
+        self.front.set_classifier(classifiers.driver);
+        self.stack.set_default_classifier(classifiers.transport);
     }
 
     /// How much of its time the stack may receive while something for programs

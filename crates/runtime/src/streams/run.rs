@@ -8,28 +8,40 @@ use queueing::{Clock, Span};
 use super::{Programs, Seen, Streams};
 use crate::hatch::Hatch;
 use crate::idle::{Patience, Rest};
+use crate::mode::Classifiers;
 use crate::threads::Threads;
 
 /// The longest sleep, so that a stop is noticed.
 const SLEEP_MAX: Span = Span::from_millis(20);
 
+/// Who asks, and who gives, while a stack runs; nobody unless it is said.
+#[derive(Clone, Copy, Default)]
+pub struct Hatches<'a> {
+    /// Who asks here is shown what was counted.
+    pub seen: Option<&'a Hatch<Seen>>,
+    /// What is left here is followed from the next round on ([`Streams::set_classifiers`]).
+    pub classifiers: Option<&'a Hatch<Classifiers>>,
+}
+
 /// Turns `streams` until `stop` is set. A thread without work looks for more
 /// for `spin`, at most [`Threads::SPIN_MAX`], where work usually comes sooner
 /// than that; then it sleeps on `device`, which must end the sleep when
-/// something happens on the programs' side, too. Who asks at `hatch` is shown
-/// what was counted.
+/// something happens on the programs' side, too. Between two rounds it looks at `hatches`.
 pub fn serve<D: Device, P: Programs>(
     streams: &mut Streams<D, P>,
     device: &mut D,
     clock: &dyn Clock,
     stop: &AtomicBool,
     spin: Span,
-    hatch: Option<&Hatch<Seen>>,
+    hatches: Hatches<'_>,
 ) {
     let mut patience = Patience::new(spin.min(Threads::SPIN_MAX), SLEEP_MAX);
     while !stop.load(Ordering::Relaxed) {
-        if let Some(hatch) = hatch {
+        if let Some(hatch) = hatches.seen {
             hatch.answer(|seen| streams.show(seen));
+        }
+        if let Some(hatch) = hatches.classifiers {
+            hatch.answer(|next| streams.set_classifiers(std::mem::take(next)));
         }
         let now = clock.now();
         if streams.turn(now, device) {

@@ -177,6 +177,25 @@ fn the_most_urgent_is_handed_over_first() {
 }
 
 #[test]
+fn other_classifiers_hold_for_connections_that_are_open() {
+    let mut world = World::new(100);
+    let last = |world: &mut World| {
+        world.send(0, b"3");
+        world.settle();
+        let end = world.end(0);
+        let told = end.borrow().told.last().map(|(level, _)| level.level());
+        told.expect("it was told")
+    };
+    assert_eq!(last(&mut world), 3);
+    let driver: net::classify::DriverClassifier = std::sync::Arc::new(|_| net::classify::Verdict::Level(2));
+    world.streams.set_classifiers(Classifiers { driver: Some(driver), transport: None });
+    assert_eq!(last(&mut world), 2, "the driver's word, and no digit is read");
+    world.streams.set_classifiers(Classifiers::default());
+    assert_eq!(last(&mut world), Priority::LOWEST.level(), "nobody says");
+    assert!(world.closed.is_empty() && world.streams.connections() == 1);
+}
+
+#[test]
 fn a_program_knows_how_urgent_something_is_before_it_has_it() {
     let mut world = World::new(100);
     world.send(0, b"3");

@@ -1,0 +1,57 @@
+//! SIGHUP, and who asks by name: another policy for a program that runs.
+
+use std::io::ErrorKind;
+
+use super::servers::lighttpd;
+use super::*;
+
+/// What a policy drops is sent again, so it is answered on the same connection once
+/// another policy lets it in. Until then nothing is taken that cannot be changed, or
+/// that is wrong.
+#[test]
+fn a_policy_is_read_again_and_connections_stay() {
+    let test = "a_policy_is_read_again_and_connections_stay";
+    let Some(world) = World::new(test, "lighttpd") else { return };
+    world.write("open", "hello\n");
+    let rule = "[[rule]]\nlayer = \"transport\"\nhttp = { path = \"/small\" }\ndrop = true\n";
+    let policy = world.write("policy.toml", rule);
+    let run_on = |device: &str| {
+        let text = format!("[run]\ndevice = \"{device}\"\naddr = \"{OURS}/24\"\npolicy = \"{policy}\"\n");
+        world.write("all.toml", &text)
+    };
+    let all = run_on("packet:gw0");
+    let mut config = String::new();
+    let words = ["--config", &all, "run", "--control", "web"];
+    let server = world.start_as(&words, "packet:gw0", 80, &lighttpd(&world, &mut config));
+    world.until("it takes connections", || world.clients.enter(|| TcpStream::connect(server.to).is_ok()));
+    let mut stream = world.connect(&server);
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    assert!(ask(&mut stream, "/open").ends_with("hello\n"));
+    request(&mut stream, "/small");
+
+    let is_refused = |says: &str| {
+        let (code, said) = world.control("reload");
+        let line = said.lines().next().unwrap_or_default();
+        assert!(code == Some(2) && line.starts_with(&format!("error: {says}")), "{said}");
+        assert!(line.ends_with("; all stays as it was"), "{said}");
+    };
+    run_on("tap:gw1");
+    is_refused(&format!("{all}:2: device is tap:gw1 now, and packet:gw0 is in use"));
+    run_on("packet:gw0");
+    world.write("policy.toml", "default = 5\npriority = 0\n");
+    is_refused(&format!("{policy}:2: "));
+    stream.set_nonblocking(true).unwrap();
+    let came = stream.read(&mut [0]).map_err(|e| e.kind());
+    assert_eq!(came, Err(ErrorKind::WouldBlock), "the rules of before hold");
+    stream.set_nonblocking(false).unwrap();
+
+    world.write("policy.toml", "default = 5\n");
+    kill_process(server.pid(), Signal::HUP).unwrap();
+    assert!(answer(&mut stream).ends_with("hello\n"));
+    world.write("policy.toml", "default = 6\n");
+    let done = format!("read again: policy {policy} is in force\n");
+    assert_eq!(world.control("reload"), (Some(0), done.clone()));
+    assert!(ask(&mut stream, "/small").ends_with("hello\n"));
+    let said = server.stop();
+    assert_eq!(said.matches(&done).count(), 2, "{said}");
+}
