@@ -7,6 +7,7 @@ mod schema;
 mod scratch;
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use common::greenwave;
 use scratch::Scratch;
@@ -18,8 +19,13 @@ fn with_file<T>(name: &str, from: &str, to: &str, run: impl FnOnce(&str) -> T) -
     run(Scratch::new(&format!("host-{name}.toml"), &TINY.replace(from, to)).path())
 }
 
+/// Each of these experiments takes the machine for itself: beside another one a
+/// program may get no time at all.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// What the experiment in file `path` found; its claims hold.
 fn result(path: &str) -> Value {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let output = greenwave(&["exp", "run", path, "--json"]);
     let said = String::from_utf8_lossy(&output.stderr);
     let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}\n{said}"));
@@ -121,7 +127,7 @@ const SHARED: &str = r#"
     be = "stream-l2"
     rate = 500.0
     warmup = "200ms"
-    duration = "400ms"
+    duration = "1s"
     [scale.smoke]
     runs = 1
     [scale.paper]
