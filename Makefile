@@ -11,7 +11,7 @@ export PROPTEST_RNG_SEED ?= 20261121
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-dpdk clippy clippy-bpf test-search test-vm test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build toolchain tools programs dpdk bpf java
+.PHONY: demo test test-dpdk clippy clippy-bpf test-search test-vm test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build build-static toolchain tools programs dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -128,6 +128,16 @@ clean: toolchain
 # With the guard's programs where they can be built.
 build: toolchain
 	@$(CARGO) build --release --locked -p cli -p capi $$($(HAVE_BPF) && echo --features bpf)
+
+# A program that takes no library of the system, for `xtask dist --static`; beside
+# it the library that `run` preloads, which is glibc's. Compilers and the programs
+# that cargo runs are built as ever.
+STATIC = $(shell uname -m)-unknown-linux-gnu
+build-static: toolchain
+	@$(CARGO) build --release --locked -p capi
+	@RUSTFLAGS='-C target-feature=+crt-static' LIBBPF_SYS_LIBRARY_PATH=$$(pkg-config --variable=libdir libelf) \
+	  $(CARGO) build --release --locked -p cli --target $(STATIC) $$($(HAVE_BPF) && echo --features bpf-static)
+	@install -m 644 $(TARGET)/release/libgreenwave.so $(TARGET)/$(STATIC)/release/
 
 toolchain:
 	@command -v $(CARGO) >/dev/null || { \

@@ -1,14 +1,16 @@
 //! What users install: a Debian package and a tarball of the same tree.
 //!
 //! `stage` lays the tree out, and knows nothing of archives; `dpkg-deb` and
-//! `tar` make them, as they do for everybody. Not a static program:
-//! `libgreenwave.so` is preloaded into programs that use the machine's glibc,
-//! and what the package depends on is read from the two files.
+//! `tar` make them, as they do for everybody. What the package depends on is
+//! read from the program and its library. `--static` makes a tarball alone, of a
+//! program that takes no library of the system; `libgreenwave.so` beside it is
+//! preloaded into programs of the machine's, and so is never static.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 mod control;
+mod elf;
 mod stage;
 
 /// Where what cargo built lies, and where the archives go.
@@ -16,25 +18,31 @@ struct Settings {
     /// Built already, there; otherwise it is built.
     from: Option<PathBuf>,
     out: PathBuf,
+    /// The tarball of a static program, and nothing else.
+    is_static: bool,
 }
 
 impl Settings {
     fn parse(root: &Path, args: &[String]) -> Result<Self, String> {
-        let mut settings = Self { from: None, out: root.join("target/dist") };
+        let mut settings = Self { from: None, out: root.join("target/dist"), is_static: false };
         let mut args = args.iter();
         while let Some(flag) = args.next() {
+            if flag == "--static" {
+                settings.is_static = true;
+                continue;
+            }
             let value = args.next().ok_or_else(|| format!("{flag} takes a folder"));
             match flag.as_str() {
                 "--from" => settings.from = Some(value?.into()),
                 "--out" => settings.out = value?.into(),
-                other => return Err(format!("{other} is none of --from, --out")),
+                other => return Err(format!("{other} is none of --static, --from, --out")),
             }
         }
         Ok(settings)
     }
 }
 
-/// Makes both archives. Exit 0: they are there; 2: they could not be made.
+/// Makes the archives. Exit 0: they are there; 2: they could not be made.
 pub(crate) fn run(root: &Path, args: &[String]) -> ExitCode {
     match Settings::parse(root, args).and_then(|settings| make(root, &settings)) {
         Ok(made) => {
@@ -43,7 +51,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> ExitCode {
         }
         Err(e) => {
             eprintln!(
-                "error: {e}\n  try: cargo run -p xtask -- dist [--from target/release] [--out target/dist]"
+                "error: {e}\n  try: cargo run -p xtask -- dist [--static] [--from target/release] [--out target/dist]"
             );
             ExitCode::from(2)
         }
@@ -53,18 +61,26 @@ pub(crate) fn run(root: &Path, args: &[String]) -> ExitCode {
 fn make(root: &Path, settings: &Settings) -> Result<Vec<PathBuf>, String> {
     let from = match &settings.from {
         Some(folder) => folder.clone(),
-        None => built(root)?,
+        None => built(root, settings.is_static)?,
     };
     let (version, arch) = (env!("CARGO_PKG_VERSION"), control::arch(std::env::consts::ARCH));
     // The last commit's, so that the same tree gives the same archives.
     let time = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root))
         .unwrap_or_else(|_| "0".to_owned());
-    let name = format!("greenwave-{version}-{}-linux-gnu", std::env::consts::ARCH);
+    let libc = if settings.is_static { "static" } else { "gnu" };
+    let name = format!("greenwave-{version}-{}-linux-{libc}", std::env::consts::ARCH);
     let tree = settings.out.join("tree");
     stage::stage(root, &from, &tree)?;
     let deb = settings.out.join(format!("greenwave_{version}_{arch}.deb"));
     let tar = settings.out.join(format!("{name}.tar.gz"));
+    if settings.is_static {
+        elf::must_be_static(&tree.join("usr/lib/greenwave/greenwave"))?;
+    }
     tarball(&tree, &name, time.trim(), &tar)?;
+    if settings.is_static {
+        std::fs::remove_dir_all(&tree).map_err(|e| format!("{}: {e}", tree.display()))?;
+        return Ok(vec![tar]);
+    }
     stage::write(&tree.join("DEBIAN/control"), control::control(&tree, version, arch)?)?;
     stage::allow(&tree)?;
     debian(&tree, time.trim(), &deb)?;
@@ -72,16 +88,17 @@ fn make(root: &Path, settings: &Settings) -> Result<Vec<PathBuf>, String> {
     Ok(vec![deb, tar])
 }
 
-/// Where what `make build` builds lies, once it is built.
-fn built(root: &Path) -> Result<PathBuf, String> {
-    let status = Command::new("make").arg("build").current_dir(root).status();
-    match status {
+/// Where what `make build` builds lies, or `make build-static`, once it is built.
+fn built(root: &Path, is_static: bool) -> Result<PathBuf, String> {
+    let goal = if is_static { "build-static" } else { "build" };
+    match Command::new("make").arg(goal).current_dir(root).status() {
         Ok(status) if status.success() => {}
-        Ok(status) => return Err(format!("make build: {status}")),
+        Ok(status) => return Err(format!("make {goal}: {status}")),
         Err(e) => return Err(format!("make: {e}")),
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("release"))
+    let machine = is_static.then(|| format!("{}-unknown-linux-gnu", std::env::consts::ARCH));
+    Ok(target.join(machine.unwrap_or_default()).join("release"))
 }
 
 /// What is below `usr`, in a folder of its own.

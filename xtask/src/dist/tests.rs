@@ -86,7 +86,8 @@ fn both_archives_hold_the_tree_and_are_roots() {
     if !is_there("dpkg-deb") || !is_there("tar") || !is_there("gzip") {
         return eprintln!("skipped: both_archives_hold_the_tree_and_are_roots: no dpkg-deb, tar or gzip");
     }
-    let settings = Settings { from: Some(folder.0.join("built")), out: folder.0.join("out") };
+    let (from, out) = (Some(folder.0.join("built")), folder.0.join("out"));
+    let settings = Settings { from, out, is_static: false };
     let made = make(root(), &settings).unwrap();
     let [deb, tar] = &made[..] else { panic!("{made:?}") };
     let listed = output(Command::new("dpkg-deb").arg("--contents").arg(deb)).unwrap();
@@ -120,7 +121,20 @@ fn what_is_not_there_is_said() {
     let parse = |words: &[&str]| {
         Settings::parse(root(), &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).err()
     };
-    assert_eq!(parse(&["--to", "x"]), Some("--to is none of --from, --out".to_owned()));
+    assert_eq!(parse(&["--to", "x"]), Some("--to is none of --static, --from, --out".to_owned()));
     assert_eq!(parse(&["--out"]), Some("--out takes a folder".to_owned()));
-    assert_eq!(parse(&["--from", "a", "--out", "b"]), None);
+    assert_eq!(parse(&["--static", "--from", "a", "--out", "b"]), None);
+}
+
+#[test]
+fn what_is_not_static_is_not_packed_as_if_it_were() {
+    let folder = Folder::new("static");
+    let (from, out) = (Some(folder.0.join("built")), folder.0.join("out"));
+    let error = make(root(), &Settings { from, out: out.clone(), is_static: true }).unwrap_err();
+    assert!(error.ends_with("greenwave: it is no ELF file of 64 bits"), "{error}");
+    let archives = fs::read_dir(out).unwrap().flatten().filter(|entry| entry.path().is_file()).count();
+    assert_eq!(archives, 0);
+    let this = std::env::current_exe().unwrap();
+    let error = elf::must_be_static(&this).unwrap_err();
+    assert!(error.contains("it is loaded by /"), "{error}");
 }
