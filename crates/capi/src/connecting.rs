@@ -42,7 +42,7 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
         Some(name) if name.kind == Kind::Datagrams => datagrams::aim(&seam, &name, Some(to)).map(|()| true),
         Some(Name { kind: Kind::Listener, id, six, .. }) => open(&seam, fd, to, six, id),
         Some(name) => match already(&seam, fd, &name) {
-            Some(errno) => Err(errno),
+            Some(outcome) => outcome.map(|()| true),
             None => open(&seam, fd, to, name.six, 0).and_then(|ours| match ours {
                 true => Ok(true),
                 // It is the kernel's socket no more.
@@ -107,16 +107,41 @@ fn open(seam: &Seam, fd: c_int, to: SocketAddr, six: bool, from: u64) -> Result<
 }
 
 /// What connecting a connection once more says; `None` when it could not be
-/// opened and the program knows: it may try again.
-fn already(seam: &Seam, fd: c_int, name: &Name) -> Option<Errno> {
+/// opened and the program knows: it may try again. Who waits (a signal had ended that
+/// before) waits for the handshake that is under way.
+fn already(seam: &Seam, fd: c_int, name: &Name) -> Option<Result<(), Errno>> {
     let errno = match stands(seam, name) {
         Answer::No(errno) => Errno::from_raw_os_error(errno),
         _ => Errno::ISCONN,
     };
+    if errno == Errno::ALREADY {
+        return Some(waited(fd).and_then(|()| match stands(seam, name) {
+            Answer::No(errno) => {
+                // Told now, it is not to be told again.
+                let _ = borrow(fd).map(socket_error);
+                Err(Errno::from_raw_os_error(errno))
+            }
+            _ => Ok(()),
+        }));
+    }
     // Asking takes the error from the socket, as SO_ERROR and a read do.
     let knows = || borrow(fd).is_none_or(|socket| socket_error(socket) == Ok(Ok(())));
-    let failed = errno != Errno::ISCONN && errno != Errno::ALREADY;
-    (!failed || !knows()).then_some(errno)
+    let failed = errno != Errno::ISCONN;
+    (!failed || !knows()).then_some(Err(errno))
+}
+
+/// Waits until the handshake of `fd` is over, if that is what its calls do.
+fn waited(fd: c_int) -> Result<(), Errno> {
+    let socket = borrow(fd).ok_or(Errno::BADF)?;
+    if fcntl_getfl(socket)?.contains(OFlags::NONBLOCK) {
+        return Err(Errno::ALREADY);
+    }
+    let patience = socket_timeout(socket, Timeout::Send)?.map(Timespec::try_from);
+    let patience = patience.transpose().map_err(|_| Errno::INVAL)?;
+    match poll(&mut [PollFd::new(&socket, PollFlags::OUT)], patience.as_ref())? {
+        0 => Err(Errno::ALREADY),
+        _ => Ok(()),
+    }
 }
 
 /// How the handshake of a connection stands.

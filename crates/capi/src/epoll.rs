@@ -13,7 +13,7 @@ use libc::{epoll_event, sigset_t, timespec};
 use crate::hints::{Hint, Hints};
 use crate::next::next;
 use crate::order::{BATCH, LEFT_IN_A_ROW, OTHER, Rank, arrange};
-use crate::{label, ours, seam};
+use crate::{label, ours, seam, watched};
 
 /// As many connections as a process has descriptors here, three times.
 static HINTS: Hints<16_384> = Hints::new();
@@ -27,6 +27,9 @@ static LEFT: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
+    if op == libc::EPOLL_CTL_ADD {
+        watched::put(fd);
+    }
     if event.is_null() || op == libc::EPOLL_CTL_DEL || seam().is_none() {
         return next!(epoll_ctl(epoll, op, fd, event) as Real);
     }

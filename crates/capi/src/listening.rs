@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
 use host::seam::name::{Kind, LEN};
 use host::seam::{Answer, Name, Request, pass};
 use libc::{sockaddr, socklen_t};
-use rustix::io::{Errno, dup, ioctl_fionbio};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
 use rustix::net::sockopt;
 
 use crate::next::next;
@@ -122,7 +122,8 @@ unsafe fn take(
         return Err(Errno::INVAL);
     }
     // A connection that arrives where no number is left would be lost.
-    drop(dup(listener)?);
+    // Not even for a moment may it be a child's.
+    drop(fcntl_dupfd_cloexec(listener, 0)?);
     let mut bytes = [0; LEN];
     let message = pass::receive(listener, &mut bytes, flags & libc::SOCK_CLOEXEC != 0)
         .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;

@@ -81,6 +81,8 @@ pub unsafe extern "C" fn setsockopt(
         return unsafe { label::set_private(seam, &socket, value, len) }.map_or_else(fail, |()| 0);
     }
     match owner(socket.kind, level, name) {
+        // While its handshake is under way the pair is kept full, which a larger buffer would end.
+        Owner::Kernel if is_kept_full(&seam, &socket, level, name) => return 0,
         Owner::Kernel => return next!(setsockopt(fd, level, name, value, len) as Real),
         Owner::Nobody => return 0,
         Owner::Stack => {}
@@ -106,6 +108,12 @@ pub unsafe extern "C" fn setsockopt(
         },
         Err(errno) => fail(errno),
     }
+}
+
+/// Whether setting this would let the program write before the handshake is over.
+fn is_kept_full(seam: &Seam, socket: &Name, level: c_int, name: c_int) -> bool {
+    (level, name) == (SOL_SOCKET, libc::SO_SNDBUF)
+        && connecting::stands(seam, socket) == Answer::No(Errno::ALREADY.raw_os_error())
 }
 
 /// getsockopt(2).

@@ -2,15 +2,16 @@
 //!
 //! An epoll set watches a file, not a number: what takes the number's place is
 //! not watched. Programs that register first and connect then (nginx does)
-//! would wait for ever. Which sets there are is noted when they are made; what
-//! they watch, the kernel itself tells, so a note that is wrong does no harm.
+//! would wait for ever. Which sets there are is noted when they are made, and
+//! which descriptors were ever put into one; what sets watch, the kernel itself tells,
+//! so a note that is old does no harm. Nothing is asked by trying: what is added only to see whether
+//! it can be may be told at once to whoever waits there.
 //! Source: proc_pid_fdinfo(5), epoll(7).
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::io::Errno;
 
 use crate::borrow;
 use crate::next::next;
@@ -20,6 +21,9 @@ use crate::next::next;
 const SETS_MAX: usize = 256;
 static SETS: [AtomicI32; SETS_MAX] = [const { AtomicI32::new(-1) }; SETS_MAX];
 static SETS_LEN: AtomicUsize = AtomicUsize::new(0);
+/// Descriptors that are told apart, a bit each; those beyond count as watched.
+const FDS: usize = 1 << 20;
+static WATCHED: [AtomicU64; FDS / 64] = [const { AtomicU64::new(0) }; FDS / 64];
 
 /// A place in a set.
 pub(crate) struct Watch {
@@ -60,25 +64,36 @@ pub unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
     note(next!(epoll_create1(flags) as Real))
 }
 
+/// Takes note that `fd` is put into some set.
+pub(crate) fn put(fd: c_int) {
+    if let Some((word, bit)) = noted(fd) {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
+/// Where it is noted whether `fd` is in a set.
+fn noted(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
+    let at = usize::try_from(fd).ok()?;
+    Some((WATCHED.get(at / 64)?, 1 << (at % 64)))
+}
+
 /// The places of `fd`.
 pub(crate) fn of(fd: c_int) -> Vec<Watch> {
+    if noted(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit == 0) {
+        return Vec::new();
+    }
     let known = SETS_LEN.load(Ordering::Acquire).min(SETS_MAX);
     let sets = SETS[..known].iter().map(|set| set.load(Ordering::Relaxed));
-    sets.filter_map(|set| place(set, fd)).collect()
+    let places: Vec<Watch> = sets.filter_map(|set| place(set, fd)).collect();
+    // The note was of an earlier descriptor of this number.
+    if let (true, Some((word, bit))) = (places.is_empty(), noted(fd)) {
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
+    places
 }
 
 /// The place of `fd` in `set`.
 fn place(set: c_int, fd: c_int) -> Option<Watch> {
-    let (there, it) = (borrow(set)?, borrow(fd)?);
-    // The cheapest question: may it be added? And most often it could.
-    match epoll::add(there, it, EventData::new_u64(0), EventFlags::empty()) {
-        Ok(()) => {
-            let _ = epoll::delete(there, it);
-            return None;
-        }
-        Err(Errno::EXIST) => {}
-        Err(_) => return None,
-    }
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{set}")).ok()?;
     info.lines().find_map(|line| read(line, fd)).map(|(events, data)| Watch { set, events, data })
 }
@@ -121,6 +136,9 @@ mod tests {
         let (before, _kept) = UnixStream::pair().unwrap();
         let (after, mut other) = UnixStream::pair().unwrap();
         assert!(of(before.as_raw_fd()).is_empty());
+        put(before.as_raw_fd());
+        assert!(of(before.as_raw_fd()).is_empty(), "an old note does no harm");
+        put(before.as_raw_fd());
         let wanted = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&set, &before, EventData::new_u64(u64::MAX - 5), wanted).unwrap();
         let places = of(before.as_raw_fd());

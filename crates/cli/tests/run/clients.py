@@ -1,5 +1,6 @@
 """Every way to connect, on our stack: the peer at argv[2]:8080 sends back what
-it is sent, nobody listens at its port 8081; argv[1] is our address."""
+it is sent, nobody listens at its port 8081, and nobody has the address that ends in
+77; argv[1] is our address."""
 
 import asyncio
 import errno
@@ -13,6 +14,7 @@ from sockets import refuses
 
 OURS, PEER = sys.argv[1], (sys.argv[2], 8080)
 NOBODY = (sys.argv[2], 8081)
+SILENT = (sys.argv[2].rsplit(".", 1)[0] + ".77", 8080)
 LIMIT = 20
 
 
@@ -88,6 +90,46 @@ def from_our_port():
     comes_back(s)
 
 
+def from_any_port_of_ours():
+    """Two at once, and a third after one has closed: each has a port of its own."""
+    ports, open_ones = set(), []
+    for _ in range(3):
+        s = socket.socket()
+        s.bind((OURS, 0))
+        here = s.getsockname()
+        s.connect(PEER)
+        assert s.getsockname() == here and here[1] not in ports, (here, ports)
+        comes_back(s)
+        ports.add(here[1])
+        open_ones.append(s)
+        if len(ports) == 2:
+            open_ones.pop(0).close()
+
+
+def again_and_waiting():
+    """A handshake that is under way is waited for by who connects once more and waits."""
+    for port, expected in [(PEER, (0, errno.EISCONN)), (NOBODY, (errno.ECONNREFUSED,))]:
+        s = socket.socket()
+        s.setblocking(False)
+        assert s.connect_ex(port) == errno.EINPROGRESS
+        s.setblocking(True)
+        said = s.connect_ex(port)
+        assert said in expected, (port, said)
+        if port == PEER:
+            s.settimeout(LIMIT)
+            comes_back(s)
+
+
+def with_another_buffer():
+    """Who has no peer yet cannot write, whatever room it asks for."""
+    s = socket.socket()
+    s.setblocking(False)
+    assert s.connect_ex(SILENT) == errno.EINPROGRESS
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    assert select.select([], [s], [], 0) == ([], [], [])
+    refuses(s.getpeername, errno.ENOTCONN)
+
+
 def to_ourselves():
     server = socket.create_server((OURS, 7000))
     assert server.getsockname() == (OURS, 7000)
@@ -144,7 +186,8 @@ def elsewhere():
 
 
 socket.setdefaulttimeout(LIMIT)
-for way in [blocking, from_our_port, to_ourselves, by_ipv6, many_threads, watched_before, elsewhere]:
+for way in [blocking, from_our_port, from_any_port_of_ours, again_and_waiting, with_another_buffer,
+            to_ourselves, by_ipv6, many_threads, watched_before, elsewhere]:
     way()
     print(way.__name__)
 select_writes = lambda s: select.select([s], [s], [s], LIMIT)[1]

@@ -72,8 +72,6 @@ const CONTROL: u64 = u64::MAX;
 const EVENTS: usize = 64;
 /// Different refusals that are told apart; more are not counted.
 const REFUSALS_MAX: usize = 1024;
-/// Where ports begin that programs do not choose.
-const EPHEMERAL: u16 = 32_768;
 /// Answers are awaited by one process each and need no room.
 const QUIET: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
@@ -272,13 +270,13 @@ impl Desk {
         if !self.place.is_for(addr) {
             return say(&end, Answer::NotOurs);
         }
+        self.made += 1;
         if addr.port() == 0 {
-            let Some(port) = self.listeners.free_port(EPHEMERAL) else {
+            let Some(port) = self.listeners.free_port(&self.key, self.made) else {
                 return say(&end, Answer::No(Errno::ADDRINUSE.raw_os_error()));
             };
             addr.set_port(port);
         }
-        self.made += 1;
         let id = LISTENER | self.made;
         let mut listener = Listener::new(id, addr, end);
         change(&mut listener);

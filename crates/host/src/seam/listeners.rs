@@ -14,6 +14,7 @@ use super::bound::Bound;
 use super::name::LEN;
 use super::options::Setting;
 use super::pass;
+use super::ports::{self, EPHEMERAL};
 
 /// A socket that is bound, and perhaps listens.
 #[derive(Debug)]
@@ -115,9 +116,10 @@ impl Listeners {
         Ok(())
     }
 
-    /// A port that nobody has, from `first` on.
-    pub fn free_port(&self, first: u16) -> Option<u16> {
-        (first..=u16::MAX).find(|port| self.0.iter().all(|listener| listener.addr.port() != *port))
+    /// A port that nobody has; `turn` counts the calls.
+    pub fn free_port(&self, secret: &[u8], turn: u64) -> Option<u16> {
+        let is_taken = |port| self.0.iter().any(|listener| listener.addr.port() == port);
+        ports::free(EPHEMERAL, secret, turn, is_taken)
     }
 
     /// Those at this port.

@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use super::bound::Bound;
+use super::ports::{self, EPHEMERAL};
 
 /// With whom a socket for datagrams shares its address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,16 +83,10 @@ impl Mailboxes {
         self.at(bound.addr.port()).all(|other| !other.quarrels_with(bound, reuse))
     }
 
-    /// A port that nobody has, from `first` on, that nobody can guess who does
-    /// not know `secret` (RFC 6056 §3.3.1).
-    pub fn free_port(&mut self, first: u16, secret: &[u8]) -> Option<u16> {
+    /// A port that nobody has.
+    pub fn free_port(&mut self, secret: &[u8]) -> Option<u16> {
         self.made += 1;
-        let mut hasher = DefaultHasher::new();
-        (secret, self.made).hash(&mut hasher);
-        let count = u64::from(u16::MAX - first) + 1;
-        let start = hasher.finish() % count;
-        let mut ports = (0..count).map(|at| first + ((start + at) % count) as u16);
-        ports.find(|port| !self.ports.contains_key(port))
+        ports::free(EPHEMERAL, secret, self.made, |port| self.ports.contains_key(&port))
     }
 
     pub fn add(&mut self, mailbox: Mailbox) {
@@ -225,14 +220,5 @@ mod tests {
         let taken: Vec<u64> = peers.map(|peer| taker(&all, "10.0.0.1:53", &peer).unwrap()).collect();
         assert!(ids.iter().all(|id| taken.iter().filter(|taken| *taken == id).count() > 10), "each has some");
         assert_eq!(taker(&all, "10.0.0.1:53", "10.0.0.9:1"), Some(taken[0]), "and keeps them");
-    }
-
-    #[test]
-    fn ports_that_nobody_chose_are_free_and_not_in_a_row() {
-        let (mut all, _) = check(&[("0.0.0.0:65535", NONE)], &[true]);
-        assert_eq!(all.free_port(65_535, b"secret"), None);
-        assert_eq!(all.free_port(65_534, b"secret"), Some(65_534));
-        let ports: Vec<u16> = (0..8).map(|_| all.free_port(32_768, b"secret").unwrap()).collect();
-        assert!(ports.windows(2).any(|two| two[0].abs_diff(two[1]) > 1), "{ports:?}");
     }
 }

@@ -31,6 +31,7 @@ pub mod options;
 pub mod pass;
 mod pipe;
 mod place;
+mod ports;
 pub mod preload;
 pub mod program;
 mod request;

@@ -25,7 +25,7 @@ use super::super::name::Kind;
 use super::super::pipe::READABLE;
 use super::super::request::Answer;
 use super::opening::{no, say};
-use super::{Call, Desk, EPHEMERAL, Happened, QUIET, Refusal};
+use super::{Call, Desk, Happened, QUIET, Refusal};
 
 /// What became of a datagram for a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl Desk {
         }
         let free = self.mailboxes.is_free(&Bound { addr, v6_only }, reuse);
         if addr.port() == 0 || (to.is_some() && !free) {
-            let port = self.mailboxes.free_port(EPHEMERAL, &self.key).ok_or(Errno::ADDRINUSE)?;
+            let port = self.mailboxes.free_port(&self.key).ok_or(Errno::ADDRINUSE)?;
             addr.set_port(port);
         } else if !free {
             return Err(Errno::ADDRINUSE);

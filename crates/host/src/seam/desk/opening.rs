@@ -21,8 +21,9 @@ use super::super::name::{Kind, Name};
 use super::super::options::Setting;
 use super::super::pass;
 use super::super::pipe::{Pipe, READABLE};
+use super::super::ports::EPHEMERAL;
 use super::super::request::{Answer, Call};
-use super::{Desk, EPHEMERAL, Happened, QUIET, Refusal};
+use super::{Desk, Happened, QUIET, Refusal};
 
 /// A program that wants a connection.
 pub(super) struct Asker {

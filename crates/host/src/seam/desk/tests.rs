@@ -7,6 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+use super::super::ports::EPHEMERAL;
 use super::super::{ANSWER_BYTES, Asked, Read, Reuse, Seam, Wrote, labels};
 use super::*;
 
