@@ -97,6 +97,10 @@ pub struct Config {
     /// off, the idle time before the peer is asked whether it lives: one that
     /// died then would otherwise be waited for without end.
     pub fin_wait: Span,
+    /// Whether what came before a reset, or before a peer was given up, can still be read, as a
+    /// kernel's programs can; the application hears of the end after that. Otherwise it does at
+    /// once, and what it has not read is gone with who sent it.
+    pub reads_after_reset: bool,
     /// Most connections in TIME-WAIT; the oldest makes room for one more.
     pub time_wait_max: usize,
     /// Idle time before keep-alive probes start; `None` turns them off.
@@ -151,6 +155,7 @@ impl Config {
             user_timeout: None,
             time_wait: Span::from_secs(60),
             fin_wait: Span::from_secs(60),
+            reads_after_reset: false,
             time_wait_max: 1 << 17,
             keep_alive: None,
             syn_cookies: SynCookies::WhenFull,

@@ -58,8 +58,13 @@ impl Stack {
             look_after(now, &mut self.ready, &mut self.timers, &self.config, connection, id.index);
         }
         let reason = connection.reason.unwrap_or(CloseReason::Finished);
-        // What came before a polite end can still be read, for a while.
-        let unread = reason == CloseReason::Finished && !connection.recv.is_empty();
+        // What came before an end can still be read, for a while, if that was a polite one or it is so configured.
+        let readable = match reason {
+            CloseReason::Finished => true,
+            CloseReason::Aborted => false,
+            _ => self.config.reads_after_reset,
+        };
+        let unread = readable && !connection.recv.is_empty();
         if over && unread {
             connection.linger(now, &self.config);
             set_timer(&mut self.timers, connection, &self.config, id.index);

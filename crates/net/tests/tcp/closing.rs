@@ -1,6 +1,6 @@
 //! Connections end: politely, by reset, in every state; and then are gone.
 
-use net::stack::CloseReason;
+use net::stack::{CloseReason, Config};
 use net::wire::tcp::{Flags, Options, Timestamps};
 use net::{ConnId, EventKind};
 use queueing::Span;
@@ -155,6 +155,45 @@ fn unread_bytes_can_be_read_after_both_sides_closed() {
     peer.stack.consume(peer.now, conn, 10);
     peer.hear();
     assert_eq!(peer.closed(), [CloseReason::Finished]);
+}
+
+#[test]
+fn unread_bytes_can_be_read_after_a_reset_where_that_is_configured() {
+    for keeps in [false, true] {
+        let settings = Config { reads_after_reset: keeps, ..config(1) };
+        let (mut peer, conn) = Peer::established_with(settings, Options::NONE);
+        let last = peer.data(0, b"last words");
+        peer.say(last);
+        peer.seq += 10;
+        let reset = peer.seg(Flags::RST | Flags::ACK);
+        peer.say(reset);
+        if keeps {
+            assert_eq!(peer.closed(), [], "not before everything is read");
+            assert_eq!(peer.stack.received(conn), b"last words");
+            assert!(peer.stack.send(peer.now, conn, b"no").is_err());
+            peer.stack.consume(peer.now, conn, 10);
+            peer.hear();
+        }
+        assert_eq!((peer.closed(), peer.stack.connections()), (vec![CloseReason::Reset], 0));
+    }
+    // Nobody reads: it does not stay for ever.
+    let settings = Config { reads_after_reset: true, ..config(1) };
+    let (mut peer, _) = Peer::established_with(settings, Options::NONE);
+    let last = peer.data(0, b"last words");
+    peer.say(last);
+    peer.seq += 10;
+    let reset = peer.seg(Flags::RST | Flags::ACK);
+    peer.say(reset);
+    peer.wait();
+    assert_eq!((peer.closed(), peer.stack.connections()), (vec![CloseReason::Reset], 0));
+    // What we abort ourselves is over at once.
+    let settings = Config { reads_after_reset: true, ..config(1) };
+    let (mut peer, conn) = Peer::established_with(settings, Options::NONE);
+    let last = peer.data(0, b"last words");
+    peer.say(last);
+    peer.stack.abort(peer.now, conn);
+    peer.hear();
+    assert_eq!((peer.closed(), peer.stack.connections()), (vec![CloseReason::Aborted], 0));
 }
 
 #[test]

@@ -93,6 +93,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
         if policy.transport.is_some() {
             stack.classifier = policy.transport;
         }
+        // Its programs were written for a kernel's TCP.
+        stack.reads_after_reset = true;
         Self {
             stack: Stack::new(stack),
             front: Front::new(Setup {

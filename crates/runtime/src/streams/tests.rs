@@ -155,6 +155,33 @@ fn a_peer_that_resets_takes_the_pipe_along() {
 }
 
 #[test]
+fn what_came_before_a_reset_is_read_before_the_end() {
+    // More than the program has room for, and the reset in the same round.
+    let mut world = World::new(4);
+    world.send(0, b"last words");
+    world.client.egress(world.now, &mut world.far);
+    world.client.abort(world.now, world.conns[0]);
+    world.settle();
+    let end = world.end(0);
+    assert_eq!((end.borrow().inbound.len(), end.borrow().dropped), (4, false));
+    // What it writes now goes nowhere, and takes nothing from it.
+    end.borrow_mut().outbound.extend(b"answer");
+    world.tell(0);
+    world.settle();
+    let mut read = Vec::new();
+    while !end.borrow().dropped {
+        let came: Vec<u8> = end.borrow_mut().inbound.drain(..).collect();
+        assert!(!came.is_empty(), "{read:?} is all that it was given");
+        read.extend(came);
+        world.tell(0);
+        world.settle();
+    }
+    read.extend(end.borrow_mut().inbound.drain(..));
+    assert_eq!(read, b"last words");
+    assert_eq!((&world.received[..], world.streams.connections()), (&b""[..], 0));
+}
+
+#[test]
 fn the_most_urgent_is_handed_over_first() {
     let mut world = World::new(100);
     (0..3).for_each(|_| world.connect());

@@ -63,7 +63,10 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 // It is told when there is room.
                 Ok(0) => return,
                 Ok(taken) => flow.sent += taken,
-                Err(_) => return self.let_go(now, conn, true),
+                Err(_) => {
+                    (flow.pending, flow.sent) = (Vec::new(), 0);
+                    return self.nobody_reads(now, conn);
+                }
             }
         }
         flow.pending = Vec::new();
@@ -94,8 +97,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
                         // To be told that there is nothing more takes a call, too.
                         Ok(_) if len < self.scratch.len() && !flow.shut && !flow.gone => return,
                         Ok(_) => {}
-                        // What it wrote nobody will read.
-                        Err(_) => return self.let_go(now, conn, true),
+                        Err(_) => return self.nobody_reads(now, conn),
                     }
                 }
                 Read::Nothing => return,
@@ -109,5 +111,13 @@ impl<D: Device, P: Programs> Streams<D, P> {
             }
         }
         self.queue_out(conn);
+    }
+
+    /// What the program wrote nobody will read; what came before that it may still.
+    fn nobody_reads(&mut self, now: Time, conn: ConnId) {
+        let is_gone = self.flow(conn).is_none_or(|flow| flow.gone || flow.deaf);
+        if is_gone || self.stack.received(conn).is_empty() {
+            self.let_go(now, conn, true);
+        }
     }
 }
