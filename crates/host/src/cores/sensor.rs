@@ -10,6 +10,7 @@
 //! nothing about who it is.
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use queueing::{Clock, CoreId, Span, Time};
 
@@ -81,7 +82,10 @@ const RECENT: usize = 4;
 /// Loads of one reading.
 const LOADS: u32 = 32;
 /// Readings from which the latency of an idle machine is learned at first.
-const LEARN: usize = 256;
+const LEARN: usize = 64;
+/// They are as far apart as a round's: read in a row, they would find in caches what is others' by then,
+/// and every later one would look like a busy machine's.
+const APART: Duration = Duration::from_millis(2);
 /// Bytes of a cache line, of which each holds one place.
 const LINE: usize = 64;
 
@@ -105,6 +109,7 @@ impl Probe {
         }
         let mut probe = Self { next, at: 0, recent: [f64::MAX; RECENT], turn: 0, idle_ns: f64::MAX, limit };
         for _ in 0..LEARN {
+            std::thread::sleep(APART);
             probe.read();
         }
         probe
