@@ -28,6 +28,7 @@ pub struct Config {
     pub period: Option<Span>,
     #[serde(deserialize_with = "text_or_none")]
     pub calm: Option<Span>,
+    pub real_time: bool,
     pub bandwidth_max_gb: f64,
     pub latency_max: f64,
     #[serde(deserialize_with = "text")]
@@ -95,6 +96,7 @@ impl Default for Config {
             sensor: SensorName::Auto,
             period: None,
             calm: None,
+            real_time: true,
             bandwidth_max_gb: paper.bandwidth_max / 1e9,
             latency_max: 2.0,
             slice: paper.slice,
@@ -268,9 +270,15 @@ impl Config {
     ///
     /// # Errors
     /// More guaranteed cores than there are; an unknown policy.
-    pub fn arrange(&self, topology: Topology, period: Span) -> Result<(Board, Box<dyn Policy>), Error> {
+    pub fn arrange(
+        &self,
+        topology: Topology,
+        mechanism: Mechanism,
+        period: Span,
+    ) -> Result<(Board, Box<dyn Policy>), Error> {
         let cores = topology.cores();
-        let board = Board::new(topology, self.tasks.iter().map(Task::spec).collect()).map_err(|e| {
+        let specs = self.tasks.iter().map(|task| task.spec(mechanism)).collect();
+        let board = Board::new(topology, specs).map_err(|e| {
             Error::new(e.to_string())
                 .advice(format!("guaranteed cores that add up to {cores} at most, or more cores"))
         })?;
@@ -314,17 +322,32 @@ impl Config {
     }
 }
 
+/// THRESH_QD of a task whose threads are looked at, unless it is said: shorter waits than half a
+/// round of 2 ms end before a decision could end them, by the kernel's idle class.
+const DELAY_SEEN: Span = Span::from_millis(1);
+
 impl Task {
-    /// As policies know it.
-    pub fn spec(&self) -> TaskSpec {
+    /// Whether it is LC.
+    pub fn is_critical(&self) -> bool {
+        self.class == ClassName::LC
+    }
+
+    /// As policies know it under `mechanism`: what was not said is as it suits that.
+    pub fn spec(&self, mechanism: Mechanism) -> TaskSpec {
         let default = TaskSpec::critical(self.guaranteed);
+        let is_told = match mechanism {
+            Mechanism::Affinity => false,
+            Mechanism::Runtime => self.pulse,
+            Mechanism::Scx => true,
+        };
+        let delay_max = if is_told { default.delay_max } else { DELAY_SEEN };
         TaskSpec {
             class: match self.class {
                 ClassName::LC => Class::Critical,
                 ClassName::BE => Class::BestEffort,
             },
             burstable: self.burstable.unwrap_or(default.burstable),
-            delay_max: self.delay_max.unwrap_or(default.delay_max),
+            delay_max: self.delay_max.unwrap_or(delay_max),
             request_max: self.request_max,
             tail_target: self.tail_target.unwrap_or(default.tail_target),
             ..default

@@ -150,12 +150,12 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
     let layout = Layout::new(&cores).map_err(|e| Error::new(e.to_string()))?;
     let choice = mechanism::choose(config, &ours, &cores)?;
     let (period, calm) = config.tempo(choice.mechanism);
-    let (board, policy) = config.arrange(layout.topology().clone(), period)?;
+    let (board, policy) = config.arrange(layout.topology().clone(), choice.mechanism, period)?;
     let settings = config.settings(period);
     let period = policy.period().max(period);
     // All that can be refused is, before anything is started or changed.
     for task in &config.tasks {
-        let checked = task.who().map_or(Ok(()), |who| who.check(task.spec().is_critical()));
+        let checked = task.who().map_or(Ok(()), |who| who.check(task.is_critical()));
         checked.map_err(|e| Error::from(e.of_task(&task.name)))?;
     }
     let (sensor, why) = sensor(config, &cores)?;
@@ -167,20 +167,31 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
     let mut programs = Programs::default();
     let clock = Monotonic::new();
     let watch = Watch::new(config.condition_after, &settings, &board);
-    let tasks = start(config, &mut programs);
+    let tasks = start(config, choice.mechanism, &mut programs);
+    // After programs, which are to be where they like; before LC, which may go before us.
+    let is_first = stand_back(&ours, &cores);
     let manager = tasks.and_then(|tasks| {
-        let setup = Setup { layout, tasks, calm, period, sensor, journal };
+        let real_time = config.real_time;
+        let setup = Setup { layout, tasks, real_time, calm, period, sensor, journal };
         setup.take(choice.mechanism, clock.now()).map_err(Error::from)
     });
     let done = manager.map(|mut manager| {
-        let is_first = stand_back(&ours, &cores);
         let start = Start { cores: &cores, period, choice: &choice, sensor_why: &why, is_first };
         greet(config, args, &*manager, &start);
         let shown = ui.map(|ui| Shown::new(ui, &board, config));
         let allocator = Allocator::new(policy, board);
-        let config_now = config.clone();
-        let mut rounds =
-            Rounds { config: config_now, args, reload, clock, allocator, watch, period, shown, control };
+        let mut rounds = Rounds {
+            config: config.clone(),
+            args,
+            reload,
+            clock,
+            allocator,
+            watch,
+            mechanism: choice.mechanism,
+            period,
+            shown,
+            control,
+        };
         let status = rounds.run(&mut *manager, &mut programs, interrupted);
         // Everybody goes on before anybody is asked to end.
         let restored = manager.put_back();
@@ -201,7 +212,11 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
 }
 
 /// Starts commands, and says who every task is.
-fn start(config: &Config, programs: &mut Programs) -> Result<Vec<(String, TaskSetup)>, Error> {
+fn start(
+    config: &Config,
+    mechanism: Mechanism,
+    programs: &mut Programs,
+) -> Result<Vec<(String, TaskSetup)>, Error> {
     let setup = |task: &config::Task| {
         let who = match (task.who(), &task.command) {
             (Some(who), _) => who,
@@ -209,7 +224,7 @@ fn start(config: &Config, programs: &mut Programs) -> Result<Vec<(String, TaskSe
         };
         Ok((
             task.name.clone(),
-            TaskSetup { spec: task.spec(), who, tail: task.tail.clone(), pulse: task.pulse },
+            TaskSetup { spec: task.spec(mechanism), who, tail: task.tail.clone(), pulse: task.pulse },
         ))
     };
     config.tasks.iter().map(setup).collect()
@@ -244,7 +259,7 @@ fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: &Start<'_>)
     let mut limits = Vec::new();
     let ids = (0..config.tasks.len()).map(|number| TaskId(number as u16));
     for (task, id) in config.tasks.iter().zip(ids) {
-        if !task.spec().is_critical() && !manager.can_park(id) {
+        if !task.is_critical() && !manager.can_park(id) {
             limits.push(format!(
                 "{} cannot be parked: without a core {}",
                 task.name,
@@ -253,6 +268,13 @@ fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: &Start<'_>)
                 } else {
                     "it stays where it was, in the idle class"
                 }
+            ));
+        }
+        if config.real_time && manager.stays_fair(id) {
+            limits.push(format!(
+                "{} is not real-time, and the kernel's own threads can hold it up: no CAP_SYS_NICE, or its control \
+                 group has no cpu.rt_runtime_us",
+                task.name
             ));
         }
         if task.request_max.is_some() && !(task.pulse && choice.mechanism == Mechanism::Runtime) {
@@ -294,6 +316,7 @@ struct Rounds<'a> {
     clock: Monotonic,
     allocator: Allocator,
     watch: Watch,
+    mechanism: Mechanism,
     period: Span,
     /// Where it shows itself, if anywhere.
     shown: Option<Shown>,
@@ -366,7 +389,7 @@ impl Rounds<'_> {
     /// Has other thresholds hold from now on; what to say of it.
     fn take_over(&mut self, manager: &mut dyn Manager, config: Config) -> String {
         for (number, task) in config.tasks.iter().enumerate() {
-            let (id, spec) = (TaskId(number as u16), task.spec());
+            let (id, spec) = (TaskId(number as u16), task.spec(self.mechanism));
             self.allocator.set_thresholds(id, &spec);
             manager.set_thresholds(id, &spec);
         }

@@ -250,7 +250,7 @@ fn figures(
 
 /// `LC` or `BE`.
 fn class(task: &Task) -> &'static str {
-    if task.spec().is_critical() { "LC" } else { "BE" }
+    if task.is_critical() { "LC" } else { "BE" }
 }
 
 /// `queue memcached`, `bandwidth socket 0`.

@@ -1,8 +1,9 @@
 //! A thread's scheduling class.
 //!
 //! BE runs in `SCHED_IDLE`: whoever wakes up in another class takes the core from
-//! it at once, in the kernel, at the cost of one wake. Source: sched(7),
-//! sched_setscheduler(2).
+//! it, in the kernel, at the cost of one wake. A thread of the fair class does so when it is its turn,
+//! which it may wait for until the next tick; one of a real-time class does it at once.
+//! Source: sched(7), sched_setscheduler(2).
 
 use std::io;
 
@@ -24,8 +25,10 @@ impl Class {
     pub const OTHER: Self = Self { policy: libc::SCHED_OTHER, priority: 0 };
     /// A scheduler's that was loaded into the kernel; that of others while there is none.
     pub const EXT: Self = Self { policy: 7, priority: 0 };
-    /// Before everybody who is not real-time; what it starts is not.
-    pub const FIRST: Self = Self { policy: libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority: 1 };
+    /// Before everybody who is not real-time, the kernel's own threads among them.
+    pub const URGENT: Self = Self { policy: libc::SCHED_RR, priority: 1 };
+    /// Before those, too, for who shares out cores; what it starts is not.
+    pub const FIRST: Self = Self { policy: libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority: 2 };
 
     /// That of `thread`; `None` is the calling one.
     ///

@@ -251,7 +251,7 @@ fn back(thread: u32, was: &Was) -> Option<bool> {
     let id = pid(thread)?;
     // A class that is not the one we set is the program's own doing.
     let class = match Class::of(Some(id)).ok()? {
-        Class::IDLE | Class::EXT => was.class.set(Some(id)),
+        Class::IDLE | Class::EXT | Class::URGENT => was.class.set(Some(id)),
         _ => Ok(()),
     };
     let cores = sched_setaffinity(Some(id), &list::set_of(was.cores.iter().copied()));

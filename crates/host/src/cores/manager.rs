@@ -41,6 +41,11 @@ pub trait Manager: Cores {
         self.taken().of(task).is_parked()
     }
 
+    /// Whether `task` was to be real-time and may not.
+    fn stays_fair(&self, task: TaskId) -> bool {
+        self.taken().of(task).stays_fair()
+    }
+
     /// Whether `task` can be parked. Where not, it stays when it has no core, below everybody who has one.
     fn can_park(&self, task: TaskId) -> bool {
         self.taken().of(task).can_park()

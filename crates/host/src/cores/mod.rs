@@ -3,7 +3,8 @@
 //! workers of programs on our own runtime.
 //!
 //! Any kernel, any program, no code in the kernel. The fast path is the kernel's own: BE
-//! is in the idle class, so LC that wakes up has the core in the time of a wake.
+//! is in the idle class and LC, where that is allowed, real-time, so LC that wakes up has the core in
+//! the time of a wake, over BE and over the kernel's own threads.
 //! What [`Affinity`] adds are the slow decisions, every few milliseconds: it
 //! senses who waits for a core and how busy DRAM is, keeps BE off cores that
 //! LC needs for itself, and parks BE that has none.
@@ -131,7 +132,8 @@ impl Affinity {
     /// A task is not there or not ours to schedule; the others are put back.
     pub fn new(setup: Setup, now: Time) -> Result<Self, CoresError> {
         let calm = setup.calm;
-        let taken = Taken::new(setup, Some(Class::IDLE), now)?;
+        let lc = setup.real_time.then_some(Class::URGENT);
+        let taken = Taken::new(setup, [lc, Some(Class::IDLE)], now)?;
         let (cores, tasks) = (taken.layout.cores().len(), taken.tasks.len());
         let mut order: Vec<TaskId> = (0..tasks as u16).map(TaskId).collect();
         order.sort_by_key(|task| taken.specs[task.index()].is_critical());

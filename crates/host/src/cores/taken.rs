@@ -20,6 +20,8 @@ pub struct Setup {
     pub layout: Layout,
     /// Who shares them, each with its name for errors.
     pub tasks: Vec<(String, TaskSetup)>,
+    /// LC's threads that sleep now and then become real-time, where that is allowed.
+    pub real_time: bool,
     /// LC gives a core back that it had no use for during this time.
     pub calm: Span,
     /// From one round to the next.
@@ -42,16 +44,16 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Takes them over at `now`, BE into the class `be`, if one is given.
+    /// Takes them over at `now`, LC and BE into the classes `lc` and `be`, if those are given.
     ///
     /// # Errors
     /// A task is not there or not ours to schedule; the others are put back.
-    pub(super) fn new(setup: Setup, be: Option<Class>, now: Time) -> Result<Self, CoresError> {
-        let Setup { layout, tasks, calm: _, period: _, sensor, mut journal } = setup;
+    pub(super) fn new(setup: Setup, [lc, be]: [Option<Class>; 2], now: Time) -> Result<Self, CoresError> {
+        let Setup { layout, tasks, real_time: _, calm: _, period: _, sensor, mut journal } = setup;
         let mut managed = Vec::new();
         for (number, (name, task)) in tasks.iter().enumerate() {
             let critical = task.spec.is_critical();
-            let class = be.filter(|_| !critical);
+            let class = if critical { lc } else { be };
             match Managed::take(number, critical, class, task.who.clone(), now, &mut journal) {
                 Ok(task) => managed.push(task),
                 Err(e) => {

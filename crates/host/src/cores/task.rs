@@ -30,13 +30,19 @@ const STILL: Span = Span::from_millis(12);
 /// Threads of one task that are watched; more are counted, run in the task's class and
 /// on its cores by inheritance, and are seen when others end.
 const THREADS_MAX: usize = 4096;
+/// How often threads are asked whether they sleep now and then.
+const WEIGH: Span = Span::from_millis(10);
+/// Real-time threads that were awake for more of that time are so no more,
+const BUSY: f64 = 0.8;
+/// until they are for less than this part.
+const CALM: f64 = 0.5;
 
 /// A task at work.
 #[derive(Debug)]
 pub struct Managed {
     number: usize,
     critical: bool,
-    /// What its threads become here; whoever asks for [`take_fresh`](Managed::take_fresh) does it instead.
+    /// What its threads become here, LC's if they were in the fair class; whoever asks for [`take_fresh`](Managed::take_fresh) does it instead.
     class: Option<Class>,
     who: Who,
     /// When the first process began, where it is known by number.
@@ -50,6 +56,10 @@ pub struct Managed {
     cores: Option<CpuSet>,
     parked: bool,
     ended: bool,
+    /// A thread could not become real-time.
+    stays_fair: bool,
+    /// When threads were asked last whether they sleep now and then.
+    weighed: Time,
     figures: Figures,
 }
 
@@ -62,6 +72,11 @@ struct Thread {
     /// When it was asked last whether it waits, and whether it did.
     asked: Time,
     waits: bool,
+    /// LC's, where it may be real-time: the class to go back to, whether it is, and for how long it had been
+    /// awake when it was weighed last.
+    fair: Option<Class>,
+    urgent: bool,
+    weighed_ns: u64,
 }
 
 /// What a task did, since it was taken over.
@@ -122,6 +137,8 @@ impl Managed {
             cores: None,
             parked: false,
             ended: false,
+            stays_fair: false,
+            weighed: now,
             figures: Figures::default(),
         };
         task.gather(journal)?;
@@ -196,6 +213,29 @@ impl Managed {
         self.figures.threads = self.threads.len();
     }
 
+    /// Who computes without end would keep others waiting, the kernel's own threads and, since
+    /// equals take turns of 100 ms, threads of its own task: only who sleeps now and then is real-time.
+    fn weigh(&mut self, now: Time) {
+        let elapsed = now.since(self.weighed).as_nanos() as f64;
+        self.weighed = now;
+        for (&(_, id), thread) in &mut self.threads {
+            let Some(fair) = thread.fair else { continue };
+            // Who waits for a core sleeps as little as who has it.
+            let awake_ns = thread.last.ran_ns + thread.last.waited_ns;
+            let busy = awake_ns.saturating_sub(thread.weighed_ns) as f64 / elapsed;
+            thread.weighed_ns = awake_ns;
+            let (is, becomes) = match (busy, thread.urgent) {
+                (busy, true) if busy > BUSY => (Class::URGENT, fair),
+                (busy, false) if busy < CALM => (fair, Class::URGENT),
+                _ => continue,
+            };
+            // Another class is the program's own doing.
+            if Class::of(pid(id)).is_ok_and(|class| class == is) && becomes.set(pid(id)).is_ok() {
+                thread.urgent = !thread.urgent;
+            }
+        }
+    }
+
     fn members(&self) -> Vec<u32> {
         if let Some(group) = &self.group {
             let members = group.members();
@@ -221,7 +261,20 @@ impl Managed {
             return;
         };
         let id = pid(thread);
-        let ours = self.class.filter(|_| !class.is_deadline()).map_or(Ok(()), |ours| ours.set(id));
+        let urgent = self.class == Some(Class::URGENT);
+        let ours = match self.class {
+            Some(_) if class.is_deadline() || urgent && class != Class::OTHER => Ok(()),
+            Some(ours) => ours.set(id),
+            None => Ok(()),
+        };
+        let fair = (urgent && class == Class::OTHER && ours.is_ok()).then_some(class);
+        // The fair class serves, too.
+        let ours = if urgent {
+            self.stays_fair |= ours.is_err();
+            Ok(())
+        } else {
+            ours
+        };
         let cores = self.cores.map_or(Ok(()), |cores| sched_setaffinity(id, &cores));
         // Who has ended meanwhile refused nothing.
         let is_there = Class::of(id).is_ok();
@@ -229,7 +282,17 @@ impl Managed {
             self.figures.refused += 1;
         }
         let last = ledger.read().unwrap_or_default();
-        place.insert(Thread { ledger, last, changed: now, asked: now, waits: false });
+        let (urgent, weighed_ns) = (fair.is_some(), last.ran_ns + last.waited_ns);
+        place.insert(Thread {
+            ledger,
+            last,
+            changed: now,
+            asked: now,
+            waits: false,
+            fair,
+            urgent,
+            weighed_ns,
+        });
         if !class.is_deadline() {
             self.fresh.push(thread);
         }
@@ -279,6 +342,9 @@ impl Managed {
             self.threads.values_mut().for_each(|thread| thread.changed = now);
         }
         self.figures.longest = self.figures.longest.max(look.delay);
+        if critical && now.since(self.weighed) >= WEIGH {
+            self.weigh(now);
+        }
         look
     }
 
@@ -313,6 +379,12 @@ impl Managed {
     #[must_use]
     pub fn can_park(&self) -> bool {
         !self.critical && self.group.as_ref().is_some_and(Group::can_freeze)
+    }
+
+    /// Whether it was to be real-time and may not.
+    #[must_use]
+    pub const fn stays_fair(&self) -> bool {
+        self.stays_fair
     }
 
     /// Whether it is stopped.

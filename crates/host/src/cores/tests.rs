@@ -8,6 +8,7 @@ use sched::cores::TaskSignals;
 
 use super::class::Class;
 use super::journal::pid;
+use super::task::RESCAN;
 use super::*;
 use crate::{Monotonic, affinity, proc};
 
@@ -40,7 +41,7 @@ impl Drop for Program {
     }
 }
 
-fn manager(test: &str, lc: &Program, be: &Program) -> (Affinity, Vec<CoreId>) {
+fn manager(test: &str, lc: &Program, be: &Program, real_time: bool) -> (Affinity, Vec<CoreId>) {
     let cores = affinity::cores().unwrap();
     let layout = Layout::new(&cores).unwrap();
     let folder = std::env::temp_dir().join(format!("greenwave-cores-{test}-{}", std::process::id()));
@@ -54,6 +55,7 @@ fn manager(test: &str, lc: &Program, be: &Program) -> (Affinity, Vec<CoreId>) {
     let setup = Setup {
         layout,
         tasks,
+        real_time,
         calm: Span::from_millis(20),
         period: Span::from_millis(2),
         sensor: Box::new(Unseen),
@@ -66,7 +68,7 @@ fn manager(test: &str, lc: &Program, be: &Program) -> (Affinity, Vec<CoreId>) {
 fn be_leaves_the_core_that_lc_holds_and_everything_is_put_back() {
     let (lc, be) = (Program::start(), Program::start());
     let before = [(lc.class(), lc.cores()), (be.class(), be.cores())];
-    let (mut manager, cores) = manager("back", &lc, &be);
+    let (mut manager, cores) = manager("back", &lc, &be, false);
     assert_eq!(be.class(), Class::IDLE, "BE gives way to all others at once");
     assert_eq!(lc.class(), before[0].0);
     let clock = Monotonic::new();
@@ -93,12 +95,46 @@ fn be_leaves_the_core_that_lc_holds_and_everything_is_put_back() {
 }
 
 #[test]
+fn lc_is_real_time_while_it_sleeps_now_and_then_and_has_its_class_again() {
+    let sleeps = Program(Command::new("sleep").arg("60").spawn().unwrap());
+    let spins = Program::start();
+    for (name, lc, keeps) in [("sleeps", &sleeps, true), ("spins", &spins, false)] {
+        let be = Program::start();
+        let before = lc.class();
+        let (mut manager, _) = manager(&format!("urgent-{name}"), lc, &be, true);
+        if manager.stays_fair(TaskId(0)) {
+            assert_eq!(lc.class(), before);
+            println!("skipped: lc_is_real_time: {name}: this control group has no real-time budget");
+            continue;
+        }
+        assert_eq!(lc.class(), Class::URGENT);
+        let mut signals = Signals::of(
+            &sched::cores::Board::new(
+                manager.taken.layout.topology().clone(),
+                vec![TaskSpec::critical(1), TaskSpec::best_effort()],
+            )
+            .unwrap(),
+        );
+        // Who spins is found out when it has had a core from one scan to the next.
+        let clock = Monotonic::new();
+        let end = clock.now() + if keeps { RESCAN * 3 } else { Span::from_secs(30) };
+        while clock.now() < end && (keeps || lc.class() == Class::URGENT) {
+            manager.sense(clock.now(), &mut signals);
+            std::thread::yield_now();
+        }
+        assert_eq!(lc.class() == Class::URGENT, keeps, "{name}");
+        assert_eq!(manager.put_back().unwrap().failed, 0);
+        assert_eq!(lc.class(), before);
+    }
+}
+
+#[test]
 fn a_task_s_time_is_counted_its_end_is_noticed_and_its_forks_belong_to_it() {
     let lc = Program::start();
     let shell = "while :; do :; done & while :; do :; done";
     let mut be = Program(Command::new("sh").args(["-c", shell]).spawn().unwrap());
     let clock = Monotonic::new();
-    let (mut manager, _) = manager("time", &lc, &be);
+    let (mut manager, _) = manager("time", &lc, &be, false);
     let board = sched::cores::Board::new(
         manager.taken.layout.topology().clone(),
         vec![TaskSpec::critical(1), TaskSpec::best_effort()],

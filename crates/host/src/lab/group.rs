@@ -98,6 +98,20 @@ impl Group {
         }
     }
 
+    /// Lets its members be real-time for `share` of a core at most, where that
+    /// takes leave (version 1 of kernels with `RT_GROUP_SCHED`).
+    ///
+    /// # Errors
+    /// [`LabError::Group`] when the kernel refuses.
+    pub fn real_time(&self, share: f64) -> Result<(), LabError> {
+        match self.version {
+            Version::One if self.path.join(REAL_TIME).exists() => {
+                self.write(REAL_TIME, &((share * 1e6) as u64).to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// `program`, to be run inside this group and `namespace`; its arguments
     /// are the caller's to add.
     #[must_use]
@@ -163,6 +177,9 @@ pub(super) fn end_leftovers() {
     Left::in_folder(&home).for_each(|path| end(&path));
 }
 
+/// How long in each second members may be real-time, in µs.
+const REAL_TIME: &str = "cpu.rt_runtime_us";
+
 /// Kills all that runs in a group, and removes it.
 fn end(path: &Path) {
     for _ in 0..LOOKS {
@@ -173,6 +190,11 @@ fn end(path: &Path) {
             } else if let Some(pid) = Pid::from_raw(id as i32) {
                 let _ = kill_process(pid, Signal::KILL);
             }
+        }
+        // What it was granted counts until the kernel has forgotten it, which takes a while.
+        let granted = path.join(REAL_TIME);
+        if granted.exists() {
+            let _ = fs::write(granted, "0");
         }
         match fs::remove_dir(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => thread::sleep(LOOK),

@@ -7,17 +7,37 @@ fn the_example_is_right_and_shows_the_defaults() {
     let example = Config::parse("example.toml", EXAMPLE).unwrap();
     let (tasks, default) = (example.tasks.clone(), Config::default());
     assert_eq!(format!("{:?}", Config { tasks: Vec::new(), ..example }), format!("{default:?}"));
-    assert_eq!(tasks[0].spec(), TaskSpec::critical(1));
-    assert_eq!(tasks[1].spec(), TaskSpec::best_effort());
+    assert_eq!(tasks[0].spec(Mechanism::Scx), TaskSpec::critical(1));
+    assert_eq!(tasks[1].spec(Mechanism::Scx), TaskSpec::best_effort());
     // What is commented out can be commented in, once the other way to say who it is goes.
     let told = EXAMPLE
         .replace("\n# ", "\n#  ")
+        .replace("\n#  delay_max", "\ndelay_max")
         .replace("\n#  request_max", "\nrequest_max")
         .replace("\n#  tail", "\ntail")
         .replace("\n#  pulse", "\npulse");
     let told = Config::parse("example.toml", &told).unwrap();
     assert_eq!(told.tasks[0].request_max, Some(Span::from_micros(40)));
     assert!(told.tasks[0].tail.is_some() && told.tasks[0].pulse);
+    // The commented value is what holds where threads are looked at.
+    assert_eq!(told.tasks[0].spec(Mechanism::Scx).delay_max, tasks[0].spec(Mechanism::Affinity).delay_max);
+}
+
+#[test]
+fn a_wait_asks_for_a_core_when_the_mechanism_can_still_end_it() {
+    let lc = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n";
+    let delay = |more: &str, mechanism| {
+        let config = Config::parse("t.toml", &format!("{lc}{more}")).unwrap();
+        config.tasks[0].spec(mechanism).delay_max
+    };
+    let (paper, seen) = (Span::from_micros(10), Span::from_millis(1));
+    for (mechanism, looked_at, told) in
+        [(Mechanism::Affinity, seen, seen), (Mechanism::Runtime, seen, paper), (Mechanism::Scx, paper, paper)]
+    {
+        assert_eq!(delay("", mechanism), looked_at, "{mechanism:?}");
+        assert_eq!(delay("pulse = true", mechanism), told, "{mechanism:?}");
+        assert_eq!(delay("delay_max = \"70us\"", mechanism), Span::from_micros(70), "{mechanism:?}");
+    }
 }
 
 #[test]
@@ -78,13 +98,14 @@ fn cores_and_guarantees_must_be_there() {
     assert_eq!(with("").unwrap().managed(&ours).unwrap(), ours);
     let two = || Topology::regular(1, 2, 1).unwrap();
     let period = Span::from_millis(2);
-    let error = with("").unwrap().arrange(two(), period).err().unwrap().to_string();
+    let affinity = Mechanism::Affinity;
+    let error = with("").unwrap().arrange(two(), affinity, period).err().unwrap().to_string();
     assert!(error.contains("3 cores are guaranteed and 2 are there\n  try: guaranteed cores"), "{error}");
     let error = with("policy = \"best\"").unwrap();
     let four = Topology::regular(1, 4, 1).unwrap();
     assert!(
         error
-            .arrange(four, period)
+            .arrange(four, affinity, period)
             .err()
             .unwrap()
             .to_string()

@@ -42,7 +42,15 @@ impl Rig {
         let settings = Settings { period: PERIOD, ..Settings::default() };
         let policy = by_name(policy, &settings, &board).unwrap();
         let begin = Monotonic::new().now();
-        let setup = Setup { layout, tasks, calm: CALM, period: PERIOD, sensor: Box::new(Unseen), journal };
+        let setup = Setup {
+            layout,
+            tasks,
+            real_time: false,
+            calm: CALM,
+            period: PERIOD,
+            sensor: Box::new(Unseen),
+            journal,
+        };
         let mut runtime = Runtime::new(setup, begin).unwrap();
         for (crowd, spinner) in runtime.crowds.iter_mut().zip(&programs) {
             let process = spinner.id();

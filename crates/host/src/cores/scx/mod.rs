@@ -142,7 +142,7 @@ impl Scx {
             return too_many(format!("scx: {} tasks are more than {TASKS}", setup.tasks.len()));
         }
         let calm = setup.calm;
-        let taken = Taken::new(setup, None, now)?;
+        let taken = Taken::new(setup, [None, None], now)?;
         let tasks = taken.tasks.len();
         let mut scx = Self {
             figures: vec![Figures::default(); tasks],

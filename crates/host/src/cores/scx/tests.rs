@@ -109,6 +109,7 @@ impl World {
         let begin = Monotonic::new().now();
         let layout = Layout::new(&cores).unwrap();
         let setup = Setup {
+            real_time: false,
             layout,
             tasks,
             calm: CALM,

@@ -44,7 +44,7 @@ impl Manager {
             .then(|| Mutex::new(Parties::new(config.be_share, config.tail_target)));
         let daemon = match (config.sharing, &rig.be) {
             (Sharing::Caladan | Sharing::CaladanRuntime, Some(best)) => {
-                Some(Daemon::new(&rig.client, &tasks(config.sharing, rig.lc.id(), best.child.id()))?)
+                Some(Daemon::new(&rig.client, &tasks(config, rig.lc.id(), best.child.id()))?)
             }
             _ => None,
         };
@@ -141,14 +141,16 @@ impl Parties {
 }
 
 /// What the daemon is told.
-fn tasks(sharing: Sharing, lc: u32, be: u32) -> String {
-    let (mechanism, pulse) = match sharing {
+fn tasks(config: &Config, lc: u32, be: u32) -> String {
+    let (mechanism, pulse) = match config.sharing {
         Sharing::CaladanRuntime => ("runtime", true),
         _ => ("auto", false),
     };
+    let delay_max =
+        config.delay_max.map_or(String::new(), |span| format!("delay_max = \"{}ns\"\n", span.as_nanos()));
     format!(
         "policy = \"caladan\"\nmechanism = \"{mechanism}\"\ncores = \"{}\"\n\
-         [[tasks]]\nname = \"lc\"\nclass = \"LC\"\npid = {lc}\nguaranteed = 1\npulse = {pulse}\n\
+         [[tasks]]\nname = \"lc\"\nclass = \"LC\"\npid = {lc}\nguaranteed = 1\npulse = {pulse}\n{delay_max}\
          [[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {be}\n",
         SHARED_CORE.0
     )

@@ -25,7 +25,7 @@ use self::rig::Rig;
 use super::machine::Alone;
 use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
 use crate::error::Error;
-use crate::settings::{text, within};
+use crate::settings::{text, text_or_none, within};
 
 pub const WORLD: World = World {
     name: "colocated",
@@ -79,6 +79,9 @@ struct Config {
     /// Under `parties`: what p99.9 is to be at most.
     #[serde(default = "tail_target", deserialize_with = "text")]
     tail_target: Span,
+    /// Under `caladan` and `caladan-runtime`: THRESH_QD of LC, if not as it suits the mechanism.
+    #[serde(default, deserialize_with = "text_or_none")]
+    delay_max: Option<Span>,
     /// What programs that collect garbage keep, in MiB.
     #[serde(default = "keep_mib")]
     keep_mib: u32,

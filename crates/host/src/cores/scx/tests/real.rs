@@ -90,6 +90,7 @@ impl Rig {
         let board = Board::new(layout.topology().clone(), specs.to_vec()).unwrap();
         let now = Monotonic::new().now();
         let setup = Setup {
+            real_time: false,
             layout,
             tasks,
             calm: Span::from_secs(3600),
