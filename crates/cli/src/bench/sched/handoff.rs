@@ -23,6 +23,8 @@ const BE: TaskId = TaskId(1);
 const BEGIN_LOOKS: usize = 2;
 /// Between two measurements: whoever was woken sleeps again.
 const PAUSE: Duration = Duration::from_micros(200);
+/// BE that was parked has the core again after so long; else a try has no sample.
+const SETTLES: Span = Span::from_secs(1);
 
 /// Takes part as `part` until all is over.
 ///
@@ -134,7 +136,7 @@ impl Rig {
             vec![("lc".to_owned(), setup(&specs[0], &self.lc)), ("be".to_owned(), setup(&specs[1], be))];
         let calm = Span::from_millis(20);
         let period = Settings::default().period;
-        let setup = Setup { layout, tasks, calm, period, sensor: Box::new(Unseen), journal };
+        let setup = Setup { layout, tasks, real_time: true, calm, period, sensor: Box::new(Unseen), journal };
         let manager = setup.take(mechanism, Monotonic::new().now())?;
         Ok((Managed { manager, is_back: false }, Allocator::new(policy, board)))
     }
@@ -170,13 +172,21 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
             .map_err(|e| failed(e.into()))?;
     }
     Class::IDLE.set(Some(Pid::from_child(&rig.be.0))).map_err(failed)?;
-    handoffs(&rig, bounds, ["bare preempt", "bare give back"], &mut found, || {});
+    handoffs(&rig, bounds, ["bare preempt", "bare give back"], &mut found, || true);
     goes_on()?;
     // By the mechanism, with a round before each.
     let clock = Monotonic::new();
     let (mut manager, mut allocator) = rig.manager(&[theirs], Mechanism::Affinity)?;
     handoffs(&rig, bounds, ["preempt", "give back"], &mut found, || {
-        allocator.round(clock.now(), &mut *manager);
+        // A round may park BE, since LC waited before it: then more, until it has the core again.
+        let start = clock.now();
+        loop {
+            allocator.round(clock.now(), &mut *manager);
+            if !manager.is_parked(BE) || interrupt::is_set() || clock.now().since(start) > SETTLES {
+                return !manager.is_parked(BE);
+            }
+            std::thread::sleep(PAUSE);
+        }
     });
     goes_on()?;
     let (run, idle) = (run(0, BE), Action::Idle { core: CoreId(0) });
@@ -236,6 +246,8 @@ fn run(core: usize, task: TaskId) -> Action {
 /// A worker of a program on our runtime, parked and woken by its word.
 fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation>) -> Result<(), Error> {
     let clock = Monotonic::new();
+    // Who computes as BE by hand would have its turns beside it, both being in the idle class.
+    let _stopped = rig.be.stopped()?;
     // Off our core before it has workers, which are where it is.
     let part = Part::start("tasks", None)?;
     let failed = |e: rustix::io::Errno| Error::new(format!("scheduling our own processes: {e}"));
@@ -330,19 +342,18 @@ fn in_kernel(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation>
     manager.end()
 }
 
-/// LC woken over BE, and BE after it.
+/// LC woken over BE, and BE after it; `before` each, which says whether BE has the core.
 fn handoffs(
     rig: &Rig,
     bounds: Bounds,
     names: [&'static str; 2],
     found: &mut Vec<Operation>,
-    mut before: impl FnMut(),
+    mut before: impl FnMut() -> bool,
 ) {
     let (mut there, mut back) = (Samples::default(), Samples::default());
     for _ in bounds.tries() {
         std::thread::sleep(PAUSE);
-        before();
-        let (woken, resumed) = rig.page.wake(true).unzip();
+        let (woken, resumed) = if before() { rig.page.wake(true).unzip() } else { (None, None) };
         there.add(woken);
         back.add(resumed);
     }

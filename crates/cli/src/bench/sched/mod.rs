@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use host::{Monotonic, interrupt};
 use queueing::{Clock, Histogram, Span, Time};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use sched::cores::rehearsal::Rehearsal;
 use sched::cores::{POLICIES, PolicyEntry};
 use serde_json::json;
@@ -228,6 +228,27 @@ impl Part {
 
     fn id(&self) -> u32 {
         self.0.id()
+    }
+
+    /// Stops it for as long as there is what this gives.
+    ///
+    /// # Errors
+    /// It has ended.
+    fn stopped(&self) -> Result<Stopped, Error> {
+        let pid = Pid::from_child(&self.0);
+        kill_process(pid, Signal::STOP)
+            .map_err(|e| Error::new(format!("stopping a process of our own: {e}")))?;
+        Ok(Stopped(pid))
+    }
+}
+
+/// A process that is stopped; goes on with the end of this.
+struct Stopped(Pid);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // Who is not there any more needs no going on.
+        let _ = kill_process(self.0, Signal::CONT);
     }
 }
 
