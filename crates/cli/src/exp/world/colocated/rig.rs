@@ -44,8 +44,9 @@ pub struct Rig {
     // In the order in which they are to go.
     pub be: Option<Best>,
     pub lc: Child,
-    /// Goes before all that is none of the experiment's. BE is in it too, as the
-    /// kernel's classes count within a group, unless it has one of its own.
+    /// BE is in it too, as the kernel's classes count within a group, unless it has one of
+    /// its own: then LC's goes before it. Otherwise it is one like others: in one that went before them,
+    /// BE would go before the kernel's own threads, which serve LC's disk and network.
     _group: Group,
     pub client: Namespace,
     pub target: SocketAddr,
@@ -73,7 +74,10 @@ impl Rig {
         let lab = Lab::new("colocated")?;
         let folder = Folder::new(config.lc.program())?;
         let host = lab.namespace("server")?;
-        let group = Group::preferred(config.lc.program())?;
+        let group = match config.sharing {
+            Sharing::Static | Sharing::Parties => Group::preferred(config.lc.program())?,
+            _ => Group::new(config.lc.program())?,
+        };
         if matches!(config.sharing, Sharing::Caladan | Sharing::CaladanRuntime) {
             group.real_time(REAL_TIME)?;
         }
@@ -116,7 +120,7 @@ impl Rig {
         let folder = Folder::new(config.be.program())?;
         let host = lab.namespace("server")?;
         let config = Config { sharing: Sharing::Linux, ..config.clone() };
-        let group = Group::preferred(config.be.program())?;
+        let group = Group::new(config.be.program())?;
         let mut best = Best::new(&config, &host, &group, &folder)?;
         best.by_itself(&config)
     }
