@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 
 mod doors;
 mod lines;
+mod spec;
 
 /// A broken rule.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,14 +55,12 @@ fn look(root: &Path) -> Result<(usize, Vec<Finding>), String> {
     findings.extend(doors::check(architecture.as_deref().unwrap_or(""), &doors::edges(&metadata)?));
     // What git tracks or would track; ignored build outputs are not ours.
     let files = output(root, "git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
-    let mut seen = 0;
-    for file in files.lines() {
-        // Not text, or deleted and not committed yet: nothing to read.
-        let Ok(text) = std::fs::read_to_string(root.join(file)) else { continue };
-        seen += 1;
-        findings.extend(lines::check(file, &text));
-    }
-    Ok((seen, findings))
+    // Not text, or deleted and not committed yet: nothing to read.
+    let read = |file: &str| Some((file.to_owned(), std::fs::read_to_string(root.join(file)).ok()?));
+    let tree: spec::Tree = files.lines().filter_map(read).collect();
+    findings.extend(spec::check(&tree));
+    findings.extend(tree.iter().flat_map(|(file, text)| lines::check(file, text)));
+    Ok((tree.len(), findings))
 }
 
 fn output(root: &Path, program: &str, args: &[&str]) -> Result<String, String> {
