@@ -82,7 +82,11 @@ impl<B: Store> Connection<B> {
             if s.seq_len() > 1 {
                 // What comes with the SYN counts from now on.
                 let flags = Flags::from_bits(s.flags.bits() & !Flags::SYN.bits());
-                return self.on_segment_synchronized(cx, &Segment { seq: s.seq + 1, flags, ..*s }, v);
+                // Its window is still a SYN's, which is never scaled (RFC 7323 §2.2).
+                let scale = std::mem::take(&mut self.send_scale);
+                let arrival = self.on_segment_synchronized(cx, &Segment { seq: s.seq + 1, flags, ..*s }, v);
+                self.send_scale = scale;
+                return arrival;
             }
         } else {
             // Both sides open at once: our SYN goes out again, now with ACK.
