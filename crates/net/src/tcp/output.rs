@@ -303,7 +303,8 @@ impl<B: Store> Connection<B> {
         if plan.flags.contains(Flags::ACK) {
             self.rcv_adv = edge;
             (self.flags.ack_delayed, self.flags.ack_waits) = (false, false);
-            if self.reassembly.is_some() {
+            // Data has no room for blocks.
+            if plan.len == 0 && self.reassembly.is_some() {
                 self.on_told_twice();
             }
             self.last_ack_sent = self.acked_by(plan);
@@ -318,7 +319,11 @@ impl<B: Store> Connection<B> {
             self.flags.probe_due = false;
             return;
         }
-        self.acks_due = 0;
+        // Data acknowledges, but neither names a hole nor counts as a duplicate
+        // (RFC 2018 §4, RFC 5681 §2): what was owed for one is still due.
+        if plan.len == 0 || self.reassembly.is_none() {
+            self.acks_due = 0;
+        }
         self.flags.probe_due = false;
         self.flags.fin_sent |= plan.flags.contains(Flags::FIN);
         self.segments_sent = self.segments_sent.saturating_add(1);
