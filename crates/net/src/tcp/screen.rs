@@ -55,7 +55,7 @@ impl<B: Store> Connection<B> {
             }
             return Some(Arrival::Done);
         }
-        if !self.is_acceptable(s) {
+        if !self.is_acceptable(s) || self.repeats_syn(s) {
             return Some(self.on_unacceptable(cx, s));
         }
         if has(Flags::RST) {
@@ -129,6 +129,15 @@ impl<B: Store> Connection<B> {
             (0, _) => within(s.seq) || s.seq == self.rcv_nxt,
             (len, _) => within(s.seq) || within(s.seq + (len - 1)),
         }
+    }
+
+    /// Whether this is the SYN that we have answered: it lies before the window,
+    /// even if data that came with it does not (RFC 9293 §3.10.7.4).
+    fn repeats_syn(&self, s: &Segment<'_>) -> bool {
+        matches!(self.state, State::SynReceived { .. })
+            && s.flags.contains(Flags::SYN)
+            && !s.flags.contains(Flags::RST)
+            && s.seq + 1 == self.rcv_nxt
     }
 
     fn on_unacceptable(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) -> Arrival {
