@@ -106,6 +106,9 @@ impl<B: Store> Connection<B> {
 
     pub(super) fn on_handshake_done(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
         self.on_syn_acked(cx, s);
+        if self.retries > 0 {
+            self.rtt.on_syn_lost();
+        }
         self.retries = 0;
         self.recovery = Recovery::None;
         self.rto_at = Time::MAX;

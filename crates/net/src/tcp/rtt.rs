@@ -18,6 +18,8 @@ pub(crate) struct RttEstimator {
 impl RttEstimator {
     /// The timeout before the first sample (RFC 6298 §2.1).
     const RTO_INITIAL_NS: u64 = 1_000_000_000;
+    /// The same for data, once a SYN has outlasted it (RFC 6298 §5.7).
+    const RTO_AFTER_SYN_LOSS_NS: u64 = 3_000_000_000;
     /// No timeout is longer (RFC 6298 §2.5 allows 60 s or more).
     const RTO_MAX_NS: u64 = 60_000_000_000;
 
@@ -53,6 +55,15 @@ impl RttEstimator {
         self.backoff = 0;
     }
 
+    /// The handshake is complete, and the timer had fired for a SYN: without a
+    /// sample nobody knows how much longer than that a round trip takes.
+    pub(crate) fn on_syn_lost(&mut self) {
+        if self.srtt == 0 {
+            // Four of these are the timeout.
+            (self.rttvar, self.backoff) = ((Self::RTO_AFTER_SYN_LOSS_NS >> Self::UNIT_BITS) as u32 / 4, 0);
+        }
+    }
+
     /// How long to wait for an acknowledgement: SRTT + max(G, 4 × RTTVAR)
     /// (RFC 6298 §2.3) with `rto_min` for G. It is no floor of the sum: on a
     /// steady path RTTVAR goes to nothing, and a round trip that takes a little
@@ -61,7 +72,7 @@ impl RttEstimator {
     pub(crate) fn rto(&self, rto_min: Span) -> Span {
         let ns = |units: u32| u64::from(units) << Self::UNIT_BITS;
         let base_ns = match self.srtt {
-            0 => Self::RTO_INITIAL_NS.max(rto_min.as_nanos()),
+            0 => Self::RTO_INITIAL_NS.max(rto_min.as_nanos()).max(4 * ns(self.rttvar)),
             srtt => ns(srtt) + (4 * ns(self.rttvar)).max(rto_min.as_nanos()).max(1),
         };
         let base_ns = base_ns.min(Self::RTO_MAX_NS);
