@@ -3,6 +3,7 @@
 
 use queueing::Time;
 
+use super::congestion::CongestionControl;
 use super::connection::{Connection, Context, Recovery};
 use super::flight::Judgement;
 use super::input::{Arrival, Verdicts};
@@ -108,6 +109,11 @@ impl<B: Store> Connection<B> {
         self.on_syn_acked(cx, s);
         if self.retries > 0 {
             self.rtt.on_syn_lost();
+        }
+        if self.retries > 1 && self.snd_una == self.snd_nxt {
+            // Data starts with one segment (RFC 5681 §3.1), but not after a
+            // single repetition, which may have been impatience (RFC 6928 §2).
+            self.congestion.on_timeout(cx.now, self.congestion.window());
         }
         self.retries = 0;
         self.recovery = Recovery::None;

@@ -249,8 +249,10 @@ impl<B: Store> Connection<B> {
         }
         cx.counters.timeouts += 1;
         let repeatedly = self.retries > 1;
-        // One reduction per episode (RFC 5681 §3.1).
-        if !repeatedly {
+        // One reduction per episode (RFC 5681 §3.1); what lost SYNs cost is for
+        // the end of the handshake to say.
+        let syn_alone = !self.state.is_synchronized() && self.snd_nxt - self.snd_una == 1;
+        if !repeatedly && !syn_alone {
             self.congestion.on_timeout(cx.now, self.unacknowledged());
             self.undo.start(self.snd_una);
             self.note_reduction();
