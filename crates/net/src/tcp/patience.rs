@@ -61,11 +61,12 @@ impl<B: Store> Connection<B> {
         own.unwrap_or(config.keep_alive.map(KeepAlive::after)).or(always.map(KeepAlive::after))
     }
 
-    /// When the next keep-alive probe is due; `Time::MAX` for never.
+    /// When the next keep-alive probe is due; `Time::MAX` for never. While data
+    /// is in flight the retransmission timer asks (RFC 9293 §3.8.4, MUST-26).
     #[inline]
     pub(super) fn keep_alive_at(&self, config: &Config) -> Time {
         match self.keep_alive(config) {
-            Some(asked) if self.state.is_synchronized() => {
+            Some(asked) if self.state.is_synchronized() && self.snd_una == self.snd_nxt => {
                 self.heard_at + asked.idle + asked.interval * u64::from(self.keep_alives)
             }
             _ => Time::MAX,
