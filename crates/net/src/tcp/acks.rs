@@ -226,7 +226,11 @@ impl<B: Store> Connection<B> {
         let arrived = self.arrived(cx.now, news);
         let until = self.timeout_until();
         let mut reordered = false;
-        for &(start, end) in blocks {
+        // The latest stands first, which says nothing about the path: arrivals
+        // are looked at by their numbers (RFC 8985 §6.2 step 3).
+        let mut ascending = s.options.sack;
+        ascending.sort_after(self.snd_una);
+        for &(start, end) in ascending.as_slice() {
             let valid = start.before(end) && start.after(self.snd_una) && end.at_or_before(self.snd_nxt);
             if !valid || start.before(s.ack) {
                 continue;

@@ -56,6 +56,11 @@ impl SackBlocks {
         &self.blocks[..usize::from(self.len)]
     }
 
+    /// Orders the blocks by how far they start after `seq`.
+    pub(crate) fn sort_after(&mut self, seq: Seq) {
+        self.blocks[..usize::from(self.len)].sort_unstable_by_key(|block| block.0.distance(seq));
+    }
+
     /// The blocks one by one.
     pub fn iter(&self) -> impl Iterator<Item = (Seq, Seq)> + '_ {
         self.as_slice().iter().copied()
