@@ -81,7 +81,7 @@ impl<B: Store> Connection<B> {
             Some(sent) => self.on_everything_acknowledged(cx, s.ack, sent),
             None => self.on_any_ack(cx, s),
         }
-        self.take_window(s);
+        self.take_window(cx, s);
     }
 
     /// When the only segment in flight was sent, if `s` acknowledges it and
@@ -119,7 +119,7 @@ impl<B: Store> Connection<B> {
 
     /// Takes over the window that `s` offers, unless it is older than what is known.
     #[inline]
-    fn take_window(&mut self, s: &Segment<'_>) {
+    fn take_window(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
         let newer = self.snd_wl1.before(s.seq) || (self.snd_wl1 == s.seq && self.snd_wl2.at_or_before(s.ack));
         if s.ack.at_or_after(self.snd_una) && newer {
             let was = self.snd_wnd;
@@ -127,6 +127,8 @@ impl<B: Store> Connection<B> {
             if was < self.snd_wnd && self.is_stalled() {
                 self.rto_at = Time::MAX;
                 self.rtt.on_progress();
+                // A pause for want of window is one, too (RFC 5681 §4.1).
+                self.on_resume(cx);
             }
         }
     }
