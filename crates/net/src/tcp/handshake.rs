@@ -37,17 +37,19 @@ impl<B: Store> Connection<B> {
     }
 
     /// Whether a connection in TIME-WAIT may end for the sake of the SYN `s`:
-    /// nothing old can be taken for new (RFC 6191, RFC 9293 §3.6.1).
+    /// nothing old can be taken for new (RFC 6191 §2, RFC 9293 §3.6.1). Where
+    /// both have timestamps these decide, and only equal ones leave it to the
+    /// numbers.
     #[inline]
     pub(crate) fn gives_way_to(&self, s: &Segment<'_>) -> bool {
         let State::TimeWait { .. } = self.state else { return false };
         let opens =
             s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK) && !s.flags.contains(Flags::RST);
         let later = match s.options.timestamps {
-            Some(stamps) if self.flags.timestamps => (stamps.value.wrapping_sub(self.ts_recent) as i32) > 0,
-            _ => false,
+            Some(stamps) if self.flags.timestamps => stamps.value.wrapping_sub(self.ts_recent) as i32,
+            _ => 0,
         };
-        opens && (later || s.seq.after(self.rcv_nxt))
+        opens && (later > 0 || (later == 0 && s.seq.after(self.rcv_nxt)))
     }
 
     pub(super) fn on_segment_in_syn_sent(
