@@ -172,8 +172,15 @@ impl Stack {
         let arrival = if connection.state == State::Established {
             self.hear(now, index, s, ecn, meta)
         } else if connection.gives_way_to(s) {
+            let ended = connection.snd_nxt;
             self.give_way(now, index);
-            return self.on_stray(now, tuple, s, ecn, from, meta);
+            self.on_stray(now, tuple, s, ecn, from, meta);
+            if let Some(next) = self.flows.find(self.hash(&tuple), &tuple)
+                && let Some((_, connection)) = self.flows.at(next)
+            {
+                connection.start_beyond(ended);
+            }
+            return;
         } else {
             self.hear_opening(now, index, s, ecn, meta)
         };

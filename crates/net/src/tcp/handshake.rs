@@ -27,6 +27,14 @@ impl<B: Store> Connection<B> {
         self.negotiate_ecn(s);
     }
 
+    /// Nothing was sent yet: starts where the connection before it between the
+    /// same ports `ended`, if that sent faster than the clock of initial numbers
+    /// goes (RFC 9293 §3.6.1, MAY-2).
+    pub(crate) fn start_beyond(&mut self, ended: Seq) {
+        let start = self.snd_nxt.max(ended);
+        (self.snd_una, self.snd_nxt) = (start, start);
+    }
+
     /// Makes a connection that would answer a SYN one that has done so, with
     /// `number`, and waits for the acknowledgement.
     pub(crate) fn resume(&mut self, listener: u16, number: Seq) {
