@@ -49,6 +49,8 @@ const CE: u8 = 0b11;
 pub(crate) struct Manners {
     /// Our SYN offers ECN.
     offered: bool,
+    /// The first one did, those after it do not.
+    withdrawn: bool,
     /// Both sides understand ECN.
     on: bool,
     /// In the form of data centres.
@@ -93,7 +95,10 @@ impl<B: Store> Connection<B> {
         let bits = (s.flags.contains(Flags::ECE), s.flags.contains(Flags::CWR));
         let answer = s.flags.contains(Flags::ACK);
         if let Some(manners) = &mut self.manners {
-            manners.on = manners.offered && bits == (true, !answer);
+            // The answer may be to a SYN before: then the peer marks its data,
+            // which it must hear of, though ours goes without (RFC 3168 §6.1.1).
+            let offered = manners.offered || (manners.withdrawn && answer);
+            manners.on = offered && bits == (true, !answer);
         }
     }
 
@@ -107,6 +112,7 @@ impl<B: Store> Connection<B> {
     /// the path may dislike (RFC 3168 §6.1.1.1).
     pub(super) fn withdraw_ecn(&mut self) {
         if let Some(manners) = &mut self.manners {
+            manners.withdrawn |= manners.offered;
             manners.offered = false;
         }
     }
@@ -201,7 +207,7 @@ impl<B: Store> Connection<B> {
     #[inline]
     pub(crate) fn mark(&self, plan: &Plan) -> u8 {
         match &self.manners {
-            Some(manners) if manners.on && plan.len > 0 && !plan.again => ECT0,
+            Some(manners) if manners.on && !manners.withdrawn && plan.len > 0 && !plan.again => ECT0,
             _ => 0,
         }
     }
