@@ -109,7 +109,8 @@ impl<B: Store> Connection<B> {
     }
 
     /// Our SYN got no answer: the next one does not offer what a broken box on
-    /// the path may dislike (RFC 3168 §6.1.1.1).
+    /// the path may dislike (RFC 3168 §6.1.1.1). Or the peer's SYN comes again and
+    /// asks no more: ours goes unmarked (§6.1.1).
     pub(super) fn withdraw_ecn(&mut self) {
         if let Some(manners) = &mut self.manners {
             manners.withdrawn |= manners.offered;

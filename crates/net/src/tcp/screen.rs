@@ -154,12 +154,14 @@ impl<B: Store> Connection<B> {
         cx.counters.out_of_window += 1;
         let opens = s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK);
         if matches!(self.state, State::SynReceived { .. }) && opens {
+            let again = s.seq + 1 == self.rcv_nxt;
             // The answer echoes this SYN and not the one before it, or the peer
             // would take its own patience for the length of the path.
-            if s.seq + 1 == self.rcv_nxt
-                && let Some(stamps) = s.options.timestamps
-            {
+            if again && let Some(stamps) = s.options.timestamps {
                 self.ts_recent = stamps.value;
+            }
+            if again && !s.flags.contains(Flags::ECE | Flags::CWR) {
+                self.withdraw_ecn();
             }
             if self.may_answer(cx) {
                 self.resend_first();
