@@ -49,8 +49,10 @@ impl<B: Store> Connection<B> {
         let has = |flag| s.flags.contains(flag);
         if !self.is_fresh(cx.now, s) && !has(Flags::RST) {
             cx.counters.paws += 1;
-            // One without a timestamp is dropped silently (RFC 7323 §3.2).
-            if s.options.timestamps.is_some() {
+            // One without a timestamp is dropped silently (RFC 7323 §3.2), but
+            // a SYN begins anew: whatever it carries it is challenged, or a peer
+            // that restarted would be locked out (RFC 5961 §4.2).
+            if s.options.timestamps.is_some() || has(Flags::SYN) {
                 self.answer_stray(cx, s);
             }
             return Some(Arrival::Done);
