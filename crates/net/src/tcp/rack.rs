@@ -48,11 +48,9 @@ impl Rack {
     #[inline]
     pub(crate) fn on_delivered(&mut self, r: &Record, a: &Arrived) -> bool {
         let rtt = a.now.since(r.sent);
-        let of_the_original = r.again
-            && match a.echo_ms {
-                Some(echo_ms) => (millis(r.sent).wrapping_sub(echo_ms) as i32) > 0,
-                None => rtt < a.min_rtt,
-            };
+        // Both count: within a millisecond timestamps do not tell copies apart.
+        let older = |echo_ms| (millis(r.sent).wrapping_sub(echo_ms) as i32) > 0;
+        let of_the_original = r.again && (a.echo_ms.is_some_and(older) || rtt < a.min_rtt);
         let later = !self.known || is_later(r.sent, r.end, self.sent, self.end);
         if !of_the_original && later {
             *self = Self { sent: r.sent, end: r.end, rtt, again: r.again, known: true, ..*self };
@@ -242,6 +240,8 @@ mod tests {
         let later = Record { again: true, ..record(0, 5000) };
         rack.on_delivered(&later, &echo(4));
         assert!(!rack.is_known(), "echoes what was sent before");
+        rack.on_delivered(&later, &Arrived { now: at(5060), ..echo(5) });
+        assert!(!rack.is_known(), "of the same millisecond, but faster than the path");
         rack.on_delivered(&later, &echo(5));
         assert!(rack.is_known());
     }
