@@ -97,9 +97,7 @@ impl<B: Store> Connection<B> {
         self.flight.start(self.snd_nxt, end, now);
         self.snd_nxt = end;
         self.transmit.on_sent(end);
-        if self.rto_at == Time::MAX {
-            self.rto_at = self.rto_from(now, config);
-        }
+        self.rto_at = self.rto_from(now, config);
         let probes = config.rack & self.flags.sack & self.tail.is_none();
         self.early_at = if probes { self.probe_at(now, true, config) } else { Time::MAX };
     }

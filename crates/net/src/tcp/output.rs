@@ -327,7 +327,9 @@ impl<B: Store> Connection<B> {
         self.flags.probe_due = false;
         self.flags.fin_sent |= plan.flags.contains(Flags::FIN);
         self.segments_sent = self.segments_sent.saturating_add(1);
-        let restart = self.flags.retransmit_now || self.flags.tail_due;
+        // What was awaited while nothing was in flight, a window or a neighbour's
+        // address, is over (RFC 6298 §5.1).
+        let restart = self.flags.retransmit_now || self.flags.tail_due || self.flight.is_empty();
         self.flags.retransmit_now = false;
         if plan.again {
             let rescue = !config.rack && self.flight.lost() == 0 && self.flight.first_doubtful().is_none();

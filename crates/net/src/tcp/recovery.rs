@@ -236,7 +236,7 @@ impl<B: Store> Connection<B> {
             return;
         }
         self.rtt.on_timeout();
-        if self.state == State::SynSent {
+        if self.state == State::SynSent && self.snd_una != self.snd_nxt {
             self.open_plainly();
             self.withdraw_ecn();
         }

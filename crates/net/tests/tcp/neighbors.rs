@@ -1,10 +1,12 @@
 //! Hardware addresses that are wrong: damaged, forged or changed.
 
-use net::EventKind;
-use net::wire::{arp, ethernet};
-use queueing::Span;
+use net::stack::Ecn;
+use net::wire::tcp::{FLAGS_AT, Flags};
+use net::wire::{arp, ethernet, ipv4};
+use net::{EventKind, Stack};
+use queueing::{Span, Time};
 
-use crate::world::{World, meta, sent};
+use crate::world::{SERVER, World, config, meta, sent};
 
 /// An answer to `to` that says `10.0.0.<host>` has `mac`.
 fn claim(host: u8, mac: [u8; 6], to: u8) -> Vec<u8> {
@@ -77,4 +79,41 @@ fn what_went_astray_goes_again_as_soon_as_the_right_address_is_known() {
     let (mut world, server) = misled();
     // A probe and two timeouts, 5, 5 and 10 ms, make it ask anew; the next one is 20 ms away.
     assert!(arrives_within(&mut world, server, Span::from_millis(30)), "with the answer, not with a timeout");
+}
+
+/// Opens a connection from host 2 to host 1, of which it hears after `delay`;
+/// the control bits of what it sends then, and again within `span`.
+fn opened_after(delay: Span, span: Span) -> [Vec<Flags>; 2] {
+    let mut stack = Stack::new(net::stack::Config { ecn: Ecn::Classic, ..config(2) });
+    let (start, wait) = (Time::from_nanos(1_000_000_000), |stack: &mut Stack, until: Time| {
+        let mut flags = Vec::new();
+        while let Some(due) = stack.poll_timeout().filter(|due| *due < until) {
+            stack.handle_timeout(due);
+            flags.extend(segments(&sent(stack, due)));
+        }
+        flags
+    });
+    stack.connect(start, SERVER[0].parse().unwrap(), None).unwrap();
+    assert_eq!(segments(&sent(&mut stack, start)), []);
+    assert_eq!(wait(&mut stack, start + delay), []);
+    let answer = claim(1, [2, 0, 0, 0, 0, 1], 2);
+    stack.ingress(start + delay, &answer, &meta(start + delay, &answer));
+    let first = segments(&sent(&mut stack, start + delay));
+    [first, wait(&mut stack, start + delay + span)]
+}
+
+/// The control bits of the segments among `frames`.
+fn segments(frames: &[Vec<u8>]) -> Vec<Flags> {
+    let flags_at = ethernet::HEADER_LEN + ipv4::HEADER_LEN + FLAGS_AT;
+    let segments = frames.iter().filter(|frame| frame[12..14] == [8, 0]);
+    segments.map(|frame| Flags::from_bits(frame[flags_at])).collect()
+}
+
+#[test]
+fn timer_of_a_segment_starts_when_it_leaves() {
+    let asks = Flags::SYN | Flags::ECE | Flags::CWR;
+    let early = opened_after(Span::from_millis(900), Span::from_millis(999));
+    assert_eq!(early, [vec![asks], vec![]], "RFC 6298 §5.1");
+    let late = opened_after(Span::from_millis(1100), Span::from_millis(999));
+    assert_eq!(late, [vec![asks], vec![]], "no SYN was lost that might have been dropped for its bits");
 }
