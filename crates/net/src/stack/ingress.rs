@@ -171,7 +171,7 @@ impl Stack {
         let Some((_, connection)) = self.flows.at(index) else { return };
         let arrival = if connection.state == State::Established {
             self.hear(now, index, s, ecn, meta)
-        } else if connection.gives_way_to(s) {
+        } else if connection.gives_way_to(s) && self.ports.contains_key(&tuple.local_port) {
             let ended = connection.snd_nxt;
             self.give_way(now, index);
             self.on_stray(now, tuple, s, ecn, from, meta);
