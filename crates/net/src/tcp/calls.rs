@@ -64,9 +64,8 @@ impl<B: Store> Connection<B> {
     /// segment; whether it has.
     #[inline]
     pub(super) fn invite(&mut self) -> bool {
-        let worth = (self.window.limit() / 2).min(2 * usize::from(self.mss)) as i32;
-        let edge = self.rcv_nxt + self.receive_room();
-        let due = self.state.can_receive() && edge.distance(self.rcv_adv) >= worth;
+        let worth = (self.window.limit() / 2).min(2 * usize::from(self.mss)) as u32;
+        let due = self.state.can_receive() && self.news_of_room() >= worth;
         if due {
             self.owe_ack();
         }

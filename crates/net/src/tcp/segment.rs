@@ -14,9 +14,19 @@ impl<B: Store> Connection<B> {
     /// amounts worth a segment (RFC 9293 §3.8.6.2.2) and never shrinks.
     #[inline]
     pub(crate) fn edge(&self) -> Seq {
-        let edge = self.rcv_nxt + self.receive_room();
-        let worth = (self.window.limit() / 2).min(usize::from(self.mss)) as i32;
-        if edge.distance(self.rcv_adv) >= worth { edge } else { self.rcv_adv.max(self.rcv_nxt) }
+        let promised = self.rcv_adv.max(self.rcv_nxt);
+        let worth = (self.window.limit() / 2).min(usize::from(self.mss)) as u32;
+        if self.news_of_room() >= worth { promised.max(self.rcv_nxt + self.receive_room()) } else { promised }
+    }
+
+    /// How much larger the window would become in the eyes of the peer: the
+    /// field has whole steps of the scale, and less than one reads as closed
+    /// (RFC 7323 §2.4).
+    #[inline]
+    pub(super) fn news_of_room(&self) -> u32 {
+        let told = |bytes: u32| bytes >> self.recv_scale << self.recv_scale;
+        let promised = self.rcv_adv.distance(self.rcv_nxt).max(0) as u32;
+        told(self.receive_room()).saturating_sub(told(promised))
     }
 
     /// The segment that `plan` means, which invites the peer up to `edge`.
