@@ -246,6 +246,8 @@ impl<B: Store> Connection<B> {
     pub(crate) fn negotiate(&mut self, irs: Seq, options: &Options, config: &Config) {
         self.rcv_nxt = irs + 1;
         self.rcv_adv = self.rcv_nxt;
+        // Until one is: nothing beyond it may be echoed (RFC 7323 §4.3).
+        self.last_ack_sent = self.rcv_nxt;
         self.flags.timestamps &= options.timestamps.is_some();
         self.flags.sack &= options.sack_permitted;
         self.flags.scaling &= options.window_scale.is_some();
