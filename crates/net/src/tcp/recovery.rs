@@ -59,6 +59,8 @@ impl<B: Store> Connection<B> {
             Recovery::Timeout { until } if news.advanced > 0 => {
                 self.grow(cx.now, news.bytes, news);
                 if self.snd_una.at_or_after(until) {
+                    // RFC 8985 §6.2 step 4 counts these recoveries, too.
+                    self.reordering.on_recovered();
                     self.recovery = Recovery::None;
                 }
             }
