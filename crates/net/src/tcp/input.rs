@@ -119,12 +119,15 @@ impl<B: Store> Connection<B> {
             self.end(cx, CloseReason::Aborted);
             return Arrival::Refuse;
         }
+        let fin = s.flags.contains(Flags::FIN);
+        if fin {
+            self.early_fin.get_or_insert(s.seq + s.payload.len() as u32);
+        }
         if !s.payload.is_empty() {
             self.note_twice(s.seq, s.seq + offset as u32);
             self.on_payload(cx, s.seq + offset as u32, payload, offset == s.payload.len(), v);
         }
-        if s.flags.contains(Flags::FIN) {
-            self.early_fin.get_or_insert(s.seq + s.payload.len() as u32);
+        if fin {
             self.owe_ack();
         }
         self.take_fin(cx);
@@ -312,6 +315,13 @@ impl<B: Store> Connection<B> {
         let Some(mut reassembly) = self.reassembly.take() else { return };
         while let Some(piece) = reassembly.pop(self.rcv_nxt) {
             for (bytes, meta) in piece.segments(self.rcv_nxt) {
+                // What came from behind FIN does not exist (RFC 9293 §3.10.7.4).
+                let most =
+                    self.early_fin.map_or(bytes.len(), |fin| fin.distance(self.rcv_nxt).max(0) as usize);
+                let bytes = &bytes[..bytes.len().min(most)];
+                if bytes.is_empty() {
+                    break;
+                }
                 let Some(label) = self.classify(cx, bytes, meta, v) else {
                     cx.counters.classifier_drops += 1;
                     break;
