@@ -160,6 +160,17 @@ impl<B: Store> Connection<B> {
         if self.snd_nxt == self.snd_una && !self.state.is_synchronized() {
             return Some(self.cut(self.snd_nxt, 1));
         }
+        let flight = self.in_flight();
+        self.fresh().filter(|plan| {
+            let room = self.congestion_window().saturating_sub(flight);
+            flight == 0 || self.flags.tail_due || plan.len <= room
+        })
+    }
+
+    /// The next segment that was never sent, if the peer's window and Nagle's
+    /// algorithm let it out.
+    #[inline]
+    pub(super) fn fresh(&self) -> Option<Plan> {
         if !self.may_send_data() || !self.has_unsent() || self.flight.is_full() {
             return None;
         }
@@ -167,10 +178,6 @@ impl<B: Store> Connection<B> {
         let unsent = (self.data_start() + self.send.len() as u32) - self.snd_nxt;
         let window = (self.snd_una + self.snd_wnd).distance(self.snd_nxt).max(0) as u32;
         let len = unsent.min(mss).min(window);
-        let flight = self.in_flight();
-        if flight > 0 && !self.flags.tail_due && len > self.congestion_window().saturating_sub(flight) {
-            return None;
-        }
         // No silly windows: a full segment, everything there is, or half the
         // largest window ever offered; but when the timer asked, whatever the
         // peer takes (RFC 9293 §3.8.6.2.1).

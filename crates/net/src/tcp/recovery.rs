@@ -146,7 +146,7 @@ impl<B: Store> Connection<B> {
             original: news.original,
             echo_ms: news.echo_ms,
             sack: self.flags.sack,
-            can_send_new: self.has_unsent() && (self.snd_una + self.snd_wnd).after(self.snd_nxt),
+            can_send_new: self.fresh().is_some(),
         };
         let Some(ledger) = self.flight.ledger_mut() else { return false };
         let tried = ledger.spurious.wants_new_data();

@@ -106,7 +106,8 @@ pub(crate) struct Evidence {
     pub(crate) echo_ms: Option<u32>,
     /// Both sides understand SACK.
     pub(crate) sack: bool,
-    /// There is new data to send, and room in the peer's window.
+    /// There is new data to send, and nothing but the congestion window that
+    /// might hold it back.
     pub(crate) can_send_new: bool,
 }
 
