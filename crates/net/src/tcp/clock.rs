@@ -95,12 +95,12 @@ impl<B: Store> Connection<B> {
             self.on_retransmission_timeout(cx);
         }
         if self.keep_alive_at(cx.config) <= cx.now {
+            let count = self.keep_alive(cx.config).map_or(0, |asked| asked.count.max(1));
+            if self.keep_alives >= count {
+                return self.end(cx, CloseReason::TimedOut);
+            }
             self.keep_alives += 1;
             self.flags.probe_due = true;
-            let count = self.keep_alive(cx.config).map_or(0, |asked| asked.count.max(1));
-            if self.keep_alives > count {
-                self.end(cx, CloseReason::TimedOut);
-            }
         }
     }
 

@@ -12,7 +12,7 @@ use crate::world::{World, config};
 /// Time until `closed` tells that the connection is over, letting every timer fire.
 fn time_to_end(peer: &mut Peer, ends: impl Fn(&Peer) -> bool) -> Span {
     let start = peer.now;
-    for _ in 0..1000 {
+    for _ in 0..10_000 {
         peer.hear();
         if ends(peer) {
             return peer.now.since(start);
@@ -135,6 +135,15 @@ fn one_connection_may_ask_sooner_whether_its_peer_lives() {
     let end = time_to_end(&mut peer, |peer| !peer.closed().is_empty());
     assert!(end >= Span::from_secs(8) && end < Span::from_millis(8100), "{end:?}");
     assert_eq!((peer.closed(), peer.stack.counters().probes), (vec![CloseReason::TimedOut], 3));
+}
+
+#[test]
+fn as_many_probes_as_can_be_asked_for_end_too() {
+    let (mut peer, conn) = Peer::established();
+    let asked = KeepAlive { idle: Span::from_secs(5), interval: Span::from_secs(1), count: u8::MAX };
+    peer.stack.set_keep_alive(peer.now, conn, Some(asked));
+    time_to_end(&mut peer, |peer| !peer.closed().is_empty());
+    assert_eq!((peer.closed(), peer.stack.counters().probes), (vec![CloseReason::TimedOut], 255));
 }
 
 #[test]
