@@ -30,7 +30,8 @@ impl<B: Store> Connection<B> {
         let method = self.method(cx.config);
         if news.advanced > 0 {
             self.duplicate_acks = 0;
-        } else if news.duplicate {
+        } else if news.duplicate && (news.twice.is_none() || news.bytes > 0) {
+            // What only tells of copies is none (RFC 6675 §2).
             self.duplicate_acks = self.duplicate_acks.saturating_add(1);
         }
         if method == Method::NewReno {
