@@ -44,7 +44,12 @@ impl<T: Entry> Discipline<T> for Fifo<T> {
 
     #[inline]
     fn pop(&mut self, _now: Time) -> Option<T> {
-        self.waiting.pop_front().map(|(_, entry)| entry)
+        let (_, entry) = self.waiting.pop_front()?;
+        if self.waiting.is_empty() {
+            // Who comes next gets the place that was used just now.
+            self.waiting.clear();
+        }
+        Some(entry)
     }
 
     #[inline]

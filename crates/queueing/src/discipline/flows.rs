@@ -32,11 +32,10 @@ use crate::{Bytes, Priority, Time};
 #[derive(Clone, Debug)]
 pub struct Flows<T, Q = Fifo<T>> {
     lanes: Lanes<Lane<Q>>,
-    /// Lanes in the order of turns; the first has the turn, unless there are
-    /// newcomers.
+    /// Lanes in the order of turns; the first has the turn.
     turns: VecDeque<u32>,
-    /// Lanes that have their first turn, where that comes first.
-    newcomers: VecDeque<u32>,
+    /// So many of them have their first turn, where that comes first.
+    newcomers: usize,
     newcomers_first: bool,
     len: usize,
     capacity: usize,
@@ -84,7 +83,7 @@ impl<T, Q: Clone> Flows<T, Q> {
         Self {
             lanes: Lanes::new(Lane { queue, asked: 0, sent: 0 }),
             turns: VecDeque::new(),
-            newcomers: VecDeque::new(),
+            newcomers: 0,
             newcomers_first: false,
             len: 0,
             capacity,
@@ -129,12 +128,7 @@ impl<T, Q: Clone> Flows<T, Q> {
     /// Flows that have a queue: something waits, or they owe something yet.
     #[must_use]
     pub fn flows(&self) -> usize {
-        self.turns.len() + self.newcomers.len()
-    }
-
-    /// Lanes in the order of turns.
-    fn order(&self) -> impl Iterator<Item = &u32> {
-        self.newcomers.iter().chain(&self.turns)
+        self.turns.len()
     }
 }
 
@@ -147,8 +141,15 @@ impl<T: Entry, Q: Discipline<T> + Clone> Flows<T, Q> {
     /// The flow that has asked for most, and how much; the last of equals in
     /// the order of turns.
     fn greediest(&self) -> Option<(u32, u64)> {
-        let waiting = self.order().filter(|&&place| !self.lanes[place].queue.is_empty());
+        let waiting = self.turns.iter().filter(|&&place| !self.lanes[place].queue.is_empty());
         waiting.map(|&place| (place, self.lanes[place].asked)).max_by_key(|&(_, asked)| asked)
+    }
+
+    /// Who has the turn is the last to have one again, and no newcomer any more.
+    fn pass_turn(&mut self) {
+        self.newcomers = self.newcomers.saturating_sub(1);
+        let place = self.turns.pop_front();
+        self.turns.extend(place);
     }
 
     fn append(&mut self, now: Time, entry: T) -> Pushed<T> {
@@ -158,8 +159,12 @@ impl<T: Entry, Q: Discipline<T> + Clone> Flows<T, Q> {
             None => {
                 let place = self.lanes.open(flow);
                 (self.lanes[place].asked, self.lanes[place].sent) = (0, 0);
-                let ring = if self.newcomers_first { &mut self.newcomers } else { &mut self.turns };
-                ring.push_back(place);
+                if self.newcomers_first {
+                    self.turns.insert(self.newcomers, place);
+                    self.newcomers += 1;
+                } else {
+                    self.turns.push_back(place);
+                }
                 place
             }
         };
@@ -186,22 +191,19 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for Flows<T, Q> {
     fn pop(&mut self, now: Time) -> Option<T> {
         let quantum = self.quantum.map_or(1, Bytes::get);
         loop {
-            let new = !self.newcomers.is_empty();
-            let ring = if new { &mut self.newcomers } else { &mut self.turns };
-            let place = *ring.front()?;
+            let place = *self.turns.front()?;
             let lane = &mut self.lanes[place];
             if lane.sent >= quantum {
                 lane.sent -= quantum;
-                ring.pop_front();
-                self.turns.push_back(place);
+                self.pass_turn();
                 continue;
             }
             let Some(entry) = lane.queue.pop(now) else {
-                ring.pop_front();
-                if new {
-                    self.turns.push_back(place)
+                if self.newcomers > 0 {
+                    self.pass_turn();
                 } else {
-                    self.lanes.close(place)
+                    self.turns.pop_front();
+                    self.lanes.close(place);
                 }
                 continue;
             };
@@ -210,7 +212,7 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for Flows<T, Q> {
             }
             // Who owes something stays for it: nobody gets rid of a debt by pausing.
             if !self.newcomers_first && lane.queue.is_empty() && lane.sent <= quantum {
-                ring.pop_front();
+                self.turns.pop_front();
                 self.lanes.close(place);
             }
             self.len -= 1;
@@ -224,7 +226,7 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for Flows<T, Q> {
 
     /// Looks at every flow that waits.
     fn oldest(&self) -> Option<Time> {
-        self.order().filter_map(|&place| self.lanes[place].queue.oldest()).min()
+        self.turns.iter().filter_map(|&place| self.lanes[place].queue.oldest()).min()
     }
 
     /// Before its own flow's older entries, at most `capacity - 1`, and itself,
