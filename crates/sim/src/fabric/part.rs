@@ -367,9 +367,12 @@ impl<'a, P: Protocol> Part<'a, P> {
 
 /// Which of so many ways all packets of a flow take at a node.
 fn by_flow(flow: u32, node: Node, ways: usize) -> usize {
+    let key = u64::from(flow) << 32 | u64::from(node);
     match ways {
         1 => 0,
-        ways => (mixed(u64::from(flow) << 32 | u64::from(node)) % ways as u64) as usize,
+        // The same remainder, without a division for each packet at each switch.
+        ways if ways.is_power_of_two() => mixed(key) as usize & (ways - 1),
+        ways => (mixed(key) % ways as u64) as usize,
     }
 }
 
