@@ -53,6 +53,11 @@ mod top;
 mod traces;
 mod ui;
 
+/// Large simulations are many small allocations that are met in any order: a tenth to a
+/// fifth faster than with glibc's (ADR 0056).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Application-defined priority from the network card to the worker.
 #[derive(Parser)]
 #[command(name = "greenwave", version, max_term_width = 80)]
