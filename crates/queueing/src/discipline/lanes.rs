@@ -40,7 +40,7 @@ enum Places {
     Few(Vec<(FlowId, u32)>),
     /// The hash is fixed so that runs replay; whoever makes flows collide makes
     /// a look-up as long as the lanes that are open, which the discipline bounds.
-    Many(Box<HashMap<FlowId, u32, FixedState>>),
+    Many(HashMap<FlowId, u32, FixedState>),
 }
 
 /// More are many, until half as many are left.
@@ -103,7 +103,7 @@ impl Places {
             Self::Few(places) if places.len() < FEW => places.push((flow, place)),
             Self::Few(places) => {
                 let all = places.drain(..).chain([(flow, place)]);
-                *self = Self::Many(Box::new(all.collect()));
+                *self = Self::Many(all.collect());
             }
             Self::Many(places) => {
                 places.insert(flow, place);
