@@ -25,7 +25,7 @@ use host::cores::class::Class;
 use host::cores::{Hierarchy, list};
 use host::proc;
 use queueing::CoreId;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process};
 use scratch::Scratch;
 use serde_json::Value;
 
@@ -242,6 +242,30 @@ fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() 
     until("the metric", || std::fs::read_to_string(metrics.path()).unwrap().contains(says));
     kill_process(daemon.pid().unwrap(), Signal::TERM).unwrap();
     assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn without_the_capability_to_schedule_it_says_what_is_lost() {
+    let test = "without_the_capability_to_schedule_it_says_what_is_lost";
+    if getrlimit(Resource::Rtprio).current != Some(0) {
+        return skipped(test, "anybody may be real-time here (ulimit -r)");
+    }
+    let config = "sensor = \"none\"\n[[tasks]]\nname = \"lc\"\nclass = \"LC\"\ncommand = [\"true\"]\n";
+    let config = Scratch::new("no-capability.toml", config);
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_nice", "--inh-caps=-sys_nice", GREENWAVE]);
+    if !proc::may_schedule() {
+        command = Command::new(GREENWAVE);
+    }
+    let journals = journals("no-capability");
+    let out = command.args(["sched", "--config", config.path(), "--journals", &journals]).output();
+    let Ok(out) = out else { return skipped(test, "setpriv is not there") };
+    let [said, told] = [&out.stderr, &out.stdout].map(|text| String::from_utf8_lossy(text));
+    assert_eq!(out.status.code(), Some(0), "{said}");
+    for limit in ["lc is not real-time, and ", "rounds may come late: ", "only programs of our own are ours "]
+    {
+        assert!(told.contains(&format!("\nlimit: {limit}")), "{limit:?} is not in {told}");
+    }
 }
 
 #[test]
