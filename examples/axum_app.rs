@@ -8,8 +8,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::get;
 use net::classify::{TransportClassifier, Verdict};
+use net::stack::ListenOptions;
 use queueing::{Label, Priority, Span};
-use runtime::task::{TcpListener, label, serve, set_label, sleep};
+use runtime::task::{label, serve, set_label, sleep};
 
 /// Runs at level 0, because the classifier says so of its request.
 async fn pay() -> String {
@@ -27,9 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let classifier: TransportClassifier =
         Arc::new(|flow| Verdict::Level(if flow.payload.starts_with(b"GET /pay") { 0 } else { 4 }));
     examples::run(classifier, |shard| {
+        let listener = shard.handle().listen(80, ListenOptions::default()).expect("nobody else listens");
         shard.spawn(async {
             let app = Router::new().route("/pay", get(pay)).route("/report", get(report));
-            serve(TcpListener::bind(80).expect("nobody else listens"), app).await
+            serve(listener, app).await
         });
     })
 }

@@ -7,14 +7,15 @@ use std::error::Error;
 use std::sync::Arc;
 
 use net::classify::Verdict;
-use runtime::task::{TcpListener, spawn};
+use net::stack::ListenOptions;
+use runtime::task::spawn;
 use tokio::io::{AsyncWriteExt, copy, split};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Everybody is equal.
     examples::run(Arc::new(|_| Verdict::Keep), |shard| {
-        shard.spawn(async {
-            let mut listener = TcpListener::bind(7).expect("nobody else listens");
+        let mut listener = shard.handle().listen(7, ListenOptions::default()).expect("nobody else listens");
+        shard.spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await;
                 spawn(async move {

@@ -12,7 +12,8 @@ use std::task::{Context, Poll};
 
 use examples::text::Text;
 use net::classify::Verdict;
-use runtime::task::{TcpListener, label, serve};
+use net::stack::ListenOptions;
+use runtime::task::{label, serve};
 use tonic::body::Body;
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::service::Routes;
@@ -53,9 +54,7 @@ impl tower_service::Service<http::Request<Body>> for Greeter {
 
 fn main() -> Result<(), Box<dyn Error>> {
     examples::run(Arc::new(|_| Verdict::Level(2)), |shard| {
-        shard.spawn(async {
-            let listener = TcpListener::bind(50051).expect("nobody else listens");
-            serve(listener, Routes::new(Greeter)).await
-        });
+        let listener = shard.handle().listen(50051, ListenOptions::default()).expect("nobody else listens");
+        shard.spawn(serve(listener, Routes::new(Greeter)));
     })
 }
