@@ -138,7 +138,8 @@ const FREE: &[c_long] = &[
     libc::SYS_close, libc::SYS_ftruncate,
     // A policy that is read again, what the machine is, and who we are.
     libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_lseek, libc::SYS_pread64,
-    libc::SYS_getdents64, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_readlinkat, libc::SYS_getcwd, libc::SYS_uname, libc::SYS_sysinfo,
+    libc::SYS_getdents64, libc::SYS_faccessat, libc::SYS_readlinkat,
+    libc::SYS_getcwd, libc::SYS_uname, libc::SYS_sysinfo,
     libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getppid,
     // Memory.
     libc::SYS_brk, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise,

@@ -156,7 +156,7 @@ impl<B: Store> Connection<B> {
         cx.counters.out_of_window += 1;
         let opens = s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK);
         if matches!(self.state, State::SynReceived { .. }) && opens {
-            let again = s.seq + 1 == self.rcv_nxt;
+            let again = self.repeats_syn(s);
             // The answer echoes this SYN and not the one before it, or the peer
             // would take its own patience for the length of the path.
             if again && let Some(stamps) = s.options.timestamps {

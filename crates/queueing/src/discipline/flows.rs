@@ -145,11 +145,12 @@ impl<T: Entry, Q: Discipline<T> + Clone> Flows<T, Q> {
         waiting.map(|&place| (place, self.lanes[place].asked)).max_by_key(|&(_, asked)| asked)
     }
 
-    /// Who has the turn is the last to have one again, and no newcomer any more.
-    fn pass_turn(&mut self) {
+    /// The lane at `place`, which has the turn, is the last to have one again, and
+    /// no newcomer any more.
+    fn pass_turn(&mut self, place: u32) {
         self.newcomers = self.newcomers.saturating_sub(1);
-        let place = self.turns.pop_front();
-        self.turns.extend(place);
+        self.turns.pop_front();
+        self.turns.push_back(place);
     }
 
     fn append(&mut self, now: Time, entry: T) -> Pushed<T> {
@@ -195,12 +196,12 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for Flows<T, Q> {
             let lane = &mut self.lanes[place];
             if lane.sent >= quantum {
                 lane.sent -= quantum;
-                self.pass_turn();
+                self.pass_turn(place);
                 continue;
             }
             let Some(entry) = lane.queue.pop(now) else {
                 if self.newcomers > 0 {
-                    self.pass_turn();
+                    self.pass_turn(place);
                 } else {
                     self.turns.pop_front();
                     self.lanes.close(place);
