@@ -4,20 +4,28 @@
 //! Nothing is done while no two sockets differ in urgency, so a program
 //! without a policy waits as it does on the kernel. poll and select have no
 //! order to change: they return the program's own list.
+//!
+//! Before it waits a thread on the stack's core gives that away, or what has come
+//! meanwhile, and what it has answered, would wait for the end of its slice
+//! ([`Yielding`]).
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use host::seam::Labels;
+use host::{Monotonic, affinity};
 use libc::{epoll_event, sigset_t, timespec};
+use queueing::{Clock, Yielding};
 
 use crate::hints::{Hint, Hints};
 use crate::next::next;
-use crate::order::{BATCH, LEFT_IN_A_ROW, OTHER, Rank, arrange};
+use crate::order::{Arranged, BATCH, LEFT_IN_A_ROW, Rank, arrange};
 use crate::{label, ours, seam, watched};
 
 /// As many connections as a process has descriptors here, three times.
 static HINTS: Hints<16_384> = Hints::new();
-/// Calls in a row that left events behind, by the set's number.
+/// Calls in a row in which who is less urgent had no turn, by the set's number.
 static LEFT: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 
 /// epoll_ctl(2).
@@ -65,6 +73,7 @@ unsafe fn wait(
     call: impl FnOnce(c_int) -> c_int,
 ) -> c_int {
     let Some(labels) = label::mapped().filter(|labels| labels.differ()) else { return call(max) };
+    give_way(labels);
     let found = call(max.min(BATCH as c_int));
     let Some(len) = usize::try_from(found).ok().filter(|len| *len > 1) else { return found };
     // SAFETY: the caller's `call` has written so many.
@@ -72,12 +81,32 @@ unsafe fn wait(
     let left = &LEFT[epoll as usize % LEFT.len()];
     let in_a_row = left.load(Ordering::Relaxed);
     let rank = |event: &epoll_event| {
-        let Some(Hint { id, by_level }) = HINTS.get(epoll, event.u64) else { return OTHER };
-        labels.level(id).map_or(OTHER, |level| Rank { level, can_wait: by_level })
+        let Hint { id, by_level } = HINTS.get(epoll, event.u64)?;
+        labels.level(id).map(|level| Rank { level, can_wait: by_level })
     };
-    let kept = arrange(events, rank, in_a_row < LEFT_IN_A_ROW);
-    left.store(if kept < len { in_a_row + 1 } else { 0 }, Ordering::Relaxed);
+    let Arranged { kept, all_had_turns } = arrange(events, rank, in_a_row >= LEFT_IN_A_ROW);
+    left.store(if all_had_turns { 0 } else { in_a_row + 1 }, Ordering::Relaxed);
     kept as c_int
+}
+
+/// Gives the stack the core that the two share, after a piece of work.
+fn give_way(labels: &Labels) {
+    thread_local! { static YIELDING: Cell<Yielding> = const { Cell::new(Yielding::new()) } }
+    let core = labels.core();
+    if core.is_none() || core != affinity::here() {
+        return;
+    }
+    // A thread that ends has nobody to give way to.
+    let _ = YIELDING.try_with(|cell| {
+        let mut yielding = cell.get();
+        if yielding.is_due() {
+            let clock = Monotonic::new();
+            let before = clock.now();
+            std::thread::yield_now();
+            yielding.on_back(clock.now().since(before));
+        }
+        cell.set(yielding);
+    });
 }
 
 /// epoll_wait(2).

@@ -6,16 +6,16 @@
 //! connections, of which nobody knows yet how urgent they are.
 //!
 //! A program serves a whole batch before it asks again, so a batch of less
-//! urgent connections is one that an urgent one has to wait for. While levels
-//! differ a batch is therefore short: everything of the most urgent level, and
-//! of the others [`AT_ONCE`] at most. The rest is left with the kernel, which
-//! returns it again to the next call; it does so for level-triggered
-//! ones only, so all others are never left. Nothing is kept here.
-//! Starvation: after [`LEFT_IN_A_ROW`] calls that left something behind, the
-//! next leaves nothing.
+//! urgent connections is one that an urgent one has to wait for. A batch is
+//! therefore short: everything of level 0, [`AT_ONCE`] at most of a level
+//! that is less urgent, and of those below the most urgent one nothing. The rest is
+//! left with the kernel, which returns it again to the next call; it does so
+//! for level-triggered ones only, so all others are never left. Nothing is kept here.
+//! Starvation: after [`LEFT_IN_A_ROW`] calls without a turn for those below, the next
+//! returns [`AT_ONCE`] of them, of all their levels those that have been ready for longest.
 //! Source: ADPS M6, M7; epoll(7).
 
-/// An event's place.
+/// Of a connection, or a socket for datagrams, of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rank {
     /// 0 (most urgent) to 7.
@@ -24,96 +24,135 @@ pub(crate) struct Rank {
     pub(crate) can_wait: bool,
 }
 
-/// Of what is neither a connection nor a socket for datagrams of ours.
-pub(crate) const OTHER: Rank = Rank { level: 0, can_wait: false };
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arranged {
+    /// The program gets the first so many.
+    pub(crate) kept: usize,
+    /// Those below the most urgent level were not passed over.
+    pub(crate) all_had_turns: bool,
+}
+
 /// Events that are looked at together.
 pub(crate) const BATCH: usize = 64;
-/// Connections below the most urgent level in a batch.
-pub(crate) const AT_ONCE: usize = 4;
-/// Calls in a row that may leave events behind.
+/// Connections of a level other than 0 in a batch.
+pub(crate) const AT_ONCE: usize = 2;
+/// Calls in a row that may pass over those below the most urgent level.
 pub(crate) const LEFT_IN_A_ROW: u8 = 8;
 const LEVELS: usize = 8;
 
-/// Puts the first [`BATCH`] of `events` into order; how many of all the
-/// program gets: the first so many. `may_leave`: it need not be all.
-pub(crate) fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Rank, may_leave: bool) -> usize {
-    let (Some(&first), len) = (events.first(), events.len()) else { return 0 };
+/// Puts those of the first [`BATCH`] of `events` into order that the program
+/// gets. `rank`: none where it is neither a connection nor a socket of ours;
+/// `their_turn`: that of those below the most urgent level.
+pub(crate) fn arrange<E: Copy>(
+    events: &mut [E],
+    rank: impl Fn(&E) -> Option<Rank>,
+    their_turn: bool,
+) -> Arranged {
+    let (Some(&first), len) = (events.first(), events.len()) else {
+        return Arranged { kept: 0, all_had_turns: true };
+    };
     let batch = &mut events[..len.min(BATCH)];
-    let (mut as_they_were, mut ranks) = ([first; BATCH], [OTHER; BATCH]);
-    let mut places = [0; LEVELS + 1];
+    let (mut as_they_were, mut ranks) = ([first; BATCH], [None; BATCH]);
+    let mut top = LEVELS as u8;
     for (at, event) in batch.iter().enumerate() {
         (as_they_were[at], ranks[at]) = (*event, rank(event));
-        places[usize::from(ranks[at].level) + 1] += 1;
+        top = ranks[at].map_or(top, |rank: Rank| top.min(rank.level));
+    }
+    // Where there are more than were looked at, all are the program's.
+    let may_leave = len <= BATCH;
+    let (mut equals, mut below, mut all_had_turns) = (0, 0, true);
+    let mut stays = |rank: &Option<Rank>| match rank {
+        Some(Rank { level: 1.., can_wait: true }) if !may_leave => true,
+        Some(Rank { level: level @ 1.., can_wait: true }) if *level == top => {
+            equals += 1;
+            equals <= AT_ONCE
+        }
+        Some(Rank { level: 1.., can_wait: true }) => {
+            below += 1;
+            all_had_turns &= their_turn;
+            their_turn && below <= AT_ONCE
+        }
+        _ => true,
+    };
+    let level = |rank: &Option<Rank>| rank.map_or(0, |rank| usize::from(rank.level));
+    let mut stay = [false; BATCH];
+    let mut places = [0; LEVELS + 1];
+    for (at, rank) in ranks.iter().enumerate().take(batch.len()) {
+        stay[at] = stays(rank);
+        places[level(rank) + 1] += usize::from(stay[at]);
     }
     (0..LEVELS).for_each(|level| places[level + 1] += places[level]);
-    let mut can_wait = [false; BATCH];
-    for (event, rank) in as_they_were.iter().zip(&ranks).take(batch.len()) {
-        let place = &mut places[usize::from(rank.level)];
-        (batch[*place], can_wait[*place]) = (*event, rank.can_wait && rank.level > 0);
+    let kept = places[LEVELS] + len - batch.len();
+    for (at, event) in as_they_were.iter().enumerate().take(batch.len()).filter(|(at, _)| stay[*at]) {
+        let place = &mut places[level(&ranks[at])];
+        batch[*place] = *event;
         *place += 1;
     }
-    if !may_leave || len > BATCH {
-        return len;
-    }
-    let (mut kept, mut below) = (0, 0);
-    for at in 0..len {
-        below += usize::from(can_wait[at]);
-        if !can_wait[at] || below <= AT_ONCE {
-            events[kept] = events[at];
-            kept += 1;
-        }
-    }
-    kept
+    Arranged { kept, all_had_turns }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// An event's text is its level, and `w` where it can wait; `k` is the kernel's.
+    /// An event's text is its level, and `w` where it can wait; `k` is the
+    /// kernel's. Expected is what the program gets, and `…` where somebody was passed over.
     #[track_caller]
-    fn check(events: &str, may_leave: bool, expected: &str) {
+    fn check(events: &str, their_turn: bool, expected: &str) {
         let mut events: Vec<&str> = events.split_whitespace().collect();
         let rank = |event: &&str| match event.as_bytes() {
-            [b'k', ..] => OTHER,
-            [level, rest @ ..] => Rank { level: level - b'0', can_wait: rest.first() == Some(&b'w') },
-            [] => OTHER,
+            [level @ b'0'..=b'7', rest @ ..] => {
+                Some(Rank { level: level - b'0', can_wait: rest.first() == Some(&b'w') })
+            }
+            _ => None,
         };
-        let kept = arrange(&mut events, rank, may_leave);
-        assert_eq!(events[..kept].join(" "), expected);
+        let Arranged { kept, all_had_turns } = arrange(&mut events, rank, their_turn);
+        events.truncate(kept);
+        events.extend((!all_had_turns).then_some("…"));
+        assert_eq!(events.join(" "), expected);
     }
 
     #[test]
     fn the_most_urgent_come_first_and_equals_as_the_kernel_says() {
         check("7a 5a 0a 5b 7b 0b", false, "0a 0b 5a 5b 7a 7b");
-        check("7wa 5wa 0wa", false, "0wa 5wa 7wa");
-        check("", true, "");
-        check("3", true, "3");
+        check("7wa 5wa 0wa", true, "0wa 5wa 7wa");
+        check("", false, "");
+        check("3", false, "3");
     }
 
     #[test]
     fn what_is_not_ours_goes_with_the_most_urgent() {
         check("7a k1 0a k2 1a", false, "k1 0a k2 1a 7a");
+        check("7wa k1 7wb", false, "k1 7wa 7wb");
     }
 
     #[test]
     fn few_of_the_less_urgent_come_at_once() {
-        check("7wa 7wb 7wc 7wd 7we 7wf", true, "7wa 7wb 7wc 7wd");
-        check("7wa 7wb 7wc 7wd 7we 2wa 2wb", true, "2wa 2wb 7wa 7wb");
-        check("0wa 0wb 0wc 0wd 0we 0wf 7w", true, "0wa 0wb 0wc 0wd 0we 0wf 7w");
+        check("7wa 7wb 7wc 7wd", false, "7wa 7wb");
+        check("2wa 2wb 2wc", false, "2wa 2wb");
+        check("0wa 0wb 0wc 0wd", false, "0wa 0wb 0wc 0wd");
+    }
+
+    #[test]
+    fn who_is_less_urgent_than_another_has_no_turn_until_it_is_theirs() {
+        check("7wa 7wb 0wa 3wa 7wc", false, "0wa …");
+        check("7wa 7wb 2wa 3wa 2wb", false, "2wa 2wb …");
+        check("7wa 7wb 0wa 3wa 7wc", true, "0wa 7wa 7wb");
+        check("7wa 3wa 0wa 3wb 7wc", true, "0wa 3wa 7wa");
     }
 
     #[test]
     fn what_the_kernel_would_not_return_again_is_not_left() {
-        check("7a 7b 7c 7d 7e 7f 7wa 7wb", true, "7a 7b 7c 7d 7e 7f 7wa 7wb");
-        check("7wa 7wb 7wc 7wd 7we 7a k", true, "k 7wa 7wb 7wc 7wd 7a");
+        check("7a 7b 7c 7d 7e 7f 7wa 7wb 7wc", false, "7a 7b 7c 7d 7e 7f 7wa 7wb");
+        check("7wa 7wb 7wc 7a 0a k", false, "0a k 7a …");
     }
 
     #[test]
     fn nothing_is_lost_of_a_batch_that_is_too_long() {
         let mut events: Vec<u32> = (0..100).rev().collect();
-        let rank = |event: &u32| Rank { level: (event % 8) as u8, can_wait: true };
-        assert_eq!(arrange(&mut events, rank, true), 100);
+        let rank = |event: &u32| Some(Rank { level: (event % 8) as u8, can_wait: true });
+        assert_eq!(arrange(&mut events, rank, false), Arranged { kept: 100, all_had_turns: true });
         let mut sorted = events.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..100).collect::<Vec<_>>());

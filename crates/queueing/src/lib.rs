@@ -39,6 +39,7 @@ mod rng;
 pub mod theory;
 mod timer;
 mod units;
+mod yielding;
 
 pub use arrival::{Arrivals, BadArrivals, Times};
 pub use clock::{Clock, VirtualClock};
@@ -54,3 +55,4 @@ pub use name::{UnknownName, named};
 pub use rng::Rng;
 pub use timer::{TimerKey, TimerWheel};
 pub use units::{BadBytes, BadRate, BadSpan, Bytes, CoreId, Rate, Span, Time};
+pub use yielding::Yielding;

@@ -31,6 +31,7 @@ use super::pass;
 use super::pipe::{Pipe, READABLE};
 use super::place::Place;
 use super::request::{Answer, Call, Key, REQUEST_BYTES_MAX, Request};
+use crate::affinity;
 
 mod datagrams;
 mod leavers;
@@ -130,6 +131,9 @@ impl Desk {
 
     /// Appends what happened since, up to a batch; whether anything did.
     pub fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
+        if let Some(core) = affinity::here() {
+            self.board.on(core);
+        }
         let inherits = !self.inherited.is_empty();
         into.append(&mut self.inherited);
         let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];

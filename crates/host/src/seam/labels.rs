@@ -13,6 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use queueing::CoreId;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use super::mailboxes::made;
@@ -34,6 +35,8 @@ const WORD: usize = 8;
 const LINE: usize = 16 * WORD;
 /// The file: a line for all, then one for each connection, then those of sockets for datagrams.
 const LEN: usize = LINE * (LINES + MAILBOX_LINES as usize + 1);
+/// Where the file's own line says on which core the stack is: its number and one.
+const CORE: usize = 1;
 /// A line's first word: whose it is (upper half), whether it is anybody's, and its level.
 const USED: u64 = 1 << 8;
 /// Odd while the private bytes change.
@@ -136,6 +139,15 @@ impl Board {
         self.write_private(line, private);
     }
 
+    /// The stack runs on `core`.
+    pub fn on(&self, core: CoreId) {
+        let word = self.lines.word(0, CORE);
+        let here = u64::from(core.0) + 1;
+        if word.load(Ordering::Relaxed) != here {
+            word.store(here, Ordering::Relaxed);
+        }
+    }
+
     /// What connection `id` has been like.
     pub fn flow(&self, id: u64, flow: &Flow) {
         if let Some(line) = Lines::of(id) {
@@ -193,6 +205,13 @@ impl Labels {
         self.0.levels().load(Ordering::Relaxed).count_ones() > 1
     }
 
+    /// On which core the stack has run last, once it has.
+    #[must_use]
+    pub fn core(&self) -> Option<CoreId> {
+        let core = self.0.word(0, CORE).load(Ordering::Relaxed).checked_sub(1)?;
+        u16::try_from(core).ok().map(CoreId)
+    }
+
     /// How urgent is what connection `id` was handed last, 0..=7; `None` when
     /// it has no line, or is gone.
     #[must_use]
@@ -243,6 +262,18 @@ mod tests {
     /// Connection in line `line` that is its `nth`.
     fn id(line: u64, nth: u64) -> u64 {
         line << 32 | nth
+    }
+
+    #[test]
+    fn programs_read_on_which_core_the_stack_is() {
+        let board = Board::new().unwrap();
+        let labels = Labels::map(board.file()).unwrap();
+        assert_eq!(labels.core(), None);
+        board.begin(id(0, 1));
+        for core in [3, 0, u16::MAX] {
+            board.on(CoreId(core));
+            assert_eq!((labels.core(), labels.level(id(0, 1))), (Some(CoreId(core)), Some(7)));
+        }
     }
 
     #[test]

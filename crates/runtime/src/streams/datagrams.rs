@@ -97,6 +97,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             return;
         }
         at.queued = Some(level);
+        self.levels |= 1 << level.index();
         self.inbound[level.index()].push_back(Who::Port(port));
     }
 

@@ -167,12 +167,13 @@ impl<D: Device, P: Programs> Streams<D, P> {
             return;
         }
         flow.queued_in = Some(level);
+        self.levels |= 1 << level.index();
         self.inbound[level.index()].push_back(Who::Conn(conn));
     }
 
-    /// Hands over what has come, the most urgent first; whether there was any.
-    pub(super) fn hand_over(&mut self, now: Time) -> bool {
-        let mut handed = 0;
+    /// Hands over what has come, the most urgent first; how urgent that was, if there was any.
+    pub(super) fn hand_over(&mut self, now: Time) -> Option<Priority> {
+        let (mut handed, mut first) = (0, None);
         for level in Priority::all() {
             let mut had_turn = false;
             while (handed < HANDED_MAX || !had_turn)
@@ -186,8 +187,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 handed += usize::from(had);
                 had_turn |= had;
             }
+            first = first.or(had_turn.then_some(level));
         }
-        handed > 0
+        first
     }
 
     /// Lets the program of `conn` know its label and private bytes.

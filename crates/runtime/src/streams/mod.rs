@@ -12,7 +12,8 @@
 //! closes while the pipe is full. A connection waits at most once on each
 //! level to hand over and once on each to collect. Starvation: both are strict
 //! by level, up to [`HANDED_MAX`] connections a round and [`COLLECTED_MAX`]
-//! bytes, but every level on which somebody waits has a turn in every round.
+//! bytes, but every level on which somebody waits has a turn in every round,
+//! or in the next where a program has just been handed something more urgent.
 //! Datagrams take their turns among the connections (`datagrams`).
 //! Source: ADPS M6 (label from packet to application); ADR 0025.
 
@@ -58,6 +59,10 @@ pub struct Streams<D: Device, P: Programs> {
     inbound: [VecDeque<Who>; Priority::LEVELS],
     /// Those whose program may have written something, in the same way.
     outbound: [VecDeque<Who>; Priority::LEVELS],
+    /// The levels on which somebody has waited so far, a bit each.
+    levels: u8,
+    /// The last round left what was less urgent to this one.
+    passed_over: bool,
     datagrams: Datagrams,
     /// Connections whose program had not read their first bytes when that was
     /// looked at last, and when it was handed them, in this order; for the guard.
@@ -79,6 +84,9 @@ const DRIVEN_MAX: usize = 128;
 /// Bytes that are collected in a round before the next, in which who has
 /// become urgent goes first; and one turn more for each level.
 pub const COLLECTED_MAX: usize = 256 * 1024;
+/// The same while some are more urgent than others, so that a round is short:
+/// some 30 segments.
+pub const COLLECTED_SHORT: usize = 32 * 1024;
 const TRANSPORTED_MAX: usize = 32;
 /// What Linux does unless it is told otherwise (tcp(7)).
 const KEEP_ALIVE: KeepAlive =
@@ -110,6 +118,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
             present: 0,
             inbound: Default::default(),
             outbound: Default::default(),
+            levels: 0,
+            passed_over: false,
             datagrams: Datagrams::default(),
             unread: VecDeque::new(),
             resets: Vec::new(),
@@ -207,6 +217,18 @@ impl<D: Device, P: Programs> Streams<D, P> {
         self.front.timeout(self.stack.poll_timeout())
     }
 
+    /// Whether some have been more urgent than others so far, so that it matters who is next.
+    const fn differ(&self) -> bool {
+        self.levels.count_ones() > 1
+    }
+
+    /// Whether this round is over and the core better a program's now, in case
+    /// that the two have one: what it was handed may be more urgent than the rest.
+    #[must_use]
+    pub const fn gives_way(&self) -> bool {
+        !self.received && self.differ()
+    }
+
     /// One round of work, or where frames came its first half, so that it is
     /// known how long receiving takes; whether there was any.
     pub fn turn(&mut self, now: Time, device: &mut D) -> bool {
@@ -233,8 +255,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
         busy |= self.listen_to_programs(now);
         self.take_events(now);
         self.take_datagrams();
-        busy |= self.hand_over(now);
-        busy |= self.collect(now);
+        let handed = self.hand_over(now);
+        busy |= handed.is_some();
+        busy |= self.collect(now, handed);
         self.take_events(now);
         let sent = self.front.transmit(now, device, &mut self.stack, busy, || false) > 0;
         busy |= sent | self.send_again(sent);

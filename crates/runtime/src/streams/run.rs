@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use net::Device;
-use queueing::{Clock, Span};
+use queueing::{Clock, Span, Yielding};
 
 use super::{Programs, Seen, Streams};
 use crate::hatch::Hatch;
@@ -26,7 +26,9 @@ pub struct Hatches<'a> {
 /// Turns `streams` until `stop` is set. A thread without work looks for more
 /// for `spin`, at most [`Threads::SPIN_MAX`], where work usually comes sooner
 /// than that; then it sleeps on `device`, which must end the sleep when
-/// something happens on the programs' side, too. Between two rounds it looks at `hatches`.
+/// something happens on the programs' side, too. Between two rounds it looks at `hatches`,
+/// and while some are more urgent than others it gives its core away, for programs
+/// that share it ([`Yielding`]).
 pub fn serve<D: Device, P: Programs>(
     streams: &mut Streams<D, P>,
     device: &mut D,
@@ -36,6 +38,7 @@ pub fn serve<D: Device, P: Programs>(
     hatches: Hatches<'_>,
 ) {
     let mut patience = Patience::new(spin.min(Threads::SPIN_MAX), SLEEP_MAX);
+    let mut yielding = Yielding::new();
     while !stop.load(Ordering::Relaxed) {
         if let Some(hatch) = hatches.seen {
             hatch.answer(|seen| streams.show(seen));
@@ -46,6 +49,11 @@ pub fn serve<D: Device, P: Programs>(
         let now = clock.now();
         if streams.turn(now, device) {
             patience.on_work(now);
+            if streams.gives_way() && yielding.is_due() {
+                let before = clock.now();
+                std::thread::yield_now();
+                yielding.on_back(clock.now().since(before));
+            }
             continue;
         }
         match patience.rest(now, streams.poll_timeout()) {

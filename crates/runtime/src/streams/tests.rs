@@ -255,9 +255,53 @@ fn what_programs_wrote_is_collected_in_the_order_of_labels() {
         world.tell(n);
     }
     world.streams.listen_to_programs(world.now);
-    world.streams.collect(world.now);
+    world.streams.collect(world.now, None);
     let order: Vec<_> = (0..4).map(|n| world.end(n).borrow().read_as).collect();
     assert_eq!(order, [Some(1), Some(3), Some(0), Some(2)]);
+}
+
+#[test]
+fn what_a_program_was_just_handed_goes_before_what_is_less_urgent_once() {
+    let mut world = World::new(100);
+    (0..3).for_each(|_| world.connect());
+    for (n, level) in [b"5", b"7", b"0", b"5"].iter().enumerate() {
+        world.send(n, *level);
+    }
+    world.settle();
+    for n in 0..4 {
+        world.end(n).borrow_mut().outbound.extend(b"answer");
+        world.tell(n);
+    }
+    world.streams.listen_to_programs(world.now);
+    let read = |world: &World| (0..4).filter(|&n| world.end(n).borrow().read_as.is_some()).count();
+    let level = Priority::new(5);
+    assert!(world.streams.collect(world.now, level));
+    assert_eq!(read(&world), 3, "not the one at level 7");
+    assert!(world.streams.collect(world.now, level), "it was passed over");
+    assert_eq!(read(&world), 4);
+    assert!(!world.streams.collect(world.now, level));
+}
+
+#[test]
+fn rounds_are_short_and_programs_have_the_core_while_some_are_more_urgent() {
+    const ANSWER: usize = 3 * COLLECTED_SHORT / 4;
+    let collected = |first: &[u8]| {
+        let mut world = World::new(100);
+        (0..2).for_each(|_| world.connect());
+        world.send(0, first);
+        (1..3).for_each(|n| assert_eq!(world.send(n, b"7"), 1));
+        world.settle();
+        for n in 0..3 {
+            world.end(n).borrow_mut().outbound.extend([b'x'; ANSWER]);
+            world.tell(n);
+        }
+        world.streams.listen_to_programs(world.now);
+        world.streams.collect(world.now, None);
+        let read = (0..3).filter(|&n| world.end(n).borrow().read_as.is_some()).count();
+        (read, world.streams.gives_way())
+    };
+    assert_eq!(collected(b"7"), (3, false));
+    assert_eq!(collected(b"6"), (2, true), "a turn for each level, and then no more");
 }
 
 #[test]
@@ -273,11 +317,11 @@ fn every_level_has_a_turn_in_every_round() {
         world.tell(n);
     }
     world.streams.listen_to_programs(world.now);
-    world.streams.collect(world.now);
+    world.streams.collect(world.now, None);
     let read = |world: &World| (0..=urgent).filter(|&n| world.end(n).borrow().read_as.is_some()).count();
     assert_eq!(read(&world), HANDED_MAX + 1);
     assert!(world.end(urgent).borrow().read_as.is_some(), "the least urgent waits for no round to be short");
-    world.streams.collect(world.now);
+    world.streams.collect(world.now, None);
     assert_eq!(read(&world), urgent + 1);
 }
 

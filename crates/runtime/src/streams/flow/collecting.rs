@@ -5,7 +5,7 @@ use net::Device;
 use net::stack::ConnId;
 use queueing::{Priority, Time};
 
-use super::super::{COLLECTED_MAX, HANDED_MAX, Pipe, Programs, Read, Streams};
+use super::super::{COLLECTED_MAX, COLLECTED_SHORT, HANDED_MAX, Pipe, Programs, Read, Streams};
 use super::Who;
 
 impl<D: Device, P: Programs> Streams<D, P> {
@@ -20,19 +20,26 @@ impl<D: Device, P: Programs> Streams<D, P> {
     }
 
     /// Collects what programs have written, the most urgent first; whether
-    /// there was any. Who has more waits for the next round.
-    pub(in crate::streams) fn collect(&mut self, now: Time) -> bool {
+    /// there was any. Who has more waits for the next round. So does, once, what is
+    /// less urgent than what a program was `handed` in this one: its core may be ours.
+    pub(in crate::streams) fn collect(&mut self, now: Time, handed: Option<Priority>) -> bool {
+        let bytes_max = if self.differ() { COLLECTED_SHORT } else { COLLECTED_MAX };
+        let handed = handed.filter(|_| !std::mem::take(&mut self.passed_over));
         let (mut turns, before) = (0, self.counters.bytes_out);
         for level in Priority::all() {
+            if handed.is_some_and(|handed| level > handed) {
+                self.passed_over = self.outbound[level.index()..].iter().any(|below| !below.is_empty());
+                break;
+            }
             let mut had_turn = false;
             for _ in 0..self.outbound[level.index()].len() {
                 let collected = (self.counters.bytes_out - before) as usize;
-                if had_turn && (turns >= HANDED_MAX || collected >= COLLECTED_MAX) {
+                if had_turn && (turns >= HANDED_MAX || collected >= bytes_max) {
                     break;
                 }
                 let Some(who) = self.outbound[level.index()].pop_front() else { break };
                 let had = match who {
-                    Who::Conn(conn) => self.collect_one(now, conn, level),
+                    Who::Conn(conn) => self.collect_one(now, conn, level, bytes_max),
                     Who::Socket(socket) => self.collect_letters(socket, level),
                     Who::Port(_) => false,
                 };
@@ -44,14 +51,14 @@ impl<D: Device, P: Programs> Streams<D, P> {
     }
 
     /// Whether `conn` waited for its turn on this level.
-    fn collect_one(&mut self, now: Time, conn: ConnId, level: Priority) -> bool {
+    fn collect_one(&mut self, now: Time, conn: ConnId, level: Priority, bytes_max: usize) -> bool {
         let Some(flow) = self.flow(conn).filter(|flow| flow.queued_out == Some(level)) else { return false };
         flow.queued_out = None;
-        self.collect_bytes(now, conn);
+        self.collect_bytes(now, conn, bytes_max);
         true
     }
 
-    fn collect_bytes(&mut self, now: Time, conn: ConnId) {
+    fn collect_bytes(&mut self, now: Time, conn: ConnId, bytes_max: usize) {
         let index = conn.index as usize;
         let Some(Some(flow)) = self.flows.get_mut(index) else { return };
         if flow.opening {
@@ -75,7 +82,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             requests.sent(now, &mut self.ledger);
         }
         let mut collected = 0;
-        while collected < COLLECTED_MAX {
+        while collected < bytes_max {
             match flow.pipe.read(&mut self.scratch) {
                 Read::Some(len) => {
                     collected += len;

@@ -3,8 +3,9 @@
 //! It does one thing at a time: works on a request, or writes what there is
 //! room for. It serves a batch of those that are ready before it asks for the
 //! next, which is as `libgreenwave.so` makes it (ADR 0030): all of the most
-//! urgent level and [`AT_ONCE`] others, the most urgent first; equals in the
-//! order in which they became ready.
+//! urgent level, or where there is none [`AT_ONCE`] others, the most urgent first; equals in the
+//! order in which they became ready. After [`LEFT_IN_A_ROW`] batches without others so many
+//! of them come along.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -56,6 +57,8 @@ struct State {
     ready: Strict<Fifo<Ready>>,
     /// Those that it serves before it asks again.
     batch: VecDeque<usize>,
+    /// Batches in a row that passed over others.
+    left: u8,
     happened: Vec<Happened>,
     /// Head and body, as they are sent.
     page: Vec<u8>,
@@ -76,7 +79,9 @@ pub(super) struct Way(Rc<RefCell<State>>, usize);
 
 /// Connections of a batch, and those of them that are not of the most urgent level.
 const BATCH: usize = 64;
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 2;
+/// Batches in a row that may pass over others.
+const LEFT_IN_A_ROW: u8 = 8;
 /// Connections that can be ready at once.
 const READY_MAX: usize = 1 << 16;
 
@@ -87,8 +92,8 @@ impl Program {
         page.resize(page.len() + bytes, b'x');
         let ready = Strict::new(READY_MAX, |_| Fifo::new(READY_MAX));
         let (pages, happened, doing, busy) = (Vec::new(), Vec::new(), None, Span::ZERO);
-        let batch = VecDeque::new();
-        Self(Rc::new(RefCell::new(State { pages, ready, batch, happened, page, backend, doing, busy })))
+        let (batch, left) = (VecDeque::new(), 0);
+        Self(Rc::new(RefCell::new(State { pages, ready, batch, left, happened, page, backend, doing, busy })))
     }
 
     /// It listens on `port`.
@@ -153,16 +158,19 @@ impl State {
     /// Whom it serves next.
     fn next(&mut self, now: Time) -> Option<usize> {
         if self.batch.is_empty() {
+            let is_urgent = |state: &Self| state.ready.levels_used().contains(Priority::HIGHEST);
+            let passes_over = is_urgent(self) && self.left < LEFT_IN_A_ROW;
             let mut others = 0;
             while self.batch.len() < BATCH {
-                let is_urgent = self.ready.levels_used().contains(Priority::HIGHEST);
-                if !is_urgent && others == AT_ONCE {
+                let is_urgent = is_urgent(self);
+                if !is_urgent && (others == AT_ONCE || passes_over) {
                     break;
                 }
                 others += usize::from(!is_urgent);
                 let Some(Ready(at, _)) = self.ready.pop(now) else { break };
                 self.batch.push_back(at);
             }
+            self.left = if passes_over && !self.ready.is_empty() { self.left + 1 } else { 0 };
         }
         self.batch.pop_front()
     }
