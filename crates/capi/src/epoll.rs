@@ -92,8 +92,7 @@ unsafe fn wait(
 /// Gives the stack the core that the two share, after a piece of work.
 fn give_way(labels: &Labels) {
     thread_local! { static YIELDING: Cell<Yielding> = const { Cell::new(Yielding::new()) } }
-    let core = labels.core();
-    if core.is_none() || core != affinity::here() {
+    if labels.core().is_none_or(|core| affinity::here() != Some(core)) {
         return;
     }
     // A thread that ends has nobody to give way to.

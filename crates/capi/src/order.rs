@@ -60,32 +60,29 @@ pub(crate) fn arrange<E: Copy>(
         top = ranks[at].map_or(top, |rank: Rank| top.min(rank.level));
     }
     // Where there are more than were looked at, all are the program's.
-    let may_leave = len <= BATCH;
+    let may_leave = |rank: &Rank| len <= BATCH && rank.can_wait && rank.level > 0;
     let (mut equals, mut below, mut all_had_turns) = (0, 0, true);
-    let mut stays = |rank: &Option<Rank>| match rank {
-        Some(Rank { level: 1.., can_wait: true }) if !may_leave => true,
-        Some(Rank { level: level @ 1.., can_wait: true }) if *level == top => {
+    let mut stays = |rank: Option<Rank>| {
+        let Some(Rank { level, .. }) = rank.filter(may_leave) else { return true };
+        if level == top {
             equals += 1;
-            equals <= AT_ONCE
+            return equals <= AT_ONCE;
         }
-        Some(Rank { level: 1.., can_wait: true }) => {
-            below += 1;
-            all_had_turns &= their_turn;
-            their_turn && below <= AT_ONCE
-        }
-        _ => true,
+        below += 1;
+        all_had_turns &= their_turn;
+        their_turn && below <= AT_ONCE
     };
-    let level = |rank: &Option<Rank>| rank.map_or(0, |rank| usize::from(rank.level));
+    let level = |rank: Option<Rank>| rank.map_or(0, |rank| usize::from(rank.level));
     let mut stay = [false; BATCH];
     let mut places = [0; LEVELS + 1];
-    for (at, rank) in ranks.iter().enumerate().take(batch.len()) {
+    for (at, &rank) in ranks.iter().enumerate().take(batch.len()) {
         stay[at] = stays(rank);
         places[level(rank) + 1] += usize::from(stay[at]);
     }
     (0..LEVELS).for_each(|level| places[level + 1] += places[level]);
     let kept = places[LEVELS] + len - batch.len();
     for (at, event) in as_they_were.iter().enumerate().take(batch.len()).filter(|(at, _)| stay[*at]) {
-        let place = &mut places[level(&ranks[at])];
+        let place = &mut places[level(ranks[at])];
         batch[*place] = *event;
         *place += 1;
     }

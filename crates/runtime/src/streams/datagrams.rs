@@ -97,8 +97,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             return;
         }
         at.queued = Some(level);
-        self.levels |= 1 << level.index();
-        self.inbound[level.index()].push_back(Who::Port(port));
+        self.push_in(Who::Port(port), level);
     }
 
     /// Whether `port` waited for its turn on this level.

@@ -167,8 +167,13 @@ impl<D: Device, P: Programs> Streams<D, P> {
             return;
         }
         flow.queued_in = Some(level);
-        self.levels |= 1 << level.index();
-        self.inbound[level.index()].push_back(Who::Conn(conn));
+        self.push_in(Who::Conn(conn), level);
+    }
+
+    /// `who` waits on `level` to hand over.
+    pub(super) fn push_in(&mut self, who: Who, level: Priority) {
+        self.levels = self.levels.with(level);
+        self.inbound[level.index()].push_back(who);
     }
 
     /// Hands over what has come, the most urgent first; how urgent that was, if there was any.

@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 use net::classify::private::application_mut;
 use net::stack::{ConnId, KeepAlive, ListenOptions};
 use net::{Device, Stack};
-use queueing::{Label, Priority, Span, Time};
+use queueing::{Label, Priority, PrioritySet, Span, Time};
 
 use crate::front::{Behind, Budget, Counted, Front, Guard, Setup, Work};
 use crate::mode::{Classifiers, Policy};
@@ -59,8 +59,8 @@ pub struct Streams<D: Device, P: Programs> {
     inbound: [VecDeque<Who>; Priority::LEVELS],
     /// Those whose program may have written something, in the same way.
     outbound: [VecDeque<Who>; Priority::LEVELS],
-    /// The levels on which somebody has waited so far, a bit each.
-    levels: u8,
+    /// The levels on which somebody has waited so far.
+    levels: PrioritySet,
     /// The last round left what was less urgent to this one.
     passed_over: bool,
     datagrams: Datagrams,
@@ -118,7 +118,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             present: 0,
             inbound: Default::default(),
             outbound: Default::default(),
-            levels: 0,
+            levels: PrioritySet::NONE,
             passed_over: false,
             datagrams: Datagrams::default(),
             unread: VecDeque::new(),
@@ -218,14 +218,19 @@ impl<D: Device, P: Programs> Streams<D, P> {
     }
 
     /// Whether some have been more urgent than others so far, so that it matters who is next.
-    const fn differ(&self) -> bool {
-        self.levels.count_ones() > 1
+    fn differ(&self) -> bool {
+        self.levels.first() != self.levels.last()
+    }
+
+    /// Bytes that are collected in a round.
+    fn collected_max(&self) -> usize {
+        if self.differ() { COLLECTED_SHORT } else { COLLECTED_MAX }
     }
 
     /// Whether this round is over and the core better a program's now, in case
     /// that the two have one: what it was handed may be more urgent than the rest.
     #[must_use]
-    pub const fn gives_way(&self) -> bool {
+    pub fn gives_way(&self) -> bool {
         !self.received && self.differ()
     }
 

@@ -242,19 +242,31 @@ fn a_program_knows_how_urgent_something_is_before_it_has_it() {
     assert_eq!(world.streams.stack.private(conn).unwrap()[16..], [7; 48]);
 }
 
-#[test]
-fn what_programs_wrote_is_collected_in_the_order_of_labels() {
+/// A connection for each of `levels`, whose request is that digit, and whose program has
+/// written `answer`; nothing is collected yet.
+fn answered(levels: &[u8], answer: &[u8]) -> World {
     let mut world = World::new(100);
-    (0..3).for_each(|_| world.connect());
-    for (n, level) in [b"5", b"7", b"0", b"5"].iter().enumerate() {
-        world.send(n, *level);
+    (1..levels.len()).for_each(|_| world.connect());
+    for (n, level) in levels.iter().enumerate() {
+        assert_eq!(world.send(n, &[b'0' + level]), 1);
     }
     world.settle();
-    for n in 0..4 {
-        world.end(n).borrow_mut().outbound.extend(b"answer");
+    for n in 0..levels.len() {
+        world.end(n).borrow_mut().outbound.extend(answer);
         world.tell(n);
     }
     world.streams.listen_to_programs(world.now);
+    world
+}
+
+/// From how many of the first `count` connections' programs something was collected.
+fn read(world: &World, count: usize) -> usize {
+    (0..count).filter(|&n| world.end(n).borrow().read_as.is_some()).count()
+}
+
+#[test]
+fn what_programs_wrote_is_collected_in_the_order_of_labels() {
+    let mut world = answered(&[5, 7, 0, 5], b"answer");
     world.streams.collect(world.now, None);
     let order: Vec<_> = (0..4).map(|n| world.end(n).borrow().read_as).collect();
     assert_eq!(order, [Some(1), Some(3), Some(0), Some(2)]);
@@ -262,67 +274,37 @@ fn what_programs_wrote_is_collected_in_the_order_of_labels() {
 
 #[test]
 fn what_a_program_was_just_handed_goes_before_what_is_less_urgent_once() {
-    let mut world = World::new(100);
-    (0..3).for_each(|_| world.connect());
-    for (n, level) in [b"5", b"7", b"0", b"5"].iter().enumerate() {
-        world.send(n, *level);
-    }
-    world.settle();
-    for n in 0..4 {
-        world.end(n).borrow_mut().outbound.extend(b"answer");
-        world.tell(n);
-    }
-    world.streams.listen_to_programs(world.now);
-    let read = |world: &World| (0..4).filter(|&n| world.end(n).borrow().read_as.is_some()).count();
+    let mut world = answered(&[5, 7, 0, 5], b"answer");
     let level = Priority::new(5);
     assert!(world.streams.collect(world.now, level));
-    assert_eq!(read(&world), 3, "not the one at level 7");
+    assert_eq!(read(&world, 4), 3, "not the one at level 7");
     assert!(world.streams.collect(world.now, level), "it was passed over");
-    assert_eq!(read(&world), 4);
+    assert_eq!(read(&world, 4), 4);
     assert!(!world.streams.collect(world.now, level));
 }
 
 #[test]
 fn rounds_are_short_and_programs_have_the_core_while_some_are_more_urgent() {
-    const ANSWER: usize = 3 * COLLECTED_SHORT / 4;
-    let collected = |first: &[u8]| {
-        let mut world = World::new(100);
-        (0..2).for_each(|_| world.connect());
-        world.send(0, first);
-        (1..3).for_each(|n| assert_eq!(world.send(n, b"7"), 1));
-        world.settle();
-        for n in 0..3 {
-            world.end(n).borrow_mut().outbound.extend([b'x'; ANSWER]);
-            world.tell(n);
-        }
-        world.streams.listen_to_programs(world.now);
+    let collected = |first| {
+        let mut world = answered(&[first, 7, 7], &[b'x'; 3 * COLLECTED_SHORT / 4]);
         world.streams.collect(world.now, None);
-        let read = (0..3).filter(|&n| world.end(n).borrow().read_as.is_some()).count();
-        (read, world.streams.gives_way())
+        (read(&world, 3), world.streams.gives_way())
     };
-    assert_eq!(collected(b"7"), (3, false));
-    assert_eq!(collected(b"6"), (2, true), "a turn for each level, and then no more");
+    assert_eq!(collected(7), (3, false));
+    assert_eq!(collected(6), (2, true), "a turn for each level, and then no more");
 }
 
 #[test]
 fn every_level_has_a_turn_in_every_round() {
-    let mut world = World::new(100);
     let urgent = HANDED_MAX + 6;
-    (0..urgent).for_each(|_| world.connect());
-    (0..urgent).for_each(|n| assert_eq!(world.send(n, b"0"), 1));
-    world.send(urgent, b"7");
-    world.settle();
-    for n in 0..=urgent {
-        world.end(n).borrow_mut().outbound.extend(b"answer");
-        world.tell(n);
-    }
-    world.streams.listen_to_programs(world.now);
+    let mut levels = vec![0; urgent];
+    levels.push(7);
+    let mut world = answered(&levels, b"answer");
     world.streams.collect(world.now, None);
-    let read = |world: &World| (0..=urgent).filter(|&n| world.end(n).borrow().read_as.is_some()).count();
-    assert_eq!(read(&world), HANDED_MAX + 1);
+    assert_eq!(read(&world, levels.len()), HANDED_MAX + 1);
     assert!(world.end(urgent).borrow().read_as.is_some(), "the least urgent waits for no round to be short");
     world.streams.collect(world.now, None);
-    assert_eq!(read(&world), urgent + 1);
+    assert_eq!(read(&world, levels.len()), urgent + 1);
 }
 
 proptest! {

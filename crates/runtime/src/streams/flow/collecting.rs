@@ -5,7 +5,7 @@ use net::Device;
 use net::stack::ConnId;
 use queueing::{Priority, Time};
 
-use super::super::{COLLECTED_MAX, COLLECTED_SHORT, HANDED_MAX, Pipe, Programs, Read, Streams};
+use super::super::{HANDED_MAX, Pipe, Programs, Read, Streams};
 use super::Who;
 
 impl<D: Device, P: Programs> Streams<D, P> {
@@ -23,7 +23,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// there was any. Who has more waits for the next round. So does, once, what is
     /// less urgent than what a program was `handed` in this one: its core may be ours.
     pub(in crate::streams) fn collect(&mut self, now: Time, handed: Option<Priority>) -> bool {
-        let bytes_max = if self.differ() { COLLECTED_SHORT } else { COLLECTED_MAX };
+        let bytes_max = self.collected_max();
         let handed = handed.filter(|_| !std::mem::take(&mut self.passed_over));
         let (mut turns, before) = (0, self.counters.bytes_out);
         for level in Priority::all() {
@@ -39,7 +39,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 }
                 let Some(who) = self.outbound[level.index()].pop_front() else { break };
                 let had = match who {
-                    Who::Conn(conn) => self.collect_one(now, conn, level, bytes_max),
+                    Who::Conn(conn) => self.collect_one(now, conn, level),
                     Who::Socket(socket) => self.collect_letters(socket, level),
                     Who::Port(_) => false,
                 };
@@ -51,14 +51,15 @@ impl<D: Device, P: Programs> Streams<D, P> {
     }
 
     /// Whether `conn` waited for its turn on this level.
-    fn collect_one(&mut self, now: Time, conn: ConnId, level: Priority, bytes_max: usize) -> bool {
+    fn collect_one(&mut self, now: Time, conn: ConnId, level: Priority) -> bool {
         let Some(flow) = self.flow(conn).filter(|flow| flow.queued_out == Some(level)) else { return false };
         flow.queued_out = None;
-        self.collect_bytes(now, conn, bytes_max);
+        self.collect_bytes(now, conn);
         true
     }
 
-    fn collect_bytes(&mut self, now: Time, conn: ConnId, bytes_max: usize) {
+    fn collect_bytes(&mut self, now: Time, conn: ConnId) {
+        let bytes_max = self.collected_max();
         let index = conn.index as usize;
         let Some(Some(flow)) = self.flows.get_mut(index) else { return };
         if flow.opening {
