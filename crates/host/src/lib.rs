@@ -37,6 +37,7 @@ pub mod machine;
 mod mapping;
 pub mod memory;
 pub mod netstat;
+mod outgoing;
 pub mod packet;
 mod pool;
 pub mod proc;

@@ -1,5 +1,5 @@
 //! What the kernel says of a frame before it, and what we say: whose checksum
-//! is missing and whose was verified.
+//! is missing and whose was verified, and which is to be cut into segments.
 //! Source: virtio 1.2 §5.1.6, linux/virtio_net.h, in its form of 10 bytes.
 
 /// Bytes before each frame.
@@ -13,6 +13,10 @@ const NEEDS_CHECKSUM: u8 = 1;
 /// The checksum was verified.
 const DATA_VALID: u8 = 2;
 
+/// TCP segments in one, over IPv4 and over IPv6.
+const SEGMENTS_V4: u8 = 1;
+const SEGMENTS_V6: u8 = 4;
+
 /// Where a TCP header has its checksum, and IP's number of TCP.
 const TCP_CHECKSUM: usize = 16;
 const TCP: u8 = 6;
@@ -25,16 +29,23 @@ pub(crate) fn is_checked(header: &Header) -> bool {
     header[0] & (NEEDS_CHECKSUM | DATA_VALID) != 0
 }
 
-/// The header of a frame to be sent. A TCP checksum field that holds the sum
+/// The header of a frame to be sent, which is to be cut into segments of `size`
+/// bytes of data if it brings more. A TCP checksum field that holds the sum
 /// of the pseudo header asks to be completed. One that is complete is left
 /// alone: a path that damages frames on purpose completes them first.
 #[inline]
-pub(crate) fn header_for(frame: &[u8]) -> Header {
+pub(crate) fn header_for(frame: &[u8], size: Option<u16>) -> Header {
     let mut header = [0; HEADER_LEN];
     if let Some(start) = partial(frame) {
         header[0] = NEEDS_CHECKSUM;
         header[6..8].copy_from_slice(&(start as u16).to_ne_bytes());
         header[8..].copy_from_slice(&(TCP_CHECKSUM as u16).to_ne_bytes());
+        if let Some(size) = size {
+            let headers = start + usize::from(frame[start + 12] >> 4) * 4;
+            header[1] = if frame[12] == 8 { SEGMENTS_V4 } else { SEGMENTS_V6 };
+            header[2..4].copy_from_slice(&(headers as u16).to_ne_bytes());
+            header[4..6].copy_from_slice(&size.to_ne_bytes());
+        }
     }
     header
 }
@@ -95,7 +106,7 @@ mod tests {
     }
 
     fn asks(frame: &[u8]) -> Option<(u16, u16)> {
-        let header = header_for(frame);
+        let header = header_for(frame, None);
         let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         (header[0] == NEEDS_CHECKSUM).then(|| (half(6), half(8)))
     }
@@ -112,6 +123,19 @@ mod tests {
             assert_eq!(asks(&partial[..50]), None, "a frame cut short");
         }
         assert_eq!(asks(&[0; 14]), None);
+    }
+
+    #[test]
+    fn what_is_to_be_cut_says_where_its_data_begins_and_how_long_a_segment_is() {
+        let half = |header: &Header, at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+        for (first, start, kind) in [(0x45, 34, 1), (0x46, 38, 1), (0x60, 54, 4)] {
+            // A header of 32 bytes: timestamps.
+            let mut long = frame(first, TCP, start.into(), 5 + 80 - start);
+            long[usize::from(start) + 12] = 8 << 4;
+            let header = header_for(&long, Some(7));
+            assert_eq!((header[1], half(&header, 2), half(&header, 4)), (kind, start + 32, 7));
+            assert_eq!(header_for(&long, None)[1..6], [0; 5]);
+        }
     }
 
     #[test]
@@ -151,7 +175,7 @@ mod tests {
         }
 
         fn offloads(&self) -> Offloads {
-            Offloads { tx_checksum: true }
+            Offloads { tx_checksum: true, ..Offloads::default() }
         }
     }
 

@@ -303,6 +303,16 @@ impl<D: Device> Device for Steered<D> {
         }
     }
 
+    fn transmit_cut(
+        &mut self,
+        now: Time,
+        len: usize,
+        size: u16,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Full> {
+        self.device.as_mut().map_or(Err(Full), |device| device.transmit_cut(now, len, size, fill))
+    }
+
     fn flush(&mut self, now: Time) {
         if let Some(device) = &mut self.device {
             device.flush(now);
@@ -314,8 +324,10 @@ impl<D: Device> Device for Steered<D> {
         self.frame_len_max
     }
 
+    /// A wire to another shard carries no longer frames than the device's path.
     fn offloads(&self) -> Offloads {
-        self.offloads
+        let tx_segmentation = self.offloads.tx_segmentation && self.device.is_some();
+        Offloads { tx_segmentation, ..self.offloads }
     }
 
     fn wait(&mut self, span: Span) {

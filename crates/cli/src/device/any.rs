@@ -105,6 +105,17 @@ impl Device for AnyDevice {
         each!(Self: Tap | Packet | Xdp | Dpdk | Replay, self, device => device.transmit(now, len, fill))
     }
 
+    #[inline]
+    fn transmit_cut(
+        &mut self,
+        now: Time,
+        len: usize,
+        size: u16,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Full> {
+        each!(Self: Tap | Packet | Xdp | Dpdk | Replay, self, device => device.transmit_cut(now, len, size, fill))
+    }
+
     fn frame_len_max(&self) -> usize {
         each!(Self: Tap | Packet | Xdp | Dpdk | Replay, self, device => device.frame_len_max())
     }
@@ -165,6 +176,17 @@ impl<D: Device> Device for Wrapped<D> {
     #[inline]
     fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
         each!(Self: Plain | Faulty | Tee | Both, self, device => device.transmit(now, len, fill))
+    }
+
+    #[inline]
+    fn transmit_cut(
+        &mut self,
+        now: Time,
+        len: usize,
+        size: u16,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Full> {
+        each!(Self: Plain | Faulty | Tee | Both, self, device => device.transmit_cut(now, len, size, fill))
     }
 
     fn frame_len_max(&self) -> usize {

@@ -84,7 +84,7 @@ impl Dpdk {
             unsent: Burst::new(RawFrame::NONE),
             spent: Vec::with_capacity(BURST),
             frame_len_max: usize::from(mtu) + ETHERNET,
-            offloads: Offloads { tx_checksum },
+            offloads: Offloads { tx_checksum, ..Offloads::default() },
             counts: Counts::default(),
         }
     }

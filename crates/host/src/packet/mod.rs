@@ -9,9 +9,13 @@
 //! Version 2 of the rings, not 3, whose blocks come a millisecond late. Frames
 //! are copied out of the ring at once: it is a ring, so one frame that waits
 //! would hold up all behind it. Frames that the kernel has merged (GRO) do not
-//! fit a slot and are fetched by a system call.
+//! fit a slot and are fetched by a system call; what the kernel or the card is
+//! to cut (TSO) leaves by one, through a socket without a ring. Both go through
+//! the interface's queueing discipline, as everybody's: only so does the kernel
+//! cut, and what is sent last cannot overtake.
 //! Source: packet(7), Linux, Documentation/networking/packet_mmap.rst.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -26,6 +30,7 @@ use queueing::{Span, Time};
 use rustix::event::PollFlags;
 
 use crate::interface::{AllMulticast, Interface, InterfaceError};
+use crate::outgoing::Outgoing;
 use crate::pool::{LARGE_LEN, Pool};
 use crate::{ready, sockopt, vnet};
 
@@ -66,6 +71,9 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Packet {
     fd: OwnedFd,
+    /// For frames that fit no slot: a socket with a ring sends from it only.
+    long: File,
+    outgoing: Outgoing,
     receiving: Ring,
     sending: Ring,
     pool: Pool,
@@ -118,14 +126,7 @@ impl Packet {
         filter: &[libc::sock_filter],
     ) -> Result<Self, InterfaceError> {
         let refused = |what| move |e: io::Error| refusal(&interface.name, what, e);
-        // Protocol 0: nothing is received before it is bound.
-        // SAFETY: a plain call; its result is checked.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(refused("a packet socket")(io::Error::last_os_error()));
-        }
-        // SAFETY: the descriptor is fresh and nobody else's.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = socket(0).map_err(refused("a packet socket"))?;
         let set = |option, value: i32| sockopt::set(&fd, SOL_PACKET, option, &value);
         set(libc::PACKET_VERSION, TPACKET_V2).map_err(refused("packet rings of version 2"))?;
         set(PACKET_VNET_HDR, 1).map_err(refused("checksum offload"))?;
@@ -134,12 +135,14 @@ impl Packet {
         set(libc::PACKET_COPY_THRESH, 1).map_err(refused("fetching long frames"))?;
         // A slot in disorder is skipped rather than waited for.
         set(libc::PACKET_LOSS, 1).map_err(refused("skipping bad slots"))?;
-        // These may fail: a queue in the way only costs time, and what the
-        // kernel grants of a buffer is what it grants.
-        let _ = set(libc::PACKET_QDISC_BYPASS, 1);
+        // What the kernel grants of a buffer is what it grants.
         for buffer in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
             let _ = sockopt::set(&fd, libc::SOL_SOCKET, buffer, &BUFFER);
         }
+        let long = socket(libc::SOCK_NONBLOCK).map_err(refused("a packet socket"))?;
+        sockopt::set(&long, SOL_PACKET, PACKET_VNET_HDR, &1).map_err(refused("segmentation offload"))?;
+        let _ = sockopt::set(&long, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &BUFFER);
+        bind(&long, interface.index, 0).map_err(refused("a packet socket on it"))?;
         let frame_len_max = usize::from(interface.mtu) + ETHERNET;
         let slot = (HEADROOM + frame_len_max).next_power_of_two();
         let (receiving, sending) =
@@ -147,7 +150,7 @@ impl Packet {
         if !filter.is_empty() {
             filter::attach(&fd, filter).map_err(refused("a packet filter"))?;
         }
-        bind(&fd, interface.index).map_err(refused("a packet socket on it"))?;
+        bind(&fd, interface.index, libc::ETH_P_ALL as u16).map_err(refused("a packet socket on it"))?;
         if options.sockets > 1 {
             let kind = match options.fanout {
                 Fanout::Flow => libc::PACKET_FANOUT_HASH,
@@ -161,6 +164,8 @@ impl Packet {
         let multicast = AllMulticast::on(interface.index).map_err(refused("all multicast"))?;
         Ok(Self {
             fd,
+            long: File::from(long),
+            outgoing: Outgoing::new(),
             receiving,
             sending,
             pool: Pool::new(frame_len_max),
@@ -198,10 +203,9 @@ impl Packet {
             return self.fetch();
         }
         let (vnet, frame) = self.receiving.received()?;
-        if frame.len() > self.frame_len_max {
-            return None;
-        }
-        let mut buffer = self.pool.small();
+        // Slots are longer than ordinary frames, and so may be what was merged.
+        let large = frame.len() > self.frame_len_max;
+        let mut buffer = if large { self.pool.large() } else { self.pool.small() };
         buffer[..frame.len()].copy_from_slice(frame);
         let checked = status & TP_STATUS_CSUMNOTREADY != 0 || vnet::is_checked(vnet);
         Some(Received { frame: Pool::frame(buffer, frame.len()), arrived: None, checked })
@@ -242,6 +246,7 @@ impl Device for Packet {
         loop {
             let status = self.receiving.current().load(Ordering::Acquire);
             if status & TP_STATUS_USER == 0 {
+                self.outgoing.flush(&self.long);
                 if self.unsent {
                     self.send();
                 }
@@ -263,13 +268,15 @@ impl Device for Packet {
 
     fn transmit(&mut self, _now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
         assert!(len <= self.frame_len_max, "a frame of {len} bytes is longer than {}", self.frame_len_max);
-        if self.sending.current().load(Ordering::Acquire) != TP_STATUS_AVAILABLE {
+        // What waits went before.
+        self.outgoing.flush(&self.long);
+        if self.outgoing.is_held() || self.sending.current().load(Ordering::Acquire) != TP_STATUS_AVAILABLE {
             return Err(Full);
         }
         self.sending.fill(len, |slot| {
             let (header, frame) = slot.split_at_mut(vnet::HEADER_LEN);
             fill(frame);
-            header.copy_from_slice(&vnet::header_for(frame));
+            header.copy_from_slice(&vnet::header_for(frame, None));
         });
         self.sending.current().store(TP_STATUS_SEND_REQUEST, Ordering::Release);
         self.sending.advance();
@@ -277,25 +284,44 @@ impl Device for Packet {
         Ok(())
     }
 
+    fn transmit_cut(
+        &mut self,
+        _now: Time,
+        len: usize,
+        size: u16,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Full> {
+        if self.unsent {
+            self.send();
+        }
+        if self.unsent {
+            return Err(Full);
+        }
+        self.outgoing.send(&self.long, len, Some(size), fill)
+    }
+
     fn frame_len_max(&self) -> usize {
         self.frame_len_max
     }
 
     fn flush(&mut self, _now: Time) {
+        self.outgoing.flush(&self.long);
         if self.unsent {
             self.send();
         }
     }
 
     fn offloads(&self) -> Offloads {
-        Offloads { tx_checksum: true }
+        Offloads { tx_checksum: true, tx_segmentation: true }
     }
 
     fn wait(&mut self, span: Span) {
+        self.outgoing.flush(&self.long);
         if self.unsent {
             self.send();
         }
-        self.bell.within(&self.fd, PollFlags::IN, span);
+        let waits = self.unsent || self.outgoing.is_held();
+        self.bell.within(&self.fd, PollFlags::IN, if waits { span.min(SOON) } else { span });
     }
 
     fn waker(&self) -> Option<Waker> {
@@ -303,11 +329,25 @@ impl Device for Packet {
     }
 }
 
-fn bind(fd: &OwnedFd, index: u32) -> io::Result<()> {
+/// A packet socket that receives nothing before it is bound.
+fn socket(flags: i32) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | flags;
+    // SAFETY: a plain call; its result is checked.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is fresh and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Binds to the interface; of what comes there, `protocol` is received, or
+/// nothing when it is 0.
+fn bind(fd: &OwnedFd, index: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid address.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index as i32;
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the address lives through the call and has this length.
@@ -336,5 +376,7 @@ const ETHERNET: usize = 14;
 const HEADROOM: usize = size_of::<tpacket2_hdr>() + size_of::<libc::sockaddr_ll>() + 48;
 /// Bytes for frames between socket and card, and for those that fit no slot.
 const BUFFER: i32 = 8 << 20;
+/// When what the kernel had no room for is tried again.
+const SOON: Span = Span::from_millis(1);
 const TPACKET_V2: i32 = 1;
 const PACKET_VNET_HDR: i32 = 15;

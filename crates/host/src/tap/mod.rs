@@ -2,14 +2,14 @@
 //!
 //! One frame per system call, so it is for talking to ordinary clients, not
 //! for speed. Frames never leave the machine's memory, so checksums are left
-//! out in both directions, and what the kernel would cut into segments for a
-//! card it hands over whole, up to 64 KiB. The device is not persistent: it
+//! out in both directions, and what would be cut into segments for a card is
+//! handed over whole, up to 64 KiB. The device is not persistent: it
 //! disappears when it is dropped or the process ends. [`Tap::up`] gives the
 //! kernel's end an address by ioctl, so no `ip` command is needed.
 //! Source: Linux, Documentation/networking/tuntap.rst.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{IoSliceMut, Read};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -17,6 +17,7 @@ use net::device::{Full, Offloads, Received, Waker};
 use queueing::{Span, Time};
 use rustix::event::PollFlags;
 
+use crate::outgoing::Outgoing;
 use crate::pool::{LARGE_LEN, Pool};
 use crate::{ready, vnet};
 
@@ -39,10 +40,8 @@ pub struct Tap {
     pool: Pool,
     /// What of a received frame is longer than an ordinary one.
     rest: Box<[u8]>,
-    /// A frame to send.
-    scratch: Box<[u8]>,
-    /// Bytes of the frame in `scratch` that the kernel has not taken yet.
-    held: Option<usize>,
+    /// What is sent.
+    outgoing: Outgoing,
     /// Ends a wait.
     bell: ready::Bell,
 }
@@ -95,8 +94,7 @@ impl Tap {
             name: name.to_owned(),
             pool: Pool::new(len),
             rest: vec![0; LARGE_LEN - len].into_boxed_slice(),
-            scratch: vec![0; len].into_boxed_slice(),
-            held: None,
+            outgoing: Outgoing::new(),
             bell,
         })
     }
@@ -143,20 +141,6 @@ impl Tap {
     pub fn name(&self) -> &str {
         &self.name
     }
-
-    /// Hands the frame in `scratch` to the kernel; `false` when it must wait.
-    fn send(&mut self, len: usize) -> bool {
-        let frame = &self.scratch[..len];
-        let header = vnet::header_for(frame);
-        loop {
-            match (&self.file).write_vectored(&[IoSlice::new(&header), IoSlice::new(frame)]) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
-                // A device that is down (EIO) loses the frame, as a cable would.
-                _ => return true,
-            }
-        }
-    }
 }
 
 impl net::Device for Tap {
@@ -192,15 +176,19 @@ impl net::Device for Tap {
         self.pool.take_back(frame);
     }
 
-    fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
-        assert!(len <= self.scratch.len(), "a frame of {len} bytes exceeds {}", self.scratch.len());
-        self.flush(now);
-        if self.held.is_some() {
-            return Err(Full);
-        }
-        fill(&mut self.scratch[..len]);
-        self.held = (!self.send(len)).then_some(len);
-        Ok(())
+    fn transmit(&mut self, _now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+        assert!(len <= MTU + ETHERNET, "a frame of {len} bytes exceeds {}", MTU + ETHERNET);
+        self.outgoing.send(&self.file, len, None, fill)
+    }
+
+    fn transmit_cut(
+        &mut self,
+        _now: Time,
+        len: usize,
+        size: u16,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Full> {
+        self.outgoing.send(&self.file, len, Some(size), fill)
     }
 
     fn frame_len_max(&self) -> usize {
@@ -208,19 +196,15 @@ impl net::Device for Tap {
     }
 
     fn flush(&mut self, _now: Time) {
-        if let Some(len) = self.held
-            && self.send(len)
-        {
-            self.held = None;
-        }
+        self.outgoing.flush(&self.file);
     }
 
     fn offloads(&self) -> Offloads {
-        Offloads { tx_checksum: true }
+        Offloads { tx_checksum: true, tx_segmentation: true }
     }
 
     fn wait(&mut self, span: Span) {
-        let sending = if self.held.is_some() { PollFlags::OUT } else { PollFlags::empty() };
+        let sending = if self.outgoing.is_held() { PollFlags::OUT } else { PollFlags::empty() };
         self.bell.within(&self.file, PollFlags::IN | sending, span);
     }
 

@@ -1,11 +1,17 @@
 //! Packet sockets beside the kernel, over veth.
 
 use host::interface::InterfaceError;
-use host::lab::{Lab, Veth};
-use host::packet::{self, Fanout, Options};
+use host::lab::{Lab, Namespace, Veth};
+use host::packet::{self, Fanout, Options, Packet};
+use net::Device;
 use net::device::merged::Merged;
+use net::wire::ethernet::{self, EtherType};
+use net::wire::ip::Protocol;
+use net::wire::ipv4;
+use net::wire::tcp::{self, Flags, Segment, Seq, Timestamps};
+use queueing::{Span, Time};
 
-use crate::echo::{Cable, Server};
+use crate::echo::{CLIENT, Cable, OURS, Server};
 use crate::skipped;
 
 fn echo_over(test: &str, name: &str, veth: &Veth, options: &Options) {
@@ -53,4 +59,109 @@ fn an_interface_that_is_down_has_no_packets() {
         Err(InterfaceError::Down(name)) => assert_eq!(name, "gw0"),
         other => panic!("gw0 is down, got {other:?}"),
     }
+}
+
+/// Two packet sockets at the ends of a cable, and TCP segments from one to the other.
+struct Ends {
+    near: Packet,
+    far: Packet,
+    macs: [[u8; 6]; 2],
+    _cable: Cable,
+}
+
+impl Ends {
+    fn new(name: &str, veth: &Veth) -> Self {
+        let cable = Cable::new(name, veth);
+        let open = |namespace: &Namespace, name: &str| {
+            let (interface, devices) =
+                namespace.enter(|| packet::open(name, &Options::default())).expect("packet sockets work");
+            (interface.mac, devices.into_iter().next().expect("one socket"))
+        };
+        let ((near_mac, near), (far_mac, far)) = (open(&cable.ours, "gw0"), open(&cable.clients, "eth0"));
+        Self { near, far, macs: [near_mac, far_mac], _cable: cable }
+    }
+
+    /// Sends `segment`, to be cut by `size`.
+    fn send(&mut self, segment: &Segment<'_>, size: u16) {
+        let payload_len = segment.header_len() + segment.payload.len();
+        let (source, target, protocol) = (OURS, CLIENT, Protocol::Tcp);
+        let header = ipv4::Header { source, target, protocol, dscp: 0, ecn: 0, payload_len };
+        let [near, far] = self.macs;
+        let sent = self.near.transmit_cut(Time::ZERO, 34 + payload_len, size, &mut |frame| {
+            ethernet::emit_header(frame, far, near, EtherType::Ipv4);
+            header.emit(&mut frame[14..]);
+            segment.emit_partial(OURS, CLIENT, &mut frame[34..]);
+        });
+        sent.expect("there is room");
+        self.near.flush(Time::ZERO);
+    }
+
+    /// The next `count` segments that come, as `look` sees them.
+    fn come<T>(&mut self, count: usize, verify_checksum: bool, look: impl Fn(&Segment<'_>) -> T) -> Vec<T> {
+        let mut came = Vec::new();
+        for _ in 0..100 {
+            while let Some(received) = self.far.receive(Time::ZERO) {
+                let packet = &received.frame.as_ref()[14..];
+                // The kernel's own chatter is there, too.
+                if packet[0] == 0x45 && packet[9] == 6 {
+                    let packet = ipv4::Packet::parse(packet).expect("an IPv4 packet");
+                    let segment = Segment::parse(packet.payload, OURS, CLIENT, verify_checksum);
+                    came.push(look(&segment.expect("a segment")));
+                }
+                self.far.recycle(received.frame);
+            }
+            if came.len() >= count {
+                break;
+            }
+            self.far.wait(Span::from_millis(20));
+        }
+        came
+    }
+}
+
+fn segment(payload: &[u8]) -> Segment<'_> {
+    Segment {
+        source_port: 4,
+        target_port: 5,
+        seq: Seq(u32::MAX - 1500),
+        ack: Seq(7),
+        flags: Flags::ACK.with(Flags::PSH),
+        window: 9,
+        options: tcp::Options { timestamps: Some(Timestamps { value: 1, echo: 2 }), ..tcp::Options::NONE },
+        payload,
+    }
+}
+
+#[test]
+fn the_kernel_cuts_what_is_longer_than_the_interface_carries() {
+    if let Some(why) = Lab::unavailable() {
+        return skipped("the_kernel_cuts_what_is_longer_than_the_interface_carries", &why);
+    }
+    const SIZE: u16 = 1000;
+    let mut ends = Ends::new("packet-cut", &Veth::default());
+    let data: Vec<u8> = (0..3500).map(|n| n as u8).collect();
+    let whole = segment(&data);
+    ends.send(&whole, SIZE);
+    let came = ends.come(4, true, |got| (got.seq, got.flags, got.options, got.payload.to_vec()));
+    let parts: Vec<_> = data.chunks(SIZE.into()).collect();
+    assert_eq!(came.len(), parts.len());
+    for (n, (seq, flags, options, payload)) in came.into_iter().enumerate() {
+        assert_eq!((seq, &payload[..]), (whole.seq + n as u32 * u32::from(SIZE), parts[n]));
+        assert_eq!((flags.contains(Flags::PSH), options), (n == 3, whole.options));
+    }
+}
+
+#[test]
+fn what_nobody_cuts_comes_whole_whether_it_fits_a_slot_or_not() {
+    if let Some(why) = Lab::unavailable() {
+        return skipped("what_nobody_cuts_comes_whole_whether_it_fits_a_slot_or_not", &why);
+    }
+    let mut ends = Ends::new("packet-whole", &Veth { offloads: true, ..Veth::default() });
+    // Around the length of an ordinary frame, around that of a slot, and the longest.
+    for len in (1449..2100).step_by(13).chain([23_168, 65_000]) {
+        let data: Vec<u8> = (0..len).map(|n| n as u8).collect();
+        ends.send(&segment(&data), 1448);
+        assert_eq!(ends.come(1, false, |got| got.payload == data), [true], "{len} bytes");
+    }
+    assert_eq!(ends.far.truncated(), 0);
 }

@@ -172,6 +172,16 @@ impl<D: Device> Device for Gathered<'_, D> {
         self.0.transmit(now, len, fill)
     }
 
+    fn transmit_cut(
+        &mut self,
+        now: Time,
+        len: usize,
+        size: u16,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Full> {
+        self.0.transmit_cut(now, len, size, fill)
+    }
+
     fn frame_len_max(&self) -> usize {
         self.0.frame_len_max()
     }

@@ -283,8 +283,10 @@ impl<D: Device> Device for Faulty<D> {
         self.device.flush(now);
     }
 
+    /// What is lost or late is a frame as the path carries it, so that nothing
+    /// is left to be cut behind it.
     fn offloads(&self) -> Offloads {
-        self.device.offloads()
+        Offloads { tx_segmentation: false, ..self.device.offloads() }
     }
 
     fn wait(&mut self, span: Span) {

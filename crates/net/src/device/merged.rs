@@ -51,6 +51,14 @@ impl<D: Device> Merged<D> {
         self.turn = (self.turn + 1) % self.devices.len();
         self.left = BATCH;
     }
+
+    /// Sends by the device at hand, or by the next that has room: a full one has
+    /// written nothing.
+    fn first_with_room(&mut self, mut send: impl FnMut(&mut D) -> Result<(), Full>) -> Result<(), Full> {
+        let count = self.devices.len();
+        let room = (0..count).any(|n| send(&mut self.devices[(self.turn + n) % count]).is_ok());
+        if room { Ok(()) } else { Err(Full) }
+    }
 }
 
 impl<D: Device> Device for Merged<D> {
@@ -76,10 +84,17 @@ impl<D: Device> Device for Merged<D> {
     }
 
     fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
-        let count = self.devices.len();
-        // A full device has not called `fill`.
-        let room = (0..count).any(|n| self.devices[(self.turn + n) % count].transmit(now, len, fill).is_ok());
-        if room { Ok(()) } else { Err(Full) }
+        self.first_with_room(|device| device.transmit(now, len, fill))
+    }
+
+    fn transmit_cut(
+        &mut self,
+        now: Time,
+        len: usize,
+        size: u16,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Full> {
+        self.first_with_room(|device| device.transmit_cut(now, len, size, fill))
     }
 
     fn frame_len_max(&self) -> usize {
@@ -92,7 +107,11 @@ impl<D: Device> Device for Merged<D> {
 
     /// What all of them do.
     fn offloads(&self) -> Offloads {
-        Offloads { tx_checksum: self.devices.iter().all(|device| device.offloads().tx_checksum) }
+        let all = |does: fn(Offloads) -> bool| self.devices.iter().all(|device| does(device.offloads()));
+        Offloads {
+            tx_checksum: all(|offloads| offloads.tx_checksum),
+            tx_segmentation: all(|offloads| offloads.tx_segmentation),
+        }
     }
 
     /// Sleeps on each in turn, for a part of `span` and never for long: the

@@ -39,6 +39,9 @@ pub struct Offloads {
     /// It completes the checksum of a TCP segment whose checksum field holds
     /// the sum of the pseudo header, not complemented.
     pub tx_checksum: bool,
+    /// It cuts TCP segments that are longer than the path carries, by
+    /// [`Device::transmit_cut`] (TSO); only together with `tx_checksum`.
+    pub tx_segmentation: bool,
 }
 
 /// The device has no room to send; try again after it has been served.
@@ -65,6 +68,27 @@ pub trait Device {
     /// # Errors
     /// [`Full`] when there is no room; nothing was sent.
     fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full>;
+
+    /// Sends a TCP segment of up to 65,535 bytes with its IP header in a frame of
+    /// `len` bytes, which `fill` writes as in [`transmit`](Self::transmit): the
+    /// device cuts it into segments of `size` bytes of data, the last of which
+    /// may be shorter and alone has PSH and FIN.
+    ///
+    /// # Errors
+    /// [`Full`] when there is no room; nothing was sent.
+    ///
+    /// # Panics
+    /// On a device whose [`offloads`](Self::offloads) do not promise it.
+    fn transmit_cut(
+        &mut self,
+        now: Time,
+        len: usize,
+        size: u16,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Full> {
+        let _ = (now, fill);
+        panic!("a frame of {len} bytes for a device that cuts nothing into {size}");
+    }
 
     /// The largest frame the device carries, without FCS.
     fn frame_len_max(&self) -> usize {

@@ -73,6 +73,21 @@ impl<D: Device, W: Write> Device for Tee<D, W> {
         })
     }
 
+    /// Records the frame whole, as it is handed over: the cuts are the device's.
+    fn transmit_cut(
+        &mut self,
+        now: Time,
+        len: usize,
+        size: u16,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Full> {
+        let log = &mut self.log;
+        self.device.transmit_cut(now, len, size, &mut |frame| {
+            fill(frame);
+            log.record(now, frame);
+        })
+    }
+
     fn frame_len_max(&self) -> usize {
         self.device.frame_len_max()
     }

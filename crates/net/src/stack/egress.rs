@@ -160,19 +160,21 @@ impl Stack {
                 // What goes out may go astray: heard of another address, it goes again.
                 connection.flags.parked = self.neighbors.park(hop, index);
             }
+            let together = device.offloads().tx_segmentation;
             while let Some(going) = plan
                 && turn.left > 0
             {
+                let going = if together { connection.together(going, turn.left.into()) } else { going };
                 let edge = connection.edge();
                 let segment = connection.segment(&going, edge, now, config);
                 let dscp = config.dscp_of(connection.transmit.level);
                 let ecn = connection.mark(&going);
                 let envelope = Envelope { dscp, ecn, ..Envelope::of(config.mac, mac, &connection.tuple) };
-                sent = envelope.transmit_segment(now, device, &segment);
+                sent = envelope.transmit_segment(now, device, &segment, connection.mss);
                 if sent.is_err() {
                     break;
                 }
-                turn.left -= 1;
+                turn.left -= connection.segments_of(&going) as u8;
                 self.counters.frames_sent += 1;
                 self.counters.retransmissions += u64::from(going.again);
                 self.counters.probes += u64::from(going.probe);
@@ -251,7 +253,7 @@ fn transmit_reply<D: Device>(
                 options: *options,
                 payload: &[],
             };
-            Envelope::of(source_mac, *mac, tuple).transmit_segment(now, device, &segment)
+            Envelope::of(source_mac, *mac, tuple).transmit_segment(now, device, &segment, u16::MAX)
         }
     }?;
     Ok(1)
@@ -276,12 +278,14 @@ impl<'a> Envelope<'a> {
         Self { source_mac, target_mac, source, target, protocol: Protocol::Tcp, dscp: 0, ecn: 0 }
     }
 
-    /// Sends a packet of `payload_len` bytes, which `fill` writes.
+    /// Sends a packet of `payload_len` bytes, which `fill` writes, cut by `size`
+    /// if that is asked for.
     fn transmit<D: Device>(
         &self,
         now: Time,
         device: &mut D,
         payload_len: usize,
+        size: Option<u16>,
         fill: impl Fn(&mut [u8]),
     ) -> Result<(), Full> {
         let Self { protocol, dscp, ecn, .. } = *self;
@@ -289,26 +293,29 @@ impl<'a> Envelope<'a> {
             ip::Header { source: *self.source, target: *self.target, protocol, dscp, ecn, payload_len };
         let kind = if header.target.is_ipv4() { EtherType::Ipv4 } else { EtherType::Ipv6 };
         let start = ethernet::HEADER_LEN + header.len();
-        device.transmit(now, start + payload_len, &mut |buf| {
+        transmit(now, device, start + payload_len, size, &mut |buf| {
             ethernet::emit_header(buf, self.target_mac, self.source_mac, kind);
             header.emit(&mut buf[ethernet::HEADER_LEN..]);
             fill(&mut buf[start..]);
         })
     }
 
-    /// Sends `segment`; the family is looked at once.
+    /// Sends `segment`, for the device to cut if it brings more than `mss`
+    /// bytes; the family is looked at once.
     #[inline]
     fn transmit_segment<D: Device>(
         &self,
         now: Time,
         device: &mut D,
         segment: &Segment<'_>,
+        mss: u16,
     ) -> Result<(), Full> {
         let payload_len = segment.header_len() + segment.payload.len();
+        let size = (segment.payload.len() > usize::from(mss)).then_some(mss);
         let offloaded = device.offloads().tx_checksum;
         let (&IpAddr::V4(source), &IpAddr::V4(target)) = (self.source, self.target) else {
             let (source, target) = (*self.source, *self.target);
-            return self.transmit(now, device, payload_len, |buf| match offloaded {
+            return self.transmit(now, device, payload_len, size, |buf| match offloaded {
                 false => segment.emit(source, target, buf),
                 true => segment.emit_partial(source, target, buf),
             });
@@ -317,7 +324,7 @@ impl<'a> Envelope<'a> {
         let Self { protocol, dscp, ecn, .. } = *self;
         let header = &ipv4::Header { source, target, protocol, dscp, ecn, payload_len };
         // What the closure takes along is few references: it is called through a pointer.
-        device.transmit(now, START + payload_len, &mut |buf| {
+        transmit(now, device, START + payload_len, size, &mut |buf| {
             ethernet::emit_header(buf, self.target_mac, self.source_mac, EtherType::Ipv4);
             header.emit(&mut buf[ethernet::HEADER_LEN..]);
             match offloaded {
@@ -325,5 +332,20 @@ impl<'a> Envelope<'a> {
                 true => segment.emit_partial(header.source, header.target, &mut buf[START..]),
             }
         })
+    }
+}
+
+/// Sends a frame, for the device to cut into segments of `size` if that is asked for.
+#[inline]
+fn transmit<D: Device>(
+    now: Time,
+    device: &mut D,
+    len: usize,
+    size: Option<u16>,
+    fill: &mut dyn FnMut(&mut [u8]),
+) -> Result<(), Full> {
+    match size {
+        None => device.transmit(now, len, fill),
+        Some(size) => device.transmit_cut(now, len, size, fill),
     }
 }

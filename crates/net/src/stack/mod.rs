@@ -80,6 +80,8 @@ mod opening;
 mod ready;
 mod settling;
 mod timers;
+#[cfg(test)]
+pub(crate) mod twins;
 mod udp;
 
 pub use crate::tcp::Ecn;

@@ -138,10 +138,17 @@ impl Flight {
         }
     }
 
+    /// How many further segments may be sent.
+    #[inline]
+    pub(crate) fn room(&self) -> u32 {
+        let taken = self.ledger.as_ref().map_or(0, |ledger| ledger.rest.len() + 1);
+        Self::RECORDS_MAX.saturating_sub(taken) as u32
+    }
+
     /// Whether no further segment may be sent.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.ledger.as_ref().is_some_and(|ledger| ledger.rest.len() + 1 >= Self::RECORDS_MAX)
+        self.room() == 0
     }
 
     #[inline]

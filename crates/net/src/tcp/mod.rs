@@ -41,6 +41,7 @@ mod segment;
 mod spurious;
 mod state;
 mod store;
+mod together;
 mod transmit;
 
 pub(crate) use buffer::Pool;

@@ -17,7 +17,7 @@ use super::store::Store;
 use crate::stack::Config;
 use crate::wire::tcp::{Flags, Seq};
 
-/// One segment that should go out.
+/// One segment that should go out, or several in one for a device that cuts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) seq: Seq,
@@ -333,7 +333,7 @@ impl<B: Store> Connection<B> {
         }
         self.flags.probe_due = false;
         self.flags.fin_sent |= plan.flags.contains(Flags::FIN);
-        self.segments_sent = self.segments_sent.saturating_add(1);
+        self.segments_sent = self.segments_sent.saturating_add(self.segments_of(plan));
         // What was awaited while nothing was in flight, a window or a neighbour's
         // address, is over (RFC 6298 §5.1).
         let restart = self.flags.retransmit_now || self.flags.tail_due || self.flight.is_empty();
@@ -348,7 +348,7 @@ impl<B: Store> Connection<B> {
             }
             self.undo.on_sent_again(self.snd_nxt);
         } else {
-            self.flight.push(plan.seq, end, now, pool);
+            self.push_flight(plan, end, now, pool);
             self.snd_nxt = end;
             self.transmit.on_sent(end);
         }

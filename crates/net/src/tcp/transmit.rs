@@ -45,6 +45,12 @@ impl Transmit {
         self.then = Some(self.then.map_or(level, |other| other.min(level)));
     }
 
+    /// Where what is less urgent begins, if something follows.
+    #[inline]
+    pub(crate) fn until(&self) -> Option<Seq> {
+        self.then.map(|_| self.then_at)
+    }
+
     /// Bytes up to `next` were sent.
     #[inline]
     pub(crate) fn on_sent(&mut self, next: Seq) {

@@ -200,7 +200,7 @@ fn damage_is_never_vouched_for() {
         }
 
         fn offloads(&self) -> Offloads {
-            Offloads { tx_checksum: true }
+            Offloads { tx_checksum: true, ..Offloads::default() }
         }
     }
 

@@ -1,0 +1,353 @@
+//! Pairs of hosts for tests that something says and leaves what something
+//! else does: two pairs live through the same, and are compared after every step.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hasher};
+
+use proptest::prelude::*;
+use queueing::{Label, Priority, Span, Time};
+
+use crate::classify::{PacketMeta, Verdict};
+use crate::device::{Full, Offloads, Received};
+use crate::stack::{Config, Counters, ListenOptions, TransmitOrder};
+use crate::tcp::congestion::Congestion;
+use crate::tcp::{Connection, Ecn};
+use crate::wire::{checksum, tcp};
+use crate::{ConnId, Device, EventKind, Stack};
+
+/// Keeps what is sent, as far as it has room, and cuts it first if it does that.
+#[derive(Default)]
+pub(crate) struct Wire {
+    frames: VecDeque<Vec<u8>>,
+    room: usize,
+    cuts: bool,
+    /// Frames that came to be cut.
+    pub(crate) cut: usize,
+}
+
+impl Device for Wire {
+    type Frame = Vec<u8>;
+
+    fn receive(&mut self, _: Time) -> Option<Received<Vec<u8>>> {
+        None
+    }
+
+    fn recycle(&mut self, _: Vec<u8>) {}
+
+    fn transmit(&mut self, _: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
+        self.room = self.room.checked_sub(1).ok_or(Full)?;
+        let mut frame = vec![0; len];
+        fill(&mut frame);
+        if self.cuts && frame[12..14] == [8, 0] && frame[23] == 6 {
+            complete(&mut frame);
+        }
+        self.frames.push_back(frame);
+        Ok(())
+    }
+
+    fn transmit_cut(
+        &mut self,
+        _: Time,
+        len: usize,
+        size: u16,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Full> {
+        let mut frame = vec![0; len];
+        fill(&mut frame);
+        let headers = IP + 20 + usize::from(frame[IP + 32] >> 4) * 4;
+        let (headers, data) = frame.split_at(headers);
+        let count = data.len().div_ceil(size.into());
+        self.room = self.room.checked_sub(count).ok_or(Full)?;
+        self.cut += 1;
+        let seq = u32::from_be_bytes(headers[IP + 24..IP + 28].try_into().unwrap());
+        for (n, part) in data.chunks(size.into()).enumerate() {
+            let mut piece = [headers, part].concat();
+            let ip_len = (piece.len() - IP) as u16;
+            piece[IP + 2..IP + 4].copy_from_slice(&ip_len.to_be_bytes());
+            piece[IP + 10..IP + 12].fill(0);
+            let sum = checksum::of(&piece[IP..IP + 20]);
+            piece[IP + 10..IP + 12].copy_from_slice(&sum);
+            let seq = seq.wrapping_add(n as u32 * u32::from(size));
+            piece[IP + 24..IP + 28].copy_from_slice(&seq.to_be_bytes());
+            if n + 1 < count {
+                piece[IP + 33] &= !(PSH | FIN);
+            }
+            complete(&mut piece);
+            self.frames.push_back(piece);
+        }
+        Ok(())
+    }
+
+    fn offloads(&self) -> Offloads {
+        Offloads { tx_checksum: self.cuts, tx_segmentation: self.cuts }
+    }
+}
+
+/// Sums up the TCP segment in an IPv4 packet without options.
+fn complete(frame: &mut [u8]) {
+    let addr = |at: usize| <[u8; 4]>::try_from(&frame[at..at + 4]).unwrap();
+    let (source, target) = (addr(IP + 12), addr(IP + 16));
+    frame[IP + 36..IP + 38].fill(0);
+    tcp::finish_checksum(&mut frame[IP + 20..], source, target);
+}
+
+/// Where a frame's IP header is.
+const IP: usize = 14;
+const PSH: u8 = 8;
+const FIN: u8 = 1;
+
+/// Something that happens to one of two hosts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Send {
+        host: usize,
+        len: usize,
+    },
+    Read {
+        host: usize,
+        part: usize,
+    },
+    Egress {
+        host: usize,
+        early: bool,
+        room: usize,
+    },
+    /// The next frame on the way to a host arrives.
+    Arrive {
+        host: usize,
+    },
+    Lose {
+        host: usize,
+    },
+    Repeat {
+        host: usize,
+    },
+    Overtake {
+        host: usize,
+    },
+    Mark {
+        host: usize,
+    },
+    Wait {
+        us: u64,
+    },
+    Level {
+        host: usize,
+        level: u8,
+    },
+    Close {
+        host: usize,
+    },
+}
+
+pub(crate) fn step() -> impl Strategy<Value = Step> {
+    let host = || 0..2usize;
+    prop_oneof![
+        5 => (host(), prop_oneof![3 => 1..200usize, 1 => 1..5000usize]).prop_map(|(host, len)| Step::Send { host, len }),
+        5 => (host(), 1..5usize).prop_map(|(host, part)| Step::Read { host, part }),
+        6 => (host(), any::<bool>(), prop_oneof![1 => 0..3usize, 6 => 3..50usize])
+            .prop_map(|(host, early, room)| Step::Egress { host, early, room }),
+        12 => host().prop_map(|host| Step::Arrive { host }),
+        1 => host().prop_map(|host| Step::Lose { host }),
+        1 => host().prop_map(|host| Step::Repeat { host }),
+        1 => host().prop_map(|host| Step::Overtake { host }),
+        1 => host().prop_map(|host| Step::Mark { host }),
+        5 => prop_oneof![6 => 1..300u64, 2 => 1..20_000u64, 1 => 1..3_000_000u64].prop_map(|us| Step::Wait { us }),
+        1 => (host(), 0..8u8).prop_map(|(host, level)| Step::Level { host, level }),
+        1 => proptest::option::weighted(0.1, host()).prop_map(|host| match host {
+            Some(host) => Step::Close { host },
+            None => Step::Wait { us: 7 },
+        }),
+    ]
+}
+
+/// The kind of hosts whose connections gather small segments.
+const NAGLE: u8 = 8;
+
+/// Ways in which hosts may be set up.
+fn configure(config: &mut Config, kind: u8) {
+    match kind {
+        0 => config.delayed_ack = Some(Span::from_millis(40)),
+        1 => config.ecn = Ecn::Classic,
+        2 => config.pacing = true,
+        3 => config.rack = false,
+        4 => (config.recv_buffer, config.send_buffer, config.mtu) = (3000, 2000, 600),
+        5 => config.memory_max = 12_000,
+        6 => config.transmit = TransmitOrder::WEIGHTED,
+        7 => {
+            config.classifier = Some(std::sync::Arc::new(|cx| match cx.payload.first() {
+                Some(0..8) => Verdict::Drop,
+                Some(byte) => Verdict::Level(byte % 9),
+                None => Verdict::Keep,
+            }));
+        }
+        _ => {}
+    }
+}
+
+/// Two hosts with one connection between them.
+pub(crate) struct World {
+    now: Time,
+    hosts: [Stack; 2],
+    conns: [Option<ConnId>; 2],
+    /// What each host has sent.
+    pub(crate) wires: [Wire; 2],
+    sent: u8,
+}
+
+impl World {
+    /// Hosts of `kind`, whose devices cut what is too long if `cuts`.
+    pub(crate) fn new(kind: u8, cuts: bool) -> Self {
+        let hosts = [1, 2].map(|n| {
+            let mut config = Config::new([2, 0, 0, 0, 0, n], [10, 0, 0, n].into(), 24, [n; 16]);
+            configure(&mut config, kind);
+            Stack::new(config)
+        });
+        let mut world = Self {
+            now: Time::from_nanos(1_000_000),
+            hosts,
+            conns: [None; 2],
+            wires: [false; 2].map(|_| Wire { cuts, ..Wire::default() }),
+            sent: 0,
+        };
+        world.hosts[0].listen(80, ListenOptions::default()).unwrap();
+        let to = "10.0.0.1:80".parse().unwrap();
+        world.conns[1] = Some(world.hosts[1].connect(world.now, to, Some(2000)).unwrap());
+        for _ in 0..6 {
+            for host in [1, 0] {
+                world.take(Step::Egress { host, early: false, room: 9 });
+                while !world.wires[host].frames.is_empty() {
+                    world.take(Step::Arrive { host: 1 - host });
+                }
+            }
+            world.take(Step::Wait { us: 20 });
+        }
+        assert!(world.conns[0].is_some(), "the handshake is over");
+        if kind == NAGLE {
+            let World { now, hosts, conns, .. } = &mut world;
+            hosts
+                .iter_mut()
+                .zip(*conns)
+                .for_each(|(host, conn)| host.set_nodelay(*now, conn.unwrap(), false));
+        }
+        world
+    }
+
+    /// Takes a step; tells what it led to.
+    pub(crate) fn take(&mut self, step: Step) -> String {
+        let now = self.now;
+        let mut told = String::new();
+        match step {
+            Step::Send { host, len } => {
+                self.sent = self.sent.wrapping_add(13);
+                if let Some(conn) = self.conns[host] {
+                    told = format!("{:?}", self.hosts[host].send(now, conn, &vec![self.sent; len]));
+                }
+            }
+            Step::Read { host, part } => {
+                if let Some(conn) = self.conns[host] {
+                    let len = self.hosts[host].received(conn).len().div_ceil(part);
+                    self.hosts[host].consume(now, conn, len);
+                }
+            }
+            Step::Egress { host, early, room } => {
+                let wire = &mut self.wires[host];
+                wire.room = room;
+                let stack = &mut self.hosts[host];
+                let n = if early { stack.egress_early(now, wire) } else { stack.egress(now, wire) };
+                told = n.to_string();
+            }
+            Step::Arrive { host } => {
+                if let Some(frame) = self.wires[1 - host].frames.pop_front() {
+                    let meta = PacketMeta::new(now, frame.len());
+                    self.hosts[host].ingress(now, &frame, &meta);
+                }
+            }
+            Step::Lose { host } => drop(self.wires[host].frames.pop_front()),
+            Step::Repeat { host } => {
+                let first = self.wires[host].frames.front().cloned();
+                self.wires[host].frames.extend(first);
+            }
+            Step::Overtake { host } => {
+                self.wires[host].frames.rotate_left(1.min(self.wires[host].frames.len()))
+            }
+            Step::Mark { host } => {
+                if let Some(frame) = self.wires[host].frames.front_mut()
+                    && frame.len() > 34
+                    && frame[12..15] == [8, 0, 0x45]
+                {
+                    frame[15] |= 3;
+                    frame[24..26].fill(0);
+                    let sum = checksum::of(&frame[14..34]);
+                    frame[24..26].copy_from_slice(&sum);
+                }
+            }
+            Step::Wait { us } => {
+                self.now += Span::from_micros(us);
+                self.hosts.iter_mut().for_each(|stack| stack.handle_timeout(self.now));
+            }
+            Step::Level { host, level } => {
+                if let Some(conn) = self.conns[host] {
+                    self.hosts[host].set_label(now, conn, Label::new(Priority::new(level).unwrap()));
+                }
+            }
+            Step::Close { host } => {
+                if let Some(conn) = self.conns[host] {
+                    self.hosts[host].close(now, conn);
+                }
+            }
+        }
+        for (host, stack) in self.hosts.iter_mut().enumerate() {
+            while let Some(event) = stack.poll_event() {
+                told += &format!("{host}: {event:?}\n");
+                match event.kind {
+                    EventKind::Accepted(_) => self.conns[host] = Some(event.conn),
+                    EventKind::Closed(_) => self.conns[host] = None,
+                    _ => {}
+                }
+            }
+        }
+        told
+    }
+
+    /// Everything that can be told of it.
+    pub(crate) fn state(&mut self) -> String {
+        let frames = |wire: &Wire| wire.frames.iter().map(|frame| digest(frame)).collect::<Vec<_>>();
+        let mut state = format!("{:?}\n", self.wires.each_ref().map(frames));
+        for stack in &mut self.hosts {
+            // What a device cuts is one frame to the stack; egress tells of them.
+            let counters = Counters { frames_sent: 0, ..stack.counters().clone() };
+            state += &format!("{counters:?} {:?} {:?}\n", stack.poll_timeout(), stack.waiting_acks);
+            state += &format!("{} {}\n", stack.buffer_bytes(), stack.wants_egress());
+            if let Some((_, connection)) = stack.flows.at(0) {
+                state += &of(connection);
+            }
+        }
+        state
+    }
+}
+
+/// Bytes by their number and a hash: there may be many.
+fn digest(bytes: &[u8]) -> (usize, u64) {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    (bytes.len(), hasher.finish())
+}
+
+fn of(c: &Connection) -> String {
+    let ours = (c.snd_una, c.snd_nxt, c.snd_wnd, c.snd_wnd_max, c.snd_wl1, c.snd_wl2, c.recovery, &c.flight);
+    let theirs = (c.rcv_nxt, c.rcv_adv, c.ts_recent, c.last_ack_sent, c.ack_due_us, c.window, c.early_fin);
+    let times = (c.rtt, c.reordering, c.tail, c.early_at, c.rto_at, c.heard_at, c.timer.map(|timer| timer.0));
+    let counts = (c.received, c.acknowledged, c.segments_sent, c.segments_again, c.answers);
+    let small = (c.duplicate_acks, c.retries, c.acks_due, c.keep_alives, c.mss, c.places, c.transmit);
+    let rest = (&c.reassembly, &c.patience, &c.manners, &c.reason, c.flow());
+    let congestion = match &c.congestion {
+        Congestion::Cubic(own) => format!("{own:?}"),
+        Congestion::Other(_) => String::new(),
+    };
+    let queues = (digest(c.send.as_slice()), digest(c.recv.as_slice()));
+    format!(
+        "{:?} {:?}\n{ours:?}\n{theirs:?}\n{times:?}\n{counts:?}\n{small:?}\n{rest:?}\n{queues:?}\n{congestion}\n",
+        c.state, c.flags
+    )
+}

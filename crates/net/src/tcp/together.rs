@@ -1,0 +1,83 @@
+//! Several segments in one frame, for a device that cuts them (TSO).
+//!
+//! A plan for new data takes along what could go out right after it, as far
+//! as both windows allow, in full segments and at one level of urgency. They
+//! are in flight one by one, as if they had been sent so: what is lost and
+//! repaired is a segment. A connection that repairs, probes, paces or marks
+//! sends them singly.
+
+use super::buffer::Pool;
+use super::connection::{Connection, Recovery};
+use super::output::Plan;
+use super::store::Store;
+use crate::wire::tcp::{Flags, Seq};
+use queueing::Time;
+
+/// Data in one frame: an IP packet with all the options there can be.
+const BYTES_MAX: u32 = 65_535 - 120;
+
+impl<B: Store> Connection<B> {
+    /// `plan`, and with it what may follow at once: `segments` in all at most.
+    #[inline]
+    pub(crate) fn together(&self, plan: Plan, segments: u32) -> Plan {
+        if plan.len < u32::from(self.mss) || segments < 2 {
+            return plan;
+        }
+        self.widened(plan, segments).unwrap_or(plan)
+    }
+
+    fn widened(&self, plan: Plan, segments: u32) -> Option<Plan> {
+        let smooth = self.recovery == Recovery::None
+            && self.manners.is_none()
+            && !(self.flags.tail_due || self.flags.probe_due || self.flags.retransmit_now);
+        let new = plan.seq == self.snd_nxt && self.state.is_synchronized() && !plan.again && !plan.probe;
+        if !smooth || !new {
+            return None;
+        }
+        let mss = u32::from(self.mss);
+        let end = self.data_start() + self.send.len() as u32;
+        let unsent = end - plan.seq;
+        let window = (self.snd_una + self.snd_wnd).distance(plan.seq).max(0) as u32;
+        let room = self.congestion_window().saturating_sub(self.in_flight());
+        let level = self.transmit.until().map_or(u32::MAX, |at| at.distance(plan.seq).max(0) as u32);
+        let most = unsent.min(window).min(room).min(level).min(BYTES_MAX);
+        let segments = segments.min(self.flight.room());
+        // The end of all there is may be short, unless it waits for an answer
+        // to what is before it (Nagle).
+        let whole = unsent <= most && unsent <= segments * mss && !self.flags.nagle;
+        let len = if whole { unsent } else { segments.min(most / mss) * mss };
+        if len <= mss {
+            return None;
+        }
+        let mut flags = Flags::ACK;
+        if len == unsent {
+            flags |= Flags::PSH;
+            if self.flags.fin_queued && window > len {
+                flags |= Flags::FIN;
+            }
+        }
+        Some(Plan { len, flags, ..plan })
+    }
+
+    /// How many segments `plan` is on the path.
+    #[inline]
+    pub(crate) fn segments_of(&self, plan: &Plan) -> u32 {
+        let mss = u32::from(self.mss);
+        if plan.len <= mss { 1 } else { plan.len.div_ceil(mss) }
+    }
+
+    /// What ends at `end` is in flight from `now` on, segment by segment.
+    #[inline]
+    pub(super) fn push_flight(&mut self, plan: &Plan, end: Seq, now: Time, pool: &mut Pool) {
+        let mss = u32::from(self.mss);
+        let (mut start, mut left) = (plan.seq, plan.len);
+        while left > mss {
+            self.flight.push(start, start + mss, now, pool);
+            (start, left) = (start + mss, left - mss);
+        }
+        self.flight.push(start, end, now, pool);
+    }
+}
+
+#[cfg(test)]
+mod tests;
