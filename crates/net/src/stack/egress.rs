@@ -164,17 +164,18 @@ impl Stack {
             while let Some(going) = plan
                 && turn.left > 0
             {
-                let going = if together { connection.together(going, turn.left.into()) } else { going };
+                let going = if together { connection.together(going, turn.left) } else { going };
+                let size = (going.segments > 1).then_some(connection.mss);
                 let edge = connection.edge();
                 let segment = connection.segment(&going, edge, now, config);
                 let dscp = config.dscp_of(connection.transmit.level);
                 let ecn = connection.mark(&going);
                 let envelope = Envelope { dscp, ecn, ..Envelope::of(config.mac, mac, &connection.tuple) };
-                sent = envelope.transmit_segment(now, device, &segment, connection.mss);
+                sent = envelope.transmit_segment(now, device, &segment, size);
                 if sent.is_err() {
                     break;
                 }
-                turn.left -= connection.segments_of(&going) as u8;
+                turn.left -= going.segments;
                 self.counters.frames_sent += 1;
                 self.counters.retransmissions += u64::from(going.again);
                 self.counters.probes += u64::from(going.probe);
@@ -253,7 +254,7 @@ fn transmit_reply<D: Device>(
                 options: *options,
                 payload: &[],
             };
-            Envelope::of(source_mac, *mac, tuple).transmit_segment(now, device, &segment, u16::MAX)
+            Envelope::of(source_mac, *mac, tuple).transmit_segment(now, device, &segment, None)
         }
     }?;
     Ok(1)
@@ -300,18 +301,17 @@ impl<'a> Envelope<'a> {
         })
     }
 
-    /// Sends `segment`, for the device to cut if it brings more than `mss`
-    /// bytes; the family is looked at once.
+    /// Sends `segment`, for the device to cut by `size` if that is asked for; the
+    /// family is looked at once.
     #[inline]
     fn transmit_segment<D: Device>(
         &self,
         now: Time,
         device: &mut D,
         segment: &Segment<'_>,
-        mss: u16,
+        size: Option<u16>,
     ) -> Result<(), Full> {
         let payload_len = segment.header_len() + segment.payload.len();
-        let size = (segment.payload.len() > usize::from(mss)).then_some(mss);
         let offloaded = device.offloads().tx_checksum;
         let (&IpAddr::V4(source), &IpAddr::V4(target)) = (self.source, self.target) else {
             let (source, target) = (*self.source, *self.target);

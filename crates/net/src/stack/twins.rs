@@ -12,7 +12,8 @@ use crate::device::{Full, Offloads, Received};
 use crate::stack::{Config, Counters, ListenOptions, TransmitOrder};
 use crate::tcp::congestion::Congestion;
 use crate::tcp::{Connection, Ecn};
-use crate::wire::{checksum, tcp};
+use crate::wire::ip::Protocol;
+use crate::wire::{checksum, ipv4, tcp};
 use crate::{ConnId, Device, EventKind, Stack};
 
 /// Keeps what is sent, as far as it has room, and cuts it first if it does that.
@@ -91,6 +92,21 @@ fn complete(frame: &mut [u8]) {
     tcp::finish_checksum(&mut frame[IP + 20..], source, target);
 }
 
+/// What a router says to the sender of `frame`, which is longer than `mtu`
+/// (RFC 792, RFC 1191 §4).
+fn narrow(frame: &[u8], mtu: u16) -> Vec<u8> {
+    let (quote, payload_len) = (&frame[IP..IP + 28], 8 + 28);
+    let addr = |at: usize| <[u8; 4]>::try_from(&frame[at..at + 4]).unwrap().into();
+    let (source, target, protocol) = (addr(IP + 16), addr(IP + 12), Protocol::new(1));
+    let mut error = [&frame[6..12], &frame[..6], &[8, 0], &[0; 20][..]].concat();
+    ipv4::Header { source, target, protocol, dscp: 0, ecn: 0, payload_len }.emit(&mut error[IP..]);
+    let [high, low] = mtu.to_be_bytes();
+    error.extend([&[3, 4, 0, 0, 0, 0, high, low][..], quote].concat());
+    let sum = checksum::of(&error[IP + 20..]);
+    error[IP + 22..IP + 24].copy_from_slice(&sum);
+    error
+}
+
 /// Where a frame's IP header is.
 const IP: usize = 14;
 const PSH: u8 = 8;
@@ -128,6 +144,11 @@ pub(crate) enum Step {
     Mark {
         host: usize,
     },
+    /// A router says that the next frame of a host is longer than `mtu`.
+    Narrow {
+        host: usize,
+        mtu: u16,
+    },
     Wait {
         us: u64,
     },
@@ -152,6 +173,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => host().prop_map(|host| Step::Repeat { host }),
         1 => host().prop_map(|host| Step::Overtake { host }),
         1 => host().prop_map(|host| Step::Mark { host }),
+        1 => (host(), 300..1500u16).prop_map(|(host, mtu)| Step::Narrow { host, mtu }),
         5 => prop_oneof![6 => 1..300u64, 2 => 1..20_000u64, 1 => 1..3_000_000u64].prop_map(|us| Step::Wait { us }),
         1 => (host(), 0..8u8).prop_map(|(host, level)| Step::Level { host, level }),
         1 => proptest::option::weighted(0.1, host()).prop_map(|host| match host {
@@ -233,6 +255,11 @@ impl World {
         world
     }
 
+    /// The lengths of the frames that a host has on the way.
+    pub(crate) fn lens(&self, host: usize) -> Vec<usize> {
+        self.wires[host].frames.iter().map(Vec::len).collect()
+    }
+
     /// Takes a step; tells what it led to.
     pub(crate) fn take(&mut self, step: Step) -> String {
         let now = self.now;
@@ -280,6 +307,14 @@ impl World {
                     frame[24..26].fill(0);
                     let sum = checksum::of(&frame[14..34]);
                     frame[24..26].copy_from_slice(&sum);
+                }
+            }
+            Step::Narrow { host, mtu } => {
+                if let Some(frame) = self.wires[host].frames.front()
+                    && frame.len() > 60
+                {
+                    let error = narrow(frame, mtu);
+                    self.hosts[host].ingress(now, &error, &PacketMeta::new(now, error.len()));
                 }
             }
             Step::Wait { us } => {

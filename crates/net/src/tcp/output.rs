@@ -31,9 +31,17 @@ pub(crate) struct Plan {
     /// It acknowledges less than could be, with what was to be said of that
     /// about congestion.
     pub(crate) old: bool,
+    /// How many segments the device makes of it.
+    pub(crate) segments: u8,
 }
 
 impl Plan {
+    /// One segment, for the first time.
+    #[inline]
+    fn first(seq: Seq, len: u32, flags: Flags) -> Self {
+        Self { seq, len, flags, again: false, probe: false, old: false, segments: 1 }
+    }
+
     /// The sequence number after the segment. Data in a SYN counts as not sent
     /// until the answer says that it was taken (RFC 7413 §4.2.2).
     fn end(&self) -> Seq {
@@ -193,14 +201,13 @@ impl<B: Store> Connection<B> {
         }
         let psh = if len == unsent && len > 0 { Flags::PSH } else { Flags::NONE };
         let flags = Flags::ACK.with(psh).with(if fin > 0 { Flags::FIN } else { Flags::NONE });
-        let plan = Plan { seq: self.snd_nxt, len, flags, again: false, probe: false, old: false };
+        let plan = Plan::first(self.snd_nxt, len, flags);
         (len + fin > 0).then_some(plan)
     }
 
     fn plan_probe(&self) -> Option<Plan> {
         // A number that the peer has acknowledged already makes it answer.
-        let probe =
-            Plan { seq: self.snd_una - 1, len: 0, flags: Flags::ACK, again: false, probe: true, old: false };
+        let probe = Plan { probe: true, ..Plan::first(self.snd_una - 1, 0, Flags::ACK) };
         (self.flags.probe_due && self.state.is_synchronized()).then_some(probe)
     }
 
@@ -208,7 +215,7 @@ impl<B: Store> Connection<B> {
     #[inline]
     pub(crate) fn plan_ack(&self) -> Option<Plan> {
         let old = self.manners.is_some() && self.acked_before_change().is_some();
-        let ack = Plan { seq: self.snd_nxt, len: 0, flags: Flags::ACK, again: false, probe: false, old };
+        let ack = Plan { old, ..Plan::first(self.snd_nxt, 0, Flags::ACK) };
         (self.acks_due > 0 && self.state != State::SynSent).then_some(ack)
     }
 
@@ -218,7 +225,7 @@ impl<B: Store> Connection<B> {
         if !self.state.is_synchronized() && seq == self.snd_una {
             let flags = if self.state == State::SynSent { Flags::SYN } else { Flags::SYN.with(Flags::ACK) };
             let len = if self.state == State::SynSent { self.fast_len() } else { 0 };
-            return Plan { seq, len, flags, again: false, probe: false, old: false };
+            return Plan::first(seq, len, flags);
         }
         let data_end = self.data_start() + self.send.len() as u32;
         let len = (data_end.distance(seq).max(0) as u32).min(space);
@@ -229,7 +236,7 @@ impl<B: Store> Connection<B> {
         if self.flags.fin_queued && len < space {
             flags |= Flags::FIN;
         }
-        Plan { seq, len, flags, again: false, probe: false, old: false }
+        Plan::first(seq, len, flags)
     }
 
     /// Whether the peer's window alone holds back what is there to send.
@@ -333,7 +340,7 @@ impl<B: Store> Connection<B> {
         }
         self.flags.probe_due = false;
         self.flags.fin_sent |= plan.flags.contains(Flags::FIN);
-        self.segments_sent = self.segments_sent.saturating_add(self.segments_of(plan));
+        self.segments_sent = self.segments_sent.saturating_add(plan.segments.into());
         // What was awaited while nothing was in flight, a window or a neighbour's
         // address, is over (RFC 6298 §5.1).
         let restart = self.flags.retransmit_now || self.flags.tail_due || self.flight.is_empty();

@@ -19,14 +19,14 @@ const BYTES_MAX: u32 = 65_535 - 120;
 impl<B: Store> Connection<B> {
     /// `plan`, and with it what may follow at once: `segments` in all at most.
     #[inline]
-    pub(crate) fn together(&self, plan: Plan, segments: u32) -> Plan {
-        if plan.len < u32::from(self.mss) || segments < 2 {
+    pub(crate) fn together(&self, plan: Plan, segments: u8) -> Plan {
+        if plan.len != u32::from(self.mss) || segments < 2 {
             return plan;
         }
         self.widened(plan, segments).unwrap_or(plan)
     }
 
-    fn widened(&self, plan: Plan, segments: u32) -> Option<Plan> {
+    fn widened(&self, plan: Plan, segments: u8) -> Option<Plan> {
         let smooth = self.recovery == Recovery::None
             && self.manners.is_none()
             && !(self.flags.tail_due || self.flags.probe_due || self.flags.retransmit_now);
@@ -41,7 +41,7 @@ impl<B: Store> Connection<B> {
         let room = self.congestion_window().saturating_sub(self.in_flight());
         let level = self.transmit.until().map_or(u32::MAX, |at| at.distance(plan.seq).max(0) as u32);
         let most = unsent.min(window).min(room).min(level).min(BYTES_MAX);
-        let segments = segments.min(self.flight.room());
+        let segments = u32::from(segments).min(self.flight.room());
         // The end of all there is may be short, unless it waits for an answer
         // to what is before it (Nagle).
         let whole = unsent <= most && unsent <= segments * mss && !self.flags.nagle;
@@ -56,24 +56,17 @@ impl<B: Store> Connection<B> {
                 flags |= Flags::FIN;
             }
         }
-        Some(Plan { len, flags, ..plan })
-    }
-
-    /// How many segments `plan` is on the path.
-    #[inline]
-    pub(crate) fn segments_of(&self, plan: &Plan) -> u32 {
-        let mss = u32::from(self.mss);
-        if plan.len <= mss { 1 } else { plan.len.div_ceil(mss) }
+        Some(Plan { len, flags, segments: len.div_ceil(mss) as u8, ..plan })
     }
 
     /// What ends at `end` is in flight from `now` on, segment by segment.
     #[inline]
     pub(super) fn push_flight(&mut self, plan: &Plan, end: Seq, now: Time, pool: &mut Pool) {
         let mss = u32::from(self.mss);
-        let (mut start, mut left) = (plan.seq, plan.len);
-        while left > mss {
+        let mut start = plan.seq;
+        for _ in 1..plan.segments {
             self.flight.push(start, start + mss, now, pool);
-            (start, left) = (start + mss, left - mss);
+            start = start + mss;
         }
         self.flight.push(start, end, now, pool);
     }

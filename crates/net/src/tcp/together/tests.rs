@@ -41,3 +41,36 @@ fn a_window_leaves_in_one_frame_and_what_paces_or_marks_does_not() {
         assert_eq!(world.wires[0].cut, frames, "kind {kind}");
     }
 }
+
+#[test]
+fn a_probe_of_the_path_goes_out_whole() {
+    let mut world = World::new(9, true);
+    let egress = |host| Step::Egress { host, early: false, room: usize::MAX };
+    for step in [Step::Send { host: 0, len: 1400 }, egress(0), Step::Narrow { host: 0, mtu: 600 }] {
+        world.take(step);
+    }
+    // What each egress of host 0 sends until all have what they wait for.
+    let exchange = |world: &mut World| {
+        let mut flights = Vec::new();
+        for host in [0, 1, 0, 1, 0, 1, 0, 1] {
+            world.take(egress(host));
+            if host == 0 {
+                flights.push(world.lens(0));
+            }
+            while !world.lens(host).is_empty() {
+                world.take(Step::Arrive { host: 1 - host });
+            }
+            world.take(Step::Read { host: 1 - host, part: 1 });
+            world.take(Step::Wait { us: 100 });
+        }
+        flights
+    };
+    exchange(&mut world);
+    // Whether it carries more again is looked for after ten minutes.
+    (0..11).for_each(|_| drop(world.take(Step::Wait { us: 60_000_000 })));
+    world.take(Step::Send { host: 0, len: 30_000 });
+    let long = |flight: &Vec<usize>| flight.iter().filter(|&&len| len > 614).count();
+    let flights = exchange(&mut world);
+    let probes = flights.iter().map(long).find(|&probes| probes > 0);
+    assert_eq!((probes, world.wires[0].cut), (Some(1), 0), "{flights:?}");
+}
