@@ -351,7 +351,7 @@ impl World {
         let mut state = format!("{:?}\n", self.wires.each_ref().map(frames));
         for stack in &mut self.hosts {
             // What a device cuts is one frame to the stack; egress tells of them.
-            let counters = Counters { frames_sent: 0, ..stack.counters().clone() };
+            let counters = Counters { frames_sent: 0, ..*stack.counters() };
             state += &format!("{counters:?} {:?} {:?}\n", stack.poll_timeout(), stack.waiting_acks);
             state += &format!("{} {}\n", stack.buffer_bytes(), stack.wants_egress());
             if let Some((_, connection)) = stack.flows.at(0) {

@@ -66,7 +66,7 @@ impl<B: Store> Connection<B> {
         let mut start = plan.seq;
         for _ in 1..plan.segments {
             self.flight.push(start, start + mss, now, pool);
-            start = start + mss;
+            start += mss;
         }
         self.flight.push(start, end, now, pool);
     }
