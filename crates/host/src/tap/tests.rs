@@ -5,6 +5,7 @@ use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
+use std::io;
 use std::net::Ipv4Addr;
 
 use super::*;

@@ -6,12 +6,13 @@
 //! repaired is a segment. A connection that repairs, probes, paces or marks
 //! sends them singly.
 
+use queueing::Time;
+
 use super::buffer::Pool;
 use super::connection::{Connection, Recovery};
 use super::output::Plan;
 use super::store::Store;
 use crate::wire::tcp::{Flags, Seq};
-use queueing::Time;
 
 /// Data in one frame: an IP packet with all the options there can be.
 const BYTES_MAX: u32 = 65_535 - 120;
