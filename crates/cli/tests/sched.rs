@@ -261,6 +261,10 @@ fn without_the_capability_to_schedule_it_says_what_is_lost() {
     let out = command.args(["sched", "--config", config.path(), "--journals", &journals]).output();
     let Ok(out) = out else { return skipped(test, "setpriv is not there") };
     let [said, told] = [&out.stderr, &out.stdout].map(|text| String::from_utf8_lossy(text));
+    if let Some(why) = said.lines().next().filter(|line| line.starts_with("setpriv: ")) {
+        // BusyBox's takes nothing away.
+        return skipped(test, why);
+    }
     assert_eq!(out.status.code(), Some(0), "{said}");
     for limit in ["lc is not real-time, and ", "rounds may come late: ", "only programs of our own are ours "]
     {
