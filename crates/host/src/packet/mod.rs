@@ -183,6 +183,14 @@ impl Packet {
         self.truncated
     }
 
+    /// Has the kernel send what waits, as far as it can now.
+    fn send_waiting(&mut self) {
+        self.outgoing.flush(&self.long);
+        if self.unsent {
+            self.send();
+        }
+    }
+
     /// Has the kernel send what is in the ring, as far as it can now.
     fn send(&mut self) {
         // SAFETY: no buffer; nothing is read.
@@ -246,10 +254,7 @@ impl Device for Packet {
         loop {
             let status = self.receiving.current().load(Ordering::Acquire);
             if status & TP_STATUS_USER == 0 {
-                self.outgoing.flush(&self.long);
-                if self.unsent {
-                    self.send();
-                }
+                self.send_waiting();
                 return None;
             }
             let received = self.copy(status);
@@ -305,10 +310,7 @@ impl Device for Packet {
     }
 
     fn flush(&mut self, _now: Time) {
-        self.outgoing.flush(&self.long);
-        if self.unsent {
-            self.send();
-        }
+        self.send_waiting();
     }
 
     fn offloads(&self) -> Offloads {
@@ -316,10 +318,7 @@ impl Device for Packet {
     }
 
     fn wait(&mut self, span: Span) {
-        self.outgoing.flush(&self.long);
-        if self.unsent {
-            self.send();
-        }
+        self.send_waiting();
         let waits = self.unsent || self.outgoing.is_held();
         self.bell.within(&self.fd, PollFlags::IN, if waits { span.min(SOON) } else { span });
     }
