@@ -65,9 +65,7 @@ impl Device for Wire {
             let mut piece = [headers, part].concat();
             let ip_len = (piece.len() - IP) as u16;
             piece[IP + 2..IP + 4].copy_from_slice(&ip_len.to_be_bytes());
-            piece[IP + 10..IP + 12].fill(0);
-            let sum = checksum::of(&piece[IP..IP + 20]);
-            piece[IP + 10..IP + 12].copy_from_slice(&sum);
+            sum_header(&mut piece);
             let seq = seq.wrapping_add(n as u32 * u32::from(size));
             piece[IP + 24..IP + 28].copy_from_slice(&seq.to_be_bytes());
             if n + 1 < count {
@@ -82,6 +80,13 @@ impl Device for Wire {
     fn offloads(&self) -> Offloads {
         Offloads { tx_checksum: self.cuts, tx_segmentation: self.cuts }
     }
+}
+
+/// Sums up the header of an IPv4 packet without options.
+fn sum_header(frame: &mut [u8]) {
+    frame[IP + 10..IP + 12].fill(0);
+    let sum = checksum::of(&frame[IP..IP + 20]);
+    frame[IP + 10..IP + 12].copy_from_slice(&sum);
 }
 
 /// Sums up the TCP segment in an IPv4 packet without options.
@@ -304,9 +309,7 @@ impl World {
                     && frame[12..15] == [8, 0, 0x45]
                 {
                     frame[15] |= 3;
-                    frame[24..26].fill(0);
-                    let sum = checksum::of(&frame[14..34]);
-                    frame[24..26].copy_from_slice(&sum);
+                    sum_header(frame);
                 }
             }
             Step::Narrow { host, mtu } => {

@@ -183,8 +183,7 @@ impl<B: Store> Connection<B> {
             return None;
         }
         let mss = u32::from(self.mss);
-        let unsent = (self.data_start() + self.send.len() as u32) - self.snd_nxt;
-        let window = (self.snd_una + self.snd_wnd).distance(self.snd_nxt).max(0) as u32;
+        let (unsent, window) = (self.unsent(), self.invited());
         let len = unsent.min(mss).min(window);
         // No silly windows: a full segment, everything there is, or half the
         // largest window ever offered; but when the timer asked, whatever the
@@ -193,16 +192,24 @@ impl<B: Store> Connection<B> {
         if window == 0 || silly {
             return None;
         }
-        let fin =
-            u32::from(self.state.is_synchronized() && self.flags.fin_queued && len == unsent && window > len);
+        let flags = self.flags_of_new(len, unsent, window);
+        let fin = u32::from(flags.contains(Flags::FIN));
         // Nagle: what is small waits while anything is in flight (RFC 9293 §3.7.4).
         if self.flags.nagle && len < mss && fin == 0 && self.snd_nxt != self.snd_una {
             return None;
         }
-        let psh = if len == unsent && len > 0 { Flags::PSH } else { Flags::NONE };
-        let flags = Flags::ACK.with(psh).with(if fin > 0 { Flags::FIN } else { Flags::NONE });
         let plan = Plan::first(self.snd_nxt, len, flags);
         (len + fin > 0).then_some(plan)
+    }
+
+    /// The flags of `len` bytes that were never sent, of `unsent` in all, to a
+    /// peer that takes `window`.
+    #[inline]
+    pub(super) fn flags_of_new(&self, len: u32, unsent: u32, window: u32) -> Flags {
+        let set = |flag, yes| if yes { flag } else { Flags::NONE };
+        let last = len == unsent;
+        let fin = last && self.flags.fin_queued && window > len && self.state.is_synchronized();
+        Flags::ACK.with(set(Flags::PSH, last && len > 0)).with(set(Flags::FIN, fin))
     }
 
     fn plan_probe(&self) -> Option<Plan> {
@@ -237,6 +244,18 @@ impl<B: Store> Connection<B> {
             flags |= Flags::FIN;
         }
         Plan::first(seq, len, flags)
+    }
+
+    /// Bytes of data that were never sent.
+    #[inline]
+    pub(super) fn unsent(&self) -> u32 {
+        (self.data_start() + self.send.len() as u32).distance(self.snd_nxt).max(0) as u32
+    }
+
+    /// Bytes that the peer takes beyond those that were sent.
+    #[inline]
+    pub(super) fn invited(&self) -> u32 {
+        (self.snd_una + self.snd_wnd).distance(self.snd_nxt).max(0) as u32
     }
 
     /// Whether the peer's window alone holds back what is there to send.

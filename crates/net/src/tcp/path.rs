@@ -210,10 +210,6 @@ impl<B: Store> Connection<B> {
         self.flight.lost() > 0 || self.unsent() > (FOLLOWERS + 1) * u32::from(self.mss)
     }
 
-    fn unsent(&self) -> u32 {
-        (self.data_start() + self.send.len() as u32).distance(self.snd_nxt).max(0) as u32
-    }
-
     /// Wants a packet of `size` bytes sent by `until`.
     pub(crate) fn want_probe(&mut self, size: u16, until: Time) {
         if let Some(probing) = self.probing_mut() {
@@ -235,7 +231,6 @@ impl<B: Store> Connection<B> {
         let Some(Probing { step: Step::Wanted(size), .. }) = self.probing() else { return Turn::None };
         let len = u32::from(size.saturating_sub(self.overhead()));
         let with_followers = len + FOLLOWERS * u32::from(self.mss);
-        let invited = (self.snd_una + self.snd_wnd).distance(self.snd_nxt).max(0) as u32;
         let calm = self.state.is_synchronized()
             && self.recovery == Recovery::None
             && self.flight.lost() + self.flight.sacked() == 0
@@ -243,7 +238,10 @@ impl<B: Store> Connection<B> {
             && !self.flight.is_full()
             && !(self.flags.tail_due | self.flags.probe_due);
         let window = self.congestion_window();
-        if len <= u32::from(self.mss) || !calm || self.unsent().min(invited).min(window) < with_followers {
+        if len <= u32::from(self.mss)
+            || !calm
+            || self.unsent().min(self.invited()).min(window) < with_followers
+        {
             return Turn::None;
         }
         match self.in_flight() + len <= window {

@@ -12,7 +12,7 @@ use super::buffer::Pool;
 use super::connection::{Connection, Recovery};
 use super::output::Plan;
 use super::store::Store;
-use crate::wire::tcp::{Flags, Seq};
+use crate::wire::tcp::Seq;
 
 /// Data in one frame: an IP packet with all the options there can be.
 const BYTES_MAX: u32 = 65_535 - 120;
@@ -36,9 +36,7 @@ impl<B: Store> Connection<B> {
             return None;
         }
         let mss = u32::from(self.mss);
-        let end = self.data_start() + self.send.len() as u32;
-        let unsent = end - plan.seq;
-        let window = (self.snd_una + self.snd_wnd).distance(plan.seq).max(0) as u32;
+        let (unsent, window) = (self.unsent(), self.invited());
         let room = self.congestion_window().saturating_sub(self.in_flight());
         let level = self.transmit.until().map_or(u32::MAX, |at| at.distance(plan.seq).max(0) as u32);
         let most = unsent.min(window).min(room).min(level).min(BYTES_MAX);
@@ -50,13 +48,7 @@ impl<B: Store> Connection<B> {
         if len <= mss {
             return None;
         }
-        let mut flags = Flags::ACK;
-        if len == unsent {
-            flags |= Flags::PSH;
-            if self.flags.fin_queued && window > len {
-                flags |= Flags::FIN;
-            }
-        }
+        let flags = self.flags_of_new(len, unsent, window);
         Some(Plan { len, flags, segments: len.div_ceil(mss) as u8, ..plan })
     }
 

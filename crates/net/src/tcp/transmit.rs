@@ -74,9 +74,7 @@ impl<B: Store> Connection<B> {
     /// peer's window and ours allow more than none.
     #[inline]
     pub(crate) fn turn_bytes(&self, segments: u32) -> u32 {
-        let end = self.data_start() + self.send.len() as u32;
-        let waiting = end.distance(self.snd_nxt).max(0) as u32;
-        waiting.min(segments * u32::from(self.mss))
+        self.unsent().min(segments * u32::from(self.mss))
     }
 }
 
