@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use host::seam::name::Kind;
 use host::seam::options::{PRIVATE_BYTES, SOL_GREENWAVE};
-use host::seam::{Answer, Call, Name, Request, Seam};
+use host::seam::{Answer, Name, Request, Seam};
 use libc::{IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::io::Errno;
 
@@ -149,10 +149,10 @@ pub unsafe extern "C" fn getsockopt(
             Ok(bytes) => bytes,
             Err(errno) => return fail(errno),
         },
-        _ => {
-            let _ = seam.ask(&Request::Refused { call: Call::GetOption { level, name } });
-            return fail(Errno::NOPROTOOPT);
-        }
+        _ => match seam.option(socket.id, level, name) {
+            Ok(bytes) => bytes,
+            Err(errno) => return fail(errno),
+        },
     };
     if value.is_null() || len.is_null() {
         return fail(Errno::FAULT);

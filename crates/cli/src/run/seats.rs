@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use host::seam::{self, Call, Desk, NoOffer, Place, Refusal};
+use host::seam::{self, Desk, Figures, NoOffer, Place, Refusal};
 use net::classify::{FlowState, Private, TransportClassifier, private};
-use net::stack::{CloseReason, ConnId, ConnectError};
+use net::stack::{CloseReason, ConnId, ConnectError, Info, KeepAlive};
 use queueing::{Priority, Span};
 use runtime::streams::{Delivered, Happened, Letter, NotOpened, Pipe, Programs, Read, Setting, Wrote};
 use rustix::io::Errno;
@@ -64,10 +64,10 @@ impl Seats {
     pub(super) fn refused(&self) -> impl Iterator<Item = String> + '_ {
         self.desk.refused().map(|(refusal, count)| {
             let what = match refusal {
-                Refusal::Call(Call::Connect) => {
+                Refusal::Connect => {
                     "connect of a socket bound to our address, to where the device does not lead".to_owned()
                 }
-                Refusal::Call(Call::GetOption { level, name }) => {
+                Refusal::GetOption { level, name } => {
                     format!("getsockopt level {level} option {name}")
                 }
                 Refusal::SetOption { level, name } => format!("setsockopt level {level} option {name}"),
@@ -96,6 +96,7 @@ impl Programs for Seats {
             seam::Happened::Unlisten(port) => Happened::Unlisten(port),
             seam::Happened::Connect { call, to, port } => Happened::Connect { call, to, port },
             seam::Happened::Set { id, setting } => Happened::Set(conn(id), translated(setting)),
+            seam::Happened::Asked { call, id } => Happened::Asked { call, conn: conn(id) },
             seam::Happened::Bound(port) => Happened::Bound(port),
             seam::Happened::Mail(socket) => Happened::Mail(socket),
             seam::Happened::Room(port) => Happened::Room(port),
@@ -136,6 +137,11 @@ impl Programs for Seats {
 
     fn failed(&mut self, conn: ConnId, why: NotOpened) {
         self.desk.failed(number(conn), errno(why));
+    }
+
+    fn answer(&mut self, call: u64, info: Option<&Info>, keep_alive: KeepAlive) {
+        let figures = info.map_or(Figures::gone(), |info| Figures::of(info, keep_alive));
+        self.desk.answer(call, &figures);
     }
 
     fn deliver(

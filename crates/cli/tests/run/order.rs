@@ -143,3 +143,39 @@ fn epoll_returns_the_most_urgent_datagrams_first() {
         assert_eq!(line(), "7006 7005 7001 7002 7003 7004\n", "{kind}");
     }
 }
+
+/// Says of every connection, before anything has come on it, what getsockopt does of
+/// the type of service.
+const SERVICE: &str = r#"
+import socket
+listener = socket.create_server(("ADDRESS", 80))
+while True:
+    connection, _ = listener.accept()
+    connection.sendall(b"%d\n" % connection.getsockopt(socket.IPPROTO_IP, socket.IP_TOS))
+    connection.close()
+"#;
+
+const BY_DSCP: &str = "[[rule]]\nname = \"expedited\"\nlayer = \"driver\"\ndscp = 46\npriority = 0\n\
+    [[rule]]\nname = \"assured\"\nlayer = \"driver\"\ndscp = 10\npriority = 6\n";
+
+#[test]
+fn a_connection_is_as_urgent_as_its_first_packets() {
+    let Some(world) = World::new("a_connection_is_as_urgent_as_its_first_packets", "python3") else { return };
+    let (program, policy) = (world.write("service.py", SERVICE), world.write("dscp.toml", BY_DSCP));
+    let server = world.start("packet:gw0", 80, &["--policy", &policy], &["python3", &program]);
+    world.until("it listens", || world.clients.enter(|| TcpStream::connect(server.to)).is_ok());
+    // What levels 0, 6 and 7 leave with.
+    for (dscp, goes) in [(0, 0), (10, 10), (46, 32), (0, 0), (10, 10)] {
+        let stream = world.clients.enter(|| {
+            use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt::set_ip_tos};
+            let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            set_ip_tos(&socket, dscp << 2).unwrap();
+            connect(&socket, &server.to).unwrap();
+            TcpStream::from(socket)
+        });
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        assert_eq!(line, format!("{}\n", goes << 2), "for packets of DSCP {dscp}");
+    }
+    server.stop();
+}

@@ -31,6 +31,13 @@ def inherits():
         assert struct.unpack("ll", of.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16)) == (70, 0)
         assert struct.unpack("ii", of.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)) == (1, 0)
         assert of.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == (of is s)
+        assert of.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 33
+        assert of.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == 9
+        info = struct.unpack("8B24I", of.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104))
+        assert info[0] == (10 if of is s else 1), "listens, or is established"
+    state, mss, pmtu, rtt_us, cwnd = (info[n] for n in (0, 10, 21, 23, 26))
+    assert pmtu == 1500 and mss == 1448, (pmtu, mss)
+    assert 0 < rtt_us < 10_000_000 and 2 <= cwnd <= 10_000, (rtt_us, cwnd)
     assert accepted.recv(2) == b"hi"
     # And the linger time of zero resets, as the client will see.
     accepted.send(b"go")

@@ -21,7 +21,7 @@ use super::envelope::{self, Envelope};
 use super::labels::Labels;
 use super::name::Name;
 use super::pass;
-use super::request::{ANSWER_BYTES, Answer, Key, RULES_BYTES_MAX, Request};
+use super::request::{ANSWER_BYTES, Answer, Key, OPTION_BYTES_MAX, RULES_BYTES_MAX, Request};
 
 /// Where the desk is, and what shows that we may ask it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +171,22 @@ impl Seam {
             [Some(Envelope::Peer(local)), Some(Envelope::Connected)] => Ok((local, None)),
             _ => Err(Errno::NETDOWN),
         }
+    }
+
+    /// What `getsockopt` gives for option `name` of `level` of socket `id`, where
+    /// TCP answers for that.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask); `ENOPROTOOPT` where it does not.
+    pub fn option(&self, id: u64, level: i32, name: i32) -> Result<Vec<u8>, Errno> {
+        let asked = self.ask(&Request::GetOption { id, level, name })?;
+        if let Answer::No(errno) = asked.answer {
+            return Err(Errno::from_raw_os_error(errno));
+        }
+        let mut value = vec![0; OPTION_BYTES_MAX];
+        let (len, _) = recv(&asked.end, &mut value[..], RecvFlags::empty())?;
+        value.truncate(len);
+        Ok(value)
     }
 
     /// What tells the labels of a program's connections.

@@ -30,15 +30,17 @@ use super::options::Setting;
 use super::pass;
 use super::pipe::{Pipe, READABLE};
 use super::place::Place;
-use super::request::{Answer, Call, Key, REQUEST_BYTES_MAX, Request};
+use super::request::{Answer, Key, REQUEST_BYTES_MAX, Request};
 use crate::affinity;
 
+mod asked;
 mod datagrams;
 mod leavers;
 mod opening;
 mod rules;
 mod told;
 
+use asked::Questions;
 use datagrams::Wanted;
 pub use datagrams::{Delivered, Letter};
 use opening::{Asker, Openings};
@@ -55,6 +57,7 @@ pub struct Desk {
     listeners: Listeners,
     mailboxes: Mailboxes,
     openings: Openings,
+    questions: Questions,
     /// Listeners so far.
     made: u64,
     /// What is to be told at the next [`poll`](Self::poll): what connections
@@ -98,6 +101,7 @@ impl Desk {
             listeners: Listeners::default(),
             mailboxes: Mailboxes::default(),
             openings: Openings::default(),
+            questions: Questions::default(),
             made: 0,
             inherited: Vec::new(),
             refused: BTreeMap::new(),
@@ -247,6 +251,9 @@ impl Desk {
                     Answer::No(Errno::NOPROTOOPT.raw_os_error())
                 }
             },
+            Request::GetOption { id, level, name } => {
+                return self.take_question(id, (level, name), reply, into);
+            }
             Request::Private { id, bytes } => {
                 if id & LISTENER == 0 {
                     into.push(Happened::Set { id, setting: Setting::Private(bytes) });
@@ -257,10 +264,6 @@ impl Desk {
                 let _ = send(&reply, &Answer::Done.encode(), QUIET);
                 let _ = pass::send(&reply, None, b"labels", self.board.file());
                 return;
-            }
-            Request::Refused { call } => {
-                self.refuse(Refusal::Call(call));
-                Answer::Done
             }
         };
         let _ = send(&reply, &answer.encode(), QUIET);

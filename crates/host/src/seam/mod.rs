@@ -23,6 +23,7 @@ mod bound;
 mod build;
 mod desk;
 pub mod envelope;
+mod figures;
 pub mod labels;
 mod listeners;
 mod mailboxes;
@@ -40,13 +41,14 @@ pub use asking::{Asked, Seam, Stranger};
 pub use build::{BUILD, OTHER_BUILD};
 pub use desk::{Delivered, Desk, Happened, Letter, NoOffer, Refusal};
 pub use envelope::Envelope;
+pub use figures::Figures;
 pub use labels::Labels;
 pub use mailboxes::Reuse;
 pub use name::Name;
 pub use options::Setting;
 pub use pipe::{Pipe, Read, Wrote};
 pub use place::Place;
-pub use request::{ANSWER_BYTES, Answer, Call, Key, REQUEST_BYTES_MAX, RULES_BYTES_MAX, Request};
+pub use request::{ANSWER_BYTES, Answer, Key, OPTION_BYTES_MAX, REQUEST_BYTES_MAX, RULES_BYTES_MAX, Request};
 
 /// The environment variable that tells the library where the desk is:
 /// its socket's abstract name, the key, and of which build both are, in

@@ -105,6 +105,16 @@ pub enum Request {
         /// Its value; for a linger time whether there is one, and the seconds.
         value: [i32; 2],
     },
+    /// `getsockopt` of an option of socket `id` that TCP answers for: its value
+    /// follows the answer as a message of its own.
+    GetOption {
+        /// The socket's number.
+        id: u64,
+        /// As in `getsockopt`.
+        level: i32,
+        /// As in `getsockopt`.
+        name: i32,
+    },
     /// The private bytes of connection `id` that are the program's.
     Private {
         /// The connection's number.
@@ -115,25 +125,6 @@ pub enum Request {
     /// The file with the labels of connections: it follows the answer as a
     /// message of its own.
     Labels,
-    /// The library refused a call by itself.
-    Refused {
-        /// Which.
-        call: Call,
-    },
-}
-
-/// A call that the library can refuse by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Call {
-    /// `connect` of a socket that is bound to our address, to one that is not ours to reach.
-    Connect,
-    /// `getsockopt` of an option that is not mapped.
-    GetOption {
-        /// As in `getsockopt`.
-        level: i32,
-        /// As in `getsockopt`.
-        name: i32,
-    },
 }
 
 /// What came of it.
@@ -151,5 +142,7 @@ pub enum Answer {
 pub const REQUEST_BYTES_MAX: usize = 96;
 /// Bytes of a program's rules.
 pub const RULES_BYTES_MAX: usize = 32 << 10;
+/// Bytes of an option's value at the most.
+pub const OPTION_BYTES_MAX: usize = 256;
 /// Bytes of an answer.
 pub const ANSWER_BYTES: usize = 4;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use queueing::{Label, Span, Time};
 
-use super::{CloseReason, ConnId, KeepAlive, NotOpen, Stack};
+use super::{CloseReason, ConnId, Info, KeepAlive, NotOpen, Stack};
 use crate::buffers::Uses;
 use crate::classify::{FlowState, Private, TransportClassifier};
 use crate::tcp::{Connection, Context};
@@ -50,7 +50,7 @@ impl Stack {
     /// What `conn` sends from now on is as urgent as `label` says: which
     /// connection sends first (`Config::transmit`) and the packets' DSCP
     /// (`Config::dscp`) follow. Until the application says so, it is the
-    /// label of the segment that was delivered last.
+    /// label of the segment that was delivered last, and before that the SYN's.
     pub fn set_label(&mut self, now: Time, conn: ConnId, label: Label) {
         self.touch(now, conn, |connection, _| connection.set_level(label.priority));
     }
@@ -131,6 +131,12 @@ impl Stack {
     #[must_use]
     pub fn flow(&self, conn: ConnId) -> Option<FlowState> {
         self.flows.get(conn).map(Connection::flow)
+    }
+
+    /// All that the connection knows of itself, at `now`.
+    #[must_use]
+    pub fn info(&self, now: Time, conn: ConnId) -> Option<Info> {
+        self.flows.get(conn).map(|connection| connection.info(now, &self.config))
     }
 
     /// The connection's addresses.

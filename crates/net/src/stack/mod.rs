@@ -84,8 +84,7 @@ mod timers;
 pub(crate) mod twins;
 mod udp;
 
-pub use crate::tcp::Ecn;
-pub use crate::tcp::KeepAlive;
+pub use crate::tcp::{Ecn, Info, KeepAlive, Repair, State};
 pub use config::{Config, InterfaceId, Ipv6, ListenOptions};
 pub use cookies::SynCookies;
 pub(crate) use counters::Challenges;

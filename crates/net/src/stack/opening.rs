@@ -141,6 +141,7 @@ impl Stack {
         let offer = Offer::of(s, &tuple, now, &self.config.secret, listener);
         let mut connection = self.new_connection(now, tuple);
         connection.accept(index, s, &self.config);
+        connection.set_level(meta.priority.unwrap_or_default());
         connection.flags.gives_cookie = offer.gives;
         let id = self.add(connection);
         if offer.good {

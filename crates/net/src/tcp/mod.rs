@@ -25,6 +25,7 @@ mod fast;
 mod flags;
 mod flight;
 mod handshake;
+mod info;
 mod input;
 mod manners;
 mod output;
@@ -46,11 +47,12 @@ mod transmit;
 
 pub(crate) use buffer::Pool;
 pub(crate) use connection::Context;
+pub use info::{Info, Repair};
 pub(crate) use input::{Arrival, Verdicts};
 pub use manners::Ecn;
 pub(crate) use path::Outcome;
 pub use patience::KeepAlive;
-pub(crate) use state::State;
+pub use state::State;
 pub(crate) use store::Count;
 
 /// A host's connection.

@@ -28,6 +28,9 @@ pub struct KeepAlive {
 }
 
 impl KeepAlive {
+    /// What Linux does unless it is told otherwise (tcp(7)).
+    pub const LINUX: Self = Self { idle: Span::from_secs(7200), interval: Span::from_secs(75), count: 9 };
+
     /// The first probe after `idle`, eight in all, an eighth of `idle` apart.
     #[must_use]
     pub fn after(idle: Span) -> Self {

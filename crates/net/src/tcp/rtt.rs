@@ -79,6 +79,11 @@ impl RttEstimator {
         Span::from_nanos((base_ns << self.backoff).min(Self::RTO_MAX_NS))
     }
 
+    /// How far round trips are from it on average.
+    pub(crate) fn rttvar(&self) -> Span {
+        Span::from_nanos(u64::from(self.rttvar) << Self::UNIT_BITS)
+    }
+
     /// The smoothed round-trip time, once there is a sample.
     pub(crate) fn srtt(&self) -> Option<Span> {
         (self.srtt != 0).then(|| Span::from_nanos(u64::from(self.srtt) << Self::UNIT_BITS))

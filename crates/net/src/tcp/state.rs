@@ -7,7 +7,7 @@ use queueing::Time;
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub enum State {
     /// Our SYN is out.
     SynSent,
     /// Both SYNs are out; ours is not acknowledged yet.

@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 use net::classify::private::application_mut;
 use net::stack::{ConnId, KeepAlive, ListenOptions};
 use net::{Device, Stack};
-use queueing::{Label, Priority, PrioritySet, Span, Time};
+use queueing::{Label, Priority, PrioritySet, Time};
 
 use crate::front::{Behind, Budget, Counted, Front, Guard, Setup, Work};
 use crate::mode::{Classifiers, Policy};
@@ -88,9 +88,6 @@ pub const COLLECTED_MAX: usize = 256 * 1024;
 /// some 30 segments.
 pub const COLLECTED_SHORT: usize = 32 * 1024;
 const TRANSPORTED_MAX: usize = 32;
-/// What Linux does unless it is told otherwise (tcp(7)).
-const KEEP_ALIVE: KeepAlive =
-    KeepAlive { idle: Span::from_secs(7200), interval: Span::from_secs(75), count: 9 };
 
 impl<D: Device, P: Programs> Streams<D, P> {
     /// A stack on which nobody listens yet, under `policy`, of which the
@@ -339,6 +336,11 @@ impl<D: Device, P: Programs> Streams<D, P> {
             Happened::Unlisten(port) => self.stack.unlisten(port),
             Happened::Connect { call, to, port } => self.connect(now, call, to, port),
             Happened::Set(conn, setting) => self.set(now, conn, setting),
+            Happened::Asked { call, conn } => {
+                let keep_alive = self.flow(conn).and_then(|flow| flow.keep_alive);
+                let keep_alive = keep_alive.map_or(KeepAlive::LINUX, |(_, keep_alive)| keep_alive);
+                self.programs.answer(call, self.stack.info(now, conn).as_ref(), keep_alive);
+            }
             Happened::Bound(port) => self.bind(port),
             Happened::Mail(socket) => self.queue_socket(socket),
             Happened::Room(port) => self.on_room(port),
@@ -347,7 +349,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
 
     fn set(&mut self, now: Time, conn: ConnId, setting: Setting) {
         let Some(flow) = self.flow(conn) else { return };
-        let keep = flow.keep_alive.get_or_insert((false, KEEP_ALIVE));
+        let keep = flow.keep_alive.get_or_insert((false, KeepAlive::LINUX));
         match setting {
             Setting::KeepAlive(on) => keep.0 = on,
             Setting::KeepIdle(idle) => keep.1.idle = idle,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use net::classify::private::APPLICATION;
 use net::classify::{FlowState, Private, TransportClassifier};
-use net::stack::ConnId;
+use net::stack::{ConnId, Info, KeepAlive};
 use queueing::{Priority, Span};
 
 use super::NotOpened;
@@ -85,6 +85,9 @@ pub trait Programs {
     fn opened(&mut self, conn: ConnId, pipe: &mut Self::Pipe);
     /// The handshake of `conn` has failed; its pipe is dropped after this.
     fn failed(&mut self, conn: ConnId, why: NotOpened);
+    /// Answers [`Happened::Asked`]: what the connection is like, if there still is
+    /// one, and how its peer is asked whether it lives, where it is.
+    fn answer(&mut self, _call: u64, _info: Option<&Info>, _keep_alive: KeepAlive) {}
     /// Hands a datagram from `remote`, as urgent as `level`, to the program that wants what
     /// comes to `local`.
     fn deliver(
@@ -175,6 +178,13 @@ pub enum Happened {
     },
     /// A program wants something of TCP for one of its connections.
     Set(ConnId, Setting),
+    /// A program asks what one of its connections is like; [`Programs::answer`] follows.
+    Asked {
+        /// How the question is called.
+        call: u64,
+        /// Which.
+        conn: ConnId,
+    },
     /// A program wants the datagrams for this port; perhaps not the first.
     Bound(u16),
     /// A program has sent datagrams from this socket, or let go of it.

@@ -1,7 +1,8 @@
 //! What programs and peers notice of each other.
 
-use net::stack::{CloseReason, EventKind};
+use net::stack::{CloseReason, EventKind, State};
 use proptest::prelude::*;
+use queueing::Span;
 
 use super::*;
 
@@ -240,6 +241,28 @@ fn a_program_knows_how_urgent_something_is_before_it_has_it() {
     world.settle();
     assert_eq!(world.end(0).borrow().told.last(), Some(&(level(6), 2)));
     assert_eq!(world.streams.stack.private(conn).unwrap()[16..], [7; 48]);
+}
+
+#[test]
+fn a_program_is_told_what_its_connection_is_like() {
+    let mut world = World::new(100);
+    world.send(0, b"2345");
+    world.settle();
+    let conn = world.end(0).borrow().conn.unwrap();
+    let nobody = ConnId { generation: conn.generation + 1, ..conn };
+    let idle = Span::from_secs(5);
+    let happened = &mut world.streams.programs.happened;
+    happened.push(Happened::Set(conn, Setting::KeepIdle(idle)));
+    happened.push(Happened::Asked { call: 1, conn });
+    happened.push(Happened::Asked { call: 2, conn: nobody });
+    world.settle();
+    let [(1, Some(info), keep_alive), (2, None, KeepAlive::LINUX)] = world.streams.programs.answers[..]
+    else {
+        panic!("{:?}", world.streams.programs.answers)
+    };
+    assert_eq!((info.state, info.received.get(), info.segments[1]), (State::Established, 4, 0));
+    assert_eq!((keep_alive.idle, keep_alive.count), (idle, 9), "as set, though it is not switched on");
+    assert!(info.cwnd.get() >= 2 * u64::from(info.mss) && info.srtt.is_some(), "{info:?}");
 }
 
 /// A connection for each of `levels`, whose request is that digit, and whose program has

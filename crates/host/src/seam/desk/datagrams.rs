@@ -25,7 +25,7 @@ use super::super::name::Kind;
 use super::super::pipe::READABLE;
 use super::super::request::Answer;
 use super::opening::{no, say};
-use super::{Call, Desk, Happened, QUIET, Refusal};
+use super::{Desk, Happened, QUIET, Refusal};
 
 /// What became of a datagram for a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +146,7 @@ impl Desk {
         let bound = mailbox.bound.addr.ip();
         match to {
             Some(to) if !self.place.leads_to(to.ip()) => {
-                self.refuse(Refusal::Call(Call::Connect));
+                self.refuse(Refusal::Connect);
                 refused(Errno::NETUNREACH)
             }
             Some(to) => {

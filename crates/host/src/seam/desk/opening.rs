@@ -22,7 +22,7 @@ use super::super::options::Setting;
 use super::super::pass;
 use super::super::pipe::{Pipe, READABLE};
 use super::super::ports::EPHEMERAL;
-use super::super::request::{Answer, Call};
+use super::super::request::Answer;
 use super::{Desk, Happened, QUIET, Refusal};
 
 /// A program that wants a connection.
@@ -54,7 +54,7 @@ pub(super) struct Openings {
 /// Handshakes that failed and of which it is known why.
 const FAILED_MAX: usize = 4096;
 /// Numbers of connections between programs begin here: above the stack's.
-const BETWEEN: u64 = 0x3fff_ffff << 32;
+pub(super) const BETWEEN: u64 = 0x3fff_ffff << 32;
 
 impl Openings {
     /// How the handshake of connection `id` stands.
@@ -90,7 +90,7 @@ impl Desk {
         };
         match self.place.leads_to(to.ip()) {
             false if port.is_some() => {
-                self.refuse(Refusal::Call(Call::Connect));
+                self.refuse(Refusal::Connect);
                 no(&asker.reply, Errno::NETUNREACH)
             }
             false => say(&asker.reply, Answer::NotOurs),

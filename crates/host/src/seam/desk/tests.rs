@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use super::super::ports::EPHEMERAL;
-use super::super::{ANSWER_BYTES, Asked, Read, Reuse, Seam, Wrote, labels};
+use super::super::{ANSWER_BYTES, Asked, Figures, Read, Reuse, Seam, Wrote, labels};
 use super::*;
 
 const HERE: &str = "10.0.0.1:80";
@@ -235,6 +235,49 @@ fn options_are_told_or_refused_and_counted() {
     assert_eq!(answer, Answer::No(Errno::NOPROTOOPT.raw_os_error()));
     let refusal = Refusal::SetOption { level: libc::IPPROTO_TCP, name: libc::TCP_FASTOPEN };
     assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(refusal, 1)]);
+}
+
+/// Asks for an option as a program does, of a stack that says of connections that they are gone.
+fn option(world: &mut World, id: u64, level: i32, name: i32) -> (Result<Vec<u8>, Errno>, Vec<Happened>) {
+    let (seam, mut happened) = (world.seam, Vec::new());
+    let told = std::thread::scope(|scope| {
+        let asking = scope.spawn(move || seam.option(id, level, name));
+        while !asking.is_finished() {
+            let new = world.poll();
+            for what in &new {
+                if let Happened::Asked { call, .. } = what {
+                    world.desk.answer(*call, &Figures::gone());
+                }
+            }
+            happened.extend(new);
+            std::thread::yield_now();
+        }
+        asking.join().unwrap()
+    });
+    (told, happened)
+}
+
+#[test]
+fn the_stack_is_asked_what_only_it_knows() {
+    let mut world = World::new(16);
+    let listener = world.listener(HERE);
+    let id = Name::of(listener.as_fd()).unwrap().id;
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE);
+    world.ask(Request::Option { id, level, name, value: [100, 0] });
+    let int = |value: i32| Ok(value.to_ne_bytes().to_vec());
+    assert_eq!(option(&mut world, id, level, name), (int(100), vec![]), "what it was told");
+    let (told, happened) = option(&mut world, 9, level, name);
+    assert_eq!(told, int(7200), "nothing is left of it but what is usual");
+    assert!(matches!(happened[..], [Happened::Asked { id: 9, .. }]), "{happened:?}");
+    let (told, _) = option(&mut world, id, level, libc::TCP_INFO);
+    assert_eq!(told.map(|info| info[0]), Ok(10), "it listens");
+    for id in [id, 9, MAILBOX | 1] {
+        let (told, _) = option(&mut world, id, level, libc::TCP_FASTOPEN);
+        assert_eq!(told, Err(Errno::NOPROTOOPT), "{id:x}");
+    }
+    let refusal = Refusal::GetOption { level, name: libc::TCP_FASTOPEN };
+    assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(refusal, 3)]);
+    world.desk.answer(77, &Figures::gone());
 }
 
 #[test]

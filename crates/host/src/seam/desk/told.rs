@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use crate::seam::options::Setting;
-use crate::seam::request::Call;
 
 /// What happened at the programs' side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +42,13 @@ pub enum Happened {
         /// What it wants.
         setting: Setting,
     },
+    /// A program asks what connection `id` is like: [`answer`](super::Desk::answer) is to follow.
+    Asked {
+        /// How the question is called.
+        call: u64,
+        /// The number it was offered under.
+        id: u64,
+    },
     /// A program wants the datagrams for this port; perhaps not the first.
     Bound(u16),
     /// A program has sent datagrams from this socket, or nobody has it any
@@ -66,8 +72,15 @@ pub enum NoOffer {
 /// What was refused to programs, for the account at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// By the library.
-    Call(Call),
+    /// `connect` of a socket that is bound to our address, to one that is not ours to reach.
+    Connect,
+    /// `getsockopt` of an option that is not mapped.
+    GetOption {
+        /// As in `getsockopt`.
+        level: i32,
+        /// As in `getsockopt`.
+        name: i32,
+    },
     /// `setsockopt` of an option, or of a value.
     SetOption {
         /// As in `setsockopt`.

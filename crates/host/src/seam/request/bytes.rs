@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::super::mailboxes::Reuse;
-use super::{ANSWER_BYTES, Answer, Call, Key, REQUEST_BYTES_MAX, Request};
+use super::{ANSWER_BYTES, Answer, Key, REQUEST_BYTES_MAX, Request};
 
 impl Request {
     /// Its bytes, with the key before them.
@@ -65,12 +65,12 @@ impl Request {
                 bytes.extend_from_slice(&id.to_be_bytes());
                 bytes.extend_from_slice(&private);
             }
-            Self::Labels => bytes.push(b'P'),
-            Self::Refused { call: Call::Connect } => bytes.push(b'C'),
-            Self::Refused { call: Call::GetOption { level, name } } => {
+            Self::GetOption { id, level, name } => {
                 bytes.push(b'G');
+                bytes.extend_from_slice(&id.to_be_bytes());
                 [level, name].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
             }
+            Self::Labels => bytes.push(b'P'),
         }
         assert!(bytes.len() <= REQUEST_BYTES_MAX, "a request has a bound");
         bytes
@@ -111,8 +111,7 @@ impl Request {
             }
             b'W' => Self::Private { id: rest.long()?, bytes: rest.take()? },
             b'P' => Self::Labels,
-            b'C' => Self::Refused { call: Call::Connect },
-            b'G' => Self::Refused { call: Call::GetOption { level: rest.int()?, name: rest.int()? } },
+            b'G' => Self::GetOption { id: rest.long()?, level: rest.int()?, name: rest.int()? },
             _ => return None,
         };
         rest.0.is_empty().then_some(request)
@@ -226,8 +225,7 @@ mod tests {
         check(Request::Labels);
         check(Request::Ends { id: 1 << 62 | 7 });
         check(Request::Rules { id: 1 << 63 | 9 });
-        check(Request::Refused { call: Call::Connect });
-        check(Request::Refused { call: Call::GetOption { level: 6, name: 11 } });
+        check(Request::GetOption { id: 1 << 40 | 3, level: 6, name: 11 });
     }
 
     #[test]

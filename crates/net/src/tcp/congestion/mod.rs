@@ -183,6 +183,14 @@ impl Congestion {
         congestion.map_or_else(|| Self::Cubic(Cubic::new(mss)), |new| Self::Other(new(mss)))
     }
 
+    /// What [`ALGORITHMS`] calls it; `None` for one that it is not known of.
+    pub(crate) fn name(&self) -> Option<&'static str> {
+        match self {
+            Self::Cubic(_) => Some("cubic"),
+            Self::Other(_) => None,
+        }
+    }
+
     /// Whether a flight of `flight` bytes was held back by the window (what
     /// [`Ack::limited`] tells): less than a segment was free, or in slow start,
     /// which doubles, less than half.

@@ -1,5 +1,7 @@
 //! Slow requests of programs' connections: what is kept of them, and of which.
 
+use queueing::Span;
+
 use super::super::*;
 use super::world::World;
 use crate::shard::{End, Slow};

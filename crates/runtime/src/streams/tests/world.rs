@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use net::classify::{Private, Verdict};
 use net::device::memory::{MemoryDevice, pair};
-use net::stack::{Config, EventKind};
+use net::stack::{Config, EventKind, Info};
+use queueing::Span;
 use sched::dispatch::{Params, Steering};
 
 use super::super::*;
@@ -108,6 +109,8 @@ pub(super) struct Program {
     pub(super) refuses: bool,
     /// Why connections that it wanted could not be opened.
     pub(super) unopened: Vec<NotOpened>,
+    /// What it was told of connections that it asked about.
+    pub(super) answers: Vec<(u64, Option<Info>, KeepAlive)>,
     reads: Rc<Cell<u32>>,
     pub(super) mail: Mail,
 }
@@ -145,6 +148,10 @@ impl Programs for Program {
         let end = Rc::new(RefCell::new(end));
         self.ends.push(end.clone());
         (!self.refuses).then_some(Half(end))
+    }
+
+    fn answer(&mut self, call: u64, info: Option<&Info>, keep_alive: KeepAlive) {
+        self.answers.push((call, info.copied(), keep_alive));
     }
 
     fn opening(&mut self, _: u64, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Half> {

@@ -1,0 +1,81 @@
+//! Options that programs ask for.
+//!
+//! Of a connection only the stack knows; it answers in the round in which it
+//! hears of the question.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::send;
+
+use super::opening::{BETWEEN, no, say};
+use super::{Desk, Happened, LISTENER, MAILBOX, QUIET, Refusal};
+use crate::seam::figures::Figures;
+use crate::seam::request::Answer;
+
+/// A program that wants to know an option.
+pub(super) struct Question {
+    reply: OwnedFd,
+    level: i32,
+    name: i32,
+}
+
+/// Those that the stack has not answered: no more than it polls at once.
+#[derive(Default)]
+pub(super) struct Questions {
+    /// So far.
+    asked: u64,
+    open: BTreeMap<u64, Question>,
+}
+
+impl Desk {
+    /// A program wants to know option `name` of socket `id`.
+    pub(super) fn take_question(
+        &mut self,
+        id: u64,
+        (level, name): (i32, i32),
+        reply: OwnedFd,
+        into: &mut Vec<Happened>,
+    ) {
+        let question = Question { reply, level, name };
+        if id & (LISTENER | MAILBOX) == MAILBOX {
+            return self.refuse_question(&question);
+        }
+        if id & LISTENER != 0 {
+            let figures = self.listeners.get(id).map_or(Figures::gone(), |listener| {
+                Figures::of_listener(listener.backlog, listener.settings())
+            });
+            return self.tell(&question, &figures);
+        }
+        if id >= BETWEEN {
+            return self.tell(&question, &Figures::between());
+        }
+        self.questions.asked += 1;
+        let call = self.questions.asked;
+        self.questions.open.insert(call, question);
+        into.push(Happened::Asked { call, id });
+    }
+
+    /// Answers [`Happened::Asked`].
+    pub fn answer(&mut self, call: u64, figures: &Figures) {
+        if let Some(question) = self.questions.open.remove(&call) {
+            self.tell(&question, figures);
+        }
+    }
+
+    fn tell(&mut self, question: &Question, figures: &Figures) {
+        match figures.value(question.level, question.name) {
+            Some(value) => {
+                say(&question.reply, Answer::Done);
+                let _ = send(&question.reply, &value, QUIET);
+            }
+            None => self.refuse_question(question),
+        }
+    }
+
+    fn refuse_question(&mut self, &Question { ref reply, level, name }: &Question) {
+        self.refuse(Refusal::GetOption { level, name });
+        no(reply, Errno::NOPROTOOPT);
+    }
+}
