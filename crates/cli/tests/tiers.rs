@@ -1,6 +1,8 @@
 //! World `tiers`: what is true of its experiments on any machine.
 
 mod common;
+#[path = "common/library.rs"]
+mod library;
 #[path = "common/schema.rs"]
 mod schema;
 #[path = "common/scratch.rs"]
@@ -21,7 +23,7 @@ const TINY: Tiny = Tiny(
     title = "tiny"
     source = "none"
     world = "tiers"
-    modes = ["none", "all"]
+    modes = ["none", "no-stack", "all"]
     class = "urgent"
     [settings]
     arrivals = "poisson 100"
@@ -33,14 +35,17 @@ const TINY: Tiny = Tiny(
     bulk = 1
     congestion = "reno"
     answer = 10_000
-    dscp = [46, 10]
+    dscp = [32, 10]
     guard_target = "30s"
     unanswered = "60s"
     other_max = 10.0
     [mode.none]
     mechanisms = "none"
+    [mode.no-stack]
+    mechanisms = "all"
     [mode.all]
     mechanisms = "all"
+    "host.stack" = true
     [scale.smoke]
     runs = 1
     [scale.paper]
@@ -74,10 +79,12 @@ fn label_and_budget_go_with_every_request_through_three_services() {
     if !can_run("label_and_budget_go_with_every_request_through_three_services") {
         return;
     }
+    // Beside the program, where the front's is looked for.
+    library::library();
     let json = found(&TINY.run("tiny", "tiny"));
     schema::conforms(&json);
     assert_eq!(json["world"], "host");
-    for mode in ["none", "all"] {
+    for mode in ["none", "no-stack", "all"] {
         let figure = |class: &str, stat: &str| figure(&json, mode, class, stat);
         let [urgent, patient] = ["urgent", "patient"].map(|class| figure(class, "requests"));
         assert_eq!((urgent + patient, figure("total", "miss")), (60.0, 0.0), "{mode}: {json}");
@@ -117,7 +124,8 @@ fn what_an_experiment_of_services_cannot_be_is_said_before_any_runs() {
         "mechanisms = \"most\"",
         "mechanisms \"most\" are none of none, all",
     );
-    TINY.is_refused("dscp = [46, 10]", "dscp = [46]", "for each of 2 slos");
+    TINY.is_refused("dscp = [32, 10]", "dscp = [46]", "for each of 2 slos");
+    TINY.is_refused("dscp = [32, 10]", "dscp = [46, 10]", "[46, 10] is not among those that our stack sends");
     TINY.is_refused("parts = 2", "parts = 9", "parts 9 is outside 1..=8");
     TINY.is_refused("bulk = 1", "bulks = 1", "bulks");
 }

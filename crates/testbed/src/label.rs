@@ -4,7 +4,9 @@
 //! server's end answers with what the first packet said where its kernel is
 //! told to (`net.ipv4.tcp_reflect_tos`), and that is where it reads the level:
 //! [`Mark`] writes it among the headers of each request, over whatever the
-//! peer wrote there, so that nobody is of another level than his packets.
+//! peer wrote there, so that nobody is of another level than his packets. Asked
+//! through the C library, as most programs ask, so that a stack that is preloaded
+//! can answer.
 //! Source: RFC 2474; Linux, ip(7) (`IP_TOS`), ip-sysctl.rst.
 
 use std::io;
@@ -14,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
-use rustix::net::sockopt::{ip_tos, set_ip_tos};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 use tonic::transport::server::Connected;
@@ -25,7 +27,7 @@ use tonic::transport::server::Connected;
 /// What the kernel says.
 pub async fn dial(address: SocketAddr, dscp: u8) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
-    set_ip_tos(&socket, dscp << 2)?;
+    SockRef::from(&socket).set_tos_v4(u32::from(dscp) << 2)?;
     socket.set_nodelay(true)?;
     socket.connect(address).await
 }
@@ -44,8 +46,8 @@ impl Labelled {
     /// # Errors
     /// What the kernel says.
     pub fn new(stream: TcpStream) -> io::Result<Self> {
-        let dscp = Dscp(ip_tos(&stream)? >> 2);
-        Ok(Self(stream, dscp))
+        let tos = SockRef::from(&stream).tos_v4()?;
+        Ok(Self(stream, Dscp((tos >> 2) as u8)))
     }
 }
 

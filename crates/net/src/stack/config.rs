@@ -44,12 +44,8 @@ pub struct Config {
     pub congestion: Option<NewCongestion>,
     /// Which connection sends first.
     pub transmit: TransmitOrder,
-    /// DSCP of TCP segments by the level they are sent at, 0..64 each. The
-    /// default follows RFC 4594: real-time interactive (CS4), conferencing
-    /// (AF41), streaming (AF31), broadcast (CS3), low-latency data (AF21),
-    /// operations (CS2), high-throughput data (AF11), and best effort for the
-    /// least urgent, which is also what nobody has classified: the lower
-    /// effort of RFC 8622 is for the operator to choose.
+    /// DSCP of TCP segments by the level they are sent at, 0..64 each;
+    /// [`Config::DSCP`] by default.
     pub dscp: [u8; Priority::LEVELS],
     /// How much longer than the smoothed round trip a retransmission timeout
     /// is at least: RTO = SRTT + max(`rto_min`, 4 × RTTVAR), which is G in RFC
@@ -123,6 +119,13 @@ pub struct Config {
 }
 
 impl Config {
+    /// With which DSCP each level is sent unless it is said otherwise, by RFC 4594:
+    /// real-time interactive (CS4), conferencing (AF41), streaming (AF31), broadcast
+    /// (CS3), low-latency data (AF21), operations (CS2), high-throughput data (AF11),
+    /// and best effort for the least urgent, which is also what nobody has
+    /// classified: the lower effort of RFC 8622 is for the operator to choose.
+    pub const DSCP: [u8; Priority::LEVELS] = [32, 34, 26, 24, 18, 16, 10, 0];
+
     /// A host at `addr`/`prefix` with this MAC and `secret`; the rest as documented in the guide.
     #[must_use]
     pub fn new(mac: [u8; 6], addr: Ipv4Addr, prefix: u8, secret: [u8; 16]) -> Self {
@@ -140,7 +143,7 @@ impl Config {
             classifier: None,
             congestion: None,
             transmit: TransmitOrder::default(),
-            dscp: [32, 34, 26, 24, 18, 16, 10, 0],
+            dscp: Self::DSCP,
             rto_min: Span::from_millis(5),
             rack: true,
             ecn: Ecn::Off,

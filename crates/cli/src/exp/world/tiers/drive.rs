@@ -72,7 +72,7 @@ impl Rig {
         let trace: Vec<_> = Trace::new(config).collect();
         let mut tally = Tally::new(config, &trace);
         let mut command = caller(&self.users)?;
-        command.arg(self.target().to_string()).args(plan.host.dscp.iter().map(u8::to_string));
+        command.arg(self.target.to_string()).args(plan.host.dscp.iter().map(u8::to_string));
         let group = Group::preferred("users")?;
         let (mut first, mut last, around) = (None, None, &self.around);
         on_core(CLIENT_CORE, || {

@@ -13,6 +13,7 @@
 mod bulk;
 mod drive;
 mod rig;
+mod stack;
 
 use host::fabric::Policy;
 use queueing::{Priority, Rate, Span};
@@ -67,6 +68,9 @@ pub const WORLD: World = World {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Host {
+    /// Whether users meet the front on our own TCP rather than the kernel's.
+    #[serde(default)]
+    stack: bool,
     /// What the workers' ways out are shaped to.
     #[serde(deserialize_with = "text")]
     rate: Rate,
@@ -152,6 +156,9 @@ impl Plan {
         let others = |(n, mine): (usize, &u8)| *mine > 0 && *mine < 64 && !dscp[..n].contains(mine);
         if dscp.len() != classes || !dscp.iter().enumerate().all(others) {
             return Err(format!("host.dscp {dscp:?} is not one of 1..=63 for each of {classes} slos"));
+        }
+        if self.host.stack {
+            stack::levels(dscp)?;
         }
         let [front, workers] = &self.config.stages[..] else {
             return Err(format!("{} stages are not 2: a front and its workers", self.config.stages.len()));

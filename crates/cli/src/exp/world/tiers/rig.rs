@@ -18,6 +18,7 @@ use super::super::real::beside::Beside;
 use super::super::said::{Said, workload};
 use super::Plan;
 use super::bulk::Bulk;
+use super::stack::OurStack;
 use crate::error::Error;
 
 /// The users', the bulk flows', and whose who manages.
@@ -34,6 +35,9 @@ const fn ends(network: u8) -> [Ipv4Addr; 2] {
 const USERS: u8 = 0;
 const PREFIX: u8 = 24;
 const PORT: u16 = 7000;
+/// The front's end of the users' cable, and our stack's address there.
+const USERS_DEVICE: &str = "users";
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 75, USERS, 3);
 /// Everybody's end of the cable to the front.
 const DEVICE: &str = "eth0";
 /// The best-effort program, and from one line of it to the next.
@@ -50,11 +54,14 @@ pub struct Rig {
     daemon: Option<Daemon>,
     pub around: Around,
     front: Beside,
+    _stack: Option<OurStack>,
     workers: Vec<Beside>,
     /// Goes before all that is none of the experiment's. BE is in it too, as the
     /// kernel's classes count within a group.
     _group: Group,
     pub users: Namespace,
+    /// Where they call.
+    pub target: SocketAddr,
     _front_host: Namespace,
     _lab: Lab,
 }
@@ -95,7 +102,7 @@ impl Rig {
         let parts = plan.config.stages[1].parts;
         let worker_hosts = (1..=parts).map(|n| lab.namespace(&format!("worker-{n}")));
         let worker_hosts = worker_hosts.collect::<Result<Vec<_>, LabError>>()?;
-        cable(&lab, &users, &front_host, "users", USERS)?;
+        cable(&lab, &users, &front_host, USERS_DEVICE, USERS)?;
         for (n, host) in (1..).zip(&worker_hosts) {
             cable(&lab, host, &front_host, &format!("worker{n}"), n)?;
             let shaped = || fabric::attach(DEVICE, plan.host.rate, &plan.policy, plan.config.seed);
@@ -111,17 +118,29 @@ impl Rig {
             bulk.add(plan.host.bulk, (host, &front_host), target.into(), congestion, CLIENT_CORE)?;
         }
         let group = Group::preferred("tiers")?;
+        let testbed = testbed.display().to_string();
+        let start = |command| on_core(SHARED_CORE, || Beside::start(command, 1).map(|(service, _)| service));
         let service = |host: &Namespace, settings: String| {
-            let mut command = group.command(host, &testbed.display().to_string());
+            let mut command = group.command(host, &testbed);
             command.args(["tier", &settings]);
-            on_core(SHARED_CORE, || Beside::start(command, 1).map(|(service, _)| service))
+            start(command)
         };
         let workers = (1..)
             .zip(&worker_hosts)
             .map(|(n, host)| service(host, settings(plan, at(n, 0), &[])))
             .collect::<Result<Vec<_>, Error>>()?;
         let parts: Vec<SocketAddr> = (1..).zip(&workers).map(|(n, _)| at(n, 0)).collect();
-        let front = service(&front_host, settings(plan, at(USERS, 1), &parts))?;
+        let target = if plan.host.stack { (OURS, PORT).into() } else { at(USERS, 1) };
+        let settings = settings(plan, target, &parts);
+        let stack = if plan.host.stack { Some(OurStack::new(&plan.host.dscp)?) } else { None };
+        let front = match &stack {
+            None => service(&front_host, settings)?,
+            Some(stack) => {
+                let (addr, words) = (format!("{OURS}/{PREFIX}"), [&testbed, "tier", &settings]);
+                let command = stack.command((&group, &front_host), USERS_DEVICE, &addr, &words)?;
+                start(command).map_err(|why| stack.explained(why))?
+            }
+        };
         let best = Best::new(plan, &front_host, &group)?;
         let services: Vec<u32> = [&front].into_iter().chain(&workers).map(Beside::id).collect();
         let daemon = match plan.on.cores {
@@ -133,17 +152,14 @@ impl Rig {
             daemon,
             around: Around { bulk, best, worker_hosts },
             front,
+            _stack: stack,
             workers,
+            target,
             _group: group,
             users,
             _front_host: front_host,
             _lab: lab,
         })
-    }
-
-    /// Where users call.
-    pub fn target(&self) -> SocketAddr {
-        at(USERS, 1)
     }
 
     /// Whether who manages has done so to the end.
@@ -157,7 +173,7 @@ impl Rig {
     /// Ends all of it; what the services say of themselves, the front first.
     pub fn end(self) -> Vec<Option<String>> {
         // The group, which ends all that is in it, and the namespaces go last.
-        let Self { daemon, around, front, workers, _group, _front_host, .. } = self;
+        let Self { daemon, around, front, workers, _stack, _group, _front_host, .. } = self;
         drop((daemon, around));
         [front].into_iter().chain(workers).map(Beside::end).collect()
     }
@@ -216,7 +232,9 @@ fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr]) -> String {
         "listen": listen, "parts": parts, "threads": stage.servers,
         "order": config.order.to_string(), "shedding": config.shedding.to_string(),
         "patience_ns": config.patience.as_nanos(), "capacity": config.capacity,
-        "answer": host.answer, "congestion": host.congestion, "dscp": host.dscp,
+        "answer": host.answer, "dscp": host.dscp,
+        // Ours has one of its own.
+        "congestion": (!(is_front && host.stack)).then_some(&host.congestion),
         "guard": if is_front && plan.on.guard { "queue-delay" } else { "none" },
         "guard_target_ns": host.guard_target.as_nanos(),
     })
