@@ -44,6 +44,8 @@ pub struct Told {
     pub waiting: u64,
     /// How long the one that has waited longest has waited.
     pub delay: Span,
+    /// Whether others may go before that one.
+    pub reordered: bool,
     /// What half of them can spare at most, where they say so.
     pub budget: Option<Span>,
     /// Requests that came since the service began.
@@ -62,12 +64,13 @@ impl Told {
     /// The line. All are of one length, so that one can be written over the last.
     #[must_use]
     pub fn line(&self) -> String {
-        let Self { turn, waiting, delay, budget, came, served } = *self;
+        let Self { turn, waiting, delay, reordered, budget, came, served } = *self;
+        let reordered = u8::from(reordered);
         let (delay_ns, end) = (delay.as_nanos(), turn);
         let budget_ns = budget.map_or_else(|| "-".to_owned(), |budget| budget.as_nanos().to_string());
         let line = format!(
-            "{NAME}turn={turn} waiting={waiting} delay_ns={delay_ns} budget_ns={budget_ns} came={came} \
-             served={served} end={end}"
+            "{NAME}turn={turn} waiting={waiting} delay_ns={delay_ns} reordered={reordered} \
+             budget_ns={budget_ns} came={came} served={served} end={end}"
         );
         format!("{line:<width$}\n", width = Self::LEN - 1)
     }
@@ -85,6 +88,7 @@ impl Told {
             turn,
             waiting: number("waiting")?,
             delay: Span::from_nanos(number("delay_ns")?),
+            reordered: number("reordered").is_some_and(|reordered| reordered > 0),
             budget: match field("budget_ns")? {
                 "-" => None,
                 _ => Some(Span::from_nanos(number("budget_ns")?)),
@@ -180,7 +184,7 @@ impl Joined {
     pub fn join(&mut self, now: Time, seen: Signals) -> Signals {
         let span = self.looked.map_or(Span::ZERO, |looked| now.since(looked)).as_secs_f64();
         self.looked = Some(now);
-        let (mut came, mut served) = (0, 0);
+        let (mut came, mut served, mut reordered) = (0, 0, seen.reordered);
         let mut requests = Requests { services: self.requests.services, ..Requests::default() };
         for service in &mut self.services {
             came += std::mem::take(&mut service.came);
@@ -190,6 +194,7 @@ impl Joined {
                 requests.telling += 1;
                 requests.waiting = requests.waiting.saturating_add(told.waiting);
                 requests.delay = requests.delay.max(told.delay);
+                reordered |= told.reordered;
                 requests.budget = requests.budget.into_iter().chain(told.budget).min();
             }
         }
@@ -211,6 +216,7 @@ impl Joined {
             served: whole as u64,
             waiting: seen.waiting.saturating_add(requests.waiting),
             delay: Span::from_nanos(seen.delay.as_nanos().saturating_add(requests.delay.as_nanos())),
+            reordered,
             budget: requests.budget.into_iter().chain(seen.budget).min(),
             ..seen
         }
@@ -231,9 +237,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_told_is_read(turn: u64, waiting: u64, delay: u64, budget: Option<u64>, came: u64, served: u64) {
+        fn what_is_told_is_read(turn: u64, waiting: u64, delay: u64, reordered: bool, budget: Option<u64>, came: u64, served: u64) {
             let (delay, budget) = (Span::from_nanos(delay), budget.map(Span::from_nanos));
-            let told = Told { turn, waiting, delay, budget, came, served };
+            let told = Told { turn, waiting, delay, reordered, budget, came, served };
             prop_assert_eq!(told.line().len(), Told::LEN);
             prop_assert_eq!(Told::read(&told.line()), Some(told));
         }
@@ -261,7 +267,8 @@ mod tests {
 
     fn told(turn: u64, requests: u64) -> Told {
         let (delay, budget) = (Span::from_millis(30), Some(Span::from_millis(turn)));
-        Told { turn, waiting: 3, delay, budget, came: 2 * requests, served: requests }
+        let (came, served, reordered) = (2 * requests, requests, false);
+        Told { turn, waiting: 3, delay, reordered, budget, came, served }
     }
 
     #[test]
@@ -272,8 +279,9 @@ mod tests {
         assert_eq!(joined.join(at(0), seen), seen, "it may be of yesterday");
         joined.hear(at(10), 0, told(8, 0));
         joined.hear(at(10), 1, Told { delay: Span::from_millis(50), ..told(20, 0) });
-        joined.hear(at(20), 1, Told { delay: Span::from_millis(50), ..told(21, 0) });
+        joined.hear(at(20), 1, Told { delay: Span::from_millis(50), reordered: true, ..told(21, 0) });
         let both = joined.join(at(20), seen);
+        assert!(both.reordered, "one of the queues has an order of its own");
         assert_eq!((both.waiting, both.delay), (7, Span::from_millis(52)));
         assert_eq!(both.budget, Some(Span::from_millis(8)));
         let one = joined.join(at(515), seen);

@@ -16,6 +16,8 @@ pub struct Signals {
     pub waiting: u64,
     /// How long the one that has waited longest has waited.
     pub delay: Span,
+    /// Whether others may go before that one: then it may wait for long in a short queue.
+    pub reordered: bool,
     /// What half of the requests that wait can spare at most, where they say
     /// so (`deadline`).
     pub budget: Option<Span>,

@@ -12,7 +12,7 @@
 //! let deadline = DeadlineLayer::new(Settings::default());
 //! let inside = deadline.clone();
 //! let guard = GuardLayer::new("queue-delay", guard::Params::default())?
-//!     .seeing(move || Queue { waiting: inside.counts().waiting as u64, delay: inside.oldest_wait(), budget: inside.budget_median() });
+//!     .seeing(move || Queue::from(&inside));
 //! let app: axum::Router = axum::Router::new().layer(deadline).layer(guard);
 //! # Ok::<(), guard::UnknownName>(())
 //! ```
@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use deadline::Reason;
-use deadline::tower::{Answer, Clock, Refusal, Text};
+use deadline::tower::{Answer, Clock, DeadlineLayer, Refusal, Text};
 use http::{HeaderMap, Request, Response, StatusCode};
 use queueing::{Span, Time, UnknownName};
 use tower_layer::Layer;
@@ -49,8 +49,22 @@ pub struct Queue {
     pub waiting: u64,
     /// How long the one that has waited longest has waited.
     pub delay: Span,
+    /// Whether others may go before that one.
+    pub reordered: bool,
     /// What half of those that wait can spare at most, where that is known.
     pub budget: Option<Span>,
+}
+
+/// What waits for a turn in a service.
+impl<A> From<&DeadlineLayer<A>> for Queue {
+    fn from(layer: &DeadlineLayer<A>) -> Self {
+        Self {
+            waiting: layer.counts().waiting as u64,
+            delay: layer.oldest_wait(),
+            reordered: layer.reorders(),
+            budget: layer.budget_median(),
+        }
+    }
 }
 
 /// Lets in what a policy says; one limit for all services that it makes.
@@ -238,15 +252,15 @@ impl State {
     fn look(&mut self, now: Time, queue: Option<Queue>) {
         let present = self.inside.len() as u64;
         let oldest = self.inside.first_key_value().map_or(Span::ZERO, |(_, &came)| now.since(came));
-        let queue = queue.unwrap_or(Queue { waiting: present, delay: oldest, budget: None });
-        let Queue { waiting, delay, budget } = queue;
+        let queue = queue.unwrap_or(Queue { waiting: present, delay: oldest, ..Queue::default() });
+        let Queue { waiting, delay, reordered, budget } = queue;
         let counted = std::mem::take(&mut self.signals);
         if let Some(teller) = &mut self.teller {
             teller.tell(queue, counted.offered, counted.served);
         }
         let answered_in = std::mem::take(&mut self.answered_in);
         let latency = (counted.served > 0).then(|| answered_in / counted.served.max(1));
-        let signals = Signals { waiting, delay, budget, latency, present, ..counted };
+        let signals = Signals { waiting, delay, reordered, budget, latency, present, ..counted };
         let limit = self.policy.tick(now, &signals);
         self.door.set(now, limit);
         self.looked = Some(now);

@@ -21,8 +21,10 @@ struct Server {
     rng: Rng,
     now: Time,
     per_s: f64,
-    /// When each of those in it came.
-    waiting: VecDeque<Time>,
+    /// When each of those in it came, and of which class they are.
+    waiting: VecDeque<(Time, u8)>,
+    /// The first class is served first; otherwise whoever came first.
+    by_class: bool,
     free_at: Time,
     policy: Box<dyn Policy>,
     door: Door,
@@ -50,6 +52,7 @@ impl Server {
             now: Time::ZERO,
             per_s,
             waiting: VecDeque::new(),
+            by_class: false,
             free_at: Time::ZERO,
             policy: by_name(policy, &Params::default()).expect("a policy"),
             door: Door::new(2),
@@ -69,7 +72,7 @@ impl Server {
             let mut signals = Signals::default();
             let mut answered_in = Span::ZERO;
             loop {
-                let free = self.waiting.front().map_or(Time::MAX, |&came| self.free_at.max(came));
+                let free = self.waiting.front().map_or(Time::MAX, |&(came, _)| self.free_at.max(came));
                 if self.next.min(free) >= look {
                     break;
                 }
@@ -78,13 +81,14 @@ impl Server {
                     signals.offered += 1;
                     if self.door.admits(self.next, Class::new(class), self.waiting.len() as u64) {
                         signals.admitted += 1;
-                        self.waiting.push_back(self.next);
+                        self.waiting.push_back((self.next, class));
                     } else {
                         seen.shed[class as usize] += 1;
                     }
                     self.next += Span::from_secs_f64(self.rng.exponential() / rate_per_s);
                 } else {
-                    let came = self.waiting.pop_front().expect("somebody is served");
+                    let next = self.waiting.iter().position(|&(_, class)| self.by_class && class == 0);
+                    let (came, _) = self.waiting.remove(next.unwrap_or(0)).expect("somebody is served");
                     signals.served += 1;
                     self.free_at = free + Span::from_secs_f64(2.0 * self.rng.unit() / self.per_s);
                     answered_in += self.free_at.since(came);
@@ -92,7 +96,8 @@ impl Server {
             }
             self.now = look;
             signals.waiting = self.waiting.len() as u64;
-            signals.delay = self.waiting.front().map_or(Span::ZERO, |&came| look.since(came));
+            signals.delay = self.waiting.front().map_or(Span::ZERO, |&(came, _)| look.since(came));
+            signals.reordered = self.by_class;
             signals.present = signals.waiting;
             signals.latency = (signals.served > 0).then(|| answered_in / signals.served.max(1));
             signals.memory_share = signals.waiting as f64 / IN_MEMORY;
@@ -167,6 +172,26 @@ proptest! {
         let share = seen.shed[0] as f64 / (4.0 * first * per_s);
         prop_assert!(share < 0.02, "{share} of the first class");
         prop_assert!(seen.shed[1] > 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(48))]
+
+    /// Where the first class is served first, the second waits for as long as it takes: the
+    /// first is not shed for that.
+    #[test]
+    fn who_is_served_first_is_not_shed_for_those_behind(per_s in 200.0..20_000.0_f64, first in 0.5..0.75_f64, second in 0.5..1.5_f64, seed in 0..1_000_u64) {
+        let mut server = Server { by_class: true, ..Server::new("queue-delay", per_s, seed) };
+        let mut first_shed = 0;
+        let mut served = 0;
+        for _ in 0..2 {
+            let seen = server.goes_on(seconds(4), [first * per_s, second * per_s]);
+            (first_shed, served) = (first_shed + seen.shed[0], seen.served);
+        }
+        let share = first_shed as f64 / (8.0 * first * per_s);
+        prop_assert!(share < 0.01, "{share} of the first class");
+        prop_assert!(served as f64 > 0.95 * 4.0 * per_s, "{served}");
     }
 }
 

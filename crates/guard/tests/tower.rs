@@ -31,10 +31,9 @@ fn server_of(
     let intake = Limits { default: each, ..Limits::default() };
     let deadline = DeadlineLayer::new(Settings { limit: 1, intake, ..Settings::default() });
     let inside = deadline.clone();
-    let guard = guard.seeing(move || Queue {
-        waiting: inside.counts().waiting as u64,
-        delay: inside.oldest_wait(),
-        budget: inside.budget_median().filter(|_| joined),
+    let guard = guard.seeing(move || {
+        let queue = Queue::from(&inside);
+        Queue { budget: queue.budget.filter(|_| joined), ..queue }
     });
     let kept = deadline.clone();
     let work = service_fn(async |_: Request<Body>| {

@@ -144,11 +144,7 @@ async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
     let params = Params { delay_target: Span::from_nanos(tier.guard_target_ns), ..Params::default() };
     let guard = GuardLayer::new(&tier.guard, params)
         .map_err(|e| Error::new(format!("tier: guard {e}"), SPEC))?
-        .seeing(move || Queue {
-            waiting: inside.counts().waiting as u64,
-            delay: inside.oldest_wait(),
-            budget: inside.budget_median(),
-        })
+        .seeing(move || Queue::from(&inside))
         .classes(tier.dscp.len() as u8, |headers| Class::new(level(headers) as u8));
     let failed = |e: std::io::Error| Error::new(format!("{}: {e}", tier.listen), "ip address, ss -ltn");
     let listener = TcpListener::bind(tier.listen).await.map_err(failed)?;

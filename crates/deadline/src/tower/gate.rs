@@ -18,8 +18,8 @@ use queueing::{Entry, Label, Priority, Span, Ticket, Time};
 use tokio::sync::oneshot;
 
 use crate::{
-    Budget, Budgets, DeadlineQueue, Fault, History, Intake, Limits, Offered, Reason, Received, Shedding,
-    Turn, Visit,
+    Budget, Budgets, DeadlineQueue, Fault, History, Intake, Limits, Offered, Order, Reason, Received,
+    Shedding, Turn, Visit,
 };
 
 /// What a server grants, how many it serves at once, and how the others wait.
@@ -78,6 +78,7 @@ pub(super) struct Gate {
     limit: usize,
     away_max: usize,
     shedding: Shedding,
+    order: Order,
     state: Mutex<State>,
     clock: super::Clock,
 }
@@ -130,7 +131,8 @@ impl Gate {
             counts: Counts::default(),
         };
         let Settings { limit, away_max, .. } = settings;
-        Arc::new(Self { limit, away_max, shedding: settings.queue.shedding, state: Mutex::new(state), clock })
+        let crate::Settings { shedding, order, .. } = settings.queue;
+        Arc::new(Self { limit, away_max, shedding, order, state: Mutex::new(state), clock })
     }
 
     pub(super) fn clock(&self) -> &super::Clock {
@@ -151,6 +153,10 @@ impl Gate {
     pub(super) fn oldest_wait(&self) -> Span {
         let now = self.clock.now();
         self.state().queue.oldest().map_or(Span::ZERO, |offered| now.since(offered))
+    }
+
+    pub(super) fn reorders(&self) -> bool {
+        self.order != Order::Fifo
     }
 
     pub(super) fn budget_median(&self) -> Option<Span> {

@@ -75,6 +75,12 @@ impl<A> DeadlineLayer<A> {
         self.gate.oldest_wait()
     }
 
+    /// Whether the queue has another order than that of arrival.
+    #[must_use]
+    pub fn reorders(&self) -> bool {
+        self.gate.reorders()
+    }
+
     /// What half of the requests that came lately had left when they came, less
     /// what serving them is expected to take; nothing before one came.
     #[must_use]

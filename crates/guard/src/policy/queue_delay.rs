@@ -34,6 +34,20 @@ impl QueueDelay {
         Self { target: params.delay_target, looked: None, served_per_s: None, calm: None }
     }
 
+    /// How long the queue is: the longest wait. Where others go before who came
+    /// first, he waits although few do, which is what the order is for; nobody who
+    /// goes before is to be shed for it. There it is what serving all that wait takes,
+    /// if that is less.
+    fn delay(&self, signals: &Signals) -> Span {
+        match self.served_per_s {
+            Some(per_s) if signals.reordered => {
+                let all_s = signals.waiting as f64 / per_s.max(RATE_MIN_PER_S);
+                Span::from_secs_f64(all_s).min(signals.delay)
+            }
+            _ => signals.delay,
+        }
+    }
+
     /// Learns what the server can do from what it did in the last `span`.
     fn learn(&mut self, span: Span, signals: &Signals) {
         let seconds = span.as_secs_f64();
@@ -66,7 +80,8 @@ impl Policy for QueueDelay {
         let least = self.target / TARGET_PARTS;
         let within = |budget: Span| (budget * 3 / 4).clamp(least, self.target);
         let target = signals.budget.map_or(self.target, within);
-        let late = signals.delay > target;
+        let delay = self.delay(signals);
+        let late = delay > target;
         if late || self.calm.is_some() && signals.admitted < signals.offered {
             self.calm = Some(now);
         }
@@ -77,7 +92,7 @@ impl Policy for QueueDelay {
         }
         let served_per_s = self.served_per_s.unwrap_or(0.0).max(RATE_MIN_PER_S);
         let target_s = target.as_secs_f64().max(1e-6);
-        let off = (target_s - signals.delay.as_secs_f64()) / (HORIZON * target_s);
+        let off = (target_s - delay.as_secs_f64()) / (HORIZON * target_s);
         Limit::Rate { per_s: served_per_s * (1.0 + off).max(FLOOR) }
     }
 

@@ -25,10 +25,10 @@ impl Teller {
 
     /// Tells what waits, and that so many came and were served since the last time.
     pub fn tell(&mut self, queue: Queue, came: u64, served: u64) {
-        let Queue { waiting, delay, budget } = queue;
+        let Queue { waiting, delay, reordered, budget } = queue;
         let told = self.told;
         let (came, served) = (told.came + came, told.served + served);
-        self.told = Told { turn: told.turn + 1, waiting, delay, budget, came, served };
+        self.told = Told { turn: told.turn + 1, waiting, delay, reordered, budget, came, served };
         // Of who cannot be heard, readers believe nothing after a while.
         let _ = self.file.write_all_at(self.told.line().as_bytes(), 0);
     }

@@ -261,6 +261,7 @@ impl Guard {
             served: served - self.look.seen.served,
             waiting: queue.waiting,
             delay: queue.delay,
+            reordered: false,
             budget: None,
             latency,
             present,

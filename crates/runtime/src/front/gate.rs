@@ -161,6 +161,8 @@ impl Gate {
             served,
             waiting: sight.waiting,
             delay: sight.delay,
+            // Even where levels go first: frames wait, too, and are not counted above.
+            reordered: false,
             budget: self.budgets.median(),
             latency: (answered > 0).then(|| answered_in / answered.max(1)),
             present: sight.present,
