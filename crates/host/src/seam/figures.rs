@@ -54,9 +54,14 @@ impl Figures {
         Self::nothing(What::Other(ESTABLISHED))
     }
 
-    /// A listener with room for `backlog` connections; `settings` are theirs.
+    /// A listener with room for `backlog` connections, or a socket that does not listen
+    /// yet; `settings` are its connections', too.
     pub(super) fn of_listener(backlog: usize, settings: &[Setting]) -> Self {
-        let mut figures = Self::nothing(What::Listener(u32::try_from(backlog).unwrap_or(u32::MAX)));
+        let what = match backlog {
+            0 => What::Other(CLOSE),
+            room => What::Listener(u32::try_from(room).unwrap_or(u32::MAX)),
+        };
+        let mut figures = Self::nothing(what);
         for setting in settings {
             match *setting {
                 Setting::KeepIdle(idle) => figures.keep_alive.idle = idle,
@@ -150,7 +155,6 @@ const SND_MSS: usize = 2;
 const UNACKED: usize = 4;
 const SACKED: usize = 5;
 const LOST: usize = 6;
-const LAST_DATA_RECV: usize = 11;
 const LAST_ACK_RECV: usize = 12;
 const PMTU: usize = 13;
 const RTT: usize = 15;
@@ -167,7 +171,6 @@ fn of_connection(info: &Info) -> Vec<u8> {
     let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let segments = |bytes: Bytes| narrow(bytes.get().div_ceil(mss));
     let micros = |span: Span| narrow(span.as_nanos() / 1_000);
-    let silent_ms = narrow(info.silent.as_nanos() / 1_000_000);
     let repair = match info.repair {
         Repair::None => 0,
         Repair::Reduction => 2,
@@ -187,8 +190,7 @@ fn of_connection(info: &Info) -> Vec<u8> {
         (UNACKED, segments(info.unacknowledged)),
         (SACKED, segments(info.sacked)),
         (LOST, segments(info.lost)),
-        (LAST_DATA_RECV, silent_ms),
-        (LAST_ACK_RECV, silent_ms),
+        (LAST_ACK_RECV, narrow(info.silent.as_nanos() / 1_000_000)),
         (PMTU, u32::from(info.mtu)),
         (RTT, info.srtt.map_or(0, micros)),
         (RTTVAR, micros(info.rttvar)),
