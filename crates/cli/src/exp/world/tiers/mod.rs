@@ -103,6 +103,9 @@ struct Plan {
     policy: Policy,
 }
 
+/// A bulk flow never ends. One that sends nothing for a while waits for its turn, or for
+/// TCP to try again, and is not to start anew among those it had to let pass.
+const ENDLESS: Span = Span::from_secs(60);
 /// Bulk flows from a worker's host, at most: each has two threads.
 const BULK_MAX: usize = 16;
 /// Workers, at most.
@@ -135,6 +138,7 @@ fn prepare(_mode: &str, mut settings: Table) -> Result<Run, String> {
 /// its own as far as there are some, so that packets are counted by their label.
 fn policy(on: Mechanisms, host: &Host) -> Result<Policy, String> {
     let mut policy = crate::fabric::named(if on.fabric { "fish" } else { "fifo" }).map_err(|e| line(&e))?;
+    policy.idle = ENDLESS;
     let lowest = policy.levels() - 1;
     let level = |class: usize| Priority::new(class.min(lowest) as u8).unwrap_or(Priority::LOWEST);
     policy.pin_dscp = host.dscp.iter().enumerate().map(|(class, &dscp)| (dscp, level(class))).collect();
