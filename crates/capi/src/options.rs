@@ -145,14 +145,16 @@ pub unsafe extern "C" fn getsockopt(
             }
             return told;
         }
-        (SOL_GREENWAVE, None) => match label::get(&socket, name) {
-            Ok(bytes) => bytes,
-            Err(errno) => return fail(errno),
-        },
-        _ => match seam.option(socket.id, level, name) {
-            Ok(bytes) => bytes,
-            Err(errno) => return fail(errno),
-        },
+        (_, None) => {
+            let told = match level {
+                SOL_GREENWAVE => label::get(&socket, name),
+                _ => seam.option(socket.id, level, name),
+            };
+            match told {
+                Ok(bytes) => bytes,
+                Err(errno) => return fail(errno),
+            }
+        }
     };
     if value.is_null() || len.is_null() {
         return fail(Errno::FAULT);

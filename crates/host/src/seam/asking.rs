@@ -153,19 +153,25 @@ impl Seam {
         Ok(Asked { answer, end, brought: message.fd })
     }
 
+    /// Asks for what follows the answer as a message of its own, into `bytes`.
+    fn ask_for<'a>(&self, request: &Request, bytes: &'a mut [u8]) -> Result<&'a [u8], Errno> {
+        let asked = self.ask(request)?;
+        if let Answer::No(errno) = asked.answer {
+            return Err(Errno::from_raw_os_error(errno));
+        }
+        let (len, _) = recv(&asked.end, &mut *bytes, RecvFlags::empty())?;
+        Ok(&bytes[..len])
+    }
+
     /// The addresses of socket `id` for datagrams: ours, and the peer's if it
     /// is connected.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
     pub fn ends(&self, id: u64) -> Result<(SocketAddr, Option<SocketAddr>), Errno> {
-        let asked = self.ask(&Request::Ends { id })?;
-        if let Answer::No(errno) = asked.answer {
-            return Err(Errno::from_raw_os_error(errno));
-        }
         let mut bytes = [0; 2 * envelope::LEN];
-        let (len, _) = recv(&asked.end, &mut bytes[..], RecvFlags::empty())?;
-        let envelopes = bytes[..len].chunks_exact(envelope::LEN).map(Envelope::decode);
+        let told = self.ask_for(&Request::Ends { id }, &mut bytes)?;
+        let envelopes = told.chunks_exact(envelope::LEN).map(Envelope::decode);
         match envelopes.collect::<Vec<_>>()[..] {
             [Some(Envelope::Peer(local)), Some(Envelope::Peer(peer))] => Ok((local, Some(peer))),
             [Some(Envelope::Peer(local)), Some(Envelope::Connected)] => Ok((local, None)),
@@ -179,14 +185,8 @@ impl Seam {
     /// # Errors
     /// As [`ask`](Self::ask); `ENOPROTOOPT` where it does not.
     pub fn option(&self, id: u64, level: i32, name: i32) -> Result<Vec<u8>, Errno> {
-        let asked = self.ask(&Request::GetOption { id, level, name })?;
-        if let Answer::No(errno) = asked.answer {
-            return Err(Errno::from_raw_os_error(errno));
-        }
-        let mut value = vec![0; OPTION_BYTES_MAX];
-        let (len, _) = recv(&asked.end, &mut value[..], RecvFlags::empty())?;
-        value.truncate(len);
-        Ok(value)
+        let mut value = [0; OPTION_BYTES_MAX];
+        Ok(self.ask_for(&Request::GetOption { id, level, name }, &mut value)?.to_vec())
     }
 
     /// What tells the labels of a program's connections.

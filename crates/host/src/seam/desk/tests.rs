@@ -38,11 +38,20 @@ impl World {
     fn ask_stack(
         &mut self,
         request: Request,
-        mut stack: impl FnMut(&mut Desk, &Happened),
+        stack: impl FnMut(&mut Desk, &Happened),
     ) -> (Asked, Vec<Happened>) {
+        self.while_polled(move |seam| seam.ask(&request).expect("the desk is there"), stack)
+    }
+
+    /// The same for whatever a program asks.
+    fn while_polled<R: Send>(
+        &mut self,
+        ask: impl FnOnce(Seam) -> R + Send,
+        mut stack: impl FnMut(&mut Desk, &Happened),
+    ) -> (R, Vec<Happened>) {
         let (seam, mut happened, mut seen) = (self.seam, Vec::new(), 0);
         let asked = std::thread::scope(|scope| {
-            let asking = scope.spawn(move || seam.ask(&request).expect("the desk is there"));
+            let asking = scope.spawn(move || ask(seam));
             while !asking.is_finished() {
                 self.desk.poll(&mut happened);
                 happened[seen..].iter().for_each(|what| stack(&mut self.desk, what));
@@ -239,22 +248,14 @@ fn options_are_told_or_refused_and_counted() {
 
 /// Asks for an option as a program does, of a stack that says of connections that they are gone.
 fn option(world: &mut World, id: u64, level: i32, name: i32) -> (Result<Vec<u8>, Errno>, Vec<Happened>) {
-    let (seam, mut happened) = (world.seam, Vec::new());
-    let told = std::thread::scope(|scope| {
-        let asking = scope.spawn(move || seam.option(id, level, name));
-        while !asking.is_finished() {
-            let new = world.poll();
-            for what in &new {
-                if let Happened::Asked { call, .. } = what {
-                    world.desk.answer(*call, &Figures::gone());
-                }
+    world.while_polled(
+        move |seam| seam.option(id, level, name),
+        |desk, what| {
+            if let Happened::Asked { call, .. } = what {
+                desk.answer(*call, &Figures::gone());
             }
-            happened.extend(new);
-            std::thread::yield_now();
-        }
-        asking.join().unwrap()
-    });
-    (told, happened)
+        },
+    )
 }
 
 #[test]

@@ -130,9 +130,9 @@ impl Rig {
             .map(|(n, host)| service(host, settings(plan, at(n, 0), &[])))
             .collect::<Result<Vec<_>, Error>>()?;
         let parts: Vec<SocketAddr> = (1..).zip(&workers).map(|(n, _)| at(n, 0)).collect();
-        let target = if plan.host.stack { (OURS, PORT).into() } else { at(USERS, 1) };
+        let stack = plan.host.stack.then(|| OurStack::new(&plan.host.dscp)).transpose()?;
+        let target = if stack.is_some() { (OURS, PORT).into() } else { at(USERS, 1) };
         let settings = settings(plan, target, &parts);
-        let stack = if plan.host.stack { Some(OurStack::new(&plan.host.dscp)?) } else { None };
         let front = match &stack {
             None => service(&front_host, settings)?,
             Some(stack) => {

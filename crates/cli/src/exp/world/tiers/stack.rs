@@ -7,7 +7,7 @@
 //! go back with the same.
 
 use std::fs::File;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use host::lab::{Folder, Group, Namespace};
 use net::stack::Config as StackConfig;
@@ -27,7 +27,8 @@ impl OurStack {
     pub fn new(dscp: &[u8]) -> Result<Self, Error> {
         let failed = |e: host::lab::LabError| Error::new(format!("greenwave run: {e}"));
         let folder = Folder::new("front").map_err(failed)?;
-        folder.write(POLICY, policy(dscp).as_bytes()).map_err(failed)?;
+        let policy = policy(dscp).map_err(Error::new)?;
+        folder.write(POLICY, policy.as_bytes()).map_err(failed)?;
         Ok(Self { folder })
     }
 
@@ -48,7 +49,6 @@ impl OurStack {
         command.arg(self.folder.path().join(POLICY)).arg("--").args(words);
         let log = self.folder.path().join(LOG);
         command.stderr(File::create(&log).map_err(|e| Error::file(&log, &e))?);
-        command.stdin(Stdio::piped());
         Ok(command)
     }
 
@@ -69,11 +69,11 @@ pub fn levels(dscp: &[u8]) -> Result<Vec<usize>, String> {
     })
 }
 
-fn policy(dscp: &[u8]) -> String {
-    let rules = levels(dscp).unwrap_or_default().into_iter().zip(dscp).map(|(level, dscp)| {
+fn policy(dscp: &[u8]) -> Result<String, String> {
+    let rules = levels(dscp)?.into_iter().zip(dscp).map(|(level, dscp)| {
         format!("[[rule]]\nname = \"dscp-{dscp}\"\nlayer = \"driver\"\ndscp = {dscp}\npriority = {level}\n")
     });
-    rules.collect()
+    Ok(rules.collect())
 }
 
 const POLICY: &str = "policy.toml";
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(levels(&[32, 10]), Ok(vec![0, 6]));
         let error = levels(&[46, 10]).unwrap_err();
         assert!(error.contains("host.dscp [46, 10] is not among") && error.contains("32, 34"), "{error}");
-        let read = net::classify::Policy::parse(&policy(&[32, 10])).expect("it is a policy");
+        let read = net::classify::Policy::parse(&policy(&[32, 10]).unwrap()).expect("it is a policy");
         assert_eq!(read.rules().len(), 2);
     }
 }
