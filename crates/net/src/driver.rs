@@ -144,6 +144,19 @@ pub struct DriverCounters {
     pub out_of_range: u64,
 }
 
+impl DriverCounters {
+    /// Adds what came elsewhere.
+    pub const fn add(&mut self, other: &Self) {
+        let Self { frames, classified, dropped_by_verdict, dropped_full, panics, out_of_range } = *other;
+        self.frames += frames;
+        self.classified += classified;
+        self.dropped_by_verdict += dropped_by_verdict;
+        self.dropped_full += dropped_full;
+        self.panics += panics;
+        self.out_of_range += out_of_range;
+    }
+}
+
 /// What becomes of a frame.
 #[must_use]
 #[derive(Clone, Copy, Debug)]

@@ -3,18 +3,19 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use host::seam::{self, Desk, Figures, NoOffer, Place, Refusal};
+use host::seam::{self, Figures, NoOffer, Place, Refusal, Window};
 use net::classify::{FlowState, Private, TransportClassifier, private};
 use net::stack::{CloseReason, ConnId, ConnectError, Info, KeepAlive};
+use net::steer::Steering;
 use queueing::{Priority, Span};
 use runtime::streams::{Delivered, Happened, Letter, NotOpened, Pipe, Programs, Read, Setting, Wrote};
 use rustix::io::Errno;
 
 use crate::Error;
 
-/// Where programs sit.
+/// Where programs sit, as one stack sees it.
 pub(super) struct Seats {
-    desk: Desk,
+    window: Window,
     happened: Vec<seam::Happened>,
     /// Connections that were not taken: nobody listened, too many waited, no
     /// descriptor was left.
@@ -24,23 +25,14 @@ pub(super) struct Seats {
 /// A program's connection.
 pub(super) struct Seat(seam::Pipe);
 
-/// A connection's number at the desk: below 2⁶², as slots are.
-fn number(conn: ConnId) -> u64 {
-    u64::from(conn.index) << 32 | u64::from(conn.generation)
-}
-
-fn conn(number: u64) -> ConnId {
-    ConnId { index: (number >> 32) as u32, generation: number as u32 }
-}
-
 impl Seats {
-    /// A desk that programs can ask.
+    /// For each stack of `steering`; programs can ask one desk.
     ///
     /// # Errors
     /// The kernel has no descriptor, or no abstract sockets.
-    pub(super) fn open(key: seam::Key) -> Result<Self, Error> {
-        let desk = Desk::open(key).map_err(|e| no_desk(&e))?;
-        Ok(Self { desk, happened: Vec::new(), untaken: [0; 3] })
+    pub(super) fn open(key: seam::Key, steering: Steering) -> Result<Vec<Self>, Error> {
+        let windows = Window::open(key, steering).map_err(|e| no_desk(&e))?;
+        Ok(windows.into_iter().map(|window| Self { window, happened: Vec::new(), untaken: [0; 3] }).collect())
     }
 
     /// A descriptor that is readable while programs have something to say.
@@ -48,21 +40,22 @@ impl Seats {
     /// # Errors
     /// The kernel has no descriptor.
     pub(super) fn readiness(&self) -> Result<OwnedFd, Error> {
-        self.desk.readiness().map_err(|e| no_desk(&e))
+        self.window.readiness().map_err(|e| no_desk(&e))
     }
 
-    pub(super) fn set_place(&mut self, place: Place) {
-        self.desk.set_place(place);
+    /// Where the stacks are, for all of them.
+    pub(super) fn set_place(&self, place: Place) {
+        self.window.set_place(place);
     }
 
     /// What a program's environment is to say.
     pub(super) fn variable(&self) -> String {
-        self.desk.variable()
+        self.window.variable()
     }
 
-    /// What was refused, a line each.
-    pub(super) fn refused(&self) -> impl Iterator<Item = String> + '_ {
-        self.desk.refused().map(|(refusal, count)| {
+    /// What was refused by any of them, a line each.
+    pub(super) fn refused(&self) -> impl Iterator<Item = String> {
+        self.window.refused().into_iter().map(|(refusal, count)| {
             let what = match refusal {
                 Refusal::Connect => {
                     "connect of a socket bound to our address, to where the device does not lead".to_owned()
@@ -82,12 +75,17 @@ fn no_desk(e: &std::io::Error) -> Error {
     Error::new(format!("no place for programs to ask: {e}")).advice("ulimit -n with a larger number")
 }
 
-impl Programs for Seats {
-    type Pipe = Seat;
-
-    fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
-        let some = self.desk.poll(&mut self.happened);
-        into.extend(self.happened.drain(..).map(|happened| match happened {
+impl Seats {
+    /// What `poll` tells, as the stack knows it.
+    fn hear(
+        &mut self,
+        into: &mut Vec<Happened>,
+        poll: impl FnOnce(&mut Window, &mut Vec<seam::Happened>) -> bool,
+    ) -> bool {
+        let Self { window, happened, .. } = self;
+        let some = poll(window, happened);
+        let conn = |id| window.conn(id);
+        into.extend(happened.drain(..).map(|what| match what {
             seam::Happened::Pipe { id, readable, writable, gone } => {
                 Happened::Pipe { conn: conn(id), readable, writable, gone }
             }
@@ -98,18 +96,31 @@ impl Programs for Seats {
             seam::Happened::Set { id, setting } => Happened::Set(conn(id), translated(setting)),
             seam::Happened::Asked { call, id } => Happened::Asked { call, conn: conn(id) },
             seam::Happened::Bound(port) => Happened::Bound(port),
+            seam::Happened::Left { socket, port, last } => Happened::Left { socket, port, last },
             seam::Happened::Mail(socket) => Happened::Mail(socket),
             seam::Happened::Room(port) => Happened::Room(port),
         }));
         some
     }
+}
+
+impl Programs for Seats {
+    type Pipe = Seat;
+
+    fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
+        self.hear(into, Window::poll)
+    }
+
+    fn poll_left(&mut self, into: &mut Vec<Happened>) -> bool {
+        self.hear(into, |window, into| window.poll_left(into))
+    }
 
     fn classifier(&self, port: u16) -> Option<TransportClassifier> {
-        self.desk.classifier(port)
+        self.window.classifier(port)
     }
 
     fn offer(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Seat> {
-        match self.desk.offer(number(conn), local, remote) {
+        match self.window.offer(conn, local, remote) {
             Ok(pipe) => Some(Seat(pipe)),
             Err(why) => {
                 let kind = match why {
@@ -124,24 +135,24 @@ impl Programs for Seats {
     }
 
     fn opening(&mut self, call: u64, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Seat> {
-        self.desk.opening(call, number(conn), local, remote).map(Seat)
+        self.window.opening(call, conn, local, remote).map(Seat)
     }
 
     fn refuse(&mut self, call: u64, why: NotOpened) {
-        self.desk.refuse_opening(call, errno(why));
+        self.window.refuse_opening(call, errno(why));
     }
 
     fn opened(&mut self, conn: ConnId, pipe: &mut Seat) {
-        self.desk.opened(number(conn), &mut pipe.0);
+        self.window.opened(conn, &mut pipe.0);
     }
 
     fn failed(&mut self, conn: ConnId, why: NotOpened) {
-        self.desk.failed(number(conn), errno(why));
+        self.window.failed(conn, errno(why));
     }
 
     fn answer(&mut self, call: u64, info: Option<&Info>, keep_alive: KeepAlive) {
         let figures = info.map_or(Figures::gone(), |info| Figures::of(info, keep_alive));
-        self.desk.answer(call, &figures);
+        self.window.answer(call, &figures);
     }
 
     fn deliver(
@@ -151,11 +162,11 @@ impl Programs for Seats {
         level: Priority,
         payload: &[u8],
     ) -> Delivered {
-        delivered(self.desk.deliver(local, remote, level.level(), payload))
+        delivered(self.window.deliver(local, remote, level.level(), payload))
     }
 
     fn letter(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> Letter {
-        match self.desk.letter(socket, level.level(), bytes) {
+        match self.window.letter(socket, level.level(), bytes) {
             seam::Letter::Out { from, to, len } => Letter::Out { from, to, len },
             seam::Letter::Settled(what) => Letter::Settled(delivered(what)),
             seam::Letter::Nothing => Letter::Nothing,
@@ -164,7 +175,7 @@ impl Programs for Seats {
     }
 
     fn undelivered(&mut self, port: u16, remote: SocketAddr) {
-        self.desk.undelivered(port, remote);
+        self.window.undelivered(port, remote);
     }
 }
 

@@ -1,16 +1,17 @@
-//! What a stack shows while a program uses it, and the slow requests that are
+//! What stacks show while a program uses them, and the slow requests that are
 //! written: asked about once a second.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use queueing::{Span, Time};
+use net::Device;
+use queueing::{Priority, Span, Time};
 use runtime::hatch::Hatch;
-use runtime::shard::Limits;
+use runtime::shard::{Limits, Shed};
 use runtime::streams::Seen;
 
-use super::AnyStreams;
-use crate::serve::watched::of_guard;
+use super::stacks::Server;
+use crate::serve::watched::{of_guard, slowest};
 use crate::traces::Traces;
 use crate::ui::live::STEP;
 use crate::ui::metrics::DEPTH;
@@ -20,7 +21,7 @@ use crate::ui::{Figure, Head, Labels, Told, Ui};
 pub(super) struct Watched {
     ui: Option<Ui>,
     traces: Option<Traces>,
-    /// Which requests are kept whole.
+    /// Which requests are kept whole, of all stacks together.
     slow: Limits,
     /// Slow requests that were not kept, as others were slower.
     left_out: u64,
@@ -28,9 +29,16 @@ pub(super) struct Watched {
     told: Option<Time>,
     /// The device, as it is called on the command line.
     device: String,
-    hatch: Arc<Hatch<Seen>>,
-    /// The stack has been asked, and has not answered.
+    stacks: Vec<Asked>,
+    /// They have been asked, and not all have answered.
     waits: bool,
+}
+
+/// A stack that is asked.
+struct Asked {
+    hatch: Arc<Hatch<Seen>>,
+    /// Its answer, or what it is to fill next.
+    seen: Option<Box<Seen>>,
 }
 
 /// What this is, for who looks at it live.
@@ -40,56 +48,84 @@ pub(super) fn head(program: &Path, device: &str) -> Head {
 }
 
 impl Watched {
-    pub(super) fn new(ui: Option<Ui>, traces: Option<Traces>, device: String, slow: Limits) -> Self {
-        let hatch = Arc::default();
-        Self { ui, traces, slow, left_out: 0, told: None, device, hatch, waits: false }
+    pub(super) fn new(
+        ui: Option<Ui>,
+        traces: Option<Traces>,
+        device: String,
+        slow: Limits,
+        stacks: usize,
+    ) -> Self {
+        let asked = || Asked { hatch: Arc::default(), seen: Some(Box::default()) };
+        let stacks = (0..stacks).map(|_| asked()).collect();
+        Self { ui, traces, slow, left_out: 0, told: None, device, stacks, waits: false }
     }
 
-    /// Where the stack shows itself.
-    pub(super) fn hatch(&self) -> Arc<Hatch<Seen>> {
-        self.hatch.clone()
+    /// Where the stacks show themselves.
+    pub(super) fn hatches(&self) -> Vec<Arc<Hatch<Seen>>> {
+        self.stacks.iter().map(|stack| stack.hatch.clone()).collect()
     }
 
-    /// Asks if it is time to, and tells what has been answered.
+    /// Asks if it is time to, and tells once all have answered.
     pub(super) fn look(&mut self, now: Time) {
         if !self.waits && self.told.is_none_or(|told| now.since(told) >= STEP) {
             self.waits = true;
-            self.hatch.ask(Box::default());
+            for stack in &mut self.stacks {
+                stack.seen.take().into_iter().for_each(|empty| stack.hatch.ask(empty));
+            }
         }
-        if let Some(mut seen) = self.hatch.take() {
+        if self.waits && self.have_answered() {
             self.waits = false;
-            self.tell(now, &mut seen);
+            self.tell(now);
         }
     }
 
-    fn tell(&mut self, now: Time, seen: &mut Seen) {
+    fn have_answered(&mut self) -> bool {
+        for stack in self.stacks.iter_mut().filter(|stack| stack.seen.is_none()) {
+            stack.seen = stack.hatch.take();
+        }
+        self.stacks.iter().all(|stack| stack.seen.is_some())
+    }
+
+    /// Tells what the stacks have answered, as far as they have.
+    fn tell(&mut self, now: Time) {
         self.told = Some(now);
-        self.left_out += seen.slow.left_out();
-        let slow = seen.slow.take();
+        let (mut figures, mut shed, mut slow) = (Vec::new(), [Shed::default(); Priority::LEVELS], Vec::new());
+        for (number, stack) in self.stacks.iter_mut().enumerate() {
+            let Some(seen) = &mut stack.seen else { continue };
+            of_stack(number, seen, &mut figures);
+            shed.iter_mut().zip(&seen.counters.guard).for_each(|(sum, shed)| sum.add(shed));
+            self.left_out += seen.slow.left_out();
+            slow.extend(seen.slow.take().into_iter().map(|slow| (number, slow)));
+        }
+        self.left_out += slowest(&mut slow, self.slow.most);
+        of_guard(&self.device, &shed, &mut figures);
         if let Some(ui) = &self.ui {
-            let figures = figures(&self.device, seen);
-            ui.tell(now, Told { figures, slow: slow.clone(), ..Told::default() });
+            let slow = slow.iter().map(|(_, slow)| slow.clone()).collect();
+            ui.tell(now, Told { figures, slow, ..Told::default() });
         }
-        if let Some(traces) = &mut self.traces {
-            traces.tell(now, slow.into_iter().map(|slow| (SHARD, slow)).collect());
-        }
+        self.traces.iter_mut().for_each(|traces| traces.tell(now, std::mem::take(&mut slow)));
     }
 
-    /// Tells what `streams` has left, and ends the traces, if there are any,
+    /// Tells what `servers` have left, and ends the traces, if there are any,
     /// with a line on stderr.
-    pub(super) fn end(mut self, now: Time, streams: &mut AnyStreams) {
-        let mut last = Seen::default();
+    pub(super) fn end<D: Device>(mut self, now: Time, servers: &mut [Server<D>]) {
         // Answered, and never told.
-        if let Some(mut seen) = self.hatch.take() {
-            self.tell(now, &mut seen);
+        if self.waits {
+            self.have_answered();
+            self.tell(now);
         }
-        streams.show(&mut last);
-        self.tell(now, &mut last);
+        let mut together = 0;
+        for (stack, (streams, _)) in self.stacks.iter_mut().zip(servers) {
+            let seen = stack.seen.get_or_insert_default();
+            streams.show(seen);
+            together += seen.together;
+        }
+        self.tell(now);
         let Some(traces) = self.traces else { return };
         // As for `serve`: more than the slowest of a second are left out on
         // purpose, where nobody said how slow.
         let left_out = if self.slow.over == Span::ZERO { 0 } else { self.left_out };
-        let together = match last.together {
+        let together = match together {
             0 => String::new(),
             count => format!("; {count} not told apart, as they waited together on a connection"),
         };
@@ -97,13 +133,11 @@ impl Watched {
     }
 }
 
-/// There is one.
-const SHARD: usize = 0;
-
-fn figures(device: &str, seen: &Seen) -> Vec<Figure> {
+/// Appends the figures of stack `number`.
+fn of_stack(number: usize, seen: &Seen, figures: &mut Vec<Figure>) {
     let c = &seen.counters;
     let of = |pairs: &[(&str, &str)]| {
-        let shard = Labels::none().with("shard", SHARD);
+        let shard = Labels::none().with("shard", number);
         pairs.iter().fold(shard, |labels, (name, value)| labels.with(name, value))
     };
     let all = [
@@ -124,8 +158,5 @@ fn figures(device: &str, seen: &Seen) -> Vec<Figure> {
         (DEPTH, of(&[("queue", "from program")]), seen.outbound as u64),
         ("greenwave_connections", of(&[]), seen.connections as u64),
     ];
-    let mut figures: Vec<Figure> =
-        all.into_iter().map(|(name, labels, value)| Figure::new(name, labels, value as f64)).collect();
-    of_guard(device, &c.guard, &mut figures);
-    figures
+    figures.extend(all.into_iter().map(|(name, labels, value)| Figure::new(name, labels, value as f64)));
 }

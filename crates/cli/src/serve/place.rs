@@ -17,7 +17,7 @@ use queueing::{Clock, CoreId};
 use runtime::app::{Echo, Http};
 use runtime::mode::Policy;
 use runtime::shard::{Config, Stats};
-use runtime::steer::{Counts, Steered, over_one, over_queues};
+use runtime::steer::{Steered, over_one, over_queues};
 use runtime::threads::{self, Threads, Workers};
 use runtime::{App, Shard};
 
@@ -129,7 +129,7 @@ impl Place<'_> {
             served.push((self.shard(policy, Some(place), &app)?, device));
         }
         let stats = self.until_interrupted(served)?;
-        self.end(&stats, |number| println!("\nshard {number}: {}", frames(meters[number].read())));
+        self.end(&stats, |number| println!("\nshard {number}: {}", meters[number].read()));
         Ok(ExitCode::SUCCESS)
     }
 
@@ -264,12 +264,6 @@ impl Place<'_> {
     fn interface_is_gone(&self) -> bool {
         self.interface.as_ref().is_some_and(|interface| !interface.is_there())
     }
-}
-
-/// What a shard's device counted, in words.
-fn frames(counts: Counts) -> String {
-    let Counts { own, handed, dropped, taken, forwarded } = counts;
-    format!("frames: {own} own, {taken} taken, {handed} handed on ({dropped} dropped), {forwarded} forwarded")
 }
 
 /// How often the flags that signals set are looked at.

@@ -163,7 +163,7 @@ fn whole(number: usize, stats: &mut Stats, slow: &mut Vec<(usize, Slow)>) -> u64
 }
 
 /// Keeps the slowest of all shards, in order; how many that leaves out.
-fn slowest(slow: &mut Vec<(usize, Slow)>, most: usize) -> u64 {
+pub(crate) fn slowest(slow: &mut Vec<(usize, Slow)>, most: usize) -> u64 {
     slow.sort_by_key(|(_, slow)| std::cmp::Reverse(slow.total()));
     let left_out = slow.len().saturating_sub(most);
     slow.truncate(most);

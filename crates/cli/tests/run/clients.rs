@@ -5,11 +5,8 @@ use std::net::TcpListener;
 use super::servers::lighttpd;
 use super::*;
 
-/// The address of the kernel's that clients connect to.
-const PEER: &str = "10.7.0.9";
-
 /// A peer that sends back what it is sent, until this process ends.
-fn echo(world: &World) {
+pub(super) fn echo(world: &World) {
     let listener = world.clients.enter(|| TcpListener::bind((PEER, 8080)).unwrap());
     std::thread::spawn(move || {
         for stream in listener.incoming() {

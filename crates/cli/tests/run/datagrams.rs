@@ -6,8 +6,6 @@ use host::lab::client::datagrams_come_back;
 
 use super::*;
 
-/// The address of the kernel's that clients send to.
-const PEER: &str = "10.7.0.9";
 /// Datagrams that are empty, in one piece, in pieces, and the longest there is.
 const LENS: [usize; 6] = [0, 1, 1472, 1473, 9000, 65_507];
 
@@ -34,7 +32,7 @@ impl World {
 }
 
 /// A peer at `addr` that sends back what it is sent, until this process ends.
-fn echo(world: &World, addr: &str) {
+pub(super) fn echo(world: &World, addr: &str) {
     let socket = world.clients.enter(|| UdpSocket::bind((addr, 8080)).unwrap());
     std::thread::spawn(move || {
         let mut bytes = [0; 65_536];

@@ -28,12 +28,15 @@ mod order;
 mod refused;
 mod reload;
 mod servers;
+mod stacks;
 #[path = "../common/threads.rs"]
 mod threads;
 mod traces;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const OURS: &str = "10.7.0.2";
+/// The address of the kernel's at the clients' end.
+const PEER: &str = "10.7.0.9";
 /// Many times what anything here takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -128,15 +131,33 @@ impl World {
     /// Runs `program` on our stack to its end; what it printed, and what was said of it.
     #[track_caller]
     fn client(&self, device: &str, program: &[&str]) -> (String, String) {
-        self.client_at(&format!("{OURS}/24"), device, program)
+        self.client_with(&[], device, program)
+    }
+
+    /// The same with options.
+    #[track_caller]
+    fn client_with(&self, options: &[&str], device: &str, program: &[&str]) -> (String, String) {
+        self.client_as(&format!("{OURS}/24"), options, device, program)
     }
 
     /// The same with another address.
     #[track_caller]
     fn client_at(&self, addr: &str, device: &str, program: &[&str]) -> (String, String) {
+        self.client_as(addr, &[], device, program)
+    }
+
+    #[track_caller]
+    fn client_as(&self, addr: &str, options: &[&str], device: &str, program: &[&str]) -> (String, String) {
         let mut command = self.ours.command("timeout");
-        command.args(["60", GREENWAVE, "run", "--device", device, "--addr", addr, "--lib"]);
-        let out = command.arg(library()).arg("--").args(program).stdin(Stdio::null()).output().unwrap();
+        command.args(["60", GREENWAVE, "run", "--device", device, "--addr", addr]).args(options);
+        let out = command
+            .arg("--lib")
+            .arg(library())
+            .arg("--")
+            .args(program)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (printed, said) = (text(out.stdout), text(out.stderr));
         assert!(out.status.success(), "{program:?}: {}: {printed}\n{said}", out.status);

@@ -50,6 +50,8 @@ pub use told::{Happened, NoOffer, Refusal};
 pub struct Desk {
     control: OwnedFd,
     epoll: Arc<OwnedFd>,
+    /// By stack, where pipes of its connections are watched; the first one's is `epoll`.
+    watches: Vec<Arc<OwnedFd>>,
     board: Arc<Board>,
     key: Key,
     run: u32,
@@ -72,6 +74,8 @@ pub struct Desk {
 const LISTENER: u64 = 1 << 63;
 /// The control socket's number.
 const CONTROL: u64 = u64::MAX;
+/// That of a bell, which only wakes.
+pub(super) const BELL: u64 = u64::MAX - 1;
 /// Events that are looked at together.
 const EVENTS: usize = 64;
 /// Different refusals that are told apart; more are not counted.
@@ -85,15 +89,26 @@ impl Desk {
     /// # Errors
     /// When there is no descriptor left, or the kernel has no abstract sockets.
     pub fn open(secret: Key) -> io::Result<Self> {
+        Self::of_several(secret, 1)
+    }
+
+    /// The same for so many stacks ([`Window`](super::Window)), not none.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub(super) fn of_several(secret: Key, stacks: u16) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
         let run = u32::from_be_bytes([secret[0], secret[1], secret[2], secret[3]]) ^ std::process::id();
         bind(&control, &SocketAddrUnix::new_abstract_name(asking::desk_name(run).as_bytes())?)?;
-        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let watch = |_| Ok(Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?));
+        let watches: Vec<_> = (0..stacks).map(watch).collect::<io::Result<_>>()?;
+        let epoll = watches[0].clone();
         epoll::add(&epoll, &control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
         Ok(Self {
             control,
             epoll,
+            watches,
             board: Arc::new(Board::new()?),
             key: secret,
             run,
@@ -140,17 +155,38 @@ impl Desk {
         }
         let inherits = !self.inherited.is_empty();
         into.append(&mut self.inherited);
-        let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut space, Some(&zero)) else { return inherits };
+        let mut asked = false;
         // Who is gone first: what it had may be asked for by the next.
-        for event in events.iter().filter(|event| event.data.u64() != CONTROL) {
-            self.on_event(event.data.u64(), event.flags, into);
-        }
-        if events.iter().any(|event| event.data.u64() == CONTROL) {
+        let some = ready(&self.epoll.clone(), |id, flags| match id {
+            CONTROL => asked = true,
+            _ => self.on_event(id, flags, into),
+        });
+        if asked {
             self.take_requests(into);
         }
-        inherits || !events.is_empty()
+        inherits || some
+    }
+
+    /// Whose connection `id` is: the stack's number.
+    pub(super) fn stack_of(&self, id: u64) -> usize {
+        (id >> 32) as usize % self.watches.len()
+    }
+
+    /// Where stack `number` is told what happens on its pipes.
+    pub(super) fn watch(&self, number: u16) -> &Arc<OwnedFd> {
+        &self.watches[usize::from(number)]
+    }
+
+    /// What connections of stack `number` inherit, to be told there.
+    pub(super) fn take_inherited(&mut self, number: u16) -> Vec<Happened> {
+        let stacks = self.watches.len();
+        let its = |what: &mut Happened| matches!(what, Happened::Set { id, .. } if (*id >> 32) as usize % stacks == usize::from(number));
+        self.inherited.extract_if(.., its).collect()
+    }
+
+    /// Where the stack is.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
     }
 
     fn on_event(&mut self, id: u64, flags: epoll::EventFlags, into: &mut Vec<Happened>) {
@@ -160,11 +196,7 @@ impl Desk {
             return self.on_mailbox(id, flags, into);
         }
         if id & LISTENER == 0 {
-            if flags.contains(F::RDHUP) && !gone {
-                into.push(Happened::Shut(id));
-            }
-            let (readable, writable) = (gone || flags.intersects(F::IN | F::RDHUP), flags.contains(F::OUT));
-            return into.push(Happened::Pipe { id, readable, writable, gone });
+            return on_pipe(id, flags, into);
         }
         if gone || flags.contains(F::RDHUP) {
             if let Some((listener, true)) = self.listeners.remove(id) {
@@ -325,7 +357,7 @@ impl Desk {
     /// [`NoOffer`]; the program hears nothing of it.
     pub fn offer(&mut self, id: u64, local: SocketAddr, remote: SocketAddr) -> Result<Pipe, NoOffer> {
         assert!(id < MAILBOX, "connection {id} is called like a listener, or like a mailbox");
-        let run = self.run;
+        let (run, watch) = (self.run, self.watches[self.stack_of(id)].clone());
         let listener = self.listeners.taker(local).ok_or(NoOffer::NoListener)?;
         let name = Name { run, kind: Kind::Connection, six: listener.six, id, local, remote };
         let name = name.encode();
@@ -333,9 +365,9 @@ impl Desk {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(none)?;
         bind(&ours, &SocketAddrUnix::new_abstract_name(&name).map_err(none)?).map_err(none)?;
-        epoll::add(&self.epoll, &ours, epoll::EventData::new_u64(id), READABLE).map_err(none)?;
+        epoll::add(&watch, &ours, epoll::EventData::new_u64(id), READABLE).map_err(none)?;
         // Before the program has it, so that it finds its label.
-        let pipe = Pipe::new(ours, id, self.epoll.clone(), self.board.clone());
+        let pipe = Pipe::new(ours, id, watch, self.board.clone());
         let before = listener.is_full();
         listener.hand_over(name, theirs).map_err(|_| NoOffer::Full)?;
         let set = listener.settings().iter().map(|&setting| Happened::Set { id, setting });
@@ -353,6 +385,26 @@ impl Desk {
             *self.refused.entry(refusal).or_default() += 1;
         }
     }
+}
+
+/// Tells of each that is ready in `epoll`, up to a batch; whether any is.
+pub(super) fn ready(epoll: &OwnedFd, mut tell: impl FnMut(u64, epoll::EventFlags)) -> bool {
+    let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let Ok((events, _)) = epoll::wait(epoll, &mut space, Some(&zero)) else { return false };
+    events.iter().for_each(|event| tell(event.data.u64(), event.flags));
+    !events.is_empty()
+}
+
+/// What `flags` say of the pipe of connection `id`.
+pub(super) fn on_pipe(id: u64, flags: epoll::EventFlags, into: &mut Vec<Happened>) {
+    use epoll::EventFlags as F;
+    let gone = flags.intersects(F::HUP | F::ERR);
+    if flags.contains(F::RDHUP) && !gone {
+        into.push(Happened::Shut(id));
+    }
+    let (readable, writable) = (gone || flags.intersects(F::IN | F::RDHUP), flags.contains(F::OUT));
+    into.push(Happened::Pipe { id, readable, writable, gone });
 }
 
 #[cfg(test)]

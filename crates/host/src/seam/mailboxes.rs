@@ -33,6 +33,8 @@ pub(super) struct Mailbox {
     pub local: IpAddr,
     /// With whom it is connected.
     pub peer: Option<SocketAddr>,
+    /// Which stack handed it something last.
+    pub stack: u16,
     /// Our end of the pair.
     pub end: OwnedFd,
     /// Nobody has the other end any more; what was sent may still be there.
@@ -171,8 +173,8 @@ mod tests {
                     let id = all.number(bound.addr.port());
                     ids.push(id);
                     let end = std::io::stderr().as_fd().try_clone_to_owned().unwrap();
-                    let (local, reuse, peer, gone) = (bound.addr.ip(), *reuse, None, false);
-                    all.add(Mailbox { id, bound, reuse, local, peer, end, gone });
+                    let (local, reuse, peer, stack, gone) = (bound.addr.ip(), *reuse, None, 0, false);
+                    all.add(Mailbox { id, bound, reuse, local, peer, stack, end, gone });
                 }
                 free
             })

@@ -7,7 +7,7 @@
 //! to process, and when a program dies, however it dies, this end is told.
 //! What the kernel cannot know (who listens where, peers' addresses, TCP's
 //! options) goes through the [`Desk`], which the library `libgreenwave.so`
-//! asks ([`Request`]).
+//! asks ([`Request`]). Where a host has several stacks, each has a [`Window`] there.
 //!
 //! Accepting is receiving: a listener's pair carries messages, each a new
 //! connection's [`Name`] and its descriptor. A connection that a program opens
@@ -36,6 +36,7 @@ mod ports;
 pub mod preload;
 pub mod program;
 mod request;
+mod window;
 
 pub use asking::{Asked, Seam, Stranger};
 pub use build::{BUILD, OTHER_BUILD};
@@ -49,6 +50,7 @@ pub use options::Setting;
 pub use pipe::{Pipe, Read, Wrote};
 pub use place::Place;
 pub use request::{ANSWER_BYTES, Answer, Key, OPTION_BYTES_MAX, REQUEST_BYTES_MAX, RULES_BYTES_MAX, Request};
+pub use window::Window;
 
 /// The environment variable that tells the library where the desk is:
 /// its socket's abstract name, the key, and of which build both are, in

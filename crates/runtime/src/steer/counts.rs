@@ -1,5 +1,6 @@
 //! What a shard's device counts.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,6 +27,16 @@ pub struct Counts {
     pub taken: u64,
     /// Of guests, sent by this shard's device.
     pub forwarded: u64,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { own, handed, dropped, taken, forwarded } = self;
+        write!(
+            f,
+            "frames: {own} own, {taken} taken, {handed} handed on ({dropped} dropped), {forwarded} forwarded"
+        )
+    }
 }
 
 /// Reads what a shard's device counts, from any thread.

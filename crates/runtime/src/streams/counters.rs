@@ -45,6 +45,46 @@ pub struct Counters {
     pub guard: [Shed; Priority::LEVELS],
 }
 
+impl Counters {
+    /// Adds what happened on another stack.
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            offered,
+            untaken,
+            opened,
+            unopened,
+            ended,
+            reset,
+            bytes_in,
+            bytes_out,
+            bytes_unheard,
+            datagrams_in,
+            datagrams_out,
+            datagrams_lost,
+            datagrams_untaken,
+            datagrams_unsent,
+            driver,
+            guard,
+        } = other;
+        self.offered += offered;
+        self.untaken += untaken;
+        self.opened += opened;
+        self.unopened += unopened;
+        self.ended += ended;
+        self.reset += reset;
+        self.bytes_in += bytes_in;
+        self.bytes_out += bytes_out;
+        self.bytes_unheard += bytes_unheard;
+        self.datagrams_in += datagrams_in;
+        self.datagrams_out += datagrams_out;
+        self.datagrams_lost += datagrams_lost;
+        self.datagrams_untaken += datagrams_untaken;
+        self.datagrams_unsent += datagrams_unsent;
+        self.driver.add(driver);
+        self.guard.iter_mut().zip(guard).for_each(|(sum, shed)| sum.add(shed));
+    }
+}
+
 /// What a stack shows of itself while programs use it.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {

@@ -247,7 +247,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
     }
 
     /// Nobody has `socket` any more, which had `port`.
-    fn let_go_of_socket(&mut self, socket: u64, port: u16, last: bool) {
+    pub(super) fn let_go_of_socket(&mut self, socket: u64, port: u16, last: bool) {
         self.datagrams.senders.remove(&socket);
         if last {
             self.stack.close_udp(UdpId(port));

@@ -269,18 +269,19 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// Takes in what has come: all of it is classified before the next frame
     /// goes through TCP. Whether there was any.
     fn receive(&mut self, now: Time, device: &mut D) -> bool {
-        let Self { front, stack, counters, present, .. } = self;
-        let Budget { drive, transport, .. } = front.budget;
+        let Budget { drive, transport, .. } = self.front.budget;
         let mut some = false;
         for _ in 0..drive {
+            let Self { front, stack, counters, present, .. } = self;
             let counted = Counted { driver: &mut counters.driver, guard: &mut counters.guard };
             if front.drive(now, device, stack, *present, counted).is_none() {
                 break;
             }
             some = true;
         }
+        some |= self.hear(now, P::poll_left);
         for _ in 0..transport {
-            if front.transport(now, device, stack).is_none() {
+            if self.front.transport(now, device, &mut self.stack).is_none() {
                 break;
             }
             some = true;
@@ -300,8 +301,13 @@ impl<D: Device, P: Programs> Streams<D, P> {
 
     /// Takes in what happened on the programs' side.
     fn listen_to_programs(&mut self, now: Time) -> bool {
+        self.hear(now, P::poll)
+    }
+
+    /// Takes in what `poll` tells; whether that was anything.
+    fn hear(&mut self, now: Time, poll: impl FnOnce(&mut P, &mut Vec<Happened>) -> bool) -> bool {
         let mut happened = std::mem::take(&mut self.happened);
-        let some = self.programs.poll(&mut happened);
+        let some = poll(&mut self.programs, &mut happened);
         for what in happened.drain(..) {
             self.on_happened(now, what);
         }
@@ -342,6 +348,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 self.programs.answer(call, self.stack.info(now, conn).as_ref(), keep_alive);
             }
             Happened::Bound(port) => self.bind(port),
+            Happened::Left { socket, port, last } => self.let_go_of_socket(socket, port, last),
             Happened::Mail(socket) => self.queue_socket(socket),
             Happened::Room(port) => self.on_room(port),
         }

@@ -63,6 +63,12 @@ pub trait Programs {
     type Pipe: Pipe;
     /// Appends what happened on their side; whether anything did. Never blocks.
     fn poll(&mut self, into: &mut Vec<Happened>) -> bool;
+    /// Appends what other stacks of the same programs have left for this one, such as who
+    /// listens since; whether anything. Asked between taking frames in and telling
+    /// whose they are.
+    fn poll_left(&mut self, _into: &mut Vec<Happened>) -> bool {
+        false
+    }
     /// Who is urgent among the connections to `port`, where whoever listens
     /// there says so itself.
     fn classifier(&self, _port: u16) -> Option<TransportClassifier> {
@@ -187,6 +193,15 @@ pub enum Happened {
     },
     /// A program wants the datagrams for this port; perhaps not the first.
     Bound(u16),
+    /// What [`Letter::End`] has told another stack of the same programs.
+    Left {
+        /// Which socket nobody has any more.
+        socket: u64,
+        /// What it was bound to.
+        port: u16,
+        /// Nobody else wants datagrams for that.
+        last: bool,
+    },
     /// A program has sent datagrams from this socket, or let go of it.
     Mail(u64),
     /// Where a datagram for this port found no room there may be some.

@@ -134,6 +134,17 @@ fn a_connection_that_nobody_takes_is_reset() {
     assert_eq!((world.closed.len(), world.streams.counters.untaken), (2, 1), "refused at once");
 }
 
+/// Of several stacks one hears programs and has answered them when another takes in what follows.
+#[test]
+fn what_another_stack_has_left_is_known_before_a_frame_that_follows() {
+    let mut world = World::without(100);
+    world.streams.programs.happened.push(Happened::Unlisten(80));
+    world.settle();
+    world.streams.programs.left.push(Happened::Listen(80));
+    world.connect();
+    assert_eq!((&world.closed[..], world.streams.connections()), (&[][..], 1));
+}
+
 #[test]
 fn closing_resets_where_that_was_asked_for() {
     let mut world = World::new(100);

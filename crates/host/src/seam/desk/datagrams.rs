@@ -102,8 +102,8 @@ impl Desk {
             return no(&end, errno);
         }
         self.board.begin(of_mailbox(id));
-        let (local, peer, gone) = (bound.addr.ip(), None, false);
-        self.mailboxes.add(Mailbox { id, bound, reuse, local, peer, end, gone });
+        let (local, peer, stack, gone) = (bound.addr.ip(), None, 0, false);
+        self.mailboxes.add(Mailbox { id, bound, reuse, local, peer, stack, end, gone });
         if connects {
             self.aim(id, to);
         }
@@ -218,6 +218,16 @@ impl Desk {
             }
             Err(_) => Delivered::Lost,
         }
+    }
+
+    /// Which stack sends for socket `id`: the one that handed it something last.
+    pub(in crate::seam) fn sender(&self, id: u64) -> u16 {
+        self.mailboxes.get(id).map_or(0, |mailbox| mailbox.stack)
+    }
+
+    /// Stack `number` has handed something to socket `id`.
+    pub(in crate::seam) fn set_sender(&mut self, id: u64, number: u16) {
+        self.mailboxes.get_mut(id).into_iter().for_each(|mailbox| mailbox.stack = number);
     }
 
     /// Takes what the program has sent from socket `id`, as urgent as `level`, into `bytes`.

@@ -132,10 +132,11 @@ impl Desk {
     fn hand_over_opening(&self, name: &Name, asker: &Asker) -> Result<Pipe, Errno> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         bind(&ours, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
-        epoll::add(&self.epoll, &ours, epoll::EventData::new_u64(name.id), READABLE)?;
+        let watch = &self.watches[self.stack_of(name.id)];
+        epoll::add(watch, &ours, epoll::EventData::new_u64(name.id), READABLE)?;
         let copy = rustix::io::fcntl_dupfd_cloexec(&theirs, 0)?;
-        let pipe = Pipe::new(ours, name.id, self.epoll.clone(), self.board.clone())
-            .filled(copy, asker.send_buffer)?;
+        let pipe =
+            Pipe::new(ours, name.id, watch.clone(), self.board.clone()).filled(copy, asker.send_buffer)?;
         pass::send(&asker.reply, None, &Answer::Done.encode(), theirs.as_fd())
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         Ok(pipe)

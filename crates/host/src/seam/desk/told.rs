@@ -51,6 +51,15 @@ pub enum Happened {
     },
     /// A program wants the datagrams for this port; perhaps not the first.
     Bound(u16),
+    /// What [`Letter::End`](super::Letter::End) has told another stack.
+    Left {
+        /// Which socket nobody has any more.
+        socket: u64,
+        /// What it was bound to.
+        port: u16,
+        /// Nobody else is.
+        last: bool,
+    },
     /// A program has sent datagrams from this socket, or nobody has it any
     /// more: [`letter`](super::Desk::letter) tells.
     Mail(u64),

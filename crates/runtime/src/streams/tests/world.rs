@@ -103,6 +103,8 @@ impl Pipe for Half {
 #[derive(Default)]
 pub(super) struct Program {
     pub(super) happened: Vec<Happened>,
+    /// What another stack has left for this one.
+    pub(super) left: Vec<Happened>,
     pub(super) ends: Vec<Rc<RefCell<End>>>,
     /// Of the connections that it is offered.
     pub(super) room: usize,
@@ -139,6 +141,11 @@ impl Programs for Program {
 
     fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
         into.append(&mut self.happened);
+        !into.is_empty()
+    }
+
+    fn poll_left(&mut self, into: &mut Vec<Happened>) -> bool {
+        into.append(&mut self.left);
         !into.is_empty()
     }
 

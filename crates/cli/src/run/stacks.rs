@@ -1,0 +1,294 @@
+//! Stacks that have their devices: a program runs on them to its end.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use host::Monotonic;
+use host::afxdp::{Claimant, Claims};
+use host::seam::VARIABLE;
+use host::seam::preload::Library;
+use host::seam::program::Programs;
+use net::Device;
+use net::classify::rules::Observed;
+use net::stack::Config as StackConfig;
+use net::steer::{Place, Steering};
+use queueing::{Clock, Span};
+use runtime::mode::{Classifiers, Mode};
+use runtime::shard::Guard;
+use runtime::steer::Meter;
+use runtime::streams::{self, Counters, Hatches, Streams};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use sched::dispatch::{self, Params};
+
+use super::seats::Seats;
+use super::watched::Watched;
+use super::{Args, read};
+use crate::address::{Addresses, list};
+use crate::configuration::Arguments;
+use crate::control::{self, Control};
+use crate::device::Kind;
+use crate::sandbox::Sandbox;
+use crate::serve::reload::{Reads, Reload};
+use crate::serve::settle::settle;
+use crate::ui::Ui;
+use crate::{Error, door, panics, traces};
+
+/// What there is once the devices are open.
+pub(super) struct Stacks<'a> {
+    pub(super) args: &'a Args,
+    /// What they were read from.
+    pub(super) arguments: &'a Arguments,
+    pub(super) program: PathBuf,
+    pub(super) lib: Library,
+    /// What is given up once the program runs.
+    pub(super) sandbox: Sandbox,
+    pub(super) kind: Kind,
+    pub(super) addresses: Addresses,
+    pub(super) stack: StackConfig,
+    pub(super) classifiers: Classifiers,
+    /// What they see.
+    pub(super) observed: Arc<Observed>,
+    /// One for each stack.
+    pub(super) guards: Vec<Option<Guard>>,
+    /// Likewise.
+    pub(super) seats: Vec<Seats>,
+    pub(super) steering: Steering,
+    /// What their devices count, where there are several.
+    pub(super) meters: Vec<Meter>,
+    /// Received frames that the device can do without.
+    pub(super) held: Option<usize>,
+    /// How the device was opened, in brackets.
+    pub(super) how: String,
+    /// Says which frames are ours, on an interface that is shared by frame.
+    pub(super) claimant: Option<Claimant>,
+    /// Where it shows itself, if anywhere.
+    pub(super) ui: Option<Ui>,
+    /// Where it is asked, if anywhere.
+    pub(super) control: Option<Control>,
+}
+
+/// A stack and its device.
+pub(super) type Server<D> = (Streams<D, Seats>, D);
+
+/// Received frames that wait for TCP.
+const FRAMES_MAX: usize = 16_384;
+/// How often the program and the interrupt flag are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long a program has to end after ctrl-C before it is killed.
+const GRACE: Span = Span::from_secs(5);
+/// How long what programs wrote before they ended may take to reach its peers.
+const FLUSH: Span = Span::from_secs(2);
+
+impl Stacks<'_> {
+    /// Runs the program over `devices`, one for each stack; its exit status.
+    ///
+    /// # Errors
+    /// What keeps it from starting; a stack that dies.
+    pub(super) fn serve_on<D: Device + Send>(mut self, devices: Vec<D>) -> Result<ExitCode, Error>
+    where
+        D::Frame: Send,
+    {
+        let mut servers = self.servers(devices);
+        let interrupted = host::interrupt::flag();
+        // Stdout is the program's.
+        let Some(found) = settle(&mut servers, &self.addresses, interrupted, true)? else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        if let (Some(claimant), true) = (&self.claimant, self.addresses.are_found()) {
+            claimant.claim(&Claims { addresses: found.every.clone(), ports: Vec::new() })?;
+        }
+        let args = self.args;
+        let first = &mut servers[0].0;
+        let lease = first.stack().lease().copied();
+        first.programs().set_place(self.addresses.place(&self.kind, found.every, lease.as_ref()));
+        let several = if args.shards > 1 { format!(", {} stacks", args.shards) } else { String::new() };
+        let (program, served, device) = (self.program.display(), list(&found.served), &args.link.device);
+        eprintln!("{program} on {served}, {device}{}{several}; ctrl-C ends", self.how);
+        let mut command = Command::new(&self.program);
+        let variable = first.programs().variable();
+        self.lib.preload(&mut command).args(&args.program[1..]).env(VARIABLE, variable);
+        let traces = args.traces.open("run")?;
+        let mut programs = start(&mut command)?;
+        self.sandbox.enter(self.ui.as_ref())?;
+        let traces = traces.map(traces::Writer::start).transpose()?;
+        let is_watched = self.ui.is_some() || traces.is_some();
+        let slow = args.traces.kept(self.ui.is_some());
+        let ui = self.ui.take();
+        let mut watched = is_watched.then(|| Watched::new(ui, traces, device.clone(), slow, servers.len()));
+        let reads = Reads { arguments: self.arguments, policy: args.link.policy.is_some(), read };
+        let mut reload = Reload::new(reads, self.observed.clone(), servers.len());
+        let watching =
+            Watching { watched: watched.as_mut(), control: self.control.as_mut(), reload: &mut reload };
+        let status = serve(&mut servers, args.spin, interrupted, watching, &mut programs)?;
+        summary(&mut servers, &self.meters, args.guard.is_on());
+        watched.into_iter().for_each(|watched| watched.end(Monotonic::new().now(), &mut servers));
+        reload.say();
+        Ok(exit(status, interrupted.load(Ordering::Relaxed)))
+    }
+
+    /// The stacks, none of which has been turned yet.
+    fn servers<D: Device>(&mut self, devices: Vec<D>) -> Vec<Server<D>> {
+        let frames_max = self.held.map_or(FRAMES_MAX, |held| held.min(FRAMES_MAX));
+        let slow = self.args.traces.kept(self.ui.is_some());
+        let seats = std::mem::take(&mut self.seats).into_iter();
+        let each = seats.zip(std::mem::take(&mut self.guards)).zip(devices);
+        let server = |(shard, ((seats, guard), device))| {
+            let place = (self.args.shards > 1).then_some(Place { steering: self.steering, shard });
+            let stack = StackConfig { place, ..self.stack.clone() };
+            let all = dispatch::Steering::all(1);
+            let policy = Mode::Adps.policy(self.classifiers.clone(), &Params::new(1, 1), all);
+            let mut streams = Streams::new(stack, policy, frames_max, seats);
+            streams.set_slow(slow);
+            streams.set_guard(guard);
+            streams.set_receive_percent(self.args.guard.receive_percent());
+            (streams, device)
+        };
+        (0..).zip(each).map(server).collect()
+    }
+}
+
+/// Who looks at the stacks while they run, and who changes them.
+struct Watching<'a, 'b> {
+    watched: Option<&'a mut Watched>,
+    control: Option<&'a mut Control>,
+    reload: &'a mut Reload<'b>,
+}
+
+/// Starts the program. Whoever in it comes to us before there is a stack waits for it.
+fn start(command: &mut Command) -> Result<Programs, Error> {
+    let programs = Programs::start(command).map_err(|e| {
+        Error::file(Path::new(command.get_program()), &e).advice("to start it without greenwave")
+    })?;
+    raise_limit();
+    Ok(programs)
+}
+
+/// Serves until nobody of the program is left.
+fn serve<D: Device + Send>(
+    servers: &mut [Server<D>],
+    spin: Span,
+    interrupted: &AtomicBool,
+    Watching { mut watched, mut control, reload }: Watching<'_, '_>,
+    programs: &mut Programs,
+) -> Result<Option<ExitStatus>, Error>
+where
+    D::Frame: Send,
+{
+    let seen = watched.as_ref().map_or(Vec::new(), |watched| watched.hatches());
+    let classifiers = reload.hatches();
+    let (clock, stop) = (Monotonic::new(), AtomicBool::new(false));
+    let status = std::thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(servers.len());
+        for (number, (streams, device)) in servers.iter_mut().enumerate() {
+            let (seen, classifiers) = (seen.get(number), classifiers.get(number));
+            let hatches =
+                Hatches { seen: seen.map(|hatch| &**hatch), classifiers: classifiers.map(|hatch| &**hatch) };
+            let (clock, stop) = (&clock, &stop);
+            threads.push(scope.spawn(move || streams::serve(streams, device, clock, stop, spin, hatches)));
+        }
+        let status = wait(programs, &clock, interrupted, || {
+            watched.iter_mut().for_each(|watched| watched.look(clock.now()));
+            control.iter_mut().for_each(|control| control.look(clock.now()));
+            if let Some(outcome) = reload.look(control.as_deref_mut()) {
+                control::tell(control.as_deref_mut(), clock.now(), &outcome);
+            }
+            threads.iter().any(std::thread::ScopedJoinHandle::is_finished)
+        });
+        stop.store(true, Ordering::Relaxed);
+        let ended: Vec<_> = threads.into_iter().map(|thread| panics::join("the stack", thread)).collect();
+        ended.into_iter().collect::<Result<(), _>>().map_err(Error::new).map(|()| status)
+    })?;
+    let end = clock.now() + FLUSH;
+    while clock.now() < end && !servers.iter().all(|(streams, _)| streams.is_quiet()) {
+        let mut some = false;
+        servers.iter_mut().for_each(|(streams, device)| some |= streams.turn(clock.now(), device));
+        if !some {
+            servers[0].1.wait(Span::from_millis(1));
+        }
+    }
+    Ok(status)
+}
+
+/// A descriptor for each connection: as many as we may have. The program has
+/// been started and keeps its own limit. Where this is refused, connections
+/// beyond the limit are not taken, and counted.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Waits until all of the program have ended, or ends them at ctrl-C.
+fn wait(
+    programs: &mut Programs,
+    clock: &Monotonic,
+    interrupted: &AtomicBool,
+    mut is_over: impl FnMut() -> bool,
+) -> Option<ExitStatus> {
+    let mut kill_at = None;
+    while programs.run() {
+        if is_over() {
+            programs.signal(Signal::KILL);
+        } else if interrupted.load(Ordering::Relaxed) {
+            let now = clock.now();
+            match kill_at {
+                None => {
+                    kill_at = Some(now + GRACE);
+                    programs.signal(Signal::TERM);
+                }
+                Some(at) if now >= at => programs.signal(Signal::KILL),
+                Some(_) => {}
+            }
+        }
+        std::thread::park_timeout(LOOK_EVERY);
+    }
+    programs.status()
+}
+
+/// The program's exit status as a shell gives it; ctrl-C is how it is meant to end.
+fn exit(status: Option<ExitStatus>, interrupted: bool) -> ExitCode {
+    let code = match status {
+        _ if interrupted => 0,
+        Some(status) => status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2),
+        None => 2,
+    };
+    ExitCode::from(u8::try_from(code).unwrap_or(2))
+}
+
+/// What happened, on all stacks together, and of several what each had of it.
+fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: bool) {
+    let (mut c, mut untaken, mut udp_full) = (Counters::default(), [0; 3], 0);
+    for (streams, _) in servers.iter_mut() {
+        c.add(streams.counters());
+        let its = &streams.programs().untaken;
+        untaken.iter_mut().zip(its).for_each(|(sum, count)| *sum += count);
+        udp_full += streams.stack().counters().udp_full;
+    }
+    let [nobody, full, no_fd] = untaken;
+    eprintln!(
+        "{} connections, {} reset; {} bytes in, {} out; not taken: nobody listened {nobody}, backlog full {full}, no descriptor {no_fd}",
+        c.offered, c.reset, c.bytes_in, c.bytes_out
+    );
+    if c.opened + c.unopened > 0 {
+        eprintln!("{} connections opened, {} could not be", c.opened, c.unopened);
+    }
+    if c.datagrams_in + c.datagrams_out + c.datagrams_lost + c.datagrams_untaken + c.datagrams_unsent > 0 {
+        let full = c.datagrams_lost + udp_full;
+        eprintln!(
+            "{} datagrams in, {} out; dropped: program too slow {full}, nobody's {}, no way {}",
+            c.datagrams_in, c.datagrams_out, c.datagrams_untaken, c.datagrams_unsent
+        );
+    }
+    if is_guarded {
+        eprintln!("{}", door::shed(&c.guard));
+    }
+    for (number, ((streams, _), meter)) in servers.iter().zip(meters).enumerate() {
+        let c = streams.counters();
+        eprintln!("stack {number}: {} connections, {}", c.offered + c.opened, meter.read());
+    }
+    // Programs ask at one desk.
+    servers[0].0.programs().refused().for_each(|line| eprintln!("{line}"));
+}

@@ -1,0 +1,77 @@
+//! Several stacks under one program.
+
+use super::clients::echo;
+use super::datagrams;
+use super::servers::lighttpd;
+use super::*;
+
+const TWO: [&str; 2] = ["--shards", "2"];
+const DEVICE: &str = "packet:gw0,queues=2";
+
+/// Connections of stack `number`, as was said at the end.
+fn connections(said: &str, number: usize) -> u64 {
+    let line = said.lines().find_map(|line| line.strip_prefix(&format!("stack {number}: ")));
+    let count = line.and_then(|line| line.split(' ').next()?.parse().ok());
+    count.unwrap_or_else(|| panic!("stack {number} is not told of: {said}"))
+}
+
+#[test]
+fn stacks_serve_one_program_together() {
+    let Some(world) = World::new("stacks_serve_one_program_together", "lighttpd") else { return };
+    let mut config = String::new();
+    let server = world.start(DEVICE, 80, &TWO, &lighttpd(&world, &mut config));
+    world.until("it takes connections", || world.clients.enter(|| TcpStream::connect(server.to).is_ok()));
+    for _ in 0..32 {
+        world.connections_are_kept(&server);
+    }
+    world.files_arrive(&server);
+    let said = server.stop();
+    let [first, second] = [connections(&said, 0), connections(&said, 1)];
+    assert!(first > 0 && second > 0, "each has some: {said}");
+    assert!(said.contains(&format!("{} connections, ", first + second)), "{said}");
+}
+
+#[test]
+fn python_connects_in_every_way_by_two_stacks() {
+    let Some(world) = World::new("python_connects_in_every_way_by_two_stacks", "python3") else { return };
+    echo(&world);
+    let script = world.python("clients.py", include_str!("clients.py"));
+    let (printed, said) = world.client_with(&TWO, DEVICE, &["python3", &script, OURS, PEER]);
+    assert!(printed.ends_with("all\n"), "{printed}\n{said}");
+    assert!(connections(&said, 0) > 0 && connections(&said, 1) > 0, "{said}");
+}
+
+#[test]
+fn python_uses_datagrams_in_every_way_by_two_stacks() {
+    let Some(world) = World::new("python_uses_datagrams_in_every_way_by_two_stacks", "python3") else {
+        return;
+    };
+    datagrams::echo(&world, PEER);
+    let script = world.python("datagrams.py", include_str!("datagrams.py"));
+    let (printed, said) = world.client_with(&TWO, DEVICE, &["python3", &script, OURS, PEER]);
+    assert!(printed.ends_with("all\n"), "{printed}\n{said}");
+}
+
+#[test]
+fn stacks_without_a_queue_each_or_with_one_capture_are_refused() {
+    let test = "stacks_without_a_queue_each_or_with_one_capture_are_refused";
+    let Some(world) = World::new(test, "true") else { return };
+    let addr = format!("{OURS}/24");
+    let refused = |device: &str, more: &[&str], what: &str, advice: &str| {
+        let mut command = world.ours.command(GREENWAVE);
+        command.args(["run", "--device", device, "--addr", &addr, "--shards", "3"]).args(more);
+        let out = command.arg("--lib").arg(library()).args(["--", "true"]).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert_eq!(said, format!("error: {what}\n  try: {advice}\n"));
+    };
+    for device in ["packet:gw0", "packet:gw0,queues=2"] {
+        let queues = if device.contains('=') { 2 } else { 1 };
+        let what = format!("--shards 3 takes as many queues, and {device} has {queues}");
+        refused(device, &[], &what, "--device packet:gw0,queues=3");
+    }
+    let pcap = world.folder.join("all.pcap");
+    let pcap = pcap.to_str().unwrap();
+    let what = format!("--pcap {pcap}: one file takes the frames of one stack, and --shards is 3");
+    refused("packet:gw0,queues=3", &["--pcap", pcap], &what, "--shards 1");
+}
