@@ -23,6 +23,8 @@ const BE: TaskId = TaskId(1);
 const BEGIN_LOOKS: usize = 2;
 /// Between two measurements: whoever was woken sleeps again.
 const PAUSE: Duration = Duration::from_micros(200);
+/// Looks, each after a pause, at whether BE has come to its new core; else a try has no sample.
+const ARRIVES: usize = 50;
 /// BE that was parked has the core again after so long; else a try has no sample.
 const SETTLES: Span = Span::from_secs(1);
 
@@ -370,11 +372,13 @@ fn migrate(rig: &Rig, bounds: Bounds, both: [CoreId; 2], mechanism: Mechanism) -
         let from = 1 - to;
         let start = clock.now();
         manager.act(start, &[run(to, BE), run(from, LC)]);
-        // It may be our own core that it goes to.
-        std::thread::sleep(PAUSE);
-        let (core, since) = rig.page.place();
-        let came = core == u32::from(both[to].0) && since > start;
-        samples.add(came.then(|| since.since(start)));
+        // It may be our own core that it goes to: it comes while we sleep.
+        let came = (0..ARRIVES).find_map(|_| {
+            std::thread::sleep(PAUSE);
+            let (core, since) = rig.page.place();
+            (core == u32::from(both[to].0) && since > start).then(|| since.since(start))
+        });
+        samples.add(came);
     }
     manager.end()?;
     let name = if mechanism == Mechanism::Scx { "scx migrate" } else { "migrate" };
