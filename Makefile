@@ -11,7 +11,7 @@ export PROPTEST_RNG_SEED ?= 20261121
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-dpdk clippy clippy-bpf test-search test-vm test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build build-static toolchain tools programs dpdk bpf java
+.PHONY: demo test test-built test-dpdk clippy clippy-bpf test-search test-vm test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build build-static toolchain tools programs dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -25,6 +25,10 @@ TOWER := --features deadline/tower,guard/tower,runtime/tokio,runtime/hyper
 test: toolchain tools bpf
 	@$(HAVE_BPF) || echo "skipped: the guard in the kernel: clang, a C compiler, libelf or zlib is not there"
 	$(CARGO) test --workspace --locked $(TOWER) $$($(HAVE_BPF) && echo "$(BPF)")
+
+# The programs of `test`, for who runs them elsewhere: what cargo says of them, as JSON.
+test-built:
+	@$(CARGO) test --workspace --locked $(TOWER) $$($(HAVE_BPF) && echo "$(BPF)") --no-run --message-format=json
 
 # The tests of the feature `dpdk`, on DPDK's virtual devices; they need root. With
 # the features of `test`, so that only what knows DPDK is built again.
@@ -50,7 +54,7 @@ test-search: toolchain tools
 
 # On kernels of Debian's in QEMU: `greenwave fabric` on one that has qdiscs, `greenwave
 # sched` on one that has sched_ext, where this one may lack them; a few minutes, and
-# no measure of speed. Not among `test`.
+# no measure of speed. Not among `test`; `tests/vm/run scheduler` is in continuous integration.
 test-vm: toolchain tools bpf
 	tests/vm/run
 
