@@ -7,15 +7,16 @@
 //! messages carry envelopes (`letters`): so all calls that send or receive
 //! have to know (`mailbox`).
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use host::seam::{Answer, Name, Request, Reuse, Seam};
 use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 use rustix::net::{getsockname, sockopt};
 
+use crate::next::next;
 use crate::{adopted, borrow, seam, sort};
 
 /// What `bind` asks the desk for, of a socket of UDP.
@@ -35,7 +36,20 @@ fn request(
         addr: sockopt::socket_reuseaddr(socket).unwrap_or(false),
         port: sockopt::socket_reuseport(socket).unwrap_or(false),
     };
-    Some(Request::Datagrams { addr, six, v6_only, reuse, to, connects })
+    let info = match six {
+        true => is_on(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+        false => is_on(socket, libc::IPPROTO_IP, libc::IP_PKTINFO),
+    };
+    Some(Request::Datagrams { addr, six, v6_only, reuse, info, to, connects })
+}
+
+/// Whether an option is on at a socket that is the kernel's still.
+fn is_on(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> bool {
+    type Real = unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
+    let (mut value, mut len): (c_int, _) = (0, size_of::<c_int>() as socklen_t);
+    let told =
+        next!(getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) as Real);
+    told == 0 && value != 0
 }
 
 /// Makes `fd` ours if it is a socket of UDP without an address whose first

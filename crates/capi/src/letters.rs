@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 
 use host::seam::envelope::{LEN, PAYLOAD_MAX};
-use host::seam::{Envelope, Name};
+use host::seam::{Envelope, Here, Name};
 use libc::{iovec, msghdr, ssize_t};
 use rustix::io::Errno;
 
@@ -24,6 +24,8 @@ pub(crate) struct Received {
     pub len: usize,
     /// Who sent it; nobody when the socket was shut down.
     pub from: Option<SocketAddr>,
+    /// Where it came, if the program wants to be told.
+    pub here: Option<Here>,
     /// `msg_flags`.
     pub flags: c_int,
 }
@@ -76,10 +78,13 @@ pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Optio
     });
     let got = usize::try_from(got).ok()?;
     if got == 0 {
-        return Some(Received { len: 0, from: None, flags: 0 });
+        return Some(Received { len: 0, from: None, here: None, flags: 0 });
     }
     match Envelope::decode(&envelope) {
-        Some(Envelope::Peer(from)) => Some(Received { len: got - LEN, from: Some(from), flags: told }),
+        Some(Envelope::Peer(from)) => {
+            let here = Here::decode(&envelope);
+            Some(Received { len: got - LEN, from: Some(from), here, flags: told })
+        }
         Some(Envelope::Failed(errno)) => {
             if flags & libc::MSG_PEEK != 0 {
                 take_failure(fd);
@@ -94,7 +99,7 @@ pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Optio
     }
 }
 
-/// Sends `pieces` to `to`, or to whom the socket is connected with.
+/// Sends `pieces` to `to`, or to whom the socket is connected with; from `here` if that is said.
 ///
 /// # Safety
 /// The pieces are the program's, for sendmsg(2).
@@ -102,6 +107,7 @@ pub(crate) unsafe fn send(
     fd: c_int,
     name: &Name,
     to: Option<SocketAddr>,
+    here: Option<Here>,
     pieces: &[iovec],
     flags: c_int,
 ) -> ssize_t {
@@ -123,7 +129,7 @@ pub(crate) unsafe fn send(
     {
         return failed(errno);
     }
-    let mut envelope = to.map_or(Envelope::Connected, Envelope::Peer).encode();
+    let mut envelope = to.map_or(Envelope::Connected, Envelope::Peer).encode_with(here);
     let sent = with(&mut envelope, pieces, |message| {
         let message: *const msghdr = message;
         next!(sendmsg(fd, message, flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as Real)
@@ -204,7 +210,7 @@ mod tests {
             payload.chunks(3).map(|part| piece(part.as_ptr().cast(), part.len())).collect();
         let to = to.map(|to| to.parse().unwrap());
         // SAFETY: the pieces are of `payload`.
-        unsafe { send(fd.as_raw_fd(), &name(six), to, &pieces, 0) }
+        unsafe { send(fd.as_raw_fd(), &name(six), to, None, &pieces, 0) }
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod address;
 mod adopted;
 pub mod api;
 mod connecting;
+mod control;
 mod datagrams;
 mod ends;
 mod epoll;

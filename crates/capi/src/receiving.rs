@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::letters::{Received, piece, receive};
 use crate::next::next;
-use crate::{address, fail, is_loaded, mailbox, ours};
+use crate::{address, control, fail, is_loaded, mailbox, ours};
 
 /// The program's pieces; none where it says that there are none.
 ///
@@ -199,8 +199,9 @@ unsafe fn into(fd: c_int, six: bool, message: *mut msghdr, flags: c_int) -> ssiz
     let len = if message.msg_name.is_null() { std::ptr::null_mut() } else { &raw mut message.msg_namelen };
     // SAFETY: the program says how much room is at the name.
     let told = unsafe { told(&got, six, message.msg_name.cast(), len) };
-    message.msg_controllen = 0;
     message.msg_flags = got.flags;
+    // SAFETY: the program says how much room for control data there is.
+    unsafe { control::write(message, six, got.here) };
     told
 }
 

@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use host::afxdp::Claims;
+use host::interface::Interface;
 use host::seam::Place;
 use net::stack::{Config, Ipv6, Lease};
 
@@ -272,6 +273,7 @@ impl Addresses {
             subnets: given.chain(lent).chain(made).collect(),
             beyond4: self.named[0] || lease.is_some_and(|lease| lease.router.is_some()),
             beyond6: self.named[1] || self.slaac,
+            interface: kind.name().and_then(|name| Interface::find(name).ok()).map_or(0, |of| of.index),
             meets_kernel: kind.has_kernel_end(),
             addrs: every,
         }

@@ -299,6 +299,29 @@ async def by_asyncio():
         transport.close()
 
 
+def our_end():
+    """To which address of ours a datagram came, and from which one leaves (ip(7), IP_PKTINFO)."""
+    pktinfo, level = 8, socket.IPPROTO_IP
+    s = udp()
+    s.setsockopt(level, pktinfo, 1)
+    s.bind(("0.0.0.0", 7003))
+    s.settimeout(LIMIT / 4)
+    assert s.getsockopt(level, pktinfo) == 1
+    info = lambda addr: struct.pack("=i4s4s", 0, socket.inet_aton(addr), bytes(4))
+    ask = lambda: s.sendmsg([b"hello"], [(level, pktinfo, info(OURS))], 0, PEER)
+    data, control, flags, who = asked(ask, lambda: s.recvmsg(100, 100))
+    [(came_level, came, told)] = control
+    index, _, addr = struct.unpack("=i4s4s", told)
+    assert (data, flags, who, came_level, came) == (b"hello", 0, PEER, level, pktinfo)
+    assert socket.inet_ntoa(addr) == OURS and socket.if_indextoname(index)
+    assert asked(ask, lambda: s.recvmsg(100, 0))[2] == socket.MSG_CTRUNC
+    refuses(lambda: s.sendmsg([b"x"], [(17, 103, struct.pack("H", 100))], 0, PEER), errno.EOPNOTSUPP)
+    s.sendmsg([b"x"], [(level, pktinfo, info("192.0.2.9"))], 0, PEER)
+    refuses(lambda: s.recv(100), errno.EINVAL)
+    s.setsockopt(level, pktinfo, 0)
+    assert asked(ask, lambda: s.recvmsg(100, 100))[1] == []
+
+
 def serve_blocking():
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.bind(("0.0.0.0", 7001))
@@ -325,7 +348,7 @@ if sys.argv[3:] == ["serves"]:
         os._exit(0)
     asyncio.run(serve_by_asyncio())
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-ways = [without_an_address, connected, nobody_listens, flags, messages, watched, bound, options]
+ways = [without_an_address, connected, nobody_listens, flags, messages, watched, bound, options, our_end]
 for way in ways + [to_ourselves, copies, the_kernels, by_ipv6]:
     way()
     print(way.__name__)

@@ -100,6 +100,21 @@ fn memcached_answers_datagrams() {
     assert!(said.contains(" datagrams in, "), "{said}");
 }
 
+/// It binds all addresses, and drops what does not say by which interface it came.
+#[test]
+fn dnsmasq_answers_questions() {
+    let Some(world) = World::new("dnsmasq_answers_questions", "dnsmasq") else { return };
+    let alone = ["--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--pid-file", "--user=root"];
+    let program = [&["dnsmasq", "--keep-in-foreground", "--address=/x.test/192.0.2.1"], &alone[..]].concat();
+    let server = world.start("packet:gw0", 53, &[], &program);
+    // Who is x.test? One question, of class IN, for an address (RFC 1035 §4).
+    let ask = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01x\x04test\0\0\x01\0\x01";
+    let answer = world.answer(server.to, ask);
+    assert!(answer.starts_with(b"\x12\x34") && answer.ends_with(&[0, 4, 192, 0, 2, 1]), "{answer:?}");
+    let said = server.stop();
+    assert!(said.contains(" datagrams in, "), "{said}");
+}
+
 #[test]
 fn iperf3_measures_datagrams_at_either_end() {
     let Some(world) = World::new("iperf3_measures_datagrams_at_either_end", "iperf3") else { return };

@@ -255,8 +255,8 @@ impl Desk {
                 None => Answer::No(Errno::INVAL.raw_os_error()),
             },
             Request::Rules { id } => return self.take_rules(id, &reply),
-            Request::Datagrams { addr, six, v6_only, reuse, to, connects } => {
-                let wanted = Wanted { addr, six, v6_only, reuse, to, connects };
+            Request::Datagrams { addr, six, v6_only, reuse, info, to, connects } => {
+                let wanted = Wanted { addr, six, v6_only, reuse, info, to, connects };
                 return self.bind_mailbox(wanted, reply, into);
             }
             Request::Aim { id, to } => self.aim(id, to),

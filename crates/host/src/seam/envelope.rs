@@ -1,22 +1,26 @@
 //! What stands before a datagram in the pair between a program and the stack.
 //!
-//! A pair knows no addresses, so each message begins with 20 bytes that the
+//! A pair knows no addresses, so each message begins with 40 bytes that the
 //! library adds and strips:
 //!
 //! ```text
-//! KIND·1 0·1 PORT·2 ADDRESS·16
+//! KIND·1 HERE·1 PORT·2 ADDRESS·16 INTERFACE·4 OURS·16
 //! ```
 //!
 //! in network order; IPv4 is written as it is mapped into IPv6 (RFC 4291
 //! §2.5.5.2). Towards a program the address is the peer's who sent, or there
 //! is none and the port's place says what went wrong; towards the stack it is
 //! the peer's who is to have it, or there is none and the one is meant with
-//! whom the socket is connected.
+//! whom the socket is connected. What follows says something where `HERE` is
+//! 1 ([`Here`]): to which address of ours it came, where the program wants to
+//! be told, and from which it is to leave, where the program says so.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Bytes of an envelope.
-pub const LEN: usize = 20;
+pub const LEN: usize = 40;
+/// Those of them that say whom it is for, or from.
+const THERE: usize = 20;
 /// Bytes of the longest datagram, over IPv4 and over IPv6 (RFC 768, RFC 8200).
 pub const PAYLOAD_MAX: [usize; 2] = [65_507, 65_527];
 
@@ -31,32 +35,68 @@ pub enum Envelope {
     Failed(u16),
 }
 
+/// Our end of a datagram, as IP_PKTINFO and IPV6_PKTINFO tell it (ip(7), ipv6(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Here {
+    /// The address of ours; unspecified where a program leaves that to us.
+    pub addr: IpAddr,
+    /// The interface's number; 0 where there is none.
+    pub interface: u32,
+}
+
+impl Here {
+    /// What the envelope that `bytes` begin with says of our end.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let envelope = bytes.first_chunk::<LEN>().filter(|bytes| bytes[1] == 1)?;
+        let (interface, addr) = envelope[THERE..].split_first_chunk()?;
+        let addr = Ipv6Addr::from(*addr.first_chunk::<16>()?).to_canonical();
+        Some(Self { addr, interface: u32::from_be_bytes(*interface) })
+    }
+}
+
+fn octets(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
 impl Envelope {
+    /// Its bytes, with what is said of our end.
+    #[must_use]
+    pub fn encode_with(self, here: Option<Here>) -> [u8; LEN] {
+        let mut bytes = self.encode();
+        if let Some(Here { addr, interface }) = here {
+            bytes[1] = 1;
+            bytes[THERE..THERE + 4].copy_from_slice(&interface.to_be_bytes());
+            bytes[THERE + 4..].copy_from_slice(&octets(addr));
+        }
+        bytes
+    }
+
     /// Its bytes.
     #[must_use]
     pub fn encode(self) -> [u8; LEN] {
         let (kind, number, addr) = match self {
-            Self::Peer(peer) => {
-                let ip = match peer.ip() {
-                    IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-                    IpAddr::V6(ip) => ip,
-                };
-                (b'P', peer.port(), ip.octets())
-            }
+            Self::Peer(peer) => (b'P', peer.port(), octets(peer.ip())),
             Self::Connected => (b'C', 0, [0; 16]),
             Self::Failed(errno) => (b'F', errno, [0; 16]),
         };
         let mut bytes = [0; LEN];
         bytes[0] = kind;
         bytes[2..4].copy_from_slice(&number.to_be_bytes());
-        bytes[4..].copy_from_slice(&addr);
+        bytes[4..THERE].copy_from_slice(&addr);
         bytes
     }
 
     /// What `bytes` begin with; `None` when that is no envelope.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let &[kind, 0, high, low, ref addr @ ..] = bytes.first_chunk::<LEN>()? else { return None };
+        let &[kind, 0 | 1, high, low, ref addr @ ..] = bytes.first_chunk::<LEN>()?.first_chunk::<THERE>()?
+        else {
+            return None;
+        };
         let number = u16::from_be_bytes([high, low]);
         let ip = Ipv6Addr::from(*addr);
         Some(match kind {
@@ -87,11 +127,27 @@ mod tests {
         assert_eq!(Envelope::decode(&Envelope::Failed(0).encode()), None, "a failure has its reason");
     }
 
+    #[test]
+    fn our_end_is_told_where_it_is_said() {
+        let envelope = Envelope::Peer("10.0.0.1:53".parse().unwrap());
+        assert_eq!(Here::decode(&envelope.encode()), None);
+        for (addr, interface) in [("10.0.0.2", 3), ("fd00::2", 0), ("0.0.0.0", u32::MAX)] {
+            let here = Here { addr: addr.parse().unwrap(), interface };
+            let bytes = envelope.encode_with(Some(here));
+            assert_eq!((Envelope::decode(&bytes), Here::decode(&bytes)), (Some(envelope), Some(here)));
+        }
+    }
+
     proptest! {
         #[test]
-        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60), few in any::<bool>()) {
+            let mut bytes = bytes;
+            bytes.iter_mut().take(if few { 2 } else { 0 }).for_each(|byte| *byte &= 1);
+            let here = Here::decode(&bytes);
             if let Some(envelope) = Envelope::decode(&bytes) {
-                prop_assert_eq!(&envelope.encode()[..], &bytes[..LEN]);
+                let again = envelope.encode_with(here);
+                prop_assert_eq!(&again[..THERE], &bytes[..THERE]);
+                prop_assert_eq!((Envelope::decode(&again), Here::decode(&again)), (Some(envelope), here));
             }
         }
     }

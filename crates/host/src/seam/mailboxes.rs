@@ -35,6 +35,8 @@ pub(super) struct Mailbox {
     pub peer: Option<SocketAddr>,
     /// Which stack handed it something last.
     pub stack: u16,
+    /// It is told to which address of ours each datagram came.
+    pub info: bool,
     /// Our end of the pair.
     pub end: OwnedFd,
     /// Nobody has the other end any more; what was sent may still be there.
@@ -173,8 +175,9 @@ mod tests {
                     let id = all.number(bound.addr.port());
                     ids.push(id);
                     let end = std::io::stderr().as_fd().try_clone_to_owned().unwrap();
-                    let (local, reuse, peer, stack, gone) = (bound.addr.ip(), *reuse, None, 0, false);
-                    all.add(Mailbox { id, bound, reuse, local, peer, stack, end, gone });
+                    let (local, reuse, peer, stack) = (bound.addr.ip(), *reuse, None, 0);
+                    let (info, gone) = (false, false);
+                    all.add(Mailbox { id, bound, reuse, local, peer, stack, info, end, gone });
                 }
                 free
             })

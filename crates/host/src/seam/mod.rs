@@ -41,7 +41,7 @@ mod window;
 pub use asking::{Asked, Seam, Stranger};
 pub use build::{BUILD, OTHER_BUILD};
 pub use desk::{Delivered, Desk, Happened, Letter, NoOffer, Refusal};
-pub use envelope::Envelope;
+pub use envelope::{Envelope, Here};
 pub use figures::Figures;
 pub use labels::Labels;
 pub use mailboxes::Reuse;

@@ -21,6 +21,8 @@ pub struct Place {
     pub beyond4: bool,
     /// and for those of IPv6.
     pub beyond6: bool,
+    /// The number of the interface that the device is, or 0.
+    pub interface: u32,
     /// The kernel is at the other end of the device, a peer like any other.
     pub meets_kernel: bool,
 }

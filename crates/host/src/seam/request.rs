@@ -55,6 +55,8 @@ pub enum Request {
         v6_only: bool,
         /// Others may have the same address if they say so, too.
         reuse: Reuse,
+        /// It is told to which address of ours each datagram came (IP_PKTINFO).
+        info: bool,
         /// To whom the first datagram is to go, where that is to say whose the
         /// socket is; then `addr` has no address, and its port is a wish.
         to: Option<SocketAddr>,

@@ -40,7 +40,10 @@ impl Desk {
     ) {
         let question = Question { reply, level, name };
         if id & (LISTENER | MAILBOX) == MAILBOX {
-            return self.refuse_question(&question);
+            return match self.mailbox_option(id, level, name) {
+                Some(value) => tell(&question.reply, &value.to_ne_bytes()),
+                None => self.refuse_question(&question),
+            };
         }
         if id & LISTENER != 0 {
             let figures = self.listeners.get(id).map_or(Figures::gone(), |listener| {
@@ -66,10 +69,7 @@ impl Desk {
 
     fn tell(&mut self, question: &Question, figures: &Figures) {
         match figures.value(question.level, question.name) {
-            Some(value) => {
-                say(&question.reply, Answer::Done);
-                let _ = send(&question.reply, &value, QUIET);
-            }
+            Some(value) => tell(&question.reply, &value),
             None => self.refuse_question(question),
         }
     }
@@ -78,4 +78,9 @@ impl Desk {
         self.refuse(Refusal::GetOption { level, name });
         no(reply, Errno::NOPROTOOPT);
     }
+}
+
+fn tell(reply: &OwnedFd, value: &[u8]) {
+    say(reply, Answer::Done);
+    let _ = send(reply, value, QUIET);
 }

@@ -18,7 +18,7 @@ use rustix::net::{
 };
 
 use super::super::bound::Bound;
-use super::super::envelope::{self, Envelope};
+use super::super::envelope::{self, Envelope, Here};
 use super::super::labels::{PRIVATE, of_mailbox};
 use super::super::mailboxes::{Mailbox, Reuse};
 use super::super::name::Kind;
@@ -72,6 +72,7 @@ pub(super) struct Wanted {
     pub six: bool,
     pub v6_only: bool,
     pub reuse: Reuse,
+    pub info: bool,
     pub to: Option<SocketAddr>,
     pub connects: bool,
 }
@@ -80,9 +81,9 @@ fn refused(errno: Errno) -> Answer {
     Answer::No(errno.raw_os_error())
 }
 
-/// Puts a message into a pair.
-fn put(end: &OwnedFd, envelope: Envelope, payload: &[u8]) -> Result<(), Errno> {
-    let envelope = envelope.encode();
+/// Puts a message into a pair, with what is said of our end.
+fn put(end: &OwnedFd, envelope: Envelope, here: Option<Here>, payload: &[u8]) -> Result<(), Errno> {
+    let envelope = envelope.encode_with(here);
     let both = [IoSlice::new(&envelope), IoSlice::new(payload)];
     sendmsg(end, &both, &mut SendAncillaryBuffer::default(), QUIET).map(|_| ())
 }
@@ -96,14 +97,14 @@ impl Desk {
             Ok(None) => return say(&end, Answer::NotOurs),
             Err(errno) => return no(&end, errno),
         };
-        let Wanted { six, reuse, to, connects, .. } = wanted;
+        let Wanted { six, reuse, info, to, connects, .. } = wanted;
         let id = self.mailboxes.number(bound.addr.port());
         if let Err(errno) = self.watch_mailbox(id, bound.addr, six, &end) {
             return no(&end, errno);
         }
         self.board.begin(of_mailbox(id));
         let (local, peer, stack, gone) = (bound.addr.ip(), None, 0, false);
-        self.mailboxes.add(Mailbox { id, bound, reuse, local, peer, stack, end, gone });
+        self.mailboxes.add(Mailbox { id, bound, reuse, local, peer, stack, info, end, gone });
         if connects {
             self.aim(id, to);
         }
@@ -173,10 +174,20 @@ impl Desk {
         let _ = send(reply, &[local.encode(), peer.encode()].concat(), QUIET);
     }
 
-    /// Sets an option of socket `id`: how much may wait for its program.
+    /// What socket `id` has been told of an option that is the desk's.
+    pub(super) fn mailbox_option(&self, id: u64, level: i32, name: i32) -> Option<i32> {
+        let mailbox = self.mailboxes.get(id)?;
+        is_info(level, name).then(|| mailbox.info.into())
+    }
+
+    /// Sets an option of socket `id`: how much may wait for its program, and what that is told.
     pub(super) fn set_mailbox(&mut self, id: u64, (level, name): (i32, i32), value: i32) -> Answer {
-        let (mailbox, bytes) = (self.mailboxes.get(id), usize::try_from(value));
+        let (mailbox, bytes) = (self.mailboxes.get_mut(id), usize::try_from(value));
         match (level, name, mailbox, bytes) {
+            (_, _, Some(mailbox), _) if is_info(level, name) => {
+                mailbox.info = value != 0;
+                Answer::Done
+            }
             (libc::SOL_SOCKET, libc::SO_RCVBUF, Some(mailbox), Ok(bytes)) => {
                 // What waits there the kernel counts as sent by this end.
                 let set = set_socket_send_buffer_size(&mailbox.end, bytes);
@@ -208,7 +219,9 @@ impl Desk {
         let Some(mailbox) = self.mailboxes.taker(local, remote) else { return Delivered::Nobody };
         // Before it can be met.
         self.board.tell(of_mailbox(mailbox.id), level, &[0; PRIVATE]);
-        match put(&mailbox.end, Envelope::Peer(remote), payload) {
+        let interface = self.place.interface;
+        let here = mailbox.info.then_some(Here { addr: local.ip(), interface });
+        match put(&mailbox.end, Envelope::Peer(remote), here, payload) {
             Ok(()) => Delivered::To(mailbox.id),
             Err(Errno::AGAIN) if !self.mailboxes.is_shared(local.port()) => {
                 let (data, flags) =
@@ -247,7 +260,6 @@ impl Desk {
                 got => break got,
             }
         };
-        let from = SocketAddr::new(mailbox.local, mailbox.bound.addr.port());
         let (len, whole) = match got {
             Ok(got) if got.bytes > 0 => (got.bytes, !got.flags.contains(ReturnFlags::TRUNC)),
             // It has shut its end down, and may open no other.
@@ -262,7 +274,7 @@ impl Desk {
         let to = match (envelope, mailbox.peer) {
             (Some(Envelope::Peer(to)), _) | (Some(Envelope::Connected), Some(to)) => to,
             (Some(Envelope::Connected), None) => {
-                let _ = put(&mailbox.end, failed(Errno::DESTADDRREQ), &[]);
+                let _ = put(&mailbox.end, failed(Errno::DESTADDRREQ), None, &[]);
                 return Letter::Settled(Delivered::Nobody);
             }
             _ => {
@@ -271,6 +283,13 @@ impl Desk {
             }
         };
         let len = len - envelope::LEN;
+        let here = Here::decode(&head).filter(|here| !here.addr.is_unspecified());
+        if here.is_some_and(|Here { addr, .. }| !self.place.has(addr) || addr.is_ipv4() != to.is_ipv4()) {
+            // The kernel's would say so at once; this is its next call's error.
+            let _ = put(&mailbox.end, failed(Errno::INVAL), None, &[]);
+            return Letter::Settled(Delivered::Nobody);
+        }
+        let from = SocketAddr::new(here.map_or(mailbox.local, |here| here.addr), mailbox.bound.addr.port());
         match self.place.has(to.ip()) {
             true => Letter::Settled(self.between(from, to, level, &bytes[..len])),
             false => Letter::Out { from, to, len },
@@ -297,9 +316,15 @@ impl Desk {
     pub fn undelivered(&mut self, port: u16, remote: SocketAddr) {
         for mailbox in self.mailboxes.connected(port, remote) {
             // Who has no room for it has something else to read.
-            let _ = put(&mailbox.end, failed(Errno::CONNREFUSED), &[]);
+            let _ = put(&mailbox.end, failed(Errno::CONNREFUSED), None, &[]);
         }
     }
+}
+
+/// Whether the option says that a socket is told to which address of ours datagrams came.
+fn is_info(level: i32, name: i32) -> bool {
+    [(libc::IPPROTO_IP, libc::IP_PKTINFO), (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)]
+        .contains(&(level, name))
 }
 
 fn failed(errno: Errno) -> Envelope {

@@ -27,10 +27,10 @@ impl Request {
                 bytes.extend_from_slice(&from.to_be_bytes());
                 bytes.extend_from_slice(&send_buffer.to_be_bytes());
             }
-            Self::Datagrams { addr, six, v6_only, reuse, to, connects } => {
+            Self::Datagrams { addr, six, v6_only, reuse, info, to, connects } => {
                 bytes.push(b'D');
                 put(&mut bytes, addr);
-                bytes.extend([six, v6_only, reuse.addr, reuse.port, connects].map(u8::from));
+                bytes.extend([six, v6_only, reuse.addr, reuse.port, connects, info].map(u8::from));
                 put_perhaps(&mut bytes, to);
             }
             Self::Aim { id, to } => {
@@ -96,9 +96,9 @@ impl Request {
             }
             b'D' => {
                 let addr = rest.addr()?;
-                let [six, v6_only, shares, divides, connects] = rest.take::<5>()?.map(|byte| byte == 1);
+                let [six, v6_only, shares, divides, connects, info] = rest.take::<6>()?.map(|byte| byte == 1);
                 let reuse = Reuse { addr: shares, port: divides };
-                Self::Datagrams { addr, six, v6_only, reuse, to: rest.addr_perhaps()?, connects }
+                Self::Datagrams { addr, six, v6_only, reuse, info, to: rest.addr_perhaps()?, connects }
             }
             b'A' => Self::Aim { id: rest.long()?, to: rest.addr_perhaps()? },
             b'E' => Self::Ends { id: rest.long()? },
@@ -213,8 +213,9 @@ mod tests {
             let (six, waits, from, send_buffer) = (true, addr.is_ipv4(), 1 << 63 | 5, 4096);
             check(Request::Connect { to: addr, six, waits, from, send_buffer });
             let (reuse, v6_only, connects) = (Reuse { addr: six, port: !six }, true, waits);
+            let info = six;
             for to in [None, Some(addr)] {
-                check(Request::Datagrams { addr, six, v6_only, reuse, to, connects });
+                check(Request::Datagrams { addr, six, v6_only, reuse, info, to, connects });
                 check(Request::Aim { id: 1 << 62 | 7, to });
             }
         }

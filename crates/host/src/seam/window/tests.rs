@@ -204,6 +204,7 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
         six: false,
         v6_only: false,
         reuse: alone,
+        info: false,
         to: None,
         connects: false,
     };

@@ -1,6 +1,6 @@
 //! Datagrams between programs and the stack.
 
-use super::super::super::{Envelope, envelope};
+use super::super::super::{Envelope, Here, envelope};
 use super::*;
 
 const MAIL: &str = "10.0.0.1:53";
@@ -33,7 +33,7 @@ impl World {
         let addr = end(addr);
         let (six, v6_only, to) = (addr.is_ipv6(), false, to.map(end));
         let (answer, socket, happened) =
-            self.ask(Request::Datagrams { addr, six, v6_only, reuse, to, connects });
+            self.ask(Request::Datagrams { addr, six, v6_only, reuse, info: false, to, connects });
         // Beside it may stand what those have left whose address it is now.
         let is_told = happened.iter().any(|what| matches!(what, Happened::Bound(_)));
         assert_eq!(is_told, answer == Answer::Done, "{happened:?}");
@@ -214,10 +214,62 @@ fn what_a_program_sent_before_it_ended_is_collected() {
 }
 
 #[test]
+fn a_socket_is_told_our_end_where_it_asks_and_says_from_which_it_sends() {
+    let mut world = World::new(49);
+    let addrs = ["10.0.0.1", "10.0.0.2"].map(|addr| addr.parse().unwrap());
+    let interface = 7;
+    world.desk.set_place(Place {
+        addrs: addrs.to_vec(),
+        subnets: vec![(addrs[0], 24)],
+        interface,
+        ..Place::default()
+    });
+    let socket = world.socket("0.0.0.0:53", ALONE);
+    let told = |socket: &Socket| {
+        let mut bytes = [0; 2000];
+        recv(&socket.0, &mut bytes[..], RecvFlags::DONTWAIT).unwrap();
+        Here::decode(&bytes)
+    };
+    let option = |world: &mut World, value| {
+        let (level, name) = (libc::IPPROTO_IP, libc::IP_PKTINFO);
+        world.ask(Request::Option { id: socket.1, level, name, value: [value, 0] }).0
+    };
+    for (value, expected) in [(1, Some(Here { addr: addrs[1], interface })), (0, None)] {
+        assert_eq!(option(&mut world, value), Answer::Done);
+        let told_by_option = world.while_polled(
+            |seam| seam.option(socket.1, libc::IPPROTO_IP, libc::IP_PKTINFO).unwrap(),
+            |_, _| (),
+        );
+        assert_eq!(told_by_option.0, value.to_ne_bytes());
+        assert_eq!(world.desk.deliver(end("10.0.0.2:53"), end(PEER), 7, b"x"), Delivered::To(socket.1));
+        assert_eq!(told(&socket), expected);
+    }
+    let send_from = |addr: &str, to: &str| {
+        let here = Here { addr: addr.parse().unwrap(), interface: 0 };
+        let bytes = [&Envelope::Peer(end(to)).encode_with(Some(here))[..], b"y"].concat();
+        send(&socket.0, &bytes, SendFlags::empty()).unwrap();
+    };
+    for (from, expected) in [("10.0.0.2", "10.0.0.2:53"), ("0.0.0.0", "0.0.0.0:53")] {
+        send_from(from, PEER);
+        let out = Letter::Out { from: end(expected), to: end(PEER), len: 1 };
+        assert_eq!(world.letter(&socket).0, out);
+    }
+    for from in ["10.0.0.9", "fd00::1"] {
+        send_from(from, PEER);
+        assert_eq!(
+            world.letter(&socket).0,
+            Letter::Settled(Delivered::Nobody),
+            "{from} is not ours, or not of its family"
+        );
+        assert_eq!(socket.get(), Some((Envelope::Failed(libc::EINVAL as u16), vec![])));
+    }
+}
+
+#[test]
 fn messages_without_an_envelope_are_dropped_and_counted() {
     let mut world = World::new(47);
     let socket = world.socket(MAIL, ALONE);
-    for nonsense in [&b"short"[..], &[b'?'; 40], &Envelope::Failed(1).encode()] {
+    for nonsense in [&b"short"[..], &[b'?'; 60], &Envelope::Failed(1).encode()] {
         send(&socket.0, nonsense, SendFlags::empty()).unwrap();
         assert_eq!(world.letter(&socket).0, Letter::Settled(Delivered::Nobody));
     }
