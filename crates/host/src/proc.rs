@@ -136,11 +136,21 @@ pub fn name(process: u32) -> String {
 /// Whether we may change how others are scheduled (`CAP_SYS_NICE`).
 #[must_use]
 pub fn may_schedule() -> bool {
-    const CAP_SYS_NICE: u32 = 23;
+    has(23)
+}
+
+/// Whether we may open what programs of other users have open (`CAP_SYS_PTRACE`), as their pulses.
+#[must_use]
+pub fn may_look_into() -> bool {
+    has(19)
+}
+
+/// Whether this process has the capability of that number (linux/capability.h).
+fn has(capability: u32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let set = line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    set.is_some_and(|set| set >> CAP_SYS_NICE & 1 == 1)
+    set.is_some_and(|set| set >> capability & 1 == 1)
 }
 
 fn numbers(folder: &str) -> impl Iterator<Item = u32> + use<> {

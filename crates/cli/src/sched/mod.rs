@@ -282,6 +282,16 @@ fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: &Start<'_>)
                 .push(format!("{}: request_max has no effect, since requests are not seen here", task.name));
         }
     }
+    if choice.mechanism == Mechanism::Runtime && !proc::may_look_into() {
+        let strangers = config.tasks.iter().filter(|task| task.pulse && task.command.is_none());
+        limits.extend(strangers.map(|task| {
+            format!(
+                "{}: a pulse of another user's program cannot be read, and its threads are looked at instead \
+                 (CAP_SYS_PTRACE)",
+                task.name
+            )
+        }));
+    }
     choice.limits(config, &mut limits);
     if !is_first {
         limits.push("rounds may come late: we may not run before others (CAP_SYS_NICE)".to_owned());

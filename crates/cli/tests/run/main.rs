@@ -58,6 +58,11 @@ const BIG: usize = 3_000_000;
 impl World {
     /// `None`, and a line that says why, where there can be none.
     fn new(test: &str, program: &str) -> Option<Self> {
+        Self::over(&Veth::default(), test, program)
+    }
+
+    /// The same over such a cable.
+    fn over(cable: &Veth, test: &str, program: &str) -> Option<Self> {
         let missing = || {
             let there = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
             let there = there.is_ok_and(|out| out.status.success());
@@ -69,7 +74,7 @@ impl World {
         }
         let lab = Lab::new("run").unwrap();
         let (ours, clients) = (lab.namespace("ours").unwrap(), lab.namespace("clients").unwrap());
-        lab.veth((&ours, "gw0"), (&clients, "eth0"), &Veth::default()).unwrap();
+        lab.veth((&ours, "gw0"), (&clients, "eth0"), cable).unwrap();
         ours.address("gw0", "10.7.0.1".parse().unwrap(), 24).unwrap();
         clients.address("eth0", "10.7.0.9".parse().unwrap(), 24).unwrap();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);

@@ -17,18 +17,23 @@ fn connections(said: &str, number: usize) -> u64 {
 
 #[test]
 fn stacks_serve_one_program_together() {
-    let Some(world) = World::new("stacks_serve_one_program_together", "lighttpd") else { return };
+    let cable = Veth { queues: 2, ..Veth::default() };
+    let Some(world) = World::over(&cable, "stacks_serve_one_program_together", "lighttpd") else { return };
     let mut config = String::new();
-    let server = world.start(DEVICE, 80, &TWO, &lighttpd(&world, &mut config));
-    world.until("it takes connections", || world.clients.enter(|| TcpStream::connect(server.to).is_ok()));
-    for _ in 0..32 {
-        world.connections_are_kept(&server);
+    let program = lighttpd(&world, &mut config);
+    for device in [DEVICE, "xdp:gw0,queues=2"] {
+        let server = world.start(device, 80, &TWO, &program);
+        let takes = || world.clients.enter(|| TcpStream::connect(server.to).is_ok());
+        world.until("it takes connections", takes);
+        for _ in 0..32 {
+            world.connections_are_kept(&server);
+        }
+        world.files_arrive(&server);
+        let said = server.stop();
+        let [first, second] = [connections(&said, 0), connections(&said, 1)];
+        assert!(first > 0 && second > 0, "each has some: {said}");
+        assert!(said.contains(&format!("{} connections, ", first + second)), "{said}");
     }
-    world.files_arrive(&server);
-    let said = server.stop();
-    let [first, second] = [connections(&said, 0), connections(&said, 1)];
-    assert!(first > 0 && second > 0, "each has some: {said}");
-    assert!(said.contains(&format!("{} connections, ", first + second)), "{said}");
 }
 
 #[test]

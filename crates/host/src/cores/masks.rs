@@ -3,8 +3,10 @@
 //! A core that LC *holds* is free of BE and of other LC. Where it holds none it
 //! may run on every core that no other LC holds: over BE, which is in the idle
 //! class, the kernel hands it the core in the time of a wake. So LC is never
-//! parked, and burstable cores bound it. BE runs where it holds, and is parked
-//! when it holds nothing.
+//! parked, and burstable cores bound it. BE runs where it holds. When it holds
+//! nothing it is parked where a core is left idle on purpose, for DRAM or a long
+//! request; where LC holds every core it goes on beneath LC, for what that leaves: parking
+//! it would shorten nobody's wait.
 
 use queueing::CoreId;
 use rustix::thread::CpuSet;
@@ -39,6 +41,11 @@ impl Given {
     }
 }
 
+/// Whether LC holds every core, none of them for good: who holds nothing runs beneath it.
+pub fn are_all_critical(specs: &[TaskSpec], given: &[Given]) -> bool {
+    given.iter().all(|given| matches!(given, Given::Run(who) if specs[who.index()].is_critical()))
+}
+
 /// Cores of `task`; `None`: it is to be parked.
 pub fn mask(layout: &Layout, specs: &[TaskSpec], given: &[Given], task: TaskId) -> Option<CpuSet> {
     let spec = &specs[task.index()];
@@ -46,7 +53,8 @@ pub fn mask(layout: &Layout, specs: &[TaskSpec], given: &[Given], task: TaskId) 
     let held = (0..given.len()).filter(|&core| own(&given[core]));
     if !spec.is_critical() {
         let shared = (0..given.len()).filter(|&core| given[core] == Given::Shared);
-        return set(layout, held.chain(shared));
+        let beneath = (0..given.len()).filter(|_| are_all_critical(specs, given));
+        return set(layout, held.chain(shared).chain(beneath));
     }
     let is_partition = given.contains(&Given::Keep(task));
     let is_open = |core: &usize| match given[*core] {
@@ -106,6 +114,15 @@ mod tests {
         check("ccdd", [Some("0-3"), Some("1-2"), Some("0-1"), Some("2-3")]);
         check("....", [Some("0-3"), Some("1-2"), None, None]);
         check("****", [Some("0-3"), Some("1-2"), Some("0-3"), Some("0-3")]);
+    }
+
+    #[test]
+    fn be_without_a_core_runs_beneath_lc_unless_one_is_idle_on_purpose() {
+        check("aaaa", [Some("0-3"), Some("0-3"), Some("0-3"), Some("0-3")]);
+        check("aaab", [Some("0-2"), Some("3"), Some("0-3"), Some("0-3")]);
+        check("aaa.", [Some("0-3"), Some("3"), None, None]);
+        check("aaac", [Some("0-3"), Some("3"), Some("3"), None]);
+        check("aaaA", [Some("0-3"), Some("0-3"), None, None]);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! the time of a wake, over BE and over the kernel's own threads.
 //! What [`Affinity`] adds are the slow decisions, every few milliseconds: it
 //! senses who waits for a core and how busy DRAM is, keeps BE off cores that
-//! LC needs for itself, and parks BE that has none.
+//! LC needs for itself as long as there is another, and parks BE that has none while a
+//! core is left idle on purpose.
 //!
 //! So signals mean here: LC *could use* a core when its threads wait longer for
 //! one than its THRESH_QD, in spite of the idle class; and it *gives one back* when

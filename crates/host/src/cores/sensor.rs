@@ -9,7 +9,9 @@
 //! as DRAM nears saturation. It says how much on the socket where it runs, and
 //! nothing about who it is. The memory is in huge pages where the kernel has them: with small
 //! ones, each load waits for page tables, too, which others push out of the caches
-//! long before DRAM is busy.
+//! long before DRAM is busy. What counts is a quarter's: of the last few readings, beside the
+//! quietest block of many. The shortest of all would be a reading whose lines some cache
+//! happened to hold, shorter the longer one looks, and everything busy beside it.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -62,12 +64,20 @@ pub struct Probe {
     /// The place after each place; one circle.
     next: Vec<u32>,
     at: u32,
-    /// The last few readings of one load, ns.
-    recent: [f64; RECENT],
-    turn: usize,
-    /// Of an idle machine: the shortest so far.
-    idle_ns: f64,
+    latencies: Latencies,
     limit: Limit,
+}
+
+/// Readings of one load, ns.
+#[derive(Debug)]
+struct Latencies {
+    /// The last few.
+    recent: [f64; RECENT],
+    /// Those of this block.
+    block: Vec<f64>,
+    /// Of an idle machine, as far as was seen: of the quietest block.
+    idle: f64,
+    turn: usize,
 }
 
 /// Which slowdown counts as which bandwidth.
@@ -79,12 +89,12 @@ pub struct Limit {
     pub bandwidth: f64,
 }
 
-/// Readings of which the shortest counts: one may have been interrupted.
-const RECENT: usize = 4;
+/// Readings of which a quarter is shorter than what counts: most of them may have been interrupted.
+const RECENT: usize = 8;
 /// Loads of one reading.
 const LOADS: u32 = 32;
-/// Readings from which the latency of an idle machine is learned at first.
-const LEARN: usize = 64;
+/// Readings of a block. From the first, the latency of an idle machine is learned.
+const BLOCK: usize = 64;
 /// They are as far apart as a round's: read in a row, they would find in caches what is others' by then,
 /// and every later one would look like a busy machine's.
 const APART: Duration = Duration::from_millis(2);
@@ -112,8 +122,8 @@ impl Probe {
         for (line, &to) in order.iter().enumerate() {
             next[line * step] = to * step as u32;
         }
-        let mut probe = Self { next, at: 0, recent: [f64::MAX; RECENT], turn: 0, idle_ns: f64::MAX, limit };
-        for _ in 0..LEARN {
+        let mut probe = Self { next, at: 0, latencies: Latencies::default(), limit };
+        for _ in 0..BLOCK {
             std::thread::sleep(APART);
             probe.read();
         }
@@ -135,7 +145,7 @@ impl Probe {
     /// How long one load takes on an idle machine, as far as was seen.
     #[must_use]
     pub fn idle(&self) -> Span {
-        Span::from_nanos(self.idle_ns as u64)
+        Span::from_nanos(self.latencies.idle as u64)
     }
 
     fn read(&mut self) {
@@ -146,17 +156,37 @@ impl Probe {
             at = self.next[at as usize];
         }
         self.at = black_box(at);
-        let ns = clock.now().since(start).as_nanos() as f64 / f64::from(LOADS);
+        self.latencies.add(clock.now().since(start).as_nanos() as f64 / f64::from(LOADS));
+    }
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self { recent: [f64::MAX; RECENT], block: Vec::with_capacity(BLOCK), idle: f64::MAX, turn: 0 }
+    }
+}
+
+impl Latencies {
+    fn add(&mut self, ns: f64) {
         self.recent[self.turn % RECENT] = ns;
         self.turn += 1;
-        if self.turn >= RECENT {
-            self.idle_ns = self.idle_ns.min(self.latency_ns());
+        self.block.push(ns);
+        if self.block.len() == BLOCK {
+            self.idle = self.idle.min(quarter(&mut self.block));
+            self.block.clear();
         }
     }
 
-    fn latency_ns(&self) -> f64 {
-        self.recent.iter().copied().fold(f64::MAX, f64::min)
+    /// How many times as long a load takes as on an idle machine.
+    fn slowdown(&self) -> f64 {
+        quarter(&mut self.recent.clone()) / self.idle
     }
+}
+
+/// What a quarter of `readings`, which are not none, is shorter than.
+fn quarter(readings: &mut [f64]) -> f64 {
+    let (_, quarter, _) = readings.select_nth_unstable_by(readings.len() / 4, f64::total_cmp);
+    *quarter
 }
 
 /// Asks for huge pages under `memory`, which nobody has touched yet; without any, it stays as it is.
@@ -176,19 +206,21 @@ impl Sensor for Probe {
     fn bandwidth(&mut self, _now: Time, used: &mut [Option<f64>]) {
         self.read();
         used.fill(None);
-        let rise = (self.latency_ns() / self.idle_ns - 1.0).max(0.0);
+        let rise = (self.latencies.slowdown() - 1.0).max(0.0);
         if let Some(first) = used.first_mut() {
             *first = Some(self.limit.bandwidth * rise / (self.limit.slowdown - 1.0));
         }
     }
 
     fn slowdown(&self) -> Option<f64> {
-        Some(self.latency_ns() / self.idle_ns)
+        Some(self.latencies.slowdown())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use queueing::Rng;
+
     use super::*;
 
     #[test]
@@ -209,12 +241,42 @@ mod tests {
         let mut probe = Probe::new(64 * 1000, limit);
         let mut used = [None, Some(1.0)];
         // Whatever is read next, an idle latency far below it makes DRAM busy …
-        probe.idle_ns = 1e-9;
+        probe.latencies.idle = 1e-9;
         probe.bandwidth(Time::ZERO, &mut used);
         assert!(used[0].is_some_and(|used| used > 25e9) && used[1].is_none(), "{used:?}");
         // … and one that is what was read makes it idle.
-        probe.recent = [5.0; RECENT];
-        probe.idle_ns = 5.0;
+        probe.latencies.recent = [5.0; RECENT];
+        probe.latencies.idle = 5.0;
         assert_eq!(probe.slowdown(), Some(1.0));
+    }
+
+    /// Readings of an idle machine: 250 to 350 ns, one in a hundred half as long, as a cache held its
+    /// lines, and one in twenty a thousand times, as something ran instead.
+    fn idle(rng: &mut Rng) -> f64 {
+        let ns = 250.0 + 100.0 * rng.unit();
+        match rng.below(100) {
+            0 => ns / 2.0,
+            1..=5 => ns * 1000.0,
+            _ => ns,
+        }
+    }
+
+    #[test]
+    fn an_idle_machine_stays_idle_however_long_one_looks() {
+        let (mut rng, mut latencies) = (Rng::seeded(1), Latencies::default());
+        (0..BLOCK).for_each(|_| latencies.add(idle(&mut rng)));
+        for reading in 0..100_000 {
+            latencies.add(idle(&mut rng));
+            let slowdown = latencies.slowdown();
+            assert!((0.4..1.4).contains(&slowdown), "{slowdown} after {reading} readings");
+        }
+    }
+
+    #[test]
+    fn loads_that_take_twice_as_long_are_noticed_in_a_few_readings() {
+        let (mut rng, mut latencies) = (Rng::seeded(2), Latencies::default());
+        (0..10 * BLOCK).for_each(|_| latencies.add(idle(&mut rng)));
+        (0..RECENT).for_each(|_| latencies.add(2.2 * (250.0 + 100.0 * rng.unit())));
+        assert!(latencies.slowdown() > 2.0, "{}", latencies.slowdown());
     }
 }

@@ -6,7 +6,7 @@
 //! stands in memory, so a round takes microseconds. As many of its workers go on as
 //! it has cores, others with work are parked by a word; which ones, [`Workers`]
 //! says. LC keeps one at least, and who has nothing to do sleeps anyway, so LC is
-//! woken by the kernel over BE as under [`Affinity`]. BE without a core is asked first, and
+//! woken by the kernel over BE as under [`Affinity`]. BE that is to be parked is asked first, and
 //! frozen if it still computes after `GRACE`.
 //!
 //! Tasks without a pulse, or whose programs have made none yet, are [`Affinity`]'s;
@@ -23,7 +23,7 @@ use sched::cores::pulse::{Board, Page, Workers};
 use sched::cores::{Action, CoreSignals, Cores, Signals, TaskId};
 
 use super::journal::Restored;
-use super::masks::Given;
+use super::masks::{Given, are_all_critical};
 use super::{Affinity, CoresError, Figures, Manager, Setup, Taken};
 use crate::proc;
 use crate::pulse::SharedPage;
@@ -108,8 +108,13 @@ impl Runtime {
             Given::Shared => true,
             Given::Open => false,
         };
-        let least = usize::from(self.base.taken.specs[task.index()].is_critical());
-        self.base.given.iter().filter(own).count().max(least)
+        let (specs, given) = (&self.base.taken.specs, &self.base.given);
+        let least = match specs[task.index()].is_critical() {
+            true => 1,
+            false if are_all_critical(specs, given) => given.len(),
+            false => 0,
+        };
+        given.iter().filter(own).count().max(least)
     }
 
     /// What the task's workers tell.
