@@ -59,7 +59,7 @@ unsafe fn one(header: &cmsghdr) -> Result<Here, Errno> {
             // SAFETY: the caller's.
             let info: in6_pktinfo = unsafe { value(header) }?;
             let addr = Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical();
-            Ok(Here { addr, interface: info.ipi6_ifindex as u32 })
+            Ok(Here { addr, interface: info.ipi6_ifindex })
         }
         _ => Err(Errno::OPNOTSUPP),
     }
@@ -80,13 +80,14 @@ pub(crate) unsafe fn write(message: &mut msghdr, six: bool, here: Option<Here>) 
                 IpAddr::V6(addr) => addr,
             };
             let ipi6_addr = libc::in6_addr { s6_addr: six.octets() };
-            let info = in6_pktinfo { ipi6_addr, ipi6_ifindex: interface as _ };
+            let info = in6_pktinfo { ipi6_addr, ipi6_ifindex: interface };
             // SAFETY: the caller's.
             unsafe { put(message, room, (IPPROTO_IPV6, libc::IPV6_PKTINFO), info) };
         }
         IpAddr::V4(addr) => {
             let addr = libc::in_addr { s_addr: addr.to_bits().to_be() };
-            let info = in_pktinfo { ipi_ifindex: interface as _, ipi_spec_dst: addr, ipi_addr: addr };
+            let info =
+                in_pktinfo { ipi_ifindex: interface.cast_signed(), ipi_spec_dst: addr, ipi_addr: addr };
             // SAFETY: the caller's.
             unsafe { put(message, room, (IPPROTO_IP, libc::IP_PKTINFO), info) };
         }
