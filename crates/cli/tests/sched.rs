@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use common::greenwave;
 use host::cores::class::Class;
 use host::cores::{Hierarchy, list};
-use host::proc;
+use host::{affinity, proc};
 use queueing::CoreId;
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process};
 use scratch::Scratch;
@@ -244,44 +244,71 @@ fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() 
     assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
 }
 
+/// What `greenwave sched` says first under `text` without a capability, which it loses
+/// if we have it; a line on why not where it cannot.
+fn limits_without(capability: &str, has_it: bool, name: &str, text: &str) -> Result<String, String> {
+    let config = Scratch::new(&format!("{name}.toml"), text);
+    let mut command = Command::new(if has_it { "setpriv" } else { GREENWAVE });
+    if has_it {
+        let without = ["--bounding-set", "--inh-caps"].map(|set| format!("{set}=-{capability}"));
+        command.args(without).arg(GREENWAVE);
+    }
+    let journals = journals(name);
+    command.args(["sched", "--config", config.path(), "--journals", &journals, "--for", "300ms"]);
+    let out = command.output().map_err(|_| "setpriv is not there".to_owned())?;
+    let [said, told] = [out.stderr, out.stdout].map(|text| String::from_utf8_lossy(&text).into_owned());
+    if let Some(why) = said.lines().next().filter(|line| line.starts_with("setpriv: ")) {
+        // BusyBox's takes nothing away.
+        return Err(why.to_owned());
+    }
+    assert_eq!(out.status.code(), Some(0), "{said}");
+    Ok(told)
+}
+
+#[track_caller]
+fn is_limited(told: &str, limit: &str) {
+    assert!(told.contains(&format!("\nlimit: {limit}")), "{limit:?} is not in {told}");
+}
+
 #[test]
 fn without_the_capability_to_schedule_it_says_what_is_lost() {
     let test = "without_the_capability_to_schedule_it_says_what_is_lost";
     if getrlimit(Resource::Rtprio).current != Some(0) {
         return skipped(test, "anybody may be real-time here (ulimit -r)");
     }
-    // Of the two tasks one is a program of our own, which ends by itself.
+    let config = "sensor = \"none\"\n[[tasks]]\nname = \"lc\"\nclass = \"LC\"\ncommand = [\"true\"]\n";
+    match limits_without("sys_nice", proc::may_schedule(), "no-capability", config) {
+        Err(why) => skipped(test, &why),
+        Ok(told) => {
+            ["lc is not real-time, and ", "rounds may come late: ", "only programs of our own are ours "]
+                .into_iter()
+                .for_each(|limit| is_limited(&told, limit))
+        }
+    }
+}
+
+#[test]
+fn without_the_capability_to_look_into_others_it_says_that_pulses_are_not_read() {
+    let test = "without_the_capability_to_look_into_others_it_says_that_pulses_are_not_read";
+    let cores = affinity::cores().unwrap_or_default();
+    let [_, one, ..] = cores[..] else {
+        return skipped(test, "no core is left to greenwave beside its tasks'");
+    };
+    if !proc::may_schedule() {
+        return skipped(test, "no CAP_SYS_NICE");
+    }
     let mut other = Command::new("sleep").arg("60").spawn().unwrap();
     let config = format!(
-        "sensor = \"none\"\nmechanism = \"runtime\"\n[[tasks]]\nname = \"lc\"\nclass = \"LC\"\ncommand = [\"true\"]\n\
-         [[tasks]]\nname = \"other\"\nclass = \"LC\"\npulse = true\npid = {}\n",
+        "sensor = \"none\"\nmechanism = \"runtime\"\ncores = \"{}\"\n[[tasks]]\nname = \"other\"\nclass = \"LC\"\n\
+         pulse = true\npid = {}\n",
+        one.0,
         other.id()
     );
-    let config = Scratch::new("no-capability.toml", &config);
-    let mut command = Command::new("setpriv");
-    let without = "-sys_nice,-sys_ptrace";
-    command.args([&format!("--bounding-set={without}"), &format!("--inh-caps={without}"), GREENWAVE]);
-    if !proc::may_schedule() && !proc::may_look_into() {
-        command = Command::new(GREENWAVE);
-    }
-    let journals = journals("no-capability");
-    let words = ["sched", "--config", config.path(), "--journals", &journals, "--for", "300ms"];
-    let out = command.args(words).output();
+    let told = limits_without("sys_ptrace", proc::may_look_into(), "no-look", &config);
     let _ = other.kill().and_then(|()| other.wait());
-    let Ok(out) = out else { return skipped(test, "setpriv is not there") };
-    let [said, told] = [&out.stderr, &out.stdout].map(|text| String::from_utf8_lossy(text));
-    if let Some(why) = said.lines().next().filter(|line| line.starts_with("setpriv: ")) {
-        // BusyBox's takes nothing away.
-        return skipped(test, why);
-    }
-    assert_eq!(out.status.code(), Some(0), "{said}");
-    for limit in [
-        "lc is not real-time, and ",
-        "rounds may come late: ",
-        "only programs of our own are ours ",
-        "other: a pulse of another user's program cannot be read, ",
-    ] {
-        assert!(told.contains(&format!("\nlimit: {limit}")), "{limit:?} is not in {told}");
+    match told {
+        Err(why) => skipped(test, &why),
+        Ok(told) => is_limited(&told, "other: a pulse of another user's program cannot be read, "),
     }
 }
 
