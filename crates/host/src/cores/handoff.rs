@@ -88,7 +88,9 @@ impl Page {
         let (words, clock) = (self.words(), Monotonic::new());
         let mut last = u32::MAX;
         while words.over.load(Ordering::Relaxed) == 0 {
-            let (now, core) = (clock.now().as_nanos(), sched_getcpu() as u32);
+            // In this order: who is moved between the two is on its new core at a later time, not an earlier one.
+            let core = sched_getcpu() as u32;
+            let now = clock.now().as_nanos();
             if core != last {
                 last = core;
                 words.core.store(core, Ordering::Relaxed);
