@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 
+use host::seam::envelope::mapped;
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use rustix::io::Errno;
 
@@ -61,10 +62,7 @@ pub(crate) unsafe fn write(
             size_of::<sockaddr_in>()
         }
         (ip, _) => {
-            let ip = match ip {
-                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-                IpAddr::V6(ip) => ip,
-            };
+            let ip = mapped(ip);
             bytes[..2].copy_from_slice(&(libc::AF_INET6 as libc::sa_family_t).to_ne_bytes());
             bytes[2..4].copy_from_slice(&from.port().to_be_bytes());
             bytes[8..24].copy_from_slice(&ip.octets());

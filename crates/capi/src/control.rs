@@ -10,6 +10,7 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use host::seam::Here;
+use host::seam::envelope::mapped;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, cmsghdr, in_pktinfo, in6_pktinfo, msghdr};
 use rustix::io::Errno;
 
@@ -75,11 +76,7 @@ pub(crate) unsafe fn write(message: &mut msghdr, six: bool, here: Option<Here>) 
     let Some(Here { addr, interface }) = here else { return };
     match addr {
         _ if six => {
-            let six = match addr {
-                IpAddr::V4(addr) => addr.to_ipv6_mapped(),
-                IpAddr::V6(addr) => addr,
-            };
-            let ipi6_addr = libc::in6_addr { s6_addr: six.octets() };
+            let ipi6_addr = libc::in6_addr { s6_addr: mapped(addr).octets() };
             let info = in6_pktinfo { ipi6_addr, ipi6_ifindex: interface };
             // SAFETY: the caller's.
             unsafe { put(message, room, (IPPROTO_IPV6, libc::IPV6_PKTINFO), info) };

@@ -135,6 +135,8 @@ fn build<D: Device>(devices: Vec<Option<D>>, steering: Steering, frames: usize) 
     steered
 }
 
+/// Frames under way from one shard to another, where nobody says otherwise.
+pub const LINK_FRAMES: usize = 1024;
 /// Foreign frames handed on before a call gives the shard its turn again.
 const HANDED_MAX: usize = 64;
 /// Bells are rung at the latest after so many frames.

@@ -16,7 +16,7 @@ use host::seam::preload::{Library, fit};
 use net::stack::Config as StackConfig;
 use net::steer::{FlowHash, Steering};
 use queueing::Span;
-use runtime::steer::{Steered, over_queues};
+use runtime::steer::{LINK_FRAMES, Steered, over_queues};
 
 use crate::configuration::Arguments;
 use crate::device::{AnyDevice, Open};
@@ -159,6 +159,3 @@ fn read(arguments: &Arguments, shards: usize) -> Result<Said, Error> {
     let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
     Ok(Said { policy: args.link.policy, classifiers: vec![classifiers; shards], observed })
 }
-
-/// Frames that may be under way from one stack to another.
-const LINK_FRAMES: usize = 1024;

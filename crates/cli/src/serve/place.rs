@@ -17,7 +17,7 @@ use queueing::{Clock, CoreId};
 use runtime::app::{Echo, Http};
 use runtime::mode::Policy;
 use runtime::shard::{Config, Stats};
-use runtime::steer::{Steered, over_one, over_queues};
+use runtime::steer::{LINK_FRAMES, Steered, over_one, over_queues};
 use runtime::threads::{self, Threads, Workers};
 use runtime::{App, Shard};
 
@@ -270,8 +270,6 @@ impl Place<'_> {
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 /// Looks between two at whether the interface is still there.
 const CHECK: u32 = 10;
-/// Frames that may be under way from one shard to another.
-const LINK_FRAMES: usize = 1024;
 
 #[cfg(test)]
 mod tests;

@@ -179,9 +179,12 @@ impl Desk {
 
     /// What connections of stack `number` inherit, to be told there.
     pub(super) fn take_inherited(&mut self, number: u16) -> Vec<Happened> {
-        let stacks = self.watches.len();
-        let its = |what: &mut Happened| matches!(what, Happened::Set { id, .. } if (*id >> 32) as usize % stacks == usize::from(number));
-        self.inherited.extract_if(.., its).collect()
+        let inherited = std::mem::take(&mut self.inherited);
+        let (its, others) = inherited.into_iter().partition(
+            |what| matches!(*what, Happened::Set { id, .. } if self.stack_of(id) == usize::from(number)),
+        );
+        self.inherited = others;
+        its
     }
 
     /// Where the stack is.

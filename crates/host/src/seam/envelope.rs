@@ -55,10 +55,12 @@ impl Here {
     }
 }
 
-fn octets(ip: IpAddr) -> [u8; 16] {
+/// An address as IPv6 has it: how the seam writes all of them (RFC 4291 §2.5.5.2).
+#[must_use]
+pub fn mapped(ip: IpAddr) -> Ipv6Addr {
     match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-        IpAddr::V6(ip) => ip.octets(),
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
     }
 }
 
@@ -70,7 +72,7 @@ impl Envelope {
         if let Some(Here { addr, interface }) = here {
             bytes[1] = 1;
             bytes[THERE..THERE + 4].copy_from_slice(&interface.to_be_bytes());
-            bytes[THERE + 4..].copy_from_slice(&octets(addr));
+            bytes[THERE + 4..].copy_from_slice(&mapped(addr).octets());
         }
         bytes
     }
@@ -79,7 +81,7 @@ impl Envelope {
     #[must_use]
     pub fn encode(self) -> [u8; LEN] {
         let (kind, number, addr) = match self {
-            Self::Peer(peer) => (b'P', peer.port(), octets(peer.ip())),
+            Self::Peer(peer) => (b'P', peer.port(), mapped(peer.ip()).octets()),
             Self::Connected => (b'C', 0, [0; 16]),
             Self::Failed(errno) => (b'F', errno, [0; 16]),
         };

@@ -15,7 +15,9 @@
 //! in hexadecimal where it is a number; the first address is ours, the second
 //! the peer's; IPv4 is written as it is mapped into IPv6 (RFC 4291 §2.5.5.2).
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
+
+use super::envelope::mapped;
 
 /// A socket of ours, as the program's end tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,11 +79,7 @@ impl Name {
         put(&mut bytes, &mut at, if self.six { b"6" } else { b"4" });
         put_hex(&mut bytes, &mut at, &self.id.to_be_bytes());
         for end in [self.local, self.remote] {
-            let addr = match end.ip() {
-                IpAddr::V4(addr) => addr.to_ipv6_mapped(),
-                IpAddr::V6(addr) => addr,
-            };
-            put_hex(&mut bytes, &mut at, &addr.octets());
+            put_hex(&mut bytes, &mut at, &mapped(end.ip()).octets());
             put_hex(&mut bytes, &mut at, &end.port().to_be_bytes());
         }
         assert_eq!(at, LEN, "a name is as long as it says");
@@ -140,6 +138,8 @@ fn take_hex<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use std::net::IpAddr;
 
     use super::*;
 

@@ -3,8 +3,9 @@
 //! A letter says which request it is, what it says follows, and nothing may
 //! stand behind it. Numbers are in network order.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 
+use super::super::envelope::mapped;
 use super::super::mailboxes::Reuse;
 use super::{ANSWER_BYTES, Answer, Key, REQUEST_BYTES_MAX, Request};
 
@@ -143,11 +144,7 @@ impl Answer {
 }
 
 fn put(bytes: &mut Vec<u8>, addr: SocketAddr) {
-    let ip = match addr.ip() {
-        IpAddr::V4(addr) => addr.to_ipv6_mapped(),
-        IpAddr::V6(addr) => addr,
-    };
-    bytes.extend_from_slice(&ip.octets());
+    bytes.extend_from_slice(&mapped(addr.ip()).octets());
     bytes.extend_from_slice(&addr.port().to_be_bytes());
 }
 
