@@ -39,7 +39,7 @@ const VERSION_1: &str = "/sys/fs/cgroup/cpu";
 const VERSION_2: &str = "/sys/fs/cgroup";
 /// Who runs inside, a line each.
 const MEMBERS: &str = "cgroup.procs";
-/// Looks at whether the killed are gone, and from one to the next.
+/// Looks at whether the killed are gone or a thread has begun, and from one to the next.
 const LOOKS: u32 = 200;
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -138,10 +138,25 @@ impl Group {
     /// Takes in a thread of the kernel's, which works within the limit from
     /// then on and goes back where it was when this is dropped.
     ///
+    /// One that was made a moment ago belongs where all begin until it has had
+    /// a core for the first time, and then sets its own affinity: who pins it
+    /// does so after this.
+    ///
     /// # Errors
-    /// [`LabError::Group`] when the kernel refuses.
+    /// [`LabError::Group`] when the kernel refuses, still after a second.
     pub fn take(&self, kernel_thread: u32) -> Result<(), LabError> {
-        self.write(MEMBERS, &kernel_thread.to_string())
+        let mut looks = 0;
+        loop {
+            match self.write(MEMBERS, &kernel_thread.to_string()) {
+                Err(LabError::Group { source, .. })
+                    if source.kind() == io::ErrorKind::InvalidInput && looks < LOOKS =>
+                {
+                    looks += 1;
+                    thread::sleep(LOOK);
+                }
+                taken => return taken,
+            }
+        }
     }
 
     /// The processes inside.

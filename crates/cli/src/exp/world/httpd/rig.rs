@@ -96,10 +96,10 @@ impl Rig {
                 command: format!("echo 1 >/sys/class/net/{device}/threaded"),
                 said: "the kernel started no thread".to_owned(),
             })?;
-            affinity::pin_process(thread, SERVER_CORE)
-                .map_err(|e| LabError::Program { program: format!("napi/{device}"), why: e.to_string() })?;
             // What receives in place of softirqs lives on the server's share, as they do.
             group.take(thread)?;
+            affinity::pin_process(thread, SERVER_CORE)
+                .map_err(|e| LabError::Program { program: format!("napi/{device}"), why: e.to_string() })?;
         } else {
             host.steer_receive(&device, 1 << SERVER_CORE.0)?;
         }
