@@ -28,6 +28,15 @@ pub struct Estimate {
     pub samples: u64,
 }
 
+impl Estimate {
+    /// How long one more is expected to take: all but one in twenty take no
+    /// longer; zero while too little is known.
+    #[must_use]
+    pub fn expected(&self) -> Span {
+        if self.samples < SAMPLES_MIN { Span::ZERO } else { self.p95 }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Learned {
     window: Histogram,
@@ -92,5 +101,7 @@ impl Learned {
     }
 }
 
+/// Fewer samples say nothing of what a kind takes.
+const SAMPLES_MIN: u64 = 16;
 /// Samples after which quantiles are taken and counting begins anew.
 const WINDOW: u64 = 1024;

@@ -264,8 +264,7 @@ impl State {
 
     /// How long `method` is expected to take; nothing while too little is known.
     fn expected(&self, method: &String) -> Span {
-        let estimate = self.learned.estimate(method);
-        if estimate.samples < SAMPLES_MIN { Span::ZERO } else { estimate.p95 }
+        self.learned.estimate(method).expected()
     }
 }
 
@@ -411,5 +410,3 @@ const AWAY: u8 = 1;
 const OVER: u8 = 2;
 /// Of infeasible requests without an answer in between one in so many is tried.
 const TRY_EVERY: u32 = 64;
-/// Fewer samples say nothing of what a method takes.
-const SAMPLES_MIN: u64 = 16;

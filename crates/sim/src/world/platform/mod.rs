@@ -102,8 +102,8 @@ struct World<'a> {
     requests: Requests,
     /// Per class: when its requests are born, who asks, and what it was granted.
     births: Vec<Births>,
-    /// Per tier and whether it merges, how long that takes.
-    history: History<(usize, bool)>,
+    /// Per tier, whether it merges, and class: how long that takes.
+    history: History<(usize, bool, usize)>,
     outcome: Outcome,
     closed: bool,
 }
@@ -134,7 +134,7 @@ impl<'a> World<'a> {
             hosts: Hosts::new(config),
             requests: Requests::default(),
             births: config.classes.iter().enumerate().map(births).collect(),
-            history: History::new(2 * config.tiers.len()),
+            history: History::new(2 * config.tiers.len() * config.classes.len()),
             outcome: Outcome::new(config),
             closed: false,
         };

@@ -51,10 +51,11 @@ impl World<'_> {
     /// A piece waits for a core, to be served or to be merged.
     fn offer(&mut self, now: Time, at: At, merge: bool) {
         let on = self.config.mechanisms.deadline;
-        let base = self.requests.get(at).level;
+        let request = self.requests.get(at);
+        let (base, class) = (request.level, request.class);
         let piece = self.requests.piece(at);
         let (server, work) = (piece.server, piece.work[usize::from(merge)]);
-        let expected = self.history.estimate(&(piece.tier, merge)).p95;
+        let expected = self.history.estimate(&(piece.tier, merge, class)).expected();
         let left = piece.visit.map(|visit| visit.remaining(now).left()).filter(|_| on);
         piece.level = level(base, left.is_some_and(|left| pressed(left, expected)));
         let label = Label { priority: piece.level, deadline: left };
@@ -69,11 +70,12 @@ impl World<'_> {
     /// A piece was served, or merged.
     pub(super) fn ended(&mut self, now: Time, served: Served) {
         let (at, merge) = At::of(served.token);
+        let class = self.requests.get(at).class;
         let piece = self.requests.piece(at);
         let mut visit = piece.visit.expect("who is served has arrived");
         visit.start(served.started);
         piece.budget = visit.leave(now);
-        self.history.record((piece.tier, merge), now.since(served.started));
+        self.history.record((piece.tier, merge, class), now.since(served.started));
         if merge || piece.children.is_empty() {
             return self.send(now, at, true, false);
         }

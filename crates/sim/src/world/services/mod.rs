@@ -241,7 +241,7 @@ impl<'a> World<'a> {
         let left = visit.remaining(now).left();
         let (expected, slowest) = match this.query.filter(|_| unit.learns == Learns::Query) {
             Some(query) => (servers.sizes.expected(&(query, part.part)), this.slowest),
-            None => [servers.history.estimate(&()).p95; 2].into(),
+            None => [servers.history.estimate(&()).expected(); 2].into(),
         };
         let job = Job { part, visit, left, expected, slowest };
         let queue = &mut servers.parts[part.part].queue;
