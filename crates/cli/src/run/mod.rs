@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use host::guard::Heard;
 use host::sandbox::Duty;
 use host::seam::preload::{Library, fit};
 use net::stack::Config as StackConfig;
@@ -56,6 +57,10 @@ pub struct Args {
     spin: Span,
     #[command(flatten)]
     guard: door::Args,
+    /// Where the program tells of its own queue, which then counts for
+    /// the guard as well; repeatable.
+    #[arg(long, value_name = "FILE", requires = "guard", verbatim_doc_comment)]
+    joined: Vec<PathBuf>,
     /// The library [default: $GREENWAVE_LIB, or libgreenwave.so beside
     /// this program].
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
@@ -83,7 +88,9 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let _ = host::interrupt::hangup();
     let program = fit::find(&args.program[0])?;
     let lib = Library::find(args.lib.as_deref())?;
-    let guards = (0..args.shards).map(|_| args.guard.guard()).collect::<Result<_, _>>()?;
+    let heard = Heard::default();
+    let guard = || args.guard.joined(&args.joined, &heard);
+    let guards = (0..args.shards).map(|_| guard()).collect::<Result<_, _>>()?;
     let (kind, addresses) = args.link.plan()?;
     let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
     args.link.check_capture()?;
@@ -92,7 +99,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         return Err(Error::new(format!("{what}, and --shards is {}", args.shards)).advice("--shards 1"));
     }
     args.traces.check()?;
-    let sandbox = args.sandbox.plan(Duty::Run, kind.kept());
+    let sandbox = args.sandbox.plan(Duty::Run { joined: !args.joined.is_empty() }, kind.kept());
     let ui = args.ui.open(watched::head(&program, &args.link.device), args.control.is_on())?;
     let reads = arguments.file().into_iter().chain(args.link.policy.clone()).collect();
     let control = args.control.open(ui.as_ref(), reads)?;
@@ -120,6 +127,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         classifiers,
         observed,
         guards,
+        heard,
         seats,
         steering,
         meters: Vec::new(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use host::Monotonic;
 use host::afxdp::{Claimant, Claims};
+use host::guard::Heard;
 use host::seam::VARIABLE;
 use host::seam::preload::Library;
 use host::seam::program::Programs;
@@ -54,6 +55,8 @@ pub(super) struct Stacks<'a> {
     pub(super) observed: Arc<Observed>,
     /// One for each stack.
     pub(super) guards: Vec<Option<Guard>>,
+    /// Whether these heard of the program's own queue.
+    pub(super) heard: Heard,
     /// Likewise.
     pub(super) seats: Vec<Seats>,
     pub(super) steering: Steering,
@@ -125,6 +128,10 @@ impl Stacks<'_> {
             Watching { watched: watched.as_mut(), control: self.control.as_mut(), reload: &mut reload };
         let status = serve(&mut servers, args.spin, interrupted, watching, &mut programs)?;
         summary(&mut servers, &self.meters, args.guard.is_on());
+        if !args.joined.is_empty() && self.heard.looks() == 0 {
+            let files: Vec<_> = args.joined.iter().map(|file| file.display().to_string()).collect();
+            eprintln!("the guard heard of no queue but its own: nobody told in {}", files.join(", "));
+        }
         watched.into_iter().for_each(|watched| watched.end(Monotonic::new().now(), &mut servers));
         reload.say();
         Ok(exit(status, interrupted.load(Ordering::Relaxed)))

@@ -2,6 +2,9 @@
 
 use std::io::ErrorKind;
 
+use guard::joined::Told;
+use queueing::Span;
+
 use super::servers::lighttpd;
 use super::*;
 
@@ -10,7 +13,8 @@ fn new_clients_are_shed_while_a_program_leaves_others_unread() {
     let test = "new_clients_are_shed_while_a_program_leaves_others_unread";
     let Some(world) = World::new(test, "lighttpd") else { return };
     let mut config = String::new();
-    let options = ["--guard", "queue-delay", "--target-delay", "5ms", "--guard-refusal", "reset"];
+    let nobody = format!("{}/queue", world.folder());
+    let options = [&GUARD[..], &["--joined", &nobody]].concat();
     let server = world.start("packet:gw0", 80, &options, &lighttpd(&world, &mut config));
     let connect = || world.clients.enter(|| TcpStream::connect_timeout(&server.to, LIMIT));
     world.until("it takes connections", || connect().is_ok());
@@ -45,4 +49,32 @@ fn new_clients_are_shed_while_a_program_leaves_others_unread() {
     let row = said.lines().map(words).find(|row| row.len() == 6 && row[0] == "0");
     let row = row.unwrap_or_else(|| panic!("{said}"));
     assert!(row[2].parse::<u64>().unwrap() > 0, "{said}");
+    assert!(said.contains(&format!("nobody told in {nobody}")), "{said}");
 }
+
+#[test]
+fn new_clients_are_shed_while_a_program_tells_of_a_long_queue() {
+    let test = "new_clients_are_shed_while_a_program_tells_of_a_long_queue";
+    let Some(world) = World::new(test, "lighttpd") else { return };
+    let (mut config, queue) = (String::new(), format!("{}/queue", world.folder()));
+    let options = [&GUARD[..], &["--joined", &queue]].concat();
+    let server = world.start("packet:gw0", 80, &options, &lighttpd(&world, &mut config));
+    let connect = || world.clients.enter(|| TcpStream::connect_timeout(&server.to, LIMIT));
+    world.until("it takes connections", || connect().is_ok());
+    let mut open = world.connect(&server);
+    // Of two that come one is served, and those in its queue have waited far too long.
+    let mut told = Told { waiting: 900, delay: Span::from_millis(300), ..Told::default() };
+    world.until("somebody is shed", || {
+        told = Told { turn: told.turn + 1, came: told.came + 2, served: told.served + 1, ..told };
+        std::fs::write(&queue, told.line()).unwrap();
+        connect().is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
+    });
+    assert!(ask(&mut open, "/small").ends_with("hello\n"), "open connections are never touched");
+    // It has nothing new to tell.
+    world.until("others come in again", || (0..20).all(|_| connect().is_ok()));
+    let said = server.stop();
+    assert!(!said.contains("nobody told"), "{said}");
+}
+
+/// Who waits for more than 5 ms has others hear that they do not come in.
+const GUARD: [&str; 6] = ["--guard", "queue-delay", "--target-delay", "5ms", "--guard-refusal", "reset"];

@@ -32,6 +32,7 @@ mod cost;
 mod error;
 #[cfg(any(feature = "bpf", test))]
 mod frames;
+mod joining;
 mod layout;
 mod listeners;
 mod machine;
@@ -58,6 +59,7 @@ use absent::{Loaded, load};
 #[cfg(feature = "bpf")]
 pub use cost::costs;
 pub use error::GuardError;
+pub use joining::{Heard, Joining};
 use layout::Look;
 pub use layout::{CLASSES, Counts, DEADMAN, Held, PORTS_MAX, PREFIXES_MAX, Queue, Reason, SHOWN, Seen};
 use machine::Machine;

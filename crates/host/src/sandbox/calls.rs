@@ -65,7 +65,7 @@ fn allowed(duty: Duty) -> Result<Calls, BackendError> {
     calls.extend(limited);
     match duty {
         Duty::Serve => {}
-        Duty::Run => calls.extend(of_run()?),
+        Duty::Run { .. } => calls.extend(of_run()?),
         Duty::Guard { .. } => calls.extend(of_guard()?),
     }
     Ok(calls)

@@ -34,7 +34,10 @@ pub enum Duty {
     Serve,
     /// The same, on sockets that it hands to programs which it has started, and
     /// will have to end, whoever they have become: CAP_KILL.
-    Run,
+    Run {
+        /// Listens to them, as a guard does.
+        joined: bool,
+    },
     /// Reads and writes the maps of a program in the kernel, and runs it: CAP_BPF,
     /// which older kernels do not demand less than.
     Guard {
@@ -47,7 +50,8 @@ impl Duty {
     fn keeps(self) -> CapabilitySet {
         match self {
             Self::Serve => CapabilitySet::empty(),
-            Self::Run => CapabilitySet::KILL,
+            Self::Run { joined: false } => CapabilitySet::KILL,
+            Self::Run { joined: true } => CapabilitySet::KILL | CapabilitySet::DAC_READ_SEARCH,
             Self::Guard { joined: false } => CapabilitySet::BPF,
             Self::Guard { joined: true } => CapabilitySet::BPF | CapabilitySet::DAC_READ_SEARCH,
         }

@@ -1,0 +1,115 @@
+//! A guard on our own stack that listens to the services behind it.
+//!
+//! The stack sees connections that a program has not read; what a program has read
+//! and queues by itself it tells in a file, as to a guard in the kernel. A policy
+//! around the policy joins both, so that the stack need not know of files.
+//! Source: ADR 0042.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use guard::{Limit, Policy, Signals};
+use queueing::{Span, Time};
+
+use super::GuardError;
+use super::tellers::Tellers;
+
+/// A policy that knows what services tell, too.
+pub struct Joining<Make> {
+    /// One that has learned nothing yet.
+    anew: Make,
+    policy: Box<dyn Policy>,
+    tellers: Tellers,
+    /// What it aims at, where that has changed since.
+    target: Option<Span>,
+    /// Services that told lately, as of the last look.
+    telling: u64,
+    heard: Heard,
+}
+
+/// How often somebody was heard, for who asks later.
+#[derive(Clone, Debug, Default)]
+pub struct Heard(Arc<AtomicU64>);
+
+impl Heard {
+    /// Looks at which one service at least had told lately.
+    #[must_use]
+    pub fn looks(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl<Make: Fn() -> Box<dyn Policy>> Joining<Make> {
+    /// A policy that `anew` makes, joined by who tells in `paths`. The files need not
+    /// be there yet, as those may make them that the stack is there for.
+    ///
+    /// # Errors
+    /// [`GuardError::TooMany`] files.
+    pub fn new(anew: Make, paths: &[PathBuf], heard: &Heard) -> Result<Self, GuardError> {
+        let (policy, tellers) = (anew(), Tellers::expected(paths)?);
+        Ok(Self { anew, policy, tellers, target: None, telling: 0, heard: heard.clone() })
+    }
+}
+
+impl<Make: Fn() -> Box<dyn Policy> + Send> Policy for Joining<Make> {
+    fn tick(&mut self, now: Time, signals: &Signals) -> Limit {
+        let signals = self.tellers.join(now, *signals);
+        let telling = self.tellers.requests().telling;
+        self.heard.0.fetch_add(u64::from(telling > 0), Ordering::Relaxed);
+        if std::mem::replace(&mut self.telling, telling) > 0 && telling == 0 {
+            // What was learned was learned of who has fallen silent.
+            self.policy = (self.anew)();
+            self.target.into_iter().for_each(|target| self.policy.on_target(target));
+            return Limit::Open;
+        }
+        self.policy.tick(now, &signals)
+    }
+
+    fn on_target(&mut self, target: Span) {
+        self.target = Some(target);
+        self.policy.on_target(target);
+    }
+
+    fn looks_at_machine(&self) -> bool {
+        self.policy.looks_at_machine()
+    }
+
+    fn never_sheds(&self) -> bool {
+        self.policy.never_sheds()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guard::joined::{SILENT, Told};
+    use guard::{Params, by_name};
+
+    use super::*;
+
+    #[test]
+    fn who_tells_of_a_long_queue_has_others_shed_until_it_falls_silent() {
+        let path = std::env::temp_dir().join(format!("greenwave-joining-{}", std::process::id()));
+        let heard = Heard::default();
+        let anew = || by_name("queue-delay", &Params::default()).expect("there is such a policy");
+        let mut policy = Joining::new(anew, std::slice::from_ref(&path), &heard).unwrap();
+        let at = |look: u64| Time::ZERO + Span::from_millis(10 * look);
+        // At the door nothing waits, and the file is not there yet.
+        let seen = Signals { offered: 10, admitted: 10, served: 3, ..Signals::default() };
+        assert_eq!((policy.tick(at(0), &seen), heard.looks()), (Limit::Open, 0));
+        let mut look = 1;
+        for turn in 1..=50 {
+            let (delay, served) = (Span::from_millis(300), 3 * turn);
+            let told = Told { turn, waiting: 900, delay, came: 10 * turn, served, ..Told::default() };
+            std::fs::write(&path, told.line()).unwrap();
+            policy.tick(at(look), &seen);
+            look += 1;
+        }
+        assert_eq!(heard.looks(), 49, "the first may be of yesterday");
+        assert_ne!(policy.tick(at(look), &seen), Limit::Open);
+        let later = at(look) + SILENT + SILENT;
+        assert_eq!(policy.tick(later, &seen), Limit::Open);
+        assert_eq!(policy.tick(later + Span::from_millis(10), &seen), Limit::Open);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
