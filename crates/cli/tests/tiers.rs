@@ -28,15 +28,20 @@ const TINY: Tiny = Tiny(
     [settings]
     arrivals = "poisson 100"
     requests = 60
-    slos = [{ name = "urgent", share = 0.5, slo = "40s" }, { name = "patient", share = 0.5, slo = "50s" }]
+    slos = [
+        { name = "urgent", share = 0.4, slo = "40s" },
+        { name = "patient", share = 0.4, slo = "50s" },
+        { name = "new", share = 0.2, slo = "50s" },
+    ]
     stages = [{ name = "front", service = "1ms" }, { name = "worker", service = "1ms", parts = 2 }]
     [settings.host]
     rate = "40mbit"
     bulk = 1
     congestion = "reno"
     answer = 10_000
-    dscp = [32, 10]
-    guard_target = "30s"
+    dscp = [32, 16, 10]
+    newcomers = 1
+    guard_target = "10s"
     unanswered = "60s"
     other_max = 10.0
     [mode.none]
@@ -86,13 +91,13 @@ fn label_and_budget_go_with_every_request_through_three_services() {
     assert_eq!(json["world"], "host");
     for mode in ["none", "no-stack", "all"] {
         let figure = |class: &str, stat: &str| figure(&json, mode, class, stat);
-        let [urgent, patient] = ["urgent", "patient"].map(|class| figure(class, "requests"));
-        assert_eq!((urgent + patient, figure("total", "miss")), (60.0, 0.0), "{mode}: {json}");
+        let [urgent, patient, new] = ["urgent", "patient", "new"].map(|class| figure(class, "requests"));
+        assert_eq!((urgent + patient + new, figure("total", "miss")), (60.0, 0.0), "{mode}: {json}");
         for service in ["front", "worker-1", "worker-2"] {
-            let did =
-                ["requests", "first", "unbudgeted", "refused", "shed"].map(|stat| figure(service, stat));
+            let stats = ["requests", "first", "last", "unbudgeted", "refused", "shed"];
+            let did = stats.map(|stat| figure(service, stat));
             // The front knows urgent requests by their packets, and so do workers.
-            assert_eq!(did, [60.0, urgent, 0.0, 0.0, 0.0], "{mode} {service}: {json}");
+            assert_eq!(did, [60.0, urgent, new, 0.0, 0.0, 0.0], "{mode} {service}: {json}");
         }
         // At least 2 ms of work; answers say whose they are.
         assert!(figure("urgent", "p50") >= 2_000.0 && figure("total", "labelled") > 0.0, "{mode}: {json}");
@@ -124,8 +129,13 @@ fn what_an_experiment_of_services_cannot_be_is_said_before_any_runs() {
         "mechanisms = \"most\"",
         "mechanisms \"most\" are none of none, all",
     );
-    TINY.is_refused("dscp = [32, 10]", "dscp = [46]", "for each of 2 slos");
-    TINY.is_refused("dscp = [32, 10]", "dscp = [46, 10]", "[46, 10] is not among those that our stack sends");
+    TINY.is_refused("dscp = [32, 16, 10]", "dscp = [46]", "for each of 3 slos");
+    TINY.is_refused(
+        "dscp = [32, 16, 10]",
+        "dscp = [46, 16, 10]",
+        "[46, 16, 10] is not among those that our stack sends",
+    );
+    TINY.is_refused("newcomers = 1", "newcomers = 4", "host.newcomers 4 is outside 0..=3");
     TINY.is_refused("parts = 2", "parts = 9", "parts 9 is outside 1..=8");
     TINY.is_refused("bulk = 1", "bulks = 1", "bulks");
 }

@@ -1,6 +1,8 @@
-//! `testbed calls FRONT DSCP…`: calls to a service in a process, or a place, of
-//! its own ([`tier`](crate::tier)), a connection and a DSCP for each class of
-//! users.
+//! `testbed calls FRONT CLASS…`: calls to a service in a process, or a place, of
+//! its own ([`tier`](crate::tier)), by classes of users that have a DSCP each.
+//!
+//! A class `10` has one connection for all its calls; `new:10` are newcomers, who
+//! open one for each call and close it after the answer, or give up.
 //!
 //! Told and heard as a runner, except that it starts nothing: what the plan
 //! says of the first stage is for the service that is called, the rest for those
@@ -11,10 +13,13 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use bytes::Bytes;
 use deadline::Budget;
-use deadline::tower::scope;
+use deadline::tower::{PropagateLayer, scope};
 use queueing::Span;
 use tokio::runtime::{Builder, Handle};
+use tokio::time::timeout;
+use tonic::Request;
 
 use crate::protocol::Line;
 use crate::rpc::{Client, PATHS};
@@ -29,55 +34,111 @@ use crate::{Error, Planned, Report, Setup, pace};
 /// The arguments are not an address and a DSCP for each class, or nobody
 /// listens there.
 pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Error> {
-    let (front, dscp) = arguments(std::env::args().skip(2), setup.slos.len())?;
+    let (front, classes) = arguments(std::env::args().skip(2), setup.slos.len())?;
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Error::new(format!("runtime: {e}"), "ulimit -u, ulimit -n"))?;
     let run = Run::new(plan, report);
-    let clients = runtime.block_on(connect(setup, front, &dscp))?;
-    let late = send(runtime.handle(), setup, &run, &clients)?;
+    let way = Way {
+        front,
+        propagate: propagating(setup.queue().shedding),
+        waiting: setup.capacity.saturating_mul(2),
+    };
+    let users = runtime.block_on(way.users(&classes))?;
+    let late = send(runtime.handle(), setup, &run, &users)?;
     runtime.shutdown_timeout(GONE);
     run.say(Line::Late(late));
     Ok(())
 }
 
-/// The address, and a DSCP for each of so many classes.
+/// A class of users: with which DSCP, and whether each call opens a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Class {
+    dscp: u8,
+    new: bool,
+}
+
+/// The address, and so many classes.
 fn arguments(
     mut given: impl Iterator<Item = String>,
     classes: usize,
-) -> Result<(SocketAddr, Vec<u8>), Error> {
-    let bad = |what: String| Error::new(what, "testbed calls 10.0.0.1:7000 46 10");
+) -> Result<(SocketAddr, Vec<Class>), Error> {
+    let bad = |what: String| Error::new(what, "testbed calls 10.0.0.1:7000 46 new:10");
     let front = given.next().unwrap_or_default();
     let address = front.parse().map_err(|e| bad(format!("FRONT {front:?}: {e}")))?;
-    let dscp = given.map(|text| text.parse().ok().filter(|dscp| *dscp < 64).ok_or(text));
-    let dscp: Result<Vec<u8>, String> = dscp.collect();
-    let dscp = dscp.map_err(|text| bad(format!("DSCP {text:?} is not 0..=63")))?;
-    match dscp.len() == classes && classes <= PATHS.len() {
-        true => Ok((address, dscp)),
-        false => Err(bad(format!("{} DSCP for {classes} classes, of 8 at most", dscp.len()))),
+    let class = |text: String| {
+        let (new, dscp) = text.strip_prefix("new:").map_or((false, &text[..]), |dscp| (true, dscp));
+        let dscp = dscp.parse().ok().filter(|dscp| *dscp < 64);
+        dscp.map(|dscp| Class { dscp, new }).ok_or_else(|| bad(format!("DSCP {text:?} is not 0..=63")))
+    };
+    let found = given.map(class).collect::<Result<Vec<_>, _>>()?;
+    match found.len() == classes && classes <= PATHS.len() {
+        true => Ok((address, found)),
+        false => Err(bad(format!("{} DSCP for {classes} classes, of 8 at most", found.len()))),
     }
 }
 
-/// A client for each class.
-async fn connect(setup: &Setup, front: SocketAddr, dscp: &[u8]) -> Result<Vec<Client>, Error> {
-    let propagate = propagating(setup.queue().shedding);
-    let mut clients = Vec::new();
-    for &dscp in dscp {
-        clients.push(Client::connect_as(dscp, front, &propagate, setup.capacity.saturating_mul(2)).await?);
+/// How calls get to the service.
+#[derive(Clone)]
+struct Way {
+    front: SocketAddr,
+    propagate: PropagateLayer,
+    /// Calls that wait at most.
+    waiting: usize,
+}
+
+/// Who calls.
+#[derive(Clone)]
+enum User {
+    /// On a connection that is open.
+    There(Client),
+    /// On one that is opened for the call.
+    New(Way, u8),
+}
+
+impl Way {
+    async fn open(&self, dscp: u8) -> Result<Client, Error> {
+        Client::connect_as(dscp, self.front, &self.propagate, self.waiting).await
     }
-    Ok(clients)
+
+    /// The users of `classes`. Whoever is new looks whether somebody listens, once.
+    async fn users(&self, classes: &[Class]) -> Result<Vec<User>, Error> {
+        let mut users = Vec::new();
+        for &Class { dscp, new } in classes {
+            let client = self.open(dscp).await?;
+            users.push(if new { User::New(self.clone(), dscp) } else { User::There(client) });
+        }
+        Ok(users)
+    }
+}
+
+impl User {
+    /// Whether a call of class `level` is answered within the task's budget, or `left` for
+    /// who opens a connection first.
+    async fn call(self, level: usize, call: Request<Bytes>, left: Span) -> bool {
+        match self {
+            Self::There(mut client) => client.call_as(level, call).await.is_ok(),
+            Self::New(way, dscp) => {
+                // Nobody's SYN is worth more time than its call.
+                let left = Duration::from_nanos(left.as_nanos());
+                let Ok(Ok(mut client)) = timeout(left, way.open(dscp)).await else { return false };
+                client.call_as(level, call).await.is_ok()
+            }
+        }
+    }
 }
 
 /// Sends the plan and waits until all of it has ended: how late one was sent.
-fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, clients: &[Client]) -> Result<Span, Error> {
+fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, users: &[User]) -> Result<Span, Error> {
     let (ended, ends) = channel();
     let zero = run.begin();
     let late = pace::send_all(zero, &run.plan, |request, planned| {
-        let (run, mut client, ended) = (Arc::clone(run), clients[planned.class].clone(), ended.clone());
+        let (run, user, ended) = (Arc::clone(run), users[planned.class].clone(), ended.clone());
         let slo = Span::from_nanos(setup.slos[planned.class].slo_ns);
         let (level, call) = (planned.class, telling(&planned.service));
         runtime.spawn(async move {
             let budget = Budget::restored(slo, run.elapsed(request), &[]);
-            let answered = scope(budget, client.call_as(level, call)).await.is_ok();
+            let left = slo.saturating_sub(run.elapsed(request));
+            let answered = scope(budget, user.call(level, call, left)).await;
             let elapsed = run.elapsed(request);
             run.say(Line::End { request, answered, elapsed, used: usize::from(answered), parts: 1 });
             let _ = ended.send(());
@@ -95,13 +156,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_class_has_its_dscp() {
+    fn each_class_has_its_dscp_and_may_be_new() {
         let given = |text: &str| arguments(text.split_whitespace().map(str::to_owned), 2);
-        assert_eq!(given("10.0.0.1:7000 46 10"), Ok(("10.0.0.1:7000".parse().unwrap(), vec![46, 10])));
+        let (address, open) = ("10.0.0.1:7000".parse().unwrap(), Class { dscp: 46, new: false });
+        assert_eq!(given("10.0.0.1:7000 46 10"), Ok((address, vec![open, Class { dscp: 10, new: false }])));
+        assert_eq!(
+            given("10.0.0.1:7000 46 new:10"),
+            Ok((address, vec![open, Class { dscp: 10, new: true }]))
+        );
         for (text, says) in [
             ("", "FRONT \"\""),
             ("10.0.0.1 46 10", "FRONT \"10.0.0.1\""),
             ("10.0.0.1:7000 46 64", "DSCP \"64\" is not 0..=63"),
+            ("10.0.0.1:7000 46 new:64", "DSCP \"new:64\" is not 0..=63"),
             ("10.0.0.1:7000 46", "1 DSCP for 2 classes"),
         ] {
             let error = given(text).unwrap_err().to_string();

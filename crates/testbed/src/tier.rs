@@ -10,6 +10,7 @@
 
 use std::io::Read;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -65,6 +66,9 @@ struct Tier {
     guard: String,
     /// How long a request may wait, as a guard sees it, ns.
     guard_target_ns: u64,
+    /// Where it tells of its queue, for who guards the way to it, if anywhere.
+    #[serde(default)]
+    tells: Option<PathBuf>,
 }
 
 /// Runs the service that the only one of `arguments` describes until stdin ends.
@@ -146,6 +150,12 @@ async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
         .map_err(|e| Error::new(format!("tier: guard {e}"), SPEC))?
         .seeing(move || Queue::from(&inside))
         .classes(tier.dscp.len() as u8, |headers| Class::new(level(headers) as u8));
+    let guard = match &tier.tells {
+        Some(path) => guard.telling(path).map_err(|e| {
+            Error::new(format!("tier: tells {}: {e}", path.display()), "a file that it may write")
+        })?,
+        None => guard,
+    };
     let failed = |e: std::io::Error| Error::new(format!("{}: {e}", tier.listen), "ip address, ss -ltn");
     let listener = TcpListener::bind(tier.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -234,12 +244,14 @@ impl Seen {
 fn said(seen: &Mutex<Seen>, queue: &DeadlineLayer, guard: &GuardLayer) -> String {
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     let (counts, worked) = (queue.counts(), seen.queue.count());
+    let guarded = guard.counts();
     json!({
         "worked": worked,
-        "first": guard.counts().first().map_or(0, |class| class.seen),
+        "first": guarded.first().map_or(0, |class| class.seen),
+        "last": guarded.last().map_or(0, |class| class.seen),
         "unbudgeted": counts.faults.iter().sum::<u64>(),
         "refused": counts.expired + counts.infeasible + counts.full,
-        "shed": guard.counts().iter().map(|class| class.shed).sum::<u64>(),
+        "shed": guarded.iter().map(|class| class.shed).sum::<u64>(),
         "queue_p50_ns": seen.queue.quantile(0.5).as_nanos(),
         "queue_p99_ns": seen.queue.quantile(0.99).as_nanos(),
         "beyond_ns": seen.beyond.as_nanos().checked_div(worked).unwrap_or(0),

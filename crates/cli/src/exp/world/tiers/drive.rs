@@ -40,8 +40,9 @@ pub struct Driven {
 pub struct Told {
     /// Requests whose work was done, in whichever order they came.
     pub worked: u64,
-    /// Requests of the first level that came.
+    /// Requests of the first level that came, and of the last.
     pub first: u64,
+    pub last: u64,
     /// Requests that brought no budget that could be read.
     pub unbudgeted: u64,
     pub refused: u64,
@@ -72,7 +73,7 @@ impl Rig {
         let trace: Vec<_> = Trace::new(config).collect();
         let mut tally = Tally::new(config, &trace);
         let mut command = caller(&self.users)?;
-        command.arg(self.target.to_string()).args(plan.host.dscp.iter().map(u8::to_string));
+        command.arg(self.target.to_string()).args(classes(plan));
         let group = Group::preferred("users")?;
         let (mut first, mut last, around) = (None, None, &self.around);
         on_core(CLIENT_CORE, || {
@@ -112,6 +113,14 @@ impl Rig {
             other: last.others.since(first.others) / seconds * 100.0,
         })
     }
+}
+
+/// Classes of users, as who calls is told of them.
+fn classes(plan: &Plan) -> impl Iterator<Item = String> {
+    let open = plan.host.dscp.len() - plan.host.newcomers;
+    let class =
+        move |(n, dscp): (usize, &u8)| if n < open { dscp.to_string() } else { format!("new:{dscp}") };
+    plan.host.dscp.iter().enumerate().map(class)
 }
 
 impl Around {

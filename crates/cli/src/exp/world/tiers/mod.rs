@@ -50,6 +50,7 @@ pub const WORLD: World = World {
         kept("refused", "1"),
         kept("shed", "1"),
         kept("first", "1"),
+        kept("last", "1"),
         kept("unbudgeted", "1"),
         kept("beyond", "µs"),
         shown("be", "1/s", "BE/s"),
@@ -71,6 +72,12 @@ struct Host {
     /// Whether users meet the front on our own TCP rather than the kernel's.
     #[serde(default)]
     stack: bool,
+    /// Whether that sheds newcomers at the SYN, where there is a guard.
+    #[serde(default = "yes")]
+    door: bool,
+    /// So many classes, the last ones, open a connection for each request.
+    #[serde(default)]
+    newcomers: usize,
     /// What the workers' ways out are shaped to.
     #[serde(deserialize_with = "text")]
     rate: Rate,
@@ -101,6 +108,10 @@ struct Plan {
     host: Host,
     on: Mechanisms,
     policy: Policy,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A bulk flow never ends. One that sends nothing for a while waits for its turn, or for
@@ -147,20 +158,26 @@ fn policy(on: Mechanisms, host: &Host) -> Result<Policy, String> {
 }
 
 impl Plan {
+    /// Whether the stack holds newcomers to what can be served.
+    fn has_door(&self) -> bool {
+        self.host.stack && self.host.door && self.on.guard
+    }
+
     fn check(&self) -> Result<(), String> {
         let Host { rate, bulk, answer, dscp, guard_target, unanswered, other_max, .. } = &self.host;
         Policy::check_rate(*rate).map_err(|e| line(&e))?;
         within("host.bulk", *bulk, 0..=BULK_MAX)?;
         within("host.answer", *answer, 1..=ANSWER_MAX)?;
         within("host.other_max", *other_max, 0.0..=1e4)?;
-        for (name, span) in [("guard_target", guard_target), ("unanswered", unanswered)] {
-            within(&format!("host.{name} in seconds"), span.as_secs_f64(), 0.001..=3600.0)?;
-        }
+        // What a guard on the stack is told, too.
+        within("host.guard_target in seconds", guard_target.as_secs_f64(), 0.001..=10.0)?;
+        within("host.unanswered in seconds", unanswered.as_secs_f64(), 0.001..=3600.0)?;
         let classes = self.config.slos.len();
         let others = |(n, mine): (usize, &u8)| *mine > 0 && *mine < 64 && !dscp[..n].contains(mine);
         if dscp.len() != classes || !dscp.iter().enumerate().all(others) {
             return Err(format!("host.dscp {dscp:?} is not one of 1..=63 for each of {classes} slos"));
         }
+        within("host.newcomers", self.host.newcomers, 0..=classes)?;
         if self.host.stack {
             stack::levels(dscp)?;
         }
@@ -267,6 +284,7 @@ fn of_service(name: &str, told: &Told) -> Row {
         ("refused", told.refused as f64),
         ("shed", told.shed as f64),
         ("first", told.first as f64),
+        ("last", told.last as f64),
         ("unbudgeted", told.unbudgeted as f64),
         ("beyond", us(told.beyond_ns)),
     ];

@@ -2,6 +2,7 @@
 //! with this.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -127,17 +128,19 @@ impl Rig {
         };
         let workers = (1..)
             .zip(&worker_hosts)
-            .map(|(n, host)| service(host, settings(plan, at(n, 0), &[])))
+            .map(|(n, host)| service(host, settings(plan, at(n, 0), &[], None)))
             .collect::<Result<Vec<_>, Error>>()?;
         let parts: Vec<SocketAddr> = (1..).zip(&workers).map(|(n, _)| at(n, 0)).collect();
         let stack = plan.host.stack.then(|| OurStack::new(&plan.host.dscp)).transpose()?;
         let target = if stack.is_some() { (OURS, PORT).into() } else { at(USERS, 1) };
-        let settings = settings(plan, target, &parts);
+        let tells = stack.as_ref().filter(|_| plan.has_door()).map(OurStack::queue);
+        let settings = settings(plan, target, &parts, tells.as_deref());
         let front = match &stack {
             None => service(&front_host, settings)?,
             Some(stack) => {
                 let (addr, words) = (format!("{OURS}/{PREFIX}"), [&testbed, "tier", &settings]);
-                let command = stack.command((&group, &front_host), USERS_DEVICE, &addr, &words)?;
+                let door = plan.has_door().then_some(plan.host.guard_target);
+                let command = stack.command((&group, &front_host), USERS_DEVICE, &addr, door, &words)?;
                 start(command).map_err(|why| stack.explained(why))?
             }
         };
@@ -223,8 +226,8 @@ fn at(number: u8, end: usize) -> SocketAddr {
     SocketAddr::from((ends(number)[end], PORT))
 }
 
-/// What a service is told of itself; the front has `parts`.
-fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr]) -> String {
+/// What a service is told of itself; the front has `parts`, and may tell of its queue.
+fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], tells: Option<&Path>) -> String {
     let (config, host) = (&plan.config, &plan.host);
     let is_front = !parts.is_empty();
     let stage = &config.stages[usize::from(!is_front)];
@@ -237,6 +240,7 @@ fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr]) -> String {
         "congestion": (!(is_front && host.stack)).then_some(&host.congestion),
         "guard": if is_front && plan.on.guard { "queue-delay" } else { "none" },
         "guard_target_ns": host.guard_target.as_nanos(),
+        "tells": tells,
     })
     .to_string()
 }

@@ -38,6 +38,7 @@ fn settings_that_make_no_sense_are_refused() {
     check("[46, 10]", "[46, 46]", "host.dscp [46, 46]");
     check("[46, 10]", "[46, 0]", "host.dscp [46, 0]");
     check("\"40mbit\"", "\"1bit\"", "rate 1bit is outside");
+    check("guard_target = \"10ms\"", "guard_target = \"11s\"", "host.guard_target in seconds 11 is outside");
     check("bulk = 1", "bulk = 100", "host.bulk 100 is outside 0..=16");
     check("answer = 1000", "answer = 0", "host.answer 0 is outside");
     check("parts = 2", "parts = 9", "stage worker: parts 9 is outside 1..=8");
