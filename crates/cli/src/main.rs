@@ -14,6 +14,7 @@ use configuration::Arguments;
 use error::Error;
 
 mod address;
+mod asked;
 mod bench;
 mod calibrate;
 mod check;

@@ -11,9 +11,9 @@ use runtime::shard::{Limits, Shed};
 use runtime::streams::Seen;
 
 use super::stacks::Server;
+use crate::asked::Asked;
 use crate::serve::watched::{of_guard, slowest};
 use crate::traces::Traces;
-use crate::ui::live::STEP;
 use crate::ui::metrics::DEPTH;
 use crate::ui::{Figure, Head, Labels, Told, Ui};
 
@@ -25,20 +25,9 @@ pub(super) struct Watched {
     slow: Limits,
     /// Slow requests that were not kept, as others were slower.
     left_out: u64,
-    /// When it told last.
-    told: Option<Time>,
     /// The device, as it is called on the command line.
     device: String,
-    stacks: Vec<Asked>,
-    /// They have been asked, and not all have answered.
-    waits: bool,
-}
-
-/// A stack that is asked.
-struct Asked {
-    hatch: Arc<Hatch<Seen>>,
-    /// Its answer, or what it is to fill next.
-    seen: Option<Box<Seen>>,
+    stacks: Asked<Seen>,
 }
 
 /// What this is, for who looks at it live.
@@ -55,43 +44,27 @@ impl Watched {
         slow: Limits,
         stacks: usize,
     ) -> Self {
-        let asked = || Asked { hatch: Arc::default(), seen: Some(Box::default()) };
-        let stacks = (0..stacks).map(|_| asked()).collect();
-        Self { ui, traces, slow, left_out: 0, told: None, device, stacks, waits: false }
+        let stacks = Asked::new(stacks, Seen::default);
+        Self { ui, traces, slow, left_out: 0, device, stacks }
     }
 
     /// Where the stacks show themselves.
     pub(super) fn hatches(&self) -> Vec<Arc<Hatch<Seen>>> {
-        self.stacks.iter().map(|stack| stack.hatch.clone()).collect()
+        self.stacks.hatches()
     }
 
     /// Asks if it is time to, and tells once all have answered.
     pub(super) fn look(&mut self, now: Time) {
-        if !self.waits && self.told.is_none_or(|told| now.since(told) >= STEP) {
-            self.waits = true;
-            for stack in &mut self.stacks {
-                stack.seen.take().into_iter().for_each(|empty| stack.hatch.ask(empty));
-            }
-        }
-        if self.waits && self.have_answered() {
-            self.waits = false;
+        if self.stacks.look(now) {
             self.tell(now);
         }
     }
 
-    fn have_answered(&mut self) -> bool {
-        for stack in self.stacks.iter_mut().filter(|stack| stack.seen.is_none()) {
-            stack.seen = stack.hatch.take();
-        }
-        self.stacks.iter().all(|stack| stack.seen.is_some())
-    }
-
     /// Tells what the stacks have answered, as far as they have.
     fn tell(&mut self, now: Time) {
-        self.told = Some(now);
         let (mut figures, mut shed, mut slow) = (Vec::new(), [Shed::default(); Priority::LEVELS], Vec::new());
-        for (number, stack) in self.stacks.iter_mut().enumerate() {
-            let Some(seen) = &mut stack.seen else { continue };
+        for (number, seen) in self.stacks.seen().enumerate() {
+            let Some(seen) = seen else { continue };
             of_stack(number, seen, &mut figures);
             shed.iter_mut().zip(&seen.counters.guard).for_each(|(sum, shed)| sum.add(shed));
             self.left_out += seen.slow.left_out();
@@ -110,13 +83,12 @@ impl Watched {
     /// with a line on stderr.
     pub(super) fn end<D: Device>(mut self, now: Time, servers: &mut [Server<D>]) {
         // Answered, and never told.
-        if self.waits {
-            self.have_answered();
+        if self.stacks.end() {
             self.tell(now);
         }
         let mut together = 0;
-        for (stack, (streams, _)) in self.stacks.iter_mut().zip(servers) {
-            let seen = stack.seen.get_or_insert_default();
+        for (seen, (streams, _)) in self.stacks.seen().zip(servers) {
+            let seen = seen.get_or_insert_default();
             streams.show(seen);
             together += seen.together;
         }

@@ -8,8 +8,8 @@ use queueing::{Priority, Time};
 use runtime::hatch::Hatch;
 use runtime::shard::{Counters, Depths, Limits, Seen, Shed, Slow, Stats};
 
+use crate::asked::Asked;
 use crate::traces::Traces;
-use crate::ui::live::STEP;
 use crate::ui::metrics::{CAME, DEPTH, LEFT, SHED, WAIT};
 use crate::ui::{Figure, Labels, Spans, Told, Ui};
 
@@ -21,24 +21,13 @@ pub(super) struct Watched<'a> {
     slow: Limits,
     /// Slow requests that are in nobody's traces, as there were too many.
     left_out: u64,
-    /// When it told last.
-    told: Option<Time>,
     /// The device, as it is called on the command line.
     device: &'a str,
-    shards: Vec<Asked>,
-    /// They have been asked, and not all have answered.
-    waits: bool,
-    /// All of them, added up.
+    shards: Asked<Seen>,
+    /// Waits of all answers so far, of each shard.
+    totals: Vec<Stats>,
+    /// All of them in the last one, added up.
     sum: Stats,
-}
-
-/// A shard that is asked.
-struct Asked {
-    hatch: Arc<Hatch<Seen>>,
-    /// Its answer, or what it is to fill next.
-    seen: Option<Box<Seen>>,
-    /// Waits of all answers so far.
-    total: Stats,
 }
 
 impl<'a> Watched<'a> {
@@ -49,58 +38,36 @@ impl<'a> Watched<'a> {
         slow: Limits,
         shards: usize,
     ) -> Self {
-        let asked = || {
-            let mut seen = Box::<Seen>::default();
+        let empty = || {
+            let mut seen = Seen::default();
             seen.stats.slow.set_limits(slow);
-            Asked { hatch: Arc::default(), seen: Some(seen), total: Stats::default() }
+            seen
         };
-        Self {
-            ui,
-            traces,
-            slow,
-            left_out: 0,
-            told: None,
-            device,
-            shards: (0..shards).map(|_| asked()).collect(),
-            waits: false,
-            sum: Stats::default(),
-        }
+        let totals = (0..shards).map(|_| Stats::default()).collect();
+        let shards = Asked::new(shards, empty);
+        Self { ui, traces, slow, left_out: 0, device, shards, totals, sum: Stats::default() }
     }
 
     /// Where the shards show themselves.
     pub(super) fn hatches(&self) -> Vec<Arc<Hatch<Seen>>> {
-        self.shards.iter().map(|shard| shard.hatch.clone()).collect()
+        self.shards.hatches()
     }
 
     /// Asks if it is time to, and tells what has been answered.
     pub(super) fn look(&mut self, now: Time) {
-        if !self.waits && self.told.is_none_or(|told| now.since(told) >= STEP) {
-            self.waits = true;
-            for shard in &mut self.shards {
-                shard.seen.take().into_iter().for_each(|empty| shard.hatch.ask(empty));
-            }
-        }
-        if !self.waits {
-            return;
-        }
-        for shard in self.shards.iter_mut().filter(|shard| shard.seen.is_none()) {
-            shard.seen = shard.hatch.take();
-        }
-        if self.shards.iter().all(|shard| shard.seen.is_some()) {
-            self.waits = false;
+        if self.shards.look(now) {
             self.tell(now);
         }
     }
 
     fn tell(&mut self, now: Time) {
-        self.told = Some(now);
-        let Self { device, shards, sum, .. } = self;
+        let Self { device, shards, totals, sum, .. } = self;
         sum.clear();
         let (mut figures, mut slow) = (Vec::new(), Vec::new());
-        for (number, shard) in shards.iter_mut().enumerate() {
-            let Some(seen) = &mut shard.seen else { continue };
+        for ((number, seen), total) in shards.seen().enumerate().zip(totals) {
+            let Some(seen) = seen else { continue };
             sum.merge_spans(&seen.stats);
-            shard.total.merge_spans(&seen.stats);
+            total.merge_spans(&seen.stats);
             of_shard(number, &seen.stats.counters, &seen.depths, &mut figures);
             let guard = sum.counters.guard.iter_mut().zip(&seen.stats.counters.guard);
             guard.for_each(|(sum, shed)| sum.add(shed));
@@ -133,13 +100,15 @@ impl<'a> Watched<'a> {
 
     /// Adds the waits that the view has taken to what each shard has left, and
     /// ends the traces, if there are any, with a line on stderr.
-    pub(super) fn give_back(self, now: Time, stats: &mut [Stats]) {
+    pub(super) fn give_back(mut self, now: Time, stats: &mut [Stats]) {
         let (mut left_out, mut slow) = (self.left_out, Vec::new());
-        for (number, (mut shard, stats)) in self.shards.into_iter().zip(stats).enumerate() {
-            stats.merge_spans(&shard.total);
-            // Answered, and never told.
-            let late = shard.seen.take().or_else(|| shard.hatch.take());
-            if let Some(mut seen) = late {
+        // What was answered and never told; what was told is empty again.
+        self.shards.end();
+        for ((number, stats), (seen, total)) in
+            stats.iter_mut().enumerate().zip(self.shards.seen().zip(&self.totals))
+        {
+            stats.merge_spans(total);
+            if let Some(seen) = seen {
                 stats.merge_spans(&seen.stats);
                 left_out += whole(number, &mut seen.stats, &mut slow);
             }
