@@ -107,6 +107,27 @@ fn label_and_budget_go_with_every_request_through_three_services() {
 }
 
 #[test]
+fn who_is_behind_goes_to_the_workers_a_level_more_urgent() {
+    if !can_run("who_is_behind_goes_to_the_workers_a_level_more_urgent") {
+        return;
+    }
+    library::library();
+    // Patient users alone, twice as many as the workers can serve: their queue soon takes more than half of what they have.
+    let late = r#"mechanisms = "all"
+    "host.stack" = true
+    arrivals = "uniform 20"
+    "slos.0.share" = 0.0
+    "slos.1.share" = 1.0
+    "slos.2.share" = 0.0
+    "slos.1.slo" = "1200ms"
+    "stages.1.service" = "100ms""#;
+    let json = found(&TINY.run("mechanisms = \"all\"\n    \"host.stack\" = true", late));
+    let first = |service: &str| figure(&json, "all", service, "first");
+    assert_eq!(first("front"), 0.0, "nobody says that he is urgent: {json}");
+    assert!(first("worker-1") > 0.0 && first("worker-2") > 0.0, "{json}");
+}
+
+#[test]
 fn an_interrupted_experiment_of_services_leaves_nothing() {
     if !can_run("an_interrupted_experiment_of_services_leaves_nothing") {
         return;

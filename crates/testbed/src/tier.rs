@@ -5,7 +5,7 @@
 //! where a runner's are all in one process. What a request takes here and at
 //! each of the services that work on its parts comes with it; the level is that
 //! of its connection ([`label`](crate::label)), and parts go on connections of
-//! the same. From the outside in: the level, a guard, the queue, the work. It
+//! the same, or of the next more urgent level for who is behind. From the outside in: the level, a guard, the queue, the work. It
 //! says where it listens, and at the end of its stdin what it did, a line each.
 
 use std::io::Read;
@@ -14,7 +14,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use deadline::tower::{DeadlineLayer, Grpc as HeadersOnly, PropagateLayer, Settings, give_way, scope};
+use deadline::tower::{
+    DeadlineLayer, Grpc as HeadersOnly, PropagateLayer, Settings, behind, give_way, scope,
+};
 use deadline::{Limits, Shedding};
 use guard::tower::{GuardLayer, Queue};
 use guard::{Class, Params};
@@ -169,7 +171,7 @@ async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
         .layer(MapRequestLayer::new(move |request: http::Request<Body>| mark.write(request)))
         .layer(guard.clone().answered_by(HeadersOnly))
         .layer(layer.clone().answered_by(HeadersOnly))
-        .add_service(Method(handler(parts, tier.answer, Arc::clone(seen))));
+        .add_service(Method(handler(parts, queue.shedding, tier.answer, Arc::clone(seen))));
     tokio::spawn(server.serve_with_incoming(incoming.map(|stream| stream.and_then(Labelled::new))));
     Ok(Serving { address, queue: layer, guard })
 }
@@ -183,8 +185,9 @@ pub(crate) fn propagating(shedding: Shedding) -> PropagateLayer {
     }
 }
 
-/// Works, gives way, has `parts` (by service and level) work, and answers.
-fn handler(parts: Vec<Vec<Client>>, answer: usize, seen: Arc<Mutex<Seen>>) -> Handler {
+/// Works, gives way, has `parts` (by service and level) work, and answers. Where budgets count, who is
+/// behind goes on a level more urgent.
+fn handler(parts: Vec<Vec<Client>>, shedding: Shedding, answer: usize, seen: Arc<Mutex<Seen>>) -> Handler {
     let parts = Arc::new(parts);
     Arc::new(move |request: Request<Bytes>| {
         let (parts, seen) = (Arc::clone(&parts), Arc::clone(&seen));
@@ -197,9 +200,11 @@ fn handler(parts: Vec<Vec<Client>>, answer: usize, seen: Arc<Mutex<Seen>>) -> Ha
             let here = budget.stages().last().copied().unwrap_or_default();
             seen.lock().unwrap_or_else(PoisonError::into_inner).served(&here, told[0]);
             give_way();
+            let hurries = shedding != Shedding::None && behind();
+            let way = level.saturating_sub(usize::from(hurries));
             let mut calls = JoinSet::new();
             for (part, &service) in parts.iter().zip(&told[1..]) {
-                let mut client = part[level].clone();
+                let mut client = part[way].clone();
                 calls.spawn(scope(budget, async move { client.call_as(level, telling(&[service])).await }));
             }
             while let Some(done) = calls.join_next().await {

@@ -171,7 +171,8 @@ impl Gate {
         let part = budget.part();
         let visit = Visit::arrive(now, budget.arrived(), Span::ZERO);
         let left = visit.remaining(now).left();
-        let mut service = part.map_or_else(|| state.expected(method), |part| part.service);
+        let expected = part.map_or_else(|| state.expected(method), |part| part.service);
+        let mut service = expected;
         let tried = self.shedding == Shedding::Infeasible && left < service && state.tries(method);
         if tried {
             service = Span::ZERO;
@@ -197,7 +198,7 @@ impl Gate {
             Shedding::Infeasible => Some(left - service),
         };
         let seat = Seat { gate: Arc::clone(self), ticket, told, done: false };
-        Entered { visit, seat, patience, tried }
+        Entered { visit, seat, patience, tried, expected }
     }
 
     /// A request for `method` was answered `service` after its turn had come;
@@ -286,6 +287,8 @@ pub(super) struct Entered {
     pub(super) patience: Option<Span>,
     /// Too little was left, and it was let in all the same.
     pub(super) tried: bool,
+    /// How long it is expected to take from its turn on; zero where nobody knows.
+    pub(super) expected: Span,
 }
 
 /// A place in the queue; given up by being dropped.

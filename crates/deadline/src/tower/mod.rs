@@ -35,7 +35,9 @@ pub use answer::{Answer, Grpc, Refusal, Text};
 pub use clock::Clock;
 pub use gate::{Counts, Settings};
 pub use propagate::{OutOfTime, Propagate, PropagateLayer, WithoutBudget};
-pub use scope::{budget, give_way, parts, priority, remaining, scope, scope_at, spawn, spawn_parallel};
+pub use scope::{
+    behind, budget, give_way, parts, priority, remaining, scope, scope_at, spawn, spawn_parallel,
+};
 pub use serve::{Deadline, DeadlineLayer};
 
 use std::future::Future;

@@ -26,6 +26,8 @@ pub(super) struct Here {
     pub(super) clock: Clock,
     /// Of a request that a [`DeadlineLayer`](super::DeadlineLayer) serves.
     pub(super) place: Option<Arc<Place>>,
+    /// When its answer is expected, where that is known.
+    pub(super) answered: Option<Time>,
 }
 
 impl Here {
@@ -47,7 +49,7 @@ pub async fn scope_at<F: Future>(clock: Clock, budget: Budget, future: F) -> F::
     let now = clock.now();
     let mut visit = Visit::arrive(now, budget, Span::ZERO);
     visit.start(now);
-    within(Here { visit, clock, place: None }, future).await
+    within(Here { visit, clock, place: None, answered: None }, future).await
 }
 
 /// Lets the next request in: this one's own work is done, and from here on it
@@ -113,6 +115,21 @@ pub fn priority() -> Priority {
     }
     let level = scaled(granted - elapsed, granted, Priority::LEVELS as u64);
     Priority::new(level as u8).unwrap_or(Priority::LOWEST)
+}
+
+/// Whether what this task does is behind: less is left than twice what the rest is
+/// expected to take, or nothing. What it then asks others for can leave on a more
+/// urgent way, such as a connection of another DSCP. Not before a
+/// [`DeadlineLayer`](super::DeadlineLayer) has learned how long the method takes, and not
+/// outside of one.
+#[must_use]
+pub fn behind() -> bool {
+    let behind = |here: &Here| {
+        let now = here.clock.now();
+        let rest = here.answered.map(|answered| answered.since(now));
+        rest.is_some_and(|rest| here.visit.remaining(now).left() < (rest * 2).max(Span::from_nanos(1)))
+    };
+    HERE.try_with(behind).unwrap_or(false)
 }
 
 /// Into how many parts to split work that can be split into `most`: 1 while all

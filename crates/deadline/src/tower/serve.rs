@@ -137,7 +137,7 @@ where
         let mut inner = self.inner.clone();
         let method = request.uri().path().to_owned();
         let entered = gate.enter(gate.clock().now(), received(request.headers()), &method);
-        let Entered { mut visit, seat, patience, tried } = entered;
+        let Entered { mut visit, seat, patience, tried, expected } = entered;
         Box::pin(async move {
             let permit = match seat.turn(patience).await {
                 Ok(permit) => permit,
@@ -154,7 +154,9 @@ where
                 poll_fn(|cx| inner.poll_ready(cx)).await?;
                 inner.call(request).await
             };
-            let here = Here { visit, clock: gate.clock().clone(), place: Some(permit.place()) };
+            let answered = Some(started + expected).filter(|_| expected > Span::ZERO);
+            let (clock, place) = (gate.clock().clone(), Some(permit.place()));
+            let here = Here { visit, clock, place, answered };
             let served = within(here, served).await;
             let now = gate.clock().now();
             let served = served.map(|mut response| {
