@@ -51,6 +51,12 @@ pub struct Open {
     pub claimant: Option<Claimant>,
 }
 
+/// Why `command` cannot go on over `device`, whose interface is not there any more.
+pub fn gone(device: &str, command: &str) -> Error {
+    Error::new(format!("{device}: the interface is gone: it was removed, renamed or moved"))
+        .advice(format!("greenwave {command} again, once it is there"))
+}
+
 /// The largest MTU that the stack takes.
 const MTU_MAX: u16 = 9216;
 /// The smallest that carries IPv6 (RFC 8200 §5).

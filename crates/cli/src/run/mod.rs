@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use host::guard::Heard;
+use host::interface::Presence;
 use host::sandbox::Duty;
 use host::seam::preload::{Library, fit};
 use net::stack::Config as StackConfig;
@@ -115,6 +116,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     for (queue, device) in devices.iter_mut().enumerate() {
         device.watch(seats[queue % seats.len()].readiness()?);
     }
+    let interface = kind.name().map(Presence::of);
     let mut stacks = Stacks {
         args,
         arguments,
@@ -122,6 +124,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         lib,
         sandbox,
         kind,
+        interface,
         addresses,
         stack,
         classifiers,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use host::Monotonic;
 use host::afxdp::{Claimant, Claims};
 use host::guard::Heard;
+use host::interface::Presence;
 use host::seam::VARIABLE;
 use host::seam::preload::Library;
 use host::seam::program::Programs;
@@ -31,7 +32,7 @@ use super::{Args, read};
 use crate::address::{Addresses, list};
 use crate::configuration::Arguments;
 use crate::control::{self, Control};
-use crate::device::Kind;
+use crate::device::{Kind, gone};
 use crate::sandbox::Sandbox;
 use crate::serve::reload::{Reads, Reload};
 use crate::serve::settle::settle;
@@ -48,6 +49,8 @@ pub(super) struct Stacks<'a> {
     /// What is given up once the program runs.
     pub(super) sandbox: Sandbox,
     pub(super) kind: Kind,
+    /// The device's interface, where it has one.
+    pub(super) interface: Option<Presence>,
     pub(super) addresses: Addresses,
     pub(super) stack: StackConfig,
     pub(super) classifiers: Classifiers,
@@ -81,6 +84,8 @@ pub(super) type Server<D> = (Streams<D, Seats>, D);
 const FRAMES_MAX: usize = 16_384;
 /// How often the program and the interrupt flag are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Looks between two at whether the interface is still there.
+const CHECK: u32 = 50;
 /// How long a program has to end after ctrl-C before it is killed.
 const GRACE: Span = Span::from_secs(5);
 /// How long what programs wrote before they ended may take to reach its peers.
@@ -124,9 +129,13 @@ impl Stacks<'_> {
         let mut watched = is_watched.then(|| Watched::new(ui, traces, device.clone(), slow, servers.len()));
         let reads = Reads { arguments: self.arguments, policy: args.link.policy.is_some(), read };
         let mut reload = Reload::new(reads, self.observed.clone(), servers.len());
-        let watching =
-            Watching { watched: watched.as_mut(), control: self.control.as_mut(), reload: &mut reload };
-        let status = serve(&mut servers, args.spin, interrupted, watching, &mut programs)?;
+        let watching = Watching {
+            watched: watched.as_mut(),
+            control: self.control.as_mut(),
+            reload: &mut reload,
+            interface: self.interface.as_ref(),
+        };
+        let (status, is_gone) = serve(&mut servers, args.spin, interrupted, watching, &mut programs)?;
         summary(&mut servers, &self.meters, args.guard.is_on());
         if !args.joined.is_empty() && self.heard.looks() == 0 {
             let files: Vec<_> = args.joined.iter().map(|file| file.display().to_string()).collect();
@@ -134,6 +143,9 @@ impl Stacks<'_> {
         }
         watched.into_iter().for_each(|watched| watched.end(Monotonic::new().now(), &mut servers));
         reload.say();
+        if is_gone {
+            return Err(gone(device, "run"));
+        }
         Ok(exit(status, interrupted.load(Ordering::Relaxed)))
     }
 
@@ -163,6 +175,16 @@ struct Watching<'a, 'b> {
     watched: Option<&'a mut Watched>,
     control: Option<&'a mut Control>,
     reload: &'a mut Reload<'b>,
+    interface: Option<&'a Presence>,
+}
+
+/// What is to become of a program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Runs,
+    /// It is asked to end, and killed when it takes too long.
+    Ends,
+    Dies,
 }
 
 /// Starts the program. Whoever in it comes to us before there is a stack waits for it.
@@ -174,20 +196,22 @@ fn start(command: &mut Command) -> Result<Programs, Error> {
     Ok(programs)
 }
 
-/// Serves until nobody of the program is left.
+/// Serves until nobody of the program is left; its exit status, and whether it was ended because
+/// the interface was taken away.
 fn serve<D: Device + Send>(
     servers: &mut [Server<D>],
     spin: Span,
     interrupted: &AtomicBool,
-    Watching { mut watched, mut control, reload }: Watching<'_, '_>,
+    Watching { mut watched, mut control, reload, interface }: Watching<'_, '_>,
     programs: &mut Programs,
-) -> Result<Option<ExitStatus>, Error>
+) -> Result<(Option<ExitStatus>, bool), Error>
 where
     D::Frame: Send,
 {
     let seen = watched.as_ref().map_or(Vec::new(), |watched| watched.hatches());
     let classifiers = reload.hatches();
     let (clock, stop) = (Monotonic::new(), AtomicBool::new(false));
+    let (mut looks, mut is_gone) = (0_u32, false);
     let status = std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(servers.len());
         for (number, (streams, device)) in servers.iter_mut().enumerate() {
@@ -197,27 +221,33 @@ where
             let (clock, stop) = (&clock, &stop);
             threads.push(scope.spawn(move || streams::serve(streams, device, clock, stop, spin, hatches)));
         }
-        let status = wait(programs, &clock, interrupted, || {
+        let status = wait(programs, &clock, || {
             watched.iter_mut().for_each(|watched| watched.look(clock.now()));
             control.iter_mut().for_each(|control| control.look(clock.now()));
             if let Some(outcome) = reload.look(control.as_deref_mut()) {
                 control::tell(control.as_deref_mut(), clock.now(), &outcome);
             }
-            threads.iter().any(std::thread::ScopedJoinHandle::is_finished)
+            looks = looks.wrapping_add(1);
+            is_gone = is_gone || looks.is_multiple_of(CHECK) && interface.is_some_and(|it| !it.is_there());
+            match threads.iter().any(std::thread::ScopedJoinHandle::is_finished) {
+                true => Fate::Dies,
+                false if is_gone || interrupted.load(Ordering::Relaxed) => Fate::Ends,
+                false => Fate::Runs,
+            }
         });
         stop.store(true, Ordering::Relaxed);
         let ended: Vec<_> = threads.into_iter().map(|thread| panics::join("the stack", thread)).collect();
         ended.into_iter().collect::<Result<(), _>>().map_err(Error::new).map(|()| status)
     })?;
     let end = clock.now() + FLUSH;
-    while clock.now() < end && !servers.iter().all(|(streams, _)| streams.is_quiet()) {
+    while !is_gone && clock.now() < end && !servers.iter().all(|(streams, _)| streams.is_quiet()) {
         let mut some = false;
         servers.iter_mut().for_each(|(streams, device)| some |= streams.turn(clock.now(), device));
         if !some {
             servers[0].1.wait(Span::from_millis(1));
         }
     }
-    Ok(status)
+    Ok((status, is_gone))
 }
 
 /// A descriptor for each connection: as many as we may have. The program has
@@ -228,27 +258,19 @@ fn raise_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Waits until all of the program have ended, or ends them at ctrl-C.
-fn wait(
-    programs: &mut Programs,
-    clock: &Monotonic,
-    interrupted: &AtomicBool,
-    mut is_over: impl FnMut() -> bool,
-) -> Option<ExitStatus> {
+/// Waits until all of the program have ended, or ends them as `fate` says, which is asked each time.
+fn wait(programs: &mut Programs, clock: &Monotonic, mut fate: impl FnMut() -> Fate) -> Option<ExitStatus> {
     let mut kill_at = None;
     while programs.run() {
-        if is_over() {
-            programs.signal(Signal::KILL);
-        } else if interrupted.load(Ordering::Relaxed) {
-            let now = clock.now();
-            match kill_at {
-                None => {
-                    kill_at = Some(now + GRACE);
-                    programs.signal(Signal::TERM);
-                }
-                Some(at) if now >= at => programs.signal(Signal::KILL),
-                Some(_) => {}
+        match (fate(), kill_at) {
+            (Fate::Runs, _) => {}
+            (Fate::Dies, _) => programs.signal(Signal::KILL),
+            (Fate::Ends, None) => {
+                kill_at = Some(clock.now() + GRACE);
+                programs.signal(Signal::TERM);
             }
+            (Fate::Ends, Some(at)) if clock.now() >= at => programs.signal(Signal::KILL),
+            (Fate::Ends, Some(_)) => {}
         }
         std::thread::park_timeout(LOOK_EVERY);
     }

@@ -28,6 +28,7 @@ use super::{Args, Proto, Serves, summary};
 use crate::address::{Addresses, list};
 use crate::configuration::Arguments;
 use crate::control::{self, Control};
+use crate::device::gone;
 use crate::options::secret;
 use crate::report::Header;
 use crate::sandbox::Sandbox;
@@ -254,8 +255,7 @@ impl Place<'_> {
         watched.into_iter().for_each(|watched| watched.give_back(clock_here.now(), &mut stats));
         reload.say();
         if is_gone {
-            let what = format!("{device}: the interface is gone: it was removed, renamed or moved");
-            return Err(Error::new(what).advice("greenwave serve again, once it is there"));
+            return Err(gone(device, "serve"));
         }
         Ok(stats)
     }

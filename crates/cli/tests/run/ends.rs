@@ -26,6 +26,24 @@ fn a_program_that_is_killed_ends_its_connections_and_the_run() {
 }
 
 #[test]
+fn an_interface_that_is_taken_away_ends_the_program_and_the_run() {
+    let test = "an_interface_that_is_taken_away_ends_the_program_and_the_run";
+    let Some(world) = World::new(test, "lighttpd") else { return };
+    let mut config = String::new();
+    for device in ["packet:gw0", "tap:gw1"] {
+        let mut server = world.start(device, 80, &[], &lighttpd(&world, &mut config));
+        let [program] = server.descendants()[..] else { panic!("lighttpd is one process") };
+        let (_, name) = device.split_once(':').unwrap();
+        world.ours.run("ip", &["link", "delete", name]).unwrap();
+        let (code, said) = server.ended();
+        assert_eq!(code, Some(2), "{said}");
+        let line = format!("error: {device}: the interface is gone: ");
+        assert!(said.contains(&line) && said.contains("\n  try: greenwave run again"), "{said}");
+        assert!(is_gone(program), "it was asked to end");
+    }
+}
+
+#[test]
 fn a_killed_worker_ends_its_connections_and_the_next_one_serves() {
     let test = "a_killed_worker_ends_its_connections_and_the_next_one_serves";
     let Some(world) = World::new(test, "nginx") else { return };
