@@ -30,8 +30,10 @@ fn an_interface_that_is_taken_away_ends_the_program_and_the_run() {
     let test = "an_interface_that_is_taken_away_ends_the_program_and_the_run";
     let Some(world) = World::new(test, "lighttpd") else { return };
     let mut config = String::new();
-    for device in ["packet:gw0", "tap:gw1"] {
+    for (device, clients) in [("packet:gw0", &world.clients), ("tap:gw1", &world.ours)] {
         let mut server = world.start(device, 80, &[], &lighttpd(&world, &mut config));
+        let connect = || TcpStream::connect_timeout(&server.to, LIMIT);
+        world.until("it takes connections", || clients.enter(connect).is_ok());
         let [program] = server.descendants()[..] else { panic!("lighttpd is one process") };
         let (_, name) = device.split_once(':').unwrap();
         world.ours.run("ip", &["link", "delete", name]).unwrap();
