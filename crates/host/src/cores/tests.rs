@@ -10,6 +10,7 @@ use super::class::Class;
 use super::journal::pid;
 use super::task::RESCAN;
 use super::*;
+use crate::lab::Folder;
 use crate::{Monotonic, affinity, proc};
 
 /// A program that computes until it is killed.
@@ -41,11 +42,12 @@ impl Drop for Program {
     }
 }
 
-fn manager(test: &str, lc: &Program, be: &Program, real_time: bool) -> (Affinity, Vec<CoreId>) {
+/// With the folder of its journal, which is to outlive it.
+fn manager(test: &str, lc: &Program, be: &Program, real_time: bool) -> (Folder, Affinity, Vec<CoreId>) {
     let cores = affinity::cores().unwrap();
     let layout = Layout::new(&cores).unwrap();
-    let folder = std::env::temp_dir().join(format!("greenwave-cores-{test}-{}", std::process::id()));
-    let journal = Journal::begin(&folder, &cores).unwrap();
+    let folder = Folder::new(&format!("cores-{test}")).unwrap();
+    let journal = Journal::begin(folder.path(), &cores).unwrap();
     let task = |spec, id| TaskSetup { spec, who: Who::Child(id), tail: None, pulse: false };
     let tasks = vec![
         ("lc".to_owned(), task(TaskSpec::critical(1), lc.id())),
@@ -61,14 +63,14 @@ fn manager(test: &str, lc: &Program, be: &Program, real_time: bool) -> (Affinity
         sensor: Box::new(Unseen),
         journal,
     };
-    (Affinity::new(setup, now).unwrap(), cores)
+    (folder, Affinity::new(setup, now).unwrap(), cores)
 }
 
 #[test]
 fn be_leaves_the_core_that_lc_holds_and_everything_is_put_back() {
     let (lc, be) = (Program::start(), Program::start());
     let before = [(lc.class(), lc.cores()), (be.class(), be.cores())];
-    let (mut manager, cores) = manager("back", &lc, &be, false);
+    let (_folder, mut manager, cores) = manager("back", &lc, &be, false);
     assert_eq!(be.class(), Class::IDLE, "BE gives way to all others at once");
     assert_eq!(lc.class(), before[0].0);
     let clock = Monotonic::new();
@@ -103,7 +105,7 @@ fn lc_is_real_time_while_it_sleeps_now_and_then_and_has_its_class_again() {
     for (name, lc, keeps) in [("sleeps", &sleeps, true), ("spins", &spins, false)] {
         let be = Program::start();
         let before = lc.class();
-        let (mut manager, _) = manager(&format!("urgent-{name}"), lc, &be, true);
+        let (_folder, mut manager, _) = manager(&format!("urgent-{name}"), lc, &be, true);
         if manager.stays_fair(TaskId(0)) {
             assert_eq!(lc.class(), before);
             println!("skipped: lc_is_real_time: {name}: this control group has no real-time budget");
@@ -136,7 +138,7 @@ fn a_task_s_time_is_counted_its_end_is_noticed_and_its_forks_belong_to_it() {
     let shell = "while :; do :; done & while :; do :; done";
     let mut be = Program(Command::new("sh").args(["-c", shell]).spawn().unwrap());
     let clock = Monotonic::new();
-    let (mut manager, _) = manager("time", &lc, &be, false);
+    let (_folder, mut manager, _) = manager("time", &lc, &be, false);
     let board = sched::cores::Board::new(
         manager.taken.layout.topology().clone(),
         vec![TaskSpec::critical(1), TaskSpec::best_effort()],
