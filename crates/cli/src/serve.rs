@@ -9,7 +9,6 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use host::interface::Presence;
 use host::sandbox::Duty;
 use net::stack::Config as StackConfig;
 use queueing::Span;
@@ -17,7 +16,7 @@ use runtime::mode::{Classifiers, Mode, Policy};
 
 use crate::address::list;
 use crate::configuration::Arguments;
-use crate::device::Open;
+use crate::device::{Open, Watch};
 use crate::link::Link;
 use crate::options::{self, Steer, made_up_mac, secret};
 use crate::report::Header;
@@ -143,7 +142,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         true => format!("the kernel's end is {}", list(&ends)),
         false => kind.company().to_owned(),
     };
-    let interface = kind.name().map(Presence::of);
+    let interface = Watch::of(&kind);
     let place = Place {
         args,
         arguments,

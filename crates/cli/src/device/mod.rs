@@ -28,10 +28,12 @@ mod capture;
 pub mod kind;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod xdp;
 
 pub use any::{AnyDevice, Wrapped};
 pub use kind::Kind;
+pub use watch::Watch;
 
 /// Devices that are open.
 pub struct Open {
@@ -49,12 +51,6 @@ pub struct Open {
     pub how: Option<String>,
     /// Says which frames are ours, on an interface that is shared by frame.
     pub claimant: Option<Claimant>,
-}
-
-/// Why `command` cannot go on over `device`, whose interface is not there any more.
-pub fn gone(device: &str, command: &str) -> Error {
-    Error::new(format!("{device}: the interface is gone: it was removed, renamed or moved"))
-        .advice(format!("greenwave {command} again, once it is there"))
 }
 
 /// The largest MTU that the stack takes.

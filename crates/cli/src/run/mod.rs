@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use host::guard::Heard;
-use host::interface::Presence;
 use host::sandbox::Duty;
 use host::seam::preload::{Library, fit};
 use net::stack::Config as StackConfig;
@@ -21,7 +20,7 @@ use queueing::Span;
 use runtime::steer::{LINK_FRAMES, Steered, over_queues};
 
 use crate::configuration::Arguments;
-use crate::device::{AnyDevice, Open};
+use crate::device::{AnyDevice, Open, Watch};
 use crate::link::Link;
 use crate::options::{self, made_up_mac, secret};
 use crate::serve::reload::Said;
@@ -116,7 +115,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     for (queue, device) in devices.iter_mut().enumerate() {
         device.watch(seats[queue % seats.len()].readiness()?);
     }
-    let interface = kind.name().map(Presence::of);
+    let interface = Watch::of(&kind);
     let mut stacks = Stacks {
         args,
         arguments,

@@ -10,7 +10,6 @@ use std::time::Duration;
 use host::Monotonic;
 use host::afxdp::{Claimant, Claims};
 use host::guard::Heard;
-use host::interface::Presence;
 use host::seam::VARIABLE;
 use host::seam::preload::Library;
 use host::seam::program::Programs;
@@ -32,7 +31,7 @@ use super::{Args, read};
 use crate::address::{Addresses, list};
 use crate::configuration::Arguments;
 use crate::control::{self, Control};
-use crate::device::{Kind, gone};
+use crate::device::{Kind, Watch};
 use crate::sandbox::Sandbox;
 use crate::serve::reload::{Reads, Reload};
 use crate::serve::settle::settle;
@@ -49,8 +48,8 @@ pub(super) struct Stacks<'a> {
     /// What is given up once the program runs.
     pub(super) sandbox: Sandbox,
     pub(super) kind: Kind,
-    /// The device's interface, where it has one.
-    pub(super) interface: Option<Presence>,
+    /// The device's interface.
+    pub(super) interface: Watch,
     pub(super) addresses: Addresses,
     pub(super) stack: StackConfig,
     pub(super) classifiers: Classifiers,
@@ -84,8 +83,6 @@ pub(super) type Server<D> = (Streams<D, Seats>, D);
 const FRAMES_MAX: usize = 16_384;
 /// How often the program and the interrupt flag are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Looks between two at whether the interface is still there.
-const CHECK: u32 = 50;
 /// How long a program has to end after ctrl-C before it is killed.
 const GRACE: Span = Span::from_secs(5);
 /// How long what programs wrote before they ended may take to reach its peers.
@@ -133,9 +130,9 @@ impl Stacks<'_> {
             watched: watched.as_mut(),
             control: self.control.as_mut(),
             reload: &mut reload,
-            interface: self.interface.as_ref(),
+            interface: &mut self.interface,
         };
-        let (status, is_gone) = serve(&mut servers, args.spin, interrupted, watching, &mut programs)?;
+        let status = serve(&mut servers, args.spin, interrupted, watching, &mut programs)?;
         summary(&mut servers, &self.meters, args.guard.is_on());
         if !args.joined.is_empty() && self.heard.looks() == 0 {
             let files: Vec<_> = args.joined.iter().map(|file| file.display().to_string()).collect();
@@ -143,9 +140,7 @@ impl Stacks<'_> {
         }
         watched.into_iter().for_each(|watched| watched.end(Monotonic::new().now(), &mut servers));
         reload.say();
-        if is_gone {
-            return Err(gone(device, "run"));
-        }
+        self.interface.end(device, "run")?;
         Ok(exit(status, interrupted.load(Ordering::Relaxed)))
     }
 
@@ -175,7 +170,7 @@ struct Watching<'a, 'b> {
     watched: Option<&'a mut Watched>,
     control: Option<&'a mut Control>,
     reload: &'a mut Reload<'b>,
-    interface: Option<&'a Presence>,
+    interface: &'a mut Watch,
 }
 
 /// What is to become of a program.
@@ -196,22 +191,20 @@ fn start(command: &mut Command) -> Result<Programs, Error> {
     Ok(programs)
 }
 
-/// Serves until nobody of the program is left; its exit status, and whether it was ended because
-/// the interface was taken away.
+/// Serves until nobody of the program is left; its exit status.
 fn serve<D: Device + Send>(
     servers: &mut [Server<D>],
     spin: Span,
     interrupted: &AtomicBool,
     Watching { mut watched, mut control, reload, interface }: Watching<'_, '_>,
     programs: &mut Programs,
-) -> Result<(Option<ExitStatus>, bool), Error>
+) -> Result<Option<ExitStatus>, Error>
 where
     D::Frame: Send,
 {
     let seen = watched.as_ref().map_or(Vec::new(), |watched| watched.hatches());
     let classifiers = reload.hatches();
-    let (clock, stop) = (Monotonic::new(), AtomicBool::new(false));
-    let (mut looks, mut is_gone) = (0_u32, false);
+    let (clock, stop, mut is_gone) = (Monotonic::new(), AtomicBool::new(false), false);
     let status = std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(servers.len());
         for (number, (streams, device)) in servers.iter_mut().enumerate() {
@@ -227,8 +220,7 @@ where
             if let Some(outcome) = reload.look(control.as_deref_mut()) {
                 control::tell(control.as_deref_mut(), clock.now(), &outcome);
             }
-            looks = looks.wrapping_add(1);
-            is_gone = is_gone || looks.is_multiple_of(CHECK) && interface.is_some_and(|it| !it.is_there());
+            is_gone = interface.is_gone(clock.now());
             match threads.iter().any(std::thread::ScopedJoinHandle::is_finished) {
                 true => Fate::Dies,
                 false if is_gone || interrupted.load(Ordering::Relaxed) => Fate::Ends,
@@ -247,7 +239,7 @@ where
             servers[0].1.wait(Span::from_millis(1));
         }
     }
-    Ok((status, is_gone))
+    Ok(status)
 }
 
 /// A descriptor for each connection: as many as we may have. The program has

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ::load::Synthetic;
 use host::Monotonic;
 use host::afxdp::{Claimant, Claims};
-use host::interface::Presence;
 use net::Device;
 use net::classify::rules::Observed;
 use net::stack::{Config as StackConfig, ListenOptions, UdpOptions};
@@ -28,7 +27,7 @@ use super::{Args, Proto, Serves, summary};
 use crate::address::{Addresses, list};
 use crate::configuration::Arguments;
 use crate::control::{self, Control};
-use crate::device::gone;
+use crate::device::Watch;
 use crate::options::secret;
 use crate::report::Header;
 use crate::sandbox::Sandbox;
@@ -71,8 +70,8 @@ pub(super) struct Place<'a> {
     pub(super) addresses: Addresses,
     /// Says which frames are ours, on an interface that is shared by frame.
     pub(super) claimant: Option<Claimant>,
-    /// The device's interface, where it has one.
-    pub(super) interface: Option<Presence>,
+    /// The device's interface.
+    pub(super) interface: Watch,
     pub(super) stack: StackConfig,
     /// Received frames that the device can do without.
     pub(super) held: Option<usize>,
@@ -199,6 +198,7 @@ impl Place<'_> {
         D::Frame: Send,
     {
         let mut control = self.control.take();
+        let mut interface = std::mem::take(&mut self.interface);
         let Self { args, over, how, end, ui, .. } = &*self;
         let interrupted = host::interrupt::flag();
         let Some(places) = self.listen(&mut shards, interrupted)? else { return Ok(Vec::new()) };
@@ -233,20 +233,17 @@ impl Place<'_> {
         let classifiers = reload.hatches();
         let threads = Threads { workers, pin, spin: args.spin, hold: args.hold, hatches, classifiers };
         let (stop, clock_here) = (Arc::new(AtomicBool::new(false)), Monotonic::new());
-        let (mut looks, mut is_gone) = (0_u32, false);
         let stats = std::thread::scope(|scope| {
             let (stop_there, clock) = (stop.clone(), Arc::new(Monotonic::new()));
             let server = scope.spawn(|| threads::serve(shards, clock, stop_there, threads));
             let done = || interrupted.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
-            while !done() && !server.is_finished() && !is_gone {
+            while !done() && !server.is_finished() && !interface.is_gone(clock_here.now()) {
                 std::thread::park_timeout(LOOK_EVERY);
                 watched.iter_mut().for_each(|watched| watched.look(clock_here.now()));
                 control.iter_mut().for_each(|control| control.look(clock_here.now()));
                 if let Some(outcome) = reload.look(control.as_mut()) {
                     control::tell(control.as_mut(), clock_here.now(), &outcome);
                 }
-                looks = looks.wrapping_add(1);
-                is_gone = looks.is_multiple_of(CHECK) && self.interface_is_gone();
             }
             stop.store(true, Ordering::Relaxed);
             panics::join("the server", server)
@@ -254,22 +251,12 @@ impl Place<'_> {
         let mut stats = stats.map_err(Error::new)?;
         watched.into_iter().for_each(|watched| watched.give_back(clock_here.now(), &mut stats));
         reload.say();
-        if is_gone {
-            return Err(gone(device, "serve"));
-        }
-        Ok(stats)
-    }
-
-    /// Whether nothing can come any more, since the interface was taken away.
-    fn interface_is_gone(&self) -> bool {
-        self.interface.as_ref().is_some_and(|interface| !interface.is_there())
+        interface.end(device, "serve").map(|()| stats)
     }
 }
 
 /// How often the flags that signals set are looked at.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
-/// Looks between two at whether the interface is still there.
-const CHECK: u32 = 10;
 
 #[cfg(test)]
 mod tests;
