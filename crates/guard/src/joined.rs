@@ -133,6 +133,7 @@ pub struct Joined {
     pending: f64,
     part: f64,
     requests: Requests,
+    silenced: bool,
 }
 
 /// A service, and what of its requests no look was told of yet.
@@ -157,6 +158,7 @@ impl Joined {
             pending: 0.0,
             part: 0.0,
             requests: Requests { services: services as u64, ..Requests::default() },
+            silenced: false,
         }
     }
 
@@ -198,6 +200,7 @@ impl Joined {
                 requests.budget = requests.budget.into_iter().chain(told.budget).min();
             }
         }
+        self.silenced = self.requests.telling > 0 && requests.telling == 0;
         self.requests = requests;
         if requests.telling == 0 {
             (self.accepted, self.came, self.pending, self.part) = (0.0, 0.0, 0.0, 0.0);
@@ -226,6 +229,13 @@ impl Joined {
     #[must_use]
     pub const fn requests(&self) -> Requests {
         self.requests
+    }
+
+    /// Whether the last one that told had fallen silent at that look. What a policy
+    /// has learned it learned of that one: it is made anew, and everybody comes in.
+    #[must_use]
+    pub const fn is_silenced(&self) -> bool {
+        self.silenced
     }
 }
 

@@ -126,7 +126,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         );
     }
     let params = Params { period: args.period, delay_target: args.target_delay, ..Params::default() };
-    let mut controller = Controller { policy: policy(args, &params)?, params, telling: 0 };
+    let mut controller = Controller { policy: policy(args, &params)?, params };
     let options = Options {
         ports: args.port.clone(),
         mode: args.mode.into(),
@@ -190,11 +190,10 @@ fn policy(args: &Args, params: &Params) -> Result<Box<dyn guard::Policy>, Error>
     guard::by_name(&args.policy, params).map_err(|e| Error::new(e.to_string()).advice("--policy queue-delay"))
 }
 
-/// The policy and what it was told, and how many services told of their requests at the last look.
+/// The policy and what it was told.
 struct Controller {
     policy: Box<dyn guard::Policy>,
     params: Params,
-    telling: u64,
 }
 
 /// What a look found.
@@ -212,8 +211,7 @@ impl Controller {
     /// One look and what follows from it.
     fn turn(&mut self, guard: &mut Guard, now: Time) -> std::io::Result<Turn> {
         let signals = guard.look(now)?;
-        let telling = guard.requests().telling;
-        if std::mem::replace(&mut self.telling, telling) > 0 && telling == 0 {
+        if guard.is_silenced() {
             guard.hold(now, Limit::Open)?;
             return Ok(Turn::Silenced);
         }

@@ -29,7 +29,6 @@ struct Service {
     next: Time,
     told: Told,
     joined: Joined,
-    telling: u64,
     policy: Box<dyn Policy>,
     door: Door,
     /// Connections and whether they came in, and requests answered, since the last look.
@@ -64,7 +63,6 @@ impl Service {
             next: Time::ZERO,
             told: Told::default(),
             joined: Joined::new(1),
-            telling: 0,
             policy: policy(),
             door: Door::new(1),
             signals: Signals::default(),
@@ -142,8 +140,7 @@ impl Service {
         let seen = Signals { served: self.signals.admitted, ..self.signals };
         self.joined.hear(self.now, 0, self.told);
         let signals = self.joined.join(self.now, seen);
-        let telling = self.joined.requests().telling;
-        if std::mem::replace(&mut self.telling, telling) > telling {
+        if self.joined.is_silenced() {
             self.policy = policy();
         }
         self.door.set(self.now, self.policy.tick(self.now, &signals));

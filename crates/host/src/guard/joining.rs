@@ -23,8 +23,6 @@ pub struct Joining<Make> {
     tellers: Tellers,
     /// What it aims at, where that has changed since.
     target: Option<Span>,
-    /// Services that told lately, as of the last look.
-    telling: u64,
     heard: Heard,
 }
 
@@ -48,17 +46,15 @@ impl<Make: Fn() -> Box<dyn Policy>> Joining<Make> {
     /// [`GuardError::TooMany`] files.
     pub fn new(anew: Make, paths: &[PathBuf], heard: &Heard) -> Result<Self, GuardError> {
         let (policy, tellers) = (anew(), Tellers::expected(paths)?);
-        Ok(Self { anew, policy, tellers, target: None, telling: 0, heard: heard.clone() })
+        Ok(Self { anew, policy, tellers, target: None, heard: heard.clone() })
     }
 }
 
 impl<Make: Fn() -> Box<dyn Policy> + Send> Policy for Joining<Make> {
     fn tick(&mut self, now: Time, signals: &Signals) -> Limit {
         let signals = self.tellers.join(now, *signals);
-        let telling = self.tellers.requests().telling;
-        self.heard.0.fetch_add(u64::from(telling > 0), Ordering::Relaxed);
-        if std::mem::replace(&mut self.telling, telling) > 0 && telling == 0 {
-            // What was learned was learned of who has fallen silent.
+        self.heard.0.fetch_add(u64::from(self.tellers.requests().telling > 0), Ordering::Relaxed);
+        if self.tellers.is_silenced() {
             self.policy = (self.anew)();
             self.target.into_iter().for_each(|target| self.policy.on_target(target));
             return Limit::Open;

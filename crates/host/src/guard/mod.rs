@@ -17,7 +17,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use guard::joined::Requests;
 use guard::{Limit, Signals};
 use queueing::{Clock, Span, Time};
 
@@ -314,10 +313,10 @@ impl Guard {
         xdp::attached(self.interface.index) == Some(self.program)
     }
 
-    /// What services told of their requests, as of the last look.
+    /// Whether the last service that told of its requests had fallen silent at the last look.
     #[must_use]
-    pub fn requests(&self) -> Requests {
-        self.look.seen.requests
+    pub fn is_silenced(&self) -> bool {
+        self.tellers.is_silenced()
     }
 
     /// What came so far.

@@ -63,6 +63,11 @@ impl Tellers {
     pub fn requests(&self) -> Requests {
         self.joined.requests()
     }
+
+    /// Whether the last one that told had fallen silent at that look.
+    pub fn is_silenced(&self) -> bool {
+        self.joined.is_silenced()
+    }
 }
 
 /// What is told in a file; what is none, such as a pipe that nobody writes to,
