@@ -14,8 +14,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use bytes::Bytes;
-use deadline::Budget;
-use deadline::tower::{PropagateLayer, scope};
+use deadline::tower::{PropagateLayer, remaining, scope};
+use deadline::{Budget, Remaining};
 use queueing::Span;
 use tokio::runtime::{Builder, Handle};
 use tokio::time::timeout;
@@ -112,15 +112,14 @@ impl Way {
 }
 
 impl User {
-    /// Whether a call of class `level` is answered within the task's budget, or `left` for
-    /// who opens a connection first.
-    async fn call(self, level: usize, call: Request<Bytes>, left: Span) -> bool {
+    /// Whether a call of class `level` is answered within the task's budget.
+    async fn call(self, level: usize, call: Request<Bytes>) -> bool {
         match self {
             Self::There(mut client) => client.call_as(level, call).await.is_ok(),
             Self::New(way, dscp) => {
                 // Nobody's SYN is worth more time than its call.
-                let left = Duration::from_nanos(left.as_nanos());
-                let Ok(Ok(mut client)) = timeout(left, way.open(dscp)).await else { return false };
+                let left = remaining().map_or(Span::ZERO, Remaining::left);
+                let Ok(Ok(mut client)) = timeout(left.into(), way.open(dscp)).await else { return false };
                 client.call_as(level, call).await.is_ok()
             }
         }
@@ -137,8 +136,7 @@ fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, users: &[User]) -> Resu
         let (level, call) = (planned.class, telling(&planned.service));
         runtime.spawn(async move {
             let budget = Budget::restored(slo, run.elapsed(request), &[]);
-            let left = slo.saturating_sub(run.elapsed(request));
-            let answered = scope(budget, user.call(level, call, left)).await;
+            let answered = scope(budget, user.call(level, call)).await;
             let elapsed = run.elapsed(request);
             run.say(Line::End { request, answered, elapsed, used: usize::from(answered), parts: 1 });
             let _ = ended.send(());

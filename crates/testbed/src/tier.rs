@@ -5,8 +5,9 @@
 //! where a runner's are all in one process. What a request takes here and at
 //! each of the services that work on its parts comes with it; the level is that
 //! of its connection ([`label`](crate::label)), and parts go on connections of
-//! the same, or of the next more urgent level for who is behind. From the outside in: the level, a guard, the queue, the work. It
-//! says where it listens, and at the end of its stdin what it did, a line each.
+//! the same, or of the next more urgent level for who is behind. From the
+//! outside in: the level, a guard, the queue, the work. It says where it
+//! listens, and at the end of its stdin what it did, a line each.
 
 use std::io::Read;
 use std::net::SocketAddr;

@@ -145,18 +145,16 @@ impl Group {
     /// # Errors
     /// [`LabError::Group`] when the kernel refuses, still after a second.
     pub fn take(&self, kernel_thread: u32) -> Result<(), LabError> {
-        let mut looks = 0;
-        loop {
-            match self.write(MEMBERS, &kernel_thread.to_string()) {
-                Err(LabError::Group { source, .. })
-                    if source.kind() == io::ErrorKind::InvalidInput && looks < LOOKS =>
-                {
-                    looks += 1;
+        let take = || self.write(MEMBERS, &kernel_thread.to_string());
+        for _ in 0..LOOKS {
+            match take() {
+                Err(LabError::Group { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
                     thread::sleep(LOOK);
                 }
                 taken => return taken,
             }
         }
+        take()
     }
 
     /// The processes inside.
