@@ -1,5 +1,5 @@
 //! Events in the order of labels: epoll_ctl is listened to, and what
-//! epoll_wait and its kin return is put into order ([`order`](crate::order)).
+//! epoll_wait and its kin return is put into order ([`queueing::batch`]).
 //!
 //! Nothing is done while no two sockets differ in urgency, so a program
 //! without a policy waits as it does on the kernel. poll and select have no
@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use host::seam::Labels;
 use host::{Monotonic, affinity};
 use libc::{epoll_event, sigset_t, timespec};
+use queueing::batch::{Arranged, BATCH, LEFT_IN_A_ROW, Rank, arrange};
 use queueing::{Clock, Yielding};
 
 use crate::hints::{Hint, Hints};
 use crate::next::next;
-use crate::order::{Arranged, BATCH, LEFT_IN_A_ROW, Rank, arrange};
 use crate::{label, ours, seam, watched};
 
 /// As many connections as a process has descriptors here, three times.

@@ -37,7 +37,6 @@ mod listening;
 mod mailbox;
 mod next;
 mod options;
-mod order;
 mod receiving;
 mod sending;
 mod sort;

@@ -65,7 +65,7 @@ impl App for Synthetic {
 mod tests {
 
     use queueing::{Clock, Label, Priority, Time, VirtualClock};
-    use runtime::app::Stages;
+    use runtime::app::{Registration, Stages};
 
     use super::*;
 
@@ -84,6 +84,7 @@ mod tests {
             label: Label::new(Priority::HIGHEST),
             stages: Stages { nic, tcp, event },
             private: &mut [0; 64],
+            registration: &mut Registration::default(),
             clock: &clock,
         };
         let (mut response, service) = (Vec::new(), Span::from_micros(7));

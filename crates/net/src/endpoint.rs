@@ -30,7 +30,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
-use queueing::{Label, Time};
+use queueing::{Label, Span, Time};
 
 use crate::classify::{FlowState, PacketMeta};
 use crate::stack::{Challenges, Config, ConnId, Counters, Event, EventKind};
@@ -131,6 +131,23 @@ impl Endpoint {
         let mut connection = Counted::open(TUPLE, Seq(iss), 0, now, &around.config);
         connection.accept(0, syn, &around.config);
         Self { connection }
+    }
+
+    /// Both ends of a connection that is open at `now`: who opened it, with the
+    /// sequence number `iss`, and who answered, with `!iss`. Its handshake took
+    /// `round_trip`, or as long as there was time for.
+    #[must_use]
+    pub fn pair(around: &mut Surroundings, now: Time, iss: u32, round_trip: Span) -> (Self, Self) {
+        let began = Time::ZERO + now.since(Time::ZERO).saturating_sub(round_trip);
+        let mut client = Self::open(around, began, iss);
+        let syn = client.poll_transmit(around, began).expect("who opens sends a SYN");
+        let mut server = Self::answer(around, began, !iss, &syn.segment);
+        let answer = server.poll_transmit(around, began).expect("a SYN is answered");
+        client.on_segment(around, now, &answer.segment, answer.ecn);
+        while let Some(last) = client.poll_transmit(around, now) {
+            server.on_segment(around, now, &last.segment, last.ecn);
+        }
+        (client, server)
     }
 
     /// Queues `n` more bytes to send; returns how many there was room for

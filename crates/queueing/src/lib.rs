@@ -5,7 +5,7 @@
 //! [`Priority`]), the answers ([`Discipline`]: [`Fifo`], [`Levels`],
 //! [`Strict`], [`Drr`], [`Flows`], [`RankedFlows`], [`Edf`], [`Laxity`],
 //! [`Ranked`]), who counts as short ([`Mlfq`]), when a queue is too long
-//! ([`Managed`]), what measures the wait ([`Histogram`], [`TimerWheel`]), what causes it ([`Law`], [`Arrivals`]) and the formulas
+//! ([`Managed`]), how much of what is ready is taken at once ([`batch`]), what measures the wait ([`Histogram`], [`TimerWheel`]), what causes it ([`Law`], [`Arrivals`]) and the formulas
 //! that say how long it should be ([`theory`]). It does no I/O, reads no clock
 //! and starts no thread.
 //!
@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod arrival;
+pub mod batch;
 mod clock;
 mod discipline;
 mod histogram;

@@ -1,7 +1,7 @@
 //! Fabrics whose hosts run `net`'s TCP, against a pencil and what is known of
 //! DCTCP and Reno.
 
-use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::select;
 use queueing::Span;
 use sim::fabric::{Config, Flow, Outcome, SCHEDULERS, run};
@@ -64,6 +64,23 @@ fn a_segment_and_a_train_take_a_handshake_and_their_lines_and_so_does_the_last_a
 }
 
 #[test]
+fn on_a_connection_that_is_open_a_train_takes_its_lines_alone() {
+    let took = |segments| took(&together(1, segments, ", established = true", "room = 1000").flows[0]);
+    let handshake = line(SYN) * 4 + DELAY * 4;
+    assert_eq!(took(1), after_handshake(1, 12) - handshake);
+    assert_eq!(took(9), after_handshake(9, 108) - handshake);
+}
+
+#[test]
+fn on_a_connection_that_is_open_a_lost_tail_is_found_in_a_few_round_trips() {
+    // Of ten segments that go at once the last four find no room.
+    let outcome = together(1, 9, ", established = true", "room = 5");
+    assert!(outcome.counters.dropped >= 4, "{:?}", outcome.counters);
+    let trip = line(FULL) * 2 + line(ACK) * 2 + DELAY * 4;
+    assert!(took(&outcome.flows[0]) < trip * 6, "{}, where a timeout takes 5 ms", took(&outcome.flows[0]));
+}
+
+#[test]
 fn a_window_that_was_acknowledged_doubles() {
     // Ten segments, twenty, and what is left: two more round trips.
     let one = took(&together(1, 9, "", "room = 1000").flows[0]);
@@ -86,10 +103,11 @@ proptest! {
         seed in 0..1_000_u64,
         ways in select(vec!["flow", "spray"]),
         congestion in select(vec!["dctcp", "newreno", "cubic"]),
+        established in any::<bool>(),
     ) {
         let config = Config::from_toml(&format!(
             "topology = {topology}\nscheduler = \"{scheduler}\"\nways = \"{ways}\"\n{LEVELS}\n\
-             transport = {{ kind = \"modern\", congestion = \"{congestion}\" }}\n\
+             transport = {{ kind = \"modern\", congestion = \"{congestion}\", established = {established} }}\n\
              room = {room}\nmark = {mark}\nseed = {seed}\nflows = 60\nsenders = \"all\"\n\
              arrivals = \"poisson 20000\"\nsizes = \"list 2000*2 40000*3 400000\"\nlimit = \"1000s\""
         )).unwrap();

@@ -11,9 +11,12 @@ const FAT_TREE: &str = r#"{ kind = "fat-tree", k = 4, host = { gbps = 10, delay 
 /// Cables that take no time but for what is on them.
 const SHORT: &str = r#"{ kind = "leaf-spine", leaves = 3, spines = 2, hosts_per_leaf = 2, host = { gbps = 10, delay = "0ns" }, core = { gbps = 40, delay = "0ns" } }"#;
 
+/// How hosts send.
+const TRANSPORTS: [&str; 3] = [r#""ns2""#, r#""modern""#, r#""modern", established = true"#];
+
 fn config(topology: &str, scheduler: &str, transport: &str, more: &str) -> Config {
     let text = format!(
-        "topology = {topology}\nscheduler = \"{scheduler}\"\ntransport = {{ kind = \"{transport}\" }}\n\
+        "topology = {topology}\nscheduler = \"{scheduler}\"\ntransport = {{ kind = {transport} }}\n\
          thresholds = [5, 20, 60]\noccupancy = true\n{more}"
     );
     Config::from_toml(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -42,7 +45,7 @@ proptest! {
     fn the_outcome_is_the_same_on_any_number_of_threads(
         topology in select(vec![STAR, DUMBBELL, LEAF_SPINE, FAT_TREE, SHORT]),
         scheduler in select(SCHEDULERS.map(|(name, _)| name).to_vec()),
-        transport in select(vec!["ns2", "modern"]),
+        transport in select(TRANSPORTS.to_vec()),
         senders in select(vec!["\"all\"", "{ incast = 3 }", "\"all-to-all\""]),
         (room, mark) in (3..100_usize, 0..50_usize),
         ways in select(vec!["flow", "spray"]),
@@ -65,7 +68,7 @@ proptest! {
 /// happens at a switch happens there at the same instant.
 #[test]
 fn what_happens_at_the_same_instant_happens_in_the_same_order_on_any_number_of_threads() {
-    for transport in ["ns2", "modern"] {
+    for transport in TRANSPORTS {
         for scheduler in ["fifo", "fish", "fish-plus"] {
             let flows =
                 "flows = 56\nsenders = \"all-to-all\"\narrivals = \"uniform 1\"\nsizes = \"list 30000\"";
@@ -81,7 +84,7 @@ fn a_flow_alone_crosses_parts_and_leaves_nothing_behind() {
     let flow =
         "flows = 1\nsenders = \"first\"\narrivals = \"uniform 1\"\nsizes = \"list 3000000\"\nroom = 100";
     for topology in [STAR, DUMBBELL, LEAF_SPINE, FAT_TREE] {
-        let outcome = on_any_number(&config(topology, "fish", "modern", flow));
+        let outcome = on_any_number(&config(topology, "fish", "\"modern\"", flow));
         assert!(outcome.flows[0].took.is_some() && outcome.counters.left == 0);
     }
 }

@@ -150,13 +150,14 @@ fn without_disturbance_or_overload_no_switch_changes_what_is_answered() {
 #[test]
 fn net_s_own_tcp_carries_the_same_requests_after_a_handshake() {
     let quiet = |kind: &str| {
-        let more = format!("transport = {{ kind = \"{kind}\" }}");
+        let more = format!("transport = {{ kind = {kind} }}");
         let mut config = Config::from_toml(&text("all", &more)).expect("a platform");
         config.classes.truncate(1);
         config.beside.clear();
         run(&config).classes.remove(0)
     };
-    let [warm, fresh] = ["ns2", "modern"].map(quiet);
+    let [warm, fresh] = [r#""modern", established = true"#, r#""modern""#].map(quiet);
+    assert_eq!(warm.requests, quiet(r#""ns2""#).requests);
     assert_eq!(warm.requests, fresh.requests);
     assert_eq!(fresh.accounted(), fresh.requests);
     assert!(fresh.latency.quantile(0.5) > warm.latency.quantile(0.5) + Span::from_micros(10));

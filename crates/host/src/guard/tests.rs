@@ -1,6 +1,7 @@
 //! The loaded program, held to the model.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use queueing::{Clock, Span, Time};
@@ -258,6 +259,8 @@ fn a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not() {
         drop(server);
         use std::io::Read;
         assert_eq!((&client).read(&mut [0]).unwrap(), 0, "the server has closed");
+        // It is closed once the server has said that it heard so.
+        sockopt::set_socket_linger(&client, Some(Duration::from_secs(10))).unwrap();
         drop(client);
         assert!(!rig.passes(&frame), "the connection is over");
         assert_eq!(rig.loaded.maps.counts().unwrap().offered(), 1);

@@ -121,6 +121,9 @@ pub struct FlowState {
 /// 64 bytes per connection that the classifier and the application share (M5).
 pub type Private = [u8; 64];
 
+/// Memory of the application's that it attaches to a connection (M5).
+pub type AppMemory = Arc<dyn Any + Send + Sync>;
+
 /// What a classifier keeps of one connection, for as long as that lives.
 pub trait Memory: Any + Send + Sync {
     /// The application writes to the connection at `now`.

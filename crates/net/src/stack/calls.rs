@@ -1,13 +1,10 @@
 //! What the application asks of a connection that it knows by its id.
 
-use std::any::Any;
-use std::sync::Arc;
-
 use queueing::{Label, Span, Time};
 
 use super::{CloseReason, ConnId, Info, KeepAlive, NotOpen, Stack};
 use crate::buffers::Uses;
-use crate::classify::{FlowState, Private, TransportClassifier};
+use crate::classify::{AppMemory, FlowState, Private, TransportClassifier};
 use crate::tcp::{Connection, Context};
 use crate::wire::FourTuple;
 
@@ -105,11 +102,15 @@ impl Stack {
     }
 
     /// Gives one connection its own classifier (M3); `None` hands the choice
-    /// back to its listener's, or the stack's.
-    pub fn set_classifier(&mut self, conn: ConnId, classifier: Option<TransportClassifier>) {
-        if let Some(connection) = self.flows.get_mut(conn) {
-            connection.classifier = classifier;
-        }
+    /// back to its listener's, or the stack's. What it had comes back, or the
+    /// new one where the connection is gone.
+    pub fn set_classifier(
+        &mut self,
+        conn: ConnId,
+        classifier: Option<TransportClassifier>,
+    ) -> Option<TransportClassifier> {
+        let Some(connection) = self.flows.get_mut(conn) else { return classifier };
+        std::mem::replace(&mut connection.classifier, classifier)
     }
 
     /// Replaces the classifier that listeners and connections have where they
@@ -119,12 +120,14 @@ impl Stack {
         self.config.classifier = classifier;
     }
 
-    /// Attaches application memory for the classifier (M5).
-    pub fn attach(&mut self, conn: ConnId, memory: Option<Arc<dyn Any + Send + Sync>>) {
-        let Some(connection) = self.flows.get_mut(conn) else { return };
-        if memory.is_some() || connection.kept.is_some() {
-            connection.kept.get_or_insert_default().app = memory;
+    /// Attaches application memory for the classifier (M5). What was attached
+    /// comes back, or the new where the connection is gone.
+    pub fn attach(&mut self, conn: ConnId, memory: Option<AppMemory>) -> Option<AppMemory> {
+        let Some(connection) = self.flows.get_mut(conn) else { return memory };
+        if memory.is_none() && connection.kept.is_none() {
+            return None;
         }
+        std::mem::replace(&mut connection.kept.get_or_insert_default().app, memory)
     }
 
     /// What the flow has been like.

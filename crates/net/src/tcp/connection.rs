@@ -4,9 +4,7 @@
 //! Kept small, since there may be a hundred thousand: buffers, reassembly and
 //! scoreboard own memory only while they hold something.
 
-use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use queueing::{Bytes, Label, Time, TimerKey};
 
@@ -26,7 +24,7 @@ use super::spurious::Undo;
 use super::state::State;
 use super::store::Store;
 use super::transmit::Transmit;
-use crate::classify::{FlowState, Memory, Private, TransportClassifier};
+use crate::classify::{AppMemory, FlowState, Memory, Private, TransportClassifier};
 use crate::stack::{Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind, Places};
 use crate::wire::FourTuple;
 use crate::wire::tcp::{Options, Seq};
@@ -92,7 +90,7 @@ impl Recovery {
 #[derive(Default)]
 pub(crate) struct Kept {
     /// The application's memory for the classifier.
-    pub app: Option<Arc<dyn Any + Send + Sync>>,
+    pub app: Option<AppMemory>,
     /// What a classifier keeps of the connection.
     pub memory: Option<Box<dyn Memory>>,
 }

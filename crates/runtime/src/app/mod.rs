@@ -5,10 +5,12 @@ pub use sched::dispatch::Kind;
 
 mod echo;
 mod http;
+mod registration;
 mod told;
 
 pub use echo::Echo;
 pub use http::Http;
+pub use registration::Registration;
 pub use told::{PATH_MAX, Parent, Told};
 
 /// What stands at the head of the received bytes.
@@ -53,6 +55,8 @@ pub struct Context<'a> {
     pub stages: Stages,
     /// The connection's 64 shared bytes (M5); written back when the handler returns.
     pub private: &'a mut net::classify::Private,
+    /// Its connection's classifier and memory, to change (M3, M5).
+    pub registration: &'a mut Registration,
     /// Time, and the means to use it up.
     pub clock: &'a dyn Clock,
 }

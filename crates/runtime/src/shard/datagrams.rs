@@ -177,6 +177,7 @@ impl<D: Device, A: App> Shard<D, A> {
             request: payload,
             response: self.response(worker),
             private: [0; 64],
+            registration: None,
             service: Span::ZERO,
             outcome: Outcome::Keep,
             panicked: false,

@@ -213,6 +213,7 @@ impl<D: Device, A: App> Shard<D, A> {
             request,
             response,
             private,
+            registration: None,
             service: queueing::Span::ZERO,
             outcome: Outcome::Keep,
             panicked: false,
@@ -240,7 +241,7 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Sends the response of a served job, unless its connection is gone. How
     /// that ended; `None` while a part waits for room.
-    pub(super) fn answer(&mut self, now: Time, job: Job) -> Option<End> {
+    pub(super) fn answer(&mut self, now: Time, mut job: Job) -> Option<End> {
         let id = match job.from {
             Origin::Connection(id) => id,
             Origin::Datagram(slot) => return self.answer_datagram(slot, job),
@@ -258,15 +259,10 @@ impl<D: Device, A: App> Shard<D, A> {
             return Some(End::Failed);
         }
         conn.close = job.outcome == Outcome::Close;
-        conn.unsent = job.response;
+        conn.unsent = std::mem::take(&mut job.response);
         conn.sent = 0;
         conn.state = State::Flushing;
-        if job.private != given
-            && let Some(shared) = self.stack.private_mut(id)
-        {
-            let changed = job.private.iter().zip(given).enumerate().filter(|(_, (new, old))| **new != *old);
-            changed.for_each(|(at, (new, _))| shared[at] = *new);
-        }
+        job.settle(&mut self.stack, id, &given);
         self.stack.set_label(now, id, job.label);
         self.flush(now, id)
     }

@@ -2,12 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use net::Stack;
 use net::classify::Private;
 use net::stack::ConnId;
 use queueing::{Clock, Label, Span};
 use sched::dispatch::{Kind, WorkerId};
 
-use crate::app::{App, Context, Outcome, Stages};
+use crate::app::{App, Context, Outcome, Registration, Stages};
 
 /// Where a request came from, and its response goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct Job {
     /// A copy of the 64 shared bytes; the bytes that the worker changed are
     /// written back on completion. A datagram's are zero and its own.
     pub private: Private,
+    /// Filled in by the worker: what the application asked for its connection, if anything.
+    pub registration: Option<Box<Registration>>,
     /// Filled in by the worker: how long it served.
     pub service: Span,
     /// Filled in by the worker: what becomes of the connection.
@@ -52,13 +55,29 @@ impl Job {
     /// and noted; the shard then aborts the connection, or answers nothing.
     pub fn serve<A: App>(&mut self, app: &A, clock: &dyn Clock) {
         let start = clock.now();
+        let mut registration = Registration::default();
         let served = catch_unwind(AssertUnwindSafe(|| {
-            let mut cx =
-                Context { label: self.label, stages: self.stages, private: &mut self.private, clock };
+            let (label, stages, private) = (self.label, self.stages, &mut self.private);
+            let mut cx = Context { label, stages, private, registration: &mut registration, clock };
             app.serve(&self.request, &mut cx, &mut self.response)
         }));
+        self.registration = (!registration.is_empty()).then(|| Box::new(registration));
         self.panicked = served.is_err();
         self.outcome = served.unwrap_or(Outcome::Close);
         self.service = clock.now().since(start);
+    }
+
+    /// Carries out on `conn` what the application changed: of the shared bytes
+    /// those that are no longer as `given`, its classifier, its memory.
+    pub(super) fn settle(&mut self, stack: &mut Stack, conn: ConnId, given: &Private) {
+        if self.private != *given
+            && let Some(shared) = stack.private_mut(conn)
+        {
+            let changed = self.private.iter().zip(given).enumerate().filter(|(_, (new, old))| new != old);
+            changed.for_each(|(at, (new, _))| shared[at] = *new);
+        }
+        if let Some(registration) = self.registration.take() {
+            registration.apply(stack, conn);
+        }
     }
 }

@@ -24,7 +24,7 @@ mod urgency;
 
 /// Lines; `!` cannot be framed, `P` panics, `C` closes, `W` writes to the
 /// shared bytes and `R` reads them, `7` takes long, `D` can
-/// wait for 50 µs. The kind is the digit.
+/// wait for 50 µs, `M` begins to be a member and `E` ends it. The kind is the digit.
 struct Lines;
 
 impl App for Lines {
@@ -50,6 +50,17 @@ impl App for Lines {
             b'P' => panic!("the application's own bug"),
             b'W' => cx.private[9] = 9,
             b'R' => response.push(b'0' + cx.private[1]),
+            b'M' => {
+                cx.registration.attach(Some(Arc::new(Priority::HIGHEST)));
+                cx.registration.set_classifier(Some(Arc::new(|flow| {
+                    let level = flow.app.and_then(|memory| memory.downcast_ref::<Priority>());
+                    level.map_or(Verdict::Keep, |level| Verdict::Level(level.level()))
+                })));
+            }
+            b'E' => {
+                cx.registration.attach(None);
+                cx.registration.set_classifier(None);
+            }
             b'B' => response.resize(100_000, b'b'),
             _ => {}
         }

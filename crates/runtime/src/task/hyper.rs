@@ -31,7 +31,28 @@ use super::{Handle, Sleep, TcpListener, TcpStream, spawn};
 ///
 /// # Panics
 /// When this is not called from a task.
-pub async fn serve<S, B>(mut listener: TcpListener, service: S) -> Infallible
+pub async fn serve<S, B>(listener: TcpListener, service: S) -> Infallible
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    serve_each(listener, move |_| service.clone()).await
+}
+
+/// [`serve`] with a service for each connection, made by `service`, so that
+/// handlers can know the connection that their requests came on. With axum:
+/// `|stream| app.clone().layer(Extension(stream.flow()))`.
+///
+/// # Panics
+/// When this is not called from a task.
+pub async fn serve_each<S, B>(
+    mut listener: TcpListener,
+    mut service: impl FnMut(&TcpStream) -> S,
+) -> Infallible
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send + 'static,
@@ -46,7 +67,7 @@ where
     builder.http2().timer(timer);
     loop {
         let (stream, _) = listener.accept().await;
-        let (builder, service) = (builder.clone(), TowerToHyperService::new(service.clone()));
+        let (builder, service) = (builder.clone(), TowerToHyperService::new(service(&stream)));
         spawn(async move { builder.serve_connection_with_upgrades(stream, service).await.is_ok() });
     }
 }

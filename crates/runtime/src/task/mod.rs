@@ -40,6 +40,7 @@ mod crew;
 mod current;
 mod executor;
 mod file;
+mod flow;
 mod handle;
 #[cfg(feature = "hyper")]
 mod hyper;
@@ -67,9 +68,10 @@ use queueing::Label;
 pub use config::{Config, TASKS_MAX};
 pub use crew::{Crew, Quantum};
 pub use file::{Buffer, File};
+pub use flow::Flow;
 pub use handle::Handle;
 #[cfg(feature = "hyper")]
-pub use hyper::{TaskExecutor, TaskTimer, serve};
+pub use hyper::{TaskExecutor, TaskTimer, serve, serve_each};
 pub use join::{JoinError, JoinHandle};
 pub use report::{Counters, Next, Oldest, Step};
 pub use shard::TaskShard;

@@ -83,7 +83,7 @@ impl Drop for TcpListener {
 /// Dropping it closes it after what was written; bytes that were not read
 /// reset it. One task may read and one write at a time.
 pub struct TcpStream {
-    home: Arc<Shared>,
+    pub(super) home: Arc<Shared>,
     slot: u32,
     id: ConnId,
     local: SocketAddr,

@@ -2,7 +2,7 @@
 
 use queueing::{Clock, Label, Span, Time};
 use runtime::App;
-use runtime::app::{Context, Framing, Http, Outcome, Stages};
+use runtime::app::{Context, Framing, Http, Outcome, Registration, Stages};
 
 struct Still;
 
@@ -42,6 +42,7 @@ fn answers(data: &[u8], piece: usize) -> Vec<u8> {
                         label: Label::default(),
                         stages: Stages::default(),
                         private: &mut [0; 64],
+                        registration: &mut Registration::default(),
                         clock: &Still,
                     };
                     if Http.serve(&request, &mut cx, &mut response) == Outcome::Close {

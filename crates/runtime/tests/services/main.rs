@@ -3,6 +3,7 @@
 
 mod datagrams;
 mod files;
+mod flows;
 mod guarded;
 mod http;
 mod order;

@@ -8,7 +8,7 @@ use super::ideal::ideal;
 use super::outcome::Flow;
 use super::packet::Packet;
 use super::part::{Event, Leaving, Part, Rank};
-use super::protocol::{End, Protocol};
+use super::protocol::{Begin, End, Protocol};
 use super::topology::Node;
 
 /// The sending end of a flow under way.
@@ -83,7 +83,8 @@ impl<P: Protocol> Part<'_, P> {
         let (ideal, word) = ideal(self.wiring, spray, from, to, segments);
         let record =
             Flow { from, to, segments, began: now, took: None, ideal, retransmitted: 0, timeouts: 0 };
-        let end = self.protocol.open(now, flow, segments, floor);
+        let begin = Begin { flow, ends: [from, to], segments, floor, round_trip: word * 2 };
+        let end = self.protocol.open(now, &begin);
         self.sending.resize_with(flow as usize, || None);
         self.sending.push(Some(Box::new(Sending { end, record, word, looked_at: Time::MAX })));
         self.pump_sender(now, flow);

@@ -4,12 +4,15 @@
 //! ten segments at first, SACK, RACK-TLP, ECN and, unless told otherwise, DCTCP.
 //! Packets are headers and lengths; payload is counted (`net::endpoint`).
 //!
-//! Each flow has a connection of its own: it begins with the SYN and is done
-//! when its last byte is acknowledged. Then its sender is forgotten, without
-//! FIN, and its receiver as soon as word could have reached it; what still comes
-//! for them is not answered. Data is labelled by how much of the flow went
+//! Each flow has a connection of its own: it begins with the SYN, or with data
+//! where connections are there already, and is done when its last byte is
+//! acknowledged. Then its sender is forgotten, without FIN, and its receiver as
+//! soon as word could have reached it; what still comes for them is not
+//! answered. Data is labelled by how much of the flow went
 //! before it; what carries none is most urgent.
 //! Source: RFC 9293, 6928, 2018, 8985, 3168, 8257.
+
+use std::collections::HashMap;
 
 use net::endpoint::{Endpoint, Sent, Surroundings};
 use net::stack::{self, Ecn};
@@ -17,7 +20,8 @@ use net::wire::ipv4;
 use queueing::{Bytes, Priority, Span, Thresholds, Time};
 
 use super::packet::{Kind, MSS, Packet};
-use super::protocol::{End, Protocol};
+use super::protocol::{Begin, End, Protocol};
+use super::topology::Node;
 
 /// How connections are set up; what is not here is as in [`stack::Config::new`].
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -30,12 +34,16 @@ pub struct Settings {
     /// is at least.
     #[serde(deserialize_with = "crate::text::text")]
     pub rto_min: Span,
+    /// Flows begin on connections that are open: they were used before, and know
+    /// the round trip of the last flow between the two hosts; before there was
+    /// one, that of an empty network.
+    pub established: bool,
 }
 
 impl Default for Settings {
-    /// DCTCP, and 5 ms as `net` has it.
+    /// DCTCP, 5 ms as `net` has it, and a handshake.
     fn default() -> Self {
-        Self { congestion: "dctcp".to_owned(), rto_min: Span::from_millis(5) }
+        Self { congestion: "dctcp".to_owned(), rto_min: Span::from_millis(5), established: false }
     }
 }
 
@@ -77,11 +85,15 @@ const CE: u8 = 0b11;
 pub(super) struct Modern {
     around: Surroundings,
     thresholds: Thresholds,
+    /// Where connections are open: the smoothed round trip of the last flow
+    /// between two hosts. Bound: one for each pair.
+    known: Option<HashMap<[Node; 2], Span>>,
 }
 
 /// The end that sends.
 pub(super) struct Sender {
     flow: u32,
+    ends: [Node; 2],
     /// Nothing of it is more urgent.
     floor: Priority,
     bytes: u64,
@@ -98,7 +110,8 @@ pub(super) struct Receiver {
 impl Modern {
     /// Hosts of these settings, which have been checked.
     pub fn new(settings: &Settings, thresholds: Thresholds) -> Self {
-        Self { around: Surroundings::new(settings.stack()), thresholds }
+        let known = settings.established.then(HashMap::new);
+        Self { around: Surroundings::new(settings.stack()), thresholds, known }
     }
 
     /// Does what is due at `end`; returns how many timers expired.
@@ -145,17 +158,32 @@ impl Protocol for Modern {
     type Receiver = Receiver;
     const ANSWERS_LATE: bool = false;
 
-    fn open(&mut self, now: Time, flow: u32, segments: u32, floor: Priority) -> Sender {
-        let end = Endpoint::open(&mut self.around, now, flow);
+    fn open(&mut self, now: Time, begin: &Begin) -> Sender {
+        let Begin { flow, ends, segments, floor, round_trip } = *begin;
+        let end = match &self.known {
+            None => Endpoint::open(&mut self.around, now, flow),
+            Some(known) => {
+                let round_trip = known.get(&ends).copied().unwrap_or(round_trip);
+                let (end, far) = Endpoint::pair(&mut self.around, now, flow, round_trip);
+                far.release(&mut self.around);
+                end
+            }
+        };
         let bytes = u64::from(segments) * MSS;
-        let mut sender = Sender { flow, floor, bytes, written: 0, end };
+        let mut sender = Sender { flow, ends, floor, bytes, written: 0, end };
         sender.feed(now, &mut self.around);
         sender
     }
 
     fn meet(&mut self, now: Time, packet: &Packet, said: &Sent) -> Receiver {
-        let flow = packet.flow;
-        Receiver { flow, end: Endpoint::answer(&mut self.around, now, !flow, &said.segment) }
+        let (flow, around) = (packet.flow, &mut self.around);
+        if self.known.is_none() {
+            return Receiver { flow, end: Endpoint::answer(around, now, !flow, &said.segment) };
+        }
+        let (far, mut end) = Endpoint::pair(around, now, flow, Span::ZERO);
+        far.release(around);
+        end.on_segment(around, now, &said.segment, ecn(packet, said));
+        Receiver { flow, end }
     }
 
     fn is_done(&self, sender: &Sender) -> bool {
@@ -171,6 +199,9 @@ impl Protocol for Modern {
     }
 
     fn close(&mut self, sender: Sender) {
+        if let (Some(known), Some(srtt)) = (&mut self.known, sender.end.flow().srtt) {
+            known.insert(sender.ends, srtt);
+        }
         sender.end.release(&mut self.around);
     }
 

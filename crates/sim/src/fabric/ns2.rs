@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use queueing::{Bytes, Priority, Span, Thresholds, Time};
 
 use super::packet::{ACK_BYTES, Kind, MSS, Packet, SEGMENT_BYTES};
-use super::protocol::{End, Protocol};
+use super::protocol::{Begin, End, Protocol};
 
 /// How this transport is set up.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
@@ -80,8 +80,8 @@ impl Protocol for Ns2 {
     /// With what makes no difference any more.
     const ANSWERS_LATE: bool = true;
 
-    fn open(&mut self, _: Time, flow: u32, segments: u32, floor: Priority) -> Sender {
-        Sender { floor, ..Sender::new(flow, segments, &self.settings) }
+    fn open(&mut self, _: Time, begin: &Begin) -> Sender {
+        Sender { floor: begin.floor, ..Sender::new(begin.flow, begin.segments, &self.settings) }
     }
 
     fn meet(&mut self, _: Time, packet: &Packet, said: &Said) -> Receiver {

@@ -3,9 +3,25 @@
 //! The ends never meet: each knows what its packets told it and nothing else,
 //! so that they can be simulated side by side.
 
-use queueing::{Priority, Time};
+use queueing::{Priority, Span, Time};
 
 use super::packet::Packet;
+use super::topology::Node;
+
+/// A flow that begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begin {
+    /// Its number.
+    pub flow: u32,
+    /// The host that sends, and the one it is for.
+    pub ends: [Node; 2],
+    /// How many full segments it has.
+    pub segments: u32,
+    /// None of them is to be more urgent.
+    pub floor: Priority,
+    /// How long short packets take there and back where nothing waits.
+    pub round_trip: Span,
+}
 
 /// A transport: hosts that speak it. It says what goes out and hears what
 /// comes, and the fabric carries it.
@@ -19,11 +35,10 @@ pub(super) trait Protocol: Sized + Send {
     /// Whether a receiver still answers what comes after the sender was done.
     const ANSWERS_LATE: bool;
 
-    /// The flow `flow` of `segments` full segments begins, none of which is to
-    /// be more urgent than `floor`.
-    fn open(&mut self, now: Time, flow: u32, segments: u32, floor: Priority) -> Self::Sender;
+    /// A flow begins.
+    fn open(&mut self, now: Time, begin: &Begin) -> Self::Sender;
 
-    /// The other end of `packet`'s flow, when the first one has reached it.
+    /// The other end of `packet`'s flow, which is the first that has reached it.
     fn meet(&mut self, now: Time, packet: &Packet, said: &Self::Said) -> Self::Receiver;
 
     /// Whether the sender knows that everything has arrived.

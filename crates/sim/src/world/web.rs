@@ -211,7 +211,7 @@ impl World {
             Event::Stack if self.stack_alarm.rings(now) => self.stack(now),
             Event::Users(_) | Event::Stack => {}
             Event::Program => {
-                self.program.end(now);
+                self.program.end();
                 self.wake_stack(now);
                 self.go_on(now);
             }

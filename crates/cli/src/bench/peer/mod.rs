@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use host::Monotonic;
 use queueing::{Label, Span};
 use runtime::App;
-use runtime::app::{Context, Framing, Http, Outcome, Stages};
+use runtime::app::{Context, Framing, Http, Outcome, Registration, Stages};
 
 use crate::Error;
 
@@ -102,7 +102,8 @@ pub fn page() -> Vec<u8> {
     let mut response = Vec::new();
     let clock = Monotonic::new();
     let nothing = Stages { nic: Span::ZERO, tcp: Span::ZERO, event: Span::ZERO };
-    let mut cx = Context { label: Label::default(), stages: nothing, private: &mut [0; 64], clock: &clock };
+    let (private, registration) = (&mut [0; 64], &mut Registration::default());
+    let mut cx = Context { label: Label::default(), stages: nothing, private, registration, clock: &clock };
     Http.serve(REQUEST, &mut cx, &mut response);
     response
 }

@@ -4,7 +4,7 @@ use queueing::{Clock, Label, Span, Time};
 
 use super::*;
 use crate::app::PATH_MAX;
-use crate::app::Stages;
+use crate::app::{Registration, Stages};
 
 struct Still;
 
@@ -26,6 +26,7 @@ fn check(received: &str, expected: &[(u16, &str)], outcome: Outcome) {
             label: Label::default(),
             stages: Stages::default(),
             private: &mut [0; 64],
+            registration: &mut Registration::default(),
             clock: &Still,
         };
         last = Http.serve(&rest[..len], &mut cx, &mut response);

@@ -139,6 +139,24 @@ fn classifier_and_application_talk_through_the_shared_bytes() {
 }
 
 #[test]
+fn an_application_gives_one_connection_its_own_classifier_and_memory() {
+    let mut world = world(1, |_| {});
+    let (busy, member, guest) = (world.connect(), world.connect(), world.connect());
+    world.send(member, "M\n");
+    world.serve_all();
+    world.send(busy, "7 busy\n");
+    world.send(guest, "3 guest\n");
+    world.send(member, "5 member\n");
+    assert_eq!(world.serve_all(), ["7 busy\n", "5 member\n", "3 guest\n"]);
+    world.send(member, "E\n");
+    world.serve_all();
+    world.send(busy, "7 busy\n");
+    world.send(member, "5 member\n");
+    world.send(guest, "3 guest\n");
+    assert_eq!(world.serve_all(), ["7 busy\n", "3 guest\n", "5 member\n"]);
+}
+
+#[test]
 fn other_classifiers_hold_for_connections_that_are_open_and_what_waits_keeps_its_label() {
     let mut world = world(1, |_| {});
     let (busy, waiting, id) = (world.connect(), world.connect(), world.connect());

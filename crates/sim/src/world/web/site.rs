@@ -1,11 +1,9 @@
 //! The program: one thread, and pipes of a bounded size to the stack.
 //!
 //! It does one thing at a time: works on a request, or writes what there is
-//! room for. It serves a batch of those that are ready before it asks for the
-//! next, which is as `libgreenwave.so` makes it (ADR 0030): all of the most
-//! urgent level, or where there is none [`AT_ONCE`] others, the most urgent first; equals in the
-//! order in which they became ready. After [`LEFT_IN_A_ROW`] batches without others so many
-//! of them come along.
+//! room for. It waits by a level-triggered `epoll`, of which `libgreenwave.so`
+//! gives it what [`batch`] says once its connections differ in urgency (ADR 0030),
+//! and it serves such a batch before it asks for the next.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,7 +12,8 @@ use std::rc::Rc;
 
 use net::ConnId;
 use net::classify::Private;
-use queueing::{Discipline, Entry, Fifo, Label, Priority, Pushed, Span, Strict, Time};
+use queueing::batch::{self, Arranged, Rank, arrange};
+use queueing::{Priority, PrioritySet, Span, Time};
 use runtime::streams::{Happened, NotOpened, Pipe, Programs, Read, Wrote};
 
 use super::{REQUEST, slot};
@@ -42,23 +41,17 @@ struct Page {
     is_ready: bool,
 }
 
-/// A connection that is ready.
-#[derive(Debug)]
-struct Ready(usize, Priority);
-
-impl Entry for Ready {
-    fn label(&self) -> Label {
-        Label::new(self.1)
-    }
-}
-
 struct State {
     pages: Vec<Page>,
-    ready: Strict<Fifo<Ready>>,
+    /// Those that can do something, as the kernel has them: who became ready
+    /// last, or was returned last, comes last.
+    ready: VecDeque<usize>,
     /// Those that it serves before it asks again.
     batch: VecDeque<usize>,
-    /// Batches in a row that passed over others.
+    /// Batches in a row in which who is less urgent had no turn.
     left: u8,
+    /// The levels that connections have had.
+    levels: PrioritySet,
     happened: Vec<Happened>,
     /// Head and body, as they are sent.
     page: Vec<u8>,
@@ -77,23 +70,23 @@ pub(super) struct Site(Rc<RefCell<State>>);
 /// A connection's pipe.
 pub(super) struct Way(Rc<RefCell<State>>, usize);
 
-/// Connections of a batch, and those of them that are not of the most urgent level.
-const BATCH: usize = 64;
-const AT_ONCE: usize = 2;
-/// Batches in a row that may pass over others.
-const LEFT_IN_A_ROW: u8 = 8;
-/// Connections that can be ready at once.
-const READY_MAX: usize = 1 << 16;
-
 impl Program {
     /// Works for `backend` on each request and answers it with `bytes`.
     pub(super) fn new(bytes: usize, backend: Span) -> Self {
         let mut page = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").into_bytes();
         page.resize(page.len() + bytes, b'x');
-        let ready = Strict::new(READY_MAX, |_| Fifo::new(READY_MAX));
-        let (pages, happened, doing, busy) = (Vec::new(), Vec::new(), None, Span::ZERO);
-        let (batch, left) = (VecDeque::new(), 0);
-        Self(Rc::new(RefCell::new(State { pages, ready, batch, left, happened, page, backend, doing, busy })))
+        Self(Rc::new(RefCell::new(State {
+            pages: Vec::new(),
+            ready: VecDeque::new(),
+            batch: VecDeque::new(),
+            left: 0,
+            levels: PrioritySet::NONE,
+            happened: Vec::new(),
+            page,
+            backend,
+            doing: None,
+            busy: Span::ZERO,
+        })))
     }
 
     /// It listens on `port`.
@@ -120,7 +113,7 @@ impl Program {
             return None;
         }
         loop {
-            let at = state.next(now)?;
+            let at = state.next()?;
             let page = &mut state.pages[at];
             page.is_ready = false;
             let mut cost = WRITE;
@@ -141,7 +134,7 @@ impl Program {
     }
 
     /// What it did is done.
-    pub(super) fn end(&mut self, now: Time) {
+    pub(super) fn end(&mut self) {
         let mut state = self.0.borrow_mut();
         let Some((at, written)) = state.doing.take() else { return };
         let page = &mut state.pages[at];
@@ -150,39 +143,42 @@ impl Program {
         if let Some(conn) = page.conn {
             state.happened.push(Happened::Pipe { conn, readable: true, writable: false, gone: false });
         }
-        state.make_ready(now, at);
+        state.make_ready(at);
     }
 }
 
 impl State {
     /// Whom it serves next.
-    fn next(&mut self, now: Time) -> Option<usize> {
+    fn next(&mut self) -> Option<usize> {
         if self.batch.is_empty() {
-            let is_urgent = |state: &Self| state.ready.levels_used().contains(Priority::HIGHEST);
-            let passes_over = is_urgent(self) && self.left < LEFT_IN_A_ROW;
-            let mut others = 0;
-            while self.batch.len() < BATCH {
-                let is_urgent = is_urgent(self);
-                if !is_urgent && (others == AT_ONCE || passes_over) {
-                    break;
-                }
-                others += usize::from(!is_urgent);
-                let Some(Ready(at, _)) = self.ready.pop(now) else { break };
-                self.batch.push_back(at);
-            }
-            self.left = if passes_over && !self.ready.is_empty() { self.left + 1 } else { 0 };
+            self.wait();
         }
         self.batch.pop_front()
     }
 
+    /// What `epoll_wait` returns now is the next batch. Who is passed over stays
+    /// ready, behind those who are not looked at yet.
+    fn wait(&mut self) {
+        let mut batch: Vec<usize> = self.ready.drain(..self.ready.len().min(batch::BATCH)).collect();
+        if self.levels.first() != self.levels.last() {
+            let rank = |&at: &usize| Some(Rank { level: self.pages[at].level.level(), can_wait: true });
+            let returned = batch.clone();
+            let their_turn = self.left >= batch::LEFT_IN_A_ROW;
+            let Arranged { kept, all_had_turns } = arrange(&mut batch, rank, their_turn);
+            self.left = if all_had_turns { 0 } else { self.left + 1 };
+            batch.truncate(kept);
+            self.ready.extend(returned.into_iter().filter(|at| !batch.contains(at)));
+        }
+        self.batch.extend(batch);
+    }
+
     /// Puts `at` among the ready, if it can do something.
-    fn make_ready(&mut self, now: Time, at: usize) {
+    fn make_ready(&mut self, at: usize) {
         let page = &mut self.pages[at];
         let can_write = page.unwritten > 0 && page.piped < ROOM;
         let can_begin = page.unwritten == 0 && page.asked >= REQUEST.len();
         if (can_write || can_begin) && !std::mem::replace(&mut page.is_ready, true) {
-            let pushed = self.ready.push(now, Ready(at, page.level));
-            assert!(matches!(pushed, Pushed::Queued), "there is room for every connection");
+            self.ready.push_back(at);
         }
     }
 }
@@ -219,13 +215,15 @@ impl Programs for Site {
 
 impl Pipe for Way {
     fn tell(&mut self, level: Priority, _: &Private) {
-        self.0.borrow_mut().pages[self.1].level = level;
+        let mut state = self.0.borrow_mut();
+        state.levels = state.levels.with(level);
+        state.pages[self.1].level = level;
     }
 
     fn write(&mut self, bytes: &[u8]) -> Wrote {
         let mut state = self.0.borrow_mut();
         state.pages[self.1].asked += bytes.len();
-        state.make_ready(Time::ZERO, self.1);
+        state.make_ready(self.1);
         Wrote::Some(bytes.len())
     }
 
@@ -241,7 +239,7 @@ impl Pipe for Way {
         bytes[..len].copy_from_slice(&state.page[page.read..page.read + len]);
         page.piped -= len;
         page.read = (page.read + len) % whole;
-        state.make_ready(Time::ZERO, self.1);
+        state.make_ready(self.1);
         Read::Some(len)
     }
 

@@ -1,5 +1,8 @@
 //! Which of the events that the kernel returned a program gets, and in which order.
 //!
+//! One answer for both worlds: the library that programs have preloaded and the
+//! simulator's programs ask here. Whoever asks does the waiting.
+//!
 //! The most urgent connection, or socket for datagrams, first; equals in the kernel's
 //! order. What is neither of ours (the kernel's descriptors, listeners) goes with the
 //! most urgent level: those are timers, wake-ups of other threads and new
@@ -17,38 +20,34 @@
 
 /// Of a connection, or a socket for datagrams, of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rank {
+pub struct Rank {
     /// 0 (most urgent) to 7.
-    pub(crate) level: u8,
+    pub level: u8,
     /// The kernel returns it again if it is left.
-    pub(crate) can_wait: bool,
+    pub can_wait: bool,
 }
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arranged {
+pub struct Arranged {
     /// The program gets the first so many.
-    pub(crate) kept: usize,
+    pub kept: usize,
     /// Those below the most urgent level were not passed over.
-    pub(crate) all_had_turns: bool,
+    pub all_had_turns: bool,
 }
 
 /// Events that are looked at together.
-pub(crate) const BATCH: usize = 64;
+pub const BATCH: usize = 64;
 /// Connections of a level other than 0 in a batch.
-pub(crate) const AT_ONCE: usize = 2;
+pub const AT_ONCE: usize = 2;
 /// Calls in a row that may pass over those below the most urgent level.
-pub(crate) const LEFT_IN_A_ROW: u8 = 8;
+pub const LEFT_IN_A_ROW: u8 = 8;
 const LEVELS: usize = 8;
 
 /// Puts those of the first [`BATCH`] of `events` into order that the program
 /// gets. `rank`: none where it is neither a connection nor a socket of ours;
 /// `their_turn`: that of those below the most urgent level.
-pub(crate) fn arrange<E: Copy>(
-    events: &mut [E],
-    rank: impl Fn(&E) -> Option<Rank>,
-    their_turn: bool,
-) -> Arranged {
+pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, their_turn: bool) -> Arranged {
     let (Some(&first), len) = (events.first(), events.len()) else {
         return Arranged { kept: 0, all_had_turns: true };
     };
