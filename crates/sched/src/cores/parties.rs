@@ -29,18 +29,19 @@ pub struct Parties {
 
 impl Parties {
     /// For the tasks of `board`; each LC task begins with its guarantee or an equal
-    /// part of the cores, whichever is more and fits.
+    /// part of the cores in whole physical ones, whichever is more and fits.
     #[must_use]
     pub fn new(settings: &Settings, board: &Board) -> Self {
-        let tasks = board.tasks();
+        let (tasks, lanes) = (board.tasks(), board.topology().lanes(0).len() as u16);
         let equal = board.topology().cores() / tasks.len();
         let mut left =
             board.topology().cores() - tasks.iter().map(|task| usize::from(task.guaranteed)).sum::<usize>();
         let shares = tasks.iter().map(|task| {
             let more = equal.saturating_sub(task.guaranteed.into()).min(left).min(task.burstable.into());
-            let more = if task.is_critical() { more } else { 0 };
-            left -= more;
-            task.guaranteed + more as u16
+            let whole = (task.guaranteed + more as u16) / lanes * lanes;
+            let share = if task.is_critical() { whole.max(task.guaranteed) } else { task.guaranteed };
+            left -= usize::from(share - task.guaranteed);
+            share
         });
         Self {
             period: settings.period_parties,

@@ -73,3 +73,15 @@ fn parties_moves_one_physical_core_a_period_by_the_tail() {
     check(150, "aaaabbbb"); // it gave too much
     check(50, "aaaabbbb"); // and keeps what it got back for a while
 }
+
+#[test]
+fn parties_begins_with_whole_physical_cores_and_gives_them_all_up_to_its_guarantee() {
+    // An equal part of ten would be five.
+    let (mut board, mut parties) = setup("parties", (5, 2), &[TaskSpec::critical(2), BE]);
+    let mut seen = signals(&board, &[(1, 0), (9, 0)]);
+    seen.tasks[0].tail = Some(Span::from_micros(50));
+    for (round, expected) in (0..).zip(["aaaabbbbbb", "aabbbbbbbb", "aabbbbbbbb"]) {
+        parties.round(Time::ZERO + parties.period() * round, &seen, &mut board);
+        assert_eq!(shown(&board), expected, "round {round}");
+    }
+}
