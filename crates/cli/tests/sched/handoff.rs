@@ -27,6 +27,7 @@ fn handing_a_core_over_is_measured_within_its_bounds() {
     assert!(matches!(out.status.code(), Some(0 | 1)), "{said}");
     let json: Value = serde_json::from_slice(&out.stdout).expect("--json prints JSON");
     schema::conforms(&json);
+    assert_eq!(json["machine"], host::Machine::this().to_string(), "not the one core of whoever measured");
     assert_eq!((&json["tries_max"], &json["limit_s"]), (&10.into(), &0.1.into()));
     let without = json["not_measured"].to_string();
     let operations = json["operations"].as_array().expect("a list");

@@ -151,6 +151,16 @@ impl Drop for Rig {
     }
 }
 
+/// Whoever measures keeps to one core, and has all of these again when this is dropped:
+/// the machine that a report names has them all.
+struct Pinned(Vec<CoreId>);
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &list::set_of(self.0.iter().copied()));
+    }
+}
+
 /// Measures every operation within `bounds`, under each mechanism that works here; and
 /// why others are not among them.
 ///
@@ -165,6 +175,7 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
     };
     let failed = |e: std::io::Error| Error::new(format!("scheduling our own processes: {e}"));
     affinity::pin(own).map_err(failed)?;
+    let _pinned = Pinned(ours.clone());
     goes_on()?;
     let rig = Rig::new()?;
     let (mut found, mut without) = (Vec::new(), Vec::new());
