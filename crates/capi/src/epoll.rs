@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use host::seam::Labels;
 use host::{Monotonic, affinity};
 use libc::{epoll_event, sigset_t, timespec};
-use queueing::batch::{Arranged, BATCH, LEFT_IN_A_ROW, Rank, arrange};
+use queueing::batch::{Arranged, BATCH, Rank, arrange};
 use queueing::{Clock, Yielding};
 
 use crate::hints::{Hint, Hints};
@@ -78,14 +78,13 @@ unsafe fn wait(
     let Some(len) = usize::try_from(found).ok().filter(|len| *len > 1) else { return found };
     // SAFETY: the caller's `call` has written so many.
     let events = unsafe { std::slice::from_raw_parts_mut(events, len) };
-    let left = &LEFT[epoll as usize % LEFT.len()];
-    let in_a_row = left.load(Ordering::Relaxed);
+    let in_a_row = &LEFT[epoll as usize % LEFT.len()];
     let rank = |event: &epoll_event| {
         let Hint { id, by_level } = HINTS.get(epoll, event.u64)?;
         labels.level(id).map(|level| Rank { level, can_wait: by_level })
     };
-    let Arranged { kept, all_had_turns } = arrange(events, rank, in_a_row >= LEFT_IN_A_ROW);
-    left.store(if all_had_turns { 0 } else { in_a_row + 1 }, Ordering::Relaxed);
+    let Arranged { kept, left } = arrange(events, rank, in_a_row.load(Ordering::Relaxed));
+    in_a_row.store(left, Ordering::Relaxed);
     kept as c_int
 }
 

@@ -32,8 +32,9 @@ pub struct Rank {
 pub struct Arranged {
     /// The program gets the first so many.
     pub kept: usize,
-    /// Those below the most urgent level were not passed over.
-    pub all_had_turns: bool,
+    /// Calls in a row, this one included, that passed over those below the most
+    /// urgent level: what the next call is given.
+    pub left: u8,
 }
 
 /// Events that are looked at together.
@@ -46,10 +47,10 @@ const LEVELS: usize = 8;
 
 /// Puts those of the first [`BATCH`] of `events` into order that the program
 /// gets. `rank`: none where it is neither a connection nor a socket of ours;
-/// `their_turn`: that of those below the most urgent level.
-pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, their_turn: bool) -> Arranged {
+/// `left`: as the last call for these connections said, 0 before the first.
+pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, left: u8) -> Arranged {
     let (Some(&first), len) = (events.first(), events.len()) else {
-        return Arranged { kept: 0, all_had_turns: true };
+        return Arranged { kept: 0, left: 0 };
     };
     let batch = &mut events[..len.min(BATCH)];
     let (mut as_they_were, mut ranks) = ([first; BATCH], [None; BATCH]);
@@ -60,6 +61,7 @@ pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, the
     }
     // Where there are more than were looked at, all are the program's.
     let may_leave = |rank: &Rank| len <= BATCH && rank.can_wait && rank.level > 0;
+    let their_turn = left >= LEFT_IN_A_ROW;
     let (mut equals, mut below, mut all_had_turns) = (0, 0, true);
     let mut stays = |rank: Option<Rank>| {
         let Some(Rank { level, .. }) = rank.filter(may_leave) else { return true };
@@ -85,7 +87,7 @@ pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, the
         batch[*place] = *event;
         *place += 1;
     }
-    Arranged { kept, all_had_turns }
+    Arranged { kept, left: if all_had_turns { 0 } else { left + 1 } }
 }
 
 #[cfg(test)]
@@ -103,9 +105,10 @@ mod tests {
             }
             _ => None,
         };
-        let Arranged { kept, all_had_turns } = arrange(&mut events, rank, their_turn);
+        let before = if their_turn { LEFT_IN_A_ROW } else { 0 };
+        let Arranged { kept, left } = arrange(&mut events, rank, before);
         events.truncate(kept);
-        events.extend((!all_had_turns).then_some("…"));
+        events.extend((left > 0).then_some("…"));
         assert_eq!(events.join(" "), expected);
     }
 
@@ -139,6 +142,20 @@ mod tests {
     }
 
     #[test]
+    fn after_eight_calls_without_a_turn_those_below_have_one() {
+        let rank = |event: &u8| Some(Rank { level: *event, can_wait: true });
+        let mut left = 0;
+        let kept: Vec<usize> = (0..18)
+            .map(|_| {
+                let arranged = arrange(&mut [7, 0, 7, 7], rank, left);
+                left = arranged.left;
+                arranged.kept
+            })
+            .collect();
+        assert_eq!(kept, [[1; 8].as_slice(), &[3], &[1; 8], &[3]].concat());
+    }
+
+    #[test]
     fn what_the_kernel_would_not_return_again_is_not_left() {
         check("7a 7b 7c 7d 7e 7f 7wa 7wb 7wc", false, "7a 7b 7c 7d 7e 7f 7wa 7wb");
         check("7wa 7wb 7wc 7a 0a k", false, "0a k 7a …");
@@ -148,7 +165,7 @@ mod tests {
     fn nothing_is_lost_of_a_batch_that_is_too_long() {
         let mut events: Vec<u32> = (0..100).rev().collect();
         let rank = |event: &u32| Some(Rank { level: (event % 8) as u8, can_wait: true });
-        assert_eq!(arrange(&mut events, rank, false), Arranged { kept: 100, all_had_turns: true });
+        assert_eq!(arrange(&mut events, rank, 0), Arranged { kept: 100, left: 0 });
         let mut sorted = events.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..100).collect::<Vec<_>>());

@@ -163,9 +163,8 @@ impl State {
         if self.levels.first() != self.levels.last() {
             let rank = |&at: &usize| Some(Rank { level: self.pages[at].level.level(), can_wait: true });
             let returned = batch.clone();
-            let their_turn = self.left >= batch::LEFT_IN_A_ROW;
-            let Arranged { kept, all_had_turns } = arrange(&mut batch, rank, their_turn);
-            self.left = if all_had_turns { 0 } else { self.left + 1 };
+            let Arranged { kept, left } = arrange(&mut batch, rank, self.left);
+            self.left = left;
             batch.truncate(kept);
             self.ready.extend(returned.into_iter().filter(|at| !batch.contains(at)));
         }
