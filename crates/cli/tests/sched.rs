@@ -1,6 +1,8 @@
 //! `greenwave sched` and real programs: they share, and however it ends they are
 //! scheduled as before.
 
+#[path = "sched/asking.rs"]
+mod asking;
 #[path = "sched/runtime.rs"]
 mod by_workers;
 mod common;

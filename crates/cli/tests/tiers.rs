@@ -132,8 +132,8 @@ fn an_interrupted_experiment_of_services_leaves_nothing() {
     if !can_run("an_interrupted_experiment_of_services_leaves_nothing") {
         return;
     }
-    // A group for the services, and one for the users: they are at it.
-    let family = TINY.interrupt("requests = 60", "requests = 3000", 2);
+    // Where services tell of their queues, a group for them, and one for the users: they are at it.
+    let family = TINY.interrupt("requests = 60", "requests = 3000", 3);
     // Greenwave, three services and who computes beside them.
     assert!(family.len() >= 5, "{family:?}");
     let lives = |id: &&u32| {

@@ -77,6 +77,12 @@ impl Remaining {
     }
 }
 
+/// Whether who has `left` is behind, when what remains to be done is expected to take `rest`:
+/// less is left than twice that, or nothing.
+pub(crate) fn is_behind(left: Span, rest: Span) -> bool {
+    left < (rest * 2).max(Span::from_nanos(1))
+}
+
 impl Ord for Remaining {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         match (self, other) {

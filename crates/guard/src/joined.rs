@@ -46,6 +46,9 @@ pub struct Told {
     pub delay: Span,
     /// Whether others may go before that one.
     pub reordered: bool,
+    /// Whether somebody has less left than serving him may take, and waits for a core:
+    /// of interest to who divides cores, and not to a door.
+    pub behind: bool,
     /// What half of them can spare at most, where they say so.
     pub budget: Option<Span>,
     /// Requests that came since the service began.
@@ -64,13 +67,13 @@ impl Told {
     /// The line. All are of one length, so that one can be written over the last.
     #[must_use]
     pub fn line(&self) -> String {
-        let Self { turn, waiting, delay, reordered, budget, came, served } = *self;
-        let reordered = u8::from(reordered);
+        let Self { turn, waiting, delay, reordered, behind, budget, came, served } = *self;
+        let (reordered, behind) = (u8::from(reordered), u8::from(behind));
         let (delay_ns, end) = (delay.as_nanos(), turn);
         let budget_ns = budget.map_or_else(|| "-".to_owned(), |budget| budget.as_nanos().to_string());
         let line = format!(
             "{NAME}turn={turn} waiting={waiting} delay_ns={delay_ns} reordered={reordered} \
-             budget_ns={budget_ns} came={came} served={served} end={end}"
+             behind={behind} budget_ns={budget_ns} came={came} served={served} end={end}"
         );
         format!("{line:<width$}\n", width = Self::LEN - 1)
     }
@@ -83,12 +86,14 @@ impl Told {
         let line = text.lines().next()?.strip_prefix(NAME)?;
         let field = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
         let number = |name: &str| field(name)?.parse::<u64>().ok();
+        let is = |name: &str| number(name).is_some_and(|number| number > 0);
         let turn = number("turn").filter(|turn| number("end") == Some(*turn))?;
         Some(Self {
             turn,
             waiting: number("waiting")?,
             delay: Span::from_nanos(number("delay_ns")?),
-            reordered: number("reordered").is_some_and(|reordered| reordered > 0),
+            reordered: is("reordered"),
+            behind: is("behind"),
             budget: match field("budget_ns")? {
                 "-" => None,
                 _ => Some(Span::from_nanos(number("budget_ns")?)),
@@ -136,14 +141,36 @@ pub struct Joined {
     silenced: bool,
 }
 
-/// A service, and what of its requests no look was told of yet.
+/// A service that is listened to.
 #[derive(Clone, Debug, Default)]
-struct Service {
+pub struct Service {
     told: Option<Told>,
     /// When it last had news.
     heard: Option<Time>,
+    /// Requests that [`Joined::join`] was not told of yet.
     came: u64,
     served: u64,
+}
+
+impl Service {
+    /// It had told this when it was looked at at `now`. What it told when it was first
+    /// looked at may be of a service that is long gone: news begin with the next.
+    pub fn hear(&mut self, now: Time, told: Told) {
+        if let Some(last) = self.told.replace(told)
+            && last.turn != told.turn
+        {
+            self.heard = Some(now);
+            // Less than before is one that has begun anew.
+            self.came += told.came.saturating_sub(last.came);
+            self.served += told.served.saturating_sub(last.served);
+        }
+    }
+
+    /// What it told, if it had news within [`SILENT`] before `now`.
+    #[must_use]
+    pub fn lately(&self, now: Time) -> Option<Told> {
+        self.told.filter(|_| self.heard.is_some_and(|heard| now.since(heard) <= SILENT))
+    }
 }
 
 impl Joined {
@@ -162,22 +189,12 @@ impl Joined {
         }
     }
 
-    /// Service `at`, from 0, had told this when it was looked at at `now`. What it
-    /// told when it was first looked at may be of a service that is long gone:
-    /// news begin with the next.
+    /// [`Service::hear`] of service `at`, from 0.
     ///
     /// # Panics
     /// When there are not so many services.
     pub fn hear(&mut self, now: Time, at: usize, told: Told) {
-        let service = &mut self.services[at];
-        if let Some(last) = service.told.replace(told)
-            && last.turn != told.turn
-        {
-            service.heard = Some(now);
-            // Less than before is one that has begun anew.
-            service.came += told.came.saturating_sub(last.came);
-            service.served += told.served.saturating_sub(last.served);
-        }
+        self.services[at].hear(now, told);
     }
 
     /// What is `seen` at the door of connections, with the requests behind it:
@@ -191,8 +208,7 @@ impl Joined {
         for service in &mut self.services {
             came += std::mem::take(&mut service.came);
             served += std::mem::take(&mut service.served);
-            let is_fresh = service.heard.is_some_and(|heard| now.since(heard) <= SILENT);
-            if let Some(told) = service.told.filter(|_| is_fresh) {
+            if let Some(told) = service.lately(now) {
                 requests.telling += 1;
                 requests.waiting = requests.waiting.saturating_add(told.waiting);
                 requests.delay = requests.delay.max(told.delay);
@@ -247,9 +263,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_told_is_read(turn: u64, waiting: u64, delay: u64, reordered: bool, budget: Option<u64>, came: u64, served: u64) {
+        fn what_is_told_is_read(turn: u64, waiting: u64, delay: u64, reordered: bool, behind: bool, budget: Option<u64>, came: u64, served: u64) {
             let (delay, budget) = (Span::from_nanos(delay), budget.map(Span::from_nanos));
-            let told = Told { turn, waiting, delay, reordered, budget, came, served };
+            let told = Told { turn, waiting, delay, reordered, behind, budget, came, served };
             prop_assert_eq!(told.line().len(), Told::LEN);
             prop_assert_eq!(Told::read(&told.line()), Some(told));
         }
@@ -277,8 +293,7 @@ mod tests {
 
     fn told(turn: u64, requests: u64) -> Told {
         let (delay, budget) = (Span::from_millis(30), Some(Span::from_millis(turn)));
-        let (came, served, reordered) = (2 * requests, requests, false);
-        Told { turn, waiting: 3, delay, reordered, budget, came, served }
+        Told { turn, waiting: 3, delay, budget, came: 2 * requests, served: requests, ..Told::default() }
     }
 
     #[test]

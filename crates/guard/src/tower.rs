@@ -51,6 +51,8 @@ pub struct Queue {
     pub delay: Span,
     /// Whether others may go before that one.
     pub reordered: bool,
+    /// Whether somebody inside has too little left, and waits for a core.
+    pub behind: bool,
     /// What half of those that wait can spare at most, where that is known.
     pub budget: Option<Span>,
 }
@@ -62,6 +64,7 @@ impl<A> From<&DeadlineLayer<A>> for Queue {
             waiting: layer.counts().waiting as u64,
             delay: layer.oldest_wait(),
             reordered: layer.reorders(),
+            behind: layer.is_behind(),
             budget: layer.budget_median(),
         }
     }
@@ -170,8 +173,9 @@ impl GuardLayer {
     }
 
     /// The same, telling of its requests in the file at `path` whenever it looks,
-    /// for who guards the way to this service ([`joined`](crate::joined)). What is
-    /// there is lost; the file is this process's alone and stays when it ends. It
+    /// for who guards the way to this service and who divides the cores between it and
+    /// others ([`joined`](crate::joined)). That somebody is behind, or nobody any more, is told
+    /// as soon as a request that comes or leaves shows it. What is there is lost; the file is this process's alone and stays when it ends. It
     /// should lie in memory, as /run does. A layer of policy `none` only tells.
     ///
     /// # Errors
@@ -225,6 +229,19 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Tells whether somebody is behind, where that has changed.
+    fn tell_behind(&self) {
+        let Some(see) = &self.see else { return };
+        if self.state().teller.is_none() {
+            return;
+        }
+        // Asked without the lock, as in `enter`.
+        let behind = see().behind;
+        if let Some(teller) = &mut self.state().teller {
+            teller.tell_behind(behind);
+        }
+    }
+
     /// Whether a request of `class` comes in; its number then.
     fn enter(self: &Arc<Self>, class: Class) -> Option<Inside> {
         let now = self.clock.now();
@@ -253,7 +270,7 @@ impl State {
         let present = self.inside.len() as u64;
         let oldest = self.inside.first_key_value().map_or(Span::ZERO, |(_, &came)| now.since(came));
         let queue = queue.unwrap_or(Queue { waiting: present, delay: oldest, ..Queue::default() });
-        let Queue { waiting, delay, reordered, budget } = queue;
+        let Queue { waiting, delay, reordered, budget, .. } = queue;
         let counted = std::mem::take(&mut self.signals);
         if let Some(teller) = &mut self.teller {
             teller.tell(queue, counted.offered, counted.served);
@@ -331,7 +348,10 @@ where
         let mut inner = self.inner.clone();
         Box::pin(async move {
             poll_fn(|cx| inner.poll_ready(cx)).await?;
-            let response = inner.call(request).await;
+            let response = inner.call(request);
+            inside.shared.tell_behind();
+            let response = response.await;
+            inside.shared.tell_behind();
             if response.as_ref().is_ok_and(|response| !is_refusal(response)) {
                 inside.answered();
             }

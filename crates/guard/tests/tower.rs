@@ -193,6 +193,29 @@ async fn who_gives_up_is_not_inside_any_more() {
     assert_eq!((one, two), (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE));
 }
 
+/// Two have 5 ms each for work of 2: who waits for the other has 3 left when his turn comes.
+#[tokio::test(start_paused = true)]
+async fn that_somebody_is_behind_is_told_at_once_and_as_soon_as_nobody_is() {
+    let path = std::env::temp_dir().join(format!("greenwave-behind-{}", std::process::id()));
+    let behind = || Told::read(&std::fs::read_to_string(&path).expect("a file")).expect("a line").behind;
+    let layer = GuardLayer::new("none", Params::default()).expect("a policy");
+    let (call, ..) = server_of(layer.telling(&path).expect("a file"), Span::from_millis(5), true);
+    for _ in 0..20 {
+        assert_eq!(call("any").await, StatusCode::OK);
+        assert!(!behind(), "alone nobody is");
+    }
+    let both = [tokio::spawn(call("any")), tokio::spawn(call("any"))];
+    for expected in [false, true, false] {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(behind(), expected);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for call in both {
+        assert_eq!(call.await.expect("it ends"), StatusCode::OK);
+    }
+    let _ = std::fs::remove_file(&path);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_came_and_was_served_is_told_at_each_look() {
     let path = std::env::temp_dir().join(format!("greenwave-told-{}", std::process::id()));

@@ -49,6 +49,7 @@ mod sockopt;
 pub mod tap;
 pub mod thread;
 mod today;
+mod told;
 pub mod usage;
 mod vnet;
 pub mod xdp;

@@ -35,7 +35,10 @@ impl Source {
     pub fn printed(&self, id: &str) -> Result<f64, Error> {
         let row = self.paper.lines().find_map(|line| line.strip_prefix(id)?.strip_prefix(','));
         let value = row.and_then(|rest| rest.split(',').next()).and_then(|v| v.parse().ok());
-        value.ok_or_else(|| Error::new(format!("experiment {}: paper.csv has no number {id:?}", self.name)))
+        value.ok_or_else(|| {
+            Error::new(format!("experiment {}: paper.csv has no number {id:?}", self.name))
+                .advice(format!("a line \"{id},NUMBER\" in paper.csv beside it"))
+        })
     }
 }
 

@@ -212,6 +212,9 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
 fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<Journal>), Error> {
     let experiment = source.parse()?;
     let world = experiment.world().map_err(Error::new)?;
+    // Not after minutes of measuring.
+    let printed = experiment.claim.iter().filter_map(|claim| claim.paper.as_deref());
+    printed.map(|id| source.printed(id)).collect::<Result<Vec<_>, _>>()?;
     // What the machine decides is measured in one go.
     let folder = args.out.as_ref().filter(|_| world.kind == world::Kind::Sim);
     let path = folder.map(|folder| folder.join(format!("{}.part", catalogue::stem(&source.name))));

@@ -65,6 +65,8 @@ pub struct Task {
     pub tail_target: Option<Span>,
     pub tail: Option<PathBuf>,
     #[serde(default)]
+    pub joined: Vec<PathBuf>,
+    #[serde(default)]
     pub pulse: bool,
     pub output: Option<PathBuf>,
 }
@@ -241,6 +243,14 @@ impl Config {
             let what = "parties decides by tails, and nothing says what its tail is".to_owned();
             return refused(what, "tail = FILE, where its clients write p99.9 every 500ms, such as 812us");
         }
+        if task.class == ClassName::BE && !task.joined.is_empty() {
+            let what = "BE whose services tell who is behind: only LC asks for a core".to_owned();
+            return refused(what, "class = \"LC\", or no joined");
+        }
+        if task.joined.len() > JOINED_MAX {
+            let what = format!("joined by {} services, which are more than {JOINED_MAX}", task.joined.len());
+            return refused(what, "a task for some of them");
+        }
         if task.output.is_some() && task.command.is_none() {
             let what = "output is of a command, and it is none".to_owned();
             return refused(what, "no output: it was started by somebody else");
@@ -321,6 +331,9 @@ impl Config {
         ["caladan", "caladan-no-hyperthread"].contains(&self.policy.as_str())
     }
 }
+
+/// Services of a task that are listened to, at most: their files are read a thousand times a second.
+const JOINED_MAX: usize = 16;
 
 /// THRESH_QD of a task whose threads are looked at, unless it is said: shorter waits than half a
 /// round of 2 ms end before a decision could end them, by the kernel's idle class.

@@ -224,7 +224,13 @@ fn start(
         };
         Ok((
             task.name.clone(),
-            TaskSetup { spec: task.spec(mechanism), who, tail: task.tail.clone(), pulse: task.pulse },
+            TaskSetup {
+                spec: task.spec(mechanism),
+                who,
+                tail: task.tail.clone(),
+                joined: task.joined.clone(),
+                pulse: task.pulse,
+            },
         ))
     };
     config.tasks.iter().map(setup).collect()

@@ -95,6 +95,7 @@ fn why(config: &Config, why: Why) -> String {
     match why {
         Why::GivenBack(task) => format!("{} gave it back", name(config, task)),
         Why::Waited { delay, .. } => format!("had waited {delay}, too long"),
+        Why::Behind(_) => "a request there was behind".to_owned(),
         Why::Promised(_) => "had work, and it was promised".to_owned(),
         Why::Work(_) => "had work for one more".to_owned(),
         Why::Quiet(task) => format!("{} is not to be disturbed", name(config, task)),

@@ -44,6 +44,8 @@ struct Line {
     longest: Span,
     threads: usize,
     parked: bool,
+    /// Somebody there is behind his budget.
+    behind: bool,
     refused: u64,
     /// Workers that tell, and how many of them are parked.
     workers: Option<(usize, usize)>,
@@ -86,6 +88,7 @@ impl Status {
                 longest: std::mem::take(longest),
                 threads: figures.threads,
                 parked: manager.is_parked(task),
+                behind: allocator.signals().task(task).behind,
                 refused: figures.refused,
                 workers: manager.workers(task),
             };
@@ -126,7 +129,7 @@ impl Status {
                 json!({
                     "name": task.name, "class": class(task), "cores": line.cores, "cpu": line.cpu,
                     "wait_ns": line.wait.map(Span::as_nanos), "longest_ns": line.longest.as_nanos(),
-                    "threads": line.threads, "parked": line.parked, "refused": line.refused,
+                    "threads": line.threads, "parked": line.parked, "behind": line.behind, "refused": line.refused,
                     "workers": line.workers.map(|(all, _)| all),
                     "workers_parked": line.workers.map(|(_, parked)| parked),
                 })
@@ -155,8 +158,9 @@ impl Status {
                         Some((all, parked)) => format!(" by {} of {all} workers", all - parked),
                         None => String::new(),
                     };
+                    let behind = if line.behind { ", behind" } else { "" };
                     format!(
-                        "  {} {state}{workers}, {:.2} cores, wait {wait}, longest {}",
+                        "  {} {state}{workers}, {:.2} cores, wait {wait}, longest {}{behind}",
                         task.name, line.cpu, line.longest
                     )
                 })
@@ -175,6 +179,15 @@ impl Status {
     /// The whole run: a row a task, and what it took.
     pub fn end(&self, now: Time, config: &Config, manager: &dyn Manager, restored: &str, as_json: bool) {
         let seconds = now.since(self.began).as_secs_f64().max(1e-9);
+        for (number, task) in config.tasks.iter().enumerate() {
+            for file in manager.taken().silent(TaskId(number as u16)) {
+                eprintln!(
+                    "{}: no service ever told in {}, and none asked for a core",
+                    task.name,
+                    file.display()
+                );
+            }
+        }
         let figures = |number: usize| manager.figures(TaskId(number as u16));
         let wait =
             |figures: &Figures| Span::from_nanos(figures.waited_ns.checked_div(figures.turns).unwrap_or(0));

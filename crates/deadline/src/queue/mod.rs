@@ -21,6 +21,8 @@ use queueing::{Discipline, Entry, FlowId, Label, Pushed, Ranked, Span, Starvatio
 
 use order::Rank;
 
+use crate::budget::is_behind;
+
 /// What a queue is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -171,6 +173,13 @@ impl<T: Entry> DeadlineQueue<T> {
         self.waiting.oldest()
     }
 
+    /// Whether the entry whose turn is next is behind at `now`: less is left of its budget
+    /// than twice its service, or nothing. Not where it has no budget, or nobody knows its service.
+    #[must_use]
+    pub fn is_behind(&self, now: Time) -> bool {
+        self.waiting.peek().is_some_and(|next| next.is_behind(now))
+    }
+
     /// How long an entry can be passed over.
     #[must_use]
     pub fn starvation(&self) -> Starvation {
@@ -189,6 +198,10 @@ struct Waiting<T> {
 impl<T: Entry> Waiting<T> {
     fn new(now: Time, entry: T) -> Self {
         Self { due: entry.label().deadline.map(|left| now + left), service: entry.service(), entry }
+    }
+
+    fn is_behind(&self, now: Time) -> bool {
+        self.service > Span::ZERO && self.due.is_some_and(|due| is_behind(due.since(now), self.service))
     }
 }
 

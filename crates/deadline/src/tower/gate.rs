@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use queueing::{Entry, Label, Priority, Span, Ticket, Time};
 use tokio::sync::oneshot;
 
+use crate::budget::is_behind;
 use crate::{
     Budget, Budgets, DeadlineQueue, Fault, History, Intake, Limits, Offered, Order, Reason, Received,
     Shedding, Turn, Visit,
@@ -94,14 +95,24 @@ struct State {
     /// the methods that are not told apart share `None`.
     infeasible: BTreeMap<Option<String>, u32>,
     counts: Counts,
+    /// Those in the handler that were behind when their turn came and have not given way.
+    behind: usize,
 }
 
 /// A request in the queue.
 struct Waiter {
     left: Span,
+    /// When nothing is left.
+    due: Time,
     service: Span,
     slowest: Span,
     turn: oneshot::Sender<Result<Permit, Reason>>,
+}
+
+impl Waiter {
+    fn is_behind(&self, now: Time) -> bool {
+        self.service > Span::ZERO && is_behind(self.due.since(now), self.service)
+    }
 }
 
 impl Entry for Waiter {
@@ -129,6 +140,7 @@ impl Gate {
             learned: History::new(settings.methods_max),
             infeasible: BTreeMap::new(),
             counts: Counts::default(),
+            behind: 0,
         };
         let Settings { limit, away_max, .. } = settings;
         let crate::Settings { shedding, order, .. } = settings.queue;
@@ -159,6 +171,12 @@ impl Gate {
         self.order != Order::Fifo
     }
 
+    pub(super) fn is_behind(&self) -> bool {
+        let now = self.clock.now();
+        let state = self.state();
+        state.behind > 0 || state.queue.is_behind(now)
+    }
+
     pub(super) fn budget_median(&self) -> Option<Span> {
         self.state().budgets.median()
     }
@@ -179,7 +197,7 @@ impl Gate {
         }
         state.budgets.came(Some(left.saturating_sub(service)));
         let slowest = part.map_or(service, |part| part.slowest);
-        let waiter = Waiter { left, service, slowest, turn };
+        let waiter = Waiter { left, due: now + left, service, slowest, turn };
         let (gone, waits) = match state.queue.offer(now, waiter) {
             Offered::Queued => (None, true),
             Offered::Refused(gone, reason) => (Some((gone, reason)), false),
@@ -230,8 +248,11 @@ impl Gate {
             match turn {
                 Turn::Serve(waiter) => {
                     state.free -= 1;
+                    let behind = waiter.is_behind(now);
+                    state.behind += usize::from(behind);
                     drop(state);
-                    let place = Arc::new(Place { gate: Arc::clone(self), held: AtomicU8::new(HELD) });
+                    let held = AtomicU8::new(HELD);
+                    let place = Arc::new(Place { gate: Arc::clone(self), held, behind });
                     let permit = Permit { place, answered: false };
                     let _ = waiter.turn.send(Ok(permit));
                 }
@@ -256,6 +277,12 @@ impl State {
         let infeasible = self.infeasible.entry(kind).or_default();
         *infeasible = (*infeasible + 1) % TRY_EVERY;
         *infeasible == 0
+    }
+
+    /// One of those in the handler leaves its place to the next.
+    fn frees(&mut self, behind: bool) {
+        self.free += 1;
+        self.behind -= usize::from(behind);
     }
 
     /// What `method` is learned as; `None` with all others that came too late.
@@ -365,7 +392,7 @@ impl Drop for Permit {
         let gate = &self.place.gate;
         let mut state = gate.state();
         match self.place.held.swap(OVER, Ordering::Relaxed) {
-            HELD => state.free += 1,
+            HELD => state.frees(self.place.behind),
             _ => state.counts.away -= 1,
         }
         let counts = &mut state.counts;
@@ -380,6 +407,8 @@ pub(super) struct Place {
     gate: Arc<Gate>,
     /// [`HELD`], [`AWAY`] or [`OVER`]; changed under the gate's lock.
     held: AtomicU8,
+    /// Whether its request was behind when its turn came.
+    behind: bool,
 }
 
 impl Place {
@@ -392,7 +421,7 @@ impl Place {
             held => return held == AWAY,
         }
         state.counts.away += 1;
-        state.free += 1;
+        state.frees(self.behind);
         drop(state);
         self.gate.serve_next(self.gate.clock.now());
         true

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::Clock;
 use super::gate::Place;
+use crate::budget::is_behind;
 use crate::{Budget, Remaining, Visit};
 
 tokio::task_local! {
@@ -127,7 +128,7 @@ pub fn behind() -> bool {
     let behind = |here: &Here| {
         let now = here.clock.now();
         let rest = here.answered.map(|answered| answered.since(now));
-        rest.is_some_and(|rest| here.visit.remaining(now).left() < (rest * 2).max(Span::from_nanos(1)))
+        rest.is_some_and(|rest| is_behind(here.visit.remaining(now).left(), rest))
     };
     HERE.try_with(behind).unwrap_or(false)
 }

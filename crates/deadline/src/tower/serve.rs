@@ -81,6 +81,14 @@ impl<A> DeadlineLayer<A> {
         self.gate.reorders()
     }
 
+    /// Whether somebody is behind who waits for a core here: the next in the queue, or one
+    /// in the handler who was when its turn came and has not [given way](super::give_way).
+    /// Behind is who has less left than twice what serving him is expected to take, or nothing.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.gate.is_behind()
+    }
+
     /// What half of the requests that came lately had left when they came, less
     /// what serving them is expected to take; nothing before one came.
     #[must_use]

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::Path;
 use axum::http::{Response, StatusCode};
 use axum::routing::get as route;
-use deadline::tower::{Counts, DeadlineLayer, Refusal, Settings, behind, remaining};
+use deadline::tower::{Counts, DeadlineLayer, Refusal, Settings, behind, give_way, remaining};
 use deadline::{Fault, Order, Shedding};
 use queueing::Span;
 use tower::ServiceExt;
@@ -81,6 +81,36 @@ async fn who_has_less_left_than_twice_the_rest_is_behind() {
     assert_eq!(is_behind(ms(150)).await, [true, true, false]);
     assert_eq!(is_behind(ms(109)).await, [true; 3]);
     assert!(!behind(), "outside of a request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_knows_whether_somebody_is_behind_who_waits_or_works() {
+    let layer = DeadlineLayer::new(settings(1));
+    let handler = async || {
+        pass(ms(100)).await;
+        give_way();
+        pass(ms(20)).await;
+        "done"
+    };
+    let app = Router::new().route("/", route(handler)).layer(layer.clone());
+    for _ in 0..16 {
+        app.clone().oneshot(within(secs(1), "/")).await.unwrap();
+    }
+    let send = |left| tokio::spawn(app.clone().oneshot(within(left, "/")));
+    // It takes 120 ms, of which it gives way for the last 20.
+    let unhurried = send(secs(1));
+    pass(ms(10)).await;
+    assert!(!layer.is_behind());
+    let waits = send(ms(250));
+    pass(ms(5)).await;
+    assert!(!layer.is_behind());
+    pass(ms(10)).await;
+    assert!(layer.is_behind(), "235 ms are left, and it has not begun");
+    unhurried.await.unwrap().unwrap();
+    assert!(layer.is_behind(), "it works");
+    pass(ms(85)).await;
+    assert!(!layer.is_behind(), "it has given way");
+    assert_eq!(waits.await.unwrap().unwrap().status(), StatusCode::OK);
 }
 
 #[tokio::test(start_paused = true)]

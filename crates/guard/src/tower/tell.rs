@@ -25,11 +25,30 @@ impl Teller {
 
     /// Tells what waits, and that so many came and were served since the last time.
     pub fn tell(&mut self, queue: Queue, came: u64, served: u64) {
-        let Queue { waiting, delay, reordered, budget } = queue;
-        let told = self.told;
-        let (came, served) = (told.came + came, told.served + served);
-        self.told = Told { turn: told.turn + 1, waiting, delay, reordered, budget, came, served };
+        let Queue { waiting, delay, reordered, behind, budget } = queue;
+        let (came, served) = (self.told.came + came, self.told.served + served);
+        self.write(Told {
+            turn: self.told.turn + 1,
+            waiting,
+            delay,
+            reordered,
+            behind,
+            budget,
+            came,
+            served,
+        });
+    }
+
+    /// Tells whether somebody is behind, unless that is what was told last.
+    pub fn tell_behind(&mut self, behind: bool) {
+        if self.told.behind != behind {
+            self.write(Told { turn: self.told.turn + 1, behind, ..self.told });
+        }
+    }
+
+    fn write(&mut self, told: Told) {
+        self.told = told;
         // Of who cannot be heard, readers believe nothing after a while.
-        let _ = self.file.write_all_at(self.told.line().as_bytes(), 0);
+        let _ = self.file.write_all_at(told.line().as_bytes(), 0);
     }
 }

@@ -25,6 +25,7 @@ use queueing::{CoreId, Span, Time};
 use rustix::thread::CpuSet;
 use sched::cores::{Action, Cores, Sample, Signals, TaskId, TaskSpec};
 
+mod asking;
 pub mod class;
 mod groups;
 pub mod handoff;
@@ -74,6 +75,8 @@ pub struct TaskSetup {
     pub who: Who,
     /// Where its clients write their tail, a span such as `812us`.
     pub tail: Option<PathBuf>,
+    /// Files in which its services tell of their requests: who is behind there asks for a core.
+    pub joined: Vec<PathBuf>,
     /// Whether it runs on our runtime and tells what waits there; only `runtime` looks.
     pub pulse: bool,
 }
@@ -168,9 +171,10 @@ impl Affinity {
         let look = self.taken.tasks[number].look(now, spec.delay_max);
         let seen = &mut signals.tasks[number];
         seen.delay = look.delay;
+        seen.behind = self.taken.asking.is_behind(id);
         if spec.is_critical() {
             seen.runnable = look.waiting;
-            if look.delay > spec.delay_max {
+            if seen.asks(spec) {
                 self.quiet_since[number] = now;
             }
             if let Some(core) = self.gives_back(now, id) {
@@ -220,7 +224,7 @@ impl Affinity {
 impl Cores for Affinity {
     fn sense(&mut self, now: Time, signals: &mut Signals) {
         self.taken.rescan(now);
-        self.taken.tails.read(now, &mut signals.tasks);
+        self.taken.listen(now, signals);
         signals.cores.iter_mut().for_each(|core| *core = sched::cores::CoreSignals::default());
         (0..self.taken.tasks.len()).for_each(|number| self.look(now, number, signals));
         self.looked(now, signals);

@@ -6,8 +6,9 @@ use std::io;
 use std::path::Path;
 
 use queueing::{Span, Time};
-use sched::cores::{TaskId, TaskSpec};
+use sched::cores::{Signals, TaskId, TaskSpec};
 
+use super::asking::Asking;
 use super::class::Class;
 use super::journal::{self, Restored};
 use super::tails::Tails;
@@ -37,7 +38,8 @@ pub struct Taken {
     pub(super) layout: Layout,
     pub(super) specs: Vec<TaskSpec>,
     pub(super) tasks: Vec<Managed>,
-    pub(super) tails: Tails,
+    tails: Tails,
+    pub(super) asking: Asking,
     pub(super) sensor: Box<dyn Sensor>,
     pub(super) journal: Journal,
     scanned: Time,
@@ -63,9 +65,14 @@ impl Taken {
                 }
             }
         }
-        let (specs, tails) = tasks.into_iter().map(|(_, task)| (task.spec, task.tail)).unzip();
-        let tails = Tails::new(tails, now);
-        Ok(Self { layout, specs, tasks: managed, tails, sensor, journal, scanned: now })
+        let (mut specs, mut tails, mut joined) = (Vec::new(), Vec::new(), Vec::new());
+        for (_, TaskSetup { spec, tail, joined: files, .. }) in tasks {
+            specs.push(spec);
+            tails.push(tail);
+            joined.push(files);
+        }
+        let (tails, asking) = (Tails::new(tails, now), Asking::new(joined));
+        Ok(Self { layout, specs, tasks: managed, tails, asking, sensor, journal, scanned: now })
     }
 
     /// Looks for processes and threads that are new, where it is time to; whether it was.
@@ -76,6 +83,17 @@ impl Taken {
             self.tasks.iter_mut().for_each(|task| task.scan(now, &mut self.journal));
         }
         due
+    }
+
+    /// What clients measure, and what services tell.
+    pub(super) fn listen(&mut self, now: Time, signals: &mut Signals) {
+        self.tails.read(now, &mut signals.tasks);
+        self.asking.read(now);
+    }
+
+    /// Files in which services of `task` were to tell of their requests and none ever did.
+    pub fn silent(&self, task: TaskId) -> impl Iterator<Item = &Path> {
+        self.asking.silent(task)
     }
 
     /// Whether they were looked for at `now`.

@@ -48,7 +48,8 @@ fn manager(test: &str, lc: &Program, be: &Program, real_time: bool) -> (Folder, 
     let layout = Layout::new(&cores).unwrap();
     let folder = Folder::new(&format!("cores-{test}")).unwrap();
     let journal = Journal::begin(folder.path(), &cores).unwrap();
-    let task = |spec, id| TaskSetup { spec, who: Who::Child(id), tail: None, pulse: false };
+    let task =
+        |spec, id| TaskSetup { spec, who: Who::Child(id), tail: None, joined: Vec::new(), pulse: false };
     let tasks = vec![
         ("lc".to_owned(), task(TaskSpec::critical(1), lc.id())),
         ("be".to_owned(), task(TaskSpec::best_effort(), be.id())),

@@ -1,20 +1,17 @@
 //! What services tell of their requests, read from the files in which they do.
 //!
-//! A file is opened anew at each look, so one that another has taken the place
-//! of is read from then on. What cannot be read, or says nothing, is as if
-//! nobody had told: whoever listens believes nothing after a while.
+//! What cannot be read, or says nothing, is as if nobody had told: whoever listens
+//! believes nothing after a while.
 //! Source: [`guard::joined`], ADR 0042.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use guard::Signals;
-use guard::joined::{Joined, Requests, Told};
+use guard::joined::{Joined, Requests};
 use queueing::Time;
 
 use super::error::GuardError;
+use crate::told;
 
 /// Services that a guard listens to, at the most.
 pub const JOINED_MAX: usize = 16;
@@ -33,7 +30,7 @@ impl Tellers {
     /// One of them tells nothing, or there are too many.
     pub fn new(paths: &[PathBuf]) -> Result<Self, GuardError> {
         for path in paths {
-            read(path).map_err(|source| GuardError::Untold { path: path.clone(), source })?;
+            told::read(path).map_err(|source| GuardError::Untold { path: path.clone(), source })?;
         }
         Self::expected(paths)
     }
@@ -52,7 +49,7 @@ impl Tellers {
     /// What is `seen` of connections, with what services tell of requests.
     pub fn join(&mut self, now: Time, seen: Signals) -> Signals {
         for (at, path) in self.paths.iter().enumerate() {
-            if let Ok(told) = read(path) {
+            if let Ok(told) = told::read(path) {
                 self.joined.hear(now, at, told);
             }
         }
@@ -70,18 +67,9 @@ impl Tellers {
     }
 }
 
-/// What is told in a file; what is none, such as a pipe that nobody writes to,
-/// holds up nobody.
-fn read(path: &Path) -> io::Result<Told> {
-    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    let mut bytes = [0; Told::LEN];
-    let len = file.read(&mut bytes)?;
-    let told = std::str::from_utf8(&bytes[..len]).ok().and_then(Told::read);
-    told.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it holds no such line"))
-}
-
 #[cfg(test)]
 mod tests {
+    use guard::joined::Told;
     use queueing::Span;
 
     use super::*;

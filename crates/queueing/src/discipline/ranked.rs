@@ -36,6 +36,12 @@ impl<T, F> Ranked<T, F> {
         Self { queue: ByUrgency::new(capacity), rank, age_max, capacity, aged: false }
     }
 
+    /// The entry that is next by its rank; where the oldest is old, that one may come before.
+    #[must_use]
+    pub fn peek(&self) -> Option<&T> {
+        self.queue.peek()
+    }
+
     /// The entry that was pushed first.
     #[must_use]
     pub fn peek_oldest(&self) -> Option<&T> {

@@ -146,6 +146,12 @@ impl<T> ByUrgency<T> {
         self.slots.get(self.oldest as usize).and_then(|slot| slot.entry.as_ref())
     }
 
+    /// The entry whose rank is least.
+    pub(super) fn peek(&self) -> Option<&T> {
+        let (_, (.., index)) = self.next(PrioritySet::ALL)?;
+        self.slots[index as usize].entry.as_ref()
+    }
+
     /// The rank of the entry whose turn it is.
     pub(super) fn rank(&self) -> Option<u64> {
         self.next(PrioritySet::ALL).map(|(_, (rank, ..))| rank)

@@ -65,9 +65,7 @@ impl Watch {
         let (after, bandwidth_max) = (self.after, self.bandwidth_max);
         for (trouble, state) in &mut self.watched {
             let is_there = match *trouble {
-                Trouble::Queue(task) => {
-                    signals.task(task).delay > board.spec(task).delay_max && !can_grow(board, task)
-                }
+                Trouble::Queue(task) => signals.task(task).asks(board.spec(task)) && !can_grow(board, task),
                 Trouble::Bandwidth(socket) => {
                     signals.bandwidth[socket].is_some_and(|used| used > bandwidth_max)
                         && !can_shrink(board, socket)

@@ -35,6 +35,8 @@ pub enum Why {
         /// How long.
         delay: Span,
     },
+    /// Somebody there is behind his budget.
+    Behind(TaskId),
     /// LC had work, and not all that it was promised.
     Promised(TaskId),
     /// LC had work for another core.
@@ -86,7 +88,9 @@ fn why(board: &Board, signals: &Signals, bandwidth_max: f64, core: CoreId, (from
         (Hold::Quiet(task), _) => Why::Quiet(task),
         (Hold::Run(task) | Hold::Keep(task), _) if board.spec(task).is_critical() => {
             let seen = signals.task(task);
-            if seen.delay > board.spec(task).delay_max {
+            if seen.behind {
+                Why::Behind(task)
+            } else if seen.delay > board.spec(task).delay_max {
                 Why::Waited { task, delay: seen.delay }
             } else if board.running(task) <= board.spec(task).guaranteed {
                 Why::Promised(task)
@@ -143,5 +147,11 @@ mod tests {
         seen.clear();
         moves.round(at, &allocator, &mut seen);
         assert!(seen.is_empty(), "nothing has changed since");
+        let later = Time::from_nanos(50_000);
+        told.0.tasks[0].behind = true;
+        allocator.round(later, &mut told);
+        moves.round(later, &allocator, &mut seen);
+        let [taken] = seen[..] else { panic!("one core moves: {seen:?}") };
+        assert_eq!((taken.from, taken.why), (be, Why::Behind(TaskId(0))));
     }
 }

@@ -46,7 +46,8 @@ impl Cores for Rehearsal {
         self.round += 1;
         for (n, task) in signals.tasks.iter_mut().enumerate() {
             let delay = Span::from_micros(if n == self.round % TASKS { 12 } else { 2 });
-            *task = TaskSignals { delay, runnable: if n < TASKS / 2 { 2 } else { 64 }, tail: None };
+            *task =
+                TaskSignals { delay, runnable: if n < TASKS / 2 { 2 } else { 64 }, ..TaskSignals::default() };
         }
         let gives = self.round * 7 % self.held.len();
         for (n, core) in signals.cores.iter_mut().enumerate() {

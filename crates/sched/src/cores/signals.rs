@@ -4,7 +4,7 @@
 
 use queueing::{Span, Time};
 
-use super::{Board, TaskId};
+use super::{Board, TaskId, TaskSpec};
 
 /// All that a policy sees, once per round.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,10 +23,20 @@ pub struct TaskSignals {
     /// Queueing delay: the longest, over its cores, of what the oldest
     /// element of each of a core's queues has waited, added up.
     pub delay: Span,
+    /// Somebody there has less left of his budget than what he came for may still take.
+    pub behind: bool,
     /// Cores that it could keep busy now.
     pub runnable: u32,
     /// Its p99.9 latency since the last round, where clients measure it.
     pub tail: Option<Span>,
+}
+
+impl TaskSignals {
+    /// Whether LC of `spec` asks for a core: its queue has grown old, or somebody is behind.
+    #[must_use]
+    pub fn asks(&self, spec: &TaskSpec) -> bool {
+        self.behind || self.delay > spec.delay_max
+    }
 }
 
 /// Of one core.

@@ -132,6 +132,7 @@ impl Rig {
             spec: spec.clone(),
             who: Who::Child(part.id()),
             tail: None,
+            joined: Vec::new(),
             pulse: !spec.is_critical() && mechanism == Mechanism::Runtime,
         };
         let tasks =

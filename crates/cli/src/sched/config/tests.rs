@@ -15,10 +15,11 @@ fn the_example_is_right_and_shows_the_defaults() {
         .replace("\n#  delay_max", "\ndelay_max")
         .replace("\n#  request_max", "\nrequest_max")
         .replace("\n#  tail", "\ntail")
+        .replace("\n#  joined", "\njoined")
         .replace("\n#  pulse", "\npulse");
     let told = Config::parse("example.toml", &told).unwrap();
     assert_eq!(told.tasks[0].request_max, Some(Span::from_micros(40)));
-    assert!(told.tasks[0].tail.is_some() && told.tasks[0].pulse);
+    assert!(told.tasks[0].tail.is_some() && told.tasks[0].pulse && told.tasks[0].joined.len() == 1);
     // The commented value is what holds where threads are looked at.
     assert_eq!(told.tasks[0].spec(Mechanism::Scx).delay_max, tasks[0].spec(Mechanism::Affinity).delay_max);
 }
@@ -65,6 +66,9 @@ fn what_is_wrong_is_said_with_the_value_and_a_remedy() {
     check(&format!("{lc}{}", be.replace('2', "1")), "tasks a and b are the same programs");
     check(&format!("{lc}burstable = 0"), "0 guaranteed and 0 burstable cores are none");
     check(&format!("{lc}output = \"x\""), "output is of a command");
+    check(&format!("{be}joined = [\"x\"]"), "task b: BE whose services tell who is behind");
+    let many = vec!["x"; 17];
+    check(&format!("{lc}joined = {many:?}"), "task a: joined by 17 services, which are more than 16");
     check(&format!("policy = \"static\"\n{lc}"), "LC without guaranteed cores has none");
     check(&format!("policy = \"parties\"\n{lc}"), "parties decides by tails");
     check(&format!("policy = \"elfen\"\n{lc}"), "policy elfen keeps LC to first lanes");

@@ -125,7 +125,8 @@ impl Runtime {
         crowd.longest = crowd.longest.max(told.delay);
         let seen = &mut signals.tasks[task.index()];
         (seen.delay, seen.runnable) = (told.delay, told.runnable);
-        if told.runnable as usize >= cores {
+        seen.behind = self.base.taken.asking.is_behind(task);
+        if seen.behind || told.runnable as usize >= cores {
             self.base.quiet_since[task.index()] = now;
         } else if let Some(core) = self.base.gives_back(now, task) {
             signals.cores[core].yielded = Some(task);
@@ -187,7 +188,7 @@ impl Cores for Runtime {
         if self.base.taken.rescan(now) {
             self.find(now);
         }
-        self.base.taken.tails.read(now, &mut signals.tasks);
+        self.base.taken.listen(now, signals);
         signals.cores.iter_mut().for_each(|core| *core = CoreSignals::default());
         let is_due = self.looked.is_none_or(|looked| now.since(looked) >= LOOK);
         if is_due {
@@ -199,7 +200,10 @@ impl Cores for Runtime {
             match (tells, is_due) {
                 (false, true) => self.base.look(now, number, signals),
                 // What was seen has been acted on.
-                (false, false) => signals.tasks[number].delay = Span::ZERO,
+                (false, false) => {
+                    signals.tasks[number].delay = Span::ZERO;
+                    signals.tasks[number].behind = false;
+                }
                 (true, _) => {
                     if is_due {
                         // For the figures alone.

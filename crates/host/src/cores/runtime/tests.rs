@@ -35,6 +35,7 @@ impl Rig {
             spec: specs[n].clone(),
             who: Who::Child(programs[n].id()),
             tail: None,
+            joined: Vec::new(),
             pulse: true,
         };
         let tasks = vec![("lc".to_owned(), task(0)), ("be".to_owned(), task(1))];

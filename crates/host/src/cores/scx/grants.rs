@@ -5,7 +5,7 @@
 //! task waits, less and less often: another class may have it for long.
 
 use queueing::{CoreId, Span, Time};
-use sched::cores::{Action, CoreSignals, TaskId};
+use sched::cores::{Action, Signals, TaskId};
 
 use super::Kernel;
 use super::threads::Threads;
@@ -106,14 +106,15 @@ impl Grants {
     }
 
     /// Notes which cores have had no work for long.
-    pub fn give_back(&mut self, now: Time, cores: &[Core], threads: &Threads, signals: &mut [CoreSignals]) {
-        for (core, signal) in signals.iter_mut().enumerate() {
+    pub fn give_back(&mut self, now: Time, cores: &[Core], threads: &Threads, signals: &mut Signals) {
+        for (core, signal) in signals.cores.iter_mut().enumerate() {
             let Given::Run(task) = self.given[core] else { continue };
             let words = &cores[self.numbers[core] as usize];
             let idle_since = words.since().max(self.since[core]);
             let is_lent = self.lent.is_some_and(|lent| lent.core == core);
             if words.runs().is_none()
                 && threads.load(task).waiting == 0
+                && !signals.tasks[task.index()].behind
                 && now.since(idle_since) >= self.calm
                 && !is_lent
             {

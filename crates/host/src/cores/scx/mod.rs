@@ -214,11 +214,12 @@ impl Cores for Scx {
             self.join();
         }
         let Some(kernel) = &self.kernel else { return };
-        self.taken.tails.read(now, &mut signals.tasks);
+        self.taken.listen(now, signals);
         self.threads.look(now, kernel.threads(), &mut self.figures);
         for (number, seen) in signals.tasks.iter_mut().enumerate() {
             let load = self.threads.load(TaskId(number as u16));
             seen.delay = load.delay;
+            seen.behind = self.taken.asking.is_behind(TaskId(number as u16));
             seen.runnable = match self.taken.tasks[number].is_parked() {
                 // Nobody counts as idle for having been stopped.
                 true => self.figures[number].threads as u32,
@@ -226,7 +227,7 @@ impl Cores for Scx {
             };
         }
         signals.cores.iter_mut().for_each(|core| *core = sched::cores::CoreSignals::default());
-        self.grants.give_back(now, kernel.cores(), &self.threads, &mut signals.cores);
+        self.grants.give_back(now, kernel.cores(), &self.threads, signals);
         while let Some(core) = self.grants.next_asked() {
             let given = self.grants.given();
             let ran = |task: TaskId| self.figures[task.index()].ran_ns;

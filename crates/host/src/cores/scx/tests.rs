@@ -103,6 +103,7 @@ impl World {
             spec: specs[n].clone(),
             who: Who::Child(programs[n].id()),
             tail: None,
+            joined: Vec::new(),
             pulse: false,
         };
         let tasks = vec![("lc".to_owned(), setup(0)), ("be".to_owned(), setup(1))];

@@ -43,7 +43,7 @@ impl Hyperthread {
             let (ran, core) = self.long[place];
             // A lane that was made quiet for a longer one in this round runs nothing any more.
             let Some(owner) = board.hold(core).running() else { continue };
-            if signals.task(owner).delay > board.spec(owner).delay_max {
+            if signals.task(owner).asks(board.spec(owner)) {
                 continue;
             }
             let lanes = board.topology().lanes(board.topology().physical(core)).len();

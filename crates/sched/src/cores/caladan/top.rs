@@ -1,7 +1,7 @@
 //! A core for every task whose queue has grown old (C3).
 //!
-//! LC asks when its queueing delay exceeds THRESH_QD or it has work and no core;
-//! one core a round. BE takes what is free. A guarantee may take any core beyond
+//! LC asks when its queueing delay exceeds THRESH_QD, when somebody there is behind
+//! his budget (ours), or when it has work and no core; one core a round. BE takes what is free. A guarantee may take any core beyond
 //! another's guarantee; otherwise LC may take BE's, and a task one of its own
 //! class that has two more beyond its guarantee. The best core is one whose
 //! siblings are idle, then one whose siblings run another task, then the one
@@ -13,9 +13,11 @@
 //! they lost their last core, one a round.
 //! Source: Caladan (OSDI '20) §5.2.1.
 
+use std::cmp::Reverse;
+
 use queueing::{CoreId, Span, Time};
 
-use crate::cores::{Board, Hold, Settings, Signals, TaskId};
+use crate::cores::{Board, Hold, Settings, Signals, TaskId, TaskSignals};
 
 /// Whether a task may have a core as far as others than [`Top`] have a say.
 pub type Rule<'a> = &'a dyn Fn(&Board, CoreId, TaskId) -> bool;
@@ -112,7 +114,8 @@ impl Top {
         (waited >= self.starve_max).then_some(longest)
     }
 
-    /// Puts LC that asks into order: below the guarantee, then few cores beyond it, then who waits longest.
+    /// Puts LC that asks into order: below the guarantee, then few cores beyond it, then who is behind, then
+    /// who waits longest.
     fn critical(&mut self, now: Time, signals: &Signals, board: &Board) {
         self.order.clear();
         let asks = |task: &TaskId| {
@@ -122,12 +125,13 @@ impl Top {
             let stuck = seen.runnable > 0 && board.running(*task) == 0;
             spec.is_critical()
                 && board.running(*task) < spec.cores_max()
-                && (stuck || seen.delay > spec.delay_max && !waking)
+                && (stuck || seen.asks(spec) && !waking)
         };
         self.order.extend(board.ids().filter(asks));
         self.order.sort_unstable_by_key(|&task| {
             let below = board.running(task) < board.spec(task).guaranteed;
-            (!below, board.burst(task), std::cmp::Reverse(signals.task(task).delay), task)
+            let TaskSignals { behind, delay, .. } = *signals.task(task);
+            (!below, board.burst(task), !behind, Reverse(delay), task)
         });
     }
 

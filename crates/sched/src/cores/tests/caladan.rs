@@ -71,6 +71,23 @@ fn a_guarantee_takes_what_another_lc_has_beyond_its_own() {
     assert_eq!(shown(&board).matches('a').count(), 1, "and not more than that: {}", shown(&board));
 }
 
+#[test]
+fn who_is_behind_takes_a_core_whatever_waits_and_before_who_has_waited_longest() {
+    for (delay_us, behind, expected) in
+        [(9, [false, false], "c"), (9, [true, false], "a"), (9_000, [false, true], "b")]
+    {
+        let lc = TaskSpec::critical(0);
+        let (mut board, mut caladan) = setup("caladan", (1, 1), &[lc.clone(), lc, BE]);
+        let mut seen = signals(&board, &[(0, 0), (0, 0), (9, 0)]);
+        caladan.round(at(10), &seen, &mut board);
+        assert_eq!(shown(&board), "c", "nobody asks");
+        seen.tasks[0].delay = Span::from_micros(delay_us);
+        (seen.tasks[0].behind, seen.tasks[1].behind) = (behind[0], behind[1]);
+        caladan.round(at(30), &seen, &mut board);
+        assert_eq!(shown(&board), expected, "{delay_us} µs, {behind:?}");
+    }
+}
+
 /// Runs `rounds` of 10 µs at `gb` GB/s; each core's counter rises by `misses` in each.
 fn saturate(
     board: &mut Board,
@@ -183,7 +200,7 @@ fn a_growing_queue_lifts_the_ban() {
     seen.cores[0].request_since = Some(at(0));
     caladan.round(at(50), &seen, &mut board);
     assert_eq!(shown(&board), "a-");
-    seen.tasks[0] = TaskSignals { runnable: 5, delay: Span::from_micros(11), tail: None };
+    seen.tasks[0] = TaskSignals { runnable: 5, delay: Span::from_micros(11), ..TaskSignals::default() };
     caladan.round(at(60), &seen, &mut board);
     assert_eq!(shown(&board), "aa");
 }

@@ -24,7 +24,7 @@ fn at(us: u64) -> Time {
 fn signals(board: &Board, wants: &[(u32, u64)]) -> Signals {
     let mut signals = Signals::of(board);
     for (task, &(runnable, delay_us)) in signals.tasks.iter_mut().zip(wants) {
-        *task = TaskSignals { runnable, delay: Span::from_micros(delay_us), tail: None };
+        *task = TaskSignals { runnable, delay: Span::from_micros(delay_us), ..TaskSignals::default() };
     }
     signals
 }
@@ -43,7 +43,7 @@ fn shown(board: &Board) -> String {
 /// One step of a random life, as far as one task and one core are concerned.
 #[derive(Clone, Debug)]
 struct Step {
-    tasks: Vec<(u32, u64, Option<u64>)>,
+    tasks: Vec<(u32, u64, Option<u64>, bool)>,
     cores: Vec<(bool, Option<u64>, u64)>,
     bandwidth_gb: u64,
 }
@@ -81,8 +81,8 @@ fn life() -> impl Strategy<Value = Life> {
                 }
             })
             .collect();
-        let tasks =
-            proptest::collection::vec((0_u32..8, 0_u64..40, proptest::option::of(1_u64..300)), specs.len());
+        let task = (0_u32..8, 0_u64..40, proptest::option::of(1_u64..300), proptest::bool::weighted(0.1));
+        let tasks = proptest::collection::vec(task, specs.len());
         let core = (proptest::bool::weighted(0.1), proptest::option::of(0_u64..100), 0_u64..1_000_000);
         let cores = proptest::collection::vec(core, machine.len());
         let step = (tasks, cores, 0_u64..50).prop_map(|(tasks, cores, bandwidth_gb)| Step {
@@ -106,9 +106,9 @@ struct Script<'a> {
 
 impl Cores for Script<'_> {
     fn sense(&mut self, now: Time, signals: &mut Signals) {
-        for (seen, &(runnable, delay_us, tail_us)) in signals.tasks.iter_mut().zip(&self.step.tasks) {
+        for (seen, &(runnable, delay_us, tail_us, behind)) in signals.tasks.iter_mut().zip(&self.step.tasks) {
             let delay = if runnable == 0 { Span::ZERO } else { Span::from_micros(delay_us) };
-            *seen = TaskSignals { runnable, delay, tail: tail_us.map(Span::from_micros) };
+            *seen = TaskSignals { behind, runnable, delay, tail: tail_us.map(Span::from_micros) };
         }
         for (place, seen) in signals.cores.iter_mut().enumerate() {
             let (yields, ran_us, misses) = self.step.cores[place];
@@ -196,7 +196,7 @@ proptest! {
                     let kept = (usize::from(ran[index]) - yielded[index]).min(spec.guaranteed.into());
                     prop_assert!(usize::from(board.held(task)) >= kept, "{} took {:?} from {:?}", entry.name, kept, task);
                     // Who asks below it gets one, at the second time at the latest.
-                    let (runnable, delay_us, _) = step.tasks[index];
+                    let (runnable, delay_us, ..) = step.tasks[index];
                     let gained = usize::from(board.running(task)) + yielded[index] > ran[index].into();
                     let asks = spec.is_critical() && runnable > 0 && Span::from_micros(delay_us) > spec.delay_max
                         && board.running(task) < spec.guaranteed && !gained;
@@ -223,7 +223,7 @@ proptest! {
             let mut allocator = Allocator::new(policy, board);
             let mut served = vec![Time::ZERO; life.tasks.len()];
             let step = Step {
-                tasks: busy.iter().map(|&(runnable, delay_us)| (runnable, delay_us, None)).collect(),
+                tasks: busy.iter().map(|&(runnable, delay_us)| (runnable, delay_us, None, false)).collect(),
                 ..life.steps[0].clone()
             };
             let step = Step { cores: step.cores.iter().map(|&(_, ran, misses)| (false, ran, misses)).collect(), ..step };

@@ -163,6 +163,11 @@ impl Plan {
         self.host.stack && self.host.door && self.on.guard
     }
 
+    /// Whether who is behind his budget asks for a core.
+    fn asks(&self) -> bool {
+        self.on.cores && self.on.deadline
+    }
+
     fn check(&self) -> Result<(), String> {
         let Host { rate, bulk, answer, dscp, guard_target, unanswered, other_max, .. } = &self.host;
         Policy::check_rate(*rate).map_err(|e| line(&e))?;

@@ -2,12 +2,12 @@
 //! with this.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 
 use host::fabric::{self, Status};
-use host::lab::{self, Child, Group, Lab, LabError, Namespace, Veth};
+use host::lab::{self, Child, Folder, Group, Lab, LabError, Namespace, Veth};
 use host::{affinity, interrupt};
 use queueing::CoreId;
 use serde_json::json;
@@ -57,6 +57,8 @@ pub struct Rig {
     front: Beside,
     _stack: Option<OurStack>,
     workers: Vec<Beside>,
+    /// Where services tell of their queues.
+    _told: Folder,
     /// Goes before all that is none of the experiment's. BE is in it too, as the
     /// kernel's classes count within a group.
     _group: Group,
@@ -126,20 +128,23 @@ impl Rig {
             command.args(["tier", &settings]);
             start(command)
         };
+        let told = Folder::new("tiers")?;
+        let queue = |n: u8| told.path().join(format!("queue-{n}"));
         let workers = (1..)
             .zip(&worker_hosts)
-            .map(|(n, host)| service(host, settings(plan, at(n, 0), &[], None)))
+            .map(|(n, host)| service(host, settings(plan, at(n, 0), &[], plan.asks().then(|| queue(n)))))
             .collect::<Result<Vec<_>, Error>>()?;
         let parts: Vec<SocketAddr> = (1..).zip(&workers).map(|(n, _)| at(n, 0)).collect();
         let stack = plan.host.stack.then(|| OurStack::new(&plan.host.dscp)).transpose()?;
         let target = if stack.is_some() { (OURS, PORT).into() } else { at(USERS, 1) };
-        let tells = stack.as_ref().filter(|_| plan.has_door()).map(OurStack::queue);
-        let settings = settings(plan, target, &parts, tells.as_deref());
+        let front_queue = queue(0);
+        let tells = (plan.has_door() || plan.asks()).then(|| front_queue.clone());
+        let settings = settings(plan, target, &parts, tells);
         let front = match &stack {
             None => service(&front_host, settings)?,
             Some(stack) => {
                 let (addr, words) = (format!("{OURS}/{PREFIX}"), [&testbed, "tier", &settings]);
-                let door = plan.has_door().then_some(plan.host.guard_target);
+                let door = plan.has_door().then_some((plan.host.guard_target, &*front_queue));
                 let command = stack.command((&group, &front_host), USERS_DEVICE, &addr, door, &words)?;
                 start(command).map_err(|why| stack.explained(why))?
             }
@@ -147,7 +152,10 @@ impl Rig {
         let best = Best::new(plan, &front_host, &group)?;
         let services: Vec<u32> = [&front].into_iter().chain(&workers).map(Beside::id).collect();
         let daemon = match plan.on.cores {
-            true => Some(Daemon::new(&users, &tasks(&services, best.child.id()))?),
+            true => {
+                let asks = plan.asks().then_some(&queue as &dyn Fn(u8) -> PathBuf);
+                Some(Daemon::new(&users, &tasks(&services, asks, best.child.id()))?)
+            }
             false => None,
         };
         bulk.settles()?;
@@ -157,6 +165,7 @@ impl Rig {
             front,
             _stack: stack,
             workers,
+            _told: told,
             target,
             _group: group,
             users,
@@ -176,7 +185,7 @@ impl Rig {
     /// Ends all of it; what the services say of themselves, the front first.
     pub fn end(self) -> Vec<Option<String>> {
         // The group, which ends all that is in it, and the namespaces go last.
-        let Self { daemon, around, front, workers, _stack, _group, _front_host, .. } = self;
+        let Self { daemon, around, front, workers, _stack, _told, _group, _front_host, .. } = self;
         drop((daemon, around));
         [front].into_iter().chain(workers).map(Beside::end).collect()
     }
@@ -226,8 +235,8 @@ fn at(number: u8, end: usize) -> SocketAddr {
     SocketAddr::from((ends(number)[end], PORT))
 }
 
-/// What a service is told of itself; the front has `parts`, and may tell of its queue.
-fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], tells: Option<&Path>) -> String {
+/// What a service is told of itself; the front has `parts`, and each may tell of its queue.
+fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], tells: Option<PathBuf>) -> String {
     let (config, host) = (&plan.config, &plan.host);
     let is_front = !parts.is_empty();
     let stage = &config.stages[usize::from(!is_front)];
@@ -245,18 +254,20 @@ fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], tells: Option
     .to_string()
 }
 
-/// What `greenwave sched` is told: `services`, the front first, and `best`.
-fn tasks(services: &[u32], best: u32) -> String {
+/// What `greenwave sched` is told: `services`, the front first, with the file in which each `asks`
+/// for a core, where they do; and `best`.
+fn tasks(services: &[u32], asks: Option<&dyn Fn(u8) -> PathBuf>, best: u32) -> String {
     let mut text = format!(
         "policy = \"caladan\"\nmechanism = \"affinity\"\nsensor = \"none\"\ncores = \"{}\"\n",
         SHARED_CORE.0
     );
-    for (n, pid) in services.iter().enumerate() {
+    for (n, pid) in (0..).zip(services) {
         // There is one core, and it cannot be guaranteed to each of them.
         let guaranteed = u8::from(n == 0);
+        let joined = asks.map_or(String::new(), |file| format!("joined = [{:?}]\n", file(n)));
         text += &format!(
             "[[tasks]]\nname = \"service-{n}\"\nclass = \"LC\"\npid = {pid}\nguaranteed = {guaranteed}\n\
-             delay_max = \"{DELAY_MAX}\"\n"
+             delay_max = \"{DELAY_MAX}\"\n{joined}"
         );
     }
     text + &format!("[[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {best}\n")

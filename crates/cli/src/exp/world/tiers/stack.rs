@@ -7,7 +7,7 @@
 //! go back with the same.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 use host::lab::{Folder, Group, Namespace};
@@ -34,13 +34,9 @@ impl OurStack {
         Ok(Self { folder })
     }
 
-    /// Where the front tells of its queue.
-    pub fn queue(&self) -> PathBuf {
-        self.folder.path().join(QUEUE)
-    }
-
     /// Starts `words` in `group` and `host` on the stack that has `addr` on `device`. With a
-    /// target at its `door`, newcomers are held to what can be served, by the front's own queue, too.
+    /// target at its `door`, newcomers are held to what can be served, by the front's own queue, too,
+    /// of which it tells in a file.
     ///
     /// # Errors
     /// There is no log, or no program of ours.
@@ -49,18 +45,18 @@ impl OurStack {
         (group, host): (&Group, &Namespace),
         device: &str,
         addr: &str,
-        door: Option<Span>,
+        door: Option<(Span, &Path)>,
         words: &[&str],
     ) -> Result<Command, Error> {
         let this = std::env::current_exe().map_err(|e| Error::new(format!("greenwave run: {e}")))?;
         let mut command = group.command(host, &this.to_string_lossy());
         command.args(["run", "--device", &format!("xdp:{device}"), "--addr", addr, "--policy"]);
         command.arg(self.folder.path().join(POLICY));
-        if let Some(target) = door {
+        if let Some((target, queue)) = door {
             // Who is shed knows at once, as those do whom the front itself sheds.
             let target = target.as_nanos().to_string() + "ns";
             command.args(["--guard", "queue-delay", "--target-delay", &target, "--guard-refusal", "reset"]);
-            command.arg("--joined").arg(self.queue());
+            command.arg("--joined").arg(queue);
         }
         command.arg("--").args(words);
         let log = self.folder.path().join(LOG);
@@ -94,7 +90,6 @@ fn policy(dscp: &[u8]) -> Result<String, String> {
 
 const POLICY: &str = "policy.toml";
 const LOG: &str = "log";
-const QUEUE: &str = "queue";
 
 #[cfg(test)]
 mod tests {

@@ -83,6 +83,7 @@ impl Rig {
             spec: specs[n].clone(),
             who: Who::Child(shells[n].id()),
             tail: None,
+            joined: Vec::new(),
             pulse: false,
         };
         let tasks = vec![("lc".to_owned(), setup(0)), ("be".to_owned(), setup(1))];

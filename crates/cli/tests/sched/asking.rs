@@ -1,0 +1,55 @@
+//! A service that tells that somebody there is behind asks for a core, though no thread of it waits.
+
+use guard::joined::Told;
+
+use super::*;
+
+#[test]
+fn who_is_behind_has_a_core_until_he_is_not_or_is_heard_no_more() {
+    if !proc::may_schedule() {
+        return skipped("who_is_behind_has_a_core_until_…", "no CAP_SYS_NICE");
+    }
+    let idle = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn();
+    let (idle, spins) = (Program(idle.expect("sleep starts")), Program::spins());
+    let one = list::text(&host::affinity::cores().unwrap()[..1]);
+    let told = Scratch::new("asking-queue", "");
+    let config = format!(
+        "cores = \"{one}\"\nsensor = \"none\"\n\
+         [[tasks]]\nname = \"lc\"\nclass = \"LC\"\npid = {}\n\
+         joined = [{:?}, \"/nowhere/queue\"]\n\
+         [[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {}\n",
+        idle.0.id(),
+        told.path(),
+        spins.0.id()
+    );
+    let file = Scratch::new("asking.toml", &config);
+    let args =
+        ["sched", "--config", file.path(), "--journals", &journals("asking"), "--json", "--every", "20ms"];
+    let daemon = Command::new(GREENWAVE).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut daemon = Program(daemon.expect("greenwave starts"));
+    let mut lines = BufReader::new(daemon.0.stdout.take().expect("it is piped")).lines();
+    let mut turn = 0;
+    // Whether LC is behind, the cores that it holds, and those that BE holds.
+    let mut seen = |telling: Option<bool>| {
+        if let Some(behind) = telling {
+            turn += 1;
+            std::fs::write(told.path(), Told { turn, behind, ..Told::default() }.line()).unwrap();
+        }
+        let line: Value = serde_json::from_str(&lines.next().expect("it goes on").unwrap()).expect("JSON");
+        let task = |n: usize| &line["tasks"][n];
+        (task(0)["behind"] == true, task(0)["cores"].as_u64(), task(1)["cores"].as_u64())
+    };
+    let (at_rest, asks) = ((false, Some(0), Some(1)), (true, Some(1), Some(0)));
+    until("BE has the core", || seen(Some(false)) == at_rest);
+    until("who is behind has it", || seen(Some(true)) == asks);
+    until("BE has it again", || seen(Some(false)) == at_rest);
+    until("who is behind has it again", || seen(Some(true)) == asks);
+    until("who is silent asks for nothing", || seen(None) == at_rest);
+    kill_process(daemon.pid().unwrap(), Signal::INT).unwrap();
+    // Until it has ended somebody reads.
+    lines.by_ref().for_each(drop);
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut daemon.0.stderr.take().expect("it is piped"), &mut said).unwrap();
+    assert_eq!(said, "lc: no service ever told in /nowhere/queue, and none asked for a core\n");
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0), "{said}");
+}

@@ -1,0 +1,22 @@
+//! What a service tells of its requests, read from the file in which it does.
+//!
+//! A file is opened anew at each look, so one that another has taken the place of is
+//! read from then on.
+//! Source: [`guard::joined`], ADR 0042.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use guard::joined::Told;
+
+/// What is told in a file; what is none, such as a pipe that nobody writes to,
+/// holds up nobody.
+pub fn read(path: &Path) -> io::Result<Told> {
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let mut bytes = [0; Told::LEN];
+    let len = file.read(&mut bytes)?;
+    let told = std::str::from_utf8(&bytes[..len]).ok().and_then(Told::read);
+    told.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it holds no such line"))
+}
