@@ -1,10 +1,10 @@
-//! Control data of datagrams: at which address of ours they came, and from which
-//! they are to leave.
+//! Control data of datagrams: at which address of ours they came, from which
+//! they are to leave, and how what a program sends at once is cut into them.
 //!
 //! As `IP_PKTINFO` says it of a socket of IPv4, and `IPV6_PKTINFO` of one of IPv6,
-//! where IPv4 is written as it is mapped. Other control data that a program
-//! sends is refused: what it asks for would not be done.
-//! Source: cmsg(3), ip(7), RFC 3542 §6.
+//! where IPv4 is written as it is mapped; and as `UDP_SEGMENT` does. Other control
+//! data that a program sends is refused: what it asks for would not be done.
+//! Source: cmsg(3), ip(7), udp(7), RFC 3542 §6.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,30 +14,39 @@ use host::seam::envelope::mapped;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, cmsghdr, in_pktinfo, in6_pktinfo, msghdr};
 use rustix::io::Errno;
 
-/// What `message` says of our end of its datagram.
+/// What a message says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// Our end of its datagram.
+    pub here: Option<Here>,
+    /// Bytes of each datagram that it is to be cut into; 0: nothing is said.
+    pub segment: u16,
+}
+
+/// What `message` says.
 ///
 /// # Errors
 /// `EINVAL`: it is cut short; `EOPNOTSUPP`: it says something else, too.
 ///
 /// # Safety
 /// The program's message, for sendmsg(2).
-pub(crate) unsafe fn read(message: &msghdr) -> Result<Option<Here>, Errno> {
-    let mut here = None;
+pub(crate) unsafe fn read(message: &msghdr) -> Result<Said, Errno> {
+    let mut said = Said::default();
     // SAFETY: the program says how many bytes of control data there are.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
     // SAFETY: not null, it is a header within those bytes.
     while let Some(header) = unsafe { next.as_ref() } {
         // SAFETY: as above.
-        here = Some(unsafe { one(header) }?);
+        unsafe { one(header, &mut said) }?;
         // SAFETY: as above.
         next = unsafe { libc::CMSG_NXTHDR(message, header) };
     }
-    Ok(here)
+    Ok(said)
 }
 
 /// # Safety
 /// `header` is within the control data of a program's message, of which it says its length.
-unsafe fn one(header: &cmsghdr) -> Result<Here, Errno> {
+unsafe fn one(header: &cmsghdr, said: &mut Said) -> Result<(), Errno> {
     /// # Safety
     /// As that of `one`.
     unsafe fn value<T>(header: &cmsghdr) -> Result<T, Errno> {
@@ -54,16 +63,21 @@ unsafe fn one(header: &cmsghdr) -> Result<Here, Errno> {
             // SAFETY: the caller's.
             let info: in_pktinfo = unsafe { value(header) }?;
             let addr = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
-            Ok(Here { addr: addr.into(), interface: info.ipi_ifindex.cast_unsigned() })
+            said.here = Some(Here { addr: addr.into(), interface: info.ipi_ifindex.cast_unsigned() });
         }
         (IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
             // SAFETY: the caller's.
             let info: in6_pktinfo = unsafe { value(header) }?;
             let addr = Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical();
-            Ok(Here { addr, interface: info.ipi6_ifindex })
+            said.here = Some(Here { addr, interface: info.ipi6_ifindex });
         }
-        _ => Err(Errno::OPNOTSUPP),
+        (libc::SOL_UDP, libc::UDP_SEGMENT) => {
+            // SAFETY: the caller's.
+            said.segment = unsafe { value(header) }?;
+        }
+        _ => return Err(Errno::OPNOTSUPP),
     }
+    Ok(())
 }
 
 /// Writes where a datagram came, for a socket that speaks IPv6 if `six`, into the
@@ -138,7 +152,8 @@ mod tests {
                 // SAFETY: it was just filled.
                 unsafe { read(message) }
             });
-            assert_eq!(read, Ok(Some(Here { addr: read_as.parse().unwrap(), interface: 3 })));
+            let here = Some(Here { addr: read_as.parse().unwrap(), interface: 3 });
+            assert_eq!(read, Ok(Said { here, segment: 0 }));
         }
     }
 
@@ -160,7 +175,7 @@ mod tests {
     #[test]
     fn what_would_not_be_done_is_refused() {
         let read = |level, kind, len| {
-            with(64, |message| {
+            with(24, |message| {
                 let header = cmsghdr { cmsg_len: len, cmsg_level: level, cmsg_type: kind };
                 // SAFETY: there is room for it.
                 unsafe { message.msg_control.cast::<cmsghdr>().write(header) };
@@ -168,9 +183,11 @@ mod tests {
                 unsafe { read(message) }
             })
         };
-        assert_eq!(read(libc::SOL_UDP, 103, 18), Err(Errno::OPNOTSUPP), "UDP_SEGMENT");
+        assert_eq!(read(libc::SOL_UDP, libc::UDP_GRO, 20), Err(Errno::OPNOTSUPP));
+        assert_eq!(read(libc::SOL_UDP, libc::UDP_SEGMENT, 17), Err(Errno::INVAL));
+        assert_eq!(read(libc::SOL_UDP, libc::UDP_SEGMENT, 18), Ok(Said { here: None, segment: 0 }));
         assert_eq!(read(IPPROTO_IP, libc::IP_PKTINFO, 20), Err(Errno::INVAL));
         // SAFETY: a header of zeros is a message of nothing.
-        assert_eq!(unsafe { super::read(&std::mem::zeroed()) }, Ok(None));
+        assert_eq!(unsafe { super::read(&std::mem::zeroed()) }, Ok(Said::default()));
     }
 }

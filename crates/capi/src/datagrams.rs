@@ -37,19 +37,22 @@ fn request(
         port: sockopt::socket_reuseport(socket).unwrap_or(false),
     };
     let info = match six {
-        true => is_on(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
-        false => is_on(socket, libc::IPPROTO_IP, libc::IP_PKTINFO),
+        true => number(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+        false => number(socket, libc::IPPROTO_IP, libc::IP_PKTINFO),
     };
-    Some(Request::Datagrams { addr, six, v6_only, reuse, info, to, connects })
+    let info = info.is_some_and(|info| info != 0);
+    let segment = number(socket, libc::SOL_UDP, libc::UDP_SEGMENT);
+    let segment = segment.and_then(|segment| u16::try_from(segment).ok()).unwrap_or(0);
+    Some(Request::Datagrams { addr, six, v6_only, reuse, info, segment, to, connects })
 }
 
-/// Whether an option is on at a socket that is the kernel's still.
-fn is_on(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> bool {
+/// The value of an option at a socket that is the kernel's still.
+fn number(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> Option<c_int> {
     type Real = unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
     let (mut value, mut len): (c_int, _) = (0, size_of::<c_int>() as socklen_t);
     let told =
         next!(getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) as Real);
-    told == 0 && value != 0
+    (told == 0).then_some(value)
 }
 
 /// Makes `fd` ours if it is a socket of UDP without an address whose first

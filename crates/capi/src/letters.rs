@@ -9,11 +9,12 @@
 use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 
-use host::seam::envelope::{LEN, PAYLOAD_MAX};
+use host::seam::envelope::{LEN, PAYLOAD_MAX, SEGMENTS_MAX};
 use host::seam::{Envelope, Here, Name};
 use libc::{iovec, msghdr, ssize_t};
 use rustix::io::Errno;
 
+use crate::control::Said;
 use crate::fail;
 use crate::next::next;
 
@@ -99,7 +100,7 @@ pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Optio
     }
 }
 
-/// Sends `pieces` to `to`, or to whom the socket is connected with; from `here` if that is said.
+/// Sends `pieces` to `to`, or to whom the socket is connected with, as it is said.
 ///
 /// # Safety
 /// The pieces are the program's, for sendmsg(2).
@@ -107,7 +108,7 @@ pub(crate) unsafe fn send(
     fd: c_int,
     name: &Name,
     to: Option<SocketAddr>,
-    here: Option<Here>,
+    Said { here, segment }: Said,
     pieces: &[iovec],
     flags: c_int,
 ) -> ssize_t {
@@ -122,6 +123,7 @@ pub(crate) unsafe fn send(
         Some(to) if to.port() == 0 => return failed(Errno::INVAL),
         Some(_) if far6 && !name.six => return failed(Errno::AFNOSUPPORT),
         _ if len > PAYLOAD_MAX[usize::from(far6)] => return failed(Errno::MSGSIZE),
+        _ if segment > 0 && len.div_ceil(segment.into()) > SEGMENTS_MAX => return failed(Errno::INVAL),
         _ => {}
     }
     if to.is_none()
@@ -129,7 +131,7 @@ pub(crate) unsafe fn send(
     {
         return failed(errno);
     }
-    let mut envelope = to.map_or(Envelope::Connected, Envelope::Peer).encode_with(here);
+    let mut envelope = to.map_or(Envelope::Connected, Envelope::Peer).encode_with(here, segment);
     let sent = with(&mut envelope, pieces, |message| {
         let message: *const msghdr = message;
         next!(sendmsg(fd, message, flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as Real)
@@ -210,7 +212,7 @@ mod tests {
             payload.chunks(3).map(|part| piece(part.as_ptr().cast(), part.len())).collect();
         let to = to.map(|to| to.parse().unwrap());
         // SAFETY: the pieces are of `payload`.
-        unsafe { send(fd.as_raw_fd(), &name(six), to, None, &pieces, 0) }
+        unsafe { send(fd.as_raw_fd(), &name(six), to, Said::default(), &pieces, 0) }
     }
 
     #[test]

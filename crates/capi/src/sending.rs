@@ -7,10 +7,11 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::net::SocketAddr;
 
-use host::seam::{Here, Name};
+use host::seam::Name;
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use rustix::io::Errno;
 
+use crate::control::Said;
 use crate::letters::{piece, send as send_pieces};
 use crate::next::next;
 use crate::receiving::slice;
@@ -50,7 +51,7 @@ unsafe fn sender(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<Opt
 /// The program's arguments to sendmsg(2).
 unsafe fn send_one(
     (fd, name): (c_int, &Name),
-    here: Option<Here>,
+    said: Said,
     pieces: &[iovec],
     flags: c_int,
     (addr, len): (*const sockaddr, socklen_t),
@@ -58,7 +59,7 @@ unsafe fn send_one(
     // SAFETY: the program's address.
     match unsafe { target(addr, len) } {
         // SAFETY: the program's pieces.
-        Ok(to) => unsafe { send_pieces(fd, name, to, here, pieces, flags) },
+        Ok(to) => unsafe { send_pieces(fd, name, to, said, pieces, flags) },
         Err(errno) => fail(errno) as ssize_t,
     }
 }
@@ -69,7 +70,7 @@ unsafe fn send_one(
 /// The program's arguments to send(2).
 unsafe fn send_bytes(fd: c_int, name: &Name, bytes: *const c_void, n: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's bytes.
-    unsafe { send_pieces(fd, name, None, None, &[piece(bytes, n)], flags) }
+    unsafe { send_pieces(fd, name, None, Said::default(), &[piece(bytes, n)], flags) }
 }
 
 /// send(2).
@@ -104,7 +105,9 @@ pub unsafe extern "C" fn sendto(
     // SAFETY: the program's arguments.
     match unsafe { sender(fd, addr, len) } {
         // SAFETY: as above.
-        Ok(Some(name)) => unsafe { send_one((fd, &name), None, &[piece(bytes, n)], flags, (addr, len)) },
+        Ok(Some(name)) => unsafe {
+            send_one((fd, &name), Said::default(), &[piece(bytes, n)], flags, (addr, len))
+        },
         Ok(None) if !addr.is_null() && ours(fd).is_some() => {
             next!(sendto(fd, bytes, n, flags, std::ptr::null(), 0) as Real)
         }
@@ -147,8 +150,8 @@ unsafe fn send_message(fd: c_int, name: &Name, message: *const msghdr, flags: c_
     // SAFETY: the program's message, if it is one.
     let Some(message) = (unsafe { message.as_ref() }) else { return fail(Errno::FAULT) as ssize_t };
     // SAFETY: as above.
-    let here = match unsafe { control::read(message) } {
-        Ok(here) => here,
+    let said = match unsafe { control::read(message) } {
+        Ok(said) => said,
         Err(errno) => return fail(errno) as ssize_t,
     };
     // SAFETY: the program's pieces.
@@ -156,7 +159,7 @@ unsafe fn send_message(fd: c_int, name: &Name, message: *const msghdr, flags: c_
         Ok(pieces) => {
             let to = (message.msg_name.cast_const().cast(), message.msg_namelen);
             // SAFETY: as above.
-            unsafe { send_one((fd, name), here, pieces, flags, to) }
+            unsafe { send_one((fd, name), said, pieces, flags, to) }
         }
         Err(errno) => fail(errno) as ssize_t,
     }
@@ -220,7 +223,7 @@ pub unsafe extern "C" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -
     // SAFETY: the program's pieces.
     match unsafe { slice(pieces, usize::try_from(count).unwrap_or(usize::MAX)) } {
         // SAFETY: as above.
-        Ok(pieces) => unsafe { send_pieces(fd, &name, None, None, pieces, 0) },
+        Ok(pieces) => unsafe { send_pieces(fd, &name, None, Said::default(), pieces, 0) },
         Err(_) => fail(Errno::INVAL) as ssize_t,
     }
 }

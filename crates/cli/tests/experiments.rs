@@ -111,7 +111,22 @@ fn a_folder_of_results_is_one_table() {
     assert_eq!(ran.status.code(), Some(0), "{said}");
     let table = String::from_utf8_lossy(&greenwave(&["exp", "table", out]).stdout).into_owned();
     let page = String::from_utf8_lossy(&greenwave(&["exp", "table", out, "--markdown"]).stdout).into_owned();
+    // Another run of one of them, elsewhere.
+    let elsewhere = folder.join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let again = std::fs::read_to_string(folder.join("adps-fig5.json")).unwrap();
+    std::fs::write(elsewhere.join("adps-fig5.json"), again.replace("\"seed\": 1,", "\"seed\": 77,")).unwrap();
+    let other = elsewhere.to_str().expect("a path of letters");
+    let both = |first: &str, second: &str| {
+        let out = greenwave(&["exp", "table", first, second, "--markdown"]);
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    assert_eq!(both(out, other), page, "the first counts");
+    let changed = both(other, out);
     std::fs::remove_dir_all(&folder).unwrap();
+    let differ = page.lines().zip(changed.lines()).filter(|(one, two)| one != two);
+    let [(_, changed)] = differ.collect::<Vec<_>>()[..] else { panic!("one row's origin: {changed}") };
+    assert!(changed.starts_with("| adps/fig5 | ") && changed.contains(" seed 77, "), "{changed}");
     assert!(said.ends_with(&table), "what was run just now ends with the same table: {table}");
     for name in ["adps/fig5", "overload/e3"] {
         let row = |line: &&str| line.starts_with(&format!("| {name} | "));

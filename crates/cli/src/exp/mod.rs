@@ -46,11 +46,11 @@ enum Command {
     },
     /// Run experiments and check their claims.
     Run(RunArgs),
-    /// One table of all claims whose results lie in a folder.
+    /// One table of all claims whose results lie in folders.
     Table {
-        /// What `exp run --out` wrote.
-        #[arg(value_name = "DIR")]
-        folder: PathBuf,
+        /// What `exp run --out` wrote; of a result that is in several, the first counts.
+        #[arg(value_name = "DIR", required = true)]
+        folders: Vec<PathBuf>,
         /// Markdown, with where each row comes from.
         #[arg(long)]
         markdown: bool,
@@ -127,8 +127,8 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
     match args.command {
         Command::List { json } => list(json),
         Command::Run(args) => run_all(&args),
-        Command::Table { folder, markdown, out } => {
-            let overview = Overview::from_folder(&folder)?;
+        Command::Table { folders, markdown, out } => {
+            let overview = Overview::from_folders(&folders)?;
             match out {
                 Some(out) => println!("{} files in {}", overview.write(&out)?, out.display()),
                 None if markdown => print!("{}", overview.markdown(None)),

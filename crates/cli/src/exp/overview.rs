@@ -5,8 +5,9 @@
 //! what no run gave. It deliberately runs nothing and knows no bound: a result
 //! says itself whether its claims hold.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -98,17 +99,21 @@ impl Overview {
         self.missing.push((name.to_owned(), why.to_string().replace('\n', ";")));
     }
 
-    /// Reads every result in `folder`, by name.
+    /// Reads every result in `folders`, by name; one that lies in several, from the first of them.
     ///
     /// # Errors
-    /// When it cannot be read, or a JSON file in it is no result.
-    pub fn from_folder(folder: &Path) -> Result<Self, Error> {
-        let entries = std::fs::read_dir(folder).map_err(|e| Error::file(folder, &e))?;
-        let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        paths.retain(|path| path.extension().is_some_and(|e| e == "json"));
-        paths.sort();
+    /// When one cannot be read, a JSON file in it is no result, or there is none at all.
+    pub fn from_folders(folders: &[PathBuf]) -> Result<Self, Error> {
+        let mut found = BTreeMap::new();
+        for folder in folders {
+            let entries = std::fs::read_dir(folder).map_err(|e| Error::file(folder, &e))?;
+            let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+            for path in paths.filter(|path| path.extension().is_some_and(|e| e == "json")) {
+                found.entry(path.file_name().map(ToOwned::to_owned)).or_insert(path);
+            }
+        }
         let mut overview = Self::default();
-        for path in paths {
+        for path in found.into_values() {
             let text = std::fs::read_to_string(&path).map_err(|e| Error::file(&path, &e))?;
             let result = serde_json::from_str(&text).map_err(|e| e.to_string());
             result.and_then(|value| overview.add(value)).map_err(|e| {
@@ -117,8 +122,9 @@ impl Overview {
             })?;
         }
         if overview.results.is_empty() {
-            return Err(Error::new(format!("{} holds no results", folder.display()))
-                .advice(format!("greenwave exp run all --out {}", folder.display())));
+            let names: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            return Err(Error::new(format!("{} holds no results", names.join(", ")))
+                .advice(format!("greenwave exp run all --out {}", names[0])));
         }
         Ok(overview)
     }

@@ -167,7 +167,7 @@ impl Programs for Seats {
 
     fn letter(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> Letter {
         match self.window.letter(socket, level.level(), bytes) {
-            seam::Letter::Out { from, to, len } => Letter::Out { from, to, len },
+            seam::Letter::Out { from, to, len, segment } => Letter::Out { from, to, len, segment },
             seam::Letter::Settled(what) => Letter::Settled(delivered(what)),
             seam::Letter::Nothing => Letter::Nothing,
             seam::Letter::End { port, last } => Letter::End { port, last },

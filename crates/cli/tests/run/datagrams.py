@@ -315,11 +315,33 @@ def our_end():
     assert (data, flags, who, came_level, came) == (b"hello", 0, PEER, level, pktinfo)
     assert socket.inet_ntoa(addr) == OURS and socket.if_indextoname(index)
     assert asked(ask, lambda: s.recvmsg(100, 0))[2] == socket.MSG_CTRUNC
-    refuses(lambda: s.sendmsg([b"x"], [(17, 103, struct.pack("H", 100))], 0, PEER), errno.EOPNOTSUPP)
     s.sendmsg([b"x"], [(level, pktinfo, info("192.0.2.9"))], 0, PEER)
     refuses(lambda: s.recv(100), errno.EINVAL)
     s.setsockopt(level, pktinfo, 0)
     assert asked(ask, lambda: s.recvmsg(100, 100))[1] == []
+
+
+def cut():
+    """What is sent at once, and leaves as several (udp(7), UDP_SEGMENT)."""
+    level, segment, gro = 17, 103, 104
+    s = udp()
+    s.settimeout(LIMIT / 4)
+    # Said while the socket is still the kernel's.
+    s.setsockopt(level, segment, 1000)
+    s.bind((OURS, 7004))
+    assert s.getsockopt(level, segment) == 1000
+    data = os.urandom(2500)
+    three = lambda: [s.recv(70_000) for _ in range(3)]
+    parts = lambda size: [data[at : at + size] for at in range(0, len(data), size)]
+    assert asked(lambda: s.sendto(data, PEER), three) == parts(1000)
+    said = lambda size: [(level, segment, struct.pack("H", size))]
+    assert asked(lambda: s.sendmsg([data], said(1200), 0, PEER), three) == parts(1200)
+    refuses(lambda: s.sendmsg([data], said(10), 0, PEER), errno.EINVAL)
+    refuses(lambda: s.sendmsg([data], [(level, gro, struct.pack("i", 10))], 0, PEER), errno.EOPNOTSUPP)
+    s.setsockopt(level, segment, 0)
+    assert asked(lambda: s.sendto(data, PEER), lambda: s.recv(70_000)) == data
+    refuses(lambda: s.setsockopt(level, segment, 70_000), errno.EINVAL)
+    refuses(lambda: s.setsockopt(level, gro, 1), errno.ENOPROTOOPT)
 
 
 def serve_blocking():
@@ -348,7 +370,7 @@ if sys.argv[3:] == ["serves"]:
         os._exit(0)
     asyncio.run(serve_by_asyncio())
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-ways = [without_an_address, connected, nobody_listens, flags, messages, watched, bound, options, our_end]
+ways = [without_an_address, connected, nobody_listens, flags, messages, watched, bound, options, our_end, cut]
 for way in ways + [to_ourselves, copies, the_kernels, by_ipv6]:
     way()
     print(way.__name__)

@@ -49,8 +49,7 @@ pub use told::{Happened, NoOffer, Refusal};
 /// Where programs ask.
 pub struct Desk {
     control: OwnedFd,
-    epoll: Arc<OwnedFd>,
-    /// By stack, where pipes of its connections are watched; the first one's is `epoll`.
+    /// By stack, where pipes of its connections are watched; in the first one's all else is, too.
     watches: Vec<Arc<OwnedFd>>,
     board: Arc<Board>,
     key: Key,
@@ -103,11 +102,9 @@ impl Desk {
         bind(&control, &SocketAddrUnix::new_abstract_name(asking::desk_name(run).as_bytes())?)?;
         let watch = |_| Ok(Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?));
         let watches: Vec<_> = (0..stacks).map(watch).collect::<io::Result<_>>()?;
-        let epoll = watches[0].clone();
-        epoll::add(&epoll, &control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
+        epoll::add(&watches[0], &control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
         Ok(Self {
             control,
-            epoll,
             watches,
             board: Arc::new(Board::new()?),
             key: secret,
@@ -140,7 +137,7 @@ impl Desk {
     /// # Errors
     /// When there is no descriptor left.
     pub fn readiness(&self) -> io::Result<OwnedFd> {
-        self.epoll.try_clone()
+        self.watches[0].try_clone()
     }
 
     /// What was refused so far, and how often.
@@ -157,7 +154,7 @@ impl Desk {
         into.append(&mut self.inherited);
         let mut asked = false;
         // Who is gone first: what it had may be asked for by the next.
-        let some = ready(&self.epoll.clone(), |id, flags| match id {
+        let some = ready(&self.watches[0].clone(), |id, flags| match id {
             CONTROL => asked = true,
             _ => self.on_event(id, flags, into),
         });
@@ -223,7 +220,7 @@ impl Desk {
         let Some(listener) = listeners.get(id) else { return Ok(()) };
         let room = if listener.is_full() { F::OUT } else { F::empty() };
         let (flags, data) = (F::IN | F::RDHUP | room, epoll::EventData::new_u64(id));
-        epoll::modify(&self.epoll, &listener.end, data, flags)?;
+        epoll::modify(&self.watches[0], &listener.end, data, flags)?;
         Ok(())
     }
 
@@ -258,8 +255,8 @@ impl Desk {
                 None => Answer::No(Errno::INVAL.raw_os_error()),
             },
             Request::Rules { id } => return self.take_rules(id, &reply),
-            Request::Datagrams { addr, six, v6_only, reuse, info, to, connects } => {
-                let wanted = Wanted { addr, six, v6_only, reuse, info, to, connects };
+            Request::Datagrams { addr, six, v6_only, reuse, info, segment, to, connects } => {
+                let wanted = Wanted { addr, six, v6_only, reuse, info, segment, to, connects };
                 return self.bind_mailbox(wanted, reply, into);
             }
             Request::Aim { id, to } => self.aim(id, to),
@@ -331,7 +328,7 @@ impl Desk {
         let named = rustix::io::ioctl_fionbio(&listener.end, true).and_then(|()| bind(&listener.end, &name?));
         let data = epoll::EventData::new_u64(id);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-        match named.and_then(|()| epoll::add(&self.epoll, &listener.end, data, flags)) {
+        match named.and_then(|()| epoll::add(&self.watches[0], &listener.end, data, flags)) {
             Ok(()) => say(&listener.end, Answer::Done),
             Err(errno) => {
                 say(&listener.end, Answer::No(errno.raw_os_error()));

@@ -1,10 +1,10 @@
 //! What stands before a datagram in the pair between a program and the stack.
 //!
-//! A pair knows no addresses, so each message begins with 40 bytes that the
+//! A pair knows no addresses, so each message begins with 42 bytes that the
 //! library adds and strips:
 //!
 //! ```text
-//! KIND·1 HERE·1 PORT·2 ADDRESS·16 INTERFACE·4 OURS·16
+//! KIND·1 HERE·1 PORT·2 ADDRESS·16 INTERFACE·4 OURS·16 SEGMENT·2
 //! ```
 //!
 //! in network order; IPv4 is written as it is mapped into IPv6 (RFC 4291
@@ -13,14 +13,20 @@
 //! the peer's who is to have it, or there is none and the one is meant with
 //! whom the socket is connected. What follows says something where `HERE` is
 //! 1 ([`Here`]): to which address of ours it came, where the program wants to
-//! be told, and from which it is to leave, where the program says so.
+//! be told, and from which it is to leave, where the program says so. `SEGMENT`,
+//! where it is not 0, cuts what follows into datagrams of so many bytes and a
+//! last one that may be shorter (UDP_SEGMENT, udp(7)).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Bytes of an envelope.
-pub const LEN: usize = 40;
+pub const LEN: usize = 42;
 /// Those of them that say whom it is for, or from.
 const THERE: usize = 20;
+/// Where it says how it is cut.
+const SEGMENT: usize = 40;
+/// Datagrams that a message is cut into at most, as Linux has it.
+pub const SEGMENTS_MAX: usize = 128;
 /// Bytes of the longest datagram, over IPv4 and over IPv6 (RFC 768, RFC 8200).
 pub const PAYLOAD_MAX: [usize; 2] = [65_507, 65_527];
 
@@ -65,16 +71,23 @@ pub fn mapped(ip: IpAddr) -> Ipv6Addr {
 }
 
 impl Envelope {
-    /// Its bytes, with what is said of our end.
+    /// Its bytes, with what is said of our end, and of a `segment`; 0: it is one datagram.
     #[must_use]
-    pub fn encode_with(self, here: Option<Here>) -> [u8; LEN] {
+    pub fn encode_with(self, here: Option<Here>, segment: u16) -> [u8; LEN] {
         let mut bytes = self.encode();
         if let Some(Here { addr, interface }) = here {
             bytes[1] = 1;
             bytes[THERE..THERE + 4].copy_from_slice(&interface.to_be_bytes());
-            bytes[THERE + 4..].copy_from_slice(&mapped(addr).octets());
+            bytes[THERE + 4..SEGMENT].copy_from_slice(&mapped(addr).octets());
         }
+        bytes[SEGMENT..].copy_from_slice(&segment.to_be_bytes());
         bytes
+    }
+
+    /// Bytes of each datagram that follows `bytes`, which begin with an envelope; 0: there is one.
+    #[must_use]
+    pub fn segment(bytes: &[u8; LEN]) -> u16 {
+        u16::from_be_bytes([bytes[SEGMENT], bytes[SEGMENT + 1]])
     }
 
     /// Its bytes.
@@ -135,8 +148,9 @@ mod tests {
         assert_eq!(Here::decode(&envelope.encode()), None);
         for (addr, interface) in [("10.0.0.2", 3), ("fd00::2", 0), ("0.0.0.0", u32::MAX)] {
             let here = Here { addr: addr.parse().unwrap(), interface };
-            let bytes = envelope.encode_with(Some(here));
+            let bytes = envelope.encode_with(Some(here), 1200);
             assert_eq!((Envelope::decode(&bytes), Here::decode(&bytes)), (Some(envelope), Some(here)));
+            assert_eq!(Envelope::segment(&bytes), 1200);
         }
     }
 
@@ -147,7 +161,7 @@ mod tests {
             bytes.iter_mut().take(if few { 2 } else { 0 }).for_each(|byte| *byte &= 1);
             let here = Here::decode(&bytes);
             if let Some(envelope) = Envelope::decode(&bytes) {
-                let again = envelope.encode_with(here);
+                let again = envelope.encode_with(here, 0);
                 prop_assert_eq!(&again[..THERE], &bytes[..THERE]);
                 prop_assert_eq!((Envelope::decode(&again), Here::decode(&again)), (Some(envelope), here));
             }

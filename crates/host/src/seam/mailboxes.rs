@@ -37,6 +37,8 @@ pub(super) struct Mailbox {
     pub stack: u16,
     /// It is told to which address of ours each datagram came.
     pub info: bool,
+    /// It sends in segments of so many bytes; 0: as it writes.
+    pub segment: u16,
     /// Our end of the pair.
     pub end: OwnedFd,
     /// Nobody has the other end any more; what was sent may still be there.
@@ -176,8 +178,8 @@ mod tests {
                     ids.push(id);
                     let end = std::io::stderr().as_fd().try_clone_to_owned().unwrap();
                     let (local, reuse, peer, stack) = (bound.addr.ip(), *reuse, None, 0);
-                    let (info, gone) = (false, false);
-                    all.add(Mailbox { id, bound, reuse, local, peer, stack, info, end, gone });
+                    let (info, segment, gone) = (false, 0, false);
+                    all.add(Mailbox { id, bound, reuse, local, peer, stack, info, segment, end, gone });
                 }
                 free
             })

@@ -57,6 +57,8 @@ pub enum Request {
         reuse: Reuse,
         /// It is told to which address of ours each datagram came (IP_PKTINFO).
         info: bool,
+        /// It sends in segments of so many bytes; 0: as it writes (UDP_SEGMENT).
+        segment: u16,
         /// To whom the first datagram is to go, where that is to say whose the
         /// socket is; then `addr` has no address, and its port is a wish.
         to: Option<SocketAddr>,

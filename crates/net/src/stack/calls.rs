@@ -7,6 +7,7 @@ use crate::buffers::Uses;
 use crate::classify::{AppMemory, FlowState, Private, TransportClassifier};
 use crate::tcp::{Connection, Context};
 use crate::wire::FourTuple;
+use crate::wire::tcp::Options;
 
 impl Stack {
     /// Unread bytes in order, contiguous; empty when none or when `conn` is gone.
@@ -39,7 +40,10 @@ impl Stack {
         let Some(connection) = self.flows.get(conn) else { return };
         if connection.state.is_reset_by_abort() {
             let (tuple, seq, ack) = (connection.tuple, connection.snd_nxt, connection.rcv_nxt);
-            self.reset(now, tuple, seq, ack);
+            // RFC 7323 §3.2.
+            let timestamps = connection.flags.timestamps.then(|| connection.stamps(now));
+            let options = Options { timestamps, ..Options::NONE };
+            self.reset(now, tuple, seq, ack, options);
         }
         self.call(now, conn, |connection, cx| connection.end(cx, CloseReason::Aborted));
     }

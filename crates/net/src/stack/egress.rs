@@ -35,8 +35,15 @@ pub(super) enum Reply {
 
 impl Reply {
     /// A reset.
-    pub(super) fn reset(mac: Mac, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags) -> Self {
-        Self::Segment { mac, tuple, seq, ack, flags, window: 0, options: Options::NONE }
+    pub(super) fn reset(
+        mac: Mac,
+        tuple: FourTuple,
+        seq: Seq,
+        ack: Seq,
+        flags: Flags,
+        options: Options,
+    ) -> Self {
+        Self::Segment { mac, tuple, seq, ack, flags, window: 0, options }
     }
 
     /// A packet to a known hardware address.

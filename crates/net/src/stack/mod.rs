@@ -34,7 +34,7 @@ use queueing::{Label, Time, TimerWheel};
 
 use crate::tcp::{Connection, Pool};
 use crate::wire::FourTuple;
-use crate::wire::tcp::{Flags, Seq};
+use crate::wire::tcp::{Flags, Options, Seq};
 
 /// What connection `$id` may use of a stack while it handles something: fields
 /// borrowed one by one, so that the connection itself can be borrowed beside
@@ -373,12 +373,12 @@ impl Stack {
     }
 
     /// Queues a reset to the peer of `tuple`, if its hardware address is known.
-    fn reset(&mut self, now: Time, tuple: FourTuple, seq: Seq, ack: Seq) {
+    fn reset(&mut self, now: Time, tuple: FourTuple, seq: Seq, ack: Seq, options: Options) {
         let hop = self.ip.next_hop(&self.config, tuple.remote);
         if let Some(neighbors::Reach::Known(mac) | neighbors::Reach::Refresh(mac)) =
             hop.map(|hop| self.neighbors.reach(now, hop))
         {
-            self.reply(Reply::reset(mac, tuple, seq, ack, Flags::RST | Flags::ACK));
+            self.reply(Reply::reset(mac, tuple, seq, ack, Flags::RST | Flags::ACK, options));
         }
     }
 

@@ -286,7 +286,7 @@ impl Stack {
         } else {
             (Seq(0), s.seq + s.seq_len(), Flags::RST | Flags::ACK)
         };
-        self.reply(Reply::reset(mac, *tuple, seq, ack, flags));
+        self.reply(Reply::reset(mac, *tuple, seq, ack, flags, Options::NONE));
     }
 }
 

@@ -3,10 +3,11 @@
 //! urgent as what their socket was handed last.
 //!
 //! Ports and sockets take their turns among the connections of their level, up
-//! to [`LETTERS_MAX`] datagrams each. Bounds: what has come waits in the
+//! to [`LETTERS_MAX`] datagrams each; what a program sends at once in segments
+//! (UDP_SEGMENT) counts as one of them. Bounds: what has come waits in the
 //! stack's queue of its port, strict by label and bounded, beside one datagram
-//! that found no room; what a program has sent waits in its socket, beside one
-//! that the stack had no room for. Where several sockets share a port nobody
+//! that found no room; what a program has sent waits in its socket, beside what it has sent at once
+//! and the stack had no room for. Where several sockets share a port nobody
 //! waits for one that is full: its datagrams are lost and counted. Nobody is
 //! told of a datagram that was dropped, but a socket that is connected hears
 //! that nobody listens at its peer. Decision: ADR 0049.
@@ -51,8 +52,16 @@ struct Sender {
     /// How urgent is what it was handed last.
     level: Priority,
     queued: Option<Priority>,
-    /// The one that the stack had no room for.
-    unsent: Option<(UdpPath, Vec<u8>)>,
+    /// What the stack had no room for.
+    unsent: Option<Unsent>,
+}
+
+/// What was sent at once, or what is left of it.
+struct Unsent {
+    path: UdpPath,
+    payload: Vec<u8>,
+    /// Bytes of each datagram.
+    segment: usize,
 }
 
 impl Datagrams {
@@ -181,14 +190,11 @@ impl<D: Device, P: Programs> Streams<D, P> {
         };
         sender.queued = None;
         let label = Label::new(sender.level);
-        if let Some((path, payload)) = sender.unsent.take() {
-            match self.stack.answer(&path, label, &payload) {
-                Err(SendError::Full) => {
-                    self.keep(socket, path, payload);
-                    return true;
-                }
-                sent => self.on_sent(sent),
-            }
+        if let Some(Unsent { path, payload, segment }) = sender.unsent.take()
+            && let Some(sent) = self.send_segments(&path, label, &payload, segment)
+        {
+            self.keep(socket, Unsent { path, payload: payload[sent..].to_vec(), segment });
+            return true;
         }
         let mut collected = 0;
         for _ in 0..LETTERS_MAX {
@@ -196,17 +202,17 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 break;
             }
             match self.programs.letter(socket, level, &mut self.scratch) {
-                Letter::Out { from, to, len } => {
+                Letter::Out { from, to, len, segment } => {
                     collected += len;
                     self.counters.bytes_out += len as u64;
                     let path = UdpPath { id: UdpId(from.port()), local: from.ip(), remote: to };
-                    match self.stack.answer(&path, label, &self.scratch[..len]) {
-                        Err(SendError::Full) => {
-                            let payload = self.scratch[..len].to_vec();
-                            self.keep(socket, path, payload);
-                            return true;
-                        }
-                        sent => self.on_sent(sent),
+                    let scratch = std::mem::take(&mut self.scratch);
+                    let sent = self.send_segments(&path, label, &scratch[..len], segment);
+                    self.scratch = scratch;
+                    if let Some(sent) = sent {
+                        let payload = self.scratch[sent..len].to_vec();
+                        self.keep(socket, Unsent { path, payload, segment });
+                        return true;
                     }
                 }
                 Letter::Settled(delivered) => self.on_delivered(delivered, level, 0),
@@ -221,6 +227,30 @@ impl<D: Device, P: Programs> Streams<D, P> {
         true
     }
 
+    /// Sends `payload` in datagrams of `segment` bytes; where the stack had room for so many bytes
+    /// of it and no more, that.
+    fn send_segments(
+        &mut self,
+        path: &UdpPath,
+        label: Label,
+        payload: &[u8],
+        segment: usize,
+    ) -> Option<usize> {
+        let mut sent = 0;
+        loop {
+            let end = payload.len().min(sent + segment);
+            match self.stack.answer(path, label, &payload[sent..end]) {
+                Err(SendError::Full) => return Some(sent),
+                outcome => self.on_sent(outcome),
+            }
+            sent = end;
+            // One of nothing is one, too.
+            if sent == payload.len() {
+                return None;
+            }
+        }
+    }
+
     fn on_sent(&mut self, sent: Result<(), SendError>) {
         match sent {
             Ok(()) => self.counters.datagrams_out += 1,
@@ -229,8 +259,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
     }
 
     /// The stack has no room: nothing more is collected from `socket` for now.
-    fn keep(&mut self, socket: u64, path: UdpPath, payload: Vec<u8>) {
-        self.datagrams.senders.entry(socket).or_default().unsent = Some((path, payload));
+    fn keep(&mut self, socket: u64, unsent: Unsent) {
+        self.datagrams.senders.entry(socket).or_default().unsent = Some(unsent);
         self.datagrams.stuck.insert(socket);
     }
 

@@ -105,8 +105,8 @@ pub trait Programs {
     ) -> Delivered {
         Delivered::Nobody
     }
-    /// Takes a datagram that a program has sent from `socket`, as urgent as `level`, into
-    /// `bytes`, which hold the longest there is.
+    /// Takes what a program has sent from `socket` at once, as urgent as `level`, into
+    /// `bytes`, which hold the most there is.
     fn letter(&mut self, _socket: u64, _level: Priority, _bytes: &mut [u8]) -> Letter {
         Letter::Nothing
     }
@@ -138,6 +138,8 @@ pub enum Letter {
         to: SocketAddr,
         /// Bytes.
         len: usize,
+        /// Of each datagram that they are; the last may have less.
+        segment: usize,
     },
     /// It was for another program, or made no sense.
     Settled(Delivered),

@@ -52,6 +52,8 @@ pub enum Letter {
         to: SocketAddr,
         /// Bytes.
         len: usize,
+        /// Of each datagram that they are; the last may have less.
+        segment: usize,
     },
     /// It was for a program of ours, or made no sense.
     Settled(Delivered),
@@ -73,6 +75,7 @@ pub(super) struct Wanted {
     pub v6_only: bool,
     pub reuse: Reuse,
     pub info: bool,
+    pub segment: u16,
     pub to: Option<SocketAddr>,
     pub connects: bool,
 }
@@ -83,7 +86,7 @@ fn refused(errno: Errno) -> Answer {
 
 /// Puts a message into a pair, with what is said of our end.
 fn put(end: &OwnedFd, envelope: Envelope, here: Option<Here>, payload: &[u8]) -> Result<(), Errno> {
-    let envelope = envelope.encode_with(here);
+    let envelope = envelope.encode_with(here, 0);
     let both = [IoSlice::new(&envelope), IoSlice::new(payload)];
     sendmsg(end, &both, &mut SendAncillaryBuffer::default(), QUIET).map(|_| ())
 }
@@ -97,14 +100,14 @@ impl Desk {
             Ok(None) => return say(&end, Answer::NotOurs),
             Err(errno) => return no(&end, errno),
         };
-        let Wanted { six, reuse, info, to, connects, .. } = wanted;
+        let Wanted { six, reuse, info, segment, to, connects, .. } = wanted;
         let id = self.mailboxes.number(bound.addr.port());
         if let Err(errno) = self.watch_mailbox(id, bound.addr, six, &end) {
             return no(&end, errno);
         }
         self.board.begin(of_mailbox(id));
         let (local, peer, stack, gone) = (bound.addr.ip(), None, 0, false);
-        self.mailboxes.add(Mailbox { id, bound, reuse, local, peer, stack, info, end, gone });
+        self.mailboxes.add(Mailbox { id, bound, reuse, local, peer, stack, info, segment, end, gone });
         if connects {
             self.aim(id, to);
         }
@@ -138,7 +141,7 @@ impl Desk {
         let name = self.name(Kind::Datagrams, id, six, addr, nobody)?;
         rustix::io::ioctl_fionbio(end, true)?;
         bind(end, &name)?;
-        epoll::add(&self.epoll, end, epoll::EventData::new_u64(id), READABLE)
+        epoll::add(&self.watches[0], end, epoll::EventData::new_u64(id), READABLE)
     }
 
     /// Connects socket `id` with `to`, or with nobody.
@@ -177,10 +180,14 @@ impl Desk {
     /// What socket `id` has been told of an option that is the desk's.
     pub(super) fn mailbox_option(&self, id: u64, level: i32, name: i32) -> Option<i32> {
         let mailbox = self.mailboxes.get(id)?;
-        is_info(level, name).then(|| mailbox.info.into())
+        match (level, name) {
+            SEGMENT => Some(mailbox.segment.into()),
+            _ => is_info(level, name).then(|| mailbox.info.into()),
+        }
     }
 
-    /// Sets an option of socket `id`: how much may wait for its program, and what that is told.
+    /// Sets an option of socket `id`: how much may wait for its program, what that is told, and how what
+    /// it sends is cut.
     pub(super) fn set_mailbox(&mut self, id: u64, (level, name): (i32, i32), value: i32) -> Answer {
         let (mailbox, bytes) = (self.mailboxes.get_mut(id), usize::try_from(value));
         match (level, name, mailbox, bytes) {
@@ -188,6 +195,13 @@ impl Desk {
                 mailbox.info = value != 0;
                 Answer::Done
             }
+            (level, name, Some(mailbox), _) if (level, name) == SEGMENT => match u16::try_from(value) {
+                Ok(segment) => {
+                    mailbox.segment = segment;
+                    Answer::Done
+                }
+                Err(_) => refused(Errno::INVAL),
+            },
             (libc::SOL_SOCKET, libc::SO_RCVBUF, Some(mailbox), Ok(bytes)) => {
                 // What waits there the kernel counts as sent by this end.
                 let set = set_socket_send_buffer_size(&mailbox.end, bytes);
@@ -208,7 +222,7 @@ impl Desk {
             into.push(Happened::Mail(id));
         }
         if flags.contains(F::OUT) {
-            let _ = epoll::modify(&self.epoll, &mailbox.end, epoll::EventData::new_u64(id), READABLE);
+            let _ = epoll::modify(&self.watches[0], &mailbox.end, epoll::EventData::new_u64(id), READABLE);
             into.push(Happened::Room(mailbox.bound.addr.port()));
         }
     }
@@ -226,7 +240,7 @@ impl Desk {
             Err(Errno::AGAIN) if !self.mailboxes.is_shared(local.port()) => {
                 let (data, flags) =
                     (epoll::EventData::new_u64(mailbox.id), READABLE | epoll::EventFlags::OUT);
-                let watched = epoll::modify(&self.epoll, &mailbox.end, data, flags);
+                let watched = epoll::modify(&self.watches[0], &mailbox.end, data, flags);
                 watched.map_or(Delivered::Lost, |()| Delivered::Full)
             }
             Err(_) => Delivered::Lost,
@@ -289,19 +303,41 @@ impl Desk {
             let _ = put(&mailbox.end, failed(Errno::INVAL), None, &[]);
             return Letter::Settled(Delivered::Nobody);
         }
+        let segment = match Envelope::segment(&head) {
+            0 => mailbox.segment,
+            said => said,
+        };
+        // A datagram of nothing is one.
+        let segment = if segment == 0 { len.max(1) } else { segment.into() };
+        if len.div_ceil(segment) > envelope::SEGMENTS_MAX {
+            let _ = put(&mailbox.end, failed(Errno::INVAL), None, &[]);
+            return Letter::Settled(Delivered::Nobody);
+        }
         let from = SocketAddr::new(here.map_or(mailbox.local, |here| here.addr), mailbox.bound.addr.port());
         match self.place.has(to.ip()) {
-            true => Letter::Settled(self.between(from, to, level, &bytes[..len])),
-            false => Letter::Out { from, to, len },
+            true => Letter::Settled(self.between(from, to, level, (&bytes[..len], segment))),
+            false => Letter::Out { from, to, len, segment },
         }
     }
 
-    /// Hands a datagram from one program to another.
-    fn between(&mut self, from: SocketAddr, to: SocketAddr, level: u8, payload: &[u8]) -> Delivered {
+    /// Hands what one program sends, in datagrams of `segment` bytes, to another.
+    fn between(
+        &mut self,
+        from: SocketAddr,
+        to: SocketAddr,
+        level: u8,
+        (payload, segment): (&[u8], usize),
+    ) -> Delivered {
         // A socket of all addresses is known by the one that it writes to.
         let ip = if from.ip().is_unspecified() { to.ip() } else { from.ip() };
         let from = SocketAddr::new(ip, from.port());
-        match self.deliver(to, from, level, payload) {
+        let (first, mut rest) = payload.split_at(segment.min(payload.len()));
+        let mut delivered = self.deliver(to, from, level, first);
+        while !rest.is_empty() && !matches!(delivered, Delivered::Nobody) {
+            let (next, after) = rest.split_at(segment.min(rest.len()));
+            (delivered, rest) = (self.deliver(to, from, level, next), after);
+        }
+        match delivered {
             Delivered::Full => Delivered::Lost,
             Delivered::Nobody => {
                 self.undelivered(from.port(), to);
@@ -326,6 +362,9 @@ fn is_info(level: i32, name: i32) -> bool {
     [(libc::IPPROTO_IP, libc::IP_PKTINFO), (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)]
         .contains(&(level, name))
 }
+
+/// The option that says how what a socket sends is cut.
+const SEGMENT: (i32, i32) = (libc::SOL_UDP, libc::UDP_SEGMENT);
 
 fn failed(errno: Errno) -> Envelope {
     Envelope::Failed(errno.raw_os_error() as u16)

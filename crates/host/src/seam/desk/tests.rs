@@ -209,7 +209,7 @@ fn who_left_is_noticed_by_the_request_that_wants_the_address() {
     };
     let stream = Request::Bind { addr, six: false, v6_only: false, reuse_port: false };
     let (six, v6_only, to, connects) = (false, false, None, false);
-    let datagrams = Request::Datagrams { addr, six, v6_only, reuse, info: false, to, connects };
+    let datagrams = Request::Datagrams { addr, six, v6_only, reuse, info: false, segment: 0, to, connects };
     for request in [stream, datagrams] {
         let (answer, first) = wants(request);
         assert_eq!(answer, Answer::Done);

@@ -28,10 +28,11 @@ impl Request {
                 bytes.extend_from_slice(&from.to_be_bytes());
                 bytes.extend_from_slice(&send_buffer.to_be_bytes());
             }
-            Self::Datagrams { addr, six, v6_only, reuse, info, to, connects } => {
+            Self::Datagrams { addr, six, v6_only, reuse, info, segment, to, connects } => {
                 bytes.push(b'D');
                 put(&mut bytes, addr);
                 bytes.extend([six, v6_only, reuse.addr, reuse.port, connects, info].map(u8::from));
+                bytes.extend(segment.to_be_bytes());
                 put_perhaps(&mut bytes, to);
             }
             Self::Aim { id, to } => {
@@ -99,7 +100,8 @@ impl Request {
                 let addr = rest.addr()?;
                 let [six, v6_only, shares, divides, connects, info] = rest.take::<6>()?.map(|byte| byte == 1);
                 let reuse = Reuse { addr: shares, port: divides };
-                Self::Datagrams { addr, six, v6_only, reuse, info, to: rest.addr_perhaps()?, connects }
+                let (segment, to) = (u16::from_be_bytes(rest.take()?), rest.addr_perhaps()?);
+                Self::Datagrams { addr, six, v6_only, reuse, info, segment, to, connects }
             }
             b'A' => Self::Aim { id: rest.long()?, to: rest.addr_perhaps()? },
             b'E' => Self::Ends { id: rest.long()? },
@@ -212,7 +214,7 @@ mod tests {
             let (reuse, v6_only, connects) = (Reuse { addr: six, port: !six }, true, waits);
             let info = six;
             for to in [None, Some(addr)] {
-                check(Request::Datagrams { addr, six, v6_only, reuse, info, to, connects });
+                check(Request::Datagrams { addr, six, v6_only, reuse, info, segment: 1200, to, connects });
                 check(Request::Aim { id: 1 << 62 | 7, to });
             }
         }

@@ -205,6 +205,7 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
         v6_only: false,
         reuse: alone,
         info: false,
+        segment: 0,
         to: None,
         connects: false,
     };
@@ -220,7 +221,7 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
         // The first hears it, and leaves it where it belongs.
         told.iter_mut().zip(world.told()).for_each(|(told, later)| told.extend(later));
         assert_eq!((std::mem::take(&mut told[stack]), told), (vec![Happened::Mail(id)], [vec![], vec![]]));
-        let out = Letter::Out { from: mail, to: end(PEER), len: 6 };
+        let out = Letter::Out { from: mail, to: end(PEER), len: 6, segment: 6 };
         assert_eq!(world.windows[stack].letter(id, 2, &mut bytes), out);
     }
     drop(socket);

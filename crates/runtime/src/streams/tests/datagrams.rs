@@ -59,6 +59,24 @@ fn datagrams_pass_both_ways() {
     assert_eq!((datagrams_in, datagrams_out, bytes_in, bytes_out), (3, 3, 5008, 5008));
 }
 
+/// Each chunk of what was sent at once is a datagram, also where the way out is full in between.
+#[test]
+fn what_is_sent_at_once_leaves_in_segments() {
+    let (mut world, id) = World::with_mail(10);
+    for (len, segment) in [(2_500, 1_000), (3_000, 1_000), (0, 9), (60_000, 470)] {
+        let payload: Vec<u8> = (0..len).map(|n: usize| n as u8).collect();
+        world.streams.programs.mail.segment = Some(segment);
+        world.send_mail(1, CLIENT, &payload);
+        world.settle();
+        let expected: Vec<Vec<u8>> = match len {
+            0 => vec![Vec::new()],
+            _ => payload.chunks(segment).map(<[u8]>::to_vec).collect(),
+        };
+        assert_eq!(world.got(id), expected);
+    }
+    assert_eq!(world.streams.counters().bytes_out, 65_500);
+}
+
 #[test]
 fn the_most_urgent_datagram_is_handed_over_first_and_waits_for_room_in_the_stack() {
     let (mut world, id) = World::with_mail(1);

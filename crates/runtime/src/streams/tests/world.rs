@@ -129,6 +129,8 @@ pub(super) struct Mail {
     /// What it has sent, to whom and from which socket; and from which it was
     /// taken, in this order.
     pub(super) sent: VecDeque<(u64, SocketAddr, Vec<u8>)>,
+    /// It is sent in datagrams of so many bytes.
+    pub(super) segment: Option<usize>,
     pub(super) taken: Vec<u64>,
     /// It has let go of them.
     pub(super) gone: bool,
@@ -199,7 +201,12 @@ impl Programs for Program {
         let (_, to, payload) = mail.sent.remove(at).unwrap();
         mail.taken.push(socket);
         bytes[..payload.len()].copy_from_slice(&payload);
-        Letter::Out { from: MAIL.parse().unwrap(), to, len: payload.len() }
+        Letter::Out {
+            from: MAIL.parse().unwrap(),
+            to,
+            len: payload.len(),
+            segment: mail.segment.unwrap_or(payload.len()),
+        }
     }
 
     fn undelivered(&mut self, port: u16, remote: SocketAddr) {

@@ -33,7 +33,7 @@ impl World {
         let addr = end(addr);
         let (six, v6_only, to) = (addr.is_ipv6(), false, to.map(end));
         let (answer, socket, happened) =
-            self.ask(Request::Datagrams { addr, six, v6_only, reuse, info: false, to, connects });
+            self.ask(Request::Datagrams { addr, six, v6_only, reuse, info: false, segment: 0, to, connects });
         // Beside it may stand what those have left whose address it is now.
         let is_told = happened.iter().any(|what| matches!(what, Happened::Bound(_)));
         assert_eq!(is_told, answer == Answer::Done, "{happened:?}");
@@ -85,7 +85,8 @@ fn datagrams_pass_with_their_addresses() {
         assert_eq!(socket.get(), Some((Envelope::Peer(end(PEER)), payload.to_vec())));
         socket.send(Envelope::Peer(end(PEER)), payload);
         assert_eq!(world.poll(), [Happened::Mail(socket.1)]);
-        let out = Letter::Out { from: end(MAIL), to: end(PEER), len: payload.len() };
+        let out =
+            Letter::Out { from: end(MAIL), to: end(PEER), len: payload.len(), segment: payload.len().max(1) };
         assert_eq!(world.letter(&socket), (out, payload.to_vec()));
         assert_eq!(world.letter(&socket).0, Letter::Nothing);
     }
@@ -111,7 +112,7 @@ fn a_socket_is_ours_by_its_address_or_by_whom_its_first_datagram_is_for() {
     let local = SocketAddr::new("10.0.0.1".parse().unwrap(), name.local.port());
     assert_eq!(world.ends(&connected), (local, Some(end(PEER))));
     connected.send(Envelope::Connected, b"hello");
-    let out = Letter::Out { from: local, to: end(PEER), len: 5 };
+    let out = Letter::Out { from: local, to: end(PEER), len: 5, segment: 5 };
     assert_eq!(world.letter(&connected), (out, b"hello".to_vec()));
 }
 
@@ -203,7 +204,7 @@ fn what_a_program_sent_before_it_ended_is_collected() {
     // The next may have the address already.
     let next = world.socket(MAIL, ALONE);
     let mut bytes = [0; 100];
-    let out = Letter::Out { from: end(MAIL), to: end(PEER), len: 8 };
+    let out = Letter::Out { from: end(MAIL), to: end(PEER), len: 8, segment: 8 };
     assert_eq!(world.desk.letter(id, 7, &mut bytes), out);
     assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::End { port: 53, last: false });
     assert_eq!(world.deliver(PEER, b"x"), Delivered::To(next.1));
@@ -246,12 +247,12 @@ fn a_socket_is_told_our_end_where_it_asks_and_says_from_which_it_sends() {
     }
     let send_from = |addr: &str, to: &str| {
         let here = Here { addr: addr.parse().unwrap(), interface: 0 };
-        let bytes = [&Envelope::Peer(end(to)).encode_with(Some(here))[..], b"y"].concat();
+        let bytes = [&Envelope::Peer(end(to)).encode_with(Some(here), 0)[..], b"y"].concat();
         send(&socket.0, &bytes, SendFlags::empty()).unwrap();
     };
     for (from, expected) in [("10.0.0.2", "10.0.0.2:53"), ("0.0.0.0", "0.0.0.0:53")] {
         send_from(from, PEER);
-        let out = Letter::Out { from: end(expected), to: end(PEER), len: 1 };
+        let out = Letter::Out { from: end(expected), to: end(PEER), len: 1, segment: 1 };
         assert_eq!(world.letter(&socket).0, out);
     }
     for from in ["10.0.0.9", "fd00::1"] {
@@ -263,6 +264,43 @@ fn a_socket_is_told_our_end_where_it_asks_and_says_from_which_it_sends() {
         );
         assert_eq!(socket.get(), Some((Envelope::Failed(libc::EINVAL as u16), vec![])));
     }
+}
+
+#[test]
+fn what_is_sent_at_once_is_cut_as_the_message_says_or_the_socket_does() {
+    let mut world = World::new(48);
+    let socket = world.socket(MAIL, ALONE);
+    let option = |world: &mut World, value| {
+        let (level, name) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+        world.ask(Request::Option { id: socket.1, level, name, value: [value, 0] }).0
+    };
+    let send_to = |to: &str, segment, len: usize| {
+        let bytes = [&Envelope::Peer(end(to)).encode_with(None, segment)[..], &vec![b'y'; len]].concat();
+        send(&socket.0, &bytes, SendFlags::empty()).unwrap();
+    };
+    for (set, said, len, segment) in
+        [(0, 0, 1000, 1000), (0, 300, 1000, 300), (400, 0, 1000, 400), (400, 30, 90, 30)]
+    {
+        assert_eq!(option(&mut world, set), Answer::Done);
+        send_to(PEER, said, len);
+        let out = Letter::Out { from: end(MAIL), to: end(PEER), len, segment };
+        assert_eq!(world.letter(&socket).0, out);
+    }
+    let told = world
+        .while_polled(|seam| seam.option(socket.1, libc::SOL_UDP, libc::UDP_SEGMENT).unwrap(), |_, _| ());
+    assert_eq!(told.0, 400_i32.to_ne_bytes());
+    for wrong in [-1, 65_536] {
+        assert_eq!(option(&mut world, wrong), no(Errno::INVAL));
+    }
+    // Too many; and to a program of ours.
+    send_to(PEER, 7, 129 * 7);
+    assert_eq!(world.letter(&socket).0, Letter::Settled(Delivered::Nobody));
+    assert_eq!(socket.get(), Some((Envelope::Failed(libc::EINVAL as u16), vec![])));
+    let other = world.socket("10.0.0.1:54", ALONE);
+    send_to("10.0.0.1:54", 40, 100);
+    assert_eq!(world.letter(&socket).0, Letter::Settled(Delivered::To(other.1)));
+    let lens = std::iter::from_fn(|| other.get()).map(|(_, payload)| payload.len());
+    assert_eq!(lens.collect::<Vec<_>>(), [40, 40, 20]);
 }
 
 #[test]
