@@ -11,7 +11,7 @@ export PROPTEST_RNG_SEED ?= 20261121
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-built test-dpdk clippy clippy-bpf test-search test-vm test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build build-static toolchain tools programs dpdk bpf java
+.PHONY: demo test test-built test-dpdk clippy clippy-bpf test-search test-vm test-container test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build build-static toolchain tools programs dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -58,6 +58,11 @@ test-search: toolchain tools
 test-vm: toolchain tools bpf
 	tests/vm/run
 
+# The container file, built and run with the privileges of deploy/kubernetes; some minutes. Needs
+# root, podman, runc and debootstrap. Not among `test`.
+test-container: toolchain tools bpf
+	tests/container/run
+
 # What unmodified programs bear on our stack, their own tests among it, and
 # docs/guide/programs-matrix.md, which says so: some twenty minutes. Needs root. Not
 # among `test`.
@@ -102,9 +107,10 @@ exp-smoke: build
 exp-host: build testbed workloads
 	@$(GREENWAVE) exp run all --world host --scale paper --out out
 
-# docs/results.md: every claim of the results that lie in out/, and their figures.
+# docs/results.md: every claim of the results that lie in out/, and their figures; of real services
+# also what is kept in docs/results/host, as another machine gives other results.
 results: build
-	@$(GREENWAVE) exp table out --markdown --out docs
+	@mkdir -p out && $(GREENWAVE) exp table out docs/results/host --markdown --out docs
 
 # The runners of experiments on real services: tonic's, a search engine's among
 # them (some minutes), and Dubbo's and Storm's where Java is.
