@@ -172,11 +172,12 @@ impl GuardLayer {
         })
     }
 
-    /// The same, telling of its requests in the file at `path` whenever it looks,
-    /// for who guards the way to this service and who divides the cores between it and
-    /// others ([`joined`](crate::joined)). That somebody is behind, or nobody any more, is told
-    /// as soon as a request that comes or leaves shows it. What is there is lost; the file is this process's alone and stays when it ends. It
-    /// should lie in memory, as /run does. A layer of policy `none` only tells.
+    /// The same, telling of its requests in the file at `path` whenever it looks, for who
+    /// guards the way to this service and who divides the cores between it and others
+    /// ([`joined`](crate::joined)). That somebody is behind, or nobody any more, is told as
+    /// soon as a request that comes or leaves shows it. What is there is lost; the file is
+    /// this process's alone and stays when it ends. It should lie in memory, as /run does.
+    /// A layer of policy `none` only tells.
     ///
     /// # Errors
     /// What the system says of the file.

@@ -42,12 +42,16 @@ impl Said {
     /// Waits until program `child`, called `name`, works.
     ///
     /// # Errors
-    /// It has ended, or says nothing.
+    /// It has ended, or says nothing; or the run was interrupted.
     pub fn works(&self, child: &mut Child, name: &str) -> Result<(), Error> {
         let end = Instant::now() + START;
         while self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            // Before all: ctrl-C ends the program, too.
+            if interrupt::is_set() {
+                return Err(Error::new("interrupted"));
+            }
             let gone = child.try_wait().is_ok_and(|status| status.is_some());
-            if gone || Instant::now() > end || interrupt::is_set() {
+            if gone || Instant::now() > end {
                 let why = if gone { "it has ended" } else { "it says nothing" };
                 return Err(Error::new(format!("{name}: {why}")));
             }
