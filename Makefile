@@ -58,7 +58,7 @@ test-search: toolchain tools
 test-vm: toolchain tools bpf
 	tests/vm/run
 
-# The container file, built and run with the privileges of deploy/kubernetes; some minutes. Needs
+# The container file, built and run with few privileges or none; some minutes. Needs
 # root, podman, runc and debootstrap. Not among `test`.
 test-container: toolchain tools bpf
 	tests/container/run

@@ -166,6 +166,12 @@ impl Service {
         }
     }
 
+    /// Whether it has ever had news.
+    #[must_use]
+    pub const fn was_heard(&self) -> bool {
+        self.heard.is_some()
+    }
+
     /// What it told, if it had news within [`SILENT`] before `now`.
     #[must_use]
     pub fn lately(&self, now: Time) -> Option<Told> {

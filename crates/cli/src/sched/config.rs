@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use host::cores::{Mechanism, Who, group_path, list};
+use host::guard::JOINED_MAX;
 use queueing::{CoreId, Span};
 use sched::cores::{Board, Class, Policy, Settings, TaskSpec, Topology, by_name};
 use serde::Deserialize;
@@ -331,9 +332,6 @@ impl Config {
         ["caladan", "caladan-no-hyperthread"].contains(&self.policy.as_str())
     }
 }
-
-/// Services of a task that are listened to, at most: their files are read a thousand times a second.
-const JOINED_MAX: usize = 16;
 
 /// THRESH_QD of a task whose threads are looked at, unless it is said: shorter waits than half a
 /// round of 2 ms end before a decision could end them, by the kernel's idle class.

@@ -21,7 +21,7 @@ use queueing::{Discipline, Entry, FlowId, Label, Pushed, Ranked, Span, Starvatio
 
 use order::Rank;
 
-use crate::budget::is_behind;
+use crate::budget::waits_behind;
 
 /// What a queue is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +201,7 @@ impl<T: Entry> Waiting<T> {
     }
 
     fn is_behind(&self, now: Time) -> bool {
-        self.service > Span::ZERO && self.due.is_some_and(|due| is_behind(due.since(now), self.service))
+        self.due.is_some_and(|due| waits_behind(now, due, self.service))
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use queueing::{Entry, Label, Priority, Span, Ticket, Time};
 use tokio::sync::oneshot;
 
-use crate::budget::is_behind;
+use crate::budget::waits_behind;
 use crate::{
     Budget, Budgets, DeadlineQueue, Fault, History, Intake, Limits, Offered, Order, Reason, Received,
     Shedding, Turn, Visit,
@@ -107,12 +107,6 @@ struct Waiter {
     service: Span,
     slowest: Span,
     turn: oneshot::Sender<Result<Permit, Reason>>,
-}
-
-impl Waiter {
-    fn is_behind(&self, now: Time) -> bool {
-        self.service > Span::ZERO && is_behind(self.due.since(now), self.service)
-    }
 }
 
 impl Entry for Waiter {
@@ -248,7 +242,7 @@ impl Gate {
             match turn {
                 Turn::Serve(waiter) => {
                     state.free -= 1;
-                    let behind = waiter.is_behind(now);
+                    let behind = waits_behind(now, waiter.due, waiter.service);
                     state.behind += usize::from(behind);
                     drop(state);
                     let held = AtomicU8::new(HELD);

@@ -19,30 +19,18 @@ use crate::told;
 const EVERY: Span = Span::from_millis(1);
 
 /// Who is listened to.
-#[derive(Debug, Default)]
-pub struct Asking {
-    /// By task.
-    tasks: Vec<Vec<Heard>>,
-    read: Option<Time>,
-}
-
-/// A service, and what is known of it.
 #[derive(Debug)]
-struct Heard {
-    file: PathBuf,
-    service: Service,
-    /// Whether somebody there is behind.
-    behind: bool,
-    /// Whether it has ever had news.
-    ever: bool,
+pub struct Asking {
+    /// By task, each with its file.
+    tasks: Vec<Vec<(PathBuf, Service)>>,
+    read: Option<Time>,
 }
 
 impl Asking {
     /// Listens to services that tell in these files, by task.
     pub fn new(files: Vec<Vec<PathBuf>>) -> Self {
-        let heard = |file| Heard { file, service: Service::default(), behind: false, ever: false };
-        let tasks = files.into_iter().map(|files| files.into_iter().map(heard).collect()).collect();
-        Self { tasks, read: None }
+        let listen = |files: Vec<PathBuf>| files.into_iter().map(|file| (file, Service::default())).collect();
+        Self { tasks: files.into_iter().map(listen).collect(), read: None }
     }
 
     /// Reads the files, if it is time to.
@@ -51,24 +39,23 @@ impl Asking {
             return;
         }
         self.read = Some(now);
-        for heard in self.tasks.iter_mut().flatten() {
-            if let Ok(told) = told::read(&heard.file) {
-                heard.service.hear(now, told);
+        for (file, service) in self.tasks.iter_mut().flatten() {
+            if let Ok(told) = told::read(file) {
+                service.hear(now, told);
             }
-            let lately = heard.service.lately(now);
-            heard.ever |= lately.is_some();
-            heard.behind = lately.is_some_and(|told| told.behind);
         }
     }
 
     /// Whether somebody of `task` is behind, as of the last look.
     pub fn is_behind(&self, task: TaskId) -> bool {
-        self.tasks[task.index()].iter().any(|heard| heard.behind)
+        let told = |service: &Service| service.lately(self.read?);
+        self.tasks[task.index()].iter().any(|(_, service)| told(service).is_some_and(|told| told.behind))
     }
 
     /// Files of `task` in which nobody has ever told anything.
     pub fn silent(&self, task: TaskId) -> impl Iterator<Item = &Path> {
-        self.tasks[task.index()].iter().filter(|heard| !heard.ever).map(|heard| heard.file.as_path())
+        let silent = self.tasks[task.index()].iter().filter(|(_, service)| !service.was_heard());
+        silent.map(|(file, _)| file.as_path())
     }
 }
 

@@ -171,7 +171,6 @@ impl Affinity {
         let look = self.taken.tasks[number].look(now, spec.delay_max);
         let seen = &mut signals.tasks[number];
         seen.delay = look.delay;
-        seen.behind = self.taken.asking.is_behind(id);
         if spec.is_critical() {
             seen.runnable = look.waiting;
             if seen.asks(spec) {

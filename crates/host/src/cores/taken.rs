@@ -39,7 +39,7 @@ pub struct Taken {
     pub(super) specs: Vec<TaskSpec>,
     pub(super) tasks: Vec<Managed>,
     tails: Tails,
-    pub(super) asking: Asking,
+    asking: Asking,
     pub(super) sensor: Box<dyn Sensor>,
     pub(super) journal: Journal,
     scanned: Time,
@@ -89,6 +89,9 @@ impl Taken {
     pub(super) fn listen(&mut self, now: Time, signals: &mut Signals) {
         self.tails.read(now, &mut signals.tasks);
         self.asking.read(now);
+        for (number, seen) in signals.tasks.iter_mut().enumerate() {
+            seen.behind = self.asking.is_behind(TaskId(number as u16));
+        }
     }
 
     /// Files in which services of `task` were to tell of their requests and none ever did.

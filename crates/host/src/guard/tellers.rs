@@ -13,7 +13,7 @@ use queueing::Time;
 use super::error::GuardError;
 use crate::told;
 
-/// Services that a guard listens to, at the most.
+/// Services that a guard, or a task's scheduler, listens to, at the most.
 pub const JOINED_MAX: usize = 16;
 
 /// Listens to services.

@@ -6,8 +6,8 @@
 //! to [`LETTERS_MAX`] datagrams each; what a program sends at once in segments
 //! (UDP_SEGMENT) counts as one of them. Bounds: what has come waits in the
 //! stack's queue of its port, strict by label and bounded, beside one datagram
-//! that found no room; what a program has sent waits in its socket, beside what it has sent at once
-//! and the stack had no room for. Where several sockets share a port nobody
+//! that found no room; what a program has sent waits in its socket, beside what
+//! of one sending the stack had no room for. Where several sockets share a port nobody
 //! waits for one that is full: its datagrams are lost and counted. Nobody is
 //! told of a datagram that was dropped, but a socket that is connected hears
 //! that nobody listens at its peer. Decision: ADR 0049.
@@ -190,10 +190,11 @@ impl<D: Device, P: Programs> Streams<D, P> {
         };
         sender.queued = None;
         let label = Label::new(sender.level);
-        if let Some(Unsent { path, payload, segment }) = sender.unsent.take()
-            && let Some(sent) = self.send_segments(&path, label, &payload, segment)
+        if let Some(mut unsent) = sender.unsent.take()
+            && let Some(sent) = self.send_segments(&unsent.path, label, &unsent.payload, unsent.segment)
         {
-            self.keep(socket, Unsent { path, payload: payload[sent..].to_vec(), segment });
+            unsent.payload.drain(..sent);
+            self.keep(socket, unsent);
             return true;
         }
         let mut collected = 0;

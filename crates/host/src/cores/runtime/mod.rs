@@ -125,7 +125,6 @@ impl Runtime {
         crowd.longest = crowd.longest.max(told.delay);
         let seen = &mut signals.tasks[task.index()];
         (seen.delay, seen.runnable) = (told.delay, told.runnable);
-        seen.behind = self.base.taken.asking.is_behind(task);
         if seen.behind || told.runnable as usize >= cores {
             self.base.quiet_since[task.index()] = now;
         } else if let Some(core) = self.base.gives_back(now, task) {

@@ -219,7 +219,6 @@ impl Cores for Scx {
         for (number, seen) in signals.tasks.iter_mut().enumerate() {
             let load = self.threads.load(TaskId(number as u16));
             seen.delay = load.delay;
-            seen.behind = self.taken.asking.is_behind(TaskId(number as u16));
             seen.runnable = match self.taken.tasks[number].is_parked() {
                 // Nobody counts as idle for having been stopped.
                 true => self.figures[number].threads as u32,

@@ -1,7 +1,8 @@
 //! A core for every task whose queue has grown old (C3).
 //!
 //! LC asks when its queueing delay exceeds THRESH_QD, when somebody there is behind
-//! his budget (ours), or when it has work and no core; one core a round. BE takes what is free. A guarantee may take any core beyond
+//! his budget (ours), or when it has work and no core; one core a round. BE takes
+//! what is free. A guarantee may take any core beyond
 //! another's guarantee; otherwise LC may take BE's, and a task one of its own
 //! class that has two more beyond its guarantee. The best core is one whose
 //! siblings are idle, then one whose siblings run another task, then the one

@@ -153,8 +153,9 @@ impl Rig {
         let services: Vec<u32> = [&front].into_iter().chain(&workers).map(Beside::id).collect();
         let daemon = match plan.on.cores {
             true => {
-                let asks = plan.asks().then_some(&queue as &dyn Fn(u8) -> PathBuf);
-                Some(Daemon::new(&users, &tasks(&services, asks, best.child.id()))?)
+                let asking: Vec<PathBuf> =
+                    if plan.asks() { (0..=parts.len() as u8).map(queue).collect() } else { Vec::new() };
+                Some(Daemon::new(&users, &tasks(&services, &asking, best.child.id()))?)
             }
             false => None,
         };
@@ -254,17 +255,17 @@ fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], tells: Option
     .to_string()
 }
 
-/// What `greenwave sched` is told: `services`, the front first, with the file in which each `asks`
+/// What `greenwave sched` is told: `services`, the front first, with the files in which they ask
 /// for a core, where they do; and `best`.
-fn tasks(services: &[u32], asks: Option<&dyn Fn(u8) -> PathBuf>, best: u32) -> String {
+fn tasks(services: &[u32], asking: &[PathBuf], best: u32) -> String {
     let mut text = format!(
         "policy = \"caladan\"\nmechanism = \"affinity\"\nsensor = \"none\"\ncores = \"{}\"\n",
         SHARED_CORE.0
     );
-    for (n, pid) in (0..).zip(services) {
+    for (n, pid) in services.iter().enumerate() {
         // There is one core, and it cannot be guaranteed to each of them.
         let guaranteed = u8::from(n == 0);
-        let joined = asks.map_or(String::new(), |file| format!("joined = [{:?}]\n", file(n)));
+        let joined = asking.get(n).map_or(String::new(), |file| format!("joined = [{file:?}]\n"));
         text += &format!(
             "[[tasks]]\nname = \"service-{n}\"\nclass = \"LC\"\npid = {pid}\nguaranteed = {guaranteed}\n\
              delay_max = \"{DELAY_MAX}\"\n{joined}"
