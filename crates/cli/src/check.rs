@@ -118,7 +118,7 @@ fn conditions(text: &str) -> Vec<When> {
 /// A verdict, in words.
 pub fn verdict(verdict: Verdict) -> String {
     match verdict {
-        Verdict::Level(level) => format!("priority {level}"),
+        Verdict::Level(level) | Verdict::Default(level) => format!("priority {level}"),
         Verdict::Drop => "drop".to_owned(),
         Verdict::Keep => "keep".to_owned(),
     }
@@ -139,7 +139,7 @@ fn as_json(policy: &Policy, when: &[When]) -> serde_json::Value {
         let when: serde_json::Map<_, _> =
             when.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
         let priority = match rule.verdict() {
-            Verdict::Level(level) => Some(level),
+            Verdict::Level(level) | Verdict::Default(level) => Some(level),
             Verdict::Drop | Verdict::Keep => None,
         };
         json!({ "rule": rule.name(), "layer": rule.layer().to_string(), "priority": priority, "when": when })

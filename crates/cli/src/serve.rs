@@ -48,8 +48,8 @@ pub struct Args {
     /// What to serve.
     #[arg(long, value_enum, default_value = "http")]
     app: Serves,
-    /// Who goes next: none, lns, darc, adps or ideal.
-    #[arg(long, default_value = "adps")]
+    /// Who goes next: none, lns, darc, adps, learned or ideal.
+    #[arg(long, default_value = "learned")]
     mode: Mode,
     /// In the mode's place: fcfs, strict, edf, weighted or darc.
     #[arg(long, value_name = "POLICY")]

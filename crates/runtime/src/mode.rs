@@ -24,6 +24,9 @@ pub enum Mode {
     Darc,
     /// Application-defined priority at driver, transport and event queue.
     Adps,
+    /// As `Adps`, and the receive buffer goes by what is known of connections
+    /// where the driver has nothing to say: ours.
+    Learned,
     /// As `Adps`, but what the driver calls less urgent is dropped there.
     Ideal,
 }
@@ -34,6 +37,7 @@ pub const MODES: &[(Mode, &str, &str)] = &[
     (Mode::Lns, "lns", "labels read at the driver only; strict queues"),
     (Mode::Darc, "darc", "types told apart after TCP; workers reserved for short ones"),
     (Mode::Adps, "adps", "application-defined priority at driver, transport and event queue"),
+    (Mode::Learned, "learned", "as adps, and the driver learns from TCP and the application"),
     (Mode::Ideal, "ideal", "as adps, and less urgent packets are dropped by the driver: a bound"),
 ];
 
@@ -91,8 +95,8 @@ impl Mode {
                 dispatch: Box::new(Darc::new(params.workers, params.capacity, params.darc.clone())),
                 steering: everyone,
             },
-            Self::Adps => Policy {
-                rx_order: RxOrder::Strict,
+            Self::Adps | Self::Learned => Policy {
+                rx_order: if self == Self::Learned { RxOrder::Learned } else { RxOrder::Strict },
                 driver: classifiers.driver,
                 transport: classifiers.transport,
                 dispatch: strict(),
@@ -111,7 +115,7 @@ impl Mode {
     /// Whether its workers can be told which priorities to serve (M7).
     #[must_use]
     pub const fn steers(self) -> bool {
-        matches!(self, Self::Adps | Self::Ideal)
+        matches!(self, Self::Adps | Self::Learned | Self::Ideal)
     }
 
     /// Its name.
@@ -124,7 +128,7 @@ impl Mode {
 /// Levels above [`URGENT_LEVEL_MAX`] become [`Verdict::Drop`]; no opinion stays none.
 fn drop_less_urgent(classifier: DriverClassifier) -> DriverClassifier {
     Arc::new(move |packet| match classifier(packet) {
-        Verdict::Level(level) if level > URGENT_LEVEL_MAX => Verdict::Drop,
+        Verdict::Level(level) | Verdict::Default(level) if level > URGENT_LEVEL_MAX => Verdict::Drop,
         verdict => verdict,
     })
 }
@@ -176,6 +180,6 @@ mod tests {
             assert_eq!((name.parse(), mode.to_string()), (Ok(*mode), (*name).to_owned()));
         }
         let error = "mtcp".parse::<Mode>().unwrap_err().to_string();
-        assert_eq!(error, "mode \"mtcp\" is not one of none, lns, darc, adps, ideal");
+        assert_eq!(error, "mode \"mtcp\" is not one of none, lns, darc, adps, learned, ideal");
     }
 }

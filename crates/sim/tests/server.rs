@@ -145,7 +145,7 @@ fn a_bad_world_is_refused_with_what_would_be_valid() {
         Config::from_toml(&BURSTS.replace("MODE", "none").replace(from, to)).unwrap_err().to_string()
     };
     assert!(refused("workers = 2", "workers = 300").contains("workers 300 is outside 1..=256"));
-    assert!(refused("mode = \"none\"", "mode = \"fast\"").contains("none, lns, darc, adps, ideal"));
+    assert!(refused("mode = \"none\"", "mode = \"fast\"").contains("none, lns, darc, adps, learned, ideal"));
     assert!(refused("driver = \"tag\"", "driver = \"size\"").contains("tag, lns, length BYTES"));
     assert!(refused("seed = 11", "sede = 11").contains("sede"));
     assert!(refused("delay = \"2us\"", "delay = \"2 weeks\"").contains("ns, us, ms, s"));

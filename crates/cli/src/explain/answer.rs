@@ -83,7 +83,7 @@ impl Answer<'_> {
             Decided::Default | Decided::Nobody => None,
         };
         let priority = match explained.verdict {
-            Verdict::Level(level) => Some(level),
+            Verdict::Level(level) | Verdict::Default(level) => Some(level),
             Verdict::Keep => Some(7),
             Verdict::Drop => None,
         };

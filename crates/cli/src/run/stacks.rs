@@ -154,7 +154,7 @@ impl Stacks<'_> {
             let place = (self.args.shards > 1).then_some(Place { steering: self.steering, shard });
             let stack = StackConfig { place, ..self.stack.clone() };
             let all = dispatch::Steering::all(1);
-            let policy = Mode::Adps.policy(self.classifiers.clone(), &Params::new(1, 1), all);
+            let policy = Mode::Learned.policy(self.classifiers.clone(), &Params::new(1, 1), all);
             let mut streams = Streams::new(stack, policy, frames_max, seats);
             streams.set_slow(slow);
             streams.set_guard(guard);

@@ -38,7 +38,7 @@ fn policy(args: &Args, classifiers: Classifiers) -> Result<Policy, Error> {
     {
         let what = format!("mode {} never asks the {}'s rules", args.mode, ["driver", "transport"][layer]);
         return Err(
-            Error::new(format!("{what}, so --policy would mean less than it says")).advice("--mode adps")
+            Error::new(format!("{what}, so --policy would mean less than it says")).advice("--mode learned")
         );
     }
     if let Some(name) = &args.dispatch {
@@ -58,7 +58,7 @@ fn steering(args: &Args, workers: usize) -> Result<Steering, Error> {
     }
     if !args.mode.steers() {
         let what = format!("mode {} lets every worker serve everything, so --steer means nothing", args.mode);
-        return Err(Error::new(what).advice("--mode adps"));
+        return Err(Error::new(what).advice("--mode learned"));
     }
     let lists = args.steer.iter().map(|steer| (steer.levels.as_str(), steer.workers.as_slice()));
     Steering::from_lists(workers, lists).map_err(|e| Error::new(e.to_string()))

@@ -39,7 +39,7 @@ fn slow(second: u64, level: u8, end: End) -> Slow {
 pub fn serve(seconds: u64) -> Live {
     let head = Head {
         command: "serve",
-        about: "http on tap:gw0 port 80, mode adps".to_owned(),
+        about: "http on tap:gw0 port 80, mode learned".to_owned(),
         rate: "greenwave_responses_total",
     };
     let mut live = Live::new(head, at(0.0));

@@ -160,7 +160,7 @@ fn an_interface_is_shared_with_the_kernel_and_given_back() {
         ("xdp:gw0,mode=skb,busy-poll", "(generic XDP, copied frames, 1 queue)"),
         ("xdp:gw0", "native XDP"),
         ("packet:gw0", "other addresses are the kernel's"),
-        ("packet:gw0,queues=2,fanout=queue", "mode adps"),
+        ("packet:gw0,queues=2,fanout=queue", "mode learned"),
     ];
     for (device, expected) in kinds {
         let server = cable.serve(device, &[]);

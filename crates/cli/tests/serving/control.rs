@@ -34,7 +34,7 @@ fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
     // Columns stand as far apart as there is room, and a path may be long.
     let words = printed.split_whitespace().collect::<Vec<_>>().join(" ");
     for line in [
-        "daemon web command serve, http on tap:gw0 port 80, mode adps ",
+        "daemon web command serve, http on tap:gw0 port 80, mode learned ",
         &format!(" process {process}, user "),
         &format!(" reads {path} reloads yes "),
     ] {

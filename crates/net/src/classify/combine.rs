@@ -24,8 +24,10 @@ impl Combine for TransportClassifier {
 }
 
 /// The verdict of the first classifier that has one; later ones are not asked.
+/// A default counts where no other has a verdict.
 pub fn first_of<C: Combine>(classifiers: impl IntoIterator<Item = C>) -> C {
-    C::combine(classifiers.into_iter().collect(), |verdict| verdict != Verdict::Keep)
+    let enough = |verdict| !matches!(verdict, Verdict::Keep | Verdict::Default(_));
+    C::combine(classifiers.into_iter().collect(), enough)
 }
 
 /// The most urgent of all verdicts. All are asked, so that those with memory
@@ -50,6 +52,8 @@ pub(super) fn more_urgent(one: Verdict, other: Verdict) -> Verdict {
         (Verdict::Drop, _) | (_, Verdict::Drop) => Verdict::Drop,
         (Verdict::Keep, verdict) | (verdict, Verdict::Keep) => verdict,
         (Verdict::Level(one), Verdict::Level(other)) => Verdict::Level(one.min(other)),
+        (Verdict::Default(one), Verdict::Default(other)) => Verdict::Default(one.min(other)),
+        (Verdict::Default(_), verdict) | (verdict, Verdict::Default(_)) => verdict,
     }
 }
 
@@ -78,6 +82,8 @@ mod tests {
             );
         };
         check(&[], Keep, Keep);
+        check(&[Verdict::Default(2), Keep, Level(5)], Level(5), Level(5));
+        check(&[Verdict::Default(4), Verdict::Default(2), Keep], Verdict::Default(2), Verdict::Default(2));
         check(&[Keep, Keep], Keep, Keep);
         check(&[Keep, Level(5), Level(2)], Level(5), Level(2));
         check(&[Level(5), Drop, Level(0)], Level(5), Drop);

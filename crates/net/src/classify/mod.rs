@@ -60,6 +60,9 @@ pub enum Verdict {
     Keep,
     /// This level; outside 0..=7 it is counted as bad and means [`Verdict::Keep`].
     Level(u8),
+    /// The same, for want of something better: where the packet belongs to a
+    /// connection, what is known of that says when it leaves the receive buffer.
+    Default(u8),
     /// Drop the packet now. At the driver this is free; at the transport the
     /// segment counts as lost.
     Drop,
@@ -80,6 +83,8 @@ pub struct PacketMeta {
     pub bytes: u16,
     /// The driver's verdict, if it gave one (M6).
     pub priority: Option<Priority>,
+    /// That verdict was [`Verdict::Default`].
+    pub by_default: bool,
     /// The device vouches for the transport checksum: it is not looked at again.
     pub checked: bool,
 }
@@ -89,7 +94,7 @@ impl PacketMeta {
     #[must_use]
     pub fn new(received: Time, bytes: usize) -> Self {
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
-        Self { received, bytes, priority: None, checked: false }
+        Self { received, bytes, priority: None, by_default: false, checked: false }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the application asks of a connection that it knows by its id.
 
-use queueing::{Label, Span, Time};
+use queueing::{Label, Priority, Span, Time};
 
 use super::{CloseReason, ConnId, Info, KeepAlive, NotOpen, Stack};
 use crate::buffers::Uses;
@@ -53,6 +53,7 @@ impl Stack {
     /// (`Config::dscp`) follow. Until the application says so, it is the
     /// label of the segment that was delivered last, and before that the SYN's.
     pub fn set_label(&mut self, now: Time, conn: ConnId, label: Label) {
+        self.tells_apart |= label.priority != Priority::LOWEST;
         self.touch(now, conn, |connection, _| connection.set_level(label.priority));
     }
 

@@ -2,15 +2,16 @@
 
 use std::net::Ipv4Addr;
 
-use queueing::Time;
+use queueing::{Priority, Time};
 
 use super::ip::interface::Interface;
 use super::ip::is_group;
 use super::ip::upper::Arrived;
 use super::opening::{Listener, fast_open_ends};
 use super::{CloseReason, Config, HASH_FLOW, Stack, flows, look_after};
-use crate::classify::PacketMeta;
+use crate::classify::{IpView, PacketMeta};
 use crate::device::{Device, Received};
+use crate::driver::Turn;
 use crate::tcp::{Arrival, Connection, State, Verdicts};
 use crate::wire::ethernet::{BROADCAST, EtherType, Frame, Mac};
 use crate::wire::everyday::Everyday;
@@ -161,12 +162,7 @@ impl Stack {
         from: Mac,
         meta: &PacketMeta,
     ) {
-        let same = |c: &Connection| c.flags.linked && c.tuple == tuple;
-        let found = match self.flows.at(self.recent) {
-            Some((_, connection)) if same(connection) => Some(self.recent),
-            _ => self.flows.find(flows::hash(&self.config.secret, HASH_FLOW, &tuple), &tuple),
-        };
-        let Some(index) = found else { return self.on_stray(now, tuple, s, ecn, from, meta) };
+        let Some(index) = self.find(&tuple) else { return self.on_stray(now, tuple, s, ecn, from, meta) };
         self.recent = index;
         let Some((_, connection)) = self.flows.at(index) else { return };
         let arrival = if connection.state == State::Established {
@@ -188,6 +184,40 @@ impl Stack {
         if arrival == Arrival::Refuse {
             self.refuse(&tuple, s, from);
         }
+    }
+
+    /// The slot of the connection with `tuple`.
+    #[inline]
+    fn find(&mut self, tuple: &FourTuple) -> Option<u32> {
+        match self.flows.at(self.recent) {
+            Some((_, connection)) if connection.flags.linked && connection.tuple == *tuple => {
+                Some(self.recent)
+            }
+            _ => self.flows.find(flows::hash(&self.config.secret, HASH_FLOW, tuple), tuple),
+        }
+    }
+
+    /// How urgent a packet is by the connection that it belongs to: as the
+    /// latest request there, or as the application has said since. `None`
+    /// without a connection, and as long as nobody [tells them
+    /// apart](Stack::tells_apart).
+    #[must_use]
+    pub fn turn_of(&mut self, ip: &IpView<'_>) -> Option<Turn> {
+        if !self.tells_apart {
+            return None;
+        }
+        let (remote_port, local_port) = ip.tcp_ports()?;
+        let tuple = FourTuple { local: ip.target(), local_port, remote: ip.source(), remote_port };
+        let index = self.find(&tuple)?;
+        let (id, connection) = self.flows.at(index)?;
+        Some(Turn { level: connection.transmit.latest(), of: Some(id) })
+    }
+
+    /// Whether any connection has been more urgent than the least urgent.
+    #[must_use]
+    #[inline]
+    pub fn tells_apart(&self) -> bool {
+        self.tells_apart
     }
 
     /// Hands `s` to the connection in slot `index`.
@@ -244,6 +274,7 @@ impl Stack {
     #[inline]
     fn follow_up(&mut self, now: Time, index: u32) {
         let Some((id, connection)) = self.flows.at(index) else { return };
+        self.tells_apart |= connection.transmit.level != Priority::LOWEST;
         if connection.flags.ack_waits && !connection.flags.ack_listed {
             connection.flags.ack_listed = true;
             self.waiting_acks.push_back(index);

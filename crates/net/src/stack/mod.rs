@@ -137,6 +137,8 @@ pub struct Stack {
     ports_tried: u16,
     /// The slot of the latest segment's connection: often the next one's, too.
     recent: u32,
+    /// A connection was more urgent than the least urgent.
+    tells_apart: bool,
 }
 
 /// First port that `connect` chooses by itself, and how many there are.
@@ -178,6 +180,7 @@ impl Stack {
             time_wait: VecDeque::new(),
             ports_tried: 0,
             recent: 0,
+            tells_apart: false,
         }
     }
 

@@ -383,7 +383,7 @@ impl Socket {
         match verdict {
             Ok(Verdict::Keep) => Some(given),
             Ok(Verdict::Drop) => None,
-            Ok(Verdict::Level(level)) => {
+            Ok(Verdict::Level(level) | Verdict::Default(level)) => {
                 let priority = Priority::new(level);
                 counters.classifier_out_of_range += u64::from(priority.is_none());
                 Some(priority.map_or(given, Label::new))

@@ -219,7 +219,7 @@ impl<B: Store> Connection<B> {
         match verdict {
             Ok(Verdict::Keep) => Some(given),
             Ok(Verdict::Drop) => None,
-            Ok(Verdict::Level(level)) => match Priority::new(level) {
+            Ok(Verdict::Level(level) | Verdict::Default(level)) => match Priority::new(level) {
                 Some(priority) => Some(Label::new(priority)),
                 None => {
                     cx.counters.classifier_out_of_range += 1;

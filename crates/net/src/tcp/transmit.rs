@@ -45,6 +45,11 @@ impl Transmit {
         self.then = Some(self.then.map_or(level, |other| other.min(level)));
     }
 
+    /// How urgent what is written next will be.
+    pub(crate) fn latest(&self) -> Priority {
+        self.then.unwrap_or(self.level)
+    }
+
     /// Where what is less urgent begins, if something follows.
     #[inline]
     pub(crate) fn until(&self) -> Option<Seq> {

@@ -6,15 +6,18 @@
 //! they do with the bytes. The round is its owner's, and so
 //! is the stack, which some share ([`Below`]).
 //!
-//! In a strict receive buffer a frame without a verdict is least urgent, with
-//! one exception: a bare acknowledgement is most urgent. Otherwise a flood of
+//! In a strict receive buffer a frame without a verdict is least urgent; in one
+//! that learns it is as urgent as TCP and the application have found its
+//! connection to be: what was found once need not be parsed again. A bare
+//! acknowledgement is the exception, it is most urgent. Otherwise a flood of
 //! urgent data would starve the acknowledgements of what we sent: responses
 //! stay in the send buffer, are sent again after a timeout, and large ones
 //! never end. A bare acknowledgement costs a lookup, wakes nobody and frees
 //! memory, so it may take its turn with the most urgent data. A SYN may not,
 //! it costs memory; nor FIN and RST, which would overtake data of their own
-//! connection. What the classifier says of a frame always stands, and where
-//! there is none all frames are equal and keep their order.
+//! connection. What the classifier says of a frame always stands, but for a
+//! policy's default where the connection is known; and as long as nobody tells
+//! one frame or connection from another, all are equal and keep their order.
 //!
 //! Receiving gets a share of the time (`Budget::receive_percent`): the owner
 //! says what it does and when, [`Front::over`] answers. What is ready to be
@@ -25,9 +28,9 @@ mod budget;
 mod gate;
 mod meter;
 
-use net::classify::{DriverClassifier, PacketMeta, PacketView};
+use net::classify::{DriverClassifier, IpView, PacketMeta, PacketView};
 use net::device::Received;
-use net::driver::{Admission, DriverCounters, RxBuffer, RxOrder, classify};
+use net::driver::{Admission, DriverCounters, RxBuffer, RxOrder, Turn, classify};
 use net::wire::tcp::Flags;
 use net::{Device, Stack};
 use queueing::{Priority, Span, Time};
@@ -65,7 +68,7 @@ pub(crate) struct Setup {
 pub(crate) struct Front<F> {
     rx: RxBuffer<F>,
     rx_frames_max: usize,
-    strict: bool,
+    order: RxOrder,
     classifier: Option<DriverClassifier>,
     pub gate: Option<Gate>,
     meter: Meter,
@@ -117,7 +120,7 @@ impl<F: AsRef<[u8]>> Front<F> {
         Self {
             rx: RxBuffer::new(setup.rx_order, setup.rx_frames_max),
             rx_frames_max: setup.rx_frames_max,
-            strict: setup.rx_order == RxOrder::Strict,
+            order: setup.rx_order,
             classifier: setup.classifier,
             gate: setup.guard.map(|guard| Gate::new(guard, setup.rx_frames_max)),
             meter: Meter::default(),
@@ -242,10 +245,8 @@ impl<F: AsRef<[u8]>> Front<F> {
                     driven.shed = true;
                     return Some(driven);
                 }
-                if self.strict && driven.classified && meta.priority.is_none() {
-                    meta.priority = is_bare_ack(frame.as_ref(), &meta).then_some(Priority::HIGHEST);
-                }
-                if let Some(frame) = self.rx.push(now, frame, meta) {
+                let turn = self.turn(frame.as_ref(), &meta, below);
+                if let Some(frame) = self.rx.push(now, frame, meta, turn) {
                     driver.dropped_full += 1;
                     device.recycle(frame);
                 }
@@ -253,6 +254,26 @@ impl<F: AsRef<[u8]>> Front<F> {
             Admission::Drop => device.recycle(frame),
         }
         Some(driven)
+    }
+
+    /// How urgent this frame is while it waits.
+    #[inline]
+    fn turn(&self, frame: &[u8], meta: &PacketMeta, below: &mut impl Below) -> Turn {
+        let given = Turn::from(meta.priority.unwrap_or_default());
+        let silent = meta.priority.is_none();
+        if self.order == RxOrder::Fifo || !silent && !meta.by_default {
+            return given;
+        }
+        let learns = self.order == RxOrder::Learned && below.with(|stack| stack.tells_apart());
+        if !(learns || silent && self.classifier.is_some()) {
+            return given;
+        }
+        let Some(ip) = PacketView::new(frame, meta).ip() else { return given };
+        if silent && is_bare_ack(&ip) {
+            return Turn::from(Priority::HIGHEST);
+        }
+        let known = if learns { below.with(|stack| stack.turn_of(&ip)) } else { None };
+        known.unwrap_or(given)
     }
 
     /// Whether the guard sheds this frame; tells the client, if it is to be told.
@@ -347,10 +368,9 @@ impl<F: AsRef<[u8]>> Front<F> {
     }
 }
 
-/// Whether a frame does nothing but acknowledge.
-fn is_bare_ack(frame: &[u8], meta: &PacketMeta) -> bool {
+/// Whether a packet does nothing but acknowledge.
+fn is_bare_ack(ip: &IpView<'_>) -> bool {
     const CONTROL: Flags = Flags::SYN.with(Flags::FIN).with(Flags::RST);
-    let Some(ip) = PacketView::new(frame, meta).ip() else { return false };
     let (Some([]), Some(flags)) = (ip.tcp_payload(), ip.tcp_flags()) else { return false };
     flags.contains(Flags::ACK) && !flags.intersects(CONTROL)
 }

@@ -107,7 +107,7 @@ fn by_digit() -> Classifiers {
 }
 
 fn world(workers: usize, change: impl FnOnce(&mut Config)) -> World {
-    let policy = Mode::Adps.policy(by_digit(), &Params::new(workers, 64), Steering::all(workers));
+    let policy = Mode::Learned.policy(by_digit(), &Params::new(workers, 64), Steering::all(workers));
     let mut config = Config::new(net::stack::Config::new(MAC, SERVER, 24, [7; 16]), policy, workers);
     change(&mut config);
     let (near, far) = pair(512, 1514);

@@ -64,7 +64,7 @@ impl Config {
         let params = Params::new(1, TASKS_MAX * Priority::LEVELS);
         Self {
             stack,
-            rx_order: RxOrder::Strict,
+            rx_order: RxOrder::Learned,
             rx_frames_max: 16_384,
             driver_classifier: None,
             dispatch: by_name("weighted", &params).expect("there is such a policy"),

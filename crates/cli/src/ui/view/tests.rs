@@ -17,7 +17,7 @@ fn a_server_s_tables_say_who_waited_and_who_was_shed() {
         };
         text.lines().map(cells).find(begins)
     };
-    assert!(text.starts_with("greenwave serve, http on tap:gw0 port 80, mode adps; process "), "{text}");
+    assert!(text.starts_with("greenwave serve, http on tap:gw0 port 80, mode learned; process "), "{text}");
     assert!(text.contains("1000 responses a second, 5.00 shed, over 10 s"), "{text}");
     let waits = row(&["7", "event"]).expect("class 7 waited");
     assert_eq!(waits[2], "100", "as many a second: {text}");

@@ -180,7 +180,11 @@ impl Policy {
 
     fn matcher(&self, layer: Layer) -> Matcher {
         let rules = self.rules.iter().filter(|rule| rule.layer == layer);
-        let default = self.default.map_or(Verdict::Keep, Verdict::Level);
+        let default = match layer {
+            Layer::Driver => Verdict::Default,
+            Layer::Transport => Verdict::Level,
+        };
+        let default = self.default.map_or(Verdict::Keep, default);
         Matcher::new(rules.map(|rule| (&rule.conditions, rule.verdict)), default)
     }
 }

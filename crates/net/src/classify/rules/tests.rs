@@ -206,12 +206,12 @@ fn the_first_rule_that_matches_decides_and_the_default_stands_behind_it() {
         |packet: Packet, expected| assert_eq!(view(&packet.frame(), |v| driver(v)), expected, "{packet:?}");
     check(Packet::new(b"GET /api/x"), Level(0));
     check(Packet { source: [10, 3, 9, 9].into(), ..Packet::new(b"GET /api/x") }, Drop);
-    check(Packet { target_port: 82, ..Packet::new(b"GET /api/x") }, Level(6));
-    check(Packet::new(b"GET /ap"), Level(6));
-    check(Packet::new(b""), Level(6));
+    check(Packet { target_port: 82, ..Packet::new(b"GET /api/x") }, Verdict::Default(6));
+    check(Packet::new(b"GET /ap"), Verdict::Default(6));
+    check(Packet::new(b""), Verdict::Default(6));
     check(Packet::new(&[0; 1200]), Level(7));
     assert_eq!(view(&[0xff; 1200], |v| driver(v)), Level(7));
-    assert_eq!(view(&[0xff; 60], |v| driver(v)), Level(6));
+    assert_eq!(view(&[0xff; 60], |v| driver(v)), Verdict::Default(6));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_default_alone_is_a_policy_of_the_driver() {
     let policy = Policy::parse("default = 3").expect("a policy");
     assert_eq!((policy.default_level(), policy.transport().is_none()), (Some(3), true));
     let driver = policy.driver().expect("the default");
-    assert_eq!(view(&[0; 60], |v| driver(v)), Level(3));
+    assert_eq!(view(&[0; 60], |v| driver(v)), Verdict::Default(3));
 }
 
 /// Rules near the packets of [`Packet::any`].

@@ -85,6 +85,56 @@ fn an_acknowledgement_takes_its_turn_with_the_most_urgent_data() {
     check_ack(7, [false, true, true, true]);
 }
 
+/// What `a` to `c` of one connection and then `d` of another are answered in,
+/// where nobody is preferred: connections take turns.
+const IN_TURN: [&str; 4] = ["a\n", "d\n", "b\n", "c\n"];
+/// The same where TCP has seen the other's frame first.
+const OVERTAKEN: [&str; 4] = ["d\n", "a\n", "b\n", "c\n"];
+
+/// What is answered in which order when two connections that
+/// have each said `first` come again, the second after three requests of the first.
+fn check_known(mut world: World, first: [&str; 2], expected: [&str; 4]) {
+    let (one, other) = (world.connect(), world.connect());
+    for (id, text) in [(one, first[0]), (other, first[1])] {
+        world.send(id, text);
+        assert_eq!(world.serve_all(), [text]);
+    }
+    for text in ["a\n", "b\n", "c\n"] {
+        world.queue(one, text);
+    }
+    world.queue(other, "d\n");
+    world.listen();
+    transported(&mut world);
+    assert_eq!(world.serve_all(), expected, "after {first:?}");
+}
+
+#[test]
+fn a_frame_goes_by_what_is_known_of_its_connection() {
+    // Only the transport tells requests apart, and the dispatch does not.
+    let told = || world(1, |config| config.dispatch = Box::new(fcfs(64)));
+    check_known(told(), ["7 bulk\n", "0 urgent\n"], OVERTAKEN);
+    check_known(told(), ["0 urgent\n", "0 urgent\n"], IN_TURN);
+    check_known(told(), ["0 urgent\n", "7 bulk\n"], IN_TURN);
+    // Nobody has told anybody apart.
+    check_known(told(), ["bulk\n", "bulk\n"], IN_TURN);
+}
+
+#[test]
+fn what_is_known_of_a_connection_stands_before_a_default_and_behind_a_verdict() {
+    let by = |verdict: fn(Option<u8>) -> Verdict| {
+        let driver: DriverClassifier = Arc::new(move |packet| verdict(packet.payload_byte(0)));
+        world(1, |config| {
+            config.driver_classifier = Some(driver);
+            config.dispatch = Box::new(fcfs(64));
+        })
+    };
+    let first = ["7 bulk\n", "0 urgent\n"];
+    check_known(by(|_| Verdict::Default(3)), first, OVERTAKEN);
+    check_known(by(|_| Verdict::Level(3)), first, IN_TURN);
+    let all_but_d = |byte| if byte == Some(b'd') { Verdict::Level(7) } else { Verdict::Keep };
+    check_known(by(all_but_d), ["1 bulk\n", "0 urgent\n"], IN_TURN);
+}
+
 #[test]
 fn a_new_connection_does_not_overtake_urgent_data() {
     let mut world = driven();

@@ -366,7 +366,10 @@ proptest! {
         let srtt = srtt.map(Span::from_millis);
         let flow = crate::classify::FlowState { srtt, ..Default::default() };
         let explained = policy.explain(&frame, flow, None);
-        let mut expected = view(&frame, |v| driver(v));
+        let mut expected = match view(&frame, |v| driver(v)) {
+            Verdict::Default(level) => Level(level),
+            verdict => verdict,
+        };
         if let (Level(level), false) = (expected, packet.payload.is_empty()) {
             let mut flow = Flow::new();
             (flow.driver, flow.state.srtt, flow.tuple.local_port) = (Some(level), srtt, packet.target_port);

@@ -1,0 +1,315 @@
+//! Frames that wait for the stack, and who goes first among them.
+//!
+//! A frame may go by what is known of its connection ([`Turn`]). That changes
+//! while some of the connection's frames wait, and they do not pass each other
+//! for it: none goes before those of its connection that came earlier and went
+//! by the same knowledge. What carries a verdict of its own goes by that alone.
+//! Source: ADPS §2.1.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Found;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, Pushed, Starvation, Strict, Time};
+
+use crate::classify::PacketMeta;
+use crate::stack::ConnId;
+
+/// How the receive buffer is ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RxOrder {
+    /// First come, first served (mTCP-like).
+    #[default]
+    Fifo,
+    /// Strict over the frames' levels (LNS, ADPS). When full, a more urgent
+    /// frame takes the place of the newest of the least urgent.
+    Strict,
+    /// The same, and a frame whose bytes do not say how urgent it is goes by
+    /// what TCP and the application have found its connection to be.
+    Learned,
+}
+
+/// How urgent a frame is while it waits in a strict buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Its level.
+    pub level: Priority,
+    /// The connection that it is known from, where the frame itself does not say.
+    pub of: Option<ConnId>,
+}
+
+impl From<Priority> for Turn {
+    /// The frame's own level.
+    fn from(level: Priority) -> Self {
+        Self { level, of: None }
+    }
+}
+
+/// Frames that wait for the stack.
+///
+/// Bound: `capacity` frames over all levels. Starvation: that of [`Fifo`], or
+/// of [`Strict`], by order.
+pub struct RxBuffer<F> {
+    waiting: Waiting<F>,
+}
+
+enum Waiting<F> {
+    Fifo(Fifo<Queued<F>>),
+    Strict(Box<Levels<F>>),
+}
+
+struct Queued<F> {
+    frame: F,
+    meta: PacketMeta,
+    turn: Turn,
+}
+
+impl<F> Entry for Queued<F> {
+    fn label(&self) -> Label {
+        Label::new(self.turn.level)
+    }
+
+    fn bytes(&self) -> Bytes {
+        Bytes::new(self.meta.bytes.into())
+    }
+}
+
+impl<F> RxBuffer<F> {
+    /// A buffer of at most `capacity` frames. Which frames go by their connection
+    /// their [`Turn`] says.
+    ///
+    /// # Panics
+    /// When `capacity` is 0.
+    #[must_use]
+    pub fn new(order: RxOrder, capacity: usize) -> Self {
+        let waiting = match order {
+            RxOrder::Fifo => Waiting::Fifo(Fifo::new(capacity)),
+            RxOrder::Strict | RxOrder::Learned => Waiting::Strict(Box::new(Levels {
+                queue: Strict::new(capacity, |_| Fifo::new(capacity + 1)).with_push_out(),
+                together: HashMap::default(),
+            })),
+        };
+        Self { waiting }
+    }
+
+    /// Takes `frame` in, which is as urgent as `turn` says where that counts.
+    /// When the buffer is full the frame that has to leave comes back, this
+    /// one or a less urgent one: recycle it.
+    #[must_use = "the frame that has to leave belongs to the device"]
+    pub fn push(&mut self, now: Time, frame: F, meta: PacketMeta, turn: Turn) -> Option<F> {
+        let entry = Queued { frame, meta, turn };
+        let pushed = match &mut self.waiting {
+            Waiting::Fifo(queue) => queue.push(now, entry),
+            Waiting::Strict(levels) => levels.push(now, entry),
+        };
+        match pushed {
+            Pushed::Queued => None,
+            Pushed::Refused(entry) | Pushed::PushedOut(entry) => Some(entry.frame),
+        }
+    }
+
+    /// The frame whose turn it is.
+    pub fn pop(&mut self, now: Time) -> Option<(F, PacketMeta)> {
+        let entry = match &mut self.waiting {
+            Waiting::Fifo(queue) => queue.pop(now),
+            Waiting::Strict(levels) => levels.pop(now),
+        };
+        entry.map(|Queued { frame, meta, .. }| (frame, meta))
+    }
+
+    /// When the frame that has waited longest was pushed.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Time> {
+        match &self.waiting {
+            Waiting::Fifo(queue) => queue.oldest(),
+            Waiting::Strict(levels) => levels.queue.oldest(),
+        }
+    }
+
+    /// How many frames wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.waiting {
+            Waiting::Fifo(queue) => queue.len(),
+            Waiting::Strict(levels) => levels.queue.len(),
+        }
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How long a frame can be passed over.
+    #[must_use]
+    pub fn starvation(&self) -> Starvation {
+        match &self.waiting {
+            Waiting::Fifo(queue) => queue.starvation(),
+            Waiting::Strict(levels) => levels.queue.starvation(),
+        }
+    }
+}
+
+/// A strict queue, and whose frames are to stay in order.
+struct Levels<F> {
+    queue: Strict<Fifo<Queued<F>>>,
+    /// Of each connection whose frames go by it: as many as frames wait, at most.
+    together: HashMap<ConnId, Together, BuildHasherDefault<DefaultHasher>>,
+}
+
+/// Frames that wait and go by one connection.
+struct Together {
+    frames: u32,
+    /// No frame behind them is more urgent.
+    level: Priority,
+}
+
+impl<F> Levels<F> {
+    fn push(&mut self, now: Time, mut entry: Queued<F>) -> Pushed<Queued<F>> {
+        if let Turn { level, of: Some(connection) } = entry.turn {
+            let alone = Together { frames: 0, level };
+            let together = self.together.entry(connection).or_insert(alone);
+            together.frames += 1;
+            // The larger level is the less urgent one.
+            together.level = together.level.max(level);
+            entry.turn.level = together.level;
+        }
+        let pushed = self.queue.push(now, entry);
+        if let Pushed::Refused(entry) | Pushed::PushedOut(entry) = &pushed {
+            self.leaves(entry.turn);
+        }
+        pushed
+    }
+
+    fn pop(&mut self, now: Time) -> Option<Queued<F>> {
+        let entry = self.queue.pop(now)?;
+        self.leaves(entry.turn);
+        Some(entry)
+    }
+
+    fn leaves(&mut self, turn: Turn) {
+        let Some(connection) = turn.of else { return };
+        if let Found::Occupied(mut together) = self.together.entry(connection) {
+            together.get_mut().frames -= 1;
+            if together.get().frames == 0 {
+                together.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn meta() -> PacketMeta {
+        PacketMeta::new(Time::ZERO, 60)
+    }
+
+    /// A frame's own level.
+    fn own(priority: Option<u8>) -> Turn {
+        Turn::from(priority.and_then(Priority::new).unwrap_or_default())
+    }
+
+    /// A level that is known from `connection`.
+    fn known(level: u8, connection: u32) -> Turn {
+        Turn { of: Some(ConnId { index: connection, generation: 0 }), ..own(Some(level)) }
+    }
+
+    fn order(order: RxOrder, capacity: usize, pushes: &[Option<u8>]) -> (Vec<usize>, Vec<usize>) {
+        let mut buffer = RxBuffer::new(order, capacity);
+        let mut left = Vec::new();
+        for (i, &priority) in pushes.iter().enumerate() {
+            left.extend(buffer.push(Time::from_nanos(i as u64), i, meta(), own(priority)));
+            assert!(buffer.len() <= capacity);
+        }
+        (std::iter::from_fn(|| buffer.pop(Time::ZERO)).map(|(i, _)| i).collect(), left)
+    }
+
+    #[test]
+    fn fifo_ignores_priority_and_refuses_the_newest() {
+        assert_eq!(order(RxOrder::Fifo, 3, &[Some(7), Some(0), None, Some(0)]), (vec![0, 1, 2], vec![3]));
+    }
+
+    #[test]
+    fn strict_hands_out_the_most_urgent_and_then_the_oldest() {
+        assert_eq!(
+            order(RxOrder::Strict, 9, &[Some(7), Some(0), None, Some(3), Some(0)]),
+            (vec![1, 4, 3, 0, 2], vec![])
+        );
+    }
+
+    #[test]
+    fn an_urgent_frame_takes_the_place_of_the_newest_least_urgent_one() {
+        let pushes = [Some(5), None, None, Some(0), Some(0), Some(0), Some(0)];
+        assert_eq!(order(RxOrder::Strict, 3, &pushes), (vec![3, 4, 5], vec![2, 1, 0, 6]));
+    }
+
+    #[test]
+    fn the_oldest_is_found_on_any_level() {
+        let mut buffer = RxBuffer::new(RxOrder::Strict, 4);
+        assert_eq!(buffer.oldest(), None);
+        assert_eq!(buffer.push(Time::from_nanos(1), "low", meta(), own(None)), None);
+        assert_eq!(buffer.push(Time::from_nanos(2), "high", meta(), own(Some(0))), None);
+        assert_eq!(buffer.oldest(), Some(Time::from_nanos(1)));
+        assert_eq!(buffer.pop(Time::ZERO).map(|(frame, _)| frame), Some("high"));
+        assert_eq!((buffer.len(), buffer.oldest()), (1, Some(Time::from_nanos(1))));
+    }
+
+    #[test]
+    fn who_is_known_to_be_urgent_goes_first_as_soon_as_no_earlier_frame_of_his_waits() {
+        let mut buffer = RxBuffer::new(RxOrder::Strict, 9);
+        for (frame, turn) in
+            [("a7", known(7, 1)), ("b7", known(7, 2)), ("a0", known(0, 1)), ("c3", known(3, 3))]
+        {
+            assert_eq!(buffer.push(Time::ZERO, frame, meta(), turn), None);
+        }
+        let mut next = || buffer.pop(Time::ZERO).map(|(frame, _)| frame);
+        assert_eq!([next(), next(), next(), next()], [Some("c3"), Some("a7"), Some("b7"), Some("a0")]);
+        for (frame, turn) in [("b7", known(7, 2)), ("a0", known(0, 1))] {
+            assert_eq!(buffer.push(Time::ZERO, frame, meta(), turn), None);
+        }
+        assert_eq!(buffer.pop(Time::ZERO).map(|(frame, _)| frame), Some("a0"));
+    }
+
+    proptest! {
+        #[test]
+        fn frames_that_go_by_one_connection_keep_their_order(
+            capacity in 1usize..8,
+            steps in proptest::collection::vec((0u8..8, proptest::option::of(0u32..3), any::<bool>()), 0..60),
+        ) {
+            let mut buffer = RxBuffer::new(RxOrder::Strict, capacity);
+            let mut latest = BTreeMap::new();
+            for (i, (level, connection, pops)) in steps.into_iter().enumerate() {
+                let turn = connection.map_or(own(Some(level)), |connection| known(level, connection));
+                let _ = buffer.push(Time::ZERO, (connection, i), meta(), turn);
+                if pops && let Some(((Some(connection), i), _)) = buffer.pop(Time::ZERO) {
+                    prop_assert!(latest.insert(connection, i).is_none_or(|before| before < i));
+                }
+            }
+            while let Some(((connection, i), _)) = buffer.pop(Time::ZERO) {
+                let Some(connection) = connection else { continue };
+                prop_assert!(latest.insert(connection, i).is_none_or(|before| before < i));
+            }
+            let Waiting::Strict(levels) = &buffer.waiting else { unreachable!() };
+            prop_assert!(levels.together.is_empty(), "nothing is kept of who is gone");
+        }
+
+        #[test]
+        fn every_frame_comes_out_or_back_once(
+            strict in any::<bool>(),
+            capacity in 1usize..6,
+            pushes in proptest::collection::vec(proptest::option::of(0u8..8), 0..40),
+        ) {
+            let (mut out, left) = order(if strict { RxOrder::Strict } else { RxOrder::Fifo }, capacity, &pushes);
+            out.extend(left);
+            out.sort_unstable();
+            prop_assert_eq!(out, (0..pushes.len()).collect::<Vec<_>>());
+        }
+    }
+}

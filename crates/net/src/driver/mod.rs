@@ -1,0 +1,127 @@
+//! Between the device and the stack: the driver stage and the receive buffer.
+//!
+//! The driver stage looks at a frame where the device put it: nothing is
+//! copied or allocated before the classifier has spoken ([`classify`]). A
+//! frame that may stay waits in the [`RxBuffer`], handle and metadata only,
+//! until the stack takes it. A classifier that panics or answers nonsense has
+//! given no verdict; that is counted and the frame goes on.
+//! Source: ADPS §2.1 (M1, M6).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use queueing::{Priority, Time};
+
+use crate::classify::{DriverClassifier, PacketMeta, PacketView, Verdict};
+
+mod buffer;
+
+pub use buffer::{RxBuffer, RxOrder, Turn};
+
+/// What the driver stage has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriverCounters {
+    /// Frames that came.
+    pub frames: u64,
+    /// Frames that a classifier was asked about.
+    pub classified: u64,
+    /// Frames that a classifier dropped.
+    pub dropped_by_verdict: u64,
+    /// Frames that left because the receive buffer was full; counted by its owner.
+    pub dropped_full: u64,
+    /// Classifier calls that panicked.
+    pub panics: u64,
+    /// Verdicts outside 0..=7.
+    pub out_of_range: u64,
+}
+
+impl DriverCounters {
+    /// Adds what came elsewhere.
+    pub const fn add(&mut self, other: &Self) {
+        let Self { frames, classified, dropped_by_verdict, dropped_full, panics, out_of_range } = *other;
+        self.frames += frames;
+        self.classified += classified;
+        self.dropped_by_verdict += dropped_by_verdict;
+        self.dropped_full += dropped_full;
+        self.panics += panics;
+        self.out_of_range += out_of_range;
+    }
+}
+
+/// What becomes of a frame.
+#[must_use]
+#[derive(Clone, Copy, Debug)]
+pub enum Admission {
+    /// It goes into the receive buffer with this metadata.
+    Queue(PacketMeta),
+    /// It goes back to the device.
+    Drop,
+}
+
+/// Asks `classifier`, if there is one, about `frame`, which the device
+/// received at `received`.
+///
+/// A panic reaches the process's panic hook, is caught here and means no
+/// verdict, as does a level outside 0..=7.
+pub fn classify(
+    classifier: Option<&DriverClassifier>,
+    frame: &[u8],
+    received: Time,
+    counters: &mut DriverCounters,
+) -> Admission {
+    counters.frames += 1;
+    let mut meta = PacketMeta::new(received, frame.len());
+    let Some(classifier) = classifier else { return Admission::Queue(meta) };
+    counters.classified += 1;
+    match catch_unwind(AssertUnwindSafe(|| classifier(&PacketView::new(frame, &meta)))) {
+        Ok(Verdict::Keep) => {}
+        Ok(verdict @ (Verdict::Level(level) | Verdict::Default(level))) => {
+            meta.priority = Priority::new(level);
+            meta.by_default = matches!(verdict, Verdict::Default(_));
+            counters.out_of_range += u64::from(meta.priority.is_none());
+        }
+        Ok(Verdict::Drop) => {
+            counters.dropped_by_verdict += 1;
+            return Admission::Drop;
+        }
+        Err(_) => counters.panics += 1,
+    }
+    Admission::Queue(meta)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn check(classifier: Option<DriverClassifier>, expected: Option<Option<u8>>) -> DriverCounters {
+        let mut counters = DriverCounters::default();
+        let admission = classify(classifier.as_ref(), &[0; 60], Time::from_nanos(5), &mut counters);
+        let got = match admission {
+            Admission::Queue(meta) => {
+                assert_eq!((meta.received, meta.bytes), (Time::from_nanos(5), 60));
+                Some(meta.priority.map(Priority::level))
+            }
+            Admission::Drop => None,
+        };
+        assert_eq!(got, expected);
+        counters
+    }
+
+    fn says(verdict: Verdict) -> Option<DriverClassifier> {
+        Some(Arc::new(move |_: &PacketView<'_>| verdict))
+    }
+
+    #[test]
+    fn a_verdict_becomes_metadata_and_what_is_no_verdict_is_counted() {
+        let one = DriverCounters { frames: 1, classified: 1, ..DriverCounters::default() };
+        assert_eq!(check(None, Some(None)), DriverCounters { classified: 0, ..one });
+        assert_eq!(check(says(Verdict::Keep), Some(None)), one);
+        assert_eq!(check(says(Verdict::Level(3)), Some(Some(3))), one);
+        assert_eq!(check(says(Verdict::Default(4)), Some(Some(4))), one);
+        assert_eq!(check(says(Verdict::Level(8)), Some(None)), DriverCounters { out_of_range: 1, ..one });
+        assert_eq!(check(says(Verdict::Drop), None), DriverCounters { dropped_by_verdict: 1, ..one });
+        let panics: DriverClassifier = Arc::new(|_| panic!("a classifier with a bug"));
+        assert_eq!(check(Some(panics), Some(None)), DriverCounters { panics: 1, ..one });
+    }
+}
