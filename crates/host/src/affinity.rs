@@ -26,17 +26,26 @@ pub fn here() -> Option<CoreId> {
 /// # Errors
 /// `InvalidInput` when this machine has no such core or forbids it to us.
 pub fn pin(core: CoreId) -> io::Result<()> {
-    Ok(sched_setaffinity(None, &only(core)?)?)
+    confine(&[core])
 }
 
-fn only(core: CoreId) -> io::Result<CpuSet> {
-    let index = usize::from(core.0);
-    if index >= CpuSet::MAX_CPU {
-        let text = format!("core {index} is outside 0..{}", CpuSet::MAX_CPU);
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-    }
+/// Keeps the current thread, and threads it starts from now on, on `cores`.
+///
+/// # Errors
+/// As [`pin`].
+pub fn confine(cores: &[CoreId]) -> io::Result<()> {
+    Ok(sched_setaffinity(None, &only(cores)?)?)
+}
+
+fn only(cores: &[CoreId]) -> io::Result<CpuSet> {
     let mut set = CpuSet::new();
-    set.set(index);
+    for index in cores.iter().map(|core| usize::from(core.0)) {
+        if index >= CpuSet::MAX_CPU {
+            let text = format!("core {index} is outside 0..{}", CpuSet::MAX_CPU);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        set.set(index);
+    }
     Ok(set)
 }
 
@@ -46,7 +55,7 @@ fn only(core: CoreId) -> io::Result<CpuSet> {
 /// As [`pin`]; or there is no such process.
 pub fn pin_process(id: u32, core: CoreId) -> io::Result<()> {
     let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
-    Ok(sched_setaffinity(Some(pid.ok_or(io::ErrorKind::NotFound)?), &only(core)?)?)
+    Ok(sched_setaffinity(Some(pid.ok_or(io::ErrorKind::NotFound)?), &only(&[core])?)?)
 }
 
 /// As [`pin`], to the core of this number among those the current thread may

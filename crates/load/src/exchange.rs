@@ -45,6 +45,8 @@ pub struct Exchanger {
     /// Why a line could not be opened, of the last one.
     why: Option<String>,
     phase: Phase,
+    /// Nothing is asked until [`Exchanger::begin`].
+    is_held: bool,
     /// Of each kind.
     turns: Vec<Turns>,
     outcome: Outcome,
@@ -96,9 +98,28 @@ impl Exchanger {
             opened: 0,
             why: None,
             phase: Phase::Opening,
+            is_held: false,
             turns,
             outcome,
         }
+    }
+
+    /// The same, whose first request waits for [`begin`](Self::begin): several
+    /// clients can so begin together.
+    #[must_use]
+    pub fn held(self) -> Self {
+        Self { is_held: true, ..self }
+    }
+
+    /// Whether it could begin: connections are open, and nothing was asked.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Opening && self.opened as usize == self.lines.len()
+    }
+
+    /// Lets the warm-up begin as soon as all connections are open.
+    pub fn begin(&mut self) {
+        self.is_held = false;
     }
 
     /// Does what is due; false when there was nothing to do.

@@ -106,11 +106,19 @@ impl Namespace {
     /// # Errors
     /// As [`Namespace::spawn`]; or this thread may not use the core.
     pub fn spawn_on(&self, core: CoreId, command: &mut Command) -> Result<Child, LabError> {
+        self.spawn_within(&[core], command)
+    }
+
+    /// As [`Namespace::spawn`], with all threads of the program on `cores`.
+    ///
+    /// # Errors
+    /// As [`Namespace::spawn_on`].
+    pub fn spawn_within(&self, cores: &[CoreId], command: &mut Command) -> Result<Child, LabError> {
         // A program inherits the cores of the thread that starts it.
         thread::scope(|scope| {
             let start = scope.spawn(|| {
                 let program = command.get_program().to_string_lossy().into_owned();
-                affinity::pin(core).map_err(|e| cannot_start(&program, &e))?;
+                affinity::confine(cores).map_err(|e| cannot_start(&program, &e))?;
                 self.spawn(command)
             });
             start.join().unwrap_or_else(|panic| resume_unwind(panic))
@@ -193,6 +201,16 @@ impl Namespace {
     pub fn steer_receive(&self, device: &str, mask: u64) -> Result<(), LabError> {
         let script = "for queue in queues/rx-*; do echo \"$1\" >\"$queue/rps_cpus\" || exit 1; done";
         self.set_up(device, script, &format!("{mask:x}"))
+    }
+
+    /// As [`Namespace::steer_receive`], on this one of the device's queues, to
+    /// `core`.
+    ///
+    /// # Errors
+    /// As [`Namespace::steer_receive`]; there is no such queue.
+    pub fn steer_queue(&self, device: &str, queue: u16, core: CoreId) -> Result<(), LabError> {
+        let mask = 1_u64.checked_shl(core.0.into()).unwrap_or(0);
+        self.set_up(device, &format!("echo \"$1\" >queues/rx-{queue}/rps_cpus"), &format!("{mask:x}"))
     }
 
     /// Lets a thread of the kernel's own, `napi/DEVICE-…`, receive for

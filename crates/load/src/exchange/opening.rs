@@ -34,7 +34,7 @@ impl Exchanger {
 
     /// Starts handshakes; once the last is done, requests.
     pub(super) fn open_more(&mut self, now: Time) -> bool {
-        if self.opened as usize == self.lines.len() {
+        if self.is_open() && !self.is_held {
             self.start(now);
             return true;
         }

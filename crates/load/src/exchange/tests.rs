@@ -150,3 +150,27 @@ fn a_server_that_listens_late_is_asked_again() {
     let tally = &client.outcome().kinds[0];
     assert_eq!((tally.answers, tally.broken), (3000, 0));
 }
+
+#[test]
+fn who_is_held_asks_nothing_until_it_begins() {
+    let kinds = vec![exchange(3, Answer::Echo, Pace::Closed { outstanding: 1 })];
+    let exchange = Exchange { kinds, warmup: Span::from_millis(1), duration: Span::from_millis(10) };
+    let (near, mut far) = memory::pair(4096, 1514);
+    let mut server = Server { stack: Stack::new(config(1)), end: near, reply: echo };
+    server.stack.listen(80, ListenOptions::default()).expect("the port is free");
+    let target = "10.0.0.1:80".parse().expect("an address");
+    let mut client = Exchanger::new(exchange, config(2), target).held();
+    let (mut now, begins) = (Time::ZERO, Time::ZERO + Span::from_millis(50));
+    while !client.is_done() && now < Time::from_nanos(1_000_000_000) {
+        if now == begins {
+            assert!(client.is_open() && client.lines.iter().all(|line| line.due.is_empty()));
+            client.begin();
+        }
+        client.step(now, &mut far);
+        server.step(now);
+        assert!(now >= begins || !client.is_measuring(now));
+        now += TICK;
+    }
+    assert_eq!(now, begins + Span::from_millis(11) + TICK);
+    assert_eq!(client.outcome().kinds[0].answers, 3000);
+}
