@@ -23,15 +23,23 @@ pub fn stack(mac: [u8; 6], addr: Ipv4Addr, secret: [u8; 16]) -> Config {
     config
 }
 
-/// AF_XDP on `device` of this thread's namespace, for a client at `addr`, and
-/// its hardware address.
+/// AF_XDP on `device` of this thread's namespace, which has one queue, for a
+/// client at `addr`, and its hardware address.
 ///
 /// # Errors
 /// Why there is none, in a line.
 pub fn xdp(device: &str, addr: Ipv4Addr) -> Result<(AfXdp, [u8; 6]), String> {
+    let (mut queues, mac) = xdp_queues(device, addr)?;
+    Ok((queues.pop().ok_or("the interface has no queue")?, mac))
+}
+
+/// The same on each of its queues.
+///
+/// # Errors
+/// As [`xdp`].
+pub fn xdp_queues(device: &str, addr: Ipv4Addr) -> Result<(Vec<AfXdp>, [u8; 6]), String> {
     let options = Options { mode: Some(Mode::Generic), frames: FRAMES, ..Options::default() };
     let claims = Claims { addresses: vec![addr.into()], ports: Vec::new() };
-    let mut opened = afxdp::open(device, &options, &claims).map_err(|e| e.to_string())?;
-    let mac = opened.interface.mac;
-    Ok((opened.devices.pop().ok_or("the interface has no queue")?, mac))
+    let opened = afxdp::open(device, &options, &claims).map_err(|e| e.to_string())?;
+    Ok((opened.devices, opened.interface.mac))
 }

@@ -1,7 +1,9 @@
 //! What benchmarks of servers side by side have in common: rounds in turn, a
 //! core for the server and one for its clients.
 
-use host::lab::Lab;
+use std::net::Ipv4Addr;
+
+use host::lab::{Lab, LabError, Namespace};
 use queueing::CoreId;
 
 use crate::Error;
@@ -61,4 +63,22 @@ pub fn lab(name: &str) -> Result<Lab, Error> {
         return Err(Error::new(format!("the benchmark needs network namespaces: {why}")).advice("as root"));
     }
     Ok(Lab::new(name)?)
+}
+
+/// Where servers are, in a network of 24 bits.
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+
+/// Gives the kernel's `device` the server's address; with CUBIC, as ours,
+/// whatever this machine prefers.
+///
+/// # Errors
+/// What `ip` said.
+pub fn kernel_address(namespace: &Namespace, device: &str) -> Result<(), LabError> {
+    // A thousand handshakes at once are no attack here.
+    for (name, value) in [("tcp_max_syn_backlog", "16384"), ("tcp_syncookies", "0")] {
+        namespace.sysctl(&format!("net.ipv4.{name}"), value)?;
+    }
+    namespace.address(device, SERVER.into(), 24)?;
+    let route = ["route", "replace", "10.77.0.0/24", "dev", device, "src", "10.77.0.2", "congctl", "cubic"];
+    namespace.run("ip", &route).map(drop)
 }

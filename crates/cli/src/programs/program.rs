@@ -50,8 +50,15 @@ impl Program {
         }
     }
 
-    /// How it is started so that it serves `items` at `at`, in the foreground.
-    pub fn command(self, at: Ipv4Addr, items: &[Item], folder: &Folder) -> Result<Vec<String>, LabError> {
+    /// How it is started so that it serves `items` at `at`, in the foreground:
+    /// alone on one thread, or with so many `workers`, of those that can.
+    pub fn command(
+        self,
+        at: Ipv4Addr,
+        workers: Option<u16>,
+        items: &[Item],
+        folder: &Folder,
+    ) -> Result<Vec<String>, LabError> {
         for item in items {
             folder.write(item.key, &item.value())?;
         }
@@ -67,20 +74,27 @@ impl Program {
                 format!("lighttpd -D -f {}", file(config)?)
             }
             Self::Nginx => {
+                let (crew, port) = match workers {
+                    None => ("master_process off;".to_owned(), PORT.to_string()),
+                    Some(n) => (format!("user root; worker_processes {n};"), format!("{PORT} reuseport")),
+                };
                 let config = format!(
-                    "daemon off; master_process off; pid {here}/pid; error_log stderr crit;\n\
+                    "daemon off; {crew} pid {here}/pid; error_log stderr crit;\n\
                      events {{ worker_connections 4096; }}\n\
                      http {{ access_log off; sendfile on; keepalive_requests 1000000000;\n\
                      client_body_temp_path {here}/t1; proxy_temp_path {here}/t2; fastcgi_temp_path {here}/t3;\n\
                      uwsgi_temp_path {here}/t4; scgi_temp_path {here}/t5;\n\
-                     server {{ listen {at}:{PORT}; root {here}; }} }}\n"
+                     server {{ listen {at}:{port}; root {here}; }} }}\n"
                 );
                 format!("nginx -e stderr -c {}", file(config)?)
             }
             Self::Redis => {
                 format!("redis-server --bind {at} --port {PORT} --save  --protected-mode no --dir {here}")
             }
-            Self::Memcached => format!("memcached -u root -l {at} -p {PORT} -U 0 -t 1 -c 4096"),
+            Self::Memcached => {
+                let threads = workers.unwrap_or(1);
+                format!("memcached -u root -l {at} -p {PORT} -U 0 -t {threads} -c 4096")
+            }
         };
         Ok(words.split(' ').map(str::to_owned).collect())
     }

@@ -136,7 +136,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
         }
         server.steer_receive(HERE, 1 << setting.server.0).map_err(said)?;
         let folder = Folder::new("programs").map_err(said)?;
-        let words = program.command(SERVER, setting.items, &folder).map_err(said)?;
+        let words = program.command(SERVER, None, setting.items, &folder).map_err(said)?;
         let mut command = match stack {
             Stack::Kernel => {
                 server.address(HERE, SERVER.into(), 24).map_err(said)?;

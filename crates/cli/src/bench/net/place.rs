@@ -23,12 +23,12 @@ use super::cases::Case;
 use super::gvisor::Program;
 use super::systems::{Device, Stack, System};
 use super::{Cores, ReceiveOn};
+use crate::bench::beside::{SERVER, kernel_address};
 use crate::bench::peer::{PORT, Serves, page};
 use crate::client::{self, FRAMES, OPEN_WITHIN, xdp};
 use crate::options::secret_of;
 use crate::panics;
 
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The server's device and the client's.
 const HERE: &str = "gw0";
@@ -98,7 +98,7 @@ impl Place<'_> {
         self.steer(&self.server, HERE, server)?;
         self.steer(&self.client, THERE, client)?;
         if self.system.stack == Stack::Kernel {
-            self.kernel_address(&self.server, HERE)?;
+            kernel_address(&self.server, HERE).map_err(said)?;
         }
         let child = self.start(&format!("{}:{HERE}", self.system.device.name()))?;
         let (device, mac) = self.client.enter(|| xdp(THERE, CLIENT))?;
@@ -123,7 +123,7 @@ impl Place<'_> {
         self.server.plain(HERE).map_err(said)?;
         self.server.up(HERE).map_err(said)?;
         self.steer(&self.server, HERE, self.setting.cores.server)?;
-        self.kernel_address(&self.server, HERE)?;
+        kernel_address(&self.server, HERE).map_err(said)?;
         let child = self.start("")?;
         self.drive(tap, [2, 0, 0, 0, 0, 1], &child)
     }
@@ -135,19 +135,6 @@ impl Place<'_> {
         }
         let mask = 1_u64.checked_shl(core.0.into()).unwrap_or(0);
         namespace.steer_receive(device, mask).map_err(|e| e.to_string())
-    }
-
-    /// The kernel's address; with CUBIC, as ours, whatever this machine prefers.
-    fn kernel_address(&self, namespace: &Namespace, device: &str) -> Result<(), String> {
-        let said = |e: LabError| e.to_string();
-        // A thousand handshakes at once are no attack here.
-        for (name, value) in [("tcp_max_syn_backlog", "16384"), ("tcp_syncookies", "0")] {
-            namespace.sysctl(&format!("net.ipv4.{name}"), value).map_err(said)?;
-        }
-        namespace.address(device, SERVER.into(), 24).map_err(said)?;
-        let route =
-            ["route", "replace", "10.77.0.0/24", "dev", device, "src", "10.77.0.2", "congctl", "cubic"];
-        namespace.run("ip", &route).map(drop).map_err(said)
     }
 
     /// Starts the server on its core and waits until it is ready.

@@ -1,15 +1,19 @@
 //! The kernel's TCP, used as well as one thread can: edge-triggered epoll, one
-//! read and one write for a request, no copy between.
+//! read and one write for a request, no copy between. Several threads have a
+//! listener, an epoll and a core each (`SO_REUSEPORT`), and share nothing.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::sync::Barrier;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use queueing::CoreId;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::{CHUNK, Serves, page, ready, requests};
-use crate::Error;
+use crate::{Error, panics};
 
 const LISTENER: Token = Token(usize::MAX);
 
@@ -22,17 +26,55 @@ struct Conn {
     partial: Vec<u8>,
 }
 
-/// Serves until killed.
-pub fn serve(addr: SocketAddr, app: Serves) -> Result<(), Error> {
+/// Connections that wait to be accepted: as many as the kernel allows.
+const BACKLOG: i32 = i32::MAX;
+
+/// Serves on so many threads until killed.
+pub fn serve(addr: SocketAddr, app: Serves, threads: u16) -> Result<(), Error> {
+    let bound = (0..threads).map(|_| listen(addr)).collect::<io::Result<Vec<_>>>();
+    let bound = bound.map_err(|e| Error::new(format!("{addr}: {e}")))?;
+    let all = Barrier::new(bound.len());
+    std::thread::scope(|scope| {
+        let serving: Vec<_> = (0..)
+            .zip(bound)
+            .map(|(nth, listener)| {
+                let all = &all;
+                scope.spawn(move || {
+                    if threads > 1 {
+                        host::affinity::pin_nth(CoreId(nth)).map_err(|e| Error::new(e.to_string()))?;
+                    }
+                    turn(addr, listener, app, all)
+                })
+            })
+            .collect();
+        serving.into_iter().try_for_each(|thread| panics::join("the server", thread).map_err(Error::new)?)
+    })
+}
+
+/// A listener at `addr`, where others may listen, too.
+fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    net::bind(&socket, &addr)?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from_std(socket.into()))
+}
+
+/// One thread's share; `all` of them are ready before the first serves.
+fn turn(addr: SocketAddr, mut listener: TcpListener, app: Serves, all: &Barrier) -> Result<(), Error> {
     let error = |e: io::Error| Error::new(format!("{addr}: {e}"));
     let mut poll = Poll::new().map_err(error)?;
-    let mut listener = TcpListener::bind(addr).map_err(error)?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE).map_err(error)?;
     let (page, chunk) = (page(), vec![b'x'; CHUNK]);
     let answer = if app == Serves::Source { &chunk } else { &page };
     let (mut conns, mut next) = (HashMap::new(), 0);
     let (mut events, mut buffer) = (Events::with_capacity(1024), vec![0; 256 * 1024]);
-    ready();
+    if all.wait().is_leader() {
+        ready();
+    }
     loop {
         match poll.poll(&mut events, None) {
             Err(e) if e.kind() == ErrorKind::Interrupted => continue,

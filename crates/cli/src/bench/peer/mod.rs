@@ -1,5 +1,5 @@
 //! The servers that are compared, each a process of its own: started, pinned
-//! and ended by `greenwave bench net`, which reads `ready` from its stdout.
+//! and ended by `greenwave bench net` or `cores`, which read `ready` from its stdout.
 //!
 //! Whatever the system, the same four applications: `echo`; `http`, which
 //! gives our server's answer to `GET /`; and a stream each way, of which
@@ -46,6 +46,9 @@ pub struct Args {
     /// Connections there will be, for a system that must know.
     #[arg(long, default_value_t = 1)]
     connections: usize,
+    /// Threads of the kernel's server, each on a core of its own; the others have one.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: u16,
     /// How long our server without work looks for more before it sleeps.
     #[arg(long, default_value = "20us", value_parser = crate::options::spin)]
     spin: Span,
@@ -80,7 +83,7 @@ pub enum Serves {
 /// Anything that keeps the server from starting.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match args.system {
-        System::Kernel => kernel::serve((args.addr, PORT).into(), args.app)?,
+        System::Kernel => kernel::serve((args.addr, PORT).into(), args.app, args.threads)?,
         System::Greenwave => ours::serve(args)?,
         #[cfg(feature = "peers")]
         System::Smoltcp => smol::serve(args)?,
