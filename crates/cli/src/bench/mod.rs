@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use crate::Error;
 
 mod beside;
+mod cores;
 mod fabric;
 mod goal;
 mod guard;
@@ -29,9 +30,11 @@ enum What {
     Net(net::Args),
     /// Unmodified servers: on the kernel's TCP, and on ours.
     Programs(programs::Args),
+    /// Servers on 1, 2, 4 … cores: on the kernel's TCP, and on ours.
+    Cores(cores::Args),
     /// Unmodified servers and clients: what they bear on our stack.
     Matrix(matrix::Args),
-    /// One of the compared servers, as `bench net` starts it.
+    /// One of the compared servers, as `bench net` and `cores` start it.
     #[command(hide = true)]
     Peer(peer::Args),
     /// What connections cost while they idle, and those that do not.
@@ -56,6 +59,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         What::Net(args) => net::run(args),
         What::Peer(args) => peer::run(args),
         What::Programs(args) => programs::run(args),
+        What::Cores(args) => cores::run(args),
         What::Matrix(args) => matrix::run(args),
         What::Idle(args) => idle::run(args),
         What::Fabric(args) => fabric::run(args),

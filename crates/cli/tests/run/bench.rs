@@ -35,6 +35,38 @@ fn the_benchmark_of_programs_runs_small_on_every_stack() {
 }
 
 #[test]
+fn the_benchmark_of_cores_runs_small_on_two_of_them() {
+    let test = "the_benchmark_of_cores_runs_small_on_two_of_them";
+    if let Some(why) = Lab::unavailable() {
+        return skipped(test, &why);
+    }
+    let mut command = Command::new(GREENWAVE);
+    command.args(["bench", "cores", "--scale", "smoke", "--cores", "2", "--json", "--lib"]).arg(library());
+    let out = command.output().expect("it starts");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("--json prints JSON");
+    schema::conforms(&json);
+    let rows = json["rows"].as_array().expect("rows");
+    let of = |row: &serde_json::Value| {
+        [&row["server"], &row["stack"]].map(|name| name.as_str().map(str::to_owned))
+    };
+    let names: Vec<_> = rows.iter().flat_map(of).flatten().collect();
+    let all = ["echo-64", "nginx", "memcached"].map(|name| [name, "kernel", name, "greenwave"]).concat();
+    assert_eq!(names, all);
+    for row in rows {
+        match row["not_run"].as_str() {
+            Some(why) => {
+                assert!(why == "the program is not there" && row["server"] != "echo-64", "{row}");
+                skipped(test, &format!("its part with {}: {why}", row["server"]));
+            }
+            None => assert_eq!((&row["cores"], &row["broken"]), (&2.into(), &0.0.into()), "{row}"),
+        }
+    }
+    let answered = |row: &serde_json::Value| row["answers_per_s"].as_f64().is_some_and(|rate| rate > 0.0);
+    assert!(rows.iter().all(|row| answered(row) || row["not_run"].is_string()), "{json:#}");
+}
+
+#[test]
 fn the_matrix_says_what_works_and_what_does_not() {
     let test = "the_matrix_says_what_works_and_what_does_not";
     let why = Lab::unavailable();

@@ -27,6 +27,8 @@ mod library;
 mod order;
 mod refused;
 mod reload;
+#[path = "../common/schema.rs"]
+mod schema;
 mod servers;
 mod stacks;
 #[path = "../common/threads.rs"]

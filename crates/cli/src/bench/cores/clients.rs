@@ -1,0 +1,199 @@
+//! The clients: one host with our stack on as many cores as the server has.
+//!
+//! Each core has a queue of the device and connections of its own, and asks as
+//! fast as it is answered. A frame that comes by another's queue is handed on
+//! ([`runtime::steer`]), whichever server sent it. All begin together once the
+//! last has its connections, and keep asking until the last has measured.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use host::afxdp::AfXdp;
+use host::lab::Namespace;
+use host::{Monotonic, affinity};
+use load::exchange::{Exchange, Exchanger};
+use net::steer::{FlowHash, Place, Steering};
+use queueing::{Clock, CoreId, Histogram, Span, Time};
+use runtime::steer::{LINK_FRAMES, Steered, over_queues};
+
+use super::choice::Cores;
+use crate::bench::beside::SERVER;
+use crate::bench::peer::PORT;
+use crate::{client, panics};
+
+/// Where the clients are.
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
+
+/// Clients that have their queues.
+pub struct Clients {
+    devices: Vec<Steered<AfXdp>>,
+    steering: Steering,
+    mac: [u8; 6],
+    cores: Vec<CoreId>,
+    are_shared: bool,
+}
+
+/// What one exchange found.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub answers: u64,
+    pub span: Span,
+    /// Cores that the server used.
+    pub cores: f64,
+    pub latency: Histogram,
+    /// Connections that did not live to the end.
+    pub broken: u64,
+    /// Share of the time in which the busiest client had something to do, 0..=1.
+    pub busiest: f64,
+}
+
+/// What the clients know of each other.
+struct Course {
+    all: usize,
+    /// They share cores.
+    yields: bool,
+    limit: Span,
+    open: AtomicUsize,
+    done: AtomicUsize,
+    failed: AtomicBool,
+}
+
+/// One client's part.
+struct Part {
+    exchanger: Exchanger,
+    is_open: bool,
+    /// What the server had used when this began to measure, and when it ended.
+    used: [Option<(Time, Span)>; 2],
+    busy: Span,
+}
+
+/// Tells what the server has used so far.
+type Used<'a> = &'a (dyn Fn() -> Span + Sync);
+
+impl Clients {
+    /// On each queue of `device` in `namespace`.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, in a line.
+    pub fn open(namespace: &Namespace, device: &str, cores: &Cores) -> Result<Self, String> {
+        let (queues, mac) = namespace.enter(|| client::xdp_queues(device, CLIENT))?;
+        let steering = Steering::new(queues.len() as u16, FlowHash::Toeplitz);
+        let devices = over_queues(queues, steering, LINK_FRAMES);
+        let (cores, are_shared) = (cores.clients.clone(), cores.are_shared);
+        Ok(Self { devices, steering, mac, cores, are_shared })
+    }
+
+    /// Each carries `exchange` out; `used` is what the server has used so far.
+    ///
+    /// # Errors
+    /// It is not over within `limit`.
+    pub fn exchange(
+        &mut self,
+        exchange: &Exchange,
+        secret: [u8; 16],
+        used: Used<'_>,
+        limit: Span,
+    ) -> Result<Measured, String> {
+        let (all, yields) = (self.devices.len(), self.are_shared);
+        let (open, done, failed) = Default::default();
+        let course = &Course { all, yields, limit, open, done, failed };
+        let (steering, mac) = (self.steering, self.mac);
+        let parts = std::thread::scope(|scope| {
+            let mut running = Vec::new();
+            for (shard, (device, &core)) in (0..).zip(self.devices.iter_mut().zip(&self.cores)) {
+                let mut config = client::stack(mac, CLIENT, secret);
+                config.place = Some(Place { steering, shard });
+                let exchanger = Exchanger::new(exchange.clone(), config, SocketAddr::from((SERVER, PORT)));
+                let exchanger = exchanger.held();
+                let part = Part { exchanger, is_open: false, used: [None; 2], busy: Span::ZERO };
+                // One of them keeps the account.
+                let used = (shard == 0).then_some(used);
+                running.push(scope.spawn(move || part.carry_out(core, device, course, used)));
+            }
+            let parts = running.into_iter().map(|part| panics::join("a client", part)?);
+            parts.collect::<Vec<Result<Part, String>>>()
+        });
+        let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let late = parts.iter().filter(|part| !part.exchanger.is_done());
+        // Whoever never began kept the others from it.
+        match late.min_by_key(|part| part.is_open) {
+            Some(part) => Err(part.exchanger.standing()),
+            None => Ok(measured(&parts, exchange.duration)),
+        }
+    }
+}
+
+impl Part {
+    /// Asks, on `core`, until all clients are done or one fails; then hangs up.
+    fn carry_out(
+        mut self,
+        core: CoreId,
+        device: &mut Steered<AfXdp>,
+        course: &Course,
+        used: Option<Used<'_>>,
+    ) -> Result<Self, String> {
+        if let Err(e) = affinity::pin(core) {
+            course.failed.store(true, Ordering::Relaxed);
+            return Err(e.to_string());
+        }
+        let (clock, mut is_done) = (Monotonic::new(), false);
+        let mut now = clock.now();
+        let end = now + course.limit;
+        while course.done.load(Ordering::Relaxed) < course.all && !course.failed.load(Ordering::Relaxed) {
+            let busy = self.exchanger.step(now, device);
+            if !self.is_open && self.exchanger.is_open() {
+                self.is_open = true;
+                course.open.fetch_add(1, Ordering::Relaxed);
+            }
+            if course.open.load(Ordering::Relaxed) == course.all {
+                self.exchanger.begin();
+            }
+            let is_measuring = self.exchanger.is_measuring(now);
+            if !is_done && self.exchanger.is_done() {
+                is_done = true;
+                course.done.fetch_add(1, Ordering::Relaxed);
+            }
+            if let Some(used) = used {
+                let [before, after] = &mut self.used;
+                if before.is_none() && is_measuring {
+                    *before = Some((now, used()));
+                } else if after.is_none() && is_done {
+                    *after = Some((now, used()));
+                }
+            }
+            if now > end {
+                course.failed.store(true, Ordering::Relaxed);
+            }
+            match busy {
+                true => {}
+                false if course.yields => std::thread::yield_now(),
+                false => std::hint::spin_loop(),
+            }
+            let last = std::mem::replace(&mut now, clock.now());
+            if busy && is_measuring {
+                self.busy += now.since(last);
+            }
+        }
+        self.exchanger.hang_up(clock.now(), device);
+        Ok(self)
+    }
+}
+
+/// All clients' parts together, each of which measured for `span`.
+fn measured(parts: &[Part], span: Span) -> Measured {
+    let mut sum =
+        Measured { answers: 0, span, cores: f64::NAN, latency: Histogram::new(), broken: 0, busiest: 0.0 };
+    for part in parts {
+        for tally in &part.exchanger.outcome().kinds {
+            sum.answers += tally.answers;
+            sum.latency.merge(&tally.latency);
+            sum.broken += tally.broken;
+        }
+        sum.busiest = sum.busiest.max(part.busy.as_secs_f64() / span.as_secs_f64());
+        if let [Some((from, before)), Some((to, after))] = part.used {
+            let used = after.saturating_sub(before);
+            sum.cores = used.as_secs_f64() / to.since(from).as_secs_f64().max(1e-9);
+        }
+    }
+    sum
+}

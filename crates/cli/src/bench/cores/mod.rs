@@ -1,0 +1,116 @@
+//! `greenwave bench cores`: how a server's throughput grows with its cores, on
+//! the kernel's TCP and on ours, side by side.
+//!
+//! A server has N cores for itself and its stack, and its clients N others: as
+//! many connections for each core of N as for one, so that the work grows with
+//! the cores. What is compared is the same server on the same cores; servers
+//! and stacks take turns, and figures are medians over rounds. That one client's
+//! core is enough for one of the server's is not taken for granted: each row
+//! says how busy the busiest client was.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use queueing::Span;
+
+use super::beside::{self, Common, Scale};
+use super::goal;
+use crate::{Error, progress};
+
+mod choice;
+mod clients;
+mod figures;
+mod place;
+mod report;
+mod servers;
+
+use choice::Cores;
+use figures::Row;
+use servers::{Server, Stack};
+
+/// Measure how servers' throughput grows with cores (needs root).
+#[derive(clap::Args)]
+pub struct Args {
+    /// Cores of the server; its clients have as many
+    /// [default: 1, 2, 4 and so on, as far as the machine has twice as many].
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128), verbatim_doc_comment)]
+    cores: Vec<u16>,
+    /// Only these: echo, nginx, memcached.
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "SERVER", hide_possible_values = true)]
+    servers: Vec<Server>,
+    #[command(flatten)]
+    common: Common,
+    /// How long each server is measured in each round.
+    #[arg(long, default_value = "1s")]
+    time: Span,
+    /// Our stack's device.
+    #[arg(long, default_value = "xdp", value_parser = ["xdp", "packet"])]
+    device: String,
+    /// How long our stack looks for work, then it sleeps
+    /// [default: 20us; 0us where a program shares its cores].
+    #[arg(long, value_name = "SPAN", value_parser = crate::options::spin, verbatim_doc_comment)]
+    spin: Option<Span>,
+    /// The library to preload [default: as for `greenwave run`].
+    #[arg(long, value_name = "FILE")]
+    lib: Option<PathBuf>,
+}
+
+/// Measures and prints what was found.
+///
+/// # Errors
+/// No laboratory here, or fewer cores than asked for.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let smoke = args.common.scale == Scale::Smoke;
+    let there = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
+    let steps = if args.cores.is_empty() { choice::steps(there.len()) } else { args.cores.clone() };
+    let all = steps.iter().map(|&count| match smoke {
+        true => Ok(Cores::shared(&there, count)),
+        false => Cores::apart(&there, count),
+    });
+    let all: Vec<Cores> = all.collect::<Result<_, _>>()?;
+    let lab = beside::lab("bench cores")?;
+    let (rounds, time, crowd) = match args.common.scale {
+        Scale::Full => (args.common.rounds, args.time, CROWD),
+        Scale::Smoke => (1, Span::from_millis(100), 4),
+    };
+    let servers = if args.servers.is_empty() { Server::ALL.to_vec() } else { args.servers.clone() };
+    let mut rows = Vec::new();
+    for &server in &servers {
+        for cores in &all {
+            rows.extend(Stack::ALL.map(|stack| Row::new(server, stack, cores)));
+        }
+    }
+    let bar = progress::bar(u64::from(rounds) * rows.len() as u64);
+    for round in 0..rounds {
+        for row in &mut rows {
+            bar.set_message(row.name());
+            let setting = place::Setting {
+                cores: &row.cores,
+                device: &args.device,
+                spin: args.spin,
+                lib: args.lib.as_deref(),
+                crowd,
+                time,
+                seed: round.into(),
+            };
+            let measured = place::measure(&lab, row.server, row.stack, &setting);
+            row.add(measured);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let goals = report::goals(&rows);
+    if args.common.json {
+        println!("{:#}", report::json(&rows, &goals, crowd, rounds, time));
+    } else {
+        println!("{}, {crowd} connections for each core of the server's", host::Machine::this());
+        all.iter().for_each(|cores| println!("{cores}"));
+        println!("medians of {rounds} rounds of {time} each\n");
+        report::print(&rows, &goals);
+    }
+    let met = goal::none_missed(&goals);
+    Ok(if args.common.check && !met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Connections of each client, one request under way on each.
+const CROWD: u32 = 100;

@@ -1,0 +1,71 @@
+//! The servers, on either stack, and what is asked of them.
+
+use clap::ValueEnum;
+use load::exchange::Answer;
+
+use crate::programs::{Program, SMALL};
+
+/// What serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Server {
+    /// 64 bytes come back: an epoll loop on each core, or `greenwave serve`.
+    Echo,
+    /// As its package has it: a worker for each core.
+    Nginx,
+    /// Likewise: a thread for each core.
+    Memcached,
+}
+
+/// Whose TCP/IP it is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    Kernel,
+    Greenwave,
+}
+
+impl Server {
+    pub const ALL: [Self; 3] = [Self::Echo, Self::Nginx, Self::Memcached];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Echo => "echo-64",
+            Self::Nginx => "nginx",
+            Self::Memcached => "memcached",
+        }
+    }
+
+    /// The unmodified program that it is.
+    pub const fn program(self) -> Option<Program> {
+        match self {
+            Self::Echo => None,
+            Self::Nginx => Some(Program::Nginx),
+            Self::Memcached => Some(Program::Memcached),
+        }
+    }
+
+    /// A request, and what comes back.
+    pub fn ask(self) -> (Vec<u8>, Answer) {
+        self.program().map_or_else(echo, |program| program.ask(SMALL))
+    }
+
+    /// What is asked first, until it is answered: then the server serves, and
+    /// has what it is asked for.
+    pub fn first(self) -> (Vec<u8>, Answer) {
+        self.program().map_or_else(echo, |program| program.store(SMALL))
+    }
+}
+
+fn echo() -> (Vec<u8>, Answer) {
+    ((0..64).collect(), Answer::Echo)
+}
+
+impl Stack {
+    pub const ALL: [Self; 2] = [Self::Kernel, Self::Greenwave];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Greenwave => "greenwave",
+        }
+    }
+}
