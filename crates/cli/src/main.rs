@@ -48,6 +48,7 @@ mod sandbox;
 mod sched;
 mod serve;
 mod settings;
+mod shards;
 mod sim;
 mod table;
 mod top;

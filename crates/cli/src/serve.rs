@@ -20,6 +20,7 @@ use crate::device::{Open, Watch};
 use crate::link::Link;
 use crate::options::{self, Steer, made_up_mac, secret};
 use crate::report::Header;
+use crate::shards::FlowHash;
 use crate::ui::{self, Head};
 use crate::{Error, control, door, sandbox, traces};
 
@@ -60,6 +61,9 @@ pub struct Args {
     /// Stacks, each with a thread and the flows that hash to it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
     shards: u16,
+    /// Whose a flow is, of several stacks.
+    #[arg(long, value_enum, default_value = "keyed")]
+    flow_hash: FlowHash,
     /// Who serves these levels: high=0 or 4-7=1,2; may be repeated.
     #[arg(long, value_name = "LEVELS=WORKERS")]
     steer: Vec<Steer>,

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use host::lab::{Folder, LabError};
 use load::exchange::Answer;
+use queueing::CoreId;
 
 /// Where they listen.
 pub const PORT: u16 = 80;
@@ -31,6 +32,13 @@ pub const SMALL: Item = Item { key: "s", bytes: 100 };
 /// and one that is not.
 pub const BULK: Item = Item { key: "b", bytes: 32 * 1024 };
 
+/// What nginx is told of workers, each on one of these cores.
+fn crew(cores: &[CoreId]) -> String {
+    let mask = |core: &CoreId| format!(" 1{}", "0".repeat(core.0.into()));
+    let masks: String = cores.iter().map(mask).collect();
+    format!("user root; worker_processes {}; worker_cpu_affinity{masks};", cores.len())
+}
+
 impl Item {
     fn value(self) -> Vec<u8> {
         vec![b'x'; self.bytes]
@@ -51,11 +59,11 @@ impl Program {
     }
 
     /// How it is started so that it serves `items` at `at`, in the foreground:
-    /// alone on one thread, or with so many `workers`, of those that can.
+    /// alone on one thread, or with a worker for each of these `cores`, of those that can.
     pub fn command(
         self,
         at: Ipv4Addr,
-        workers: Option<u16>,
+        cores: Option<&[CoreId]>,
         items: &[Item],
         folder: &Folder,
     ) -> Result<Vec<String>, LabError> {
@@ -74,9 +82,9 @@ impl Program {
                 format!("lighttpd -D -f {}", file(config)?)
             }
             Self::Nginx => {
-                let (crew, port) = match workers {
+                let (crew, port) = match cores {
                     None => ("master_process off;".to_owned(), PORT.to_string()),
-                    Some(n) => (format!("user root; worker_processes {n};"), format!("{PORT} reuseport")),
+                    Some(cores) => (crew(cores), format!("{PORT} reuseport")),
                 };
                 let config = format!(
                     "daemon off; {crew} pid {here}/pid; error_log stderr crit;\n\
@@ -92,7 +100,7 @@ impl Program {
                 format!("redis-server --bind {at} --port {PORT} --save  --protected-mode no --dir {here}")
             }
             Self::Memcached => {
-                let threads = workers.unwrap_or(1);
+                let threads = cores.map_or(1, <[CoreId]>::len);
                 format!("memcached -u root -l {at} -p {PORT} -U 0 -t {threads} -c 4096")
             }
         };

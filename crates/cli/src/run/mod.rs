@@ -15,7 +15,6 @@ use host::guard::Heard;
 use host::sandbox::Duty;
 use host::seam::preload::{Library, fit};
 use net::stack::Config as StackConfig;
-use net::steer::{FlowHash, Steering};
 use queueing::Span;
 use runtime::steer::{LINK_FRAMES, Steered, over_queues};
 
@@ -24,6 +23,7 @@ use crate::device::{AnyDevice, Open, Watch};
 use crate::link::Link;
 use crate::options::{self, made_up_mac, secret};
 use crate::serve::reload::Said;
+use crate::shards::FlowHash;
 use crate::{Error, control, door, sandbox, traces, ui};
 
 mod seats;
@@ -52,6 +52,13 @@ pub struct Args {
     /// that hash to it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128), verbatim_doc_comment)]
     shards: u16,
+    /// Whose a flow is, of several stacks.
+    #[arg(long, value_enum, default_value = "keyed")]
+    flow_hash: FlowHash,
+    /// Keep each stack's thread on a core of its own, in the order of those
+    /// that it may use.
+    #[arg(long, verbatim_doc_comment)]
+    pin: bool,
     /// How long a stack without work looks for more, then it sleeps.
     #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = options::spin)]
     spin: Span,
@@ -110,7 +117,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let Open { mut devices, mac, mtu, held, how, claimant, .. } = kind.open(&addresses, key)?;
     check_queues(args, &devices)?;
     let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up_mac()?), key) };
-    let steering = Steering::new(args.shards, FlowHash::Keyed(secret()?));
+    let steering = args.flow_hash.steering(args.shards)?;
     let seats = Seats::open(secret()?, steering)?;
     for (queue, device) in devices.iter_mut().enumerate() {
         device.watch(seats[queue % seats.len()].readiness()?);

@@ -17,7 +17,7 @@ use net::Device;
 use net::classify::rules::Observed;
 use net::stack::Config as StackConfig;
 use net::steer::{Place, Steering};
-use queueing::{Clock, Span};
+use queueing::{Clock, CoreId, Span};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard::Guard;
 use runtime::steer::Meter;
@@ -36,7 +36,7 @@ use crate::sandbox::Sandbox;
 use crate::serve::reload::{Reads, Reload};
 use crate::serve::settle::settle;
 use crate::ui::Ui;
-use crate::{Error, door, panics, traces};
+use crate::{Error, door, panics, shards, traces};
 
 /// What there is once the devices are open.
 pub(super) struct Stacks<'a> {
@@ -132,7 +132,7 @@ impl Stacks<'_> {
             reload: &mut reload,
             interface: &mut self.interface,
         };
-        let status = serve(&mut servers, args.spin, interrupted, watching, &mut programs)?;
+        let status = serve(&mut servers, args, interrupted, watching, &mut programs)?;
         summary(&mut servers, &self.meters, args.guard.is_on());
         if !args.joined.is_empty() && self.heard.looks() == 0 {
             let files: Vec<_> = args.joined.iter().map(|file| file.display().to_string()).collect();
@@ -194,7 +194,7 @@ fn start(command: &mut Command) -> Result<Programs, Error> {
 /// Serves until nobody of the program is left; its exit status.
 fn serve<D: Device + Send>(
     servers: &mut [Server<D>],
-    spin: Span,
+    args: &Args,
     interrupted: &AtomicBool,
     Watching { mut watched, mut control, reload, interface }: Watching<'_, '_>,
     programs: &mut Programs,
@@ -211,8 +211,12 @@ where
             let (seen, classifiers) = (seen.get(number), classifiers.get(number));
             let hatches =
                 Hatches { seen: seen.map(|hatch| &**hatch), classifiers: classifiers.map(|hatch| &**hatch) };
-            let (clock, stop) = (&clock, &stop);
-            threads.push(scope.spawn(move || streams::serve(streams, device, clock, stop, spin, hatches)));
+            let (clock, stop, spin) = (&clock, &stop, args.spin);
+            let core = args.pin.then_some(CoreId(number as u16));
+            threads.push(scope.spawn(move || {
+                core.into_iter().for_each(shards::pin);
+                streams::serve(streams, device, clock, stop, spin, hatches)
+            }));
         }
         let status = wait(programs, &clock, || {
             watched.iter_mut().for_each(|watched| watched.look(clock.now()));

@@ -28,11 +28,10 @@ use crate::address::{Addresses, list};
 use crate::configuration::Arguments;
 use crate::control::{self, Control};
 use crate::device::Watch;
-use crate::options::secret;
 use crate::report::Header;
 use crate::sandbox::Sandbox;
 use crate::ui::Ui;
-use crate::{Error, panics, traces};
+use crate::{Error, panics, shards, traces};
 
 /// Says where threads must share a core.
 fn note_cores(args: &Args) {
@@ -49,13 +48,6 @@ fn note_cores(args: &Args) {
     eprintln!(
         "note: {threads} each want a core, and there are {cores}{pinned}; --shards 1 --workers 0 takes one"
     );
-}
-
-/// Keeps this thread on the core; it runs where it can when that is refused.
-fn pin(core: CoreId) {
-    if let Err(e) = host::affinity::pin_nth(core) {
-        eprintln!("note: --pin: core {} is not for us: {e}", core.0);
-    }
 }
 
 /// A server that has its device.
@@ -116,7 +108,7 @@ impl Place<'_> {
             self.end(&stats, |_| {});
             return Ok(ExitCode::SUCCESS);
         }
-        let steering = steer::Steering::new(shards, steer::FlowHash::Keyed(secret()?));
+        let steering = self.args.flow_hash.steering(shards)?;
         let devices = match devices.len() {
             1 => over_one(devices.remove(0), steering, LINK_FRAMES),
             _ => over_queues(devices, steering, LINK_FRAMES),
@@ -222,7 +214,7 @@ impl Place<'_> {
         eprintln!("ctrl-C ends");
         note_cores(args);
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
-        let pin = args.pin.then_some(pin as fn(CoreId));
+        let pin = args.pin.then_some(shards::pin as fn(CoreId));
         let slow = args.traces.kept(ui.is_some());
         let is_watched = ui.is_some() || traces.is_some();
         let mut watched = is_watched.then(|| Watched::new(ui.as_ref(), traces, device, slow, shards.len()));

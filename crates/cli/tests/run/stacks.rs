@@ -36,6 +36,43 @@ fn stacks_serve_one_program_together() {
     }
 }
 
+/// The cores on which each thread of process `id` may run, as the kernel lists them.
+fn cores_of(id: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{id}/task")).expect("it runs");
+    let list = |task: std::io::Result<std::fs::DirEntry>| {
+        let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+        Some(line.trim().to_owned())
+    };
+    tasks.filter_map(list).collect()
+}
+
+#[test]
+fn stacks_that_are_pinned_have_a_core_each_and_the_program_has_all() {
+    let test = "stacks_that_are_pinned_have_a_core_each_and_the_program_has_all";
+    let cores = host::affinity::cores().expect("the kernel says which there are");
+    let &[first, second, ..] = &cores[..] else { return skipped(test, "there is one core") };
+    let cable = Veth { queues: 2, ..Veth::default() };
+    let Some(world) = World::over(&cable, test, "lighttpd") else { return };
+    let mut config = String::new();
+    let program = lighttpd(&world, &mut config);
+    let more = [&TWO[..], &["--pin", "--flow-hash", "rss"]].concat();
+    let server = world.start("xdp:gw0,queues=2", 80, &more, &program);
+    let takes = || world.clients.enter(|| TcpStream::connect(server.to).is_ok());
+    world.until("it takes connections", takes);
+    world.files_arrive(&server);
+    let everywhere = &cores_of(std::process::id())[0];
+    let of_stacks = cores_of(server.child.id());
+    for core in [first, second] {
+        let there = of_stacks.iter().filter(|list| **list == core.0.to_string()).count();
+        assert_eq!(there, 1, "a stack on core {}: {of_stacks:?}", core.0);
+    }
+    for child in host::proc::family(server.child.id()).into_iter().filter(|id| *id != server.child.id()) {
+        assert!(cores_of(child).iter().all(|list| list == everywhere), "{:?}", cores_of(child));
+    }
+    server.stop();
+}
+
 #[test]
 fn python_connects_in_every_way_by_two_stacks() {
     let Some(world) = World::new("python_connects_in_every_way_by_two_stacks", "python3") else { return };

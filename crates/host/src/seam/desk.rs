@@ -23,7 +23,7 @@ use rustix::net::{
 
 use super::asking;
 use super::labels::Board;
-use super::listeners::{Listener, Listeners};
+use super::listeners::{Listener, Listeners, Stack};
 use super::mailboxes::{MAILBOX, Mailboxes};
 use super::name::{Kind, Name};
 use super::options::Setting;
@@ -358,7 +358,8 @@ impl Desk {
     pub fn offer(&mut self, id: u64, local: SocketAddr, remote: SocketAddr) -> Result<Pipe, NoOffer> {
         assert!(id < MAILBOX, "connection {id} is called like a listener, or like a mailbox");
         let (run, watch) = (self.run, self.watches[self.stack_of(id)].clone());
-        let listener = self.listeners.taker(local).ok_or(NoOffer::NoListener)?;
+        let stack = Stack { number: self.stack_of(id), of: self.watches.len() };
+        let listener = self.listeners.taker(local, stack).ok_or(NoOffer::NoListener)?;
         let name = Name { run, kind: Kind::Connection, six: listener.six, id, local, remote };
         let name = name.encode();
         let none = |_: Errno| NoOffer::NoDescriptor;

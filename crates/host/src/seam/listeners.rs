@@ -1,8 +1,10 @@
 //! Who listens where.
 //!
 //! An address is had by one socket at a time, or by several that all say
-//! SO_REUSEPORT: those take connections in turn. The more exact address goes
-//! first. What a program has not accepted yet waits in the kernel, as messages
+//! SO_REUSEPORT: those take connections in turn, and where there are several
+//! stacks each of them has some for itself, as far as there are enough. So a
+//! worker with a listener of its own hears of one stack, which may share its
+//! core. The more exact address goes first. What a program has not accepted yet waits in the kernel, as messages
 //! of the listener's pair; beyond that here, so many as its backlog says.
 //! Source: socket(7).
 
@@ -102,6 +104,18 @@ impl Listener {
     }
 }
 
+/// By which of how many stacks a connection came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stack {
+    pub number: usize,
+    pub of: usize,
+}
+
+impl Stack {
+    /// It came by none in particular.
+    pub const ANY: Self = Self { number: 0, of: 1 };
+}
+
 /// All that are bound. As many as programs have descriptors.
 #[derive(Debug, Default)]
 pub(super) struct Listeners(Vec<Listener>);
@@ -143,13 +157,20 @@ impl Listeners {
         Some((gone, last))
     }
 
-    /// Whose a connection to `local` is: the most exact address, and of equals
-    /// the one that was given the fewest.
-    pub fn taker(&mut self, local: SocketAddr) -> Option<&mut Listener> {
-        let heard = self.0.iter_mut().filter(|listener| {
+    /// Whose a connection to `local` is: the most exact address, of equals
+    /// those that are `stack`'s, and of these the one that was given the fewest.
+    pub fn taker(&mut self, local: SocketAddr, stack: Stack) -> Option<&mut Listener> {
+        let hears = |listener: &&mut Listener| {
             listener.backlog > 0 && listener.addr.port() == local.port() && listener.bound().hears(local.ip())
-        });
-        heard.min_by_key(|listener| (listener.bound().distance(local.ip()), listener.given))
+        };
+        let distance = |listener: &Listener| listener.bound().distance(local.ip());
+        let nearest = self.0.iter_mut().filter(hears).map(|listener| distance(listener)).min()?;
+        let equal = |listener: &&mut Listener| hears(listener) && distance(listener) == nearest;
+        // Each stack has one at least, and each of them a stack.
+        let shares = self.0.iter_mut().filter(equal).count().min(stack.of);
+        let theirs = self.0.iter_mut().filter(equal).enumerate();
+        let theirs = theirs.filter(|(place, _)| place % shares == stack.number % shares);
+        theirs.map(|(_, listener)| listener).min_by_key(|listener| listener.given)
     }
 }
 
@@ -186,7 +207,7 @@ mod tests {
     }
 
     fn taker(all: &mut Listeners, local: &str) -> Option<u64> {
-        all.taker(local.parse().unwrap()).map(|listener| listener.id)
+        all.taker(local.parse().unwrap(), Stack::ANY).map(|listener| listener.id)
     }
 
     #[test]
@@ -213,14 +234,31 @@ mod tests {
         assert_eq!(taker(&mut all, "[fd00::1]:80"), Some(0));
         assert_eq!(taker(&mut all, "10.0.0.1:81"), None);
         let mut all = check(&[("0.0.0.0:80", share), ("0.0.0.0:80", share)], &[true, true]);
-        let turns: Vec<_> = (0..4)
-            .map(|_| {
-                let listener = all.taker("10.0.0.1:80".parse().unwrap()).unwrap();
-                listener.given += 1;
-                listener.id
-            })
-            .collect();
-        assert_eq!(turns, [0, 1, 0, 1]);
+        assert_eq!(turns(&mut all, &[Stack::ANY; 4]), [0, 1, 0, 1]);
+    }
+
+    /// Who takes the connections that come by these stacks, one after the other.
+    fn turns(all: &mut Listeners, stacks: &[Stack]) -> Vec<u64> {
+        let turn = |&stack: &Stack| {
+            let listener = all.taker("10.0.0.1:80".parse().unwrap(), stack).unwrap();
+            listener.given += 1;
+            listener.id
+        };
+        stacks.iter().map(turn).collect()
+    }
+
+    #[test]
+    fn each_of_several_stacks_has_listeners_for_itself() {
+        let check = |listeners: usize, stacks: &[usize], of: usize, expected: &[u64]| {
+            let share: fn(&mut Listener) = |l| l.reuse_port = true;
+            let mut all = check(&vec![("0.0.0.0:80", share); listeners], &vec![true; listeners]);
+            let stacks: Vec<_> = stacks.iter().map(|&number| Stack { number, of }).collect();
+            assert_eq!(turns(&mut all, &stacks), expected, "{listeners} listeners, {of} stacks");
+        };
+        check(2, &[0, 0, 1, 0, 1], 2, &[0, 0, 1, 0, 1]);
+        check(4, &[0, 0, 1, 1, 0], 2, &[0, 2, 1, 3, 0]);
+        check(2, &[0, 1, 2, 3, 2], 4, &[0, 1, 0, 1, 0]);
+        check(1, &[0, 1, 2], 3, &[0, 0, 0]);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //!
 //! The cable has a queue for each core of a side. What one side sends by queue
 //! i comes to the other's queue i, and is received on the i-th core there
-//! (receive packet steering), as behind a card with a queue for each core:
-//! so a flow comes to the server by the queue of the client that opened it,
-//! which knows nothing of who is to serve it. Both stacks have it brought
-//! there at their own cost: the kernel by the listeners' hash, ours by its
-//! shards' wires. By which queue an answer leaves is the sender's affair, too,
-//! and clients hand it on among themselves.
+//! (receive packet steering), as behind a card with a queue for each core
+//! that hashes by the symmetric key: clients do so, and a flow comes to the
+//! server by its client's queue. Ours is told (`--flow-hash rss`), has a stack
+//! on each core, and workers with listeners of their own hear of one stack.
+//! The kernel brings a connection to the worker that its listeners' hash says,
+//! whatever core it came to. By which queue an answer leaves is the sender's
+//! affair, and clients hand it on among themselves where they have to.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -186,8 +187,9 @@ fn command(
     let count = setting.cores.count();
     let this = std::env::current_exe().map_err(|e| e.to_string())?;
     let this = || namespace.command(&this.to_string_lossy());
-    let program =
-        server.program().map(|program| program.command(SERVER, Some(count as u16), &[SMALL], folder));
+    let program = server
+        .program()
+        .map(|program| program.command(SERVER, Some(&setting.cores.servers), &[SMALL], folder));
     let program = program.transpose().map_err(|e| e.to_string())?;
     if stack == Stack::Kernel {
         let Some(words) = program else {
@@ -207,10 +209,11 @@ fn command(
         _ => format!("{}:{HERE},queues={count}", setting.device),
     };
     command.args(["--device", &device, "--addr", &format!("{SERVER}/24"), "--shards", &count.to_string()]);
+    command.args(["--pin", "--flow-hash", "rss"]);
     let spin = setting.spin.unwrap_or(if program.is_some() { Span::ZERO } else { SPIN });
     command.args(["--spin", &format!("{}ns", spin.as_nanos())]);
     match program {
-        None => drop(command.args(["--app", "echo", "--mode", "none", "--pin"])),
+        None => drop(command.args(["--app", "echo", "--mode", "none"])),
         Some(words) => {
             if let Some(lib) = setting.lib {
                 command.arg("--lib").arg(lib);

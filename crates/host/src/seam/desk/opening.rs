@@ -17,6 +17,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, send, socketpair};
 
+use super::super::listeners::Stack;
 use super::super::name::{Kind, Name};
 use super::super::options::Setting;
 use super::super::pass;
@@ -177,7 +178,7 @@ impl Desk {
         let (run, id) = (self.run, BETWEEN | count & u64::from(u32::MAX));
         let usual = EPHEMERAL + (count % u64::from(u16::MAX - EPHEMERAL)) as u16;
         let from = SocketAddr::new(to.ip(), port.unwrap_or(usual));
-        let listener = self.listeners.taker(to).ok_or(Errno::CONNREFUSED)?;
+        let listener = self.listeners.taker(to, Stack::ANY).ok_or(Errno::CONNREFUSED)?;
         let (theirs, accepted) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         // Each end is called what the other is to be told.

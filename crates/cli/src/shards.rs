@@ -1,0 +1,42 @@
+//! Where there are several stacks: whose a flow is, and who has which core.
+
+use clap::ValueEnum;
+use net::steer::{self, Steering};
+use queueing::CoreId;
+
+use crate::Error;
+use crate::options::secret;
+
+/// By what a flow's stack is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FlowHash {
+    /// By a hash under a secret key, that nobody can aim at one stack; what
+    /// comes by another's queue is handed on in memory.
+    Keyed,
+    /// As a card does that has the symmetric key (`ethtool -X eth0 hkey
+    /// 6d:5a:…`): each flow comes by the queue of its stack. Whoever chooses
+    /// ports can choose the stack.
+    Rss,
+}
+
+impl FlowHash {
+    /// The flows of `shards` stacks.
+    ///
+    /// # Errors
+    /// The kernel has no random bytes for a key.
+    pub fn steering(self, shards: u16) -> Result<Steering, Error> {
+        let hash = match self {
+            Self::Keyed => steer::FlowHash::Keyed(secret()?),
+            Self::Rss => steer::FlowHash::Toeplitz,
+        };
+        Ok(Steering::new(shards, hash))
+    }
+}
+
+/// Keeps this thread on the core of this number among those it may use; it
+/// runs where it can when that is refused.
+pub fn pin(core: CoreId) {
+    if let Err(e) = host::affinity::pin_nth(core) {
+        eprintln!("note: --pin: core {} is not for us: {e}", core.0);
+    }
+}
