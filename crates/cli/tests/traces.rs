@@ -47,6 +47,7 @@ fn the_stages_of_a_written_request_add_up_and_its_parent_is_kept() {
     let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
     curl(&["--header", &format!("traceparent: 00-{trace}-{span}-01"), "http://10.77.0.2/?card=secret"]);
     curl(&["http://10.77.0.2/bytes/10000000"]);
+    assert_eq!(policy_of(server.0.id(), "greenwave-trace"), Some(SCHED_IDLE), "who serves goes first");
     kill_process(Pid::from_child(&server.0), Signal::INT).expect("it runs");
     let mut said = String::new();
     server.0.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
@@ -78,6 +79,18 @@ fn the_stages_of_a_written_request_add_up_and_its_parent_is_kept() {
     assert!(large[0].get("parentSpanId").is_none() && large[0]["traceId"] != trace);
     let out = &large[5];
     assert!(ns(out, "endTimeUnixNano") > ns(out, "startTimeUnixNano"), "10 MB wait for room: {out}");
+}
+
+/// sched(7).
+const SCHED_IDLE: u32 = 5;
+
+/// The scheduling policy of process `id`'s thread of this name.
+fn policy_of(id: u32, name: &str) -> Option<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{id}/task")).expect("it runs");
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let stat = stats.into_iter().find(|stat| stat.contains(&format!("({name}")))?;
+    // Field 41 of proc_pid_stat(5), of which the third follows the name.
+    stat.rsplit_once(") ")?.1.split(' ').nth(41 - 3)?.parse().ok()
 }
 
 fn spans(line: &str) -> Vec<Value> {

@@ -23,6 +23,11 @@ pub fn demote(number: u32) {
     }
 }
 
+/// As [`demote`], of the calling thread; a daemon in its sandbox may do so, too.
+pub fn step_back() {
+    let _ = Class::IDLE.set(None);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,8 +40,13 @@ mod tests {
             demote(number());
             (number(), class(number()))
         });
+        let steps_back = std::thread::spawn(move || {
+            step_back();
+            class(number())
+        });
         let (theirs, seen) = demoted.join().unwrap();
         assert_eq!((seen, class(ours)), (Class::IDLE, before));
+        assert_eq!((steps_back.join().unwrap(), class(ours)), (Class::IDLE, before));
         assert_ne!(theirs, ours);
         // It has ended.
         demote(theirs);

@@ -1,6 +1,9 @@
 //! What a request carries through every wait: how urgent it is and how much
 //! time it has left.
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::Span;
 
 /// Urgency: 0 is the most urgent, 7 the least.
@@ -137,6 +140,38 @@ impl PrioritySet {
     }
 }
 
+/// `high` (0 to 3), `low` (4 to 7), a level or a range of them, such as `0-1`.
+impl FromStr for PrioritySet {
+    type Err = UnknownLevels;
+
+    fn from_str(text: &str) -> Result<Self, UnknownLevels> {
+        let (first, last) = match text {
+            "high" => ("0", "3"),
+            "low" => ("4", "7"),
+            _ => text.split_once('-').unwrap_or((text, text)),
+        };
+        let level = |text: &str| text.parse().ok().and_then(Priority::new);
+        match (level(first), level(last)) {
+            (Some(first), Some(last)) if first <= last => {
+                Ok(Priority::all().filter(|level| (first..=last).contains(level)).collect())
+            }
+            _ => Err(UnknownLevels(text.to_owned())),
+        }
+    }
+}
+
+/// The text names no levels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownLevels(String);
+
+impl fmt::Display for UnknownLevels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is neither high, low, a level 0..=7 nor a range of them, such as 0-1", self.0)
+    }
+}
+
+impl std::error::Error for UnknownLevels {}
+
 impl FromIterator<Priority> for PrioritySet {
     fn from_iter<I: IntoIterator<Item = Priority>>(levels: I) -> Self {
         levels.into_iter().fold(Self::NONE, Self::with)
@@ -166,5 +201,21 @@ mod tests {
     fn what_is_not_known_to_be_urgent_is_least_urgent() {
         assert_eq!(Label::default(), Label::new(Priority::LOWEST));
         assert_eq!(Priority::new(8), None);
+    }
+
+    #[test]
+    fn levels_read_as_they_are_written() {
+        let check = |text: &str, expected: &[u8]| {
+            let set: PrioritySet = text.parse().unwrap();
+            assert_eq!(set.iter().map(Priority::level).collect::<Vec<_>>(), expected, "{text}");
+        };
+        check("high", &[0, 1, 2, 3]);
+        check("low", &[4, 5, 6, 7]);
+        check("2", &[2]);
+        check("6-7", &[6, 7]);
+        for text in ["", "8", "3-1", "0-8", "1,2", "urgent"] {
+            let error = text.parse::<PrioritySet>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{text:?} is neither high, low, a level 0..=7")), "{error}");
+        }
     }
 }

@@ -37,6 +37,9 @@ pub enum Scale {
 #[derive(Clone, Copy, Debug)]
 pub struct Cores {
     pub client: CoreId,
+    /// Works on what has come for the client, which a core of its own does
+    /// without waiting for it: the second, and where there are two the client's.
+    pub receive: CoreId,
     pub server: CoreId,
 }
 
@@ -50,7 +53,8 @@ impl Cores {
         if there.len() == 1 {
             eprintln!("note: client and server share the only core there is");
         }
-        Ok(Self { client: there[0], server: there[there.len() - 1] })
+        let receive = if there.len() > 2 { there[1] } else { there[0] };
+        Ok(Self { client: there[0], receive, server: there[there.len() - 1] })
     }
 }
 

@@ -49,6 +49,8 @@ impl Stack {
 /// What all rigs share.
 pub struct Setting<'a> {
     pub client: CoreId,
+    /// Works on what has come for the clients.
+    pub receive: CoreId,
     pub server: CoreId,
     /// Our stack's device: xdp or packet.
     pub device: &'a str,
@@ -96,6 +98,9 @@ pub struct Measured {
     pub span: Span,
     /// Share of a core that the server used.
     pub cores: f64,
+    /// Share of the time in which the clients had something to do: near 1 they
+    /// are what was measured.
+    pub busy: f64,
 }
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
@@ -167,7 +172,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
         let child = server.spawn_on(setting.server, &mut command).map_err(said)?;
         let mut ends = Vec::new();
         for (n, client) in namespaces.iter().take(clients).enumerate() {
-            client.steer_receive(THERE, 1 << setting.client.0).map_err(said)?;
+            client.steer_receive(THERE, 1 << setting.receive.0).map_err(said)?;
             let addr = Ipv4Addr::new(10, 77, 0, 3 + n as u8);
             let (device, mac) = client.enter(|| xdp(THERE, addr))?;
             ends.push(Client { device, mac, addr }.map(|device| change(n, device)));
@@ -265,7 +270,8 @@ fn carry_out<D: Device>(
     let used = || processes.iter().filter_map(|&id| usage::process(id).ok()).sum::<Span>();
     let clock = Monotonic::new();
     let end = clock.now() + limit;
-    let (mut before, mut after) = (None, None);
+    let (mut before, mut after, mut worked) = (None, None, Span::ZERO);
+    let mut last = clock.now();
     while clients.iter().any(|(client, _)| !client.is_done()) && clock.now() < end {
         let mut busy = false;
         for (client, device) in &mut clients {
@@ -279,6 +285,10 @@ fn carry_out<D: Device>(
         }
         // The account is kept while all of them measure.
         let now = clock.now();
+        if busy && before.is_some() && after.is_none() {
+            worked += now.since(last);
+        }
+        last = now;
         if before.is_none() && clients.iter().all(|(client, _)| client.is_measuring(now)) {
             before = Some((now, used()));
         }
@@ -295,13 +305,14 @@ fn carry_out<D: Device>(
     }
     let span = clients[0].0.outcome().span;
     let kinds = clients.iter().flat_map(|(client, _)| client.outcome().kinds.clone()).collect();
-    let cores = match (before, after) {
+    let (cores, busy) = match (before, after) {
         (Some((from, before)), Some((to, after))) => {
-            after.saturating_sub(before).as_secs_f64() / to.since(from).as_secs_f64().max(1e-9)
+            let share = |of: Span| of.as_secs_f64() / to.since(from).as_secs_f64().max(1e-9);
+            (share(after.saturating_sub(before)), share(worked))
         }
-        _ => f64::NAN,
+        _ => (f64::NAN, f64::NAN),
     };
-    Ok(Measured { kinds, span, cores })
+    Ok(Measured { kinds, span, cores, busy })
 }
 
 /// Router solicitations and the like are nobody's business here.

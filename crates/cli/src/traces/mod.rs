@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use queueing::{Span, Time};
+use queueing::{PrioritySet, Span, Time};
 use runtime::shard::{Limits, Slow};
 
 use crate::error::plain;
@@ -38,6 +38,15 @@ pub struct Flags {
     /// Only the slowest of each second [default: 10, or all that are slow].
     #[arg(long, value_name = "N", requires = "traces", value_parser = clap::value_parser!(u16).range(1..=MOST))]
     slowest: Option<u16>,
+    /// Only requests of these levels: high (0 to 3), low, 2, 0-1.
+    #[arg(
+        long,
+        value_name = "LEVELS",
+        requires = "traces",
+        default_value = "0-7",
+        hide_default_value = true
+    )]
+    slow_levels: PrioritySet,
 }
 
 /// Requests of a second, at the most.
@@ -55,13 +64,13 @@ impl Flags {
         self.traces.as_ref()?;
         let few = if self.slower_than.is_some() { MOST as usize } else { FEW };
         let most = self.slowest.map_or(few, usize::from);
-        Some(Limits { over: self.slower_than.unwrap_or_default(), most })
+        Some(Limits { over: self.slower_than.unwrap_or_default(), most, levels: self.slow_levels })
     }
 
     /// Which requests are to be kept whole: those that are to be written, or a
     /// few to be looked at where that `is_shown`.
     pub fn kept(&self, is_shown: bool) -> Limits {
-        let shown = is_shown.then_some(Limits { over: Span::ZERO, most: SLOW_SHOWN });
+        let shown = is_shown.then_some(Limits { most: SLOW_SHOWN, ..Limits::default() });
         self.limits().or(shown).unwrap_or_default()
     }
 
@@ -147,7 +156,7 @@ fn said(path: &Path, done: &Done, dropped: u64, left_out: u64) -> String {
         line += &format!("; {not_written} not written: {}", why.as_deref().unwrap_or("unknown"));
     }
     if dropped > 0 {
-        line += &format!("; {dropped} dropped, as the disk was slower");
+        line += &format!("; {dropped} dropped, as they came faster than they could be written");
     }
     if left_out > 0 {
         line += &format!("; {left_out} left out, as others of their second were slower");
@@ -179,6 +188,8 @@ impl Writer {
     }
 
     fn run(mut self, batches: &Receiver<Batch>) -> Done {
+        // A thousand lines take milliseconds, which those may not wait for who are served.
+        host::thread::step_back();
         for Batch { slow, epoch_ns } in batches {
             for (shard, slow) in slow {
                 self.write(shard, &slow, epoch_ns);

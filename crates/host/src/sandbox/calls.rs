@@ -55,6 +55,11 @@ fn allowed(duty: Duty) -> Result<Calls, BackendError> {
         (libc::SYS_ioctl, vec![is(1, libc::SIOCGIFINDEX)?]),
         // Which cores the caller itself runs on.
         (libc::SYS_sched_setaffinity, vec![is(0, 0)?]),
+        // That the caller itself runs where nobody else wants to.
+        (
+            libc::SYS_sched_setscheduler,
+            vec![SeccompRule::new(vec![equal(0, 0)?, equal(1, libc::SCHED_IDLE as u64)?])?],
+        ),
         // The name of a thread, or of memory.
         (libc::SYS_prctl, any_of(0, &[libc::PR_SET_NAME as u64, libc::PR_SET_VMA as u64])?),
         // A bug of ours ends us.
@@ -99,7 +104,11 @@ fn of_guard() -> Result<Calls, BackendError> {
 
 /// Argument `at`, from 0, is `value`.
 fn is(at: u8, value: u64) -> Result<SeccompRule, BackendError> {
-    rule(at, SeccompCmpOp::Eq, value)
+    SeccompRule::new(vec![equal(at, value)?])
+}
+
+fn equal(at: u8, value: u64) -> Result<SeccompCondition, BackendError> {
+    condition(at, SeccompCmpOp::Eq, value)
 }
 
 /// Argument `at` is one of `values`.
@@ -109,12 +118,12 @@ fn any_of(at: u8, values: &[u64]) -> Result<Vec<SeccompRule>, BackendError> {
 
 /// None of `bits` is set in argument `at`.
 fn none_of(at: u8, bits: u64) -> Result<SeccompRule, BackendError> {
-    rule(at, SeccompCmpOp::MaskedEq(bits), 0)
+    SeccompRule::new(vec![condition(at, SeccompCmpOp::MaskedEq(bits), 0)?])
 }
 
 /// Of 32 bits, as all these arguments are.
-fn rule(at: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
-    SeccompRule::new(vec![SeccompCondition::new(at, SeccompCmpArgLen::Dword, operation, value)?])
+fn condition(at: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(at, SeccompCmpArgLen::Dword, operation, value)
 }
 
 /// What makes a file that is opened more than read.

@@ -281,7 +281,7 @@ impl<D: Device, A: App> Shard<D, A> {
         let told = || catch_unwind(AssertUnwindSafe(|| app.told(request))).unwrap_or_default();
         match (end, from) {
             (Some(end), _) => {
-                self.stats.slow.offer(passed.total(now), || passed.until(now, end, told()));
+                self.stats.slow.offer(passed.level(), passed.total(now), || passed.until(now, end, told()));
             }
             (None, Origin::Connection(id)) => {
                 if let Some(conn) = self.conns.get(id) {
@@ -307,7 +307,7 @@ impl<D: Device, A: App> Shard<D, A> {
     }
 
     fn on_end(&mut self, now: Time, (passed, told): (Passed, Told), end: End) {
-        self.stats.slow.offer(passed.total(now), || passed.until(now, end, told));
+        self.stats.slow.offer(passed.level(), passed.total(now), || passed.until(now, end, told));
     }
 
     /// Sends as much of the response as TCP takes; the rest when it is

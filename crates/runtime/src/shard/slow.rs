@@ -10,7 +10,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::fmt;
 
-use queueing::{Label, Span, Time};
+use queueing::{Label, Priority, PrioritySet, Span, Time};
 
 use super::Job;
 use crate::app::{Stages, Told};
@@ -20,12 +20,21 @@ use crate::app::{Stages, Told};
 pub const PASSAGE: [&str; 5] = ["nic", "tcp", "event", "service", "transmit"];
 
 /// Which requests are kept whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Those that took so long, or longer.
     pub over: Span,
     /// The slowest of them, so many from one look to the next; 0: none.
     pub most: usize,
+    /// Those that are as urgent: beside many that may take long, the few that may not.
+    pub levels: PrioritySet,
+}
+
+impl Default for Limits {
+    /// None.
+    fn default() -> Self {
+        Self { over: Span::ZERO, most: 0, levels: PrioritySet::ALL }
+    }
 }
 
 /// How a request ended.
@@ -128,8 +137,8 @@ impl Slowest {
     /// Keeps what `make` gives if `total` is long enough; who has to go for it,
     /// and who is not kept though he took [`Limits::over`], is left out.
     #[inline]
-    pub fn offer(&mut self, total: Span, make: impl FnOnce() -> Slow) {
-        if !self.is_on() || total < self.limits.over {
+    pub fn offer(&mut self, level: Priority, total: Span, make: impl FnOnce() -> Slow) {
+        if !self.is_on() || total < self.limits.over || !self.limits.levels.contains(level) {
             return;
         }
         if self.kept.len() >= self.limits.most {
@@ -196,6 +205,11 @@ pub(super) struct Passed {
 }
 
 impl Passed {
+    /// How urgent it was.
+    pub(super) const fn level(&self) -> Priority {
+        self.label.priority
+    }
+
     /// `job`, which a worker got at `given` and the shard has back at `now`.
     pub(super) fn new(now: Time, given: Time, job: &Job) -> Self {
         Self {

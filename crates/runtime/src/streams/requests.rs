@@ -214,6 +214,15 @@ impl Asked {
         let stages: [Span; PASSAGE.len()] = std::array::from_fn(|stage| times[stage + 1].since(times[stage]));
         let total: Span = stages.into_iter().sum();
         let (app, request) = (Span::ZERO, bytes);
-        ledger.slowest.offer(total, || Slow { label, received, stages, app, request, response, end, told });
+        ledger.slowest.offer(label.priority, total, || Slow {
+            label,
+            received,
+            stages,
+            app,
+            request,
+            response,
+            end,
+            told,
+        });
     }
 }

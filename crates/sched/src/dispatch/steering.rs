@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use queueing::Priority;
+use queueing::{Priority, PrioritySet};
 
 use super::{WorkerId, WorkerSet};
 
@@ -43,9 +43,9 @@ impl Steering {
             if set.is_empty() {
                 return Err(SteeringError::Empty { key: key.to_owned(), workers });
             }
-            let (first, last) = levels(key).ok_or_else(|| SteeringError::Levels(key.to_owned()))?;
-            for (level, slot) in sets.iter_mut().enumerate().take(last + 1).skip(first) {
-                if slot.replace(set).is_some() {
+            let levels: PrioritySet = key.parse().map_err(|_| SteeringError::Levels(key.to_owned()))?;
+            for level in levels.iter().map(Priority::index) {
+                if sets[level].replace(set).is_some() {
                     return Err(SteeringError::Twice { key: key.to_owned(), level });
                 }
             }
@@ -64,19 +64,6 @@ impl Steering {
     pub const fn workers(&self, priority: Priority) -> &WorkerSet {
         &self.0[priority.index()]
     }
-}
-
-/// First and last level that `key` names.
-fn levels(key: &str) -> Option<(usize, usize)> {
-    let (first, last) = match key {
-        "high" => (0, 3),
-        "low" => (4, 7),
-        _ => {
-            let (first, last) = key.split_once('-').unwrap_or((key, key));
-            (first.parse().ok()?, last.parse().ok()?)
-        }
-    };
-    (first <= last && last < Priority::LEVELS).then_some((first, last))
 }
 
 /// Why a steering configuration is refused.

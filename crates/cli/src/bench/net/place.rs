@@ -93,7 +93,7 @@ struct Place<'a> {
 impl Place<'_> {
     fn on_veth(&self, lab: &Lab) -> Result<Measured, String> {
         let said = |e: LabError| e.to_string();
-        let Cores { client, server } = self.setting.cores;
+        let Cores { client, server, .. } = self.setting.cores;
         lab.veth((&self.server, HERE), (&self.client, THERE), &Veth::default()).map_err(said)?;
         self.steer(&self.server, HERE, server)?;
         self.steer(&self.client, THERE, client)?;

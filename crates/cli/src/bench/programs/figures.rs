@@ -42,6 +42,8 @@ pub struct Figures {
     pub p999: Span,
     /// Connections that did not live to the end.
     pub broken: u64,
+    /// Share of the time in which the client had something to do.
+    pub busy: f64,
 }
 
 impl Figures {
@@ -56,6 +58,7 @@ impl Figures {
             p99: quantile(0.99),
             p999: quantile(0.999),
             broken: tally.broken,
+            busy: measured.busy,
         }
     }
 
@@ -91,6 +94,7 @@ impl Row {
             p99: span(&|f| f.p99),
             p999: span(&|f| f.p999),
             broken: self.rounds.iter().map(|f| f.broken).sum(),
+            busy: of(&|f| f.busy),
         }
     }
 }

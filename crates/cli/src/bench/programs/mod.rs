@@ -79,6 +79,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             bar.set_message(program.name());
             let setting = Setting {
                 client: cores.client,
+                receive: cores.receive,
                 server: cores.server,
                 device: &args.device,
                 spin: args.spin,
@@ -99,10 +100,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("{:#}", report::json(&rows, &goals, rounds, time));
     } else {
         println!(
-            "{}, server and stack on core {}, client on core {}",
+            "{}, server and stack on core {}, client on core {}, which core {} receives for",
             host::Machine::this(),
             cores.server.0,
-            cores.client.0
+            cores.client.0,
+            cores.receive.0
         );
         println!("medians of {rounds} rounds of {time} each\n");
         report::print(&rows, &goals);

@@ -59,7 +59,7 @@ impl fmt::Display for Goal {
 
 /// A table, notes, and the goals as last lines.
 pub fn print(rows: &Rows, goals: &[Goal]) {
-    let header = ["server", "case", "stack", "req/s", "per core", "cores", "p50", "p99", "p99.9", "broken"];
+    let header = ["server", "case", "stack", "req/s", "per core", "cores", "p50", "p99", "p99.9", "client"];
     let groups = [("", 3), ("thousands", 2), ("", 1), ("latency, µs", 3), ("", 1)];
     let mut table = Table::new(3, &header).groups(&groups);
     for row in &rows.rows {
@@ -68,7 +68,7 @@ pub fn print(rows: &Rows, goals: &[Goal]) {
         let rates = [f.answers_per_s, f.per_core()].map(|rate| format!("{:.1}", rate / 1e3));
         let latency = [f.p50, f.p99, f.p999].map(micros);
         let cores = [format!("{:.2}", f.cores)];
-        table.row([&words[..], &rates, &cores, &latency, &[f.broken.to_string()]].concat());
+        table.row([&words[..], &rates, &cores, &latency, &[format!("{:.0} %", f.busy * 100.0)]].concat());
     }
     if !rows.rows.is_empty() {
         println!("{table}");
@@ -80,6 +80,11 @@ pub fn print(rows: &Rows, goals: &[Goal]) {
         "mixed: small requests at 5 % of that, beside 32 KiB each on connections that ask again at once"
     );
     println!("cores: run time of the server, of our stack's process and of the softirq thread of their core");
+    println!("client: its time with something to do; near 100 % answers waited for it, too, on every stack");
+    let broken: u64 = rows.rows.iter().map(|row| row.figures().broken).sum();
+    if broken > 0 {
+        println!("{broken} connections did not live to the end");
+    }
     for (program, why) in &rows.missing {
         println!("{}: not run: {why}", program.name());
     }
@@ -101,6 +106,7 @@ pub fn json(rows: &Rows, goals: &[Goal], rounds: u32, time: Span) -> Value {
             "p99_ns": f.p99.as_nanos(),
             "p999_ns": f.p999.as_nanos(),
             "broken": f.broken,
+            "client_busy": f.busy,
         })
     };
     let missing = |(program, why): &(Program, String)| json!({ "program": program.name(), "not_run": why });

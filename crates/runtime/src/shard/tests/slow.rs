@@ -3,7 +3,7 @@
 use super::*;
 use crate::app::Told;
 
-const ALL: Limits = Limits { over: Span::ZERO, most: 100 };
+const ALL: Limits = Limits { over: Span::ZERO, most: 100, levels: PrioritySet::ALL };
 
 fn kept(world: &mut World) -> Vec<Slow> {
     let mut seen = Seen::default();
@@ -94,7 +94,9 @@ fn nobody_is_kept_who_was_not_asked_for_and_a_look_begins_anew() {
     unasked.send(id, "1\n");
     unasked.serve_all();
     assert_eq!(unasked.shard.stats().slow.clone().take(), []);
-    let mut world = world(1, |config| config.slow = Limits { over: Span::from_micros(50), most: 2 });
+    let mut world = world(1, |config| {
+        config.slow = Limits { over: Span::from_micros(50), most: 2, levels: PrioritySet::ALL }
+    });
     let id = world.connect();
     for text in ["1\n", "7\n", "7\n", "7\n", "1\n"] {
         world.send(id, text);

@@ -9,7 +9,7 @@ use crate::shard::{End, Slow};
 /// With one connection, and all of whose requests are kept.
 fn world() -> World {
     let mut world = World::without(1000);
-    world.streams.set_slow(Limits { over: Span::ZERO, most: 10 });
+    world.streams.set_slow(Limits { over: Span::ZERO, most: 10, levels: PrioritySet::ALL });
     world.connect();
     world
 }

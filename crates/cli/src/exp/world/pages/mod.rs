@@ -123,6 +123,7 @@ fn run(config: &Config, stack: Stack) -> Result<Found, Error> {
     let (page, policy) = (Item { key: "p", bytes: config.bytes }, config.policy());
     let setting = Setting {
         client,
+        receive: client,
         server: core,
         device: "xdp",
         spin: Span::ZERO,
