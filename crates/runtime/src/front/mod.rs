@@ -269,11 +269,14 @@ impl<F: AsRef<[u8]>> Front<F> {
             return given;
         }
         let Some(ip) = PacketView::new(frame, meta).ip() else { return given };
-        if silent && is_bare_ack(&ip) {
+        let acknowledges = is_bare_ack(&ip);
+        if silent && acknowledges {
             return Turn::from(Priority::HIGHEST);
         }
-        let known = if learns { below.with(|stack| stack.turn_of(&ip)) } else { None };
-        known.unwrap_or(given)
+        if !learns || !acknowledges && ip.tcp_payload().is_none_or(<[u8]>::is_empty) {
+            return given;
+        }
+        below.with(|stack| stack.turn_of(&ip)).unwrap_or(given)
     }
 
     /// Whether the guard sheds this frame; tells the client, if it is to be told.

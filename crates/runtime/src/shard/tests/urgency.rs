@@ -136,6 +136,18 @@ fn what_is_known_of_a_connection_stands_before_a_default_and_behind_a_verdict() 
 }
 
 #[test]
+fn the_end_of_a_connection_that_was_urgent_does_not_overtake_its_data() {
+    let mut world = driven();
+    let id = world.connect();
+    world.send(id, "0 urgent\n");
+    assert_eq!(world.serve_all(), ["0 urgent\n"]);
+    world.queue(id, "5 not any more\n");
+    world.client.close(world.clock.now(), id);
+    world.client.egress(world.clock.now(), &mut world.far);
+    assert_eq!(transported(&mut world), [true, false]);
+}
+
+#[test]
 fn a_new_connection_does_not_overtake_urgent_data() {
     let mut world = driven();
     let urgent = world.connect();
