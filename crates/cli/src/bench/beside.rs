@@ -1,12 +1,12 @@
 //! What benchmarks of servers side by side have in common: rounds in turn, a
 //! core for the server and one for its clients.
 
-use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 use host::lab::{Lab, LabError, Namespace};
-use queueing::CoreId;
+use queueing::{CoreId, Span};
 
-use crate::Error;
+use crate::{Error, programs};
 
 /// How often, how much, and what is printed.
 #[derive(clap::Args)]
@@ -23,6 +23,17 @@ pub struct Common {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What unmodified programs have of ours.
+#[derive(clap::Args)]
+pub struct Ours {
+    /// Our stack's device.
+    #[arg(long, default_value = "xdp", value_parser = ["xdp", "packet"])]
+    pub device: String,
+    /// The library to preload [default: as for `greenwave run`].
+    #[arg(long, value_name = "FILE")]
+    pub lib: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -69,11 +80,7 @@ pub fn lab(name: &str) -> Result<Lab, Error> {
     Ok(Lab::new(name)?)
 }
 
-/// Where servers are, in a network of 24 bits.
-pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-
-/// Gives the kernel's `device` the server's address; with CUBIC, as ours,
-/// whatever this machine prefers.
+/// As [`programs::kernel_address`], for a crowd that comes at once.
 ///
 /// # Errors
 /// What `ip` said.
@@ -82,7 +89,17 @@ pub fn kernel_address(namespace: &Namespace, device: &str) -> Result<(), LabErro
     for (name, value) in [("tcp_max_syn_backlog", "16384"), ("tcp_syncookies", "0")] {
         namespace.sysctl(&format!("net.ipv4.{name}"), value)?;
     }
-    namespace.address(device, SERVER.into(), 24)?;
-    let route = ["route", "replace", "10.77.0.0/24", "dev", device, "src", "10.77.0.2", "congctl", "cubic"];
-    namespace.run("ip", &route).map(drop)
+    programs::kernel_address(namespace, device)
+}
+
+/// The median of what `rounds`, one at least, have of `figure`.
+pub fn median<R>(rounds: &[R], figure: impl Fn(&R) -> f64) -> f64 {
+    let mut values: Vec<f64> = rounds.iter().map(figure).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The same of spans.
+pub fn median_span<R>(rounds: &[R], figure: impl Fn(&R) -> Span) -> Span {
+    Span::from_nanos(median(rounds, |round| figure(round).as_nanos() as f64) as u64)
 }

@@ -5,4 +5,4 @@ mod program;
 mod rig;
 
 pub use program::{BULK, Item, Program, SMALL};
-pub use rig::{Measured, Rig, Setting, Stack};
+pub use rig::{Measured, Rig, SERVER, Setting, Stack, kernel_address, said};

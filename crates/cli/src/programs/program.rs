@@ -32,13 +32,6 @@ pub const SMALL: Item = Item { key: "s", bytes: 100 };
 /// and one that is not.
 pub const BULK: Item = Item { key: "b", bytes: 32 * 1024 };
 
-/// What nginx is told of workers, each on one of these cores.
-fn crew(cores: &[CoreId]) -> String {
-    let mask = |core: &CoreId| format!(" 1{}", "0".repeat(core.0.into()));
-    let masks: String = cores.iter().map(mask).collect();
-    format!("user root; worker_processes {}; worker_cpu_affinity{masks};", cores.len())
-}
-
 impl Item {
     fn value(self) -> Vec<u8> {
         vec![b'x'; self.bytes]
@@ -149,6 +142,13 @@ impl Program {
             SMALL.key
         )
     }
+}
+
+/// What nginx is told of workers, each on one of these cores.
+fn crew(cores: &[CoreId]) -> String {
+    let mask = |core: &CoreId| format!(" 1{}", "0".repeat(core.0.into()));
+    let masks: String = cores.iter().map(mask).collect();
+    format!("user root; worker_processes {}; worker_cpu_affinity{masks};", cores.len())
 }
 
 #[cfg(test)]

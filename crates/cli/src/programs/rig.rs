@@ -103,7 +103,8 @@ pub struct Measured {
     pub busy: f64,
 }
 
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// Where servers are, in a network of 24 bits.
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// The server's device and a client's.
 const HERE: &str = "gw0";
 const THERE: &str = "gw1";
@@ -128,25 +129,23 @@ impl<'a, D: Device + Send> Rig<'a, D> {
     ) -> Result<Self, String> {
         let said = |e: LabError| e.to_string();
         let server = lab.namespace("server").map_err(said)?;
-        quiet(&server);
+        let _ = server.without_ipv6();
         let mut namespaces = Vec::new();
         for n in 0..clients {
             let client = lab.namespace(&format!("client {n}")).map_err(said)?;
-            quiet(&client);
+            let _ = client.without_ipv6();
             namespaces.push(client);
         }
         match &namespaces[..] {
             [client] => lab.veth((&server, HERE), (client, THERE), &Veth::default()).map_err(said)?,
             all => namespaces.push(bridge(lab, &server, all)?),
         }
-        server.steer_receive(HERE, 1 << setting.server.0).map_err(said)?;
+        server.steer_receive(HERE, setting.server).map_err(said)?;
         let folder = Folder::new("programs").map_err(said)?;
         let words = program.command(SERVER, None, setting.items, &folder).map_err(said)?;
         let mut command = match stack {
             Stack::Kernel => {
-                server.address(HERE, SERVER.into(), 24).map_err(said)?;
-                let net = ["route", "replace", "10.77.0.0/24", "dev", HERE, "src", "10.77.0.2"];
-                server.run("ip", &[&net[..], &["congctl", "cubic"]].concat()).map_err(said)?;
+                kernel_address(&server, HERE).map_err(said)?;
                 let mut command = server.command(&words[0]);
                 command.args(&words[1..]);
                 command
@@ -172,7 +171,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
         let child = server.spawn_on(setting.server, &mut command).map_err(said)?;
         let mut ends = Vec::new();
         for (n, client) in namespaces.iter().take(clients).enumerate() {
-            client.steer_receive(THERE, 1 << setting.receive.0).map_err(said)?;
+            client.steer_receive(THERE, setting.receive).map_err(said)?;
             let addr = Ipv4Addr::new(10, 77, 0, 3 + n as u8);
             let (device, mac) = client.enter(|| xdp(THERE, addr))?;
             ends.push(Client { device, mac, addr }.map(|device| change(n, device)));
@@ -210,17 +209,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
     /// What the server had to say when it did not serve.
     fn said(&mut self) -> String {
         let _ = self.child.kill();
-        let mut said = String::new();
-        if let Some(mut stderr) = self.child.stderr.take() {
-            let _ = stderr.read_to_string(&mut said);
-        }
-        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        // Where it panicked and why, and not only that it did.
-        if let Some(at) = lines.iter().position(|line| line.contains("panicked at")) {
-            return lines[at..].iter().take(2).copied().collect::<Vec<_>>().join(" ");
-        }
-        let line = lines.last();
-        line.map_or("it does not answer".to_owned(), |line| line.trim_start_matches("error: ").to_owned())
+        said(&mut self.child)
     }
 
     /// Exchanges `kinds`, those of each client in turn, for `time` after `warmup`.
@@ -315,16 +304,37 @@ fn carry_out<D: Device>(
     Ok(Measured { kinds, span, cores, busy })
 }
 
-/// Router solicitations and the like are nobody's business here.
-fn quiet(namespace: &Namespace) {
-    let _ = namespace.sysctl("net.ipv6.conf.default.disable_ipv6", "1");
+/// Gives the kernel's `device` the server's address; with CUBIC, as ours,
+/// whatever this machine prefers.
+///
+/// # Errors
+/// What `ip` said.
+pub fn kernel_address(namespace: &Namespace, device: &str) -> Result<(), LabError> {
+    namespace.address(device, SERVER.into(), 24)?;
+    let route = ["route", "replace", "10.77.0.0/24", "dev", device, "src", "10.77.0.2", "congctl", "cubic"];
+    namespace.run("ip", &route).map(drop)
+}
+
+/// What a server that has ended, or was killed, had to say for it: where it
+/// panicked and why, or its last line.
+pub fn said(server: &mut Child) -> String {
+    let mut said = String::new();
+    if let Some(mut stderr) = server.stderr.take() {
+        let _ = stderr.read_to_string(&mut said);
+    }
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if let Some(at) = lines.iter().position(|line| line.contains("panicked at")) {
+        return lines[at..].iter().take(2).copied().collect::<Vec<_>>().join(" ");
+    }
+    let line = lines.last();
+    line.map_or("it does not answer".to_owned(), |line| line.trim_start_matches("error: ").to_owned())
 }
 
 /// A namespace with a bridge to which `server` and all of `clients` have a cable.
 fn bridge(lab: &Lab, server: &Namespace, clients: &[Namespace]) -> Result<Namespace, String> {
     let said = |e: LabError| e.to_string();
     let between = lab.namespace("between").map_err(said)?;
-    quiet(&between);
+    let _ = between.without_ipv6();
     between.run("ip", &["link", "add", "bridge", "type", "bridge"]).map_err(said)?;
     between.up("bridge").map_err(said)?;
     let ends = clients.iter().map(|client| (client, THERE)).chain([(server, HERE)]);

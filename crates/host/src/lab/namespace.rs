@@ -192,15 +192,24 @@ impl Namespace {
         })
     }
 
-    /// Lets `device` hand received packets to the kernel's stack on the CPUs
-    /// of `mask` (receive packet steering), on each of its queues; 0: on the
-    /// CPU where they come in, which on a veth is the sender's.
+    /// Keeps devices that come here from now on without IPv6: router
+    /// solicitations and the like are nobody's business where is measured.
+    ///
+    /// # Errors
+    /// As [`Namespace::sysctl`].
+    pub fn without_ipv6(&self) -> Result<(), LabError> {
+        self.sysctl("net.ipv6.conf.default.disable_ipv6", "1")
+    }
+
+    /// Lets `device` hand received packets to the kernel's stack on `core`
+    /// (receive packet steering), on each of its queues. Unless told so it is
+    /// the core where they come in, which on a veth is the sender's.
     ///
     /// # Errors
     /// [`LabError::Failed`] with what the shell said.
-    pub fn steer_receive(&self, device: &str, mask: u64) -> Result<(), LabError> {
+    pub fn steer_receive(&self, device: &str, core: CoreId) -> Result<(), LabError> {
         let script = "for queue in queues/rx-*; do echo \"$1\" >\"$queue/rps_cpus\" || exit 1; done";
-        self.set_up(device, script, &format!("{mask:x}"))
+        self.set_up(device, script, &only(core))
     }
 
     /// As [`Namespace::steer_receive`], on this one of the device's queues, to
@@ -209,8 +218,7 @@ impl Namespace {
     /// # Errors
     /// As [`Namespace::steer_receive`]; there is no such queue.
     pub fn steer_queue(&self, device: &str, queue: u16, core: CoreId) -> Result<(), LabError> {
-        let mask = 1_u64.checked_shl(core.0.into()).unwrap_or(0);
-        self.set_up(device, &format!("echo \"$1\" >queues/rx-{queue}/rps_cpus"), &format!("{mask:x}"))
+        self.set_up(device, &format!("echo \"$1\" >queues/rx-{queue}/rps_cpus"), &only(core))
     }
 
     /// Lets a thread of the kernel's own, `napi/DEVICE-…`, receive for
@@ -239,4 +247,25 @@ fn cannot_start(program: &str, e: &io::Error) -> LabError {
         _ => e.to_string(),
     };
     LabError::Program { program: program.to_owned(), why }
+}
+
+/// The mask of `core` alone as /sys has such masks: hexadecimal, 32 cores to a
+/// word, the last ones first.
+fn only(core: CoreId) -> String {
+    format!("{:x}", 1_u32 << (core.0 % 32)) + &",00000000".repeat(usize::from(core.0 / 32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_has_one_bit_on_any_machine() {
+        let check = |core, expected| assert_eq!(only(CoreId(core)), expected, "core {core}");
+        check(0, "1");
+        check(5, "20");
+        check(31, "80000000");
+        check(32, "1,00000000");
+        check(70, "40,00000000,00000000");
+    }
 }

@@ -1,5 +1,6 @@
 //! What only a machine with root can show; elsewhere it says so.
 
+use queueing::CoreId;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 
@@ -58,7 +59,7 @@ fn parameters_and_queues_are_those_of_one_namespace() {
     let offloads = b.run("ethtool", &["--show-offload", "eth0"]).unwrap();
     assert!(offloads.contains("tcp-segmentation-offload: off"), "{offloads}");
     assert!(offloads.contains("tx-checksumming: off"), "{offloads}");
-    a.steer_receive("eth0", 1).unwrap();
+    a.steer_receive("eth0", CoreId(0)).unwrap();
     assert_eq!(a.mac("eth0").unwrap()[0] & 1, 0, "a host's address");
 }
 

@@ -357,8 +357,8 @@ impl Desk {
     /// [`NoOffer`]; the program hears nothing of it.
     pub fn offer(&mut self, id: u64, local: SocketAddr, remote: SocketAddr) -> Result<Pipe, NoOffer> {
         assert!(id < MAILBOX, "connection {id} is called like a listener, or like a mailbox");
-        let (run, watch) = (self.run, self.watches[self.stack_of(id)].clone());
         let stack = Stack { number: self.stack_of(id), of: self.watches.len() };
+        let (run, watch) = (self.run, self.watches[stack.number].clone());
         let listener = self.listeners.taker(local, stack).ok_or(NoOffer::NoListener)?;
         let name = Name { run, kind: Kind::Connection, six: listener.six, id, local, remote };
         let name = name.encode();

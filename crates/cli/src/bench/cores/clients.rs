@@ -17,8 +17,8 @@ use queueing::{Clock, CoreId, Histogram, Span, Time};
 use runtime::steer::{LINK_FRAMES, Steered, over_queues};
 
 use super::choice::Cores;
-use crate::bench::beside::SERVER;
 use crate::bench::peer::PORT;
+use crate::programs::SERVER;
 use crate::{client, panics};
 
 /// Where the clients are.

@@ -5,6 +5,7 @@ use queueing::Span;
 use super::choice::Cores;
 use super::clients::Measured;
 use super::servers::{Server, Stack};
+use crate::bench::beside::{median, median_span};
 
 /// One server on one stack and so many cores, over all rounds.
 pub struct Row {
@@ -75,21 +76,14 @@ impl Row {
         if self.rounds.is_empty() {
             return Err(self.failed.as_deref().unwrap_or("no round was run"));
         }
-        let of = |figure: &dyn Fn(&Figures) -> f64| {
-            let mut values: Vec<f64> = self.rounds.iter().map(figure).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        };
-        let span = |figure: &dyn Fn(&Figures) -> Span| {
-            Span::from_nanos(of(&|figures| figure(figures).as_nanos() as f64) as u64)
-        };
+        let rounds = &self.rounds;
         Ok(Figures {
-            answers_per_s: of(&|f| f.answers_per_s),
-            used: of(&|f| f.used),
-            p50: span(&|f| f.p50),
-            p99: span(&|f| f.p99),
-            broken: self.rounds.iter().map(|f| f.broken).sum(),
-            busiest: of(&|f| f.busiest),
+            answers_per_s: median(rounds, |f| f.answers_per_s),
+            used: median(rounds, |f| f.used),
+            p50: median_span(rounds, |f| f.p50),
+            p99: median_span(rounds, |f| f.p99),
+            broken: rounds.iter().map(|f| f.broken).sum(),
+            busiest: median(rounds, |f| f.busiest),
         })
     }
 

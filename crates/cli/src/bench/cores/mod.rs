@@ -8,12 +8,11 @@
 //! core is enough for one of the server's is not taken for granted: each row
 //! says how busy the busiest client was.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use queueing::Span;
 
-use super::beside::{self, Common, Scale};
+use super::beside::{self, Common, Ours, Scale};
 use super::goal;
 use crate::{Error, progress};
 
@@ -43,16 +42,12 @@ pub struct Args {
     /// How long each server is measured in each round.
     #[arg(long, default_value = "1s")]
     time: Span,
-    /// Our stack's device.
-    #[arg(long, default_value = "xdp", value_parser = ["xdp", "packet"])]
-    device: String,
+    #[command(flatten)]
+    ours: Ours,
     /// How long our stack looks for work, then it sleeps
     /// [default: 20us; 0us where a program shares its cores].
     #[arg(long, value_name = "SPAN", value_parser = crate::options::spin, verbatim_doc_comment)]
     spin: Option<Span>,
-    /// The library to preload [default: as for `greenwave run`].
-    #[arg(long, value_name = "FILE")]
-    lib: Option<PathBuf>,
 }
 
 /// Measures and prints what was found.
@@ -86,9 +81,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             bar.set_message(row.name());
             let setting = place::Setting {
                 cores: &row.cores,
-                device: &args.device,
+                device: &args.ours.device,
                 spin: args.spin,
-                lib: args.lib.as_deref(),
+                lib: args.ours.lib.as_deref(),
                 crowd,
                 time,
                 seed: round.into(),

@@ -11,7 +11,6 @@
 //! whatever core it came to. By which queue an answer leaves is the sender's
 //! affair, and clients hand it on among themselves where they have to.
 
-use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -25,10 +24,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::choice::Cores;
 use super::clients::{Clients, Measured};
 use super::servers::{Server, Stack};
-use crate::bench::beside::{SERVER, kernel_address};
+use crate::bench::beside::kernel_address;
 use crate::client::OPEN_WITHIN;
 use crate::options::secret_of;
-use crate::programs::SMALL;
+use crate::programs::{self, SERVER, SMALL};
 
 /// What all measurements of a row share.
 pub struct Setting<'a> {
@@ -101,9 +100,8 @@ impl<'a> Place<'a> {
     fn new(lab: &Lab, server: Server, stack: Stack, setting: &'a Setting<'a>) -> Result<Self, String> {
         let said = |e: LabError| e.to_string();
         let (here, there) = (lab.namespace("server").map_err(said)?, lab.namespace("clients").map_err(said)?);
-        // Router solicitations and the like are nobody's business here.
         for namespace in [&here, &there] {
-            let _ = namespace.sysctl("net.ipv6.conf.default.disable_ipv6", "1");
+            let _ = namespace.without_ipv6();
         }
         let cores = setting.cores;
         let cable = Veth { queues: cores.count() as u16, ..Veth::default() };
@@ -162,12 +160,7 @@ impl<'a> Place<'a> {
     /// What the server had to say when it did not serve.
     fn said(&mut self) -> String {
         self.child.end();
-        let mut said = String::new();
-        if let Some(mut stderr) = self.child.0.stderr.take() {
-            let _ = stderr.read_to_string(&mut said);
-        }
-        let line = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-        line.map_or("it does not answer".to_owned(), |line| line.trim_start_matches("error: ").to_owned())
+        programs::said(&mut self.child.0)
     }
 }
 

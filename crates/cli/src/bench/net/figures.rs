@@ -5,6 +5,7 @@ use queueing::Span;
 use super::cases::Case;
 use super::place::Measured;
 use super::systems::System;
+use crate::bench::beside::{median, median_span};
 
 /// One server in one case, over all rounds.
 pub struct Row {
@@ -73,21 +74,17 @@ impl Row {
 
 /// Of at least one round.
 fn medians(rounds: &[Measured]) -> Figures {
-    let of = |figure: &dyn Fn(&Measured) -> f64| {
-        let mut values: Vec<f64> = rounds.iter().map(figure).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
-    let quantile = |q: f64| Span::from_nanos(of(&|m| m.latency.quantile(q).as_nanos() as f64) as u64);
+    let of = |figure: fn(&Measured) -> f64| median(rounds, figure);
+    let quantile = |q: f64| median_span(rounds, |m| m.latency.quantile(q));
     Figures {
-        answers_per_s: of(&|m| m.answers_per_s),
-        bytes_per_s: of(&|m| m.bytes_per_s),
-        cores: of(&|m| m.cores),
+        answers_per_s: of(|m| m.answers_per_s),
+        bytes_per_s: of(|m| m.bytes_per_s),
+        cores: of(|m| m.cores),
         p50: quantile(0.5),
         p99: quantile(0.99),
         p999: quantile(0.999),
         broken: rounds.iter().map(|m| m.broken).sum(),
-        resent: of(&|m| m.resent as f64 / (m.sent as f64).max(1.0)),
+        resent: of(|m| m.resent as f64 / (m.sent as f64).max(1.0)),
         early: rounds.iter().map(|m| m.early).sum(),
     }
 }

@@ -23,11 +23,12 @@ use super::cases::Case;
 use super::gvisor::Program;
 use super::systems::{Device, Stack, System};
 use super::{Cores, ReceiveOn};
-use crate::bench::beside::{SERVER, kernel_address};
+use crate::bench::beside::kernel_address;
 use crate::bench::peer::{PORT, Serves, page};
 use crate::client::{self, FRAMES, OPEN_WITHIN, xdp};
 use crate::options::secret_of;
 use crate::panics;
+use crate::programs::SERVER;
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The server's device and the client's.
@@ -70,9 +71,8 @@ pub fn measure(lab: &Lab, system: &System, case: &Case, setting: &Setting<'_>) -
     let said = |e: LabError| e.to_string();
     let server = lab.namespace("server").map_err(said)?;
     let client = lab.namespace("client").map_err(said)?;
-    // Router solicitations and the like are nobody's business here.
     for namespace in [&server, &client] {
-        let _ = namespace.sysctl("net.ipv6.conf.default.disable_ipv6", "1");
+        let _ = namespace.without_ipv6();
     }
     let place = Place { system, case, setting, server, client };
     match system.device {
@@ -133,8 +133,7 @@ impl Place<'_> {
         if self.setting.receive_on == ReceiveOn::Sender {
             return Ok(());
         }
-        let mask = 1_u64.checked_shl(core.0.into()).unwrap_or(0);
-        namespace.steer_receive(device, mask).map_err(|e| e.to_string())
+        namespace.steer_receive(device, core).map_err(|e| e.to_string())
     }
 
     /// Starts the server on its core and waits until it is ready.

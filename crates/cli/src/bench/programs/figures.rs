@@ -2,6 +2,7 @@
 
 use queueing::Span;
 
+use crate::bench::beside::{median, median_span};
 use crate::programs::{Measured, Program, Stack};
 
 /// What is asked, and how fast.
@@ -79,22 +80,15 @@ pub struct Row {
 impl Row {
     /// Medians, and the sum of what broke.
     pub fn figures(&self) -> Figures {
-        let of = |figure: &dyn Fn(&Figures) -> f64| {
-            let mut values: Vec<f64> = self.rounds.iter().map(figure).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        };
-        let span = |figure: &dyn Fn(&Figures) -> Span| {
-            Span::from_nanos(of(&|figures| figure(figures).as_nanos() as f64) as u64)
-        };
+        let rounds = &self.rounds;
         Figures {
-            answers_per_s: of(&|f| f.answers_per_s),
-            cores: of(&|f| f.cores),
-            p50: span(&|f| f.p50),
-            p99: span(&|f| f.p99),
-            p999: span(&|f| f.p999),
-            broken: self.rounds.iter().map(|f| f.broken).sum(),
-            busy: of(&|f| f.busy),
+            answers_per_s: median(rounds, |f| f.answers_per_s),
+            cores: median(rounds, |f| f.cores),
+            p50: median_span(rounds, |f| f.p50),
+            p99: median_span(rounds, |f| f.p99),
+            p999: median_span(rounds, |f| f.p999),
+            broken: rounds.iter().map(|f| f.broken).sum(),
+            busy: median(rounds, |f| f.busy),
         }
     }
 }

@@ -7,14 +7,13 @@
 //! phase of the machine meets them alike; figures are medians over rounds.
 //! What the machine cannot run has a row that says why.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use host::lab::{Lab, is_there};
 use load::exchange::{Kind, Pace};
 use queueing::Span;
 
-use super::beside::{self, Common, Cores, Scale};
+use super::beside::{self, Common, Cores, Ours, Scale};
 use crate::programs::{BULK, Program, Rig, SMALL, Setting, Stack};
 use crate::{Error, progress};
 
@@ -34,16 +33,12 @@ pub struct Args {
     /// How long each case takes in each round.
     #[arg(long, default_value = "1s")]
     time: Span,
-    /// Our stack's device.
-    #[arg(long, default_value = "xdp", value_parser = ["xdp", "packet"])]
-    device: String,
+    #[command(flatten)]
+    ours: Ours,
     /// How long our stack looks for work, then it sleeps. It has one core
     /// with the server, and while it looks the server waits.
     #[arg(long, value_name = "SPAN", default_value = "0us", value_parser = crate::options::spin, verbatim_doc_comment)]
     spin: Span,
-    /// The library to preload [default: as for `greenwave run`].
-    #[arg(long, value_name = "FILE")]
-    lib: Option<PathBuf>,
 }
 
 fn program(name: &str) -> Result<Program, String> {
@@ -81,9 +76,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
                 client: cores.client,
                 receive: cores.receive,
                 server: cores.server,
-                device: &args.device,
+                device: &args.ours.device,
                 spin: args.spin,
-                lib: args.lib.as_deref(),
+                lib: args.ours.lib.as_deref(),
                 items: &[SMALL, BULK],
                 policy: &program.policy(),
                 seed: round.into(),

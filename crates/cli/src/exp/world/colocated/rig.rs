@@ -99,7 +99,7 @@ impl Rig {
                 let mut lc = host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::piped()))?;
                 let target = listens(&mut lc, config.lc.program())?;
                 // What it sends comes in on the clients' core.
-                host.steer_receive(DEVICE, 1 << CLIENT_CORE.0)?;
+                host.steer_receive(DEVICE, CLIENT_CORE)?;
                 (lc, host.clone(), target)
             }
         };
@@ -165,8 +165,8 @@ fn possible() -> Result<(), Error> {
 fn cabled(lab: &Lab, host: &Namespace) -> Result<Namespace, LabError> {
     let client = lab.namespace("client")?;
     lab.veth((host, HERE), (&client, DEVICE), &Veth::default())?;
-    client.steer_receive(DEVICE, 1 << CLIENT_CORE.0)?;
-    host.steer_receive(HERE, 1 << SHARED_CORE.0)?;
+    client.steer_receive(DEVICE, CLIENT_CORE)?;
+    host.steer_receive(HERE, SHARED_CORE)?;
     host.address(HERE, SERVER.into(), PREFIX)?;
     client.address(DEVICE, CLIENT.into(), PREFIX)?;
     Ok(client)

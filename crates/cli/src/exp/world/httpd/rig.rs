@@ -78,12 +78,11 @@ impl Rig {
         let [host, client] = ["server", "client"].map(|name| lab.namespace(name));
         let (host, client) = (host?, client?);
         for namespace in [&host, &client] {
-            // Router solicitations and the like are nobody's business here.
-            namespace.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
+            namespace.without_ipv6()?;
         }
         let device = device();
         lab.veth((&host, &device), (&client, THERE), &Veth::default())?;
-        client.steer_receive(THERE, 1 << CLIENT_CORE.0)?;
+        client.steer_receive(THERE, CLIENT_CORE)?;
         let group = Group::preferred(server.program())?;
         if config.setup.share < 1.0 {
             group.limit(config.setup.share, PERIOD)?;
@@ -101,7 +100,7 @@ impl Rig {
             affinity::pin_process(thread, SERVER_CORE)
                 .map_err(|e| LabError::Program { program: format!("napi/{device}"), why: e.to_string() })?;
         } else {
-            host.steer_receive(&device, 1 << SERVER_CORE.0)?;
+            host.steer_receive(&device, SERVER_CORE)?;
         }
         host.address(&device, SERVER.into(), PREFIX)?;
         for (name, value) in &config.sysctl {

@@ -227,8 +227,8 @@ fn cable(lab: &Lab, host: &Namespace, front: &Namespace, name: &str, number: u8)
     host.address(DEVICE, here.into(), PREFIX)?;
     front.address(name, there.into(), PREFIX)?;
     let mine = if number == USERS { CLIENT_CORE } else { SHARED_CORE };
-    host.steer_receive(DEVICE, 1 << mine.0)?;
-    front.steer_receive(name, 1 << SHARED_CORE.0)
+    host.steer_receive(DEVICE, mine)?;
+    front.steer_receive(name, SHARED_CORE)
 }
 
 /// Where a service of network `number` listens: at end 0, or at the front's, 1.
