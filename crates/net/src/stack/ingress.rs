@@ -199,13 +199,9 @@ impl Stack {
 
     /// How urgent a packet is by the connection that it belongs to: as the
     /// latest request there, or as the application has said since. `None`
-    /// without a connection, and as long as nobody [tells them
-    /// apart](Stack::tells_apart).
+    /// without a connection.
     #[must_use]
     pub fn turn_of(&mut self, ip: &IpView<'_>) -> Option<Turn> {
-        if !self.tells_apart {
-            return None;
-        }
         let (remote_port, local_port) = ip.tcp_ports()?;
         let tuple = FourTuple { local: ip.target(), local_port, remote: ip.source(), remote_port };
         let index = self.find(&tuple)?;
@@ -213,7 +209,8 @@ impl Stack {
         Some(Turn { level: connection.transmit.latest(), of: Some(id) })
     }
 
-    /// Whether any connection has been more urgent than the least urgent.
+    /// Whether any connection has been more urgent than the least urgent: as long
+    /// as none was, [`Stack::turn_of`] need not be asked.
     #[must_use]
     #[inline]
     pub fn tells_apart(&self) -> bool {

@@ -264,19 +264,21 @@ impl<F: AsRef<[u8]>> Front<F> {
         if self.order == RxOrder::Fifo || !silent && !meta.by_default {
             return given;
         }
-        let learns = self.order == RxOrder::Learned && below.with(|stack| stack.tells_apart());
-        if !(learns || silent && self.classifier.is_some()) {
-            return given;
-        }
-        let Some(ip) = PacketView::new(frame, meta).ip() else { return given };
-        let acknowledges = is_bare_ack(&ip);
-        if silent && acknowledges {
-            return Turn::from(Priority::HIGHEST);
-        }
-        if !learns || !acknowledges && ip.tcp_payload().is_none_or(<[u8]>::is_empty) {
-            return given;
-        }
-        below.with(|stack| stack.turn_of(&ip)).unwrap_or(given)
+        below.with(|stack| {
+            let learns = self.order == RxOrder::Learned && stack.tells_apart();
+            if !(learns || silent && self.classifier.is_some()) {
+                return given;
+            }
+            let Some(ip) = PacketView::new(frame, meta).ip() else { return given };
+            let acknowledges = is_bare_ack(&ip);
+            if silent && acknowledges {
+                return Turn::from(Priority::HIGHEST);
+            }
+            if !learns || !acknowledges && ip.tcp_payload().is_none_or(<[u8]>::is_empty) {
+                return given;
+            }
+            stack.turn_of(&ip).unwrap_or(given)
+        })
     }
 
     /// Whether the guard sheds this frame; tells the client, if it is to be told.
