@@ -128,6 +128,29 @@ fn who_is_behind_goes_to_the_workers_a_level_more_urgent() {
 }
 
 #[test]
+fn who_can_bear_a_loss_goes_to_the_workers_a_level_less_urgent() {
+    if !can_run("who_can_bear_a_loss_goes_to_the_workers_a_level_less_urgent") {
+        return;
+    }
+    library::library();
+    // Patient users alone, with fifty seconds for what takes milliseconds.
+    let alone = r#"mechanisms = "all"
+    "host.stack" = true
+    "host.loss" = "200ms"
+    "slos.0.share" = 0.0
+    "slos.1.share" = 1.0
+    "slos.2.share" = 0.0"#;
+    let json = found(&TINY.run("mechanisms = \"all\"\n    \"host.stack\" = true", alone));
+    for mode in ["none", "no-stack", "all"] {
+        let new = figure(&json, mode, "new", "requests");
+        assert_eq!(figure(&json, mode, "front", "last"), new, "{mode}: {json}");
+        // Where budgets do not count, or nobody knows what a loss costs, all go as they came.
+        let less = ["worker-1", "worker-2"].map(|worker| figure(&json, mode, worker, "last") > new);
+        assert_eq!(less, [mode == "all"; 2], "{mode}: {json}");
+    }
+}
+
+#[test]
 fn an_interrupted_experiment_of_services_leaves_nothing() {
     if !can_run("an_interrupted_experiment_of_services_leaves_nothing") {
         return;

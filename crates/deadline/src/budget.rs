@@ -8,7 +8,7 @@
 //!
 //! [`Visit`]: crate::Visit
 
-use queueing::{Span, Time};
+use queueing::Span;
 
 /// Stages that are told apart; what later ones take is added to the last.
 pub const STAGES_MAX: usize = 8;
@@ -75,18 +75,6 @@ impl Remaining {
     pub fn is_missed(self) -> bool {
         matches!(self, Self::Missed(_))
     }
-}
-
-/// Whether who has `left` is behind, when what remains to be done is expected to take `rest`:
-/// less is left than twice that, or nothing.
-pub(crate) fn is_behind(left: Span, rest: Span) -> bool {
-    left < (rest * 2).max(Span::from_nanos(1))
-}
-
-/// The same of who has not begun and is due at `due`: nobody, where it is not known what
-/// serving him takes (zero).
-pub(crate) fn waits_behind(now: Time, due: Time, service: Span) -> bool {
-    service > Span::ZERO && is_behind(due.since(now), service)
 }
 
 impl Ord for Remaining {

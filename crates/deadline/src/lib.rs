@@ -31,6 +31,7 @@ pub mod model;
 mod network;
 mod queue;
 mod sizes;
+mod standing;
 #[cfg(feature = "tower")]
 pub mod tower;
 mod visit;
@@ -43,4 +44,5 @@ pub use queue::{
     Budgets, DeadlineQueue, ORDERS, Offered, Order, Reason, SHEDDINGS, Settings, Shedding, Turn,
 };
 pub use sizes::Sizes;
+pub use standing::Standing;
 pub use visit::Visit;

@@ -213,3 +213,27 @@ fn what_cannot_be_built_is_refused_with_its_value() {
     refused("gbps = 10", "gbps = 0", "gbps 0");
     refused("physical = 2", "physical = 0", "");
 }
+
+#[test]
+fn who_can_bear_a_loss_loses_nobody_of_his_level_who_cannot() {
+    // Patient users at once, of the level of those with little time, and ports that hold few of their answers.
+    let missed = |patience: &str| {
+        let patient = format!("arrivals = \"burst 30 2ms 0ns\"\n level = 2\n slo = \"{patience}\"");
+        let text = text("all", "room = 30\n scheduler = \"fish-plus\"")
+            .replace("arrivals = \"burst 10 2ms 0ns\"\n        level = 5\n        slo = \"20ms\"", &patient)
+            .replace("scale = 5.0", "scale = 1.0")
+            .replace("slo = \"500us\"", "slo = \"1ms\"")
+            .replace("from = \"4ms\"\n        until = \"9ms\"", "from = \"100s\"");
+        let outcome = run(&Config::from_toml(&text).expect("a platform"));
+        let [ls, patient, _] = &outcome.classes[..] else { panic!("three classes") };
+        assert!(patient.requests > 100, "{}", patient.requests);
+        (ls.requests, ls.requests - ls.on_time)
+    };
+    // A loss costs 2 ms: who has four may not lose two packets.
+    let ((requests, protected), (same, beside)) = (missed("20ms"), missed("4ms"));
+    assert_eq!(requests, same, "the same work");
+    assert!(
+        protected == 0 && beside > requests / 10,
+        "{protected}, {beside} of {requests} are late or dropped"
+    );
+}

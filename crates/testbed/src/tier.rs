@@ -5,7 +5,8 @@
 //! where a runner's are all in one process. What a request takes here and at
 //! each of the services that work on its parts comes with it; the level is that
 //! of its connection ([`label`](crate::label)), and parts go on connections of
-//! the same, or of the next more urgent level for who is behind. From the
+//! the same, or of the next more urgent level for who is behind, the next less
+//! urgent for who can bear a loss. From the
 //! outside in: the level, a guard, the queue, the work. It says where it
 //! listens, and at the end of its stdin what it did, a line each.
 
@@ -16,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use deadline::tower::{
-    DeadlineLayer, Grpc as HeadersOnly, PropagateLayer, Settings, behind, give_way, scope,
+    DeadlineLayer, Grpc as HeadersOnly, PropagateLayer, Settings, give_way, scope, standing,
 };
-use deadline::{Limits, Shedding};
+use deadline::{Limits, Shedding, Standing};
 use guard::tower::{GuardLayer, Queue};
 use guard::{Class, Params};
 use queueing::{Histogram, Span};
@@ -65,6 +66,10 @@ struct Tier {
     congestion: Option<String>,
     /// DSCP of each level, the most urgent first; the last is shed first.
     dscp: Vec<u8>,
+    /// What a packet that is lost on the way to parts costs, ns; unless it is known
+    /// nobody is ahead of his budget.
+    #[serde(default)]
+    loss_ns: Option<u64>,
     /// A guard's policy, by name.
     guard: String,
     /// How long a request may wait, as a guard sees it, ns.
@@ -172,7 +177,7 @@ async fn start(tier: &Tier, seen: &Arc<Mutex<Seen>>) -> Result<Serving, Error> {
         .layer(MapRequestLayer::new(move |request: http::Request<Body>| mark.write(request)))
         .layer(guard.clone().answered_by(HeadersOnly))
         .layer(layer.clone().answered_by(HeadersOnly))
-        .add_service(Method(handler(parts, queue.shedding, tier.answer, Arc::clone(seen))));
+        .add_service(Method(handler(tier, parts, queue.shedding, seen)));
     tokio::spawn(server.serve_with_incoming(incoming.map(|stream| stream.and_then(Labelled::new))));
     Ok(Serving { address, queue: layer, guard })
 }
@@ -187,9 +192,10 @@ pub(crate) fn propagating(shedding: Shedding) -> PropagateLayer {
 }
 
 /// Works, gives way, has `parts` (by service and level) work, and answers. Where budgets count, who is
-/// behind goes on a level more urgent.
-fn handler(parts: Vec<Vec<Client>>, shedding: Shedding, answer: usize, seen: Arc<Mutex<Seen>>) -> Handler {
-    let parts = Arc::new(parts);
+/// behind goes on a level more urgent, and who can bear that a packet is lost on one less so.
+fn handler(tier: &Tier, parts: Vec<Vec<Client>>, shedding: Shedding, seen: &Arc<Mutex<Seen>>) -> Handler {
+    let (parts, seen, answer) = (Arc::new(parts), Arc::clone(seen), tier.answer);
+    let loss = tier.loss_ns.map(Span::from_nanos);
     Arc::new(move |request: Request<Bytes>| {
         let (parts, seen) = (Arc::clone(&parts), Arc::clone(&seen));
         Box::pin(async move {
@@ -201,11 +207,10 @@ fn handler(parts: Vec<Vec<Client>>, shedding: Shedding, answer: usize, seen: Arc
             let here = budget.stages().last().copied().unwrap_or_default();
             seen.lock().unwrap_or_else(PoisonError::into_inner).served(&here, told[0]);
             give_way();
-            let hurries = shedding != Shedding::None && behind();
-            let way = level.saturating_sub(usize::from(hurries));
+            let stands = if shedding == Shedding::None { Standing::OnTime } else { standing(loss) };
             let mut calls = JoinSet::new();
             for (part, &service) in parts.iter().zip(&told[1..]) {
-                let mut client = part[way].clone();
+                let mut client = part[way(level, stands, part.len())].clone();
                 calls.spawn(scope(budget, async move { client.call_as(level, telling(&[service])).await }));
             }
             while let Some(done) = calls.join_next().await {
@@ -214,6 +219,15 @@ fn handler(parts: Vec<Vec<Client>>, shedding: Shedding, answer: usize, seen: Arc
             Ok(Bytes::from(vec![0; answer]))
         })
     })
+}
+
+/// Of `levels`, the one on whose connection a request of `level` goes on that stands so.
+fn way(level: usize, stands: Standing, levels: usize) -> usize {
+    match stands {
+        Standing::Behind => level.saturating_sub(1),
+        Standing::OnTime => level,
+        Standing::Ahead => (level + 1).min(levels - 1),
+    }
 }
 
 /// A call that takes `service` at the service that is called, and at those of
@@ -298,6 +312,14 @@ mod tests {
         check("\"answer\":100", "\"answer\":2000000", "answer 2000000 is outside 1..=1048576");
         check("[46,10]", "[46,64]", "dscp [46, 64]");
         check("[46,10]", "[]", "dscp []");
+    }
+
+    #[test]
+    fn a_way_is_the_levels_own_or_the_next_as_a_request_stands() {
+        let ways = |stands| [0, 1, 2].map(|level| way(level, stands, 3));
+        assert_eq!(ways(Standing::Behind), [0, 0, 1]);
+        assert_eq!(ways(Standing::OnTime), [0, 1, 2]);
+        assert_eq!(ways(Standing::Ahead), [1, 2, 2]);
     }
 
     #[test]

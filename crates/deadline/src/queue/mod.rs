@@ -21,7 +21,7 @@ use queueing::{Discipline, Entry, FlowId, Label, Pushed, Ranked, Span, Starvatio
 
 use order::Rank;
 
-use crate::budget::waits_behind;
+use crate::standing::waits_behind;
 
 /// What a queue is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

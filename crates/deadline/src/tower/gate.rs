@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use queueing::{Entry, Label, Priority, Span, Ticket, Time};
 use tokio::sync::oneshot;
 
-use crate::budget::waits_behind;
+use crate::standing::waits_behind;
 use crate::{
     Budget, Budgets, DeadlineQueue, Fault, History, Intake, Limits, Offered, Order, Reason, Received,
     Shedding, Turn, Visit,

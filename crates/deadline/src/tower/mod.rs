@@ -36,7 +36,7 @@ pub use clock::Clock;
 pub use gate::{Counts, Settings};
 pub use propagate::{OutOfTime, Propagate, PropagateLayer, WithoutBudget};
 pub use scope::{
-    behind, budget, give_way, parts, priority, remaining, scope, scope_at, spawn, spawn_parallel,
+    budget, give_way, parts, priority, remaining, scope, scope_at, spawn, spawn_parallel, standing,
 };
 pub use serve::{Deadline, DeadlineLayer};
 

@@ -13,8 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::Clock;
 use super::gate::Place;
-use crate::budget::is_behind;
-use crate::{Budget, Remaining, Visit};
+use crate::{Budget, Remaining, Standing, Visit};
 
 tokio::task_local! {
     static HERE: Here;
@@ -118,19 +117,19 @@ pub fn priority() -> Priority {
     Priority::new(level as u8).unwrap_or(Priority::LOWEST)
 }
 
-/// Whether what this task does is behind: less is left than twice what the rest is
-/// expected to take, or nothing. What it then asks others for can leave on a more
-/// urgent way, such as a connection of another DSCP. Not before a
-/// [`DeadlineLayer`](super::DeadlineLayer) has learned how long the method takes, and not
-/// outside of one.
+/// How what this task does stands against its budget, where a packet that is lost on the
+/// way to others comes `loss` later (nobody knows: nothing is ahead). What it asks them for
+/// can leave accordingly on a way of another [level](Standing::level), such as a connection
+/// of another DSCP. On time before a [`DeadlineLayer`](super::DeadlineLayer) has learned
+/// how long the method takes, and outside of one.
 #[must_use]
-pub fn behind() -> bool {
-    let behind = |here: &Here| {
+pub fn standing(loss: Option<Span>) -> Standing {
+    let stands = |here: &Here| {
         let now = here.clock.now();
         let rest = here.answered.map(|answered| answered.since(now));
-        rest.is_some_and(|rest| is_behind(here.visit.remaining(now).left(), rest))
+        Standing::of(here.visit.remaining(now).left(), rest, loss)
     };
-    HERE.try_with(behind).unwrap_or(false)
+    HERE.try_with(stands).unwrap_or(Standing::OnTime)
 }
 
 /// Into how many parts to split work that can be split into `most`: 1 while all

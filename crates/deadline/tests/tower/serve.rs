@@ -7,7 +7,8 @@ use axum::Router;
 use axum::extract::Path;
 use axum::http::{Response, StatusCode};
 use axum::routing::get as route;
-use deadline::tower::{Counts, DeadlineLayer, Refusal, Settings, behind, give_way, remaining};
+use deadline::Standing::{Ahead, Behind, OnTime};
+use deadline::tower::{Counts, DeadlineLayer, Refusal, Settings, give_way, remaining, standing};
 use deadline::{Fault, Order, Shedding};
 use queueing::Span;
 use tower::ServiceExt;
@@ -52,35 +53,39 @@ async fn what_cannot_make_it_is_refused_before_the_handler_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_less_left_than_twice_the_rest_is_behind() {
+async fn how_a_request_stands_is_by_what_is_left_and_what_the_rest_takes() {
     let layer = DeadlineLayer::new(settings(4));
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sees = Arc::clone(&seen);
     let handler = move || async move {
-        let mut at = [false; 3];
+        let mut at = [OnTime; 3];
         for (at, before) in at.iter_mut().zip([0, 40, 50]) {
             pass(ms(before)).await;
-            *at = behind();
+            *at = standing(Some(ms(200)));
+            assert_eq!(standing(None) == Behind, *at == Behind, "whatever a loss costs");
+            assert_ne!(standing(None), Ahead, "of what?");
         }
         pass(ms(10)).await;
         sees.lock().unwrap().push(at);
         "done"
     };
     let app = Router::new().route("/", route(handler)).layer(layer);
-    let is_behind = async |left: Span| {
+    let stands = async |left: Span| {
         let answer = app.clone().oneshot(within(left, "/")).await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK);
         seen.lock().unwrap().pop().expect("it was served")
     };
     for _ in 0..16 {
-        assert_eq!(is_behind(ms(101)).await, [false; 3], "nobody knows how long it takes");
+        assert_eq!(stands(ms(101)).await, [OnTime; 3], "nobody knows how long it takes");
     }
     // It takes 100 ms: as it begins, 40 ms on, and 10 ms before its end.
-    assert_eq!(is_behind(secs(1)).await, [false; 3]);
-    assert_eq!(is_behind(ms(190)).await, [true, false, false]);
-    assert_eq!(is_behind(ms(150)).await, [true, true, false]);
-    assert_eq!(is_behind(ms(109)).await, [true; 3]);
-    assert!(!behind(), "outside of a request");
+    assert_eq!(stands(secs(1)).await, [Ahead; 3]);
+    assert_eq!(stands(ms(500)).await, [Ahead; 3]);
+    assert_eq!(stands(ms(499)).await, [OnTime; 3]);
+    assert_eq!(stands(ms(190)).await, [Behind, OnTime, OnTime]);
+    assert_eq!(stands(ms(150)).await, [Behind, Behind, OnTime]);
+    assert_eq!(stands(ms(109)).await, [Behind; 3]);
+    assert_eq!(standing(Some(ms(200))), OnTime, "outside of a request");
 }
 
 #[tokio::test(start_paused = true)]

@@ -130,6 +130,17 @@ impl<'de> serde::Deserialize<'de> for Transport {
     }
 }
 
+impl Transport {
+    /// The least time in which it finds that the last packet of a message is lost.
+    #[must_use]
+    pub fn timeout(&self) -> Span {
+        match self {
+            Self::Ns2(settings) => settings.rto,
+            Self::Modern(settings) => settings.rto_min,
+        }
+    }
+}
+
 impl Default for Transport {
     fn default() -> Self {
         Self::Ns2(ns2::Settings::default())

@@ -3,13 +3,14 @@
 //! A label begins as what its peer asks for, held to what that peer was granted:
 //! a client can lower its own class and shorten its own time, never the other way
 //! ([`Grant`]). On its way a label becomes more urgent, by a level, where less is
-//! left of the budget than the rest is likely to take ([`pressed`]); it is read by
-//! switches as DSCP, by the receive buffer, by event queues, by whoever divides
-//! cores, and goes back with the response.
+//! left of the budget than the rest is likely to take, and less urgent where so much is
+//! left that it can lose a packet ([`standing`]); it is read by switches as DSCP, by the
+//! receive buffer, by event queues, by whoever divides cores, and goes back with the
+//! response.
 //! Source: D2P §3 for the budget, ADPS §2.3 for the priority that travels.
 
 use deadline::codec::field;
-use deadline::{Budget, Intake, Limits, Received};
+use deadline::{Budget, Intake, Limits, Received, Standing};
 use queueing::{Priority, Span};
 
 /// What a peer may ask for.
@@ -35,20 +36,10 @@ impl Grant {
     }
 }
 
-/// So many times what the rest is expected to take is little to have left.
-const LITTLE: u64 = 3;
-
-/// Whether a request that has `left` is behind, when what follows here is expected
-/// to take `expected` (zero: nobody knows).
-pub(super) fn pressed(left: Span, expected: Span) -> bool {
-    expected > Span::ZERO && left < expected * LITTLE
-}
-
-/// The label of a request of `level` that is behind, or is not.
-pub(super) fn level(level: Priority, pressed: bool) -> Priority {
-    // The most urgent level is kept for what carries no data.
-    let raised = Priority::new(level.level().saturating_sub(1)).filter(|raised| *raised > Priority::HIGHEST);
-    if pressed { raised.unwrap_or(level) } else { level }
+/// How a request stands that has `left`, when what follows here is expected to take
+/// `expected` (zero: nobody knows) and a packet that is lost comes `loss` later.
+pub(super) fn standing(left: Span, expected: Span, loss: Option<Span>) -> Standing {
+    Standing::of(left, Some(expected).filter(|expected| *expected > Span::ZERO), loss)
 }
 
 #[cfg(test)]
@@ -66,17 +57,6 @@ mod tests {
         for (asked, got) in [((0, 5), (3, 5)), ((3, 10), (3, 10)), ((6, 10), (6, 10)), ((0, 500), (3, 10))] {
             let (level, budget) = grant.admit(at(asked.0), ms(asked.1));
             assert_eq!((level, budget.expected()), (at(got.0), ms(got.1)), "{asked:?}");
-        }
-    }
-
-    #[test]
-    fn who_is_behind_is_one_level_more_urgent_and_never_of_the_highest() {
-        let us = Span::from_micros;
-        assert!(pressed(us(29), us(10)) && !pressed(us(30), us(10)));
-        assert!(!pressed(us(1), Span::ZERO), "nobody knows what it takes");
-        for (before, after) in [(7, 6), (2, 1), (1, 1), (0, 0)] {
-            assert_eq!(level(at(before), true), at(after));
-            assert_eq!(level(at(before), false), at(before));
         }
     }
 }

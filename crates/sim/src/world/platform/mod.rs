@@ -104,6 +104,8 @@ struct World<'a> {
     births: Vec<Births>,
     /// Per tier, whether it merges, and class: how long that takes.
     history: History<(usize, bool, usize)>,
+    /// What a packet that is lost costs who waits for it, where any can be.
+    loss: Option<Span>,
     outcome: Outcome,
     closed: bool,
 }
@@ -135,6 +137,7 @@ impl<'a> World<'a> {
             requests: Requests::default(),
             births: config.classes.iter().enumerate().map(births).collect(),
             history: History::new(2 * config.tiers.len() * config.classes.len()),
+            loss: config.network.as_ref().map(|network| network.transport.timeout()),
             outcome: Outcome::new(config),
             closed: false,
         };

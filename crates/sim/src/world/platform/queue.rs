@@ -7,11 +7,11 @@
 //! | off | on | the earliest deadline; who cannot make it is dropped (D2P) |
 //! | on | on | the most urgent level, and in it the earliest deadline |
 
-use deadline::{DeadlineQueue, Offered, Order, Settings, Shedding, Turn};
+use deadline::{DeadlineQueue, Offered, Order, Settings, Shedding, Standing, Turn};
 use queueing::{Label, Priority, Span, Time};
 use sched::dispatch::{Dispatch, Idle, Params, Task, WorkerSet, by_name};
 
-use super::label::pressed;
+use super::label::standing;
 use crate::cores::{Offer, Waiting};
 
 /// The queue of a server that has these mechanisms; `capacity` requests wait at most.
@@ -94,7 +94,7 @@ impl Deadlines {
 }
 
 fn is_pressed(offer: &Offer) -> bool {
-    offer.label.deadline.is_some_and(|left| pressed(left, offer.expected))
+    offer.label.deadline.is_some_and(|left| standing(left, offer.expected, None) == Standing::Behind)
 }
 
 impl Waiting for Deadlines {
@@ -188,7 +188,7 @@ mod tests {
         let mut queue = queue(true, true, 8);
         assert_eq!(queue.push(Time::ZERO, offer(1, 2, 900)), None);
         assert!(!queue.presses());
-        assert_eq!(queue.push(Time::ZERO, offer(2, 2, 25)), None);
+        assert_eq!(queue.push(Time::ZERO, offer(2, 2, 19)), None);
         assert!(queue.presses());
         assert_eq!(queue.next(Time::ZERO, &mut Vec::new()).map(|offer| offer.token), Some(2));
         assert!(!queue.presses());

@@ -4,7 +4,7 @@
 use deadline::Visit;
 use queueing::{Label, Span, Time};
 
-use super::label::{level, pressed};
+use super::label::standing;
 use super::outcome::End;
 use super::requests::At;
 use super::stack::Done;
@@ -57,7 +57,7 @@ impl World<'_> {
         let (server, work) = (piece.server, piece.work[usize::from(merge)]);
         let expected = self.history.estimate(&(piece.tier, merge, class)).expected();
         let left = piece.visit.map(|visit| visit.remaining(now).left()).filter(|_| on);
-        piece.level = level(base, left.is_some_and(|left| pressed(left, expected)));
+        piece.level = left.map_or(base, |left| standing(left, expected, self.loss).level(base));
         let label = Label { priority: piece.level, deadline: left };
         let offer = Offer { token: at.token(merge), work, label, expected };
         let gone = self.hosts.servers[server].cores.offer(now, offer);

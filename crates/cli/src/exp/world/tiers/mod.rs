@@ -27,7 +27,7 @@ use self::rig::Rig;
 use super::machine::Alone;
 use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
 use crate::error::Error;
-use crate::settings::{text, within};
+use crate::settings::{text, text_or_none, within};
 
 pub const WORLD: World = World {
     name: "tiers",
@@ -89,6 +89,9 @@ struct Host {
     answer: usize,
     /// DSCP of each class of users, the most urgent first.
     dscp: Vec<u8>,
+    /// What a packet that is lost on the way to workers costs who waits for it, if any may be.
+    #[serde(default, deserialize_with = "text_or_none")]
+    loss: Option<Span>,
     /// What a guard aims at.
     #[serde(deserialize_with = "text")]
     guard_target: Span,

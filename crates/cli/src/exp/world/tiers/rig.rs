@@ -245,7 +245,7 @@ fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], tells: Option
         "listen": listen, "parts": parts, "threads": stage.servers,
         "order": config.order.to_string(), "shedding": config.shedding.to_string(),
         "patience_ns": config.patience.as_nanos(), "capacity": config.capacity,
-        "answer": host.answer, "dscp": host.dscp,
+        "answer": host.answer, "dscp": host.dscp, "loss_ns": host.loss.map(|loss| loss.as_nanos()),
         // Ours has one of its own.
         "congestion": (!(is_front && host.stack)).then_some(&host.congestion),
         "guard": if is_front && plan.on.guard { "queue-delay" } else { "none" },

@@ -1,0 +1,95 @@
+//! How a request stands against its budget, and at which level it goes for that.
+//!
+//! A level says whose request it is; the budget, what it can bear. So of two requests of
+//! one level the one that is [behind](Standing::Behind) goes a level above, and the one
+//! that could [lose a packet](Standing::Ahead) on its way, and again what is sent in its
+//! place, and still be in time goes a level below: where a port is full it is the one to lose.
+//! Source: D2P §3.2 for what a budget is good for at a stage; the rule is ours (ADR 0062).
+
+use queueing::{Priority, Span, Time};
+
+/// How a request stands against its budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Less is left than twice what remains to be done is expected to take, or nothing.
+    Behind,
+    /// Neither.
+    OnTime,
+    /// So much is left beyond the rest that a packet may be lost twice.
+    Ahead,
+}
+
+impl Standing {
+    /// Who has `left`, when what remains to be done is expected to take `rest`, and a packet
+    /// that is lost on the way comes `loss` later: a timeout of the transport. Who does not
+    /// know one of the two gives nothing, and nobody stands as that would say.
+    #[must_use]
+    pub fn of(left: Span, rest: Option<Span>, loss: Option<Span>) -> Self {
+        match (rest, loss) {
+            (Some(rest), _) if left < (rest * 2).max(Span::from_nanos(1)) => Self::Behind,
+            (Some(rest), Some(loss)) if left >= rest + loss * 2 => Self::Ahead,
+            _ => Self::OnTime,
+        }
+    }
+
+    /// The level at which a request of `level` goes that stands so: one above, its own, or
+    /// one below. The most urgent is kept for what carries no data.
+    #[must_use]
+    pub fn level(self, level: Priority) -> Priority {
+        let to = match self {
+            Self::Behind => {
+                Priority::new(level.level().saturating_sub(1)).filter(|to| *to > Priority::HIGHEST)
+            }
+            Self::OnTime => None,
+            Self::Ahead => Priority::new(level.level() + 1),
+        };
+        to.unwrap_or(level)
+    }
+}
+
+/// Whether who has not begun and is due at `due` is behind; what serving him takes is not
+/// known where it is zero.
+pub(crate) fn waits_behind(now: Time, due: Time, service: Span) -> bool {
+    let rest = Some(service).filter(|service| *service > Span::ZERO);
+    Standing::of(due.since(now), rest, None) == Standing::Behind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(n: u8) -> Priority {
+        Priority::new(n).expect("a level")
+    }
+
+    #[test]
+    fn who_can_bear_two_losses_is_ahead_and_who_has_less_than_twice_the_rest_behind() {
+        let us = Span::from_micros;
+        let stands = |left, rest, loss| Standing::of(us(left), rest, loss);
+        let (rest, loss) = (Some(us(10)), Some(us(100)));
+        for (left, standing) in [
+            (0, Standing::Behind),
+            (19, Standing::Behind),
+            (20, Standing::OnTime),
+            (209, Standing::OnTime),
+            (210, Standing::Ahead),
+        ] {
+            assert_eq!(stands(left, rest, loss), standing, "{left}");
+        }
+        assert_eq!(stands(1_000_000, rest, None), Standing::OnTime, "nobody knows what a loss costs");
+        assert_eq!(stands(1_000_000, None, loss), Standing::OnTime, "nor what the rest takes");
+        assert_eq!(stands(1, None, loss), Standing::OnTime);
+        assert_eq!(stands(15, rest, Some(Span::ZERO)), Standing::Behind, "before anything else");
+    }
+
+    #[test]
+    fn levels_move_by_one_within_those_of_data() {
+        for (level, [behind, on_time, ahead]) in
+            [(0, [0, 0, 1]), (1, [1, 1, 2]), (2, [1, 2, 3]), (6, [5, 6, 7]), (7, [6, 7, 7])]
+        {
+            assert_eq!(Standing::Behind.level(at(level)), at(behind));
+            assert_eq!(Standing::OnTime.level(at(level)), at(on_time));
+            assert_eq!(Standing::Ahead.level(at(level)), at(ahead));
+        }
+    }
+}
