@@ -49,6 +49,28 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(if asked.iter().all(|area| serves(area, &findings)) { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
+/// Of a command that this machine refused, what it lacks, if that is why: where it can do
+/// its work here, it was something else.
+#[must_use]
+pub fn of_refused(area: &str) -> String {
+    let findings = doctor::examine(&[area]);
+    if serves(area, &findings) { String::new() } else { lacking(area, &findings) }
+}
+
+/// Those of `findings` that do not fully work, those with one reason in one line.
+fn lacking(area: &str, findings: &[Finding]) -> String {
+    let lacking: Vec<&Finding> = findings.iter().filter(|finding| finding.health != Health::Works).collect();
+    let same =
+        |a: &&Finding, b: &&Finding| (a.health, &a.seen, &a.remedies) == (b.health, &b.seen, &b.remedies);
+    let line = |group: &[&Finding]| {
+        let names: Vec<&str> = group.iter().map(|finding| finding.what.as_str()).collect();
+        let Finding { health, seen, remedies, .. } = group[0];
+        let tries: String = remedies.iter().map(|remedy| format!("\n    try: {remedy}")).collect();
+        format!("  doctor {area}: {}: {health}, {seen}{tries}\n", names.join("; "))
+    };
+    lacking.chunk_by(same).map(line).collect()
+}
+
 fn as_text(findings: &[Finding]) -> String {
     let mut table = Table::new(3, &["command", "mechanism", "here"]);
     for finding in findings {
@@ -71,4 +93,30 @@ fn as_json(findings: &[Finding]) -> serde_json::Value {
     let findings: Vec<_> = findings.iter().map(report::Finding::from).collect();
     let body = json!({ "machine": Machine::this().to_string(), "findings": findings });
     Header::of_host("doctor", None).stamp(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lacking_for_one_reason_is_one_line() {
+        let finding = |what: &str, health, seen: &str, remedies: &[&str]| Finding {
+            area: "serve",
+            what: what.to_owned(),
+            health,
+            seen: seen.to_owned(),
+            remedies: remedies.iter().map(|&remedy| remedy.to_owned()).collect(),
+        };
+        let findings = [
+            finding("tap", Health::Absent, "not tried: no root", &["run as root"]),
+            finding("packet", Health::Absent, "not tried: no root", &["run as root"]),
+            finding("xdp", Health::Works, "at once", &[]),
+            finding("dpdk", Health::Limited, "slow", &[]),
+        ];
+        let expected = "  doctor serve: tap; packet: absent, not tried: no root\n    try: run as root\n  \
+                        doctor serve: dpdk: limits, slow\n";
+        assert_eq!(lacking("serve", &findings), expected);
+        assert_eq!(lacking("serve", &findings[2..3]), "");
+    }
 }

@@ -7,12 +7,24 @@ use std::fmt;
 pub struct Error {
     what: String,
     advice: Option<String>,
+    is_machines: bool,
 }
 
 impl Error {
     /// `what`: one line with the value that was given and what would be valid.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), advice: None }
+        Self { what: what.into(), advice: None, is_machines: false }
+    }
+
+    /// What this machine refused, in its own words.
+    fn of_machine(e: &impl fmt::Display, advice: Option<String>) -> Self {
+        Self { what: plain(&e.to_string()).to_owned(), advice, is_machines: true }
+    }
+
+    /// Whether it is the machine that refused, rather than what was asked that made no sense.
+    #[must_use]
+    pub fn is_machines(&self) -> bool {
+        self.is_machines
     }
 
     /// Adds what to do about it.
@@ -73,55 +85,55 @@ impl fmt::Display for Error {
 
 impl From<host::tap::TapError> for Error {
     fn from(e: host::tap::TapError) -> Self {
-        Self { what: e.to_string(), advice: e.advice() }
+        Self::of_machine(&e, e.advice())
     }
 }
 
 impl From<host::interface::InterfaceError> for Error {
     fn from(e: host::interface::InterfaceError) -> Self {
-        Self { what: plain(&e.to_string()).to_owned(), advice: e.advice() }
+        Self::of_machine(&e, e.advice())
     }
 }
 
 impl From<host::dpdk::DpdkError> for Error {
     fn from(e: host::dpdk::DpdkError) -> Self {
-        Self { what: e.to_string(), advice: e.advice() }
+        Self::of_machine(&e, e.advice())
     }
 }
 
 impl From<host::fabric::FabricError> for Error {
     fn from(e: host::fabric::FabricError) -> Self {
-        Self { what: plain(&e.to_string()).to_owned(), advice: e.advice() }
+        Self::of_machine(&e, e.advice())
     }
 }
 
 impl From<host::lab::LabError> for Error {
     fn from(e: host::lab::LabError) -> Self {
-        Self { what: plain(&e.to_string()).to_owned(), advice: e.advice() }
+        Self::of_machine(&e, e.advice())
     }
 }
 
 impl From<host::cores::CoresError> for Error {
     fn from(e: host::cores::CoresError) -> Self {
-        Self { what: plain(&e.to_string()).to_owned(), advice: e.advice() }
+        Self::of_machine(&e, e.advice())
     }
 }
 
 impl From<host::seam::preload::PreloadError> for Error {
     fn from(e: host::seam::preload::PreloadError) -> Self {
-        Self { what: plain(&e.to_string()).to_owned(), advice: Some(e.advice()) }
+        Self::of_machine(&e, Some(e.advice()))
     }
 }
 
 impl From<host::seam::preload::fit::Unfit> for Error {
     fn from(e: host::seam::preload::fit::Unfit) -> Self {
-        Self { what: plain(&e.to_string()).to_owned(), advice: Some(e.advice()) }
+        Self::of_machine(&e, Some(e.advice()))
     }
 }
 
 impl From<host::guard::GuardError> for Error {
     fn from(e: host::guard::GuardError) -> Self {
-        Self { what: plain(&e.to_string()).to_owned(), advice: e.advice() }
+        Self::of_machine(&e, e.advice())
     }
 }
 

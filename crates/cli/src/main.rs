@@ -115,6 +115,20 @@ enum Command {
     Completions(manual::CompletionsArgs),
 }
 
+impl Command {
+    /// What the doctor looks at for it, where it needs something of the machine.
+    fn area(&self) -> Option<&'static str> {
+        match self {
+            Self::Serve(_) => Some("serve"),
+            Self::Run(_) => Some("run"),
+            Self::Sched(_) => Some("sched"),
+            Self::Fabric(_) => Some("fabric"),
+            Self::Guard(_) => Some("guard"),
+            _ => None,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     host::interrupt::end_on_closed_pipe();
     host::sandbox::keep_files_from_others();
@@ -128,6 +142,7 @@ fn main() -> ExitCode {
         Ok(Cli { command, .. }) => command,
         Err(e) => return usage(&e, arguments.place(&e)),
     };
+    let area = command.area();
     let done = match command {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args, &arguments),
@@ -149,7 +164,13 @@ fn main() -> ExitCode {
         Command::Man(args) => manual::man(&args, Cli::command()),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
     };
-    done.unwrap_or_else(|e| refused(&e))
+    done.unwrap_or_else(|e| {
+        let code = refused(&e);
+        if let Some(area) = area.filter(|_| e.is_machines()) {
+            eprint!("{}", doctor::of_refused(area));
+        }
+        code
+    })
 }
 
 fn refused(e: &Error) -> ExitCode {

@@ -420,5 +420,12 @@ fn without_permission_it_says_so() {
     let mut lines = stderr.lines();
     let first = lines.next().unwrap_or_default();
     assert!(first.starts_with("error: ") && first.contains("permission"), "{stderr}");
-    assert!(lines.all(|line| line.starts_with("  try: ")), "{stderr}");
+    // What may help, and what the doctor says of all devices.
+    let about = |line: &str| line.trim_start().starts_with("try: ") || line.starts_with("  doctor serve: ");
+    assert!(lines.clone().all(about), "{stderr}");
+    let doctor: Vec<&str> = lines.filter(|line| line.starts_with("  doctor serve: ")).collect();
+    assert!(
+        matches!(doctor.first(), Some(of) if of.contains(" tap; ") && of.contains(": absent, ")),
+        "{stderr}"
+    );
 }

@@ -2,8 +2,9 @@
 //!
 //! Rows come from results in the form in which they are written, whether they
 //! were run just now or lie in a folder since last month; so no row can show
-//! what no run gave. It deliberately runs nothing and knows no bound: a result
-//! says itself whether its claims hold.
+//! what no run gave; only why a claim fails is as its file has it today. It
+//! deliberately runs nothing and knows no bound: a result says itself whether its
+//! claims hold.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::catalogue::stem;
+use super::catalogue::{self, stem};
 use crate::error::Error;
 use crate::report::{self, Header, Plot, Run};
 use crate::table::{Table, number};
@@ -89,7 +90,10 @@ impl Overview {
     /// One line: what is missing in it.
     pub fn add(&mut self, result: Value) -> Result<(), String> {
         let run = Run::read(&result).map_err(|e| e.to_string())?;
-        let stored: Stored = serde_json::from_value(result).map_err(|e| e.to_string())?;
+        let mut stored: Stored = serde_json::from_value(result).map_err(|e| e.to_string())?;
+        for claim in &mut stored.claims {
+            claim.why = known(&stored.experiment, &claim.id).or(claim.why.take());
+        }
         self.results.push(Stored { plots: run.plots, ..stored });
         Ok(())
     }
@@ -198,10 +202,15 @@ impl Overview {
     }
 
     fn reasons(&self, before: &str) -> String {
-        let failed = self.claims().filter(|(_, claim)| !claim.holds);
-        let failed = failed.map(|(stored, claim)| {
+        let failed: Vec<_> = self.claims().filter(|(_, claim)| !claim.holds).collect();
+        let same = |a: &(&Stored, &Claim), b: &(&Stored, &Claim)| {
+            (&a.0.experiment, &a.1.why) == (&b.0.experiment, &b.1.why)
+        };
+        let failed = failed.chunk_by(same).map(|claims| {
+            let ids: Vec<&str> = claims.iter().map(|(_, claim)| claim.id.as_str()).collect();
+            let (stored, claim) = claims[0];
             let why = claim.why.as_deref().unwrap_or("cause not known");
-            format!("{before}{} {}: {why}\n", stored.experiment, claim.id)
+            format!("{before}{} {}: {why}\n", stored.experiment, ids.join(", "))
         });
         let missing = self.missing.iter().map(|(name, why)| format!("{before}{name} could not run: {why}\n"));
         failed.chain(missing).collect()
@@ -223,6 +232,13 @@ impl Overview {
     fn claims(&self) -> impl Iterator<Item = (&Stored, &Claim)> {
         self.results.iter().flat_map(|stored| stored.claims.iter().map(move |claim| (stored, claim)))
     }
+}
+
+/// Why a claim of an experiment fails, as far as its file says so today: it may have become
+/// known since a result was written.
+fn known(experiment: &str, claim: &str) -> Option<String> {
+    let source = catalogue::all().into_iter().find(|source| source.name == experiment)?;
+    source.parse().ok()?.claim.into_iter().find(|there| there.id == claim)?.why
 }
 
 /// The folder of figures, beside the page.
@@ -255,18 +271,36 @@ mod tests {
     fn each_claim_is_a_row_and_a_failed_one_says_why() {
         let mut overview = Overview::default();
         overview.add(result("a/one", true)).unwrap();
-        overview.add(result("b/two", false)).unwrap();
+        let mut two = result("b/two", false);
+        let mut other = two["claims"][0].clone();
+        other["id"] = json!("p999");
+        two["claims"].as_array_mut().unwrap().push(other);
+        overview.add(two).unwrap();
         overview.add_missing("b/three", &Error::new("no nginx").advice("apt-get install nginx-light"));
         let expected = "\
 experiment  claim  paper  ours      ±  ours/paper  must be  holds
 a/one       p99     2.00  3.00  0.100        1.50     <= 4    yes
 b/two       p99     2.00  3.00  0.100        1.50     <= 4     NO
-  b/two p99: the link is slower
+b/two       p999    2.00  3.00  0.100        1.50     <= 4     NO
+  b/two p99, p999: the link is slower
   b/three could not run: error: no nginx;  try: apt-get install nginx-light
 
-1 of 2 claims hold in 2 experiments; 1 could not run
+1 of 3 claims hold in 2 experiments; 1 could not run
 ";
         assert_eq!(overview.text(), expected);
+    }
+
+    #[test]
+    fn why_is_what_the_experiment_s_file_says_today() {
+        let mut overview = Overview::default();
+        let mut old = result("platform/green", false);
+        old["claims"][0]["id"] = json!("tail-idle");
+        overview.add(old).unwrap();
+        let text = overview.text();
+        assert!(
+            text.contains("platform/green tail-idle: a kernel that takes cores from BE at once"),
+            "{text}"
+        );
     }
 
     #[test]
