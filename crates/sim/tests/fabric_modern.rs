@@ -72,6 +72,16 @@ fn on_a_connection_that_is_open_a_train_takes_its_lines_alone() {
 }
 
 #[test]
+fn on_a_connection_that_is_open_what_was_on_its_way_when_a_millisecond_ended_is_no_duplicate() {
+    // Timestamps count milliseconds: some of these are sent in one and arrive in the next.
+    let text =
+        "flows = 60\narrivals = \"uniform 52000\"\nsenders = \"first\"\nsizes = \"list 1448\"\nroom = 1000";
+    let outcome = run(&config(STAR, "fifo", ", established = true", text));
+    let slowest = outcome.flows.iter().map(took).max().expect("flows");
+    assert!(slowest < (line(FULL) + DELAY * 2) * 3, "{slowest}, where a timeout takes 5 ms");
+}
+
+#[test]
 fn on_a_connection_that_is_open_a_lost_tail_is_found_in_a_few_round_trips() {
     // Of ten segments that go at once the last four find no room.
     let outcome = together(1, 9, ", established = true", "room = 5");

@@ -180,7 +180,9 @@ impl Protocol for Modern {
         if self.known.is_none() {
             return Receiver { flow, end: Endpoint::answer(around, now, !flow, &said.segment) };
         }
-        let (far, mut end) = Endpoint::pair(around, now, flow, Span::ZERO);
+        // Open since before anything was sent: what was on its way for a while bears an older
+        // timestamp than one of now, and would be taken for a duplicate (PAWS).
+        let (far, mut end) = Endpoint::pair(around, Time::ZERO, flow, Span::ZERO);
         far.release(around);
         end.on_segment(around, now, &said.segment, ecn(packet, said));
         Receiver { flow, end }
