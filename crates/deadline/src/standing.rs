@@ -32,6 +32,13 @@ impl Standing {
         }
     }
 
+    /// The same where `expected` says of the rest that nobody knows it by being zero, as
+    /// estimates and queues do.
+    #[must_use]
+    pub fn of_expected(left: Span, expected: Span, loss: Option<Span>) -> Self {
+        Self::of(left, Some(expected).filter(|rest| *rest > Span::ZERO), loss)
+    }
+
     /// The level at which a request of `level` goes that stands so: one above, its own, or
     /// one below. The most urgent is kept for what carries no data.
     #[must_use]
@@ -50,8 +57,7 @@ impl Standing {
 /// Whether who has not begun and is due at `due` is behind; what serving him takes is not
 /// known where it is zero.
 pub(crate) fn waits_behind(now: Time, due: Time, service: Span) -> bool {
-    let rest = Some(service).filter(|service| *service > Span::ZERO);
-    Standing::of(due.since(now), rest, None) == Standing::Behind
+    Standing::of_expected(due.since(now), service, None) == Standing::Behind
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::catalogue::{self, stem};
+use super::spec;
 use crate::error::Error;
 use crate::report::{self, Header, Plot, Run};
 use crate::table::{Table, number};
@@ -91,8 +92,10 @@ impl Overview {
     pub fn add(&mut self, result: Value) -> Result<(), String> {
         let run = Run::read(&result).map_err(|e| e.to_string())?;
         let mut stored: Stored = serde_json::from_value(result).map_err(|e| e.to_string())?;
-        for claim in &mut stored.claims {
-            claim.why = known(&stored.experiment, &claim.id).or(claim.why.take());
+        for known in known(&stored.experiment) {
+            if let Some(claim) = stored.claims.iter_mut().find(|claim| claim.id == known.id) {
+                claim.why = known.why.or(claim.why.take());
+            }
         }
         self.results.push(Stored { plots: run.plots, ..stored });
         Ok(())
@@ -234,11 +237,11 @@ impl Overview {
     }
 }
 
-/// Why a claim of an experiment fails, as far as its file says so today: it may have become
-/// known since a result was written.
-fn known(experiment: &str, claim: &str) -> Option<String> {
-    let source = catalogue::all().into_iter().find(|source| source.name == experiment)?;
-    source.parse().ok()?.claim.into_iter().find(|there| there.id == claim)?.why
+/// The claims of an experiment as its file has them today, if it ships with the program: why
+/// one fails may have become known since a result was written.
+fn known(experiment: &str) -> Vec<spec::Claim> {
+    let source = catalogue::all().into_iter().find(|source| source.name == experiment);
+    source.and_then(|source| source.parse().ok()).map_or(Vec::new(), |experiment| experiment.claim)
 }
 
 /// The folder of figures, beside the page.

@@ -4,13 +4,13 @@
 //! a client can lower its own class and shorten its own time, never the other way
 //! ([`Grant`]). On its way a label becomes more urgent, by a level, where less is
 //! left of the budget than the rest is likely to take, and less urgent where so much is
-//! left that it can lose a packet ([`standing`]); it is read by switches as DSCP, by the
+//! left that it can lose a packet ([`deadline::Standing`]); it is read by switches as DSCP, by the
 //! receive buffer, by event queues, by whoever divides cores, and goes back with the
 //! response.
 //! Source: D2P §3 for the budget, ADPS §2.3 for the priority that travels.
 
 use deadline::codec::field;
-use deadline::{Budget, Intake, Limits, Received, Standing};
+use deadline::{Budget, Intake, Limits, Received};
 use queueing::{Priority, Span};
 
 /// What a peer may ask for.
@@ -34,12 +34,6 @@ impl Grant {
         let budget = self.intake.accept(Received { budget: Some(&text), ..Received::default() });
         (level.max(self.level), budget)
     }
-}
-
-/// How a request stands that has `left`, when what follows here is expected to take
-/// `expected` (zero: nobody knows) and a packet that is lost comes `loss` later.
-pub(super) fn standing(left: Span, expected: Span, loss: Option<Span>) -> Standing {
-    Standing::of(left, Some(expected).filter(|expected| *expected > Span::ZERO), loss)
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use deadline::{DeadlineQueue, Offered, Order, Settings, Shedding, Standing, Turn
 use queueing::{Label, Priority, Span, Time};
 use sched::dispatch::{Dispatch, Idle, Params, Task, WorkerSet, by_name};
 
-use super::label::standing;
 use crate::cores::{Offer, Waiting};
 
 /// The queue of a server that has these mechanisms; `capacity` requests wait at most.
@@ -94,7 +93,10 @@ impl Deadlines {
 }
 
 fn is_pressed(offer: &Offer) -> bool {
-    offer.label.deadline.is_some_and(|left| standing(left, offer.expected, None) == Standing::Behind)
+    offer
+        .label
+        .deadline
+        .is_some_and(|left| Standing::of_expected(left, offer.expected, None) == Standing::Behind)
 }
 
 impl Waiting for Deadlines {

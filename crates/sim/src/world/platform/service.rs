@@ -1,10 +1,9 @@
 //! What servers do with pieces of requests: take them up, split them, wait for the
 //! answers, merge them, answer.
 
-use deadline::Visit;
+use deadline::{Standing, Visit};
 use queueing::{Label, Span, Time};
 
-use super::label::standing;
 use super::outcome::End;
 use super::requests::At;
 use super::stack::Done;
@@ -57,7 +56,7 @@ impl World<'_> {
         let (server, work) = (piece.server, piece.work[usize::from(merge)]);
         let expected = self.history.estimate(&(piece.tier, merge, class)).expected();
         let left = piece.visit.map(|visit| visit.remaining(now).left()).filter(|_| on);
-        piece.level = left.map_or(base, |left| standing(left, expected, self.loss).level(base));
+        piece.level = left.map_or(base, |left| Standing::of_expected(left, expected, self.loss).level(base));
         let label = Label { priority: piece.level, deadline: left };
         let offer = Offer { token: at.token(merge), work, label, expected };
         let gone = self.hosts.servers[server].cores.offer(now, offer);
