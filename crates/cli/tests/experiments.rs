@@ -207,3 +207,49 @@ fn a_simulation_that_is_killed_goes_on_where_it_was() {
         assert_eq!(json[key], whole[key], "{key}");
     }
 }
+
+#[test]
+fn with_resume_only_what_the_same_program_gave_for_the_same_file_scale_and_seed_is_kept() {
+    let one = LONG.file("runs = 10", "runs = 1");
+    let two = LONG.file("runs = 10", "runs = 1");
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("resumed-{}", std::process::id()));
+    let out = folder.to_str().expect("a path of ours is UTF-8");
+    let run = |more: &[&str]| {
+        let words = ["exp", "run", one.path(), two.path(), "--out", out];
+        let ran = greenwave(&[&words[..], more].concat());
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(0), "{said}");
+        let table = String::from_utf8_lossy(&ran.stdout).into_owned();
+        (table, [one.path(), two.path()].map(|path| said.contains(&format!("{path}: kept"))))
+    };
+    let written = |path: &str| {
+        let mut entries = std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path());
+        let stem = PathBuf::from(path).with_extension("").file_name().unwrap().to_owned();
+        let is_its = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            name.contains(&*stem.to_string_lossy()) && name.ends_with(".json")
+        };
+        entries.find(is_its).expect("it is written")
+    };
+    let (whole, kept) = run(&["--resume"]);
+    assert_eq!(kept, [false, false], "nothing is there");
+    std::fs::remove_file(written(two.path())).unwrap();
+    let (resumed, kept) = run(&["--resume"]);
+    assert_eq!(kept, [true, false], "one is there");
+    let last = |text: &str| text.lines().rev().take(4).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(last(&resumed), last(&whole), "the table at the end is the whole one");
+    assert_eq!(run(&["--resume"]).1, [true, true]);
+    assert_eq!(run(&[]).1, [false, false], "nobody asked for it");
+    assert_eq!(run(&["--resume", "--seed", "2"]).1, [false, false]);
+    assert_eq!(run(&["--resume", "--seed", "2", "--scale", "paper"]).1, [false, false]);
+    let again = ["--resume", "--seed", "2", "--scale", "paper"];
+    std::fs::write(one.path(), LONG.0.replace("runs = 10", "runs = 2")).unwrap();
+    assert_eq!(run(&again).1, [false, true], "the file is another");
+    let text = std::fs::read_to_string(written(two.path())).unwrap();
+    std::fs::write(written(two.path()), text.replace("\"program\": \"", "\"program\": \"x")).unwrap();
+    assert_eq!(run(&again).1, [true, false], "the program was another");
+    std::fs::remove_dir_all(&folder).unwrap();
+    let nowhere = greenwave(&["exp", "run", one.path(), "--resume"]);
+    assert_eq!(nowhere.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("--out"));
+}

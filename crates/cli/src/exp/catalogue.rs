@@ -28,6 +28,11 @@ impl Source {
         Experiment::parse(&self.text).map_err(|e| Error::new(format!("experiment {}: {e}", self.name)))
     }
 
+    /// All that the experiment is read from.
+    pub fn texts(&self) -> [&str; 2] {
+        [&self.text, &self.paper]
+    }
+
     /// The paper's printed number called `id`.
     ///
     /// # Errors

@@ -9,12 +9,13 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::program;
 use super::world::{Found, Row};
 use crate::error::Error;
 
@@ -63,7 +64,7 @@ impl Journal {
     /// When it cannot be written.
     pub fn open(path: PathBuf) -> Result<Self, Error> {
         let bad = |e: io::Error| Error::file(&path, &e);
-        let author = Author { program: this_program().map_err(bad)? };
+        let author = Author { program: program::mark()? };
         let there = fs::read_to_string(&path).ok().and_then(|text| entries(&text, &author));
         let there = there.unwrap_or_default();
         // What was cut off in the middle is left out, so that lines stay whole.
@@ -123,18 +124,6 @@ fn entries(text: &str, author: &Author) -> Option<HashMap<u64, Entry>> {
 
 fn json(line: &impl Serialize) -> String {
     serde_json::to_string(line).expect("texts and whole numbers are JSON") + "\n"
-}
-
-/// What tells this program from another, or from one built of other sources.
-fn this_program() -> io::Result<u64> {
-    let mut file = File::open(Path::new("/proc/self/exe"))?;
-    let (mut hasher, mut buffer) = (DefaultHasher::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hasher.finish()),
-            len => hasher.write(&buffer[..len]),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,10 @@ mod claim;
 pub mod figures;
 mod grid;
 mod journal;
+mod kept;
 mod overview;
 mod plots;
+mod program;
 mod result;
 mod shipped;
 mod spec;
@@ -82,6 +84,9 @@ struct RunArgs {
     /// interrupted goes on from what it left there.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Keep what this program left in the folder at this scale and seed; run the rest.
+    #[arg(long, requires = "out")]
+    resume: bool,
 }
 
 /// The two sizes every experiment has.
@@ -106,6 +111,16 @@ impl WorldName {
     fn takes(self, source: &Source) -> Result<bool, Error> {
         let world = source.parse()?.world().map_err(Error::new)?;
         Ok((self == Self::Sim) == (world.kind == world::Kind::Sim))
+    }
+}
+
+impl RunArgs {
+    /// The result of `source` that need not be found again.
+    fn kept(&self, source: &Source) -> Result<Option<serde_json::Value>, Error> {
+        match &self.out {
+            Some(folder) if self.resume => kept::result(folder, source, self.scale.name(), self.seed),
+            _ => Ok(None),
+        }
     }
 }
 
@@ -176,20 +191,28 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
         Error::unless_writable(&folder.join(".greenwave"))?;
     }
     let mut overview = Overview::default();
-    let mut worst = 0;
+    let mut ran_not = false;
     for source in &sources {
+        if let Some(kept) = args.kept(source)? {
+            let on = kept["greenwave"]["date"].as_str().unwrap_or("an unknown day");
+            eprintln!("note: {}: kept as it was found on {on}", source.name);
+            if args.json {
+                println!("{kept}");
+            }
+            overview.add(kept).map_err(Error::new)?;
+            continue;
+        }
         let (result, journal) = match run_one(source, args) {
             Ok(done) => done,
             // One that cannot run here does not keep the others from it.
             Err(e) if sources.len() > 1 => {
                 eprintln!("{e}");
                 overview.add_missing(&source.name, &e);
-                worst = 2;
+                ran_not = true;
                 continue;
             }
             Err(e) => return Err(e),
         };
-        worst = worst.max(u8::from(!result.all_hold()));
         if args.json {
             println!("{}", result.json());
         } else {
@@ -205,7 +228,7 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     if overview.len() > 1 && !args.json {
         print!("{}", overview.text());
     }
-    Ok(ExitCode::from(worst))
+    Ok(ExitCode::from(if ran_not { 2 } else { u8::from(!overview.all_hold()) }))
 }
 
 /// The result, and what keeps its runs until it is written.

@@ -142,6 +142,12 @@ impl Overview {
         self.results.len() + self.missing.len()
     }
 
+    /// Whether every claim holds, of the experiments that ran.
+    #[must_use]
+    pub fn all_hold(&self) -> bool {
+        self.claims().all(|(_, claim)| claim.holds)
+    }
+
     /// The table, reasons where a claim does not hold, and one closing line.
     #[must_use]
     pub fn text(&self) -> String {

@@ -10,6 +10,7 @@ use super::checked::{Checked, seed_plot};
 use super::claim::{Bound, Metric};
 use super::grid::{Measured, Run};
 use super::plots;
+use super::program;
 use super::spec::Experiment;
 use super::world::{Kind, Noise, Stat, World};
 use crate::error::Error;
@@ -26,6 +27,8 @@ pub struct ExperimentResult {
     seed: u64,
     measured: Measured,
     header: Header,
+    /// See [`program::mark_with`].
+    program: String,
     claims: Vec<Checked>,
     /// Claims whose points or modes this scale does not run.
     left_out: Vec<String>,
@@ -35,7 +38,7 @@ impl ExperimentResult {
     /// Checks the claims of `experiment` against what was measured.
     ///
     /// # Errors
-    /// When a claim names a figure that does not exist.
+    /// When a claim names a figure that does not exist, or this program cannot be read.
     pub fn new(
         source: &Source,
         experiment: Experiment,
@@ -101,14 +104,9 @@ impl ExperimentResult {
         }
         let world = experiment.world().map_err(Error::new)?;
         let header = header(world, seed);
+        let program = program::mark_with(source)?;
         let name = source.name.clone();
-        Ok(Self { name, world, experiment, scale, seed, measured, header, claims, left_out })
-    }
-
-    /// Whether every claim that was checked holds.
-    #[must_use]
-    pub fn all_hold(&self) -> bool {
-        self.claims.iter().all(Checked::holds)
+        Ok(Self { name, world, experiment, scale, seed, measured, header, program, claims, left_out })
     }
 
     /// The claims about what single seeds gave.
@@ -261,6 +259,7 @@ impl ExperimentResult {
             "world": header.world,
             "machine": header.machine,
             "noise_ns": noise,
+            "program": self.program,
             "scale": self.scale,
             "seed": self.seed,
             "runs": self.measured.seeds,
