@@ -50,6 +50,7 @@ mod serve;
 mod settings;
 mod shards;
 mod sim;
+mod sources;
 mod table;
 mod top;
 mod traces;

@@ -81,49 +81,132 @@ impl Table {
         format!("{}|{}|\n{rows}", line(&self.header), rules.join("|"))
     }
 
-    fn widths(&self) -> Vec<usize> {
-        let lines = || std::iter::once(&self.header).chain(&self.rows);
+    /// The header's lines: one, but where the table is wide and the title of a column of words
+    /// is wider than all that stands below it.
+    fn head(&self) -> Vec<Vec<String>> {
+        let below = |i: usize| self.rows.iter().map(|cells| chars(&cells[i])).max().unwrap_or(0);
+        let room = |i: usize| match i < self.words
+            && self.width(&self.widths(std::slice::from_ref(&self.header))) > WIDE
+        {
+            true => below(i).max(ROOM),
+            false => usize::MAX,
+        };
+        let broken: Vec<_> = self.header.iter().enumerate().map(|(i, text)| wrapped(text, room(i))).collect();
+        let lines = broken.iter().map(Vec::len).max().unwrap_or(1);
+        // Titles stand on what they are of.
+        let line = |at: usize, title: &Vec<String>| {
+            (at + title.len()).checked_sub(lines).map_or(String::new(), |i| title[i].clone())
+        };
+        (0..lines).map(|at| broken.iter().map(|title| line(at, title)).collect()).collect()
+    }
+
+    fn widths(&self, head: &[Vec<String>]) -> Vec<usize> {
+        let lines = || head.iter().chain(&self.rows);
         (0..self.header.len())
-            .map(|i| lines().map(|cells| cells[i].chars().count()).max().unwrap_or_default())
+            .map(|i| lines().map(|cells| chars(&cells[i])).max().unwrap_or_default())
             .collect()
+    }
+
+    /// Of a line whose columns stand one space apart.
+    fn width(&self, widths: &[usize]) -> usize {
+        widths.iter().sum::<usize>() + widths.len().saturating_sub(1)
+    }
+
+    /// Columns one space apart where that keeps the table within 80 columns and two apart
+    /// otherwise; no trailing space. What is wider than `room` stands below, behind the same words.
+    fn lines(&self, room: usize) -> Vec<String> {
+        let head = self.head();
+        let widths = self.widths(&head);
+        let gap = if self.width(&widths) + widths.len().saturating_sub(1) <= WIDE { 2 } else { 1 };
+        let mut lines = Vec::new();
+        for columns in self.parts(&widths, gap, room) {
+            if !lines.is_empty() {
+                lines.push(String::new());
+            }
+            if !self.groups.is_empty() {
+                lines.push(self.titles(&columns, &widths, gap));
+            }
+            for cells in head.iter().chain(&self.rows) {
+                let cell = |&i: &usize| {
+                    let pad = " ".repeat(widths[i] - chars(&cells[i]));
+                    let (before, after) =
+                        if i < self.words { ("", pad.as_str()) } else { (pad.as_str(), "") };
+                    [before, &cells[i], after, &" ".repeat(gap)].concat()
+                };
+                lines.push(columns.iter().map(cell).collect::<String>().trim_end().to_owned());
+            }
+        }
+        lines
+    }
+
+    /// The columns that stand beside each other within `room`: all words, and a figure at least.
+    fn parts(&self, widths: &[usize], gap: usize, room: usize) -> Vec<Vec<usize>> {
+        let words: Vec<usize> = (0..self.words.min(widths.len())).collect();
+        let wide = |columns: &[usize]| columns.iter().map(|&i| widths[i] + gap).sum::<usize>();
+        let mut parts = vec![words.clone()];
+        for (i, width) in widths.iter().enumerate().skip(words.len()) {
+            let last = parts.last_mut().expect("there is one from the start");
+            if last.len() > words.len() && wide(last) + width > room {
+                parts.push([&words[..], &[i]].concat());
+            } else {
+                last.push(i);
+            }
+        }
+        parts
+    }
+
+    /// The titles over `columns`.
+    fn titles(&self, columns: &[usize], widths: &[usize], gap: usize) -> String {
+        let (mut line, mut column) = (String::new(), 0);
+        for (text, span) in &self.groups {
+            let mine: Vec<_> = columns.iter().filter(|i| (column..column + span).contains(*i)).collect();
+            column += span;
+            if mine.is_empty() {
+                continue;
+            }
+            let width = mine.iter().map(|&&i| widths[i]).sum::<usize>() + gap * (mine.len() - 1);
+            let text = if text.is_empty() { String::new() } else { format!(" {text} ") };
+            let fill = if text.is_empty() { ' ' } else { '-' };
+            line.push_str(&centred(&text, width, fill));
+            line.push_str(&" ".repeat(gap));
+        }
+        line.trim_end().to_owned()
     }
 }
 
-/// Columns one space apart where that keeps the table within 80 columns and
-/// two apart otherwise; no trailing space.
+/// What every terminal has room for.
+const WIDE: usize = 80;
+
+/// For a title of words at least, before it is broken.
+const ROOM: usize = 10;
+
+/// As wide as the terminal it goes to has room for; whole where it goes elsewhere.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths = self.widths();
-        let sum: usize = widths.iter().sum();
-        let gap = if sum + 2 * (widths.len().saturating_sub(1)) <= 80 { 2 } else { 1 };
-        if !self.groups.is_empty() {
-            let (mut line, mut column) = (String::new(), 0);
-            for (text, span) in &self.groups {
-                let columns = &widths[column..column + span];
-                let width = columns.iter().sum::<usize>() + gap * (span - 1);
-                let text = if text.is_empty() { String::new() } else { format!(" {text} ") };
-                let fill = if text.is_empty() { ' ' } else { '-' };
-                line.push_str(&centred(&text, width, fill));
-                line.push_str(&" ".repeat(gap));
-                column += span;
-            }
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        for cells in std::iter::once(&self.header).chain(&self.rows) {
-            let mut line = String::new();
-            for (i, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
-                let pad = " ".repeat(width - cell.chars().count());
-                let (before, after) = if i < self.words { ("", pad.as_str()) } else { (pad.as_str(), "") };
-                line.extend([before, cell, after, &" ".repeat(gap)]);
-            }
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        Ok(())
+        let terminal = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+        let room = terminal.map_or(usize::MAX, |size| usize::from(size.ws_col).max(WIDE));
+        self.lines(room).iter().try_for_each(|line| writeln!(f, "{line}"))
     }
+}
+
+fn chars(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// `text` in lines of `room` characters, broken between words; a longer word is left whole.
+fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if chars(line) + 1 + chars(word) <= room => *line = format!("{line} {word}"),
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn centred(text: &str, width: usize, fill: char) -> String {
-    let free = width.saturating_sub(text.chars().count());
+    let free = width.saturating_sub(chars(text));
     let side = |n: usize| std::iter::repeat_n(fill, n).collect::<String>();
     format!("{}{text}{}", side(free / 2), side(free - free / 2))
 }
@@ -180,6 +263,39 @@ mod tests {
         let expected =
             concat!("      --- µs ---\n", "mode   p50   p99\n", "none     5  1234\n", "µ     12.5     7\n",);
         assert_eq!(table.to_string(), expected);
+    }
+
+    #[test]
+    fn what_a_terminal_has_no_room_for_stands_below_behind_the_same_words() {
+        let header = ["thousand requests a second", "mode"].map(str::to_owned).into_iter();
+        let header: Vec<String> = header.chain((1..=9).map(|i| format!("figure{i}"))).collect();
+        let header: Vec<&str> = header.iter().map(String::as_str).collect();
+        let mut table = Table::new(2, &header).groups(&[("", 2), ("answered in time", 5), ("late", 4)]);
+        let words = ["50", "fish"].map(str::to_owned).into_iter();
+        table.row(words.chain((1..=9).map(|i| (i * 11).to_string())).collect());
+        let expected = [
+            "                ------ answered in time -------",
+            "thousand",
+            "requests a",
+            "second     mode figure1 figure2 figure3 figure4",
+            "50         fish      11      22      33      44",
+            "",
+            "                 answered in time  -------- late ---------",
+            "thousand",
+            "requests a",
+            "second     mode figure5 figure6 figure7 figure8",
+            "50         fish      55      66      77      88",
+            "",
+            "                 late -",
+            "thousand",
+            "requests a",
+            "second     mode figure9",
+            "50         fish      99",
+        ];
+        assert_eq!(table.lines(50), expected);
+        let whole = table.lines(usize::MAX);
+        assert_eq!(whole.len(), 5, "a long title of words is broken where the table is wide: {whole:?}");
+        assert!(whole[4].starts_with("50         fish      11") && whole[4].ends_with(" 99"), "{whole:?}");
     }
 
     #[test]

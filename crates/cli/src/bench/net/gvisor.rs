@@ -1,15 +1,14 @@
 //! gVisor's netstack: a Go program that is built when there is a Go.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use host::lab::is_there;
 
+use crate::sources;
+
 /// The program, or why there is none.
 pub type Program = Result<PathBuf, String>;
-
-/// Where its source is.
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/gvisor");
 
 /// Beside our own program.
 fn path() -> PathBuf {
@@ -24,14 +23,15 @@ pub fn built() -> Program {
 
 /// Builds it: some minutes and a download the first time, a second later on.
 pub fn build() -> Program {
-    if !Path::new(SOURCE).exists() {
-        return Err(format!("its source {SOURCE} is not there"));
+    let source = sources::path("bench/gvisor");
+    if !source.exists() {
+        return Err(format!("its source {} is not there", source.display()));
     }
     if !is_there("go") {
         return built().map_err(|_| "go is not there to build it".to_owned());
     }
     eprintln!("building gVisor's netstack with go (the first time it is downloaded)");
-    let out = Command::new("go").args(["build", "-o"]).arg(path()).arg(".").current_dir(SOURCE).output();
+    let out = Command::new("go").args(["build", "-o"]).arg(path()).arg(".").current_dir(source).output();
     match out {
         Ok(out) if out.status.success() => Ok(path()),
         Ok(out) => {

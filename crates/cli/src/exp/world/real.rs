@@ -22,6 +22,7 @@ use self::tally::Tally;
 use super::{Found, Kind, Run, World, line, services};
 use crate::error::Error;
 use crate::exp::shipped;
+use crate::sources;
 
 /// tonic services under the layers of `deadline::tower`.
 pub const TONIC: World =
@@ -111,13 +112,14 @@ impl Corpus {
         if let Self::Made = self {
             return Ok(command);
         }
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let corpus = root.join("target/corpora/text/tag");
+        let corpus = sources::path("target/corpora/text/tag");
         if !corpus.exists() {
             let what = format!("{}: the corpus is not fetched", corpus.display());
-            return Err(Error::new(what).advice("experiments/d2p/corpus"));
+            return Err(
+                Error::new(what).advice("experiments/d2p/corpus, from the project's folder, fetches it")
+            );
         }
-        command.arg(corpus).arg(root.join("experiments/d2p/search-times.csv"));
+        command.arg(corpus).arg(sources::path("experiments/d2p/search-times.csv"));
         Ok(command)
     }
 }
@@ -172,8 +174,7 @@ pub(super) fn program() -> Result<PathBuf, Error> {
 
 /// The runner `class` of `java/ROOM`, from where this program was built.
 fn java(room: &str, class: &str) -> Result<Command, Error> {
-    let java = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../java");
-    let listed = built(java.join(room).join("target/testbed.classpath"))?;
+    let listed = built(sources::path("java").join(room).join("target/testbed.classpath"))?;
     let path = std::fs::read_to_string(&listed).map_err(|e| Error::file(&listed, &e))?;
     let mut command = Command::new("java");
     // Runs are short, and a compiler at work would take the services' cores.

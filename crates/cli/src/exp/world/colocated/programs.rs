@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::super::said::workload;
 use super::Config;
 use crate::error::Error;
+use crate::sources;
 
 /// A latency-critical program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -169,7 +170,7 @@ const EVERY: &str = "20ms";
 
 /// What is not in Rust, in the tree that this was built from.
 fn source(name: &str) -> Result<PathBuf, Error> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../workloads").join(name);
+    let path = sources::path("workloads").join(name);
     match path.exists() {
         true => Ok(path),
         false => Err(Error::new(format!("world colocated: {} is not there", path.display()))
