@@ -12,7 +12,7 @@ use std::time::Duration;
 use guard::{Params, by_name};
 use host::Monotonic;
 use host::clock::ThreadTime;
-use host::guard::{Classes, Cost, Options, Refusal};
+use host::guard::{Classes, Cost, Options, Refusal, Until};
 use host::lab::{Lab, Veth};
 use host::xdp::Mode;
 use queueing::{Clock, Span};
@@ -80,6 +80,7 @@ fn controller(duration: Span) -> Result<f64, Error> {
             ports: vec![80],
             mode: Mode::Native,
             classes: Classes::default(),
+            until: Until::Accept,
             watching: false,
             refusal: Refusal::Silence,
             machine: policy.looks_at_machine(),

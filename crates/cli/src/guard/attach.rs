@@ -14,7 +14,7 @@ use std::time::Duration;
 use guard::{Limit, Params};
 use host::Monotonic;
 use host::clock::ThreadTime;
-use host::guard::{Classes, Guard, Options, Refusal, Rule};
+use host::guard::{Classes, Guard, Options, Refusal, Rule, Until};
 use host::sandbox::Duty;
 use host::xdp::Mode;
 use queueing::{Clock, Span, Time};
@@ -48,6 +48,17 @@ pub struct Args {
     /// repeatable.
     #[arg(long, value_name = "FILE")]
     joined: Vec<PathBuf>,
+    /// Until when it waits: until accepted (default), or until its first answer, for
+    /// servers whose threads accept at once and wait for a core together.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "accept|answer",
+        default_value = "accept",
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    until: UntilName,
     /// How often to look.
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     period: Span,
@@ -66,6 +77,21 @@ pub struct Args {
     ui: ui::Flags,
     #[command(flatten)]
     control: control::Flags,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum UntilName {
+    Accept,
+    Answer,
+}
+
+impl From<UntilName> for Until {
+    fn from(name: UntilName) -> Self {
+        match name {
+            UntilName::Accept => Self::Accept,
+            UntilName::Answer => Self::Answer,
+        }
+    }
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -131,6 +157,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         ports: args.port.clone(),
         mode: args.mode.into(),
         classes: Classes(args.class.iter().map(|class| class.0.clone()).collect()),
+        until: args.until.into(),
         watching: args.dry_run,
         refusal: args.refusal.into(),
         machine: controller.policy.looks_at_machine(),

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use guard::joined::Requests;
-use host::guard::{Held, Queue, Reason, Refusal, Status};
+use host::guard::{Held, Queue, Reason, Refusal, Status, Until};
 use host::xdp::Mode;
 use queueing::Span;
 use serde_json::json;
@@ -99,7 +99,7 @@ fn as_text(device: &str, status: &Status) -> String {
         "{device}: {}, target {}, mode {}, refusal {}{dry}\n\
          {table}controller: {alive}; lets in: {}\n\
          accept queue: {} of {}, the first waits for {}; taken off: {}\n\
-         {each}{}dropped by the kernel: {} at full queues (phantom connections), {} at listeners in all\n\
+         {each}{}{}dropped by the kernel: {} at full queues (phantom connections), {} at listeners in all\n\
          let in while the controller was silent: {}\n",
         notes.name(),
         notes.target,
@@ -110,11 +110,23 @@ fn as_text(device: &str, status: &Status) -> String {
         seen.room,
         seen.delay,
         seen.served,
+        unanswered(status),
         requests(&seen.requests),
         seen.overflows,
         seen.drops,
         status.counts.silent,
     )
+}
+
+/// Who waits for an answer, if that is looked at.
+fn unanswered(status: &Status) -> String {
+    match status.notes.until {
+        Until::Accept => String::new(),
+        Until::Answer => format!(
+            "without an answer: {} wait, the first for {}\n",
+            status.seen.unanswered, status.seen.unanswered_delay
+        ),
+    }
 }
 
 /// What services tell of their requests, if any are to.
@@ -157,6 +169,11 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
         "seen": status.counts.offered(), "shed": status.counts.shed(), "passed_silent": status.counts.silent,
         "classes": notes.classes.iter().enumerate().map(class).collect::<Vec<_>>(),
         "queues": queues.collect::<Vec<_>>(), "waiting": status.seen.waiting, "room": status.seen.room, "delay_ns": status.seen.delay.as_nanos(),
+        "until": match notes.until {
+            Until::Accept => "accept",
+            Until::Answer => "answer",
+        },
+        "unanswered": status.seen.unanswered, "unanswered_delay_ns": status.seen.unanswered_delay.as_nanos(),
         "requests": {
             "services": status.seen.requests.services, "telling": status.seen.requests.telling,
             "waiting": status.seen.requests.waiting, "delay_ns": status.seen.requests.delay.as_nanos(),
@@ -186,6 +203,8 @@ pub(super) fn figures(device: &str, status: &Status) -> Vec<Figure> {
         ("greenwave_guard_delay_seconds", seen.delay.as_secs_f64()),
         ("greenwave_guard_waiting", seen.waiting as f64),
         ("greenwave_guard_room", seen.room as f64),
+        ("greenwave_guard_unanswered", seen.unanswered as f64),
+        ("greenwave_guard_unanswered_delay_seconds", seen.unanswered_delay.as_secs_f64()),
         ("greenwave_guard_services", requests.services as f64),
         ("greenwave_guard_services_telling", requests.telling as f64),
         ("greenwave_guard_requests_waiting", requests.waiting as f64),

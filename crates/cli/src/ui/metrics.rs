@@ -125,6 +125,18 @@ pub const METRICS: &[Metric] = &[
     ),
     gauge("greenwave_guard_waiting", "device", "guard", "Connections in the accept queues."),
     gauge("greenwave_guard_room", "device", "guard", "Connections that fit there."),
+    gauge(
+        "greenwave_guard_unanswered",
+        "device",
+        "guard",
+        "Connections that wait for their first answer, where the guard looks at that.",
+    ),
+    gauge(
+        "greenwave_guard_unanswered_delay_seconds",
+        "device",
+        "guard",
+        "How long the first of these has waited.",
+    ),
     gauge("greenwave_guard_services", "device", "guard", "Services that are to tell of their requests."),
     gauge("greenwave_guard_services_telling", "device", "guard", "Services that do."),
     gauge("greenwave_guard_requests_waiting", "device", "guard", "Requests that wait there."),

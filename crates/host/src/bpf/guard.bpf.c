@@ -9,13 +9,15 @@
  *
  * A second program keeps when connections were made, and a third reads accept
  * queues for user space: together they tell for how long the first in each has
- * waited.
+ * waited. Where it is asked for, two more tell the same of those that have not
+ * been answered yet.
  *
  * Not here: fragments, which pass unlimited. host::guard::model is the same
  * decision in Rust; shared vectors and random frames hold the two together.
  *
  * SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
  */
+#include "answers.h"
 #include "frame.h"
 #include "intf.h"
 #include "kernel.h"
@@ -277,10 +279,27 @@ int gw_look(struct xdp_md *context)
 	return found;
 }
 
-/* Whether a connection in this state is the server's to deal with. */
-INLINE int is_served(int state)
+/* Attached to nothing; its answer is written over the frame. */
+SEC("xdp")
+int gw_waits(struct xdp_md *context)
 {
-	return state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT;
+	struct waits *answer = (void *)(long)context->data;
+	if ((void *)(answer + 1) > (void *)(long)context->data_end)
+		return 0;
+	struct waits waits = {};
+	for_each(&gw_unanswered, add_waiting, &waits, 0);
+	*answer = waits;
+	return 1;
+}
+
+/* The settings, if a socket is of a guarded port and of this network namespace. */
+INLINE const struct settings *guarded(const struct sock *sk)
+{
+	__u16 port = sk->__sk_common.skc_num;
+	const struct settings *settings = map_lookup(&gw_settings, &first);
+	if (!settings || !(settings->guarded[port >> 6] >> (port & 63) & 1))
+		return 0;
+	return sk->__sk_common.skc_net.net->ns.inum == settings->netns ? settings : 0;
 }
 
 SEC("tp_btf/inet_sock_set_state")
@@ -292,19 +311,36 @@ int gw_state(__u64 *arguments)
 	int closes = is_served(before) && !is_served(after);
 	if (!opens && !closes)
 		return 0;
-	__u16 port = sk->__sk_common.skc_num;
-	const struct settings *settings = map_lookup(&gw_settings, &first);
+	const struct settings *settings = guarded(sk);
 	struct connections *connections = map_lookup(&gw_connections, &first);
-	if (!settings || !connections || !(settings->guarded[port >> 6] >> (port & 63) & 1))
+	if (!settings || !connections)
 		return 0;
-	if (sk->__sk_common.skc_net.net->ns.inum != settings->netns)
-		return 0;
+	__u64 child = (__u64)sk, now = ktime_ns();
 	if (closes) {
 		__sync_fetch_and_add(&connections->closed, 1);
+		/* A server that closes has dealt with it; who resets has not waited for that. */
+		if (settings->answers && !map_delete(&gw_unanswered, &child) && after != TCP_CLOSE)
+			__sync_fetch_and_add(&connections->answered, 1);
 		return 0;
 	}
 	__sync_fetch_and_add(&connections->opened, 1);
-	__u64 child = (__u64)sk, now = ktime_ns();
 	map_update(&gw_made, &child, &now, 0);
+	if (settings->answers)
+		map_update(&gw_unanswered, &child, &now, 0);
+	return 0;
+}
+
+/* Loaded only where it is asked for: it sees whatever is sent by this machine. */
+SEC("tp_btf/sock_send_length")
+int gw_answer(__u64 *arguments)
+{
+	const struct sock *sk = (const void *)arguments[0];
+	int sent = arguments[1];
+	struct connections *connections = map_lookup(&gw_connections, &first);
+	if (sent <= 0 || !connections || !guarded(sk))
+		return 0;
+	__u64 child = (__u64)sk;
+	if (!map_delete(&gw_unanswered, &child))
+		__sync_fetch_and_add(&connections->answered, 1);
 	return 0;
 }

@@ -44,6 +44,9 @@ struct settings {
 	__u32 forwarding;
 	/* Whether who is shed hears so, by a reset: enum way. */
 	__u32 resets;
+	/* Whether connections are followed until they are sent their first byte. */
+	__u32 answers;
+	__u32 unused;
 	/* A bit for each guarded port, so that a SYN for another is passed on at once. */
 	__u64 guarded[65536 / 64];
 	/* For whoever asks what is attached: text, and zeros. */
@@ -80,6 +83,10 @@ struct limit {
 	__u64 requests;
 	__u64 requests_delay_ns;
 	__u64 requests_budget_ns;
+	/* Connections that have sent something and have not been sent a byte, and
+	 * how long the first of them has waited; zeros where they are not followed. */
+	__u64 unanswered;
+	__u64 unanswered_delay_ns;
 	/* The accept queues whose first has waited longest; port 0: no more. */
 	struct {
 		__u64 port, waiting, room, delay_ns;
@@ -112,10 +119,19 @@ struct counts {
 	__u64 silent;
 };
 
-/* Connections of the guarded ports: shaken hands, and no longer served. */
+/* Connections that wait for an answer, and when the first of them was made
+ * (CLOCK_MONOTONIC); 0: none waits. */
+struct waits {
+	__u64 waiting;
+	__u64 since_ns;
+};
+
+/* Connections of the guarded ports: shaken hands, no longer served, and sent
+ * their first byte, or closed by the server without one. */
 struct connections {
 	__u64 opened;
 	__u64 closed;
+	__u64 answered;
 };
 
 /* A prefix of an IPv6 address, or of ::ffff:a.b.c.d, as an LPM trie's key. */

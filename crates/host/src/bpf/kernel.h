@@ -57,6 +57,7 @@ struct tuple6 {
 
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const map_update)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
+static long (*const map_delete)(void *map, const void *key) = (void *)3;
 static __u64 (*const ktime_ns)(void) = (void *)5;
 static long (*const redirect)(__u32 ifindex, __u64 flags) = (void *)23;
 static long (*const adjust_tail)(void *context, int more) = (void *)65;
@@ -66,6 +67,7 @@ static void *(*const skc_lookup_tcp)(void *context, void *tuple, __u32 len, __u6
 static long (*const probe_read)(void *to, __u32 len, const void *from) = (void *)113;
 static struct tcp_sock *(*const skc_to_tcp_sock)(void *sock) = (void *)137;
 static void *(*const skc_to_tcp_timewait_sock)(void *sock) = (void *)138;
+static long (*const for_each)(void *map, void *call, void *context, __u64 flags) = (void *)164;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -120,11 +122,13 @@ struct inet_connection_sock {
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	__u64 bytes_received;
 };
 
 #pragma clang attribute pop
 
 #define TCP_ESTABLISHED 1
 #define TCP_SYN_RECV 3
+#define TCP_CLOSE 7
 #define TCP_CLOSE_WAIT 8
 #define TCP_LISTEN 10

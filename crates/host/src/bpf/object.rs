@@ -27,8 +27,8 @@ static SAID: Mutex<String> = Mutex::new(String::new());
 /// Bytes of complaints that are kept: the first ones name the cause.
 const SAID_MAX: usize = 300;
 
-/// Has the kernel verify all programs of `bytes`.
-pub(crate) fn load(bytes: &Aligned<[u8]>) -> Result<Object, Refusal> {
+/// Has the kernel verify all programs of `bytes` but those called as in `without`.
+pub(crate) fn load(bytes: &Aligned<[u8]>, without: &[&str]) -> Result<Object, Refusal> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(Refusal::NoBtf);
     }
@@ -43,7 +43,13 @@ pub(crate) fn load(bytes: &Aligned<[u8]>) -> Result<Object, Refusal> {
             *said += &format!("{separator}{}", essence(&text));
         }
     })));
-    ObjectBuilder::default().open_memory(&bytes.0).and_then(|object| object.load()).map_err(Refusal::from)
+    let mut object = ObjectBuilder::default().open_memory(&bytes.0)?;
+    for mut program in object.progs_mut() {
+        if without.iter().any(|name| program.name() == *name) {
+            program.set_autoload(false);
+        }
+    }
+    object.load().map_err(Refusal::from)
 }
 
 /// Of the verifier's protocol the last words; a line as it is.

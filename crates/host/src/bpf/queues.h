@@ -24,7 +24,7 @@ struct {
 } gw_made SEC(".maps");
 
 /* Fails where the kernel has nothing at an address; what was there stays. */
-#define READ(to, from) probe_read(&(to), sizeof(to), &(from))
+#define READ(to, from) probe_read(&(to), sizeof(to), (const void *)&(from))
 
 INLINE void read_queue(const struct sock *sk, struct queue *queue)
 {

@@ -6,25 +6,28 @@ use std::net::TcpListener;
 use queueing::Span;
 
 use super::{Finding, tried};
-use crate::guard::{self, Classes, Options, Refusal};
+use crate::guard::{self, Classes, Options, Refusal, Until};
 use crate::xdp::Mode;
 
 const AREA: &str = "guard";
 const IN_DRIVERS: &str = "shed, drv";
 const AFTER_THEM: &str = "shed, skb";
+const ANSWERS: &str = "until answer";
 
 pub(super) fn examine(unavailable: Option<&str>) -> Vec<Finding> {
-    tried(AREA, &[IN_DRIVERS, AFTER_THEM], unavailable, |here| {
+    tried(AREA, &[IN_DRIVERS, AFTER_THEM, ANSWERS], unavailable, |here| {
         let native = "on a veth; a card's driver has its own say";
         let generic = "after the driver, on any interface";
+        let answers = "who waits for an answer is seen: for servers of threads";
         vec![
-            here.enter(|| attach(IN_DRIVERS, Mode::Native, native)),
-            here.enter(|| attach(AFTER_THEM, Mode::Generic, generic)),
+            here.enter(|| attach(IN_DRIVERS, Mode::Native, Until::Accept, native)),
+            here.enter(|| attach(AFTER_THEM, Mode::Generic, Until::Accept, generic)),
+            here.enter(|| attach(ANSWERS, Mode::Generic, Until::Answer, answers)),
         ]
     })
 }
 
-fn attach(way: &str, mode: Mode, works: &str) -> Finding {
+fn attach(way: &str, mode: Mode, until: Until, works: &str) -> Finding {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr().map(|at| (l, at)));
     let (_listens, at) = match listener {
         Ok(both) => both,
@@ -34,6 +37,7 @@ fn attach(way: &str, mode: Mode, works: &str) -> Finding {
         ports: vec![at.port()],
         mode,
         classes: Classes::default(),
+        until,
         watching: true,
         refusal: Refusal::Silence,
         machine: false,

@@ -3,9 +3,9 @@
 
 use std::os::fd::OwnedFd;
 
-use super::Cost;
 use super::error::GuardError;
 use super::maps::Maps;
+use super::{Cost, Until};
 
 /// Programs and maps; without the feature there are none.
 pub struct Loaded {
@@ -13,6 +13,8 @@ pub struct Loaded {
     pub program: OwnedFd,
     /// Reads accept queues.
     pub look: OwnedFd,
+    /// Counts those that wait for an answer.
+    pub waits: OwnedFd,
     /// Of all.
     pub maps: Maps,
 }
@@ -21,7 +23,7 @@ pub struct Loaded {
 ///
 /// # Errors
 /// Always [`GuardError::NotBuilt`].
-pub fn load() -> Result<Loaded, GuardError> {
+pub fn load(_until: Until) -> Result<Loaded, GuardError> {
     Err(GuardError::NotBuilt)
 }
 

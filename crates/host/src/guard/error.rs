@@ -15,6 +15,8 @@ pub enum GuardError {
     NotBuilt,
     /// The kernel tells nothing of its structures.
     NoBtf,
+    /// It tells nothing of what is sent.
+    NoAnswers,
     /// The kernel does not let us.
     NoPermission,
     /// A guard is there already.
@@ -84,6 +86,7 @@ impl GuardError {
                 "apt-get install clang libelf-dev zlib1g-dev pkg-config make gcc, then make build".to_owned()
             }
             Self::NoBtf => "a kernel with CONFIG_DEBUG_INFO_BTF, Linux 5.12 or newer".to_owned(),
+            Self::NoAnswers => "--until accept, or Linux 6.3 or newer".to_owned(),
             Self::NoPermission => "run as root".to_owned(),
             Self::Attached { device, .. } => format!("greenwave guard detach {device}"),
             Self::NotAttached(device) => format!("greenwave guard attach {device} --port 80"),
@@ -115,6 +118,9 @@ impl fmt::Display for GuardError {
             ),
             Self::NoBtf => {
                 f.write_str("this kernel tells nothing of its structures: no /sys/kernel/btf/vmlinux")
+            }
+            Self::NoAnswers => {
+                f.write_str("this kernel tells nothing of what is sent: no tracepoint sock_send_length")
             }
             Self::NoPermission => f.write_str(
                 "a guard takes CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, which this process has not",

@@ -147,6 +147,11 @@ pub struct Seen {
     pub drops: u64,
     /// What services told of their requests.
     pub requests: Requests,
+    /// Connections that have sent something and have not been sent a byte, where
+    /// that is looked at ([`super::Until::Answer`]).
+    pub unanswered: u64,
+    /// How long the first of these has waited.
+    pub unanswered_delay: Span,
 }
 
 /// `struct limit`.
@@ -163,7 +168,8 @@ pub struct Look {
 impl Look {
     const SEEN: usize = 4 + 2 * CLASSES;
     const REQUESTS: usize = Self::SEEN + 6;
-    const QUEUES: usize = Self::REQUESTS + 5;
+    const UNANSWERED: usize = Self::REQUESTS + 5;
+    const QUEUES: usize = Self::UNANSWERED + 2;
     const WORDS: usize = Self::QUEUES + 4 * SHOWN;
     pub(super) const LEN: usize = 8 * Self::WORDS;
 
@@ -182,18 +188,20 @@ impl Look {
             }
             Held::Closed => words[1] = 3,
         }
-        let Seen { queues, waiting, room, delay, served, overflows, drops, requests } = self.seen;
+        let Seen { queues, waiting, room, delay, served, overflows, drops, requests, .. } = self.seen;
         let seen = [waiting, room, delay.as_nanos(), served, overflows, drops];
         words[Self::SEEN..Self::REQUESTS].copy_from_slice(&seen);
         let Requests { services, telling, waiting, delay, budget } = requests;
         let budget = budget.map_or(u64::MAX, Span::as_nanos);
-        words[Self::REQUESTS..Self::QUEUES].copy_from_slice(&[
+        words[Self::REQUESTS..Self::UNANSWERED].copy_from_slice(&[
             services,
             telling,
             waiting,
             delay.as_nanos(),
             budget,
         ]);
+        words[Self::UNANSWERED..Self::QUEUES]
+            .copy_from_slice(&[self.seen.unanswered, self.seen.unanswered_delay.as_nanos()]);
         words[Self::QUEUES..].copy_from_slice(queues.map(Queue::words).as_flattened());
         words.map(u64::to_ne_bytes).concat()
     }
@@ -219,7 +227,20 @@ impl Look {
             delay: Span::from_nanos(requests_ns),
             budget: (budget_ns != u64::MAX).then(|| Span::from_nanos(budget_ns)),
         };
-        let seen = Seen { queues, waiting, room, delay, served, overflows, drops, requests };
+        let [unanswered, unanswered_ns] = each_of(&words[Self::UNANSWERED..]);
+        let unanswered_delay = Span::from_nanos(unanswered_ns);
+        let seen = Seen {
+            queues,
+            waiting,
+            room,
+            delay,
+            served,
+            overflows,
+            drops,
+            requests,
+            unanswered,
+            unanswered_delay,
+        };
         Some(Self { alive: Time::from_nanos(words[0]), held, seen })
     }
 }
@@ -266,8 +287,8 @@ impl Counts {
     }
 }
 
-/// `struct connections`: made, and no longer served.
-pub(super) fn connections(bytes: &[u8]) -> Option<[u64; 2]> {
+/// `struct connections`: made, no longer served, and answered.
+pub(super) fn connections(bytes: &[u8]) -> Option<[u64; 3]> {
     words(bytes)
 }
 
@@ -298,6 +319,8 @@ mod tests {
             overflows: 6,
             drops: 7,
             requests,
+            unanswered: 11,
+            unanswered_delay: delay,
             ..Seen::default()
         };
         seen.queues[0] = Queue { port: 80, waiting: 3, room: 9, delay };

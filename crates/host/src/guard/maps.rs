@@ -64,7 +64,7 @@ impl Maps {
             limit: take("gw_limit", Look::LEN)?,
             spent: take("gw_spent", 8)?,
             counts: take("gw_counts", Counts::LEN)?,
-            connections: take("gw_connections", 16)?,
+            connections: take("gw_connections", 24)?,
             own: match own {
                 true => Some(Own { ports: take("gw_ports", 4)?, prefixes: take("gw_prefixes", 4)? }),
                 false => None,
@@ -115,14 +115,14 @@ impl Maps {
         Self::value(&self.counts, Counts::sum)
     }
 
-    /// Connections made, and those no longer served, since the start.
-    pub(super) fn connections(&self) -> io::Result<[u64; 2]> {
+    /// Connections made, those no longer served, and those answered, since the start.
+    pub(super) fn connections(&self) -> io::Result<[u64; 3]> {
         Self::value(&self.connections, layout::connections)
     }
 
     #[cfg(all(test, feature = "bpf"))]
     pub(super) fn set_connections(&self, [opened, closed]: [u64; 2]) -> io::Result<()> {
-        self.connections.set(&FIRST, &[opened, closed].map(u64::to_ne_bytes).concat())
+        self.connections.set(&FIRST, &[opened, closed, 0].map(u64::to_ne_bytes).concat())
     }
 }
 

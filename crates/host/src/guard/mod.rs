@@ -26,6 +26,7 @@ use crate::{Monotonic, bpf, xdp};
 #[cfg(not(feature = "bpf"))]
 mod absent;
 mod answer;
+mod answers;
 #[cfg(feature = "bpf")]
 mod cost;
 mod error;
@@ -55,6 +56,7 @@ mod vectors;
 pub use absent::costs;
 #[cfg(not(feature = "bpf"))]
 use absent::{Loaded, load};
+use answers::Waits;
 #[cfg(feature = "bpf")]
 pub use cost::costs;
 pub use error::GuardError;
@@ -103,6 +105,17 @@ pub enum Refusal {
     Reset,
 }
 
+/// Until when a connection waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Until {
+    /// Until the server accepts it.
+    #[default]
+    Accept,
+    /// Until it is sent its first byte: for servers whose threads accept at once and
+    /// wait for a core together. What serving takes is a part of that wait.
+    Answer,
+}
+
 /// How to guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -112,6 +125,8 @@ pub struct Options {
     pub mode: xdp::Mode,
     /// Who is shed last.
     pub classes: Classes,
+    /// Until when they wait.
+    pub until: Until,
     /// Sheds nobody, and counts whom it would have shed.
     pub watching: bool,
     /// What who is shed hears.
@@ -151,6 +166,7 @@ struct Last {
     offered: u64,
     shed: u64,
     closed: u64,
+    answered: u64,
     present: u64,
 }
 
@@ -173,7 +189,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     if let Some(&port) = options.ports.iter().find(|port| !there.contains(port)) {
         return Err(GuardError::NoListener { port, there });
     }
-    let loaded = load()?;
+    let loaded = load(options.until)?;
     let maps = &loaded.maps;
     let refused = refused("an entry in our maps");
     let settings = Settings {
@@ -183,6 +199,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         prefixes: options.classes.of_prefixes().next().is_some(),
         forwarding: forwards(),
         resets: (options.refusal == Refusal::Reset).then(|| way(interface.index, options.mode)),
+        answers: options.until == Until::Answer,
         ports: options.ports.clone(),
         notes: Notes::new(options).bytes(),
     };
@@ -232,15 +249,17 @@ impl Guard {
     ///
     /// The wait is that of the accept queue whose first has waited longest. One
     /// who was there before the guard has waited since then. Latency is by
-    /// Little's law, of whole connections. What services tell of their requests
-    /// is joined to it.
+    /// Little's law, of whole connections. Under [`Until::Answer`] the wait is until
+    /// the first byte of an answer, of whoever has sent something, those in the accept queue
+    /// among them; others may be answered before the first. What services tell of their
+    /// requests is joined to it.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn look(&mut self, now: Time) -> io::Result<Signals> {
         let span = now.since(self.last.at);
         let maps = &self.loaded.maps;
-        let [opened, closed] = maps.connections()?;
+        let [opened, closed, answered] = maps.connections()?;
         let unknown = self.look.seen.delay + span;
         let queue = seen(now, self.queues.look(&self.loaded.look, now)?, unknown);
         let served = (opened + self.before).saturating_sub(queue.waiting).max(self.look.seen.served);
@@ -252,6 +271,14 @@ impl Guard {
         let area = span.as_secs_f64() * (present + self.last.present) as f64 / 2.0;
         let latency = (left > 0).then(|| Span::from_secs_f64(area / left as f64));
         let came = offered.saturating_sub(self.last.offered);
+        let unanswered = match self.options.until {
+            Until::Accept => None,
+            Until::Answer => Some(answers::look(&self.loaded.waits, now)?),
+        };
+        let (begun, waiting, delay) = match unanswered {
+            None => (served - self.look.seen.served, queue.waiting, queue.delay),
+            Some(Waits { waiting, delay }) => (answered.saturating_sub(self.last.answered), waiting, delay),
+        };
         let signals = Signals {
             offered: came,
             admitted: if self.options.watching {
@@ -259,10 +286,10 @@ impl Guard {
             } else {
                 came.saturating_sub(shed.saturating_sub(self.last.shed))
             },
-            served: served - self.look.seen.served,
-            waiting: queue.waiting,
-            delay: queue.delay,
-            reordered: false,
+            served: begun,
+            waiting,
+            delay,
+            reordered: unanswered.is_some(),
             budget: None,
             latency,
             present,
@@ -272,8 +299,10 @@ impl Guard {
         };
         let signals = self.tellers.join(now, signals);
         let requests = self.tellers.requests();
-        self.last = Last { at: now, offered, shed, closed, present };
-        self.look.seen = Seen { served, overflows: busy.overflows, drops: busy.drops, requests, ..queue };
+        self.last = Last { at: now, offered, shed, closed, answered, present };
+        let Waits { waiting: unanswered, delay: unanswered_delay } = unanswered.unwrap_or_default();
+        let (overflows, drops) = (busy.overflows, busy.drops);
+        self.look.seen = Seen { served, overflows, drops, requests, unanswered, unanswered_delay, ..queue };
         Ok(signals)
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::error::GuardError;
 use super::layout::NOTES_LEN;
 use super::maps::{Maps, refused};
-use super::{Options, Refusal};
+use super::{Options, Refusal, Until};
 use crate::xdp::Mode;
 
 /// What is attached.
@@ -23,6 +23,8 @@ pub struct Notes {
     pub ports: Vec<u16>,
     /// Who is in each class, in words; the last has everybody else.
     pub classes: Vec<String>,
+    /// How long connections are followed.
+    pub until: Until,
     /// Whether nobody is shed.
     pub watching: bool,
     /// What who is shed hears.
@@ -43,6 +45,7 @@ impl Notes {
             mode: options.mode,
             ports: options.ports.clone(),
             classes,
+            until: options.until,
             watching: options.watching,
             refusal: options.refusal,
             process: std::process::id(),
@@ -69,7 +72,7 @@ impl Notes {
             json!({
                 "policy": self.policy, "target_ns": self.target.as_nanos(), "native": self.mode == Mode::Native,
                 "ports": self.ports, "classes": classes, "watching": self.watching, "process": self.process,
-                "resets": self.refusal == Refusal::Reset,
+                "resets": self.refusal == Refusal::Reset, "answers": self.until == Until::Answer,
             })
             .to_string()
         };
@@ -95,6 +98,7 @@ impl Notes {
                     .filter_map(|port| port.try_into().ok())
                     .collect(),
                 classes: list("classes")?.filter_map(Value::as_str).map(str::to_owned).collect(),
+                until: if value.get("answers")?.as_bool()? { Until::Answer } else { Until::Accept },
                 watching: value.get("watching")?.as_bool()?,
                 refusal: if value.get("resets")?.as_bool()? { Refusal::Reset } else { Refusal::Silence },
                 process: number("process")?.try_into().ok()?,

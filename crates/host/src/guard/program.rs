@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::Link;
 
+use super::Until;
 use super::error::GuardError;
 use super::maps::Maps;
 use crate::bpf::object::{self, Aligned, Refusal};
@@ -16,9 +17,11 @@ pub struct Loaded {
     pub program: OwnedFd,
     /// Reads accept queues.
     pub look: OwnedFd,
+    /// Counts those that wait for an answer.
+    pub waits: OwnedFd,
     /// Of all.
     pub maps: Maps,
-    _state: Link,
+    _traces: Vec<Link>,
 }
 
 impl From<Refusal> for GuardError {
@@ -31,12 +34,22 @@ impl From<Refusal> for GuardError {
     }
 }
 
-/// Has the kernel verify the programs.
+/// The program that sees what is sent, and where.
+const ANSWER: &str = "gw_answer";
+const SENT: &str = "sock_send_length";
+
+/// Has the kernel verify the programs; connections are followed until `until`.
 ///
 /// # Errors
 /// [`GuardError`]; nothing is left behind then.
-pub fn load() -> Result<Loaded, GuardError> {
-    let object = object::load(OBJECT)?;
+pub fn load(until: Until) -> Result<Loaded, GuardError> {
+    let object = match until {
+        Until::Accept => object::load(OBJECT, &[ANSWER])?,
+        Until::Answer => object::load(OBJECT, &[]).map_err(|refusal| match refusal {
+            Refusal::Program(said, _) if said.contains(SENT) => GuardError::NoAnswers,
+            refusal => refusal.into(),
+        })?,
+    };
     let refused = |e: libbpf_rs::Error| GuardError::from(Refusal::from(e));
     let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned();
     let mut maps = Vec::new();
@@ -44,15 +57,18 @@ pub fn load() -> Result<Loaded, GuardError> {
         maps.push(own(map.as_fd()).map_err(|e| refused(e.into()))?);
     }
     let maps = Maps::of(maps)?;
-    let (mut guard, mut look, mut state) = (None, None, None);
+    let (mut guard, mut look, mut waits, mut traces) = (None, None, None, Vec::new());
     for program in object.progs_mut() {
+        let fd = || own(program.as_fd()).map_err(|e| refused(e.into()));
         match program.name().to_str() {
-            Some(super::PROGRAM) => guard = Some(own(program.as_fd()).map_err(|e| refused(e.into()))?),
-            Some("gw_look") => look = Some(own(program.as_fd()).map_err(|e| refused(e.into()))?),
-            _ => state = Some(program.attach_trace().map_err(refused)?),
+            Some(super::PROGRAM) => guard = Some(fd()?),
+            Some("gw_look") => look = Some(fd()?),
+            Some("gw_waits") => waits = Some(fd()?),
+            Some(ANSWER) if until == Until::Accept => {}
+            _ => traces.push(program.attach_trace().map_err(refused)?),
         }
     }
     let there = "it is in the object";
-    let (program, look, state) = (guard.expect(there), look.expect(there), state.expect(there));
-    Ok(Loaded { program, look, maps, _state: state })
+    let (program, look, waits) = (guard.expect(there), look.expect(there), waits.expect(there));
+    Ok(Loaded { program, look, waits, maps, _traces: traces })
 }

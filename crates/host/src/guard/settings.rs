@@ -13,7 +13,7 @@ pub enum Way {
 }
 
 /// Where ports and notes begin in it.
-const GUARDED: usize = 24;
+const GUARDED: usize = 32;
 const NOTES: usize = GUARDED + 8192;
 
 /// `struct settings`.
@@ -31,6 +31,8 @@ pub struct Settings {
     pub forwarding: bool,
     /// Whether who is shed hears so, and by which way.
     pub resets: Option<Way>,
+    /// Whether connections are followed until they are answered.
+    pub answers: bool,
     /// Guarded ports, in order.
     pub ports: Vec<u16>,
     /// Text about what is attached.
@@ -43,7 +45,7 @@ impl Settings {
     pub(super) fn bytes(&self) -> Vec<u8> {
         let flags = [self.watching, self.prefixes, self.forwarding].map(u32::from);
         let resets = self.resets.map_or(0, |way| way as u32);
-        let words = [&[self.netns, self.classes], &flags[..], &[resets]].concat();
+        let words = [&[self.netns, self.classes], &flags[..], &[resets, self.answers.into(), 0]].concat();
         let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
         let mut guarded = vec![0_u64; 1024];
         self.ports.iter().for_each(|port| guarded[usize::from(port / 64)] |= 1 << (port % 64));
@@ -71,6 +73,7 @@ impl Settings {
                 2 => Some(Way::Redirect),
                 _ => return None,
             },
+            answers: word(6)? != 0,
             ports,
             notes,
         })
@@ -88,6 +91,7 @@ mod tests {
             classes: 2,
             watching: true,
             resets: Some(Way::Redirect),
+            answers: true,
             ports: vec![1, 80, 65_535],
             notes: b"x".to_vec(),
             ..Settings::default()

@@ -50,7 +50,7 @@ impl Rig {
             return None;
         }
         let namespace = Lab::new(test).unwrap().namespace("a").unwrap();
-        let loaded = match load() {
+        let loaded = match load(Until::Answer) {
             Ok(loaded) => loaded,
             Err(e @ (GuardError::NoPermission | GuardError::NoBtf)) => {
                 skipped(test, &e.to_string());
@@ -72,6 +72,7 @@ impl Rig {
             watching,
             resets,
             prefixes: true,
+            answers: true,
             ports: PORTS.to_vec(),
             ..Settings::default()
         };
@@ -275,9 +276,9 @@ fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
     let connect = |port: u16| TcpStream::connect(("127.0.0.1", port)).unwrap();
     let before = Monotonic::new().now();
     rig.namespace.enter(|| {
-        assert_eq!(maps.connections().unwrap(), [2, 0], "those of the full queue");
+        assert_eq!(maps.connections().unwrap(), [2, 0, 0], "those of the full queue");
         let streams = [80, 84, 80].map(connect);
-        assert_eq!(maps.connections().unwrap(), [4, 0], "port 84 is not guarded");
+        assert_eq!(maps.connections().unwrap(), [4, 0, 0], "port 84 is not guarded");
         let look = || {
             let [queue] = rig.queues(&[80])[..] else { panic!("one listener") };
             (queue.waiting, queue.since.expect("it came after the guard"))
@@ -296,6 +297,53 @@ fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
         (connect(80), listener)
     });
     assert_eq!(maps.connections().unwrap()[0], 4);
+}
+
+#[test]
+fn who_has_asked_waits_until_it_is_sent_its_first_byte() {
+    use std::io::{Read, Write};
+    let Some(rig) = Rig::new("who_has_asked_waits_until_it_is_sent_its_first_byte") else { return };
+    let listener = &rig._sockets.0[0];
+    let start = Monotonic::new().now();
+    // Who waits, and how many are answered.
+    let look = || {
+        let now = Monotonic::new().now();
+        let waits = answers::look(&rig.loaded.waits, now).unwrap();
+        assert!(waits.delay <= now.since(start), "{waits:?}");
+        assert_eq!(waits.delay == Span::ZERO, waits.waiting == 0, "{waits:?}");
+        (waits.waiting, rig.loaded.maps.connections().unwrap()[2])
+    };
+    rig.namespace.enter(|| {
+        let connect = || TcpStream::connect("127.0.0.1:80").unwrap();
+        let mut first = connect();
+        assert_eq!(look(), (0, 0), "it has asked for nothing");
+        first.write_all(b"a").unwrap();
+        assert_eq!(look(), (1, 0), "nobody has accepted it");
+        let (mut server, _) = listener.accept().unwrap();
+        server.read_exact(&mut [0]).unwrap();
+        assert_eq!(look(), (1, 0), "it is accepted, and read");
+        server.write_all(b"b").unwrap();
+        assert_eq!(look(), (0, 1));
+        first.write_all(b"c").unwrap();
+        assert_eq!(look(), (0, 1), "it came in before");
+        let mut second = connect();
+        second.write_all(b"d").unwrap();
+        second.shutdown(std::net::Shutdown::Write).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        server.read_exact(&mut [0]).unwrap();
+        assert_eq!(look(), (1, 1), "who has said all still waits");
+        drop(server);
+        assert_eq!(look(), (0, 2), "the server is done with it");
+        let mut third = connect();
+        third.write_all(b"e").unwrap();
+        assert_eq!(look(), (1, 2));
+        sockopt::set_socket_linger(&third, Some(Duration::ZERO)).unwrap();
+        drop(third);
+        assert_eq!(look(), (0, 2), "who leaves by a reset waits no more, and was not answered");
+        let mut other = TcpStream::connect("127.0.0.1:84").unwrap();
+        other.write_all(b"f").unwrap();
+        assert_eq!(look(), (0, 2), "port 84 is not guarded");
+    });
 }
 
 #[test]

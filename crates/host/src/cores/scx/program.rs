@@ -61,7 +61,7 @@ fn refused(what: &'static str) -> impl Fn(io::Error) -> CoresError {
 /// # Errors
 /// What the kernel says; nothing is left behind then.
 pub fn load(in_place: bool) -> Result<Box<dyn Kernel>, CoresError> {
-    let mut object = object::load(OBJECT)?;
+    let mut object = object::load(OBJECT, &[])?;
     let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map_err(refused("scx: a descriptor"));
     let mut maps = Vec::new();
     for map in object.maps() {

@@ -10,6 +10,7 @@ use host::lab::{Child, Namespace};
 use queueing::CoreId;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::Config;
 use super::server::PORT;
 use crate::error::Error;
 
@@ -21,14 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Guard {
-    /// The guard of `policy` on `device` of `host`, which aims at `target`. It
-    /// runs on `core`: the server's, so that the server pays for it.
+    /// A guard on `device` of `host`, as `config` has it. It runs on `core`: the
+    /// server's, so that the server pays for it.
     pub fn attach(
         host: &Namespace,
         device: &str,
         core: CoreId,
         policy: &str,
-        target: &str,
+        config: &Config,
     ) -> Result<Self, Error> {
         let failed = |what: String| Error::new(format!("guard {policy}: {what}"));
         let this = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
@@ -36,7 +37,8 @@ impl Guard {
         command.args(["guard", "attach", device, "--port", &PORT.to_string()]);
         // In the driver it would run on the visitors' core, where a veth's
         // frames come in.
-        command.args(["--policy", policy, "--target-delay", target, "--mode", "skb"]);
+        command.args(["--policy", policy, "--target-delay", &config.guard_target, "--mode", "skb"]);
+        command.args(["--until", &config.guard_until]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = host.spawn_on(core, &mut command).map_err(|e| failed(e.to_string()))?;
         let stderr = child.stderr.take().ok_or_else(|| failed("no stderr".to_owned()))?;

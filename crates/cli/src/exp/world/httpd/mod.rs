@@ -82,6 +82,9 @@ struct Config {
     /// What a guard aims at.
     #[serde(default = "target")]
     guard_target: String,
+    /// Until when a connection waits, to a guard: `accept` or `answer`.
+    #[serde(default = "accept")]
+    guard_until: String,
     /// Visits over what the server can serve.
     load: f64,
     /// So many visitors who come again after a while, instead of visits that
@@ -138,6 +141,10 @@ struct SwellConfig {
     length: Span,
     #[serde(deserialize_with = "text")]
     period: Span,
+}
+
+fn accept() -> String {
+    "accept".to_owned()
 }
 
 fn target() -> String {

@@ -64,8 +64,7 @@ impl Rig {
         match &config.guard {
             None => Ok(rig),
             Some(policy) => {
-                let target = &config.guard_target;
-                let guard = Guard::attach(&rig.host, &rig.device, SERVER_CORE, policy, target)?;
+                let guard = Guard::attach(&rig.host, &rig.device, SERVER_CORE, policy, config)?;
                 Ok(Self { guard: Some(guard), ..rig })
             }
         }

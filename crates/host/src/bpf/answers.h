@@ -1,0 +1,47 @@
+/* Who waits for an answer: connections that have sent something and have not
+ * been sent a byte. Where threads accept at once and wait for a core together,
+ * accept queues are empty and this is where connections wait.
+ *
+ * Of later requests of a connection it says nothing: whoever is shed is a
+ * newcomer, and so is who it looks at.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
+ */
+#pragma once
+
+#include "kernel.h"
+
+#include "intf.h"
+#include "queues.h"
+
+/* When a connection was made, by its socket, until it is sent its first byte or ends. */
+struct {
+	NUMBER(type, HASH);
+	NUMBER(max_entries, MADE);
+	NUMBER(map_flags, NO_PREALLOC);
+	TYPE(key, __u64);
+	TYPE(value, __u64);
+} gw_unanswered SEC(".maps");
+
+/* Whether a connection in this state is the server's to deal with. */
+INLINE int is_served(int state)
+{
+	return state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT;
+}
+
+/* Who has sent nothing waits for nothing, as browsers that connect ahead. */
+static long add_waiting(void *map, const __u64 *child, const __u64 *made, struct waits *waits)
+{
+	(void)map;
+	const struct tcp_sock *tcp = (const void *)*child;
+	__u64 received = 0;
+	__u8 state = 0;
+	READ(received, tcp->bytes_received);
+	READ(state, tcp->inet_conn.icsk_inet.sk.__sk_common.skc_state);
+	if (!received || !is_served(state))
+		return 0;
+	waits->waiting++;
+	if (!waits->since_ns || *made < waits->since_ns)
+		waits->since_ns = *made;
+	return 0;
+}
