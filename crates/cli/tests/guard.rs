@@ -3,6 +3,9 @@
 //! of it however its controller ends.
 #![cfg_attr(not(feature = "bpf"), allow(dead_code))]
 
+#[cfg(feature = "bpf")]
+#[path = "guard/answer.rs"]
+mod answer;
 mod common;
 #[cfg(feature = "bpf")]
 #[path = "guard/joined.rs"]

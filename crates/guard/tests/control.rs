@@ -12,6 +12,8 @@ mod joined;
 mod others;
 #[path = "control/target.rs"]
 mod target;
+#[path = "control/threads.rs"]
+mod threads;
 
 const LOOK: Span = Span::from_millis(10);
 

@@ -1,0 +1,51 @@
+//! A server that accepts at once, as threads do: guarded by who waits for an answer.
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use rustix::process::Signal;
+
+use super::{Rig, ended, number, signal};
+
+impl Rig {
+    /// A connection that has asked, and the server's end, accepted; if it is let in.
+    fn ask(&self) -> Option<(TcpStream, TcpStream)> {
+        let mut client = self.connect()?;
+        client.write_all(b"?").unwrap();
+        let (server, _) = self.listener.accept().unwrap();
+        Some((client, server))
+    }
+}
+
+#[test]
+fn who_is_accepted_and_not_answered_keeps_others_out() {
+    let Some(rig) = Rig::new("who_is_accepted_and_not_answered_keeps_others_out") else { return };
+    // So long that no thread is late by it to what is to be quick.
+    let controller = rig.attach(&["--until", "answer", "--target-delay", "500ms"]);
+    let mut answered = rig.ask().expect("nobody waits");
+    answered.1.write_all(b"!").unwrap();
+    let idle = (rig.connect().expect("nobody waits"), rig.listener.accept().unwrap());
+    let status = rig.until("both are accepted", |status| number(&status["served"]) == 2);
+    assert_eq!((&status["until"], number(&status["unanswered"])), (&"answer".into(), 0), "{status}");
+    // Few who take long are no overload.
+    let mut waiting: Vec<_> = (0..16).map(|_| rig.ask().expect("nobody has waited for long")).collect();
+    let status = rig.until("the first waits for too long", |status| status["limit"]["kind"] == "rate");
+    assert!(number(&status["unanswered_delay_ns"]) > 500_000_000, "{status}");
+    waiting.extend((0..64).map_while(|_| rig.ask()));
+    assert!(waiting.len() < 80, "nobody was shed: {}", rig.status());
+    let status = rig.status();
+    assert!(number(&status["unanswered"]) as usize >= waiting.len(), "{status}");
+    let text = String::from_utf8(rig.guard(&["status", "eth0"]).stdout).unwrap();
+    assert!(text.contains("\nwithout an answer: ") && text.contains(" wait, the first for "), "{text}");
+    let metrics = String::from_utf8(rig.guard(&["status", "eth0", "--metrics"]).stdout).unwrap();
+    assert!(metrics.contains("greenwave_guard_unanswered{device=\"eth0\"} "), "{metrics}");
+    for (_, server) in &mut waiting {
+        server.write_all(b"!").unwrap();
+    }
+    rig.until("all are answered", |status| {
+        status["limit"]["kind"] == "open" && number(&status["unanswered"]) == 0
+    });
+    signal(&controller, Signal::INT);
+    ended(controller);
+    drop((answered, idle));
+}
