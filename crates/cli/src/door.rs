@@ -43,6 +43,22 @@ enum Refused {
     Reset,
 }
 
+/// Until when a connection waits: what [`guard::Until`] is called on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Until {
+    Accept,
+    Answer,
+}
+
+impl From<Until> for guard::Until {
+    fn from(name: Until) -> Self {
+        match name {
+            Until::Accept => Self::Accept,
+            Until::Answer => Self::Answer,
+        }
+    }
+}
+
 impl Args {
     /// A stack's guard, if one is asked for.
     ///

@@ -36,4 +36,4 @@ pub use limit::Limit;
 pub use policy::{POLICIES, Params, Policy, by_name};
 pub use queueing::UnknownName;
 pub use share::Share;
-pub use signals::Signals;
+pub use signals::{Signals, Until};

@@ -2,6 +2,17 @@
 
 use queueing::Span;
 
+/// Until when a connection waits for a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Until {
+    /// Until the server takes it up: accepts it, or reads its first bytes.
+    #[default]
+    Accept,
+    /// Until it is sent its first byte: for servers whose threads accept at once and
+    /// wait for a core together. What serving takes is a part of that wait.
+    Answer,
+}
+
 /// What happened since the last look, and what is now. What a place cannot
 /// see stays as it is by default, which no policy takes for overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -299,6 +299,7 @@ impl<D: Device, A: App> Shard<D, A> {
             waiting: self.dispatch.len() + self.stalled_len,
             oldest: self.dispatch.oldest(),
             present: self.conns.live() as u64,
+            reordered: false,
         };
         let delay = self.front.look(now, &mut self.stack, &behind);
         self.stats.delay.record(delay);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use guard::{Limit, Params};
 use host::Monotonic;
 use host::clock::ThreadTime;
-use host::guard::{Classes, Guard, Options, Refusal, Rule, Until};
+use host::guard::{Classes, Guard, Options, Refusal, Rule};
 use host::sandbox::Duty;
 use host::xdp::Mode;
 use queueing::{Clock, Span, Time};
@@ -22,7 +22,7 @@ use queueing::{Clock, Span, Time};
 use super::status;
 use crate::configuration::{Arguments, read_again};
 use crate::ui::{self, Head, Told, Ui};
-use crate::{Error, control, sandbox};
+use crate::{Error, control, door, sandbox};
 
 /// Shed connections to a server before the kernel sees them.
 ///
@@ -58,7 +58,7 @@ pub struct Args {
         hide_default_value = true,
         hide_possible_values = true
     )]
-    until: UntilName,
+    until: door::Until,
     /// How often to look.
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     period: Span,
@@ -77,21 +77,6 @@ pub struct Args {
     ui: ui::Flags,
     #[command(flatten)]
     control: control::Flags,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum UntilName {
-    Accept,
-    Answer,
-}
-
-impl From<UntilName> for Until {
-    fn from(name: UntilName) -> Self {
-        match name {
-            UntilName::Accept => Self::Accept,
-            UntilName::Answer => Self::Answer,
-        }
-    }
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -302,13 +287,17 @@ fn greeting(args: &Args) -> String {
         "queue-delay" => format!(", target {}", args.target_delay),
         _ => String::new(),
     };
+    let until = match args.until {
+        door::Until::Accept => "",
+        door::Until::Answer => ", until it is answered",
+    };
     let joined = match args.joined.len() {
         0 => String::new(),
         1 => ", joined by a service".to_owned(),
         services => format!(", joined by {services} services"),
     };
     format!(
-        "{}: port {ports} {what} by {}{target}{joined}; ctrl-C detaches, greenwave guard status {} shows",
+        "{}: port {ports} {what} by {}{target}{until}{joined}; ctrl-C detaches, greenwave guard status {} shows",
         args.device, args.policy, args.device
     )
 }

@@ -68,6 +68,20 @@ pub struct Args {
     /// the guard as well; repeatable.
     #[arg(long, value_name = "FILE", requires = "guard", verbatim_doc_comment)]
     joined: Vec<PathBuf>,
+    /// Until when a connection waits, to the guard: until the program has
+    /// read its first bytes (default), or until it has written its first,
+    /// for programs whose threads wait for a core together.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "accept|answer",
+        requires = "guard",
+        default_value = "accept",
+        hide_default_value = true,
+        hide_possible_values = true,
+        verbatim_doc_comment
+    )]
+    until: door::Until,
     /// The library [default: $GREENWAVE_LIB, or libgreenwave.so beside
     /// this program].
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]

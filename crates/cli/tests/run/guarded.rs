@@ -76,5 +76,60 @@ fn new_clients_are_shed_while_a_program_tells_of_a_long_queue() {
     assert!(!said.contains("nobody told"), "{said}");
 }
 
+/// Threads that take up whoever comes, at once, and answer when the file is there.
+const THREADS: &str = r#"
+import os, socketserver, time
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        while self.rfile.readline().strip():
+            pass
+        while not os.path.exists("GO"):
+            time.sleep(0.005)
+        self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nhello\n")
+class Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 128
+Server(("ADDRESS", 80), Handler).serve_forever()
+"#;
+
+#[test]
+fn new_clients_are_shed_while_threads_have_answered_nobody() {
+    let test = "new_clients_are_shed_while_threads_have_answered_nobody";
+    let Some(world) = World::new(test, "python3") else { return };
+    let go = format!("{}/go", world.folder());
+    let script = THREADS.replace("GO", &go).replace("ADDRESS", OURS);
+    let script = world.write("threads.py", &script);
+    let options = [&GUARD[..], &["--until", "answer"]].concat();
+    let server = world.start("packet:gw0", 80, &options, &["python3", &script]);
+    let ask = || {
+        let mut stream = world.clients.enter(|| TcpStream::connect_timeout(&server.to, LIMIT))?;
+        write!(stream, "GET / HTTP/1.0\r\n\r\n").map(|()| stream)
+    };
+    std::fs::write(&go, "").unwrap();
+    world.until("it answers", || {
+        let mut said = String::new();
+        ask().is_ok_and(|mut stream| stream.read_to_string(&mut said).is_ok()) && said.ends_with("hello\n")
+    });
+    std::fs::remove_file(&go).unwrap();
+    let mut kept = Vec::new();
+    world.until("somebody is shed", || match ask() {
+        Ok(stream) => {
+            kept.push(stream);
+            false
+        }
+        Err(e) => e.kind() == ErrorKind::ConnectionRefused,
+    });
+    std::fs::write(&go, "").unwrap();
+    for stream in &mut kept {
+        let mut said = String::new();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.read_to_string(&mut said).unwrap();
+        assert!(said.ends_with("hello\n"), "{said}");
+    }
+    world.until("others come in again", || ask().is_ok());
+    server.stop();
+}
+
 /// Who waits for more than 5 ms has others hear that they do not come in.
 const GUARD: [&str; 6] = ["--guard", "queue-delay", "--target-delay", "5ms", "--guard-refusal", "reset"];

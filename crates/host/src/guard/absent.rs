@@ -14,7 +14,7 @@ pub struct Loaded {
     /// Reads accept queues.
     pub look: OwnedFd,
     /// Counts those that wait for an answer.
-    pub waits: OwnedFd,
+    pub waits: Option<OwnedFd>,
     /// Of all.
     pub maps: Maps,
 }

@@ -17,6 +17,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+pub use guard::Until;
 use guard::{Limit, Signals};
 use queueing::{Clock, Span, Time};
 
@@ -103,17 +104,6 @@ pub enum Refusal {
     /// A reset: it knows at once, and costs a frame. A SYN behind options or
     /// extension headers of IP hears nothing all the same.
     Reset,
-}
-
-/// Until when a connection waits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Until {
-    /// Until the server accepts it.
-    #[default]
-    Accept,
-    /// Until it is sent its first byte: for servers whose threads accept at once and
-    /// wait for a core together. What serving takes is a part of that wait.
-    Answer,
 }
 
 /// How to guard.
@@ -271,10 +261,8 @@ impl Guard {
         let area = span.as_secs_f64() * (present + self.last.present) as f64 / 2.0;
         let latency = (left > 0).then(|| Span::from_secs_f64(area / left as f64));
         let came = offered.saturating_sub(self.last.offered);
-        let unanswered = match self.options.until {
-            Until::Accept => None,
-            Until::Answer => Some(answers::look(&self.loaded.waits, now)?),
-        };
+        let waits = self.loaded.waits.as_ref();
+        let unanswered = waits.map(|program| answers::look(program, now)).transpose()?;
         let (begun, waiting, delay) = match unanswered {
             None => (served - self.look.seen.served, queue.waiting, queue.delay),
             Some(Waits { waiting, delay }) => (answered.saturating_sub(self.last.answered), waiting, delay),

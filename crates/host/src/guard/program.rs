@@ -17,8 +17,8 @@ pub struct Loaded {
     pub program: OwnedFd,
     /// Reads accept queues.
     pub look: OwnedFd,
-    /// Counts those that wait for an answer.
-    pub waits: OwnedFd,
+    /// Counts those that wait for an answer, where they are followed.
+    pub waits: Option<OwnedFd>,
     /// Of all.
     pub maps: Maps,
     _traces: Vec<Link>,
@@ -34,9 +34,11 @@ impl From<Refusal> for GuardError {
     }
 }
 
-/// The program that sees what is sent, and where.
+/// The programs that take a newer kernel: one sees what is sent, by this
+/// tracepoint, and one counts who waits for that.
 const ANSWER: &str = "gw_answer";
 const SENT: &str = "sock_send_length";
+const WAITS: &str = "gw_waits";
 
 /// Has the kernel verify the programs; connections are followed until `until`.
 ///
@@ -44,7 +46,7 @@ const SENT: &str = "sock_send_length";
 /// [`GuardError`]; nothing is left behind then.
 pub fn load(until: Until) -> Result<Loaded, GuardError> {
     let object = match until {
-        Until::Accept => object::load(OBJECT, &[ANSWER])?,
+        Until::Accept => object::load(OBJECT, &[ANSWER, WAITS])?,
         Until::Answer => object::load(OBJECT, &[]).map_err(|refusal| match refusal {
             Refusal::Program(said, _) if said.contains(SENT) => GuardError::NoAnswers,
             refusal => refusal.into(),
@@ -63,12 +65,12 @@ pub fn load(until: Until) -> Result<Loaded, GuardError> {
         match program.name().to_str() {
             Some(super::PROGRAM) => guard = Some(fd()?),
             Some("gw_look") => look = Some(fd()?),
-            Some("gw_waits") => waits = Some(fd()?),
-            Some(ANSWER) if until == Until::Accept => {}
+            Some(ANSWER | WAITS) if until == Until::Accept => {}
+            Some(WAITS) => waits = Some(fd()?),
             _ => traces.push(program.attach_trace().map_err(refused)?),
         }
     }
     let there = "it is in the object";
-    let (program, look, waits) = (guard.expect(there), look.expect(there), waits.expect(there));
+    let (program, look) = (guard.expect(there), look.expect(there));
     Ok(Loaded { program, look, waits, maps, _traces: traces })
 }

@@ -111,6 +111,9 @@ pub(crate) struct Sight {
     pub(crate) delay: Span,
     /// Connections that the application has.
     pub(crate) present: u64,
+    /// Whether others may go before the oldest. Not where levels alone go first: frames wait,
+    /// too, and are not counted above.
+    pub(crate) reordered: bool,
 }
 
 /// What a SYN finds.
@@ -161,8 +164,7 @@ impl Gate {
             served,
             waiting: sight.waiting,
             delay: sight.delay,
-            // Even where levels go first: frames wait, too, and are not counted above.
-            reordered: false,
+            reordered: sight.reordered,
             budget: self.budgets.median(),
             latency: (answered > 0).then(|| answered_in / answered.max(1)),
             present: sight.present,

@@ -105,6 +105,8 @@ pub(crate) struct Behind {
     pub oldest: Option<Time>,
     /// Connections that the application has.
     pub present: u64,
+    /// Whether others may go before the oldest.
+    pub reordered: bool,
 }
 
 /// How long to leave a full device alone.
@@ -215,7 +217,8 @@ impl<F: AsRef<[u8]>> Front<F> {
     pub fn look(&mut self, now: Time, below: &mut impl Below, behind: &Behind) -> Span {
         let since = |oldest: Option<Time>| oldest.map_or(Span::ZERO, |at| now.since(at));
         let delay = since(self.rx.oldest()) + since(behind.oldest);
-        let sight = Sight { waiting: behind.waiting as u64, delay, present: behind.present };
+        let Behind { present, reordered, .. } = *behind;
+        let sight = Sight { waiting: behind.waiting as u64, delay, present, reordered };
         let Self { gate, meter, .. } = self;
         if let Some(gate) = gate {
             below.with(|stack| gate.look(now, &sight, stack, meter));

@@ -12,6 +12,7 @@ use net::Device;
 use net::stack::{ConnId, Event, EventKind, KeepAlive};
 use queueing::{Priority, Time};
 
+use super::newcomers::Stage;
 use super::requests::Requests;
 use super::{HANDED_MAX, Pipe, Programs, Streams, Wrote};
 
@@ -30,7 +31,7 @@ pub(super) enum Who {
 
 /// A connection that a program has.
 pub(super) struct Flow<P> {
-    generation: u32,
+    pub(super) generation: u32,
     pub(super) pipe: P,
     /// Its handshake is under way.
     pub(super) opening: bool,
@@ -42,9 +43,8 @@ pub(super) struct Flow<P> {
     pub(super) level: Priority,
     /// The pipe has no room.
     pub(super) full: bool,
-    /// The program was handed the first bytes. One that the program opened has
-    /// nobody's SYN, and it is as if it was.
-    handed: bool,
+    /// How far it is. One that the program opened has nobody's SYN, and is taken.
+    pub(super) stage: Stage,
     /// The program reads no more.
     deaf: bool,
     /// The peer sends no more; and the program was told.
@@ -73,7 +73,7 @@ impl<P> Flow<P> {
             queued_out: None,
             level: Priority::default(),
             full: false,
-            handed: false,
+            stage: Stage::Silent,
             deaf: false,
             peer_closed: false,
             finished: false,
@@ -89,12 +89,9 @@ impl<P> Flow<P> {
 
     /// One that its program opens.
     pub(super) fn opening(generation: u32, pipe: P) -> Self {
-        Self { opening: true, handed: true, ..Self::new(generation, pipe) }
+        Self { opening: true, stage: Stage::Taken, ..Self::new(generation, pipe) }
     }
 }
-
-/// Connections found unread before a look ends.
-const UNREAD_MAX: usize = 64;
 
 impl<D: Device, P: Programs> Streams<D, P> {
     pub(super) fn flow(&mut self, conn: ConnId) -> Option<&mut Flow<P::Pipe>> {
@@ -234,8 +231,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
                     if let Some(requests) = &mut flow.requests {
                         requests.handed(now, flow.level, &received[..taken], &self.ledger);
                     }
-                    if !std::mem::replace(&mut flow.handed, true) && self.front.gate.is_some() {
-                        self.unread.push_back((conn, now));
+                    if self.front.gate.is_some() {
+                        self.newcomers.on_handed(now, conn, &mut flow.stage);
                     }
                     taken
                 }
@@ -259,32 +256,15 @@ impl<D: Device, P: Programs> Streams<D, P> {
         }
     }
 
-    /// Since when the oldest connection waits for its program to read its first
-    /// bytes; whoever has been read meanwhile counts as served.
-    pub(super) fn oldest_unread(&mut self) -> Option<Time> {
-        if self.unread.len() > 2 * self.flows.len() {
-            let flows = &self.flows;
-            let lives = |conn: &ConnId| {
-                flows[conn.index as usize].as_ref().is_some_and(|flow| flow.generation == conn.generation)
-            };
-            self.unread.retain(|(conn, _)| lives(conn));
-        }
-        let mut waiting = 0;
-        // A few that nobody ever reads hide nobody.
-        while waiting < UNREAD_MAX
-            && let Some(&(conn, _)) = self.unread.get(waiting)
+    /// The program of `conn` has written something, or is done with it.
+    fn is_answered(&mut self, conn: ConnId) {
+        if let Some(Some(flow)) = self.flows.get_mut(conn.index as usize)
+            && flow.generation == conn.generation
+            && self.newcomers.on_answer(&mut flow.stage)
+            && let Some(gate) = &mut self.front.gate
         {
-            let is_unread = self.flow(conn).map(|flow| flow.pipe.is_unread());
-            if is_unread == Some(true) {
-                waiting += 1;
-                continue;
-            }
-            self.unread.remove(waiting);
-            if let (Some(_), Some(gate)) = (is_unread, &mut self.front.gate) {
-                gate.on_served();
-            }
+            gate.on_served();
         }
-        self.unread.front().map(|&(_, since)| since)
     }
 
     /// Resets those whose programs closed with bytes unread; whether there were any.
@@ -303,6 +283,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// The program has let go of `conn`: our half closes after what it wrote;
     /// or the connection is reset.
     fn let_go(&mut self, now: Time, conn: ConnId, reset: bool) {
+        self.is_answered(conn);
         match reset {
             true => {
                 self.counters.reset += 1;
@@ -314,11 +295,15 @@ impl<D: Device, P: Programs> Streams<D, P> {
     }
 
     fn forget(&mut self, now: Time, conn: ConnId) {
-        if let Some(flow) = self.flow(conn) {
+        let index = conn.index as usize;
+        if let Some(Some(flow)) = self.flows.get_mut(index)
+            && flow.generation == conn.generation
+        {
+            self.newcomers.on_gone(flow.stage);
             if let Some(mut requests) = flow.requests.take() {
                 requests.gone(now, &mut self.ledger);
             }
-            self.flows[conn.index as usize] = None;
+            self.flows[index] = None;
             self.present -= 1;
             self.counters.ended += 1;
         }

@@ -20,6 +20,7 @@
 mod counters;
 mod datagrams;
 mod flow;
+mod newcomers;
 mod opening;
 mod programs;
 mod requests;
@@ -27,6 +28,7 @@ mod run;
 
 use std::collections::VecDeque;
 
+use guard::Until;
 use net::classify::private::application_mut;
 use net::stack::{ConnId, KeepAlive, ListenOptions};
 use net::{Device, Stack};
@@ -38,6 +40,7 @@ use crate::shard::Limits;
 pub use counters::{Counters, Seen};
 use datagrams::Datagrams;
 use flow::{Flow, Who};
+use newcomers::Newcomers;
 pub use opening::NotOpened;
 pub use programs::{Delivered, Happened, Letter, Pipe, Programs, Read, Setting, Wrote};
 use requests::Ledger;
@@ -64,9 +67,8 @@ pub struct Streams<D: Device, P: Programs> {
     /// The last round left what was less urgent to this one.
     passed_over: bool,
     datagrams: Datagrams,
-    /// Connections whose program had not read their first bytes when that was
-    /// looked at last, and when it was handed them, in this order; for the guard.
-    unread: VecDeque<(ConnId, Time)>,
+    /// For the guard.
+    newcomers: Newcomers,
     /// Connections to be reset once this round's segments are out.
     resets: Vec<ConnId>,
     happened: Vec<Happened>,
@@ -118,7 +120,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             levels: PrioritySet::NONE,
             passed_over: false,
             datagrams: Datagrams::default(),
-            unread: VecDeque::new(),
+            newcomers: Newcomers::default(),
             resets: Vec::new(),
             happened: Vec::new(),
             scratch: vec![0; PENDING_MAX].into(),
@@ -134,9 +136,11 @@ impl<D: Device, P: Programs> Streams<D, P> {
 
     /// Lets in whose SYN `guard` admits. Nobody knows here where a request
     /// begins, so the policy sees neither budgets nor latencies: a connection
-    /// waits from when its program was handed its first bytes, and is served
-    /// when it has read them.
-    pub fn set_guard(&mut self, guard: Option<Guard>) {
+    /// waits from when its program was handed its first bytes until that has read
+    /// them ([`Until::Accept`]), or has written something for it: then others may
+    /// be answered before the one that has waited longest.
+    pub fn set_guard(&mut self, guard: Option<Guard>, until: Until) {
+        self.newcomers = Newcomers::new(until);
         self.front.set_guard(guard);
     }
 
@@ -292,10 +296,10 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// Tells the guard's policy what there is, if it is time to.
     fn look_around(&mut self, now: Time) {
         if self.front.is_due(now) {
-            let oldest = self.oldest_unread();
-            let waiting = self.inbound.iter().map(VecDeque::len).sum::<usize>() + self.unread.len();
-            let present = self.present;
-            self.front.look(now, &mut self.stack, &Behind { waiting, oldest, present });
+            let oldest = self.oldest_newcomer();
+            let waiting = self.inbound.iter().map(VecDeque::len).sum::<usize>() + self.newcomers.len();
+            let (present, reordered) = (self.present, self.newcomers.are_reordered());
+            self.front.look(now, &mut self.stack, &Behind { waiting, oldest, present, reordered });
         }
     }
 

@@ -386,12 +386,13 @@ proptest! {
 #[test]
 fn a_guard_keeps_connections_from_programs() {
     let mut world = World::new(1000);
-    world.streams.set_guard(Some(crate::shard::Guard {
+    let guard = Some(crate::shard::Guard {
         policy: Box::new(crate::front::tests::Says(guard::Limit::Present { max: 1 })),
         period: Span::from_micros(1),
         refusal: crate::shard::Refusal::Reset,
         watches: false,
-    }));
+    });
+    world.streams.set_guard(guard, Until::Accept);
     world.settle();
     world.connect();
     let refused = world.conns[1];
@@ -411,39 +412,92 @@ impl guard::Policy for Hears {
     }
 }
 
-#[test]
-fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
-    let mut world = World::new(1000);
-    let heard = std::sync::Arc::default();
-    let policy = Box::new(Hears(std::sync::Arc::clone(&heard)));
-    let (period, refusal) = (Span::from_micros(1), crate::shard::Refusal::Reset);
-    world.streams.set_guard(Some(crate::shard::Guard { policy, period, refusal, watches: false }));
-    let look = |world: &mut World| {
-        world.now += Span::from_millis(1);
-        heard.lock().unwrap().clear();
-        world.settle();
-        let heard = heard.lock().unwrap();
+/// A world whose guard is heard: what waits, for how long, and what is served in a millisecond.
+struct Heard {
+    world: World,
+    signals: std::sync::Arc<std::sync::Mutex<Vec<guard::Signals>>>,
+}
+
+impl Heard {
+    fn new(until: Until) -> Self {
+        let (mut world, signals) = (World::new(1000), std::sync::Arc::default());
+        let policy = Box::new(Hears(std::sync::Arc::clone(&signals)));
+        let (period, refusal) = (Span::from_micros(1), crate::shard::Refusal::Reset);
+        let guard = crate::shard::Guard { policy, period, refusal, watches: false };
+        world.streams.set_guard(Some(guard), until);
+        world.connect();
+        Self { world, signals }
+    }
+
+    fn look(&mut self) -> (u64, Span, u64) {
+        self.world.now += Span::from_millis(1);
+        self.signals.lock().unwrap().clear();
+        self.world.settle();
+        let heard = self.signals.lock().unwrap();
         let served: u64 = heard.iter().map(|signals| signals.served).sum();
         let last = heard.last().expect("it was due");
         (last.waiting, last.delay, served)
-    };
-    world.connect();
-    assert_eq!(look(&mut world), (0, Span::ZERO, 0), "who sends nothing waits for nothing");
-    world.send(0, b"first");
-    look(&mut world);
-    world.send(1, b"second");
-    let (waiting, delay, served) = look(&mut world);
+    }
+
+    /// The program of connection `n` writes something.
+    fn write(&mut self, n: usize, bytes: &[u8]) {
+        self.world.end(n).borrow_mut().outbound.extend(bytes);
+        self.world.tell(n);
+    }
+
+    /// The peer of the second is gone.
+    fn abort(&mut self) {
+        self.world.client.abort(self.world.now, self.world.conns[1]);
+        self.world.settle();
+    }
+}
+
+#[test]
+fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
+    let mut heard = Heard::new(Until::Accept);
+    assert_eq!(heard.look(), (0, Span::ZERO, 0), "who sends nothing waits for nothing");
+    heard.world.send(0, b"first");
+    heard.look();
+    heard.world.send(1, b"second");
+    let (waiting, delay, served) = heard.look();
     assert_eq!((waiting, served), (2, 0));
     assert!(delay >= Span::from_millis(1), "{delay}");
     // The program reads the first, and then the second's peer is gone.
-    world.end(0).borrow_mut().inbound.clear();
-    let (waiting, later, served) = look(&mut world);
+    heard.world.end(0).borrow_mut().inbound.clear();
+    let (waiting, later, served) = heard.look();
     assert_eq!((waiting, served), (1, 1));
     assert!(later >= Span::from_millis(1), "{later}");
-    world.client.abort(world.now, world.conns[1]);
-    world.settle();
-    assert_eq!(look(&mut world), (0, Span::ZERO, 0));
+    heard.abort();
+    assert_eq!(heard.look(), (0, Span::ZERO, 0));
     // Only first bytes count: later ones may lie while the program does something else.
-    world.send(0, b"more");
-    assert_eq!(look(&mut world).0, 0);
+    heard.world.send(0, b"more");
+    assert_eq!(heard.look().0, 0);
+}
+
+#[test]
+fn or_how_long_until_they_write_their_first() {
+    let mut heard = Heard::new(Until::Answer);
+    assert_eq!(heard.look(), (0, Span::ZERO, 0), "who sends nothing waits for nothing");
+    heard.world.send(0, b"first");
+    heard.look();
+    heard.world.send(1, b"second");
+    for at in [0, 1] {
+        heard.world.end(at).borrow_mut().inbound.clear();
+    }
+    let (waiting, delay, served) = heard.look();
+    assert_eq!((waiting, served), (2, 0), "the program has read both");
+    assert!(delay >= Span::from_millis(1), "{delay}");
+    // It answers the second, and then the first.
+    heard.write(1, b"answer");
+    let (waiting, later, served) = heard.look();
+    assert_eq!((waiting, served), (1, 1));
+    assert!(later > delay, "{later}: it is the first that waits");
+    heard.write(1, b"and more");
+    assert_eq!(heard.look().2, 0, "it is answered once");
+    heard.abort();
+    assert_eq!(heard.look().0, 1, "who was answered may go");
+    heard.write(0, b"answer");
+    assert_eq!(heard.look(), (0, Span::ZERO, 1));
+    heard.world.send(0, b"more");
+    assert_eq!(heard.look().0, 0, "it came in before");
 }

@@ -345,7 +345,7 @@ impl<D: Device> TaskShard<D> {
         }
         if self.front.is_due(now) {
             let (waiting, oldest) = (self.executor.waiting(), self.executor.oldest());
-            let behind = Behind { waiting, oldest, present: self.present };
+            let behind = Behind { waiting, oldest, present: self.present, reordered: false };
             self.front.look(now, &mut &self.home.sockets, &behind);
         }
     }

@@ -88,6 +88,11 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 Read::Some(len) => {
                     collected += len;
                     self.counters.bytes_out += len as u64;
+                    if self.newcomers.on_answer(&mut flow.stage)
+                        && let Some(gate) = &mut self.front.gate
+                    {
+                        gate.on_served();
+                    }
                     if let Some(requests) = &mut flow.requests {
                         requests.answered(now, len, &mut self.ledger);
                     }
@@ -113,7 +118,10 @@ impl<D: Device, P: Programs> Streams<D, P> {
                     let reset = flow.reset_on_close;
                     return self.let_go(now, conn, reset);
                 }
-                Read::End => return self.stack.close(now, conn),
+                Read::End => {
+                    self.is_answered(conn);
+                    return self.stack.close(now, conn);
+                }
                 // What it wrote before goes out first.
                 Read::Reset => return self.resets.push(conn),
             }
