@@ -11,7 +11,7 @@ export PROPTEST_RNG_SEED ?= 20261121
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-built test-dpdk clippy clippy-bpf test-search test-vm test-container test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build build-static toolchain tools programs dpdk bpf java
+.PHONY: demo test test-built test-dpdk clippy clippy-bpf test-search test-vm test-container test-static test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build build-static toolchain tools programs dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -148,6 +148,10 @@ build-static: toolchain
 	@RUSTFLAGS='-C target-feature=+crt-static' LIBBPF_SYS_LIBRARY_PATH=$$(pkg-config --variable=libdir libelf) \
 	  $(CARGO) build --release --locked -p cli --target $(STATIC) $$($(HAVE_BPF) && echo --features bpf-static)
 	@install -m 644 $(TARGET)/release/libgreenwave.so $(TARGET)/$(STATIC)/release/
+
+# The static program where there is nothing else; some minutes. Not among `test`.
+test-static: toolchain tools bpf
+	tests/static/run
 
 toolchain:
 	@command -v $(CARGO) >/dev/null || { \

@@ -67,7 +67,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 /// As [`run`].
 pub fn load(path: &Path) -> Result<(Classifiers, Arc<Observed>), Error> {
     let (policy, _) = policy(path)?;
-    let classifiers = Classifiers { driver: policy.driver(), transport: policy.transport() };
+    let (driver, transport, spoken) = (policy.driver(), policy.transport(), policy.spoken());
+    let classifiers = Classifiers { driver, transport, spoken };
     Ok((classifiers, policy.observed()))
 }
 

@@ -10,7 +10,7 @@ use runtime::mode::Classifiers;
 /// header is its priority, read at the driver.
 #[must_use]
 pub fn by_tag() -> Classifiers {
-    Classifiers { driver: Some(Arc::new(tag)), transport: None }
+    Classifiers { driver: Some(Arc::new(tag)), ..Classifiers::default() }
 }
 
 /// A frame that carries no request's header keeps the default.

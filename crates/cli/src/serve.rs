@@ -178,7 +178,11 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
 fn read(arguments: &Arguments, shards: usize) -> Result<Said, Error> {
     let args: Args = arguments.again(&["policy"])?;
     let (policies, observed) = policies(&args, shards)?;
-    let classifiers = |policy: Policy| Classifiers { driver: policy.driver, transport: policy.transport };
+    let classifiers = |policy: Policy| Classifiers {
+        driver: policy.driver,
+        transport: policy.transport,
+        ..Classifiers::default()
+    };
     let classifiers = policies.into_iter().map(classifiers).collect();
     Ok(Said { policy: args.link.policy, classifiers, observed })
 }

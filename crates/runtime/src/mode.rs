@@ -9,6 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use net::classify::rules::Spoken;
 use net::classify::{DriverClassifier, TransportClassifier, Verdict};
 use net::driver::RxOrder;
 use sched::dispatch::{Darc, Dispatch, Params, Steering, fcfs, strict};
@@ -48,6 +49,8 @@ pub struct Classifiers {
     pub driver: Option<DriverClassifier>,
     /// `pri_extraction`.
     pub transport: Option<TransportClassifier>,
+    /// What requests look like that nobody can tell by themselves, for who follows them.
+    pub spoken: Spoken,
 }
 
 /// What a mode means for a shard.

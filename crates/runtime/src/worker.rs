@@ -99,7 +99,7 @@ impl Worker {
     /// # }
     /// # let policy = Mode::Adps.policy(Classifiers {
     /// #     transport: Some(Arc::new(|flow| Verdict::Level(flow.payload[0] - b'0'))),
-    /// #     driver: None,
+    /// #     ..Classifiers::default()
     /// # }, &Params::new(2, 64), Steering::all(2));
     /// # let tcp = |host| Tcp::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16]);
     /// # let mut shard = Shard::new(Config::new(tcp(1), policy, 2), Arc::new(Echo));

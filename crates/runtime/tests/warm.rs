@@ -127,6 +127,7 @@ fn a_warm_shard_allocates_nothing_for_a_request_in_any_mode() {
                 packet.payload_byte(0).map_or(Verdict::Keep, |n| Verdict::Level(n % 4))
             })),
             transport: Some(Arc::new(|flow| Verdict::Level(flow.payload[0] % 8))),
+            ..Classifiers::default()
         };
         let policy = mode.policy(classifiers, &Params::new(2, 1024), Steering::all(2));
         let mut world = World::new(Config::new(tcp(1), policy, 2), 100);

@@ -5,14 +5,15 @@
 //! runs for some seconds at a device between two namespaces, and its time on a
 //! core counts, which other work on the machine does not show in.
 
-use std::net::TcpListener;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use guard::{Params, by_name};
 use host::Monotonic;
 use host::clock::ThreadTime;
-use host::guard::{Classes, Cost, Options, Refusal, Until};
+use host::guard::{Classes, Cost, GuardError, Options, Refusal, Until};
 use host::lab::{Lab, Veth};
 use host::xdp::Mode;
 use queueing::{Clock, Span};
@@ -40,20 +41,44 @@ pub struct Args {
 /// No root, or a greenwave without the programs.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let costs = host::guard::costs()?;
-    let share = controller(args.duration)?;
-    let goals = goals(&costs, share);
+    let shares = Shares {
+        accept: controller(args.duration, Until::Accept)?,
+        answer: match host::guard::follows_answers() {
+            true => Some(controller(args.duration, Until::Answer)?),
+            false => None,
+        },
+    };
+    let goals = goals(&costs, shares);
     if args.json {
-        println!("{}", as_json(&costs, share, &goals));
+        println!("{}", as_json(&costs, shares, &goals));
     } else {
         print!("{}", table(&costs));
-        println!("controller, 100 looks a second: {:.2} % of a core", share * 100.0);
+        println!("controller, 100 looks a second: {:.2} % of a core", shares.accept * 100.0);
+        match shares.answer {
+            Some(share) => println!(
+                "the same until answer, with {WAITING} who wait for one: {:.2} % of a core",
+                share * 100.0
+            ),
+            None => println!("the same until answer: not run, {}", GuardError::NoAnswers),
+        }
         goals.iter().for_each(|goal| println!("{goal}"));
     }
     Ok(ExitCode::from(u8::from(!goal::none_missed(&goals))))
 }
 
+/// The share of a core that a controller takes.
+#[derive(Clone, Copy)]
+struct Shares {
+    accept: f64,
+    /// With [`WAITING`] connections that wait; none where the kernel tells nothing of them.
+    answer: Option<f64>,
+}
+
+/// Connections that wait for an answer while a controller looks at them.
+const WAITING: usize = 1_000;
+
 /// What is aimed at.
-fn goals(costs: &[Cost], share: f64) -> [Goal; 3] {
+fn goals(costs: &[Cost], shares: Shares) -> [Goal; 3] {
     let each = |is_syn| {
         let costs = costs.iter().filter(move |cost| cost.is_syn == is_syn);
         costs.map(|cost| (cost.each.as_nanos() as f64, cost.what.to_owned()))
@@ -62,25 +87,26 @@ fn goals(costs: &[Cost], share: f64) -> [Goal; 3] {
         Goal::at_most("the program, ns for a SYN", 400.0).over(each(true)),
         Goal::at_most("the program, ns for another frame", 50.0).over(each(false)),
         Goal::at_most("the controller, % of a core", 1.0)
-            .over([(share * 100.0, "100 looks a second".to_owned())]),
+            .over([(shares.accept * 100.0, "100 looks a second".to_owned())]),
     ]
 }
 
 /// The share of a core that a controller takes which looks at a server a
 /// hundred times a second.
-fn controller(duration: Span) -> Result<f64, Error> {
+fn controller(duration: Span, until: Until) -> Result<f64, Error> {
     let lab = Lab::new("bench-guard")?;
     let [server, client] = ["server", "client"].map(|name| lab.namespace(name));
     let (server, client) = (server?, client?);
     lab.veth((&server, "eth0"), (&client, "eth0"), &Veth::default())?;
     server.enter(|| {
-        let listener = TcpListener::bind("0.0.0.0:80").map_err(|e| Error::new(format!("port 80: {e}")))?;
+        let failed = |e: std::io::Error| Error::new(format!("port 80: {e}"));
+        let listener = TcpListener::bind("0.0.0.0:80").map_err(failed)?;
         let mut policy = by_name("queue-delay", &Params::default()).expect("it is the default");
         let options = Options {
             ports: vec![80],
             mode: Mode::Native,
             classes: Classes::default(),
-            until: Until::Accept,
+            until,
             watching: false,
             refusal: Refusal::Silence,
             machine: policy.looks_at_machine(),
@@ -89,6 +115,12 @@ fn controller(duration: Span) -> Result<f64, Error> {
             joined: Vec::new(),
         };
         let mut guard = host::guard::attach("eth0", &options)?;
+        let waiting = match until {
+            Until::Accept => Vec::new(),
+            Until::Answer => {
+                (0..WAITING).map(|_| asks(&listener)).collect::<Result<_, _>>().map_err(failed)?
+            }
+        };
         let (clock, used) = (Monotonic::new(), ThreadTime);
         let (start, before) = (clock.now(), used.now());
         let mut looks = 0_u32;
@@ -99,9 +131,16 @@ fn controller(duration: Span) -> Result<f64, Error> {
             look.map_err(|e| Error::new(format!("a look: {e}")))?;
             looks += 1;
         }
-        drop(listener);
+        drop((listener, waiting));
         Ok(used.now().since(before).as_secs_f64() / f64::from(looks.max(1)) * 100.0)
     })
+}
+
+/// A connection that has asked and is accepted: both ends.
+fn asks(listener: &TcpListener) -> std::io::Result<(TcpStream, TcpStream)> {
+    let mut client = TcpStream::connect("127.0.0.1:80")?;
+    client.write_all(b"?")?;
+    Ok((client, listener.accept()?.0))
 }
 
 fn table(costs: &[Cost]) -> Table {
@@ -112,10 +151,11 @@ fn table(costs: &[Cost]) -> Table {
     table
 }
 
-fn as_json(costs: &[Cost], share: f64, goals: &[Goal]) -> serde_json::Value {
+fn as_json(costs: &[Cost], shares: Shares, goals: &[Goal]) -> serde_json::Value {
     let cost = |cost: &Cost| json!({ "frame": cost.what, "syn": cost.is_syn, "ns": cost.each.as_nanos() });
     let body = json!({
-        "frames": costs.iter().map(cost).collect::<Vec<_>>(), "controller_share": share,
+        "frames": costs.iter().map(cost).collect::<Vec<_>>(), "controller_share": shares.accept,
+        "controller_share_answer": shares.answer,
         "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(), "holds": goal::none_missed(goals),
     });
     Header::of_host("bench-guard", None).examined(&["guard"]).stamp(body)
@@ -129,9 +169,10 @@ mod tests {
     fn each_promise_is_a_goal_and_json_is_what_the_schema_says() {
         let cost = |what, is_syn, ns| Cost { what, is_syn, each: Span::from_nanos(ns) };
         let costs = [cost("a SYN", true, 300), cost("one shed", true, 401), cost("others", false, 50)];
-        let goals = goals(&costs, 0.004);
+        let shares = Shares { accept: 0.004, answer: None };
+        let goals = goals(&costs, shares);
         assert_eq!(goals.each_ref().map(|goal| goal.holds), [Some(false), Some(true), Some(true)]);
-        let result = as_json(&costs, 0.004, &goals);
+        let result = as_json(&costs, shares, &goals);
         crate::report::schema::conforms(&result);
         assert_eq!((&result["holds"], &result["goals"][0]["worst"][1]), (&false.into(), &"one shed".into()));
     }

@@ -157,6 +157,7 @@ impl Stacks<'_> {
             let policy = Mode::Learned.policy(self.classifiers.clone(), &Params::new(1, 1), all);
             let mut streams = Streams::new(stack, policy, frames_max, seats);
             streams.set_slow(slow);
+            streams.set_spoken(self.classifiers.spoken.clone());
             streams.set_guard(guard, self.args.until.into());
             streams.set_receive_percent(self.args.guard.receive_percent());
             (streams, device)

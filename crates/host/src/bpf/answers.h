@@ -13,32 +13,34 @@
 
 #include "intf.h"
 #include "queues.h"
+#include "settings.h"
 
 /* When a connection was made, by its socket, until it is sent its first byte or ends. */
 struct {
 	NUMBER(type, HASH);
-	NUMBER(max_entries, MADE);
+	NUMBER(max_entries, UNANSWERED);
 	NUMBER(map_flags, NO_PREALLOC);
 	TYPE(key, __u64);
 	TYPE(value, __u64);
 } gw_unanswered SEC(".maps");
 
-/* Whether a connection in this state is the server's to deal with. */
-INLINE int is_served(int state)
-{
-	return state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT;
-}
-
-/* Who has sent nothing waits for nothing, as browsers that connect ahead. */
+/* Who has sent nothing waits for nothing, as browsers that connect ahead. Where
+ * the end of one was missed, what lies there now is another's, or nobody's. */
 static long add_waiting(void *map, const __u64 *child, const __u64 *made, struct waits *waits)
 {
 	(void)map;
 	const struct tcp_sock *tcp = (const void *)*child;
+	const struct sock_common *common = &tcp->inet_conn.icsk_inet.sk.__sk_common;
 	__u64 received = 0;
+	__u16 port = 0;
 	__u8 state = 0;
+	READ(port, common->skc_num);
+	READ(state, common->skc_state);
+	const struct settings *settings = map_lookup(&gw_settings, &first);
+	if (!settings || !is_guarded(settings, port) || !is_served(state))
+		return 0;
 	READ(received, tcp->bytes_received);
-	READ(state, tcp->inet_conn.icsk_inet.sk.__sk_common.skc_state);
-	if (!received || !is_served(state))
+	if (!received)
 		return 0;
 	waits->waiting++;
 	if (!waits->since_ns || *made < waits->since_ns)

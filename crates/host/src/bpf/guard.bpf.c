@@ -23,16 +23,10 @@
 #include "kernel.h"
 #include "queues.h"
 #include "reset.h"
+#include "settings.h"
 
 /* Reading the kernel's structures is for programs that say so. */
 char gw_license[] SEC("license") = "GPL";
-
-struct {
-	NUMBER(type, ARRAY);
-	NUMBER(max_entries, 1);
-	TYPE(key, __u32);
-	TYPE(value, struct settings);
-} gw_settings SEC(".maps");
 
 struct {
 	NUMBER(type, ARRAY);
@@ -93,8 +87,6 @@ struct fib {
 #define AF_INET6 10
 #define NOT_FORWARDED 4
 #define FORWARDING_OFF 5
-
-static const __u32 first = 0;
 
 INLINE void *lookup_sock(struct xdp_md *context, struct who *who)
 {
@@ -213,7 +205,7 @@ INLINE int guarded_syn(struct xdp_md *context, struct who *who)
 {
 	__u16 port = be16(who->tuple.target_port);
 	const struct settings *settings = map_lookup(&gw_settings, &first);
-	if (!settings || !(settings->guarded[port >> 6] >> (port & 63) & 1))
+	if (!settings || !is_guarded(settings, port))
 		return XDP_PASS;
 	const __u32 *by_port = map_lookup(&gw_ports, &port);
 	const struct limit *limit = map_lookup(&gw_limit, &first);
@@ -297,7 +289,7 @@ INLINE const struct settings *guarded(const struct sock *sk)
 {
 	__u16 port = sk->__sk_common.skc_num;
 	const struct settings *settings = map_lookup(&gw_settings, &first);
-	if (!settings || !(settings->guarded[port >> 6] >> (port & 63) & 1))
+	if (!settings || !is_guarded(settings, port))
 		return 0;
 	return sk->__sk_common.skc_net.net->ns.inum == settings->netns ? settings : 0;
 }

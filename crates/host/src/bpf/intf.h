@@ -12,6 +12,9 @@
 #define PREFIXES 1024
 /* Connections whose arrival is remembered: more than wait in any accept queue. */
 #define MADE 65536
+/* Connections without an answer that are followed. A walk through them takes as
+ * long as there is room, however few there are. */
+#define UNANSWERED 8192
 /* Accept queues behind one address and port that are looked at. */
 #define QUEUES 192
 /* Accept queues that are shown to whoever asks what is attached. */

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use queueing::{Bytes, Priority, Span, Time};
 
+pub(crate) mod asked;
 mod combine;
 pub mod private;
 pub mod rules;

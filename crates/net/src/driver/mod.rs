@@ -7,10 +7,9 @@
 //! given no verdict; that is counted and the frame goes on.
 //! Source: ADPS §2.1 (M1, M6).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use queueing::{Priority, Time};
 
+use crate::classify::asked::caught;
 use crate::classify::{DriverClassifier, PacketMeta, PacketView, Verdict};
 
 mod buffer;
@@ -72,18 +71,17 @@ pub fn classify(
     let mut meta = PacketMeta::new(received, frame.len());
     let Some(classifier) = classifier else { return Admission::Queue(meta) };
     counters.classified += 1;
-    match catch_unwind(AssertUnwindSafe(|| classifier(&PacketView::new(frame, &meta)))) {
-        Ok(Verdict::Keep) => {}
-        Ok(verdict @ (Verdict::Level(level) | Verdict::Default(level))) => {
+    match caught(&mut counters.panics, || classifier(&PacketView::new(frame, &meta))) {
+        None | Some(Verdict::Keep) => {}
+        Some(verdict @ (Verdict::Level(level) | Verdict::Default(level))) => {
             meta.priority = Priority::new(level);
             meta.by_default = matches!(verdict, Verdict::Default(_));
             counters.out_of_range += u64::from(meta.priority.is_none());
         }
-        Ok(Verdict::Drop) => {
+        Some(Verdict::Drop) => {
             counters.dropped_by_verdict += 1;
             return Admission::Drop;
         }
-        Err(_) => counters.panics += 1,
     }
     Admission::Queue(meta)
 }
@@ -123,5 +121,16 @@ mod tests {
         assert_eq!(check(says(Verdict::Drop), None), DriverCounters { dropped_by_verdict: 1, ..one });
         let panics: DriverClassifier = Arc::new(|_| panic!("a classifier with a bug"));
         assert_eq!(check(Some(panics), Some(None)), DriverCounters { panics: 1, ..one });
+        let again: DriverClassifier = Arc::new(|_| std::panic::panic_any(Again));
+        assert_eq!(check(Some(again), Some(None)), DriverCounters { panics: 1, ..one });
+    }
+
+    /// Panics once more when what it said is thrown away.
+    struct Again;
+
+    impl Drop for Again {
+        fn drop(&mut self) {
+            panic!("a panic with a bug");
+        }
     }
 }

@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, Pushed, Strict, Time};
 
@@ -21,7 +20,8 @@ use super::ip::question;
 use super::neighbors::Reach;
 use super::{Config, Counters, Stack};
 use crate::Device;
-use crate::classify::{FlowContext, FlowState, PacketMeta, Private, TransportClassifier, Verdict};
+use crate::classify::asked::{caught, labelled};
+use crate::classify::{FlowContext, FlowState, PacketMeta, Private, TransportClassifier};
 use crate::device::Full;
 use crate::wire::FourTuple;
 use crate::wire::icmp::Cause;
@@ -377,25 +377,9 @@ impl Socket {
         let now = meta.received;
         let (app, memory, successor) = (None, None, None);
         let mut context = FlowContext { now, meta, payload, tuple, flow, private, app, memory, successor };
-        let verdict = catch_unwind(AssertUnwindSafe(|| classifier(&mut context)));
+        let verdict = caught(&mut counters.classifier_panics, || classifier(&mut context));
         let successor = context.successor.take();
         self.options.classifier = successor.or(own);
-        match verdict {
-            Ok(Verdict::Keep) => Some(given),
-            Ok(Verdict::Drop) => None,
-            Ok(Verdict::Level(level) | Verdict::Default(level)) => {
-                let priority = Priority::new(level);
-                counters.classifier_out_of_range += u64::from(priority.is_none());
-                Some(priority.map_or(given, Label::new))
-            }
-            Err(panic) => {
-                counters.classifier_panics += 1;
-                // The payload of a panic may itself panic when it is dropped.
-                if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-                    std::mem::forget(again);
-                }
-                Some(given)
-            }
-        }
+        labelled(counters, given, verdict)
     }
 }

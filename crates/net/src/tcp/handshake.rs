@@ -125,7 +125,7 @@ impl<B: Store> Connection<B> {
             // single repetition, which may have been impatience (RFC 6928 §2). A
             // timeout while a neighbour was asked for sent none, and a SYN, ACK
             // goes again by its timer and for the peer's SYN, though one was lost.
-            self.congestion.on_timeout(cx.now, self.congestion.window());
+            self.congestion.on_syn_lost(cx.now);
         }
         self.retries = 0;
         self.recovery = Recovery::None;

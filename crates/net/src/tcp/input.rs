@@ -3,17 +3,15 @@
 //! Order and wording follow RFC 9293 §3.10.7; `screen` has the checks that
 //! come before anything counts.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use queueing::{Label, Priority, Time};
+use queueing::{Label, Time};
 
 use super::buffer::Use;
 use super::connection::{Connection, Context};
 use super::reassembly::{PIECE_BYTES, Reassembly};
 use super::state::{State, Step};
 use super::store::Store;
-use crate::classify::{FlowContext, PacketMeta, TransportClassifier, Verdict};
+use crate::classify::asked::{caught, labelled};
+use crate::classify::{FlowContext, PacketMeta, TransportClassifier};
 use crate::stack::{CloseReason, EventKind};
 use crate::wire::tcp::{Flags, Segment, Seq};
 
@@ -210,27 +208,13 @@ impl<B: Store> Connection<B> {
             memory: Some(&mut memory),
             successor: None,
         };
-        let verdict = catch_unwind(AssertUnwindSafe(|| classifier(&mut context)));
+        let verdict = caught(&mut cx.counters.classifier_panics, || classifier(&mut context));
         let successor = context.successor.take();
         self.classifier = successor.or(own);
         if memory.is_some() {
             self.kept.get_or_insert_default().memory = memory;
         }
-        match verdict {
-            Ok(Verdict::Keep) => Some(given),
-            Ok(Verdict::Drop) => None,
-            Ok(Verdict::Level(level) | Verdict::Default(level)) => match Priority::new(level) {
-                Some(priority) => Some(Label::new(priority)),
-                None => {
-                    cx.counters.classifier_out_of_range += 1;
-                    Some(given)
-                }
-            },
-            Err(panic) => {
-                on_panic(cx, panic);
-                Some(given)
-            }
-        }
+        labelled(cx.counters, given, verdict)
     }
 
     /// The application has written: whoever keeps something of the connection
@@ -238,9 +222,7 @@ impl<B: Store> Connection<B> {
     #[inline(never)]
     pub(super) fn tell_of_answer(&mut self, cx: &mut Context<'_>) {
         let Some(memory) = self.kept.as_deref_mut().and_then(|kept| kept.memory.as_mut()) else { return };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| memory.on_answer(cx.now))) {
-            on_panic(cx, panic);
-        }
+        caught(&mut cx.counters.classifier_panics, || memory.on_answer(cx.now));
     }
 
     #[inline]
@@ -356,15 +338,5 @@ impl<B: Store> Connection<B> {
         if !self.flags.detached {
             cx.push(EventKind::PeerClosed);
         }
-    }
-}
-
-/// A classifier has panicked: counted, and that is all.
-#[cold]
-fn on_panic(cx: &mut Context<'_>, panic: Box<dyn Any + Send>) {
-    cx.counters.classifier_panics += 1;
-    // The payload of a panic may itself panic when it is dropped.
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        std::mem::forget(again);
     }
 }

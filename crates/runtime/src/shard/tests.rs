@@ -103,7 +103,7 @@ fn by_digit() -> Classifiers {
         Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
         _ => Verdict::Keep,
     });
-    Classifiers { driver: None, transport: Some(transport) }
+    Classifiers { transport: Some(transport), ..Classifiers::default() }
 }
 
 fn world(workers: usize, change: impl FnOnce(&mut Config)) -> World {

@@ -143,7 +143,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             return self.stack.abort(now, conn);
         };
         self.counters.offered += 1;
-        let requests = self.ledger.open();
+        let requests = self.ledger.open(local.port());
         self.seat(conn, Flow { requests, ..Flow::new(conn.generation, pipe) });
     }
 

@@ -30,6 +30,7 @@ use std::collections::VecDeque;
 
 use guard::Until;
 use net::classify::private::application_mut;
+use net::classify::rules::Spoken;
 use net::stack::{ConnId, KeepAlive, ListenOptions};
 use net::{Device, Stack};
 use queueing::{Label, Priority, PrioritySet, Time};
@@ -131,7 +132,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
 
     /// Keeps slow requests whole, of connections that come from now on.
     pub fn set_slow(&mut self, limits: Limits) {
-        self.ledger = Ledger::new(limits);
+        self.ledger.set_limits(limits);
     }
 
     /// Lets in whose SYN `guard` admits. Nobody knows here where a request
@@ -146,10 +147,17 @@ impl<D: Device, P: Programs> Streams<D, P> {
 
     /// Replaces both classifiers, the transport's where no program has said rules
     /// of its own: from the next frame, and the next segment, on. What waits
-    /// already keeps its label.
+    /// already keeps its label. What is spoken is known of connections that come from now on.
     pub fn set_classifiers(&mut self, classifiers: Classifiers) {
         self.front.set_classifier(classifiers.driver);
         self.stack.set_default_classifier(classifiers.transport);
+        self.set_spoken(classifiers.spoken);
+    }
+
+    /// What connections speak that come from now on: slow requests are told from each
+    /// other by it, where first bytes do not say.
+    pub fn set_spoken(&mut self, spoken: Spoken) {
+        self.ledger.spoken = spoken;
     }
 
     /// How much of its time the stack may receive while something for programs

@@ -5,7 +5,8 @@
 //! its first, as [`Until`] says. Later requests of a connection are not looked
 //! at: the guard sheds newcomers, and these are newcomers' waits.
 //!
-//! Bound: twice the connections that wait or, until they are read, that there are.
+//! Bound: twice the connections that there are; of those that wait for an answer, twice
+//! their number and a few.
 
 use std::collections::VecDeque;
 

@@ -8,7 +8,8 @@
 //! ends with what a response begins with, not with the whole of a long one. Of
 //! requests that wait together on a connection nobody knows which one is
 //! answered: none of them is kept, and all are counted. What a connection
-//! speaks, its first bytes tell; only connections that come are read.
+//! speaks, its first bytes tell, and of messages of an operator's own a rule for its
+//! port; only connections that come are read.
 //!
 //! Bounds: [`MARKS_MAX`] segments of a connection, one request, and what a
 //! [`Reader`] may hold.
@@ -16,6 +17,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use net::classify::rules::Spoken;
 use net::classify::talk::{Notes, Protocol, Reader, Request, Visit};
 use queueing::{Label, Priority, Span, Time};
 
@@ -29,16 +31,24 @@ pub(super) struct Ledger {
     notes: Arc<Notes>,
     /// Requests that are not kept, as they waited together.
     pub(super) together: u64,
+    /// What rules say of what is spoken.
+    pub(super) spoken: Spoken,
 }
 
 impl Ledger {
-    pub(super) fn new(limits: Limits) -> Self {
-        Self { slowest: Slowest::new(limits), ..Self::default() }
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.slowest = Slowest::new(limits);
     }
 
-    /// For a connection that has just come, if anything is kept.
-    pub(super) fn open(&self) -> Option<Box<Requests>> {
-        self.slowest.is_on().then(Box::default)
+    /// For a connection that has just come to `port`, if anything is kept.
+    pub(super) fn open(&self, port: u16) -> Option<Box<Requests>> {
+        let reads = || match self.spoken.on(port) {
+            Some(message @ Protocol::Message(_)) => {
+                Reads::Of(Reader::new(message.clone(), Arc::clone(&self.notes), 0))
+            }
+            _ => Reads::NotYet,
+        };
+        self.slowest.is_on().then(|| Box::new(Requests { reads: reads(), ..Requests::default() }))
     }
 }
 

@@ -227,7 +227,7 @@ fn other_classifiers_hold_for_connections_that_are_open() {
     };
     assert_eq!(last(&mut world), 3);
     let driver: net::classify::DriverClassifier = std::sync::Arc::new(|_| net::classify::Verdict::Level(2));
-    world.streams.set_classifiers(Classifiers { driver: Some(driver), transport: None });
+    world.streams.set_classifiers(Classifiers { driver: Some(driver), ..Classifiers::default() });
     assert_eq!(last(&mut world), 2, "the driver's word, and no digit is read");
     world.streams.set_classifiers(Classifiers::default());
     assert_eq!(last(&mut world), Priority::LOWEST.level(), "nobody says");

@@ -230,7 +230,7 @@ fn classifiers_are_given_to_shards_that_run() {
                 asked.store(true, Ordering::Relaxed);
                 net::classify::Verdict::Keep
             });
-            hatch.ask(Box::new(Classifiers { driver: Some(driver), transport: None }));
+            hatch.ask(Box::new(Classifiers { driver: Some(driver), ..Classifiers::default() }));
         }
         let stop = Arc::new(AtomicBool::new(false));
         let threads = Threads { classifiers: hatches.clone(), ..Threads::new(workers) };

@@ -233,7 +233,7 @@ impl Config {
     fn machine(&self) -> Machine {
         let params = sched::dispatch::Params::new(1, TASKS);
         let (app, _) = Scenario::default().build();
-        let classifiers = Classifiers { driver: Some(client::classifier()), transport: None };
+        let classifiers = Classifiers { driver: Some(client::classifier()), ..Classifiers::default() };
         // First come, first served, but for whom the guard prefers.
         let mut policy = Mode::None.policy(Classifiers::default(), &params, Steering::all(1));
         policy.driver = classifiers.driver.filter(|_| self.load_others > 0.0);

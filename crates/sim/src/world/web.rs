@@ -188,7 +188,7 @@ impl World {
             (Exchanger::new(exchange, tcp, SocketAddr::from((SERVER, PORT))), device, Alarm::new())
         };
         let transport = Some(network(config.rtt_max, config.loss_max));
-        let classifiers = Classifiers { driver: None, transport };
+        let classifiers = Classifiers { transport, ..Classifiers::default() };
         let policy = config.mode.policy(classifiers, &Params::new(1, 1), Steering::all(1));
         let program = Program::new(config.bytes, config.backend);
         let site = program.site(PORT);

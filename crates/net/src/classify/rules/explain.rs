@@ -123,7 +123,7 @@ impl Policy {
 
     /// What the requests in `payload` say; one that says nothing where there is none.
     fn requests(&self, matcher: &Matcher, port: u16, payload: &[u8], expected: Option<Span>) -> Vec<Said> {
-        let Some(protocol) = matcher.protocol(port) else { return vec![Said::nothing()] };
+        let Some(protocol) = matcher.spoken().on(port) else { return vec![Said::nothing()] };
         let rules: Vec<&Rule> = self.rules.iter().filter(|rule| rule.layer == Layer::Transport).collect();
         let notes = Arc::new(Notes::default());
         let mut heard = Heard { matcher, rules, expected, said: Vec::new() };

@@ -41,7 +41,7 @@ impl Ears {
 
     /// What the rules say of a segment.
     pub fn verdict(&self, cx: &mut FlowContext<'_>) -> Verdict {
-        let Some(protocol) = self.matcher.protocol(cx.tuple.local_port) else {
+        let Some(protocol) = self.matcher.spoken().on(cx.tuple.local_port) else {
             return self.verdict_of(cx, &Facts::of_flow(cx));
         };
         let start = cx.flow.received.get().saturating_sub(cx.payload.len() as u64);

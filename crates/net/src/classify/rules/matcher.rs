@@ -6,6 +6,7 @@ use queueing::Span;
 use super::asks::Asks;
 use super::condition::{Cidr, Conditions, Range, bits, loss_order};
 use super::pattern::Pattern;
+use super::spoken::Spoken;
 use crate::classify::talk::{Protocol, Request};
 use crate::classify::{FlowContext, FlowState, PacketView, Verdict};
 
@@ -17,7 +18,7 @@ pub struct Matcher {
     /// What rows ask of requests, each a bit of a request's mark.
     questions: Box<[Question]>,
     /// What is spoken on which of our ports.
-    spoken: Box<[(Range, Protocol)]>,
+    spoken: Spoken,
     /// What holds when no rule matches.
     pub default: Verdict,
 }
@@ -135,12 +136,12 @@ impl Matcher {
             .collect();
         assert!(questions.len() <= ASKS_MAX, "the parser refuses more");
         let needs = rows.iter().fold(0, |needs, row| needs | row.needs);
-        Self { rows, needs, questions: questions.into(), spoken: spoken.into(), default }
+        Self { rows, needs, questions: questions.into(), spoken: Spoken::new(spoken), default }
     }
 
-    /// What connections to our `port` speak, if a rule asks for it.
-    pub fn protocol(&self, port: u16) -> Option<&Protocol> {
-        self.spoken.iter().find(|(ports, _)| ports.contains(port.into())).map(|(_, protocol)| protocol)
+    /// What connections speak, where a rule asks for it.
+    pub const fn spoken(&self) -> &Spoken {
+        &self.spoken
     }
 
     /// Whether any rule asks what requests say.

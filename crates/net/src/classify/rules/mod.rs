@@ -44,6 +44,7 @@ mod listening;
 mod matcher;
 mod parse;
 mod pattern;
+mod spoken;
 
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,7 @@ use listening::Ears;
 use matcher::{Facts, Matcher};
 
 pub use explain::{Decided, Explained, Missed, Tried};
+pub use spoken::Spoken;
 
 use super::talk::{Learned, Notes};
 use super::{DriverClassifier, FlowContext, Layer, PacketView, TransportClassifier, Verdict};
@@ -176,6 +178,12 @@ impl Policy {
             return Some(Arc::new(move |cx: &mut FlowContext<'_>| ears.verdict(cx)));
         }
         Some(Arc::new(move |cx: &mut FlowContext<'_>| ears.verdict_of(cx, &Facts::of_flow(cx))))
+    }
+
+    /// What connections to our ports speak, where a rule asks for it.
+    #[must_use]
+    pub fn spoken(&self) -> Spoken {
+        self.matcher(Layer::Transport).spoken().clone()
     }
 
     fn matcher(&self, layer: Layer) -> Matcher {

@@ -209,6 +209,10 @@ impl CongestionControl for Cubic {
         self.w_max = 0;
     }
 
+    fn on_syn_lost(&mut self, _now: Time) {
+        self.cwnd = self.mss();
+    }
+
     fn on_undo(&mut self, _now: Time) {
         let History::Reduced(before) = self.history else { return };
         self.history = History::Fresh(HyStart::new());

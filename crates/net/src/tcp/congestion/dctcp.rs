@@ -78,6 +78,10 @@ impl CongestionControl for Dctcp {
         self.reno.on_timeout(now, flight);
     }
 
+    fn on_syn_lost(&mut self, now: Time) {
+        self.reno.on_syn_lost(now);
+    }
+
     fn on_undo(&mut self, now: Time) {
         self.reno.on_undo(now);
     }

@@ -90,6 +90,13 @@ pub trait CongestionControl: Send {
     /// The retransmission timer fired with `flight` bytes in flight.
     fn on_timeout(&mut self, now: Time, flight: Bytes);
 
+    /// The handshake took more than one repetition, and nothing was sent yet: data starts with one
+    /// segment, and slow start ends where it would have (RFC 5681 §3.1). By default as after a
+    /// timeout, which ends it at half the window.
+    fn on_syn_lost(&mut self, now: Time) {
+        self.on_timeout(now, self.window());
+    }
+
     /// The last reduction was a mistake: nothing was lost (RFC 3522, RFC 5682).
     fn on_undo(&mut self, _now: Time) {}
 
@@ -236,6 +243,13 @@ impl CongestionControl for Congestion {
         match self {
             Self::Cubic(own) => own.on_timeout(now, flight),
             Self::Other(other) => other.on_timeout(now, flight),
+        }
+    }
+
+    fn on_syn_lost(&mut self, now: Time) {
+        match self {
+            Self::Cubic(own) => own.on_syn_lost(now),
+            Self::Other(other) => other.on_syn_lost(now),
         }
     }
 

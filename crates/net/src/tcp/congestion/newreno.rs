@@ -74,6 +74,10 @@ impl CongestionControl for NewReno {
         self.cwnd = u32::from(self.mss);
     }
 
+    fn on_syn_lost(&mut self, _now: Time) {
+        self.cwnd = u32::from(self.mss);
+    }
+
     fn on_undo(&mut self, _now: Time) {
         if let Some((cwnd, ssthresh)) = self.before.take() {
             self.cwnd = self.cwnd.max(cwnd);

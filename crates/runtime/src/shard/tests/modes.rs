@@ -18,7 +18,7 @@ fn by_request() -> Classifiers {
         }
         Verdict::Level(flow.private[0])
     });
-    Classifiers { driver: Some(driver), transport: Some(transport) }
+    Classifiers { driver: Some(driver), transport: Some(transport), ..Classifiers::default() }
 }
 
 fn world_in(mode: Mode, workers: usize) -> World {

@@ -228,7 +228,7 @@ fn other_classifiers_hold_for_connections_that_are_open_and_what_waits_keeps_its
         Some(digit @ b'0'..=b'7') => Verdict::Level(b'7' - digit),
         _ => Verdict::Keep,
     });
-    world.shard.set_classifiers(Classifiers { driver: None, transport: Some(turned) });
+    world.shard.set_classifiers(Classifiers { transport: Some(turned), ..Classifiers::default() });
     world.send(id, "7 urgent now\n");
     assert_eq!(world.serve_all(), ["7 busy\n", "7 urgent now\n", "3 waits\n"]);
     world.shard.set_classifiers(Classifiers::default());

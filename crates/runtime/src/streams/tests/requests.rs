@@ -95,6 +95,31 @@ fn who_is_not_answered_is_gone_where_an_answer_is_due() {
 }
 
 #[test]
+fn messages_are_followed_where_a_rule_says_how_long_they_are() {
+    let mut world = world();
+    let message = b"\x07pay 42.";
+    world.ask(0, message);
+    world.answer(0, b"done");
+    assert_eq!(world.slow().0, [], "its first bytes say nothing");
+    let policy = "[message]\nlength_at = 0\nlength_bytes = 1\nlength_adds = 1\n\
+        [[rule]]\nlayer = \"transport\"\nport = 80\nmessage = \"any\"\npriority = 0\n";
+    let policy = net::classify::rules::Policy::parse(policy).unwrap();
+    world.streams.set_spoken(policy.spoken());
+    world.connect();
+    let (half, rest) = message.split_at(3);
+    world.ask(1, half);
+    world.now += Span::from_millis(3);
+    world.ask(1, rest);
+    world.now += Span::from_millis(20);
+    world.answer(1, b"done");
+    let (slow, _) = world.slow();
+    let [slow] = slow.as_slice() else { panic!("{slow:?}") };
+    assert_eq!((slow.request, slow.response, slow.end), (message.len(), 4, End::Answered));
+    assert!(slow.stages[3] >= Span::from_millis(20), "from its last byte on: {:?}", slow.stages);
+    assert!(slow.stages[3] < Span::from_millis(23), "and not from its first: {:?}", slow.stages);
+}
+
+#[test]
 fn nothing_is_read_where_nothing_is_kept() {
     let mut world = World::new(1000);
     world.ask(0, b"GET / HTTP/1.1\r\n\r\n");

@@ -248,7 +248,7 @@ impl World {
                 Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
                 _ => Verdict::Keep,
             })),
-            driver: None,
+            ..Classifiers::default()
         };
         let policy = Mode::Adps.policy(classifiers, &Params::new(1, 64), Steering::all(1));
         let program = Program { room, happened: vec![Happened::Listen(80)], ..Program::default() };

@@ -128,7 +128,10 @@ impl Scenario {
                 Transport::ServiceTime(span) => scenarios::service_time(Arc::clone(&times), KIND, span),
             }
         });
-        (Application { synthetic: Synthetic::default(), times }, Classifiers { driver, transport })
+        (
+            Application { synthetic: Synthetic::default(), times },
+            Classifiers { driver, transport, ..Classifiers::default() },
+        )
     }
 }
 
