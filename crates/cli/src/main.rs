@@ -135,6 +135,7 @@ fn main() -> ExitCode {
     host::sandbox::keep_files_from_others();
     panics::watch();
     end_on_full_output();
+    table::look_at_terminal();
     let arguments = match Arguments::new(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
         Err(e) => return refused(&e),

@@ -2,6 +2,7 @@
 //! in a page.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use crate::report::html;
 
@@ -174,6 +175,16 @@ impl Table {
     }
 }
 
+/// Of the terminal on stdout, if it is one and was looked at.
+static COLUMNS: OnceLock<usize> = OnceLock::new();
+
+/// Looks how wide the terminal on stdout is: before a sandbox would keep us from it.
+pub fn look_at_terminal() {
+    if let Ok(size) = rustix::termios::tcgetwinsize(std::io::stdout()) {
+        COLUMNS.get_or_init(|| usize::from(size.ws_col).max(WIDE));
+    }
+}
+
 /// What every terminal has room for.
 const WIDE: usize = 80;
 
@@ -183,9 +194,9 @@ const ROOM: usize = 10;
 /// As wide as the terminal it goes to has room for; whole where it goes elsewhere.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let terminal = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
-        let room = terminal.map_or(usize::MAX, |size| usize::from(size.ws_col).max(WIDE));
-        self.lines(room).iter().try_for_each(|line| writeln!(f, "{line}"))
+        self.lines(COLUMNS.get().copied().unwrap_or(usize::MAX))
+            .iter()
+            .try_for_each(|line| writeln!(f, "{line}"))
     }
 }
 
