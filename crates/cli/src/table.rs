@@ -86,12 +86,8 @@ impl Table {
     /// is wider than all that stands below it.
     fn head(&self) -> Vec<Vec<String>> {
         let below = |i: usize| self.rows.iter().map(|cells| chars(&cells[i])).max().unwrap_or(0);
-        let room = |i: usize| match i < self.words
-            && self.width(&self.widths(std::slice::from_ref(&self.header))) > WIDE
-        {
-            true => below(i).max(ROOM),
-            false => usize::MAX,
-        };
+        let is_wide = width(&self.widths(std::slice::from_ref(&self.header))) > WIDE;
+        let room = |i: usize| if is_wide && i < self.words { below(i).max(ROOM) } else { usize::MAX };
         let broken: Vec<_> = self.header.iter().enumerate().map(|(i, text)| wrapped(text, room(i))).collect();
         let lines = broken.iter().map(Vec::len).max().unwrap_or(1);
         // Titles stand on what they are of.
@@ -108,17 +104,12 @@ impl Table {
             .collect()
     }
 
-    /// Of a line whose columns stand one space apart.
-    fn width(&self, widths: &[usize]) -> usize {
-        widths.iter().sum::<usize>() + widths.len().saturating_sub(1)
-    }
-
     /// Columns one space apart where that keeps the table within 80 columns and two apart
     /// otherwise; no trailing space. What is wider than `room` stands below, behind the same words.
     fn lines(&self, room: usize) -> Vec<String> {
         let head = self.head();
         let widths = self.widths(&head);
-        let gap = if self.width(&widths) + widths.len().saturating_sub(1) <= WIDE { 2 } else { 1 };
+        let gap = if width(&widths) + widths.len().saturating_sub(1) <= WIDE { 2 } else { 1 };
         let mut lines = Vec::new();
         for columns in self.parts(&widths, gap, room) {
             if !lines.is_empty() {
@@ -198,6 +189,11 @@ impl fmt::Display for Table {
             .iter()
             .try_for_each(|line| writeln!(f, "{line}"))
     }
+}
+
+/// Of a line whose columns stand one space apart.
+fn width(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + widths.len().saturating_sub(1)
 }
 
 fn chars(text: &str) -> usize {

@@ -41,13 +41,13 @@ pub struct Args {
 /// No root, or a greenwave without the programs.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let costs = host::guard::costs()?;
-    let shares = Shares {
-        accept: controller(args.duration, Until::Accept)?,
-        answer: match host::guard::follows_answers() {
-            true => Some(controller(args.duration, Until::Answer)?),
-            false => None,
-        },
+    let accept = controller(args.duration, Until::Accept)??;
+    let answer = match controller(args.duration, Until::Answer)? {
+        Ok(share) => Some(share),
+        Err(GuardError::NoAnswers) => None,
+        Err(e) => return Err(e.into()),
     };
+    let shares = Shares { accept, answer };
     let goals = goals(&costs, shares);
     if args.json {
         println!("{}", as_json(&costs, shares, &goals));
@@ -92,8 +92,8 @@ fn goals(costs: &[Cost], shares: Shares) -> [Goal; 3] {
 }
 
 /// The share of a core that a controller takes which looks at a server a
-/// hundred times a second.
-fn controller(duration: Span, until: Until) -> Result<f64, Error> {
+/// hundred times a second; or why it was not attached.
+fn controller(duration: Span, until: Until) -> Result<Result<f64, GuardError>, Error> {
     let lab = Lab::new("bench-guard")?;
     let [server, client] = ["server", "client"].map(|name| lab.namespace(name));
     let (server, client) = (server?, client?);
@@ -114,7 +114,10 @@ fn controller(duration: Span, until: Until) -> Result<f64, Error> {
             target: Params::default().delay_target,
             joined: Vec::new(),
         };
-        let mut guard = host::guard::attach("eth0", &options)?;
+        let mut guard = match host::guard::attach("eth0", &options) {
+            Ok(guard) => guard,
+            Err(e) => return Ok(Err(e)),
+        };
         let waiting = match until {
             Until::Accept => Vec::new(),
             Until::Answer => {
@@ -132,7 +135,7 @@ fn controller(duration: Span, until: Until) -> Result<f64, Error> {
             looks += 1;
         }
         drop((listener, waiting));
-        Ok(used.now().since(before).as_secs_f64() / f64::from(looks.max(1)) * 100.0)
+        Ok(Ok(used.now().since(before).as_secs_f64() / f64::from(looks.max(1)) * 100.0))
     })
 }
 

@@ -3,18 +3,11 @@
 
 use std::collections::VecDeque;
 
-use guard::{Class, Door, Params, Policy, Signals, by_name};
+use guard::{Class, Door, Params, Policy, Signals, Until, by_name};
 use proptest::prelude::{prop_assert, proptest};
 use queueing::{Rng, Span, Time};
 
 use super::{LOOK, seconds};
-
-/// Until when a connection waits, to the guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Until {
-    Accept,
-    Answer,
-}
 
 /// As many at once as there are threads, each with the same share of the core.
 struct Threads {

@@ -307,7 +307,7 @@ int gw_state(__u64 *arguments)
 	struct connections *connections = map_lookup(&gw_connections, &first);
 	if (!settings || !connections)
 		return 0;
-	__u64 child = (__u64)sk, now = ktime_ns();
+	__u64 child = (__u64)sk;
 	if (closes) {
 		__sync_fetch_and_add(&connections->closed, 1);
 		/* A server that closes has dealt with it; who resets has not waited for that. */
@@ -316,6 +316,7 @@ int gw_state(__u64 *arguments)
 		return 0;
 	}
 	__sync_fetch_and_add(&connections->opened, 1);
+	__u64 now = ktime_ns();
 	map_update(&gw_made, &child, &now, 0);
 	if (settings->answers)
 		map_update(&gw_unanswered, &child, &now, 0);
@@ -328,8 +329,10 @@ int gw_answer(__u64 *arguments)
 {
 	const struct sock *sk = (const void *)arguments[0];
 	int sent = arguments[1];
+	if (sent <= 0 || !guarded(sk))
+		return 0;
 	struct connections *connections = map_lookup(&gw_connections, &first);
-	if (sent <= 0 || !connections || !guarded(sk))
+	if (!connections)
 		return 0;
 	__u64 child = (__u64)sk;
 	if (!map_delete(&gw_unanswered, &child))

@@ -19,11 +19,6 @@ pub struct Loaded {
     pub maps: Maps,
 }
 
-/// Nothing is followed.
-pub fn follows_answers() -> bool {
-    false
-}
-
 /// Loads nothing.
 ///
 /// # Errors

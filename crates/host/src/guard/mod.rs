@@ -54,9 +54,9 @@ mod tests;
 mod vectors;
 
 #[cfg(not(feature = "bpf"))]
-use absent::{Loaded, load};
+pub use absent::costs;
 #[cfg(not(feature = "bpf"))]
-pub use absent::{costs, follows_answers};
+use absent::{Loaded, load};
 use answers::Waits;
 #[cfg(feature = "bpf")]
 pub use cost::costs;
@@ -68,8 +68,6 @@ use machine::Machine;
 use maps::refused;
 pub use model::{Listening, Model, Verdict};
 pub use notes::Notes;
-#[cfg(feature = "bpf")]
-pub use program::follows_answers;
 #[cfg(feature = "bpf")]
 use program::{Loaded, load};
 use queues::Queues;

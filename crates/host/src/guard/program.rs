@@ -40,11 +40,6 @@ const ANSWER: &str = "gw_answer";
 const SENT: &str = "sock_send_length";
 const WAITS: &str = "gw_waits";
 
-/// Whether connections can be followed until they are answered.
-pub fn follows_answers() -> bool {
-    load(Until::Answer).is_ok()
-}
-
 /// Has the kernel verify the programs; connections are followed until `until`.
 ///
 /// # Errors

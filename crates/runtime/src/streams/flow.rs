@@ -31,7 +31,7 @@ pub(super) enum Who {
 
 /// A connection that a program has.
 pub(super) struct Flow<P> {
-    pub(super) generation: u32,
+    generation: u32,
     pub(super) pipe: P,
     /// Its handshake is under way.
     pub(super) opening: bool,
@@ -91,12 +91,21 @@ impl<P> Flow<P> {
     pub(super) fn opening(generation: u32, pipe: P) -> Self {
         Self { opening: true, stage: Stage::Taken, ..Self::new(generation, pipe) }
     }
+
+    /// Whether it is `conn`'s, and not of who had the place before or after.
+    pub(super) fn is_of(&self, conn: ConnId) -> bool {
+        self.generation == conn.generation
+    }
+}
+
+/// The flow of `conn`, if it is there still.
+fn of<P>(flows: &mut [Option<Flow<P>>], conn: ConnId) -> Option<&mut Flow<P>> {
+    flows.get_mut(conn.index as usize)?.as_mut().filter(|flow| flow.is_of(conn))
 }
 
 impl<D: Device, P: Programs> Streams<D, P> {
     pub(super) fn flow(&mut self, conn: ConnId) -> Option<&mut Flow<P::Pipe>> {
-        let flow = self.flows.get_mut(conn.index as usize)?.as_mut()?;
-        (flow.generation == conn.generation).then_some(flow)
+        of(&mut self.flows, conn)
     }
 
     pub(super) fn take_events(&mut self, now: Time) {
@@ -256,17 +265,6 @@ impl<D: Device, P: Programs> Streams<D, P> {
         }
     }
 
-    /// The program of `conn` has written something, or is done with it.
-    fn is_answered(&mut self, conn: ConnId) {
-        if let Some(Some(flow)) = self.flows.get_mut(conn.index as usize)
-            && flow.generation == conn.generation
-            && self.newcomers.on_answer(&mut flow.stage)
-            && let Some(gate) = &mut self.front.gate
-        {
-            gate.on_served();
-        }
-    }
-
     /// Resets those whose programs closed with bytes unread; whether there were any.
     pub(super) fn reset(&mut self, now: Time) -> bool {
         let mut resets = std::mem::take(&mut self.resets);
@@ -283,7 +281,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// The program has let go of `conn`: our half closes after what it wrote;
     /// or the connection is reset.
     fn let_go(&mut self, now: Time, conn: ConnId, reset: bool) {
-        self.is_answered(conn);
+        if let Some(flow) = of(&mut self.flows, conn) {
+            self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);
+        }
         match reset {
             true => {
                 self.counters.reset += 1;
@@ -295,15 +295,12 @@ impl<D: Device, P: Programs> Streams<D, P> {
     }
 
     fn forget(&mut self, now: Time, conn: ConnId) {
-        let index = conn.index as usize;
-        if let Some(Some(flow)) = self.flows.get_mut(index)
-            && flow.generation == conn.generation
-        {
+        if let Some(flow) = of(&mut self.flows, conn) {
             self.newcomers.on_gone(flow.stage);
             if let Some(mut requests) = flow.requests.take() {
                 requests.gone(now, &mut self.ledger);
             }
-            self.flows[index] = None;
+            self.flows[conn.index as usize] = None;
             self.present -= 1;
             self.counters.ended += 1;
         }

@@ -16,6 +16,7 @@ use net::stack::ConnId;
 use queueing::Time;
 
 use super::{Pipe, Programs, Streams};
+use crate::front::Gate;
 
 /// Connections that wait, and when each was handed over.
 #[derive(Default)]
@@ -71,14 +72,15 @@ impl Newcomers {
         }
     }
 
-    /// Its program wrote something, or is done with it; whether it waited for that.
-    pub fn on_answer(&mut self, stage: &mut Stage) -> bool {
+    /// Its program wrote something, or is done with it: if it waited for that, it is served.
+    pub fn on_answer(&mut self, stage: &mut Stage, gate: &mut Option<Gate>) {
         if self.until == Until::Accept {
-            return false;
+            return;
         }
-        let waited = std::mem::replace(stage, Stage::Taken) == Stage::Waits;
-        self.unanswered -= usize::from(waited);
-        waited
+        if std::mem::replace(stage, Stage::Taken) == Stage::Waits {
+            self.unanswered -= 1;
+            gate.iter_mut().for_each(Gate::on_served);
+        }
     }
 
     /// It is gone.
@@ -96,7 +98,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
         let Self { newcomers: Newcomers { until, queue, unanswered }, flows, front, .. } = self;
         let waits = |conn: &ConnId| {
             let flow = flows.get(conn.index as usize)?.as_ref()?;
-            (flow.generation == conn.generation && flow.stage == Stage::Waits).then_some(&flow.pipe)
+            (flow.is_of(*conn) && flow.stage == Stage::Waits).then_some(&flow.pipe)
         };
         let most = match until {
             Until::Accept => 2 * flows.len(),

@@ -429,6 +429,16 @@ impl Heard {
         Self { world, signals }
     }
 
+    /// With two connections that have asked, the second a look later.
+    fn asked(until: Until) -> Self {
+        let mut heard = Self::new(until);
+        assert_eq!(heard.look(), (0, Span::ZERO, 0), "who sends nothing waits for nothing");
+        heard.world.send(0, b"first");
+        heard.look();
+        heard.world.send(1, b"second");
+        heard
+    }
+
     fn look(&mut self) -> (u64, Span, u64) {
         self.world.now += Span::from_millis(1);
         self.signals.lock().unwrap().clear();
@@ -454,11 +464,7 @@ impl Heard {
 
 #[test]
 fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
-    let mut heard = Heard::new(Until::Accept);
-    assert_eq!(heard.look(), (0, Span::ZERO, 0), "who sends nothing waits for nothing");
-    heard.world.send(0, b"first");
-    heard.look();
-    heard.world.send(1, b"second");
+    let mut heard = Heard::asked(Until::Accept);
     let (waiting, delay, served) = heard.look();
     assert_eq!((waiting, served), (2, 0));
     assert!(delay >= Span::from_millis(1), "{delay}");
@@ -476,11 +482,7 @@ fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
 
 #[test]
 fn or_how_long_until_they_write_their_first() {
-    let mut heard = Heard::new(Until::Answer);
-    assert_eq!(heard.look(), (0, Span::ZERO, 0), "who sends nothing waits for nothing");
-    heard.world.send(0, b"first");
-    heard.look();
-    heard.world.send(1, b"second");
+    let mut heard = Heard::asked(Until::Answer);
     for at in [0, 1] {
         heard.world.end(at).borrow_mut().inbound.clear();
     }

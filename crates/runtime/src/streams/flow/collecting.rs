@@ -88,11 +88,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 Read::Some(len) => {
                     collected += len;
                     self.counters.bytes_out += len as u64;
-                    if self.newcomers.on_answer(&mut flow.stage)
-                        && let Some(gate) = &mut self.front.gate
-                    {
-                        gate.on_served();
-                    }
+                    self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);
                     if let Some(requests) = &mut flow.requests {
                         requests.answered(now, len, &mut self.ledger);
                     }
@@ -119,7 +115,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
                     return self.let_go(now, conn, reset);
                 }
                 Read::End => {
-                    self.is_answered(conn);
+                    self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);
                     return self.stack.close(now, conn);
                 }
                 // What it wrote before goes out first.
