@@ -9,8 +9,8 @@
 //! Version 2 of the rings, not 3, whose blocks come a millisecond late. Frames
 //! are copied out of the ring at once: it is a ring, so one frame that waits
 //! would hold up all behind it. Frames that the kernel has merged (GRO) do not
-//! fit a slot and are fetched by a system call; what the kernel or the card is
-//! to cut (TSO) leaves by one, through a socket without a ring. Both go through
+//! fit a slot and are fetched by a system call; datagrams that nobody has cut yet
+//! are cut here; what the kernel or the card is to cut (TSO) leaves by one, through a socket without a ring. Both go through
 //! the interface's queueing discipline, as everybody's: only so does the kernel
 //! cut, and what is sent last cannot overtake.
 //! Source: packet(7), Linux, Documentation/networking/packet_mmap.rst.
@@ -77,6 +77,8 @@ pub struct Packet {
     receiving: Ring,
     sending: Ring,
     pool: Pool,
+    /// Datagrams that came in one and are still to be received.
+    uncut: Option<vnet::Uncut>,
     frame_len_max: usize,
     /// Slots filled since the last system call.
     unsent: bool,
@@ -169,6 +171,7 @@ impl Packet {
             receiving,
             sending,
             pool: Pool::new(frame_len_max),
+            uncut: None,
             frame_len_max,
             unsent: false,
             truncated: 0,
@@ -215,8 +218,37 @@ impl Packet {
         let large = frame.len() > self.frame_len_max;
         let mut buffer = if large { self.pool.large() } else { self.pool.small() };
         buffer[..frame.len()].copy_from_slice(frame);
-        let checked = status & TP_STATUS_CSUMNOTREADY != 0 || vnet::is_checked(vnet);
-        Some(Received { frame: Pool::frame(buffer, frame.len()), arrived: None, checked })
+        let (header, frame) = (*vnet, Pool::frame(buffer, frame.len()));
+        self.take(&header, frame, status & TP_STATUS_CSUMNOTREADY != 0)
+    }
+
+    /// A frame as it came, or the first that it is cut into.
+    #[inline]
+    fn take(&mut self, header: &vnet::Header, frame: Frame, checked: bool) -> Option<Received<Frame>> {
+        match vnet::Uncut::of(header, frame) {
+            Err(frame) => {
+                let checked = checked || vnet::is_checked(header);
+                Some(Received { frame, arrived: None, checked })
+            }
+            Ok(uncut) => {
+                self.uncut = Some(uncut);
+                self.cut()
+            }
+        }
+    }
+
+    /// The next of what is still to be cut.
+    #[cold]
+    fn cut(&mut self) -> Option<Received<Frame>> {
+        let uncut = self.uncut.as_mut()?;
+        if let Some(len) = uncut.next_len() {
+            let large = len > self.frame_len_max;
+            let mut buffer = if large { self.pool.large() } else { self.pool.small() };
+            uncut.next(&mut buffer[..len]);
+            return Some(Received { frame: Pool::frame(buffer, len), arrived: None, checked: true });
+        }
+        self.uncut.take().into_iter().for_each(|uncut| self.pool.take_back(uncut.into_frame()));
+        None
     }
 
     /// A frame that fits no slot.
@@ -236,8 +268,7 @@ impl Packet {
         let len = usize::try_from(got).ok().and_then(|got| got.checked_sub(vnet.len()));
         match len {
             Some(len) if message.msg_flags & libc::MSG_TRUNC == 0 => {
-                let checked = vnet::is_checked(&vnet);
-                Some(Received { frame: Pool::frame(buffer, len), arrived: None, checked })
+                self.take(&vnet, Pool::frame(buffer, len), false)
             }
             _ => {
                 self.pool.take_back_buffer(buffer);
@@ -251,6 +282,11 @@ impl Device for Packet {
     type Frame = Frame;
 
     fn receive(&mut self, _now: Time) -> Option<Received<Frame>> {
+        if self.uncut.is_some()
+            && let Some(received) = self.cut()
+        {
+            return Some(received);
+        }
         loop {
             let status = self.receiving.current().load(Ordering::Acquire);
             if status & TP_STATUS_USER == 0 {

@@ -1,5 +1,8 @@
 //! Packet sockets beside the kernel, over veth.
 
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+
 use host::interface::InterfaceError;
 use host::lab::{Lab, Namespace, Veth};
 use host::packet::{self, Fanout, Options, Packet};
@@ -7,11 +10,11 @@ use net::Device;
 use net::device::merged::Merged;
 use net::wire::ethernet::{self, EtherType};
 use net::wire::ip::Protocol;
-use net::wire::ipv4;
 use net::wire::tcp::{self, Flags, Segment, Seq, Timestamps};
+use net::wire::{ipv4, ipv6};
 use queueing::{Span, Time};
 
-use crate::echo::{CLIENT, Cable, OURS, Server};
+use crate::echo::{CLIENT, CLIENT6, Cable, HOST, HOST6, OURS, Server};
 use crate::skipped;
 
 fn echo_over(test: &str, name: &str, veth: &Veth, options: &Options) {
@@ -164,4 +167,57 @@ fn what_nobody_cuts_comes_whole_whether_it_fits_a_slot_or_not() {
         assert_eq!(ends.come(1, false, |got| got.payload == data), [true], "{len} bytes");
     }
     assert_eq!(ends.far.truncated(), 0);
+}
+
+/// QUIC sends so; the boundaries are what it means.
+#[test]
+fn datagrams_that_were_sent_at_once_come_one_by_one() {
+    if let Some(why) = Lab::unavailable() {
+        return skipped("datagrams_that_were_sent_at_once_come_one_by_one", &why);
+    }
+    let cable = Cable::new("packet-datagrams", &Veth { offloads: true, ..Veth::default() });
+    let (_, devices) =
+        cable.ours.enter(|| packet::open("gw0", &Options::default())).expect("packet sockets work");
+    let mut device = devices.into_iter().next().expect("one socket");
+    // Within a slot, beyond it, and each shorter than a frame may be.
+    for (size, len) in [(100, 250), (1000, 2500), (1400, 60_000), (7, 21)] {
+        let data: Vec<u8> = (0..len).map(|n: usize| n as u8).collect();
+        for (client, host) in [(IpAddr::from(CLIENT), IpAddr::from(HOST)), (CLIENT6.into(), HOST6.into())] {
+            let socket = cable.clients.enter(|| UdpSocket::bind((client, 0)).unwrap());
+            send_in_segments(&socket, size);
+            socket.send_to(&data, (host, 9)).unwrap();
+            let mut came = Vec::new();
+            for _ in 0..100 {
+                while let Some(received) = device.receive(Time::ZERO) {
+                    came.extend(datagram(received.frame.as_ref()));
+                    device.recycle(received.frame);
+                }
+                if came.len() >= len.div_ceil(size.into()) {
+                    break;
+                }
+                device.wait(Span::from_millis(20));
+            }
+            assert!(came.iter().map(Vec::as_slice).eq(data.chunks(size.into())), "{size} of {len} to {host}");
+        }
+    }
+    assert_eq!(device.truncated(), 0);
+}
+
+/// What a frame carries, if it is a datagram for port 9.
+fn datagram(frame: &[u8]) -> Option<Vec<u8>> {
+    let (packet, ports) = (&frame[14..], |udp: &[u8]| udp[2..4] == 9_u16.to_be_bytes());
+    let udp = match packet[0] >> 4 {
+        4 => ipv4::Packet::parse(packet).ok().filter(|packet| packet.protocol == Protocol::Udp)?.payload,
+        _ => ipv6::Packet::parse(packet).ok().filter(|packet| packet.protocol == Protocol::Udp)?.payload,
+    };
+    ports(udp).then(|| udp[8..].to_vec())
+}
+
+/// What `socket` sends at once is as many datagrams of so many bytes (udp(7), UDP_SEGMENT).
+fn send_in_segments(socket: &UdpSocket, size: u16) {
+    let (size, len) = (i32::from(size), size_of::<i32>() as libc::socklen_t);
+    let (level, name) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+    // SAFETY: the option's value lives through the call and has this length.
+    let set = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const size).cast(), len) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }

@@ -2,6 +2,10 @@
 //! is missing and whose was verified, and which is to be cut into segments.
 //! Source: virtio 1.2 §5.1.6, linux/virtio_net.h, in its form of 10 bytes.
 
+mod uncut;
+
+pub(crate) use uncut::Uncut;
+
 /// Bytes before each frame.
 pub(crate) const HEADER_LEN: usize = 10;
 
