@@ -35,6 +35,7 @@ mod include;
 mod interval;
 mod link;
 mod load;
+mod malformed;
 mod manual;
 mod options;
 mod panics;

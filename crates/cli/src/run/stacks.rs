@@ -17,6 +17,7 @@ use net::Device;
 use net::classify::rules::Observed;
 use net::stack::Config as StackConfig;
 use net::steer::{Place, Steering};
+use net::wire::Malformed;
 use queueing::{Clock, CoreId, Span};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard::Guard;
@@ -36,7 +37,7 @@ use crate::sandbox::Sandbox;
 use crate::serve::reload::{Reads, Reload};
 use crate::serve::settle::settle;
 use crate::ui::Ui;
-use crate::{Error, door, panics, shards, traces};
+use crate::{Error, door, malformed, panics, shards, traces};
 
 /// What there is once the devices are open.
 pub(super) struct Stacks<'a> {
@@ -286,12 +287,15 @@ fn exit(status: Option<ExitStatus>, interrupted: bool) -> ExitCode {
 
 /// What happened, on all stacks together, and of several what each had of it.
 fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: bool) {
-    let (mut c, mut untaken, mut udp_full) = (Counters::default(), [0; 3], 0);
+    let (mut c, mut untaken, mut udp_full, mut refused) =
+        (Counters::default(), [0; 3], 0, [0; Malformed::ALL.len()]);
     for (streams, _) in servers.iter_mut() {
         c.add(streams.counters());
         let its = &streams.programs().untaken;
         untaken.iter_mut().zip(its).for_each(|(sum, count)| *sum += count);
-        udp_full += streams.stack().counters().udp_full;
+        let stack = streams.stack().counters();
+        udp_full += stack.udp_full;
+        refused.iter_mut().zip(&stack.malformed).for_each(|(sum, count)| *sum += count);
     }
     let [nobody, full, no_fd] = untaken;
     eprintln!(
@@ -308,6 +312,7 @@ fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: b
             c.datagrams_in, c.datagrams_out, c.datagrams_untaken, c.datagrams_unsent
         );
     }
+    malformed::line(&refused).into_iter().for_each(|line| eprintln!("{line}"));
     if is_guarded {
         eprintln!("{}", door::shed(&c.guard));
     }

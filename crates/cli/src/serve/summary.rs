@@ -6,9 +6,9 @@ use runtime::shard::Stats;
 use serde_json::{Value, json};
 
 use super::Proto;
-use crate::door;
 use crate::report::{Header, Plot};
 use crate::table::{Table, micros};
+use crate::{door, malformed};
 
 /// Parts of a distribution that are shown.
 const SHOWN: [(f64, &str); 3] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")];
@@ -26,6 +26,7 @@ pub(super) fn print(stats: &Stats, proto: Proto, guarded: bool) {
             c.datagrams, c.requests, c.responses, c.unsent
         ),
     }
+    malformed::line(&stats.malformed).into_iter().for_each(|line| println!("{line}"));
     if guarded {
         let [p50, p99, _] = quantiles(&stats.delay);
         println!("guard: the longest wait, p50 {p50} p99 {p99}");

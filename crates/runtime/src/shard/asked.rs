@@ -40,7 +40,7 @@ impl<D: Device, A: App> Shard<D, A> {
     /// The same at the end, with how often buffers were asked for.
     #[must_use]
     pub fn into_stats(self) -> Stats {
-        Stats { buffers: self.buffers(), ..self.stats }
+        Stats { buffers: self.buffers(), malformed: self.stack.counters().malformed, ..self.stats }
     }
 
     /// How often payload that waits needed a buffer, in TCP and on the way to a

@@ -113,7 +113,7 @@ impl<D: Device, A: App> Shard<D, A> {
     }
 
     fn on_datagram(&mut self, now: Time, id: UdpId, datagram: Datagram) {
-        let Datagram { remote, local, payload, label, received } = datagram;
+        let Datagram { remote, local, payload, label, received, .. } = datagram;
         self.stats.counters.datagrams += 1;
         let kind = self.needs_kind.then(|| self.kind_of(&payload)).flatten();
         let mark = Mark { end: 0, label, kind, received, popped: self.front.popped(), pushed: now };
@@ -192,7 +192,8 @@ impl<D: Device, A: App> Shard<D, A> {
         counters.panics += u64::from(panicked);
         let silent = panicked || response.is_empty() && outcome == Outcome::Close;
         if let (Some(Waiting { path, .. }), false) = (self.datagrams.take(slot), silent) {
-            match self.stack.answer(&path, Label { deadline: None, ..label }, &response) {
+            let label = Label { deadline: None, ..label };
+            match self.stack.answer(&path, &label.into(), &response) {
                 Ok(()) => counters.responses += 1,
                 Err(_) => counters.unsent += 1,
             }

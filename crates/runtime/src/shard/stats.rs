@@ -2,6 +2,7 @@
 
 use net::buffers::Uses;
 use net::driver::DriverCounters;
+use net::wire::Malformed;
 use queueing::{Histogram, Priority, Span, StageHistograms};
 
 use super::Job;
@@ -72,6 +73,8 @@ pub struct Stats {
     /// How often payload that waits needed a buffer; filled in at the end
     /// ([`Shard::into_stats`](super::Shard::into_stats)).
     pub buffers: Uses,
+    /// Frames that were refused, by [`Malformed::index`]; filled in at the end as well.
+    pub malformed: [u64; Malformed::ALL.len()],
 }
 
 /// Names of the stages in [`Stats::stages`], in order.
@@ -88,6 +91,7 @@ impl Default for Stats {
             stages: StageHistograms::new(&levels, &STAGES),
             delay: Histogram::default(),
             left: StageHistograms::coarse(&levels, &HOPS),
+            malformed: [0; Malformed::ALL.len()],
             slow: Slowest::default(),
             buffers: Uses::default(),
         }

@@ -1,0 +1,36 @@
+//! Frames that made no sense, in the last lines of `serve` and `run`.
+//!
+//! Who is not answered looks at the server first; a peer's kernel that leaves checksums
+//! to a card which is not there is the reason that is met most, and the one that can be helped.
+
+use net::wire::Malformed;
+
+/// A line about the frames that were refused, by [`Malformed::index`]; `None` without any.
+pub fn line(refused: &[u64; Malformed::ALL.len()]) -> Option<String> {
+    let reasons = Malformed::ALL.map(|reason| (reason, refused[reason.index()]));
+    let met: Vec<_> = reasons.into_iter().filter(|(_, count)| *count > 0).collect();
+    let mut text =
+        met.iter().map(|(reason, count)| format!("{reason} {count}")).collect::<Vec<_>>().join(", ");
+    if refused[Malformed::BadChecksum.index()] > 0 {
+        text += "; where the other end is on this machine (a veth, a virtual machine), its kernel leaves checksums \
+                 out: there, ethtool -K DEVICE tx off";
+    }
+    (!met.is_empty()).then(|| format!("frames dropped as malformed: {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_named_with_its_number_and_with_help_where_there_is_some() {
+        let mut refused = [0; Malformed::ALL.len()];
+        assert_eq!(line(&refused), None);
+        refused[Malformed::Truncated.index()] = 2;
+        assert_eq!(line(&refused).as_deref(), Some("frames dropped as malformed: truncated 2"));
+        refused[Malformed::BadChecksum.index()] = 7;
+        let line = line(&refused).expect("there are some");
+        assert!(line.starts_with("frames dropped as malformed: truncated 2, bad checksum 7; "), "{line}");
+        assert!(line.ends_with("ethtool -K DEVICE tx off"), "{line}");
+    }
+}
