@@ -179,7 +179,7 @@ tools:
 
 # Programs that are tried, and what tries them.
 PROGRAMS := redis-server redis-benchmark:redis-tools memcached memcslap:libmemcached-tools ab:apache2-utils \
-  h2load:nghttp2-client tclsh:tcl prove:perl nsenter:util-linux
+  h2load:nghttp2-client tclsh:tcl prove:perl nsenter:util-linux node:nodejs javac:default-jdk-headless
 programs:
 	@$(MAKE) --no-print-directory tools TOOLS="$(PROGRAMS)"
 

@@ -98,7 +98,9 @@ impl Feature {
             ) => None,
             (_, P::Curl | P::Iperf3) => Some("it is a client"),
             (Self::Upload, P::HttpServer) => Some("it takes none"),
-            (Self::Reload, P::Redis | P::Memcached | P::HttpServer | P::Asyncio) => Some("it has no reload"),
+            (Self::Reload, P::Redis | P::Memcached | P::HttpServer | P::Asyncio | P::Node | P::Java) => {
+                Some("it has no reload")
+            }
             (Self::Suite, P::Redis | P::Memcached) => None,
             (Self::Suite, _) => Some("it has none that could be told an address"),
             _ => None,

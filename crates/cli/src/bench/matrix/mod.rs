@@ -41,7 +41,7 @@ use world::Place;
 #[derive(clap::Args)]
 pub struct Args {
     /// Only these: lighttpd, nginx, Apache, redis-server, memcached,
-    /// http.server, asyncio, curl, iperf3.
+    /// http.server, asyncio, node, java, curl, iperf3.
     #[arg(long, value_delimiter = ',', value_name = "PROGRAM", value_parser = program, verbatim_doc_comment)]
     programs: Vec<Program>,
     /// Only these: serves, keep-alive, crowd, download, upload, load,

@@ -75,7 +75,7 @@ pub fn markdown(rows: &[Row], features: &[Feature], device: &str) -> String {
     let mut page = format!(
         "# Programs that were run\n\n\
          `make test-programs` (`greenwave bench matrix --page …`) wrote this page, all of it, on {}: greenwave {}, {}.\n\
-         Each field is a trial: the program as Debian's package has it, started anew by `greenwave run --device\n\
+         Each field is a trial: the program as its package has it, started anew by `greenwave run --device\n\
          {device}:…`, its peers on the kernel's TCP in another network namespace. What is found wrong is tried on the\n\
          kernel's TCP, too. The numbers in brackets are of the notes below; what holds for all programs is in\n\
          [Unmodified programs](unmodified-programs.md).\n\n{table}\n## What is tried\n\n",

@@ -20,6 +20,8 @@ pub enum Program {
     Memcached,
     HttpServer,
     Asyncio,
+    Node,
+    Java,
     Curl,
     Iperf3,
 }
@@ -65,13 +67,15 @@ const APACHE: &str = "ServerRoot FOLDER\nServerName a\nPidFile FOLDER/pid\nListe
     <Files up.cgi>\nSetHandler cgi-script\n</Files>\n";
 const MODULES: &str = "/usr/lib/apache2/modules";
 const ASYNCIO: &str = include_str!("serve.py");
+const NODE: &str = include_str!("serve.js");
+const JAVA: &str = include_str!("Serve.java");
 /// Debian's, which may not be the first in PATH.
 const PYTHON: &str = "/usr/bin/python3";
 /// Says the sum of what is uploaded.
 const SUM: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nexec sha256sum\n";
 
 impl Program {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Lighttpd,
         Self::Nginx,
         Self::Apache,
@@ -79,6 +83,8 @@ impl Program {
         Self::Memcached,
         Self::HttpServer,
         Self::Asyncio,
+        Self::Node,
+        Self::Java,
         Self::Curl,
         Self::Iperf3,
     ];
@@ -92,6 +98,8 @@ impl Program {
             Self::Memcached => "memcached",
             Self::HttpServer => "http.server",
             Self::Asyncio => "asyncio",
+            Self::Node => "node",
+            Self::Java => "java",
             Self::Curl => "curl",
             Self::Iperf3 => "iperf3",
         }
@@ -128,6 +136,9 @@ impl Program {
         if !host::lab::is_there(file) {
             return Some(format!("the program {file} is not there"));
         }
+        if self == Self::Java && !host::lab::is_there("javac") {
+            return Some("there is no JDK: the program javac is not there".to_owned());
+        }
         let modules = self == Self::Apache && !Path::new(MODULES).exists();
         modules.then(|| format!("Apache's modules are not in {MODULES}"))
     }
@@ -135,7 +146,8 @@ impl Program {
     /// Its version, as it says itself.
     pub fn version(self) -> Option<String> {
         let flag = match self {
-            Self::Lighttpd | Self::Nginx | Self::Apache | Self::Redis | Self::Iperf3 => "-v",
+            Self::Lighttpd | Self::Nginx | Self::Apache | Self::Redis | Self::Node | Self::Iperf3 => "-v",
+            Self::Java => "-version",
             _ => "-V",
         };
         let out = Command::new(self.file()).arg(flag).stdin(Stdio::null()).output().ok()?;
@@ -184,6 +196,8 @@ impl Program {
             Self::Nginx => config(NGINX)?,
             Self::Apache => config(APACHE)?,
             Self::Asyncio => world.write("serve.py", ASYNCIO.as_bytes())?,
+            Self::Node => world.write("serve.js", NODE.as_bytes())?,
+            Self::Java => world.write("Serve.java", JAVA.as_bytes())?,
             _ => String::new(),
         };
         let most = if shape == Shape::Few { "40" } else { "2000" };
@@ -240,6 +254,8 @@ impl Program {
                 "HTTP/1.1",
             ],
             Self::Asyncio => &[PYTHON, &file, addr, &folder],
+            Self::Node => &["node", &file, addr, &folder],
+            Self::Java => &["java", &file, addr, &folder],
             Self::Curl => &["curl", "--silent", "--show-error", "--fail", "--max-time", "60"],
             Self::Iperf3 => &["iperf3", "--client", addr, "--connect-timeout", "20000"],
         };
@@ -340,7 +356,8 @@ pub fn ends_with(stream: &mut TcpStream, end: &[u8]) -> Result<Vec<u8>, String> 
 
 /// The first word that looks like one.
 fn version_in(said: &str) -> Option<String> {
-    let mut words = said.split(|c: char| c.is_whitespace() || "/=".contains(c));
+    let words = said.split(|c: char| c.is_whitespace() || "/=\"".contains(c));
+    let mut words = words.map(|word| word.trim_start_matches('v'));
     words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.')).map(str::to_owned)
 }
 
@@ -354,6 +371,8 @@ mod tests {
             ("lighttpd/1.4.69 (ssl) - a light and fast webserver\n", Some("1.4.69")),
             ("nginx version: nginx/1.22.1\n", Some("1.22.1")),
             ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0\n", Some("7.0.15")),
+            ("v20.20.2\n", Some("20.20.2")),
+            ("openjdk version \"17.0.15\" 2025-04-15\n", Some("17.0.15")),
             ("usage: no version\n", None),
         ] {
             assert_eq!(version_in(said).as_deref(), version, "{said}");

@@ -63,7 +63,7 @@ pub fn upload(program: Program, world: &World<'_>) -> Result<Came, String> {
     let path = world.folder().join("big").display().to_string();
     let curl = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60"];
     let how: &[&str] = match program {
-        Program::Nginx | Program::Asyncio => &["--upload-file", &path],
+        Program::Nginx | Program::Asyncio | Program::Node | Program::Java => &["--upload-file", &path],
         // A script gets it.
         _ => &["--request", "POST", "--upload-file", &path],
     };
