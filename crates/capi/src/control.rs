@@ -1,32 +1,25 @@
 //! Control data of datagrams: at which address of ours they came, from which
-//! they are to leave, and how what a program sends at once is cut into them.
+//! they are to leave, their traffic class, and how what a program sends at once
+//! is cut into them.
 //!
 //! As `IP_PKTINFO` says it of a socket of IPv4, and `IPV6_PKTINFO` of one of IPv6,
-//! where IPv4 is written as it is mapped; and as `UDP_SEGMENT` does. Other control
+//! where IPv4 is written as it is mapped; as `IP_TOS` does of a datagram of IPv4, and
+//! `IPV6_TCLASS` of one of IPv6; and as `UDP_SEGMENT` does. Other control
 //! data that a program sends is refused: what it asks for would not be done.
 //! Source: cmsg(3), ip(7), udp(7), RFC 3542 §6.
 
 use std::ffi::c_int;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use host::seam::Here;
 use host::seam::envelope::mapped;
+use host::seam::{Here, Said, class_of_v6};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, cmsghdr, in_pktinfo, in6_pktinfo, msghdr};
 use rustix::io::Errno;
-
-/// What a message says of itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
-    /// Our end of its datagram.
-    pub here: Option<Here>,
-    /// Bytes of each datagram that it is to be cut into; 0: nothing is said.
-    pub segment: u16,
-}
 
 /// What `message` says.
 ///
 /// # Errors
-/// `EINVAL`: it is cut short; `EOPNOTSUPP`: it says something else, too.
+/// `EINVAL`: it is cut short, or says what cannot be; `EOPNOTSUPP`: it says something else, too.
 ///
 /// # Safety
 /// The program's message, for sendmsg(2).
@@ -71,6 +64,22 @@ unsafe fn one(header: &cmsghdr, said: &mut Said) -> Result<(), Errno> {
             let addr = Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical();
             said.here = Some(Here { addr, interface: info.ipi6_ifindex });
         }
+        // An int, or a byte, as the kernel takes it.
+        (IPPROTO_IP, libc::IP_TOS) => {
+            // SAFETY: it takes a number and gives one.
+            let class: c_int = if header.cmsg_len == unsafe { libc::CMSG_LEN(1) } as usize {
+                // SAFETY: the caller's.
+                unsafe { value::<u8>(header) }?.into()
+            } else {
+                // SAFETY: the caller's.
+                unsafe { value(header) }?
+            };
+            said.class = Some(u8::try_from(class).map_err(|_| Errno::INVAL)?);
+        }
+        (IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            // SAFETY: the caller's.
+            said.class = class_of_v6(unsafe { value(header) }?).ok_or(Errno::INVAL)?;
+        }
         (libc::SOL_UDP, libc::UDP_SEGMENT) => {
             // SAFETY: the caller's.
             said.segment = unsafe { value(header) }?;
@@ -80,50 +89,73 @@ unsafe fn one(header: &cmsghdr, said: &mut Said) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Writes where a datagram came, for a socket that speaks IPv6 if `six`, into the
-/// room for control data; MSG_CTRUNC where that has none.
+/// Writes what a program is told of a datagram from `from`, on a socket that speaks IPv6 if
+/// `six`, into the room for control data; MSG_CTRUNC where that has none.
 ///
 /// # Safety
 /// The program's message, for recvmsg(2).
-pub(crate) unsafe fn write(message: &mut msghdr, six: bool, here: Option<Here>) {
-    let room = std::mem::take(&mut message.msg_controllen);
-    let Some(Here { addr, interface }) = here else { return };
-    match addr {
-        _ if six => {
+pub(crate) unsafe fn write(message: &mut msghdr, six: bool, from: Option<SocketAddr>, said: Said) {
+    let left = std::mem::take(&mut message.msg_controllen);
+    let mut room = Room { message, left };
+    let Said { here, class, .. } = said;
+    match here {
+        Some(Here { addr, interface }) if six => {
             let ipi6_addr = libc::in6_addr { s6_addr: mapped(addr).octets() };
             let info = in6_pktinfo { ipi6_addr, ipi6_ifindex: interface };
             // SAFETY: the caller's.
-            unsafe { put(message, room, (IPPROTO_IPV6, libc::IPV6_PKTINFO), info) };
+            unsafe { room.put((IPPROTO_IPV6, libc::IPV6_PKTINFO), info) };
         }
-        IpAddr::V4(addr) => {
+        Some(Here { addr: IpAddr::V4(addr), interface }) => {
             let addr = libc::in_addr { s_addr: addr.to_bits().to_be() };
             let info =
                 in_pktinfo { ipi_ifindex: interface.cast_signed(), ipi_spec_dst: addr, ipi_addr: addr };
             // SAFETY: the caller's.
-            unsafe { put(message, room, (IPPROTO_IP, libc::IP_PKTINFO), info) };
+            unsafe { room.put((IPPROTO_IP, libc::IP_PKTINFO), info) };
         }
-        // No socket of IPv4 has it.
-        IpAddr::V6(_) => {}
+        // No socket of IPv4 has an address of IPv6.
+        Some(_) | None => {}
+    }
+    match (class, from) {
+        // SAFETY: the caller's.
+        (Some(class), Some(SocketAddr::V4(_))) => unsafe { room.put((IPPROTO_IP, libc::IP_TOS), class) },
+        (Some(class), Some(SocketAddr::V6(_))) => {
+            // SAFETY: the caller's.
+            unsafe { room.put((IPPROTO_IPV6, libc::IPV6_TCLASS), c_int::from(class)) };
+        }
+        _ => {}
     }
 }
 
-/// # Safety
-/// `message` has room for `room` bytes of control data.
-unsafe fn put<T>(message: &mut msghdr, room: usize, (level, kind): (c_int, c_int), value: T) {
-    let len = size_of::<T>() as u32;
-    // SAFETY: they take a number and give one.
-    let (needed, space) = unsafe { (libc::CMSG_LEN(len) as usize, libc::CMSG_SPACE(len) as usize) };
-    if message.msg_control.is_null() || room < needed {
-        message.msg_flags |= libc::MSG_CTRUNC;
-        return;
+/// A program's room for control data, of which `msg_controllen` bytes are taken.
+struct Room<'a> {
+    message: &'a mut msghdr,
+    left: usize,
+}
+
+impl Room<'_> {
+    /// # Safety
+    /// The message has `left` bytes of room behind `msg_controllen`.
+    unsafe fn put<T>(&mut self, (level, kind): (c_int, c_int), value: T) {
+        let len = size_of::<T>() as u32;
+        // SAFETY: they take a number and give one.
+        let (needed, space) = unsafe { (libc::CMSG_LEN(len) as usize, libc::CMSG_SPACE(len) as usize) };
+        let Self { message, left } = self;
+        if message.msg_control.is_null() || *left < needed {
+            message.msg_flags |= libc::MSG_CTRUNC;
+            *left = 0;
+            return;
+        }
+        let header = cmsghdr { cmsg_len: needed, cmsg_level: level, cmsg_type: kind };
+        // SAFETY: the caller's room.
+        let next = unsafe { message.msg_control.byte_add(message.msg_controllen) }.cast::<cmsghdr>();
+        // SAFETY: there is room for a header and the value behind it.
+        unsafe { next.write_unaligned(header) };
+        // SAFETY: as above.
+        unsafe { libc::CMSG_DATA(next).cast::<T>().write_unaligned(value) };
+        let taken = space.min(*left);
+        message.msg_controllen += taken;
+        *left -= taken;
     }
-    let header = cmsghdr { cmsg_len: needed, cmsg_level: level, cmsg_type: kind };
-    let first = message.msg_control.cast::<cmsghdr>();
-    // SAFETY: there is room for a header and the value behind it.
-    unsafe { first.write_unaligned(header) };
-    // SAFETY: as above.
-    unsafe { libc::CMSG_DATA(first).cast::<T>().write_unaligned(value) };
-    message.msg_controllen = space.min(room);
 }
 
 #[cfg(test)]
@@ -140,35 +172,49 @@ mod tests {
         see(&mut message)
     }
 
+    const PEER4: &str = "10.0.0.9:7";
+    const PEER6: &str = "[fd00::9]:7";
+
     #[test]
     fn what_is_written_is_read() {
-        for (six, addr, read_as) in
-            [(false, "10.0.0.1", "10.0.0.1"), (true, "fd00::1", "fd00::1"), (true, "10.0.0.1", "10.0.0.1")]
+        for (six, addr, from) in
+            [(false, "10.0.0.1", PEER4), (true, "fd00::1", PEER6), (true, "10.0.0.1", PEER4)]
         {
-            let here = Here { addr: addr.parse().unwrap(), interface: 3 };
-            let read = with(256, |message| {
-                // SAFETY: there is so much room.
-                unsafe { write(message, six, Some(here)) };
-                // SAFETY: it was just filled.
-                unsafe { read(message) }
-            });
-            let here = Some(Here { addr: read_as.parse().unwrap(), interface: 3 });
-            assert_eq!(read, Ok(Said { here, segment: 0 }));
+            let here = Some(Here { addr: addr.parse().unwrap(), interface: 3 });
+            for (here, class) in [(here, None), (None, Some(0)), (here, Some(255))] {
+                let said = Said { here, class, segment: 0 };
+                let read = with(256, |message| {
+                    // SAFETY: there is so much room.
+                    unsafe { write(message, six, Some(from.parse().unwrap()), said) };
+                    // SAFETY: it was just filled.
+                    unsafe { read(message) }
+                });
+                assert_eq!(read, Ok(said));
+            }
         }
     }
 
+    /// An address and its interface are 28 bytes (32 with what comes next), a traffic class 17.
     #[test]
     fn where_there_is_no_room_that_is_said() {
-        let here = Here { addr: "10.0.0.1".parse().unwrap(), interface: 3 };
-        for (room, here, expected) in
-            [(0, Some(here), libc::MSG_CTRUNC), (27, Some(here), libc::MSG_CTRUNC), (0, None, 0)]
-        {
+        let here = Some(Here { addr: "10.0.0.1".parse().unwrap(), interface: 3 });
+        let (both, none) = (Said { here, class: Some(1), segment: 0 }, Said::default());
+        let lost = libc::MSG_CTRUNC;
+        for (room, said, expected) in [
+            (0, both, (0, lost)),
+            (27, both, (0, lost)),
+            (28, both, (28, lost)),
+            (48, both, (32, lost)),
+            (49, both, (49, 0)),
+            (56, both, (56, 0)),
+            (0, none, (0, 0)),
+        ] {
             let told = with(room, |message| {
                 // SAFETY: there is so much room.
-                unsafe { write(message, false, here) };
+                unsafe { write(message, false, Some(PEER4.parse().unwrap()), said) };
                 (message.msg_controllen, message.msg_flags)
             });
-            assert_eq!(told, (0, expected), "{room}");
+            assert_eq!(told, expected, "{room}");
         }
     }
 
@@ -185,7 +231,13 @@ mod tests {
         };
         assert_eq!(read(libc::SOL_UDP, libc::UDP_GRO, 20), Err(Errno::OPNOTSUPP));
         assert_eq!(read(libc::SOL_UDP, libc::UDP_SEGMENT, 17), Err(Errno::INVAL));
-        assert_eq!(read(libc::SOL_UDP, libc::UDP_SEGMENT, 18), Ok(Said { here: None, segment: 0 }));
+        assert_eq!(read(libc::SOL_UDP, libc::UDP_SEGMENT, 18), Ok(Said::default()));
+        for (len, expected) in
+            [(16, Err(Errno::INVAL)), (17, Ok(Some(0))), (18, Err(Errno::INVAL)), (20, Ok(Some(0)))]
+        {
+            assert_eq!(read(IPPROTO_IP, libc::IP_TOS, len).map(|said| said.class), expected, "{len} bytes");
+        }
+        assert_eq!(read(IPPROTO_IPV6, libc::IPV6_TCLASS, 17), Err(Errno::INVAL));
         assert_eq!(read(IPPROTO_IP, libc::IP_PKTINFO, 20), Err(Errno::INVAL));
         // SAFETY: a header of zeros is a message of nothing.
         assert_eq!(unsafe { super::read(&std::mem::zeroed()) }, Ok(Said::default()));

@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use host::seam::{Answer, Name, Request, Reuse, Seam};
+use host::seam::{Answer, DatagramOptions, Name, Request, Reuse, Seam};
 use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 use rustix::net::{getsockname, sockopt};
@@ -36,14 +36,20 @@ fn request(
         addr: sockopt::socket_reuseaddr(socket).unwrap_or(false),
         port: sockopt::socket_reuseport(socket).unwrap_or(false),
     };
-    let info = match six {
-        true => number(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
-        false => number(socket, libc::IPPROTO_IP, libc::IP_PKTINFO),
-    };
-    let info = info.is_some_and(|info| info != 0);
-    let segment = number(socket, libc::SOL_UDP, libc::UDP_SEGMENT);
-    let segment = segment.and_then(|segment| u16::try_from(segment).ok()).unwrap_or(0);
-    Some(Request::Datagrams { addr, six, v6_only, reuse, info, segment, to, connects })
+    Some(Request::Datagrams { addr, six, v6_only, reuse, options: options(socket), to, connects })
+}
+
+/// What a socket that is the kernel's still has been told.
+fn options(socket: BorrowedFd<'_>) -> DatagramOptions {
+    let mut options = DatagramOptions::default();
+    for (level, name) in DatagramOptions::NAMES {
+        // Those of IPv6 are none of a socket of IPv4's.
+        if let Some(value) = number(socket, level, name).filter(|value| *value != 0) {
+            // What the kernel lets be is within the bounds.
+            let _ = options.set(level, name, value);
+        }
+    }
+    options
 }
 
 /// The value of an option at a socket that is the kernel's still.

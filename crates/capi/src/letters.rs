@@ -10,11 +10,10 @@ use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 
 use host::seam::envelope::{LEN, PAYLOAD_MAX, SEGMENTS_MAX};
-use host::seam::{Envelope, Here, Name};
+use host::seam::{Envelope, Name, Said};
 use libc::{iovec, msghdr, ssize_t};
 use rustix::io::Errno;
 
-use crate::control::Said;
 use crate::fail;
 use crate::next::next;
 
@@ -25,8 +24,8 @@ pub(crate) struct Received {
     pub len: usize,
     /// Who sent it; nobody when the socket was shut down.
     pub from: Option<SocketAddr>,
-    /// Where it came, if the program wants to be told.
-    pub here: Option<Here>,
+    /// What else the program wants to be told.
+    pub said: Said,
     /// `msg_flags`.
     pub flags: c_int,
 }
@@ -79,12 +78,12 @@ pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Optio
     });
     let got = usize::try_from(got).ok()?;
     if got == 0 {
-        return Some(Received { len: 0, from: None, here: None, flags: 0 });
+        return Some(Received { len: 0, from: None, said: Said::default(), flags: 0 });
     }
     match Envelope::decode(&envelope) {
         Some(Envelope::Peer(from)) => {
-            let here = Here::decode(&envelope);
-            Some(Received { len: got - LEN, from: Some(from), here, flags: told })
+            let said = Said::decode(&envelope);
+            Some(Received { len: got - LEN, from: Some(from), said, flags: told })
         }
         Some(Envelope::Failed(errno)) => {
             if flags & libc::MSG_PEEK != 0 {
@@ -108,7 +107,7 @@ pub(crate) unsafe fn send(
     fd: c_int,
     name: &Name,
     to: Option<SocketAddr>,
-    Said { here, segment }: Said,
+    said: Said,
     pieces: &[iovec],
     flags: c_int,
 ) -> ssize_t {
@@ -123,7 +122,9 @@ pub(crate) unsafe fn send(
         Some(to) if to.port() == 0 => return failed(Errno::INVAL),
         Some(_) if far6 && !name.six => return failed(Errno::AFNOSUPPORT),
         _ if len > PAYLOAD_MAX[usize::from(far6)] => return failed(Errno::MSGSIZE),
-        _ if segment > 0 && len.div_ceil(segment.into()) > SEGMENTS_MAX => return failed(Errno::INVAL),
+        _ if said.segment > 0 && len.div_ceil(said.segment.into()) > SEGMENTS_MAX => {
+            return failed(Errno::INVAL);
+        }
         _ => {}
     }
     if to.is_none()
@@ -131,7 +132,7 @@ pub(crate) unsafe fn send(
     {
         return failed(errno);
     }
-    let mut envelope = to.map_or(Envelope::Connected, Envelope::Peer).encode_with(here, segment);
+    let mut envelope = to.map_or(Envelope::Connected, Envelope::Peer).encode_with(said);
     let sent = with(&mut envelope, pieces, |message| {
         let message: *const msghdr = message;
         next!(sendmsg(fd, message, flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as Real)

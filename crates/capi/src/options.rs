@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use host::seam::name::Kind;
 use host::seam::options::{PRIVATE_BYTES, SOL_GREENWAVE};
 use host::seam::{Answer, Name, Request, Seam};
-use libc::{IPPROTO_TCP, SOL_SOCKET, socklen_t};
+use libc::{IPPROTO_IP, IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::io::Errno;
 
 use crate::next::next;
@@ -52,7 +52,8 @@ fn constant(socket: &Name, level: c_int, name: c_int) -> Option<c_int> {
         (SOL_SOCKET, libc::SO_DOMAIN) => libc::AF_INET,
         (SOL_SOCKET, libc::SO_PROTOCOL) if datagrams => libc::IPPROTO_UDP,
         (SOL_SOCKET, libc::SO_PROTOCOL) => IPPROTO_TCP,
-        (SOL_SOCKET, libc::SO_ACCEPTCONN) => c_int::from(socket.kind == Kind::Listener),
+        // Of one that is bound the desk knows whether it listens.
+        (SOL_SOCKET, libc::SO_ACCEPTCONN) if socket.kind != Kind::Listener => 0,
         (IPPROTO_TCP, _) if datagrams => return None,
         (IPPROTO_TCP, libc::TCP_NODELAY) => 1,
         (IPPROTO_TCP, libc::TCP_CORK | libc::TCP_QUICKACK) => 0,
@@ -88,10 +89,16 @@ pub unsafe extern "C" fn setsockopt(
         Owner::Stack => {}
     }
     let words = len as usize / size_of::<c_int>();
-    if value.is_null() || words == 0 {
+    // A byte does for options of IPv4 (ip(7)).
+    let is_byte = level == IPPROTO_IP && words == 0 && len > 0;
+    if value.is_null() || words == 0 && !is_byte {
         return fail(Errno::INVAL);
     }
     let mut values = [0; 2];
+    if is_byte {
+        // SAFETY: the program says that there is one.
+        values[0] = unsafe { value.cast::<u8>().read() }.into();
+    }
     for (at, place) in values.iter_mut().enumerate().take(words) {
         // SAFETY: the program says that `value` has `len` bytes, which hold so
         // many words.
@@ -137,7 +144,7 @@ pub unsafe extern "C" fn getsockopt(
             letters::failure(fd).map_or(0, Errno::raw_os_error).to_ne_bytes().to_vec()
         }
         (_, Some(constant)) => constant.to_ne_bytes().to_vec(),
-        (SOL_SOCKET, None) => {
+        (SOL_SOCKET, None) if name != libc::SO_ACCEPTCONN => {
             let told = next!(getsockopt(fd, level, name, value, len) as Real);
             if told == 0 && name == libc::SO_ERROR {
                 // SAFETY: the kernel has written what the program has room for.
@@ -200,6 +207,8 @@ mod tests {
         assert_eq!(of(libc::SO_DOMAIN), Some(libc::AF_INET6));
         assert_eq!(of(libc::SO_PROTOCOL), Some(IPPROTO_TCP));
         assert_eq!(of(libc::SO_ACCEPTCONN), Some(0));
+        let listener = Name { kind: Kind::Listener, ..socket };
+        assert_eq!(constant(&listener, SOL_SOCKET, libc::SO_ACCEPTCONN), None, "it may be bound and no more");
         assert_eq!(of(libc::SO_ERROR), None, "the kernel knows");
         let socket = Name { kind: Kind::Datagrams, ..socket };
         let of = |level, name| constant(&socket, level, name);

@@ -201,7 +201,7 @@ unsafe fn into(fd: c_int, six: bool, message: *mut msghdr, flags: c_int) -> ssiz
     let told = unsafe { told(&got, six, message.msg_name.cast(), len) };
     message.msg_flags = got.flags;
     // SAFETY: the program says how much room for control data there is.
-    unsafe { control::write(message, six, got.here) };
+    unsafe { control::write(message, six, got.from, got.said) };
     told
 }
 

@@ -7,11 +7,10 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::net::SocketAddr;
 
-use host::seam::Name;
+use host::seam::{Name, Said};
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use rustix::io::Errno;
 
-use crate::control::Said;
 use crate::letters::{piece, send as send_pieces};
 use crate::next::next;
 use crate::receiving::slice;

@@ -5,8 +5,9 @@ use std::os::fd::OwnedFd;
 
 use host::seam::{self, Figures, NoOffer, Place, Refusal, Window};
 use net::classify::{FlowState, Private, TransportClassifier, private};
-use net::stack::{CloseReason, ConnId, ConnectError, Info, KeepAlive};
+use net::stack::{CloseReason, ConnId, ConnectError, Datagram, Info, KeepAlive};
 use net::steer::Steering;
+use net::wire::ip::Marks;
 use queueing::{Priority, Span};
 use runtime::streams::{Delivered, Happened, Letter, NotOpened, Pipe, Programs, Read, Setting, Wrote};
 use rustix::io::Errno;
@@ -155,19 +156,18 @@ impl Programs for Seats {
         self.window.answer(call, &figures);
     }
 
-    fn deliver(
-        &mut self,
-        local: SocketAddr,
-        remote: SocketAddr,
-        level: Priority,
-        payload: &[u8],
-    ) -> Delivered {
-        delivered(self.window.deliver(local, remote, level.level(), payload))
+    fn deliver(&mut self, port: u16, datagram: &Datagram) -> Delivered {
+        let Datagram { remote, local, marks, ref payload, label, .. } = *datagram;
+        let local = SocketAddr::new(local, port);
+        let arrived = seam::Arrived { local, remote, class: marks.byte() };
+        delivered(self.window.deliver(arrived, label.priority.level(), payload))
     }
 
     fn letter(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> Letter {
         match self.window.letter(socket, level.level(), bytes) {
-            seam::Letter::Out { from, to, len, segment } => Letter::Out { from, to, len, segment },
+            seam::Letter::Out { from, to, len, segment, class, whole } => {
+                Letter::Out { from, to, len, segment, marks: Marks::of(class), whole }
+            }
             seam::Letter::Settled(what) => Letter::Settled(delivered(what)),
             seam::Letter::Nothing => Letter::Nothing,
             seam::Letter::End { port, last } => Letter::End { port, last },

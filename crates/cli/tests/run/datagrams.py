@@ -1,5 +1,5 @@
 """Every way to use a socket for datagrams, on our stack: the peer at
-argv[2]:8080 sends back what it is sent, nobody listens at its port 8081;
+argv[2]:8080 sends back what it is sent (its traffic class is 186), nobody listens at its port 8081;
 argv[1] is our address. With the word "serves" behind them: echo servers at our
 ports 7001 and 7002, which end when they are told "over". With "six": the same
 over IPv6, in short."""
@@ -118,7 +118,7 @@ def messages():
     s = udp()
     assert s.sendmsg([b"in ", b"two"], [], 0, PEER) == 6
     assert s.recvmsg_into([bytearray(3), bytearray(9)])[::3] == (6, PEER)
-    refuses(lambda: s.sendmsg([b"x"], [(socket.IPPROTO_IP, socket.IP_TOS, b"\0\0\0\0")], 0, PEER), errno.EOPNOTSUPP)
+    refuses(lambda: s.sendmsg([b"x"], [(socket.IPPROTO_IP, socket.IP_TTL, b"\0\0\0\0")], 0, PEER), errno.EOPNOTSUPP)
     addr = struct.pack("!HH4s8x", 0, PEER[1], socket.inet_aton(PEER[0]))
     addr = struct.pack("H", socket.AF_INET) + addr[2:]
     texts = [b"first", b"second", b"third"]
@@ -237,8 +237,10 @@ def the_kernels():
 def by_ipv6():
     s = udp(socket.AF_INET6)
     to = ("::ffff:" + PEER[0], PEER[1])
+    s.setsockopt(socket.IPPROTO_IP, 13, 1)
     s.sendto(b"six", to)
-    assert s.recvfrom(10)[1][:2] == to
+    data, control, _, who = s.recvmsg(10, 100)
+    assert (data, control, who[:2]) == (b"six", [(socket.IPPROTO_IP, socket.IP_TOS, bytes([186]))], to)
     s.connect(to)
     assert s.getsockname()[0] == "::ffff:" + OURS and s.getpeername()[:2] == to
 
@@ -251,13 +253,21 @@ def over_ipv6():
         s.sendto(data, peer)
         assert s.recvfrom(70_000) == (data, peer)
     refuses(lambda: s.sendto(bytes(65528), peer), errno.EMSGSIZE)
+    level, tclass = socket.IPPROTO_IPV6, socket.IPV6_TCLASS
+    assert s.getsockopt(level, socket.IPV6_V6ONLY) == 0
+    s.setsockopt(level, socket.IPV6_RECVTCLASS, 1)
+    s.sendmsg([b"x"], [(level, tclass, struct.pack("i", -1))], 0, peer)
+    assert s.recvmsg(100, 100)[:2] == (b"x", [(level, tclass, struct.pack("i", 186))])
+    refuses(lambda: s.sendmsg([b"x"], [(level, tclass, struct.pack("i", -2))], 0, peer), errno.EINVAL)
     s.connect(peer)
     assert s.getsockname()[0] == OURS and s.getpeername() == peer
     s.connect(NOBODY)
     s.send(b"x")
     refuses(lambda: s.recv(100), errno.ECONNREFUSED)
     server = udp(socket.AF_INET6)
+    server.setsockopt(level, socket.IPV6_V6ONLY, 1)
     server.bind((OURS, 7000))
+    assert server.getsockopt(level, socket.IPV6_V6ONLY) == 1
     s.connect((OURS, 7000))
     s.send(b"hello")
     assert server.recvfrom(10) == (b"hello", s.getsockname())
@@ -344,6 +354,43 @@ def cut():
     refuses(lambda: s.setsockopt(level, gro, 1), errno.ENOPROTOOPT)
 
 
+def marked():
+    """The traffic class, DSCP and congestion bits, of what comes and of what leaves (ip(7), ipv6(7))."""
+    level, tos, told = socket.IPPROTO_IP, socket.IP_TOS, 13
+    s, other = udp(), udp()
+    for each in (s, other):
+        each.settimeout(LIMIT / 4)
+    # One says it while the socket is still the kernel's, and in a byte.
+    s.setsockopt(level, told, 1)
+    other.setsockopt(level, tos, b"\x03")
+    s.bind((OURS, 7005))
+    other.bind((OURS, 7006))
+    assert s.getsockopt(level, told) == 1 and other.getsockopt(level, tos) == 3
+    come = lambda: s.recvmsg(100, 100)[1:3]
+    assert asked(lambda: s.sendto(b"x", PEER), come) == ([(level, tos, bytes([186]))], 0)
+    assert asked(lambda: s.sendto(b"x", PEER), lambda: s.recvmsg(100)[2]) == socket.MSG_CTRUNC
+    send = lambda *said: lambda: other.sendmsg([b"x"], [(level, tos, value) for value in said], 0, (OURS, 7005))
+    for said, expected in [((), 3), ((b"\x01",), 1), ((struct.pack("i", 187),), 187)]:
+        assert asked(send(*said), come) == ([(level, tos, bytes([expected]))], 0)
+    refuses(send(struct.pack("i", 256)), errno.EINVAL)
+    refuses(lambda: s.setsockopt(level, tos, 256), errno.EINVAL)
+    s.setsockopt(level, told, 0)
+    assert asked(send(), come) == ([], 0)
+
+
+def whole():
+    """What is not to be cut on its way, since it finds out how long datagrams may be (ip(7), RFC 8899)."""
+    level, discover, probe = socket.IPPROTO_IP, 10, 3
+    s = udp()
+    s.settimeout(LIMIT / 4)
+    assert asked(lambda: s.sendto(bytes(1473), PEER), lambda: len(s.recv(9000))) == 1473
+    s.setsockopt(level, discover, probe)
+    assert s.getsockopt(level, discover) == probe
+    s.sendto(bytes(1473), PEER)
+    assert asked(lambda: s.sendto(bytes(1472), PEER), lambda: len(s.recv(9000))) == 1472, "the longer one is lost"
+    refuses(lambda: s.setsockopt(level, discover, 6), errno.EINVAL)
+
+
 def serve_blocking():
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.bind(("0.0.0.0", 7001))
@@ -370,7 +417,7 @@ if sys.argv[3:] == ["serves"]:
         os._exit(0)
     asyncio.run(serve_by_asyncio())
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-ways = [without_an_address, connected, nobody_listens, flags, messages, watched, bound, options, our_end, cut]
+ways = [without_an_address, connected, nobody_listens, flags, messages, watched, bound, options, our_end, cut, marked, whole]
 for way in ways + [to_ourselves, copies, the_kernels, by_ipv6]:
     way()
     print(way.__name__)

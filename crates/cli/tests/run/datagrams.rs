@@ -3,6 +3,7 @@
 use std::net::UdpSocket;
 
 use host::lab::client::datagrams_come_back;
+use rustix::net::sockopt;
 
 use super::*;
 
@@ -31,9 +32,16 @@ impl World {
     }
 }
 
+/// The traffic class of what the peer below sends: DSCP 46, and congestion bits of one that can hear of it.
+const CLASS: u8 = 46 << 2 | 2;
+
 /// A peer at `addr` that sends back what it is sent, until this process ends.
 pub(super) fn echo(world: &World, addr: &str) {
     let socket = world.clients.enter(|| UdpSocket::bind((addr, 8080)).unwrap());
+    match addr.contains(':') {
+        true => sockopt::set_ipv6_tclass(&socket, CLASS.into()).unwrap(),
+        false => sockopt::set_ip_tos(&socket, CLASS).unwrap(),
+    }
     std::thread::spawn(move || {
         let mut bytes = [0; 65_536];
         loop {

@@ -23,6 +23,7 @@ def inherits():
     s.bind((OURS, 7001))
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 33)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 0, "haproxy asks before it listens"
     s.listen()
     accepted, _ = s.accept()
     for of in (s, accepted):

@@ -42,7 +42,7 @@ mod told;
 
 use asked::Questions;
 use datagrams::Wanted;
-pub use datagrams::{Delivered, Letter};
+pub use datagrams::{Arrived, Delivered, Letter};
 use opening::{Asker, Openings};
 pub use told::{Happened, NoOffer, Refusal};
 
@@ -255,8 +255,8 @@ impl Desk {
                 None => Answer::No(Errno::INVAL.raw_os_error()),
             },
             Request::Rules { id } => return self.take_rules(id, &reply),
-            Request::Datagrams { addr, six, v6_only, reuse, info, segment, to, connects } => {
-                let wanted = Wanted { addr, six, v6_only, reuse, info, segment, to, connects };
+            Request::Datagrams { addr, six, v6_only, reuse, options, to, connects } => {
+                let wanted = Wanted { addr, six, v6_only, reuse, options, to, connects };
                 return self.bind_mailbox(wanted, reply, into);
             }
             Request::Aim { id, to } => self.aim(id, to),

@@ -1,30 +1,35 @@
 //! What stands before a datagram in the pair between a program and the stack.
 //!
-//! A pair knows no addresses, so each message begins with 42 bytes that the
+//! A pair knows no addresses, so each message begins with 43 bytes that the
 //! library adds and strips:
 //!
 //! ```text
-//! KIND·1 HERE·1 PORT·2 ADDRESS·16 INTERFACE·4 OURS·16 SEGMENT·2
+//! KIND·1 SAYS·1 PORT·2 ADDRESS·16 INTERFACE·4 OURS·16 SEGMENT·2 CLASS·1
 //! ```
 //!
 //! in network order; IPv4 is written as it is mapped into IPv6 (RFC 4291
 //! §2.5.5.2). Towards a program the address is the peer's who sent, or there
 //! is none and the port's place says what went wrong; towards the stack it is
 //! the peer's who is to have it, or there is none and the one is meant with
-//! whom the socket is connected. What follows says something where `HERE` is
-//! 1 ([`Here`]): to which address of ours it came, where the program wants to
-//! be told, and from which it is to leave, where the program says so. `SEGMENT`,
-//! where it is not 0, cuts what follows into datagrams of so many bytes and a
-//! last one that may be shorter (UDP_SEGMENT, udp(7)).
+//! whom the socket is connected. What follows ([`Said`]) is what a program is
+//! told beside the datagram, where it wants to be, or says beside it. Bit 0 of
+//! `SAYS`: to which address of ours it came, or from which it is to leave
+//! ([`Here`]). Bit 1: its traffic class, DSCP and congestion bits (RFC 2474,
+//! RFC 3168). `SEGMENT`, where it is not 0, cuts what follows into datagrams of
+//! so many bytes and a last one that may be shorter (UDP_SEGMENT, udp(7)).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Bytes of an envelope.
-pub const LEN: usize = 42;
+pub const LEN: usize = 43;
 /// Those of them that say whom it is for, or from.
 const THERE: usize = 20;
-/// Where it says how it is cut.
+/// Where it says how it is cut, and the traffic class.
 const SEGMENT: usize = 40;
+const CLASS: usize = 42;
+/// What a message says: our end, and a traffic class.
+const HERE: u8 = 1;
+const CLASSED: u8 = 2;
 /// Datagrams that a message is cut into at most, as Linux has it.
 pub const SEGMENTS_MAX: usize = 128;
 /// Bytes of the longest datagram, over IPv4 and over IPv6 (RFC 768, RFC 8200).
@@ -50,14 +55,30 @@ pub struct Here {
     pub interface: u32,
 }
 
-impl Here {
-    /// What the envelope that `bytes` begin with says of our end.
+/// What is said beside a datagram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Our end of it.
+    pub here: Option<Here>,
+    /// Its traffic class.
+    pub class: Option<u8>,
+    /// Bytes of each datagram that follows; 0: it is one.
+    pub segment: u16,
+}
+
+impl Said {
+    /// What the envelope `bytes` says.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let envelope = bytes.first_chunk::<LEN>().filter(|bytes| bytes[1] == 1)?;
-        let (interface, addr) = envelope[THERE..].split_first_chunk()?;
-        let addr = Ipv6Addr::from(*addr.first_chunk::<16>()?).to_canonical();
-        Some(Self { addr, interface: u32::from_be_bytes(*interface) })
+    pub fn decode(bytes: &[u8; LEN]) -> Self {
+        let says = |bit| bytes[1] & bit != 0;
+        let number = |at: usize| u32::from_be_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+        let addr = Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|byte| bytes[THERE + 4 + byte]));
+        let here = Here { addr: addr.to_canonical(), interface: number(THERE) };
+        Self {
+            here: says(HERE).then_some(here),
+            class: says(CLASSED).then_some(bytes[CLASS]),
+            segment: u16::from_be_bytes([bytes[SEGMENT], bytes[SEGMENT + 1]]),
+        }
     }
 }
 
@@ -71,23 +92,21 @@ pub fn mapped(ip: IpAddr) -> Ipv6Addr {
 }
 
 impl Envelope {
-    /// Its bytes, with what is said of our end, and of a `segment`; 0: it is one datagram.
+    /// Its bytes, with what else is said.
     #[must_use]
-    pub fn encode_with(self, here: Option<Here>, segment: u16) -> [u8; LEN] {
+    pub fn encode_with(self, Said { here, class, segment }: Said) -> [u8; LEN] {
         let mut bytes = self.encode();
+        if let Some(class) = class {
+            bytes[1] |= CLASSED;
+            bytes[CLASS] = class;
+        }
         if let Some(Here { addr, interface }) = here {
-            bytes[1] = 1;
+            bytes[1] |= HERE;
             bytes[THERE..THERE + 4].copy_from_slice(&interface.to_be_bytes());
             bytes[THERE + 4..SEGMENT].copy_from_slice(&mapped(addr).octets());
         }
-        bytes[SEGMENT..].copy_from_slice(&segment.to_be_bytes());
+        bytes[SEGMENT..CLASS].copy_from_slice(&segment.to_be_bytes());
         bytes
-    }
-
-    /// Bytes of each datagram that follows `bytes`, which begin with an envelope; 0: there is one.
-    #[must_use]
-    pub fn segment(bytes: &[u8; LEN]) -> u16 {
-        u16::from_be_bytes([bytes[SEGMENT], bytes[SEGMENT + 1]])
     }
 
     /// Its bytes.
@@ -108,7 +127,7 @@ impl Envelope {
     /// What `bytes` begin with; `None` when that is no envelope.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let &[kind, 0 | 1, high, low, ref addr @ ..] = bytes.first_chunk::<LEN>()?.first_chunk::<THERE>()?
+        let &[kind, 0..=3, high, low, ref addr @ ..] = bytes.first_chunk::<LEN>()?.first_chunk::<THERE>()?
         else {
             return None;
         };
@@ -143,27 +162,34 @@ mod tests {
     }
 
     #[test]
-    fn our_end_is_told_where_it_is_said() {
+    fn what_is_said_beside_it_is_read_as_it_was_written() {
         let envelope = Envelope::Peer("10.0.0.1:53".parse().unwrap());
-        assert_eq!(Here::decode(&envelope.encode()), None);
+        assert_eq!(Said::decode(&envelope.encode()), Said::default());
         for (addr, interface) in [("10.0.0.2", 3), ("fd00::2", 0), ("0.0.0.0", u32::MAX)] {
-            let here = Here { addr: addr.parse().unwrap(), interface };
-            let bytes = envelope.encode_with(Some(here), 1200);
-            assert_eq!((Envelope::decode(&bytes), Here::decode(&bytes)), (Some(envelope), Some(here)));
-            assert_eq!(Envelope::segment(&bytes), 1200);
+            let here = Some(Here { addr: addr.parse().unwrap(), interface });
+            for (here, class, segment) in [(here, None, 1200), (None, Some(0), 0), (here, Some(187), 9)] {
+                let said = Said { here, class, segment };
+                let bytes = envelope.encode_with(said);
+                assert_eq!((Envelope::decode(&bytes), Said::decode(&bytes)), (Some(envelope), said));
+            }
         }
     }
 
     proptest! {
         #[test]
-        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60), few in any::<bool>()) {
+        fn random_bytes_never_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 2..60),
+            kind in prop::option::of(prop::sample::select(&b"PCF"[..])),
+        ) {
             let mut bytes = bytes;
-            bytes.iter_mut().take(if few { 2 } else { 0 }).for_each(|byte| *byte &= 1);
-            let here = Here::decode(&bytes);
+            if let Some(kind) = kind {
+                (bytes[0], bytes[1]) = (kind, bytes[1] & 3);
+            }
             if let Some(envelope) = Envelope::decode(&bytes) {
-                let again = envelope.encode_with(here, 0);
+                let said = Said::decode(bytes.first_chunk().unwrap());
+                let again = envelope.encode_with(said);
                 prop_assert_eq!(&again[..THERE], &bytes[..THERE]);
-                prop_assert_eq!((Envelope::decode(&again), Here::decode(&again)), (Some(envelope), here));
+                prop_assert_eq!((Envelope::decode(&again), Said::decode(&again)), (Some(envelope), said));
             }
         }
     }

@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use super::bound::Bound;
+use super::datagram_options::DatagramOptions;
 use super::ports::{self, EPHEMERAL};
 
 /// With whom a socket for datagrams shares its address.
@@ -35,10 +36,8 @@ pub(super) struct Mailbox {
     pub peer: Option<SocketAddr>,
     /// Which stack handed it something last.
     pub stack: u16,
-    /// It is told to which address of ours each datagram came.
-    pub info: bool,
-    /// It sends in segments of so many bytes; 0: as it writes.
-    pub segment: u16,
+    /// What it has been told.
+    pub options: DatagramOptions,
     /// Our end of the pair.
     pub end: OwnedFd,
     /// Nobody has the other end any more; what was sent may still be there.
@@ -178,8 +177,8 @@ mod tests {
                     ids.push(id);
                     let end = std::io::stderr().as_fd().try_clone_to_owned().unwrap();
                     let (local, reuse, peer, stack) = (bound.addr.ip(), *reuse, None, 0);
-                    let (info, segment, gone) = (false, 0, false);
-                    all.add(Mailbox { id, bound, reuse, local, peer, stack, info, segment, end, gone });
+                    let (options, gone) = (DatagramOptions::default(), false);
+                    all.add(Mailbox { id, bound, reuse, local, peer, stack, options, end, gone });
                 }
                 free
             })

@@ -21,6 +21,7 @@
 mod asking;
 mod bound;
 mod build;
+mod datagram_options;
 mod desk;
 pub mod envelope;
 mod figures;
@@ -40,8 +41,9 @@ mod window;
 
 pub use asking::{Asked, Seam, Stranger};
 pub use build::{BUILD, OTHER_BUILD};
-pub use desk::{Delivered, Desk, Happened, Letter, NoOffer, Refusal};
-pub use envelope::{Envelope, Here};
+pub use datagram_options::{DatagramOptions, class_of_v6};
+pub use desk::{Arrived, Delivered, Desk, Happened, Letter, NoOffer, Refusal};
+pub use envelope::{Envelope, Here, Said};
 pub use figures::Figures;
 pub use labels::Labels;
 pub use mailboxes::Reuse;

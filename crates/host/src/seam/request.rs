@@ -9,6 +9,7 @@
 
 use std::net::SocketAddr;
 
+use super::datagram_options::DatagramOptions;
 use super::labels::PRIVATE;
 use super::mailboxes::Reuse;
 
@@ -55,10 +56,8 @@ pub enum Request {
         v6_only: bool,
         /// Others may have the same address if they say so, too.
         reuse: Reuse,
-        /// It is told to which address of ours each datagram came (IP_PKTINFO).
-        info: bool,
-        /// It sends in segments of so many bytes; 0: as it writes (UDP_SEGMENT).
-        segment: u16,
+        /// What it has been told so far.
+        options: DatagramOptions,
         /// To whom the first datagram is to go, where that is to say whose the
         /// socket is; then `addr` has no address, and its port is a wish.
         to: Option<SocketAddr>,

@@ -25,7 +25,7 @@ use net::wire::FourTuple;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 
-use super::desk::{BELL, Delivered, Desk, Happened, Letter, NoOffer, Refusal, on_pipe, ready};
+use super::desk::{Arrived, BELL, Delivered, Desk, Happened, Letter, NoOffer, Refusal, on_pipe, ready};
 use super::figures::Figures;
 use super::pipe::Pipe;
 use super::place::Place;
@@ -299,9 +299,9 @@ impl Window {
     }
 
     /// [`Desk::deliver`], by this stack.
-    pub fn deliver(&self, local: SocketAddr, remote: SocketAddr, level: u8, payload: &[u8]) -> Delivered {
+    pub fn deliver(&self, arrived: Arrived, level: u8, payload: &[u8]) -> Delivered {
         let mut desk = lock(&self.desk);
-        let delivered = desk.deliver(local, remote, level, payload);
+        let delivered = desk.deliver(arrived, level, payload);
         self.answers(&mut desk, delivered);
         delivered
     }

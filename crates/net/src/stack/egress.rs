@@ -15,7 +15,7 @@ use crate::Device;
 use crate::device::Full;
 use crate::tcp::Connection;
 use crate::wire::ethernet::{self, BROADCAST, EtherType, Mac};
-use crate::wire::ip::{self, Protocol};
+use crate::wire::ip::{self, Marks, Protocol};
 use crate::wire::tcp::{Flags, Options, Segment, Seq};
 use crate::wire::{FourTuple, arp, ipv4};
 
@@ -54,7 +54,9 @@ impl Reply {
         protocol: Protocol,
         payload: Vec<u8>,
     ) -> Self {
-        Self::Packet(Outgoing { mac, source, target, protocol, dscp: 0, payload, ident: 0, sent: 0 })
+        let marks = Marks::default();
+        let (whole, ident, sent) = (false, 0, 0);
+        Self::Packet(Outgoing { mac, source, target, protocol, marks, whole, payload, ident, sent })
     }
 }
 

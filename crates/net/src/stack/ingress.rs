@@ -15,7 +15,7 @@ use crate::driver::Turn;
 use crate::tcp::{Arrival, Connection, State, Verdicts};
 use crate::wire::ethernet::{BROADCAST, EtherType, Frame, Mac};
 use crate::wire::everyday::Everyday;
-use crate::wire::ip::{Packet, Protocol};
+use crate::wire::ip::{Marks, Packet, Protocol};
 use crate::wire::tcp::Segment;
 use crate::wire::{FourTuple, Malformed, ipv4, ipv6};
 
@@ -109,8 +109,9 @@ impl Stack {
         }
         let group = group || target != self.config.addr;
         let arrived = Arrived { from, meta, group, packet: bytes };
-        let ipv4::Packet { protocol, ecn, ttl: hops, payload, .. } = packet;
-        let upper = Packet { source: source.into(), target: target.into(), protocol, ecn, hops, payload };
+        let ipv4::Packet { protocol, dscp, ecn, ttl: hops, payload, .. } = packet;
+        let marks = Marks { dscp, ecn };
+        let upper = Packet { source: source.into(), target: target.into(), protocol, marks, hops, payload };
         if source.is_unspecified() && protocol != Protocol::Udp {
             return Err(Malformed::BadAddress);
         }
@@ -145,8 +146,9 @@ impl Stack {
             return Err(Malformed::BadAddress);
         }
         let arrived = Arrived { from, meta, group, packet: bytes };
-        let ipv6::Packet { protocol, ecn, hops, payload, .. } = packet;
-        let upper = Packet { source: source.into(), target: target.into(), protocol, ecn, hops, payload };
+        let ipv6::Packet { protocol, dscp, ecn, hops, payload, .. } = packet;
+        let marks = Marks { dscp, ecn };
+        let upper = Packet { source: source.into(), target: target.into(), protocol, marks, hops, payload };
         match packet.fragment {
             Some(fragment) => self.on_piece(now, &upper, fragment, &arrived),
             None => self.on_upper(now, &upper, &arrived),

@@ -96,7 +96,7 @@ pub use event::{
 pub use ip::Lease;
 pub(crate) use ready::Places;
 pub use ready::TransmitOrder;
-pub use udp::{Datagram, UdpOptions, UdpPath};
+pub use udp::{Datagram, SendOptions, UdpOptions, UdpPath};
 
 use egress::Reply;
 use fast_open::Jar;

@@ -25,7 +25,7 @@ use crate::classify::{FlowContext, FlowState, PacketMeta, Private, TransportClas
 use crate::device::Full;
 use crate::wire::FourTuple;
 use crate::wire::icmp::Cause;
-use crate::wire::ip::Protocol;
+use crate::wire::ip::{Marks, Packet, Protocol};
 use crate::wire::udp;
 
 /// Most datagrams that wait to be sent.
@@ -48,6 +48,25 @@ pub struct UdpOptions {
     pub label: Label,
 }
 
+/// How a datagram is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendOptions {
+    /// How urgent it is: sets its packet's DSCP ([`Config::dscp`]) where `marks` have none.
+    pub label: Label,
+    /// What IP says of it.
+    pub marks: Marks,
+    /// It is not to be cut on its way, which probes for the path's MTU (RFC 8899): what
+    /// the link does not take is dropped and counted, and the path may send what it
+    /// knows of it.
+    pub whole: bool,
+}
+
+impl From<Label> for SendOptions {
+    fn from(label: Label) -> Self {
+        Self { label, ..Self::default() }
+    }
+}
+
 /// A datagram that came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
@@ -55,6 +74,8 @@ pub struct Datagram {
     pub remote: SocketAddr,
     /// Which of our addresses it was for.
     pub local: IpAddr,
+    /// As it came.
+    pub marks: Marks,
     /// Data.
     pub payload: Vec<u8>,
     /// How urgent it is.
@@ -214,8 +235,8 @@ impl Stack {
         self.pool.give(payload);
     }
 
-    /// Sends a datagram from `id` to `remote`; in pieces when it is larger
-    /// than the MTU.
+    /// Sends a datagram from `id` to `remote`, as urgent as the socket is; in pieces when
+    /// it is larger than the MTU.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -228,23 +249,23 @@ impl Stack {
     ) -> Result<(), SendError> {
         let _ = now;
         let socket = self.udp.sockets.get(&id.0).ok_or(SendError::NotOpen)?;
-        let label = socket.options.label;
+        let options = socket.options.label.into();
         let source = self.ip.source(&self.config, remote.ip());
-        self.emit_datagram(id, source, remote, label, payload)
+        self.emit_datagram(id, source, remote, &options, payload)
     }
 
-    /// Sends a datagram back the way one came, as urgent as `label` says.
+    /// Sends a datagram back the way one came.
     ///
     /// # Errors
     /// See [`SendError`].
-    pub fn answer(&mut self, path: &UdpPath, label: Label, payload: &[u8]) -> Result<(), SendError> {
+    pub fn answer(&mut self, path: &UdpPath, options: &SendOptions, payload: &[u8]) -> Result<(), SendError> {
         let UdpPath { id, local, remote } = *path;
         if !self.udp.sockets.contains_key(&id.0) {
             return Err(SendError::NotOpen);
         }
         let source = self.ip.source(&self.config, remote.ip());
         let source = source.map(|source| if self.has(local) { local } else { source });
-        self.emit_datagram(id, source, remote, label, payload)
+        self.emit_datagram(id, source, remote, options, payload)
     }
 
     fn emit_datagram(
@@ -252,7 +273,7 @@ impl Stack {
         id: UdpId,
         source: Option<IpAddr>,
         remote: SocketAddr,
-        label: Label,
+        &SendOptions { label, mut marks, whole }: &SendOptions,
         payload: &[u8],
     ) -> Result<(), SendError> {
         let target = remote.ip();
@@ -266,13 +287,17 @@ impl Stack {
         if self.udp.sending.len() >= SENDING_MAX {
             return Err(SendError::Full);
         }
-        let dscp = self.config.dscp_of(label.priority);
+        if marks.dscp == 0 {
+            marks.dscp = self.config.dscp_of(label.priority);
+        }
         let mut payload = self.pool.take(datagram.len());
         payload.resize(datagram.len(), 0);
         datagram.emit(source, target, &mut payload);
         let ident = self.ip.idents.next(&self.config.secret, source, target);
         let (mac, protocol) = ([0; 6], Protocol::Udp);
-        self.udp.sending.push_back(Outgoing { mac, source, target, protocol, dscp, payload, ident, sent: 0 });
+        let sent = 0;
+        let packet = Outgoing { mac, source, target, protocol, marks, whole, payload, ident, sent };
+        self.udp.sending.push_back(packet);
         Ok(())
     }
 
@@ -301,7 +326,15 @@ impl Stack {
                 };
                 packet.mac = mac;
             }
-            let mtu = self.ip.mtu(now, &self.config, packet.target);
+            let mtu = match packet.whole {
+                true => self.ip.link_mtu(&self.config, packet.target),
+                false => self.ip.mtu(now, &self.config, packet.target),
+            };
+            if packet.whole && !packet.fits(mtu) {
+                self.counters.udp_unsent += 1;
+                self.pool.give(packet.payload);
+                continue;
+            }
             match packet.transmit(now, device, self.config.mac, mtu) {
                 Ok(packets) => {
                     self.counters.frames_sent += packets;
@@ -317,16 +350,16 @@ impl Stack {
         Ok(())
     }
 
-    /// A datagram for us came; `false` when nobody listens on its port.
+    /// A datagram for us came in `packet`; `false` when nobody listens on its port.
     pub(super) fn on_datagram(
         &mut self,
         now: Time,
-        source: IpAddr,
-        target: IpAddr,
+        packet: &Packet<'_>,
         datagram: &udp::Datagram<'_>,
         meta: &PacketMeta,
     ) -> bool {
         let Some(socket) = self.udp.sockets.get_mut(&datagram.target_port) else { return false };
+        let Packet { source, target, marks, .. } = *packet;
         let tuple = FourTuple {
             local: target,
             local_port: datagram.target_port,
@@ -342,7 +375,7 @@ impl Stack {
         let mut payload = self.pool.take(datagram.payload.len());
         payload.extend_from_slice(datagram.payload);
         let remote = SocketAddr::new(source, datagram.source_port);
-        let entry = Datagram { remote, local: target, payload, label, received: meta.received };
+        let entry = Datagram { remote, local: target, marks, payload, label, received: meta.received };
         self.counters.udp_received += 1;
         match socket.queue.push(now, entry) {
             Pushed::Queued => {}

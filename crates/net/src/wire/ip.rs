@@ -50,6 +50,30 @@ impl Protocol {
     }
 }
 
+/// How a packet is to be treated on its way, and what it met there: the traffic class of
+/// IPv6, and what was the type of service of IPv4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Differentiated services code point, 0..64.
+    pub dscp: u8,
+    /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    pub ecn: u8,
+}
+
+impl Marks {
+    /// Those of the header's byte.
+    #[must_use]
+    pub const fn of(byte: u8) -> Self {
+        Self { dscp: byte >> 2, ecn: byte & 3 }
+    }
+
+    /// The header's byte.
+    #[must_use]
+    pub const fn byte(self) -> u8 {
+        self.dscp << 2 | self.ecn
+    }
+}
+
 /// Where a piece of a larger packet belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
@@ -70,8 +94,8 @@ pub struct Packet<'a> {
     pub target: IpAddr,
     /// What it carries; of a fragment, what the whole carries.
     pub protocol: Protocol,
-    /// Congestion bits: 0 not capable, 1 and 2 capable, 3 congestion experienced.
-    pub ecn: u8,
+    /// Its marks.
+    pub marks: Marks,
     /// Hops left.
     pub hops: u8,
     /// What it carries, without the link's padding.

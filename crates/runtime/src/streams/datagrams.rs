@@ -13,10 +13,9 @@
 //! that nobody listens at its peer. Decision: ADR 0049.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 
 use net::Device;
-use net::stack::{Datagram, SendError, UdpId, UdpOptions, UdpPath};
+use net::stack::{Datagram, SendError, SendOptions, UdpId, UdpOptions, UdpPath};
 use net::wire::icmp::Cause;
 use queueing::{Label, Priority, Time};
 
@@ -59,6 +58,7 @@ struct Sender {
 /// What was sent at once, or what is left of it.
 struct Unsent {
     path: UdpPath,
+    options: SendOptions,
     payload: Vec<u8>,
     /// Bytes of each datagram.
     segment: usize,
@@ -134,9 +134,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
 
     /// Hands a datagram over, or holds it; whether others may follow.
     fn hand_over_datagram(&mut self, port: u16, datagram: Datagram) -> bool {
-        let local = SocketAddr::new(datagram.local, port);
         let level = datagram.label.priority;
-        let delivered = self.programs.deliver(local, datagram.remote, level, &datagram.payload);
+        let delivered = self.programs.deliver(port, &datagram);
         if delivered == Delivered::Full {
             if let Some(at) = self.datagrams.ports.get_mut(&port) {
                 at.held = Some(datagram);
@@ -191,7 +190,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
         sender.queued = None;
         let label = Label::new(sender.level);
         if let Some(mut unsent) = sender.unsent.take()
-            && let Some(sent) = self.send_segments(&unsent.path, label, &unsent.payload, unsent.segment)
+            && let Some(sent) =
+                self.send_segments(&unsent.path, &unsent.options, &unsent.payload, unsent.segment)
         {
             unsent.payload.drain(..sent);
             self.keep(socket, unsent);
@@ -203,16 +203,17 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 break;
             }
             match self.programs.letter(socket, level, &mut self.scratch) {
-                Letter::Out { from, to, len, segment } => {
+                Letter::Out { from, to, len, segment, marks, whole } => {
                     collected += len;
                     self.counters.bytes_out += len as u64;
                     let path = UdpPath { id: UdpId(from.port()), local: from.ip(), remote: to };
                     let scratch = std::mem::take(&mut self.scratch);
-                    let sent = self.send_segments(&path, label, &scratch[..len], segment);
+                    let options = SendOptions { label, marks, whole };
+                    let sent = self.send_segments(&path, &options, &scratch[..len], segment);
                     self.scratch = scratch;
                     if let Some(sent) = sent {
                         let payload = self.scratch[sent..len].to_vec();
-                        self.keep(socket, Unsent { path, payload, segment });
+                        self.keep(socket, Unsent { path, options, payload, segment });
                         return true;
                     }
                 }
@@ -233,14 +234,14 @@ impl<D: Device, P: Programs> Streams<D, P> {
     fn send_segments(
         &mut self,
         path: &UdpPath,
-        label: Label,
+        options: &SendOptions,
         payload: &[u8],
         segment: usize,
     ) -> Option<usize> {
         let mut sent = 0;
         loop {
             let end = payload.len().min(sent + segment);
-            match self.stack.answer(path, label, &payload[sent..end]) {
+            match self.stack.answer(path, options, &payload[sent..end]) {
                 Err(SendError::Full) => return Some(sent),
                 outcome => self.on_sent(outcome),
             }

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use net::classify::private::APPLICATION;
 use net::classify::{FlowState, Private, TransportClassifier};
-use net::stack::{ConnId, Info, KeepAlive};
+use net::stack::{ConnId, Datagram, Info, KeepAlive};
+use net::wire::ip::Marks;
 use queueing::{Priority, Span};
 
 use super::NotOpened;
@@ -94,15 +95,8 @@ pub trait Programs {
     /// Answers [`Happened::Asked`]: what the connection is like, if there still is
     /// one, and how its peer is asked whether it lives, where it is.
     fn answer(&mut self, _call: u64, _info: Option<&Info>, _keep_alive: KeepAlive) {}
-    /// Hands a datagram from `remote`, as urgent as `level`, to the program that wants what
-    /// comes to `local`.
-    fn deliver(
-        &mut self,
-        _local: SocketAddr,
-        _remote: SocketAddr,
-        _level: Priority,
-        _payload: &[u8],
-    ) -> Delivered {
+    /// Hands a datagram to the program that wants what comes to its address and `port`.
+    fn deliver(&mut self, _port: u16, _datagram: &Datagram) -> Delivered {
         Delivered::Nobody
     }
     /// Takes what a program has sent from `socket` at once, as urgent as `level`, into
@@ -140,6 +134,10 @@ pub enum Letter {
         len: usize,
         /// Of each datagram that they are; the last may have less.
         segment: usize,
+        /// What each carries; a DSCP of 0 leaves it to its label.
+        marks: Marks,
+        /// None of them is to be cut on its way.
+        whole: bool,
     },
     /// It was for another program, or made no sense.
     Settled(Delivered),

@@ -119,7 +119,7 @@ impl UdpSocket {
         let label = current::with(|running| running.task.label()).unwrap_or(UNLABELED);
         let label = Label { deadline: None, ..unpack(now, label) };
         let path = UdpPath { id: self.id, local, remote };
-        let sent = lock(&self.home.sockets).stack.answer(&path, label, payload);
+        let sent = lock(&self.home.sockets).stack.answer(&path, &label.into(), payload);
         self.home.stir();
         sent.map_err(|e| match e {
             SendError::NotOpen => io::ErrorKind::NotConnected.into(),

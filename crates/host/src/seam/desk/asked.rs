@@ -46,6 +46,15 @@ impl Desk {
             };
         }
         if id & LISTENER != 0 {
+            let listener = self.listeners.get(id);
+            let told = listener.and_then(|listener| match (level, name) {
+                (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Some(listener.v6_only),
+                (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(listener.backlog > 0),
+                _ => None,
+            });
+            if let Some(told) = told {
+                return tell(&question.reply, &i32::from(told).to_ne_bytes());
+            }
             let figures = self.listeners.get(id).map_or(Figures::gone(), |listener| {
                 Figures::of_listener(listener.backlog, listener.settings())
             });

@@ -18,7 +18,8 @@ use rustix::net::{
 };
 
 use super::super::bound::Bound;
-use super::super::envelope::{self, Envelope, Here};
+use super::super::datagram_options::DatagramOptions;
+use super::super::envelope::{self, Envelope, Here, Said};
 use super::super::labels::{PRIVATE, of_mailbox};
 use super::super::mailboxes::{Mailbox, Reuse};
 use super::super::name::Kind;
@@ -26,6 +27,17 @@ use super::super::pipe::READABLE;
 use super::super::request::Answer;
 use super::opening::{no, say};
 use super::{Desk, Happened, QUIET, Refusal};
+
+/// What IP said of a datagram that came, or that one program sends to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// For which address of ours, and which port.
+    pub local: SocketAddr,
+    /// From whom.
+    pub remote: SocketAddr,
+    /// Its traffic class.
+    pub class: u8,
+}
 
 /// What became of a datagram for a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +66,10 @@ pub enum Letter {
         len: usize,
         /// Of each datagram that they are; the last may have less.
         segment: usize,
+        /// The traffic class of each; a DSCP of 0 leaves it to its label.
+        class: u8,
+        /// None of them is to be cut on its way.
+        whole: bool,
     },
     /// It was for a program of ours, or made no sense.
     Settled(Delivered),
@@ -74,8 +90,7 @@ pub(super) struct Wanted {
     pub six: bool,
     pub v6_only: bool,
     pub reuse: Reuse,
-    pub info: bool,
-    pub segment: u16,
+    pub options: DatagramOptions,
     pub to: Option<SocketAddr>,
     pub connects: bool,
 }
@@ -84,9 +99,9 @@ fn refused(errno: Errno) -> Answer {
     Answer::No(errno.raw_os_error())
 }
 
-/// Puts a message into a pair, with what is said of our end.
-fn put(end: &OwnedFd, envelope: Envelope, here: Option<Here>, payload: &[u8]) -> Result<(), Errno> {
-    let envelope = envelope.encode_with(here, 0);
+/// Puts a message into a pair, with what else is said.
+fn put(end: &OwnedFd, envelope: Envelope, said: Said, payload: &[u8]) -> Result<(), Errno> {
+    let envelope = envelope.encode_with(said);
     let both = [IoSlice::new(&envelope), IoSlice::new(payload)];
     sendmsg(end, &both, &mut SendAncillaryBuffer::default(), QUIET).map(|_| ())
 }
@@ -100,14 +115,14 @@ impl Desk {
             Ok(None) => return say(&end, Answer::NotOurs),
             Err(errno) => return no(&end, errno),
         };
-        let Wanted { six, reuse, info, segment, to, connects, .. } = wanted;
+        let Wanted { six, reuse, options, to, connects, .. } = wanted;
         let id = self.mailboxes.number(bound.addr.port());
         if let Err(errno) = self.watch_mailbox(id, bound.addr, six, &end) {
             return no(&end, errno);
         }
         self.board.begin(of_mailbox(id));
         let (local, peer, stack, gone) = (bound.addr.ip(), None, 0, false);
-        self.mailboxes.add(Mailbox { id, bound, reuse, local, peer, stack, info, segment, end, gone });
+        self.mailboxes.add(Mailbox { id, bound, reuse, local, peer, stack, options, end, gone });
         if connects {
             self.aim(id, to);
         }
@@ -177,41 +192,30 @@ impl Desk {
         let _ = send(reply, &[local.encode(), peer.encode()].concat(), QUIET);
     }
 
-    /// What socket `id` has been told of an option that is the desk's.
+    /// What option of socket `id` is, if it is the desk's.
     pub(super) fn mailbox_option(&self, id: u64, level: i32, name: i32) -> Option<i32> {
-        let mailbox = self.mailboxes.get(id)?;
+        let Mailbox { bound, options, .. } = self.mailboxes.get(id)?;
         match (level, name) {
-            SEGMENT => Some(mailbox.segment.into()),
-            _ => is_info(level, name).then(|| mailbox.info.into()),
+            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Some(bound.v6_only.into()),
+            _ => options.get(level, name),
         }
     }
 
-    /// Sets an option of socket `id`: how much may wait for its program, what that is told, and how what
-    /// it sends is cut.
+    /// Sets an option of socket `id`: how much may wait for its program, or one that is kept here.
     pub(super) fn set_mailbox(&mut self, id: u64, (level, name): (i32, i32), value: i32) -> Answer {
         let (mailbox, bytes) = (self.mailboxes.get_mut(id), usize::try_from(value));
-        match (level, name, mailbox, bytes) {
-            (_, _, Some(mailbox), _) if is_info(level, name) => {
-                mailbox.info = value != 0;
-                Answer::Done
-            }
-            (level, name, Some(mailbox), _) if (level, name) == SEGMENT => match u16::try_from(value) {
-                Ok(segment) => {
-                    mailbox.segment = segment;
-                    Answer::Done
-                }
-                Err(_) => refused(Errno::INVAL),
-            },
+        let set = match (level, name, mailbox, bytes) {
             (libc::SOL_SOCKET, libc::SO_RCVBUF, Some(mailbox), Ok(bytes)) => {
                 // What waits there the kernel counts as sent by this end.
-                let set = set_socket_send_buffer_size(&mailbox.end, bytes);
-                set.map_or_else(refused, |()| Answer::Done)
+                set_socket_send_buffer_size(&mailbox.end, bytes)
             }
-            _ => {
-                self.refuse(Refusal::SetOption { level, name });
-                refused(Errno::NOPROTOOPT)
-            }
+            (level, name, Some(mailbox), _) => mailbox.options.set(level, name, value),
+            _ => Err(Errno::NOPROTOOPT),
+        };
+        if set == Err(Errno::NOPROTOOPT) {
+            self.refuse(Refusal::SetOption { level, name });
         }
+        set.map_or_else(refused, |()| Answer::Done)
     }
 
     pub(super) fn on_mailbox(&mut self, id: u64, flags: epoll::EventFlags, into: &mut Vec<Happened>) {
@@ -227,15 +231,20 @@ impl Desk {
         }
     }
 
-    /// Hands a datagram from `remote`, as urgent as `level`, 0..=7, to the program that wants
-    /// what comes to `local`.
-    pub fn deliver(&mut self, local: SocketAddr, remote: SocketAddr, level: u8, payload: &[u8]) -> Delivered {
+    /// Hands a datagram, as urgent as `level`, 0..=7, to the program that wants it.
+    pub fn deliver(&mut self, arrived: Arrived, level: u8, payload: &[u8]) -> Delivered {
+        let Arrived { local, remote, class } = arrived;
         let Some(mailbox) = self.mailboxes.taker(local, remote) else { return Delivered::Nobody };
         // Before it can be met.
         self.board.tell(of_mailbox(mailbox.id), level, &[0; PRIVATE]);
         let interface = self.place.interface;
-        let here = mailbox.info.then_some(Here { addr: local.ip(), interface });
-        match put(&mailbox.end, Envelope::Peer(remote), here, payload) {
+        let DatagramOptions { info, told_class, .. } = mailbox.options;
+        let said = Said {
+            here: info.then_some(Here { addr: local.ip(), interface }),
+            class: told_class[usize::from(remote.is_ipv6())].then_some(class),
+            segment: 0,
+        };
+        match put(&mailbox.end, Envelope::Peer(remote), said, payload) {
             Ok(()) => Delivered::To(mailbox.id),
             Err(Errno::AGAIN) if !self.mailboxes.is_shared(local.port()) => {
                 let (data, flags) =
@@ -288,7 +297,7 @@ impl Desk {
         let to = match (envelope, mailbox.peer) {
             (Some(Envelope::Peer(to)), _) | (Some(Envelope::Connected), Some(to)) => to,
             (Some(Envelope::Connected), None) => {
-                let _ = put(&mailbox.end, failed(Errno::DESTADDRREQ), None, &[]);
+                let _ = put(&mailbox.end, failed(Errno::DESTADDRREQ), Said::default(), &[]);
                 return Letter::Settled(Delivered::Nobody);
             }
             _ => {
@@ -297,50 +306,49 @@ impl Desk {
             }
         };
         let len = len - envelope::LEN;
-        let here = Here::decode(&head).filter(|here| !here.addr.is_unspecified());
+        let Said { here, class, segment } = Said::decode(&head);
+        let here = here.filter(|here| !here.addr.is_unspecified());
         if here.is_some_and(|Here { addr, .. }| !self.place.has(addr) || addr.is_ipv4() != to.is_ipv4()) {
             // The kernel's would say so at once; this is its next call's error.
-            let _ = put(&mailbox.end, failed(Errno::INVAL), None, &[]);
+            let _ = put(&mailbox.end, failed(Errno::INVAL), Said::default(), &[]);
             return Letter::Settled(Delivered::Nobody);
         }
-        let segment = match Envelope::segment(&head) {
-            0 => mailbox.segment,
-            said => said,
-        };
+        let class = class.unwrap_or(mailbox.options.class[usize::from(to.is_ipv6())]);
+        let segment = if segment == 0 { mailbox.options.segment } else { segment };
         // A datagram of nothing is one.
         let segment = if segment == 0 { len.max(1) } else { segment.into() };
         if len.div_ceil(segment) > envelope::SEGMENTS_MAX {
-            let _ = put(&mailbox.end, failed(Errno::INVAL), None, &[]);
+            let _ = put(&mailbox.end, failed(Errno::INVAL), Said::default(), &[]);
             return Letter::Settled(Delivered::Nobody);
         }
         let from = SocketAddr::new(here.map_or(mailbox.local, |here| here.addr), mailbox.bound.addr.port());
         match self.place.has(to.ip()) {
-            true => Letter::Settled(self.between(from, to, level, (&bytes[..len], segment))),
-            false => Letter::Out { from, to, len, segment },
+            true => {
+                // A socket of all addresses is known by the one that it writes to.
+                let ip = if from.ip().is_unspecified() { to.ip() } else { from.ip() };
+                let remote = SocketAddr::new(ip, from.port());
+                let arrived = Arrived { local: to, remote, class };
+                Letter::Settled(self.between(arrived, level, (&bytes[..len], segment)))
+            }
+            false => {
+                let whole = mailbox.options.whole(to.is_ipv6());
+                Letter::Out { from, to, len, segment, class, whole }
+            }
         }
     }
 
     /// Hands what one program sends, in datagrams of `segment` bytes, to another.
-    fn between(
-        &mut self,
-        from: SocketAddr,
-        to: SocketAddr,
-        level: u8,
-        (payload, segment): (&[u8], usize),
-    ) -> Delivered {
-        // A socket of all addresses is known by the one that it writes to.
-        let ip = if from.ip().is_unspecified() { to.ip() } else { from.ip() };
-        let from = SocketAddr::new(ip, from.port());
+    fn between(&mut self, arrived: Arrived, level: u8, (payload, segment): (&[u8], usize)) -> Delivered {
         let (first, mut rest) = payload.split_at(segment.min(payload.len()));
-        let mut delivered = self.deliver(to, from, level, first);
+        let mut delivered = self.deliver(arrived, level, first);
         while !rest.is_empty() && !matches!(delivered, Delivered::Nobody) {
             let (next, after) = rest.split_at(segment.min(rest.len()));
-            (delivered, rest) = (self.deliver(to, from, level, next), after);
+            (delivered, rest) = (self.deliver(arrived, level, next), after);
         }
         match delivered {
             Delivered::Full => Delivered::Lost,
             Delivered::Nobody => {
-                self.undelivered(from.port(), to);
+                self.undelivered(arrived.remote.port(), arrived.local);
                 Delivered::Nobody
             }
             delivered => delivered,
@@ -352,19 +360,10 @@ impl Desk {
     pub fn undelivered(&mut self, port: u16, remote: SocketAddr) {
         for mailbox in self.mailboxes.connected(port, remote) {
             // Who has no room for it has something else to read.
-            let _ = put(&mailbox.end, failed(Errno::CONNREFUSED), None, &[]);
+            let _ = put(&mailbox.end, failed(Errno::CONNREFUSED), Said::default(), &[]);
         }
     }
 }
-
-/// Whether the option says that a socket is told to which address of ours datagrams came.
-fn is_info(level: i32, name: i32) -> bool {
-    [(libc::IPPROTO_IP, libc::IP_PKTINFO), (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)]
-        .contains(&(level, name))
-}
-
-/// The option that says how what a socket sends is cut.
-const SEGMENT: (i32, i32) = (libc::SOL_UDP, libc::UDP_SEGMENT);
 
 fn failed(errno: Errno) -> Envelope {
     Envelope::Failed(errno.raw_os_error() as u16)

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use super::super::ports::EPHEMERAL;
-use super::super::{ANSWER_BYTES, Asked, Figures, Read, Reuse, Seam, Wrote, labels};
+use super::super::{ANSWER_BYTES, Asked, DatagramOptions, Figures, Read, Reuse, Seam, Wrote, labels};
 use super::*;
 
 const HERE: &str = "10.0.0.1:80";
@@ -209,7 +209,8 @@ fn who_left_is_noticed_by_the_request_that_wants_the_address() {
     };
     let stream = Request::Bind { addr, six: false, v6_only: false, reuse_port: false };
     let (six, v6_only, to, connects) = (false, false, None, false);
-    let datagrams = Request::Datagrams { addr, six, v6_only, reuse, info: false, segment: 0, to, connects };
+    let options = DatagramOptions::default();
+    let datagrams = Request::Datagrams { addr, six, v6_only, reuse, options, to, connects };
     for request in [stream, datagrams] {
         let (answer, first) = wants(request);
         assert_eq!(answer, Answer::Done);
@@ -272,6 +273,14 @@ fn the_stack_is_asked_what_only_it_knows() {
     assert!(matches!(happened[..], [Happened::Asked { id: 9, .. }]), "{happened:?}");
     let (told, _) = option(&mut world, id, level, libc::TCP_INFO);
     assert_eq!(told.map(|info| info[0]), Ok(10), "it listens");
+    let (told, _) = option(&mut world, id, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
+    assert_eq!(told, int(0), "it may speak both");
+    let (_, bound) = world.bind("10.0.0.1:81");
+    let bound = Name::of(bound.as_fd()).unwrap().id;
+    for (id, listens) in [(id, 1), (bound, 0)] {
+        let (told, _) = option(&mut world, id, libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+        assert_eq!(told, int(listens));
+    }
     for id in [id, 9, MAILBOX | 1] {
         let (told, _) = option(&mut world, id, level, libc::TCP_FASTOPEN);
         assert_eq!(told, Err(Errno::NOPROTOOPT), "{id:x}");

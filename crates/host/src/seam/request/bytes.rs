@@ -5,6 +5,7 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 
+use super::super::datagram_options::DatagramOptions;
 use super::super::envelope::mapped;
 use super::super::mailboxes::Reuse;
 use super::{ANSWER_BYTES, Answer, Key, REQUEST_BYTES_MAX, Request};
@@ -28,11 +29,11 @@ impl Request {
                 bytes.extend_from_slice(&from.to_be_bytes());
                 bytes.extend_from_slice(&send_buffer.to_be_bytes());
             }
-            Self::Datagrams { addr, six, v6_only, reuse, info, segment, to, connects } => {
+            Self::Datagrams { addr, six, v6_only, reuse, options, to, connects } => {
                 bytes.push(b'D');
                 put(&mut bytes, addr);
-                bytes.extend([six, v6_only, reuse.addr, reuse.port, connects, info].map(u8::from));
-                bytes.extend(segment.to_be_bytes());
+                bytes.extend([six, v6_only, reuse.addr, reuse.port, connects].map(u8::from));
+                bytes.extend(options.encode());
                 put_perhaps(&mut bytes, to);
             }
             Self::Aim { id, to } => {
@@ -98,10 +99,10 @@ impl Request {
             }
             b'D' => {
                 let addr = rest.addr()?;
-                let [six, v6_only, shares, divides, connects, info] = rest.take::<6>()?.map(|byte| byte == 1);
+                let [six, v6_only, shares, divides, connects] = rest.take::<5>()?.map(|byte| byte == 1);
                 let reuse = Reuse { addr: shares, port: divides };
-                let (segment, to) = (u16::from_be_bytes(rest.take()?), rest.addr_perhaps()?);
-                Self::Datagrams { addr, six, v6_only, reuse, info, segment, to, connects }
+                let (options, to) = (DatagramOptions::decode(rest.take()?), rest.addr_perhaps()?);
+                Self::Datagrams { addr, six, v6_only, reuse, options, to, connects }
             }
             b'A' => Self::Aim { id: rest.long()?, to: rest.addr_perhaps()? },
             b'E' => Self::Ends { id: rest.long()? },
@@ -212,9 +213,17 @@ mod tests {
             let (six, waits, from, send_buffer) = (true, addr.is_ipv4(), 1 << 63 | 5, 4096);
             check(Request::Connect { to: addr, six, waits, from, send_buffer });
             let (reuse, v6_only, connects) = (Reuse { addr: six, port: !six }, true, waits);
-            let info = six;
+            let class = [0x2e << 2, 3];
+            let options = DatagramOptions {
+                info: six,
+                told_class: [waits, six],
+                class,
+                discover: [2, 5],
+                dontfrag: six,
+                segment: 1200,
+            };
             for to in [None, Some(addr)] {
-                check(Request::Datagrams { addr, six, v6_only, reuse, info, segment: 1200, to, connects });
+                check(Request::Datagrams { addr, six, v6_only, reuse, options, to, connects });
                 check(Request::Aim { id: 1 << 62 | 7, to });
             }
         }

@@ -9,7 +9,9 @@ use net::steer::FlowHash;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{SendFlags, send};
 
-use super::super::{Answer, Asked, Envelope, Name, Request, Reuse, Seam, Setting, name, pass};
+use super::super::{
+    Answer, Asked, DatagramOptions, Envelope, Name, Request, Reuse, Seam, Setting, name, pass,
+};
 use super::*;
 
 const HERE: &str = "10.0.0.1:80";
@@ -204,8 +206,7 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
         six: false,
         v6_only: false,
         reuse: alone,
-        info: false,
-        segment: 0,
+        options: DatagramOptions::default(),
         to: None,
         connects: false,
     };
@@ -214,14 +215,15 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
     let id = Name::of(socket.as_fd()).expect("a socket has a name").id;
     let answers = [&Envelope::Peer(end(PEER)).encode()[..], b"answer"].concat();
     let mut bytes = [0; 64];
+    let arrived = Arrived { local: mail, remote: end(PEER), class: 0 };
     for stack in [1, 0, 1] {
-        assert_eq!(world.windows[stack].deliver(mail, end(PEER), 2, b"question"), Delivered::To(id));
+        assert_eq!(world.windows[stack].deliver(arrived, 2, b"question"), Delivered::To(id));
         send(&socket, &answers, SendFlags::empty()).unwrap();
         let mut told = world.told();
         // The first hears it, and leaves it where it belongs.
         told.iter_mut().zip(world.told()).for_each(|(told, later)| told.extend(later));
         assert_eq!((std::mem::take(&mut told[stack]), told), (vec![Happened::Mail(id)], [vec![], vec![]]));
-        let out = Letter::Out { from: mail, to: end(PEER), len: 6, segment: 6 };
+        let out = Letter::Out { from: mail, to: end(PEER), len: 6, segment: 6, class: 0, whole: false };
         assert_eq!(world.windows[stack].letter(id, 2, &mut bytes), out);
     }
     drop(socket);

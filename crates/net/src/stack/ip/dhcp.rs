@@ -14,7 +14,7 @@ use crate::stack::Stack;
 use crate::stack::egress::Reply;
 use crate::wire::dhcp::{CLIENT_PORT, Kind, Message, SERVER_PORT};
 use crate::wire::ethernet::{BROADCAST, Mac};
-use crate::wire::ip::Protocol;
+use crate::wire::ip::{Marks, Protocol};
 use crate::wire::{Malformed, udp};
 
 /// Between a question and its repetition, doubling up to the second (RFC 2131 §4.1).
@@ -312,7 +312,8 @@ impl Stack {
                         source,
                         target,
                         protocol,
-                        dscp: 0,
+                        marks: Marks::default(),
+                        whole: false,
                         payload,
                         ident,
                         sent: 0,

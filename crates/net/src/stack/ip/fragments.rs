@@ -11,7 +11,7 @@ use queueing::{Span, Time};
 
 use crate::wire::Malformed;
 use crate::wire::ethernet::Mac;
-use crate::wire::ip::{Fragment, Protocol};
+use crate::wire::ip::{Fragment, Marks, Protocol};
 
 /// Most packets that wait for their pieces.
 pub(crate) const PACKETS_MAX: usize = 64;
@@ -31,7 +31,7 @@ pub(crate) struct Piece<'a> {
     pub(crate) source: IpAddr,
     pub(crate) target: IpAddr,
     pub(crate) protocol: Protocol,
-    pub(crate) ecn: u8,
+    pub(crate) marks: Marks,
     pub(crate) fragment: Fragment,
     pub(crate) payload: &'a [u8],
     /// All of it, headers included.
@@ -54,7 +54,7 @@ pub(crate) enum Outcome {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Whole {
     pub(crate) protocol: Protocol,
-    pub(crate) ecn: u8,
+    pub(crate) marks: Marks,
     pub(crate) payload: Vec<u8>,
 }
 
@@ -80,7 +80,7 @@ struct Partial {
     key: Key,
     until: Time,
     protocol: Protocol,
-    ecn: u8,
+    marks: Marks,
     from: Mac,
     head: Vec<u8>,
     bytes: Vec<u8>,
@@ -135,8 +135,8 @@ impl Fragments {
             Added::Last => {
                 let partial = self.waiting.remove(at);
                 self.bytes -= before;
-                let Partial { protocol, ecn, bytes: payload, .. } = partial;
-                return Ok(Outcome::Whole(Whole { protocol, ecn, payload }));
+                let Partial { protocol, marks, bytes: payload, .. } = partial;
+                return Ok(Outcome::Whole(Whole { protocol, marks, payload }));
             }
         }
         self.bytes += self.waiting[at].bytes.len() - before;
@@ -154,7 +154,7 @@ impl Fragments {
             key,
             until: now + LIFE,
             protocol: piece.protocol,
-            ecn: piece.ecn,
+            marks: piece.marks,
             from: piece.from,
             head: Vec::new(),
             bytes: Vec::new(),
@@ -219,10 +219,11 @@ impl Partial {
         }
         if start == 0 {
             self.protocol = piece.protocol;
+            self.marks.dscp = piece.marks.dscp;
             self.head = piece.packet[..piece.packet.len().min(HEAD_LEN)].to_vec();
         }
         // Whoever marked one piece marked the packet (RFC 3168 §5.3).
-        self.ecn = if piece.ecn == 3 { 3 } else { self.ecn };
+        self.marks.ecn = if piece.marks.ecn == 3 { 3 } else { self.marks.ecn };
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
         }
@@ -262,7 +263,7 @@ mod tests {
             source: addr,
             target: addr,
             protocol: Protocol::Udp,
-            ecn: 0,
+            marks: Marks::default(),
             fragment,
             payload,
             packet: payload,
@@ -272,7 +273,11 @@ mod tests {
     }
 
     fn whole(payload: &[u8]) -> Option<Outcome> {
-        Some(Outcome::Whole(Whole { protocol: Protocol::Udp, ecn: 0, payload: payload.to_vec() }))
+        Some(Outcome::Whole(Whole {
+            protocol: Protocol::Udp,
+            marks: Marks::default(),
+            payload: payload.to_vec(),
+        }))
     }
 
     #[test]

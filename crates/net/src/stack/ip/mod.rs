@@ -104,7 +104,7 @@ impl Ip {
     }
 
     /// The largest packet that the link takes.
-    fn link_mtu(&self, config: &Config, target: IpAddr) -> u16 {
+    pub(super) fn link_mtu(&self, config: &Config, target: IpAddr) -> u16 {
         match (&self.v6, target) {
             (Some(v6), IpAddr::V6(_)) => v6.mtu(config.mtu),
             _ => config.mtu,

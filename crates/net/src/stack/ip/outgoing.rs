@@ -12,7 +12,7 @@ use crate::Device;
 use crate::device::Full;
 use crate::stack::flows;
 use crate::wire::ethernet::{self, EtherType, Mac};
-use crate::wire::ip::{self, Fragment, Protocol};
+use crate::wire::ip::{self, Fragment, Marks, Protocol};
 use crate::wire::{FourTuple, ipv4, ipv6};
 
 /// A packet that is to be sent.
@@ -22,7 +22,9 @@ pub(crate) struct Outgoing {
     pub(crate) source: IpAddr,
     pub(crate) target: IpAddr,
     pub(crate) protocol: Protocol,
-    pub(crate) dscp: u8,
+    pub(crate) marks: Marks,
+    /// It is not to be cut.
+    pub(crate) whole: bool,
     pub(crate) payload: Vec<u8>,
     /// Common to its pieces, should it be cut.
     pub(crate) ident: u32,
@@ -36,6 +38,11 @@ impl Outgoing {
         let whole = usize::from(mtu).saturating_sub(ip::header_len(self.target));
         let extra = if self.target.is_ipv6() { ipv6::FRAGMENT_LEN } else { 0 };
         (whole, (whole.saturating_sub(extra) & !7).max(8))
+    }
+
+    /// Whether a packet of `mtu` holds all of it.
+    pub(crate) fn fits(&self, mtu: u16) -> bool {
+        self.payload.len() <= self.room(mtu).0
     }
 
     /// Sends what is left, in pieces if it must be; returns packets sent.
@@ -70,7 +77,7 @@ impl Outgoing {
         len: usize,
         fragment: Option<Fragment>,
     ) -> Result<(), Full> {
-        let Self { mac, protocol, dscp, .. } = *self;
+        let Self { mac, protocol, marks: Marks { dscp, ecn }, .. } = *self;
         let payload = &self.payload[self.sent..self.sent + len];
         let kind = if self.target.is_ipv4() { EtherType::Ipv4 } else { EtherType::Ipv6 };
         let extra = if fragment.is_some() && self.target.is_ipv6() { ipv6::FRAGMENT_LEN } else { 0 };
@@ -81,16 +88,16 @@ impl Outgoing {
             body.copy_from_slice(payload);
             match (self.source, self.target, fragment) {
                 (IpAddr::V4(source), IpAddr::V4(target), Some(fragment)) => {
-                    ipv4::Header { source, target, protocol, dscp, ecn: 0, payload_len: len }
+                    ipv4::Header { source, target, protocol, dscp, ecn, payload_len: len }
                         .emit_fragment(fragment, header);
                 }
                 (IpAddr::V6(source), IpAddr::V6(target), Some(fragment)) => {
                     let hops = ipv6::HOPS;
-                    ipv6::Header { source, target, protocol, dscp, ecn: 0, hops, payload_len: len }
+                    ipv6::Header { source, target, protocol, dscp, ecn, hops, payload_len: len }
                         .emit_fragment(fragment, header);
                 }
                 (source, target, _) => {
-                    ip::Header { source, target, protocol, dscp, ecn: 0, payload_len: len }.emit(header);
+                    ip::Header { source, target, protocol, dscp, ecn, payload_len: len }.emit(header);
                 }
             }
         })?;

@@ -47,7 +47,7 @@ impl Stack {
                     remote: source,
                     remote_port: segment.source_port,
                 };
-                self.on_segment(now, tuple, &segment, packet.ecn, from, meta);
+                self.on_segment(now, tuple, &segment, packet.marks.ecn, from, meta);
             }
             (Protocol::Udp, ..) => {
                 let datagram = udp::Datagram::parse(payload, source, target, !meta.checked)?;
@@ -59,7 +59,7 @@ impl Stack {
                     self.counters.not_for_us += 1;
                     return Ok(());
                 }
-                if !self.on_datagram(now, source, target, &datagram, meta) {
+                if !self.on_datagram(now, packet, &datagram, meta) {
                     self.counters.no_socket += 1;
                     self.refuse_packet(now, Cause::Port, packet, arrived);
                 }
@@ -96,12 +96,12 @@ impl Stack {
         arrived: &Arrived<'_>,
     ) -> Result<(), Malformed> {
         self.counters.fragments += 1;
-        let Packet { source, target, protocol, ecn, payload, .. } = *packet;
+        let Packet { source, target, protocol, marks, payload, .. } = *packet;
         let piece = Piece {
             source,
             target,
             protocol,
-            ecn,
+            marks,
             fragment,
             payload,
             packet: arrived.packet,
@@ -125,7 +125,7 @@ impl Stack {
                     IpAddr::V4(_) => (whole.protocol, &whole.payload[..]),
                     IpAddr::V6(_) => ipv6::upper(whole.protocol, &whole.payload)?,
                 };
-                let packet = Packet { protocol, ecn: whole.ecn, payload, ..*packet };
+                let packet = Packet { protocol, marks: whole.marks, payload, ..*packet };
                 self.on_upper(now, &packet, &Arrived { meta: &meta, packet: &[], ..*arrived })
             }
         }

@@ -1,7 +1,8 @@
 //! Datagrams that programs receive and send.
 
-use net::stack::{UdpId, UdpOptions};
+use net::stack::{SendOptions, UdpId, UdpOptions, UdpPath};
 use net::wire::icmp::Cause;
+use net::wire::ip::Marks;
 
 use super::world::MAIL;
 use super::*;
@@ -75,6 +76,40 @@ fn what_is_sent_at_once_leaves_in_segments() {
         assert_eq!(world.got(id), expected);
     }
     assert_eq!(world.streams.counters().bytes_out, 65_500);
+}
+
+/// RFC 3168: whoever sends datagrams says what their congestion bits are, and hears what became of them.
+#[test]
+fn what_ip_says_of_datagrams_passes_both_ways() {
+    let (mut world, id) = World::with_mail(10);
+    for byte in 0..=255 {
+        let marks = Marks::of(byte);
+        let path = UdpPath { id, local: [0; 4].into(), remote: MAIL.parse().unwrap() };
+        let options = SendOptions { marks, ..SendOptions::default() };
+        world.client.answer(&path, &options, b"question").unwrap();
+        world.client.egress(world.now, &mut world.far);
+        world.settle();
+        assert_eq!((world.came().len(), world.streams.programs.mail.marked), (1, marks));
+        world.streams.programs.mail.marks = marks;
+        world.send_mail(1, CLIENT, b"answer");
+        world.settle();
+        let got = world.client.receive_from(world.now, id).expect("an answer");
+        assert_eq!(got.marks, marks);
+    }
+}
+
+/// A probe for the path's MTU is lost where it is too long, and nothing else is (RFC 8899).
+#[test]
+fn what_is_not_to_be_cut_is_sent_whole_or_not_at_all() {
+    let (mut world, id) = World::with_mail(10);
+    for (whole, len, arrives) in [(true, 1472, true), (true, 1473, false), (false, 1473, true)] {
+        world.streams.programs.mail.whole = whole;
+        world.send_mail(1, CLIENT, &vec![b'x'; len]);
+        world.settle();
+        assert_eq!(world.got(id).len(), usize::from(arrives), "{len} bytes");
+        assert_eq!(world.client.counters().fragments > 0, !whole, "in pieces");
+    }
+    assert_eq!(world.streams.stack().counters().udp_unsent, 1);
 }
 
 #[test]

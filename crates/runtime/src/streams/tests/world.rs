@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use net::classify::{Private, Verdict};
 use net::device::memory::{MemoryDevice, pair};
-use net::stack::{Config, EventKind, Info};
+use net::stack::{Config, Datagram, EventKind, Info};
+use net::wire::ip::Marks;
 use queueing::Span;
 use sched::dispatch::{Params, Steering};
 
@@ -122,15 +123,18 @@ pub(super) struct Program {
 pub(super) struct Mail {
     /// Who has what comes.
     pub(super) taker: u64,
-    /// What came, how much of it may wait, and whether nobody waits for room.
+    /// What came, the marks of the last, how much of it may wait, and whether nobody waits for room.
     pub(super) came: Vec<Vec<u8>>,
+    pub(super) marked: Marks,
     pub(super) room: usize,
     pub(super) shared: bool,
     /// What it has sent, to whom and from which socket; and from which it was
     /// taken, in this order.
     pub(super) sent: VecDeque<(u64, SocketAddr, Vec<u8>)>,
-    /// It is sent in datagrams of so many bytes.
+    /// It is sent in datagrams of so many bytes, each of which carries these, or is not to be cut.
     pub(super) segment: Option<usize>,
+    pub(super) marks: Marks,
+    pub(super) whole: bool,
     pub(super) taken: Vec<u64>,
     /// It has let go of them.
     pub(super) gone: bool,
@@ -183,13 +187,14 @@ impl Programs for Program {
         self.unopened.push(why);
     }
 
-    fn deliver(&mut self, local: SocketAddr, _: SocketAddr, _: Priority, payload: &[u8]) -> Delivered {
-        assert_eq!(local, MAIL.parse().unwrap());
+    fn deliver(&mut self, port: u16, datagram: &Datagram) -> Delivered {
+        assert_eq!(SocketAddr::new(datagram.local, port), MAIL.parse().unwrap());
         let mail = &mut self.mail;
         if mail.came.len() >= mail.room {
             return if mail.shared { Delivered::Lost } else { Delivered::Full };
         }
-        mail.came.push(payload.to_vec());
+        mail.came.push(datagram.payload.clone());
+        mail.marked = datagram.marks;
         Delivered::To(mail.taker)
     }
 
@@ -206,6 +211,8 @@ impl Programs for Program {
             to,
             len: payload.len(),
             segment: mail.segment.unwrap_or(payload.len()),
+            marks: mail.marks,
+            whole: mail.whole,
         }
     }
 

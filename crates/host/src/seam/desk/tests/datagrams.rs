@@ -1,10 +1,12 @@
 //! Datagrams between programs and the stack.
 
-use super::super::super::{Envelope, Here, envelope};
+use super::super::super::{Arrived, DatagramOptions, Envelope, Here, Said, envelope};
 use super::*;
 
 const MAIL: &str = "10.0.0.1:53";
 const PEER: &str = "10.0.0.9:7";
+/// The traffic class of what comes.
+const CLASS: u8 = 46 << 2 | 1;
 const ALONE: Reuse = Reuse { addr: false, port: false };
 
 fn no(errno: Errno) -> Answer {
@@ -20,6 +22,19 @@ impl Socket {
         assert_eq!(send(&self.0, &bytes, SendFlags::empty()), Ok(bytes.len()));
     }
 
+    /// Sends it to `to`, with what else is said.
+    fn say(&self, to: &str, said: Said, payload: &[u8]) {
+        let bytes = [&Envelope::Peer(end(to)).encode_with(said)[..], payload].concat();
+        assert_eq!(send(&self.0, &bytes, SendFlags::empty()), Ok(bytes.len()));
+    }
+
+    /// What is said beside what comes next.
+    fn told(&self) -> Said {
+        let mut bytes = [0; 2000];
+        recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT).expect("something came");
+        Said::decode(bytes.first_chunk().unwrap())
+    }
+
     /// What comes next.
     fn get(&self) -> Option<(Envelope, Vec<u8>)> {
         let mut bytes = vec![0; 2000];
@@ -28,12 +43,29 @@ impl Socket {
     }
 }
 
+/// A datagram for `local`.
+fn arrived(local: &str, remote: &str) -> Arrived {
+    Arrived { local: end(local), remote: end(remote), class: CLASS }
+}
+
+/// What is sent to `to` by a program that says nothing of it.
+fn out(from: &str, to: &str, len: usize) -> Letter {
+    Letter::Out { from: end(from), to: end(to), len, segment: len.max(1), class: 0, whole: false }
+}
+
 impl World {
     fn wants(&mut self, addr: &str, reuse: Reuse, to: Option<&str>, connects: bool) -> (Answer, OwnedFd) {
         let addr = end(addr);
         let (six, v6_only, to) = (addr.is_ipv6(), false, to.map(end));
-        let (answer, socket, happened) =
-            self.ask(Request::Datagrams { addr, six, v6_only, reuse, info: false, segment: 0, to, connects });
+        let (answer, socket, happened) = self.ask(Request::Datagrams {
+            addr,
+            six,
+            v6_only,
+            reuse,
+            options: DatagramOptions::default(),
+            to,
+            connects,
+        });
         // Beside it may stand what those have left whose address it is now.
         let is_told = happened.iter().any(|what| matches!(what, Happened::Bound(_)));
         assert_eq!(is_told, answer == Answer::Done, "{happened:?}");
@@ -65,7 +97,7 @@ impl World {
     }
 
     fn deliver(&mut self, from: &str, payload: &[u8]) -> Delivered {
-        self.desk.deliver(end(MAIL), end(from), 7, payload)
+        self.desk.deliver(arrived(MAIL, from), 7, payload)
     }
 
     fn letter(&mut self, socket: &Socket) -> (Letter, Vec<u8>) {
@@ -85,12 +117,11 @@ fn datagrams_pass_with_their_addresses() {
         assert_eq!(socket.get(), Some((Envelope::Peer(end(PEER)), payload.to_vec())));
         socket.send(Envelope::Peer(end(PEER)), payload);
         assert_eq!(world.poll(), [Happened::Mail(socket.1)]);
-        let out =
-            Letter::Out { from: end(MAIL), to: end(PEER), len: payload.len(), segment: payload.len().max(1) };
+        let out = out(MAIL, PEER, payload.len());
         assert_eq!(world.letter(&socket), (out, payload.to_vec()));
         assert_eq!(world.letter(&socket).0, Letter::Nothing);
     }
-    assert_eq!(world.desk.deliver(end("10.0.0.1:54"), end(PEER), 7, b"x"), Delivered::Nobody);
+    assert_eq!(world.desk.deliver(arrived("10.0.0.1:54", PEER), 7, b"x"), Delivered::Nobody);
 }
 
 #[test]
@@ -112,7 +143,7 @@ fn a_socket_is_ours_by_its_address_or_by_whom_its_first_datagram_is_for() {
     let local = SocketAddr::new("10.0.0.1".parse().unwrap(), name.local.port());
     assert_eq!(world.ends(&connected), (local, Some(end(PEER))));
     connected.send(Envelope::Connected, b"hello");
-    let out = Letter::Out { from: local, to: end(PEER), len: 5, segment: 5 };
+    let out = out(&local.to_string(), PEER, 5);
     assert_eq!(world.letter(&connected), (out, b"hello".to_vec()));
 }
 
@@ -204,7 +235,7 @@ fn what_a_program_sent_before_it_ended_is_collected() {
     // The next may have the address already.
     let next = world.socket(MAIL, ALONE);
     let mut bytes = [0; 100];
-    let out = Letter::Out { from: end(MAIL), to: end(PEER), len: 8, segment: 8 };
+    let out = out(MAIL, PEER, 8);
     assert_eq!(world.desk.letter(id, 7, &mut bytes), out);
     assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::End { port: 53, last: false });
     assert_eq!(world.deliver(PEER, b"x"), Delivered::To(next.1));
@@ -226,11 +257,6 @@ fn a_socket_is_told_our_end_where_it_asks_and_says_from_which_it_sends() {
         ..Place::default()
     });
     let socket = world.socket("0.0.0.0:53", ALONE);
-    let told = |socket: &Socket| {
-        let mut bytes = [0; 2000];
-        recv(&socket.0, &mut bytes[..], RecvFlags::DONTWAIT).unwrap();
-        Here::decode(&bytes)
-    };
     let option = |world: &mut World, value| {
         let (level, name) = (libc::IPPROTO_IP, libc::IP_PKTINFO);
         world.ask(Request::Option { id: socket.1, level, name, value: [value, 0] }).0
@@ -242,18 +268,16 @@ fn a_socket_is_told_our_end_where_it_asks_and_says_from_which_it_sends() {
             |_, _| (),
         );
         assert_eq!(told_by_option.0, value.to_ne_bytes());
-        assert_eq!(world.desk.deliver(end("10.0.0.2:53"), end(PEER), 7, b"x"), Delivered::To(socket.1));
-        assert_eq!(told(&socket), expected);
+        assert_eq!(world.desk.deliver(arrived("10.0.0.2:53", PEER), 7, b"x"), Delivered::To(socket.1));
+        assert_eq!(socket.told().here, expected);
     }
     let send_from = |addr: &str, to: &str| {
-        let here = Here { addr: addr.parse().unwrap(), interface: 0 };
-        let bytes = [&Envelope::Peer(end(to)).encode_with(Some(here), 0)[..], b"y"].concat();
-        send(&socket.0, &bytes, SendFlags::empty()).unwrap();
+        let here = Some(Here { addr: addr.parse().unwrap(), interface: 0 });
+        socket.say(to, Said { here, ..Said::default() }, b"y");
     };
     for (from, expected) in [("10.0.0.2", "10.0.0.2:53"), ("0.0.0.0", "0.0.0.0:53")] {
         send_from(from, PEER);
-        let out = Letter::Out { from: end(expected), to: end(PEER), len: 1, segment: 1 };
-        assert_eq!(world.letter(&socket).0, out);
+        assert_eq!(world.letter(&socket).0, out(expected, PEER, 1));
     }
     for from in ["10.0.0.9", "fd00::1"] {
         send_from(from, PEER);
@@ -275,15 +299,14 @@ fn what_is_sent_at_once_is_cut_as_the_message_says_or_the_socket_does() {
         world.ask(Request::Option { id: socket.1, level, name, value: [value, 0] }).0
     };
     let send_to = |to: &str, segment, len: usize| {
-        let bytes = [&Envelope::Peer(end(to)).encode_with(None, segment)[..], &vec![b'y'; len]].concat();
-        send(&socket.0, &bytes, SendFlags::empty()).unwrap();
+        socket.say(to, Said { segment, ..Said::default() }, &vec![b'y'; len]);
     };
     for (set, said, len, segment) in
         [(0, 0, 1000, 1000), (0, 300, 1000, 300), (400, 0, 1000, 400), (400, 30, 90, 30)]
     {
         assert_eq!(option(&mut world, set), Answer::Done);
         send_to(PEER, said, len);
-        let out = Letter::Out { from: end(MAIL), to: end(PEER), len, segment };
+        let out = Letter::Out { from: end(MAIL), to: end(PEER), len, segment, class: 0, whole: false };
         assert_eq!(world.letter(&socket).0, out);
     }
     let told = world
@@ -301,6 +324,79 @@ fn what_is_sent_at_once_is_cut_as_the_message_says_or_the_socket_does() {
     assert_eq!(world.letter(&socket).0, Letter::Settled(Delivered::To(other.1)));
     let lens = std::iter::from_fn(|| other.get()).map(|(_, payload)| payload.len());
     assert_eq!(lens.collect::<Vec<_>>(), [40, 40, 20]);
+}
+
+/// A version of IP has its own options, and what a message says goes before its socket's.
+#[test]
+fn a_socket_is_told_the_traffic_class_where_it_asks_and_says_its_own() {
+    let mut world = World::new(50);
+    let (socket, six) = ("[::]:53", "[fd00::9]:7");
+    let socket = world.socket(socket, ALONE);
+    let (v4, v6) = (libc::IPPROTO_IP, libc::IPPROTO_IPV6);
+    let set = |world: &mut World, (level, name), value| {
+        let request = Request::Option { id: socket.1, level, name, value: [value, 0] };
+        assert_eq!(world.ask(request).0, Answer::Done);
+    };
+    let came = |world: &mut World| {
+        [(MAIL, PEER), ("[fd00::1]:53", six)].map(|(local, remote)| {
+            let delivered = world.desk.deliver(arrived(local, remote), 7, b"x");
+            assert_eq!(delivered, Delivered::To(socket.1));
+            socket.told().class
+        })
+    };
+    assert_eq!(came(&mut world), [None, None]);
+    set(&mut world, (v4, libc::IP_RECVTOS), 1);
+    assert_eq!(came(&mut world), [Some(CLASS), None]);
+    set(&mut world, (v6, libc::IPV6_RECVTCLASS), 1);
+    assert_eq!(came(&mut world), [Some(CLASS), Some(CLASS)]);
+
+    let leaves = |world: &mut World, said| {
+        [PEER, six].map(|to| {
+            socket.say(to, Said { class: said, ..Said::default() }, b"y");
+            match world.letter(&socket).0 {
+                Letter::Out { class, .. } => class,
+                other => panic!("{other:?}"),
+            }
+        })
+    };
+    assert_eq!(leaves(&mut world, None), [0, 0]);
+    set(&mut world, (v4, libc::IP_TOS), 2);
+    assert_eq!(leaves(&mut world, None), [2, 0]);
+    set(&mut world, (v6, libc::IPV6_TCLASS), 10 << 2);
+    assert_eq!(leaves(&mut world, None), [2, 10 << 2]);
+    assert_eq!(leaves(&mut world, Some(1)), [1, 1]);
+    // From program to program it is what was said.
+    let other = world.socket("10.0.0.1:54", ALONE);
+    let request = Request::Option { id: other.1, level: v4, name: libc::IP_RECVTOS, value: [1, 0] };
+    assert_eq!(world.ask(request).0, Answer::Done);
+    socket.say("10.0.0.1:54", Said { class: Some(3), ..Said::default() }, b"y");
+    assert_eq!(world.letter(&socket).0, Letter::Settled(Delivered::To(other.1)));
+    assert_eq!(other.told().class, Some(3));
+}
+
+#[test]
+fn a_socket_that_probes_for_the_mtu_sends_nothing_that_may_be_cut() {
+    let mut world = World::new(51);
+    let socket = world.socket("[::]:53", ALONE);
+    for (value, expected) in [(libc::IP_PMTUDISC_PROBE, true), (libc::IP_PMTUDISC_WANT, false)] {
+        let (level, name) = (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER);
+        let request = Request::Option { id: socket.1, level, name, value: [value, 0] };
+        assert_eq!(world.ask(request).0, Answer::Done);
+        // By IPv6 it may be, whatever is said of IPv4.
+        for (to, expected) in [(PEER, expected), ("[fd00::9]:7", false)] {
+            socket.say(to, Said::default(), b"x");
+            let Letter::Out { whole, .. } = world.letter(&socket).0 else { panic!("it goes to a peer") };
+            assert_eq!(whole, expected, "{to}");
+        }
+    }
+    let (level, name) = (libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG);
+    let request = Request::Option { id: socket.1, level, name, value: [1, 0] };
+    assert_eq!(world.ask(request).0, Answer::Done);
+    for (to, expected) in [(PEER, false), ("[fd00::9]:7", true)] {
+        socket.say(to, Said::default(), b"x");
+        let Letter::Out { whole, .. } = world.letter(&socket).0 else { panic!("it goes to a peer") };
+        assert_eq!(whole, expected, "{to}");
+    }
 }
 
 #[test]
