@@ -1,10 +1,10 @@
 //! Control data of datagrams: at which address of ours they came, from which
-//! they are to leave, their traffic class, and how what a program sends at once
-//! is cut into them.
+//! they are to leave, their traffic class, and how what a program sends, or is handed,
+//! at once is cut into them.
 //!
 //! As `IP_PKTINFO` says it of a socket of IPv4, and `IPV6_PKTINFO` of one of IPv6,
 //! where IPv4 is written as it is mapped; as `IP_TOS` does of a datagram of IPv4, and
-//! `IPV6_TCLASS` of one of IPv6; and as `UDP_SEGMENT` does. Other control
+//! `IPV6_TCLASS` of one of IPv6; and as `UDP_SEGMENT` and `UDP_GRO` do. Other control
 //! data that a program sends is refused: what it asks for would not be done.
 //! Source: cmsg(3), ip(7), udp(7), RFC 3542 §6.
 
@@ -97,7 +97,7 @@ unsafe fn one(header: &cmsghdr, said: &mut Said) -> Result<(), Errno> {
 pub(crate) unsafe fn write(message: &mut msghdr, six: bool, from: Option<SocketAddr>, said: Said) {
     let left = std::mem::take(&mut message.msg_controllen);
     let mut room = Room { message, left };
-    let Said { here, class, .. } = said;
+    let Said { here, class, segment } = said;
     match here {
         Some(Here { addr, interface }) if six => {
             let ipi6_addr = libc::in6_addr { s6_addr: mapped(addr).octets() };
@@ -123,6 +123,10 @@ pub(crate) unsafe fn write(message: &mut msghdr, six: bool, from: Option<SocketA
             unsafe { room.put((IPPROTO_IPV6, libc::IPV6_TCLASS), c_int::from(class)) };
         }
         _ => {}
+    }
+    if segment > 0 {
+        // SAFETY: the caller's.
+        unsafe { room.put((libc::SOL_UDP, libc::UDP_GRO), c_int::from(segment)) };
     }
 }
 
@@ -192,6 +196,20 @@ mod tests {
                 assert_eq!(read, Ok(said));
             }
         }
+    }
+
+    #[test]
+    fn how_what_comes_at_once_is_to_be_cut_is_told_last() {
+        let told = with(256, |message| {
+            let said = Said { here: None, class: Some(1), segment: 1200 };
+            // SAFETY: there is so much room.
+            unsafe { write(message, false, Some(PEER4.parse().unwrap()), said) };
+            // SAFETY: it was just filled.
+            let second = unsafe { libc::CMSG_NXTHDR(message, libc::CMSG_FIRSTHDR(message)) };
+            // SAFETY: there are two.
+            unsafe { (*second, libc::CMSG_DATA(second).cast::<c_int>().read_unaligned()) }
+        });
+        assert_eq!((told.0.cmsg_level, told.0.cmsg_type, told.1), (libc::SOL_UDP, libc::UDP_GRO, 1200));
     }
 
     /// An address and its interface are 28 bytes (32 with what comes next), a traffic class 17.

@@ -156,11 +156,15 @@ impl Programs for Seats {
         self.window.answer(call, &figures);
     }
 
-    fn deliver(&mut self, port: u16, datagram: &Datagram) -> Delivered {
+    fn merges(&mut self, port: u16, datagram: &Datagram) -> bool {
+        self.window.merges(SocketAddr::new(datagram.local, port), datagram.remote)
+    }
+
+    fn deliver(&mut self, port: u16, datagram: &Datagram, segment: usize) -> Delivered {
         let Datagram { remote, local, marks, ref payload, label, .. } = *datagram;
         let local = SocketAddr::new(local, port);
         let arrived = seam::Arrived { local, remote, class: marks.byte() };
-        delivered(self.window.deliver(arrived, label.priority.level(), payload))
+        delivered(self.window.deliver(arrived, label.priority.level(), payload, segment))
     }
 
     fn letter(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> Letter {

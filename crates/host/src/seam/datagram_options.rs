@@ -25,13 +25,15 @@ pub struct DatagramOptions {
     pub discover: [u8; 2],
     /// Nothing that it sends by IPv6 may be (IPV6_DONTFRAG).
     pub dontfrag: bool,
+    /// It takes several datagrams of one length at once (UDP_GRO).
+    pub gro: bool,
     /// It sends in segments of so many bytes; 0: as it writes (UDP_SEGMENT).
     pub segment: u16,
 }
 
 impl DatagramOptions {
     /// Levels and names of all of them.
-    pub const NAMES: [(i32, i32); 10] = [
+    pub const NAMES: [(i32, i32); 11] = [
         (IPPROTO_IP, libc::IP_PKTINFO),
         (IPPROTO_IP, libc::IP_RECVTOS),
         (IPPROTO_IP, libc::IP_TOS),
@@ -42,9 +44,10 @@ impl DatagramOptions {
         (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
         (IPPROTO_IPV6, libc::IPV6_DONTFRAG),
         (SOL_UDP, libc::UDP_SEGMENT),
+        (SOL_UDP, libc::UDP_GRO),
     ];
     /// Bytes of [`encode`](Self::encode).
-    pub const LEN: usize = 10;
+    pub const LEN: usize = 11;
 
     /// What option `name` of `level` is; `None` if it is none of these.
     #[must_use]
@@ -59,6 +62,7 @@ impl DatagramOptions {
             (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => self.discover[1].into(),
             (IPPROTO_IPV6, libc::IPV6_DONTFRAG) => self.dontfrag.into(),
             (SOL_UDP, libc::UDP_SEGMENT) => self.segment.into(),
+            (SOL_UDP, libc::UDP_GRO) => self.gro.into(),
             _ => return None,
         })
     }
@@ -80,6 +84,7 @@ impl DatagramOptions {
             (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => self.discover[1] = discover(value)?,
             (IPPROTO_IPV6, libc::IPV6_DONTFRAG) => self.dontfrag = value != 0,
             (SOL_UDP, libc::UDP_SEGMENT) => self.segment = u16::try_from(value).map_err(|_| Errno::INVAL)?,
+            (SOL_UDP, libc::UDP_GRO) => self.gro = value != 0,
             _ => return Err(Errno::NOPROTOOPT),
         }
         Ok(())
@@ -97,7 +102,7 @@ impl DatagramOptions {
     /// Its bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
-        let Self { info, told_class: [told4, told6], class, discover, dontfrag, segment } = *self;
+        let Self { info, told_class: [told4, told6], class, discover, dontfrag, gro, segment } = *self;
         let ([class4, class6], [discover4, discover6]) = (class, discover);
         let [high, low] = segment.to_be_bytes();
         [
@@ -109,6 +114,7 @@ impl DatagramOptions {
             discover4,
             discover6,
             dontfrag.into(),
+            gro.into(),
             high,
             low,
         ]
@@ -117,13 +123,14 @@ impl DatagramOptions {
     /// What [`encode`](Self::encode) has written.
     #[must_use]
     pub fn decode(bytes: [u8; Self::LEN]) -> Self {
-        let [info, told4, told6, class4, class6, discover4, discover6, dontfrag, high, low] = bytes;
+        let [info, told4, told6, class4, class6, discover4, discover6, dontfrag, gro, high, low] = bytes;
         Self {
             info: info == 1,
             told_class: [told4 == 1, told6 == 1],
             class: [class4, class6],
             discover: [discover4, discover6],
             dontfrag: dontfrag == 1,
+            gro: gro == 1,
             segment: u16::from_be_bytes([high, low]),
         }
     }
@@ -163,15 +170,15 @@ mod tests {
         }
         let (level, name, _) = class;
         assert_eq!((options.set(level, name, -1), options.get(level, name)), (Ok(()), Some(0)));
-        assert_eq!(options.set(SOL_UDP, libc::UDP_GRO, 1), Err(Errno::NOPROTOOPT));
-        assert_eq!(options.get(SOL_UDP, libc::UDP_GRO), None);
+        assert_eq!(options.set(IPPROTO_IP, libc::IP_TTL, 1), Err(Errno::NOPROTOOPT));
+        assert_eq!(options.get(IPPROTO_IP, libc::IP_TTL), None);
     }
 
     proptest! {
         /// Against a map: each name has a value of its own, but that our end is told by either of two.
         #[test]
-        fn options_are_what_they_were_set_to_last(sets in prop::collection::vec((0..10usize, 0..2), 0..30)) {
-            let (mut options, mut model) = (DatagramOptions::default(), [0; 10]);
+        fn options_are_what_they_were_set_to_last(sets in prop::collection::vec((0..11usize, 0..2), 0..30)) {
+            let (mut options, mut model) = (DatagramOptions::default(), [0; 11]);
             for (at, value) in sets {
                 let (level, name) = DatagramOptions::NAMES[at];
                 prop_assert_eq!(options.set(level, name, value), Ok(()));

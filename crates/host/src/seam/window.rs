@@ -299,11 +299,17 @@ impl Window {
     }
 
     /// [`Desk::deliver`], by this stack.
-    pub fn deliver(&self, arrived: Arrived, level: u8, payload: &[u8]) -> Delivered {
+    pub fn deliver(&self, arrived: Arrived, level: u8, payload: &[u8], segment: usize) -> Delivered {
         let mut desk = lock(&self.desk);
-        let delivered = desk.deliver(arrived, level, payload);
+        let delivered = desk.deliver(arrived, level, payload, segment);
         self.answers(&mut desk, delivered);
         delivered
+    }
+
+    /// [`Desk::merges`].
+    #[must_use]
+    pub fn merges(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        lock(&self.desk).merges(local, remote)
     }
 
     /// [`Desk::letter`], for this stack to send; others hear of the end of a socket.

@@ -4,15 +4,16 @@
 //!
 //! Ports and sockets take their turns among the connections of their level, up
 //! to [`LETTERS_MAX`] datagrams each; what a program sends at once in segments
-//! (UDP_SEGMENT) counts as one of them. Bounds: what has come waits in the
-//! stack's queue of its port, strict by label and bounded, beside one datagram
-//! that found no room; what a program has sent waits in its socket, beside what
+//! (UDP_SEGMENT) counts as one of them. What comes from a peer in datagrams of one
+//! length, for a program that wants it so, is handed over at once (UDP_GRO). Bounds: what has come waits in the
+//! stack's queue of its port, strict by label and bounded, beside what of one turn
+//! found no room; what a program has sent waits in its socket, beside what
 //! of one sending the stack had no room for. Where several sockets share a port nobody
 //! waits for one that is full: its datagrams are lost and counted. Nobody is
 //! told of a datagram that was dropped, but a socket that is connected hears
 //! that nobody listens at its peer. Decision: ADR 0049.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use net::Device;
 use net::stack::{Datagram, SendError, SendOptions, UdpId, UdpOptions, UdpPath};
@@ -24,6 +25,8 @@ use super::{COLLECTED_MAX, Delivered, Letter, Programs, Streams};
 
 /// Datagrams that a port or a socket has in one turn.
 pub const LETTERS_MAX: usize = 32;
+/// Bytes that are handed over at once: those of the longest datagram over IPv4.
+const RUN_BYTES_MAX: usize = 65_507;
 
 /// What is known of them; no more than programs have sockets.
 #[derive(Default)]
@@ -41,8 +44,8 @@ pub(super) struct Datagrams {
 struct Port {
     /// Waits on this level for its turn.
     queued: Option<Priority>,
-    /// The one that found no room.
-    held: Option<Datagram>,
+    /// What found no room: a run, and one datagram that was taken before that was known.
+    held: VecDeque<Run>,
 }
 
 /// A socket that has sent, or was handed something.
@@ -53,6 +56,31 @@ struct Sender {
     queued: Option<Priority>,
     /// What the stack had no room for.
     unsent: Option<Unsent>,
+}
+
+/// Datagrams that are handed over at once: in one, each of the first's length, but the
+/// last, which may be shorter.
+struct Run {
+    all: Datagram,
+    segment: usize,
+    count: usize,
+}
+
+impl Run {
+    fn of(datagram: Datagram) -> Self {
+        Self { segment: datagram.payload.len(), all: datagram, count: 1 }
+    }
+
+    /// Whether `next` can be its next.
+    fn takes(&self, next: &Datagram) -> bool {
+        let Self { all, segment, count } = self;
+        let same = |of: &Datagram| (of.remote, of.local, of.marks, of.label.priority);
+        let len = next.payload.len();
+        same(all) == same(next)
+            && all.payload.len() == segment * count
+            && (1..=*segment).contains(&len)
+            && all.payload.len() + len <= RUN_BYTES_MAX
+    }
 }
 
 /// What was sent at once, or what is left of it.
@@ -102,7 +130,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// `port` has something for programs, as urgent as `level`.
     fn queue_port(&mut self, port: u16, level: Priority) {
         let Some(at) = self.datagrams.ports.get_mut(&port) else { return };
-        if at.held.is_some() || at.queued.is_some_and(|queued| queued <= level) {
+        if !at.held.is_empty() || at.queued.is_some_and(|queued| queued <= level) {
             return;
         }
         at.queued = Some(level);
@@ -116,59 +144,82 @@ impl<D: Device, P: Programs> Streams<D, P> {
             return false;
         };
         at.queued = None;
+        let mut run: Option<Run> = None;
         for _ in 0..LETTERS_MAX {
             match self.stack.udp_level(id) {
                 Some(next) if next > level => break,
                 _ => {}
             }
             // Asked when there is none, the stack tells of the next that comes.
-            let Some(datagram) = self.stack.receive_from(now, id) else { return true };
-            if !self.hand_over_datagram(port, datagram) {
+            let Some(datagram) = self.stack.receive_from(now, id) else {
+                run.into_iter().for_each(|run| self.hand_over_run(port, run));
                 return true;
+            };
+            let Some(before) = &mut run else {
+                run = Some(Run::of(datagram));
+                continue;
+            };
+            if before.takes(&datagram) && self.programs.merges(port, &before.all) {
+                before.all.payload.extend_from_slice(&datagram.payload);
+                before.count += 1;
+                self.stack.recycle(datagram.payload);
+                continue;
+            }
+            let next = run.replace(Run::of(datagram));
+            next.into_iter().for_each(|run| self.hand_over_run(port, run));
+            if self.is_held(port) {
+                break;
             }
         }
+        run.into_iter().for_each(|run| self.hand_over_run(port, run));
         let next = self.stack.udp_level(id).unwrap_or(level);
         self.queue_port(port, next);
         true
     }
 
-    /// Hands a datagram over, or holds it; whether others may follow.
-    fn hand_over_datagram(&mut self, port: u16, datagram: Datagram) -> bool {
-        let level = datagram.label.priority;
-        let delivered = self.programs.deliver(port, &datagram);
-        if delivered == Delivered::Full {
-            if let Some(at) = self.datagrams.ports.get_mut(&port) {
-                at.held = Some(datagram);
-            }
-            return false;
-        }
-        self.on_delivered(delivered, level, datagram.payload.len());
-        self.stack.recycle(datagram.payload);
-        true
+    /// Whether something for `port` waits for room.
+    fn is_held(&self, port: u16) -> bool {
+        self.datagrams.ports.get(&port).is_some_and(|at| !at.held.is_empty())
     }
 
-    fn on_delivered(&mut self, delivered: Delivered, level: Priority, len: usize) {
+    /// Hands a run over, or holds it where there is no room, or others wait for some.
+    fn hand_over_run(&mut self, port: u16, run: Run) {
+        let Run { all, segment, count } = &run;
+        let segment = if *count > 1 { *segment } else { 0 };
+        let delivered = match self.is_held(port) {
+            true => Delivered::Full,
+            false => self.programs.deliver(port, all, segment),
+        };
+        if delivered == Delivered::Full
+            && let Some(at) = self.datagrams.ports.get_mut(&port)
+        {
+            return at.held.push_back(run);
+        }
+        self.on_delivered(delivered, all.label.priority, (*count, all.payload.len()));
+        self.stack.recycle(run.all.payload);
+    }
+
+    fn on_delivered(&mut self, delivered: Delivered, level: Priority, (count, len): (usize, usize)) {
+        let count = count as u64;
         match delivered {
             Delivered::To(socket) => {
-                self.counters.datagrams_in += 1;
+                self.counters.datagrams_in += count;
                 self.counters.bytes_in += len as u64;
                 self.datagrams.senders.entry(socket).or_default().level = level;
             }
-            Delivered::Full | Delivered::Lost => self.counters.datagrams_lost += 1,
-            Delivered::Nobody => self.counters.datagrams_untaken += 1,
+            Delivered::Full | Delivered::Lost => self.counters.datagrams_lost += count,
+            Delivered::Nobody => self.counters.datagrams_untaken += count,
         }
     }
 
     /// Programs have taken something that came for `port`.
     pub(super) fn on_room(&mut self, port: u16) {
-        let Some(datagram) = self.datagrams.ports.get_mut(&port).and_then(|at| at.held.take()) else {
-            return;
-        };
-        let level = datagram.label.priority;
-        if self.hand_over_datagram(port, datagram) {
-            let next = self.stack.udp_level(UdpId(port)).unwrap_or(level);
-            self.queue_port(port, next);
-        }
+        let Some(at) = self.datagrams.ports.get_mut(&port) else { return };
+        let held = std::mem::take(&mut at.held);
+        let Some(level) = held.front().map(|run| run.all.label.priority) else { return };
+        held.into_iter().for_each(|run| self.hand_over_run(port, run));
+        let next = self.stack.udp_level(UdpId(port)).unwrap_or(level);
+        self.queue_port(port, next);
     }
 
     /// The program may have sent something from `socket`.
@@ -217,7 +268,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
                         return true;
                     }
                 }
-                Letter::Settled(delivered) => self.on_delivered(delivered, level, 0),
+                Letter::Settled(delivered) => self.on_delivered(delivered, level, (1, 0)),
                 Letter::Nothing => return true,
                 Letter::End { port, last } => {
                     self.let_go_of_socket(socket, port, last);

@@ -231,29 +231,45 @@ impl Desk {
         }
     }
 
-    /// Hands a datagram, as urgent as `level`, 0..=7, to the program that wants it.
-    pub fn deliver(&mut self, arrived: Arrived, level: u8, payload: &[u8]) -> Delivered {
+    /// Hands a datagram, as urgent as `level`, 0..=7, to the program that wants it; or,
+    /// where `segment` is not 0, datagrams of so many bytes: at once to a program that
+    /// takes them so.
+    pub fn deliver(&mut self, arrived: Arrived, level: u8, payload: &[u8], segment: usize) -> Delivered {
         let Arrived { local, remote, class } = arrived;
         let Some(mailbox) = self.mailboxes.taker(local, remote) else { return Delivered::Nobody };
         // Before it can be met.
         self.board.tell(of_mailbox(mailbox.id), level, &[0; PRIVATE]);
         let interface = self.place.interface;
-        let DatagramOptions { info, told_class, .. } = mailbox.options;
+        let DatagramOptions { info, told_class, gro, .. } = mailbox.options;
+        let segment = if segment == 0 || segment >= payload.len() { payload.len() } else { segment };
+        let merged = gro && segment < payload.len();
         let said = Said {
             here: info.then_some(Here { addr: local.ip(), interface }),
             class: told_class[usize::from(remote.is_ipv6())].then_some(class),
-            segment: 0,
+            segment: if merged { segment as u16 } else { 0 },
         };
-        match put(&mailbox.end, Envelope::Peer(remote), said, payload) {
-            Ok(()) => Delivered::To(mailbox.id),
-            Err(Errno::AGAIN) if !self.mailboxes.is_shared(local.port()) => {
-                let (data, flags) =
-                    (epoll::EventData::new_u64(mailbox.id), READABLE | epoll::EventFlags::OUT);
-                let watched = epoll::modify(&self.watches[0], &mailbox.end, data, flags);
-                watched.map_or(Delivered::Lost, |()| Delivered::Full)
+        let (mut rest, mut first) = (payload, true);
+        loop {
+            let (next, after) = if merged { (rest, &[][..]) } else { rest.split_at(segment.min(rest.len())) };
+            match put(&mailbox.end, Envelope::Peer(remote), said, next) {
+                Ok(()) if after.is_empty() => return Delivered::To(mailbox.id),
+                Ok(()) => (rest, first) = (after, false),
+                Err(Errno::AGAIN) if first && !self.mailboxes.is_shared(local.port()) => {
+                    let (data, flags) =
+                        (epoll::EventData::new_u64(mailbox.id), READABLE | epoll::EventFlags::OUT);
+                    let watched = epoll::modify(&self.watches[0], &mailbox.end, data, flags);
+                    return watched.map_or(Delivered::Lost, |()| Delivered::Full);
+                }
+                Err(_) => return Delivered::Lost,
             }
-            Err(_) => Delivered::Lost,
         }
+    }
+
+    /// Whether the program that wants what comes to `local` from `remote` takes several
+    /// datagrams at once.
+    #[must_use]
+    pub fn merges(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        self.mailboxes.taker(local, remote).is_some_and(|mailbox| mailbox.options.gro)
     }
 
     /// Which stack sends for socket `id`: the one that handed it something last.
@@ -339,13 +355,7 @@ impl Desk {
 
     /// Hands what one program sends, in datagrams of `segment` bytes, to another.
     fn between(&mut self, arrived: Arrived, level: u8, (payload, segment): (&[u8], usize)) -> Delivered {
-        let (first, mut rest) = payload.split_at(segment.min(payload.len()));
-        let mut delivered = self.deliver(arrived, level, first);
-        while !rest.is_empty() && !matches!(delivered, Delivered::Nobody) {
-            let (next, after) = rest.split_at(segment.min(rest.len()));
-            (delivered, rest) = (self.deliver(arrived, level, next), after);
-        }
-        match delivered {
+        match self.deliver(arrived, level, payload, segment) {
             Delivered::Full => Delivered::Lost,
             Delivered::Nobody => {
                 self.undelivered(arrived.remote.port(), arrived.local);

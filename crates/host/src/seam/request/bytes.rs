@@ -220,6 +220,7 @@ mod tests {
                 class,
                 discover: [2, 5],
                 dontfrag: six,
+                gro: !six,
                 segment: 1200,
             };
             for to in [None, Some(addr)] {

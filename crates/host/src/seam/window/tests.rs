@@ -217,7 +217,7 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
     let mut bytes = [0; 64];
     let arrived = Arrived { local: mail, remote: end(PEER), class: 0 };
     for stack in [1, 0, 1] {
-        assert_eq!(world.windows[stack].deliver(arrived, 2, b"question"), Delivered::To(id));
+        assert_eq!(world.windows[stack].deliver(arrived, 2, b"question", 0), Delivered::To(id));
         send(&socket, &answers, SendFlags::empty()).unwrap();
         let mut told = world.told();
         // The first hears it, and leaves it where it belongs.

@@ -98,6 +98,36 @@ fn what_ip_says_of_datagrams_passes_both_ways() {
     }
 }
 
+/// Whoever takes several at once gets what whoever does not would, in fewer pieces; one ends
+/// where there was no room.
+#[test]
+fn datagrams_of_one_length_are_handed_over_at_once_where_that_is_wanted() {
+    let lens = [100, 100, 100, 40, 40, 7, 0, 0, 100, 200, 200, 1, 1472, 1472];
+    for (merges, room, calls) in [(false, 1000, 14), (true, 1000, 7), (true, 1, 8)] {
+        let (mut world, id) = World::with_mail(room);
+        world.post(id, b"know who it is");
+        world.settle();
+        world.streams.programs.mail.merges = merges;
+        world.came();
+        world.streams.programs.mail.calls = 0;
+        let all: Vec<Vec<u8>> = lens.iter().enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
+        all.iter().for_each(|payload| world.post(id, payload));
+        // All are through UDP before any is handed over.
+        assert!(world.streams.receive(world.now, &mut world.near));
+        world.settle();
+        let mut came = world.came();
+        while came.len() < all.len() {
+            world.streams.programs.happened.push(Happened::Room(53));
+            world.settle();
+            came.extend(world.came());
+        }
+        assert_eq!(came, all, "{merges} {room}");
+        assert_eq!(world.streams.programs.mail.calls, calls, "{merges} {room}");
+        let Counters { datagrams_in, datagrams_lost, .. } = *world.streams.counters();
+        assert_eq!((datagrams_in, datagrams_lost), (15, 0));
+    }
+}
+
 /// A probe for the path's MTU is lost where it is too long, and nothing else is (RFC 8899).
 #[test]
 fn what_is_not_to_be_cut_is_sent_whole_or_not_at_all() {

@@ -136,6 +136,9 @@ pub(super) struct Mail {
     pub(super) marks: Marks,
     pub(super) whole: bool,
     pub(super) taken: Vec<u64>,
+    /// It takes several at once, and has been handed something so many times.
+    pub(super) merges: bool,
+    pub(super) calls: usize,
     /// It has let go of them.
     pub(super) gone: bool,
     /// What found nobody.
@@ -187,13 +190,24 @@ impl Programs for Program {
         self.unopened.push(why);
     }
 
-    fn deliver(&mut self, port: u16, datagram: &Datagram) -> Delivered {
+    fn merges(&mut self, _: u16, _: &Datagram) -> bool {
+        self.mail.merges
+    }
+
+    fn deliver(&mut self, port: u16, datagram: &Datagram, segment: usize) -> Delivered {
         assert_eq!(SocketAddr::new(datagram.local, port), MAIL.parse().unwrap());
+        assert!(segment == 0 || self.mail.merges, "it does not want that");
         let mail = &mut self.mail;
         if mail.came.len() >= mail.room {
             return if mail.shared { Delivered::Lost } else { Delivered::Full };
         }
-        mail.came.push(datagram.payload.clone());
+        let all = &datagram.payload;
+        let segment = if segment == 0 { all.len().max(1) } else { segment };
+        match all.is_empty() {
+            true => mail.came.push(Vec::new()),
+            false => mail.came.extend(all.chunks(segment).map(<[u8]>::to_vec)),
+        }
+        mail.calls += 1;
         mail.marked = datagram.marks;
         Delivered::To(mail.taker)
     }

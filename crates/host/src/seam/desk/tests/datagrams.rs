@@ -97,7 +97,7 @@ impl World {
     }
 
     fn deliver(&mut self, from: &str, payload: &[u8]) -> Delivered {
-        self.desk.deliver(arrived(MAIL, from), 7, payload)
+        self.desk.deliver(arrived(MAIL, from), 7, payload, 0)
     }
 
     fn letter(&mut self, socket: &Socket) -> (Letter, Vec<u8>) {
@@ -121,7 +121,7 @@ fn datagrams_pass_with_their_addresses() {
         assert_eq!(world.letter(&socket), (out, payload.to_vec()));
         assert_eq!(world.letter(&socket).0, Letter::Nothing);
     }
-    assert_eq!(world.desk.deliver(arrived("10.0.0.1:54", PEER), 7, b"x"), Delivered::Nobody);
+    assert_eq!(world.desk.deliver(arrived("10.0.0.1:54", PEER), 7, b"x", 0), Delivered::Nobody);
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn a_socket_is_told_our_end_where_it_asks_and_says_from_which_it_sends() {
             |_, _| (),
         );
         assert_eq!(told_by_option.0, value.to_ne_bytes());
-        assert_eq!(world.desk.deliver(arrived("10.0.0.2:53", PEER), 7, b"x"), Delivered::To(socket.1));
+        assert_eq!(world.desk.deliver(arrived("10.0.0.2:53", PEER), 7, b"x", 0), Delivered::To(socket.1));
         assert_eq!(socket.told().here, expected);
     }
     let send_from = |addr: &str, to: &str| {
@@ -339,7 +339,7 @@ fn a_socket_is_told_the_traffic_class_where_it_asks_and_says_its_own() {
     };
     let came = |world: &mut World| {
         [(MAIL, PEER), ("[fd00::1]:53", six)].map(|(local, remote)| {
-            let delivered = world.desk.deliver(arrived(local, remote), 7, b"x");
+            let delivered = world.desk.deliver(arrived(local, remote), 7, b"x", 0);
             assert_eq!(delivered, Delivered::To(socket.1));
             socket.told().class
         })
@@ -372,6 +372,33 @@ fn a_socket_is_told_the_traffic_class_where_it_asks_and_says_its_own() {
     socket.say("10.0.0.1:54", Said { class: Some(3), ..Said::default() }, b"y");
     assert_eq!(world.letter(&socket).0, Letter::Settled(Delivered::To(other.1)));
     assert_eq!(other.told().class, Some(3));
+}
+
+#[test]
+fn datagrams_are_handed_over_at_once_to_a_socket_that_takes_them_so() {
+    let mut world = World::new(52);
+    let socket = world.socket(MAIL, ALONE);
+    let (level, name) = (libc::SOL_UDP, libc::UDP_GRO);
+    for (value, expected) in [(0, vec![40, 40, 20]), (1, vec![100])] {
+        assert_eq!(
+            world.ask(Request::Option { id: socket.1, level, name, value: [value, 0] }).0,
+            Answer::Done
+        );
+        assert_eq!(world.desk.merges(end(MAIL), end(PEER)), value == 1);
+        for remote in [PEER, "10.0.0.1:54"] {
+            let delivered = world.desk.deliver(arrived(MAIL, remote), 7, &[b'x'; 100], 40);
+            assert_eq!(delivered, Delivered::To(socket.1));
+            let lens = std::iter::from_fn(|| socket.get()).map(|(_, payload)| payload.len());
+            assert_eq!(lens.collect::<Vec<_>>(), expected);
+        }
+        // Of one alone nothing is said.
+        for (len, segment, said) in [(100, 40, if value == 1 { 40 } else { 0 }), (40, 40, 0), (40, 0, 0)] {
+            world.desk.deliver(arrived(MAIL, PEER), 7, &vec![b'x'; len], segment);
+            assert_eq!(socket.told().segment, said, "{len} in {segment}");
+            while socket.get().is_some() {}
+        }
+    }
+    assert!(!world.desk.merges(end("10.0.0.1:54"), end(PEER)), "there is nobody");
 }
 
 #[test]
