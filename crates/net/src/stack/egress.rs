@@ -107,7 +107,7 @@ impl Stack {
         let before = self.counters.frames_sent;
         self.restore_windows(now);
         let mut room = self.replies.is_empty() || self.send_replies(now, device).is_ok();
-        room = room && (!self.udp.wants_egress() || self.send_datagrams(now, device).is_ok());
+        room = room && (!self.udp.outbox.wants_egress() || self.send_datagrams(now, device).is_ok());
         while room {
             let flows = &mut self.flows;
             let Some(mut turn) = self.ready.next(now, |index| flows.places(index)) else {

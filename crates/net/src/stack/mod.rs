@@ -303,7 +303,7 @@ impl Stack {
         !self.ready.is_empty()
             || !self.replies.is_empty()
             || !self.waiting_acks.is_empty()
-            || self.udp.wants_egress()
+            || self.udp.outbox.wants_egress()
     }
 
     /// Runs the timers that are due.

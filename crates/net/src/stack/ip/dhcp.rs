@@ -307,7 +307,7 @@ impl Stack {
                 } else {
                     let ident = self.ip.idents.next(&self.config.secret, source, target);
                     let mac = [0; 6];
-                    self.udp.queue(Outgoing {
+                    self.udp.outbox.queue(Outgoing {
                         mac,
                         source,
                         target,

@@ -207,7 +207,7 @@ impl Stack {
     /// Who waited for `addr` may try again; if it has `moved`, what was sent
     /// again meanwhile went astray and goes at once.
     pub(super) fn wake(&mut self, now: Time, addr: IpAddr, moved: bool) {
-        self.udp.wake(addr);
+        self.udp.outbox.wake(addr);
         for index in self.neighbors.unpark(addr) {
             if let Some((_, connection)) = self.flows.at(index) {
                 connection.flags.parked = false;
@@ -225,7 +225,7 @@ impl Stack {
         if let (IpAddr::V6(addr), Some(v6)) = (addr, &mut self.ip.v6) {
             v6.on_silent(addr);
         }
-        self.udp.on_silent(addr, &mut self.counters);
+        self.udp.outbox.on_silent(addr, &mut self.counters);
         for index in self.neighbors.unpark(addr) {
             if let Some((_, connection)) = self.flows.at(index) {
                 connection.flags.parked = false;
