@@ -50,6 +50,12 @@ impl Pool {
         self.large.pop().unwrap_or_else(|| vec![0; LARGE_LEN].into_boxed_slice())
     }
 
+    /// A buffer for a frame of `len` bytes.
+    #[inline]
+    pub(crate) fn of_len(&mut self, len: usize) -> Box<[u8]> {
+        if len > self.small_len { self.large() } else { self.small() }
+    }
+
     /// The first `len` bytes of `buffer` as a frame.
     #[inline]
     pub(crate) fn frame(buffer: Box<[u8]>, len: usize) -> Frame {

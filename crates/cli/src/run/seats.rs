@@ -156,8 +156,8 @@ impl Programs for Seats {
         self.window.answer(call, &figures);
     }
 
-    fn merges(&mut self, port: u16, datagram: &Datagram) -> bool {
-        self.window.merges(SocketAddr::new(datagram.local, port), datagram.remote)
+    fn merges(&mut self, port: u16) -> bool {
+        self.window.merges(port)
     }
 
     fn deliver(&mut self, port: u16, datagram: &Datagram, segment: usize) -> Delivered {

@@ -10,9 +10,10 @@
 //! are copied out of the ring at once: it is a ring, so one frame that waits
 //! would hold up all behind it. Frames that the kernel has merged (GRO) do not
 //! fit a slot and are fetched by a system call; datagrams that nobody has cut yet
-//! are cut here; what the kernel or the card is to cut (TSO) leaves by one, through a socket without a ring. Both go through
-//! the interface's queueing discipline, as everybody's: only so does the kernel
-//! cut, and what is sent last cannot overtake.
+//! are cut here; what the kernel or the card is to cut (TSO) leaves by a system call,
+//! through a socket without a ring. That and the ring both go through the interface's
+//! queueing discipline, as everybody's: only so does the kernel cut, and what is sent
+//! last cannot overtake.
 //! Source: packet(7), Linux, Documentation/networking/packet_mmap.rst.
 
 use std::fs::File;
@@ -215,8 +216,7 @@ impl Packet {
         }
         let (vnet, frame) = self.receiving.received()?;
         // Slots are longer than ordinary frames, and so may be what was merged.
-        let large = frame.len() > self.frame_len_max;
-        let mut buffer = if large { self.pool.large() } else { self.pool.small() };
+        let mut buffer = self.pool.of_len(frame.len());
         buffer[..frame.len()].copy_from_slice(frame);
         let (header, frame) = (*vnet, Pool::frame(buffer, frame.len()));
         self.take(&header, frame, status & TP_STATUS_CSUMNOTREADY != 0)
@@ -242,8 +242,7 @@ impl Packet {
     fn cut(&mut self) -> Option<Received<Frame>> {
         let uncut = self.uncut.as_mut()?;
         if let Some(len) = uncut.next_len() {
-            let large = len > self.frame_len_max;
-            let mut buffer = if large { self.pool.large() } else { self.pool.small() };
+            let mut buffer = self.pool.of_len(len);
             uncut.next(&mut buffer[..len]);
             return Some(Received { frame: Pool::frame(buffer, len), arrived: None, checked: true });
         }

@@ -47,7 +47,7 @@ impl DatagramOptions {
         (SOL_UDP, libc::UDP_GRO),
     ];
     /// Bytes of [`encode`](Self::encode).
-    pub const LEN: usize = 11;
+    pub const LEN: usize = 2 * Self::NAMES.len();
 
     /// What option `name` of `level` is; `None` if it is none of these.
     #[must_use]
@@ -99,40 +99,25 @@ impl DatagramOptions {
         probes || six && self.dontfrag
     }
 
-    /// Its bytes.
+    /// Its bytes: the value of each of [`NAMES`](Self::NAMES).
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
-        let Self { info, told_class: [told4, told6], class, discover, dontfrag, gro, segment } = *self;
-        let ([class4, class6], [discover4, discover6]) = (class, discover);
-        let [high, low] = segment.to_be_bytes();
-        [
-            info.into(),
-            told4.into(),
-            told6.into(),
-            class4,
-            class6,
-            discover4,
-            discover6,
-            dontfrag.into(),
-            gro.into(),
-            high,
-            low,
-        ]
+        let mut bytes = [0; Self::LEN];
+        for (place, (level, name)) in bytes.as_chunks_mut().0.iter_mut().zip(Self::NAMES) {
+            // None is larger: a class, a flag, or a length.
+            *place = (self.get(level, name).unwrap_or(0) as u16).to_be_bytes();
+        }
+        bytes
     }
 
-    /// What [`encode`](Self::encode) has written.
+    /// What [`encode`](Self::encode) has written; what it cannot have is left out.
     #[must_use]
     pub fn decode(bytes: [u8; Self::LEN]) -> Self {
-        let [info, told4, told6, class4, class6, discover4, discover6, dontfrag, gro, high, low] = bytes;
-        Self {
-            info: info == 1,
-            told_class: [told4 == 1, told6 == 1],
-            class: [class4, class6],
-            discover: [discover4, discover6],
-            dontfrag: dontfrag == 1,
-            gro: gro == 1,
-            segment: u16::from_be_bytes([high, low]),
+        let mut options = Self::default();
+        for (&value, (level, name)) in bytes.as_chunks().0.iter().zip(Self::NAMES) {
+            let _ = options.set(level, name, u16::from_be_bytes(value).into());
         }
+        options
     }
 }
 

@@ -308,8 +308,8 @@ impl Window {
 
     /// [`Desk::merges`].
     #[must_use]
-    pub fn merges(&self, local: SocketAddr, remote: SocketAddr) -> bool {
-        lock(&self.desk).merges(local, remote)
+    pub fn merges(&self, port: u16) -> bool {
+        lock(&self.desk).merges(port)
     }
 
     /// [`Desk::letter`], for this stack to send; others hear of the end of a socket.

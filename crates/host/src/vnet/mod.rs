@@ -25,6 +25,8 @@ const SEGMENTS_V6: u8 = 4;
 const TCP_CHECKSUM: usize = 16;
 const TCP: u8 = 6;
 const ETHERNET: usize = 14;
+/// Bytes of an IPv6 header.
+const IPV6_LEN: usize = 40;
 
 /// Whether the transport checksum need not be looked at: it was verified, or
 /// was never filled in because the frame has not left this machine.
@@ -57,7 +59,7 @@ pub(crate) fn header_for(frame: &[u8], size: Option<u16>) -> Header {
 /// Where the TCP header starts whose checksum is to be completed, if one is.
 #[inline]
 pub(crate) fn partial(frame: &[u8]) -> Option<usize> {
-    tcp_start(frame).filter(|&start| is_partial(frame, start))
+    start_of(TCP, frame).filter(|&start| is_partial(frame, start))
 }
 
 /// Whether the checksum of the segment at `start` is the pseudo header's sum.
@@ -73,12 +75,12 @@ fn is_partial(frame: &[u8], start: usize) -> bool {
     u32::from(u16::from_be_bytes([field[0], field[1]])) == sum
 }
 
-/// Where the TCP header of a frame of ours starts, if it has one. We send no
-/// IPv6 extension headers before TCP.
-fn tcp_start(frame: &[u8]) -> Option<usize> {
+/// Where the header of `protocol`, by IP's number, starts in a frame, if it is right behind
+/// IP's: we send no IPv6 extension headers, and nobody's datagrams are merged behind some.
+fn start_of(protocol: u8, frame: &[u8]) -> Option<usize> {
     match (frame.get(12..14)?, *frame.get(ETHERNET)?) {
-        ([8, 0], first) if *frame.get(23)? == TCP => Some(ETHERNET + usize::from(first & 15) * 4),
-        ([0x86, 0xdd], _) if *frame.get(20)? == TCP => Some(ETHERNET + 40),
+        ([8, 0], first) if *frame.get(23)? == protocol => Some(ETHERNET + usize::from(first & 15) * 4),
+        ([0x86, 0xdd], _) if *frame.get(20)? == protocol => Some(ETHERNET + IPV6_LEN),
         _ => None,
     }
 }

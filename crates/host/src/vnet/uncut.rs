@@ -5,7 +5,7 @@
 
 use net::wire::checksum;
 
-use super::{ETHERNET, Header};
+use super::{ETHERNET, Header, IPV6_LEN, start_of};
 use crate::pool::Frame;
 
 /// What the header says of such a frame, over either version of IP.
@@ -39,7 +39,7 @@ impl Uncut {
             return Err(frame);
         }
         let size = usize::from(u16::from_ne_bytes([header[4], header[5]]));
-        match udp_start(frame.as_ref()) {
+        match start_of(UDP, frame.as_ref()) {
             Some(start) if size > 0 && start + UDP_LEN <= frame.as_ref().len() => {
                 Ok(Self { frame, start, size, at: start + UDP_LEN })
             }
@@ -78,18 +78,6 @@ impl Uncut {
     /// What it was cut from.
     pub(crate) fn into_frame(self) -> Frame {
         self.frame
-    }
-}
-
-/// Bytes of an IPv6 header.
-const IPV6_LEN: usize = 40;
-
-/// Where the UDP header of a frame begins, if there is one right behind IP's.
-fn udp_start(frame: &[u8]) -> Option<usize> {
-    match (frame.get(12..14)?, *frame.get(ETHERNET)?) {
-        ([8, 0], first) if *frame.get(23)? == UDP => Some(ETHERNET + usize::from(first & 15) * 4),
-        ([0x86, 0xdd], _) if *frame.get(20)? == UDP => Some(ETHERNET + IPV6_LEN),
-        _ => None,
     }
 }
 

@@ -205,12 +205,12 @@ fn datagrams_that_were_sent_at_once_come_one_by_one() {
 
 /// What a frame carries, if it is a datagram for port 9.
 fn datagram(frame: &[u8]) -> Option<Vec<u8>> {
-    let (packet, ports) = (&frame[14..], |udp: &[u8]| udp[2..4] == 9_u16.to_be_bytes());
+    let packet = &frame[14..];
     let udp = match packet[0] >> 4 {
         4 => ipv4::Packet::parse(packet).ok().filter(|packet| packet.protocol == Protocol::Udp)?.payload,
         _ => ipv6::Packet::parse(packet).ok().filter(|packet| packet.protocol == Protocol::Udp)?.payload,
     };
-    ports(udp).then(|| udp[8..].to_vec())
+    (udp[2..4] == 9_u16.to_be_bytes()).then(|| udp[8..].to_vec())
 }
 
 /// What `socket` sends at once is as many datagrams of so many bytes (udp(7), UDP_SEGMENT).

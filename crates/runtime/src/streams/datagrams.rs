@@ -144,6 +144,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             return false;
         };
         at.queued = None;
+        let merges = self.programs.merges(port);
         let mut run: Option<Run> = None;
         for _ in 0..LETTERS_MAX {
             match self.stack.udp_level(id) {
@@ -159,7 +160,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 run = Some(Run::of(datagram));
                 continue;
             };
-            if before.takes(&datagram) && self.programs.merges(port, &before.all) {
+            if merges && before.takes(&datagram) {
                 before.all.payload.extend_from_slice(&datagram.payload);
                 before.count += 1;
                 self.stack.recycle(datagram.payload);

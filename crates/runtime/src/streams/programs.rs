@@ -96,13 +96,13 @@ pub trait Programs {
     /// one, and how its peer is asked whether it lives, where it is.
     fn answer(&mut self, _call: u64, _info: Option<&Info>, _keep_alive: KeepAlive) {}
     /// Hands a datagram to the program that wants what comes to its address and `port`; or,
-    /// where `segment` is not 0 and it wants that so ([`merges`](Self::merges)), datagrams
-    /// of so many bytes each, of which the last may have less.
+    /// where `segment` is not 0, datagrams of so many bytes each, of which the last may
+    /// have less: only for a port that [merges](Self::merges).
     fn deliver(&mut self, _port: u16, _datagram: &Datagram, _segment: usize) -> Delivered {
         Delivered::Nobody
     }
-    /// Whether the program that wants this datagram takes several at once (UDP_GRO).
-    fn merges(&mut self, _port: u16, _datagram: &Datagram) -> bool {
+    /// Whether a program that wants what comes to `port` takes several at once (UDP_GRO).
+    fn merges(&mut self, _port: u16) -> bool {
         false
     }
     /// Takes what a program has sent from `socket` at once, as urgent as `level`, into

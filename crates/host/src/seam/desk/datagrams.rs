@@ -265,11 +265,10 @@ impl Desk {
         }
     }
 
-    /// Whether the program that wants what comes to `local` from `remote` takes several
-    /// datagrams at once.
+    /// Whether a program that wants what comes to `port` takes several datagrams at once.
     #[must_use]
-    pub fn merges(&self, local: SocketAddr, remote: SocketAddr) -> bool {
-        self.mailboxes.taker(local, remote).is_some_and(|mailbox| mailbox.options.gro)
+    pub fn merges(&self, port: u16) -> bool {
+        self.mailboxes.at(port).any(|mailbox| mailbox.options.gro)
     }
 
     /// Which stack sends for socket `id`: the one that handed it something last.

@@ -190,7 +190,7 @@ impl Programs for Program {
         self.unopened.push(why);
     }
 
-    fn merges(&mut self, _: u16, _: &Datagram) -> bool {
+    fn merges(&mut self, _: u16) -> bool {
         self.mail.merges
     }
 
