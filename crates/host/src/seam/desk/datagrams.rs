@@ -242,18 +242,24 @@ impl Desk {
         let interface = self.place.interface;
         let DatagramOptions { info, told_class, gro, .. } = mailbox.options;
         let segment = if segment == 0 || segment >= payload.len() { payload.len() } else { segment };
-        let merged = gro && segment < payload.len();
         let said = Said {
             here: info.then_some(Here { addr: local.ip(), interface }),
             class: told_class[usize::from(remote.is_ipv6())].then_some(class),
-            segment: if merged { segment as u16 } else { 0 },
+            segment: 0,
         };
         let (mut rest, mut first) = (payload, true);
+        let mut at_once = gro && segment < payload.len();
         loop {
-            let (next, after) = if merged { (rest, &[][..]) } else { rest.split_at(segment.min(rest.len())) };
+            let (len, said) = match at_once {
+                true => (rest.len(), Said { segment: segment as u16, ..said }),
+                false => (segment.min(rest.len()), said),
+            };
+            let (next, after) = rest.split_at(len);
             match put(&mailbox.end, Envelope::Peer(remote), said, next) {
                 Ok(()) if after.is_empty() => return Delivered::To(mailbox.id),
                 Ok(()) => (rest, first) = (after, false),
+                // More than the buffer ever holds; one may be less.
+                Err(Errno::MSGSIZE) if at_once => at_once = false,
                 Err(Errno::AGAIN) if first && !self.mailboxes.is_shared(local.port()) => {
                     let (data, flags) =
                         (epoll::EventData::new_u64(mailbox.id), READABLE | epoll::EventFlags::OUT);

@@ -401,6 +401,25 @@ fn datagrams_are_handed_over_at_once_to_a_socket_that_takes_them_so() {
     assert!(!world.desk.merges(54), "there is nobody");
 }
 
+/// The buffer that a program asks for may be smaller than what came at once.
+#[test]
+fn what_is_too_much_at_once_is_handed_over_one_by_one() {
+    let mut world = World::new(53);
+    let socket = world.socket(MAIL, ALONE);
+    for (level, name, value) in
+        [(libc::SOL_UDP, libc::UDP_GRO, 1), (libc::SOL_SOCKET, libc::SO_RCVBUF, 10_000)]
+    {
+        let request = Request::Option { id: socket.1, level, name, value: [value, 0] };
+        assert_eq!(world.ask(request).0, Answer::Done);
+    }
+    let payload: Vec<u8> = (0..30_000).map(|n| n as u8).collect();
+    // Not all of it has room, which is counted as if none had.
+    assert_eq!(world.desk.deliver(arrived(MAIL, PEER), 7, &payload, 1000), Delivered::Lost);
+    let came: Vec<_> = std::iter::from_fn(|| socket.get()).map(|(_, one)| one).collect();
+    assert!(came.len() > 1, "{} of 30", came.len());
+    assert!(came.iter().map(Vec::as_slice).eq(payload.chunks(1000).take(came.len())));
+}
+
 #[test]
 fn a_socket_that_probes_for_the_mtu_sends_nothing_that_may_be_cut() {
     let mut world = World::new(51);
