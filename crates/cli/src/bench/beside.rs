@@ -92,11 +92,13 @@ pub fn kernel_address(namespace: &Namespace, device: &str) -> Result<(), LabErro
     programs::kernel_address(namespace, device)
 }
 
-/// The median of what `rounds`, one at least, have of `figure`.
+/// The median of what `rounds`, one at least, have of `figure`; of an even
+/// number it is halfway between the two in the middle.
 pub fn median<R>(rounds: &[R], figure: impl Fn(&R) -> f64) -> f64 {
     let mut values: Vec<f64> = rounds.iter().map(figure).collect();
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let half = values.len() / 2;
+    values[half].midpoint(values[values.len() - 1 - half])
 }
 
 /// The same of spans.
