@@ -47,7 +47,7 @@ impl<B: Store> Connection<B> {
     /// Whether a connection in TIME-WAIT may end for the sake of the SYN `s`:
     /// nothing old can be taken for new (RFC 6191 §2, RFC 9293 §3.6.1). Where
     /// both have timestamps these decide, and only equal ones leave it to the
-    /// numbers.
+    /// numbers. Where only the new one has, what is old has none and is refused.
     #[inline]
     pub(crate) fn gives_way_to(&self, s: &Segment<'_>) -> bool {
         let State::TimeWait { .. } = self.state else { return false };
@@ -55,7 +55,8 @@ impl<B: Store> Connection<B> {
             s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK) && !s.flags.contains(Flags::RST);
         let later = match s.options.timestamps {
             Some(stamps) if self.flags.timestamps => stamps.value.wrapping_sub(self.ts_recent) as i32,
-            _ => 0,
+            Some(_) => return opens,
+            None => 0,
         };
         opens && (later > 0 || (later == 0 && s.seq.after(self.rcv_nxt)))
     }
