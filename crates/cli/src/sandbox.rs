@@ -32,6 +32,19 @@ impl Kept {
     pub fn plan(&self, duty: Duty, kept: Option<&'static str>) -> Sandbox {
         Sandbox { duty, user: None, kept: self.no_sandbox.then_some("--no-sandbox").or(kept) }
     }
+
+    /// Has the thread of `ui` alone, which hears strangers, give up what it does not
+    /// need, where the command has to keep what it has.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn confine_view(&self, ui: &Ui) -> Result<(), Error> {
+        if self.no_sandbox {
+            eprintln!("note: no sandbox, the view keeps capabilities and all system calls: --no-sandbox");
+            return Ok(());
+        }
+        Ok(ui.confine(host::sandbox::enter_thread)?)
+    }
 }
 
 impl Flags {
@@ -82,7 +95,7 @@ impl Sandbox {
                 eprintln!("note: no sandbox, {kept}all system calls are kept: {why}");
             }
             None => {
-                ui.iter().for_each(|ui| ui.confine());
+                ui.map_or(Ok(()), |ui| ui.confine(host::sandbox::drop_capabilities))?;
                 host::sandbox::enter(self.duty)?;
             }
         }

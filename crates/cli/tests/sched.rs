@@ -12,10 +12,14 @@ mod handoff;
 mod in_kernel;
 #[path = "sched/reload.rs"]
 mod reload;
+#[path = "sched/sandbox.rs"]
+mod sandbox;
 #[path = "common/schema.rs"]
 mod schema;
 #[path = "common/scratch.rs"]
 mod scratch;
+#[path = "common/threads.rs"]
+mod threads;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;

@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::configuration::Arguments;
 use crate::control::{self, Control};
 use crate::table::Table;
-use crate::{Error, ui};
+use crate::{Error, sandbox, ui};
 
 mod config;
 mod mechanism;
@@ -71,6 +71,8 @@ pub struct Args {
     ui: ui::Flags,
     #[command(flatten)]
     control: control::Flags,
+    #[command(flatten)]
+    sandbox: sandbox::Kept,
 }
 
 #[derive(clap::Subcommand)]
@@ -160,6 +162,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
     }
     let (sensor, why) = sensor(config, &cores)?;
     let ui = args.ui.open(shown::head(config, &cores), args.control.is_on())?;
+    ui.as_ref().map_or(Ok(()), |ui| args.sandbox.confine_view(ui))?;
     let control = args.control.open(ui.as_ref(), reads)?;
     let interrupted = host::interrupt::flag();
     let journal = Journal::begin(&folder, &cores).map_err(|e| Error::file(&folder, &e))?;

@@ -22,6 +22,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use host::Monotonic;
+use host::sandbox::SandboxError;
 use queueing::{Clock, Time};
 
 pub use labels::Labels;
@@ -31,7 +32,7 @@ pub use snapshot::{Figure, Move, Owner};
 use crate::Error;
 use crate::error::plain;
 use live::{Live, WINDOW_S};
-use server::{Server, Site};
+use server::{GiveUp, Server, Site};
 use snapshot::Snapshot;
 
 /// Where a command shows itself.
@@ -112,9 +113,12 @@ impl Ui {
         self.seen.clone()
     }
 
-    /// Has its thread give up its capabilities, which it does not need.
-    pub fn confine(&self) {
-        self.server.iter().for_each(Server::confine);
+    /// Has its thread give up what it does not need.
+    ///
+    /// # Errors
+    /// What `give_up` says, which that thread calls.
+    pub fn confine(&self, give_up: GiveUp) -> Result<(), SandboxError> {
+        self.server.as_ref().map_or(Ok(()), |server| server.confine(give_up))
     }
 
     /// Whether it is time to tell something.

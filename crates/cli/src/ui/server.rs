@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use host::Monotonic;
+use host::sandbox::SandboxError;
 use hyper::body::Incoming;
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue, X_CONTENT_TYPE_OPTIONS,
@@ -54,10 +55,18 @@ pub struct Site {
 /// A server; ended when this is dropped.
 pub struct Server {
     place: SocketAddr,
-    /// Told by who wants its capabilities gone, and to hear of it.
-    confine: mpsc::UnboundedSender<std::sync::mpsc::Sender<()>>,
+    confine: mpsc::UnboundedSender<Confine>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What a thread calls to have less than before.
+pub type GiveUp = fn() -> Result<(), SandboxError>;
+
+/// For the thread: what it is to call, and where the outcome is awaited.
+struct Confine {
+    give_up: GiveUp,
+    outcome: std::sync::mpsc::Sender<Result<(), SandboxError>>,
 }
 
 impl Server {
@@ -75,16 +84,14 @@ impl Server {
             tokio::net::TcpListener::from_std(listener)?
         };
         let (stop, stopped) = oneshot::channel::<()>();
-        let (confine, mut asked) = mpsc::unbounded_channel::<std::sync::mpsc::Sender<()>>();
+        let (confine, mut asked) = mpsc::unbounded_channel::<Confine>();
         let serve = move || {
             runtime.block_on(async move {
                 tokio::spawn(accept(listener, Arc::new(site)));
                 // On this thread, the only one.
                 tokio::spawn(async move {
-                    while let Some(done) = asked.recv().await {
-                        // There is no known reason for it to fail.
-                        let _ = host::sandbox::drop_capabilities();
-                        let _ = done.send(());
+                    while let Some(Confine { give_up, outcome }) = asked.recv().await {
+                        let _ = outcome.send(give_up());
                     }
                 });
                 // Sent, or its sender is gone: both are the end.
@@ -95,13 +102,15 @@ impl Server {
         Ok(Self { place, confine, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Takes all capabilities from its thread; returns when that is done.
-    pub fn confine(&self) {
-        let (done, heard) = std::sync::mpsc::channel();
-        if self.confine.send(done).is_ok() {
-            // Where the thread has ended, nobody has them.
-            let _ = heard.recv();
-        }
+    /// Has its thread give up what it does not need; returns when that is done.
+    ///
+    /// # Errors
+    /// What `give_up` says.
+    pub fn confine(&self, give_up: GiveUp) -> Result<(), SandboxError> {
+        let (outcome, heard) = std::sync::mpsc::channel();
+        // Where the thread has ended, it has nothing.
+        let _ = self.confine.send(Confine { give_up, outcome });
+        heard.recv().unwrap_or(Ok(()))
     }
 
     /// Where it listens.

@@ -95,6 +95,16 @@ pub fn enter(duty: Duty) -> Result<(), SandboxError> {
     calls::filter(duty, seccompiler::apply_filter_all_threads).map_err(SandboxError::Filter)
 }
 
+/// As [`enter`] of [`Duty::Serve`], but of this thread alone, and of those that it
+/// starts: of one that hears strangers, in a process that has to keep what it has.
+///
+/// # Errors
+/// As [`enter`].
+pub fn enter_thread() -> Result<(), SandboxError> {
+    drop_capabilities()?;
+    calls::filter(Duty::Serve, seccompiler::apply_filter).map_err(SandboxError::Filter)
+}
+
 /// Makes this process that of `user`: each of its threads. Those of its
 /// capabilities that `duty` needs stay with this thread, and with those that it starts.
 ///
@@ -119,8 +129,8 @@ pub fn keep_files_from_others() {
 ///
 /// # Errors
 /// The kernel's; there is no known reason for one.
-pub fn drop_capabilities() -> io::Result<()> {
-    keep_capabilities(CapabilitySet::empty())
+pub fn drop_capabilities() -> Result<(), SandboxError> {
+    keep_capabilities(CapabilitySet::empty()).map_err(SandboxError::Capabilities)
 }
 
 /// Takes all others than `kept` from this thread, and from those that it starts.
