@@ -53,7 +53,7 @@ use datagrams::Datagrams;
 pub use job::{Job, Origin};
 pub use seen::{Depths, Seen};
 use slow::Passed;
-pub use slow::{End, Limits, PASSAGE, Slow, Slowest};
+pub use slow::{End, Limits, PASSAGE, Side, Slow, Slowest};
 pub use stats::{Counters, HOPS, STAGES, Stats};
 
 /// What the shard did in one step, so that the simulator can charge for it.

@@ -6,7 +6,7 @@
 //! Source: OpenTelemetry Protocol 1.5 (JSON encoding), W3C Trace Context.
 
 use queueing::{Rng, Span};
-use runtime::shard::{End, PASSAGE, Slow};
+use runtime::shard::{End, Side, Slow};
 use serde_json::{Value, json};
 
 /// See the module.
@@ -19,6 +19,7 @@ pub struct Format {
 /// `SpanKind`.
 const INTERNAL: u8 = 1;
 const SERVER: u8 = 2;
+const CLIENT: u8 = 3;
 /// `Status.code` of what went wrong.
 const ERROR: u8 = 2;
 /// `Span.flags`: it is known whether the parent is another process's, and it is.
@@ -41,7 +42,7 @@ impl Format {
         let parent = slow.told.parent;
         let trace = hex(&parent.map_or_else(|| self.id(), |parent| parent.trace));
         let whole = hex(&self.id::<8>());
-        let begin_ns = epoch_ns + slow.received.as_nanos();
+        let begin_ns = epoch_ns + slow.begun.as_nanos();
         let mut first = json!({ "traceId": trace, "spanId": whole });
         if let Some(parent) = parent {
             first["parentSpanId"] = hex(&parent.span).into();
@@ -49,15 +50,19 @@ impl Format {
         }
         let name = if slow.told.what.is_empty() { "request" } else { &slow.told.what };
         first["name"] = name.into();
-        first["kind"] = SERVER.into();
+        first["kind"] = match slow.side {
+            Side::Served => SERVER,
+            Side::Called(_) => CLIENT,
+        }
+        .into();
         times(&mut first, begin_ns, slow.total());
         first["attributes"] = attributes(shard, slow).into();
-        if let Some(why) = trouble(slow.end) {
+        if let Some(why) = trouble(slow) {
             first["status"] = json!({ "code": ERROR, "message": why });
         }
         let mut spans = vec![first];
         let mut at_ns = begin_ns;
-        for (stage, span) in PASSAGE.into_iter().zip(slow.stages) {
+        for (stage, span) in slow.passage() {
             let id = hex(&self.id::<8>());
             let mut part = json!({ "traceId": trace, "spanId": id, "parentSpanId": whole });
             part["name"] = stage.into();
@@ -98,12 +103,21 @@ fn attributes(shard: usize, slow: &Slow) -> Vec<Value> {
         ("greenwave.request.bytes", slow.request as u64),
         ("greenwave.response.bytes", slow.response as u64),
     ];
-    words.chain(numbers.into_iter().map(|(key, value)| number(key, value))).collect()
+    let peer = match slow.side {
+        Side::Served => None,
+        Side::Called(peer) => Some(peer),
+    };
+    let peer = peer.map(|peer| {
+        [text("server.address", &peer.ip().to_string()), number("server.port", peer.port().into())]
+    });
+    let numbers = numbers.into_iter().map(|(key, value)| number(key, value));
+    words.chain(peer.into_iter().flatten()).chain(numbers).collect()
 }
 
-fn trouble(end: End) -> Option<&'static str> {
-    match end {
+fn trouble(slow: &Slow) -> Option<&'static str> {
+    match slow.end {
         End::Answered => None,
+        End::Gone if slow.side != Side::Served => Some("the connection was gone before an answer came"),
         End::Gone => Some("the connection was gone before the response was out"),
         End::Failed => Some("the application panicked"),
     }

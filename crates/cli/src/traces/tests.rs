@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use queueing::{Label, Priority};
 use runtime::app::{Parent, Told};
-use runtime::shard::{End, PASSAGE};
+use runtime::shard::{End, PASSAGE, Side};
 use serde_json::Value;
 
 use super::*;
@@ -12,8 +12,9 @@ use super::*;
 fn slow(level: u8) -> Slow {
     let ns = |ns| Span::from_nanos(ns);
     Slow {
+        side: Side::Served,
         label: Label::new(Priority::new(level).expect("a level")),
-        received: Time::from_nanos(1_000),
+        begun: Time::from_nanos(1_000),
         stages: [ns(10), ns(20), ns(30_000), ns(400), ns(5)],
         app: ns(390),
         request: 70,
@@ -114,6 +115,25 @@ fn a_line_is_one_trace_whose_stages_follow_each_other_and_fill_the_whole() {
     }
     assert_eq!(at, ns(whole, "endTimeUnixNano"));
     assert_eq!(attribute(&stages[3], "greenwave.app_ns"), "390");
+}
+
+#[test]
+fn a_call_is_a_clients_span_that_names_its_server_and_is_sent_before_it_is_served() {
+    let side = Side::Called("10.77.0.9:8080".parse().unwrap());
+    let spans = spans(&Format::new("greenwave serve", 7, 1).line(0, &Slow { side, ..slow(0) }, 0));
+    let (whole, stages) = spans.split_first().unwrap();
+    assert_eq!(whole["kind"], 3);
+    assert_eq!(["server.address", "server.port"].map(|key| attribute(whole, key)), ["10.77.0.9", "8080"]);
+    let ns = |span: &Value, at: &str| span[at].as_str().unwrap().parse::<u64>().unwrap();
+    let mut at = ns(whole, "startTimeUnixNano");
+    for (stage, (name, length)) in
+        stages.iter().zip([("transmit", 5), ("service", 400), ("nic", 10), ("tcp", 20), ("event", 30_000)])
+    {
+        assert_eq!((&stage["name"], ns(stage, "startTimeUnixNano")), (&name.into(), at), "no gap");
+        at += length;
+        assert_eq!(ns(stage, "endTimeUnixNano"), at);
+    }
+    assert_eq!(ns(whole, "endTimeUnixNano"), at);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use queueing::{Histogram, Label, Priority, Span, Time};
 use runtime::app::Told as Of;
-use runtime::shard::{End, Slow};
+use runtime::shard::{End, Side, Slow};
 
 use super::live::{Head, Live, Spans, Told};
 use super::metrics::{CAME, DEPTH, LEFT, SHED, WAIT};
@@ -23,8 +23,9 @@ fn of(us: impl IntoIterator<Item = u64>) -> Histogram {
 fn slow(second: u64, level: u8, end: End) -> Slow {
     let wait = Span::from_millis(second * u64::from(level + 1));
     Slow {
+        side: Side::Served,
         label: Label::new(Priority::new(level).expect("a level")),
-        received: at(second as f64 - 0.5),
+        begun: at(second as f64 - 0.5),
         stages: [Span::from_micros(12), Span::from_nanos(400), wait, Span::from_micros(15), Span::ZERO],
         app: Span::from_micros(14),
         request: 80,

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use queueing::{Histogram, Span, Time};
-use runtime::shard::Slow;
+use runtime::shard::{Side, Slow};
 
 use super::labels::Labels;
 use super::metrics::{self, Buckets};
@@ -145,10 +145,14 @@ impl Live {
     }
 
     fn request(&self, slow: &Slow) -> Request {
+        let to = match slow.side {
+            Side::Served => "",
+            Side::Called(_) => "→ ",
+        };
         Request {
-            at_s: self.seconds(slow.received),
+            at_s: self.seconds(slow.begun),
             class: slow.label.priority.level(),
-            what: format!("{} {}", slow.told.what, slow.told.path).trim().to_owned(),
+            what: format!("{to}{} {}", slow.told.what, slow.told.path).trim().to_owned(),
             end: slow.end.to_string(),
             total_ns: slow.total().as_nanos(),
             stages_ns: slow.stages.map(Span::as_nanos),

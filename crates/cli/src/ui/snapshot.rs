@@ -136,11 +136,12 @@ pub struct Move {
 /// A slow request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// When it came.
+    /// When it came, or left.
     pub at_s: f64,
     /// Its level, 0 the most urgent.
     pub class: u8,
-    /// What it wanted, such as `GET /pay`; empty where it does not say.
+    /// What it wanted, such as `GET /pay`, or `→ GET /pay` where a program of this
+    /// machine asked; empty where it does not say.
     pub what: String,
     /// `answered`, `gone`, `failed`.
     pub end: String,

@@ -1,4 +1,6 @@
-//! Slow requests of an unmodified server, as a collector would read them.
+//! Slow requests of unmodified programs, as a collector would read them.
+
+use std::net::TcpListener;
 
 use serde_json::Value;
 
@@ -21,16 +23,60 @@ fn requests_of_an_unmodified_server_are_written_with_stages_that_add_up() {
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(!text.contains("secret"), "{text}");
     for line in text.lines() {
-        let line: Value = serde_json::from_str(line).expect("a line is JSON");
-        let service = &line["resourceSpans"][0]["resource"]["attributes"][0]["value"]["stringValue"];
-        assert_eq!(service, "greenwave run");
-        let spans = line["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("spans");
+        let spans = spans(line);
         let (whole, stages) = spans.split_first().expect("spans");
-        let ns =
-            |span: &Value, at: &str| span[at].as_str().and_then(|text| text.parse::<u64>().ok()).expect(at);
-        let length = |span: &Value| ns(span, "endTimeUnixNano") - ns(span, "startTimeUnixNano");
         assert_eq!(stages.iter().map(length).sum::<u64>(), length(whole), "{whole}");
         assert!(whole["name"] == "GET" && whole.to_string().contains("\"/small\""), "{whole}");
         assert!(length(&stages[3]) > 0, "a program takes its time: {whole}");
     }
+}
+
+#[test]
+fn requests_of_an_unmodified_client_are_written_as_its_own() {
+    let Some(world) = World::new("requests_of_an_unmodified_client_are_written_as_its_own", "curl") else {
+        return;
+    };
+    let listener = world.clients.enter(|| TcpListener::bind((PEER, 8080)).unwrap());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes").unwrap();
+    });
+    let file = format!("{}/calls.jsonl", world.folder());
+    let url = format!("http://{PEER}:8080/pay?card=secret");
+    let curl = ["curl", "--silent", "--show-error", "--fail", "--max-time", "30", &url];
+    let (printed, said) =
+        world.client_with(&["--traces", &file, "--slower-than", "1ns"], "packet:gw0", &curl);
+    server.join().unwrap();
+    assert_eq!(printed, "yes", "{said}");
+    assert!(said.contains("traces: 1 slow requests in "), "{said}");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let spans = spans(&text);
+    let (whole, stages) = spans.split_first().expect("spans");
+    assert_eq!((&whole["name"], &whole["kind"]), (&"GET".into(), &3.into()), "a client's");
+    let whole_text = whole.to_string();
+    assert!(whole_text.contains("\"/pay\"") && whole_text.contains(PEER), "{whole}");
+    assert!(!text.contains("secret"), "{text}");
+    let names: Vec<_> = stages.iter().map(|stage| stage["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["transmit", "service", "nic", "tcp", "event"]);
+    assert_eq!(stages.iter().map(length).sum::<u64>(), length(whole), "{whole}");
+    assert!(length(&stages[1]) > 0, "the way there and back takes its time: {whole}");
+}
+
+/// The spans of `line`, which is one request's.
+fn spans(line: &str) -> Vec<Value> {
+    let line: Value = serde_json::from_str(line).expect("a line is JSON");
+    let service = &line["resourceSpans"][0]["resource"]["attributes"][0]["value"]["stringValue"];
+    assert_eq!(service, "greenwave run");
+    line["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("spans").clone()
+}
+
+fn length(span: &Value) -> u64 {
+    let ns = |at: &str| span[at].as_str().and_then(|text| text.parse::<u64>().ok()).expect(at);
+    ns("endTimeUnixNano") - ns("startTimeUnixNano")
 }

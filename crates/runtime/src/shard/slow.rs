@@ -9,6 +9,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::fmt;
+use std::net::SocketAddr;
 
 use queueing::{Label, Priority, PrioritySet, Span, Time};
 
@@ -58,18 +59,33 @@ impl fmt::Display for End {
     }
 }
 
-/// One request, from the device's stamp to its end. Its stages follow each
-/// other without a gap.
+/// Whose a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Side {
+    /// A peer's, that is served here.
+    #[default]
+    Served,
+    /// A program's of this machine, that is served there.
+    Called(SocketAddr),
+}
+
+/// One request, from its beginning to its end. Its stages follow each other
+/// without a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slow {
+    /// Whose it is.
+    pub side: Side,
     /// Its label, as it was when a worker took it.
     pub label: Label,
-    /// When the device stamped the segment that completed it.
-    pub received: Time,
+    /// When the device stamped the segment that completed it; of one that is
+    /// called, when TCP was given its first byte.
+    pub begun: Time,
     /// How long it was at each stage of [`PASSAGE`]. `service` begins when a
     /// worker is given the request and ends when the shard has it back;
     /// `transmit` is the wait for room in the send buffer, until TCP has the
-    /// last byte.
+    /// last byte. Of one that is called, `transmit` comes first, and `service`
+    /// is the peer's and the way there and back; the others are those of what
+    /// its answer begins with.
     pub stages: [Span; PASSAGE.len()],
     /// The part of `service` that was the application's.
     pub app: Span,
@@ -88,6 +104,16 @@ impl Slow {
     #[must_use]
     pub fn total(&self) -> Span {
         self.stages.into_iter().sum()
+    }
+
+    /// Its stages one after the other, with their names.
+    pub fn passage(&self) -> impl Iterator<Item = (&'static str, Span)> + use<> {
+        let order = match self.side {
+            Side::Served => [0, 1, 2, 3, 4],
+            Side::Called(_) => [4, 3, 0, 1, 2],
+        };
+        let stages = self.stages;
+        order.into_iter().map(move |stage| (PASSAGE[stage], stages[stage]))
     }
 }
 
@@ -235,8 +261,9 @@ impl Passed {
         let waited = nic + tcp + event;
         let service = self.served.since(self.given);
         Slow {
+            side: Side::Served,
             label: self.label,
-            received: Time::from_nanos(self.given.as_nanos().saturating_sub(waited.as_nanos())),
+            begun: Time::from_nanos(self.given.as_nanos().saturating_sub(waited.as_nanos())),
             stages: [nic, tcp, event, service, now.since(self.served)],
             app: self.app,
             request: self.request,

@@ -12,8 +12,8 @@ use net::Device;
 use net::stack::{ConnId, Event, EventKind, KeepAlive};
 use queueing::{Priority, Time};
 
+use super::followed::Followed;
 use super::newcomers::Stage;
-use super::requests::Requests;
 use super::{HANDED_MAX, Pipe, Programs, Streams, Wrote};
 
 mod collecting;
@@ -60,7 +60,7 @@ pub(super) struct Flow<P> {
     pub(super) keep_alive: Option<(bool, KeepAlive)>,
     pub(super) reset_on_close: bool,
     /// Its requests, where slow ones are kept.
-    requests: Option<Box<Requests>>,
+    followed: Option<Box<Followed>>,
 }
 
 impl<P> Flow<P> {
@@ -83,13 +83,13 @@ impl<P> Flow<P> {
             sent: 0,
             keep_alive: None,
             reset_on_close: false,
-            requests: None,
+            followed: None,
         }
     }
 
     /// One that its program opens.
-    pub(super) fn opening(generation: u32, pipe: P) -> Self {
-        Self { opening: true, stage: Stage::Taken, ..Self::new(generation, pipe) }
+    pub(super) fn opening(generation: u32, pipe: P, followed: Option<Box<Followed>>) -> Self {
+        Self { opening: true, stage: Stage::Taken, followed, ..Self::new(generation, pipe) }
     }
 
     /// Whether it is `conn`'s, and not of who had the place before or after.
@@ -120,8 +120,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
             EventKind::Accepted(_) => self.offer(now, conn),
             EventKind::Readable { fresh } => {
                 let popped = self.front.popped();
-                if let Some(requests) = self.flow(conn).and_then(|flow| flow.requests.as_mut()) {
-                    requests.arrived(now, fresh, received, popped);
+                if let Some(followed) = self.flow(conn).and_then(|flow| flow.followed.as_mut()) {
+                    followed.arrived(now, fresh, received, popped);
                 }
                 self.queue_in(conn, label.priority);
             }
@@ -152,8 +152,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
             return self.stack.abort(now, conn);
         };
         self.counters.offered += 1;
-        let requests = self.ledger.open(local.port());
-        self.seat(conn, Flow { requests, ..Flow::new(conn.generation, pipe) });
+        let followed = self.ledger.came(local.port());
+        self.seat(conn, Flow { followed, ..Flow::new(conn.generation, pipe) });
     }
 
     /// `conn` is a program's from now on.
@@ -237,8 +237,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
             let taken = match if flow.deaf { Wrote::Gone } else { flow.pipe.write(received) } {
                 Wrote::Some(taken) => {
                     self.counters.bytes_in += taken as u64;
-                    if let Some(requests) = &mut flow.requests {
-                        requests.handed(now, flow.level, &received[..taken], &self.ledger);
+                    if let Some(followed) = &mut flow.followed {
+                        followed.handed(now, flow.level, &received[..taken], &mut self.ledger);
                     }
                     if self.front.gate.is_some() {
                         self.newcomers.on_handed(now, conn, &mut flow.stage);
@@ -297,8 +297,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
     fn forget(&mut self, now: Time, conn: ConnId) {
         if let Some(flow) = of(&mut self.flows, conn) {
             self.newcomers.on_gone(flow.stage);
-            if let Some(mut requests) = flow.requests.take() {
-                requests.gone(now, &mut self.ledger);
+            if let Some(mut followed) = flow.followed.take() {
+                followed.gone(now, &mut self.ledger);
             }
             self.flows[conn.index as usize] = None;
             self.present -= 1;

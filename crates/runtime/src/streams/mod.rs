@@ -20,10 +20,10 @@
 mod counters;
 mod datagrams;
 mod flow;
+mod followed;
 mod newcomers;
 mod opening;
 mod programs;
-mod requests;
 mod run;
 
 use std::collections::VecDeque;
@@ -41,10 +41,10 @@ use crate::shard::Limits;
 pub use counters::{Counters, Seen};
 use datagrams::Datagrams;
 use flow::{Flow, Who};
+use followed::Ledger;
 use newcomers::Newcomers;
 pub use opening::NotOpened;
 pub use programs::{Delivered, Happened, Letter, Pipe, Programs, Read, Setting, Wrote};
-use requests::Ledger;
 pub use run::{Hatches, serve};
 
 /// The pure heart.
@@ -130,7 +130,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
         }
     }
 
-    /// Keeps slow requests whole, of connections that come from now on.
+    /// Keeps slow requests whole, of connections that come or are opened from now on.
     pub fn set_slow(&mut self, limits: Limits) {
         self.ledger.set_limits(limits);
     }
@@ -147,14 +147,14 @@ impl<D: Device, P: Programs> Streams<D, P> {
 
     /// Replaces both classifiers, the transport's where no program has said rules
     /// of its own: from the next frame, and the next segment, on. What waits
-    /// already keeps its label. What is spoken is known of connections that come from now on.
+    /// already keeps its label. What is spoken is known of connections that come, or are opened, from now on.
     pub fn set_classifiers(&mut self, classifiers: Classifiers) {
         self.front.set_classifier(classifiers.driver);
         self.stack.set_default_classifier(classifiers.transport);
         self.set_spoken(classifiers.spoken);
     }
 
-    /// What connections speak that come from now on: slow requests are told from each
+    /// What connections speak that come or are opened from now on: slow requests are told from each
     /// other by it, where first bytes do not say.
     pub fn set_spoken(&mut self, spoken: Spoken) {
         self.ledger.spoken = spoken;

@@ -35,7 +35,10 @@ impl<D: Device, P: Programs> Streams<D, P> {
         };
         let local = SocketAddr::new(tuple.local, tuple.local_port);
         match self.programs.opening(call, conn, local, to) {
-            Some(pipe) => self.seat(conn, Flow::opening(conn.generation, pipe)),
+            Some(pipe) => {
+                let followed = self.ledger.opened(to);
+                self.seat(conn, Flow::opening(conn.generation, pipe, followed));
+            }
             None => self.stack.abort(now, conn),
         }
     }

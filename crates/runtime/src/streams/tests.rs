@@ -6,6 +6,7 @@ use queueing::Span;
 
 use super::*;
 
+mod calls;
 mod datagrams;
 mod opening;
 mod requests;

@@ -6,8 +6,9 @@ use super::*;
 
 fn slow(us: u64) -> Slow {
     Slow {
+        side: Side::Served,
         label: Label::default(),
-        received: Time::ZERO,
+        begun: Time::ZERO,
         stages: [Span::ZERO, Span::ZERO, Span::from_micros(us), Span::ZERO, Span::ZERO],
         app: Span::ZERO,
         request: us as usize,

@@ -32,8 +32,8 @@ fn the_stages_of_a_request_add_up_to_what_lies_between_its_stamp_and_its_end() {
     assert!(slow.total() > quick.total(), "the slowest is the first");
     let waited = if slow.label.priority.level() == 4 { slow } else { quick };
     assert_eq!((waited.request, waited.response, waited.end), (2, 2, End::Answered));
-    assert!(waited.received >= sent);
-    assert_eq!(waited.received + waited.total(), end);
+    assert!(waited.begun >= sent);
+    assert_eq!(waited.begun + waited.total(), end);
     assert!(waited.stages[2] >= Span::from_micros(100), "it waited for the first: {waited:?}");
     assert!(waited.stages[3] >= Span::from_micros(4), "the way back is in it: {waited:?}");
     assert_eq!(waited.app, Span::from_micros(1));
@@ -57,7 +57,7 @@ fn a_response_that_waits_for_room_is_on_its_way_out_until_tcp_has_it_all() {
     let kept = kept(&mut world);
     assert_eq!((kept.len(), kept[0].response, kept[0].end), (1, 100_002, End::Answered));
     assert!(kept[0].stages[4] > Span::ZERO);
-    assert!(kept[0].received + kept[0].total() > served);
+    assert!(kept[0].begun + kept[0].total() > served);
 }
 
 #[test]

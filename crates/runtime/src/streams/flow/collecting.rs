@@ -79,8 +79,8 @@ impl<D: Device, P: Programs> Streams<D, P> {
         }
         flow.pending = Vec::new();
         flow.sent = 0;
-        if let Some(requests) = &mut flow.requests {
-            requests.sent(now, &mut self.ledger);
+        if let Some(followed) = &mut flow.followed {
+            followed.sent(now, &mut self.ledger);
         }
         let mut collected = 0;
         while collected < bytes_max {
@@ -89,14 +89,14 @@ impl<D: Device, P: Programs> Streams<D, P> {
                     collected += len;
                     self.counters.bytes_out += len as u64;
                     self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);
-                    if let Some(requests) = &mut flow.requests {
-                        requests.answered(now, len, &mut self.ledger);
+                    if let Some(followed) = &mut flow.followed {
+                        followed.wrote(now, flow.level, &self.scratch[..len], &mut self.ledger);
                     }
                     let sent = self.stack.send(now, conn, &self.scratch[..len]);
-                    if let (Some(requests), Ok(taken)) = (&mut flow.requests, &sent)
+                    if let (Some(followed), Ok(taken)) = (&mut flow.followed, &sent)
                         && *taken == len
                     {
-                        requests.sent(now, &mut self.ledger);
+                        followed.sent(now, &mut self.ledger);
                     }
                     match sent {
                         Ok(taken) if taken < len => {

@@ -4,7 +4,7 @@ use queueing::Span;
 
 use super::super::*;
 use super::world::World;
-use crate::shard::{End, Slow};
+use crate::shard::{End, Side, Slow};
 
 /// With one connection, and all of whose requests are kept.
 fn world() -> World {
@@ -16,26 +16,26 @@ fn world() -> World {
 
 impl World {
     /// Bytes of the client, taken in.
-    fn ask(&mut self, n: usize, bytes: &[u8]) {
+    pub(super) fn ask(&mut self, n: usize, bytes: &[u8]) {
         assert_eq!(self.send(n, bytes), bytes.len());
         self.settle();
     }
 
     /// The program has written this on its `n`th connection.
-    fn answer(&mut self, n: usize, bytes: &[u8]) {
+    pub(super) fn answer(&mut self, n: usize, bytes: &[u8]) {
         self.end(n).borrow_mut().outbound.extend(bytes);
         self.tell(n);
         self.settle();
     }
 
     /// The program is gone from its `n`th connection.
-    fn leave(&mut self, n: usize) {
+    pub(super) fn leave(&mut self, n: usize) {
         self.end(n).borrow_mut().gone = true;
         self.tell(n);
         self.settle();
     }
 
-    fn slow(&mut self) -> (Vec<Slow>, u64) {
+    pub(super) fn slow(&mut self) -> (Vec<Slow>, u64) {
         let mut seen = Seen::default();
         self.streams.show(&mut seen);
         (seen.slow.take(), seen.together)
@@ -55,8 +55,8 @@ fn a_request_is_followed_from_the_device_to_the_first_bytes_of_its_answer() {
     let (slow, together) = world.slow();
     let [slow] = slow.as_slice() else { panic!("{slow:?}") };
     assert_eq!((&*slow.told.what, &*slow.told.path, together), ("GET", "/pay", 0));
-    assert_eq!((slow.request, slow.response, slow.end), (37, 17, End::Answered));
-    assert!(slow.received > half && slow.received < world.now, "the segment that completed it");
+    assert_eq!((slow.request, slow.response, slow.end, slow.side), (37, 17, End::Answered, Side::Served));
+    assert!(slow.begun > half && slow.begun < world.now, "the segment that completed it");
     let [nic, tcp, event, service, transmit] = slow.stages;
     assert!(service >= Span::from_millis(20), "{service}");
     assert!(nic + tcp + event + transmit < Span::from_millis(1), "{slow:?}");

@@ -1,5 +1,4 @@
-//! Which requests of programs' connections were slow: read beside the streams,
-//! as no program says when it takes a request up or is done with it.
+//! Requests on a connection that came: peers ask, a program answers.
 //!
 //! Known is when the device had a request's last byte, when the program was
 //! handed that, when the connection began to answer, and when TCP had all that
@@ -7,54 +6,23 @@
 //! `service` is all that is the program's, its own queue too, and `transmit`
 //! ends with what a response begins with, not with the whole of a long one. Of
 //! requests that wait together on a connection nobody knows which one is
-//! answered: none of them is kept, and all are counted. What a connection
-//! speaks, its first bytes tell, and of messages of an operator's own a rule for its
-//! port; only connections that come are read.
+//! answered: none of them is kept, and all are counted.
 //!
 //! Bounds: [`MARKS_MAX`] segments of a connection, one request, and what a
 //! [`Reader`] may hold.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use net::classify::rules::Spoken;
-use net::classify::talk::{Notes, Protocol, Reader, Request, Visit};
+use net::classify::talk::{Protocol, Request, Visit};
 use queueing::{Label, Priority, Span, Time};
 
+use super::{Ledger, Mark, Reads};
 use crate::app::Told;
-use crate::shard::{End, Limits, PASSAGE, Slow, Slowest};
-
-/// What all connections have in common.
-#[derive(Debug, Default)]
-pub(super) struct Ledger {
-    pub(super) slowest: Slowest,
-    notes: Arc<Notes>,
-    /// Requests that are not kept, as they waited together.
-    pub(super) together: u64,
-    /// What rules say of what is spoken.
-    pub(super) spoken: Spoken,
-}
-
-impl Ledger {
-    pub(super) fn set_limits(&mut self, limits: Limits) {
-        self.slowest = Slowest::new(limits);
-    }
-
-    /// For a connection that has just come to `port`, if anything is kept.
-    pub(super) fn open(&self, port: u16) -> Option<Box<Requests>> {
-        let reads = || match self.spoken.on(port) {
-            Some(message @ Protocol::Message(_)) => {
-                Reads::Of(Reader::new(message.clone(), Arc::clone(&self.notes), 0))
-            }
-            _ => Reads::NotYet,
-        };
-        self.slowest.is_on().then(|| Box::new(Requests { reads: reads(), ..Requests::default() }))
-    }
-}
+use crate::shard::{End, PASSAGE, Side, Slow};
 
 /// Those of one connection.
 #[derive(Default)]
-pub(super) struct Requests {
+pub(in crate::streams) struct Requests {
     reads: Reads,
     /// Bytes of the stream that have come, and that the program was handed.
     come: u64,
@@ -64,28 +32,6 @@ pub(super) struct Requests {
     waiting: Waiting,
     /// Whose answer has begun, since when, and how many bytes of it there were.
     leaving: Option<(Asked, Time, usize)>,
-}
-
-/// What is known of a connection's language.
-#[derive(Default)]
-enum Reads {
-    /// Nothing was handed over.
-    #[default]
-    NotYet,
-    Of(Reader),
-    /// It is none that we read.
-    Nothing,
-}
-
-/// A segment.
-#[derive(Clone, Copy)]
-struct Mark {
-    /// Position in the stream of the byte after it.
-    end: u64,
-    /// Stamped by the device; taken from the receive buffer; readable.
-    received: Time,
-    popped: Time,
-    readable: Time,
 }
 
 /// Requests that were handed over and are not answered.
@@ -112,6 +58,10 @@ struct Asked {
 const MARKS_MAX: usize = 64;
 
 impl Requests {
+    pub(super) fn new(reads: Reads) -> Self {
+        Self { reads, ..Self::default() }
+    }
+
     /// `fresh` bytes became readable at `now`.
     pub(super) fn arrived(&mut self, now: Time, fresh: u32, received: Time, popped: Time) {
         self.come += u64::from(fresh);
@@ -142,12 +92,7 @@ impl Requests {
     }
 
     fn heard(&mut self, heard: Heard, part: &[u8], ledger: &Ledger) {
-        if let Reads::NotYet = self.reads {
-            self.reads = Protocol::of_first(part).map_or(Reads::Nothing, |protocol| {
-                Reads::Of(Reader::new(protocol, Arc::clone(&ledger.notes), self.handed))
-            });
-        }
-        let Reads::Of(reader) = &mut self.reads else { return };
+        let Some(reader) = self.reads.reader(self.handed, part, ledger) else { return };
         self.waiting.bytes += part.len();
         reader.read(self.handed, part, &mut Hearing { heard, waiting: &mut self.waiting });
     }
@@ -225,8 +170,9 @@ impl Asked {
         let total: Span = stages.into_iter().sum();
         let (app, request) = (Span::ZERO, bytes);
         ledger.slowest.offer(label.priority, total, || Slow {
+            side: Side::Served,
             label,
-            received,
+            begun: received,
             stages,
             app,
             request,

@@ -1,0 +1,179 @@
+//! Requests on a connection that a program opened: the program asks, and the next
+//! service answers.
+//!
+//! A call begins when TCP is given its first byte and ends when the program is
+//! handed what its answer begins with. Between these it is known when TCP had
+//! all of it, and the segment that its answer begins with: when the device had that,
+//! and when it was readable. So `service` is the peer's and the way there and
+//! back. Of calls that wait together on a connection nobody knows which one is
+//! answered: none of them is kept, and all are counted. What comes while none
+//! waits is the rest of an answer.
+//!
+//! Bounds: one call of a connection, and what a reader may hold.
+
+use std::net::SocketAddr;
+
+use net::classify::talk::{Protocol, Request, Visit};
+use queueing::{Label, Priority, Span, Time};
+
+use super::{Ledger, Reads};
+use crate::app::Told;
+use crate::shard::{End, Side, Slow};
+
+/// Those of one connection.
+pub(in crate::streams) struct Calls {
+    peer: SocketAddr,
+    reads: Reads,
+    /// Bytes that the program has written.
+    written: u64,
+    writing: Writing,
+    waiting: Waiting,
+}
+
+/// The call that is being written.
+#[derive(Default)]
+struct Writing {
+    /// When its first byte was.
+    begun: Option<Time>,
+    bytes: usize,
+    told: Told,
+}
+
+/// Calls that were written to their end and are not answered.
+#[derive(Default)]
+struct Waiting {
+    count: u64,
+    /// The only one.
+    only: Option<Call>,
+}
+
+struct Call {
+    label: Label,
+    begun: Time,
+    /// TCP had all of it.
+    sent: Option<Time>,
+    answer: Option<Answer>,
+    bytes: usize,
+    told: Told,
+}
+
+/// The segment that an answer begins with.
+#[derive(Clone, Copy)]
+struct Answer {
+    received: Time,
+    popped: Time,
+    readable: Time,
+}
+
+impl Calls {
+    pub(super) fn new(peer: SocketAddr, reads: Reads) -> Self {
+        Self { peer, reads, written: 0, writing: Writing::default(), waiting: Waiting::default() }
+    }
+
+    /// As [`Followed::wrote`](super::Followed::wrote).
+    pub(super) fn wrote(&mut self, now: Time, level: Priority, piece: &[u8], ledger: &Ledger) {
+        let place = self.written;
+        self.written += piece.len() as u64;
+        let Some(reader) = self.reads.reader(place, piece, ledger) else { return };
+        self.writing.begun.get_or_insert(now);
+        self.writing.bytes += piece.len();
+        let (writing, waiting) = (&mut self.writing, &mut self.waiting);
+        reader.read(place, piece, &mut Hearing { now, level, writing, waiting });
+    }
+
+    /// As [`Followed::sent`](super::Followed::sent).
+    pub(super) fn sent(&mut self, now: Time) {
+        if let Some(call) = &mut self.waiting.only {
+            call.sent.get_or_insert(now);
+        }
+    }
+
+    /// As [`Followed::arrived`](super::Followed::arrived).
+    pub(super) fn arrived(&mut self, now: Time, received: Time, popped: Time) {
+        if let Some(call) = &mut self.waiting.only {
+            call.answer.get_or_insert(Answer { received, popped, readable: now });
+        }
+    }
+
+    /// The program was handed `bytes` more.
+    pub(super) fn handed(&mut self, now: Time, bytes: usize, ledger: &mut Ledger) {
+        let is_answer = |call: &Call| call.answer.is_some();
+        match self.waiting.count {
+            0 => {}
+            // It came before there was anything to answer.
+            1 if !self.waiting.only.as_ref().is_some_and(is_answer) => {}
+            _ => self.over(now, End::Answered, bytes, ledger),
+        }
+    }
+
+    /// As [`Followed::gone`](super::Followed::gone).
+    pub(super) fn gone(&mut self, now: Time, ledger: &mut Ledger) {
+        // Of other protocols, some requests have no answer.
+        let is_due = |call: &Call| !call.told.path.is_empty();
+        match self.waiting.count {
+            1 if !self.waiting.only.as_ref().is_some_and(is_due) => {}
+            _ => self.over(now, End::Gone, 0, ledger),
+        }
+    }
+
+    /// Nobody waits any more.
+    fn over(&mut self, now: Time, end: End, response: usize, ledger: &mut Ledger) {
+        match std::mem::take(&mut self.waiting) {
+            Waiting { only: Some(call), .. } => call.until(now, end, (self.peer, response), ledger),
+            Waiting { count, .. } => ledger.together += count,
+        }
+    }
+}
+
+struct Hearing<'a> {
+    now: Time,
+    level: Priority,
+    writing: &'a mut Writing,
+    waiting: &'a mut Waiting,
+}
+
+impl Visit for Hearing<'_> {
+    fn begun(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
+        self.writing.told = Told::of(request);
+        0
+    }
+
+    fn touched(&mut self, _: u64) {}
+
+    fn ended(&mut self) {
+        let Writing { begun, bytes, told } = std::mem::take(self.writing);
+        self.waiting.count += 1;
+        let (label, begun) = (Label::new(self.level), begun.unwrap_or(self.now));
+        let call = Call { label, begun, sent: None, answer: None, bytes, told };
+        self.waiting.only = (self.waiting.count == 1).then_some(call);
+    }
+}
+
+impl Call {
+    /// Over at `now`, asked of this peer, who began to answer with so many bytes.
+    fn until(self, now: Time, end: End, (peer, response): (SocketAddr, usize), ledger: &mut Ledger) {
+        let Self { label, begun, sent, answer, bytes, told } = self;
+        let at_end = Answer { received: now, popped: now, readable: now };
+        let Answer { received, popped, readable } = answer.unwrap_or(at_end);
+        let mut last = begun;
+        // Where an answer begins before all is sent, nobody waits twice.
+        let [transmit, service, nic, tcp, event] = [sent.unwrap_or(begun), received, popped, readable, now]
+            .map(|time| {
+                let span = time.since(last);
+                last = last.max(time);
+                span
+            });
+        let stages: [Span; 5] = [nic, tcp, event, service, transmit];
+        ledger.slowest.offer(label.priority, now.since(begun), || Slow {
+            side: Side::Called(peer),
+            label,
+            begun,
+            stages,
+            app: Span::ZERO,
+            request: bytes,
+            response,
+            end,
+            told,
+        });
+    }
+}
