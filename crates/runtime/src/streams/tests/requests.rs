@@ -4,7 +4,7 @@ use queueing::Span;
 
 use super::super::*;
 use super::world::World;
-use crate::shard::{End, Side, Slow};
+use crate::shard::{End, Side};
 
 /// With one connection, and all of whose requests are kept.
 fn world() -> World {
@@ -12,34 +12,6 @@ fn world() -> World {
     world.streams.set_slow(Limits { over: Span::ZERO, most: 10, levels: PrioritySet::ALL });
     world.connect();
     world
-}
-
-impl World {
-    /// Bytes of the client, taken in.
-    pub(super) fn ask(&mut self, n: usize, bytes: &[u8]) {
-        assert_eq!(self.send(n, bytes), bytes.len());
-        self.settle();
-    }
-
-    /// The program has written this on its `n`th connection.
-    pub(super) fn answer(&mut self, n: usize, bytes: &[u8]) {
-        self.end(n).borrow_mut().outbound.extend(bytes);
-        self.tell(n);
-        self.settle();
-    }
-
-    /// The program is gone from its `n`th connection.
-    pub(super) fn leave(&mut self, n: usize) {
-        self.end(n).borrow_mut().gone = true;
-        self.tell(n);
-        self.settle();
-    }
-
-    pub(super) fn slow(&mut self) -> (Vec<Slow>, u64) {
-        let mut seen = Seen::default();
-        self.streams.show(&mut seen);
-        (seen.slow.take(), seen.together)
-    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ use sched::dispatch::{Params, Steering};
 
 use super::super::*;
 use crate::mode::{Classifiers, Mode};
+use crate::shard::Slow;
 
 /// A program's end of a connection, in its hands and ours.
 #[derive(Default)]
@@ -355,5 +356,32 @@ impl World {
 
     pub(super) fn send(&mut self, n: usize, bytes: &[u8]) -> usize {
         self.client.send(self.now, self.conns[n], bytes).unwrap()
+    }
+
+    /// Bytes of the client, taken in.
+    pub(super) fn ask(&mut self, n: usize, bytes: &[u8]) {
+        assert_eq!(self.send(n, bytes), bytes.len());
+        self.settle();
+    }
+
+    /// The program has written this on its `n`th connection.
+    pub(super) fn answer(&mut self, n: usize, bytes: &[u8]) {
+        self.end(n).borrow_mut().outbound.extend(bytes);
+        self.tell(n);
+        self.settle();
+    }
+
+    /// The program is gone from its `n`th connection.
+    pub(super) fn leave(&mut self, n: usize) {
+        self.end(n).borrow_mut().gone = true;
+        self.tell(n);
+        self.settle();
+    }
+
+    /// Slow requests since the last look, and how many waited together so far.
+    pub(super) fn slow(&mut self) -> (Vec<Slow>, u64) {
+        let mut seen = Seen::default();
+        self.streams.show(&mut seen);
+        (seen.slow.take(), seen.together)
     }
 }
