@@ -5,13 +5,13 @@
 //! (dup3), with its flags. Accepting is receiving a descriptor.
 
 use std::ffi::c_int;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 
 use host::seam::name::{Kind, LEN};
-use host::seam::{Answer, Name, Request, pass};
+use host::seam::{Answer, Half, Name, Request, pass};
 use libc::{sockaddr, socklen_t};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
-use rustix::net::sockopt;
+use rustix::net::{SendFlags, send, sockopt};
 
 use crate::next::next;
 use crate::{address, adopted, borrow, datagrams, fail, ours, seam, sort};
@@ -43,6 +43,10 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
     {
         match seam.ask(&request).map(|asked| (asked.answer, asked.end)) {
             Ok((Answer::Done, end)) => {
+                if is_half(&request) {
+                    // SAFETY: the program's arguments.
+                    unsafe { bind_half(fd, addr, len, &end) };
+                }
                 return adopted::become_ours(&seam, fd, &end).map_or_else(fail, |()| 0);
             }
             Ok((Answer::No(errno), _)) => return fail(Errno::from_raw_os_error(errno)),
@@ -51,6 +55,32 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
         }
     }
     next!(bind(fd, addr, len) as Real)
+}
+
+/// Whether what was asked for is the kernel's, too: all addresses are.
+fn is_half(request: &Request) -> bool {
+    matches!(request, Request::Bind { addr, .. } if addr.ip().to_canonical().is_unspecified())
+}
+
+/// Binds the socket `fd` in the kernel, and hands it to the desk by `end`, the
+/// listener that is to be in its place.
+///
+/// # Safety
+/// As bind(2).
+unsafe fn bind_half(fd: c_int, addr: *const sockaddr, len: socklen_t, end: &OwnedFd) {
+    type Real = unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    let Some(socket) = borrow(fd) else { return };
+    // Where it cannot be told, the desk is gone, and the program hears of that.
+    if next!(bind(fd, addr, len) as Real) == 0 {
+        let _ = pass::send(end, None, &Half::Here.encode(), socket);
+        return;
+    }
+    let why = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
+    // Where the kernel has no addresses of that kind, nobody could come by them.
+    if why == Errno::ADDRINUSE || why == Errno::ACCESS {
+        let none = Half::None { errno: why.raw_os_error() };
+        let _ = send(end, &none.encode(), SendFlags::NOSIGNAL);
+    }
 }
 
 /// listen(2).

@@ -13,6 +13,7 @@ use runtime::streams::{Delivered, Happened, Letter, NotOpened, Pipe, Programs, R
 use rustix::io::Errno;
 
 use crate::Error;
+use crate::error::plain;
 
 /// Where programs sit, as one stack sees it.
 pub(super) struct Seats {
@@ -58,6 +59,10 @@ impl Seats {
     pub(super) fn refused(&self) -> impl Iterator<Item = String> {
         self.window.refused().into_iter().map(|(refusal, count)| {
             let what = match refusal {
+                Refusal::Half { port, errno } => {
+                    let why = std::io::Error::from_raw_os_error(errno);
+                    format!("port {port} of the kernel's addresses: {}", plain(&why.to_string()))
+                }
                 Refusal::Connect => {
                     "connect of a socket bound to our address, to where the device does not lead".to_owned()
                 }

@@ -1,5 +1,7 @@
 //! Each server does on our stack what it does on the kernel's.
 
+use std::net::TcpListener;
+
 use super::*;
 
 const LIGHTTPD: &str = "server.document-root = \"FOLDER\"\nserver.bind = \"ADDRESS\"\nserver.port = 80\n\
@@ -89,6 +91,40 @@ fn python_serves_with_sockets_that_block() {
         world.files_arrive(&server);
         server.stop();
     }
+}
+
+#[test]
+fn a_server_on_all_addresses_is_reached_by_the_kernels_too() {
+    let test = "a_server_on_all_addresses_is_reached_by_the_kernels_too";
+    let Some(world) = World::new(test, "python3") else { return };
+    let folder = world.folder();
+    let get = |to: &str| {
+        let mut stream = world.ours.enter(|| TcpStream::connect(to)).ok()?;
+        stream.write_all(b"GET /small HTTP/1.0\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    };
+    let is_served = |to: &str| get(to).is_some_and(|answer| answer.ends_with("\r\n\r\nhello\n"));
+    for (bind, local) in [("0.0.0.0", "127.0.0.1:80"), ("::", "[::1]:80"), ("::", "127.0.0.1:80")] {
+        let program = ["python3", "-m", "http.server", "80", "--bind", bind, "--directory", &folder];
+        let server = world.run("packet:gw0", 80, &program);
+        assert!(is_served(local), "{local} of {bind}");
+        assert_eq!(world.get(&server, "/small"), b"hello\n", "ours, too");
+        assert!(is_served("10.7.0.1:80"), "any of them");
+        let said = server.stop();
+        assert!(!said.contains("refused"), "{said}");
+        assert!(get(local).is_none(), "it is gone with the server");
+    }
+    let _other = world.ours.enter(|| TcpListener::bind("127.0.0.1:80")).unwrap();
+    let program = ["python3", "-m", "http.server", "80", "--directory", &folder];
+    let server = world.run("packet:gw0", 80, &program);
+    assert_eq!(world.get(&server, "/small"), b"hello\n", "ours is served");
+    let said = server.stop();
+    assert!(
+        said.contains("refused: port 80 of the kernel's addresses: Address already in use, 1×"),
+        "{said}"
+    );
 }
 
 /// Connections at once: as many as a test may hold, at most.

@@ -82,6 +82,8 @@ fn of_run() -> Result<Calls, BackendError> {
         (libc::SYS_socketpair, vec![is(0, libc::AF_UNIX as u64)?]),
         // A name for one of a pair: no other socket is made.
         (libc::SYS_bind, Vec::new()),
+        // What comes to the kernel's half of a program's listener.
+        (libc::SYS_listen, Vec::new()),
         // How much of it waits in the kernel.
         (libc::SYS_setsockopt, vec![is(1, libc::SOL_SOCKET as u64)?]),
         // What a program has not read, too.

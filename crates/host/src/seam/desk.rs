@@ -17,8 +17,7 @@ use net::classify::TransportClassifier;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recv, send,
-    socket_with, socketpair,
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, send, socket_with, socketpair,
 };
 
 use super::asking;
@@ -35,6 +34,7 @@ use crate::affinity;
 
 mod asked;
 mod datagrams;
+mod half;
 mod leavers;
 mod opening;
 mod rules;
@@ -43,6 +43,7 @@ mod told;
 use asked::Questions;
 use datagrams::Wanted;
 pub use datagrams::{Arrived, Delivered, Letter};
+use half::HALF;
 use opening::{Asker, Openings};
 pub use told::{Happened, NoOffer, Refusal};
 
@@ -198,19 +199,22 @@ impl Desk {
         if id & LISTENER == 0 {
             return on_pipe(id, flags, into);
         }
+        if id & HALF != 0 {
+            return self.accept_half(id & !HALF);
+        }
         if gone || flags.contains(F::RDHUP) {
             if let Some((listener, true)) = self.listeners.remove(id) {
                 into.push(Happened::Unlisten(listener.addr.port()));
             }
             return;
         }
-        let Some(listener) = self.listeners.get_mut(id) else { return };
         if flags.contains(F::IN) {
-            // Nothing can be written to a listener; this is nobody's.
-            let _ = recv(&listener.end, &mut [0_u8; 64][..], RecvFlags::DONTWAIT | RecvFlags::TRUNC);
+            self.take_half(id);
         }
+        let Some(listener) = self.listeners.get_mut(id) else { return };
         listener.refill();
         let _ = self.watch_listener(id);
+        self.accept_half(id);
     }
 
     /// Watches whether the listener is still there, and for room where it lacks.
@@ -250,6 +254,7 @@ impl Desk {
                 Some(listener) => {
                     listener.listen(backlog);
                     into.push(Happened::Listen(listener.addr.port()));
+                    self.open_half(id);
                     Answer::Done
                 }
                 None => Answer::No(Errno::INVAL.raw_os_error()),

@@ -32,6 +32,8 @@ pub(super) struct Listener {
     pub backlog: usize,
     /// Our end of the pair.
     pub end: OwnedFd,
+    /// The kernel's socket at its port, where it is bound to all addresses.
+    pub half: Option<OwnedFd>,
     /// Connections for which the pair had no room.
     waiting: VecDeque<([u8; LEN], OwnedFd)>,
     /// Connections it was given.
@@ -47,7 +49,8 @@ impl Listener {
     pub fn new(id: u64, addr: SocketAddr, end: OwnedFd) -> Self {
         let (six, v6_only, reuse_port, backlog) = (addr.is_ipv6(), false, false, 0);
         let (waiting, settings) = (VecDeque::new(), Vec::new());
-        Self { id, addr, six, v6_only, reuse_port, backlog, end, waiting, given: 0, settings }
+        let half = None;
+        Self { id, addr, six, v6_only, reuse_port, backlog, end, half, waiting, given: 0, settings }
     }
 
     /// Its connections are to have `setting` from now on.
@@ -82,11 +85,21 @@ impl Listener {
         if self.waiting.is_empty() && pass::send(&self.end, None, &name, theirs.as_fd()).is_ok() {
             return Ok(());
         }
-        if self.waiting.len() >= self.backlog {
+        if !self.has_room() {
             return Err(theirs);
         }
         self.waiting.push_back((name, theirs));
         Ok(())
+    }
+
+    #[cfg(test)]
+    pub fn waits(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether one more may wait.
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < self.backlog
     }
 
     /// Whether connections wait for room.

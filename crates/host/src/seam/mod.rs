@@ -51,7 +51,9 @@ pub use name::Name;
 pub use options::Setting;
 pub use pipe::{Pipe, Read, Wrote};
 pub use place::Place;
-pub use request::{ANSWER_BYTES, Answer, Key, OPTION_BYTES_MAX, REQUEST_BYTES_MAX, RULES_BYTES_MAX, Request};
+pub use request::{
+    ANSWER_BYTES, Answer, Half, Key, OPTION_BYTES_MAX, REQUEST_BYTES_MAX, RULES_BYTES_MAX, Request,
+};
 pub use window::Window;
 
 /// The environment variable that tells the library where the desk is:

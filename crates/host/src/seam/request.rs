@@ -3,9 +3,9 @@
 //! A request is one datagram to the desk's socket, with a key that the desk
 //! gave to its programs alone and one end of a socket pair: the answer comes
 //! back over that pair. For [`Request::Bind`] the pair is, from then on, the
-//! listener itself; the answer to [`Request::Connect`] brings the connection's
-//! descriptor, and a second one says how its handshake ended, where that is
-//! waited for. For [`Request::Datagrams`] the pair is the socket itself.
+//! listener itself, and [`Half`] is the first that is said on it, if anything is;
+//! the answer to [`Request::Connect`] brings the connection's descriptor, and a
+//! second one says how its handshake ended, where that is waited for. For [`Request::Datagrams`] the pair is the socket itself.
 
 use std::net::SocketAddr;
 
@@ -128,6 +128,43 @@ pub enum Request {
     /// The file with the labels of connections: it follows the answer as a
     /// message of its own.
     Labels,
+}
+
+/// What a program's end of a listener on all addresses says of the kernel's
+/// addresses, before anybody else has that end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// The socket that comes with this has the same port there.
+    Here,
+    /// It could not be had.
+    None {
+        /// Why, as in errno(3).
+        errno: i32,
+    },
+}
+
+impl Half {
+    /// Bytes that it takes.
+    pub const BYTES: usize = 4;
+
+    /// As it is sent.
+    #[must_use]
+    pub fn encode(self) -> [u8; Self::BYTES] {
+        match self {
+            Self::Here => 0,
+            Self::None { errno } => errno,
+        }
+        .to_be_bytes()
+    }
+
+    /// What `bytes` say; `None` when that is nothing.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        match i32::from_be_bytes(bytes.try_into().ok()?) {
+            0 => Some(Self::Here),
+            errno => Some(Self::None { errno }),
+        }
+    }
 }
 
 /// What came of it.

@@ -1,14 +1,17 @@
 //! The desk and a program that asks it, in one process.
 
 mod datagrams;
+mod half;
 mod opening;
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+use rustix::net::{RecvFlags, recv};
+
 use super::super::ports::EPHEMERAL;
-use super::super::{ANSWER_BYTES, Asked, DatagramOptions, Figures, Read, Reuse, Seam, Wrote, labels};
+use super::super::{ANSWER_BYTES, Asked, DatagramOptions, Figures, Half, Read, Reuse, Seam, Wrote, labels};
 use super::*;
 
 const HERE: &str = "10.0.0.1:80";

@@ -81,6 +81,13 @@ pub enum NoOffer {
 /// What was refused to programs, for the account at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
+    /// What comes to this port of the kernel's addresses, where a program has it on all.
+    Half {
+        /// The port.
+        port: u16,
+        /// Why, as in errno(3).
+        errno: i32,
+    },
     /// `connect` of a socket that is bound to our address, to one that is not ours to reach.
     Connect,
     /// `getsockopt` of an option that is not mapped.

@@ -1,0 +1,100 @@
+//! The kernel's half of a socket that is bound to all addresses.
+//!
+//! `0.0.0.0` and `::` mean every address there is, those of the kernel too:
+//! 127.0.0.1, by which a program's own tools and its probes come. So the library
+//! binds the socket that the program made to the same port in the kernel, and
+//! hands it over, as the program has ours in its place. What connects to it is
+//! the kernel's connection, with nothing of ours: it is accepted here and handed
+//! on as it is, in the same line as the stack's own.
+//!
+//! Bound: none is taken from the kernel while as many wait as the program wants.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::event::epoll;
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::{SocketFlags, acceptfrom_with, listen};
+
+use super::{Desk, MAILBOX, Refusal};
+use crate::seam::name::{Kind, Name};
+use crate::seam::pass;
+use crate::seam::request::Half;
+
+/// Numbers of halves have this bit beside that of their listener.
+pub(super) const HALF: u64 = MAILBOX;
+
+impl Desk {
+    /// Listener `id` was sent something: its half, or why there is none.
+    pub(super) fn take_half(&mut self, id: u64) {
+        let Some(listener) = self.listeners.get_mut(id) else { return };
+        let mut bytes = [0; Half::BYTES];
+        let Ok(message) = pass::receive(&listener.end, &mut bytes, true) else { return };
+        let port = listener.addr.port();
+        match (Half::decode(&bytes[..message.len]), message.fd) {
+            (Some(Half::Here), Some(half)) if ioctl_fionbio(&half, true).is_ok() => {
+                listener.half = Some(half);
+                self.open_half(id);
+            }
+            (Some(Half::None { errno }), None) => self.refuse(Refusal::Half { port, errno }),
+            // A program of somebody who knows better.
+            _ => self.refuse(Refusal::Nonsense),
+        }
+    }
+
+    /// Listener `id` takes what comes to its half, if it takes connections.
+    pub(super) fn open_half(&mut self, id: u64) {
+        let Some(listener) = self.listeners.get(id).filter(|listener| listener.backlog > 0) else { return };
+        let Some(half) = &listener.half else { return };
+        let backlog = i32::try_from(listener.backlog).unwrap_or(i32::MAX);
+        // Told once for all that have come: who is not taken then is taken when there is room.
+        let (data, flags) =
+            (epoll::EventData::new_u64(id | HALF), epoll::EventFlags::IN | epoll::EventFlags::ET);
+        let watched = || match epoll::add(&self.watches[0], half, data, flags) {
+            // It listens already, and has another backlog now.
+            Err(Errno::EXIST) => Ok(()),
+            added => added,
+        };
+        if let Err(e) = listen(half, backlog).and_then(|()| watched()) {
+            let (port, errno) = (listener.addr.port(), e.raw_os_error());
+            self.refuse(Refusal::Half { port, errno });
+        }
+    }
+
+    /// Hands over what has come to the half of listener `id`, as far as there is room.
+    pub(super) fn accept_half(&mut self, id: u64) {
+        let run = self.run;
+        let Some(listener) = self.listeners.get_mut(id) else { return };
+        let Some(half) = listener.half.take() else { return };
+        while listener.has_room()
+            && let Some((connection, remote)) = accepted(&half)
+        {
+            // For who accepts it to know the peer; the socket itself has no name of ours.
+            let (six, local) = (listener.six, listener.addr);
+            let name = Name { run, kind: Kind::Connection, six, id: 0, local, remote };
+            let handed = listener.hand_over(name.encode(), connection);
+            debug_assert!(handed.is_ok(), "there was room");
+        }
+        listener.half = Some(half);
+        if listener.is_full() {
+            let _ = self.watch_listener(id);
+        }
+    }
+}
+
+/// The next connection, and who it is.
+fn accepted(half: &OwnedFd) -> Option<(OwnedFd, SocketAddr)> {
+    loop {
+        match acceptfrom_with(half, SocketFlags::CLOEXEC) {
+            Ok((connection, peer)) => {
+                if let Some(remote) = peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
+                    return Some((connection, remote));
+                }
+            }
+            // It was gone before it was accepted.
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            // There is no other; or no descriptor for it, and the next one that comes brings it along.
+            Err(_) => return None,
+        }
+    }
+}
