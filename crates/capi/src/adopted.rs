@@ -33,11 +33,12 @@ const KEPT: [c_int; 7] = [
 const SO_BUF_LOCK: c_int = 72;
 
 /// Options of TCP, and what Linux does unless it is told otherwise (tcp(7)).
-const TOLD: [(c_int, c_int); 4] = [
+const TOLD: [(c_int, c_int); 5] = [
     (libc::TCP_KEEPIDLE, 7200),
     (libc::TCP_KEEPINTVL, 75),
     (libc::TCP_KEEPCNT, 9),
     (libc::TCP_USER_TIMEOUT, 0),
+    (libc::TCP_FASTOPEN, 0),
 ];
 
 /// Puts a copy of `end` in the place of the program's socket `fd`.

@@ -96,7 +96,7 @@ impl Seats {
                 Happened::Pipe { conn: conn(id), readable, writable, gone }
             }
             seam::Happened::Shut(id) => Happened::Shut(conn(id)),
-            seam::Happened::Listen(port) => Happened::Listen(port),
+            seam::Happened::Listen { port, fast_open } => Happened::Listen { port, fast_open },
             seam::Happened::Unlisten(port) => Happened::Unlisten(port),
             seam::Happened::Connect { call, to, port } => Happened::Connect { call, to, port },
             seam::Happened::Set { id, setting } => Happened::Set(conn(id), translated(setting)),

@@ -246,6 +246,24 @@ fn listeners_pass_on_what_they_were_told_and_wait_for_descriptors() {
 }
 
 #[test]
+fn a_request_comes_with_the_syn_where_the_server_has_asked_for_that() {
+    let test = "a_request_comes_with_the_syn_where_the_server_has_asked_for_that";
+    let Some(world) = World::new(test, "python3") else { return };
+    let script = world.write("fast_open.py", include_str!("fast_open.py"));
+    for when in ["before", "bound", "listening"] {
+        let server = world.run("packet:gw0", 80, &["python3", &script, OURS, when]);
+        let mut client = Command::new("python3");
+        client.args([&script, OURS]);
+        let said = world.clients.enter(|| client.output()).unwrap();
+        let said = String::from_utf8(said.stdout).unwrap() + &String::from_utf8(said.stderr).unwrap();
+        // The first is given a cookie.
+        assert_eq!(said, "hello, it came later\nhello, it came with the SYN\n", "{when}");
+        let said = server.stop();
+        assert!(!said.contains("refused"), "{when}: {said}");
+    }
+}
+
+#[test]
 fn the_kernels_end_of_a_tap_device_is_served() {
     let test = "the_kernels_end_of_a_tap_device_is_served";
     let Some(mut world) = World::new(test, "lighttpd") else { return };

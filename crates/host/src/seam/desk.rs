@@ -22,7 +22,7 @@ use rustix::net::{
 
 use super::asking;
 use super::labels::Board;
-use super::listeners::{Listener, Listeners, Stack};
+use super::listeners::{BACKLOG_MAX, Listener, Listeners, Stack};
 use super::mailboxes::{MAILBOX, Mailboxes};
 use super::name::{Kind, Name};
 use super::options::Setting;
@@ -253,7 +253,8 @@ impl Desk {
             Request::Listen { id, backlog } => match self.listeners.get_mut(id) {
                 Some(listener) => {
                     listener.listen(backlog);
-                    into.push(Happened::Listen(listener.addr.port()));
+                    let port = listener.addr.port();
+                    into.push(self.listens(port));
                     self.open_half(id);
                     Answer::Done
                 }
@@ -273,6 +274,9 @@ impl Desk {
             Request::Opening { id } => self.openings.stands(id),
             Request::Option { id, level, name, value } if id & (LISTENER | MAILBOX) == MAILBOX => {
                 self.set_mailbox(id, (level, name), value[0])
+            }
+            Request::Option { id, level: libc::IPPROTO_TCP, name: libc::TCP_FASTOPEN, value } => {
+                self.set_fast_open(id, value[0], into)
             }
             Request::Option { id, level, name, value } => match Setting::of(level, name, value) {
                 Some(setting) => {
@@ -383,6 +387,27 @@ impl Desk {
             let _ = self.watch_listener(listener);
         }
         Ok(pipe)
+    }
+
+    /// So many connections of listener `id` may have brought data with their SYN; as tcp(7) has it.
+    fn set_fast_open(&mut self, id: u64, most: i32, into: &mut Vec<Happened>) -> Answer {
+        let (Some(listener), Ok(most)) = (self.listeners.get_mut(id), usize::try_from(most)) else {
+            return Answer::No(Errno::INVAL.raw_os_error());
+        };
+        listener.fast_open = most.min(BACKLOG_MAX);
+        if listener.backlog > 0 {
+            let port = listener.addr.port();
+            into.push(self.listens(port));
+        }
+        Answer::Done
+    }
+
+    /// Somebody listens on `port`.
+    fn listens(&self, port: u16) -> Happened {
+        let listening = self.listeners.at(port).filter(|listener| listener.backlog > 0);
+        // Who has not asked for requests that may come twice gets none.
+        let fast_open = listening.map(|listener| listener.fast_open).min().unwrap_or(0);
+        Happened::Listen { port, fast_open }
     }
 
     fn refuse(&mut self, refusal: Refusal) {

@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(int(&figures, IPPROTO_TCP, libc::TCP_USER_TIMEOUT), Some(1500));
         assert_eq!(int(&figures, IPPROTO_IP, IP_TOS), Some(46 << 2));
         assert_eq!(figures.value(IPPROTO_TCP, libc::TCP_CONGESTION).unwrap()[..6], *b"cubic\0");
-        assert_eq!(figures.value(IPPROTO_TCP, libc::TCP_FASTOPEN), None);
+        assert_eq!(figures.value(IPPROTO_TCP, libc::TCP_MD5SIG), None);
         assert_eq!(Figures::gone().value(IPPROTO_TCP, libc::TCP_CONGESTION), None);
     }
 

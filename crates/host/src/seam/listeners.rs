@@ -30,6 +30,8 @@ pub(super) struct Listener {
     pub reuse_port: bool,
     /// Connections that may wait here; 0: it does not listen yet.
     pub backlog: usize,
+    /// Connections that may have brought data with their SYN, as [`ListenOptions::fast_open`](net::stack::ListenOptions::fast_open).
+    pub fast_open: usize,
     /// Our end of the pair.
     pub end: OwnedFd,
     /// The kernel's socket at its port, where it is bound to all addresses.
@@ -43,14 +45,24 @@ pub(super) struct Listener {
 }
 
 /// Connections that wait for one listener here, at the most.
-const BACKLOG_MAX: usize = 4096;
+pub(super) const BACKLOG_MAX: usize = 4096;
 
 impl Listener {
     pub fn new(id: u64, addr: SocketAddr, end: OwnedFd) -> Self {
-        let (six, v6_only, reuse_port, backlog) = (addr.is_ipv6(), false, false, 0);
-        let (waiting, settings) = (VecDeque::new(), Vec::new());
-        let half = None;
-        Self { id, addr, six, v6_only, reuse_port, backlog, end, half, waiting, given: 0, settings }
+        Self {
+            id,
+            addr,
+            six: addr.is_ipv6(),
+            v6_only: false,
+            reuse_port: false,
+            backlog: 0,
+            fast_open: 0,
+            end,
+            half: None,
+            waiting: VecDeque::new(),
+            given: 0,
+            settings: Vec::new(),
+        }
     }
 
     /// Its connections are to have `setting` from now on.
@@ -135,9 +147,9 @@ pub(super) struct Listeners(Vec<Listener>);
 
 impl Listeners {
     /// Takes one in; gives it back when its address is had by another.
-    pub fn add(&mut self, listener: Listener) -> Result<(), Listener> {
+    pub fn add(&mut self, listener: Listener) -> Result<(), Box<Listener>> {
         if self.0.iter().any(|other| other.quarrels_with(&listener)) {
-            return Err(listener);
+            return Err(Box::new(listener));
         }
         self.0.push(listener);
         Ok(())

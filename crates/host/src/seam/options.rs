@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, [300, 0]), idle);
         assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, [0, 0]), None, "the kernel refuses it, too");
         assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, [0, 0]), Some(Setting::UserTimeout(None)));
-        assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_FASTOPEN, [5, 0]), None);
+        assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_MD5SIG, [5, 0]), None);
         assert_eq!(of(SOL_GREENWAVE, PRIORITY, [7, 0]), Some(Setting::Priority(Priority::LOWEST)));
         assert_eq!(of(SOL_GREENWAVE, PRIORITY, [8, 0]), None, "there are eight levels");
     }

@@ -222,7 +222,7 @@ impl Window {
                 self.opened = (self.opened + 1) % self.steering.shards();
                 Whom::One(self.opened)
             }
-            Happened::Listen(_)
+            Happened::Listen { .. }
             | Happened::Unlisten(_)
             | Happened::Bound(_)
             | Happened::Left { .. }

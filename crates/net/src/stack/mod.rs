@@ -218,6 +218,14 @@ impl Stack {
         Ok(ListenerId(index as u32))
     }
 
+    /// So many connections by `port` may have brought data with their SYN from now
+    /// on; [`ListenOptions::fast_open`]. Nothing happens when nobody listens there.
+    pub fn set_fast_open(&mut self, port: u16, most: usize) {
+        if let Some(index) = self.ports.get(&port) {
+            self.listeners[usize::from(*index)].fast_open_max = most;
+        }
+    }
+
     /// Listens on `port` no longer: who asks for it from now on is refused.
     /// Connections that were accepted stay, and so do those whose handshake
     /// is under way. Nothing happens when nobody listens there.

@@ -346,10 +346,13 @@ impl<D: Device, P: Programs> Streams<D, P> {
                     flow.shut = true;
                 }
             }
-            Happened::Listen(port) => {
-                // Somebody may listen there already.
+            Happened::Listen { port, fast_open } => {
                 let classifier = self.programs.classifier(port);
-                let _ = self.stack.listen(port, ListenOptions { classifier, ..ListenOptions::default() });
+                let options = ListenOptions { classifier, fast_open, ..ListenOptions::default() };
+                // Somebody may listen there already.
+                if self.stack.listen(port, options).is_err() {
+                    self.stack.set_fast_open(port, fast_open);
+                }
             }
             Happened::Unlisten(port) => self.stack.unlisten(port),
             Happened::Connect { call, to, port } => self.connect(now, call, to, port),

@@ -174,8 +174,13 @@ pub enum Happened {
     },
     /// The program writes nothing more: what it wrote is to be read to the end.
     Shut(ConnId),
-    /// Somebody listens on this port.
-    Listen(u16),
+    /// Somebody listens on this port; perhaps not the first, or not for the first time.
+    Listen {
+        /// Which.
+        port: u16,
+        /// As [`ListenOptions::fast_open`](net::stack::ListenOptions::fast_open).
+        fast_open: usize,
+    },
     /// Nobody does any more.
     Unlisten(u16),
     /// A program wants a connection; [`Programs::opening`] or

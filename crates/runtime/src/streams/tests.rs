@@ -12,7 +12,7 @@ mod opening;
 mod requests;
 mod world;
 
-use world::World;
+use world::{HERE, World};
 
 #[test]
 fn bytes_pass_both_ways_and_ends_are_told() {
@@ -141,9 +141,29 @@ fn what_another_stack_has_left_is_known_before_a_frame_that_follows() {
     let mut world = World::without(100);
     world.streams.programs.happened.push(Happened::Unlisten(80));
     world.settle();
-    world.streams.programs.left.push(Happened::Listen(80));
+    world.streams.programs.left.push(Happened::Listen { port: 80, fast_open: 0 });
     world.connect();
     assert_eq!((&world.closed[..], world.streams.connections()), (&[][..], 1));
+}
+
+#[test]
+fn what_came_with_a_syn_is_handed_over_where_the_program_has_asked_for_it() {
+    let mut world = World::without(100);
+    let opens = |world: &mut World| {
+        let opened = world.client.connect_with(world.now, HERE.parse().unwrap(), None, b"question");
+        assert_eq!(opened.unwrap().1, 8);
+        world.settle();
+    };
+    // The port is had already; that data may come with a SYN is said later.
+    world.streams.programs.happened.push(Happened::Listen { port: 80, fast_open: 4 });
+    world.settle();
+    opens(&mut world);
+    assert_eq!(world.streams.stack.counters().fast_opens, 0, "a cookie comes first");
+    opens(&mut world);
+    assert_eq!(world.streams.stack.counters().fast_opens, 1);
+    for at in 0..2 {
+        assert_eq!(world.end(at).borrow().inbound, *b"question", "once");
+    }
 }
 
 #[test]

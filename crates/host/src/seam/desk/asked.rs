@@ -48,12 +48,13 @@ impl Desk {
         if id & LISTENER != 0 {
             let listener = self.listeners.get(id);
             let told = listener.and_then(|listener| match (level, name) {
-                (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Some(listener.v6_only),
-                (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(listener.backlog > 0),
+                (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Some(i32::from(listener.v6_only)),
+                (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(i32::from(listener.backlog > 0)),
+                (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => i32::try_from(listener.fast_open).ok(),
                 _ => None,
             });
             if let Some(told) = told {
-                return tell(&question.reply, &i32::from(told).to_ne_bytes());
+                return tell(&question.reply, &told.to_ne_bytes());
             }
             let figures = self.listeners.get(id).map_or(Figures::gone(), |listener| {
                 Figures::of_listener(listener.backlog, listener.settings())

@@ -78,7 +78,10 @@ impl World {
         assert_eq!(answer, Answer::Done, "{addr}");
         let id = Name::of(end.as_fd()).expect("a listener has a name").id;
         let (answer, _, happened) = self.ask(Request::Listen { id, backlog: 4 });
-        assert_eq!((answer, &happened[..]), (Answer::Done, &[Happened::Listen(80)][..]));
+        assert_eq!(
+            (answer, &happened[..]),
+            (Answer::Done, &[Happened::Listen { port: 80, fast_open: 0 }][..])
+        );
         end
     }
 
@@ -243,10 +246,10 @@ fn options_are_told_or_refused_and_counted() {
     let (answer, _, happened) = world.ask(option(libc::SOL_SOCKET, libc::SO_KEEPALIVE));
     let set = Happened::Set { id: 3, setting: Setting::KeepAlive(true) };
     assert_eq!((answer, &happened[..]), (Answer::Done, &[set][..]));
-    let unknown = option(libc::IPPROTO_TCP, libc::TCP_FASTOPEN);
+    let unknown = option(libc::IPPROTO_TCP, libc::TCP_MD5SIG);
     let (answer, ..) = world.ask(unknown);
     assert_eq!(answer, Answer::No(Errno::NOPROTOOPT.raw_os_error()));
-    let refusal = Refusal::SetOption { level: libc::IPPROTO_TCP, name: libc::TCP_FASTOPEN };
+    let refusal = Refusal::SetOption { level: libc::IPPROTO_TCP, name: libc::TCP_MD5SIG };
     assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(refusal, 1)]);
 }
 
@@ -285,12 +288,42 @@ fn the_stack_is_asked_what_only_it_knows() {
         assert_eq!(told, int(listens));
     }
     for id in [id, 9, MAILBOX | 1] {
-        let (told, _) = option(&mut world, id, level, libc::TCP_FASTOPEN);
+        let (told, _) = option(&mut world, id, level, libc::TCP_MD5SIG);
         assert_eq!(told, Err(Errno::NOPROTOOPT), "{id:x}");
     }
-    let refusal = Refusal::GetOption { level, name: libc::TCP_FASTOPEN };
+    let refusal = Refusal::GetOption { level, name: libc::TCP_MD5SIG };
     assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(refusal, 3)]);
     world.desk.answer(77, &Figures::gone());
+}
+
+#[test]
+fn data_may_come_with_a_syn_where_all_who_listen_have_asked_for_it() {
+    let mut world = World::new(34);
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_FASTOPEN);
+    let share = |world: &mut World| {
+        let request = Request::Bind { addr: end(HERE), six: false, v6_only: false, reuse_port: true };
+        let (answer, listener, _) = world.ask(request);
+        assert_eq!(answer, Answer::Done);
+        (Name::of(listener.as_fd()).unwrap().id, listener)
+    };
+    let ((first, _one), (second, other)) = (share(&mut world), share(&mut world));
+    let says = |world: &mut World, request| {
+        let (answer, _, happened) = world.ask(request);
+        (answer, happened)
+    };
+    let ask = |id, most| Request::Option { id, level, name, value: [most, 0] };
+    let listen = |id| Request::Listen { id, backlog: 8 };
+    let told = |fast_open| (Answer::Done, vec![Happened::Listen { port: 80, fast_open }]);
+    assert_eq!(says(&mut world, ask(first, 5)), (Answer::Done, vec![]), "it does not listen yet");
+    assert_eq!(says(&mut world, listen(first)), told(5));
+    assert_eq!(says(&mut world, ask(first, 7)), told(7));
+    assert_eq!(option(&mut world, first, level, name).0, Ok(7_i32.to_ne_bytes().to_vec()));
+    assert_eq!(says(&mut world, listen(second)), told(0), "this one has not");
+    assert_eq!(says(&mut world, ask(second, 3)), told(3));
+    drop(other);
+    let no = (Answer::No(Errno::INVAL.raw_os_error()), vec![]);
+    assert_eq!(says(&mut world, ask(3, 5)), no, "a connection is open");
+    assert_eq!(says(&mut world, ask(first, -1)), no);
 }
 
 #[test]

@@ -21,8 +21,15 @@ pub enum Happened {
     /// The program writes nothing more on this connection; [`Happened::Pipe`]
     /// follows. Without it, or `gone`, what is read short is all there is now.
     Shut(u64),
-    /// A program listens on this port of the stack; perhaps not the first.
-    Listen(u16),
+    /// A program listens on this port of the stack; perhaps not the first, or not for the
+    /// first time.
+    Listen {
+        /// Which.
+        port: u16,
+        /// Connections that may have brought data with their SYN: as few as any that listens
+        /// there has asked for.
+        fast_open: usize,
+    },
     /// Nobody listens on this port any more.
     Unlisten(u16),
     /// A program wants a connection to `to`: [`opening`](super::Desk::opening) or

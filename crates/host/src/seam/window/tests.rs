@@ -77,7 +77,13 @@ impl World {
         let (asked, told) = self.ask(Request::Listen { id, backlog: 8 });
         assert_eq!(
             (asked.answer, told),
-            (Answer::Done, [vec![Happened::Listen(80)], vec![Happened::Listen(80)]])
+            (
+                Answer::Done,
+                [
+                    vec![Happened::Listen { port: 80, fast_open: 0 }],
+                    vec![Happened::Listen { port: 80, fast_open: 0 }]
+                ]
+            )
         );
         (id, listener)
     }
@@ -135,7 +141,13 @@ fn who_listens_is_known_before_a_frame_that_follows_is_looked_at() {
     // The program has its answer, and the other stack has not been polled since.
     let mut told = Vec::new();
     assert!(world.windows[1].poll_left(&mut told));
-    assert_eq!((told, first), (vec![Happened::Listen(80)], vec![Happened::Listen(80)]));
+    assert_eq!(
+        (told, first),
+        (
+            vec![Happened::Listen { port: 80, fast_open: 0 }],
+            vec![Happened::Listen { port: 80, fast_open: 0 }]
+        )
+    );
     assert!(!world.windows[1].poll_left(&mut Vec::new()));
 }
 

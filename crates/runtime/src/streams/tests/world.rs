@@ -273,13 +273,17 @@ impl World {
             ..Classifiers::default()
         };
         let policy = Mode::Adps.policy(classifiers, &Params::new(1, 64), Steering::all(1));
-        let program = Program { room, happened: vec![Happened::Listen(80)], ..Program::default() };
+        let program = Program {
+            room,
+            happened: vec![Happened::Listen { port: 80, fast_open: 0 }],
+            ..Program::default()
+        };
         let (near, far) = pair(256, 1514);
         Self {
             now: Time::from_nanos(1),
             streams: Streams::new(tcp(1), policy, 256, program),
             near,
-            client: Stack::new(tcp(2)),
+            client: Stack::new(Config { fast_open_cookies: 8, ..tcp(2) }),
             far,
             conns: Vec::new(),
             received: Vec::new(),

@@ -91,7 +91,7 @@ impl Program {
 
     /// It listens on `port`.
     pub(super) fn site(&self, port: u16) -> Site {
-        self.0.borrow_mut().happened.push(Happened::Listen(port));
+        self.0.borrow_mut().happened.push(Happened::Listen { port, fast_open: 0 });
         Site(Rc::clone(&self.0))
     }
 
