@@ -32,13 +32,16 @@ const KEPT: [c_int; 7] = [
 /// bit 1 for what it receives (socket(7)).
 const SO_BUF_LOCK: c_int = 72;
 
-/// Options of TCP, and what Linux does unless it is told otherwise (tcp(7)).
-const TOLD: [(c_int, c_int); 5] = [
-    (libc::TCP_KEEPIDLE, 7200),
-    (libc::TCP_KEEPINTVL, 75),
-    (libc::TCP_KEEPCNT, 9),
-    (libc::TCP_USER_TIMEOUT, 0),
-    (libc::TCP_FASTOPEN, 0),
+/// Options that the stack answers for, and what Linux does unless it is told otherwise
+/// (tcp(7), ip(7), ipv6(7)).
+const TOLD: [(c_int, c_int, c_int); 7] = [
+    (IPPROTO_TCP, libc::TCP_KEEPIDLE, 7200),
+    (IPPROTO_TCP, libc::TCP_KEEPINTVL, 75),
+    (IPPROTO_TCP, libc::TCP_KEEPCNT, 9),
+    (IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 0),
+    (IPPROTO_TCP, libc::TCP_FASTOPEN, 0),
+    (libc::IPPROTO_IP, libc::IP_TOS, 0),
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 0),
 ];
 
 /// Puts a copy of `end` in the place of the program's socket `fd`.
@@ -105,13 +108,13 @@ fn tell_room(seam: &Seam, fd: c_int, id: u64) {
     }
 }
 
-/// Tells the desk which of TCP's options `fd` has, for number `id`.
+/// Tells the desk which of the stack's options `fd` has, for number `id`.
 fn tell(seam: &Seam, fd: c_int, id: u64) {
     // What it refuses, the kernel took; the desk counts it.
     let ask = |level, name, value| drop(seam.ask(&Request::Option { id, level, name, value }));
-    for (name, usual) in TOLD {
-        if let Some(value) = int(fd, IPPROTO_TCP, name).filter(|value| *value != usual) {
-            ask(IPPROTO_TCP, name, [value, 0]);
+    for (level, name, usual) in TOLD {
+        if let Some(value) = int(fd, level, name).filter(|value| *value != usual) {
+            ask(level, name, [value, 0]);
         }
     }
     if int(fd, SOL_SOCKET, libc::SO_KEEPALIVE).is_some_and(|on| on != 0) {

@@ -218,6 +218,7 @@ fn translated(setting: seam::Setting) -> Setting {
         seam::Setting::KeepCount(count) => Setting::KeepCount(count),
         seam::Setting::UserTimeout(timeout) => Setting::UserTimeout(timeout),
         seam::Setting::ResetOnClose(reset) => Setting::ResetOnClose(reset),
+        seam::Setting::Dscp(dscp) => Setting::Dscp(dscp),
         seam::Setting::Priority(level) => Setting::Level(level),
         seam::Setting::Private(bytes) => Setting::Private(bytes),
     }

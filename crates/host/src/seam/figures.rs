@@ -68,6 +68,7 @@ impl Figures {
                 Setting::KeepInterval(interval) => figures.keep_alive.interval = interval,
                 Setting::KeepCount(count) => figures.keep_alive.count = count,
                 Setting::UserTimeout(timeout) => figures.user_timeout = timeout,
+                Setting::Dscp(dscp) => figures.dscp = dscp,
                 _ => {}
             }
         }

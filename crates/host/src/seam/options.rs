@@ -2,6 +2,7 @@
 
 use queueing::{Priority, Span};
 
+use super::datagram_options::class_of_v6;
 use super::labels::PRIVATE;
 
 /// What a program sets on a connection.
@@ -19,6 +20,8 @@ pub enum Setting {
     UserTimeout(Option<Span>),
     /// SO_LINGER with no time: closing resets.
     ResetOnClose(bool),
+    /// IP_TOS, IPV6_TCLASS: the DSCP; the other two bits are TCP's own. 0: that of the level.
+    Dscp(u8),
     /// [`PRIORITY`]: how urgent is what the program sends, until something comes.
     Priority(Priority),
     /// [`PRIVATE_BYTES`].
@@ -51,6 +54,8 @@ impl Setting {
                 let ms = u64::try_from(value[0]).ok()?;
                 Self::UserTimeout((ms > 0).then_some(Span::from_millis(ms)))
             }
+            (libc::IPPROTO_IP, libc::IP_TOS) => Self::Dscp(u8::try_from(value[0]).ok()? >> 2),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => Self::Dscp(class_of_v6(value[0])?.unwrap_or(0) >> 2),
             (SOL_GREENWAVE, PRIORITY) => Self::Priority(Priority::new(u8::try_from(value[0]).ok()?)?),
             _ => return None,
         })
@@ -72,6 +77,10 @@ mod tests {
         assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, [0, 0]), None, "the kernel refuses it, too");
         assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, [0, 0]), Some(Setting::UserTimeout(None)));
         assert_eq!(of(libc::IPPROTO_TCP, libc::TCP_MD5SIG, [5, 0]), None);
+        assert_eq!(of(libc::IPPROTO_IP, libc::IP_TOS, [0xb9, 0]), Some(Setting::Dscp(46)));
+        assert_eq!(of(libc::IPPROTO_IP, libc::IP_TOS, [256, 0]), None);
+        assert_eq!(of(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, [0xb8, 0]), Some(Setting::Dscp(46)));
+        assert_eq!(of(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, [-1, 0]), Some(Setting::Dscp(0)));
         assert_eq!(of(SOL_GREENWAVE, PRIORITY, [7, 0]), Some(Setting::Priority(Priority::LOWEST)));
         assert_eq!(of(SOL_GREENWAVE, PRIORITY, [8, 0]), None, "there are eight levels");
     }

@@ -57,6 +57,12 @@ impl Stack {
         self.touch(now, conn, |connection, _| connection.set_level(label.priority));
     }
 
+    /// The packets of `conn` have this code point (DSCP, 6 bits) from now on, whatever their
+    /// level; 0: that of their level again.
+    pub fn set_dscp(&mut self, now: Time, conn: ConnId, dscp: u8) {
+        self.call(now, conn, |connection, _| connection.transmit.dscp = dscp & 63);
+    }
+
     /// Lets go of the connection: our half closes after what is queued, `conn`
     /// is invalid from now on, and nothing more is heard of it. Bytes that
     /// were not read, or that the peer still sends, reset it (RFC 9293

@@ -177,7 +177,7 @@ impl Stack {
                 let size = (going.segments > 1).then_some(connection.mss);
                 let edge = connection.edge();
                 let segment = connection.segment(&going, edge, now, config);
-                let dscp = config.dscp_of(connection.transmit.level);
+                let dscp = connection.transmit.dscp(config);
                 let ecn = connection.mark(&going);
                 let envelope = Envelope { dscp, ecn, ..Envelope::of(config.mac, mac, &connection.tuple) };
                 sent = envelope.transmit_segment(now, device, &segment, size);

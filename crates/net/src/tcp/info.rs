@@ -125,7 +125,7 @@ impl<B: Store> Connection<B> {
             window: bytes(self.receive_window()),
             segments: [self.segments_sent, self.segments_again],
             user_timeout: own_timeout.unwrap_or(config.user_timeout),
-            dscp: config.dscp_of(self.transmit.level),
+            dscp: self.transmit.dscp(config),
         }
     }
 }

@@ -8,6 +8,7 @@ use queueing::Priority;
 
 use super::connection::Connection;
 use super::store::Store;
+use crate::stack::Config;
 use crate::wire::tcp::Seq;
 
 /// The level at which a connection sends, and the one that follows.
@@ -21,12 +22,14 @@ pub(crate) struct Transmit {
     /// From this byte on the level is another, less urgent one. (Beside the
     /// byte, and not in a tuple with it, it takes half the room.)
     then: Option<Priority>,
+    /// The code point of its packets; 0: that of their level.
+    pub(crate) dscp: u8,
     then_at: Seq,
 }
 
 impl Default for Transmit {
     fn default() -> Self {
-        Self { level: Priority::LOWEST, then: None, then_at: Seq(0) }
+        Self { level: Priority::LOWEST, then: None, dscp: 0, then_at: Seq(0) }
     }
 }
 
@@ -43,6 +46,12 @@ impl Transmit {
             self.then_at = end;
         }
         self.then = Some(self.then.map_or(level, |other| other.min(level)));
+    }
+
+    /// The code point of what goes out now.
+    #[inline]
+    pub(crate) fn dscp(&self, config: &Config) -> u8 {
+        if self.dscp == 0 { config.dscp_of(self.level) } else { self.dscp }
     }
 
     /// How urgent what is written next will be.

@@ -160,12 +160,19 @@ fn packets_carry_the_code_point_of_their_level() {
     let (mut world, conns) = connected(1, TransmitOrder::STRICT);
     let (now, conn, [server, _]) = (world.now, conns[0].0, &mut world.stacks);
     let dscp = server.config().dscp;
+    let marks = |server: &mut Stack| {
+        server.send(now, conn, &[1; 100]).unwrap();
+        crate::world::sent(server, now).iter().map(|frame| frame[15] >> 2).collect::<Vec<u8>>()
+    };
     for level in [0, 4, 7] {
         server.set_label(now, conn, urgency(level));
-        server.send(now, conn, &[1; 100]).unwrap();
-        let frames = crate::world::sent(server, now);
-        let marks: Vec<u8> = frames.iter().map(|frame| frame[15] >> 2).collect();
-        assert_eq!(marks, [dscp[usize::from(level)]], "level {level}");
+        assert_eq!(marks(server), [dscp[usize::from(level)]], "level {level}");
     }
     assert_eq!(dscp[7], 0, "what nobody has classified is best effort");
+    server.set_dscp(now, conn, 10);
+    assert_eq!((marks(server), server.info(now, conn).unwrap().dscp), (vec![10], 10), "it was chosen");
+    server.set_label(now, conn, urgency(0));
+    assert_eq!(marks(server), [10], "whatever the level");
+    server.set_dscp(now, conn, 0);
+    assert_eq!(marks(server), [dscp[0]]);
 }

@@ -378,6 +378,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             Setting::KeepInterval(interval) => keep.1.interval = interval,
             Setting::KeepCount(count) => keep.1.count = count,
             Setting::UserTimeout(timeout) => return self.stack.set_user_timeout(now, conn, timeout),
+            Setting::Dscp(dscp) => return self.stack.set_dscp(now, conn, dscp),
             Setting::ResetOnClose(reset) => return flow.reset_on_close = reset,
             Setting::Level(level) => {
                 flow.level = level;

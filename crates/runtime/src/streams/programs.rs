@@ -236,6 +236,8 @@ pub enum Setting {
     ResetOnClose(bool),
     /// How urgent is what it sends, until something comes.
     Level(Priority),
+    /// The code point of its packets, whatever their level; 0: that of their level.
+    Dscp(u8),
     /// The application's private bytes (ADPS M5).
     Private([u8; 64 - APPLICATION]),
 }

@@ -285,6 +285,7 @@ fn a_program_is_told_what_its_connection_is_like() {
     let idle = Span::from_secs(5);
     let happened = &mut world.streams.programs.happened;
     happened.push(Happened::Set(conn, Setting::KeepIdle(idle)));
+    happened.push(Happened::Set(conn, Setting::Dscp(10)));
     happened.push(Happened::Asked { call: 1, conn });
     happened.push(Happened::Asked { call: 2, conn: nobody });
     world.settle();
@@ -294,6 +295,7 @@ fn a_program_is_told_what_its_connection_is_like() {
     };
     assert_eq!((info.state, info.received.get(), info.segments[1]), (State::Established, 4, 0));
     assert_eq!((keep_alive.idle, keep_alive.count), (idle, 9), "as set, though it is not switched on");
+    assert_eq!(info.dscp, 10);
     assert!(info.cwnd.get() >= 2 * u64::from(info.mss) && info.srtt.is_some(), "{info:?}");
 }
 
