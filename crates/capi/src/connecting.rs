@@ -61,6 +61,23 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
     }
 }
 
+/// Opens a connection to `addr` with `fd`, a socket of the kernel's or one that is bound here,
+/// if that is ours to open; whether it was.
+///
+/// # Safety
+/// `addr` points to `len` bytes.
+pub(crate) unsafe fn opens(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<bool, Errno> {
+    // SAFETY: the caller's address.
+    match (seam(), unsafe { crate::address::read(addr, len) }) {
+        (Some(seam), Some(to)) => match ours(fd) {
+            Some(Name { kind: Kind::Listener, id, six, .. }) => open(&seam, fd, to, six, id),
+            Some(_) => Ok(false),
+            None => free(fd, to).map_or(Ok(false), |six| open(&seam, fd, to, six, 0)),
+        },
+        _ => Ok(false),
+    }
+}
+
 /// Whether `fd` is a socket of TCP that a connection to `to` may make ours;
 /// with, whether it speaks IPv6.
 fn free(fd: c_int, to: SocketAddr) -> Option<bool> {

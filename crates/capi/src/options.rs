@@ -28,6 +28,8 @@ fn owner(kind: Kind, level: c_int, name: c_int) -> Owner {
     match (level, name) {
         // How much may wait for the program the other end decides.
         (SOL_SOCKET, libc::SO_RCVBUF) if datagrams => Owner::Stack,
+        // Without effect on these in the kernel, too; Traffic Server asks names so.
+        (SOL_SOCKET, libc::SO_KEEPALIVE | libc::SO_LINGER) if datagrams => Owner::Kernel,
         (IPPROTO_TCP, _) if datagrams => Owner::Stack,
         (SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF | libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => {
             Owner::Kernel
@@ -226,6 +228,7 @@ mod tests {
         assert_eq!(owner(stream, IPPROTO_TCP, libc::TCP_NODELAY), Owner::Nobody);
         assert_eq!(owner(datagrams, IPPROTO_TCP, libc::TCP_NODELAY), Owner::Stack);
         assert_eq!(owner(datagrams, SOL_SOCKET, libc::SO_RCVBUF), Owner::Stack);
+        assert_eq!(owner(datagrams, SOL_SOCKET, libc::SO_KEEPALIVE), Owner::Kernel);
         for (level, name) in [
             (SOL_SOCKET, libc::SO_ATTACH_FILTER),
             (SOL_SOCKET, libc::SO_BINDTODEVICE),

@@ -163,7 +163,20 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
         // SAFETY: the program's arguments.
         return unsafe { into(fd, name.six, message, flags) };
     }
-    let got = next!(recvmsg(fd, message, flags) as Real);
+    // SAFETY: the program's message.
+    let got = match unsafe { message.as_mut() } {
+        Some(named) if !named.msg_name.is_null() && ours(fd).is_some() => {
+            // As TCP does: of a connection's end of a pair the kernel would give the name.
+            let place = std::mem::replace(&mut named.msg_name, std::ptr::null_mut());
+            let got = next!(recvmsg(fd, named, flags) as Real);
+            named.msg_name = place;
+            if got >= 0 {
+                named.msg_namelen = 0;
+            }
+            got
+        }
+        _ => next!(recvmsg(fd, message, flags) as Real),
+    };
     // SAFETY: the kernel has filled it.
     if got >= 0 && unsafe { brings_descriptors(message) } {
         mailbox::expect();
@@ -218,9 +231,10 @@ pub unsafe extern "C" fn recvmmsg(
     timeout: *mut timespec,
 ) -> c_int {
     type Real = unsafe extern "C" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
-    let Some(name) = mailbox::of(fd) else {
+    let mail = mailbox::of(fd);
+    if mail.is_none() && ours(fd).is_none() {
         return next!(recvmmsg(fd, messages, count, flags, timeout) as Real);
-    };
+    }
     // SAFETY: the program's timeout, if there is one.
     let end = unsafe { timeout.as_ref() }.and_then(|of| {
         let (seconds, rest) = (u64::try_from(of.tv_sec).ok()?, u64::try_from(of.tv_nsec).ok()?);
@@ -232,7 +246,13 @@ pub unsafe extern "C" fn recvmmsg(
         let message = unsafe { messages.add(at as usize) };
         let wait = flags & !libc::MSG_WAITFORONE;
         // SAFETY: as above.
-        let got = unsafe { into(fd, name.six, &raw mut (*message).msg_hdr, wait) };
+        let header = unsafe { &raw mut (*message).msg_hdr };
+        let got = match &mail {
+            // SAFETY: as above.
+            Some(name) => unsafe { into(fd, name.six, header, wait) },
+            // SAFETY: as above.
+            None => unsafe { recvmsg(fd, header, wait) },
+        };
         if got < 0 {
             return if at == 0 { -1 } else { at as c_int };
         }

@@ -1,12 +1,14 @@
 //! Calls that send.
 //!
-//! On a connection they are the kernel's, but that `sendto` takes no address;
+//! On a connection they are the kernel's, but that a pair takes no address, and that
+//! one which is to open with its first bytes (MSG_FASTOPEN) may be ours to open;
 //! a datagram goes out in an envelope. A socket of UDP that has no address yet
 //! becomes ours with the first datagram, if the device leads to whom that is.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::net::SocketAddr;
 
+use host::seam::name::Kind;
 use host::seam::{Name, Said};
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use rustix::io::Errno;
@@ -14,7 +16,7 @@ use rustix::io::Errno;
 use crate::letters::{piece, send as send_pieces};
 use crate::next::next;
 use crate::receiving::slice;
-use crate::{address, control, datagrams, fail, is_loaded, mailbox, ours};
+use crate::{address, connecting, control, datagrams, fail, is_loaded, mailbox, ours};
 
 /// Whom a datagram is for, as `sendto` and `sendmsg` say it.
 ///
@@ -107,12 +109,36 @@ pub unsafe extern "C" fn sendto(
         Ok(Some(name)) => unsafe {
             send_one((fd, &name), Said::default(), &[piece(bytes, n)], flags, (addr, len))
         },
-        Ok(None) if !addr.is_null() && ours(fd).is_some() => {
-            next!(sendto(fd, bytes, n, flags, std::ptr::null(), 0) as Real)
-        }
-        Ok(None) => next!(sendto(fd, bytes, n, flags, addr, len) as Real),
+        // SAFETY: as above.
+        Ok(None) => match unsafe { bare(fd, flags, addr, len) } {
+            Ok(Some(flags)) => next!(sendto(fd, bytes, n, flags, std::ptr::null(), 0) as Real),
+            Ok(None) => next!(sendto(fd, bytes, n, flags, addr, len) as Real),
+            Err(errno) => fail(errno) as ssize_t,
+        },
         Err(errno) => fail(errno) as ssize_t,
     }
+}
+
+/// Whether what goes to `addr` by `fd` goes out by a connection of ours, which takes none; and
+/// with which flags. With MSG_FASTOPEN one is opened if the device leads there; its bytes follow
+/// the handshake, as they do where no cookie is known (RFC 7413 §4.1.3).
+///
+/// # Safety
+/// `addr` points to `len` bytes, or is null.
+unsafe fn bare(
+    fd: c_int,
+    flags: c_int,
+    addr: *const sockaddr,
+    len: socklen_t,
+) -> Result<Option<c_int>, Errno> {
+    if addr.is_null() {
+        return Ok(None);
+    }
+    let is_open = ours(fd).is_some_and(|name| name.kind != Kind::Listener);
+    let opens = !is_open && flags & libc::MSG_FASTOPEN != 0;
+    // SAFETY: the caller's address.
+    let goes_here = is_open || opens && unsafe { connecting::opens(fd, addr, len) }?;
+    Ok(goes_here.then_some(flags & !libc::MSG_FASTOPEN))
 }
 
 /// sendmsg(2).
@@ -121,11 +147,32 @@ pub unsafe extern "C" fn sendto(
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *const msghdr, c_int) -> ssize_t;
     // SAFETY: the program's message.
     match unsafe { sender_of(fd, message) } {
         // SAFETY: as above.
         Ok(Some(name)) => unsafe { send_message(fd, &name, message, flags) },
+        // SAFETY: as above.
+        Ok(None) => unsafe { send_bare(fd, message, flags) },
+        Err(errno) => fail(errno) as ssize_t,
+    }
+}
+
+/// A message by what is no socket for datagrams.
+///
+/// # Safety
+/// As sendmsg(2).
+unsafe fn send_bare(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    type Real = unsafe extern "C" fn(c_int, *const msghdr, c_int) -> ssize_t;
+    // SAFETY: the program's message.
+    let Some(named) = (unsafe { message.as_ref() }) else {
+        return next!(sendmsg(fd, message, flags) as Real);
+    };
+    // SAFETY: as above.
+    match unsafe { bare(fd, flags, named.msg_name.cast_const().cast(), named.msg_namelen) } {
+        Ok(Some(flags)) => {
+            let plain = msghdr { msg_name: std::ptr::null_mut(), msg_namelen: 0, ..*named };
+            next!(sendmsg(fd, &raw const plain, flags) as Real)
+        }
         Ok(None) => next!(sendmsg(fd, message, flags) as Real),
         Err(errno) => fail(errno) as ssize_t,
     }
@@ -174,16 +221,24 @@ pub unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_ui
     // SAFETY: the program has `count` of them, so the first may be looked at.
     let first = if count == 0 { std::ptr::null() } else { unsafe { &raw const (*messages).msg_hdr } };
     // SAFETY: as above.
-    let name = match unsafe { sender_of(fd, first) } {
-        Ok(Some(name)) => name,
-        Ok(None) => return next!(sendmmsg(fd, messages, count, flags) as Real),
+    let mail = match unsafe { sender_of(fd, first) } {
+        Ok(mail) => mail,
         Err(errno) => return fail(errno),
     };
+    if mail.is_none() && ours(fd).is_none() {
+        return next!(sendmmsg(fd, messages, count, flags) as Real);
+    }
     for at in 0..count.min(1024) {
         // SAFETY: the program has `count` of them.
         let message = unsafe { messages.add(at as usize) };
         // SAFETY: as above.
-        let sent = unsafe { send_message(fd, &name, &raw const (*message).msg_hdr, flags) };
+        let header = unsafe { &raw const (*message).msg_hdr };
+        let sent = match &mail {
+            // SAFETY: as above.
+            Some(name) => unsafe { send_message(fd, name, header, flags) },
+            // SAFETY: as above.
+            None => unsafe { send_bare(fd, header, flags) },
+        };
         if sent < 0 {
             return if at == 0 { -1 } else { at as c_int };
         }

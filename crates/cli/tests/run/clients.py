@@ -47,6 +47,29 @@ def blocking():
     comes_back(s)
 
 
+def with_an_address():
+    """Calls that send may open a connection, and name its peer again; those that receive name none."""
+    for blocks in (True, False):
+        s = socket.socket()
+        s.setblocking(blocks)
+        if blocks:
+            s.bind((OURS, 0))
+            assert s.sendmsg([b"he", b"llo"], [], socket.MSG_FASTOPEN, PEER) == 5
+        else:
+            refuses(lambda: s.sendto(b"hello", socket.MSG_FASTOPEN, PEER), errno.EINPROGRESS)
+            s.settimeout(LIMIT)
+            assert s.sendto(b"hello", PEER) == 5
+        assert s.getsockname()[0] == OURS, "it is no connection of the kernel's"
+        got = b""
+        while len(got) < 5:
+            piece, _, _, who = s.recvmsg(5)
+            got += piece
+            assert who is None, who
+        assert got == b"hello"
+        assert s.sendmsg([b"x"], [], 0, PEER) == 1
+        assert s.recvmsg_into([bytearray(1)])[3] is None
+
+
 def watched(make, register, wait):
     for port, expected in [(PEER, 0), (NOBODY, errno.ECONNREFUSED)]:
         s = socket.socket()
@@ -186,7 +209,7 @@ def elsewhere():
 
 
 socket.setdefaulttimeout(LIMIT)
-for way in [blocking, from_our_port, from_any_port_of_ours, again_and_waiting, with_another_buffer,
+for way in [blocking, with_an_address, from_our_port, from_any_port_of_ours, again_and_waiting, with_another_buffer,
             to_ourselves, by_ipv6, many_threads, watched_before, elsewhere]:
     way()
     print(way.__name__)

@@ -186,6 +186,8 @@ def options():
     assert (of(socket.SO_TYPE), of(socket.SO_PROTOCOL)) == (socket.SOCK_DGRAM, socket.IPPROTO_UDP)
     assert of(socket.SO_RCVBUF) == 100_000
     s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 60_000)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    assert s.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1, "without effect, as the kernel's"
     assert of(socket.SO_SNDBUF) == 120_000
     refuses(lambda: s.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 5), errno.ENOPROTOOPT)
 
