@@ -39,6 +39,13 @@ fn what_cannot_be_run_is_said_so() {
     (stat[18], stat[32], stat[54], stat[56], stat[64]) = (62, 64, 56, 1, 1);
     odd(&stat, 0o755);
     run(&["--", file.to_str().unwrap()], "is linked statically");
+    // Two headers: a loader's name, and the note of Go. Nothing is started.
+    (stat[56], stat[64], stat[120]) = (2, 3, 4);
+    (stat[72], stat[96], stat[128], stat[152]) = (180, 4, 200, 16);
+    stat[180..184].copy_from_slice(b"/ld\0");
+    stat[200..216].copy_from_slice(b"\x03\0\0\0\0\0\0\0\x04\0\0\0Go\0\0");
+    odd(&stat, 0o755);
+    run(&["--", file.to_str().unwrap()], "is a Go program");
     if rustix::process::geteuid().is_root() {
         odd(&std::fs::read("/bin/true").unwrap(), 0o755);
         std::os::unix::fs::chown(&file, Some(65_534), Some(65_534)).unwrap();

@@ -2,6 +2,7 @@
 //!
 //! The loader preloads into programs that are linked dynamically, with the C
 //! library that we are linked with, and that gain no rights by being started.
+//! What Go has compiled is loaded and calls the kernel itself all the same.
 //! Whatever else would start and serve on the kernel's TCP without a word.
 //! Source: ld.so(8), elf(5).
 
@@ -36,6 +37,8 @@ pub enum Unfit {
     Loader(PathBuf, String),
     /// For another machine.
     Foreign(PathBuf),
+    /// Compiled by Go, whose programs ask the kernel past the C library.
+    Go(PathBuf),
 }
 
 impl Unfit {
@@ -52,6 +55,7 @@ impl Unfit {
             Self::Static(_) => "static",
             Self::Loader(..) => "of another loader",
             Self::Foreign(_) => "of another machine",
+            Self::Go(_) => "Go's",
         }
     }
 
@@ -69,6 +73,7 @@ impl Unfit {
             Self::Static(_) | Self::Loader(..) | Self::Foreign(_) => {
                 "a build that is linked dynamically, such as the distribution's package".to_owned()
             }
+            Self::Go(_) => "a proxy before it that calls the C library, such as nginx or haproxy".to_owned(),
         }
     }
 }
@@ -93,6 +98,11 @@ impl fmt::Display for Unfit {
                 write!(f, "{} is loaded by {loader}, for which libgreenwave.so is not built", file.display())
             }
             Self::Foreign(file) => write!(f, "{} is not a program of this machine's kind", file.display()),
+            Self::Go(file) => write!(
+                f,
+                "{} is a Go program: it asks the kernel past the C library, and libgreenwave.so would not hear it",
+                file.display()
+            ),
         }
     }
 }
@@ -184,6 +194,8 @@ struct Loading {
     machine: [u8; 4],
     /// The loader; none: linked statically.
     loader: Option<Vec<u8>>,
+    /// A note says that Go has compiled it.
+    is_go: bool,
 }
 
 impl Loading {
@@ -195,7 +207,7 @@ impl Loading {
         };
         match (&self.loader, &ours.loader) {
             (Some(its), None) => self.machine == ours.machine && is_glibc(its),
-            _ => self == ours,
+            _ => (self.machine, &self.loader) == (ours.machine, &ours.loader),
         }
     }
 }
@@ -203,21 +215,46 @@ impl Loading {
 /// Reads the headers of an ELF file of 64 bits in our byte order.
 fn loading(head: &[u8]) -> Option<Loading> {
     const PT_INTERP: u32 = 3;
+    const PT_NOTE: u32 = 4;
     let half = |at: usize| Some(u16::from_ne_bytes(*head.get(at..)?.first_chunk()?));
     let word = |at: usize| Some(u32::from_ne_bytes(*head.get(at..)?.first_chunk()?));
     let long = |at: usize| usize::try_from(u64::from_ne_bytes(*head.get(at..)?.first_chunk()?)).ok();
     head.strip_prefix(b"\x7fELF")?;
     let machine = [*head.get(4)?, *head.get(5)?, *head.get(18)?, *head.get(19)?];
     let (start, size, count) = (long(32)?, usize::from(half(54)?), usize::from(half(56)?));
-    let mut loader = None;
+    let (mut loader, mut is_go) = (None, false);
     for header in (0..count).map(|n| start.saturating_add(n.saturating_mul(size))) {
-        if word(header)? == PT_INTERP {
-            let at = long(header + 8)?;
-            let name = head.get(at..at.checked_add(long(header + 32)?)?)?;
-            loader = Some(name.strip_suffix(b"\0").unwrap_or(name).to_vec());
+        let kind = word(header)?;
+        if kind != PT_INTERP && kind != PT_NOTE {
+            continue;
+        }
+        let at = long(header + 8)?;
+        let part = at.checked_add(long(header + 32)?).and_then(|end| head.get(at..end));
+        match (kind, part) {
+            (PT_INTERP, part) => {
+                let name = part?;
+                loader = Some(name.strip_suffix(b"\0").unwrap_or(name).to_vec());
+            }
+            // Notes that lie further on are nobody's that we look for.
+            (_, part) => is_go |= part.is_some_and(has_note_of_go),
         }
     }
-    Some(Loading { machine, loader })
+    Some(Loading { machine, loader, is_go })
+}
+
+/// Whether one of these notes is Go's.
+fn has_note_of_go(mut notes: &[u8]) -> bool {
+    const HEADER: usize = 12;
+    let word = |at: usize, notes: &[u8]| Some(u32::from_ne_bytes(*notes.get(at..)?.first_chunk()?) as usize);
+    // Each has 12 bytes at least.
+    while let (Some(name), Some(rest)) = (word(0, notes), word(4, notes)) {
+        if notes.get(HEADER..HEADER.saturating_add(name)).is_some_and(|name| name == b"Go\0") {
+            return true;
+        }
+        let len = [name, rest].iter().fold(HEADER, |sum, n| sum.saturating_add(n.next_multiple_of(4)));
+        notes = notes.get(len..).unwrap_or(&[]);
+    }
+    false
 }
 
 /// Refuses a program whose loader is not ours.
@@ -226,6 +263,7 @@ fn loads(file: &Path, its: &[u8]) -> Result<(), Unfit> {
     Err(match (loading(its), ours) {
         (None, _) if !its.starts_with(b"\x7fELF") => Unfit::Neither(file.to_owned()),
         (Some(Loading { loader: None, .. }), _) => Unfit::Static(file.to_owned()),
+        (Some(Loading { is_go: true, .. }), _) => Unfit::Go(file.to_owned()),
         (Some(its), Some(ours)) if its.is_loaded_as(&ours) => return Ok(()),
         (Some(Loading { loader: Some(loader), .. }), Some(_)) => {
             Unfit::Loader(file.to_owned(), String::from_utf8_lossy(&loader).into_owned())
@@ -266,7 +304,7 @@ mod tests {
         head[54] = 56;
         head[56] = 1;
         head[64] = 1;
-        let is = Loading { machine: [2, 1, 62, 0], loader: None };
+        let is = Loading { machine: [2, 1, 62, 0], loader: None, is_go: false };
         assert_eq!(loading(&head), Some(is.clone()));
         // One program header of the kind that names the loader.
         head[64] = 3;
@@ -284,11 +322,29 @@ mod tests {
         let of = |loader: Option<&str>| Loading {
             machine: [2, 1, 62, 0],
             loader: loader.map(|loader| loader.as_bytes().to_vec()),
+            is_go: false,
         };
         let (glibc, musl) = (of(Some("/lib64/ld-linux-x86-64.so.2")), of(Some("/lib/ld-musl-x86_64.so.1")));
         assert!(glibc.is_loaded_as(&of(None)) && glibc.is_loaded_as(&glibc));
         assert!(!musl.is_loaded_as(&of(None)) && !musl.is_loaded_as(&glibc));
-        assert!(!glibc.is_loaded_as(&Loading { machine: [2, 1, 183, 0], loader: None }));
+        assert!(!glibc.is_loaded_as(&Loading { machine: [2, 1, 183, 0], ..of(None) }));
+    }
+
+    #[test]
+    fn a_note_says_that_go_has_compiled_it() {
+        let note = |name: &[u8], rest: usize| {
+            let mut bytes = [name.len() as u32, rest as u32, 4].map(u32::to_ne_bytes).concat();
+            bytes.extend(name);
+            bytes.resize(12 + name.len().next_multiple_of(4) + rest.next_multiple_of(4), 7);
+            bytes
+        };
+        let (other, go) = (note(b"GNU\0", 21), note(b"Go\0", 83));
+        assert!(!has_note_of_go(&[&other[..], &other].concat()));
+        assert!(has_note_of_go(&[&other[..], &go].concat()));
+        for len in 0..12 {
+            assert!(!has_note_of_go(&go[..len]), "it is cut");
+        }
+        assert!(!has_note_of_go(&[0xff; 64]), "sizes beyond all bounds");
     }
 
     #[test]
