@@ -36,6 +36,7 @@ mod letters;
 mod listening;
 mod mailbox;
 mod next;
+mod numbered;
 mod options;
 mod receiving;
 mod sending;
