@@ -31,6 +31,7 @@ mod datagrams;
 mod ends;
 mod epoll;
 mod hints;
+mod interfaces;
 mod label;
 mod letters;
 mod listening;

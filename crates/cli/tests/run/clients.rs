@@ -35,6 +35,16 @@ fn python_connects_in_every_way() {
 }
 
 #[test]
+fn a_program_finds_the_stacks_addresses() {
+    let Some(world) = World::new("a_program_finds_the_stacks_addresses", "python3") else { return };
+    let script = world.write("interfaces.py", include_str!("interfaces.py"));
+    let (printed, said) = world.client("packet:gw0", &["python3", &script]);
+    let found: Vec<&str> = printed.lines().collect();
+    assert_eq!(found.first(), Some(&"gw0 10.7.0.2 255.255.255.0 10.7.0.255"), "{printed}{said}");
+    assert!(found.contains(&"lo 127.0.0.1 255.0.0.0"), "and the kernel's: {printed}");
+}
+
+#[test]
 fn curl_and_iperf3_are_clients() {
     let Some(world) = World::new("curl_and_iperf3_are_clients", "lighttpd") else { return };
     let mut config = String::new();

@@ -18,6 +18,7 @@ use rustix::net::{
 
 use super::build::BUILD;
 use super::envelope::{self, Envelope};
+use super::interface::Interface;
 use super::labels::Labels;
 use super::name::Name;
 use super::pass;
@@ -187,6 +188,15 @@ impl Seam {
     pub fn option(&self, id: u64, level: i32, name: i32) -> Result<Vec<u8>, Errno> {
         let mut value = [0; OPTION_BYTES_MAX];
         Ok(self.ask_for(&Request::GetOption { id, level, name }, &mut value)?.to_vec())
+    }
+
+    /// The stack's addresses.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn interface(&self) -> Result<Interface, Errno> {
+        let mut bytes = [0; Interface::BYTES_MAX];
+        Interface::decode(self.ask_for(&Request::Interface, &mut bytes)?).ok_or(Errno::NETDOWN)
     }
 
     /// What tells the labels of a program's connections.

@@ -21,6 +21,7 @@ use rustix::net::{
 };
 
 use super::asking;
+use super::interface::Interface;
 use super::labels::Board;
 use super::listeners::{BACKLOG_MAX, Listener, Listeners, Stack};
 use super::mailboxes::{MAILBOX, Mailboxes};
@@ -300,6 +301,11 @@ impl Desk {
                     into.push(Happened::Set { id, setting: Setting::Private(bytes) });
                 }
                 Answer::Done
+            }
+            Request::Interface => {
+                let _ = send(&reply, &Answer::Done.encode(), QUIET);
+                let _ = send(&reply, &Interface::of(&self.place).encode(), QUIET);
+                return;
             }
             Request::Labels => {
                 let _ = send(&reply, &Answer::Done.encode(), QUIET);

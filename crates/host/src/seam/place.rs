@@ -44,6 +44,16 @@ impl Place {
         }
     }
 
+    /// The prefix of the subnet in which `addr` is, in bits.
+    #[must_use]
+    pub fn prefix(&self, addr: IpAddr) -> u8 {
+        let near = self.subnets.iter().find(|(of, prefix)| is_in(addr, *of, *prefix));
+        match addr {
+            IpAddr::V6(addr) if addr.is_unicast_link_local() => 64,
+            _ => near.map_or(if addr.is_ipv4() { 32 } else { 128 }, |(_, prefix)| *prefix),
+        }
+    }
+
     /// Where what goes to `to` comes from: an address of ours of the same
     /// family, in the same subnet if there is one.
     #[must_use]

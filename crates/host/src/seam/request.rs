@@ -128,6 +128,9 @@ pub enum Request {
     /// The file with the labels of connections: it follows the answer as a
     /// message of its own.
     Labels,
+    /// The stack's addresses: an [`Interface`](super::Interface) follows the answer as a
+    /// message of its own.
+    Interface,
 }
 
 /// What a program's end of a listener on all addresses says of the kernel's

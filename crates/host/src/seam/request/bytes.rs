@@ -74,6 +74,7 @@ impl Request {
                 [level, name].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
             }
             Self::Labels => bytes.push(b'P'),
+            Self::Interface => bytes.push(b'I'),
         }
         assert!(bytes.len() <= REQUEST_BYTES_MAX, "a request has a bound");
         bytes
@@ -115,6 +116,7 @@ impl Request {
             }
             b'W' => Self::Private { id: rest.long()?, bytes: rest.take()? },
             b'P' => Self::Labels,
+            b'I' => Self::Interface,
             b'G' => Self::GetOption { id: rest.long()?, level: rest.int()?, name: rest.int()? },
             _ => return None,
         };
@@ -233,6 +235,7 @@ mod tests {
         check(Request::Opening { id: 1 << 40 });
         check(Request::Private { id: 1 << 40, bytes: std::array::from_fn(|at| at as u8) });
         check(Request::Labels);
+        check(Request::Interface);
         check(Request::Ends { id: 1 << 62 | 7 });
         check(Request::Rules { id: 1 << 63 | 9 });
         check(Request::GetOption { id: 1 << 40 | 3, level: 6, name: 11 });

@@ -1,0 +1,242 @@
+//! getifaddrs(3): the stack's addresses are among those that a program finds.
+//!
+//! They stand before the kernel's, in a block of ours that says of itself that it
+//! is: each entry's data, which is nobody's with addresses, points to a mark.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::net::{IpAddr, SocketAddr};
+use std::ptr::null_mut;
+
+use host::seam::Interface;
+use libc::{ifaddrs, sockaddr, sockaddr_in6, socklen_t};
+
+use crate::next::next;
+use crate::{address, seam};
+
+/// What the data of entries of ours points to.
+static MARK: u8 = 0;
+/// The name of an interface that has none.
+const NAMELESS: &[u8] = b"greenwave\0";
+/// What is said of an interface that the kernel does not list.
+const FLAGS: c_int = libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_BROADCAST | libc::IFF_MULTICAST;
+
+/// One address, and what its entry points to.
+#[repr(C)]
+struct Entry {
+    /// What a program sees; first, so that where it is the entry is.
+    told: ifaddrs,
+    /// Entries of the block from here on.
+    count: usize,
+    name: [c_char; libc::IF_NAMESIZE],
+    addr: sockaddr_in6,
+    netmask: sockaddr_in6,
+    broadcast: sockaddr_in6,
+}
+
+/// getifaddrs(3).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
+    type Real = unsafe extern "C" fn(*mut *mut ifaddrs) -> c_int;
+    let got = next!(getifaddrs(list) as Real);
+    if got == 0
+        && let Some(Ok(interface)) = seam().map(|seam| seam.interface())
+    {
+        // SAFETY: the C library has filled it.
+        unsafe { *list = before(&interface, *list) };
+    }
+    got
+}
+
+/// freeifaddrs(3).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn freeifaddrs(list: *mut ifaddrs) {
+    type Real = unsafe extern "C" fn(*mut ifaddrs);
+    // SAFETY: the program has the list from `getifaddrs`.
+    let kernels = unsafe { without_ours(list) };
+    next!(freeifaddrs(kernels) as Real);
+}
+
+/// The list that begins with the addresses of `interface` and goes on with `kernels`.
+///
+/// # Safety
+/// `kernels` is a list of the C library's, or null.
+unsafe fn before(interface: &Interface, kernels: *mut ifaddrs) -> *mut ifaddrs {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: it has room for a name.
+    if unsafe { libc::if_indextoname(interface.number, name.as_mut_ptr()) }.is_null() {
+        name.iter_mut().zip(NAMELESS).for_each(|(to, from)| *to = *from as c_char);
+    }
+    // SAFETY: the caller's list.
+    let flags = unsafe { flags_of(&name, kernels) }.unwrap_or(FLAGS as c_uint);
+    let count = interface.addrs.len();
+    let entry = |(addr, prefix): &(IpAddr, u8)| Entry {
+        told: ifaddrs {
+            ifa_next: kernels,
+            ifa_name: null_mut(),
+            ifa_flags: flags,
+            ifa_addr: null_mut(),
+            ifa_netmask: null_mut(),
+            ifa_ifu: null_mut(),
+            ifa_data: (&raw const MARK).cast_mut().cast::<c_void>(),
+        },
+        count,
+        name,
+        addr: raw(*addr, interface.number),
+        netmask: raw(mask(addr, *prefix), 0),
+        broadcast: raw(broadcast(addr, *prefix), 0),
+    };
+    let entries: Box<[Entry]> = interface.addrs.iter().map(entry).collect();
+    if entries.is_empty() {
+        return kernels;
+    }
+    // It stays where it is from now on.
+    let entries = Box::leak(entries);
+    let mut next = kernels;
+    for (at, entry) in entries.iter_mut().enumerate().rev() {
+        entry.count = count - at;
+        entry.told.ifa_next = next;
+        entry.told.ifa_name = entry.name.as_mut_ptr();
+        entry.told.ifa_addr = (&raw mut entry.addr).cast();
+        entry.told.ifa_netmask = (&raw mut entry.netmask).cast();
+        if interface.addrs[at].0.is_ipv4() {
+            entry.told.ifa_ifu = (&raw mut entry.broadcast).cast();
+        }
+        next = &raw mut entry.told;
+    }
+    entries.as_mut_ptr().cast()
+}
+
+/// Frees what of `list` is ours; the rest.
+///
+/// # Safety
+/// `list` is what [`before`] gave, a list of the C library's, or null.
+unsafe fn without_ours(list: *mut ifaddrs) -> *mut ifaddrs {
+    // SAFETY: the caller's list.
+    let is_ours =
+        unsafe { list.as_ref() }.is_some_and(|first| std::ptr::eq(first.ifa_data.cast(), &raw const MARK));
+    if !is_ours {
+        return list;
+    }
+    let first: *mut Entry = list.cast();
+    // SAFETY: the mark says that this is the first of so many entries of a box.
+    let entries = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, (*first).count)) };
+    entries.last().map_or(null_mut(), |last| last.told.ifa_next)
+}
+
+/// The flags that the kernel has told of interface `name`.
+///
+/// # Safety
+/// `list` is one of the C library's, or null.
+unsafe fn flags_of(name: &[c_char; libc::IF_NAMESIZE], mut list: *mut ifaddrs) -> Option<c_uint> {
+    // SAFETY: the caller's list.
+    while let Some(entry) = unsafe { list.as_ref() } {
+        // SAFETY: both end with NUL.
+        if !entry.ifa_name.is_null() && unsafe { libc::strcmp(entry.ifa_name, name.as_ptr()) } == 0 {
+            return Some(entry.ifa_flags);
+        }
+        list = entry.ifa_next;
+    }
+    None
+}
+
+/// An address as the kernel writes it; `interface`: of one that is good for a link only.
+fn raw(addr: IpAddr, interface: u32) -> sockaddr_in6 {
+    // SAFETY: all zeros are one.
+    let mut bytes: sockaddr_in6 = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<sockaddr_in6>() as socklen_t;
+    let place: *mut sockaddr = (&raw mut bytes).cast();
+    // SAFETY: there is as much room as is said.
+    let written = unsafe { address::write(SocketAddr::new(addr, 0), addr.is_ipv6(), place, &raw mut len) };
+    debug_assert!(written.is_ok(), "there is room");
+    if matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local()) {
+        bytes.sin6_scope_id = interface;
+    }
+    bytes
+}
+
+fn mask(addr: &IpAddr, prefix: u8) -> IpAddr {
+    let prefix = u32::from(prefix);
+    match addr {
+        IpAddr::V4(_) => IpAddr::V4(u32::MAX.checked_shl(32_u32.saturating_sub(prefix)).unwrap_or(0).into()),
+        IpAddr::V6(_) => {
+            IpAddr::V6(u128::MAX.checked_shl(128_u32.saturating_sub(prefix)).unwrap_or(0).into())
+        }
+    }
+}
+
+fn broadcast(addr: &IpAddr, prefix: u8) -> IpAddr {
+    match (addr, mask(addr, prefix)) {
+        (IpAddr::V4(addr), IpAddr::V4(mask)) => IpAddr::V4((addr.to_bits() | !mask.to_bits()).into()),
+        (addr, _) => *addr,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a list tells, up to the kernel's.
+    unsafe fn told(mut list: *mut ifaddrs) -> Vec<(String, Vec<SocketAddr>)> {
+        let mut all = Vec::new();
+        // SAFETY: the caller's list.
+        while let Some(entry) = unsafe { list.as_ref() } {
+            let addrs =
+                [entry.ifa_addr, entry.ifa_netmask, entry.ifa_ifu].into_iter().filter(|addr| !addr.is_null());
+            let len = size_of::<sockaddr_in6>() as socklen_t;
+            // SAFETY: each has so much room.
+            let addrs = addrs.filter_map(|addr| unsafe { address::read(addr, len) }).collect();
+            // SAFETY: it ends with NUL.
+            let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
+            all.push((name.to_string_lossy().into_owned(), addrs));
+            list = entry.ifa_next;
+        }
+        all
+    }
+
+    #[test]
+    fn our_addresses_stand_before_the_kernels_and_go_with_the_list() {
+        let addr = |text: &str| text.parse::<IpAddr>().unwrap();
+        let interface =
+            Interface { number: 1, addrs: vec![(addr("198.18.77.2"), 24), (addr("2001:db8::2"), 64)] };
+        let mut kernels = null_mut();
+        // SAFETY: there is room for where it is.
+        assert_eq!(unsafe { libc::getifaddrs(&raw mut kernels) }, 0);
+        // SAFETY: it is the C library's.
+        let all = unsafe { before(&interface, kernels) };
+        // SAFETY: as above.
+        let told = unsafe { told(all) };
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let ours = ["198.18.77.2:0", "255.255.255.0:0", "198.18.77.255:0"].map(at).to_vec();
+        assert_eq!(told[0], ("lo".to_owned(), ours));
+        let ours = ["[2001:db8::2]:0", "[ffff:ffff:ffff:ffff::]:0"].map(at).to_vec();
+        assert_eq!(told[1], ("lo".to_owned(), ours));
+        assert!(told[2..].iter().any(|(name, _)| name == "lo"), "the kernel's follow");
+        // SAFETY: each is freed once.
+        let rest = unsafe { without_ours(all) };
+        assert!(std::ptr::eq(rest, kernels));
+        // SAFETY: as above.
+        assert!(std::ptr::eq(unsafe { without_ours(rest) }, kernels), "none of it is ours");
+        // SAFETY: it is the C library's.
+        unsafe { libc::freeifaddrs(kernels) };
+        // SAFETY: there is no list.
+        let none = unsafe { before(&Interface::default(), null_mut()) };
+        assert!(none.is_null());
+    }
+
+    #[test]
+    fn an_interface_without_a_name_has_ours() {
+        let interface = Interface { number: 0, addrs: vec![("fe80::2".parse().unwrap(), 64)] };
+        // SAFETY: there is no list of the kernel's.
+        let all = unsafe { before(&interface, null_mut()) };
+        // SAFETY: it is what was made just now.
+        assert_eq!(unsafe { told(all) }[0].0, "greenwave");
+        // SAFETY: freed once.
+        assert!(unsafe { without_ours(all) }.is_null());
+    }
+}
