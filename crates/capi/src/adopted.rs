@@ -19,7 +19,7 @@ use crate::{borrow, mailbox, watched};
 
 /// Options that a socket pair keeps, and that say nothing while they are as
 /// they begin: 0, for each of their words.
-const KEPT: [c_int; 7] = [
+const KEPT: [c_int; 8] = [
     libc::SO_REUSEADDR,
     libc::SO_REUSEPORT,
     libc::SO_KEEPALIVE,
@@ -27,6 +27,7 @@ const KEPT: [c_int; 7] = [
     libc::SO_RCVTIMEO,
     libc::SO_SNDTIMEO,
     libc::SO_PRIORITY,
+    libc::SO_OOBINLINE,
 ];
 /// Whether buffers have sizes that a program chose: bit 0 for what it sends,
 /// bit 1 for what it receives (socket(7)).

@@ -37,6 +37,8 @@ fn owner(kind: Kind, level: c_int, name: c_int) -> Owner {
         (SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT | libc::SO_RCVLOWAT | libc::SO_PRIORITY) => {
             Owner::Kernel
         }
+        // Urgent data is in line always; vsftpd does not serve where that is refused.
+        (SOL_SOCKET, libc::SO_OOBINLINE) => Owner::Kernel,
         // Small segments go at once, and what a program writes within a round
         // is gathered.
         (IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK | libc::TCP_QUICKACK) => Owner::Nobody,

@@ -21,6 +21,7 @@ def inherits():
     s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 30_000)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 70, 0))
     s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x28)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
     s.bind((OURS, 7001))
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 33)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -36,12 +37,14 @@ def inherits():
         assert of.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 33
         assert of.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == 9
         assert of.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) == 0x28
+        assert of.getsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE) == 1
         info = struct.unpack("8B24I", of.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104))
         assert info[0] == (10 if of is s else 1), "listens, or is established"
     state, mss, pmtu, rtt_us, cwnd = (info[n] for n in (0, 10, 21, 23, 26))
     assert pmtu == 1500 and mss == 1448, (pmtu, mss)
     assert 0 < rtt_us < 10_000_000 and 2 <= cwnd <= 10_000, (rtt_us, cwnd)
     assert accepted.recv(2) == b"hi"
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
     # RabbitMQ gives what it has accepted its listener's, whatever that is.
     accepted.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0)
     assert accepted.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) in (0, 0xB8), "its level's"
