@@ -8,6 +8,7 @@
 
 mod calls;
 mod requests;
+mod waiting;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use net::classify::talk::{Protocol, Request, Visit};
 use queueing::{Label, Priority, Span, Time};
 
+use super::waiting::Waiting;
 use super::{Ledger, Reads};
 use crate::app::Told;
 use crate::shard::{End, Side, Slow};
@@ -27,7 +28,8 @@ pub(in crate::streams) struct Calls {
     /// Bytes that the program has written.
     written: u64,
     writing: Writing,
-    waiting: Waiting,
+    /// Written to its end and not answered.
+    waiting: Waiting<Call>,
 }
 
 /// The call that is being written.
@@ -37,14 +39,6 @@ struct Writing {
     begun: Option<Time>,
     bytes: usize,
     told: Told,
-}
-
-/// Calls that were written to their end and are not answered.
-#[derive(Default)]
-struct Waiting {
-    count: u64,
-    /// The only one.
-    only: Option<Call>,
 }
 
 struct Call {
@@ -67,7 +61,7 @@ struct Answer {
 
 impl Calls {
     pub(super) fn new(peer: SocketAddr, reads: Reads) -> Self {
-        Self { peer, reads, written: 0, writing: Writing::default(), waiting: Waiting::default() }
+        Self { peer, reads, written: 0, writing: Writing::default(), waiting: Waiting::Nobody }
     }
 
     /// As [`Followed::wrote`](super::Followed::wrote).
@@ -83,44 +77,42 @@ impl Calls {
 
     /// As [`Followed::sent`](super::Followed::sent).
     pub(super) fn sent(&mut self, now: Time) {
-        if let Some(call) = &mut self.waiting.only {
+        if let Waiting::One(call) = &mut self.waiting {
             call.sent.get_or_insert(now);
         }
     }
 
     /// As [`Followed::arrived`](super::Followed::arrived).
     pub(super) fn arrived(&mut self, now: Time, received: Time, popped: Time) {
-        if let Some(call) = &mut self.waiting.only {
+        if let Waiting::One(call) = &mut self.waiting {
             call.answer.get_or_insert(Answer { received, popped, readable: now });
         }
     }
 
     /// The program was handed `bytes` more.
     pub(super) fn handed(&mut self, now: Time, bytes: usize, ledger: &mut Ledger) {
-        let is_answer = |call: &Call| call.answer.is_some();
-        match self.waiting.count {
-            0 => {}
+        match &self.waiting {
             // It came before there was anything to answer.
-            1 if !self.waiting.only.as_ref().is_some_and(is_answer) => {}
+            Waiting::One(call) if call.answer.is_none() => {}
             _ => self.over(now, End::Answered, bytes, ledger),
         }
     }
 
     /// As [`Followed::gone`](super::Followed::gone).
     pub(super) fn gone(&mut self, now: Time, ledger: &mut Ledger) {
-        // Of other protocols, some requests have no answer.
-        let is_due = |call: &Call| !call.told.path.is_empty();
-        match self.waiting.count {
-            1 if !self.waiting.only.as_ref().is_some_and(is_due) => {}
+        match &self.waiting {
+            // Of other protocols, some requests have no answer.
+            Waiting::One(call) if call.told.path.is_empty() => {}
             _ => self.over(now, End::Gone, 0, ledger),
         }
     }
 
     /// Nobody waits any more.
     fn over(&mut self, now: Time, end: End, response: usize, ledger: &mut Ledger) {
-        match std::mem::take(&mut self.waiting) {
-            Waiting { only: Some(call), .. } => call.until(now, end, (self.peer, response), ledger),
-            Waiting { count, .. } => ledger.together += count,
+        match self.waiting.take() {
+            Waiting::Nobody => {}
+            Waiting::One(call) => call.until(now, end, (self.peer, response), ledger),
+            Waiting::Several(count) => ledger.together += count,
         }
     }
 }
@@ -129,7 +121,7 @@ struct Hearing<'a> {
     now: Time,
     level: Priority,
     writing: &'a mut Writing,
-    waiting: &'a mut Waiting,
+    waiting: &'a mut Waiting<Call>,
 }
 
 impl Visit for Hearing<'_> {
@@ -142,10 +134,9 @@ impl Visit for Hearing<'_> {
 
     fn ended(&mut self) {
         let Writing { begun, bytes, told } = std::mem::take(self.writing);
-        self.waiting.count += 1;
         let (label, begun) = (Label::new(self.level), begun.unwrap_or(self.now));
         let call = Call { label, begun, sent: None, answer: None, bytes, told };
-        self.waiting.only = (self.waiting.count == 1).then_some(call);
+        self.waiting.push(call);
     }
 }
 

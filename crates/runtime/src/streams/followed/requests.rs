@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use net::classify::talk::{Protocol, Request, Visit};
 use queueing::{Label, Priority, Span, Time};
 
+use super::waiting::Waiting;
 use super::{Ledger, Mark, Reads};
 use crate::app::Told;
 use crate::shard::{End, PASSAGE, Side, Slow};
@@ -29,18 +30,16 @@ pub(in crate::streams) struct Requests {
     handed: u64,
     /// Segments that were not handed over to their end.
     marks: VecDeque<Mark>,
-    waiting: Waiting,
+    /// Handed over and not answered.
+    waiting: Waiting<Asked>,
+    coming: Coming,
     /// Whose answer has begun, since when, and how many bytes of it there were.
     leaving: Option<(Asked, Time, usize)>,
 }
 
-/// Requests that were handed over and are not answered.
+/// The request that is being handed over: what it says, and its bytes so far.
 #[derive(Default)]
-struct Waiting {
-    count: u64,
-    /// The only one.
-    first: Option<Asked>,
-    /// Of the one under way: what it says, and its bytes so far.
+struct Coming {
     told: Told,
     bytes: usize,
 }
@@ -93,16 +92,17 @@ impl Requests {
 
     fn heard(&mut self, heard: Heard, part: &[u8], ledger: &Ledger) {
         let Some(reader) = self.reads.reader(self.handed, part, ledger) else { return };
-        self.waiting.bytes += part.len();
-        reader.read(self.handed, part, &mut Hearing { heard, waiting: &mut self.waiting });
+        self.coming.bytes += part.len();
+        let (coming, waiting) = (&mut self.coming, &mut self.waiting);
+        reader.read(self.handed, part, &mut Hearing { heard, coming, waiting });
     }
 
     /// The program wrote `bytes` more.
     pub(super) fn answered(&mut self, now: Time, bytes: usize, ledger: &mut Ledger) {
-        match std::mem::take(&mut self.waiting.count) {
-            0 => {}
-            1 => self.leaving = self.waiting.first.take().map(|asked| (asked, now, bytes)),
-            several => ledger.together += several,
+        match self.waiting.take() {
+            Waiting::Nobody => {}
+            Waiting::One(asked) => self.leaving = Some((asked, now, bytes)),
+            Waiting::Several(count) => ledger.together += count,
         }
     }
 
@@ -118,15 +118,12 @@ impl Requests {
         if let Some((asked, begun, bytes)) = self.leaving.take() {
             return asked.until(now, begun, bytes, End::Gone, ledger);
         }
-        match self.waiting.count {
-            0 => {}
+        match self.waiting.take() {
+            Waiting::Nobody => {}
             // Of other protocols, some requests have no answer.
-            1 => {
-                if let Some(asked) = self.waiting.first.take().filter(|asked| !asked.told.path.is_empty()) {
-                    asked.until(now, now, 0, End::Gone, ledger);
-                }
-            }
-            several => ledger.together += several,
+            Waiting::One(asked) if asked.told.path.is_empty() => {}
+            Waiting::One(asked) => asked.until(now, now, 0, End::Gone, ledger),
+            Waiting::Several(count) => ledger.together += count,
         }
     }
 }
@@ -141,23 +138,22 @@ struct Heard {
 
 struct Hearing<'a> {
     heard: Heard,
-    waiting: &'a mut Waiting,
+    coming: &'a mut Coming,
+    waiting: &'a mut Waiting<Asked>,
 }
 
 impl Visit for Hearing<'_> {
     fn begun(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
-        self.waiting.told = Told::of(request);
+        self.coming.told = Told::of(request);
         0
     }
 
     fn touched(&mut self, _: u64) {}
 
     fn ended(&mut self) {
-        let Self { heard: Heard { now, level, mark }, waiting } = self;
-        let (told, bytes) = (std::mem::take(&mut waiting.told), std::mem::take(&mut waiting.bytes));
-        waiting.count += 1;
-        let asked = Asked { label: Label::new(*level), mark: *mark, handed: *now, bytes, told };
-        waiting.first = (waiting.count == 1).then_some(asked);
+        let Heard { now, level, mark } = self.heard;
+        let Coming { told, bytes } = std::mem::take(self.coming);
+        self.waiting.push(Asked { label: Label::new(level), mark, handed: now, bytes, told });
     }
 }
 
