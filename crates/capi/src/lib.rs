@@ -7,7 +7,8 @@
 //! connections, `read` and `poll` among them, are not touched: a socket of ours
 //! is an end of a socket pair whose other end is the stack's process, and the
 //! kernel does the rest ([`host::seam`]). Datagrams have envelopes, which the
-//! calls that send and receive add and strip (`letters`).
+//! calls that send and receive add and strip (`letters`), also where a program asks
+//! by number (`numbered`).
 //!
 //! Nothing is kept here but where the desk is, and hints: which decide about
 //! order, which epoll sets there are, and whether any socket for datagrams is;

@@ -59,7 +59,10 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
 
 /// Whether what was asked for is the kernel's, too: all addresses are.
 fn is_half(request: &Request) -> bool {
-    matches!(request, Request::Bind { addr, .. } if addr.ip().to_canonical().is_unspecified())
+    let (Request::Bind { addr, .. } | Request::Datagrams { addr, to: None, .. }) = request else {
+        return false;
+    };
+    addr.ip().to_canonical().is_unspecified()
 }
 
 /// Binds the socket `fd` in the kernel, and hands it to the desk by `end`, the

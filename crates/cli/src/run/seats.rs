@@ -63,6 +63,9 @@ impl Seats {
                     let why = std::io::Error::from_raw_os_error(errno);
                     format!("port {port} of the kernel's addresses: {}", plain(&why.to_string()))
                 }
+                Refusal::HalfFull { port } => {
+                    format!("datagrams for port {port} of the kernel's addresses, the program being too slow")
+                }
                 Refusal::Connect => {
                     "connect of a socket bound to our address, to where the device does not lead".to_owned()
                 }
@@ -178,6 +181,7 @@ impl Programs for Seats {
                 Letter::Out { from, to, len, segment, marks: Marks::of(class), whole }
             }
             seam::Letter::Settled(what) => Letter::Settled(delivered(what)),
+            seam::Letter::Elsewhere => Letter::Elsewhere,
             seam::Letter::Nothing => Letter::Nothing,
             seam::Letter::End { port, last } => Letter::End { port, last },
         }

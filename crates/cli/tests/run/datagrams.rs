@@ -15,8 +15,14 @@ impl World {
     /// which is asked again until there is one.
     #[track_caller]
     fn answer(&self, to: SocketAddr, ask: &[u8]) -> Vec<u8> {
-        self.clients.enter(|| {
-            let socket = UdpSocket::bind((PEER, 0)).unwrap();
+        self.answer_in((&self.clients, PEER), to, ask)
+    }
+
+    /// The same of a socket at this address of a namespace.
+    #[track_caller]
+    fn answer_in(&self, (of, from): (&Namespace, &str), to: SocketAddr, ask: &[u8]) -> Vec<u8> {
+        of.enter(|| {
+            let socket = UdpSocket::bind((from, 0)).unwrap();
             socket.connect(to).unwrap();
             socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
             let (mut bytes, mut got) = (vec![0; 65_536], None);
@@ -51,6 +57,43 @@ pub(super) fn echo(world: &World, addr: &str) {
             }
         }
     });
+}
+
+/// Sends back what it is sent; `beyond` it asks another for.
+const ON_ALL_ADDRESSES: &str = r#"
+import socket
+def bound(port):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(("", port))
+    return s
+server, other = bound(7005), bound(7006)
+other.connect(("127.0.0.1", 7007))
+while True:
+    data, who = server.recvfrom(100)
+    if data == b"beyond":
+        other.send(b"who are you?")
+        data = other.recv(100)
+    server.sendto(data, who)
+"#;
+
+#[test]
+fn a_socket_on_all_addresses_is_reached_by_the_kernels_and_reaches_beyond_the_device() {
+    let test = "a_socket_on_all_addresses_is_reached_by_the_kernels_and_reaches_beyond_the_device";
+    let Some(world) = World::new(test, "python3") else { return };
+    let beyond = world.ours.enter(|| UdpSocket::bind("127.0.0.1:7007").unwrap());
+    std::thread::spawn(move || {
+        while let Ok((_, who)) = beyond.recv_from(&mut [0; 100]) {
+            let _ = beyond.send_to(b"I am", who);
+        }
+    });
+    let server = world.start("packet:gw0", 7005, &[], &["python3", "-c", ON_ALL_ADDRESSES]);
+    let (to, local) = (server.to, "127.0.0.1:7005".parse().unwrap());
+    assert_eq!(world.answer(to, b"hello"), b"hello");
+    assert_eq!(world.answer_in((&world.ours, "127.0.0.1"), local, b"hello"), b"hello");
+    assert_eq!(world.answer(to, b"beyond"), b"I am");
+    assert_eq!(world.answer_in((&world.ours, "127.0.0.1"), local, b"beyond"), b"I am");
+    let said = server.stop();
+    assert!(!said.contains("refused"), "{said}");
 }
 
 #[test]

@@ -195,7 +195,10 @@ impl Desk {
         use epoll::EventFlags as F;
         let gone = flags.intersects(F::HUP | F::ERR);
         if id & (LISTENER | MAILBOX) == MAILBOX {
-            return self.on_mailbox(id, flags, into);
+            return match id & half::datagrams::HALF {
+                0 => self.on_mailbox(id, flags, into),
+                bit => self.deliver_half(id & !bit),
+            };
         }
         if id & LISTENER == 0 {
             return on_pipe(id, flags, into);

@@ -40,6 +40,8 @@ pub(super) struct Mailbox {
     pub options: DatagramOptions,
     /// Our end of the pair.
     pub end: OwnedFd,
+    /// The kernel's socket at its port, where it is bound to all addresses.
+    pub half: Option<OwnedFd>,
     /// Nobody has the other end any more; what was sent may still be there.
     pub gone: bool,
 }
@@ -178,7 +180,7 @@ mod tests {
                     let end = std::io::stderr().as_fd().try_clone_to_owned().unwrap();
                     let (local, reuse, peer, stack) = (bound.addr.ip(), *reuse, None, 0);
                     let (options, gone) = (DatagramOptions::default(), false);
-                    all.add(Mailbox { id, bound, reuse, local, peer, stack, options, end, gone });
+                    all.add(Mailbox { id, bound, reuse, local, peer, stack, options, end, half: None, gone });
                 }
                 free
             })

@@ -324,7 +324,7 @@ impl Window {
                 let others = self.posts.iter().enumerate().filter(|(n, _)| *n != usize::from(self.stack));
                 others.for_each(|(_, post)| post.leave([what]));
             }
-            Letter::Out { .. } | Letter::Nothing => {}
+            Letter::Out { .. } | Letter::Elsewhere | Letter::Nothing => {}
         }
         letter
     }

@@ -270,6 +270,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
                     }
                 }
                 Letter::Settled(delivered) => self.on_delivered(delivered, level, (1, 0)),
+                Letter::Elsewhere => {}
                 Letter::Nothing => return true,
                 Letter::End { port, last } => {
                     self.let_go_of_socket(socket, port, last);

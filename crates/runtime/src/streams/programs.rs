@@ -147,6 +147,8 @@ pub enum Letter {
     },
     /// It was for another program, or made no sense.
     Settled(Delivered),
+    /// The kernel has it: the device does not lead there.
+    Elsewhere,
     /// Nothing now; [`Happened::Mail`] follows when there is something.
     Nothing,
     /// And nothing follows: nobody has the socket any more.

@@ -7,14 +7,16 @@
 //! From program to program there is no wire. Decision: ADR 0049.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::sockopt::{set_socket_broadcast, set_socket_send_buffer_size};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, bind, recvmsg, send, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, bind, recvmsg,
+    send, sendmsg,
 };
 
 use super::super::bound::Bound;
@@ -24,7 +26,8 @@ use super::super::labels::{PRIVATE, of_mailbox};
 use super::super::mailboxes::{Mailbox, Reuse};
 use super::super::name::Kind;
 use super::super::pipe::READABLE;
-use super::super::request::Answer;
+use super::super::request::{Answer, Half};
+use super::half::datagrams::sent;
 use super::opening::{no, say};
 use super::{Desk, Happened, QUIET, Refusal};
 
@@ -73,6 +76,8 @@ pub enum Letter {
     },
     /// It was for a program of ours, or made no sense.
     Settled(Delivered),
+    /// It is the kernel's affair: the device does not lead there.
+    Elsewhere,
     /// Nothing now.
     Nothing,
     /// And nothing more: nobody has the socket.
@@ -100,7 +105,7 @@ fn refused(errno: Errno) -> Answer {
 }
 
 /// Puts a message into a pair, with what else is said.
-fn put(end: &OwnedFd, envelope: Envelope, said: Said, payload: &[u8]) -> Result<(), Errno> {
+pub(super) fn put(end: &OwnedFd, envelope: Envelope, said: Said, payload: &[u8]) -> Result<(), Errno> {
     let envelope = envelope.encode_with(said);
     let both = [IoSlice::new(&envelope), IoSlice::new(payload)];
     sendmsg(end, &both, &mut SendAncillaryBuffer::default(), QUIET).map(|_| ())
@@ -122,7 +127,7 @@ impl Desk {
         }
         self.board.begin(of_mailbox(id));
         let (local, peer, stack, gone) = (bound.addr.ip(), None, 0, false);
-        self.mailboxes.add(Mailbox { id, bound, reuse, local, peer, stack, options, end, gone });
+        self.mailboxes.add(Mailbox { id, bound, reuse, local, peer, stack, options, end, half: None, gone });
         if connects {
             self.aim(id, to);
         }
@@ -161,12 +166,20 @@ impl Desk {
 
     /// Connects socket `id` with `to`, or with nobody.
     pub(super) fn aim(&mut self, id: u64, to: Option<SocketAddr>) -> Answer {
+        if to.is_some_and(|to| !self.place.leads_to(to.ip())) {
+            self.expect_mail_half(id);
+        }
         let Some(mailbox) = self.mailboxes.get_mut(id) else { return refused(Errno::INVAL) };
         let bound = mailbox.bound.addr.ip();
         match to {
             Some(to) if !self.place.leads_to(to.ip()) => {
-                self.refuse(Refusal::Connect);
-                refused(Errno::NETUNREACH)
+                if mailbox.half.is_none() {
+                    self.refuse(Refusal::Connect);
+                    return refused(Errno::NETUNREACH);
+                }
+                // Which of its addresses that is from the kernel decides.
+                (mailbox.local, mailbox.peer) = (bound, Some(to));
+                Answer::Done
             }
             Some(to) => {
                 let source = if bound.is_unspecified() { self.place.source(to.ip()) } else { Some(bound) };
@@ -203,8 +216,14 @@ impl Desk {
 
     /// Sets an option of socket `id`: how much may wait for its program, or one that is kept here.
     pub(super) fn set_mailbox(&mut self, id: u64, (level, name): (i32, i32), value: i32) -> Answer {
+        if (level, name) == (libc::SOL_SOCKET, libc::SO_BROADCAST) {
+            self.expect_mail_half(id);
+        }
         let (mailbox, bytes) = (self.mailboxes.get_mut(id), usize::try_from(value));
         let set = match (level, name, mailbox, bytes) {
+            (libc::SOL_SOCKET, libc::SO_BROADCAST, Some(Mailbox { half: Some(half), .. }), _) => {
+                set_socket_broadcast(half, value != 0)
+            }
             (libc::SOL_SOCKET, libc::SO_RCVBUF, Some(mailbox), Ok(bytes)) => {
                 // What waits there the kernel counts as sent by this end.
                 set_socket_send_buffer_size(&mailbox.end, bytes)
@@ -293,17 +312,27 @@ impl Desk {
             return Letter::End { port: 0, last: false };
         };
         let mut head = [0; envelope::LEN];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
         let got = loop {
             let mut both = [IoSliceMut::new(&mut head), IoSliceMut::new(bytes)];
-            let got =
-                recvmsg(&mailbox.end, &mut both, &mut RecvAncillaryBuffer::new(&mut []), RecvFlags::DONTWAIT);
-            match got {
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            match recvmsg(&mailbox.end, &mut both, &mut control, flags) {
                 // It closed with something unread, which is told once; what it
                 // sent before is still there.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 got => break got,
             }
         };
+        if got.as_ref().is_ok_and(|got| got.bytes == Half::BYTES) {
+            let fds = control.drain().filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+                _ => None,
+            });
+            let half = fds.last();
+            self.set_mail_half(id, &head[..Half::BYTES], half);
+            return Letter::Elsewhere;
+        }
         let (len, whole) = match got {
             Ok(got) if got.bytes > 0 => (got.bytes, !got.flags.contains(ReturnFlags::TRUNC)),
             // It has shut its end down, and may open no other.
@@ -341,6 +370,13 @@ impl Desk {
         if len.div_ceil(segment) > envelope::SEGMENTS_MAX {
             let _ = put(&mailbox.end, failed(Errno::INVAL), Said::default(), &[]);
             return Letter::Settled(Delivered::Nobody);
+        }
+        if let Some(half) = mailbox.half.as_ref().filter(|_| !self.place.leads_to(to.ip())) {
+            let six = mailbox.bound.addr.is_ipv6();
+            if let Err(errno) = sent((half, six), to, &bytes[..len], segment) {
+                let _ = put(&mailbox.end, failed(errno), Said::default(), &[]);
+            }
+            return Letter::Elsewhere;
         }
         let from = SocketAddr::new(here.map_or(mailbox.local, |here| here.addr), mailbox.bound.addr.port());
         match self.place.has(to.ip()) {

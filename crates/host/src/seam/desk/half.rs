@@ -9,6 +9,8 @@
 //!
 //! Bound: none is taken from the kernel while as many wait as the program wants.
 
+pub(super) mod datagrams;
+
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 

@@ -95,6 +95,11 @@ pub enum Refusal {
         /// Why, as in errno(3).
         errno: i32,
     },
+    /// A datagram that came to this port of the kernel's addresses, where the program is too slow.
+    HalfFull {
+        /// The port.
+        port: u16,
+    },
     /// `connect` of a socket that is bound to our address, to one that is not ours to reach.
     Connect,
     /// `getsockopt` of an option that is not mapped.

@@ -1,8 +1,10 @@
-//! Listeners on all addresses, and what comes to the kernel's.
+//! Sockets on all addresses, and what comes to the kernel's.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
 
 use super::*;
+use crate::seam::envelope::{self, Envelope};
 
 /// A socket that a program made and bound in the kernel; where that is reached.
 fn socket() -> (OwnedFd, SocketAddr) {
@@ -104,4 +106,93 @@ fn where_the_kernels_addresses_are_not_to_be_had_that_is_told() {
     listens(&mut world, &listener, 4);
     world.desk.offer(7, end(HERE), end("10.0.0.9:4242")).unwrap();
     assert_eq!(accept(&listener).0.id, 7, "ours is served");
+}
+
+/// A program's socket for datagrams at a port of all addresses, whose half is handed
+/// over; where that is reached in the kernel.
+fn mailbox(world: &mut World) -> (OwnedFd, u64, SocketAddr) {
+    let half = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = half.local_addr().unwrap();
+    let request = Request::Datagrams {
+        addr: SocketAddr::from((Ipv4Addr::UNSPECIFIED, at.port())),
+        six: false,
+        v6_only: false,
+        reuse: Reuse::default(),
+        options: DatagramOptions::default(),
+        to: None,
+        connects: false,
+    };
+    let (answer, end, _) = world.ask(request);
+    assert_eq!(answer, Answer::Done);
+    pass::send(&end, None, &Half::Here.encode(), half.as_fd()).unwrap();
+    let id = Name::of(end.as_fd()).unwrap().id;
+    (end, id, at)
+}
+
+/// What the program sends to `to`.
+fn says(end: &OwnedFd, envelope: Envelope, text: &[u8]) {
+    let _ = send(end, &[&envelope.encode()[..], text].concat(), QUIET).unwrap();
+}
+
+/// What the program of `end` hears: from whom, and what.
+fn hears(world: &mut World, end: &OwnedFd) -> (SocketAddr, Vec<u8>) {
+    let mut bytes = [0; 2048];
+    let mut heard = None;
+    soon(|| {
+        world.poll();
+        heard = recv(end, &mut bytes[..], RecvFlags::DONTWAIT).ok().map(|(len, _)| len);
+        heard.is_some()
+    });
+    let len = heard.unwrap();
+    match Envelope::decode(&bytes[..envelope::LEN]) {
+        Some(Envelope::Peer(from)) => (from, bytes[envelope::LEN..len].to_vec()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn datagrams_come_by_the_kernels_addresses_and_go_where_the_device_does_not_lead() {
+    let mut world = World::new(35);
+    let (end, id, at) = mailbox(&mut world);
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let here = client.local_addr().unwrap();
+    let mut bytes = [0; 100];
+    // The half is the first that the stack finds there.
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::Elsewhere);
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::Nothing);
+    client.send_to(b"question", at).unwrap();
+    assert_eq!(hears(&mut world, &end), (here, b"question".to_vec()));
+    says(&end, Envelope::Peer(here), b"answer");
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::Elsewhere, "the kernel has it");
+    assert_eq!(client.recv(&mut bytes).map(|len| bytes[..len].to_vec()).unwrap(), b"answer");
+    // Where the device leads it is the stack's.
+    says(&end, Envelope::Peer("10.0.0.9:53".parse().unwrap()), b"out");
+    assert!(matches!(world.desk.letter(id, 7, &mut bytes), Letter::Out { len: 3, .. }));
+    let broadcast = Request::Option { id, level: libc::SOL_SOCKET, name: libc::SO_BROADCAST, value: [1, 0] };
+    assert_eq!(world.ask(broadcast).0, Answer::Done, "the kernel does it");
+    drop(end);
+    soon(|| {
+        world.poll();
+        matches!(world.desk.letter(id, 7, &mut bytes), Letter::End { .. })
+    });
+    assert!(UdpSocket::bind(at).is_ok(), "it goes with the socket");
+}
+
+#[test]
+fn who_is_connected_beyond_the_device_hears_that_peer_alone() {
+    let mut world = World::new(36);
+    let (end, id, at) = mailbox(&mut world);
+    let [peer, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    // Asked before the stack has looked into the pair.
+    let aim = Request::Aim { id, to: Some(peer.local_addr().unwrap()) };
+    assert_eq!(world.ask(aim).0, Answer::Done);
+    other.send_to(b"not me", at).unwrap();
+    peer.send_to(b"me", at).unwrap();
+    assert_eq!(hears(&mut world, &end), (peer.local_addr().unwrap(), b"me".to_vec()));
+    says(&end, Envelope::Connected, b"you");
+    let mut bytes = [0; 100];
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::Elsewhere);
+    peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert_eq!(peer.recv(&mut bytes).map(|len| bytes[..len].to_vec()).unwrap(), b"you");
 }
