@@ -171,15 +171,4 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "kept");
         std::fs::remove_file(&path).unwrap();
     }
-
-    #[test]
-    fn two_runs_that_ask_at_once_are_both_told_that_they_may() {
-        let path = std::env::temp_dir().join(format!("greenwave-writable-twice-{}", std::process::id()));
-        let ask = || (0..2000).for_each(|_| assert_eq!(Error::unless_writable(&path), Ok(())));
-        std::thread::scope(|scope| {
-            scope.spawn(ask);
-            ask();
-        });
-        assert!(!path.exists());
-    }
 }

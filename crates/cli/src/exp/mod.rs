@@ -188,7 +188,8 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     }
     if let Some(folder) = &args.out {
         std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, &e))?;
-        Error::unless_writable(&folder.join(".greenwave"))?;
+        // Two runs may begin at once.
+        Error::unless_writable(&folder.join(format!(".greenwave-{}", std::process::id())))?;
     }
     let mut overview = Overview::default();
     let mut ran_not = false;
