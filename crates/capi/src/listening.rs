@@ -43,11 +43,12 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
     {
         match seam.ask(&request).map(|asked| (asked.answer, asked.end)) {
             Ok((Answer::Done, end)) => {
-                if is_half(&request) {
-                    // SAFETY: the program's arguments.
-                    unsafe { bind_half(fd, addr, len, &end) };
-                }
-                return adopted::become_ours(&seam, fd, &end).map_or_else(fail, |()| 0);
+                // SAFETY: the program's arguments.
+                let half = if is_half(&request) { unsafe { bind_half(fd, addr, len) } } else { None };
+                let ours = adopted::become_ours(&seam, fd, &end);
+                // Not before: the desk's socket blocks nobody, and is the same file.
+                half.iter().for_each(|half| half.send(&end));
+                return ours.map_or_else(fail, |()| 0);
             }
             Ok((Answer::No(errno), _)) => return fail(Errno::from_raw_os_error(errno)),
             Ok((Answer::NotOurs, _)) => {}
@@ -65,25 +66,38 @@ fn is_half(request: &Request) -> bool {
     addr.ip().to_canonical().is_unspecified()
 }
 
-/// Binds the socket `fd` in the kernel, and hands it to the desk by `end`, the
-/// listener that is to be in its place.
+/// A program's socket in the kernel, once more, or why there is none.
+struct Bound(Result<OwnedFd, Errno>);
+
+impl Bound {
+    /// Hands it to the desk by `end`, the socket that is in its place.
+    fn send(&self, end: &OwnedFd) {
+        // Where it cannot be told, the desk is gone, and the program hears of that.
+        match &self.0 {
+            Ok(socket) => {
+                let _ = pass::send(end, None, &Half::Here.encode(), socket.as_fd());
+            }
+            Err(errno) => {
+                let none = Half::None { errno: errno.raw_os_error() };
+                let _ = send(end, &none.encode(), SendFlags::NOSIGNAL);
+            }
+        }
+    }
+}
+
+/// Binds the socket `fd` in the kernel; `None` where nobody could come by that.
 ///
 /// # Safety
 /// As bind(2).
-unsafe fn bind_half(fd: c_int, addr: *const sockaddr, len: socklen_t, end: &OwnedFd) {
+unsafe fn bind_half(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Bound> {
     type Real = unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
-    let Some(socket) = borrow(fd) else { return };
-    // Where it cannot be told, the desk is gone, and the program hears of that.
+    let socket = borrow(fd)?;
     if next!(bind(fd, addr, len) as Real) == 0 {
-        let _ = pass::send(end, None, &Half::Here.encode(), socket);
-        return;
+        return Some(Bound(fcntl_dupfd_cloexec(socket, 0)));
     }
     let why = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
-    // Where the kernel has no addresses of that kind, nobody could come by them.
-    if why == Errno::ADDRINUSE || why == Errno::ACCESS {
-        let none = Half::None { errno: why.raw_os_error() };
-        let _ = send(end, &none.encode(), SendFlags::NOSIGNAL);
-    }
+    // Where the kernel has no addresses of that kind, it is no loss.
+    (why == Errno::ADDRINUSE || why == Errno::ACCESS).then_some(Bound(Err(why)))
 }
 
 /// listen(2).
