@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use super::envelope;
 use super::place::Place;
 
 /// The stack's addresses, and the interface that they are had by.
@@ -35,12 +36,8 @@ impl Interface {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.number.to_be_bytes().to_vec();
         for (addr, prefix) in &self.addrs {
-            let sixteen = match addr {
-                IpAddr::V4(addr) => addr.to_ipv6_mapped(),
-                IpAddr::V6(addr) => *addr,
-            };
             bytes.push(u8::from(addr.is_ipv6()));
-            bytes.extend(sixteen.octets());
+            bytes.extend(envelope::mapped(*addr).octets());
             bytes.push(*prefix);
         }
         bytes

@@ -42,6 +42,15 @@ pub fn send(
     Ok(())
 }
 
+/// The descriptor that came with a message.
+pub(super) fn brought(control: &mut RecvAncillaryBuffer<'_>) -> Option<OwnedFd> {
+    let fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    fds.last()
+}
+
 /// Receives one message into `bytes`. A descriptor that comes with it closes
 /// on exec if `cloexec` says so.
 ///
@@ -52,11 +61,7 @@ pub fn receive(socket: impl AsFd, bytes: &mut [u8], cloexec: bool) -> io::Result
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = if cloexec { RecvFlags::CMSG_CLOEXEC } else { RecvFlags::empty() };
     let got = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, flags)?;
-    let fds = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    let fd = fds.last();
+    let fd = brought(&mut control);
     let lost = fd.is_none() && got.flags.contains(ReturnFlags::CTRUNC);
     Ok(Message { len: got.bytes, fd, lost })
 }

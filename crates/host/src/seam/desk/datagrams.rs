@@ -15,8 +15,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_broadcast, set_socket_send_buffer_size};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, bind, recvmsg,
-    send, sendmsg,
+    RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, bind, recvmsg, send, sendmsg,
 };
 
 use super::super::bound::Bound;
@@ -25,6 +24,7 @@ use super::super::envelope::{self, Envelope, Here, Said};
 use super::super::labels::{PRIVATE, of_mailbox};
 use super::super::mailboxes::{Mailbox, Reuse};
 use super::super::name::Kind;
+use super::super::pass;
 use super::super::pipe::READABLE;
 use super::super::request::{Answer, Half};
 use super::half::datagrams::sent;
@@ -325,12 +325,7 @@ impl Desk {
             }
         };
         if got.as_ref().is_ok_and(|got| got.bytes == Half::BYTES) {
-            let fds = control.drain().filter_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-                _ => None,
-            });
-            let half = fds.last();
-            self.set_mail_half(id, &head[..Half::BYTES], half);
+            self.set_mail_half(id, &head[..Half::BYTES], pass::brought(&mut control));
             return Letter::Elsewhere;
         }
         let (len, whole) = match got {

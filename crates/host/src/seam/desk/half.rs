@@ -29,19 +29,27 @@ pub(super) const HALF: u64 = MAILBOX;
 impl Desk {
     /// Listener `id` was sent something: its half, or why there is none.
     pub(super) fn take_half(&mut self, id: u64) {
-        let Some(listener) = self.listeners.get_mut(id) else { return };
+        let Some(listener) = self.listeners.get(id) else { return };
         let mut bytes = [0; Half::BYTES];
         let Ok(message) = pass::receive(&listener.end, &mut bytes, true) else { return };
         let port = listener.addr.port();
-        match (Half::decode(&bytes[..message.len]), message.fd) {
-            (Some(Half::Here), Some(half)) if ioctl_fionbio(&half, true).is_ok() => {
-                listener.half = Some(half);
-                self.open_half(id);
-            }
+        if let Some(half) = self.half(port, &bytes[..message.len], message.fd)
+            && let Some(listener) = self.listeners.get_mut(id)
+        {
+            listener.half = Some(half);
+            self.open_half(id);
+        }
+    }
+
+    /// The half that a program's `said` of `port` brings; that there is none is counted.
+    fn half(&mut self, port: u16, said: &[u8], fd: Option<OwnedFd>) -> Option<OwnedFd> {
+        match (Half::decode(said), fd) {
+            (Some(Half::Here), Some(half)) if ioctl_fionbio(&half, true).is_ok() => return Some(half),
             (Some(Half::None { errno }), None) => self.refuse(Refusal::Half { port, errno }),
             // A program of somebody who knows better.
             _ => self.refuse(Refusal::Nonsense),
         }
+        None
     }
 
     /// Listener `id` takes what comes to its half, if it takes connections.

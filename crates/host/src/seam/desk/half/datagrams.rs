@@ -5,16 +5,17 @@
 //!
 //! To which of the kernel's addresses a datagram came is not told.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, recvfrom, sendto};
 
 use super::super::datagrams::put;
 use super::super::{Desk, Refusal};
-use crate::seam::envelope::{Envelope, Said};
+use crate::seam::envelope::{Envelope, Said, mapped};
 use crate::seam::mailboxes::MAILBOX;
 use crate::seam::pass;
 use crate::seam::request::Half;
@@ -29,18 +30,13 @@ const LONGEST: usize = 65_535;
 impl Desk {
     /// Socket `id` was sent something that is no letter: its half, or why there is none.
     pub(in super::super) fn set_mail_half(&mut self, id: u64, said: &[u8], half: Option<OwnedFd>) {
-        let Some(mailbox) = self.mailboxes.get_mut(id) else { return };
-        let port = mailbox.bound.addr.port();
-        match (Half::decode(said), half) {
-            (Some(Half::Here), Some(half)) if ioctl_fionbio(&half, true).is_ok() => {
-                let data = epoll::EventData::new_u64(id | HALF);
-                if let Err(e) = epoll::add(&self.watches[0], &half, data, epoll::EventFlags::IN) {
-                    return self.refuse(Refusal::Half { port, errno: e.raw_os_error() });
-                }
-                mailbox.half = Some(half);
-            }
-            (Some(Half::None { errno }), None) => self.refuse(Refusal::Half { port, errno }),
-            _ => self.refuse(Refusal::Nonsense),
+        let Some(port) = self.mailboxes.get(id).map(|mailbox| mailbox.bound.addr.port()) else { return };
+        let Some(half) = self.half(port, said, half) else { return };
+        let data = epoll::EventData::new_u64(id | HALF);
+        if let Err(e) = epoll::add(&self.watches[0], &half, data, epoll::EventFlags::IN) {
+            self.refuse(Refusal::Half { port, errno: e.raw_os_error() });
+        } else if let Some(mailbox) = self.mailboxes.get_mut(id) {
+            mailbox.half = Some(half);
         }
     }
 
@@ -60,13 +56,13 @@ impl Desk {
     pub(in super::super) fn deliver_half(&mut self, id: u64) {
         let Some(mailbox) = self.mailboxes.get(id) else { return };
         let Some(half) = &mailbox.half else { return };
-        let mut bytes = vec![0; LONGEST];
+        let mut bytes = Vec::with_capacity(LONGEST);
         for _ in 0..BATCH {
-            let Some((len, remote)) = received(half, &mut bytes) else { return };
+            let Some(remote) = received(half, &mut bytes) else { return };
             if mailbox.peer.is_some_and(|peer| peer != remote) {
                 continue;
             }
-            match put(&mailbox.end, Envelope::Peer(remote), Said::default(), &bytes[..len]) {
+            match put(&mailbox.end, Envelope::Peer(remote), Said::default(), &bytes) {
                 Ok(()) => {}
                 Err(Errno::AGAIN | Errno::NOBUFS | Errno::MSGSIZE) => {
                     let port = mailbox.bound.addr.port();
@@ -79,13 +75,14 @@ impl Desk {
     }
 }
 
-/// The next datagram, and from whom it is.
-fn received(half: &OwnedFd, bytes: &mut [u8]) -> Option<(usize, SocketAddr)> {
+/// The next datagram, in place of what `bytes` were, and from whom it is.
+fn received(half: &OwnedFd, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
     loop {
-        match recvfrom(half, &mut *bytes, RecvFlags::DONTWAIT) {
-            Ok((len, _, remote)) => {
+        bytes.clear();
+        match recvfrom(half, spare_capacity(bytes), RecvFlags::DONTWAIT) {
+            Ok((_, _, remote)) => {
                 let remote = SocketAddr::try_from(remote?).ok()?;
-                return Some((len, SocketAddr::new(remote.ip().to_canonical(), remote.port())));
+                return Some(SocketAddr::new(remote.ip().to_canonical(), remote.port()));
             }
             // What became of one that was sent; there may be others.
             Err(Errno::INTR | Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
@@ -101,10 +98,7 @@ pub(in super::super) fn sent(
     payload: &[u8],
     segment: usize,
 ) -> Result<(), Errno> {
-    let to = match to.ip() {
-        IpAddr::V4(ip) if six => SocketAddr::new(ip.to_ipv6_mapped().into(), to.port()),
-        _ => to,
-    };
+    let to = if six { SocketAddr::new(mapped(to.ip()).into(), to.port()) } else { to };
     // A datagram of nothing is one.
     for at in (0..payload.len().max(1)).step_by(segment) {
         let piece = &payload[at..payload.len().min(at + segment)];
