@@ -26,8 +26,10 @@ struct Side {
     read: u32,
     /// How many bytes it is to read.
     awaited: u32,
-    /// Frames of its that were lost in a row: small ones, and those with data.
-    lost: [u32; 2],
+    /// Frames of its that were lost in a row, of each [`Kind`].
+    lost: [u32; 4],
+    /// The highest sequence number that it has sent.
+    highest: Option<u32>,
     mtu: u16,
     open: bool,
     closed: bool,
@@ -55,13 +57,12 @@ pub fn differential(data: &[u8]) {
             for frame in sent(&mut side.stack, now, usize::MAX) {
                 frames += 1;
                 assert!(frame.len() <= usize::from(side.mtu) + 14, "no packet is longer than the MTU");
-                let kind = usize::from(frame.len() > 100);
+                let kind = side.kind(&frame);
                 let byte = input.byte().unwrap_or_else(|| dice.roll() as u8);
-                let (copies, late_us) =
-                    if frames > FAULTS || is_arp(&frame) { (1, 0) } else { fate(byte, side.lost[kind]) };
-                if !is_arp(&frame) {
-                    side.lost[kind] = if copies == 0 { side.lost[kind] + 1 } else { 0 };
-                }
+                let lost = &mut side.lost[kind as usize];
+                let is_safe = frames > FAULTS || matches!(kind, Kind::Arp | Kind::Probe);
+                let (copies, late_us) = if is_safe { (1, 0) } else { fate(byte, *lost) };
+                *lost = if copies == 0 { *lost + 1 } else { 0 };
                 for copy in 0..copies {
                     let delay = Span::from_micros(50 + late_us * (1 + copy));
                     wire.insert((now + delay, 2 * frames + copy), (1 - from, frame.clone()));
@@ -82,9 +83,18 @@ pub fn differential(data: &[u8]) {
     panic!("not done after {STEPS} steps: {far:?}");
 }
 
-/// Whether `frame` asks or tells where a neighbour is: few of those may be lost.
-fn is_arp(frame: &[u8]) -> bool {
-    frame[12..14] == [8, 6]
+/// What a frame is for.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// It confirms.
+    Ack,
+    /// It has something to be confirmed.
+    Data,
+    /// It asks or tells where a neighbour is. Few of those may be lost.
+    Arp,
+    /// It asks whether the other side is alive: so may few of those. It comes from below the window, so
+    /// what it confirms does not count there (RFC 9293 §3.10.7.4), nor does it here.
+    Probe,
 }
 
 /// How many copies of a frame arrive, and how late in µs. Of each kind no more than
@@ -117,7 +127,8 @@ fn sides(input: &mut Input<'_>) -> Option<[Side; 2]> {
             written: 0,
             read: 0,
             awaited: 0,
-            lost: [0; 2],
+            lost: [0; 4],
+            highest: None,
             mtu,
             open: false,
             closed: false,
@@ -130,6 +141,25 @@ fn sides(input: &mut Input<'_>) -> Option<[Side; 2]> {
 }
 
 impl Side {
+    /// What `frame`, which it sends, is for.
+    fn kind(&mut self, frame: &[u8]) -> Kind {
+        if frame[12..14] == [8, 6] {
+            return Kind::Arp;
+        }
+        let tcp = &frame[14 + 20..];
+        let seq = u32::from_be_bytes(tcp[4..8].try_into().expect("four bytes"));
+        let (header, syn_or_fin) = (usize::from(tcp[12] >> 4) * 4, tcp[13] & 3 != 0);
+        let below = self.highest.is_some_and(|highest| (seq.wrapping_sub(highest) as i32) < 0);
+        if !below {
+            self.highest = Some(seq);
+        }
+        match tcp.len() > header || syn_or_fin {
+            true => Kind::Data,
+            false if below => Kind::Probe,
+            false => Kind::Ack,
+        }
+    }
+
     /// What the application does: writes, reads, closes when it has written all.
     fn work(&mut self, now: Time) {
         while let Some(event) = self.stack.poll_event() {
