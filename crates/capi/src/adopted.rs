@@ -15,7 +15,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{DupFlags, Errno, FdFlags, dup3, fcntl_getfd, ioctl_fionbio};
 
 use crate::next::next;
-use crate::{borrow, mailbox, watched};
+use crate::{borrow, label, mailbox, outbox, watched};
 
 /// Options that a socket pair keeps, and that say nothing while they are as
 /// they begin: 0, for each of their words.
@@ -50,7 +50,8 @@ pub(crate) fn become_ours(seam: &Seam, fd: c_int, end: &OwnedFd) -> Result<(), E
     let socket = borrow(fd).ok_or(Errno::BADF)?;
     ioctl_fionbio(end, fcntl_getfl(socket)?.contains(OFlags::NONBLOCK))?;
     inherit(fd, end.as_raw_fd());
-    match Name::of(end.as_fd()) {
+    let name = Name::of(end.as_fd());
+    match name {
         Some(Name { kind: Kind::Datagrams, id, .. }) => {
             // Before anybody can meet it.
             mailbox::expect();
@@ -64,7 +65,11 @@ pub(crate) fn become_ours(seam: &Seam, fd: c_int, end: &OwnedFd) -> Result<(), E
     let watches = watched::of(fd);
     // SAFETY: the number is the program's and stays so: it is not dropped here.
     let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) });
+    outbox::forget(fd);
     dup3(end, &mut place, flags)?;
+    if let Some(name) = name.filter(label::has) {
+        outbox::note(fd, &name);
+    }
     watched::again(fd, &watches);
     Ok(())
 }

@@ -10,9 +10,11 @@
 //! calls that send and receive add and strip (`letters`), also where a program asks
 //! by number (`numbered`).
 //!
+//! Bytes that it writes may take a shorter way than the pair (`outbox`).
+//!
 //! Nothing is kept here but where the desk is, and hints: which decide about
-//! order, which epoll sets there are, and whether any socket for datagrams is;
-//! so threads, signals, fork and exec find nothing to confuse. What a descriptor is, it says itself
+//! order, which epoll sets there are, whether any socket for datagrams is, and which connections
+//! this process has made; so threads, signals, fork and exec find nothing to confuse. What a descriptor is, it says itself
 //! ([`Name::of`](host::seam::Name::of)). A program without the variable
 //! [`host::seam::VARIABLE`] notices nothing.
 //!
@@ -26,6 +28,8 @@
 mod address;
 mod adopted;
 pub mod api;
+mod closing;
+mod confining;
 mod connecting;
 mod control;
 mod datagrams;
@@ -40,6 +44,7 @@ mod mailbox;
 mod next;
 mod numbered;
 mod options;
+mod outbox;
 mod receiving;
 mod sending;
 mod sort;
@@ -73,6 +78,8 @@ extern "C" fn on_load() {
     unsafe { receiving::read(-1, std::ptr::null_mut(), 0) };
     // SAFETY: as above.
     unsafe { sending::write(-1, std::ptr::null(), 0) };
+    // SAFETY: as above.
+    unsafe { closing::close(-1) };
     let name = format!("{VARIABLE}\0");
     let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else { return };
     // SAFETY: `name` ends with NUL; nobody else runs yet who could change the

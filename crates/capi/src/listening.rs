@@ -14,7 +14,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
 use rustix::net::{SendFlags, send, sockopt};
 
 use crate::next::next;
-use crate::{address, adopted, borrow, datagrams, fail, ours, seam, sort};
+use crate::{address, adopted, borrow, datagrams, fail, ours, outbox, seam, sort};
 
 /// What `bind` asks the desk for; `None` when the socket is the kernel's for sure.
 ///
@@ -185,6 +185,7 @@ unsafe fn take(
         ioctl_fionbio(connection.as_fd(), true)?;
     }
     adopted::inherit(fd, connection.as_raw_fd());
+    outbox::note(connection.as_raw_fd(), &name);
     // SAFETY: the program's arguments.
     unsafe { address::write(name.remote, name.six, addr, len) }?;
     Ok(connection.into_raw_fd())

@@ -1,13 +1,13 @@
 //! syscall(2): what a program asks of the kernel by number, past the functions
 //! of these calls. libuv does for datagrams (`uv__sendmmsg`), so BIND and others
-//! on it would put bare bytes where an envelope is due.
+//! on it would put bare bytes where an envelope is due. libseccomp confines a process so.
 
 use std::ffi::{c_int, c_long, c_uint};
 
 use libc::{mmsghdr, timespec};
 
 use crate::next::next;
-use crate::{receiving, sending};
+use crate::{outbox, receiving, sending};
 
 /// syscall(2).
 ///
@@ -25,6 +25,7 @@ pub unsafe extern "C" fn syscall(
     f: c_long,
 ) -> c_long {
     type Real = unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
+    heed(number, a, b);
     // The kernel, too, takes the lower half of a descriptor, a count and flags.
     match number {
         // SAFETY: the program's arguments.
@@ -37,5 +38,20 @@ pub unsafe extern "C" fn syscall(
                 .into()
         },
         _ => next!(syscall(number, a, b, c, d, e, f) as Real),
+    }
+}
+
+/// What `outbox` has to know of call `number`, whose first arguments are `a` and `b`.
+fn heed(number: c_long, a: c_long, b: c_long) {
+    match number {
+        libc::SYS_close => outbox::forget(a as c_int),
+        libc::SYS_dup3 => outbox::forget(b as c_int),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_dup2 => outbox::forget(b as c_int),
+        libc::SYS_close_range => outbox::forget_all(a as c_uint as usize, b as c_uint as usize),
+        libc::SYS_shutdown => outbox::forget(a as c_int),
+        libc::SYS_seccomp => outbox::confine(),
+        libc::SYS_prctl if a as c_int == libc::PR_SET_SECCOMP => outbox::confine(),
+        _ => {}
     }
 }

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::letters::{piece, send as send_pieces};
 use crate::next::next;
 use crate::receiving::slice;
-use crate::{address, connecting, control, datagrams, fail, is_loaded, mailbox, ours};
+use crate::{address, connecting, control, datagrams, fail, is_loaded, mailbox, ours, outbox};
 
 /// Whom a datagram is for, as `sendto` and `sendmsg` say it.
 ///
@@ -84,7 +84,11 @@ pub unsafe extern "C" fn send(fd: c_int, bytes: *const c_void, n: size_t, flags:
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(name) => unsafe { send_bytes(fd, &name, bytes, n, flags) },
-        None => next!(send(fd, bytes, n, flags) as Real),
+        None => {
+            let call = || next!(send(fd, bytes, n, flags) as Real);
+            // SAFETY: as above.
+            unsafe { outbox::write(fd, &[piece(bytes, n)], flags, call) }
+        }
     }
 }
 
@@ -112,6 +116,8 @@ pub unsafe extern "C" fn sendto(
         // SAFETY: as above.
         Ok(None) => match unsafe { bare(fd, flags, addr, len) } {
             Ok(Some(flags)) => next!(sendto(fd, bytes, n, flags, std::ptr::null(), 0) as Real),
+            // SAFETY: as above.
+            Ok(None) if addr.is_null() => unsafe { send(fd, bytes, n, flags) },
             Ok(None) => next!(sendto(fd, bytes, n, flags, addr, len) as Real),
             Err(errno) => fail(errno) as ssize_t,
         },
@@ -173,7 +179,15 @@ unsafe fn send_bare(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t 
             let plain = msghdr { msg_name: std::ptr::null_mut(), msg_namelen: 0, ..*named };
             next!(sendmsg(fd, &raw const plain, flags) as Real)
         }
-        Ok(None) => next!(sendmsg(fd, message, flags) as Real),
+        Ok(None) => {
+            let bare = named.msg_controllen == 0 && named.msg_name.is_null();
+            // SAFETY: as above; what is wrong with them the kernel says.
+            let pieces =
+                unsafe { slice(named.msg_iov, if bare { named.msg_iovlen } else { 0 }) }.unwrap_or(&[]);
+            let call = || next!(sendmsg(fd, message, flags) as Real);
+            // SAFETY: as above.
+            unsafe { outbox::write(fd, pieces, flags, call) }
+        }
         Err(errno) => fail(errno) as ssize_t,
     }
 }
@@ -258,7 +272,11 @@ pub unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, n: size_t) -> ss
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(name) => unsafe { send_bytes(fd, &name, bytes, n, 0) },
-        None if is_loaded() => next!(write(fd, bytes, n) as Real),
+        None if is_loaded() => {
+            let call = || next!(write(fd, bytes, n) as Real);
+            // SAFETY: as above.
+            unsafe { outbox::write(fd, &[piece(bytes, n)], 0, call) }
+        }
         // SAFETY: the program's arguments; see `read`.
         None => unsafe { libc::syscall(libc::SYS_write, fd, bytes, n) as ssize_t },
     }
@@ -272,7 +290,11 @@ pub unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, n: size_t) -> ss
 pub unsafe extern "C" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     type Real = unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
     let Some(name) = mailbox::of(fd) else {
-        return next!(writev(fd, pieces, count) as Real);
+        // SAFETY: as above; what is wrong with them the kernel says.
+        let known = unsafe { slice(pieces, usize::try_from(count).unwrap_or(usize::MAX)) }.unwrap_or(&[]);
+        let call = || next!(writev(fd, pieces, count) as Real);
+        // SAFETY: as above.
+        return unsafe { outbox::write(fd, known, 0, call) };
     };
     // SAFETY: the program's pieces.
     match unsafe { slice(pieces, usize::try_from(count).unwrap_or(usize::MAX)) } {

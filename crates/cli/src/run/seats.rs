@@ -98,6 +98,7 @@ impl Seats {
             seam::Happened::Pipe { id, readable, writable, gone } => {
                 Happened::Pipe { conn: conn(id), readable, writable, gone }
             }
+            seam::Happened::Written(id) => Happened::Written(conn(id)),
             seam::Happened::Shut(id) => Happened::Shut(conn(id)),
             seam::Happened::Listen { port, fast_open } => Happened::Listen { port, fast_open },
             seam::Happened::Unlisten(port) => Happened::Unlisten(port),
@@ -122,6 +123,14 @@ impl Programs for Seats {
 
     fn poll_left(&mut self, into: &mut Vec<Happened>) -> bool {
         self.hear(into, |window, into| window.poll_left(into))
+    }
+
+    fn sleep(&mut self) -> bool {
+        self.window.sleep()
+    }
+
+    fn wake(&mut self) {
+        self.window.wake();
     }
 
     fn classifier(&self, port: u16) -> Option<TransportClassifier> {
@@ -245,6 +254,10 @@ impl Pipe for Seat {
             seam::Wrote::Full => Wrote::Full,
             seam::Wrote::Gone => Wrote::Gone,
         }
+    }
+
+    fn arrived(&mut self, ends: bool) {
+        self.0.arrived(ends);
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Read {

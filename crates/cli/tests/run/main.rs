@@ -34,6 +34,7 @@ mod stacks;
 #[path = "../common/threads.rs"]
 mod threads;
 mod traces;
+mod ways;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const OURS: &str = "10.7.0.2";

@@ -21,6 +21,7 @@ use super::envelope::{self, Envelope};
 use super::interface::Interface;
 use super::labels::Labels;
 use super::name::Name;
+use super::outbox::Outboxes;
 use super::pass;
 use super::request::{ANSWER_BYTES, Answer, Key, OPTION_BYTES_MAX, RULES_BYTES_MAX, Request};
 
@@ -204,10 +205,27 @@ impl Seam {
     /// # Errors
     /// As [`ask`](Self::ask); or there is no memory left.
     pub fn labels(&self) -> Result<Labels, Errno> {
+        self.map(&Request::Labels, Labels::map)
+    }
+
+    /// Where the program may leave what it writes to its connections.
+    ///
+    /// # Errors
+    /// As [`labels`](Self::labels).
+    pub fn outboxes(&self) -> Result<Outboxes, Errno> {
+        self.map(&Request::Outboxes, Outboxes::map)
+    }
+
+    /// Maps the file that `request` asks for.
+    fn map<T>(
+        &self,
+        request: &Request,
+        map: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<T>,
+    ) -> Result<T, Errno> {
         let failed = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
-        let asked = self.ask(&Request::Labels)?;
+        let asked = self.ask(request)?;
         let message = pass::receive(&asked.end, &mut [0; 16], true).map_err(failed)?;
-        Labels::map(message.fd.ok_or(Errno::NETDOWN)?.as_fd()).map_err(failed)
+        map(message.fd.ok_or(Errno::NETDOWN)?.as_fd()).map_err(failed)
     }
 }
 

@@ -36,6 +36,8 @@ const SUM: u64 = sum(&[
     include_str!("mailboxes.rs"),
     include_str!("name.rs"),
     include_str!("options.rs"),
+    include_str!("outbox.rs"),
+    include_str!("outbox/slot.rs"),
     include_str!("pass.rs"),
     include_str!("pipe.rs"),
     include_str!("place.rs"),

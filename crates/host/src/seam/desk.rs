@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use net::classify::TransportClassifier;
@@ -27,8 +27,9 @@ use super::listeners::{BACKLOG_MAX, Listener, Listeners, Stack};
 use super::mailboxes::{MAILBOX, Mailboxes};
 use super::name::{Kind, Name};
 use super::options::Setting;
+use super::outbox::Outboxes;
 use super::pass;
-use super::pipe::{Pipe, READABLE};
+use super::pipe::{Pipe, READABLE, Shared};
 use super::place::Place;
 use super::request::{Answer, Key, REQUEST_BYTES_MAX, Request};
 use crate::affinity;
@@ -53,7 +54,9 @@ pub struct Desk {
     control: OwnedFd,
     /// By stack, where pipes of its connections are watched; in the first one's all else is, too.
     watches: Vec<Arc<OwnedFd>>,
-    board: Arc<Board>,
+    shared: Shared,
+    /// The file of the outboxes, for programs.
+    outboxes: OwnedFd,
     key: Key,
     run: u32,
     place: Place,
@@ -105,10 +108,12 @@ impl Desk {
         let watch = |_| Ok(Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?));
         let watches: Vec<_> = (0..stacks).map(watch).collect::<io::Result<_>>()?;
         epoll::add(&watches[0], &control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
+        let (outboxes, file) = Outboxes::new(stacks)?;
         Ok(Self {
             control,
             watches,
-            board: Arc::new(Board::new()?),
+            shared: Shared { board: Arc::new(Board::new()?), outboxes: Arc::new(outboxes) },
+            outboxes: file,
             key: secret,
             run,
             place: Place::default(),
@@ -150,7 +155,7 @@ impl Desk {
     /// Appends what happened since, up to a batch; whether anything did.
     pub fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
         if let Some(core) = affinity::here() {
-            self.board.on(core);
+            self.shared.board.on(core);
         }
         let inherits = !self.inherited.is_empty();
         into.append(&mut self.inherited);
@@ -184,6 +189,11 @@ impl Desk {
         );
         self.inherited = others;
         its
+    }
+
+    /// Where programs may leave what they write.
+    pub(super) fn outboxes(&self) -> &Arc<Outboxes> {
+        &self.shared.outboxes
     }
 
     /// Where the stack is.
@@ -312,7 +322,12 @@ impl Desk {
             }
             Request::Labels => {
                 let _ = send(&reply, &Answer::Done.encode(), QUIET);
-                let _ = pass::send(&reply, None, b"labels", self.board.file());
+                let _ = pass::send(&reply, None, b"labels", self.shared.board.file());
+                return;
+            }
+            Request::Outboxes => {
+                let _ = send(&reply, &Answer::Done.encode(), QUIET);
+                let _ = pass::send(&reply, None, b"outboxes", self.outboxes.as_fd());
                 return;
             }
         };
@@ -386,7 +401,7 @@ impl Desk {
         bind(&ours, &SocketAddrUnix::new_abstract_name(&name).map_err(none)?).map_err(none)?;
         epoll::add(&watch, &ours, epoll::EventData::new_u64(id), READABLE).map_err(none)?;
         // Before the program has it, so that it finds its label.
-        let pipe = Pipe::new(ours, id, watch, self.board.clone());
+        let pipe = Pipe::new(ours, id, watch, self.shared.clone());
         let before = listener.is_full();
         listener.hand_over(name, theirs).map_err(|_| NoOffer::Full)?;
         let set = listener.settings().iter().map(|&setting| Happened::Set { id, setting });

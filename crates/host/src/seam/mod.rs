@@ -14,9 +14,10 @@
 //! comes with the answer, not writable until its handshake is complete. How
 //! urgent connections are, programs read where the stack writes it ([`labels`]).
 //! A socket for datagrams is a pair of messages, too, each behind an
-//! [`Envelope`] with the peer's address.
+//! [`Envelope`] with the peer's address. What a program writes to a connection may take a
+//! shorter way than the pair ([`outbox`]).
 //! Decisions: `docs/adr/0025-programs-keep-kernel-descriptors.md`,
-//! `docs/adr/0049-datagrams-in-envelopes.md`.
+//! `docs/adr/0049-datagrams-in-envelopes.md`, `docs/adr/0064-outboxes.md`.
 
 mod asking;
 mod bound;
@@ -31,6 +32,7 @@ mod listeners;
 mod mailboxes;
 pub mod name;
 pub mod options;
+pub mod outbox;
 pub mod pass;
 mod pipe;
 mod place;
@@ -51,6 +53,7 @@ pub use labels::Labels;
 pub use mailboxes::Reuse;
 pub use name::Name;
 pub use options::Setting;
+pub use outbox::Outboxes;
 pub use pipe::{Pipe, Read, Wrote};
 pub use place::Place;
 pub use request::{

@@ -20,8 +20,12 @@ use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size}
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::labels::{Board, Flow, PRIVATE};
+use super::outbox::Outboxes;
 
 /// Our end.
+///
+/// What the program writes is in its outbox, in the pair, or in both: then the outbox has what
+/// was written first ([`outbox`](super::outbox)).
 #[derive(Debug)]
 pub struct Pipe {
     end: OwnedFd,
@@ -31,8 +35,22 @@ pub struct Pipe {
     watch: Arc<OwnedFd>,
     /// Where programs read how urgent it is.
     board: Arc<Board>,
+    /// Where they may have left what they write.
+    outboxes: Arc<Outboxes>,
+    /// There may be something in the pair; and its end is.
+    arrived: bool,
+    ends: bool,
+    /// The program has closed its end with bytes unread.
+    reset: bool,
     /// Its handshake is under way.
     filled: Option<Filled>,
+}
+
+/// Memory that all pipes of a desk share with programs.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) board: Arc<Board>,
+    pub(super) outboxes: Arc<Outboxes>,
 }
 
 /// A program's end while the handshake of its connection is under way.
@@ -79,9 +97,12 @@ pub enum Read {
 }
 
 impl Pipe {
-    pub(super) fn new(end: OwnedFd, id: u64, watch: Arc<OwnedFd>, board: Arc<Board>) -> Self {
+    pub(super) fn new(end: OwnedFd, id: u64, watch: Arc<OwnedFd>, shared: Shared) -> Self {
+        let Shared { board, outboxes } = shared;
         board.begin(id);
-        Self { end, id, watch, board, filled: None }
+        outboxes.begin(id);
+        outboxes.open(id);
+        Self { end, id, watch, board, outboxes, arrived: false, ends: false, reset: false, filled: None }
     }
 
     /// What is handed over next is as urgent as `level`, 0..=7; and what the
@@ -100,7 +121,8 @@ impl Pipe {
     ///
     /// # Errors
     /// What the kernel says.
-    pub(super) fn filled(self, theirs: OwnedFd, send_buffer: u32) -> Result<Self, Errno> {
+    pub(super) fn filled(mut self, theirs: OwnedFd, send_buffer: u32) -> Result<Self, Errno> {
+        self.outboxes.close(self.id);
         // The kernel tells twice what it was told (socket(7)).
         let usual = socket_send_buffer_size(&theirs)? / 2;
         let send_buffer = if send_buffer == 0 { usual } else { send_buffer as usize };
@@ -113,7 +135,8 @@ impl Pipe {
                 Err(errno) => return Err(errno),
             }
         }
-        Ok(Self { filled: Some(Filled { theirs, filler, send_buffer }), ..self })
+        self.filled = Some(Filled { theirs, filler, send_buffer });
+        Ok(self)
     }
 
     /// The handshake is complete: the program may write.
@@ -129,6 +152,7 @@ impl Pipe {
         }
         // Refused, it stays small, and the connection slow.
         let _ = set_socket_send_buffer_size(&theirs, send_buffer);
+        self.outboxes.open(self.id);
     }
 
     /// Hands `bytes` (not none) to the program, as many as there is room for.
@@ -140,14 +164,53 @@ impl Pipe {
         }
     }
 
+    /// The pair has been seen to be readable: [`read`](Self::read) looks there, too, until
+    /// it has found all; where it `ends`, until it has found that.
+    pub fn arrived(&mut self, ends: bool) {
+        self.arrived = true;
+        self.ends |= ends;
+    }
+
     /// Takes what the program has written into `bytes` (not none).
-    pub fn read(&self, bytes: &mut [u8]) -> Read {
-        match recv(&self.end, bytes, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => Read::End,
-            Ok((taken, _)) => Read::Some(taken),
-            Err(Errno::AGAIN | Errno::INTR) => Read::Nothing,
-            Err(_) => Read::Reset,
+    pub fn read(&mut self, bytes: &mut [u8]) -> Read {
+        if self.reset {
+            return Read::Reset;
         }
+        if !self.arrived {
+            return some(self.outboxes.take(self.id, bytes));
+        }
+        // What is written from here on takes the pair, behind what is in the outbox.
+        self.outboxes.close(self.id);
+        let len = self.outboxes.take(self.id, bytes);
+        let room = bytes.len() - len;
+        if room == 0 {
+            return Read::Some(len);
+        }
+        match recv(&self.end, &mut bytes[len..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) if len == 0 => Read::End,
+            Ok((0, _)) => Read::Some(len),
+            Ok((taken, _)) => {
+                if taken < room && !self.ends {
+                    self.found_all();
+                }
+                Read::Some(len + taken)
+            }
+            Err(Errno::AGAIN) => {
+                self.found_all();
+                some(len)
+            }
+            Err(Errno::INTR) => some(len),
+            Err(_) => {
+                self.reset = true;
+                if len == 0 { Read::Reset } else { Read::Some(len) }
+            }
+        }
+    }
+
+    /// The pair is empty: what comes next is told.
+    fn found_all(&mut self) {
+        self.arrived = false;
+        self.outboxes.open(self.id);
     }
 
     /// Tells the program that after what it was handed nothing comes.
@@ -170,4 +233,16 @@ impl Pipe {
         // It is watched since it was offered.
         let _ = epoll::modify(&*self.watch, &self.end, epoll::EventData::new_u64(self.id), flags);
     }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        // Nobody empties it any more: who writes is to hear of it, by the pair.
+        self.outboxes.close(self.id);
+    }
+}
+
+/// So many bytes.
+fn some(len: usize) -> Read {
+    if len == 0 { Read::Nothing } else { Read::Some(len) }
 }

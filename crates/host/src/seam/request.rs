@@ -128,6 +128,8 @@ pub enum Request {
     /// The file with the labels of connections: it follows the answer as a
     /// message of its own.
     Labels,
+    /// The file of [`Outboxes`](super::Outboxes), which follows the answer.
+    Outboxes,
     /// The stack's addresses: an [`Interface`](super::Interface) follows the answer as a
     /// message of its own.
     Interface,

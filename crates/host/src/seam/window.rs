@@ -27,6 +27,7 @@ use rustix::io::Errno;
 
 use super::desk::{Arrived, BELL, Delivered, Desk, Happened, Letter, NoOffer, Refusal, on_pipe, ready};
 use super::figures::Figures;
+use super::outbox::Outboxes;
 use super::pipe::Pipe;
 use super::place::Place;
 use super::request::Key;
@@ -39,6 +40,7 @@ pub struct Window {
     desk: Arc<Mutex<Desk>>,
     /// Where this stack's pipes are watched; the first one's is the desk's own.
     epoll: Arc<OwnedFd>,
+    outboxes: Arc<Outboxes>,
     posts: Arc<[Post]>,
     /// Connections that were passed on to be opened.
     opened: u16,
@@ -108,6 +110,7 @@ impl Window {
     pub fn open(secret: Key, steering: Steering) -> io::Result<Vec<Self>> {
         let desk = Desk::of_several(secret, steering.shards())?;
         let watches: Vec<_> = (0..steering.shards()).map(|stack| desk.watch(stack).clone()).collect();
+        let outboxes = desk.outboxes().clone();
         let posts: Arc<[Post]> = watches.iter().map(|watch| Post::new(watch)).collect::<io::Result<_>>()?;
         let desk = Arc::new(Mutex::new(desk));
         let window = |(stack, epoll)| Self {
@@ -115,6 +118,7 @@ impl Window {
             steering,
             desk: desk.clone(),
             epoll,
+            outboxes: outboxes.clone(),
             posts: posts.clone(),
             opened: 0,
             heard: Vec::new(),
@@ -163,7 +167,22 @@ impl Window {
 
     /// Appends what happened since, up to a batch; whether anything did.
     pub fn poll(&mut self, into: &mut Vec<Happened>) -> bool {
-        if self.stack == 0 { self.hear(into) } else { self.look(into) }
+        let some = if self.stack == 0 { self.hear(into) } else { self.look(into) };
+        // Who left something in an outbox before he sent through the pair is told of that first or later:
+        // who reads the pair looks into the outbox.
+        some | self.outboxes.written(self.stack, |id| into.push(Happened::Written(id)))
+    }
+
+    /// This stack is about to sleep until the kernel wakes it; `false` where programs have written
+    /// something meanwhile: it is to be polled first.
+    #[must_use]
+    pub fn sleep(&self) -> bool {
+        self.outboxes.sleep(self.stack)
+    }
+
+    /// It is awake.
+    pub fn wake(&self) {
+        self.outboxes.wake(self.stack);
     }
 
     /// Appends what other stacks have left here; whether there was anything. A frame that
@@ -213,6 +232,7 @@ impl Window {
     fn whom(&mut self, desk: &Desk, what: &Happened) -> Whom {
         match *what {
             Happened::Pipe { id, .. }
+            | Happened::Written(id)
             | Happened::Shut(id)
             | Happened::Set { id, .. }
             | Happened::Asked { id, .. } => Whom::One(desk.stack_of(id) as u16),

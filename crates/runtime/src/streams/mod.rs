@@ -332,6 +332,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
             Happened::Pipe { conn, readable, writable, gone } => {
                 let Some(flow) = self.flow(conn) else { return };
                 flow.gone |= gone;
+                if readable || gone {
+                    flow.pipe.arrived(flow.shut || flow.gone);
+                }
                 if writable && std::mem::take(&mut flow.full) {
                     flow.pipe.want_room(false);
                     let level = flow.level;
@@ -341,6 +344,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
                     self.queue_out(conn);
                 }
             }
+            Happened::Written(conn) => self.queue_out(conn),
             Happened::Shut(conn) => {
                 if let Some(flow) = self.flow(conn) {
                     flow.shut = true;

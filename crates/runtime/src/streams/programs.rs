@@ -19,8 +19,11 @@ pub trait Pipe {
     fn flow(&mut self, _flow: &FlowState) {}
     /// Hands `bytes`, which are not none, to the program.
     fn write(&mut self, bytes: &[u8]) -> Wrote;
+    /// [`Happened::Pipe`] has told that there is something to read, an end if it `ends`. For
+    /// pipes that have another place to look.
+    fn arrived(&mut self, _ends: bool) {}
     /// Takes what the program has written into `bytes`. Less than they hold is
-    /// all there is; [`Happened::Pipe`] follows when there is more, or
+    /// all there is; [`Happened::Pipe`] or [`Happened::Written`] follows when there is more, or
     /// [`Happened::Shut`] has told that an end follows.
     fn read(&mut self, bytes: &mut [u8]) -> Read;
     /// After what was handed over nothing comes.
@@ -70,6 +73,13 @@ pub trait Programs {
     fn poll_left(&mut self, _into: &mut Vec<Happened>) -> bool {
         false
     }
+    /// The stack is about to sleep until its device, or what it sleeps on together with that, ends the
+    /// sleep; `false` where there is something to poll that would not.
+    fn sleep(&mut self) -> bool {
+        true
+    }
+    /// It is awake.
+    fn wake(&mut self) {}
     /// Who is urgent among the connections to `port`, where whoever listens
     /// there says so itself.
     fn classifier(&self, _port: u16) -> Option<TransportClassifier> {
@@ -174,6 +184,9 @@ pub enum Happened {
         /// Nobody has the other end any more.
         gone: bool,
     },
+    /// There is something to read on a connection, of which the pipe knows without being
+    /// [told](Pipe::arrived).
+    Written(ConnId),
     /// The program writes nothing more: what it wrote is to be read to the end.
     Shut(ConnId),
     /// Somebody listens on this port; perhaps not the first, or not for the first time.

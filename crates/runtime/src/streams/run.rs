@@ -58,7 +58,12 @@ pub fn serve<D: Device, P: Programs>(
         }
         match patience.rest(now, streams.poll_timeout()) {
             Rest::Look => std::hint::spin_loop(),
-            Rest::Sleep(span) => device.wait(span),
+            Rest::Sleep(span) => {
+                if streams.programs().sleep() {
+                    device.wait(span);
+                    streams.programs().wake();
+                }
+            }
         }
     }
 }

@@ -125,7 +125,7 @@ impl Desk {
         if let Err(errno) = self.watch_mailbox(id, bound.addr, six, &end) {
             return no(&end, errno);
         }
-        self.board.begin(of_mailbox(id));
+        self.shared.board.begin(of_mailbox(id));
         let (local, peer, stack, gone) = (bound.addr.ip(), None, 0, false);
         self.mailboxes.add(Mailbox { id, bound, reuse, local, peer, stack, options, end, half: None, gone });
         if connects {
@@ -257,7 +257,7 @@ impl Desk {
         let Arrived { local, remote, class } = arrived;
         let Some(mailbox) = self.mailboxes.taker(local, remote) else { return Delivered::Nobody };
         // Before it can be met.
-        self.board.tell(of_mailbox(mailbox.id), level, &[0; PRIVATE]);
+        self.shared.board.tell(of_mailbox(mailbox.id), level, &[0; PRIVATE]);
         let interface = self.place.interface;
         let DatagramOptions { info, told_class, gro, .. } = mailbox.options;
         let segment = if segment == 0 || segment >= payload.len() { payload.len() } else { segment };

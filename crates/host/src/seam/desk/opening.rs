@@ -137,7 +137,7 @@ impl Desk {
         epoll::add(watch, &ours, epoll::EventData::new_u64(name.id), READABLE)?;
         let copy = rustix::io::fcntl_dupfd_cloexec(&theirs, 0)?;
         let pipe =
-            Pipe::new(ours, name.id, watch.clone(), self.board.clone()).filled(copy, asker.send_buffer)?;
+            Pipe::new(ours, name.id, watch.clone(), self.shared.clone()).filled(copy, asker.send_buffer)?;
         pass::send(&asker.reply, None, &Answer::Done.encode(), theirs.as_fd())
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         Ok(pipe)

@@ -114,52 +114,58 @@ fn accept(listener: &OwnedFd) -> (Name, UnixStream) {
     (Name::decode(&bytes[..message.len]).expect("and its name"), stream)
 }
 
+/// What is read once the pair was seen to be readable.
+fn found(pipe: &mut Pipe, bytes: &mut [u8]) -> Read {
+    pipe.arrived(false);
+    pipe.read(bytes)
+}
+
 #[test]
 fn a_connection_reaches_the_program_and_bytes_pass_both_ways() {
     let mut world = World::new(1);
     let listener = world.listener(HERE);
-    let pipe = world.desk.offer(7, end(HERE), end("10.0.0.9:4242")).unwrap();
+    let mut pipe = world.desk.offer(7, end(HERE), end("10.0.0.9:4242")).unwrap();
     let (name, mut stream) = accept(&listener);
     assert_eq!((name.id, name.local, name.remote), (7, end(HERE), end("10.0.0.9:4242")));
     assert_eq!(Name::of(stream.as_fd()), Some(name), "the descriptor itself says so, too");
     assert_eq!(pipe.write(b"request"), Wrote::Some(7));
     let mut bytes = [0; 32];
     assert_eq!(stream.read(&mut bytes).unwrap(), 7);
-    assert_eq!(pipe.read(&mut bytes), Read::Nothing);
+    assert_eq!(found(&mut pipe, &mut bytes), Read::Nothing);
     stream.write_all(b"response").unwrap();
     let told = Happened::Pipe { id: 7, readable: true, writable: false, gone: false };
     assert_eq!(world.poll(), [told]);
-    assert_eq!(pipe.read(&mut bytes), Read::Some(8));
+    assert_eq!(found(&mut pipe, &mut bytes), Read::Some(8));
     pipe.finish();
     assert_eq!(stream.read(&mut bytes).unwrap(), 0, "the peer sends no more");
     stream.write_all(b"late").unwrap();
     drop(stream);
     let told = Happened::Pipe { id: 7, readable: true, writable: false, gone: true };
     soon(|| world.poll().contains(&told));
-    assert_eq!((pipe.read(&mut bytes), pipe.read(&mut bytes)), (Read::Some(4), Read::End));
+    assert_eq!((found(&mut pipe, &mut bytes), found(&mut pipe, &mut bytes)), (Read::Some(4), Read::End));
 }
 
 #[test]
 fn only_the_last_copy_of_a_descriptor_closes() {
     let mut world = World::new(2);
     let listener = world.listener(HERE);
-    let pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
+    let mut pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
     let (_, stream) = accept(&listener);
     let copy = stream.try_clone().unwrap();
     drop(stream);
-    assert_eq!((world.poll(), pipe.read(&mut [0; 8])), (vec![], Read::Nothing));
+    assert_eq!((world.poll(), found(&mut pipe, &mut [0; 8])), (vec![], Read::Nothing));
     drop(copy);
-    soon(|| pipe.read(&mut [0; 8]) == Read::End);
+    soon(|| found(&mut pipe, &mut [0; 8]) == Read::End);
 }
 
 #[test]
 fn bytes_that_the_program_never_read_are_a_reset() {
     let mut world = World::new(3);
     let listener = world.listener(HERE);
-    let pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
+    let mut pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
     assert_eq!(pipe.write(b"never read"), Wrote::Some(10));
     drop(accept(&listener));
-    soon(|| pipe.read(&mut [0; 8]) == Read::Reset);
+    soon(|| found(&mut pipe, &mut [0; 8]) == Read::Reset);
     assert_eq!(pipe.write(b"more"), Wrote::Gone);
 }
 
@@ -230,11 +236,11 @@ fn who_left_is_noticed_by_the_request_that_wants_the_address() {
 fn who_listens_no_longer_leaves_the_port() {
     let mut world = World::new(6);
     let listener = world.listener(HERE);
-    let pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
+    let mut pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
     drop(listener);
     soon(|| world.poll().contains(&Happened::Unlisten(80)));
     // A connection that nobody accepted is gone with it.
-    soon(|| pipe.read(&mut [0; 8]) == Read::End);
+    soon(|| found(&mut pipe, &mut [0; 8]) == Read::End);
     let refused = world.desk.offer(2, end(HERE), end("10.0.0.9:2"));
     assert_eq!(refused.err(), Some(NoOffer::NoListener));
 }
@@ -427,4 +433,37 @@ fn rules_of_a_listeners_own_are_taken_before_it_listens() {
         world.poll();
         world.desk.classifier(80).is_none()
     });
+}
+
+#[test]
+fn what_is_in_the_outbox_comes_before_what_is_in_the_pair() {
+    let mut world = World::new(30);
+    let listener = world.listener(HERE);
+    let mut pipe = world.desk.offer(7, end(HERE), end("10.0.0.9:1")).unwrap();
+    let (name, mut stream) = accept(&listener);
+    let (outboxes, _) = world.while_polled(|seam| seam.outboxes().unwrap(), |_, _| ());
+    let put = |bytes: &'static [u8]| outboxes.put(name.id, std::iter::once(bytes), || true);
+    let mut bytes = [0; 64];
+    let mut read = |pipe: &mut Pipe| match pipe.read(&mut bytes) {
+        Read::Some(len) => bytes[..len].to_vec(),
+        other => panic!("{other:?}"),
+    };
+    assert!(put(b"one "));
+    assert_eq!(read(&mut pipe), b"one ", "without a look into the pair");
+    assert!(put(b"two "));
+    stream.write_all(b"three ").unwrap();
+    assert_eq!(read(&mut pipe), b"two ", "nobody has told of the pair");
+    assert!(put(b"four "), "somebody who has not looked whether the pair is empty");
+    pipe.arrived(false);
+    assert_eq!(read(&mut pipe), b"four three ");
+    assert!(put(b"five "), "and all was found");
+    stream.write_all(b"six").unwrap();
+    drop(stream);
+    pipe.arrived(true);
+    assert_eq!(read(&mut pipe), b"five six");
+    assert_eq!(pipe.read(&mut [0; 8]), Read::End, "without being told once more");
+    assert!(!put(b"more"), "it takes no more");
+    let again = world.desk.offer(7 + (1 << 32), end(HERE), end("10.0.0.9:2")).unwrap();
+    drop(again);
+    assert!(!outboxes.put(7 + (1 << 32), std::iter::once(&b"lost"[..]), || true), "nobody would read it");
 }

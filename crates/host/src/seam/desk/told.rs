@@ -18,6 +18,8 @@ pub enum Happened {
         /// No process has the other end any more.
         gone: bool,
     },
+    /// The program has left something in the outbox of connection `id`.
+    Written(u64),
     /// The program writes nothing more on this connection; [`Happened::Pipe`]
     /// follows. Without it, or `gone`, what is read short is all there is now.
     Shut(u64),

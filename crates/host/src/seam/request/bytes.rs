@@ -74,6 +74,7 @@ impl Request {
                 [level, name].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
             }
             Self::Labels => bytes.push(b'P'),
+            Self::Outboxes => bytes.push(b'X'),
             Self::Interface => bytes.push(b'I'),
         }
         assert!(bytes.len() <= REQUEST_BYTES_MAX, "a request has a bound");
@@ -116,6 +117,7 @@ impl Request {
             }
             b'W' => Self::Private { id: rest.long()?, bytes: rest.take()? },
             b'P' => Self::Labels,
+            b'X' => Self::Outboxes,
             b'I' => Self::Interface,
             b'G' => Self::GetOption { id: rest.long()?, level: rest.int()?, name: rest.int()? },
             _ => return None,
@@ -235,6 +237,7 @@ mod tests {
         check(Request::Opening { id: 1 << 40 });
         check(Request::Private { id: 1 << 40, bytes: std::array::from_fn(|at| at as u8) });
         check(Request::Labels);
+        check(Request::Outboxes);
         check(Request::Interface);
         check(Request::Ends { id: 1 << 62 | 7 });
         check(Request::Rules { id: 1 << 63 | 9 });

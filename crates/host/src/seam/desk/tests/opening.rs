@@ -59,7 +59,7 @@ fn a_connection_is_writable_once_its_handshake_is_complete() {
     assert_eq!(stream.write(&much).unwrap(), much.len(), "there is as much room as ever");
     let mut bytes = vec![0; much.len()];
     let mut got = 0;
-    while let Read::Some(len) = pipe.read(&mut bytes[got..]) {
+    while let Read::Some(len) = found(&mut pipe, &mut bytes[got..]) {
         got += len;
         if got == bytes.len() {
             break;
@@ -67,7 +67,7 @@ fn a_connection_is_writable_once_its_handshake_is_complete() {
     }
     assert!(bytes == much, "and nothing before it");
     drop((theirs, stream));
-    soon(|| pipe.read(&mut [0; 8]) == Read::End);
+    soon(|| found(&mut pipe, &mut [0; 8]) == Read::End);
 }
 
 #[test]
@@ -153,4 +153,16 @@ fn programs_connect_to_each_other_without_a_wire() {
     let mut bytes = [0; 5];
     theirs.read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"hello");
+}
+
+#[test]
+fn a_connection_in_its_handshake_has_no_outbox_to_write_to() {
+    let mut world = World::new(31);
+    let (mut pipe, _theirs, _) = world.opening(false);
+    let (outboxes, _) = world.while_polled(|seam| seam.outboxes().unwrap(), |_, _| ());
+    let put = || outboxes.put(7, std::iter::once(&b"hello"[..]), || true);
+    assert!(!put());
+    world.desk.opened(7, &mut pipe);
+    assert!(put());
+    assert_eq!(pipe.read(&mut [0; 8]), Read::Some(5));
 }

@@ -1,0 +1,297 @@
+//! Bytes arrive whole, once, and in the order in which they were written, whichever
+//! way each of them takes; and a stack that sleeps is woken.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MINE: u32 = 7;
+
+/// An outbox of four bytes in plain memory, for one thread.
+#[derive(Default)]
+struct Plain {
+    word: Cell<u64>,
+    lock: Cell<bool>,
+    bytes: RefCell<[u8; 4]>,
+    noted: Cell<bool>,
+    asleep: Cell<bool>,
+}
+
+impl Memory for Plain {
+    const BYTES: usize = 4;
+
+    fn word(&self) -> u64 {
+        self.word.get()
+    }
+    fn exchange(&self, from: u64, to: u64) -> Result<(), u64> {
+        let word = self.word.get();
+        if word == from {
+            self.word.set(to);
+            Ok(())
+        } else {
+            Err(word)
+        }
+    }
+    fn change(&self, set: u64, clear: u64) {
+        self.word.set((self.word.get() | set) & !clear);
+    }
+    fn lock(&self) -> bool {
+        !self.lock.replace(true)
+    }
+    fn unlock(&self) {
+        self.lock.set(false);
+    }
+    fn write(&self, at: usize, bytes: &[u8]) {
+        self.bytes.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+    fn read(&self, at: usize, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self.bytes.borrow()[at..at + bytes.len()]);
+    }
+    fn note(&self) {
+        self.noted.set(true);
+    }
+    fn sleeps(&self) -> bool {
+        self.asleep.get()
+    }
+}
+
+/// Writes `bytes` as one piece for each.
+fn write(memory: &impl Memory, generation: u32, bytes: &[u8], is_alone: bool) -> bool {
+    put(memory, generation, bytes.chunks(1), || is_alone)
+}
+
+fn taken(memory: &impl Memory, generation: u32, most: usize) -> Vec<u8> {
+    let mut into = vec![0; most];
+    let len = take(memory, generation, &mut into);
+    into.truncate(len);
+    into
+}
+
+fn opened() -> Plain {
+    let memory = Plain::default();
+    begin(&memory, MINE);
+    assert!(!write(&memory, MINE, b"a", true), "it is closed at first");
+    open(&memory, MINE);
+    memory
+}
+
+proptest! {
+    #[test]
+    fn an_outbox_is_a_queue_that_takes_all_of_a_message_or_nothing(
+        acts in proptest::collection::vec((any::<bool>(), 0usize..6), 0..60),
+    ) {
+        let memory = opened();
+        let (mut queue, mut next) = (VecDeque::new(), 0u8);
+        for (writes, len) in acts {
+            if writes {
+                let bytes: Vec<u8> = (0..len).map(|n| next.wrapping_add(n as u8)).collect();
+                if write(&memory, MINE, &bytes, true) {
+                    queue.extend(bytes);
+                    next = next.wrapping_add(len as u8);
+                } else {
+                    prop_assert!(len + queue.len() > 0 && len > 0, "an empty one has room");
+                    prop_assert!(len > 4 || !queue.is_empty());
+                }
+            } else {
+                let expected: Vec<u8> = queue.drain(..queue.len().min(len)).collect();
+                prop_assert_eq!(taken(&memory, MINE, len), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn what_hostile_programs_write_into_it_is_nothing(word in any::<u64>(), generation in any::<u32>()) {
+        let memory = Plain::default();
+        memory.word.set(word);
+        let into = taken(&memory, generation, 8);
+        prop_assert!(into.len() <= 4);
+        begin(&memory, generation);
+        prop_assert_eq!((super::generation(memory.word()), taken(&memory, generation, 8)), (kept(generation), vec![]));
+    }
+}
+
+#[test]
+fn in_doubt_a_message_takes_the_other_way() {
+    let memory = opened();
+    assert!(!write(&memory, MINE, b"a", false), "something is on the other way");
+    assert!(!write(&memory, MINE + 1, b"a", true), "it is another's");
+    memory.lock();
+    assert!(!write(&memory, MINE, b"a", true), "somebody writes");
+    memory.unlock();
+    memory.asleep.set(true);
+    assert!(!write(&memory, MINE, b"a", true), "the stack sleeps");
+    memory.asleep.set(false);
+    assert!(write(&memory, MINE, b"ab", true) && memory.noted.get());
+    close(&memory, MINE);
+    assert!(!write(&memory, MINE, b"c", true), "it is closed");
+    assert_eq!(taken(&memory, MINE, 8), b"ab", "and what was written before is there");
+    begin(&memory, MINE + 1);
+    open(&memory, MINE + 1);
+    close(&memory, MINE);
+    assert!(!write(&memory, MINE, b"c", true), "it is another's by now");
+    assert_eq!(taken(&memory, MINE + 1, 8), b"");
+    assert!(write(&memory, MINE + 1, b"d", true), "who had it before cannot close it");
+}
+
+/// An outbox and the pair beside it in loom's memory: every order of accesses that the
+/// memory model allows is tried.
+mod interleavings {
+    use loom::cell::UnsafeCell;
+    use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+    use loom::sync::{Arc, Mutex, Notify};
+
+    use super::*;
+
+    struct Shared {
+        word: AtomicU64,
+        lock: AtomicBool,
+        bytes: [UnsafeCell<u8>; 2],
+        noted: AtomicBool,
+        asleep: AtomicU64,
+        /// What the kernel keeps, and who it wakes.
+        pair: Mutex<VecDeque<u8>>,
+        bell: Notify,
+    }
+
+    // SAFETY: the order of accesses gives each byte to one side at a time; loom checks that it does.
+    unsafe impl Sync for Shared {}
+
+    impl Memory for Shared {
+        const BYTES: usize = 2;
+
+        fn word(&self) -> u64 {
+            self.word.load(Ordering::Acquire)
+        }
+        fn exchange(&self, from: u64, to: u64) -> Result<(), u64> {
+            self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
+        }
+        fn change(&self, set: u64, clear: u64) {
+            if set != 0 {
+                self.word.fetch_or(set, Ordering::AcqRel);
+            }
+            if clear != 0 {
+                self.word.fetch_and(!clear, Ordering::AcqRel);
+            }
+        }
+        fn lock(&self) -> bool {
+            self.lock.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        }
+        fn unlock(&self) {
+            self.lock.store(false, Ordering::Release);
+        }
+        fn write(&self, at: usize, bytes: &[u8]) {
+            for (place, byte) in self.bytes[at..].iter().zip(bytes) {
+                // SAFETY: it is the writer's; loom checks it.
+                place.with_mut(|place| unsafe { *place = *byte });
+            }
+        }
+        fn read(&self, at: usize, bytes: &mut [u8]) {
+            for (place, byte) in self.bytes[at..].iter().zip(bytes) {
+                // SAFETY: it is the reader's; loom checks it.
+                place.with(|place| unsafe { *byte = *place });
+            }
+        }
+        fn note(&self) {
+            self.noted.fetch_or(true, Ordering::AcqRel);
+        }
+        fn sleeps(&self) -> bool {
+            fence(Ordering::SeqCst);
+            self.asleep.load(Ordering::Relaxed) & 1 != 0
+        }
+    }
+
+    impl Shared {
+        fn new() -> Arc<Self> {
+            let shared = Self {
+                word: AtomicU64::new(0),
+                lock: AtomicBool::new(false),
+                bytes: [UnsafeCell::new(0), UnsafeCell::new(0)],
+                noted: AtomicBool::new(false),
+                asleep: AtomicU64::new(0),
+                pair: Mutex::default(),
+                bell: Notify::new(),
+            };
+            begin(&shared, MINE);
+            open(&shared, MINE);
+            Arc::new(shared)
+        }
+
+        /// As the library does.
+        fn send(&self, byte: u8) {
+            let is_empty = || self.pair.lock().unwrap().is_empty();
+            let asleep = self.asleep.load(Ordering::Acquire);
+            if put(self, MINE, std::iter::once(&[byte][..]), is_empty) {
+                return;
+            }
+            self.pair.lock().unwrap().push_back(byte);
+            self.bell.notify();
+            if asleep & 1 != 0 {
+                let _ = self.asleep.compare_exchange(asleep, asleep + 1, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+
+        /// As the stack does, until it has `count` bytes; `anyway`: it looks into the pair whether it
+        /// was told of something there or not.
+        fn receive(&self, count: usize, anyway: bool) -> Vec<u8> {
+            let mut got = Vec::new();
+            while got.len() < count {
+                self.noted.swap(false, Ordering::AcqRel);
+                if !anyway && self.pair.lock().unwrap().is_empty() {
+                    got.extend(taken(self, MINE, 8));
+                } else {
+                    close(self, MINE);
+                    got.extend(taken(self, MINE, 8));
+                    got.extend(self.pair.lock().unwrap().drain(..));
+                    open(self, MINE);
+                }
+                if got.len() < count {
+                    self.asleep.fetch_or(1, Ordering::AcqRel);
+                    fence(Ordering::SeqCst);
+                    if !self.noted.load(Ordering::Relaxed) && self.pair.lock().unwrap().is_empty() {
+                        self.bell.wait();
+                    }
+                    let awake = |asleep| Some((asleep | 1) + 1);
+                    self.asleep.fetch_update(Ordering::AcqRel, Ordering::Relaxed, awake).unwrap();
+                }
+            }
+            got
+        }
+    }
+
+    fn model(bound: usize, check: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(bound);
+        builder.check(check);
+    }
+
+    #[test]
+    fn no_interleaving_loses_repeats_or_reorders_a_byte_or_leaves_the_stack_asleep() {
+        for anyway in [false, true] {
+            model(3, move || {
+                let shared = Shared::new();
+                let writer = shared.clone();
+                let writes = loom::thread::spawn(move || (1..=3).for_each(|byte| writer.send(byte)));
+                assert_eq!(shared.receive(3, anyway), [1, 2, 3]);
+                writes.join().unwrap();
+            });
+        }
+    }
+
+    #[test]
+    fn of_two_who_write_at_once_both_are_heard() {
+        model(2, || {
+            let shared = Shared::new();
+            let (first, second) = (shared.clone(), shared.clone());
+            let one = loom::thread::spawn(move || first.send(1));
+            let two = loom::thread::spawn(move || second.send(2));
+            let mut got = shared.receive(2, false);
+            got.sort_unstable();
+            assert_eq!(got, [1, 2]);
+            one.join().unwrap();
+            two.join().unwrap();
+        });
+    }
+}
