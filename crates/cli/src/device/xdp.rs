@@ -58,6 +58,16 @@ impl Device for Xdp {
         self.queue.transmit(now, len, fill)
     }
 
+    fn transmit_cut(
+        &mut self,
+        now: Time,
+        len: usize,
+        size: u16,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Full> {
+        self.queue.transmit_cut(now, len, size, fill)
+    }
+
     fn frame_len_max(&self) -> usize {
         self.queue.frame_len_max()
     }

@@ -8,13 +8,14 @@
 use std::sync::Arc;
 
 use net::Device;
-use net::device::{Full, Received, Waker};
+use net::device::{Full, Offloads, Received, Waker};
 use queueing::{Span, Time};
 use rustix::event::PollFlags;
 
 use super::socket::{Descriptor, Socket};
 use super::umem::{Frame, Umem};
 use super::{Options, Steering};
+use crate::packet::Long;
 use crate::ready;
 
 /// One receive queue of an interface.
@@ -29,8 +30,19 @@ pub struct AfXdp {
     /// The kernel has not sent everything: it was too much for one call, or the
     /// link was busy.
     unsent: bool,
+    /// Where what is to be cut leaves, if it can.
+    long: Option<Long>,
     bell: ready::Bell,
     _steering: Arc<Steering>,
+}
+
+/// What a device is made of.
+pub(super) struct Parts {
+    pub(super) socket: Socket,
+    pub(super) umem: Umem,
+    pub(super) long: Option<Long>,
+    pub(super) bell: ready::Bell,
+    pub(super) steering: Arc<Steering>,
 }
 
 impl AfXdp {
@@ -39,15 +51,8 @@ impl AfXdp {
         self.bell.watch(fd);
     }
 
-    pub(super) fn new(
-        socket: Socket,
-        umem: Umem,
-        chunk: usize,
-        options: &Options,
-        frame_len_max: usize,
-        bell: ready::Bell,
-        steering: Arc<Steering>,
-    ) -> Self {
+    pub(super) fn new(parts: Parts, chunk: usize, options: &Options, frame_len_max: usize) -> Self {
+        let Parts { socket, umem, long, bell, steering } = parts;
         let (frames, chunk) = (u64::from(options.frames), chunk as u64);
         let receiving = u64::from(options.receive_chunks());
         let mut device = Self {
@@ -57,6 +62,7 @@ impl AfXdp {
             frame_len_max,
             busy_poll: options.busy_poll,
             unsent: false,
+            long,
             bell,
             _steering: steering,
         };
@@ -146,6 +152,10 @@ impl Device for AfXdp {
         if self.free.is_empty() {
             self.reap();
         }
+        // What waits went before.
+        if self.long.as_mut().is_some_and(|long| long.is_held() && long.flush()) {
+            return Err(Full);
+        }
         if !self.socket.sending.has_room() {
             return Err(Full);
         }
@@ -157,11 +167,28 @@ impl Device for AfXdp {
         Ok(())
     }
 
+    fn transmit_cut(
+        &mut self,
+        now: Time,
+        len: usize,
+        size: u16,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Full> {
+        self.flush(now);
+        let Some(long) = self.long.as_mut().filter(|_| !self.unsent) else { return Err(Full) };
+        long.send(len, size, fill)
+    }
+
     fn frame_len_max(&self) -> usize {
         self.frame_len_max
     }
 
+    fn offloads(&self) -> Offloads {
+        Offloads { tx_checksum: false, tx_segmentation: self.long.is_some() }
+    }
+
     fn flush(&mut self, _now: Time) {
+        self.long.as_mut().map(Long::flush);
         if self.socket.sending.unpublished() > 0 {
             self.socket.sending.publish();
             self.send();
@@ -173,7 +200,8 @@ impl Device for AfXdp {
 
     fn wait(&mut self, span: Span) {
         self.nudge();
-        let span = if self.unsent { span.min(RETRY) } else { span };
+        let waits = self.unsent || self.long.as_mut().is_some_and(Long::flush);
+        let span = if waits { span.min(RETRY) } else { span };
         self.bell.within(&self.socket, PollFlags::IN, span);
     }
 

@@ -11,7 +11,9 @@
 //!
 //! A received frame is lent out where the kernel put it, and a sent one is
 //! written in place. `transmit` only fills the ring; `flush` makes the one
-//! system call for a batch.
+//! system call for a batch. On a virtual cable (veth) that has segmentation offload, what is longer than
+//! a frame leaves uncut by a packet socket, as the kernel's own does: frames are copied there in any case, and nothing
+//! queues behind us that one could overtake.
 //!
 //! Not here: shared memory between queues (each has its own, so that queues
 //! share nothing), frames longer than a chunk, checksums by the card (AF_XDP
@@ -23,6 +25,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::interface::{AllMulticast, Interface, InterfaceError};
+use crate::packet::Long;
 use crate::{bpf, ready, xdp};
 
 mod claimant;
@@ -211,7 +214,9 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
     let frame_len_max = usize::from(interface.mtu) + ETHERNET;
     let devices = opened.into_iter().map(|(socket, umem)| {
         let bell = ready::Bell::new().map_err(refused("an event descriptor"))?;
-        Ok(AfXdp::new(socket, umem, chunk, options, frame_len_max, bell, steering.clone()))
+        let long = (interface.takes_uncut && !zerocopy).then(|| Long::open(&interface)).transpose()?;
+        let parts = device::Parts { socket, umem, long, bell, steering: steering.clone() };
+        Ok(AfXdp::new(parts, chunk, options, frame_len_max))
     });
     let devices = devices.collect::<Result<_, InterfaceError>>()?;
     let claimant = Claimant::new(name, &steering);

@@ -31,6 +31,9 @@ pub struct Interface {
     pub mtu: u16,
     /// Receive queues, 1 or more.
     pub queues: u16,
+    /// It is a virtual cable whose other end is on this machine, too, and takes segments that are
+    /// longer than a frame: they wait in no queue, and nobody cuts them.
+    pub takes_uncut: bool,
 }
 
 /// The smallest MTU that is worth a stack: what every IPv4 host must take
@@ -73,7 +76,14 @@ impl Interface {
         }
         let mut mac = [0; 6];
         mac.iter_mut().zip(hardware.sa_data).for_each(|(to, from)| *to = from as u8);
-        Ok(Self { name: name.to_owned(), index, mac, mtu, queues: asked.queues() })
+        Ok(Self {
+            name: name.to_owned(),
+            index,
+            mac,
+            mtu,
+            queues: asked.queues(),
+            takes_uncut: asked.is_veth() && asked.has_segmentation(),
+        })
     }
 }
 
@@ -138,7 +148,33 @@ impl Question {
             Err(_) => 1,
         }
     }
+
+    /// Whether its driver is `veth`; not, where it does not say.
+    fn is_veth(&self) -> bool {
+        let mut driver = Driver { cmd: ETHTOOL_GDRVINFO, name: [0; 32], rest: [0; 160] };
+        let argument = Argument { ifru_data: (&raw mut driver).cast() };
+        let told = self.ask_with(libc::SIOCETHTOOL as libc::Ioctl, argument);
+        told.is_ok() && driver.name.starts_with(b"veth\0")
+    }
+
+    /// Whether segmentation (TSO) is left to it. Not to a cable at whose other end an XDP program is.
+    fn has_segmentation(&self) -> bool {
+        let mut told = [ETHTOOL_GTSO, 0];
+        let argument = Argument { ifru_data: told.as_mut_ptr().cast() };
+        self.ask_with(libc::SIOCETHTOOL as libc::Ioctl, argument).is_ok() && told[1] != 0
+    }
 }
+
+/// `struct ethtool_drvinfo`.
+#[repr(C)]
+struct Driver {
+    cmd: u32,
+    name: [u8; 32],
+    rest: [u8; 160],
+}
+
+const ETHTOOL_GDRVINFO: u32 = 3;
+const ETHTOOL_GTSO: u32 = 0x1e;
 
 /// `struct ethtool_channels`.
 #[repr(C)]

@@ -16,7 +16,6 @@
 //! last cannot overtake.
 //! Source: packet(7), Linux, Documentation/networking/packet_mmap.rst.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -31,14 +30,15 @@ use queueing::{Span, Time};
 use rustix::event::PollFlags;
 
 use crate::interface::{AllMulticast, Interface, InterfaceError};
-use crate::outgoing::Outgoing;
 use crate::pool::{LARGE_LEN, Pool};
 use crate::{ready, sockopt, vnet};
 
 mod filter;
+mod long;
 mod ring;
 
 pub use crate::pool::Frame;
+pub(crate) use long::Long;
 use ring::Ring;
 
 /// Who gets which frame where several sockets share an interface.
@@ -73,8 +73,7 @@ impl Default for Options {
 pub struct Packet {
     fd: OwnedFd,
     /// For frames that fit no slot: a socket with a ring sends from it only.
-    long: File,
-    outgoing: Outgoing,
+    long: Long,
     receiving: Ring,
     sending: Ring,
     pool: Pool,
@@ -142,10 +141,7 @@ impl Packet {
         for buffer in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
             let _ = sockopt::set(&fd, libc::SOL_SOCKET, buffer, &BUFFER);
         }
-        let long = socket(libc::SOCK_NONBLOCK).map_err(refused("a packet socket"))?;
-        sockopt::set(&long, SOL_PACKET, PACKET_VNET_HDR, &1).map_err(refused("segmentation offload"))?;
-        let _ = sockopt::set(&long, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &BUFFER);
-        bind(&long, interface.index, 0).map_err(refused("a packet socket on it"))?;
+        let long = Long::open(interface)?;
         let frame_len_max = usize::from(interface.mtu) + ETHERNET;
         let slot = (HEADROOM + frame_len_max).next_power_of_two();
         let (receiving, sending) =
@@ -167,8 +163,7 @@ impl Packet {
         let multicast = AllMulticast::on(interface.index).map_err(refused("all multicast"))?;
         Ok(Self {
             fd,
-            long: File::from(long),
-            outgoing: Outgoing::new(),
+            long,
             receiving,
             sending,
             pool: Pool::new(frame_len_max),
@@ -189,7 +184,7 @@ impl Packet {
 
     /// Has the kernel send what waits, as far as it can now.
     fn send_waiting(&mut self) {
-        self.outgoing.flush(&self.long);
+        self.long.flush();
         if self.unsent {
             self.send();
         }
@@ -309,8 +304,7 @@ impl Device for Packet {
     fn transmit(&mut self, _now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
         assert!(len <= self.frame_len_max, "a frame of {len} bytes is longer than {}", self.frame_len_max);
         // What waits went before.
-        self.outgoing.flush(&self.long);
-        if self.outgoing.is_held() || self.sending.current().load(Ordering::Acquire) != TP_STATUS_AVAILABLE {
+        if self.long.flush() || self.sending.current().load(Ordering::Acquire) != TP_STATUS_AVAILABLE {
             return Err(Full);
         }
         self.sending.fill(len, |slot| {
@@ -337,7 +331,7 @@ impl Device for Packet {
         if self.unsent {
             return Err(Full);
         }
-        self.outgoing.send(&self.long, len, Some(size), fill)
+        self.long.send(len, size, fill)
     }
 
     fn frame_len_max(&self) -> usize {
@@ -354,7 +348,7 @@ impl Device for Packet {
 
     fn wait(&mut self, span: Span) {
         self.send_waiting();
-        let waits = self.unsent || self.outgoing.is_held();
+        let waits = self.unsent || self.long.is_held();
         self.bell.within(&self.fd, PollFlags::IN, if waits { span.min(SOON) } else { span });
     }
 

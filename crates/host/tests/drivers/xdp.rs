@@ -88,6 +88,26 @@ fn large_frames_get_larger_chunks() {
 }
 
 #[test]
+fn what_is_longer_than_a_frame_leaves_uncut_where_the_cable_takes_it() {
+    let test = "what_is_longer_than_a_frame_leaves_uncut_where_the_cable_takes_it";
+    if let Some(why) = Lab::unavailable() {
+        return skipped(test, &why);
+    }
+    const LEN: usize = 1_000_000;
+    let cable = Cable::new("xdp-uncut", &Veth { offloads: true, ..Veth::default() });
+    // Frames meet our program before anybody has filled in their checksums.
+    cable.clients.run("ethtool", &["--offload", "eth0", "tx", "off"]).unwrap();
+    let opened = cable.open(&options(Mode::Native)).expect("veth takes AF_XDP");
+    assert!(opened.devices[0].offloads().tx_segmentation);
+    let server = Server::on(Merged::new(opened.devices), opened.interface.mac);
+    cable.echoes(LEN);
+    cable.host_answers();
+    let frames = server.stop().1.counters().frames_sent;
+    // In each family, and what it confirms is counted, too.
+    assert!(frames < 2 * LEN as u64 / 1448, "{frames} frames");
+}
+
+#[test]
 fn what_is_claimed_can_change_while_frames_come() {
     if let Some(why) = Lab::unavailable() {
         return skipped("what_is_claimed_can_change_while_frames_come", &why);

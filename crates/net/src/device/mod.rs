@@ -40,7 +40,7 @@ pub struct Offloads {
     /// the sum of the pseudo header, not complemented.
     pub tx_checksum: bool,
     /// It cuts TCP segments that are longer than the path carries, by
-    /// [`Device::transmit_cut`] (TSO); only together with `tx_checksum`.
+    /// [`Device::transmit_cut`] (TSO), and completes the checksums of what it cuts.
     pub tx_segmentation: bool,
 }
 
@@ -72,7 +72,8 @@ pub trait Device {
     /// Sends a TCP segment of up to 65,535 bytes with its IP header in a frame of
     /// `len` bytes, which `fill` writes as in [`transmit`](Self::transmit): the
     /// device cuts it into segments of `size` bytes of data, the last of which
-    /// may be shorter and alone has PSH and FIN.
+    /// may be shorter and alone has PSH and FIN. The checksum field holds the sum of the
+    /// pseudo header, as for [`Offloads::tx_checksum`].
     ///
     /// # Errors
     /// [`Full`] when there is no room; nothing was sent.

@@ -321,7 +321,7 @@ impl<'a> Envelope<'a> {
         size: Option<u16>,
     ) -> Result<(), Full> {
         let payload_len = segment.header_len() + segment.payload.len();
-        let offloaded = device.offloads().tx_checksum;
+        let offloaded = size.is_some() || device.offloads().tx_checksum;
         let (&IpAddr::V4(source), &IpAddr::V4(target)) = (self.source, self.target) else {
             let (source, target) = (*self.source, *self.target);
             return self.transmit(now, device, payload_len, size, |buf| match offloaded {
