@@ -108,7 +108,8 @@ exp-host: build testbed workloads
 	@$(GREENWAVE) exp run all --world host --scale paper --out out
 
 # docs/results.md: every claim of the results that lie in out/, and their figures; of real services
-# also what is kept in docs/results/host, as another machine gives other results.
+# also what is kept in docs/results/host, as another machine gives other results; of all other
+# experiments what docs/results/record.json has of them.
 results: build
 	@mkdir -p out && $(GREENWAVE) exp table out docs/results/host --markdown --out docs
 

@@ -56,7 +56,8 @@ enum Command {
         /// Markdown, with where each row comes from.
         #[arg(long)]
         markdown: bool,
-        /// Write it to DIR/results.md, its figures to DIR/results/.
+        /// Write it to DIR/results.md, its figures to DIR/results/; what is recorded there of
+        /// experiments that have no result in the folders stays.
         #[arg(long, value_name = "DIR", requires = "markdown")]
         out: Option<PathBuf>,
     },

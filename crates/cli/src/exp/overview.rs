@@ -4,13 +4,14 @@
 //! were run just now or lie in a folder since last month; so no row can show
 //! what no run gave; only why a claim fails is as its file has it today. It
 //! deliberately runs nothing and knows no bound: a result says itself whether its
-//! claims hold.
+//! claims hold. Beside a page lies its record, so that one experiment that was run again is all that
+//! changes: the others, which take hours, are as recorded.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::catalogue::{self, stem};
@@ -27,14 +28,16 @@ pub struct Overview {
     missing: Vec<(String, String)>,
 }
 
-/// What an overview needs of a result's JSON; the rest is passed over.
-#[derive(Debug, Deserialize)]
+/// What an overview needs of a result's JSON, the rest is passed over; and what it records of it.
+#[derive(Debug, Deserialize, Serialize)]
 struct Stored {
     experiment: String,
     world: String,
     /// Of real services; simulations do not depend on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     machine: Option<String>,
-    /// What it says about itself; absent from results from before they did.
+    /// What it says about itself; absent from results from before they did, and from records.
+    #[serde(skip_serializing)]
     greenwave: Option<Header>,
     /// When it ran, of those.
     date: Option<String>,
@@ -45,11 +48,15 @@ struct Stored {
     seed: u64,
     runs: u64,
     claims: Vec<Claim>,
+    /// What its figures show.
+    #[serde(default)]
+    titles: Vec<String>,
+    /// Of a result that was recorded, they are drawn already.
     #[serde(skip)]
     plots: Vec<Plot>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 struct Claim {
     id: String,
     paper: Option<f64>,
@@ -67,20 +74,27 @@ impl Stored {
     fn origin(&self) -> String {
         let runs = if self.runs == 1 { "1 run".to_owned() } else { format!("{} runs", self.runs) };
         let mut text = format!("world {}, scale {}, seed {}, {runs}", self.world, self.scale, self.seed);
-        let date = self.greenwave.as_ref().map(|header| &header.date).or(self.date.as_ref());
-        for more in [date, self.machine.as_ref()].into_iter().flatten() {
+        for more in [self.date.as_ref(), self.machine.as_ref()].into_iter().flatten() {
             let _ = write!(text, ", {more}");
         }
         text
     }
 
-    /// Its plots with the names of their files.
-    fn figures(&self) -> impl Iterator<Item = (String, &Plot)> {
-        let name = |number: usize| match number {
+    /// The file of its figure `number`, from 0.
+    fn figure(&self, number: usize) -> String {
+        match number {
             0 => format!("{}.svg", stem(&self.experiment)),
             more => format!("{}-{}.svg", stem(&self.experiment), more + 1),
-        };
-        self.plots.iter().enumerate().map(move |(number, plot)| (name(number), plot))
+        }
+    }
+
+    /// Why claims fail as their file has it today.
+    fn explain(&mut self) {
+        for known in known(&self.experiment) {
+            if let Some(claim) = self.claims.iter_mut().find(|claim| claim.id == known.id) {
+                claim.why = known.why.or(claim.why.take());
+            }
+        }
     }
 }
 
@@ -92,12 +106,10 @@ impl Overview {
     pub fn add(&mut self, result: Value) -> Result<(), String> {
         let run = Run::read(&result).map_err(|e| e.to_string())?;
         let mut stored: Stored = serde_json::from_value(result).map_err(|e| e.to_string())?;
-        for known in known(&stored.experiment) {
-            if let Some(claim) = stored.claims.iter_mut().find(|claim| claim.id == known.id) {
-                claim.why = known.why.or(claim.why.take());
-            }
-        }
-        self.results.push(Stored { plots: run.plots, ..stored });
+        stored.explain();
+        let date = stored.greenwave.take().map(|header| header.date).or(stored.date);
+        let titles = run.plots.iter().map(|plot| plot.title().to_owned()).collect();
+        self.results.push(Stored { date, titles, plots: run.plots, ..stored });
         Ok(())
     }
 
@@ -165,30 +177,66 @@ impl Overview {
             origins.row(vec![stored.experiment.clone(), stored.source.clone(), stored.origin()]);
         }
         text += &origins.markdown();
-        for stored in self.results.iter().filter(|stored| figures.is_some() && !stored.plots.is_empty()) {
+        for stored in self.results.iter().filter(|stored| figures.is_some() && !stored.titles.is_empty()) {
             let _ = write!(text, "\n## {}\n", stored.experiment);
-            for (name, plot) in stored.figures() {
-                let _ = writeln!(text, "![{}]({}/{name})", plot.title(), figures.unwrap_or_default());
+            for (number, title) in stored.titles.iter().enumerate() {
+                let _ =
+                    writeln!(text, "![{title}]({}/{})", figures.unwrap_or_default(), stored.figure(number));
             }
         }
         text
     }
 
-    /// Writes the page as `results.md` into `folder`, and its figures as SVG
-    /// into `results/` below it; returns how many files.
+    /// Writes the page as `results.md` into `folder`, and its figures as SVG and a record of it
+    /// into `results/` below that; returns how many files. What the record of an earlier page
+    /// has of other experiments, if they are still shipped, stays in it and in the page.
     ///
     /// # Errors
-    /// When one cannot be written; it is then as it was.
-    pub fn write(&self, folder: &Path) -> Result<usize, Error> {
+    /// When one cannot be written, it is then as it was; when there is a record and it is none.
+    pub fn write(mut self, folder: &Path) -> Result<usize, Error> {
         let below = folder.join(FIGURES);
         std::fs::create_dir_all(&below).map_err(|e| Error::file(&below, &e))?;
-        let mut count = 1;
-        for (name, plot) in self.results.iter().flat_map(Stored::figures) {
-            report::whole(&below.join(name), &plot.svg())?;
-            count += 1;
+        let record = below.join(RECORD);
+        self.keep(&record)?;
+        let mut count = 2;
+        for stored in &self.results {
+            for (number, plot) in stored.plots.iter().enumerate() {
+                report::whole(&below.join(stored.figure(number)), &plot.svg())?;
+                count += 1;
+            }
         }
+        report::whole(&record, &self.record())?;
         report::whole(&folder.join("results.md"), &self.markdown(Some(FIGURES)))?;
         Ok(count)
+    }
+
+    /// Adds what `record` has of experiments that have no result here.
+    fn keep(&mut self, record: &Path) -> Result<(), Error> {
+        let text = match std::fs::read_to_string(record) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            read => read.map_err(|e| Error::file(record, &e))?,
+        };
+        let kept: Vec<Stored> = serde_json::from_str(&text).map_err(|e| {
+            Error::new(format!("{} is no record of results: {e}", record.display()))
+                .advice("git checkout of it, or remove it and give all results")
+        })?;
+        let shipped = catalogue::all();
+        for mut stored in kept {
+            let has = self.results.iter().any(|result| result.experiment == stored.experiment);
+            if !has && shipped.iter().any(|source| source.name == stored.experiment) {
+                stored.explain();
+                self.results.push(stored);
+            }
+        }
+        // As files of results follow each other.
+        self.results.sort_by_key(|stored| format!("{}.json", stem(&stored.experiment)));
+        Ok(())
+    }
+
+    /// Each experiment on a line.
+    fn record(&self) -> String {
+        let line = |stored: &Stored| serde_json::to_string(stored).expect("a result is JSON");
+        format!("[\n{}\n]\n", self.results.iter().map(line).collect::<Vec<_>>().join(",\n"))
     }
 
     fn table(&self) -> Table {
@@ -252,6 +300,8 @@ fn known(experiment: &str) -> Vec<spec::Claim> {
 
 /// The folder of figures, beside the page.
 const FIGURES: &str = "results";
+/// What is recorded of a page, in that folder.
+const RECORD: &str = "record.json";
 
 const HEAD: &str = "\
 # Results
@@ -261,92 +311,4 @@ say stands in `experiments/`; where a paper prints a number, it stands beside ou
 ";
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn result(name: &str, holds: bool) -> Value {
-        json!({
-            "experiment": name, "source": "Fig. 1", "world": "sim", "machine": null, "scale": "paper", "seed": 7, "runs": 3,
-            "claims": [{
-                "id": "p99", "paper": 2.0, "ours": 3.0, "interval": 0.1, "bound": "<= 4", "holds": holds,
-                "why": if holds { Value::Null } else { json!("the link is slower") },
-            }],
-        })
-    }
-
-    #[test]
-    fn each_claim_is_a_row_and_a_failed_one_says_why() {
-        let mut overview = Overview::default();
-        overview.add(result("a/one", true)).unwrap();
-        let mut two = result("b/two", false);
-        let mut other = two["claims"][0].clone();
-        other["id"] = json!("p999");
-        two["claims"].as_array_mut().unwrap().push(other);
-        overview.add(two).unwrap();
-        overview.add_missing("b/three", &Error::new("no nginx").advice("apt-get install nginx-light"));
-        let expected = "\
-experiment  claim  paper  ours      ±  ours/paper  must be  holds
-a/one       p99     2.00  3.00  0.100        1.50     <= 4    yes
-b/two       p99     2.00  3.00  0.100        1.50     <= 4     NO
-b/two       p999    2.00  3.00  0.100        1.50     <= 4     NO
-  b/two p99, p999: the link is slower
-  b/three could not run: error: no nginx;  try: apt-get install nginx-light
-
-1 of 3 claims hold in 2 experiments; 1 could not run
-";
-        assert_eq!(overview.text(), expected);
-    }
-
-    #[test]
-    fn why_is_what_the_experiment_s_file_says_today() {
-        let mut overview = Overview::default();
-        let mut old = result("platform/green", false);
-        old["claims"][0]["id"] = json!("tail-idle");
-        overview.add(old).unwrap();
-        let text = overview.text();
-        assert!(
-            text.contains("platform/green tail-idle: a kernel that takes cores from BE at once"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_page_says_where_each_row_comes_from() {
-        let mut overview = Overview::default();
-        let mut dated = result("a/one", true);
-        dated["date"] = json!("2026-11-21");
-        dated["machine"] = json!("2 cores");
-        overview.add(dated).unwrap();
-        let page = overview.markdown(None);
-        assert!(page.contains("| a/one | p99 | 2.00 | 3.00 | 0.100 | 1.50 | <= 4 | yes |"), "{page}");
-        let origin = "| a/one | Fig. 1 | world sim, scale paper, seed 7, 3 runs, 2026-11-21, 2 cores |";
-        assert!(page.contains(origin), "{page}");
-    }
-
-    #[test]
-    fn a_page_shows_the_figures_that_are_written_beside_it() {
-        let mut overview = Overview::default();
-        let mut drawn = result("a/one", true);
-        drawn["plots"] = json!([
-            {"plot": "bars", "title": "p99 of LS", "unit": "µs", "bars": [{"name": "adps", "parts": [["p99", 3.0]]}]},
-            {"plot": "cdf", "title": "Latency", "series": [{"name": "adps", "points": [[3.0, 1.0]]}]},
-        ]);
-        overview.add(drawn).unwrap();
-        overview.add(result("b/none", true)).unwrap();
-        let folder = std::env::temp_dir().join(format!("greenwave-results-{}", std::process::id()));
-        assert_eq!(overview.write(&folder), Ok(3));
-        let page = std::fs::read_to_string(folder.join("results.md")).unwrap();
-        let svg = |name: &str| std::fs::read_to_string(folder.join("results").join(name)).unwrap();
-        assert!(svg("a-one.svg").starts_with("<svg") && svg("a-one-2.svg").contains("Latency"));
-        std::fs::remove_dir_all(&folder).unwrap();
-        let figures = "\n## a/one\n![p99 of LS](results/a-one.svg)\n![Latency](results/a-one-2.svg)\n";
-        assert!(page.ends_with(figures), "{page}");
-    }
-
-    #[test]
-    fn what_is_no_result_is_refused() {
-        assert!(Overview::default().add(json!({"experiment": "a/one"})).is_err());
-    }
-}
+mod tests;

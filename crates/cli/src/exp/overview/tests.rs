@@ -1,0 +1,117 @@
+//! What a table of results says, on a page and beside it.
+
+use serde_json::json;
+
+use super::*;
+
+fn result(name: &str, holds: bool) -> Value {
+    json!({
+        "experiment": name, "source": "Fig. 1", "world": "sim", "machine": null, "scale": "paper", "seed": 7, "runs": 3,
+        "claims": [{
+            "id": "p99", "paper": 2.0, "ours": 3.0, "interval": 0.1, "bound": "<= 4", "holds": holds,
+            "why": if holds { Value::Null } else { json!("the link is slower") },
+        }],
+    })
+}
+
+#[test]
+fn each_claim_is_a_row_and_a_failed_one_says_why() {
+    let mut overview = Overview::default();
+    overview.add(result("a/one", true)).unwrap();
+    let mut two = result("b/two", false);
+    let mut other = two["claims"][0].clone();
+    other["id"] = json!("p999");
+    two["claims"].as_array_mut().unwrap().push(other);
+    overview.add(two).unwrap();
+    overview.add_missing("b/three", &Error::new("no nginx").advice("apt-get install nginx-light"));
+    let expected = "\
+experiment  claim  paper  ours      ±  ours/paper  must be  holds
+a/one       p99     2.00  3.00  0.100        1.50     <= 4    yes
+b/two       p99     2.00  3.00  0.100        1.50     <= 4     NO
+b/two       p999    2.00  3.00  0.100        1.50     <= 4     NO
+  b/two p99, p999: the link is slower
+  b/three could not run: error: no nginx;  try: apt-get install nginx-light
+
+1 of 3 claims hold in 2 experiments; 1 could not run
+";
+    assert_eq!(overview.text(), expected);
+}
+
+#[test]
+fn why_is_what_the_experiment_s_file_says_today() {
+    let mut overview = Overview::default();
+    let mut old = result("platform/green", false);
+    old["claims"][0]["id"] = json!("tail-idle");
+    overview.add(old).unwrap();
+    let text = overview.text();
+    assert!(text.contains("platform/green tail-idle: a kernel that takes cores from BE at once"), "{text}");
+}
+
+#[test]
+fn a_page_says_where_each_row_comes_from() {
+    let mut overview = Overview::default();
+    let mut dated = result("a/one", true);
+    dated["date"] = json!("2026-11-21");
+    dated["machine"] = json!("2 cores");
+    overview.add(dated).unwrap();
+    let page = overview.markdown(None);
+    assert!(page.contains("| a/one | p99 | 2.00 | 3.00 | 0.100 | 1.50 | <= 4 | yes |"), "{page}");
+    let origin = "| a/one | Fig. 1 | world sim, scale paper, seed 7, 3 runs, 2026-11-21, 2 cores |";
+    assert!(page.contains(origin), "{page}");
+}
+
+#[test]
+fn a_page_shows_the_figures_that_are_written_beside_it() {
+    let mut overview = Overview::default();
+    let mut drawn = result("a/one", true);
+    drawn["plots"] = json!([
+        {"plot": "bars", "title": "p99 of LS", "unit": "µs", "bars": [{"name": "adps", "parts": [["p99", 3.0]]}]},
+        {"plot": "cdf", "title": "Latency", "series": [{"name": "adps", "points": [[3.0, 1.0]]}]},
+    ]);
+    overview.add(drawn).unwrap();
+    overview.add(result("b/none", true)).unwrap();
+    let folder = std::env::temp_dir().join(format!("greenwave-results-{}", std::process::id()));
+    assert_eq!(overview.write(&folder), Ok(4));
+    let page = std::fs::read_to_string(folder.join("results.md")).unwrap();
+    let svg = |name: &str| std::fs::read_to_string(folder.join("results").join(name)).unwrap();
+    assert!(svg("a-one.svg").starts_with("<svg") && svg("a-one-2.svg").contains("Latency"));
+    std::fs::remove_dir_all(&folder).unwrap();
+    let figures = "\n## a/one\n![p99 of LS](results/a-one.svg)\n![Latency](results/a-one-2.svg)\n";
+    assert!(page.ends_with(figures), "{page}");
+}
+
+#[test]
+fn what_is_not_run_again_stays_as_it_was_recorded() {
+    let folder = std::env::temp_dir().join(format!("greenwave-record-{}", std::process::id()));
+    let drawn = |name: &str, holds| {
+        let mut result = result(name, holds);
+        let bars = json!([{"name": "adps", "parts": [["p99", 3.0]]}]);
+        result["plots"] = json!([{"plot": "bars", "title": "p99 of LS", "unit": "µs", "bars": bars}]);
+        result["date"] = json!("2026-11-21");
+        result
+    };
+    let page = |results: &[(&str, bool)]| {
+        let mut overview = Overview::default();
+        results.iter().for_each(|&(name, holds)| overview.add(drawn(name, holds)).unwrap());
+        overview.write(&folder).unwrap();
+        std::fs::read_to_string(folder.join("results.md")).unwrap()
+    };
+    let whole = page(&[("adps/fig1", true), ("fish/fig2", false)]);
+    assert_eq!(page(&[("fish/fig2", false)]), whole, "of the other nothing is lost");
+    let changed = page(&[("fish/fig2", true)]);
+    assert!(changed.contains("2 of 2 claims hold in 2 experiments"), "{changed}");
+    let gone = page(&[("not/shipped", true)]);
+    assert!(gone.contains("3 of 3"), "{gone}");
+    assert!(!page(&[("fish/fig2", true)]).contains("not/shipped"), "it is no experiment any more");
+    std::fs::write(folder.join("results/record.json"), "[{}]").unwrap();
+    let mut overview = Overview::default();
+    overview.add(drawn("fish/fig2", true)).unwrap();
+    let refused = overview.write(&folder).unwrap_err().to_string();
+    assert!(refused.contains("record.json is no record of results"), "{refused}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn what_is_no_result_is_refused() {
+    assert!(Overview::default().add(json!({"experiment": "a/one"})).is_err());
+}
