@@ -68,6 +68,20 @@ impl Mapping {
         unsafe { self.start.add(at).cast() }
     }
 
+    /// Gives the memory of `len` bytes at `at`, whole pages of a file in memory, back: they are zero from
+    /// now on, in every process that has it mapped.
+    ///
+    /// # Panics
+    /// When they are not in it.
+    pub(crate) fn give_back(&self, at: usize, len: usize) -> io::Result<()> {
+        assert!(at + len <= self.len, "{len} bytes at {at} are outside a mapping of {}", self.len);
+        // SAFETY: within the mapping, as just asserted; it stays mapped, and reads as zero.
+        match unsafe { libc::madvise(self.start.as_ptr().add(at).cast(), len, libc::MADV_REMOVE) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Keeps the memory mapped until the process ends.
     pub(crate) fn leak(self) {
         std::mem::forget(self);

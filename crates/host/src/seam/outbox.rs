@@ -13,17 +13,18 @@
 //!
 //! What stands in the file is hostile: the stack looks at it as at a packet. A
 //! program can spoil what others of the same desk write, as it can by their descriptors.
-//! The first [`OUTBOXES`] connections have one; memory is used where something was written.
+//! The first [`OUTBOXES`] connections have one. Memory is used where something was written: a page of each, and
+//! beyond the first pages some [`HELD_MAX`], for what empties while there is more than that gives it back.
 //! Source: ADR 0025; the lock-free order in `slot`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use crate::mapping::Mapping;
-use slot::Memory;
+use slot::{Memory, Taken};
 
 mod slot;
 
@@ -31,6 +32,8 @@ mod slot;
 pub const BYTES: usize = SLOT - DATA;
 /// Connections that have an outbox.
 pub const OUTBOXES: usize = 1 << 14;
+/// Bytes that outboxes may hold on to while they are empty, besides their first pages.
+pub const HELD_MAX: usize = 64 << 20;
 
 /// The file: how many stacks there are, then a page for each, then the outboxes.
 const PAGE: usize = 4096;
@@ -44,14 +47,27 @@ const _: () = assert!(WORDS.is_multiple_of(64) && SOME + WORDS / 8 <= WRITTEN &&
 /// An outbox: its word, its lock, and from here on its bytes.
 const SLOT: usize = 64 * 1024;
 const DATA: usize = 64;
+/// Bytes of it in its first page.
+const FIRST: usize = PAGE - DATA;
 
 /// All outboxes, from either side.
 #[derive(Debug)]
 pub struct Outboxes {
     memory: Mapping,
     stacks: usize,
-    /// Whose they are, as the stack's side knows; a program's side has none.
-    owners: Box<[AtomicU32]>,
+    /// What the stack's side knows of them; a program's side has nothing of it.
+    known: Box<[Known]>,
+    /// Bytes beyond first pages that have memory.
+    held: AtomicUsize,
+}
+
+/// What the stack knows of an outbox, whatever stands in it.
+#[derive(Debug, Default)]
+struct Known {
+    /// The connection's generation.
+    owner: AtomicU32,
+    /// Where what was written reached at most since its memory was given back.
+    reach: AtomicUsize,
 }
 
 /// One of them.
@@ -75,8 +91,8 @@ impl Outboxes {
         ftruncate(&file, len(stacks.into()) as u64)?;
         // Nobody can make it shorter under those who have it mapped.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let owners = (0..OUTBOXES).map(|_| AtomicU32::new(0)).collect();
-        Ok((Self::of(file.as_fd(), stacks.into(), owners)?, file))
+        let known = (0..OUTBOXES).map(|_| Known::default()).collect();
+        Ok((Self::of(file.as_fd(), stacks.into(), known)?, file))
     }
 
     /// A program's side: what [`new`](Self::new) has made.
@@ -92,8 +108,9 @@ impl Outboxes {
         Self::of(file, stacks, Box::default())
     }
 
-    fn of(file: BorrowedFd<'_>, stacks: usize, owners: Box<[AtomicU32]>) -> io::Result<Self> {
-        Ok(Self { memory: Mapping::shared(file, len(stacks), true)?, stacks, owners })
+    fn of(file: BorrowedFd<'_>, stacks: usize, known: Box<[Known]>) -> io::Result<Self> {
+        let memory = Mapping::shared(file, len(stacks), true)?;
+        Ok(Self { memory, stacks, known, held: AtomicUsize::new(0) })
     }
 
     /// That of connection `id`, if it has one.
@@ -118,7 +135,7 @@ impl Outboxes {
     /// that follows but [`put`](Self::put).
     pub fn begin(&self, id: u64) {
         if let Some(outbox) = self.get(id) {
-            self.owners[outbox.nth].store(id as u32, Ordering::Relaxed);
+            self.known[outbox.nth].owner.store(id as u32, Ordering::Relaxed);
             slot::begin(&outbox, id as u32);
         }
     }
@@ -141,7 +158,37 @@ impl Outboxes {
     /// many bytes that were.
     #[must_use]
     pub fn take(&self, id: u64, into: &mut [u8]) -> usize {
-        self.get(id).map_or(0, |outbox| slot::take(&outbox, id as u32, into))
+        let Some(outbox) = self.get(id) else { return 0 };
+        let Taken { len, end } = slot::take(&outbox, id as u32, into);
+        let reach = &self.known[outbox.nth].reach;
+        let before = reach.load(Ordering::Relaxed);
+        if end > before {
+            reach.store(end, Ordering::Relaxed);
+            self.held.fetch_add(beyond(end) - beyond(before), Ordering::Relaxed);
+        }
+        len
+    }
+
+    /// Gives the memory of an empty outbox back, but for its first page, where all hold too much; it is
+    /// closed meanwhile.
+    pub fn relieve(&self, id: u64) {
+        let Some(outbox) = self.get(id).filter(|_| self.held.load(Ordering::Relaxed) > HELD_MAX) else {
+            return;
+        };
+        let reach = &self.known[outbox.nth].reach;
+        let held = beyond(reach.load(Ordering::Relaxed));
+        if held == 0 {
+            return;
+        }
+        slot::close(&outbox, id as u32);
+        if slot::is_empty(&outbox, id as u32) {
+            // Where the kernel refuses, it is held on to.
+            if self.memory.give_back(outbox.at + PAGE, SLOT - PAGE).is_ok() {
+                reach.store(0, Ordering::Relaxed);
+                self.held.fetch_sub(held, Ordering::Relaxed);
+            }
+        }
+        slot::open(&outbox, id as u32);
     }
 
     /// Tells of each connection of stack `stack` that was written to since; whether any was.
@@ -157,9 +204,9 @@ impl Outboxes {
                 let word = above * 64 + word;
                 for bit in bits(self.of_stack(stack, WRITTEN + word * 8).swap(0, Ordering::AcqRel)) {
                     let nth = (word * 64 + bit) * self.stacks + stack;
-                    if let Some(owner) = self.owners.get(nth) {
+                    if let Some(known) = self.known.get(nth) {
                         any = true;
-                        tell((nth as u64) << 32 | u64::from(owner.load(Ordering::Relaxed)));
+                        tell((nth as u64) << 32 | u64::from(known.owner.load(Ordering::Relaxed)));
                     }
                 }
             }
@@ -222,6 +269,11 @@ impl Outboxes {
 /// The file's length in bytes for so many stacks.
 const fn len(stacks: usize) -> usize {
     (1 + stacks) * PAGE + OUTBOXES * SLOT
+}
+
+/// Bytes beyond the first page of what reaches so far.
+fn beyond(reach: usize) -> usize {
+    reach.saturating_sub(FIRST)
 }
 
 /// The places of the bits that are set.

@@ -177,7 +177,11 @@ impl Pipe {
             return Read::Reset;
         }
         if !self.arrived {
-            return some(self.outboxes.take(self.id, bytes));
+            let len = self.outboxes.take(self.id, bytes);
+            if len > 0 && len < bytes.len() {
+                self.outboxes.relieve(self.id);
+            }
+            return some(len);
         }
         // What is written from here on takes the pair, behind what is in the outbox.
         self.outboxes.close(self.id);
@@ -237,6 +241,7 @@ impl Pipe {
 
 impl Drop for Pipe {
     fn drop(&mut self) {
+        self.outboxes.relieve(self.id);
         // Nobody empties it any more: who writes is to hear of it, by the pair.
         self.outboxes.close(self.id);
     }

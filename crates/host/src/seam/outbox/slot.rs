@@ -105,25 +105,39 @@ pub(super) fn open(memory: &impl Memory, generation: u32) {
     }
 }
 
-/// Takes what `generation` has written, as much as `into` holds; how many bytes that
-/// were. The stack's side.
-pub(super) fn take<M: Memory>(memory: &M, generation: u32, into: &mut [u8]) -> usize {
+/// What was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// So many bytes.
+    pub(super) len: usize,
+    /// Where what was written ended.
+    pub(super) end: usize,
+}
+
+/// Takes what `generation` has written, as much as `into` holds. The stack's side.
+pub(super) fn take<M: Memory>(memory: &M, generation: u32, into: &mut [u8]) -> Taken {
     for _ in 0..TRIES {
         let word = memory.word();
         let Some(state) = State::of::<M>(word).filter(|state| state.generation == kept(generation)) else {
-            return 0;
+            return Taken::default();
         };
         let len = (state.end - state.start).min(into.len());
         if len == 0 {
-            return 0;
+            return Taken::default();
         }
         memory.read(state.start, &mut into[..len]);
         // Meanwhile there may be more, or the last of it was taken back.
         if memory.exchange(word, State { start: state.start + len, ..state }.word()).is_ok() {
-            return len;
+            return Taken { len, end: state.end };
         }
     }
-    0
+    Taken::default()
+}
+
+/// Whether it is `generation`'s and there is nothing to take. The stack's side.
+pub(super) fn is_empty<M: Memory>(memory: &M, generation: u32) -> bool {
+    let state = State::of::<M>(memory.word()).filter(|state| state.generation == kept(generation));
+    state.is_some_and(|state| state.start == state.end)
 }
 
 /// Writes all `pieces` for `generation`, or nothing; whether it did. `is_alone` says

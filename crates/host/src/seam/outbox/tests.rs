@@ -70,6 +70,35 @@ fn a_message_has_room_or_takes_the_pair() {
 }
 
 #[test]
+fn memory_of_what_was_taken_is_given_back_where_there_is_much_of_it() {
+    let (stack, file) = Outboxes::new(1).unwrap();
+    let program = Outboxes::map(file.as_fd()).unwrap();
+    let held = || rustix::fs::fstat(&file).unwrap().st_blocks as usize * 512;
+    let most = vec![7; BYTES];
+    let count = 2 * HELD_MAX / BYTES;
+    for round in 0..3 {
+        for slot in 0..count as u64 {
+            let conn = id(slot, round);
+            stack.begin(conn);
+            stack.open(conn);
+            for _ in 0..2 {
+                assert!(program.put(conn, once(&most[..]), || true));
+                assert_eq!(taken(&stack, conn), most);
+                stack.relieve(conn);
+            }
+        }
+        let bound = HELD_MAX + (count + 3) * PAGE + SLOT;
+        assert!(held() <= bound, "{} of {bound} in round {round}", held());
+    }
+    // What is full keeps what it has.
+    let conn = id(0, 2);
+    assert!(program.put(conn, once(&most[..]), || true));
+    stack.relieve(conn);
+    stack.relieve(id(0, 1));
+    assert_eq!(taken(&stack, conn), most, "nor is it for who had it before");
+}
+
+#[test]
 fn who_has_woken_a_stack_says_so_once_for_each_sleep() {
     let (stack, program) = both(1);
     let conn = id(0, 1);

@@ -65,7 +65,7 @@ fn write(memory: &impl Memory, generation: u32, bytes: &[u8], is_alone: bool) ->
 
 fn taken(memory: &impl Memory, generation: u32, most: usize) -> Vec<u8> {
     let mut into = vec![0; most];
-    let len = take(memory, generation, &mut into);
+    let len = take(memory, generation, &mut into).len;
     into.truncate(len);
     into
 }
