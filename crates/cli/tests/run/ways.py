@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 OURS, COUNT, SEED = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+PR_SET_SECCOMP, SECCOMP_MODE_STRICT, SYS_EXIT = 22, 1, 60
 libc = ctypes.CDLL(None)
 
 
@@ -73,6 +74,19 @@ def forked(to, line):
     assert os.waitpid(child, 0)[1] == 0
 
 
+def confined(to, line):
+    """Of a process that may only read and write: any other system call kills it."""
+    if os.uname().machine != "x86_64":
+        return forked(to, line)
+    child = os.fork()
+    if child == 0:
+        fd, length, write, call = to.fileno(), len(line), libc.write, libc.syscall
+        libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT)
+        write(fd, line, length)
+        call(SYS_EXIT, 0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def executed(to, line):
     """Another program has it as what it prints to."""
     subprocess.run(["printf", "%s", line.decode()], stdout=to, check=True)
@@ -80,7 +94,7 @@ def executed(to, line):
 
 OFTEN = [send, pieces, message]
 SELDOM = [from_file, through_a_pipe, printed, buffered, copied]
-RARELY = [forked, executed]
+RARELY = [forked, confined, executed]
 
 
 def serve(connection, choice):

@@ -1,5 +1,5 @@
 //! What a program writes arrives in the order in which it wrote it, whichever ways its bytes
-//! take: the outbox, the pair, the kernel's own moves, other processes.
+//! take: the outbox, the pair, the kernel's own moves, other processes, one of which may only read and write.
 
 use super::*;
 
