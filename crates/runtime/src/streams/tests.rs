@@ -100,6 +100,24 @@ fn what_a_program_answered_before_it_closed_in_haste_goes_out() {
 }
 
 #[test]
+fn what_a_program_answered_goes_out_before_what_it_was_never_handed_resets() {
+    let mut world = World::new(4);
+    world.send(0, b"more than four");
+    world.settle();
+    let end = world.end(0);
+    end.borrow_mut().inbound.clear();
+    end.borrow_mut().outbound.extend(b"denied");
+    end.borrow_mut().gone = true;
+    world.tell(0);
+    world.settle();
+    assert_eq!((&world.received[..], world.streams.connections()), (&b"denied"[..], 0));
+    assert_eq!(
+        (&world.closed[..], world.streams.counters.reset),
+        (&[EventKind::Closed(CloseReason::Reset)][..], 1)
+    );
+}
+
+#[test]
 fn what_comes_for_a_closed_program_resets() {
     let mut world = World::new(100);
     world.end(0).borrow_mut().gone = true;

@@ -112,6 +112,10 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 Read::Nothing => return,
                 Read::End if flow.gone => {
                     let reset = flow.reset_on_close;
+                    // What has come and is not with it resets, too: after what it wrote.
+                    if !reset && !self.stack.received(conn).is_empty() {
+                        return self.resets.push(conn);
+                    }
                     return self.let_go(now, conn, reset);
                 }
                 Read::End => {
