@@ -15,7 +15,6 @@
 //! are refused by the kernel. Source: ADPS M5, M6.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use host::seam::labels::{PRIVATE, of_mailbox};
 use host::seam::name::Kind;
@@ -24,29 +23,19 @@ use host::seam::{Answer, Labels, Name, Request, Seam};
 use libc::socklen_t;
 use rustix::io::Errno;
 
+use crate::mapped::Mapped;
 use crate::seam;
 
-/// What [`all`] has mapped. Not behind a lock: one that is held while
-/// another thread forks is held for ever in the child.
-static LABELS: AtomicPtr<Labels> = AtomicPtr::new(std::ptr::null_mut());
+static LABELS: Mapped<Labels> = Mapped::new();
 
 /// The labels, once a connection has been registered.
 pub(crate) fn mapped() -> Option<&'static Labels> {
-    // SAFETY: null, or what `all` made, which lives as long as the program.
-    unsafe { LABELS.load(Ordering::Acquire).as_ref() }
+    LABELS.get()
 }
 
 /// The labels; asked for when they are needed first.
 pub(crate) fn all() -> Option<&'static Labels> {
-    mapped().or_else(|| {
-        let new = Box::into_raw(Box::new(seam()?.labels().ok()?));
-        let (set, null) = (Ordering::AcqRel, std::ptr::null_mut());
-        if LABELS.compare_exchange(null, new, set, Ordering::Acquire).is_err() {
-            // SAFETY: another thread was first, and nobody else knows of ours.
-            drop(unsafe { Box::from_raw(new) });
-        }
-        mapped()
-    })
+    LABELS.get_or(|| seam()?.labels().ok())
 }
 
 /// Whether `socket` is a connection, which has a label.

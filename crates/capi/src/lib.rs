@@ -41,6 +41,7 @@ mod label;
 mod letters;
 mod listening;
 mod mailbox;
+mod mapped;
 mod next;
 mod numbered;
 mod options;

@@ -8,20 +8,18 @@
 //! whether the pair is empty is a system call that a program does not know of.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use host::seam::{Name, Outboxes};
 use libc::{iovec, ssize_t};
 
+use crate::mapped::Mapped;
 use crate::{ours, seam};
 
 /// By descriptor: one more than the number of the connection that it is; 0: it is none, or unknown.
 /// Descriptors beyond have no note.
 static NOTES: [AtomicU64; 1 << 16] = [const { AtomicU64::new(0) }; 1 << 16];
-/// What was mapped; not behind a lock, which a fork might copy while it is held.
-static OUTBOXES: AtomicPtr<Outboxes> = AtomicPtr::new(std::ptr::null_mut());
-/// They were asked for.
-static ASKED: AtomicBool = AtomicBool::new(false);
+static OUTBOXES: Mapped<Outboxes> = Mapped::new();
 /// This process has confined itself.
 static CONFINED: AtomicBool = AtomicBool::new(false);
 
@@ -38,7 +36,7 @@ pub(crate) fn note(fd: c_int, name: &Name) {
     if name.id == 0 && ours(fd).is_none() {
         return;
     }
-    if let (Some(place), Some(_)) = (place(fd), asked()) {
+    if let (Some(place), Some(_)) = (place(fd), OUTBOXES.get_or(|| seam()?.outboxes().ok())) {
         place.store(name.id + 1, Ordering::Relaxed);
     }
 }
@@ -63,21 +61,6 @@ pub(crate) fn confine() {
     CONFINED.store(true, Ordering::Relaxed);
 }
 
-/// The outboxes; asked for once.
-fn asked() -> Option<&'static Outboxes> {
-    if !ASKED.swap(true, Ordering::AcqRel)
-        && let Some(outboxes) = seam().and_then(|seam| seam.outboxes().ok())
-    {
-        OUTBOXES.store(Box::into_raw(Box::new(outboxes)), Ordering::Release);
-    }
-    mapped()
-}
-
-fn mapped() -> Option<&'static Outboxes> {
-    // SAFETY: null, or what `asked` made, which lives as long as the program.
-    unsafe { OUTBOXES.load(Ordering::Acquire).as_ref() }
-}
-
 /// Writes `pieces` to `fd` with `flags`: into its outbox, or by `call`.
 ///
 /// # Safety
@@ -91,7 +74,7 @@ pub(crate) unsafe fn write(
     let Some(id) = place(fd).and_then(|place| place.load(Ordering::Relaxed).checked_sub(1)) else {
         return call();
     };
-    let Some(outboxes) = mapped().filter(|_| !CONFINED.load(Ordering::Relaxed)) else { return call() };
+    let Some(outboxes) = OUTBOXES.get().filter(|_| !CONFINED.load(Ordering::Relaxed)) else { return call() };
     let asleep = outboxes.asleep(id);
     let len = pieces.iter().fold(0_usize, |len, piece| len.saturating_add(piece.iov_len));
     if asleep.is_none() && len > 0 && flags & !PLAIN == 0 {

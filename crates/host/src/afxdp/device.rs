@@ -153,7 +153,7 @@ impl Device for AfXdp {
             self.reap();
         }
         // What waits went before.
-        if self.long.as_mut().is_some_and(|long| long.is_held() && long.flush()) {
+        if self.long.as_mut().is_some_and(Long::flush) {
             return Err(Full);
         }
         if !self.socket.sending.has_room() {

@@ -169,26 +169,30 @@ impl Outboxes {
         len
     }
 
-    /// Gives the memory of an empty outbox back, but for its first page, where all hold too much; it is
-    /// closed meanwhile.
+    /// Gives the memory of an empty outbox, which is open, back, but for its first page, where all hold too
+    /// much; it is closed meanwhile.
     pub fn relieve(&self, id: u64) {
-        let Some(outbox) = self.get(id).filter(|_| self.held.load(Ordering::Relaxed) > HELD_MAX) else {
-            return;
-        };
-        let reach = &self.known[outbox.nth].reach;
-        let held = beyond(reach.load(Ordering::Relaxed));
-        if held == 0 {
-            return;
+        if self.holds_much(id) {
+            self.end(id);
+            self.open(id);
         }
-        slot::close(&outbox, id as u32);
-        if slot::is_empty(&outbox, id as u32) {
-            // Where the kernel refuses, it is held on to.
-            if self.memory.give_back(outbox.at + PAGE, SLOT - PAGE).is_ok() {
-                reach.store(0, Ordering::Relaxed);
-                self.held.fetch_sub(held, Ordering::Relaxed);
-            }
+    }
+
+    /// Connection `id` ends: its outbox is closed, and its memory given back where all hold too much.
+    pub fn end(&self, id: u64) {
+        self.close(id);
+        let Some(outbox) = self.get(id).filter(|outbox| slot::is_empty(outbox, id as u32)) else { return };
+        // Where the kernel refuses, it is held on to.
+        if self.holds_much(id) && self.memory.give_back(outbox.at + PAGE, SLOT - PAGE).is_ok() {
+            let reach = self.known[outbox.nth].reach.swap(0, Ordering::Relaxed);
+            self.held.fetch_sub(beyond(reach), Ordering::Relaxed);
         }
-        slot::open(&outbox, id as u32);
+    }
+
+    /// Whether the outbox of `id` holds something of too much.
+    fn holds_much(&self, id: u64) -> bool {
+        let reach = |outbox: Outbox<'_>| self.known[outbox.nth].reach.load(Ordering::Relaxed);
+        self.held.load(Ordering::Relaxed) > HELD_MAX && beyond(self.get(id).map_or(0, reach)) > 0
     }
 
     /// Tells of each connection of stack `stack` that was written to since; whether any was.
@@ -319,13 +323,12 @@ impl Memory for Outbox<'_> {
         self.state().compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
     }
 
-    fn change(&self, set: u64, clear: u64) {
-        if set != 0 {
-            self.state().fetch_or(set, Ordering::AcqRel);
-        }
-        if clear != 0 {
-            self.state().fetch_and(!clear, Ordering::AcqRel);
-        }
+    fn set(&self, bits: u64) {
+        self.state().fetch_or(bits, Ordering::AcqRel);
+    }
+
+    fn clear(&self, bits: u64) {
+        self.state().fetch_and(!bits, Ordering::AcqRel);
     }
 
     fn lock(&self) -> bool {

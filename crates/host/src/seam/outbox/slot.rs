@@ -18,8 +18,10 @@ pub(super) trait Memory {
     fn word(&self) -> u64;
     /// Sets it if it is still `from`, acquired and released.
     fn exchange(&self, from: u64, to: u64) -> Result<(), u64>;
-    /// Sets bits and clears others, likewise.
-    fn change(&self, set: u64, clear: u64);
+    /// Sets bits, likewise.
+    fn set(&self, bits: u64);
+    /// Clears bits, likewise.
+    fn clear(&self, bits: u64);
     /// Takes the lock, if nobody has it.
     fn lock(&self) -> bool;
     /// Gives it back.
@@ -94,14 +96,14 @@ pub(super) fn begin(memory: &impl Memory, generation: u32) {
 /// Nothing more is written to it, if it is `generation`'s. The stack's side.
 pub(super) fn close(memory: &impl Memory, generation: u32) {
     if self::generation(memory.word()) == kept(generation) {
-        memory.change(CLOSED, 0);
+        memory.set(CLOSED);
     }
 }
 
 /// It is written to again, likewise. The stack's side.
 pub(super) fn open(memory: &impl Memory, generation: u32) {
     if self::generation(memory.word()) == kept(generation) {
-        memory.change(0, CLOSED);
+        memory.clear(CLOSED);
     }
 }
 

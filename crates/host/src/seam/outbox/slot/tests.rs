@@ -35,8 +35,11 @@ impl Memory for Plain {
             Err(word)
         }
     }
-    fn change(&self, set: u64, clear: u64) {
-        self.word.set((self.word.get() | set) & !clear);
+    fn set(&self, bits: u64) {
+        self.word.set(self.word.get() | bits);
+    }
+    fn clear(&self, bits: u64) {
+        self.word.set(self.word.get() & !bits);
     }
     fn lock(&self) -> bool {
         !self.lock.replace(true)
@@ -168,13 +171,11 @@ mod interleavings {
         fn exchange(&self, from: u64, to: u64) -> Result<(), u64> {
             self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
         }
-        fn change(&self, set: u64, clear: u64) {
-            if set != 0 {
-                self.word.fetch_or(set, Ordering::AcqRel);
-            }
-            if clear != 0 {
-                self.word.fetch_and(!clear, Ordering::AcqRel);
-            }
+        fn set(&self, bits: u64) {
+            self.word.fetch_or(bits, Ordering::AcqRel);
+        }
+        fn clear(&self, bits: u64) {
+            self.word.fetch_and(!bits, Ordering::AcqRel);
         }
         fn lock(&self) -> bool {
             self.lock.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
