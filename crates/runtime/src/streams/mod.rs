@@ -12,8 +12,10 @@
 //! closes while the pipe is full. A connection waits at most once on each
 //! level to hand over and once on each to collect. Starvation: both are strict
 //! by level, up to [`HANDED_MAX`] connections a round and [`COLLECTED_MAX`]
-//! bytes, but every level on which somebody waits has a turn in every round,
-//! or in the next where a program has just been handed something more urgent.
+//! bytes, but every level on which somebody waits has a turn in every round;
+//! in the next where a program has just been handed something more urgent, and
+//! where more urgent bytes fill round after round, in the ninth
+//! ([`LEFT_IN_A_ROW`], as with events).
 //! Datagrams take their turns among the connections (`datagrams`).
 //! Source: ADPS M6 (label from packet to application); ADR 0025.
 
@@ -33,6 +35,8 @@ use net::classify::private::application_mut;
 use net::classify::rules::Spoken;
 use net::stack::{ConnId, KeepAlive, ListenOptions};
 use net::{Device, Stack};
+#[cfg(doc)]
+use queueing::batch::LEFT_IN_A_ROW;
 use queueing::{Label, Priority, PrioritySet, Time};
 
 use crate::front::{Behind, Budget, Counted, Front, Guard, Setup, Work};
@@ -65,8 +69,8 @@ pub struct Streams<D: Device, P: Programs> {
     outbound: [VecDeque<Who>; Priority::LEVELS],
     /// The levels on which somebody has waited so far.
     levels: PrioritySet,
-    /// The last round left what was less urgent to this one.
-    passed_over: bool,
+    /// Rounds in a row that left what was less urgent to the next.
+    passed_over: u8,
     datagrams: Datagrams,
     /// For the guard.
     newcomers: Newcomers,
@@ -85,12 +89,14 @@ pub const HANDED_MAX: usize = 64;
 /// Frames taken from the device in a round, and run through TCP.
 const DRIVEN_MAX: usize = 128;
 /// Bytes that are collected in a round before the next, in which who has
-/// become urgent goes first; and one turn more for each level.
+/// become urgent goes first.
 pub const COLLECTED_MAX: usize = 256 * 1024;
 /// The same while some are more urgent than others, so that a round is short:
 /// some 30 segments.
 pub const COLLECTED_SHORT: usize = 32 * 1024;
-const TRANSPORTED_MAX: usize = 32;
+/// Frames run through TCP in such a round. In any other it is all that were taken: peers
+/// acknowledge faster than this, and what waits too long for TCP is lost.
+const TRANSPORTED_SHORT: usize = 32;
 
 impl<D: Device, P: Programs> Streams<D, P> {
     /// A stack on which nobody listens yet, under `policy`, of which the
@@ -110,7 +116,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
                 rx_frames_max: frames_max,
                 classifier: policy.driver,
                 guard: None,
-                budget: Budget { drive: DRIVEN_MAX, transport: TRANSPORTED_MAX, ..Budget::default() },
+                budget: Budget { drive: DRIVEN_MAX, transport: DRIVEN_MAX, ..Budget::default() },
             }),
             received: false,
             programs,
@@ -119,7 +125,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             inbound: Default::default(),
             outbound: Default::default(),
             levels: PrioritySet::NONE,
-            passed_over: false,
+            passed_over: 0,
             datagrams: Datagrams::default(),
             newcomers: Newcomers::default(),
             resets: Vec::new(),
@@ -282,6 +288,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// goes through TCP. Whether there was any.
     fn receive(&mut self, now: Time, device: &mut D) -> bool {
         let Budget { drive, transport, .. } = self.front.budget;
+        let transport = if self.differ() { TRANSPORTED_SHORT } else { transport };
         let mut some = false;
         for _ in 0..drive {
             let Self { front, stack, counters, present, .. } = self;

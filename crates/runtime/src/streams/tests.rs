@@ -3,6 +3,7 @@
 use net::stack::{CloseReason, EventKind, State};
 use proptest::prelude::*;
 use queueing::Span;
+use queueing::batch::LEFT_IN_A_ROW;
 
 use super::*;
 
@@ -367,6 +368,22 @@ fn rounds_are_short_and_programs_have_the_core_while_some_are_more_urgent() {
     };
     assert_eq!(collected(7), (3, false));
     assert_eq!(collected(6), (2, true), "a turn for each level, and then no more");
+}
+
+#[test]
+fn bytes_that_fill_rounds_go_before_what_is_less_urgent_until_that_has_its_turn() {
+    let rounds = 2 * (usize::from(LEFT_IN_A_ROW) + 1);
+    let mut levels = vec![0; rounds];
+    levels.extend([7, 7]);
+    let mut world = answered(&levels, &[b'x'; COLLECTED_SHORT]);
+    let left =
+        |world: &World| [0, 1].map(|n| world.end(rounds + n).borrow().outbound.len()).iter().sum::<usize>();
+    let had_turn = |_: &usize| {
+        let before = left(&world);
+        world.streams.collect(world.now, None);
+        left(&world) < before
+    };
+    assert_eq!((1..=rounds).filter(had_turn).collect::<Vec<_>>(), [9, 18]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use net::Device;
 use net::stack::ConnId;
+use queueing::batch::LEFT_IN_A_ROW;
 use queueing::{Priority, Time};
 
 use super::super::{HANDED_MAX, Pipe, Programs, Read, Streams};
@@ -21,14 +22,19 @@ impl<D: Device, P: Programs> Streams<D, P> {
 
     /// Collects what programs have written, the most urgent first; whether
     /// there was any. Who has more waits for the next round. So does, once, what is
-    /// less urgent than what a program was `handed` in this one: its core may be ours.
+    /// less urgent than what a program was `handed` in this one: its core may be ours;
+    /// and, [`LEFT_IN_A_ROW`] times, what is less urgent than bytes that fill the round:
+    /// a turn may be as long as such a round, and with one in each the two would share alike.
     pub(in crate::streams) fn collect(&mut self, now: Time, handed: Option<Priority>) -> bool {
         let bytes_max = self.collected_max();
-        let handed = handed.filter(|_| !std::mem::take(&mut self.passed_over));
+        let passed_over = std::mem::take(&mut self.passed_over);
+        let handed = handed.filter(|_| passed_over == 0);
         let (mut turns, before) = (0, self.counters.bytes_out);
         for level in Priority::all() {
-            if handed.is_some_and(|handed| level > handed) {
-                self.passed_over = self.outbound[level.index()..].iter().any(|below| !below.is_empty());
+            let is_full = (self.counters.bytes_out - before) as usize >= bytes_max;
+            if is_full && passed_over < LEFT_IN_A_ROW || handed.is_some_and(|handed| level > handed) {
+                let waits = self.outbound[level.index()..].iter().any(|below| !below.is_empty());
+                self.passed_over = if waits { passed_over + 1 } else { 0 };
                 break;
             }
             let mut had_turn = false;
