@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 use net::stack::CloseReason;
 use net::{Device, Event, EventKind, Stack};
-use queueing::{Arrivals, Rng, Time, Times};
+use queueing::{Rng, Time, Times};
 
 mod kinds;
 mod line;
@@ -205,8 +205,8 @@ impl Exchanger {
         for kind in 0..self.turns.len() {
             match self.exchange.kinds[kind].pace {
                 Pace::Closed { outstanding } => self.fill(kind, outstanding, now),
-                Pace::Open { rate_per_s, seed } => {
-                    let mut arrivals = Arrivals::Poisson { rate_per_s }.times(now, Rng::seeded(seed));
+                Pace::Open { arrivals, seed } => {
+                    let mut arrivals = arrivals.times(now, Rng::seeded(seed));
                     self.turns[kind].next_due = arrivals.next().unwrap_or(Time::MAX);
                     self.turns[kind].arrivals = Some(arrivals);
                 }

@@ -212,7 +212,8 @@ impl<'a, D: Device + Send> Rig<'a, D> {
         said(&mut self.child)
     }
 
-    /// Exchanges `kinds`, those of each client in turn, for `time` after `warmup`.
+    /// Exchanges `kinds`, those of each client in turn, for `time` after `warmup`; all
+    /// begin together, when the last connection is open.
     ///
     /// # Errors
     /// The server has ended, or does not take connections.
@@ -237,7 +238,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
             let secret = secret_of(self.setting.seed << 32 | self.exchanges, self.child.id().into());
             let config = client::stack(client.mac, client.addr, secret);
             let exchange = Exchange { kinds, warmup, duration };
-            let exchanger = Exchanger::new(exchange, config, SocketAddr::from((SERVER, PORT)));
+            let exchanger = Exchanger::new(exchange, config, SocketAddr::from((SERVER, PORT))).held();
             driven.push((exchanger, &mut client.device));
         }
         let (processes, core) = (&self.processes, self.setting.client);
@@ -271,6 +272,9 @@ fn carry_out<D: Device>(
         }
         if !busy {
             std::hint::spin_loop();
+        }
+        if clients.iter().all(|(client, _)| client.is_open()) {
+            clients.iter_mut().for_each(|(client, _)| client.begin());
         }
         // The account is kept while all of them measure.
         let now = clock.now();

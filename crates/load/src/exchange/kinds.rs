@@ -1,6 +1,6 @@
 //! What is exchanged, and what was measured of it.
 
-use queueing::{Histogram, Span};
+use queueing::{Arrivals, Histogram, Span};
 
 /// What is sent, and how long.
 #[derive(Clone, Debug)]
@@ -47,13 +47,28 @@ pub enum Pace {
         /// Requests under way on each connection, 1 or more.
         outstanding: u32,
     },
-    /// At random instants (Poisson), whatever the server does.
+    /// At instants of their own, whatever the server does.
     Open {
-        /// Requests per second, over all connections of the kind.
-        rate_per_s: f64,
+        /// When requests are due, over all connections of the kind.
+        arrivals: Arrivals,
         /// Replays the instants.
         seed: u64,
     },
+}
+
+impl Pace {
+    /// At random instants (Poisson), so many a second.
+    #[must_use]
+    pub const fn poisson(rate_per_s: f64, seed: u64) -> Self {
+        Self::Open { arrivals: Arrivals::Poisson { rate_per_s }, seed }
+    }
+
+    /// Each of so many connections asks once in every `period`, all of them at once.
+    #[must_use]
+    pub fn together(connections: u32, period: Span) -> Self {
+        let arrivals = Arrivals::Burst { size: connections.into(), period, spacing: Span::ZERO };
+        Self::Open { arrivals, seed: 0 }
+    }
 }
 
 /// What was measured.

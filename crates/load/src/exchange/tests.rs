@@ -68,9 +68,8 @@ fn exchange(connections: u32, answer: Answer, pace: Pace) -> Kind {
 
 #[test]
 fn each_kind_keeps_its_own_pace_and_account() {
-    let open = |rate_per_s, seed| Pace::Open { rate_per_s, seed };
-    let long = Kind { request: vec![7; 5000], ..exchange(2, Answer::Echo, open(20_000.0, 1)) };
-    let short = exchange(3, Answer::Echo, open(100_000.0, 2));
+    let long = Kind { request: vec![7; 5000], ..exchange(2, Answer::Echo, Pace::poisson(20_000.0, 1)) };
+    let short = exchange(3, Answer::Echo, Pace::poisson(100_000.0, 2));
     let outcome = run_all(vec![long, short], echo);
     let [long, short] = &outcome.kinds[..] else { panic!("two kinds") };
     assert!((150..250).contains(&long.answers), "{}", long.answers);
@@ -94,10 +93,18 @@ fn a_closed_loop_has_as_many_under_way_as_it_may() {
 
 #[test]
 fn an_open_loop_keeps_its_rate() {
-    let pace = Pace::Open { rate_per_s: 200_000.0, seed: 1 };
-    let outcome = run(exchange(5, Answer::Echo, pace), echo);
+    let outcome = run(exchange(5, Answer::Echo, Pace::poisson(200_000.0, 1)), echo);
     assert!((1800..2200).contains(&outcome.answers), "{}", outcome.answers);
     assert!(outcome.latency.quantile(0.5) > TICK, "it counts from when a request was due");
+}
+
+#[test]
+fn in_a_burst_every_connection_asks_once() {
+    let period = TICK * 100;
+    let outcome = run(exchange(5, Answer::Echo, Pace::together(5, period)), echo);
+    // A thousand ticks are measured.
+    assert_eq!((outcome.answers, outcome.unanswered), (5 * 10, 0));
+    assert_eq!(outcome.latency.quantile(0.01), outcome.latency.quantile(1.0), "all of them at once");
 }
 
 #[test]

@@ -117,10 +117,17 @@ impl<D: Device> Faulty<D> {
     /// Puts a path with `rates` in each direction before `device`.
     #[must_use]
     pub fn new(device: D, rates: Rates, rng: &Rng) -> Self {
+        Self::between(device, [rates, rates], rng)
+    }
+
+    /// Puts a path before `device` on which the first happens to what is sent, and
+    /// the second to what is received.
+    #[must_use]
+    pub fn between(device: D, [sending, receiving]: [Rates; 2], rng: &Rng) -> Self {
         Self {
             device,
-            sending: Direction::new(rates, &rng.fork(1)),
-            receiving: Direction::new(rates, &rng.fork(2)),
+            sending: Direction::new(sending, &rng.fork(1)),
+            receiving: Direction::new(receiving, &rng.fork(2)),
             decided: None,
             spare: Vec::new(),
             now: Time::ZERO,

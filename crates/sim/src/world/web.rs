@@ -24,7 +24,7 @@ use sched::dispatch::{Params, Steering};
 
 pub use crate::BadConfig;
 use crate::path::{self, PathDevice};
-use crate::text::text;
+use crate::text::{text, text_or_none};
 use crate::world::server::config::stack;
 use crate::{CostModel, Engine};
 
@@ -45,12 +45,19 @@ pub struct Config {
     pub connections: u32,
     /// Length of a page in bytes, 1 or more.
     pub bytes: usize,
-    /// What happens to frames each way.
+    /// What happens to frames of near users to the server,
     #[serde(deserialize_with = "text")]
     pub near: Rates,
-    /// The same for the others.
+    /// to those of the others,
     #[serde(deserialize_with = "text")]
     pub far: Rates,
+    /// and to those that it sends, too.
+    #[serde(default)]
+    pub both_ways: bool,
+    /// Every connection asks once in it, all at once; otherwise for the next
+    /// page when the last has come.
+    #[serde(default, deserialize_with = "text_or_none")]
+    pub period: Option<Span>,
     /// Rate of each crowd's path in Gbit/s, 0.001..=1000.
     pub gbps: f64,
     /// A longer way is far,
@@ -119,6 +126,7 @@ impl Config {
         within("bytes", self.bytes as f64, 1.0, 1e8)?;
         within("gbps", self.gbps, 0.001, 1000.0)?;
         within("loss_max", self.loss_max.into(), 0.0, 1.0)?;
+        within("period in seconds", self.period.map_or(1.0, Span::as_secs_f64), 0.001, 3600.0)?;
         within("duration in seconds", self.duration.as_secs_f64(), 0.001, 3600.0)
     }
 }
@@ -174,18 +182,21 @@ impl World {
         let rng = Rng::seeded(config.seed);
         let rate = Rate::from_bits_per_sec((config.gbps * 1e9) as u64);
         let ends = [(config.near, 1), (config.far, 2)].map(|(faults, stream)| {
-            let way = path::Config { rate, delay: Span::ZERO, buffer: BUFFER, mark: None, faults };
-            path::connect(way, way, &rng.fork(stream))
+            let there = path::Config { rate, delay: Span::ZERO, buffer: BUFFER, mark: None, faults };
+            let faults = if config.both_ways { faults } else { Rates::NONE };
+            path::connect(there, path::Config { faults, ..there }, &rng.fork(stream))
         });
         let [(near, near_server), (far, far_server)] = ends;
         let half = config.connections / 2;
         let crowd = |n: usize, connections, device| {
             let (request, answer) = (REQUEST.to_vec(), Answer::Http);
-            let kind = Kind { connections, request, answer, pace: Pace::Closed { outstanding: 1 } };
+            let closed = Pace::Closed { outstanding: 1 };
+            let pace = config.period.map_or(closed, |period| Pace::together(connections, period));
+            let kind = Kind { connections, request, answer, pace };
             let exchange = Exchange { kinds: vec![kind], warmup: config.warmup, duration: config.duration };
             let mut tcp = stack(USERS[n], config.seed);
             tcp.recv_buffer = USER_BUFFER;
-            (Exchanger::new(exchange, tcp, SocketAddr::from((SERVER, PORT))), device, Alarm::new())
+            (Exchanger::new(exchange, tcp, SocketAddr::from((SERVER, PORT))).held(), device, Alarm::new())
         };
         let transport = Some(network(config.rtt_max, config.loss_max));
         let classifiers = Classifiers { transport, ..Classifiers::default() };
@@ -229,6 +240,12 @@ impl World {
         }
         if self.hub.next_arrival().is_some() {
             self.wake_stack(now);
+        }
+        if self.users.iter().all(|(users, ..)| users.is_open()) {
+            for (crowd, (users, _, alarm)) in self.users.iter_mut().enumerate() {
+                users.begin();
+                alarm.arm(&mut self.engine, now + Span::from_nanos(1), Event::Users(crowd));
+            }
         }
     }
 
@@ -339,7 +356,7 @@ mod tests {
     fn config(mode: &str, more: &str) -> Config {
         let text = format!(
             "mode = \"{mode}\"\nconnections = 40\nbytes = 20_000\nnear = \"delay=1ms\"\n\
-             far = \"delay=4ms,loss=1%\"\ngbps = 10\nrtt_max = \"4ms\"\nloss_max = 0.5\n\
+             far = \"delay=4ms,loss=1%\"\nboth_ways = true\ngbps = 10\nrtt_max = \"4ms\"\nloss_max = 0.5\n\
              backend = \"1ms\"\nwarmup = \"1500ms\"\nduration = \"1s\"\n{more}"
         );
         Config::from_toml(&text).unwrap()
@@ -359,6 +376,21 @@ mod tests {
         let p50 = |outcome: &Outcome, crowd: usize| outcome.crowds[crowd].latency.quantile(0.5);
         assert!(p50(&adps, 0) < p50(&none, 0), "{} {}", p50(&adps, 0), p50(&none, 0));
         assert!(p50(&adps, 1) > p50(&none, 1), "who is less urgent pays for it");
+    }
+
+    #[test]
+    fn of_a_burst_near_users_are_served_first() {
+        let [none, adps] = ["none", "adps"].map(|mode| {
+            let mut config = config(mode, "period = \"250ms\"");
+            // More than a pipe holds: what is written of a page waits for others' pages.
+            (config.bytes, config.both_ways) = (400_000, false);
+            run(&config)
+        });
+        let p99 = |outcome: &Outcome| outcome.crowds[0].latency.quantile(0.99);
+        assert!(p99(&adps) < p99(&none) * 4 / 5, "{} of {}", p99(&adps), p99(&none));
+        for outcome in [&none, &adps] {
+            assert!(outcome.crowds.iter().all(|crowd| (crowd.answers, crowd.unanswered) == (80, 0)));
+        }
     }
 
     #[test]

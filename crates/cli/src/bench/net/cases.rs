@@ -33,7 +33,9 @@ impl Case {
         let name = match pace {
             Pace::Closed { .. } if matches!(serves, Serves::Sink | Serves::Source) => word,
             Pace::Closed { .. } => format!("{word} {connections}"),
-            Pace::Open { rate_per_s, .. } => format!("{word} {connections} at {:.0}k/s", rate_per_s / 1e3),
+            Pace::Open { arrivals, .. } => {
+                format!("{word} {connections} at {:.0}k/s", arrivals.rate_per_s() / 1e3)
+            }
         };
         Self { name, serves, connections, pace, request, answer }
     }
@@ -44,13 +46,13 @@ impl Case {
     }
 
     fn open(serves: Serves, length: usize, connections: u32, rate_per_s: f64) -> Self {
-        Self::new(serves, length, connections, Pace::Open { rate_per_s, seed: 0 })
+        Self::new(serves, length, connections, Pace::poisson(rate_per_s, 0))
     }
 
     /// What a client does for `time`.
     pub fn exchange(&self, time: Span, seed: u64) -> Exchange {
         let pace = match self.pace {
-            Pace::Open { rate_per_s, .. } => Pace::Open { rate_per_s, seed },
+            Pace::Open { arrivals, .. } => Pace::Open { arrivals, seed },
             closed => closed,
         };
         let (connections, request) = (self.connections, self.request.clone());

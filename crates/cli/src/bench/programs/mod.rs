@@ -139,7 +139,7 @@ fn measure(
         slowest = slowest.min(figures.answers_per_s);
         rows.add(program, *stack, Case::Closed, figures);
     }
-    let at = |share: f64| Pace::Open { rate_per_s: (slowest * share).max(1.0), seed: setting.seed };
+    let at = |share: f64| Pace::poisson((slowest * share).max(1.0), setting.seed);
     for (case, share) in [(Case::Half, 0.5), (Case::Most, 0.9)] {
         for (stack, rig) in &mut rigs[..2] {
             let measured = rig.measure(vec![vec![small(at(share))]], time / 2, time).map_err(on(*stack))?;

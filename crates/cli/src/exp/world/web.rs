@@ -12,8 +12,7 @@ use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
 pub const WORLD: World = World {
     name: "web",
     kind: Kind::Sim,
-    note: "pages that came in the measured time, on connections that ask for the next at once; \
-           QoE is worked out from the response time alone; busy: the program's core, the stack's",
+    note: "pages that came in the measured time; QoE is worked out from the response time alone; busy: the program's core, the stack's",
     stats: &[
         shown("pages", "1/s", "pages/s"),
         shown("p50", "µs", "p50"),
@@ -24,6 +23,8 @@ pub const WORLD: World = World {
         shown("stack", "share", "stack"),
         kept("mean", "µs"),
         kept("broken", "1"),
+        kept("answers", "1"),
+        kept("unanswered", "1"),
     ],
     groups: &[("", 4), ("response", 2), ("QoE", 2), ("busy", 2)],
     drawn: "p99",
@@ -61,5 +62,7 @@ fn figures(tally: &Tally, duration: Span, [program, stack]: [f64; 2]) -> [f64; W
         stack,
         tally.latency.mean().as_micros_f64(),
         tally.broken as f64,
+        tally.answers as f64,
+        tally.unanswered as f64,
     ]
 }

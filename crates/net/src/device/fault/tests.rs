@@ -140,6 +140,18 @@ fn what_waits_is_bounded() {
 }
 
 #[test]
+fn each_direction_may_have_faults_of_its_own() {
+    let (here, mut there) = memory::pair(4, 16);
+    let ways = ["delay=10us", "loss=100%"].map(|rates| rates.parse().unwrap());
+    let mut here = Faulty::between(here, ways, &Rng::seeded(1));
+    send(&mut here, at(0), 1).unwrap();
+    send(&mut there, at(0), 2).unwrap();
+    assert!(heard(&mut here, at(20)).is_empty(), "what comes is lost");
+    here.advance(at(20));
+    assert_eq!(heard(&mut there, at(20)), [1], "what goes is late");
+}
+
+#[test]
 fn a_full_device_loses_nothing_and_takes_due_frames_first() {
     let (here, mut there) = memory::pair(2, 16);
     let mut here = Faulty::new(here, "delay=10us".parse().unwrap(), &Rng::seeded(1));

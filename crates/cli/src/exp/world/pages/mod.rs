@@ -5,9 +5,9 @@
 //! `kernel`), or on ours without a policy (`none`) or with scenario 3 as a
 //! policy (`adps`): connections with a long way or with losses are less
 //! urgent. Server and stack have core 1, clients core 0. Each crowd is our
-//! stack behind a path of its own: what `--fault` does to a device, both ways,
-//! before a bridge of the kernel's. Each connection asks for the next page when
-//! the last has come. Runs go one after the other.
+//! stack behind a path of its own: what `--fault` does to a device, for what
+//! it sends or both ways, before a bridge of the kernel's. Every connection asks for
+//! a page once in a period, all at once, or for the next when the last has come. Runs go one after the other.
 
 pub mod qoe;
 
@@ -24,13 +24,12 @@ use super::machine::Alone;
 use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
 use crate::error::Error;
 use crate::programs::{Item, Program, Rig, SMALL, Setting, Stack};
-use crate::settings::{text, within};
+use crate::settings::{text, text_or_none, within};
 
 pub const WORLD: World = World {
     name: "pages",
     kind: Kind::Host { per_core: 1 },
-    note: "pages that came in the measured time, on connections that ask for the next at once; \
-           QoE is worked out from the response time alone",
+    note: "pages that came in the measured time; QoE is worked out from the response time alone",
     stats: &[
         shown("pages", "1/s", "pages/s"),
         shown("p50", "µs", "p50"),
@@ -41,6 +40,7 @@ pub const WORLD: World = World {
         kept("mean", "µs"),
         shown("broken", "1", "broken"),
         kept("answers", "1"),
+        kept("unanswered", "1"),
     ],
     groups: &[("", 4), ("response", 2), ("QoE", 2), ("", 2)],
     drawn: "p99",
@@ -56,11 +56,18 @@ struct Config {
     connections: u32,
     /// Length of a page.
     bytes: usize,
-    /// What happens to frames each way.
+    /// What happens to frames to the server,
     #[serde(deserialize_with = "text")]
     near: Rates,
     #[serde(deserialize_with = "text")]
     far: Rates,
+    /// and to those that it sends, too.
+    #[serde(default)]
+    both_ways: bool,
+    /// Every connection asks once in it, all at once; otherwise for the next
+    /// page when the last has come.
+    #[serde(default, deserialize_with = "text_or_none")]
+    period: Option<Span>,
     /// Who is less urgent: connections with a longer way,
     #[serde(deserialize_with = "text")]
     rtt_max: Span,
@@ -93,6 +100,7 @@ impl Config {
         within("connections", self.connections.into(), 2.0..=8000.0)?;
         within("bytes", self.bytes as f64, 1.0..=1e8)?;
         within("loss_max", self.loss_max, 0.0..=1.0)?;
+        within("period in seconds", self.period.map_or(1.0, Span::as_secs_f64), 0.001..=3600.0)?;
         within("duration in seconds", self.duration.as_secs_f64(), 0.01..=3600.0)
     }
 
@@ -136,12 +144,14 @@ fn run(config: &Config, stack: Stack) -> Result<Found, Error> {
     let lab = Lab::new("pages").map_err(|e| Error::new(e.to_string()))?;
     let ways = [config.near, config.far];
     let rng = Rng::seeded(config.seed);
-    let before = |n: usize, device| Faulty::new(device, ways[n], &rng.fork(n as u64));
+    let back = |way| if config.both_ways { way } else { Rates::NONE };
+    let before = |n: usize, device| Faulty::between(device, [ways[n], back(ways[n])], &rng.fork(n as u64));
     let mut rig = Rig::new(&lab, server, stack, &setting, ways.len(), before).map_err(said)?;
     let (request, answer) = server.ask(page);
     let half = config.connections / 2;
     let crowd = |connections| {
-        let pace = Pace::Closed { outstanding: 1 };
+        let closed = Pace::Closed { outstanding: 1 };
+        let pace = config.period.map_or(closed, |period| Pace::together(connections, period));
         vec![Requests { connections, request: request.clone(), answer, pace }]
     };
     let crowds = vec![crowd(half), crowd(config.connections - half)];
@@ -167,6 +177,7 @@ fn row(class: &str, tally: &Tally, seconds: f64, cores: f64) -> Row {
         of(latency.mean()) * 1e6,
         tally.broken as f64,
         tally.answers as f64,
+        tally.unanswered as f64,
     ];
     Row { class: class.to_owned(), figures, cdf: points(latency.cdf()) }
 }
