@@ -242,6 +242,18 @@ pub fn in_unit(unit: &str, value: f64) -> String {
     }
 }
 
+/// A figure and half its interval, as their unit asks for; where the figure carries
+/// its unit, so does the half: `1861ms ± 85.9ms`.
+#[must_use]
+pub fn with_half(unit: &str, value: f64, half: f64) -> String {
+    let value = in_unit(unit, value);
+    let half = match value.strip_suffix("ms") {
+        Some(_) if half.is_finite() => format!("{}ms", number(half / 1e3)),
+        _ => in_unit(unit, half),
+    };
+    format!("{value} ± {half}")
+}
+
 /// Three significant digits, plain notation.
 #[must_use]
 pub fn number(value: f64) -> String {
@@ -303,6 +315,14 @@ mod tests {
         let whole = table.lines(usize::MAX);
         assert_eq!(whole.len(), 5, "a long title of words is broken where the table is wide: {whole:?}");
         assert!(whole[4].starts_with("50         fish      11") && whole[4].ends_with(" 99"), "{whole:?}");
+    }
+
+    #[test]
+    fn half_an_interval_has_the_unit_of_its_figure() {
+        assert_eq!(with_half("µs", 1_861_000.0, 85_920.0), "1861ms ± 85.9ms");
+        assert_eq!(with_half("µs", 12.7, 0.25), "13 ± 0.25");
+        assert_eq!(with_half("1/s", 50.0, 0.02), "50.0 ± 0.0200");
+        assert_eq!(with_half("µs", 1_861_000.0, f64::NAN), "1861ms ± –");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::html::{Section, anchor, escape, folded, page};
 use super::plot::Plot;
 use super::rows::{Figure, Rows};
 use super::run::{Claim, Run};
-use crate::table::{Table, in_unit, number};
+use crate::table::{Table, in_unit, number, with_half};
 
 /// Tables of more rows are folded.
 const ROWS_OPEN_MAX: usize = 40;
@@ -165,13 +165,12 @@ fn figures(rows: &Rows) -> Section {
 
 /// A figure with its interval, as its unit asks for.
 fn cell((_, unit): &(String, String), figure: Option<&Figure>) -> String {
-    let text = |value: f64| match unit.as_str() {
-        "" if value.fract() == 0.0 => format!("{value:.0}"),
-        unit => in_unit(unit, value),
-    };
     let Some(figure) = figure else { return "–".to_owned() };
-    let half = figure.interval.map_or(String::new(), |half| format!(" ± {}", in_unit(unit, half)));
-    text(figure.value) + &half
+    match (unit.as_str(), figure.interval) {
+        (unit, Some(half)) => with_half(unit, figure.value, half),
+        ("", None) if figure.value.fract() == 0.0 => format!("{:.0}", figure.value),
+        (unit, None) => in_unit(unit, figure.value),
+    }
 }
 
 fn set_up(run: &Run) -> Section {
