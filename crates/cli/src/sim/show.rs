@@ -11,7 +11,7 @@ use crate::exp::figures::Figures;
 use crate::exp::world::fabric::{WORLD, rows};
 use crate::interval::interval;
 use crate::report::{self, Header, Plot, Section};
-use crate::table::{Table, in_unit, number};
+use crate::table::{Table, in_unit, number, with_half};
 
 /// The outcomes of a plan, ready to be shown.
 pub struct Shown<'a> {
@@ -178,7 +178,7 @@ impl<'a> Shown<'a> {
         let ratio = self.mean(last, class, stat) / self.mean(first, class, stat);
         let pairs = self.by_seed(last, class, stat).into_iter().zip(self.by_seed(first, class, stat));
         let half = interval(&pairs.map(|(last, first)| last / first).collect::<Vec<_>>());
-        half.map_or_else(|| number(ratio), |half| format!("{} ± {}", number(ratio), number(half)))
+        half.map_or_else(|| number(ratio), |half| with_half("", ratio, half))
     }
 
     /// The same figures as one JSON object.

@@ -63,9 +63,11 @@ impl Pace {
         Self::Open { arrivals: Arrivals::Poisson { rate_per_s }, seed }
     }
 
-    /// Each of so many connections asks once in every `period`, all of them at once.
+    /// Each of so many connections asks once in every `period`, all of them at once;
+    /// without one, for the next when the last is answered.
     #[must_use]
-    pub fn together(connections: u32, period: Span) -> Self {
+    pub fn asking(connections: u32, period: Option<Span>) -> Self {
+        let Some(period) = period else { return Self::Closed { outstanding: 1 } };
         let arrivals = Arrivals::Burst { size: connections.into(), period, spacing: Span::ZERO };
         Self::Open { arrivals, seed: 0 }
     }

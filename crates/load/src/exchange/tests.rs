@@ -101,7 +101,7 @@ fn an_open_loop_keeps_its_rate() {
 #[test]
 fn in_a_burst_every_connection_asks_once() {
     let period = TICK * 100;
-    let outcome = run(exchange(5, Answer::Echo, Pace::together(5, period)), echo);
+    let outcome = run(exchange(5, Answer::Echo, Pace::asking(5, Some(period))), echo);
     // A thousand ticks are measured.
     assert_eq!((outcome.answers, outcome.unanswered), (5 * 10, 0));
     assert_eq!(outcome.latency.quantile(0.01), outcome.latency.quantile(1.0), "all of them at once");

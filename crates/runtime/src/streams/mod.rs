@@ -15,7 +15,7 @@
 //! bytes, but every level on which somebody waits has a turn in every round;
 //! in the next where a program has just been handed something more urgent, and
 //! where more urgent bytes fill round after round, in the ninth
-//! ([`LEFT_IN_A_ROW`], as with events).
+//! ([`LEFT_IN_A_ROW`](queueing::batch::LEFT_IN_A_ROW), as with events).
 //! Datagrams take their turns among the connections (`datagrams`).
 //! Source: ADPS M6 (label from packet to application); ADR 0025.
 
@@ -35,8 +35,6 @@ use net::classify::private::application_mut;
 use net::classify::rules::Spoken;
 use net::stack::{ConnId, KeepAlive, ListenOptions};
 use net::{Device, Stack};
-#[cfg(doc)]
-use queueing::batch::LEFT_IN_A_ROW;
 use queueing::{Label, Priority, PrioritySet, Time};
 
 use crate::front::{Behind, Budget, Counted, Front, Guard, Setup, Work};

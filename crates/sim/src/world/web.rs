@@ -190,8 +190,7 @@ impl World {
         let half = config.connections / 2;
         let crowd = |n: usize, connections, device| {
             let (request, answer) = (REQUEST.to_vec(), Answer::Http);
-            let closed = Pace::Closed { outstanding: 1 };
-            let pace = config.period.map_or(closed, |period| Pace::together(connections, period));
+            let pace = Pace::asking(connections, config.period);
             let kind = Kind { connections, request, answer, pace };
             let exchange = Exchange { kinds: vec![kind], warmup: config.warmup, duration: config.duration };
             let mut tcp = stack(USERS[n], config.seed);

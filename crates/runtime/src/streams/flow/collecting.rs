@@ -6,7 +6,7 @@ use net::stack::ConnId;
 use queueing::batch::LEFT_IN_A_ROW;
 use queueing::{Priority, Time};
 
-use super::super::{HANDED_MAX, Pipe, Programs, Read, Streams};
+use super::super::{Counters, HANDED_MAX, Pipe, Programs, Read, Streams};
 use super::Who;
 
 impl<D: Device, P: Programs> Streams<D, P> {
@@ -30,17 +30,18 @@ impl<D: Device, P: Programs> Streams<D, P> {
         let passed_over = std::mem::take(&mut self.passed_over);
         let handed = handed.filter(|_| passed_over == 0);
         let (mut turns, before) = (0, self.counters.bytes_out);
+        let is_full = |counters: &Counters| (counters.bytes_out - before) as usize >= bytes_max;
         for level in Priority::all() {
-            let is_full = (self.counters.bytes_out - before) as usize >= bytes_max;
-            if is_full && passed_over < LEFT_IN_A_ROW || handed.is_some_and(|handed| level > handed) {
-                let waits = self.outbound[level.index()..].iter().any(|below| !below.is_empty());
-                self.passed_over = if waits { passed_over + 1 } else { 0 };
+            let gives_way = is_full(&self.counters) && passed_over < LEFT_IN_A_ROW;
+            if gives_way || handed.is_some_and(|handed| level > handed) {
+                if self.outbound[level.index()..].iter().any(|below| !below.is_empty()) {
+                    self.passed_over = passed_over + 1;
+                }
                 break;
             }
             let mut had_turn = false;
             for _ in 0..self.outbound[level.index()].len() {
-                let collected = (self.counters.bytes_out - before) as usize;
-                if had_turn && (turns >= HANDED_MAX || collected >= bytes_max) {
+                if had_turn && (turns >= HANDED_MAX || is_full(&self.counters)) {
                     break;
                 }
                 let Some(who) = self.outbound[level.index()].pop_front() else { break };

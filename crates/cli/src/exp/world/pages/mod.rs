@@ -6,8 +6,9 @@
 //! policy (`adps`): connections with a long way or with losses are less
 //! urgent. Server and stack have core 1, clients core 0. Each crowd is our
 //! stack behind a path of its own: what `--fault` does to a device, for what
-//! it sends or both ways, before a bridge of the kernel's. Every connection asks for
-//! a page once in a period, all at once, or for the next when the last has come. Runs go one after the other.
+//! it sends or both ways, before a bridge of the kernel's. Every connection asks
+//! for a page once in a period, all at once, or for the next when the last has
+//! come. Runs go one after the other.
 
 pub mod qoe;
 
@@ -150,8 +151,7 @@ fn run(config: &Config, stack: Stack) -> Result<Found, Error> {
     let (request, answer) = server.ask(page);
     let half = config.connections / 2;
     let crowd = |connections| {
-        let closed = Pace::Closed { outstanding: 1 };
-        let pace = config.period.map_or(closed, |period| Pace::together(connections, period));
+        let pace = Pace::asking(connections, config.period);
         vec![Requests { connections, request: request.clone(), answer, pace }]
     };
     let crowds = vec![crowd(half), crowd(config.connections - half)];
