@@ -14,9 +14,11 @@
 //! that is less urgent, and of those below the most urgent one nothing. The rest is
 //! left with the kernel, which returns it again to the next call; it does so
 //! for level-triggered ones only, so all others are never left. Nothing is kept here.
-//! Starvation: after [`LEFT_IN_A_ROW`] calls without a turn for those below, the next
+//! Starvation: after [`PASSED_IN_A_ROW`] calls without a turn for those below, the next
 //! returns [`AT_ONCE`] of them, of all their levels those that have been ready for longest.
 //! Source: ADPS M6, M7; epoll(7).
+
+use crate::PASSED_IN_A_ROW;
 
 /// Of a connection, or a socket for datagrams, of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +43,6 @@ pub struct Arranged {
 pub const BATCH: usize = 64;
 /// Connections of a level other than 0 in a batch.
 pub const AT_ONCE: usize = 2;
-/// Calls in a row that may pass over those below the most urgent level.
-pub const LEFT_IN_A_ROW: u8 = 8;
 const LEVELS: usize = 8;
 
 /// Puts those of the first [`BATCH`] of `events` into order that the program
@@ -61,7 +61,7 @@ pub fn arrange<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, lef
     }
     // Where there are more than were looked at, all are the program's.
     let may_leave = |rank: &Rank| len <= BATCH && rank.can_wait && rank.level > 0;
-    let their_turn = left >= LEFT_IN_A_ROW;
+    let their_turn = left >= PASSED_IN_A_ROW;
     let (mut equals, mut below, mut all_had_turns) = (0, 0, true);
     let mut stays = |rank: Option<Rank>| {
         let Some(Rank { level, .. }) = rank.filter(may_leave) else { return true };
@@ -105,7 +105,7 @@ mod tests {
             }
             _ => None,
         };
-        let before = if their_turn { LEFT_IN_A_ROW } else { 0 };
+        let before = if their_turn { PASSED_IN_A_ROW } else { 0 };
         let Arranged { kept, left } = arrange(&mut events, rank, before);
         events.truncate(kept);
         events.extend((left > 0).then_some("…"));

@@ -46,8 +46,8 @@ pub use arrival::{Arrivals, BadArrivals, Times};
 pub use clock::{Clock, VirtualClock};
 pub use discipline::{
     BadThresholds, CoDel, Depth, Discipline, Drr, Edf, Entry, Fifo, FlowId, Flows, Laxity, Levels, Managed,
-    Manager, Markable, Mlfq, Pushed, Ranked, RankedFlows, Red, RedSettings, Selective, Shares, Starvation,
-    Strict, Thresholds, Ticket,
+    Manager, Markable, Mlfq, PASSED_IN_A_ROW, Pushed, Ranked, RankedFlows, Red, RedSettings, Selective,
+    Shares, Starvation, Strict, Thresholds, Ticket,
 };
 pub use histogram::{Histogram, StageHistograms};
 pub use label::{Label, Priority, PrioritySet};

@@ -2,7 +2,7 @@
 //!
 //! Who left stays as an entry that is skipped, until its turn comes or the
 //! line is full; then all of those go. So a line is as long as those that
-//! wait, or as its bound. Who has waited for [`AGE_MAX`] goes every other time.
+//! wait, or as its bound. Who has waited for [`AGE_MAX`] goes every ninth time.
 
 use queueing::{Discipline, Entry, Fifo, Label, Priority, Pushed, Span, Strict, Time};
 

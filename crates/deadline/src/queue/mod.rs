@@ -33,7 +33,7 @@ pub struct Settings {
     /// Who is dropped instead of served.
     pub shedding: Shedding,
     /// A request without a deadline is ordered as if it had this one. One that
-    /// waited for this long is served every second time, whatever the order.
+    /// waited for this long is served every ninth time, whatever the order.
     pub patience: Span,
 }
 

@@ -24,8 +24,8 @@ pub enum TransmitOrder {
     /// In turn, whatever their labels say. Starvation: each other connection
     /// goes first once.
     Fifo,
-    /// The most urgent first, but who has waited `age_max` has every other
-    /// turn, the oldest first. Starvation: `age_max`, then two turns for each
+    /// The most urgent first, but those that have waited `age_max` have every ninth
+    /// turn, the oldest first. Starvation: `age_max`, then nine turns for each
     /// connection that has waited longer.
     Strict {
         /// From then on a waiting connection is old.

@@ -7,7 +7,7 @@
 //! [`Strict`]: super::Strict
 //! [`Drr`]: super::Drr
 
-use super::{Discipline, Entry, Pushed, Starvation};
+use super::{Discipline, Entry, PASSED_IN_A_ROW, Pushed, Starvation};
 use crate::{Priority, PrioritySet, Span, Time};
 
 #[derive(Clone, Debug)]
@@ -21,8 +21,8 @@ pub(super) struct Bands<D> {
     pub age_max: Span,
     /// An instant before which none of the waiting was pushed.
     not_older: Time,
-    /// Whether the last pop went to the oldest.
-    rescued: bool,
+    /// Pops in a row that did not go to the oldest for its age.
+    in_order: u8,
 }
 
 impl<D> Bands<D> {
@@ -38,7 +38,7 @@ impl<D> Bands<D> {
             push_out: false,
             age_max: Span::MAX,
             not_older: Time::ZERO,
-            rescued: false,
+            in_order: PASSED_IN_A_ROW,
         }
     }
 
@@ -140,19 +140,15 @@ impl<D> Bands<D> {
     }
 
     /// The level of the oldest entry of `ready`, if that is old and the last
-    /// pop was not a rescue too: at most every other, so that in lasting
-    /// overload, when everybody is old, half the service still goes in order.
+    /// [`PASSED_IN_A_ROW`] pops went in order.
     #[inline]
     pub fn rescue<T: Entry>(&mut self, now: Time, ready: PrioritySet) -> Option<Priority>
     where
         D: Discipline<T>,
     {
-        if self.rescued || now.since(self.not_older) < self.age_max {
-            self.rescued = false;
-            return None;
-        }
-        let rescue = self.aged::<T>(now, ready);
-        self.rescued = rescue.is_some();
+        let is_due = self.in_order >= PASSED_IN_A_ROW && now.since(self.not_older) >= self.age_max;
+        let rescue = if is_due { self.aged::<T>(now, ready) } else { None };
+        self.in_order = if rescue.is_some() { 0 } else { self.in_order.saturating_add(1) };
         rescue
     }
 

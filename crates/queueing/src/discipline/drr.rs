@@ -7,14 +7,12 @@
 //! for a turn only when its level has had its share; a round ends when nobody
 //! who waits has any left. Whoever has some left may send, and what the entry
 //! takes beyond it is owed in the next round. Aging is a second promise: once the oldest entry
-//! has waited `age_max`, every other pop goes to the oldest. It takes every
-//! other pop at the most, so that under lasting overload, when everybody is
-//! old, half the service still follows the shares.
+//! has waited `age_max`, it has a turn after [`PASSED_IN_A_ROW`] pops that follow the shares.
 //! Source: Shreedhar and Varghese, SIGCOMM '95; the order within a round and
 //! aging are ours.
 
 use super::bands::Bands;
-use super::{Discipline, Entry, Pushed, Selective, Starvation};
+use super::{Discipline, Entry, PASSED_IN_A_ROW, Pushed, Selective, Starvation};
 use crate::{Bytes, Priority, PrioritySet, Span, Time};
 
 /// How levels share, and when age overrides the shares.
@@ -129,7 +127,7 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Drr<D> {
     /// Those of its level that go before an entry, and itself, go one in every
     /// round at the least, the round that is under way apart; in each round
     /// every other level sends at most its quantum, in entries of one byte at
-    /// the least. Where entries age, every other pop may go to another.
+    /// the least. Where entries age, the ninth pop may go to another.
     fn starvation(&self) -> Starvation {
         let Starvation::Bounded { entries: before } = self.bands.level_starvation::<T>() else {
             return Starvation::Unbounded { from: Priority::HIGHEST };
@@ -140,7 +138,11 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Drr<D> {
         let entries = before.saturating_add(before.saturating_add(2).saturating_mul(others));
         let ages = self.shares.age_max < Span::MAX;
         Starvation::Bounded {
-            entries: if ages { entries.saturating_mul(2).saturating_add(1) } else { entries },
+            entries: if ages {
+                entries.saturating_add(entries / u64::from(PASSED_IN_A_ROW) + 1)
+            } else {
+                entries
+            },
         }
     }
 

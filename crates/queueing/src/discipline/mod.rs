@@ -156,6 +156,12 @@ pub enum Pushed<T> {
     PushedOut(T),
 }
 
+/// Turns in a row that may pass over who must not wait for ever: those that are
+/// old, or less urgent. The next is theirs. A ninth of the service is enough that
+/// nobody starves; were it a half, in lasting overload, when everybody is old,
+/// the urgent would starve as soon as they need more than the other half.
+pub const PASSED_IN_A_ROW: u8 = 8;
+
 /// What can be served between an entry's push and its pop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starvation {
@@ -184,4 +190,14 @@ pub enum Starvation {
         /// The most urgent level that can starve.
         from: Priority,
     },
+}
+
+impl Starvation {
+    /// Of a queue of `capacity` whose oldest entry has a turn after
+    /// [`PASSED_IN_A_ROW`] others once it has waited `span`: of those older than an
+    /// old entry, at most `capacity - 1`, each may go first, and before each of
+    /// them and before the entry those that pass over it.
+    const fn aged(span: Span, capacity: usize) -> Self {
+        Self::Aged { span, entries: (PASSED_IN_A_ROW as u64 + 1) * capacity as u64 - 1 }
+    }
 }

@@ -3,26 +3,25 @@
 //! The rank is fixed at the push, least first, ties in order of arrival; so
 //! first come, last come, deadline order and an application's own mixture are
 //! each one line. A rank says nothing of age, so age is looked after here: as
-//! long as the oldest entry has waited longer than `age_max`, every second
-//! pop is the oldest's, which bounds every wait and leaves the order half of
-//! the service when everything is old.
+//! long as the oldest entry has waited longer than `age_max`, it has a turn
+//! after [`PASSED_IN_A_ROW`] others, which bounds every wait.
 //! Source: PIFO (Sivaraman et al., SIGCOMM '16) §2, a queue one pushes into by rank.
 
 use super::urgency::ByUrgency;
-use super::{Discipline, Entry, Pushed, Starvation, Ticket};
+use super::{Discipline, Entry, PASSED_IN_A_ROW, Pushed, Starvation, Ticket};
 use crate::{PrioritySet, Span, Time};
 
 /// Serves the least rank first; the old in between.
 ///
-/// Starvation: after `age_max` at most `2 × capacity` entries go first.
+/// Starvation: after `age_max` at most `(`[`PASSED_IN_A_ROW`]` + 1) × capacity` entries go first.
 #[derive(Clone, Debug)]
 pub struct Ranked<T, F> {
     queue: ByUrgency<T>,
     rank: F,
     age_max: Span,
     capacity: usize,
-    /// The last pop was the oldest's for its age.
-    aged: bool,
+    /// Pops in a row that were not the oldest's for its age.
+    in_order: u8,
 }
 
 impl<T, F> Ranked<T, F> {
@@ -33,7 +32,7 @@ impl<T, F> Ranked<T, F> {
     /// When `capacity` is zero or 2³² − 1 and more.
     #[must_use]
     pub fn new(capacity: usize, age_max: Span, rank: F) -> Self {
-        Self { queue: ByUrgency::new(capacity), rank, age_max, capacity, aged: false }
+        Self { queue: ByUrgency::new(capacity), rank, age_max, capacity, in_order: PASSED_IN_A_ROW }
     }
 
     /// The entry that is next by its rank; where the oldest is old, that one may come before.
@@ -74,8 +73,12 @@ impl<T: Entry, F: FnMut(Time, &T) -> u64> Discipline<T> for Ranked<T, F> {
 
     fn pop(&mut self, now: Time) -> Option<T> {
         let old = self.oldest().is_some_and(|pushed| now.since(pushed) >= self.age_max);
-        self.aged = old && !self.aged;
-        if self.aged { self.queue.pop_oldest() } else { self.queue.pop(PrioritySet::ALL) }
+        if old && self.in_order >= PASSED_IN_A_ROW {
+            self.in_order = 0;
+            return self.queue.pop_oldest();
+        }
+        self.in_order = self.in_order.saturating_add(1);
+        self.queue.pop(PrioritySet::ALL)
     }
 
     fn len(&self) -> usize {
@@ -87,6 +90,6 @@ impl<T: Entry, F: FnMut(Time, &T) -> u64> Discipline<T> for Ranked<T, F> {
     }
 
     fn starvation(&self) -> Starvation {
-        Starvation::Aged { span: self.age_max, entries: 2 * self.capacity as u64 }
+        Starvation::aged(self.age_max, self.capacity)
     }
 }

@@ -20,9 +20,8 @@ use crate::{Priority, PrioritySet, Span, Time};
 pub struct Strict<D>(Bands<D>);
 
 impl<T> Strict<Fifo<T>> {
-    /// Once the oldest entry has waited `age_max`, every other pop goes to the
-    /// oldest: at most every other, so that in lasting overload, when
-    /// everybody is old, half the service is still the most urgent's.
+    /// Once the oldest entry has waited `age_max`, it goes first after
+    /// [`PASSED_IN_A_ROW`](super::PASSED_IN_A_ROW) pops in a row did not go to the oldest for its age.
     #[must_use]
     pub const fn with_age_max(mut self, age_max: Span) -> Self {
         self.0.age_max = age_max;
@@ -77,11 +76,9 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Strict<D> {
         self.0.oldest::<T>()
     }
 
-    /// Of those older than an old entry, at most `capacity - 1`, each may go
-    /// first, and before each of them and before the entry one more urgent.
     fn starvation(&self) -> Starvation {
         if self.0.age_max < Span::MAX {
-            return Starvation::Aged { span: self.0.age_max, entries: 2 * self.0.capacity as u64 - 1 };
+            return Starvation::aged(self.0.age_max, self.0.capacity);
         }
         match self.0.level_starvation::<T>() {
             Starvation::Unbounded { from: Priority::HIGHEST } => {

@@ -15,7 +15,7 @@
 //! bytes, but every level on which somebody waits has a turn in every round;
 //! in the next where a program has just been handed something more urgent, and
 //! where more urgent bytes fill round after round, in the ninth
-//! ([`LEFT_IN_A_ROW`](queueing::batch::LEFT_IN_A_ROW), as with events).
+//! ([`PASSED_IN_A_ROW`](queueing::PASSED_IN_A_ROW), as everywhere).
 //! Datagrams take their turns among the connections (`datagrams`).
 //! Source: ADPS M6 (label from packet to application); ADR 0025.
 

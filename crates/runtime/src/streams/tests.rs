@@ -2,8 +2,8 @@
 
 use net::stack::{CloseReason, EventKind, State};
 use proptest::prelude::*;
+use queueing::PASSED_IN_A_ROW;
 use queueing::Span;
-use queueing::batch::LEFT_IN_A_ROW;
 
 use super::*;
 
@@ -372,7 +372,7 @@ fn rounds_are_short_and_programs_have_the_core_while_some_are_more_urgent() {
 
 #[test]
 fn bytes_that_fill_rounds_go_before_what_is_less_urgent_until_that_has_its_turn() {
-    let rounds = 2 * (usize::from(LEFT_IN_A_ROW) + 1);
+    let rounds = 2 * (usize::from(PASSED_IN_A_ROW) + 1);
     let mut levels = vec![0; rounds];
     levels.extend([7, 7]);
     let mut world = answered(&levels, &[b'x'; COLLECTED_SHORT]);

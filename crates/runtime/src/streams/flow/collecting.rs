@@ -3,7 +3,7 @@
 
 use net::Device;
 use net::stack::ConnId;
-use queueing::batch::LEFT_IN_A_ROW;
+use queueing::PASSED_IN_A_ROW;
 use queueing::{Priority, Time};
 
 use super::super::{Counters, HANDED_MAX, Pipe, Programs, Read, Streams};
@@ -23,7 +23,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
     /// Collects what programs have written, the most urgent first; whether
     /// there was any. Who has more waits for the next round. So does, once, what is
     /// less urgent than what a program was `handed` in this one: its core may be ours;
-    /// and, [`LEFT_IN_A_ROW`] times, what is less urgent than bytes that fill the round:
+    /// and, [`PASSED_IN_A_ROW`] times, what is less urgent than bytes that fill the round:
     /// a turn may be as long as such a round, and with one in each the two would share alike.
     pub(in crate::streams) fn collect(&mut self, now: Time, handed: Option<Priority>) -> bool {
         let bytes_max = self.collected_max();
@@ -32,7 +32,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
         let (mut turns, before) = (0, self.counters.bytes_out);
         let is_full = |counters: &Counters| (counters.bytes_out - before) as usize >= bytes_max;
         for level in Priority::all() {
-            let gives_way = is_full(&self.counters) && passed_over < LEFT_IN_A_ROW;
+            let gives_way = is_full(&self.counters) && passed_over < PASSED_IN_A_ROW;
             if gives_way || handed.is_some_and(|handed| level > handed) {
                 if self.outbound[level.index()..].iter().any(|below| !below.is_empty()) {
                     self.passed_over = passed_over + 1;
