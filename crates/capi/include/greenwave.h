@@ -29,7 +29,7 @@ struct GreenwaveFlow {
    */
   uint64_t sent;
   /*
-   Segments retransmitted of segments sent, 0.0 to 1.0.
+   Segments retransmitted of the latest thousands of segments sent, 0.0 to 1.0.
    */
   float loss;
 };

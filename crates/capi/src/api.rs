@@ -37,7 +37,7 @@ pub struct GreenwaveFlow {
     pub received: u64,
     /// Bytes sent and acknowledged.
     pub sent: u64,
-    /// Segments retransmitted of segments sent, 0.0 to 1.0.
+    /// Segments retransmitted of the latest thousands of segments sent, 0.0 to 1.0.
     pub loss: f32,
 }
 

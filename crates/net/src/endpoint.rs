@@ -231,7 +231,7 @@ impl Endpoint {
     /// Segments that were sent again.
     #[must_use]
     pub fn retransmitted(&self) -> u32 {
-        self.connection.segments_again
+        self.connection.segments.again
     }
 
     /// What the flow has been like.

@@ -111,7 +111,7 @@ pub type TransportClassifier = Arc<dyn Fn(&mut FlowContext<'_>) -> Verdict + Sen
 pub struct FlowState {
     /// Smoothed round-trip time; `None` before the first sample.
     pub srtt: Option<Span>,
-    /// Segments retransmitted of segments sent, 0.0..=1.0.
+    /// Segments retransmitted of the latest thousands of segments sent, 0.0..=1.0.
     pub loss: f32,
     /// Payload received in order, this segment included: the stream position
     /// after its last byte.

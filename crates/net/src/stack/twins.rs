@@ -376,7 +376,7 @@ fn of(c: &Connection) -> String {
     let ours = (c.snd_una, c.snd_nxt, c.snd_wnd, c.snd_wnd_max, c.snd_wl1, c.snd_wl2, c.recovery, &c.flight);
     let theirs = (c.rcv_nxt, c.rcv_adv, c.ts_recent, c.last_ack_sent, c.ack_due_us, c.window, c.early_fin);
     let times = (c.rtt, c.reordering, c.tail, c.early_at, c.rto_at, c.heard_at, c.timer.map(|timer| timer.0));
-    let counts = (c.received, c.acknowledged, c.segments_sent, c.segments_again, c.answers);
+    let counts = (c.received, c.acknowledged, c.segments, c.answers);
     let small = (c.duplicate_acks, c.retries, c.acks_due, c.keep_alives, c.mss, c.places, c.transmit);
     let rest = (&c.reassembly, &c.patience, &c.manners, &c.reason, c.flow());
     let congestion = match &c.congestion {

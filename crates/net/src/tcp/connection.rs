@@ -20,6 +20,7 @@ use super::rack::Reordering;
 use super::reassembly::Reassembly;
 use super::recovery::TailProbe;
 use super::rtt::RttEstimator;
+use super::segments::Segments;
 use super::spurious::Undo;
 use super::state::State;
 use super::store::Store;
@@ -157,8 +158,7 @@ pub(crate) struct Connection<B: Store> {
 
     pub(crate) received: u64,
     pub(crate) acknowledged: u64,
-    pub(crate) segments_sent: u32,
-    pub(crate) segments_again: u32,
+    pub(crate) segments: Segments,
 
     pub(crate) reassembly: Option<Box<Reassembly<B::Run>>>,
     pub(crate) classifier: Option<TransportClassifier>,
@@ -222,8 +222,7 @@ impl<B: Store> Connection<B> {
             timer: None,
             received: 0,
             acknowledged: 0,
-            segments_sent: 0,
-            segments_again: 0,
+            segments: Segments::default(),
             reassembly: None,
             classifier: None,
             kept: None,
@@ -313,10 +312,9 @@ impl<B: Store> Connection<B> {
 
     /// What the flow has been like.
     pub(crate) fn flow(&self) -> FlowState {
-        let sent = self.segments_sent.max(1);
         FlowState {
             srtt: self.rtt.srtt(),
-            loss: self.segments_again as f32 / sent as f32,
+            loss: self.segments.loss(),
             received: Bytes::new(self.received),
             sent: Bytes::new(self.acknowledged),
             cwnd: self.congestion.window(),

@@ -93,7 +93,7 @@ impl<B: Store> Connection<B> {
         let end = self.snd_nxt + self.send.len() as u32;
         (self.flags.ack_delayed, self.flags.ack_waits) = (false, false);
         (self.rcv_adv, self.last_ack_sent, self.acks_due) = (edge, self.rcv_nxt, 0);
-        self.segments_sent = self.segments_sent.saturating_add(1);
+        self.segments.on_sent(1);
         self.flight.start(self.snd_nxt, end, now);
         self.snd_nxt = end;
         self.transmit.on_sent(end);

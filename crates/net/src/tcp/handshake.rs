@@ -121,7 +121,7 @@ impl<B: Store> Connection<B> {
         if self.retries > 0 {
             self.rtt.on_syn_lost();
         }
-        if self.retries > 1 && self.segments_again > 1 && self.snd_una == self.snd_nxt {
+        if self.retries > 1 && self.segments.again > 1 && self.snd_una == self.snd_nxt {
             // Data starts with one segment (RFC 5681 §3.1), but not after a
             // single repetition, which may have been impatience (RFC 6928 §2). A
             // timeout while a neighbour was asked for sent none, and a SYN, ACK

@@ -123,7 +123,7 @@ impl<B: Store> Connection<B> {
             lost: bytes(self.flight.lost()),
             peer_window: bytes(self.snd_wnd),
             window: bytes(self.receive_window()),
-            segments: [self.segments_sent, self.segments_again],
+            segments: [self.segments.sent, self.segments.again],
             user_timeout: own_timeout.unwrap_or(config.user_timeout),
             dscp: self.transmit.dscp(config),
         }

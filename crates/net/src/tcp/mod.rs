@@ -39,6 +39,7 @@ mod rtt;
 mod scoreboard;
 mod screen;
 mod segment;
+mod segments;
 mod spurious;
 mod state;
 mod store;

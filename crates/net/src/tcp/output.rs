@@ -359,14 +359,14 @@ impl<B: Store> Connection<B> {
         }
         self.flags.probe_due = false;
         self.flags.fin_sent |= plan.flags.contains(Flags::FIN);
-        self.segments_sent = self.segments_sent.saturating_add(plan.segments.into());
+        self.segments.on_sent(plan.segments.into());
         // What was awaited while nothing was in flight, a window or a neighbour's
         // address, is over (RFC 6298 §5.1).
         let restart = self.flags.retransmit_now || self.flags.tail_due || self.flight.is_empty();
         self.flags.retransmit_now = false;
         if plan.again {
             let rescue = !config.rack && self.flight.lost() == 0 && self.flight.first_doubtful().is_none();
-            self.segments_again = self.segments_again.saturating_add(1);
+            self.segments.on_again();
             self.flight.sent_again(plan.seq, end - plan.seq, now, pool);
             if let Some(ledger) = self.flight.ledger_mut() {
                 ledger.spurious.on_sent_again(now);
