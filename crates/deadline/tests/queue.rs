@@ -313,6 +313,20 @@ fn sizes_are_known_by_kind_and_new_kinds_are_average() {
 }
 
 #[test]
+fn who_has_waited_for_the_patience_has_every_ninth_turn() {
+    let latest_first = |_: Time, request: &Request| 100 - request.number as u64;
+    let mut queue = DeadlineQueue::with_order(settings(Order::Edf, Shedding::None), latest_first);
+    for number in 0..12 {
+        assert_eq!(queue.offer(Time::ZERO, Request { number, left: None, service: ns(1) }), Offered::Queued);
+    }
+    let turns = std::iter::from_fn(|| match queue.next(at(600)) {
+        Some(Turn::Serve(request)) => Some(request.number),
+        _ => None,
+    });
+    assert_eq!(turns.collect::<Vec<_>>(), [0, 11, 10, 9, 8, 7, 6, 5, 4, 1, 3, 2]);
+}
+
+#[test]
 fn who_has_no_deadline_is_served_though_urgent_requests_keep_coming() {
     for (name, order) in ORDERS {
         let mut queue = DeadlineQueue::new(settings(order, Shedding::Infeasible));

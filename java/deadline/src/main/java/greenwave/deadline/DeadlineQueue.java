@@ -52,7 +52,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
      * @param order who goes next
      * @param shedding who is dropped instead of served
      * @param patienceNanos a request without a deadline is ordered as if it had this one; one that waited
-     *     for this long is served every second time, whatever the order
+     *     for this long is served every ninth time, whatever the order
      */
     public record Settings(int capacity, Order order, Shedding shedding, long patienceNanos)
             implements Serializable {
@@ -86,13 +86,17 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
      */
     public record Turn<T>(T entry, Shedding.Reason reason) {}
 
+    /** Turns in a row that may pass over those that have waited for too long; the next is theirs. */
+    static final int PASSED_IN_A_ROW = 8;
+
     private final Settings settings;
     private final Rank<T> custom;
     private final TreeSet<Waiting<T>> byRank =
             new TreeSet<>(Comparator.<Waiting<T>>comparingLong(w -> w.rank).thenComparingLong(w -> w.push));
     private final LinkedHashSet<Waiting<T>> byAge = new LinkedHashSet<>();
     private long pushes;
-    private boolean aged;
+    /** Turns in a row that were not the oldest's for its age. */
+    private int inOrder = PASSED_IN_A_ROW;
 
     /** An empty queue. */
     public DeadlineQueue(Settings settings) {
@@ -133,7 +137,8 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         }
         Waiting<T> oldest = byAge.iterator().next();
         boolean old = Spans.minus(nowNanos, oldest.offered) >= settings.patienceNanos;
-        aged = old && !aged;
+        boolean aged = old && inOrder >= PASSED_IN_A_ROW;
+        inOrder = aged ? 0 : Math.min(inOrder + 1, PASSED_IN_A_ROW);
         Waiting<T> turn = aged ? oldest : byRank.first();
         remove(turn);
         return new Turn<>(turn.entry, shed(nowNanos, turn));

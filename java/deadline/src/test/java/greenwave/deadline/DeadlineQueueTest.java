@@ -214,6 +214,20 @@ class DeadlineQueueTest {
     }
 
     @Test
+    void whoHasWaitedForThePatienceHasEveryNinthTurn() {
+        DeadlineQueue<Request> queue =
+                new DeadlineQueue<>(settings(Order.EDF, Shedding.NONE), (now, request) -> -request.number);
+        for (int number = 0; number < 12; number++) {
+            assertTrue(queue.offer(0, new Request(number, OptionalLong.empty(), 1)).queued());
+        }
+        List<Integer> turns = new ArrayList<>();
+        while (!queue.isEmpty()) {
+            turns.add(queue.next(600).entry().number);
+        }
+        assertEquals(List.of(0, 11, 10, 9, 8, 7, 6, 5, 4, 1, 3, 2), turns);
+    }
+
+    @Test
     void aCapacityBelowOneIsRefused() {
         var refused = assertThrows(
                 IllegalArgumentException.class, () -> new Settings(0, Order.EDF, Shedding.NONE, 1));
