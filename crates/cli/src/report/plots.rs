@@ -56,9 +56,14 @@ fn width(index: usize, count: usize) -> u32 {
 /// scale hides the small ones.
 const DECADES: f64 = 20.0;
 
+/// The smallest and the largest value; where there are none, the first is larger.
+fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
+}
+
 /// The largest value over the smallest; 1.0 unless all are above 0.
 fn spread(values: impl Iterator<Item = f64>) -> f64 {
-    let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
+    let (low, high) = extent(values);
     if low > 0.0 && high >= low { high / low } else { 1.0 }
 }
 
@@ -164,7 +169,10 @@ pub fn stacked_bars(title: &str, unit: &str, bars: &[(String, Vec<(String, f64)>
     }
     let sum = |parts: &[(String, f64)]| parts.iter().map(|p| p.1.max(0.0)).sum::<f64>();
     let as_shares = parts.len() > 1 && spread(bars.iter().map(|(_, parts)| sum(parts))) >= DECADES;
-    let scale = |parts: &[(String, f64)]| if as_shares { 100.0 / sum(parts).max(1e-9) } else { 1.0 };
+    let (shortest, longest) = extent(bars.iter().map(|(_, parts)| sum(parts)));
+    // Of bars decades apart the shortest still has a sum that can be read.
+    let (unit, length) = larger_unit(unit, if as_shares { shortest } else { longest });
+    let scale = |parts: &[(String, f64)]| if as_shares { 100.0 / sum(parts).max(1e-9) } else { length };
     let longest = bars.iter().map(|(_, parts)| sum(parts) * scale(parts)).fold(0.0, f64::max);
     // Room behind the longest bar for its sum.
     let to = longest.max(1e-3) * 1.15;
@@ -192,9 +200,9 @@ pub fn stacked_bars(title: &str, unit: &str, bars: &[(String, Vec<(String, f64)>
             // The first bar is the top one.
             let (low, high) = (rows - row as f64 - 0.85, rows - row as f64 - 0.15);
             let mut x = 0.0;
-            for (name, us) in cuts {
+            for (name, value) in cuts {
                 let index = parts.iter().position(|p| p == name).unwrap_or_default();
-                let end = x + us.max(0.0) * scale(cuts);
+                let end = x + value.max(0.0) * scale(cuts);
                 let bar = Rectangle::new([(x, low), (end, high)], part_colour(index).filled());
                 chart.draw_series([bar]).map_err(|e| e.to_string())?;
                 x = end;
@@ -206,12 +214,22 @@ pub fn stacked_bars(title: &str, unit: &str, bars: &[(String, Vec<(String, f64)>
             let (base_x, base_y) = area.get_base_pixel();
             let (x_px, y_px, left_px) = (x_px - base_x, y_px - base_y, left_px - base_x);
             let style = |h| text_style().pos(Pos::new(h, VPos::Center));
-            area.draw_text(&number(sum(cuts)), &style(HPos::Left), (x_px + 6, y_px))
+            area.draw_text(&number(sum(cuts) * length), &style(HPos::Left), (x_px + 6, y_px))
                 .map_err(|e| e.to_string())?;
             area.draw_text(label, &style(HPos::Right), (left_px - 8, y_px)).map_err(|e| e.to_string())?;
         }
         Ok(())
     })
+}
+
+/// The unit for bars of `value` in `unit`, and one of `unit` in it: nobody reads
+/// 3 380 609 µs.
+fn larger_unit(unit: &str, value: f64) -> (&str, f64) {
+    match unit {
+        "µs" if value >= 1e6 => ("s", 1e-6),
+        "µs" if value >= 1e5 => ("ms", 1e-3),
+        _ => (unit, 1.0),
+    }
 }
 
 /// An axis of shares in nines: 0 %, 90 %, 99 %, …
@@ -296,7 +314,7 @@ fn names(series: &[(String, Vec<(f64, f64)>)]) -> Vec<String> {
 
 /// Smallest and largest value with `margin` of the width on both sides.
 fn range(values: impl Iterator<Item = f64>, margin: f64) -> (f64, f64) {
-    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+    let (low, high) = extent(values);
     if low > high {
         return (0.0, 1.0);
     }
@@ -306,7 +324,7 @@ fn range(values: impl Iterator<Item = f64>, margin: f64) -> (f64, f64) {
 
 /// Whole decades around the values, which are above 0.
 fn log_range(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let (low, high) = values.fold((f64::INFINITY, 0.0), |(l, h): (f64, f64), v| (l.min(v), h.max(v)));
+    let (low, high) = extent(values);
     if low > high {
         return (1.0, 10.0);
     }
@@ -373,6 +391,18 @@ mod tests {
         };
         let svg = stacked_bars("p99", "µs", &[bar("none", 40_000.0), bar("adps", 20.0)]);
         is_plot(&svg, &["share, %", "40\u{202f}000", ">\n20\n<"]);
+    }
+
+    #[test]
+    fn long_bars_are_in_seconds() {
+        let bar = |us: f64| (String::new(), vec![("p99".to_owned(), us)]);
+        is_plot(
+            &stacked_bars("p99", "µs", &[bar(3_380_609.0), bar(450_000.0)]),
+            &[">\ns\n<", ">\n3.38\n<", ">\n0.45\n<"],
+        );
+        is_plot(&stacked_bars("p99", "µs", &[bar(338_060.9)]), &[">\nms\n<", ">\n338\n<"]);
+        is_plot(&stacked_bars("p99", "µs", &[bar(33_806.0)]), &[">\nµs\n<", "33\u{202f}806"]);
+        is_plot(&stacked_bars("loss", "1", &[bar(3_380_609.0)]), &["3\u{202f}380\u{202f}609"]);
     }
 
     #[test]
