@@ -13,7 +13,9 @@ use queueing::Time;
 /// Answers given in the current half second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answers {
-    span: u32,
+    /// Which half second, of those of nine hours: two that are taken for the same
+    /// one cost the later one answers, once.
+    span: u16,
     given: u8,
 }
 
@@ -22,7 +24,7 @@ impl Answers {
 
     /// Whether one more of `max` may be given at `now`; counts it.
     pub(crate) fn allow(&mut self, now: Time, max: u8) -> bool {
-        let span = (now.as_nanos() / Self::SPAN_NS) as u32;
+        let span = (now.as_nanos() / Self::SPAN_NS) as u16;
         if self.span != span {
             *self = Self { span, given: 0 };
         }
