@@ -7,8 +7,9 @@
 //! [`Strict`]: super::Strict
 //! [`Drr`]: super::Drr
 
-use super::{Discipline, Entry, PASSED_IN_A_ROW, Pushed, Starvation};
-use crate::{Priority, PrioritySet, Span, Time};
+use super::aging::Aging;
+use super::{Discipline, Entry, Pushed, Starvation};
+use crate::{Priority, PrioritySet, Time};
 
 #[derive(Clone, Debug)]
 pub(super) struct Bands<D> {
@@ -17,12 +18,9 @@ pub(super) struct Bands<D> {
     len: usize,
     pub capacity: usize,
     pub push_out: bool,
-    /// How long an entry waits before it is old; `Span::MAX` for ever.
-    pub age_max: Span,
+    pub aging: Aging,
     /// An instant before which none of the waiting was pushed.
     not_older: Time,
-    /// Pops in a row that did not go to the oldest for its age.
-    in_order: u8,
 }
 
 impl<D> Bands<D> {
@@ -36,9 +34,8 @@ impl<D> Bands<D> {
             len: 0,
             capacity,
             push_out: false,
-            age_max: Span::MAX,
+            aging: Aging::NEVER,
             not_older: Time::ZERO,
-            in_order: PASSED_IN_A_ROW,
         }
     }
 
@@ -139,16 +136,15 @@ impl<D> Bands<D> {
         self.used.iter().filter_map(|priority| self.levels[priority.index()].oldest()).min()
     }
 
-    /// The level of the oldest entry of `ready`, if that is old and the last
-    /// [`PASSED_IN_A_ROW`] pops went in order.
+    /// The level of the oldest entry of `ready`, if that goes first for its age.
     #[inline]
     pub fn rescue<T: Entry>(&mut self, now: Time, ready: PrioritySet) -> Option<Priority>
     where
         D: Discipline<T>,
     {
-        let is_due = self.in_order >= PASSED_IN_A_ROW && now.since(self.not_older) >= self.age_max;
-        let rescue = if is_due { self.aged::<T>(now, ready) } else { None };
-        self.in_order = if rescue.is_some() { 0 } else { self.in_order.saturating_add(1) };
+        let may_be_due = self.aging.is_due(now, self.not_older);
+        let rescue = if may_be_due { self.aged::<T>(now, ready) } else { None };
+        self.aging.on_pop(rescue.is_some());
         rescue
     }
 
@@ -162,7 +158,7 @@ impl<D> Bands<D> {
         if ready == self.used {
             self.not_older = pushed;
         }
-        (now.since(pushed) >= self.age_max).then_some(level)
+        self.aging.is_due(now, pushed).then_some(level)
     }
 
     /// The bound of each level's own queue.

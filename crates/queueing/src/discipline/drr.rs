@@ -11,6 +11,7 @@
 //! Source: Shreedhar and Varghese, SIGCOMM '95; the order within a round and
 //! aging are ours.
 
+use super::aging::Aging;
 use super::bands::Bands;
 use super::{Discipline, Entry, PASSED_IN_A_ROW, Pushed, Selective, Starvation};
 use crate::{Bytes, Priority, PrioritySet, Span, Time};
@@ -70,7 +71,7 @@ impl<D> Drr<D> {
             "a quantum holds the largest entry"
         );
         let mut bands = Bands::new(capacity, level);
-        bands.age_max = shares.age_max;
+        bands.aging = Aging::new(shares.age_max);
         Self { shares, bands, sent: [0; Priority::LEVELS] }
     }
 
@@ -136,9 +137,8 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Drr<D> {
         let sum = quanta.iter().fold(0, |sum: u64, &quantum| sum.saturating_add(quantum));
         let others = sum - quanta.iter().min().copied().unwrap_or(0);
         let entries = before.saturating_add(before.saturating_add(2).saturating_mul(others));
-        let ages = self.shares.age_max < Span::MAX;
         Starvation::Bounded {
-            entries: if ages {
+            entries: if self.bands.aging.ages() {
                 entries.saturating_add(entries / u64::from(PASSED_IN_A_ROW) + 1)
             } else {
                 entries

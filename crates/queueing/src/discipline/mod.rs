@@ -7,6 +7,7 @@
 //!
 //! Source: PIFO trees (Sivaraman et al., SIGCOMM '16) for the composition.
 
+mod aging;
 mod bands;
 mod codel;
 mod drr;
@@ -190,14 +191,4 @@ pub enum Starvation {
         /// The most urgent level that can starve.
         from: Priority,
     },
-}
-
-impl Starvation {
-    /// Of a queue of `capacity` whose oldest entry has a turn after
-    /// [`PASSED_IN_A_ROW`] others once it has waited `span`: of those older than an
-    /// old entry, at most `capacity - 1`, each may go first, and before each of
-    /// them and before the entry those that pass over it.
-    const fn aged(span: Span, capacity: usize) -> Self {
-        Self::Aged { span, entries: (PASSED_IN_A_ROW as u64 + 1) * capacity as u64 - 1 }
-    }
 }

@@ -4,24 +4,23 @@
 //! first come, last come, deadline order and an application's own mixture are
 //! each one line. A rank says nothing of age, so age is looked after here: as
 //! long as the oldest entry has waited longer than `age_max`, it has a turn
-//! after [`PASSED_IN_A_ROW`] others, which bounds every wait.
+//! after [`PASSED_IN_A_ROW`](super::PASSED_IN_A_ROW) others, which bounds every wait.
 //! Source: PIFO (Sivaraman et al., SIGCOMM '16) §2, a queue one pushes into by rank.
 
+use super::aging::Aging;
 use super::urgency::ByUrgency;
-use super::{Discipline, Entry, PASSED_IN_A_ROW, Pushed, Starvation, Ticket};
+use super::{Discipline, Entry, Pushed, Starvation, Ticket};
 use crate::{PrioritySet, Span, Time};
 
 /// Serves the least rank first; the old in between.
 ///
-/// Starvation: after `age_max` at most `(`[`PASSED_IN_A_ROW`]` + 1) × capacity` entries go first.
+/// Starvation: after `age_max` at most `9 × capacity - 1` entries go first.
 #[derive(Clone, Debug)]
 pub struct Ranked<T, F> {
     queue: ByUrgency<T>,
     rank: F,
-    age_max: Span,
+    aging: Aging,
     capacity: usize,
-    /// Pops in a row that were not the oldest's for its age.
-    in_order: u8,
 }
 
 impl<T, F> Ranked<T, F> {
@@ -32,7 +31,7 @@ impl<T, F> Ranked<T, F> {
     /// When `capacity` is zero or 2³² − 1 and more.
     #[must_use]
     pub fn new(capacity: usize, age_max: Span, rank: F) -> Self {
-        Self { queue: ByUrgency::new(capacity), rank, age_max, capacity, in_order: PASSED_IN_A_ROW }
+        Self { queue: ByUrgency::new(capacity), rank, aging: Aging::new(age_max), capacity }
     }
 
     /// The entry that is next by its rank; where the oldest is old, that one may come before.
@@ -72,13 +71,9 @@ impl<T: Entry, F: FnMut(Time, &T) -> u64> Discipline<T> for Ranked<T, F> {
     }
 
     fn pop(&mut self, now: Time) -> Option<T> {
-        let old = self.oldest().is_some_and(|pushed| now.since(pushed) >= self.age_max);
-        if old && self.in_order >= PASSED_IN_A_ROW {
-            self.in_order = 0;
-            return self.queue.pop_oldest();
-        }
-        self.in_order = self.in_order.saturating_add(1);
-        self.queue.pop(PrioritySet::ALL)
+        let for_age = self.oldest().is_some_and(|pushed| self.aging.is_due(now, pushed));
+        self.aging.on_pop(for_age);
+        if for_age { self.queue.pop_oldest() } else { self.queue.pop(PrioritySet::ALL) }
     }
 
     fn len(&self) -> usize {
@@ -90,6 +85,6 @@ impl<T: Entry, F: FnMut(Time, &T) -> u64> Discipline<T> for Ranked<T, F> {
     }
 
     fn starvation(&self) -> Starvation {
-        Starvation::aged(self.age_max, self.capacity)
+        self.aging.starvation(self.capacity)
     }
 }

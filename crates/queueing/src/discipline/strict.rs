@@ -7,6 +7,7 @@
 //!
 //! [`Drr`]: super::Drr
 
+use super::aging::Aging;
 use super::bands::Bands;
 use super::{Discipline, Entry, Fifo, Pushed, Selective, Starvation};
 use crate::{Priority, PrioritySet, Span, Time};
@@ -24,7 +25,7 @@ impl<T> Strict<Fifo<T>> {
     /// [`PASSED_IN_A_ROW`](super::PASSED_IN_A_ROW) pops in a row did not go to the oldest for its age.
     #[must_use]
     pub const fn with_age_max(mut self, age_max: Span) -> Self {
-        self.0.age_max = age_max;
+        self.0.aging = Aging::new(age_max);
         self
     }
 }
@@ -77,8 +78,8 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Strict<D> {
     }
 
     fn starvation(&self) -> Starvation {
-        if self.0.age_max < Span::MAX {
-            return Starvation::aged(self.0.age_max, self.0.capacity);
+        if self.0.aging.ages() {
+            return self.0.aging.starvation(self.0.capacity);
         }
         match self.0.level_starvation::<T>() {
             Starvation::Unbounded { from: Priority::HIGHEST } => {
@@ -91,7 +92,7 @@ impl<T: Entry, D: Discipline<T>> Discipline<T> for Strict<D> {
     /// Where entries age, a pop remembers whether it went to the oldest.
     #[inline]
     fn passes(&self, entry: &T) -> bool {
-        self.0.age_max == Span::MAX && self.0.level(entry).passes(entry)
+        !self.0.aging.ages() && self.0.level(entry).passes(entry)
     }
 
     /// One of the least urgent level.
