@@ -1,8 +1,11 @@
 //! Plots as inline SVG. Legends stand beside the plot, never on it.
 
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+mod axes;
+
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use axes::{DECADES, NINES_MAX, Nines, extent, larger_unit, log_range, marks, number, range, spread};
 
 /// Width of a plot in pixels; a page scales it.
 const WIDTH: u32 = 900;
@@ -10,8 +13,6 @@ const WIDTH: u32 = 900;
 const LEGEND: u32 = 170;
 /// Width of a letter of a label, roughly.
 const LETTER: u32 = 8;
-/// Where the tail's axis ends: the share 1 - 10⁻⁵.
-const NINES_MAX: f64 = 5.0;
 
 /// Colours that stay apart for colour-blind eyes (Okabe and Ito), and five more.
 const COLOURS: [RGBColor; 12] = [
@@ -52,21 +53,6 @@ fn width(index: usize, count: usize) -> u32 {
     2 + count.saturating_sub(index + 1).min(5) as u32
 }
 
-/// Times between the smallest and the largest value above which a linear
-/// scale hides the small ones.
-const DECADES: f64 = 20.0;
-
-/// The smallest and the largest value; where there are none, the first is larger.
-fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
-}
-
-/// The largest value over the smallest; 1.0 unless all are above 0.
-fn spread(values: impl Iterator<Item = f64>) -> f64 {
-    let (low, high) = extent(values);
-    if low > 0.0 && high >= low { high / low } else { 1.0 }
-}
-
 /// Distribution functions: latency in µs on a logarithmic axis, the share
 /// answered within it on an axis that gives each further nine the same room,
 /// so that the tail can be seen. A share is 0.0..=1.0.
@@ -81,6 +67,7 @@ pub fn cdf_plot(title: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
         })
         .collect();
     let (from, to) = log_range(lines.iter().flat_map(|(_, points)| points.iter().map(|p| p.0)));
+    let (x_title, x_mark) = marks("latency, µs", to);
     draw(360, &names(series), colour, |plot| {
         let mut chart = frame(plot, title, 75)
             .build_cartesian_2d((from..to).log_scale(), Nines)
@@ -90,9 +77,9 @@ pub fn cdf_plot(title: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
             .light_line_style(TRANSPARENT)
             .label_style(text_style())
             .axis_desc_style(text_style())
-            .x_desc("latency, µs")
+            .x_desc(x_title)
             .y_desc("answered within")
-            .x_label_formatter(&|us| number(*us))
+            .x_label_formatter(&|us| x_mark(*us))
             .draw()
             .map_err(|e| e.to_string())?;
         lines.iter().enumerate().try_for_each(|(i, (_, points))| {
@@ -115,6 +102,8 @@ pub fn line_plot(
     let shown = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite() && (!log_y || p.1 > 0.0);
     let points = || series.iter().flat_map(|(_, points)| points.iter().filter(shown));
     let log_x = spread(points().map(|p| p.0)) >= DECADES;
+    let (x_title, x_mark) = marks(x_label, extent(points().map(|p| p.0)).1);
+    let (y_title, y_mark) = marks(y_label, extent(points().map(|p| p.1)).1);
     draw(360, &names(series), colour, |plot| {
         let mut builder = frame(plot, title, 75);
         macro_rules! lines {
@@ -125,10 +114,10 @@ pub fn line_plot(
                     .light_line_style(TRANSPARENT)
                     .label_style(text_style())
                     .axis_desc_style(text_style())
-                    .x_desc(x_label)
-                    .y_desc(y_label)
-                    .x_label_formatter(&|x| number(*x))
-                    .y_label_formatter(&|y| number(*y))
+                    .x_desc(x_title)
+                    .y_desc(y_title)
+                    .x_label_formatter(&|x| x_mark(*x))
+                    .y_label_formatter(&|y| y_mark(*y))
                     .draw()
                     .map_err(|e| e.to_string())?;
                 for (i, (_, points)) in series.iter().enumerate() {
@@ -222,48 +211,6 @@ pub fn stacked_bars(title: &str, unit: &str, bars: &[(String, Vec<(String, f64)>
     })
 }
 
-/// The unit for bars of `value` in `unit`, and one of `unit` in it: nobody reads
-/// 3 380 609 µs.
-fn larger_unit(unit: &str, value: f64) -> (&str, f64) {
-    match unit {
-        "µs" if value >= 1e6 => ("s", 1e-6),
-        "µs" if value >= 1e5 => ("ms", 1e-3),
-        _ => (unit, 1.0),
-    }
-}
-
-/// An axis of shares in nines: 0 %, 90 %, 99 %, …
-struct Nines;
-
-impl Ranged for Nines {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        let share = value / NINES_MAX;
-        limit.0 + (f64::from(limit.1 - limit.0) * share).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
-        (0..=NINES_MAX as u32).map(f64::from).collect()
-    }
-
-    fn range(&self) -> std::ops::Range<f64> {
-        0.0..NINES_MAX
-    }
-}
-
-impl ValueFormatter<f64> for Nines {
-    fn format_ext(&self, value: &f64) -> String {
-        match value.round() as u32 {
-            0 => "0 %".to_owned(),
-            1 => "90 %".to_owned(),
-            2 => "99 %".to_owned(),
-            n => format!("99.{} %", "9".repeat(n as usize - 2)),
-        }
-    }
-}
-
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 /// How all plots are framed: `label` pixels for the y axis's labels.
@@ -312,117 +259,5 @@ fn names(series: &[(String, Vec<(f64, f64)>)]) -> Vec<String> {
     series.iter().map(|(name, _)| name.clone()).collect()
 }
 
-/// Smallest and largest value with `margin` of the width on both sides.
-fn range(values: impl Iterator<Item = f64>, margin: f64) -> (f64, f64) {
-    let (low, high) = extent(values);
-    if low > high {
-        return (0.0, 1.0);
-    }
-    let width = if high > low { high - low } else { high.abs().max(1.0) };
-    (low - margin * width, high + margin * width)
-}
-
-/// Whole decades around the values, which are above 0.
-fn log_range(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let (low, high) = extent(values);
-    if low > high {
-        return (1.0, 10.0);
-    }
-    let decade = |exponent: f64| 10f64.powf(exponent);
-    let (from, to) = (low.log10().floor(), high.log10().ceil());
-    (decade(from), decade(if to > from { to } else { from + 1.0 }))
-}
-
-/// A number without digits that say nothing, five and more in groups of three.
-fn number(value: f64) -> String {
-    match value.abs() {
-        v if v >= 9_999.5 => {
-            let digits = format!("{v:.0}");
-            let group = |(i, digit): (usize, char)| {
-                let gap = (i > 0 && (digits.len() - i).is_multiple_of(3)).then_some('\u{202f}');
-                gap.into_iter().chain([digit])
-            };
-            let grouped: String = digits.chars().enumerate().flat_map(group).collect();
-            if value < 0.0 { format!("-{grouped}") } else { grouped }
-        }
-        v if v >= 100.0 || v == 0.0 || (v >= 1.0 && v.fract() < 1e-9) => format!("{value:.0}"),
-        v if v >= 10.0 => format!("{value:.1}"),
-        v if v >= 0.1 => {
-            let text = format!("{value:.2}");
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
-        }
-        _ => format!("{value}"),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn named(points: &[(f64, f64)]) -> Vec<(String, Vec<(f64, f64)>)> {
-        vec![("none".to_owned(), points.to_vec())]
-    }
-
-    #[track_caller]
-    fn is_plot(svg: &str, parts: &[&str]) {
-        assert!(svg.starts_with("<svg"), "{svg}");
-        for part in parts {
-            assert!(svg.contains(part), "{part} in {svg}");
-        }
-    }
-
-    #[test]
-    fn a_distribution_shows_its_nines() {
-        let svg = cdf_plot("LS", &named(&[(5.0, 0.5), (80.0, 0.99), (400.0, 1.0)]));
-        is_plot(&svg, &["LS", "none", "99.9 %", "latency, µs", "1000"]);
-    }
-
-    #[test]
-    fn bars_show_their_parts_and_their_sum() {
-        let parts = vec![("nic".to_owned(), 30.0), ("event".to_owned(), 12.5)];
-        let svg = stacked_bars("p99", "µs", &[("adps LS".to_owned(), parts)]);
-        is_plot(&svg, &["adps LS", "nic", "event", "42.5"]);
-    }
-
-    #[test]
-    fn bars_of_very_different_lengths_show_shares_and_their_sums() {
-        let bar = |name: &str, us: f64| {
-            (name.to_owned(), vec![("nic".to_owned(), us * 0.75), ("tcp".to_owned(), us * 0.25)])
-        };
-        let svg = stacked_bars("p99", "µs", &[bar("none", 40_000.0), bar("adps", 20.0)]);
-        is_plot(&svg, &["share, %", "40\u{202f}000", ">\n20\n<"]);
-    }
-
-    #[test]
-    fn long_bars_are_in_seconds() {
-        let bar = |us: f64| (String::new(), vec![("p99".to_owned(), us)]);
-        is_plot(
-            &stacked_bars("p99", "µs", &[bar(3_380_609.0), bar(450_000.0)]),
-            &[">\ns\n<", ">\n3.38\n<", ">\n0.45\n<"],
-        );
-        is_plot(&stacked_bars("p99", "µs", &[bar(338_060.9)]), &[">\nms\n<", ">\n338\n<"]);
-        is_plot(&stacked_bars("p99", "µs", &[bar(33_806.0)]), &[">\nµs\n<", "33\u{202f}806"]);
-        is_plot(&stacked_bars("loss", "1", &[bar(3_380_609.0)]), &["3\u{202f}380\u{202f}609"]);
-    }
-
-    #[test]
-    fn points_decades_apart_get_a_logarithmic_axis() {
-        let points = [(1.0, 2.0), (100.0, 3.0), (10_000.0, 4.0)];
-        is_plot(&line_plot("t", "service", "y", false, &named(&points)), &[">\n1\n<", "10\u{202f}000"]);
-    }
-
-    #[test]
-    fn lines_may_be_logarithmic() {
-        let points = [(0.1, 10.0), (0.9, 10_000.0)];
-        let svg = line_plot("t", "load", "p99, µs", true, &named(&points));
-        is_plot(&svg, &["load", "p99, µs", "10\u{202f}000"]);
-        is_plot(&line_plot("t", "load", "share", false, &named(&points)), &["share"]);
-    }
-
-    #[test]
-    fn nothing_measured_is_an_empty_plot() {
-        is_plot(&cdf_plot("t", &named(&[])), &["none"]);
-        is_plot(&line_plot("t", "x", "y", true, &named(&[(1.0, 0.0), (f64::NAN, 1.0)])), &[]);
-        is_plot(&stacked_bars("t", "µs", &[]), &[]);
-    }
-}
+mod tests;

@@ -1,0 +1,128 @@
+//! Axes: where they end, in which unit they are, what their marks say.
+
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+
+/// Where the tail's axis ends: the share 1 - 10⁻⁵.
+pub(super) const NINES_MAX: f64 = 5.0;
+
+/// Times between the smallest and the largest value above which a linear
+/// scale hides the small ones.
+pub(super) const DECADES: f64 = 20.0;
+
+/// The smallest and the largest value; where there are none, the first is larger.
+pub(super) fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
+}
+
+/// The largest value over the smallest; 1.0 unless all are above 0.
+pub(super) fn spread(values: impl Iterator<Item = f64>) -> f64 {
+    let (low, high) = extent(values);
+    if low > 0.0 && high >= low { high / low } else { 1.0 }
+}
+
+/// Above this many µs a time is not read in µs.
+const LONG: f64 = 1e5;
+
+/// What stands under an axis that says `title`, and at its marks, the largest `to`: times in µs
+/// that reach far have their unit at each mark, for nobody reads 10 000 000 µs.
+pub(super) fn marks(title: &str, to: f64) -> (&str, fn(f64) -> String) {
+    match title.strip_suffix(", µs") {
+        Some(what) if to > LONG => (what, time),
+        _ => (title, number),
+    }
+}
+
+/// A time in µs, with the unit that it is read in.
+fn time(us: f64) -> String {
+    match us.abs() {
+        0.0 => number(us),
+        v if v >= 1e6 => format!("{} s", number(us * 1e-6)),
+        v if v >= 1e3 => format!("{} ms", number(us * 1e-3)),
+        _ => format!("{} µs", number(us)),
+    }
+}
+
+/// The unit for bars of `value` in `unit`, and one of `unit` in it: nobody reads
+/// 3 380 609 µs.
+pub(super) fn larger_unit(unit: &str, value: f64) -> (&str, f64) {
+    match unit {
+        "µs" if value >= 1e6 => ("s", 1e-6),
+        "µs" if value >= LONG => ("ms", 1e-3),
+        _ => (unit, 1.0),
+    }
+}
+
+/// An axis of shares in nines: 0 %, 90 %, 99 %, …
+pub(super) struct Nines;
+
+impl Ranged for Nines {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let share = value / NINES_MAX;
+        limit.0 + (f64::from(limit.1 - limit.0) * share).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        (0..=NINES_MAX as u32).map(f64::from).collect()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        0.0..NINES_MAX
+    }
+}
+
+impl ValueFormatter<f64> for Nines {
+    fn format_ext(&self, value: &f64) -> String {
+        match value.round() as u32 {
+            0 => "0 %".to_owned(),
+            1 => "90 %".to_owned(),
+            2 => "99 %".to_owned(),
+            n => format!("99.{} %", "9".repeat(n as usize - 2)),
+        }
+    }
+}
+
+/// Smallest and largest value with `margin` of the width on both sides.
+pub(super) fn range(values: impl Iterator<Item = f64>, margin: f64) -> (f64, f64) {
+    let (low, high) = extent(values);
+    if low > high {
+        return (0.0, 1.0);
+    }
+    let width = if high > low { high - low } else { high.abs().max(1.0) };
+    (low - margin * width, high + margin * width)
+}
+
+/// Whole decades around the values, which are above 0.
+pub(super) fn log_range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (low, high) = extent(values);
+    if low > high {
+        return (1.0, 10.0);
+    }
+    let decade = |exponent: f64| 10f64.powf(exponent);
+    let (from, to) = (low.log10().floor(), high.log10().ceil());
+    (decade(from), decade(if to > from { to } else { from + 1.0 }))
+}
+
+/// A number without digits that say nothing, five and more in groups of three.
+pub(super) fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 9_999.5 => {
+            let digits = format!("{v:.0}");
+            let group = |(i, digit): (usize, char)| {
+                let gap = (i > 0 && (digits.len() - i).is_multiple_of(3)).then_some('\u{202f}');
+                gap.into_iter().chain([digit])
+            };
+            let grouped: String = digits.chars().enumerate().flat_map(group).collect();
+            if value < 0.0 { format!("-{grouped}") } else { grouped }
+        }
+        v if v >= 100.0 || v == 0.0 || (v >= 1.0 && v.fract() < 1e-9) => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        v if v >= 0.1 => {
+            let text = format!("{value:.2}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        _ => format!("{value}"),
+    }
+}
