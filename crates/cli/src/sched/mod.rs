@@ -1,44 +1,44 @@
 //! `greenwave sched`: a machine shared by latency-critical and best-effort programs.
 //!
 //! Policies are `sched::cores`', what is done to programs is `host::cores`';
-//! here a configuration becomes both, rounds follow each other, and what happens is
-//! told. However this ends, everything that was changed is put back: by us, by a
+//! here a configuration becomes both, [rounds](rounds::Rounds) follow each other, and what
+//! happens is told. However this ends, everything that was changed is put back: by us, by a
 //! guardian, or by the next start.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::process::ExitCode;
 
 use host::cores::class::Class;
-use host::cores::{Journal, Layout, Manager, Mechanism, Setup, TaskSetup, Who, list};
-use host::{Monotonic, affinity, proc};
+use host::cores::{Journal, Layout, Mechanism, Setup, TaskSetup, Who, list};
+use host::{Monotonic, affinity};
 use queueing::{Clock, CoreId, Span};
-use sched::cores::condition::{Change, Trouble, Watch};
-use sched::cores::{Allocator, Settings, TaskId};
+use sched::cores::Allocator;
+use sched::cores::condition::Watch;
 use serde_json::json;
 
 use crate::configuration::Arguments;
-use crate::control::{self, Control};
+use crate::control;
 use crate::table::Table;
 use crate::{Error, sandbox, ui};
 
 mod config;
+mod greeting;
 mod mechanism;
 mod programs;
 mod reload;
 mod restore;
+mod rounds;
 mod sensor;
 mod shown;
 mod status;
 
 use config::Config;
-use mechanism::Choice;
+use greeting::{Start, greet};
 use programs::Programs;
 use reload::Reload;
+use rounds::Rounds;
 use sensor::sensor;
 use shown::Shown;
-use status::Status;
 
 /// Share a machine between latency-critical and best-effort programs.
 ///
@@ -82,9 +82,6 @@ enum Sub {
     /// Put back what a scheduler left behind that was killed.
     Restore(restore::Args),
 }
-
-/// How often we look whether programs of ours have ended.
-const REAP_EVERY: Span = Span::from_millis(25);
 
 /// Does what was asked.
 ///
@@ -248,194 +245,4 @@ fn stand_back(ours: &[CoreId], managed: &[CoreId]) -> bool {
         let _ = rustix::thread::sched_setaffinity(None, &rest);
     }
     Class::FIRST.set(None).is_ok()
-}
-
-/// How it starts.
-struct Start<'a> {
-    cores: &'a [CoreId],
-    period: Span,
-    choice: &'a Choice,
-    sensor_why: &'a str,
-    /// Whether we run before those whom we manage.
-    is_first: bool,
-}
-
-/// What was chosen, and why.
-fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: &Start<'_>) {
-    let &Start { cores, period, choice, sensor_why, is_first } = start;
-    let paper = Settings::default().period;
-    let (mechanism, mechanism_why) = (manager.mechanism(), &choice.why);
-    let mut limits = Vec::new();
-    let ids = (0..config.tasks.len()).map(|number| TaskId(number as u16));
-    for (task, id) in config.tasks.iter().zip(ids) {
-        if !task.is_critical() && !manager.can_park(id) {
-            limits.push(format!(
-                "{} cannot be parked: without a core {}",
-                task.name,
-                if choice.mechanism == Mechanism::Scx {
-                    "it gets one for a moment now and then"
-                } else {
-                    "it stays where it was, in the idle class"
-                }
-            ));
-        }
-        if config.real_time && manager.stays_fair(id) {
-            limits.push(format!(
-                "{} is not real-time, and the kernel's own threads can hold it up: no CAP_SYS_NICE, or its control \
-                 group has no cpu.rt_runtime_us",
-                task.name
-            ));
-        }
-        if task.request_max.is_some() && !(task.pulse && choice.mechanism == Mechanism::Runtime) {
-            limits
-                .push(format!("{}: request_max has no effect, since requests are not seen here", task.name));
-        }
-    }
-    if choice.mechanism == Mechanism::Runtime && !proc::may_look_into() {
-        let strangers = config.tasks.iter().filter(|task| task.pulse && task.command.is_none());
-        limits.extend(strangers.map(|task| {
-            format!(
-                "{}: a pulse of another user's program cannot be read, and its threads are looked at instead \
-                 (CAP_SYS_PTRACE)",
-                task.name
-            )
-        }));
-    }
-    choice.limits(config, &mut limits);
-    if !is_first {
-        limits.push("rounds may come late: we may not run before others (CAP_SYS_NICE)".to_owned());
-    }
-    if !proc::may_schedule() {
-        limits.push("only programs of our own are ours to schedule (CAP_SYS_NICE)".to_owned());
-    }
-    let (policy, sensor) = (&config.policy, manager.sensor().name());
-    if args.json {
-        println!(
-            "{}",
-            json!({
-                "event": "start", "policy": policy, "cores": list::text(cores), "period_ns": period.as_nanos(),
-                "mechanism": mechanism, "mechanism_why": mechanism_why, "sensor": sensor, "sensor_why": sensor_why,
-                "limits": limits, "machine": host::Machine::this().to_string(),
-            })
-        );
-        return;
-    }
-    println!("policy {policy} on cores {}, a round every {period} (the paper's: {paper})", list::text(cores));
-    println!("mechanism {mechanism}: {mechanism_why}");
-    println!("sensor {sensor}: {sensor_why}");
-    limits.iter().for_each(|limit| println!("limit: {limit}"));
-}
-
-/// One round after another.
-struct Rounds<'a> {
-    /// As it is now.
-    config: Config,
-    args: &'a Args,
-    reload: Reload<'a>,
-    clock: Monotonic,
-    allocator: Allocator,
-    watch: Watch,
-    mechanism: Mechanism,
-    period: Span,
-    /// Where it shows itself, if anywhere.
-    shown: Option<Shown>,
-    /// Where it is asked, if anywhere.
-    control: Option<Control>,
-}
-
-impl Rounds<'_> {
-    /// Until ctrl-C, the end of all tasks, or of the time.
-    fn run(
-        &mut self,
-        manager: &mut dyn Manager,
-        programs: &mut Programs,
-        interrupted: &AtomicBool,
-    ) -> Status {
-        let begin = self.clock.now();
-        let mut status = Status::new(begin, self.config.tasks.len());
-        let (mut told, mut reaped, mut changes) = (begin, begin, Vec::new());
-        loop {
-            let start = self.clock.now();
-            if start.since(reaped) >= REAP_EVERY {
-                reaped = start;
-                programs.reap();
-                self.control.iter_mut().for_each(|control| control.look(start));
-                self.read_again(manager);
-            }
-            status.actions += self.allocator.round(start, manager) as u64;
-            status.rounds += 1;
-            self.watch.round(start, self.allocator.signals(), self.allocator.board(), &mut changes);
-            changes.drain(..).for_each(|change| {
-                status.raised += u64::from(matches!(change, Change::Raised(_)));
-                self.report(change);
-            });
-            let end = self.clock.now();
-            let cost = end.since(start);
-            status.cost.record(cost);
-            if let Some(shown) = &mut self.shown {
-                shown.round(start, &self.allocator, cost);
-                if shown.is_due(start) {
-                    let conditions: Vec<Trouble> = self.watch.raised().collect();
-                    let figures = status.figures(start, &self.config, manager, &self.allocator, &conditions);
-                    shown.tell(start, &self.config, self.allocator.board(), figures);
-                }
-            }
-            let is_over = (0..self.config.tasks.len()).all(|number| manager.is_over(TaskId(number as u16)));
-            let is_late = self.args.lasts.is_some_and(|lasts| start.since(begin) >= lasts);
-            status.lost = manager.lost();
-            let ends = is_over || is_late || status.lost.is_some() || interrupted.load(Ordering::Relaxed);
-            if ends || start.since(told) >= self.args.every {
-                told = start;
-                let conditions: Vec<Trouble> = self.watch.raised().collect();
-                status.tell(start, &self.config, manager, &self.allocator, &conditions, self.args.json);
-            }
-            if ends {
-                return status;
-            }
-            // Whatever a round takes, others have the core for as long.
-            let next = (start + self.period).max(self.clock.now() + cost);
-            std::thread::sleep(Duration::from(next.since(self.clock.now())));
-        }
-    }
-
-    /// Takes over other thresholds, if that was asked for.
-    fn read_again(&mut self, manager: &mut dyn Manager) {
-        let Some(read) = self.reload.look(self.control.as_mut(), &self.config) else { return };
-        let outcome = read.map(|config| self.take_over(manager, config));
-        control::tell(self.control.as_mut(), self.clock.now(), &outcome);
-    }
-
-    /// Has other thresholds hold from now on; what to say of it.
-    fn take_over(&mut self, manager: &mut dyn Manager, config: Config) -> String {
-        for (number, task) in config.tasks.iter().enumerate() {
-            let (id, spec) = (TaskId(number as u16), task.spec(self.mechanism));
-            self.allocator.set_thresholds(id, &spec);
-            manager.set_thresholds(id, &spec);
-        }
-        self.watch.set_after(config.condition_after);
-        self.config = config;
-        "read again: the thresholds are in force".to_owned()
-    }
-
-    /// To the log, and to the hook.
-    fn report(&self, change: Change) {
-        let (word, trouble) = match change {
-            Change::Raised(trouble) => ("raised", trouble),
-            Change::Cleared(trouble) => ("cleared", trouble),
-        };
-        let (what, place) = status::parts(trouble, &self.config);
-        eprintln!("condition {word}: {what} {place} (after {})", self.config.condition_after);
-        let Some((program, words)) = self.config.hook.split_first() else { return };
-        let mut hook = Command::new(program);
-        hook.args(words)
-            .env("GREENWAVE_CONDITION", word)
-            .env("GREENWAVE_TROUBLE", what)
-            .env("GREENWAVE_WHERE", place);
-        hook.stdin(std::process::Stdio::null()).stdout(std::io::stderr());
-        match hook.spawn() {
-            // It may take as long as it likes, and nobody waits for it.
-            Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
-            Err(e) => eprintln!("hook {program}: {e}"),
-        }
-    }
 }

@@ -7,17 +7,20 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use queueing::{Span, Time};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::class::Class;
-use super::groups::{Group, Hierarchy};
+use super::groups::Group;
 use super::journal::{Journal, pid};
 use super::{CoresError, Who};
 use crate::proc::{self, Account, Ledger};
+
+mod gathering;
+
+pub(super) use gathering::OURS;
+pub use gathering::group_path;
 
 /// How often members are looked up.
 pub const RESCAN: Span = Span::from_millis(50);
@@ -144,55 +147,6 @@ impl Managed {
         task.gather(journal)?;
         task.scan(now, journal);
         Ok(task)
-    }
-
-    /// Gives its members a folder of their own where that can be.
-    fn gather(&mut self, journal: &mut Journal) -> Result<(), CoresError> {
-        let written = |e: std::io::Error| CoresError::of_file("the journal", &e);
-        let id = match &self.who {
-            Who::Group(path) => {
-                let group =
-                    Group::at(path).map_err(|e| CoresError::of_file(&path.display().to_string(), &e))?;
-                journal.freezes(path).map_err(written)?;
-                self.group = Some(group);
-                return Ok(());
-            }
-            Who::Process(id) | Who::Child(id) => *id,
-        };
-        self.group = Hierarchy::freezer().and_then(|tree| self.move_into(&tree, id, journal));
-        if self.class == Some(Class::IDLE)
-            && let Some(idle) = Hierarchy::idle().and_then(|tree| self.move_into(&tree, id, journal))
-        {
-            // Without it the idle class holds within a session only, which the doctor says.
-            let _ = idle.idle();
-        }
-        Ok(())
-    }
-
-    /// Makes a folder in `tree` beneath that of process `id`, and moves it and its descendants there.
-    fn move_into(&self, tree: &Hierarchy, id: u32, journal: &mut Journal) -> Option<Group> {
-        let home = tree.folder_of(id)?;
-        let name = format!("{OURS}{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        journal.made(self.number, &home.join(&name)).ok()?;
-        let group = Group::make(&home, &name).ok()?;
-        // What is forked while we move is inside when its parent was: look until nobody is outside.
-        for _ in 0..GATHER_TRIES {
-            let inside = group.members();
-            let outside: Vec<u32> = proc::family(id)
-                .into_iter()
-                .filter(|member| !inside.contains(member) && tree.folder_of(*member).as_ref() == Some(&home))
-                .collect();
-            if outside.is_empty() {
-                break;
-            }
-            for member in outside {
-                if group.take(member).is_err() && member == id {
-                    let _ = group.dissolve();
-                    return None;
-                }
-            }
-        }
-        Some(group)
     }
 
     /// Looks up who belongs to it, and takes over who is new.
@@ -412,24 +366,4 @@ impl Managed {
     pub fn take_longest(&mut self) -> Span {
         std::mem::take(&mut self.figures.longest)
     }
-}
-
-/// What names of our folders begin with; then come our process and which folder of its.
-pub(super) const OURS: &str = "greenwave-sched-";
-/// Folders made by this process: one that has several managers keeps their tasks apart.
-static MADE: AtomicU32 = AtomicU32::new(0);
-
-/// Looks for members outside the task's folder while it forks.
-const GATHER_TRIES: usize = 100;
-
-/// The folder of processes at `path`, as it was given: whole, or beneath where version 2 is mounted.
-#[must_use]
-pub fn group_path(given: &str) -> PathBuf {
-    let path = PathBuf::from(given);
-    if path.join("cgroup.procs").exists() {
-        return path;
-    }
-    let below = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
-        .map(|root| PathBuf::from(root).join(given.trim_start_matches('/')));
-    below.into_iter().find(|path| path.join("cgroup.procs").exists()).unwrap_or(path)
 }

@@ -9,27 +9,25 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use net::classify::TransportClassifier;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, send, socket_with, socketpair,
-};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
 use super::asking;
 use super::interface::Interface;
 use super::labels::Board;
-use super::listeners::{BACKLOG_MAX, Listener, Listeners, Stack};
+use super::listeners::{Listener, Listeners};
 use super::mailboxes::{MAILBOX, Mailboxes};
 use super::name::{Kind, Name};
 use super::options::Setting;
 use super::outbox::Outboxes;
 use super::pass;
-use super::pipe::{Pipe, READABLE, Shared};
+use super::pipe::Shared;
 use super::place::Place;
 use super::request::{Answer, Key, REQUEST_BYTES_MAX, Request};
 use crate::affinity;
@@ -38,15 +36,19 @@ mod asked;
 mod datagrams;
 mod half;
 mod leavers;
+mod letters;
+mod listening;
 mod opening;
 mod rules;
+mod saying;
 mod told;
 
 use asked::Questions;
 use datagrams::Wanted;
-pub use datagrams::{Arrived, Delivered, Letter};
 use half::HALF;
+pub use letters::{Arrived, Delivered, Letter};
 use opening::{Asker, Openings};
+use saying::{refused, say, tell};
 pub use told::{Happened, NoOffer, Refusal};
 
 /// Where programs ask.
@@ -84,7 +86,7 @@ pub(super) const BELL: u64 = u64::MAX - 1;
 const EVENTS: usize = 64;
 /// Different refusals that are told apart; more are not counted.
 const REFUSALS_MAX: usize = 1024;
-/// Answers are awaited by one process each and need no room.
+/// What is said to a program: it is not waited for room, and a program that is gone hears nothing.
 const QUIET: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
 impl Desk {
@@ -202,8 +204,6 @@ impl Desk {
     }
 
     fn on_event(&mut self, id: u64, flags: epoll::EventFlags, into: &mut Vec<Happened>) {
-        use epoll::EventFlags as F;
-        let gone = flags.intersects(F::HUP | F::ERR);
         if id & (LISTENER | MAILBOX) == MAILBOX {
             return match id & half::datagrams::HALF {
                 0 => self.on_mailbox(id, flags, into),
@@ -216,30 +216,7 @@ impl Desk {
         if id & HALF != 0 {
             return self.accept_half(id & !HALF);
         }
-        if gone || flags.contains(F::RDHUP) {
-            if let Some((listener, true)) = self.listeners.remove(id) {
-                into.push(Happened::Unlisten(listener.addr.port()));
-            }
-            return;
-        }
-        if flags.contains(F::IN) {
-            self.take_half(id);
-        }
-        let Some(listener) = self.listeners.get_mut(id) else { return };
-        listener.refill();
-        let _ = self.watch_listener(id);
-        self.accept_half(id);
-    }
-
-    /// Watches whether the listener is still there, and for room where it lacks.
-    fn watch_listener(&self, id: u64) -> io::Result<()> {
-        use epoll::EventFlags as F;
-        let listeners = &self.listeners;
-        let Some(listener) = listeners.get(id) else { return Ok(()) };
-        let room = if listener.is_full() { F::OUT } else { F::empty() };
-        let (flags, data) = (F::IN | F::RDHUP | room, epoll::EventData::new_u64(id));
-        epoll::modify(&self.watches[0], &listener.end, data, flags)?;
-        Ok(())
+        self.on_listener(id, flags, into);
     }
 
     fn take_requests(&mut self, into: &mut Vec<Happened>) {
@@ -264,16 +241,7 @@ impl Desk {
                 self.notice_leavers(addr.port(), into);
                 return self.bind(addr, reply, change);
             }
-            Request::Listen { id, backlog } => match self.listeners.get_mut(id) {
-                Some(listener) => {
-                    listener.listen(backlog);
-                    let port = listener.addr.port();
-                    into.push(self.listens(port));
-                    self.open_half(id);
-                    Answer::Done
-                }
-                None => Answer::No(Errno::INVAL.raw_os_error()),
-            },
+            Request::Listen { id, backlog } => self.listen(id, backlog, into),
             Request::Rules { id } => return self.take_rules(id, &reply),
             Request::Datagrams { addr, six, v6_only, reuse, options, to, connects } => {
                 let wanted = Wanted { addr, six, v6_only, reuse, options, to, connects };
@@ -303,7 +271,7 @@ impl Desk {
                 }
                 None => {
                     self.refuse(Refusal::SetOption { level, name });
-                    Answer::No(Errno::NOPROTOOPT.raw_os_error())
+                    refused(Errno::NOPROTOOPT)
                 }
             },
             Request::GetOption { id, level, name } => {
@@ -316,58 +284,20 @@ impl Desk {
                 Answer::Done
             }
             Request::Interface => {
-                let _ = send(&reply, &Answer::Done.encode(), QUIET);
-                let _ = send(&reply, &Interface::of(&self.place).encode(), QUIET);
-                return;
+                return tell(&reply, &Interface::of(&self.place).encode());
             }
             Request::Labels => {
-                let _ = send(&reply, &Answer::Done.encode(), QUIET);
+                say(&reply, Answer::Done);
                 let _ = pass::send(&reply, None, b"labels", self.shared.board.file());
                 return;
             }
             Request::Outboxes => {
-                let _ = send(&reply, &Answer::Done.encode(), QUIET);
+                say(&reply, Answer::Done);
                 let _ = pass::send(&reply, None, b"outboxes", self.outboxes.as_fd());
                 return;
             }
         };
-        let _ = send(&reply, &answer.encode(), QUIET);
-    }
-
-    /// Gives `addr` to the socket whose other end is `end`.
-    fn bind(&mut self, mut addr: SocketAddr, end: OwnedFd, change: impl FnOnce(&mut Listener)) {
-        let say = |end: &OwnedFd, answer: Answer| {
-            let _ = send(end, &answer.encode(), QUIET);
-        };
-        if !self.place.is_for(addr) {
-            return say(&end, Answer::NotOurs);
-        }
-        self.made += 1;
-        if addr.port() == 0 {
-            let Some(port) = self.listeners.free_port(&self.key, self.made) else {
-                return say(&end, Answer::No(Errno::ADDRINUSE.raw_os_error()));
-            };
-            addr.set_port(port);
-        }
-        let id = LISTENER | self.made;
-        let mut listener = Listener::new(id, addr, end);
-        change(&mut listener);
-        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let name = self.name(Kind::Listener, id, listener.six, addr, nobody);
-        if let Err(refused) = self.listeners.add(listener) {
-            return say(&refused.end, Answer::No(Errno::ADDRINUSE.raw_os_error()));
-        }
-        let Some(listener) = self.listeners.get_mut(id) else { return };
-        let named = rustix::io::ioctl_fionbio(&listener.end, true).and_then(|()| bind(&listener.end, &name?));
-        let data = epoll::EventData::new_u64(id);
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-        match named.and_then(|()| epoll::add(&self.watches[0], &listener.end, data, flags)) {
-            Ok(()) => say(&listener.end, Answer::Done),
-            Err(errno) => {
-                say(&listener.end, Answer::No(errno.raw_os_error()));
-                self.listeners.remove(id);
-            }
-        }
+        say(&reply, answer);
     }
 
     fn name(
@@ -380,58 +310,6 @@ impl Desk {
     ) -> rustix::io::Result<SocketAddrUnix> {
         let name = Name { run: self.run, kind, six, id, local, remote };
         SocketAddrUnix::new_abstract_name(&name.encode())
-    }
-
-    /// Hands a new connection from `remote` to `local` to the program that
-    /// listens there. `id` is how it is called from now on: below 2⁶², and no
-    /// other connection's that a program may still have.
-    ///
-    /// # Errors
-    /// [`NoOffer`]; the program hears nothing of it.
-    pub fn offer(&mut self, id: u64, local: SocketAddr, remote: SocketAddr) -> Result<Pipe, NoOffer> {
-        assert!(id < MAILBOX, "connection {id} is called like a listener, or like a mailbox");
-        let stack = Stack { number: self.stack_of(id), of: self.watches.len() };
-        let (run, watch) = (self.run, self.watches[stack.number].clone());
-        let listener = self.listeners.taker(local, stack).ok_or(NoOffer::NoListener)?;
-        let name = Name { run, kind: Kind::Connection, six: listener.six, id, local, remote };
-        let name = name.encode();
-        let none = |_: Errno| NoOffer::NoDescriptor;
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(none)?;
-        bind(&ours, &SocketAddrUnix::new_abstract_name(&name).map_err(none)?).map_err(none)?;
-        epoll::add(&watch, &ours, epoll::EventData::new_u64(id), READABLE).map_err(none)?;
-        // Before the program has it, so that it finds its label.
-        let pipe = Pipe::new(ours, id, watch, self.shared.clone());
-        let before = listener.is_full();
-        listener.hand_over(name, theirs).map_err(|_| NoOffer::Full)?;
-        let set = listener.settings().iter().map(|&setting| Happened::Set { id, setting });
-        self.inherited.extend(set);
-        let (listener, full) = (listener.id, listener.is_full());
-        if full && !before {
-            let _ = self.watch_listener(listener);
-        }
-        Ok(pipe)
-    }
-
-    /// So many connections of listener `id` may have brought data with their SYN; as tcp(7) has it.
-    fn set_fast_open(&mut self, id: u64, most: i32, into: &mut Vec<Happened>) -> Answer {
-        let (Some(listener), Ok(most)) = (self.listeners.get_mut(id), usize::try_from(most)) else {
-            return Answer::No(Errno::INVAL.raw_os_error());
-        };
-        listener.fast_open = most.min(BACKLOG_MAX);
-        if listener.backlog > 0 {
-            let port = listener.addr.port();
-            into.push(self.listens(port));
-        }
-        Answer::Done
-    }
-
-    /// Somebody listens on `port`.
-    fn listens(&self, port: u16) -> Happened {
-        let listening = self.listeners.at(port).filter(|listener| listener.backlog > 0);
-        // Who has not asked for requests that may come twice gets none.
-        let fast_open = listening.map(|listener| listener.fast_open).min().unwrap_or(0);
-        Happened::Listen { port, fast_open }
     }
 
     fn refuse(&mut self, refusal: Refusal) {

@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::net::send;
 
-use super::opening::{BETWEEN, no, say};
-use super::{Desk, Happened, LISTENER, MAILBOX, QUIET, Refusal};
+use super::opening::BETWEEN;
+use super::saying::{no, tell};
+use super::{Desk, Happened, LISTENER, MAILBOX, Refusal};
 use crate::seam::figures::Figures;
-use crate::seam::request::Answer;
 
 /// A program that wants to know an option.
 pub(super) struct Question {
@@ -88,9 +87,4 @@ impl Desk {
         self.refuse(Refusal::GetOption { level, name });
         no(reply, Errno::NOPROTOOPT);
     }
-}
-
-fn tell(reply: &OwnedFd, value: &[u8]) {
-    say(reply, Answer::Done);
-    let _ = send(reply, value, QUIET);
 }

@@ -73,21 +73,18 @@ impl Desk {
 
     /// Hands over what has come to the half of listener `id`, as far as there is room.
     pub(super) fn accept_half(&mut self, id: u64) {
-        let run = self.run;
-        let Some(listener) = self.listeners.get_mut(id) else { return };
-        let Some(half) = listener.half.take() else { return };
-        while listener.has_room()
+        let Some(half) = self.listeners.get_mut(id).and_then(|listener| listener.half.take()) else { return };
+        while let Some(listener) = self.listeners.get(id).filter(|listener| listener.has_room())
             && let Some((connection, remote)) = accepted(&half)
         {
             // For who accepts it to know the peer; the socket itself has no name of ours.
-            let (six, local) = (listener.six, listener.addr);
+            let (run, six, local) = (self.run, listener.six, listener.addr);
             let name = Name { run, kind: Kind::Connection, six, id: 0, local, remote };
-            let handed = listener.hand_over(name.encode(), connection);
+            let handed = self.hand_over(id, name.encode(), connection);
             debug_assert!(handed.is_ok(), "there was room");
         }
-        listener.half = Some(half);
-        if listener.is_full() {
-            let _ = self.watch_listener(id);
+        if let Some(listener) = self.listeners.get_mut(id) {
+            listener.half = Some(half);
         }
     }
 }

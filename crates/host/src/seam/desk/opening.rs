@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, send, socketpair};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socketpair};
 
 use super::super::listeners::Stack;
 use super::super::name::{Kind, Name};
@@ -24,7 +24,8 @@ use super::super::pass;
 use super::super::pipe::{Pipe, READABLE};
 use super::super::ports::EPHEMERAL;
 use super::super::request::Answer;
-use super::{Desk, Happened, QUIET, Refusal};
+use super::saying::{no, refused, say};
+use super::{Desk, Happened, Refusal};
 
 /// A program that wants a connection.
 pub(super) struct Asker {
@@ -61,19 +62,11 @@ impl Openings {
     /// How the handshake of connection `id` stands.
     pub(super) fn stands(&self, id: u64) -> Answer {
         if self.under_way.contains_key(&id) {
-            return Answer::No(Errno::ALREADY.raw_os_error());
+            return refused(Errno::ALREADY);
         }
         let failed = self.failed.iter().rev().find(|(failed, _)| *failed == id);
-        failed.map_or(Answer::Done, |(_, why)| Answer::No(why.raw_os_error()))
+        failed.map_or(Answer::Done, |(_, why)| refused(*why))
     }
-}
-
-pub(super) fn say(reply: &OwnedFd, answer: Answer) {
-    let _ = send(reply, &answer.encode(), QUIET);
-}
-
-pub(super) fn no(reply: &OwnedFd, why: Errno) {
-    say(reply, Answer::No(why.raw_os_error()));
 }
 
 impl Desk {
@@ -185,14 +178,9 @@ impl Desk {
         let name = Name { run, kind: Kind::Opened, six: asker.six, id, local: from, remote: to };
         bind(&accepted, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
         let name = Name { kind: Kind::Connection, six: listener.six, local: to, remote: from, ..name };
-        let name = name.encode();
+        let (name, listener) = (name.encode(), listener.id);
         bind(&theirs, &SocketAddrUnix::new_abstract_name(&name)?)?;
-        let before = listener.is_full();
-        listener.hand_over(name, accepted).map_err(|_| Errno::CONNREFUSED)?;
-        let (listener, full) = (listener.id, listener.is_full());
-        if full && !before {
-            let _ = self.watch_listener(listener);
-        }
+        self.hand_over(listener, name, accepted).map_err(|_| Errno::CONNREFUSED)?;
         pass::send(&asker.reply, None, &Answer::Done.encode(), theirs.as_fd())
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         if asker.waits {

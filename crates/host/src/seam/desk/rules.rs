@@ -8,9 +8,10 @@ use std::os::fd::OwnedFd;
 
 use net::classify::{Layer, Policy, TransportClassifier};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv, send};
+use rustix::net::{RecvFlags, recv};
 
-use super::{Desk, QUIET};
+use super::Desk;
+use super::saying::{refused, say_with};
 use crate::seam::request::{Answer, RULES_BYTES_MAX};
 
 impl Desk {
@@ -27,27 +28,21 @@ impl Desk {
         let mut bytes = vec![0; RULES_BYTES_MAX + 1];
         let text = match recv(reply, &mut bytes[..], RecvFlags::DONTWAIT) {
             Ok((len, _)) if len <= RULES_BYTES_MAX => &bytes[..len],
-            _ => return say(reply, Answer::No(Errno::MSGSIZE.raw_os_error()), ""),
+            _ => return say_with(reply, refused(Errno::MSGSIZE), b""),
         };
         // What listens already has told the stack.
         if self.listeners.get(id).is_none_or(|listener| listener.backlog > 0) {
-            return say(reply, Answer::No(Errno::ISCONN.raw_os_error()), "");
+            return say_with(reply, refused(Errno::ISCONN), b"");
         }
         match classifier(text) {
             Ok(classifier) => {
                 self.rules.retain(|id, _| self.listeners.get(*id).is_some());
                 self.rules.insert(id, classifier);
-                say(reply, Answer::Done, "");
+                say_with(reply, Answer::Done, b"");
             }
-            Err(why) => say(reply, Answer::No(Errno::INVAL.raw_os_error()), &why),
+            Err(why) => say_with(reply, refused(Errno::INVAL), why.as_bytes()),
         }
     }
-}
-
-/// Answers, and says why where that is known.
-fn say(reply: &OwnedFd, answer: Answer, why: &str) {
-    let _ = send(reply, &answer.encode(), QUIET);
-    let _ = send(reply, why.as_bytes(), QUIET);
 }
 
 /// What `text` means as the rules of one program.

@@ -8,10 +8,12 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, recv, send, socketpair};
 
 use super::super::ports::EPHEMERAL;
-use super::super::{ANSWER_BYTES, Asked, DatagramOptions, Figures, Half, Read, Reuse, Seam, Wrote, labels};
+use super::super::{
+    ANSWER_BYTES, Asked, DatagramOptions, Figures, Half, Pipe, Read, Reuse, Seam, Wrote, labels,
+};
 use super::*;
 
 const HERE: &str = "10.0.0.1:80";

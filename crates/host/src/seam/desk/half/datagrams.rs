@@ -13,7 +13,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, recvfrom, sendto};
 
-use super::super::datagrams::put;
+use super::super::letters::put;
 use super::super::{Desk, Refusal};
 use crate::seam::envelope::{Envelope, Said, mapped};
 use crate::seam::mailboxes::MAILBOX;

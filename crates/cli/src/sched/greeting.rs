@@ -1,0 +1,93 @@
+//! What is said at the start: what was chosen and why, and what has its limits here.
+
+use host::cores::{Manager, Mechanism, list};
+use host::proc;
+use queueing::{CoreId, Span};
+use sched::cores::{Settings, TaskId};
+use serde_json::json;
+
+use super::Args;
+use super::config::Config;
+use super::mechanism::Choice;
+
+/// How it starts.
+pub(super) struct Start<'a> {
+    pub cores: &'a [CoreId],
+    pub period: Span,
+    pub choice: &'a Choice,
+    pub sensor_why: &'a str,
+    /// Whether we run before those whom we manage.
+    pub is_first: bool,
+}
+
+/// What was chosen, and why.
+pub(super) fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: &Start<'_>) {
+    let &Start { cores, period, choice, sensor_why, is_first } = start;
+    let paper = Settings::default().period;
+    let (mechanism, mechanism_why) = (manager.mechanism(), &choice.why);
+    let limits = limits(config, manager, choice, is_first);
+    let (policy, sensor) = (&config.policy, manager.sensor().name());
+    if args.json {
+        println!(
+            "{}",
+            json!({
+                "event": "start", "policy": policy, "cores": list::text(cores), "period_ns": period.as_nanos(),
+                "mechanism": mechanism, "mechanism_why": mechanism_why, "sensor": sensor, "sensor_why": sensor_why,
+                "limits": limits, "machine": host::Machine::this().to_string(),
+            })
+        );
+        return;
+    }
+    println!("policy {policy} on cores {}, a round every {period} (the paper's: {paper})", list::text(cores));
+    println!("mechanism {mechanism}: {mechanism_why}");
+    println!("sensor {sensor}: {sensor_why}");
+    limits.iter().for_each(|limit| println!("limit: {limit}"));
+}
+
+/// What does not work as one might expect, and what it would take.
+fn limits(config: &Config, manager: &dyn Manager, choice: &Choice, is_first: bool) -> Vec<String> {
+    let mut limits = Vec::new();
+    let ids = (0..config.tasks.len()).map(|number| TaskId(number as u16));
+    for (task, id) in config.tasks.iter().zip(ids) {
+        if !task.is_critical() && !manager.can_park(id) {
+            limits.push(format!(
+                "{} cannot be parked: without a core {}",
+                task.name,
+                if choice.mechanism == Mechanism::Scx {
+                    "it gets one for a moment now and then"
+                } else {
+                    "it stays where it was, in the idle class"
+                }
+            ));
+        }
+        if config.real_time && manager.stays_fair(id) {
+            limits.push(format!(
+                "{} is not real-time, and the kernel's own threads can hold it up: no CAP_SYS_NICE, or its control \
+                 group has no cpu.rt_runtime_us",
+                task.name
+            ));
+        }
+        if task.request_max.is_some() && !(task.pulse && choice.mechanism == Mechanism::Runtime) {
+            limits
+                .push(format!("{}: request_max has no effect, since requests are not seen here", task.name));
+        }
+    }
+    if choice.mechanism == Mechanism::Runtime && !proc::may_look_into() {
+        let strangers = config.tasks.iter().filter(|task| task.pulse && task.command.is_none());
+        limits.extend(strangers.map(|task| {
+            format!(
+                "{}: a pulse of another user's program cannot be read, and its threads are looked at instead \
+                 (CAP_SYS_PTRACE)",
+                task.name
+            )
+        }));
+    }
+    choice.limits(config, &mut limits);
+    if !is_first {
+        limits.push("rounds may come late: we may not run before others (CAP_SYS_NICE)".to_owned());
+    }
+    if !proc::may_schedule() {
+        limits.push("only programs of our own are ours to schedule (CAP_SYS_NICE)".to_owned());
+    }
+    limits
+}

@@ -1,0 +1,33 @@
+//! What programs are answered. One process awaits each answer, and has room for it.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::send;
+
+use super::QUIET;
+use crate::seam::request::Answer;
+
+/// No, and why.
+pub(super) fn refused(why: Errno) -> Answer {
+    Answer::No(why.raw_os_error())
+}
+
+pub(super) fn say(reply: &OwnedFd, answer: Answer) {
+    let _ = send(reply, &answer.encode(), QUIET);
+}
+
+pub(super) fn no(reply: &OwnedFd, why: Errno) {
+    say(reply, refused(why));
+}
+
+/// An answer, and what belongs to it.
+pub(super) fn say_with(reply: &OwnedFd, answer: Answer, what: &[u8]) {
+    say(reply, answer);
+    let _ = send(reply, what, QUIET);
+}
+
+/// Yes, and what was asked for.
+pub(super) fn tell(reply: &OwnedFd, what: &[u8]) {
+    say_with(reply, Answer::Done, what);
+}
