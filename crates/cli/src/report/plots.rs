@@ -48,6 +48,21 @@ fn part_colour(index: usize) -> RGBColor {
     PARTS[index % PARTS.len()]
 }
 
+/// How line `index` is drawn where colours have run out: as another of its colour, in dashes.
+fn is_dashed(index: usize) -> bool {
+    index / COLOURS.len() % 2 == 1
+}
+
+/// What stands for line `index`, at its points and in the legend.
+fn mark(index: usize) -> ShapeStyle {
+    if is_dashed(index) { colour(index).stroke_width(2) } else { colour(index).filled() }
+}
+
+/// What stands for part `index`.
+fn part_mark(index: usize) -> ShapeStyle {
+    part_colour(index).filled()
+}
+
 /// How wide line `index` of `count` is: one that a later one covers still shows.
 fn width(index: usize, count: usize) -> u32 {
     2 + count.saturating_sub(index + 1).min(5) as u32
@@ -68,7 +83,7 @@ pub fn cdf_plot(title: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
         .collect();
     let (from, to) = log_range(lines.iter().flat_map(|(_, points)| points.iter().map(|p| p.0)));
     let (x_title, x_mark) = marks("latency, µs", to);
-    draw(360, &names(series), colour, |plot| {
+    draw(360, &names(series), mark, |plot| {
         let mut chart = frame(plot, title, 75)
             .build_cartesian_2d((from..to).log_scale(), Nines)
             .map_err(|e| e.to_string())?;
@@ -82,10 +97,10 @@ pub fn cdf_plot(title: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
             .x_label_formatter(&|us| x_mark(*us))
             .draw()
             .map_err(|e| e.to_string())?;
-        lines.iter().enumerate().try_for_each(|(i, (_, points))| {
-            let line = LineSeries::new(points.iter().copied(), colour(i).stroke_width(width(i, lines.len())));
-            chart.draw_series(line).map(drop).map_err(|e| e.to_string())
-        })
+        lines
+            .iter()
+            .enumerate()
+            .try_for_each(|(i, (_, points))| draw_line(&mut chart, points.iter().copied(), (i, lines.len())))
     })
 }
 
@@ -104,7 +119,7 @@ pub fn line_plot(
     let log_x = spread(points().map(|p| p.0)) >= DECADES;
     let (x_title, x_mark) = marks(x_label, extent(points().map(|p| p.0)).1);
     let (y_title, y_mark) = marks(y_label, extent(points().map(|p| p.1)).1);
-    draw(360, &names(series), colour, |plot| {
+    draw(360, &names(series), mark, |plot| {
         let mut builder = frame(plot, title, 75);
         macro_rules! lines {
             ($x:expr, $y:expr) => {{
@@ -122,10 +137,8 @@ pub fn line_plot(
                     .map_err(|e| e.to_string())?;
                 for (i, (_, points)) in series.iter().enumerate() {
                     let points = || points.iter().filter(shown).copied();
-                    let width = width(i, series.len());
-                    let line = LineSeries::new(points(), colour(i).stroke_width(width));
-                    chart.draw_series(line).map_err(|e| e.to_string())?;
-                    let dots = points().map(|p| Circle::new(p, width + 1, colour(i).filled()));
+                    draw_line(&mut chart, points(), (i, series.len()))?;
+                    let dots = points().map(|p| Circle::new(p, width(i, series.len()) + 1, mark(i)));
                     chart.draw_series(dots).map_err(|e| e.to_string())?;
                 }
                 Ok(())
@@ -170,7 +183,7 @@ pub fn stacked_bars(title: &str, unit: &str, bars: &[(String, Vec<(String, f64)>
     let label = (16 + LETTER * longest_label as u32).clamp(120, WIDTH / 3);
     let x_title =
         if as_shares { format!("share, %; the sum in {unit} stands behind") } else { unit.to_owned() };
-    draw(height, &parts, part_colour, |plot| {
+    draw(height, &parts, part_mark, |plot| {
         let rows = bars.len() as f64;
         let mut chart =
             frame(plot, title, label).build_cartesian_2d(0.0..to, 0.0..rows).map_err(|e| e.to_string())?;
@@ -192,7 +205,7 @@ pub fn stacked_bars(title: &str, unit: &str, bars: &[(String, Vec<(String, f64)>
             for (name, value) in cuts {
                 let index = parts.iter().position(|p| p == name).unwrap_or_default();
                 let end = x + value.max(0.0) * scale(cuts);
-                let bar = Rectangle::new([(x, low), (end, high)], part_colour(index).filled());
+                let bar = Rectangle::new([(x, low), (end, high)], part_mark(index));
                 chart.draw_series([bar]).map_err(|e| e.to_string())?;
                 x = end;
             }
@@ -209,6 +222,21 @@ pub fn stacked_bars(title: &str, unit: &str, bars: &[(String, Vec<(String, f64)>
         }
         Ok(())
     })
+}
+
+/// Line `index` of `count`.
+fn draw_line<C: CoordTranslate<From = (f64, f64)>>(
+    chart: &mut ChartContext<'_, SVGBackend<'_>, C>,
+    points: impl Iterator<Item = (f64, f64)> + Clone,
+    (index, count): (usize, usize),
+) -> Result<(), String> {
+    let style = colour(index).stroke_width(width(index, count));
+    let drawn = if is_dashed(index) {
+        chart.draw_series(DashedLineSeries::new(points, 8, 5, style)).map(drop)
+    } else {
+        chart.draw_series(LineSeries::new(points, style)).map(drop)
+    };
+    drawn.map_err(|e| e.to_string())
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
@@ -229,7 +257,7 @@ fn text_style() -> TextStyle<'static> {
 fn draw(
     height: u32,
     names: &[String],
-    colour: fn(usize) -> RGBColor,
+    mark: fn(usize) -> ShapeStyle,
     plot: impl FnOnce(&Area<'_>) -> Result<(), String>,
 ) -> String {
     let mut svg = String::new();
@@ -240,7 +268,7 @@ fn draw(
         plot(&left)?;
         for (i, name) in names.iter().enumerate() {
             let y = 50 + 22 * i as i32;
-            let mark = Rectangle::new([(4, y), (18, y + 12)], colour(i).filled());
+            let mark = Rectangle::new([(4, y), (18, y + 12)], mark(i));
             right.draw(&mark).map_err(|e| e.to_string())?;
             let style = text_style().pos(Pos::new(HPos::Left, VPos::Center));
             right.draw_text(name, &style, (26, y + 6)).map_err(|e| e.to_string())?;

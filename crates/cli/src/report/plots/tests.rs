@@ -75,6 +75,16 @@ fn an_axis_of_long_times_says_their_unit_at_each_mark() {
 }
 
 #[test]
+fn a_line_whose_colour_comes_again_is_dashed() {
+    let line = |i: usize| (format!("mode {i}"), vec![(1.0, i as f64), (2.0, i as f64 + 1.0)]);
+    let lines: Vec<_> = (0..13).map(line).collect();
+    let drawn = |lines, what: &str| line_plot("t", "x", "y", false, lines).matches(what).count();
+    let last = |what: &str| drawn(&lines, what) - drawn(&lines[..12], what);
+    assert!(last("<polyline") > 1, "a line of dashes is several");
+    assert_eq!(last("<circle"), 2, "a mark at each point");
+}
+
+#[test]
 fn nothing_measured_is_an_empty_plot() {
     is_plot(&cdf_plot("t", &named(&[])), &["none"]);
     is_plot(&line_plot("t", "x", "y", true, &named(&[(1.0, 0.0), (f64::NAN, 1.0)])), &[]);
