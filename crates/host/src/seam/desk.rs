@@ -48,7 +48,7 @@ use datagrams::Wanted;
 use half::HALF;
 pub use letters::{Arrived, Delivered, Letter};
 use opening::{Asker, Openings};
-use saying::{refused, say, tell};
+use saying::{give, refused, say, tell};
 pub use told::{Happened, NoOffer, Refusal};
 
 /// Where programs ask.
@@ -283,19 +283,9 @@ impl Desk {
                 }
                 Answer::Done
             }
-            Request::Interface => {
-                return tell(&reply, &Interface::of(&self.place).encode());
-            }
-            Request::Labels => {
-                say(&reply, Answer::Done);
-                let _ = pass::send(&reply, None, b"labels", self.shared.board.file());
-                return;
-            }
-            Request::Outboxes => {
-                say(&reply, Answer::Done);
-                let _ = pass::send(&reply, None, b"outboxes", self.outboxes.as_fd());
-                return;
-            }
+            Request::Interface => return tell(&reply, &Interface::of(&self.place).encode()),
+            Request::Labels => return give(&reply, b"labels", self.shared.board.file()),
+            Request::Outboxes => return give(&reply, b"outboxes", self.outboxes.as_fd()),
         };
         say(&reply, answer);
     }

@@ -14,7 +14,7 @@ use crate::{PrioritySet, Span, Time};
 
 /// Serves the least rank first; the old in between.
 ///
-/// Starvation: after `age_max` at most `9 × capacity - 1` entries go first.
+/// Starvation: after `age_max` at most `(`[`PASSED_IN_A_ROW`](super::PASSED_IN_A_ROW)` + 1) × capacity - 1` entries go first.
 #[derive(Clone, Debug)]
 pub struct Ranked<T, F> {
     queue: ByUrgency<T>,

@@ -34,21 +34,25 @@ pub(super) fn marks(title: &str, to: f64) -> (&str, fn(f64) -> String) {
 
 /// A time in µs, with the unit that it is read in.
 fn time(us: f64) -> String {
-    match us.abs() {
-        0.0 => number(us),
-        v if v >= 1e6 => format!("{} s", number(us * 1e-6)),
-        v if v >= 1e3 => format!("{} ms", number(us * 1e-3)),
-        _ => format!("{} µs", number(us)),
+    if us == 0.0 {
+        return number(us);
     }
+    let (unit, length) = unit_of(us.abs(), 1e3);
+    format!("{} {unit}", number(us * length))
 }
 
 /// The unit for bars of `value` in `unit`, and one of `unit` in it: nobody reads
 /// 3 380 609 µs.
 pub(super) fn larger_unit(unit: &str, value: f64) -> (&str, f64) {
-    match unit {
-        "µs" if value >= 1e6 => ("s", 1e-6),
-        "µs" if value >= LONG => ("ms", 1e-3),
-        _ => (unit, 1.0),
+    if unit == "µs" { unit_of(value, LONG) } else { (unit, 1.0) }
+}
+
+/// The unit that a time in µs is read in, milliseconds from `ms_from` on, and a µs in it.
+fn unit_of(us: f64, ms_from: f64) -> (&'static str, f64) {
+    match us {
+        v if v >= 1e6 => ("s", 1e-6),
+        v if v >= ms_from => ("ms", 1e-3),
+        _ => ("µs", 1.0),
     }
 }
 

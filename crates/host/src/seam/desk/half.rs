@@ -73,18 +73,15 @@ impl Desk {
 
     /// Hands over what has come to the half of listener `id`, as far as there is room.
     pub(super) fn accept_half(&mut self, id: u64) {
-        let Some(half) = self.listeners.get_mut(id).and_then(|listener| listener.half.take()) else { return };
         while let Some(listener) = self.listeners.get(id).filter(|listener| listener.has_room())
-            && let Some((connection, remote)) = accepted(&half)
+            && let Some(half) = &listener.half
+            && let Some((connection, remote)) = accepted(half)
         {
             // For who accepts it to know the peer; the socket itself has no name of ours.
             let (run, six, local) = (self.run, listener.six, listener.addr);
             let name = Name { run, kind: Kind::Connection, six, id: 0, local, remote };
             let handed = self.hand_over(id, name.encode(), connection);
             debug_assert!(handed.is_ok(), "there was room");
-        }
-        if let Some(listener) = self.listeners.get_mut(id) {
-            listener.half = Some(half);
         }
     }
 }

@@ -1,11 +1,12 @@
 //! What programs are answered. One process awaits each answer, and has room for it.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::send;
 
 use super::QUIET;
+use crate::seam::pass;
 use crate::seam::request::Answer;
 
 /// No, and why.
@@ -30,4 +31,10 @@ pub(super) fn say_with(reply: &OwnedFd, answer: Answer, what: &[u8]) {
 /// Yes, and what was asked for.
 pub(super) fn tell(reply: &OwnedFd, what: &[u8]) {
     say_with(reply, Answer::Done, what);
+}
+
+/// Yes, and the file that was asked for.
+pub(super) fn give(reply: &OwnedFd, what: &[u8], file: BorrowedFd<'_>) {
+    say(reply, Answer::Done);
+    let _ = pass::send(reply, None, what, file);
 }
