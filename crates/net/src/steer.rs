@@ -4,7 +4,7 @@
 //! one. Flows are told apart as a network card with receive-side scaling does:
 //! a hash of the addresses and ports, and a table of 128 entries that names a
 //! shard for the hash's last bits. What belongs to no flow follows a rule:
-//! ARP, neighbour discovery and what a DHCP server says concern all shards
+//! ARP, neighbour discovery, who asks for listeners (MLD) and what a DHCP server says concern all shards
 //! (the first asks and answers), an ICMP error the flow whose packet it quotes, fragments and the rest of ICMP
 //! the pair of addresses: a datagram that came in pieces is put together on
 //! that pair's shard, where a UDP socket must be bound as well; a segment of
@@ -101,9 +101,18 @@ impl Steering {
             return Owner::One(0);
         }
         match frame.get(ETHERTYPE) {
-            Some([0x08, 0x06]) => Owner::All,
-            Some([0x08, 0x00]) => self.of_ipv4(&frame[HEADER..]),
-            Some([0x86, 0xdd]) => self.of_ipv6(&frame[HEADER..]),
+            // An 802.1Q tag, at most one.
+            Some([0x81, 0x00]) => self.of_network(frame.get(ETHERTYPE.start + TAG..).unwrap_or_default()),
+            _ => self.of_network(frame.get(ETHERTYPE.start..).unwrap_or_default()),
+        }
+    }
+
+    /// Whose a packet is that begins with its EtherType.
+    fn of_network(&self, typed: &[u8]) -> Owner {
+        match typed {
+            [0x08, 0x06, ..] => Owner::All,
+            [0x08, 0x00, packet @ ..] => self.of_ipv4(packet),
+            [0x86, 0xdd, packet @ ..] => self.of_ipv6(packet),
             _ => Owner::One(0),
         }
     }
@@ -122,7 +131,7 @@ impl Steering {
     fn of_ipv6(&self, packet: &[u8]) -> Owner {
         let Some(ip) = Ip::of_ipv6(packet) else { return Owner::One(0) };
         match (ip.protocol, ip.payload) {
-            (ICMPV6, [133..=137, ..]) => Owner::All,
+            (ICMPV6, [MLD_QUERY | 133..=137, ..]) => Owner::All,
             (ICMPV6, [1..=4, _, _, _, _, _, _, _, quoted @ ..]) => self.of_quoted(Ip::of_ipv6(quoted), &ip),
             _ => self.of_packet(&ip),
         }
@@ -247,7 +256,9 @@ impl<'a> Ip<'a> {
     }
 }
 
-const HEADER: usize = 14;
+/// Bytes of a tag.
+const TAG: usize = 4;
+const MLD_QUERY: u8 = 130;
 const ETHERTYPE: std::ops::Range<usize> = 12..14;
 const DHCP_CLIENT: u8 = 68;
 const ICMP: u8 = 1;

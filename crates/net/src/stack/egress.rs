@@ -10,7 +10,7 @@ use super::ip::outgoing::Outgoing;
 use super::ip::question;
 use super::neighbors::Reach;
 use super::ready::Turn;
-use super::{Config, Counters, Stack};
+use super::{Counters, Stack};
 use crate::Device;
 use crate::device::Full;
 use crate::tcp::Connection;
@@ -134,7 +134,7 @@ impl Stack {
     #[inline(never)]
     fn take_turn<D: Device>(&mut self, now: Time, device: &mut D, turn: &mut Turn) -> Result<(), Full> {
         let index = turn.index;
-        let Some((_, connection)) = self.flows.at(index) else { return Ok(()) };
+        let Some((id, connection)) = self.flows.at(index) else { return Ok(()) };
         // What has data takes its acknowledgement along, unless that has to wait.
         if turn.bare && connection.wants_data() && !self.ready.is_behind() {
             return Ok(());
@@ -167,7 +167,7 @@ impl Stack {
             };
             if matches!(reach, Reach::Refresh(_)) && connection.retries > 0 && !connection.flags.parked {
                 // What goes out may go astray: heard of another address, it goes again.
-                connection.flags.parked = self.neighbors.park(hop, index);
+                connection.flags.parked = self.neighbors.park(hop, id);
             }
             let together = device.offloads().tx_segmentation;
             while let Some(going) = plan
@@ -204,11 +204,11 @@ impl Stack {
 
     /// Lets a connection wait until it hears of `addr`; its timer runs meanwhile.
     fn park(&mut self, now: Time, addr: Option<IpAddr>, index: u32) {
-        let Some((_, connection)) = self.flows.at(index) else { return };
+        let Some((id, connection)) = self.flows.at(index) else { return };
         if let Some(addr) = addr
             && !connection.flags.parked
         {
-            connection.flags.parked = self.neighbors.park(addr, index);
+            connection.flags.parked = self.neighbors.park(addr, id);
         }
         connection.arm(now, &self.config);
         super::set_timer(&mut self.timers, connection, &self.config, index);
@@ -216,7 +216,11 @@ impl Stack {
 
     fn send_replies<D: Device>(&mut self, now: Time, device: &mut D) -> Result<(), Full> {
         while let Some(reply) = self.replies.front_mut() {
-            self.counters.frames_sent += transmit_reply(now, device, &self.config, reply)?;
+            let mtu = match reply {
+                Reply::Packet(packet) => self.ip.mtu(now, &self.config, packet.target),
+                _ => self.config.mtu,
+            };
+            self.counters.frames_sent += transmit_reply(now, device, self.config.mac, mtu, reply)?;
             if let Some(Reply::Packet(packet)) = self.replies.pop_front() {
                 self.pool.give(packet.payload);
             }
@@ -238,12 +242,12 @@ pub(super) fn queue_reply(replies: &mut VecDeque<Reply>, counters: &mut Counters
 fn transmit_reply<D: Device>(
     now: Time,
     device: &mut D,
-    config: &Config,
+    source_mac: Mac,
+    mtu: u16,
     reply: &mut Reply,
 ) -> Result<u64, Full> {
-    let source_mac = config.mac;
     match reply {
-        Reply::Packet(packet) => return packet.transmit(now, device, source_mac, config.mtu),
+        Reply::Packet(packet) => return packet.transmit(now, device, source_mac, mtu),
         Reply::Arp(packet) => {
             let request = packet.operation == arp::Operation::Request;
             let target = if request { BROADCAST } else { packet.target_mac };

@@ -71,6 +71,8 @@ pub enum ListenError {
     PortInUse(u16),
     /// Port 0 cannot be listened on.
     PortZero,
+    /// 65,536 listeners are there, or closed and still needed by their connections.
+    TooMany,
 }
 
 /// Why `connect` failed at once.

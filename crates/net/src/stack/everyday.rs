@@ -28,7 +28,7 @@ impl Stack {
         let Some(hop) = config.next_hop(target) else { return false };
         let Some(mac) = self.neighbors.recent(now, hop.into()) else { return false };
         let edge = connection.edge();
-        let dscp = config.dscp_of(connection.transmit.level);
+        let dscp = connection.transmit.dscp(config);
         let payload_len = TCP_LEN + len as usize;
         let frame = Everyday {
             target_mac: mac,

@@ -122,6 +122,11 @@ impl Flows {
         ConnId { index, generation: slot.generation }
     }
 
+    /// All connections.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter()).filter_map(|slot| slot.connection.as_ref())
+    }
+
     /// Empties a slot; its id is never valid again.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Connection> {
         let slot = self.slot_mut(index)?;

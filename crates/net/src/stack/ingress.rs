@@ -41,7 +41,7 @@ impl Stack {
 
     fn on_frame(&mut self, now: Time, frame: &[u8], meta: &PacketMeta) -> Result<(), Malformed> {
         if let Some(everyday) = Everyday::parse(frame, (self.config.mac, self.config.addr), !meta.checked)
-            && is_sender(everyday.ip.source)
+            && is_sender(&self.config, everyday.ip.source)
             && everyday.ip.source != self.config.addr
         {
             let tuple = FourTuple {
@@ -89,10 +89,8 @@ impl Stack {
             self.counters.not_for_us += 1;
             return Ok(());
         }
-        if (source == self.config.addr && source.to_bits() != 0)
-            || source.is_multicast()
-            || source.is_broadcast()
-        {
+        let is_nobody = source.is_unspecified();
+        if !is_nobody && (source == self.config.addr || !is_sender(&self.config, source)) {
             return Err(Malformed::BadAddress);
         }
         if packet.protocol == Protocol::Tcp && packet.fragment.is_none() && !group && !source.is_unspecified()
@@ -303,8 +301,10 @@ fn verdicts<'a>(
     }
 }
 
-/// Whether a host can have the address `addr`.
+/// Whether a packet can come from `addr` (RFC 1122 §3.2.1.3).
 #[inline]
-fn is_sender(addr: Ipv4Addr) -> bool {
-    !(addr.is_multicast() || addr.is_broadcast() || addr.is_unspecified())
+fn is_sender(config: &Config, addr: Ipv4Addr) -> bool {
+    let hosts = u32::MAX.checked_shr(config.prefix.into()).unwrap_or(0);
+    let everybody = hosts > 1 && addr.to_bits() == config.addr.to_bits() | hosts;
+    !(everybody || addr.is_multicast() || addr.is_broadcast() || addr.is_unspecified() || addr.is_loopback())
 }

@@ -141,6 +141,8 @@ pub struct Stack {
     tells_apart: bool,
 }
 
+/// Closed listeners that no connection needs are looked for only where there are so many.
+const LISTENERS_KEPT: usize = 256;
 /// First port that `connect` chooses by itself, and how many there are.
 const EPHEMERAL: (u16, u16) = (32_768, 28_232);
 
@@ -199,7 +201,7 @@ impl Stack {
     /// Listens on `port`.
     ///
     /// # Errors
-    /// [`ListenError::PortZero`], [`ListenError::PortInUse`].
+    /// [`ListenError::PortZero`], [`ListenError::PortInUse`], [`ListenError::TooMany`].
     pub fn listen(&mut self, port: u16, options: ListenOptions) -> Result<ListenerId, ListenError> {
         if port == 0 {
             return Err(ListenError::PortZero);
@@ -209,13 +211,27 @@ impl Stack {
         }
         let listener = Listener::new(options);
         let free = self.listeners.iter().position(|old| old.is_replaced_by(&listener));
+        let free = free.or_else(|| self.listener_of_nobody());
         let index = free.unwrap_or(self.listeners.len());
+        let short = u16::try_from(index).map_err(|_| ListenError::TooMany)?;
         match free {
             Some(index) => self.listeners[index] = listener,
             None => self.listeners.push(listener),
         }
-        self.ports.insert(port, index as u16);
+        self.ports.insert(port, short);
         Ok(ListenerId(index as u32))
+    }
+
+    /// Where there are many: one that is over, and by whose classifier no connection goes.
+    fn listener_of_nobody(&self) -> Option<usize> {
+        if self.listeners.len() < LISTENERS_KEPT {
+            return None;
+        }
+        let mut needed = vec![false; self.listeners.len()];
+        self.flows.iter().filter_map(|connection| connection.listener).for_each(|index| {
+            needed[usize::from(index)] = true;
+        });
+        self.listeners.iter().zip(needed).position(|(listener, needed)| listener.is_over() && !needed)
     }
 
     /// So many connections by `port` may have brought data with their SYN from now

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 
 use queueing::{Span, Time};
 
+use super::event::ConnId;
 use crate::wire::ethernet::Mac;
 
 /// What is known of one neighbour.
@@ -65,7 +66,7 @@ pub(crate) struct Neighbors {
     /// The last answer, for the many who talk to one gateway or one peer.
     last: Option<(IpAddr, Mac, Time)>,
     /// Connections (by slot) that wait for an answer, and for whose.
-    waiting: Vec<(IpAddr, u32)>,
+    waiting: Vec<(IpAddr, ConnId)>,
     /// Nothing is due before.
     due: Time,
 }
@@ -203,24 +204,29 @@ impl Neighbors {
         self.known(addr).is_none_or(|known| known == mac)
     }
 
-    /// Lets the connection in slot `index` wait for `addr`; `false` when too many do.
-    pub(crate) fn park(&mut self, addr: IpAddr, index: u32) -> bool {
+    /// Lets connection `id` wait for `addr`; `false` when too many do.
+    pub(crate) fn park(&mut self, addr: IpAddr, id: ConnId) -> bool {
         let room = self.waiting.len() < Self::WAITING_MAX;
         if room {
-            self.waiting.push((addr, index));
+            self.waiting.push((addr, id));
         }
         room
     }
 
+    /// Connection `id`, which waits, is gone.
+    pub(crate) fn forget(&mut self, id: ConnId) {
+        self.waiting.retain(|(_, waits)| *waits != id);
+    }
+
     /// Who waited for `addr`.
-    pub(crate) fn unpark(&mut self, addr: IpAddr) -> Vec<u32> {
+    pub(crate) fn unpark(&mut self, addr: IpAddr) -> Vec<ConnId> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
         let (ready, waiting) = self.waiting.drain(..).partition(|(a, _)| *a == addr);
         self.waiting = waiting;
-        let ready: Vec<(IpAddr, u32)> = ready;
-        ready.into_iter().map(|(_, index)| index).collect()
+        let ready: Vec<(IpAddr, ConnId)> = ready;
+        ready.into_iter().map(|(_, id)| id).collect()
     }
 
     #[cfg(test)]
@@ -254,9 +260,12 @@ mod tests {
     #[test]
     fn only_so_many_wait_for_answers() {
         let mut neighbors = Neighbors::default();
-        let parked = (0..20_000).filter(|index| neighbors.park(THERE, *index)).count();
+        let id = |index| ConnId { index, generation: 0 };
+        let parked = (0..20_000).filter(|index| neighbors.park(THERE, id(*index))).count();
         assert_eq!((parked, neighbors.unpark(THERE).len()), (Neighbors::WAITING_MAX, Neighbors::WAITING_MAX));
-        assert!(neighbors.park(THERE, 0), "there is room again");
+        assert!(neighbors.park(THERE, id(0)) && neighbors.park(THERE, id(1)), "there is room again");
+        neighbors.forget(id(0));
+        assert_eq!(neighbors.unpark(THERE), [id(1)]);
     }
 
     #[test]

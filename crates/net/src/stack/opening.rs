@@ -68,8 +68,12 @@ impl Listener {
     /// Whether `next` can have its place: nothing counts on it any more, and
     /// connections that came by it would not notice.
     pub(super) fn is_replaced_by(&self, next: &Self) -> bool {
-        let waiting = self.half_open + self.accepted + self.fast_open;
-        self.closed && waiting == 0 && self.classifier.is_none() && next.classifier.is_none()
+        self.is_over() && self.classifier.is_none() && next.classifier.is_none()
+    }
+
+    /// Whether nothing counts on it any more but connections that it has a classifier for.
+    pub(super) fn is_over(&self) -> bool {
+        self.closed && self.half_open + self.accepted + self.fast_open == 0
     }
 
     /// Whether one more connection can wait for being taken.
@@ -217,6 +221,8 @@ impl Stack {
         let flags = if ecn { Flags::SYN | Flags::ECE | Flags::CWR } else { Flags::SYN };
         let mut connection = self.answering(now, tuple, &Segment { seq: irs, flags, options, ..*s });
         connection.resume(index, number);
+        // A classifier may want nothing of this segment, and the next may never come.
+        connection.arm(now, &self.config);
         self.add(connection);
         self.counters.cookies_accepted += 1;
         Cookie::Good

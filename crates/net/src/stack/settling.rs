@@ -22,6 +22,11 @@ impl Stack {
     }
 
     pub(super) fn free(&mut self, index: u32) {
+        if let Some((id, connection)) = self.flows.at(index)
+            && connection.flags.parked
+        {
+            self.neighbors.forget(id);
+        }
         if let Some(mut connection) = self.flows.remove(index) {
             connection.release(&mut self.pool);
             self.pool.forget_shortened(index);

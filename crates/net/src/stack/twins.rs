@@ -161,6 +161,11 @@ pub(crate) enum Step {
         host: usize,
         level: u8,
     },
+    /// The application says with which DSCP a host's connection goes.
+    Dscp {
+        host: usize,
+        dscp: u8,
+    },
     Close {
         host: usize,
     },
@@ -181,6 +186,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => (host(), 300..1500u16).prop_map(|(host, mtu)| Step::Narrow { host, mtu }),
         5 => prop_oneof![6 => 1..300u64, 2 => 1..20_000u64, 1 => 1..3_000_000u64].prop_map(|us| Step::Wait { us }),
         1 => (host(), 0..8u8).prop_map(|(host, level)| Step::Level { host, level }),
+        1 => (host(), 0..64u8).prop_map(|(host, dscp)| Step::Dscp { host, dscp }),
         1 => proptest::option::weighted(0.1, host()).prop_map(|host| match host {
             Some(host) => Step::Close { host },
             None => Step::Wait { us: 7 },
@@ -327,6 +333,11 @@ impl World {
             Step::Level { host, level } => {
                 if let Some(conn) = self.conns[host] {
                     self.hosts[host].set_label(now, conn, Label::new(Priority::new(level).unwrap()));
+                }
+            }
+            Step::Dscp { host, dscp } => {
+                if let Some(conn) = self.conns[host] {
+                    self.hosts[host].set_dscp(now, conn, dscp);
                 }
             }
             Step::Close { host } => {

@@ -157,3 +157,22 @@ fn shards_get_equal_shares_of_flows() {
         assert!(chi_square < 30.0 + uneven, "{hash:?} over {shards}: {flows:?}, χ² {chi_square}");
     }
 }
+
+#[test]
+fn who_asks_for_listeners_asks_all_and_a_tag_is_stepped_over() {
+    let steering = Steering::new(16, FlowHash::Keyed([3; 16]));
+    let (us, router) =
+        (Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7));
+    // A query comes behind a router alert (RFC 3810 §5.1).
+    let alert = [58, 0, 5, 2, 0, 0, 1, 0];
+    let query = ipv6(router, us, 0, &[&alert[..], &[130, 0, 0, 0], &[0; 20]].concat());
+    assert_eq!(steering.owner(&frame(IPV6, &query)), Owner::All);
+    let (us, peer) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+    for port in 1..50 {
+        let segment = ipv4(peer, us, 6, 0x4000, &ports(port, 80));
+        let tagged = frame([0x81, 0], &[&[0x20, 5, 8, 0][..], &segment].concat());
+        assert_eq!(steering.owner(&tagged), steering.owner(&frame(IPV4, &segment)));
+    }
+    let arp = [&[0x20, 5, 8, 6][..], &[0; 28]].concat();
+    assert_eq!(steering.owner(&frame([0x81, 0], &arp)), Owner::All);
+}

@@ -274,6 +274,7 @@ impl Flight {
         record.end = seq;
         let ledger = self.open(pool);
         ledger.lost += if tail.lost && i == 0 { tail.len() } else { 0 };
+        ledger.sacked_records += u32::from(tail.sacked);
         ledger.rest.insert(i, tail);
     }
 

@@ -129,6 +129,7 @@ impl<B: Store> Connection<B> {
             self.congestion.on_syn_lost(cx.now);
         }
         self.retries = 0;
+        self.patience_regained();
         self.recovery = Recovery::None;
         self.rto_at = Time::MAX;
         self.flags.retransmit_now = false;

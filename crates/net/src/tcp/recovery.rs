@@ -16,7 +16,7 @@ use super::congestion::CongestionControl;
 use super::connection::{Connection, Context, Recovery};
 use super::prr::Prr;
 use super::rack::millis;
-use super::spurious::{Evidence, Undo};
+use super::spurious::{Evidence, Spurious, Undo};
 use super::state::State;
 use super::store::Store;
 use crate::stack::CloseReason;
@@ -48,7 +48,9 @@ impl<B: Store> Connection<B> {
         let lost = self.detect_loss(cx, method, news);
         match self.recovery {
             Recovery::None | Recovery::Reduction { .. } if lost > 0 => {
-                self.recover(cx, news.flight - news.sacked.min(news.flight));
+                // A window that was marked was reduced for it (RFC 3168 §6.1.2).
+                let reduces = self.recovery == Recovery::None;
+                self.recover(cx, news.flight - news.sacked.min(news.flight), reduces);
             }
             Recovery::None if news.advanced > 0 => self.grow(cx.now, news.advanced, news),
             Recovery::Reduction { until } if news.advanced > 0 => {
@@ -186,17 +188,25 @@ impl<B: Store> Connection<B> {
     }
 
     /// Fast recovery starts with `base` bytes in flight before the loss was known.
-    fn recover(&mut self, cx: &mut Context<'_>, base: u32) {
+    fn recover(&mut self, cx: &mut Context<'_>, base: u32, reduces: bool) {
         cx.counters.fast_retransmits += 1;
-        self.congestion.on_loss(cx.now, self.flight_size());
-        self.undo.start(self.snd_una);
+        if reduces {
+            self.congestion.on_loss(cx.now, self.flight_size());
+            self.undo.start(self.snd_una);
+        } else {
+            // To undo this repair would be to undo the reduction, too.
+            self.undo = Undo::default();
+        }
         self.recovery = Recovery::Fast { until: self.snd_nxt };
         self.flags.retransmit_now = true;
         self.flags.tail_due = false;
         let target = self.congestion.ssthresh();
         let ledger = self.flight.open(cx.pool);
         ledger.prr = Prr::start(base, bound(target, self.mss));
-        ledger.spurious.on_loss();
+        ledger.spurious = Spurious::default();
+        if reduces {
+            ledger.spurious.on_loss();
+        }
         ledger.rescued = false;
         self.note_reduction();
     }

@@ -182,3 +182,25 @@ fn a_refusal_begins_anew() {
     assert_eq!(again.kind, Kind::Discover);
     assert_ne!(again.transaction, discover.transaction);
 }
+
+#[test]
+fn a_server_that_lends_for_no_time_is_not_asked_all_the_time() {
+    for (lease_s, renew_s, most) in [(1000, Some(0), 20), (60, Some(0), 20), (1, None, 700), (0, None, 60)] {
+        let mut host = host();
+        let mut asked = 0;
+        let end = host.now + Span::from_secs(300);
+        while host.now < end {
+            for _ in 0..50 {
+                let said = heard(&host.hear());
+                asked += said.len();
+                for (said, _) in said {
+                    let kind = if said.kind == Kind::Discover { Kind::Offer } else { Kind::Ack };
+                    answer(&mut host, kind, &said, |m| (m.lease_s, m.renew_s) = (Some(lease_s), renew_s));
+                }
+            }
+            host.now += Span::from_millis(100);
+            host.stack.handle_timeout(host.now);
+        }
+        assert!(asked <= most, "{asked} in 300 s, for a lease of {lease_s} s");
+    }
+}

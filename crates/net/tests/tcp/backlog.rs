@@ -253,3 +253,19 @@ fn two_stacks_talk_through_cookies() {
     assert_eq!(world.stacks[0].counters().retransmissions, 0);
     assert_eq!(world.stacks[0].counters().cookies_accepted, 1);
 }
+
+#[test]
+fn who_proves_a_cookie_with_what_a_classifier_drops_is_not_half_open_for_ever() {
+    let classifier: net::classify::TransportClassifier =
+        std::sync::Arc::new(|_: &mut net::classify::FlowContext<'_>| net::classify::Verdict::Drop);
+    let config = Config { syn_cookies: SynCookies::Always, classifier: Some(classifier), ..config(1) };
+    let mut peer = Peer::new(config);
+    let answer = peer.say(Seg { options: all(9), ..peer.seg(Flags::SYN) }).remove(0);
+    let ack = last(&mut peer, &answer, b"unwanted");
+    peer.say(ack);
+    assert_eq!(peer.stack.connections(), 1, "it may come again, with other data");
+    for _ in 0..20 {
+        peer.wait();
+    }
+    assert_eq!(peer.stack.connections(), 0);
+}

@@ -240,6 +240,19 @@ fn a_port_that_is_listened_on_no_longer_refuses_and_keeps_what_it_accepted() {
 }
 
 #[test]
+fn ports_can_be_listened_on_and_left_as_often_as_one_likes() {
+    let mut stack = Stack::new(config(1));
+    for round in 0..70_000_u32 {
+        let classifier: net::classify::TransportClassifier =
+            std::sync::Arc::new(|_: &mut net::classify::FlowContext<'_>| net::classify::Verdict::Keep);
+        let options = ListenOptions { classifier: Some(classifier), ..ListenOptions::default() };
+        let id = stack.listen(80, options).unwrap();
+        assert!(id.0 < 1000, "after {round} others its number is {}", id.0);
+        stack.unlisten(80);
+    }
+}
+
+#[test]
 fn wrong_acknowledgement_of_the_handshake_is_refused() {
     let mut peer = Peer::new(config(1));
     let answer = peer.say(peer.seg(Flags::SYN));

@@ -117,3 +117,26 @@ fn timer_of_a_segment_starts_when_it_leaves() {
     let late = opened_after(Span::from_millis(1100), Span::from_millis(999));
     assert_eq!(late, [vec![asks], vec![]], "no SYN was lost that might have been dropped for its bits");
 }
+
+#[test]
+fn who_takes_the_place_of_a_connection_that_waited_hears_nothing_of_its_neighbour() {
+    let (mut stack, start) = (Stack::new(config(2)), Time::from_nanos(1_000_000_000));
+    let silent = stack.connect(start, "10.0.0.9:80".parse().unwrap(), None).unwrap();
+    let _ = sent(&mut stack, start);
+    stack.abort(start, silent);
+    let answer = claim(1, [2, 0, 0, 0, 0, 1], 2);
+    let other = stack.connect(start, SERVER[0].parse().unwrap(), None).unwrap();
+    let _ = sent(&mut stack, start);
+    stack.ingress(start, &answer, &meta(start, &answer));
+    assert_eq!(segments(&sent(&mut stack, start)), [Flags::SYN]);
+    // Nobody has 10.0.0.9: after three questions that is known.
+    let until = start + Span::from_secs(3);
+    while let Some(due) = stack.poll_timeout().filter(|due| *due < until) {
+        stack.handle_timeout(due);
+        let _ = sent(&mut stack, due);
+    }
+    assert_eq!(stack.counters().neighbors_silent, 1);
+    let ended: Vec<_> =
+        std::iter::from_fn(|| stack.poll_event()).filter(|event| event.conn == other).collect();
+    assert_eq!(ended, [], "it is only asking");
+}

@@ -176,3 +176,21 @@ fn packets_carry_the_code_point_of_their_level() {
     server.set_dscp(now, conn, 0);
     assert_eq!(marks(server), [dscp[0]]);
 }
+
+#[test]
+fn a_chosen_code_point_is_on_what_goes_out_alone_too() {
+    let (mut world, conns) = connected(1, TransmitOrder::STRICT);
+    let (ours, theirs) = conns[0];
+    world.stacks[0].set_dscp(world.now, ours, 10);
+    for _ in 0..3 {
+        world.stacks[0].send(world.now, ours, &[1; 100]).unwrap();
+        let frames = crate::world::sent(&mut world.stacks[0], world.now);
+        assert_eq!(frames.iter().map(|frame| frame[15] >> 2).collect::<Vec<_>>(), [10]);
+        for frame in frames {
+            world.stacks[1].ingress(world.now, &frame, &crate::world::meta(world.now, &frame));
+        }
+        // All is acknowledged before the next.
+        world.stacks[1].consume(world.now, theirs, 100);
+        world.run_for(Span::from_millis(100));
+    }
+}

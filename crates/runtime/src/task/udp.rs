@@ -150,7 +150,7 @@ impl Handle {
     pub fn bind_udp(&self, port: u16, options: UdpOptions) -> io::Result<UdpSocket> {
         let mut sockets = lock(&self.0.sockets);
         let id = sockets.stack.bind_udp(port, options).map_err(|e| match e {
-            ListenError::PortInUse(_) => io::ErrorKind::AddrInUse,
+            ListenError::PortInUse(_) | ListenError::TooMany => io::ErrorKind::AddrInUse,
             ListenError::PortZero => io::ErrorKind::AddrNotAvailable,
         })?;
         let local = SocketAddr::new(sockets.stack.config().addr.into(), id.0);

@@ -184,7 +184,9 @@ impl Client {
                     return None;
                 }
                 let lease = Lease::new(now, said, server)?;
-                (self.state, self.tries, self.due) = (State::Bound(lease), 0, lease.renew_at);
+                // However short it is, the server is not asked all the time.
+                let due = lease.renew_at.max(now + RENEW_MIN).min(lease.until);
+                (self.state, self.tries, self.due) = (State::Bound(lease), 0, due);
                 Some(Act::Use(lease))
             }
             (State::Requesting { server, .. }, Kind::Nak) if said.server == Some(server) => {
@@ -225,10 +227,10 @@ fn following(transaction: u32) -> u32 {
 }
 
 impl Lease {
-    /// What an ACK lends; T1 and T2 are half and seven eighths unless it says
+    /// What an ACK lends, if it is for any time; T1 and T2 are half and seven eighths unless it says
     /// otherwise (RFC 2131 §4.4.5).
     fn new(now: Time, said: &Message, server: Ipv4Addr) -> Option<Self> {
-        let lease_s = u64::from(said.lease_s?);
+        let lease_s = u64::from(said.lease_s.filter(|seconds| *seconds > 0)?);
         let whole = lease_s == u64::from(u32::MAX);
         let after = |s: u64| if whole { Time::MAX } else { now + Span::from_secs(s) };
         let rebind_s = said.rebind_s.map_or(lease_s * 7 / 8, u64::from).min(lease_s);
@@ -307,17 +309,11 @@ impl Stack {
                 } else {
                     let ident = self.ip.idents.next(&self.config.secret, source, target);
                     let mac = [0; 6];
-                    self.udp.outbox.queue(Outgoing {
-                        mac,
-                        source,
-                        target,
-                        protocol,
-                        marks: Marks::default(),
-                        whole: false,
-                        payload,
-                        ident,
-                        sent: 0,
-                    });
+                    let marks = Marks::default();
+                    let (whole, sent) = (false, 0);
+                    let packet =
+                        Outgoing { mac, source, target, protocol, marks, whole, payload, ident, sent };
+                    self.udp.outbox.queue(packet, &mut self.counters);
                 }
             }
         }

@@ -269,6 +269,8 @@ impl Interface {
             return false;
         };
         let lost = self.remove(now, at);
+        // Routers are told that we left its group.
+        self.due = now;
         if let (Some(conflicts), InterfaceId::Stable) = (lost.made, self.config.interface_id)
             && conflicts < CONFLICTS_MAX
         {

@@ -208,13 +208,15 @@ impl Stack {
     /// again meanwhile went astray and goes at once.
     pub(super) fn wake(&mut self, now: Time, addr: IpAddr, moved: bool) {
         self.udp.outbox.wake(addr);
-        for index in self.neighbors.unpark(addr) {
-            if let Some((_, connection)) = self.flows.at(index) {
+        for id in self.neighbors.unpark(addr) {
+            if let Some((found, connection)) = self.flows.at(id.index)
+                && found == id
+            {
                 connection.flags.parked = false;
                 if moved && connection.retries > 0 {
                     connection.resend_first();
                 }
-                self.settle(now, index);
+                self.settle(now, id.index);
             }
         }
     }
@@ -226,10 +228,12 @@ impl Stack {
             v6.on_silent(addr);
         }
         self.udp.outbox.on_silent(addr, &mut self.counters);
-        for index in self.neighbors.unpark(addr) {
-            if let Some((_, connection)) = self.flows.at(index) {
+        for id in self.neighbors.unpark(addr) {
+            if let Some((found, connection)) = self.flows.at(id.index)
+                && found == id
+            {
                 connection.flags.parked = false;
-                self.on_unreachable(now, index);
+                self.on_unreachable(now, id.index);
             }
         }
     }

@@ -69,9 +69,11 @@ impl Outbox {
     }
 
     /// Lets a packet of ours wait to be sent, if there is room.
-    pub(in crate::stack) fn queue(&mut self, packet: Outgoing) {
+    pub(in crate::stack) fn queue(&mut self, packet: Outgoing, counters: &mut Counters) {
         if self.waiting.len() < SENDING_MAX {
             self.waiting.push_back(packet);
+        } else {
+            counters.udp_unsent += 1;
         }
     }
 

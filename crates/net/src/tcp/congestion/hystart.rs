@@ -65,9 +65,11 @@ impl HyStart {
         let room = L * u32::from(mss);
         let grow = u32::try_from(ack.acked.get()).unwrap_or(room).min(room);
         let grow = if self.is_conservative() { grow / CSS_GROWTH_DIVISOR } else { grow };
-        // The round's length fits a quarter of the number space.
-        if (ack.delivered as u32).wrapping_sub(self.round_end) as i32 >= 0 && self.end_round(ack.sent as u32)
-        {
+        // An end that is not ahead, in what is in flight, is past, however long ago: who has
+        // little to send is not asked here.
+        let ahead = self.round_end.wrapping_sub(ack.delivered as u32);
+        let in_flight = ack.sent.saturating_sub(ack.delivered) as u32;
+        if (ahead == 0 || ahead > in_flight) && self.end_round(ack.sent as u32) {
             return Growth::Last(grow);
         }
         Growth::By(grow)
@@ -194,6 +196,15 @@ mod tests {
     fn one_acknowledgement_adds_eight_segments_at_most() {
         let ack = Ack { acked: Bytes::new(64_000), sent: 1 << 20, ..Ack::default() };
         assert_eq!(HyStart::new().on_ack(&ack, MSS), Growth::By(8000));
+    }
+
+    #[test]
+    fn a_round_that_ended_gigabytes_ago_is_over() {
+        let (mut hystart, mut delivered) = (HyStart::new(), 5 << 29);
+        for _ in 0..2 {
+            round(&mut hystart, &mut delivered, 100, 80);
+        }
+        assert_eq!(hystart.rtt_last, 80_000_000);
     }
 
     #[test]

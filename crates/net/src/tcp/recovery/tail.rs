@@ -94,7 +94,8 @@ impl<B: Store> Connection<B> {
         let base = (self.snd_nxt - self.snd_una).saturating_sub(self.flight.sacked());
         let lost = self.detect_by_time(cx.now);
         if lost > 0 && !self.recovery.repairs() {
-            self.recover(cx, base);
+            let reduces = self.recovery == Recovery::None;
+            self.recover(cx, base, reduces);
         }
         if let Recovery::Fast { .. } = self.recovery {
             self.apportion(0, false);
