@@ -246,11 +246,12 @@ impl Shared {
     /// Whether a request of `class` comes in; its number then.
     fn enter(self: &Arc<Self>, class: Class) -> Option<Inside> {
         let now = self.clock.now();
-        let due = self.state().looked.is_none_or(|looked| now.since(looked) >= self.period);
+        let due = self.state().is_due(now, self.period);
         // Asked without the lock: it may take others.
         let queue = if due { self.see.as_ref().map(|see| see()) } else { None };
         let mut state = self.state();
-        if due {
+        // Another thread may have looked meanwhile, and what came since is too little to go by.
+        if due && state.is_due(now, self.period) {
             state.look(now, queue);
         }
         state.signals.offered += 1;
@@ -267,6 +268,10 @@ impl Shared {
 }
 
 impl State {
+    fn is_due(&self, now: Time, period: Span) -> bool {
+        self.looked.is_none_or(|looked| now.since(looked) >= period)
+    }
+
     fn look(&mut self, now: Time, queue: Option<Queue>) {
         let present = self.inside.len() as u64;
         let oldest = self.inside.first_key_value().map_or(Span::ZERO, |(_, &came)| now.since(came));

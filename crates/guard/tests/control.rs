@@ -273,6 +273,17 @@ fn a_door_that_watches_lets_everybody_in_and_counts() {
 }
 
 #[test]
+fn a_request_that_comes_late_to_the_door_does_not_fill_it_twice() {
+    let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
+    let mut door = Door::new(1);
+    door.set(Time::ZERO, Limit::Rate { per_s: 1_000.0 });
+    // Threads look at the clock before they come to the door.
+    let admitted =
+        (0..1_000).filter(|n| door.admits(at(if n % 2 == 0 { 10 } else { 0 }), Class::FIRST, 0)).count();
+    assert!(admitted <= 12, "{admitted} of 10 ms at 1,000 a second");
+}
+
+#[test]
 fn a_rate_is_a_rate_and_nobody_saves_up_for_longer_than_a_hundredth_of_a_second() {
     let mut door = Door::new(1);
     door.set(Time::ZERO, Limit::Rate { per_s: 1_000.0 });

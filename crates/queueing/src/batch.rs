@@ -15,7 +15,9 @@
 //! left with the kernel, which returns it again to the next call; it does so
 //! for level-triggered ones only, so all others are never left. Nothing is kept here.
 //! Starvation: after [`PASSED_IN_A_ROW`] calls without a turn for those below, the next
-//! returns [`AT_ONCE`] of them, of all their levels those that have been ready for longest.
+//! returns [`AT_ONCE`] of them, of all their levels the first in the kernel's order. There is no bound among
+//! equals: Linux puts all that it returned back in one piece, so of three that are
+//! always ready at once the third has a turn when one of the others has not (ADR 0030).
 //! Source: ADPS M6, M7; epoll(7).
 
 use crate::PASSED_IN_A_ROW;

@@ -170,7 +170,6 @@ impl Sum for Span {
     }
 }
 
-/// Three significant digits in the unit that fits: `41.2 µs`.
 /// As the standard library counts it.
 impl From<Span> for Duration {
     fn from(span: Span) -> Self {
@@ -178,17 +177,20 @@ impl From<Span> for Duration {
     }
 }
 
+/// Three significant digits in the unit that fits: `41.2 µs`; whole
+/// nanoseconds below 1 µs, and whole seconds from 100 s on.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What rounding would give a digit more counts as rounded already.
         let (value, unit) = match self.0 {
             0..1_000 => return f.pad(&format!("{} ns", self.0)),
-            1_000..1_000_000 => (self.0 as f64 / 1e3, "µs"),
-            1_000_000..1_000_000_000 => (self.0 as f64 / 1e6, "ms"),
+            1_000..999_500 => (self.0 as f64 / 1e3, "µs"),
+            999_500..999_500_000 => (self.0 as f64 / 1e6, "ms"),
             _ => (self.0 as f64 / 1e9, "s"),
         };
         let digits = match value {
-            v if v < 10.0 => 2,
-            v if v < 100.0 => 1,
+            v if v < 9.995 => 2,
+            v if v < 99.95 => 1,
             _ => 0,
         };
         f.pad(&format!("{value:.digits$} {unit}"))
@@ -361,6 +363,23 @@ mod tests {
         assert_eq!(shown(999), "999 ns");
         assert_eq!(shown(41_200), "41.2 µs");
         assert_eq!(shown(580_000_000), "580 ms");
+        assert_eq!([shown(9_994), shown(9_995), shown(9_999)], ["9.99 µs", "10.0 µs", "10.0 µs"]);
+        assert_eq!([shown(99_949), shown(99_950), shown(99_999)], ["99.9 µs", "100 µs", "100 µs"]);
+        assert_eq!([shown(999_499), shown(999_500), shown(999_999)], ["999 µs", "1.00 ms", "1.00 ms"]);
+        assert_eq!([shown(999_499_999), shown(999_999_999)], ["999 ms", "1.00 s"]);
+        assert_eq!([shown(99_999_999_999), shown(86_400_000_000_000)], ["100 s", "86400 s"]);
+    }
+
+    #[test]
+    fn what_a_span_shows_is_read_as_the_same_within_half_a_digit() {
+        for shift in 0..63 {
+            for ns in [1_u64 << shift, (1_u64 << shift) - 1, 999_500_u64 << (shift / 2)] {
+                let span = Span::from_nanos(ns);
+                let read: Span = span.to_string().parse().expect("a span");
+                let off_ns = read.as_nanos().abs_diff(ns);
+                assert!(off_ns as f64 <= 0.0051 * ns as f64, "{ns} ns show as {span}");
+            }
+        }
     }
 
     #[test]

@@ -245,6 +245,41 @@ fn a_new_flow_goes_first_and_one_that_pauses_does_not() {
     assert_eq!(drain(&mut queue), [21, 2, 12, 3, 13]);
 }
 
+/// Every turn finds another newcomer, so the old turns of those before never come.
+#[test]
+fn flows_of_one_packet_in_lasting_overload_leave_no_queue_behind() {
+    const CAPACITY: usize = 8;
+    let mut queue: Flows<Packet> = Flows::new(CAPACITY).with_newcomers_first();
+    let mut came = 0;
+    for went in 0..1_000 {
+        while queue.len() < CAPACITY {
+            fill(&mut queue, [packet(came, came as u64)]);
+            came += 1;
+        }
+        assert_eq!(queue.pop(Time::ZERO).map(|packet| packet.number), Some(went));
+        assert!(queue.flows() <= CAPACITY + 1, "{} flows have a queue", queue.flows());
+    }
+}
+
+proptest! {
+    /// However they come, go, and push each other out.
+    #[test]
+    fn of_flows_that_have_gone_hardly_more_keep_a_place_than_entries_may_wait(
+        steps in vec((0..60_u64, 1..=MTU, 0..3_u8), 1..400),
+    ) {
+        const CAPACITY: usize = 6;
+        let mut queue = turns_of_bytes(CAPACITY).with_newcomers_first().with_push_out();
+        for (number, (flow, bytes, pops)) in steps.into_iter().enumerate() {
+            let _ = queue.push(Time::ZERO, Packet { bytes, ..packet(number, flow) });
+            for _ in 0..pops {
+                let _ = queue.pop(Time::ZERO);
+            }
+            let flows = queue.flows();
+            prop_assert!(flows <= 2 * CAPACITY + 2, "{} flows have a queue", flows);
+        }
+    }
+}
+
 /// Each flow's wait counts for itself, what cannot be marked comes out to be
 /// dropped, and does not use up its flow's turn.
 #[test]

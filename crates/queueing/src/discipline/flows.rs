@@ -117,8 +117,11 @@ impl<T, Q: Clone> Flows<T, Q> {
 
     /// Lets a flow that appears take its first turn before those who are there.
     /// So that nobody becomes a newcomer by pausing, a flow of which nothing
-    /// waits any more keeps its place until its turn has come once more.
-    /// Source: RFC 8290 §4.2.
+    /// waits any more keeps its place until its turn has come once more. While
+    /// more flows than `capacity` have a place, it leaves with the turn that it
+    /// has: were there always newcomers, no other would ever come. So at most
+    /// twice `capacity` flows and two have a place.
+    /// Source: RFC 8290 §4.2; the bound is ours.
     #[must_use]
     pub const fn with_newcomers_first(mut self) -> Self {
         self.newcomers_first = true;
@@ -151,6 +154,18 @@ impl<T: Entry, Q: Discipline<T> + Clone> Flows<T, Q> {
         self.newcomers = self.newcomers.saturating_sub(1);
         self.turns.pop_front();
         self.turns.push_back(place);
+    }
+
+    /// The lane at `place`, which has the turn, is closed.
+    fn close_first(&mut self, place: u32) {
+        self.newcomers = self.newcomers.saturating_sub(1);
+        self.turns.pop_front();
+        self.lanes.close(place);
+    }
+
+    /// Whether so many flows have a place that none keeps it of which nothing waits.
+    fn is_crowded(&self) -> bool {
+        self.newcomers_first && self.turns.len() > self.capacity
     }
 
     fn append(&mut self, now: Time, entry: T) -> Pushed<T> {
@@ -193,18 +208,19 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for Flows<T, Q> {
         let quantum = self.quantum.map_or(1, Bytes::get);
         loop {
             let place = *self.turns.front()?;
+            let crowded = self.is_crowded();
             let lane = &mut self.lanes[place];
-            if lane.sent >= quantum {
+            let leaves = crowded && lane.queue.is_empty();
+            if lane.sent >= quantum && !leaves {
                 lane.sent -= quantum;
                 self.pass_turn(place);
                 continue;
             }
             let Some(entry) = lane.queue.pop(now) else {
-                if self.newcomers > 0 {
+                if self.newcomers > 0 && !leaves {
                     self.pass_turn(place);
                 } else {
-                    self.turns.pop_front();
-                    self.lanes.close(place);
+                    self.close_first(place);
                 }
                 continue;
             };
@@ -213,8 +229,7 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for Flows<T, Q> {
             }
             // Who owes something stays for it: nobody gets rid of a debt by pausing.
             if !self.newcomers_first && lane.queue.is_empty() && lane.sent <= quantum {
-                self.turns.pop_front();
-                self.lanes.close(place);
+                self.close_first(place);
             }
             self.len -= 1;
             return Some(entry);
@@ -253,11 +268,14 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for Flows<T, Q> {
     /// One of the flow that has asked for most; its queue says which.
     fn evict(&mut self, now: Time) -> Option<T> {
         let (place, _) = self.greediest()?;
+        let keeps = self.newcomers_first && !self.is_crowded();
         let lane = &mut self.lanes[place];
         let entry = lane.queue.evict(now)?;
         lane.asked -= cost(self.quantum, &entry);
         self.len -= 1;
-        if !self.newcomers_first && lane.queue.is_empty() {
+        if !keeps && lane.queue.is_empty() {
+            let is_new = self.turns.iter().take(self.newcomers).any(|&other| other == place);
+            self.newcomers -= usize::from(is_new);
             self.turns.retain(|&other| other != place);
             self.lanes.close(place);
         }

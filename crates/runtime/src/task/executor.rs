@@ -160,7 +160,10 @@ impl Executor {
         for priority in Priority::all() {
             if let Some(slot) = self.stuck[priority.index()].pop_front() {
                 self.stuck_len -= 1;
-                return self.push(now, slot, Label::new(priority));
+                // It may be over already; its entry is skipped then.
+                let task = self.slots[slot as usize].task.as_ref();
+                let deadline = task.and_then(|task| unpack(now, task.label()).deadline);
+                return self.push(now, slot, Label { priority, deadline });
             }
         }
     }

@@ -36,12 +36,22 @@ impl std::error::Error for JoinError {}
 
 struct Outcome<T> {
     result: Option<Result<T, JoinError>>,
+    /// Somebody has the result; there will be no other.
+    taken: bool,
     waiter: Option<Waker>,
+}
+
+impl<T> Outcome<T> {
+    fn take(&mut self) -> Option<Result<T, JoinError>> {
+        let result = self.result.take();
+        self.taken |= result.is_some();
+        result
+    }
 }
 
 impl<T> JoinHandle<T> {
     fn new(result: Option<Result<T, JoinError>>) -> Self {
-        Self(Arc::new(Mutex::new(Outcome { result, waiter: None })))
+        Self(Arc::new(Mutex::new(Outcome { result, taken: false, waiter: None })))
     }
 
     pub(crate) fn refused() -> Self {
@@ -51,18 +61,20 @@ impl<T> JoinHandle<T> {
     /// The result, if it is there and was not taken yet.
     #[must_use]
     pub fn try_take(&self) -> Option<Result<T, JoinError>> {
-        lock(&self.0).result.take()
+        lock(&self.0).take()
     }
 }
 
 /// # Panics
-/// When polled after it was ready.
+/// When polled after it was ready, or after [`JoinHandle::try_take`] took the
+/// result: nothing would ever wake who waits for another.
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut outcome = lock(&self.0);
-        if let Some(result) = outcome.result.take() {
+        assert!(!outcome.taken, "a task's result was asked for after it was taken");
+        if let Some(result) = outcome.take() {
             return Poll::Ready(result);
         }
         let before = outcome.waiter.replace(cx.waker().clone());
@@ -105,5 +117,34 @@ impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         let panicked = std::thread::panicking();
         self.keep(Err(if panicked { JoinError::Panicked } else { JoinError::Ended }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+        Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_result_is_taken_once_and_whoever_waits_for_another_is_told() {
+        for by_poll in [true, false] {
+            let (body, mut handle) = joined(async { 5 });
+            assert_eq!((poll(&mut handle), handle.try_take()), (Poll::Pending, None));
+            assert_eq!(poll(&mut Box::pin(body)), Poll::Ready(()));
+            let taken = if by_poll {
+                poll(&mut handle)
+            } else {
+                handle.try_take().map_or(Poll::Pending, Poll::Ready)
+            };
+            assert_eq!(taken, Poll::Ready(Ok(5)));
+            assert_eq!(handle.try_take(), None);
+            let again = catch_unwind(AssertUnwindSafe(|| poll(&mut handle)));
+            assert!(again.is_err(), "nothing would wake it");
+        }
     }
 }

@@ -57,6 +57,13 @@ enum Phase {
     Held,
 }
 
+impl Socket {
+    /// Whether it is connection `id` and waits at `listener`.
+    fn waits(&self, id: ConnId, listener: u32) -> bool {
+        self.id == id && self.phase == Phase::Waiting(listener)
+    }
+}
+
 /// A port that is listened on.
 struct Listening {
     port: u16,
@@ -73,6 +80,8 @@ struct Pending {
     slot: u32,
     id: ConnId,
     level: Priority,
+    /// Since when it waits at this level.
+    since: Time,
 }
 
 impl Entry for Pending {
@@ -178,10 +187,20 @@ impl Sockets {
     /// Lets a connection wait to be accepted as urgently as its bytes are.
     fn raise(&mut self, now: Time, slot: u32, index: u32, woken: &mut Woken) {
         let socket = &self.table[slot as usize];
-        let pending = Pending { slot, id: socket.id, level: level(socket.unread) };
+        let pending = Pending { slot, id: socket.id, level: level(socket.unread), since: now };
         let listener = &mut self.listeners[index as usize];
-        // Full of connections that are gone already: it keeps its old place.
-        let _ = matches!(listener.queue.push(now, pending), Pushed::Queued);
+        if let Pushed::Refused(pending) = listener.queue.push(now, pending) {
+            // Some of those in it are gone, or accepted already.
+            let table = &self.table;
+            let mut all: Vec<Pending> = std::iter::from_fn(|| listener.queue.pop(now)).collect();
+            all.retain(|other| table[other.slot as usize].waits(other.id, index));
+            all.push(pending);
+            all.sort_by_key(|other| other.since);
+            for other in all {
+                let outcome = listener.queue.push(other.since, other);
+                assert!(matches!(outcome, Pushed::Queued), "who waits does so once on each level");
+            }
+        }
         woken.extend(listener.acceptor.clone().map(|acceptor| (acceptor, pending.level)));
     }
 
@@ -191,7 +210,7 @@ impl Sockets {
             let listener = &mut self.listeners[index as usize];
             let Pending { slot, id, .. } = listener.queue.pop(now)?;
             let socket = &mut self.table[slot as usize];
-            if socket.id == id && socket.phase == Phase::Waiting(index) {
+            if socket.waits(id, index) {
                 socket.phase = Phase::Held;
                 listener.waiting -= 1;
                 return Some((slot, socket.unread));
@@ -208,7 +227,9 @@ impl Sockets {
     pub fn listen(&mut self, port: u16, options: ListenOptions) -> io::Result<ListenerId> {
         let backlog = if options.backlog == 0 { BACKLOG } else { options.backlog };
         let id = self.stack.listen(port, options).map_err(|e| match e {
-            net::stack::ListenError::PortInUse(_) => io::ErrorKind::AddrInUse,
+            net::stack::ListenError::PortInUse(_) | net::stack::ListenError::TooMany => {
+                io::ErrorKind::AddrInUse
+            }
             net::stack::ListenError::PortZero => io::ErrorKind::InvalidInput,
         })?;
         let places = backlog * Priority::LEVELS;

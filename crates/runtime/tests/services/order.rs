@@ -52,6 +52,21 @@ fn a_run_queue_that_is_full_loses_no_task() {
 }
 
 #[test]
+fn who_found_the_run_queue_full_keeps_its_deadline() {
+    let mut config = strict(1);
+    config.dispatch = by_name("edf", &Params::new(1, 2)).expect("a policy");
+    let mut world = World::with(config, strict(2));
+    let ran = Arc::new(Mutex::new(Vec::new()));
+    for left_ms in [0, 50, 1] {
+        let ran = ran.clone();
+        let label = Label { priority: level(7), deadline: Some(Span::from_millis(left_ms)) };
+        world.server.handle().spawn_with(label, async move { ran.lock().expect("whole").push(left_ms) });
+    }
+    world.serve();
+    assert_eq!(*ran.lock().expect("whole"), [0, 1, 50], "there was no room for the last at first");
+}
+
+#[test]
 fn a_handler_runs_and_spawns_with_the_label_of_what_it_read_until_it_changes_it() {
     let mut world = World::new();
     let seen = world.server.spawn(async {

@@ -196,6 +196,34 @@ fn beyond_the_backlog_connections_are_reset_and_counted() {
 }
 
 #[test]
+fn who_stays_is_accepted_in_order_however_many_have_gone_meanwhile() {
+    let mut world = World::new();
+    let options = ListenOptions { backlog: 2, ..ListenOptions::default() };
+    let mut listener = world.server.handle().listen(PORT, options).expect("a free port");
+    let connect = |world: &mut World| {
+        let asked = world.client.spawn(TcpStream::connect(address()));
+        world.finish(&asked).expect("a handshake")
+    };
+    let first = connect(&mut world);
+    // With the first one's, as many as two can have on eight levels.
+    for _ in 0..15 {
+        let gone = connect(&mut world);
+        world.client.with_stack(|stack| stack.abort(world.now, gone.id()));
+        world.settle();
+    }
+    let last = connect(&mut world);
+    let taken = world.server.spawn(async move {
+        let mut peers = Vec::new();
+        while let Ok((_stream, peer)) = timeout(Span::from_millis(1), listener.accept()).await {
+            peers.push(peer);
+        }
+        peers
+    });
+    assert_eq!(world.finish(&taken), [first.local_addr(), last.local_addr()]);
+    assert_eq!(world.server.counters().overflows, 0);
+}
+
+#[test]
 fn of_those_that_wait_to_be_accepted_the_most_urgent_is_first() {
     let mut world = World::with(strict(1), strict(2));
     let mut listener = world.server.handle().listen(PORT, ListenOptions::default()).expect("a free port");

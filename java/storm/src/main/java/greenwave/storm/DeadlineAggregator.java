@@ -82,7 +82,8 @@ public final class DeadlineAggregator implements IRichBolt {
 
     /**
      * Waits for all parts, however long: for answers that are of no use without one. Bolts before this one then
-     * have to say what they shed ({@link OnShed#answer}). A request that must make room for others is failed.
+     * have to say what they shed ({@link OnShed#answer}). A request that must make room for others is failed,
+     * and counted by the metric {@code greenwave-refused}.
      */
     public DeadlineAggregator withAllParts() {
         this.partial = false;
@@ -114,6 +115,7 @@ public final class DeadlineAggregator implements IRichBolt {
         Arrivals.gauge(context, "whole", joining::whole);
         Arrivals.gauge(context, "partial", joining::partial);
         Arrivals.gauge(context, "early", joining::early);
+        Arrivals.gauge(context, "refused", joining::refused);
         Arrivals.gauge(context, "late", joining::late);
         joining.start();
     }

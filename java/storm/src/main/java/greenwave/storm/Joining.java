@@ -32,6 +32,7 @@ final class Joining extends SecondThread {
     private final AtomicLong whole = new AtomicLong();
     private final AtomicLong partial = new AtomicLong();
     private final AtomicLong early = new AtomicLong();
+    private final AtomicLong refused = new AtomicLong();
     private final AtomicLong late = new AtomicLong();
 
     // Under the lock.
@@ -78,6 +79,11 @@ final class Joining extends SecondThread {
     /** How many of those were answered before their time was up, since too many were open. */
     long early() {
         return early.get();
+    }
+
+    /** How many requests that need all their parts were failed, since too many were open. */
+    long refused() {
+        return refused.get();
     }
 
     /** How many parts came after the answer, or twice. */
@@ -148,15 +154,17 @@ final class Joining extends SecondThread {
     private void makeRoom() {
         while (open.size() + ready.size() >= capacity) {
             if (ready.isEmpty()) {
-                finish(openByDue.first(), partial);
-                early.incrementAndGet();
+                finish(openByDue.first(), mayBePartial ? partial : refused);
+                if (mayBePartial) {
+                    early.incrementAndGet();
+                }
                 wake();
             }
             awaitRoom();
         }
     }
 
-    /** No more parts are added to {@code request}; it is answered when its turn comes. */
+    /** No more parts are added to {@code request}; it is answered, or failed, when its turn comes. */
     private void finish(Request request, AtomicLong counted) {
         counted.incrementAndGet();
         open.remove(request.key);

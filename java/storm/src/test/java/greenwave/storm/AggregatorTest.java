@@ -158,4 +158,20 @@ class AggregatorTest extends OnStorm {
         assertEquals("fail", heard(alone), "its time was up long ago, but it was asked to make room");
         assertNull(SEEN.get(alone));
     }
+
+    @Test
+    void whoIsRefusedIsCountedAsThatAndNotAsAnswered() {
+        String first = id("all");
+        String second = id("all");
+        Feed.emit("users", "all", first, 900 * MS);
+        Feed.emit("users", "all", second, 900 * MS);
+        assertEquals("fail", heard(first));
+        long refused = Ears.metric("all", "refused");
+        Feed.emit("users", "all", id("all"), 900 * MS);
+        assertEquals("fail", heard(second), "it was asked to make room");
+        assertEquals(refused + 1, Ears.metric("all", "refused"));
+        for (String answered : List.of("whole", "partial", "early")) {
+            assertEquals(0, Ears.metric("all", answered), answered);
+        }
+    }
 }
