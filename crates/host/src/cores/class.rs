@@ -63,6 +63,17 @@ impl Class {
         }
     }
 
+    /// That of what a thread of this one starts.
+    #[must_use]
+    pub const fn child(self) -> Self {
+        let policy = self.policy & !libc::SCHED_RESET_ON_FORK;
+        match policy {
+            libc::SCHED_DEADLINE => Self::OTHER,
+            libc::SCHED_FIFO | libc::SCHED_RR if policy != self.policy => Self::OTHER,
+            _ => Self { policy, priority: self.priority },
+        }
+    }
+
     /// Whether it is `SCHED_DEADLINE`, which belongs to who asked for it: neither
     /// class nor cores can be changed by the calls above.
     #[must_use]
@@ -83,6 +94,18 @@ mod tests {
         set.unwrap();
         assert_ne!(before, Class::IDLE);
         assert_eq!(after, Class::IDLE);
+    }
+
+    #[test]
+    fn what_a_thread_starts_has_its_class_unless_it_keeps_that_to_itself() {
+        let reset = |class: Class| Class { policy: class.policy | libc::SCHED_RESET_ON_FORK, ..class };
+        for class in [Class::OTHER, Class::IDLE, Class::URGENT] {
+            assert_eq!(class.child(), class);
+        }
+        assert_eq!([reset(Class::IDLE), reset(Class::URGENT)].map(Class::child), [Class::IDLE, Class::OTHER]);
+        assert_eq!(Class::FIRST.child(), Class::OTHER);
+        let deadline = Class { policy: libc::SCHED_DEADLINE, priority: 0 };
+        assert_eq!(deadline.child(), Class::OTHER, "it can start others with the flag only");
     }
 
     #[test]

@@ -6,30 +6,62 @@
 //! everything back. A thread is known by when it began, so a number that was
 //! given again is left alone. Doing it twice does no harm.
 //!
-//! What began after the last line was written has inherited what we did to its
-//! task: it gets what the task's first thread had.
+//! What a thread starts has inherited what we did to that. So of who is found later and has what its task was
+//! given, there stands what it would have without us: what its process's first thread had, its parent's, or
+//! the task's. What began after the last line was written gets the same.
+//!
+//! Who has ended needs no line. Once there are many of those, all that is needed is written to a file beside,
+//! which then takes the journal's name: at any moment that is one which puts everything back.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use queueing::CoreId;
 use rustix::process::Pid;
-use rustix::thread::{sched_getaffinity, sched_setaffinity};
-use sched::cores::pulse::Board;
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::class::Class;
-use super::groups::Group;
 use super::list;
 use crate::proc;
-use crate::pulse::SharedPage;
+
+mod restoring;
+
+pub use restoring::{Restored, restore};
+
+/// Lines that a journal has beyond twice those that were needed when it was shortened last.
+const SPARE: usize = 1000;
 
 /// The journal of a daemon that runs.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     file: File,
+    /// Its first line, which says who writes it.
+    head: String,
+    /// Lines of folders.
+    folders: Vec<String>,
+    /// Programs whose workers may have been asked, and when they began.
+    pulses: BTreeMap<u32, u64>,
+    /// The first thread of each task.
+    firsts: BTreeMap<usize, Was>,
+    /// By task, process and number: threads that have a line, with those that ended since it was shortened.
+    threads: BTreeMap<(usize, u32, u32), Was>,
+    /// Lines that it has, and with how many it is not to be shortened yet.
+    lines: usize,
+    lines_max: usize,
+    /// The last line was cut short.
+    is_cut: bool,
+}
+
+/// What the members of a task have from us: who has the same later, has inherited it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ours<'a> {
+    /// The class that they were put into.
+    pub class: Option<Class>,
+    /// On which cores they were let of late.
+    pub cores: &'a [CpuSet],
 }
 
 /// Who wrote a journal.
@@ -41,19 +73,6 @@ pub struct Author {
     began: u64,
     /// The cores that it manages.
     pub cores: Vec<CoreId>,
-}
-
-/// What was put back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
-    /// Threads that have their class and cores again.
-    pub threads: usize,
-    /// Folders that are gone, or whose processes go on.
-    pub groups: usize,
-    /// Programs whose workers are asked nothing any more.
-    pub pulses: usize,
-    /// What could not be put back.
-    pub failed: usize,
 }
 
 impl Author {
@@ -105,8 +124,20 @@ impl Journal {
         let path = folder.join(format!("sched-{id}.journal"));
         let mut file = File::create(&path)?;
         let began = proc::began(id, id).unwrap_or_default();
-        file.write_all(format!("greenwave sched 1 {id} {began} {}\n", list::text(cores)).as_bytes())?;
-        Ok(Self { path, file })
+        let head = format!("greenwave sched 1 {id} {began} {}", list::text(cores));
+        file.write_all(format!("{head}\n").as_bytes())?;
+        Ok(Self {
+            path,
+            file,
+            head,
+            folders: Vec::new(),
+            pulses: BTreeMap::new(),
+            firsts: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            lines: 1,
+            lines_max: SPARE,
+            is_cut: false,
+        })
     }
 
     /// Where it is.
@@ -116,18 +147,43 @@ impl Journal {
     }
 
     /// Notes how `thread` of `process`, which belongs to `task`, is scheduled
-    /// now, if that can be read.
+    /// now, if that can be read; of what it has inherited as one of `ours`, what it would have
+    /// without us. Who was noted before is as he was then. Its class, as it is noted.
     ///
     /// # Errors
     /// It has ended, or the file cannot be written.
-    pub fn thread(&mut self, task: usize, process: u32, thread: u32) -> io::Result<Class> {
+    pub fn thread(&mut self, task: usize, process: u32, thread: u32, ours: &Ours<'_>) -> io::Result<Class> {
         let id = pid(thread).ok_or(io::ErrorKind::NotFound)?;
         let began = proc::began(process, thread).ok_or(io::ErrorKind::NotFound)?;
-        let class = Class::of(Some(id))?;
-        let cores = list::text(&list::of_set(&sched_getaffinity(Some(id))?));
-        let Class { policy, priority } = class;
-        let line = format!("thread {task} {process} {thread} {began} {policy} {priority} {cores}\n");
-        self.file.write_all(line.as_bytes()).map(|()| class)
+        let key = (task, process, thread);
+        if let Some(was) = self.threads.get(&key).filter(|was| was.began == began) {
+            return Ok(was.class);
+        }
+        let (mut class, set) = (Class::of(Some(id))?, sched_getaffinity(Some(id))?);
+        let mut cores = list::of_set(&set);
+        let (has_class, has_cores) = (ours.class == Some(class), ours.cores.contains(&set));
+        if (has_class || has_cores)
+            && let Some(parent) = self.parent(task, process, thread)
+        {
+            if has_class {
+                class = inherited(class, parent.class);
+            }
+            if has_cores {
+                cores.clone_from(&parent.cores);
+            }
+        }
+        let was = Was { task, process, thread, began, class, cores };
+        self.write(&was.line())?;
+        self.firsts.entry(task).or_insert_with(|| was.clone());
+        self.threads.insert(key, was);
+        Ok(class)
+    }
+
+    /// From whom `thread` has inherited: its process's first thread, that of its parent, or the task's.
+    fn parent(&self, task: usize, process: u32, thread: u32) -> Option<&Was> {
+        let first_of = |id: u32| self.threads.get(&(task, id, id)).filter(|was| was.is_there());
+        let own = if thread == process { None } else { first_of(process) };
+        own.or_else(|| first_of(proc::parent(process)?)).or_else(|| self.firsts.get(&task))
     }
 
     /// Notes that `group` was made for `task`.
@@ -135,15 +191,7 @@ impl Journal {
     /// # Errors
     /// The file cannot be written.
     pub fn made(&mut self, task: usize, group: &Path) -> io::Result<()> {
-        self.file.write_all(format!("made {task} {}\n", group.display()).as_bytes())
-    }
-
-    /// Notes that workers of `process`, which began at `began`, will be asked to leave their cores.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn asks(&mut self, process: u32, began: u64) -> io::Result<()> {
-        self.file.write_all(format!("pulse {process} {began}\n").as_bytes())
+        self.folder(format!("made {task} {}", group.display()))
     }
 
     /// Notes that `group`, which others made, will be frozen now and then.
@@ -151,14 +199,90 @@ impl Journal {
     /// # Errors
     /// The file cannot be written.
     pub fn freezes(&mut self, group: &Path) -> io::Result<()> {
-        self.file.write_all(format!("freezes {}\n", group.display()).as_bytes())
+        self.folder(format!("freezes {}", group.display()))
     }
+
+    fn folder(&mut self, line: String) -> io::Result<()> {
+        self.write(&line)?;
+        self.folders.push(line);
+        Ok(())
+    }
+
+    /// Notes that workers of `process`, which began at `began`, will be asked to leave their cores.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn asks(&mut self, process: u32, began: u64) -> io::Result<()> {
+        if self.pulses.get(&process) != Some(&began) {
+            self.write(&pulse_line(process, began))?;
+            self.pulses.insert(process, began);
+        }
+        Ok(())
+    }
+
+    /// Leaves out who has ended, if there may be many; of threads that `is_watched`, given a task, a process
+    /// and their number, it is known that they have not.
+    ///
+    /// # Errors
+    /// The shorter one cannot be written; this one goes on, and it is tried again when it has grown as much.
+    pub fn shorten(&mut self, is_watched: impl Fn(usize, (u32, u32)) -> bool) -> io::Result<()> {
+        if self.lines <= self.lines_max {
+            return Ok(());
+        }
+        // Who is not watched any more may be there: what its parent left behind is found by its line alone.
+        self.threads
+            .retain(|&(task, process, thread), was| is_watched(task, (process, thread)) || was.is_there());
+        self.pulses.retain(|&process, began| proc::began(process, process) == Some(*began));
+        let done = self.write_anew();
+        self.lines_max = 2 * self.lines + SPARE;
+        done
+    }
+
+    /// Writes all that is needed to a file beside this one, and gives it the name of this one.
+    fn write_anew(&mut self) -> io::Result<()> {
+        let mut lines = vec![self.head.clone()];
+        lines.extend(self.folders.iter().cloned());
+        lines.extend(self.pulses.iter().map(|(&process, &began)| pulse_line(process, began)));
+        lines.extend(self.firsts.values().map(Was::line));
+        let others = self.threads.values().filter(|was| self.firsts.get(&was.task) != Some(*was));
+        lines.extend(others.map(Was::line));
+        let new = beside(&self.path);
+        let mut file = File::create(&new)?;
+        let text = lines.join("\n") + "\n";
+        let done = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&new, &self.path));
+        if done.is_err() {
+            let _ = fs::remove_file(&new);
+            return done;
+        }
+        (self.file, self.lines, self.is_cut) = (file, lines.len(), false);
+        Ok(())
+    }
+
+    /// Adds `line`. What stands before it makes one that was cut short none.
+    fn write(&mut self, line: &str) -> io::Result<()> {
+        let end = if self.is_cut { CUT } else { "" };
+        let done = self.file.write_all(format!("{end}{line}\n").as_bytes());
+        (self.is_cut, self.lines) = (done.is_err(), self.lines + 1);
+        done
+    }
+}
+
+/// Ends a line that was cut short, so that it is none.
+const CUT: &str = "?\n";
+
+/// Where a shorter journal is written that takes the place of the one at `path`; by its name it is none.
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("journal.new")
 }
 
 /// What `line` says of a process's pulse: its number, and when it began.
 fn pulse(line: &str) -> Option<(u32, u64)> {
     let (process, began) = line.strip_prefix("pulse ")?.split_once(' ')?;
     Some((process.parse().ok()?, began.parse().ok()?))
+}
+
+fn pulse_line(process: u32, began: u64) -> String {
+    format!("pulse {process} {began}")
 }
 
 /// A thread as it was.
@@ -172,91 +296,25 @@ struct Was {
     cores: Vec<CoreId>,
 }
 
-/// Puts back what the journal at `path` says, and removes it.
-///
-/// # Errors
-/// It cannot be read.
-pub fn restore(path: &Path) -> io::Result<Restored> {
-    let text = fs::read_to_string(path)?;
-    let mut restored = Restored::default();
-    let count = |done: Option<bool>, restored: &mut Restored| match done {
-        Some(true) => restored.threads += 1,
-        Some(false) => restored.failed += 1,
-        None => {}
-    };
-    for (process, began) in text.lines().filter_map(pulse) {
-        let is_there = proc::began(process, process) == Some(began);
-        if let Some(page) = is_there.then(|| SharedPage::of_process(process).ok()).flatten() {
-            page.release();
-            restored.pulses += 1;
-        }
+impl Was {
+    /// As [`was`] reads it.
+    fn line(&self) -> String {
+        let Self { task, process, thread, began, class: Class { policy, priority }, cores } = self;
+        format!("thread {task} {process} {thread} {began} {policy} {priority} {}", list::text(cores))
     }
-    let threads: Vec<Was> = text.lines().filter_map(was).collect();
-    let mut known = BTreeSet::new();
-    for was in &threads {
-        if proc::began(was.process, was.thread) == Some(was.began) {
-            known.insert((was.process, was.thread));
-        }
-    }
-    // Before folders are dissolved: who is inside tells what is a task's.
-    let inside = |task: usize| {
-        let made = text.lines().filter_map(made).filter(move |made| made.0 == task);
-        made.filter_map(|(_, path)| Group::at(&path).ok()).flat_map(|group| group.members())
-    };
-    let mut firsts: Vec<&Was> = Vec::new();
-    for was in &threads {
-        if firsts.iter().all(|first| first.task != was.task) {
-            firsts.push(was);
-        }
-    }
-    for was in &threads {
-        if known.contains(&(was.process, was.thread)) {
-            count(back(was.thread, was), &mut restored);
-        }
-    }
-    for first in firsts {
-        let of_task = |&&(process, _): &&(u32, u32)| {
-            threads.iter().any(|w| w.task == first.task && w.process == process)
-        };
-        let mut processes: BTreeSet<u32> = inside(first.task).collect();
-        processes.extend(known.iter().filter(of_task).flat_map(|&(process, _)| proc::family(process)));
-        for process in processes {
-            let before = threads.iter().find(|was| was.process == process).unwrap_or(first);
-            for thread in proc::threads(process).filter(|&thread| !known.contains(&(process, thread))) {
-                count(back(thread, before), &mut restored);
-            }
-        }
-    }
-    for line in text.lines() {
-        let done = match (made(line), line.strip_prefix("freezes ")) {
-            (Some((_, path)), _) => Group::at(&path).ok().map(|group| group.dissolve()),
-            (None, Some(path)) => Group::at(Path::new(path)).ok().map(|group| group.freeze(false)),
-            (None, None) => None,
-        };
-        match done {
-            Some(Ok(())) => restored.groups += 1,
-            Some(Err(_)) => restored.failed += 1,
-            None => {}
-        }
-    }
-    match fs::remove_file(path) {
-        // Another one was as quick.
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(restored),
+
+    fn is_there(&self) -> bool {
+        proc::began(self.process, self.thread) == Some(self.began)
     }
 }
 
-/// Gives `thread` the class and the cores of `was`; nothing when it has ended.
-fn back(thread: u32, was: &Was) -> Option<bool> {
-    let id = pid(thread)?;
-    // A class that is not the one we set is the program's own doing.
-    let class = match Class::of(Some(id)).ok()? {
-        Class::IDLE | Class::EXT | Class::URGENT => was.class.set(Some(id)),
-        _ => Ok(()),
-    };
-    let cores = sched_setaffinity(Some(id), &list::set_of(was.cores.iter().copied()));
-    let is_gone = Class::of(Some(id)).is_err();
-    (!is_gone).then_some(class.is_ok() && cores.is_ok())
+/// The class that who has inherited `ours` would be in without us, if its parent was in `parent`.
+fn inherited(ours: Class, parent: Class) -> Class {
+    match parent.child() {
+        // Who is real-time by us was in the fair class, other than by itself.
+        class if ours == Class::URGENT && class != ours => Class::OTHER,
+        class => class,
+    }
 }
 
 fn was(line: &str) -> Option<Was> {
@@ -283,56 +341,4 @@ pub(super) fn pid(id: u32) -> Option<Pid> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn scratch(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("greenwave-journal-{name}-{}", std::process::id()))
-    }
-
-    fn affinity(id: u32) -> Vec<CoreId> {
-        list::of_set(&sched_getaffinity(pid(id)).unwrap())
-    }
-
-    #[test]
-    fn what_was_noted_is_put_back_and_done_once() {
-        let folder = scratch("back");
-        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let id = child.id();
-        let before = (Class::of(pid(id)).unwrap(), affinity(id));
-        let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
-        journal.thread(0, id, id).unwrap();
-        let [(path, author)] = &all(&folder)[..] else { panic!("one journal") };
-        assert!(author.is_alive() && author.cores == [CoreId(0)] && path == journal.path());
-        sched_setaffinity(pid(id), &list::set_of([before.1[0]])).unwrap();
-        let mut expected = Restored { threads: 1, ..Restored::default() };
-        if proc::may_schedule() {
-            Class::IDLE.set(pid(id)).unwrap();
-        }
-        assert_eq!(restore(path).unwrap(), expected);
-        assert_eq!((Class::of(pid(id)).unwrap(), affinity(id)), before);
-        assert!(!path.exists() && restore(path).is_err());
-        // Who has ended needs nothing.
-        let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
-        journal.thread(0, id, id).unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        expected.threads = 0;
-        assert_eq!(restore(path).unwrap(), expected);
-        fs::remove_dir(&folder).unwrap();
-    }
-
-    #[test]
-    fn a_line_that_was_cut_short_is_no_line() {
-        let line = "thread 1 70 71 4242 0 0 0-1";
-        let is = was(line).unwrap();
-        assert_eq!((is.task, is.process, is.thread, is.began), (1, 70, 71, 4242));
-        assert_eq!((is.class, is.cores), (Class::OTHER, vec![CoreId(0), CoreId(1)]));
-        for len in 0..line.len() - 3 {
-            assert_eq!(was(&line[..len]), None, "{:?}", &line[..len]);
-        }
-        assert_eq!((pulse("pulse 70 4242"), pulse("pulse 70")), (Some((70, 4242)), None));
-        assert_eq!(made("made 3 /sys/fs/cgroup/a b"), Some((3, "/sys/fs/cgroup/a b".into())));
-        assert_eq!((author("greenwave sched 2 1 1 0"), author("")), (None, None));
-    }
-}
+mod tests;

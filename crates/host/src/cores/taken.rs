@@ -81,6 +81,9 @@ impl Taken {
         if due {
             self.scanned = now;
             self.tasks.iter_mut().for_each(|task| task.scan(now, &mut self.journal));
+            let tasks = &self.tasks;
+            // Where a shorter one cannot be written, the longer one goes on.
+            let _ = self.journal.shorten(|task, thread| tasks[task].is_watched(thread));
         }
         due
     }

@@ -5,11 +5,10 @@
 //! between. A thread is noted in the journal before anything of it is changed.
 //! Threads that end are forgotten at the next look.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use queueing::{Span, Time};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::class::Class;
 use super::groups::Group;
@@ -17,8 +16,10 @@ use super::journal::{Journal, pid};
 use super::{CoresError, Who};
 use crate::proc::{self, Account, Ledger};
 
+mod adopting;
 mod gathering;
 
+use adopting::Legacy;
 pub(super) use gathering::OURS;
 pub use gathering::group_path;
 
@@ -53,10 +54,14 @@ pub struct Managed {
     /// Where its members are, if they have a folder of their own.
     group: Option<Group>,
     threads: BTreeMap<(u32, u32), Thread>,
+    /// Threads that cannot be watched or noted, and were counted.
+    unwatched: BTreeSet<(u32, u32)>,
     /// Threads that the last scan found.
     fresh: Vec<u32>,
     /// The cores it may run on, once it was told.
     cores: Option<CpuSet>,
+    /// What those that are born have from us.
+    legacy: Legacy,
     parked: bool,
     ended: bool,
     /// A thread could not become real-time.
@@ -136,8 +141,10 @@ impl Managed {
             began,
             group: None,
             threads: BTreeMap::new(),
+            unwatched: BTreeSet::new(),
             fresh: Vec::new(),
             cores: None,
+            legacy: Legacy::default(),
             parked: false,
             ended: false,
             stays_fair: false,
@@ -147,24 +154,6 @@ impl Managed {
         task.gather(journal)?;
         task.scan(now, journal);
         Ok(task)
-    }
-
-    /// Looks up who belongs to it, and takes over who is new.
-    pub fn scan(&mut self, now: Time, journal: &mut Journal) {
-        self.fresh.clear();
-        let processes = self.members();
-        self.ended = processes.is_empty();
-        let mut seen = std::collections::BTreeSet::new();
-        for process in processes {
-            for thread in proc::threads(process) {
-                seen.insert((process, thread));
-                if self.threads.len() < THREADS_MAX {
-                    self.adopt(now, process, thread, journal);
-                }
-            }
-        }
-        self.threads.retain(|id, _| seen.contains(id));
-        self.figures.threads = self.threads.len();
     }
 
     /// Who computes without end would keep others waiting, the kernel's own threads and, since
@@ -187,68 +176,6 @@ impl Managed {
             if Class::of(pid(id)).is_ok_and(|class| class == is) && becomes.set(pid(id)).is_ok() {
                 thread.urgent = !thread.urgent;
             }
-        }
-    }
-
-    fn members(&self) -> Vec<u32> {
-        if let Some(group) = &self.group {
-            let members = group.members();
-            if !members.is_empty() {
-                return members;
-            }
-        }
-        match &self.who {
-            Who::Process(id) | Who::Child(id)
-                if self.began.is_some() && proc::began(*id, *id) == self.began =>
-            {
-                proc::family(*id)
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    fn adopt(&mut self, now: Time, process: u32, thread: u32, journal: &mut Journal) {
-        let Entry::Vacant(place) = self.threads.entry((process, thread)) else { return };
-        let Ok(class) = journal.thread(self.number, process, thread) else { return };
-        let Ok(ledger) = Ledger::open(process, thread) else {
-            self.figures.refused += 1;
-            return;
-        };
-        let id = pid(thread);
-        let urgent = self.class == Some(Class::URGENT);
-        let ours = match self.class {
-            Some(_) if class.is_deadline() || urgent && class != Class::OTHER => Ok(()),
-            Some(ours) => ours.set(id),
-            None => Ok(()),
-        };
-        let fair = (urgent && class == Class::OTHER && ours.is_ok()).then_some(class);
-        // The fair class serves, too.
-        let ours = if urgent {
-            self.stays_fair |= ours.is_err();
-            Ok(())
-        } else {
-            ours
-        };
-        let cores = self.cores.map_or(Ok(()), |cores| sched_setaffinity(id, &cores));
-        // Who has ended meanwhile refused nothing.
-        let is_there = Class::of(id).is_ok();
-        if is_there && (class.is_deadline() || ours.is_err() || cores.is_err()) {
-            self.figures.refused += 1;
-        }
-        let last = ledger.read().unwrap_or_default();
-        let (urgent, weighed_ns) = (fair.is_some(), last.ran_ns + last.waited_ns);
-        place.insert(Thread {
-            ledger,
-            last,
-            changed: now,
-            asked: now,
-            waits: false,
-            fair,
-            urgent,
-            weighed_ns,
-        });
-        if !class.is_deadline() {
-            self.fresh.push(thread);
         }
     }
 
@@ -321,12 +248,16 @@ impl Managed {
     /// Lets every thread run where its task may, whatever it has chosen since.
     pub fn place_again(&mut self) {
         let Some(cores) = self.cores else { return };
+        let mut has = None;
         for &(_, thread) in self.threads.keys() {
             let id = pid(thread);
-            if sched_setaffinity(id, &cores).is_err() && Class::of(id).is_ok() {
-                self.figures.refused += 1;
+            match sched_setaffinity(id, &cores) {
+                // The kernel leaves out what a cpuset forbids.
+                Ok(()) => has = has.or_else(|| sched_getaffinity(id).ok()),
+                Err(_) => self.figures.refused += u64::from(Class::of(id).is_ok()),
             }
         }
+        self.legacy.let_on(has.unwrap_or(cores));
     }
 
     /// Whether it can be stopped when it has no core.

@@ -13,7 +13,9 @@ use super::*;
 use crate::lab::Folder;
 use crate::{Monotonic, affinity, proc};
 
-/// A program that computes until it is killed.
+mod starts;
+
+/// A program that computes until it is killed, with what it has started.
 pub(super) struct Program(Child);
 
 impl Program {
@@ -27,16 +29,30 @@ impl Program {
     }
 
     fn cores(&self) -> Vec<CoreId> {
-        list::of_set(&sched_getaffinity(pid(self.id())).unwrap())
+        cores_of(self.id())
     }
 
     fn class(&self) -> Class {
-        Class::of(pid(self.id())).unwrap()
+        class_of(self.id())
     }
+}
+
+fn cores_of(id: u32) -> Vec<CoreId> {
+    list::of_set(&sched_getaffinity(pid(id)).unwrap())
+}
+
+fn class_of(id: u32) -> Class {
+    Class::of(pid(id)).unwrap()
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
+        // The number of who was waited for may be another's.
+        let runs = self.0.try_wait().is_ok_and(|ended| ended.is_none());
+        let family = if runs { proc::family(self.id()) } else { Vec::new() };
+        for member in family {
+            let _ = rustix::process::kill_process(pid(member).unwrap(), rustix::process::Signal::KILL);
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

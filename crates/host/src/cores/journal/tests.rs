@@ -1,0 +1,193 @@
+//! Journals of programs that sleep, and of threads that come and go.
+
+use std::process::{Child, Command};
+
+use rustix::thread::sched_setaffinity;
+
+use super::*;
+
+fn scratch(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("greenwave-journal-{name}-{}", std::process::id()))
+}
+
+fn sleep() -> Child {
+    Command::new("sleep").arg("600").spawn().unwrap()
+}
+
+fn end<const N: usize>(children: [Child; N]) {
+    for mut child in children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+fn affinity(id: u32) -> Vec<CoreId> {
+    list::of_set(&sched_getaffinity(pid(id)).unwrap())
+}
+
+#[test]
+fn what_was_noted_is_put_back_and_done_once() {
+    let folder = scratch("back");
+    let child = sleep();
+    let id = child.id();
+    let before = (Class::of(pid(id)).unwrap(), affinity(id));
+    let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
+    journal.thread(0, id, id, &Ours::default()).unwrap();
+    let [(path, author)] = &all(&folder)[..] else { panic!("one journal") };
+    assert!(author.is_alive() && author.cores == [CoreId(0)] && path == journal.path());
+    sched_setaffinity(pid(id), &list::set_of([before.1[0]])).unwrap();
+    let mut expected = Restored { threads: 1, ..Restored::default() };
+    if proc::may_schedule() {
+        Class::IDLE.set(pid(id)).unwrap();
+    }
+    // What is known of it is known: it has no second line.
+    assert_eq!(journal.thread(0, id, id, &Ours::default()).unwrap(), before.0);
+    assert_eq!(journal.lines, 2);
+    assert_eq!(restore(path).unwrap(), expected);
+    assert_eq!((Class::of(pid(id)).unwrap(), affinity(id)), before);
+    assert!(!path.exists() && restore(path).is_err());
+    // Who has ended needs nothing.
+    let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
+    journal.thread(0, id, id, &Ours::default()).unwrap();
+    end([child]);
+    expected.threads = 0;
+    assert_eq!(restore(path).unwrap(), expected);
+    fs::remove_dir(&folder).unwrap();
+}
+
+#[test]
+fn who_has_what_its_task_was_given_is_noted_as_it_would_be_without() {
+    let folder = scratch("inherited");
+    let children = [sleep(), sleep(), sleep(), sleep()];
+    // This process, which started all, is of no task: they have it from the task's first.
+    let [first, same, other, own] = children.each_ref().map(Child::id);
+    let (class, cores) = (Class::of(pid(first)).unwrap(), affinity(first));
+    let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
+    assert_eq!(journal.thread(0, first, first, &Ours::default()).unwrap(), class);
+    let (one, all) = ([list::set_of([cores[0]])], [list::set_of(cores.clone())]);
+    for id in [same, other, own] {
+        sched_setaffinity(pid(id), &one[0]).unwrap();
+    }
+    let batch = Class { policy: libc::SCHED_BATCH, priority: 0 };
+    Class::IDLE.set(pid(same)).unwrap();
+    batch.set(pid(other)).unwrap();
+    let ours = Ours { class: Some(Class::IDLE), cores: &one };
+    assert_eq!(journal.thread(0, same, same, &ours).unwrap(), class);
+    assert_eq!(journal.thread(0, other, other, &ours).unwrap(), batch, "it chose that itself");
+    journal.thread(0, own, own, &Ours { cores: &all, ..ours }).unwrap();
+    let noted = |id: u32| journal.threads[&(0, id, id)].cores.clone();
+    assert_eq!((noted(same), noted(other)), (cores.clone(), cores.clone()));
+    assert_eq!(noted(own), cores[..1], "it chose these itself");
+    let restored = restore(journal.path()).unwrap();
+    assert_eq!(restored.threads + restored.failed, 4);
+    assert_eq!((affinity(same), affinity(own)), (cores.clone(), cores[..1].to_vec()));
+    if proc::may_schedule() {
+        assert_eq!((Class::of(pid(same)).unwrap(), restored.failed), (class, 0));
+    }
+    assert_eq!(Class::of(pid(other)).unwrap(), batch);
+    end(children);
+    fs::remove_dir(&folder).unwrap();
+}
+
+#[test]
+fn what_is_inherited_from_us_would_have_been_the_parent_s() {
+    let fifo = Class { policy: libc::SCHED_FIFO, priority: 5 };
+    let check = |ours: Class, parent: Class, expected: Class| {
+        assert_eq!(inherited(ours, parent), expected, "{ours:?} {parent:?}");
+    };
+    check(Class::IDLE, Class::OTHER, Class::OTHER);
+    check(Class::IDLE, fifo, fifo);
+    check(Class::EXT, Class::FIRST, Class::OTHER);
+    // We make real-time who is in the fair class: not the parent, but one beside it.
+    check(Class::URGENT, fifo, Class::OTHER);
+    check(Class::URGENT, Class::OTHER, Class::OTHER);
+    check(Class::URGENT, Class::URGENT, Class::URGENT);
+}
+
+#[test]
+fn a_journal_of_threads_that_come_and_go_stays_short_and_puts_everything_back() {
+    let folder = scratch("churn");
+    let children = [sleep(), sleep()];
+    let [early, late] = children.each_ref().map(Child::id);
+    let before = [early, late].map(affinity);
+    let (began, nobody) = (proc::began(early, early).unwrap(), u32::MAX >> 1);
+    let none = Ours::default();
+    let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
+    journal.made(0, Path::new("/no/such/folder")).unwrap();
+    journal.asks(early, began).unwrap();
+    journal.asks(nobody, 1).unwrap();
+    journal.thread(0, early, early, &none).unwrap();
+    let (id, mut lines_max) = (std::process::id(), 0);
+    for n in 0..3 * SPARE {
+        if n == 2 * SPARE {
+            journal.thread(0, late, late, &none).unwrap();
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| journal.thread(1, id, crate::thread::number(), &none).unwrap());
+        });
+        journal.shorten(|_, thread| thread == (early, early)).unwrap();
+        lines_max = lines_max.max(journal.lines);
+    }
+    assert!((SPARE..2 * SPARE).contains(&lines_max), "{lines_max} lines");
+    let text = fs::read_to_string(journal.path()).unwrap();
+    assert_eq!(text.lines().count(), journal.lines);
+    let has = |line: &str| text.lines().any(|one| one == line);
+    assert!(has("made 0 /no/such/folder") && has(&pulse_line(early, began)));
+    assert!(!has(&pulse_line(nobody, 1)), "it has ended");
+    let its = |task: usize| text.lines().filter_map(was).filter(move |was| was.task == task);
+    assert_eq!(its(0).map(|was| was.process).collect::<Vec<_>>(), [early, late]);
+    // A thread that was waited for may be seen for a moment more.
+    while its(1).any(|was| was.is_there()) {
+        std::thread::yield_now();
+    }
+    assert_eq!(its(1).next().as_ref(), journal.firsts.get(&1), "for who is found last");
+
+    // One that was not finished when we were killed is not read.
+    fs::write(beside(journal.path()), &journal.head[..journal.head.len() / 2]).unwrap();
+    let [(path, author)] = &all(&folder)[..] else { panic!("one journal") };
+    assert!(author.is_alive() && path == journal.path());
+    for id in [early, late] {
+        sched_setaffinity(pid(id), &list::set_of([before[0][0]])).unwrap();
+    }
+    assert_eq!(restore(path).unwrap(), Restored { threads: 2, ..Restored::default() });
+    assert_eq!([early, late].map(affinity), before);
+    end(children);
+    fs::remove_dir(&folder).unwrap();
+}
+
+#[test]
+fn a_journal_that_cannot_be_shortened_goes_on() {
+    let folder = scratch("long");
+    let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
+    // Where the shorter one would be, there is something else.
+    fs::create_dir(beside(journal.path())).unwrap();
+    (0..=SPARE).for_each(|n| journal.made(n, Path::new("/no/such/folder")).unwrap());
+    journal.shorten(|_, _| true).unwrap_err();
+    journal.shorten(|_, _| true).expect("it is not tried at once again");
+    journal.made(7, Path::new("/no/such/other")).unwrap();
+    let text = fs::read_to_string(journal.path()).unwrap();
+    assert!(text.ends_with("made 7 /no/such/other\n"));
+    assert_eq!(text.lines().count(), SPARE + 3);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_line_that_was_cut_short_is_no_line() {
+    let line = "thread 1 70 71 4242 0 0 0-1";
+    let is = was(line).unwrap();
+    assert_eq!((is.task, is.process, is.thread, is.began), (1, 70, 71, 4242));
+    assert_eq!((is.class, is.cores.clone()), (Class::OTHER, vec![CoreId(0), CoreId(1)]));
+    assert_eq!(is.line(), line);
+    for len in 0..line.len() - 3 {
+        assert_eq!(was(&line[..len]), None, "{:?}", &line[..len]);
+    }
+    // With whatever is written behind it, it is none at any length.
+    for len in 0..=line.len() {
+        let text = format!("{}{CUT}{line}\n", &line[..len]);
+        assert_eq!(text.lines().filter_map(was).collect::<Vec<_>>(), std::slice::from_ref(&is), "{text:?}");
+    }
+    assert_eq!((pulse("pulse 70 4242"), pulse("pulse 70")), (Some((70, 4242)), None));
+    assert_eq!(pulse(&pulse_line(70, 4242)), Some((70, 4242)));
+    assert_eq!(made("made 3 /sys/fs/cgroup/a b"), Some((3, "/sys/fs/cgroup/a b".into())));
+    assert_eq!((author("greenwave sched 2 1 1 0"), author("")), (None, None));
+}
