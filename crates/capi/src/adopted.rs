@@ -66,12 +66,13 @@ pub(crate) fn become_ours(seam: &Seam, fd: c_int, end: &OwnedFd) -> Result<(), E
     // SAFETY: the number is the program's and stays so: it is not dropped here.
     let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) });
     outbox::forget(fd);
-    dup3(end, &mut place, flags)?;
-    if let Some(name) = name.filter(label::has) {
+    watched::leave(fd, &watches);
+    let taken = dup3(end, &mut place, flags);
+    if let Some(name) = name.filter(|name| taken.is_ok() && label::has(name)) {
         outbox::note(fd, &name);
     }
     watched::again(fd, &watches);
-    Ok(())
+    taken
 }
 
 /// Gives the pair `to` the options of `from`, a socket of the kernel's or a listener.

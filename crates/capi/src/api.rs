@@ -3,8 +3,10 @@
 //!
 //! The program runs under `greenwave run` and has ordinary descriptors; these
 //! functions tell what the stack knows of them. It need not be linked with
-//! anything else, and without `greenwave run` every function but
-//! `greenwave_wait` fails with `ENOTSOCK`, so one program serves both.
+//! anything else. [`greenwave_watch`] and [`greenwave_wait`] work on any
+//! descriptor; of what is not on the stack, and without `greenwave run`,
+//! [`greenwave_owns`] says 0 and all others fail with `ENOTSOCK`, so one
+//! program serves both.
 //! A classifier of C cannot be asked for each packet, for the stack is another
 //! process: what a program registers are rules ([`greenwave_classify`]), and
 //! what they and the program share is the private area. Source: ADPS M3–M7.

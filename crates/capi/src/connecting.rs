@@ -5,12 +5,13 @@
 //! written to before its handshake is complete, and so `poll` and `epoll_wait`
 //! say what they would say of TCP.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_ulong, c_void};
 use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use host::seam::name::Kind;
 use host::seam::{Answer, Name, Request, Seam};
-use libc::{sockaddr, socklen_t};
+use libc::{pollfd, sigset_t, sockaddr, socklen_t, ssize_t, time_t, timespec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
@@ -25,8 +26,8 @@ use crate::{adopted, borrow, datagrams, fail, mailbox, ours, seam, sort};
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
-    type Real = unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
+pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+    type Real = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;
     // SAFETY: the program's arguments.
     let (Some(seam), Some(to)) = (seam(), unsafe { crate::address::read(addr, len) }) else {
         // SAFETY: as above.
@@ -38,10 +39,13 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
             _ => next!(connect(fd, addr, len) as Real),
         };
     };
-    let opened = match ours(fd) {
-        Some(name) if name.kind == Kind::Datagrams => datagrams::aim(&seam, &name, Some(to)).map(|()| true),
-        Some(Name { kind: Kind::Listener, id, six, .. }) => open(&seam, fd, to, six, id),
-        Some(name) => match already(&seam, fd, &name) {
+    let name = ours(fd);
+    let opened = match (unopened(fd, to, name.as_ref()), name) {
+        (Some((six, from)), _) => open(&seam, fd, to, six, from),
+        (None, Some(name)) if name.kind == Kind::Datagrams => {
+            datagrams::aim(&seam, &name, Some(to)).map(|()| true)
+        }
+        (None, Some(name)) => match already(&seam, fd, &name) {
             Some(outcome) => outcome.map(|()| true),
             None => open(&seam, fd, to, name.six, 0).and_then(|ours| match ours {
                 true => Ok(true),
@@ -49,10 +53,7 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
                 false => Err(Errno::NETUNREACH),
             }),
         },
-        None => match free(fd, to) {
-            Some(six) => open(&seam, fd, to, six, 0),
-            None => datagrams::adopt(fd, to, true),
-        },
+        (None, None) => datagrams::adopt(fd, to, true),
     };
     match opened {
         Ok(true) => 0,
@@ -69,12 +70,20 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
 pub(crate) unsafe fn opens(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<bool, Errno> {
     // SAFETY: the caller's address.
     match (seam(), unsafe { crate::address::read(addr, len) }) {
-        (Some(seam), Some(to)) => match ours(fd) {
-            Some(Name { kind: Kind::Listener, id, six, .. }) => open(&seam, fd, to, six, id),
-            Some(_) => Ok(false),
-            None => free(fd, to).map_or(Ok(false), |six| open(&seam, fd, to, six, 0)),
-        },
+        (Some(seam), Some(to)) => unopened(fd, to, ours(fd).as_ref())
+            .map_or(Ok(false), |(six, from)| open(&seam, fd, to, six, from)),
         _ => Ok(false),
+    }
+}
+
+/// Whether `fd`, of our name `name` if it has one, is a socket with which a connection to `to` may
+/// be opened for the first time; with, whether it speaks IPv6, and the listener whose address
+/// it is bound to, or 0.
+fn unopened(fd: c_int, to: SocketAddr, name: Option<&Name>) -> Option<(bool, u64)> {
+    match name {
+        Some(name) if name.kind == Kind::Listener => Some((name.six, name.id)),
+        Some(_) => None,
+        None => free(fd, to).map(|six| (six, 0)),
     }
 }
 
@@ -107,7 +116,7 @@ fn open(seam: &Seam, fd: c_int, to: SocketAddr, six: bool, from: u64) -> Result<
     }
     let end = asked.brought.as_ref().ok_or(Errno::NETDOWN)?;
     let outcome = match waits {
-        true => asked.outcome(patience),
+        true => asked.outcome_by(patience, receive),
         false => Err(Errno::INPROGRESS),
     };
     if let Ok(Answer::No(errno)) = outcome {
@@ -121,6 +130,13 @@ fn open(seam: &Seam, fd: c_int, to: SocketAddr, six: bool, from: u64) -> Result<
         Err(Errno::AGAIN) => Err(Errno::INPROGRESS),
         Err(errno) => Err(errno),
     }
+}
+
+/// recv(2) of the C library's, in which a thread can be cancelled, as in connect(2).
+fn receive(end: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<usize, Errno> {
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, usize, c_int) -> ssize_t;
+    let got = next!(recv(end.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) as Real);
+    usize::try_from(got).map_err(|_| crate::errno())
 }
 
 /// What connecting a connection once more says; `None` when it could not be
@@ -147,17 +163,22 @@ fn already(seam: &Seam, fd: c_int, name: &Name) -> Option<Result<(), Errno>> {
     (!failed || !knows()).then_some(Err(errno))
 }
 
-/// Waits until the handshake of `fd` is over, if that is what its calls do.
+/// Waits until the handshake of `fd` is over, if that is what its calls do; in the C library's ppoll(2), as
+/// [`receive`] does in its recv(2).
 fn waited(fd: c_int) -> Result<(), Errno> {
+    type Real = unsafe extern "C-unwind" fn(*mut pollfd, c_ulong, *const timespec, *const sigset_t) -> c_int;
     let socket = borrow(fd).ok_or(Errno::BADF)?;
     if fcntl_getfl(socket)?.contains(OFlags::NONBLOCK) {
         return Err(Errno::ALREADY);
     }
-    let patience = socket_timeout(socket, Timeout::Send)?.map(Timespec::try_from);
-    let patience = patience.transpose().map_err(|_| Errno::INVAL)?;
-    match poll(&mut [PollFd::new(&socket, PollFlags::OUT)], patience.as_ref())? {
+    let patience = socket_timeout(socket, Timeout::Send)?
+        .map(|all| timespec { tv_sec: all.as_secs() as time_t, tv_nsec: all.subsec_nanos().into() });
+    let patience = patience.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let mut fds = pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    match next!(ppoll(&raw mut fds, 1, patience, std::ptr::null()) as Real) {
         0 => Err(Errno::ALREADY),
-        _ => Ok(()),
+        1.. => Ok(()),
+        _ => Err(crate::errno()),
     }
 }
 
@@ -188,9 +209,19 @@ pub(crate) fn has_peer(seam: &Seam, fd: c_int, name: &Name) -> bool {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, UdpSocket};
-    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::cancelled;
+
+    #[test]
+    fn a_thread_that_waits_for_a_handshake_can_be_cancelled() {
+        let (here, _there) = UnixStream::pair().unwrap();
+        let wait = |fd| assert!(receive(borrow(fd).unwrap(), &mut [0; 8]).is_err());
+        cancelled::check(wait, here.as_raw_fd());
+        let (full, _other) = cancelled::full();
+        cancelled::check(|fd| assert!(waited(fd).is_err()), full.as_raw_fd());
+    }
 
     #[test]
     fn only_free_sockets_of_tcp_are_asked_about() {

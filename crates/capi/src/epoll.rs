@@ -18,10 +18,11 @@ use host::{Monotonic, affinity};
 use libc::{epoll_event, sigset_t, timespec};
 use queueing::batch::{Arranged, BATCH, Rank, arrange};
 use queueing::{Clock, Yielding};
+use rustix::io::Errno;
 
 use crate::hints::{Hint, Hints};
 use crate::next::next;
-use crate::{label, ours, seam, watched};
+use crate::{fail, label, ours, seam, watched};
 
 /// As many connections as a process has descriptors here, three times.
 static HINTS: Hints<16_384> = Hints::new();
@@ -43,7 +44,7 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *m
     }
     // SAFETY: the program's event is there.
     let wanted = unsafe { event.read_unaligned() };
-    let (word, by_level) = (wanted.u64, wanted.events & (libc::EPOLLET | libc::EPOLLONESHOT) as u32 == 0);
+    let (word, by_level) = (wanted.u64, is_by_level(wanted.events));
     let before = if op == libc::EPOLL_CTL_MOD { HINTS.get(epoll, word) } else { None };
     let id = before.map(|hint| hint.id).or_else(|| number(fd));
     // What the kernel may not return again must never be taken for what it does.
@@ -54,6 +55,21 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *m
         HINTS.note(epoll, word, Some(Hint { by_level, ..early }));
     }
     done
+}
+
+/// Takes note that `fd`, which is ours by now, has a place with `word` and `events` in the set `epoll`.
+pub(crate) fn note(epoll: c_int, fd: c_int, word: u64, events: u32) {
+    keep(epoll, word, number(fd), events);
+}
+
+/// Remembers that `word` in the set `epoll`, registered with `events`, stands for number `id`.
+fn keep(epoll: c_int, word: u64, id: Option<u64>, events: u32) {
+    HINTS.note(epoll, word, id.map(|id| Hint { id, by_level: is_by_level(events) }));
+}
+
+/// Whether the kernel returns what is registered with `events` as long as it is ready.
+fn is_by_level(events: u32) -> bool {
+    events & (libc::EPOLLET | libc::EPOLLONESHOT) as u32 == 0
 }
 
 /// By which number labels know `fd`, if it is a connection or a socket for datagrams of ours.
@@ -112,8 +128,13 @@ fn give_way(labels: &Labels) {
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, max: c_int, ms: c_int) -> c_int {
-    type Real = unsafe extern "C" fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
+pub unsafe extern "C-unwind" fn epoll_wait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    max: c_int,
+    ms: c_int,
+) -> c_int {
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
     let call = |max| next!(epoll_wait(epoll, events, max, ms) as Real);
     // SAFETY: the program's arguments; `call` is the C library's own.
     unsafe { wait(epoll, events, max, call) }
@@ -124,14 +145,14 @@ pub unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, max:
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_pwait(
+pub unsafe extern "C-unwind" fn epoll_pwait(
     epoll: c_int,
     events: *mut epoll_event,
     max: c_int,
     ms: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    type Real = unsafe extern "C" fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
     let call = |max| next!(epoll_pwait(epoll, events, max, ms, mask) as Real);
     // SAFETY: the program's arguments; `call` is the C library's own.
     unsafe { wait(epoll, events, max, call) }
@@ -142,16 +163,39 @@ pub unsafe extern "C" fn epoll_pwait(
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_pwait2(
+pub unsafe extern "C-unwind" fn epoll_pwait2(
     epoll: c_int,
     events: *mut epoll_event,
     max: c_int,
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    type Real =
-        unsafe extern "C" fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int;
-    let call = |max| next!(epoll_pwait2(epoll, events, max, timeout, mask) as Real);
+    type Real = unsafe extern "C-unwind" fn(
+        c_int,
+        *mut epoll_event,
+        c_int,
+        *const timespec,
+        *const sigset_t,
+    ) -> c_int;
+    let call = |max| next!(epoll_pwait2(epoll, events, max, timeout, mask) as Real, or fail(Errno::NOSYS));
     // SAFETY: the program's arguments; `call` is the C library's own.
     unsafe { wait(epoll, events, max, call) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_from_before_a_socket_was_ours_is_known_by_its_events() {
+        // No descriptor, so no other test's set.
+        let (set, word) = (c_int::MAX, 77);
+        let flags = [(0, true), (libc::EPOLLET, false), (libc::EPOLLONESHOT, false)];
+        for (flag, by_level) in flags {
+            keep(set, word, Some(8), (libc::EPOLLIN | flag) as u32);
+            assert_eq!(HINTS.get(set, word), Some(Hint { id: 8, by_level }), "{flag:#x}");
+        }
+        note(set, -1, word, libc::EPOLLIN as u32);
+        assert_eq!(HINTS.get(set, word), None, "what is none of ours has none");
+    }
 }

@@ -38,8 +38,8 @@ struct Entry {
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
-    type Real = unsafe extern "C" fn(*mut *mut ifaddrs) -> c_int;
+pub unsafe extern "C-unwind" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
+    type Real = unsafe extern "C-unwind" fn(*mut *mut ifaddrs) -> c_int;
     let got = next!(getifaddrs(list) as Real);
     if got == 0
         && let Some(Ok(interface)) = seam().map(|seam| seam.interface())

@@ -13,9 +13,10 @@ use host::seam::envelope::{LEN, PAYLOAD_MAX, SEGMENTS_MAX};
 use host::seam::{Envelope, Name, Said};
 use libc::{iovec, msghdr, ssize_t};
 use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 
-use crate::fail;
 use crate::next::next;
+use crate::{borrow, fail};
 
 /// What was received.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ fn with<T>(envelope: &mut [u8; LEN], pieces: &[iovec], call: impl FnOnce(&mut ms
 /// # Safety
 /// The pieces are the program's, for recvmsg(2).
 pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Option<Received> {
-    type Real = unsafe extern "C" fn(c_int, *mut msghdr, c_int) -> ssize_t;
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> ssize_t;
     if flags & libc::MSG_ERRQUEUE != 0 {
         fail(Errno::AGAIN);
         return None;
@@ -80,12 +81,13 @@ pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Optio
     if got == 0 {
         return Some(Received { len: 0, from: None, said: Said::default(), flags: 0 });
     }
-    match Envelope::decode(&envelope) {
-        Some(Envelope::Peer(from)) => {
+    // Shorter than an envelope is nothing that the stack has sent.
+    match (Envelope::decode(&envelope), got.checked_sub(LEN)) {
+        (Some(Envelope::Peer(from)), Some(len)) => {
             let said = Said::decode(&envelope);
-            Some(Received { len: got - LEN, from: Some(from), said, flags: told })
+            Some(Received { len, from: Some(from), said, flags: told })
         }
-        Some(Envelope::Failed(errno)) => {
+        (Some(Envelope::Failed(errno)), Some(_)) => {
             if flags & libc::MSG_PEEK != 0 {
                 take_failure(fd);
             }
@@ -111,7 +113,7 @@ pub(crate) unsafe fn send(
     pieces: &[iovec],
     flags: c_int,
 ) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *const msghdr, c_int) -> ssize_t;
+    type Real = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
     let failed = |errno| fail(errno) as ssize_t;
     if flags & (libc::MSG_MORE | libc::MSG_OOB) != 0 {
         return failed(Errno::OPNOTSUPP);
@@ -138,7 +140,7 @@ pub(crate) unsafe fn send(
         next!(sendmsg(fd, message, flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as Real)
     });
     match sent {
-        sent @ 0.. => sent - LEN as ssize_t,
+        sent @ 0.. => (sent - LEN as ssize_t).max(0),
         failed => failed,
     }
 }
@@ -146,7 +148,7 @@ pub(crate) unsafe fn send(
 /// What became of an earlier datagram, if that is the next thing to read; it
 /// is not told again.
 pub(crate) fn failure(fd: c_int) -> Option<Errno> {
-    let (envelope, len) = read_head(fd, libc::MSG_PEEK)?;
+    let (envelope, len) = read_head(fd, RecvFlags::PEEK)?;
     match (Envelope::decode(&envelope), len) {
         (Some(Envelope::Failed(errno)), LEN) => {
             take_failure(fd);
@@ -158,20 +160,16 @@ pub(crate) fn failure(fd: c_int) -> Option<Errno> {
 
 /// Takes the message that said so.
 fn take_failure(fd: c_int) {
-    read_head(fd, 0);
+    read_head(fd, RecvFlags::empty());
 }
 
-/// An envelope, if one is there, and how many bytes there were.
-fn read_head(fd: c_int, flags: c_int) -> Option<([u8; LEN], usize)> {
-    type Real = unsafe extern "C" fn(c_int, *mut c_void, usize, c_int) -> ssize_t;
+/// An envelope, if one is there, and how many bytes there were. The program has not asked: its errno stays
+/// what it is, and its thread is not cancelled here.
+fn read_head(fd: c_int, flags: RecvFlags) -> Option<([u8; LEN], usize)> {
     let mut envelope = [0; LEN];
-    // SAFETY: the C library gives every thread an errno of its own.
-    let errno = unsafe { *libc::__errno_location() };
-    let flags = flags | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    let got = next!(recv(fd, envelope.as_mut_ptr().cast(), LEN, flags) as Real);
-    // SAFETY: as above. That there is nothing is no error of the program's.
-    unsafe { *libc::__errno_location() = errno };
-    usize::try_from(got).ok().filter(|len| *len > 0).map(|len| (envelope, len))
+    let flags = flags | RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+    let (_, len) = recv(borrow(fd)?, &mut envelope[..], flags).ok()?;
+    (len > 0).then_some((envelope, len))
 }
 
 #[cfg(test)]
@@ -179,7 +177,7 @@ mod tests {
     use std::os::fd::{AsRawFd, OwnedFd};
 
     use host::seam::name::Kind;
-    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, socketpair};
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 
     use super::*;
 
@@ -235,6 +233,18 @@ mod tests {
         assert_eq!(&buf, b"more tha");
         drop(ours);
         assert_eq!(get(&theirs, &mut buf, 0), Some((0, None, 0)), "an end");
+    }
+
+    #[test]
+    fn what_is_shorter_than_an_envelope_is_an_error_and_no_length() {
+        let (ours, theirs) = pair();
+        let mut buf = [0; 8];
+        for envelope in [Envelope::Peer("10.0.0.9:7".parse().unwrap()), Envelope::Failed(111)] {
+            for len in [1, 20, LEN - 1] {
+                rustix::net::send(&ours, &envelope.encode()[..len], SendFlags::empty()).unwrap();
+                assert_eq!((get(&theirs, &mut buf, 0), errno()), (None, Some(libc::EIO)), "{len} bytes");
+            }
+        }
     }
 
     #[test]

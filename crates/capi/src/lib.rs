@@ -15,8 +15,13 @@
 //! Nothing is kept here but where the desk is, and hints: which decide about
 //! order, which epoll sets there are, whether any socket for datagrams is, and which connections
 //! this process has made; so threads, signals, fork and exec find nothing to confuse. What a descriptor is, it says itself
-//! ([`Name::of`](host::seam::Name::of)). A program without the variable
+//! ([`Seam::name`](host::seam::Seam::name)). A program without the variable
 //! [`host::seam::VARIABLE`] notices nothing.
+//!
+//! A thread may be cancelled in the calls in which the C library lets it be
+//! (pthreads(7)), `close` excepted: they wait in the C library's functions, hold no
+//! lock then, and are of the ABI by which it unwinds. Whatever else is done here is done
+//! by system calls, in which no thread is cancelled.
 //!
 //! Programs that know of us find more in [`api`].
 //!
@@ -28,6 +33,8 @@
 mod address;
 mod adopted;
 pub mod api;
+#[cfg(test)]
+mod cancelled;
 mod closing;
 mod confining;
 mod connecting;
@@ -120,8 +127,7 @@ fn seam() -> Option<Seam> {
 
 /// What descriptor `fd` of the program is, if it is ours.
 fn ours(fd: c_int) -> Option<Name> {
-    seam()?;
-    Name::of(borrow(fd)?)
+    seam()?.name(borrow(fd)?)
 }
 
 /// A descriptor as the program names it.
@@ -130,6 +136,11 @@ fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
     // only, and if the program closes it meanwhile they say EBADF, as its own
     // call would.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// Why the C library's call failed that was made last.
+fn errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 /// Fails as the C library does.

@@ -2,18 +2,22 @@
 //!
 //! Until `bind` a socket is the kernel's, because only the address says whose
 //! it is to be. Then the listener's end of a socket pair takes its number
-//! (dup3), with its flags. Accepting is receiving a descriptor.
+//! (dup3), with its flags. Accepting is receiving a descriptor, by the C library's
+//! recvmsg(2): who waits there can be cancelled, as in its accept(2).
 
 use std::ffi::c_int;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use host::seam::name::{Kind, LEN};
-use host::seam::{Answer, Half, Name, Request, pass};
-use libc::{sockaddr, socklen_t};
+use host::seam::pass::{self, Message};
+use host::seam::{Answer, Half, Name, Request};
+use libc::{msghdr, sockaddr, socklen_t, ssize_t};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
 use rustix::net::{SendFlags, send, sockopt};
 
+use crate::letters::piece;
 use crate::next::next;
+use crate::receiving::brought;
 use crate::{address, adopted, borrow, datagrams, fail, ours, outbox, seam, sort};
 
 /// What `bind` asks the desk for; `None` when the socket is the kernel's for sure.
@@ -95,7 +99,7 @@ unsafe fn bind_half(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<
     if next!(bind(fd, addr, len) as Real) == 0 {
         return Some(Bound(fcntl_dupfd_cloexec(socket, 0)));
     }
-    let why = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
+    let why = crate::errno();
     // Where the kernel has no addresses of that kind, it is no loss.
     (why == Errno::ADDRINUSE || why == Errno::ACCESS).then_some(Bound(Err(why)))
 }
@@ -127,8 +131,13 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
-    type Real = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
+pub unsafe extern "C-unwind" fn accept4(
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
     match ours(fd) {
         // SAFETY: the program's arguments.
         Some(name) => unsafe { take(fd, &name, addr, len, flags) }.unwrap_or_else(fail),
@@ -141,8 +150,8 @@ pub unsafe extern "C" fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut sockl
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    type Real = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+pub unsafe extern "C-unwind" fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
     match ours(fd) {
         // SAFETY: the program's arguments.
         Some(name) => unsafe { take(fd, &name, addr, len, 0) }.unwrap_or_else(fail),
@@ -172,8 +181,7 @@ unsafe fn take(
     // Not even for a moment may it be a child's.
     drop(fcntl_dupfd_cloexec(listener, 0)?);
     let mut bytes = [0; LEN];
-    let message = pass::receive(listener, &mut bytes, flags & libc::SOCK_CLOEXEC != 0)
-        .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+    let message = receive(fd, &mut bytes, flags & libc::SOCK_CLOEXEC != 0)?;
     let connection = match message.fd {
         Some(connection) => connection,
         None if message.lost => return Err(Errno::MFILE),
@@ -189,4 +197,56 @@ unsafe fn take(
     // SAFETY: the program's arguments.
     unsafe { address::write(name.remote, name.six, addr, len) }?;
     Ok(connection.into_raw_fd())
+}
+
+/// A message of the pair `fd`, and the descriptor that comes with it, as [`pass::receive`] does.
+fn receive(fd: c_int, bytes: &mut [u8], cloexec: bool) -> Result<Message, Errno> {
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> ssize_t;
+    let mut pieces = piece(bytes.as_mut_ptr().cast(), bytes.len());
+    // A header and one descriptor, aligned as a header is.
+    let mut room = [0_u64; 3];
+    // SAFETY: a header of zeros is a message of nothing.
+    let mut message: msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut pieces;
+    message.msg_iovlen = 1;
+    message.msg_control = room.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&room);
+    let flags = if cloexec { libc::MSG_CMSG_CLOEXEC } else { 0 };
+    let got = next!(recvmsg(fd, &raw mut message, flags) as Real);
+    let len = usize::try_from(got).map_err(|_| crate::errno())?;
+    // SAFETY: the kernel has filled it.
+    let came = unsafe { brought(&raw const message) };
+    // SAFETY: the kernel has just made it, and nobody else knows of it.
+    let fd = came.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+    let lost = fd.is_none() && message.msg_flags & libc::MSG_CTRUNC != 0;
+    Ok(Message { len, fd, lost })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::{UnixDatagram, UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_comes_by_the_c_librarys_calls_as_by_ours() {
+        let (here, there) = UnixDatagram::pair().unwrap();
+        let (mut kept, sent) = UnixStream::pair().unwrap();
+        for cloexec in [false, true] {
+            pass::send(&here, None, b"name", sent.as_fd()).unwrap();
+            let mut bytes = [0; LEN];
+            let Message { len, fd, lost } = receive(there.as_raw_fd(), &mut bytes, cloexec).unwrap();
+            assert_eq!((&bytes[..len], lost), (&b"name"[..], false));
+            let came = UnixStream::from(fd.expect("it came along"));
+            let flags = rustix::io::fcntl_getfd(&came).unwrap();
+            assert_eq!(flags.contains(rustix::io::FdFlags::CLOEXEC), cloexec);
+            came.set_nonblocking(true).unwrap();
+            kept.write_all(b"x").unwrap();
+            assert_eq!(std::io::Read::read(&mut &came, &mut [0; 8]).unwrap(), 1);
+        }
+        crate::cancelled::check(|fd| assert!(receive(fd, &mut [0; LEN], true).is_err()), there.as_raw_fd());
+        there.set_nonblocking(true).unwrap();
+        assert_eq!(receive(there.as_raw_fd(), &mut [0; LEN], false).unwrap_err(), Errno::AGAIN);
+    }
 }

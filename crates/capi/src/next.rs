@@ -14,27 +14,28 @@ impl Next {
         Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Where it is; never null.
-    pub(crate) fn find(&self) -> *mut c_void {
+    /// Where it is, not null, if the C library has it.
+    pub(crate) fn find(&self) -> Option<*mut c_void> {
         let found = self.found.load(Ordering::Relaxed);
         if !found.is_null() {
-            return found;
+            return Some(found);
         }
         // SAFETY: the name ends with NUL; the loader may be asked at any time
         // after it has loaded us.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        if found.is_null() {
-            // A C library without it cannot have started this program.
-            std::process::abort();
-        }
         self.found.store(found, Ordering::Relaxed);
-        found
+        (!found.is_null()).then_some(found)
     }
 }
 
-/// Calls the C library's `$name`, of the type given, with these arguments.
+/// Calls the C library's `$name`, of the type given, with these arguments; or does as said where an
+/// older one has no such function: a program that looks whether it is there finds ours.
 macro_rules! next {
-    ($name:ident($($arg:expr),*) as $type:ty) => {{
+    // A C library without it cannot have started this program.
+    ($name:ident($($arg:expr),*) as $type:ty) => {
+        $crate::next::next!($name($($arg),*) as $type, or std::process::abort())
+    };
+    ($name:ident($($arg:expr),*) as $type:ty, or $missing:expr) => {{
         static NEXT: $crate::next::Next = {
             const NAME: &str = concat!(stringify!($name), "\0");
             $crate::next::Next::new(match std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()) {
@@ -42,9 +43,12 @@ macro_rules! next {
                 Err(_) => panic!("the name of a function has no NUL"),
             })
         };
-        // SAFETY: the C library declares the function with this type, and the
-        // arguments are those that the program called it with.
-        unsafe { std::mem::transmute::<*mut std::ffi::c_void, $type>(NEXT.find())($($arg),*) }
+        match NEXT.find() {
+            // SAFETY: the C library declares the function with this type, and the
+            // arguments are those that the program called it with.
+            Some(found) => unsafe { std::mem::transmute::<*mut std::ffi::c_void, $type>(found)($($arg),*) },
+            None => $missing,
+        }
     }};
 }
 pub(crate) use next;

@@ -15,7 +15,7 @@ use crate::{outbox, receiving, sending};
 /// As the C library's, which takes as many arguments as the call has; where they
 /// are fewer than six, the others are whatever stood there, and nobody looks.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn syscall(
+pub unsafe extern "C-unwind" fn syscall(
     number: c_long,
     a: c_long,
     b: c_long,
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn syscall(
     e: c_long,
     f: c_long,
 ) -> c_long {
-    type Real = unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
+    type Real = unsafe extern "C-unwind" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
     heed(number, a, b);
     // The kernel, too, takes the lower half of a descriptor, a count and flags.
     match number {

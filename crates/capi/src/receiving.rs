@@ -42,8 +42,8 @@ unsafe fn one(fd: c_int, bytes: *mut c_void, n: size_t, flags: c_int) -> ssize_t
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recv(fd: c_int, bytes: *mut c_void, n: size_t, flags: c_int) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
+pub unsafe extern "C-unwind" fn recv(fd: c_int, bytes: *mut c_void, n: size_t, flags: c_int) -> ssize_t {
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) => unsafe { one(fd, bytes, n, flags) },
@@ -56,14 +56,14 @@ pub unsafe extern "C" fn recv(fd: c_int, bytes: *mut c_void, n: size_t, flags: c
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __recv_chk(
+pub unsafe extern "C-unwind" fn __recv_chk(
     fd: c_int,
     bytes: *mut c_void,
     n: size_t,
     room: size_t,
     flags: c_int,
 ) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t, size_t, c_int) -> ssize_t;
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, size_t, c_int) -> ssize_t;
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) if n <= room => unsafe { one(fd, bytes, n, flags) },
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn __recv_chk(
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvfrom(
+pub unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
     bytes: *mut c_void,
     n: size_t,
@@ -84,8 +84,14 @@ pub unsafe extern "C" fn recvfrom(
     addr: *mut sockaddr,
     len: *mut socklen_t,
 ) -> ssize_t {
-    type Real =
-        unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
+    type Real = unsafe extern "C-unwind" fn(
+        c_int,
+        *mut c_void,
+        size_t,
+        c_int,
+        *mut sockaddr,
+        *mut socklen_t,
+    ) -> ssize_t;
     let (null, none) = (std::ptr::null_mut(), std::ptr::null_mut());
     if let Some(name) = mailbox::of(fd) {
         // SAFETY: the program's bytes.
@@ -109,7 +115,7 @@ pub unsafe extern "C" fn recvfrom(
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __recvfrom_chk(
+pub unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,
     bytes: *mut c_void,
     n: size_t,
@@ -118,7 +124,7 @@ pub unsafe extern "C" fn __recvfrom_chk(
     addr: *mut sockaddr,
     len: *mut socklen_t,
 ) -> ssize_t {
-    type Real = unsafe extern "C" fn(
+    type Real = unsafe extern "C-unwind" fn(
         c_int,
         *mut c_void,
         size_t,
@@ -157,8 +163,8 @@ unsafe fn told(got: &Received, six: bool, addr: *mut sockaddr, len: *mut socklen
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *mut msghdr, c_int) -> ssize_t;
+pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> ssize_t;
     if let Some(name) = mailbox::of(fd) {
         // SAFETY: the program's arguments.
         return unsafe { into(fd, name.six, message, flags) };
@@ -167,32 +173,53 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
     let got = match unsafe { message.as_mut() } {
         Some(named) if !named.msg_name.is_null() && ours(fd).is_some() => {
             // As TCP does: of a connection's end of a pair the kernel would give the name.
-            let place = std::mem::replace(&mut named.msg_name, std::ptr::null_mut());
-            let got = next!(recvmsg(fd, named, flags) as Real);
-            named.msg_name = place;
+            let mut nameless = msghdr { msg_name: std::ptr::null_mut(), msg_namelen: 0, ..*named };
+            let got = next!(recvmsg(fd, &raw mut nameless, flags) as Real);
             if got >= 0 {
-                named.msg_namelen = 0;
+                *named = msghdr { msg_name: named.msg_name, ..nameless };
             }
             got
         }
         _ => next!(recvmsg(fd, message, flags) as Real),
     };
     // SAFETY: the kernel has filled it.
-    if got >= 0 && unsafe { brings_descriptors(message) } {
+    if got >= 0 && unsafe { brought(message) }.is_some() {
         mailbox::expect();
     }
     got
 }
 
-/// Whether another process has handed us descriptors.
+/// The first descriptor that another process has handed us with `message`. Before it stands what else a
+/// program wants to be told, as who sent it (SO_PASSCRED, unix(7)).
 ///
 /// # Safety
 /// recvmsg(2) has filled `message`.
-unsafe fn brings_descriptors(message: *const msghdr) -> bool {
+pub(crate) unsafe fn brought(message: *const msghdr) -> Option<c_int> {
     // SAFETY: the caller's message is there, and so is what it says of itself.
-    let first = unsafe { libc::CMSG_FIRSTHDR(message) };
-    // SAFETY: not null, it is inside of what the kernel has filled.
-    !first.is_null() && unsafe { (*first).cmsg_type } == libc::SCM_RIGHTS
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
+    // SAFETY: not null, it is a header inside of what the kernel has filled.
+    while let Some(header) = unsafe { next.as_ref() } {
+        if (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            // SAFETY: the kernel writes none without a descriptor.
+            return Some(unsafe { libc::CMSG_DATA(header).cast::<c_int>().read_unaligned() });
+        }
+        // SAFETY: as above.
+        next = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+    None
+}
+
+/// Whether another process has handed us descriptors with any of `count` messages.
+///
+/// # Safety
+/// recvmmsg(2) has filled so many.
+unsafe fn any_brings(messages: *const mmsghdr, count: usize) -> bool {
+    (0..count).any(|at| {
+        // SAFETY: the caller has so many.
+        let message = unsafe { messages.add(at) };
+        // SAFETY: as above.
+        unsafe { brought(&raw const (*message).msg_hdr) }.is_some()
+    })
 }
 
 /// A datagram into `message`.
@@ -223,17 +250,22 @@ unsafe fn into(fd: c_int, six: bool, message: *mut msghdr, flags: c_int) -> ssiz
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvmmsg(
+pub unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: c_uint,
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    type Real = unsafe extern "C" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
     let mail = mailbox::of(fd);
     if mail.is_none() && ours(fd).is_none() {
-        return next!(recvmmsg(fd, messages, count, flags, timeout) as Real);
+        let got = next!(recvmmsg(fd, messages, count, flags, timeout) as Real);
+        // SAFETY: the kernel has filled so many of the program's.
+        if unsafe { any_brings(messages, usize::try_from(got).unwrap_or(0)) } {
+            mailbox::expect();
+        }
+        return got;
     }
     // SAFETY: the program's timeout, if there is one.
     let end = unsafe { timeout.as_ref() }.and_then(|of| {
@@ -274,8 +306,8 @@ pub unsafe extern "C" fn recvmmsg(
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn read(fd: c_int, bytes: *mut c_void, n: size_t) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t) -> ssize_t;
+pub unsafe extern "C-unwind" fn read(fd: c_int, bytes: *mut c_void, n: size_t) -> ssize_t {
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t) -> ssize_t;
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) => unsafe { one(fd, bytes, n, 0) },
@@ -291,8 +323,13 @@ pub unsafe extern "C" fn read(fd: c_int, bytes: *mut c_void, n: size_t) -> ssize
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __read_chk(fd: c_int, bytes: *mut c_void, n: size_t, room: size_t) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *mut c_void, size_t, size_t) -> ssize_t;
+pub unsafe extern "C-unwind" fn __read_chk(
+    fd: c_int,
+    bytes: *mut c_void,
+    n: size_t,
+    room: size_t,
+) -> ssize_t {
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, size_t) -> ssize_t;
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) if n <= room => unsafe { one(fd, bytes, n, 0) },
@@ -305,8 +342,8 @@ pub unsafe extern "C" fn __read_chk(fd: c_int, bytes: *mut c_void, n: size_t, ro
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
+pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
+    type Real = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> ssize_t;
     if mailbox::of(fd).is_none() {
         return next!(readv(fd, pieces, count) as Real);
     }
@@ -315,5 +352,70 @@ pub unsafe extern "C" fn readv(fd: c_int, pieces: *const iovec, count: c_int) ->
         // SAFETY: as above.
         Ok(pieces) => unsafe { receive(fd, pieces, 0) }.map_or(-1, |got| got.len as ssize_t),
         Err(_) => fail(Errno::INVAL) as ssize_t,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+    use std::os::unix::net::{UnixDatagram, UnixStream};
+
+    use host::seam::pass;
+    use libc::{SCM_CREDENTIALS, SCM_RIGHTS, SOL_SOCKET, cmsghdr};
+    use rustix::net::sockopt::set_socket_passcred;
+
+    use super::*;
+
+    /// Receives a message at `end`; whether credentials stand first in it, and what it brought.
+    fn got(end: &UnixDatagram) -> (bool, Option<OwnedFd>) {
+        let (mut bytes, mut room) = ([0_u8; 8], [0_u64; 16]);
+        let mut pieces = piece(bytes.as_mut_ptr().cast(), bytes.len());
+        // SAFETY: a header of zeros is a message of nothing.
+        let mut message: msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut pieces;
+        message.msg_iovlen = 1;
+        message.msg_control = room.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&room);
+        // SAFETY: the message says what room it has.
+        assert_eq!(unsafe { recvmsg(end.as_raw_fd(), &raw mut message, 0) }, 1);
+        // SAFETY: it was just filled.
+        let first = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
+        let credentials = first.is_some_and(|first| first.cmsg_type == SCM_CREDENTIALS);
+        // SAFETY: as above.
+        let fd = unsafe { brought(&raw const message) };
+        // SAFETY: it is nobody else's.
+        (credentials, fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    #[test]
+    fn descriptors_are_seen_behind_credentials() {
+        let (here, there) = UnixDatagram::pair().unwrap();
+        let (_kept, sent) = UnixStream::pair().unwrap();
+        for passcred in [false, true] {
+            set_socket_passcred(&there, passcred).unwrap();
+            pass::send(&here, None, b"x", sent.as_fd()).unwrap();
+            let (credentials, fd) = got(&there);
+            assert_eq!((credentials, fd.is_some()), (passcred, true));
+            here.send(b"x").unwrap();
+            let (credentials, fd) = got(&there);
+            assert_eq!((credentials, fd.is_some()), (passcred, false));
+        }
+    }
+
+    #[test]
+    fn each_of_several_messages_is_looked_at() {
+        let mut room = [0_u64; 3];
+        // SAFETY: it takes a number and gives one.
+        let cmsg_len = unsafe { libc::CMSG_LEN(size_of::<c_int>() as u32) } as usize;
+        let header = cmsghdr { cmsg_len, cmsg_level: SOL_SOCKET, cmsg_type: SCM_RIGHTS };
+        // SAFETY: there is room for it.
+        unsafe { room.as_mut_ptr().cast::<cmsghdr>().write(header) };
+        // SAFETY: headers of zeros are messages of nothing.
+        let mut messages: [mmsghdr; 2] = unsafe { std::mem::zeroed() };
+        messages[1].msg_hdr.msg_control = room.as_mut_ptr().cast();
+        messages[1].msg_hdr.msg_controllen = size_of_val(&room);
+        // SAFETY: so many are there.
+        let seen = |count| unsafe { any_brings(messages.as_ptr(), count) };
+        assert_eq!((seen(1), seen(2)), (false, true));
     }
 }

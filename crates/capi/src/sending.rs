@@ -79,8 +79,8 @@ unsafe fn send_bytes(fd: c_int, name: &Name, bytes: *const c_void, n: size_t, fl
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn send(fd: c_int, bytes: *const c_void, n: size_t, flags: c_int) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
+pub unsafe extern "C-unwind" fn send(fd: c_int, bytes: *const c_void, n: size_t, flags: c_int) -> ssize_t {
+    type Real = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(name) => unsafe { send_bytes(fd, &name, bytes, n, flags) },
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn send(fd: c_int, bytes: *const c_void, n: size_t, flags:
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendto(
+pub unsafe extern "C-unwind" fn sendto(
     fd: c_int,
     bytes: *const c_void,
     n: size_t,
@@ -105,8 +105,14 @@ pub unsafe extern "C" fn sendto(
     addr: *const sockaddr,
     len: socklen_t,
 ) -> ssize_t {
-    type Real =
-        unsafe extern "C" fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
+    type Real = unsafe extern "C-unwind" fn(
+        c_int,
+        *const c_void,
+        size_t,
+        c_int,
+        *const sockaddr,
+        socklen_t,
+    ) -> ssize_t;
     // SAFETY: the program's arguments.
     match unsafe { sender(fd, addr, len) } {
         // SAFETY: as above.
@@ -152,7 +158,7 @@ unsafe fn bare(
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's message.
     match unsafe { sender_of(fd, message) } {
         // SAFETY: as above.
@@ -168,7 +174,7 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
 /// # Safety
 /// As sendmsg(2).
 unsafe fn send_bare(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *const msghdr, c_int) -> ssize_t;
+    type Real = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
     // SAFETY: the program's message.
     let Some(named) = (unsafe { message.as_ref() }) else {
         return next!(sendmsg(fd, message, flags) as Real);
@@ -230,8 +236,13 @@ unsafe fn send_message(fd: c_int, name: &Name, message: *const msghdr, flags: c_
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
-    type Real = unsafe extern "C" fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int;
+pub unsafe extern "C-unwind" fn sendmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> c_int {
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int;
     // SAFETY: the program has `count` of them, so the first may be looked at.
     let first = if count == 0 { std::ptr::null() } else { unsafe { &raw const (*messages).msg_hdr } };
     // SAFETY: as above.
@@ -267,8 +278,8 @@ pub unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_ui
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, n: size_t) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
+pub unsafe extern "C-unwind" fn write(fd: c_int, bytes: *const c_void, n: size_t) -> ssize_t {
+    type Real = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(name) => unsafe { send_bytes(fd, &name, bytes, n, 0) },
@@ -287,8 +298,8 @@ pub unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, n: size_t) -> ss
 /// # Safety
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
-    type Real = unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
+pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
+    type Real = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> ssize_t;
     let Some(name) = mailbox::of(fd) else {
         // SAFETY: as above; what is wrong with them the kernel says.
         let known = unsafe { slice(pieces, usize::try_from(count).unwrap_or(usize::MAX)) }.unwrap_or(&[]);

@@ -12,6 +12,8 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::retry_on_intr;
 
 use crate::borrow;
 use crate::next::next;
@@ -94,8 +96,21 @@ pub(crate) fn of(fd: c_int) -> Vec<Watch> {
 
 /// The place of `fd` in `set`.
 fn place(set: c_int, fd: c_int) -> Option<Watch> {
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{set}")).ok()?;
+    let info = text(&format!("/proc/self/fdinfo/{set}"))?;
     info.lines().find_map(|line| read(line, fd)).map(|(events, data)| Watch { set, events, data })
+}
+
+/// What stands in the file `path`, by system calls made directly: in the C library's a thread may be
+/// cancelled, and the standard library may not be unwound there.
+fn text(path: &str) -> Option<String> {
+    let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        match retry_on_intr(|| rustix::io::read(&file, &mut piece[..])).ok()? {
+            0 => return String::from_utf8(text).ok(),
+            len => text.extend_from_slice(&piece[..len]),
+        }
+    }
 }
 
 /// Events and data, where a line of an epoll set is about `fd`.
@@ -110,12 +125,25 @@ fn read(line: &str, fd: c_int) -> Option<(EventFlags, u64)> {
     Some((events, u64::from_str_radix(data, 16).ok()?))
 }
 
+/// Takes `fd`, which is about to be another file, from its places: as long as another process has a copy
+/// of the file that it was, sets would go on telling of that.
+pub(crate) fn leave(fd: c_int, watches: &[Watch]) {
+    for watch in watches {
+        if let (Some(set), Some(it)) = (borrow(watch.set), borrow(fd)) {
+            // Taken out meanwhile, it is out.
+            let _ = epoll::delete(set, it);
+        }
+    }
+}
+
 /// Gives `fd`, now another file, its places again.
 pub(crate) fn again(fd: c_int, watches: &[Watch]) {
     for watch in watches {
-        if let (Some(set), Some(it)) = (borrow(watch.set), borrow(fd)) {
+        if let (Some(set), Some(it)) = (borrow(watch.set), borrow(fd))
             // Closed meanwhile, it has no places.
-            let _ = epoll::add(set, it, EventData::new_u64(watch.data), watch.events);
+            && epoll::add(set, it, EventData::new_u64(watch.data), watch.events).is_ok()
+        {
+            crate::epoll::note(watch.set, fd, watch.data, watch.events.bits());
         }
     }
 }
@@ -149,6 +177,22 @@ mod tests {
         let mut events = Vec::with_capacity(4);
         epoll::wait(&set, rustix::buffer::spare_capacity(&mut events), None).unwrap();
         assert_eq!((events.len(), events[0].data.u64()), (1, u64::MAX - 5));
+    }
+
+    #[test]
+    fn a_place_that_was_left_tells_nothing_of_a_copy() {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        note(set.as_raw_fd());
+        let (before, other) = UnixStream::pair().unwrap();
+        let _copy = before.try_clone().unwrap();
+        epoll::add(&set, &before, EventData::new_u64(7), EventFlags::IN).unwrap();
+        put(before.as_raw_fd());
+        leave(before.as_raw_fd(), &of(before.as_raw_fd()));
+        drop((before, other));
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(4);
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        epoll::wait(&set, rustix::buffer::spare_capacity(&mut events), Some(&now)).unwrap();
+        assert!(events.is_empty(), "its end is no news");
     }
 
     #[test]

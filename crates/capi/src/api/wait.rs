@@ -10,12 +10,11 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
-use host::seam::Name;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
 use rustix::io::Errno;
 
 use crate::next::next;
-use crate::{borrow, fail, label};
+use crate::{fail, label, ours};
 
 /// An event.
 #[repr(C)]
@@ -34,7 +33,7 @@ pub struct GreenwaveEvent {
 const BATCH: usize = 256;
 
 type Control = unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
-type Wait = unsafe extern "C" fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
+type Wait = unsafe extern "C-unwind" fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
 
 fn control(epfd: c_int, op: c_int, fd: c_int, events: u32) -> c_int {
     let word = u64::from(events) << 32 | u64::from(fd.cast_unsigned());
@@ -69,7 +68,7 @@ pub extern "C" fn greenwave_watch(epfd: c_int, fd: c_int, events: u32) -> c_int 
 /// # Safety
 /// `events` has room for `max` events.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn greenwave_wait(
+pub unsafe extern "C-unwind" fn greenwave_wait(
     epfd: c_int,
     events: *mut GreenwaveEvent,
     max: c_int,
@@ -82,7 +81,7 @@ pub unsafe extern "C" fn greenwave_wait(
     }
     let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
     let mut batch = [epoll_event { events: 0, u64: 0 }; BATCH];
-    let mut passed_over = BTreeMap::new();
+    let mut passed_over = PassedOver { epfd, masks: BTreeMap::new() };
     let outcome = loop {
         let left = end.map_or(-1, |end| {
             let left = end.saturating_duration_since(Instant::now());
@@ -98,7 +97,7 @@ pub unsafe extern "C" fn greenwave_wait(
             let priority = priority(fd);
             if priority < 0 || levels >> priority & 1 == 1 {
                 wanted.push(GreenwaveEvent { fd, events, priority });
-            } else if passed_over.insert(fd, mask).is_none() {
+            } else if passed_over.masks.insert(fd, mask).is_none() {
                 watch_for_more(epfd, fd, mask);
             }
         }
@@ -114,11 +113,24 @@ pub unsafe extern "C" fn greenwave_wait(
         }
     };
     let errno = std::io::Error::last_os_error().raw_os_error();
-    // A descriptor that was closed meanwhile is in no set any more.
-    passed_over.iter().for_each(|(&fd, &mask)| drop_result(control(epfd, EPOLL_CTL_MOD, fd, mask)));
+    drop(passed_over);
     match errno {
         Some(errno) if outcome < 0 => fail(Errno::from_raw_os_error(errno)),
         _ => outcome,
+    }
+}
+
+/// Descriptors that are told of only when more comes, with their masks: until the wait is over, also by the
+/// end of its thread.
+struct PassedOver {
+    epfd: c_int,
+    masks: BTreeMap<c_int, u32>,
+}
+
+impl Drop for PassedOver {
+    fn drop(&mut self) {
+        // A descriptor that was closed meanwhile is in no set any more.
+        self.masks.iter().for_each(|(&fd, &mask)| drop_result(control(self.epfd, EPOLL_CTL_MOD, fd, mask)));
     }
 }
 
@@ -134,7 +146,7 @@ fn drop_result(_: c_int) {}
 
 /// How urgent `fd` is; -1 when it is no connection on the stack.
 fn priority(fd: c_int) -> c_int {
-    let name = borrow(fd).and_then(Name::of).filter(label::has);
+    let name = ours(fd).filter(label::has);
     let level = name.and_then(|name| label::all()?.level(name.id));
     level.map_or(-1, c_int::from)
 }

@@ -16,6 +16,7 @@ use library::library;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 mod bench;
+mod cancelled;
 mod clients;
 mod datagrams;
 mod ends;

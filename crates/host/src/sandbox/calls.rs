@@ -84,8 +84,15 @@ fn of_run() -> Result<Calls, BackendError> {
         (libc::SYS_bind, Vec::new()),
         // What comes to the kernel's half of a program's listener.
         (libc::SYS_listen, Vec::new()),
-        // How much of it waits in the kernel.
-        (libc::SYS_setsockopt, vec![is(1, libc::SOL_SOCKET as u64)?]),
+        // How much of it waits in the kernel, and that it tells of no errors of datagrams.
+        (
+            libc::SYS_setsockopt,
+            vec![
+                is(1, libc::SOL_SOCKET as u64)?,
+                both((1, libc::IPPROTO_IP as u64), (2, libc::IP_RECVERR as u64))?,
+                both((1, libc::IPPROTO_IPV6 as u64), (2, libc::IPV6_RECVERR as u64))?,
+            ],
+        ),
         // What a program has not read, too.
         (libc::SYS_ioctl, any_of(1, &[libc::SIOCGIFINDEX, libc::FIONBIO, libc::TIOCOUTQ])?),
         (libc::SYS_wait4, Vec::new()),
@@ -107,6 +114,11 @@ fn of_guard() -> Result<Calls, BackendError> {
 /// Argument `at`, from 0, is `value`.
 fn is(at: u8, value: u64) -> Result<SeccompRule, BackendError> {
     SeccompRule::new(vec![equal(at, value)?])
+}
+
+/// Two arguments are what is given with their places.
+fn both(one: (u8, u64), other: (u8, u64)) -> Result<SeccompRule, BackendError> {
+    SeccompRule::new(vec![equal(one.0, one.1)?, equal(other.0, other.1)?])
 }
 
 fn equal(at: u8, value: u64) -> Result<SeccompCondition, BackendError> {

@@ -3,13 +3,15 @@
 //! Nothing is kept between two requests, so a fork, an exec or a thread that
 //! asks at the same time cannot confuse anything. System calls are made
 //! directly (rustix), never through the C library, whose names the library in
-//! the program has taken.
+//! the program has taken; how to wait for an outcome it may say itself. A signal's handler ends no
+//! question: only who waits for an outcome is interrupted, as connect(2) is.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, getpeername, recv, send,
@@ -71,11 +73,24 @@ impl Asked {
     /// `EINTR`, as for a call that a signal interrupts; `EAGAIN` at the end of
     /// the patience; `ENETDOWN` when the desk is gone.
     pub fn outcome(&self, patience: Option<Duration>) -> Result<Answer, Errno> {
+        self.outcome_by(patience, |end, bytes| recv(end, bytes, RecvFlags::empty()).map(|(len, _)| len))
+    }
+
+    /// The same, where `receive` waits as recv(2) does: a thread that waits in the C library's can be
+    /// cancelled (pthreads(7)).
+    ///
+    /// # Errors
+    /// As [`outcome`](Self::outcome).
+    pub fn outcome_by(
+        &self,
+        patience: Option<Duration>,
+        receive: impl FnOnce(BorrowedFd<'_>, &mut [u8]) -> Result<usize, Errno>,
+    ) -> Result<Answer, Errno> {
         if patience.is_some() {
             set_socket_timeout(&self.end, Timeout::Recv, patience)?;
         }
         let mut bytes = [0; ANSWER_BYTES];
-        let (len, _) = recv(&self.end, &mut bytes[..], RecvFlags::empty())?;
+        let len = receive(self.end.as_fd(), &mut bytes)?;
         Answer::decode(&bytes[..len]).ok_or(Errno::NETDOWN)
     }
 }
@@ -97,6 +112,12 @@ impl Seam {
             *byte = u8::from_str_radix(&key[2 * at..2 * at + 2], 16).map_err(|_| Stranger::Nonsense)?;
         }
         if build == BUILD { Ok(Self { run, key: bytes }) } else { Err(Stranger::Build) }
+    }
+
+    /// Whose `fd` is, if it is of this desk's. Others may bind names that look like ours.
+    #[must_use]
+    pub fn name(&self, fd: BorrowedFd<'_>) -> Option<Name> {
+        Name::of(fd).filter(|name| name.run == self.run)
     }
 
     /// Asks, and waits for the answer.
@@ -121,7 +142,7 @@ impl Seam {
         match asked.answer {
             Answer::No(errno) if errno == Errno::INVAL.raw_os_error() => {
                 let mut why = vec![0; RULES_BYTES_MAX];
-                let (len, _) = recv(&asked.end, &mut why[..], RecvFlags::empty())?;
+                let (len, _) = heard(|| recv(&asked.end, &mut why[..], RecvFlags::empty()))?;
                 Ok(Some(String::from_utf8_lossy(&why[..len]).into_owned()))
             }
             Answer::No(errno) => Err(Errno::from_raw_os_error(errno)),
@@ -135,19 +156,15 @@ impl Seam {
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
         let (end, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let desk = SocketAddrUnix::new_abstract_name(desk_name(self.run).as_bytes())?;
-        let gone = |_| Errno::NETDOWN;
         if !more.is_empty() {
-            send(&end, more, SendFlags::NOSIGNAL)?;
+            heard(|| send(&end, more, SendFlags::NOSIGNAL))?;
         }
-        pass::send(&control, Some(&desk), &request.encode(&self.key), theirs.as_fd()).map_err(gone)?;
+        let request = request.encode(&self.key);
+        // Where other questions wait it waits for room.
+        heard(|| pass::send(&control, Some(&desk), &request, theirs.as_fd()).map_err(errno))?;
         drop(theirs);
         let mut bytes = [0; ANSWER_BYTES];
-        let message = loop {
-            match pass::receive(&end, &mut bytes, true) {
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                got => break got.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?,
-            }
-        };
+        let message = heard(|| pass::receive(&end, &mut bytes, true).map_err(errno))?;
         if message.lost {
             return Err(Errno::MFILE);
         }
@@ -161,7 +178,7 @@ impl Seam {
         if let Answer::No(errno) = asked.answer {
             return Err(Errno::from_raw_os_error(errno));
         }
-        let (len, _) = recv(&asked.end, &mut *bytes, RecvFlags::empty())?;
+        let (len, _) = heard(|| recv(&asked.end, &mut *bytes, RecvFlags::empty()))?;
         Ok(&bytes[..len])
     }
 
@@ -220,13 +237,24 @@ impl Seam {
     fn map<T>(
         &self,
         request: &Request,
-        map: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<T>,
+        map: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
     ) -> Result<T, Errno> {
-        let failed = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
         let asked = self.ask(request)?;
-        let message = pass::receive(&asked.end, &mut [0; 16], true).map_err(failed)?;
-        map(message.fd.ok_or(Errno::NETDOWN)?.as_fd()).map_err(failed)
+        let message = heard(|| pass::receive(&asked.end, &mut [0; 16], true).map_err(errno))?;
+        map(message.fd.ok_or(Errno::NETDOWN)?.as_fd()).map_err(errno)
     }
+}
+
+/// What `call` says, however often a signal interrupts it; `ENETDOWN` where it says that the desk is gone.
+fn heard<T>(call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    retry_on_intr(call).map_err(|errno| match errno {
+        Errno::CONNREFUSED | Errno::PIPE | Errno::NOTCONN | Errno::CONNRESET => Errno::NETDOWN,
+        other => other,
+    })
+}
+
+fn errno(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 impl Name {
@@ -235,5 +263,90 @@ impl Name {
     pub fn of(fd: BorrowedFd<'_>) -> Option<Self> {
         let addr = SocketAddrUnix::try_from(getpeername(fd).ok()??).ok()?;
         Self::decode(addr.abstract_name()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::thread::JoinHandleExt;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Instant;
+
+    use rustix::net::{bind, connect};
+
+    use super::super::name::Kind;
+    use super::*;
+
+    static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+    extern "C" fn on_signal(_: libc::c_int) {
+        HANDLED.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Has SIGURG interrupt what a thread waits for.
+    fn listen() {
+        // SAFETY: all zeros are no flags (SA_RESTART is none of them), no mask, the default action.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        let handler: extern "C" fn(libc::c_int) = on_signal;
+        action.sa_sigaction = handler as libc::sighandler_t;
+        // SAFETY: the handler adds to an atomic, which any may; `action` lives through the call.
+        unsafe { libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut()) };
+    }
+
+    #[test]
+    fn a_signal_ends_no_question_that_waits_for_room() {
+        listen();
+        let seam = Seam { run: std::process::id() ^ 0x5eed_5eed, key: [7; 16] };
+        let name = SocketAddrUnix::new_abstract_name(desk_name(seam.run).as_bytes()).unwrap();
+        let socket = || {
+            let flags = SocketFlags::CLOEXEC;
+            socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).unwrap()
+        };
+        assert_eq!(seam.ask(&Request::Labels).unwrap_err(), Errno::NETDOWN, "nobody is there");
+        let desk = socket();
+        bind(&desk, &name).unwrap();
+        // How many wait there, and how many one may send, the machine says.
+        let sent_some = || {
+            let other = socket();
+            connect(&other, &name).unwrap();
+            let sent = std::iter::repeat_with(|| send(&other, b"no question", SendFlags::DONTWAIT));
+            sent.take_while(Result::is_ok).count() > 0
+        };
+        while sent_some() {}
+        let before = HANDLED.load(Ordering::Relaxed);
+        let asking = std::thread::spawn(move || seam.ask(&Request::Labels).map(|asked| asked.answer));
+        let start = Instant::now();
+        while HANDLED.load(Ordering::Relaxed) < before + 20 && !asking.is_finished() {
+            assert!(start.elapsed() < Duration::from_secs(30), "no signal is handled");
+            std::thread::yield_now();
+            // SAFETY: the thread is not joined before below.
+            unsafe { libc::pthread_kill(asking.as_pthread_t(), libc::SIGURG) };
+        }
+        assert!(!asking.is_finished(), "it waits");
+        let mut bytes = [0; super::super::REQUEST_BYTES_MAX];
+        let question = loop {
+            let message = pass::receive(&desk, &mut bytes, true).unwrap();
+            if let Some(end) = message.fd {
+                break end;
+            }
+        };
+        send(&question, &Answer::Done.encode(), SendFlags::NOSIGNAL).unwrap();
+        assert_eq!(asking.join().unwrap(), Ok(Answer::Done));
+    }
+
+    #[test]
+    fn a_name_of_another_desk_is_none_of_ours() {
+        let seam = Seam { run: 7, key: [7; 16] };
+        let end: SocketAddr = "10.0.0.1:53".parse().unwrap();
+        let known = |run| {
+            let flags = SocketFlags::CLOEXEC;
+            let (theirs, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            let id = u64::from(std::process::id());
+            let name = Name { run, kind: Kind::Datagrams, six: false, id, local: end, remote: end };
+            bind(&theirs, &SocketAddrUnix::new_abstract_name(&name.encode()).unwrap()).unwrap();
+            assert_eq!(Name::of(ours.as_fd()), Some(name), "it looks like one");
+            seam.name(ours.as_fd()).map(|name| name.run)
+        };
+        assert_eq!((known(7), known(8)), (Some(7), None));
     }
 }

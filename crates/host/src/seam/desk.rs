@@ -3,8 +3,11 @@
 //!
 //! One epoll set watches the socket that requests come to, the listeners and
 //! the connections, so that a device can be slept on together with it
-//! ([`Desk::readiness`]). Nothing here blocks. What programs send is hostile
-//! until it carries the key; other requests are counted and dropped.
+//! ([`Desk::readiness`]). Nothing here blocks, and no call relies on a file not to: programs have
+//! many of them, too, and may say otherwise. So each says itself that it does not wait, and for a
+//! program that has left no room for its answer that is dropped. What programs send is hostile
+//! until it carries the key; other requests are counted and dropped. A file that is watched is taken from
+//! the set before it is closed: somebody else may have it, and the kernel would go on telling of it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -159,6 +162,7 @@ impl Desk {
         if let Some(core) = affinity::here() {
             self.shared.board.on(core);
         }
+        self.openings.let_go(std::time::Instant::now);
         let inherits = !self.inherited.is_empty();
         into.append(&mut self.inherited);
         let mut asked = false;
@@ -207,7 +211,7 @@ impl Desk {
         if id & (LISTENER | MAILBOX) == MAILBOX {
             return match id & half::datagrams::HALF {
                 0 => self.on_mailbox(id, flags, into),
-                bit => self.deliver_half(id & !bit),
+                bit => self.deliver_half(id & !bit, flags),
             };
         }
         if id & LISTENER == 0 {
@@ -222,7 +226,7 @@ impl Desk {
     fn take_requests(&mut self, into: &mut Vec<Happened>) {
         let mut bytes = [0; REQUEST_BYTES_MAX];
         for _ in 0..EVENTS {
-            let Ok(message) = pass::receive(&self.control, &mut bytes, true) else { return };
+            let Ok(message) = pass::receive_now(&self.control, &mut bytes) else { return };
             let request = Request::decode(&bytes[..message.len], &self.key);
             let (Some(request), Some(reply)) = (request, message.fd) else {
                 self.refuse(Refusal::Nonsense);
@@ -300,6 +304,12 @@ impl Desk {
     ) -> rustix::io::Result<SocketAddrUnix> {
         let name = Name { run: self.run, kind, six, id, local, remote };
         SocketAddrUnix::new_abstract_name(&name.encode())
+    }
+
+    /// Is told no more of `file`, which is closed then.
+    fn unwatch(&self, file: &OwnedFd) {
+        // The half of a listener that does not listen is not watched.
+        let _ = epoll::delete(&self.watches[0], file);
     }
 
     fn refuse(&mut self, refusal: Refusal) {

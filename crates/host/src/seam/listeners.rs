@@ -9,6 +9,7 @@
 //! Source: socket(7).
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -91,11 +92,15 @@ impl Listener {
         Bound { addr: self.addr, v6_only: self.v6_only }
     }
 
-    /// Hands a connection over; gives it back when too many wait.
+    /// Hands a connection over; gives it back when too many wait, or the program takes none any more.
     pub fn hand_over(&mut self, name: [u8; LEN], theirs: OwnedFd) -> Result<(), OwnedFd> {
         self.given += 1;
-        if self.waiting.is_empty() && pass::send(&self.end, None, &name, theirs.as_fd()).is_ok() {
-            return Ok(());
+        if self.waiting.is_empty() {
+            match pass::hand(&self.end, &name, theirs.as_fd()) {
+                Ok(()) => return Ok(()),
+                Err(e) if is_shut(&e) => return Err(theirs),
+                Err(_) => {}
+            }
         }
         if !self.has_room() {
             return Err(theirs);
@@ -121,12 +126,22 @@ impl Listener {
 
     /// The pair may have room again.
     pub fn refill(&mut self) {
-        while let Some((name, theirs)) = self.waiting.front()
-            && pass::send(&self.end, None, name, theirs.as_fd()).is_ok()
-        {
-            self.waiting.pop_front();
+        while let Some((name, theirs)) = self.waiting.front() {
+            match pass::hand(&self.end, name, theirs.as_fd()) {
+                Ok(()) => {
+                    self.waiting.pop_front();
+                }
+                // As the kernel's listener that is shut down.
+                Err(e) if is_shut(&e) => self.waiting.clear(),
+                Err(_) => return,
+            }
         }
     }
+}
+
+/// Whether the program has shut its end down, and never takes anything from it again.
+fn is_shut(e: &io::Error) -> bool {
+    e.kind() == io::ErrorKind::BrokenPipe
 }
 
 /// By which of how many stacks a connection came.
@@ -201,7 +216,7 @@ impl Listeners {
 
 #[cfg(test)]
 mod tests {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
     use super::*;
 
@@ -304,5 +319,20 @@ mod tests {
         }
         assert_eq!(accepted, given, "each is accepted once");
         assert!(!listener.is_full());
+    }
+
+    #[test]
+    fn nothing_waits_for_a_program_that_has_shut_its_listener_down() {
+        let (mut listener, theirs) = listener(1, "10.0.0.1:80", |_| ());
+        listener.listen(3);
+        let connection = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        while !listener.is_full() {
+            listener.hand_over([b'x'; LEN], connection()).expect("there is room for three more");
+        }
+        shutdown(&theirs, Shutdown::Read).unwrap();
+        listener.refill();
+        assert_eq!(listener.waits(), 0);
+        assert!(listener.hand_over([b'x'; LEN], connection()).is_err());
+        assert!(!listener.is_full(), "there is no room to wait for");
     }
 }

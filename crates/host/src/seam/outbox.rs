@@ -4,8 +4,8 @@
 //! have mapped. What a program writes goes there while the stack is awake, and costs
 //! the program a copy and the stack another; it goes through the pair, as ever,
 //! whenever there is any doubt: the stack sleeps, and only the kernel wakes it; there is no room;
-//! something is on its way through the pair, so that this would overtake it; another thread writes;
-//! the connection is being opened, or its program has shut it down. So all that
+//! something is on its way through the pair, so that this would overtake it; another thread writes, or
+//! the stack gives memory back; the connection is being opened, or its program has shut it down. So all that
 //! `poll`, blocking calls and signals know of the pair stays true, and what the library does
 //! not see (`sendfile`, another process, a descriptor that was passed on) keeps
 //! its place: [`Outboxes::put`] asks whether the pair is empty, and the stack closes an outbox
@@ -169,21 +169,30 @@ impl Outboxes {
         len
     }
 
-    /// Gives the memory of an empty outbox, which is open, back, but for its first page, where all hold too
-    /// much; it is closed meanwhile.
+    /// Gives the memory of an empty outbox back, but for its first page, where all hold too much and nobody
+    /// writes just then; who wants to meanwhile finds its lock taken.
     pub fn relieve(&self, id: u64) {
-        if self.holds_much(id) {
-            self.end(id);
-            self.open(id);
+        if self.holds_much(id)
+            && let Some(outbox) = self.get(id)
+        {
+            slot::give_back(&outbox, id as u32, || self.give_back(&outbox));
         }
     }
 
-    /// Connection `id` ends: its outbox is closed, and its memory given back where all hold too much.
+    /// Connection `id` ends: its outbox is closed, and its memory given back where all hold too much. What
+    /// somebody still copies to it counts for nothing, as it is not opened again for this connection.
     pub fn end(&self, id: u64) {
         self.close(id);
         let Some(outbox) = self.get(id).filter(|outbox| slot::is_empty(outbox, id as u32)) else { return };
+        if self.holds_much(id) {
+            self.give_back(&outbox);
+        }
+    }
+
+    /// Gives the memory of `outbox` back, but for its first page.
+    fn give_back(&self, outbox: &Outbox<'_>) {
         // Where the kernel refuses, it is held on to.
-        if self.holds_much(id) && self.memory.give_back(outbox.at + PAGE, SLOT - PAGE).is_ok() {
+        if self.memory.give_back(outbox.at + PAGE, SLOT - PAGE).is_ok() {
             let reach = self.known[outbox.nth].reach.swap(0, Ordering::Relaxed);
             self.held.fetch_sub(beyond(reach), Ordering::Relaxed);
         }

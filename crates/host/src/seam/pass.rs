@@ -20,7 +20,8 @@ pub struct Message {
     pub lost: bool,
 }
 
-/// Sends `bytes` and `fd` as one message: to `to`, or to whom `socket` is connected with.
+/// Sends `bytes` and `fd` as one message: to `to`, or to whom `socket` is connected with. Waits for room,
+/// unless the socket is one that does not.
 ///
 /// # Errors
 /// What sendmsg(2) says.
@@ -30,14 +31,33 @@ pub fn send(
     bytes: &[u8],
     fd: BorrowedFd<'_>,
 ) -> io::Result<()> {
+    send_with(socket, to, bytes, fd, SendFlags::NOSIGNAL)
+}
+
+/// The same to whom `socket` is connected with, for the desk, which waits for nobody: whether a socket
+/// blocks is for all to say who have its file, and programs may.
+///
+/// # Errors
+/// Likewise; `EAGAIN` where there is no room.
+pub(super) fn hand(socket: impl AsFd, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<()> {
+    send_with(socket, None, bytes, fd, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+}
+
+fn send_with(
+    socket: impl AsFd,
+    to: Option<&SocketAddrUnix>,
+    bytes: &[u8],
+    fd: BorrowedFd<'_>,
+    flags: SendFlags,
+) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let fds = [fd];
     assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "there is room for one descriptor");
     let iov = [IoSlice::new(bytes)];
     match to {
-        Some(to) => sendmsg_addr(socket, to, &iov, &mut control, SendFlags::NOSIGNAL)?,
-        None => sendmsg(socket, &iov, &mut control, SendFlags::NOSIGNAL)?,
+        Some(to) => sendmsg_addr(socket, to, &iov, &mut control, flags)?,
+        None => sendmsg(socket, &iov, &mut control, flags)?,
     };
     Ok(())
 }
@@ -57,9 +77,21 @@ pub(super) fn brought(control: &mut RecvAncillaryBuffer<'_>) -> Option<OwnedFd> 
 /// # Errors
 /// What recvmsg(2) says.
 pub fn receive(socket: impl AsFd, bytes: &mut [u8], cloexec: bool) -> io::Result<Message> {
+    let flags = if cloexec { RecvFlags::CMSG_CLOEXEC } else { RecvFlags::empty() };
+    receive_with(socket, bytes, flags)
+}
+
+/// The same for the desk, as [`hand`]; the descriptor closes on exec.
+///
+/// # Errors
+/// Likewise; `EAGAIN` where nothing waits.
+pub(super) fn receive_now(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<Message> {
+    receive_with(socket, bytes, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)
+}
+
+fn receive_with(socket: impl AsFd, bytes: &mut [u8], flags: RecvFlags) -> io::Result<Message> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = if cloexec { RecvFlags::CMSG_CLOEXEC } else { RecvFlags::empty() };
     let got = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, flags)?;
     let fd = brought(&mut control);
     let lost = fd.is_none() && got.flags.contains(ReturnFlags::CTRUNC);

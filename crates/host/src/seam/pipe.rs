@@ -7,7 +7,8 @@
 //! A program's socket is not writable while its handshake is under way, and
 //! only the kernel can say so to `poll` and `epoll`. Until then its end has
 //! the smallest buffer there is, filled with bytes that nobody wants; when the
-//! connection is open they are taken away and the buffer gets its size. Where
+//! connection is open they are taken away and the buffer gets its size, for which the
+//! desk keeps the program's end once more, for a while. Where
 //! the handshake fails, our end closes with bytes unread, which is an error at
 //! the other.
 
@@ -53,14 +54,12 @@ pub(super) struct Shared {
     pub(super) outboxes: Arc<Outboxes>,
 }
 
-/// A program's end while the handshake of its connection is under way.
+/// What is in the pair while the handshake of its connection is under way.
 #[derive(Debug)]
 struct Filled {
-    /// The program's end once more, so that its buffer can be given its size.
-    theirs: OwnedFd,
     /// Bytes that nobody wants.
     filler: usize,
-    /// What the buffer's size is to be, in bytes.
+    /// What the size of the program's buffer is to be, in bytes.
     send_buffer: usize,
 }
 
@@ -121,27 +120,28 @@ impl Pipe {
     ///
     /// # Errors
     /// What the kernel says.
-    pub(super) fn filled(mut self, theirs: OwnedFd, send_buffer: u32) -> Result<Self, Errno> {
+    pub(super) fn filled(mut self, theirs: &OwnedFd, send_buffer: u32) -> Result<Self, Errno> {
         self.outboxes.close(self.id);
         // The kernel tells twice what it was told (socket(7)).
-        let usual = socket_send_buffer_size(&theirs)? / 2;
+        let usual = socket_send_buffer_size(theirs)? / 2;
         let send_buffer = if send_buffer == 0 { usual } else { send_buffer as usize };
-        set_socket_send_buffer_size(&theirs, 1)?;
+        set_socket_send_buffer_size(theirs, 1)?;
         let mut filler = 0;
         loop {
-            match send(&theirs, &[0; FILLER], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match send(theirs, &[0; FILLER], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(taken) => filler += taken,
                 Err(Errno::AGAIN) => break,
                 Err(errno) => return Err(errno),
             }
         }
-        self.filled = Some(Filled { theirs, filler, send_buffer });
+        self.filled = Some(Filled { filler, send_buffer });
         Ok(self)
     }
 
-    /// The handshake is complete: the program may write.
-    pub(super) fn open(&mut self) {
-        let Some(Filled { theirs, mut filler, send_buffer }) = self.filled.take() else { return };
+    /// The handshake is complete: the program may write. `theirs` is the program's end, where that is
+    /// still to be had.
+    pub(super) fn open(&mut self, theirs: Option<&OwnedFd>) {
+        let Some(Filled { mut filler, send_buffer }) = self.filled.take() else { return };
         let mut scrap = [0; FILLER];
         while filler > 0 {
             let len = filler.min(FILLER);
@@ -150,8 +150,10 @@ impl Pipe {
                 _ => break,
             }
         }
-        // Refused, it stays small, and the connection slow.
-        let _ = set_socket_send_buffer_size(&theirs, send_buffer);
+        // Without, or refused, it stays small, and the connection slow.
+        if let Some(theirs) = theirs {
+            let _ = set_socket_send_buffer_size(theirs, send_buffer);
+        }
         self.outboxes.open(self.id);
     }
 

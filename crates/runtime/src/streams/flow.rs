@@ -294,7 +294,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
         self.forget(now, conn);
     }
 
-    fn forget(&mut self, now: Time, conn: ConnId) {
+    pub(super) fn forget(&mut self, now: Time, conn: ConnId) {
         if let Some(flow) = of(&mut self.flows, conn) {
             self.newcomers.on_gone(flow.stage);
             if let Some(mut followed) = flow.followed.take() {

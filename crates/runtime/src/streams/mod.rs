@@ -337,6 +337,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
             Happened::Pipe { conn, readable, writable, gone } => {
                 let Some(flow) = self.flow(conn) else { return };
                 flow.gone |= gone;
+                if flow.gone && flow.opening {
+                    return self.give_up(now, conn);
+                }
                 if readable || gone {
                     flow.pipe.arrived(flow.shut || flow.gone);
                 }

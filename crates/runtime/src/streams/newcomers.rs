@@ -5,8 +5,8 @@
 //! its first, as [`Until`] says. Later requests of a connection are not looked
 //! at: the guard sheds newcomers, and these are newcomers' waits.
 //!
-//! Bound: twice the connections that there are; of those that wait for an answer, twice
-//! their number and a few.
+//! Bound: twice the most connections that there were at once; of those that wait for an answer,
+//! twice their number and a few.
 
 use std::collections::VecDeque;
 

@@ -2,7 +2,8 @@
 //!
 //! The program has its pipe from the first segment on, so that it may close,
 //! wait or be killed meanwhile; what it may do with it the pipe knows. Nothing
-//! is collected before the handshake is complete.
+//! is collected before the handshake is complete; when it is told before that
+//! nobody has the other end, there is no connection.
 
 use std::net::SocketAddr;
 
@@ -51,6 +52,14 @@ impl<D: Device, P: Programs> Streams<D, P> {
             self.programs.opened(conn, &mut flow.pipe);
             self.queue_out(conn);
         }
+    }
+
+    /// Nobody has the pipe of `conn` any more, whose handshake is under way: that ends without a word, as
+    /// in Linux's SYN-SENT.
+    pub(super) fn give_up(&mut self, now: Time, conn: ConnId) {
+        self.on_closed(conn, CloseReason::Aborted);
+        self.stack.abort(now, conn);
+        self.forget(now, conn);
     }
 
     /// `conn` is gone: its program is told why, where it was not open yet.

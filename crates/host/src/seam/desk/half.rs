@@ -14,7 +14,7 @@ pub(super) mod datagrams;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{SocketFlags, acceptfrom_with, listen};
 
@@ -31,8 +31,12 @@ impl Desk {
     pub(super) fn take_half(&mut self, id: u64) {
         let Some(listener) = self.listeners.get(id) else { return };
         let mut bytes = [0; Half::BYTES];
-        let Ok(message) = pass::receive(&listener.end, &mut bytes, true) else { return };
+        let Ok(message) = pass::receive_now(&listener.end, &mut bytes) else { return };
         let port = listener.addr.port();
+        if listener.half.is_some() {
+            // The first is watched, and stays.
+            return self.refuse(Refusal::Nonsense);
+        }
         if let Some(half) = self.half(port, &bytes[..message.len], message.fd)
             && let Some(listener) = self.listeners.get_mut(id)
         {
@@ -80,15 +84,17 @@ impl Desk {
             // For who accepts it to know the peer; the socket itself has no name of ours.
             let (run, six, local) = (self.run, listener.six, listener.addr);
             let name = Name { run, kind: Kind::Connection, six, id: 0, local, remote };
-            let handed = self.hand_over(id, name.encode(), connection);
-            debug_assert!(handed.is_ok(), "there was room");
+            if self.hand_over(id, name.encode(), connection).is_err() {
+                // There was room: the program takes none any more.
+                return;
+            }
         }
     }
 }
 
 /// The next connection, and who it is.
 fn accepted(half: &OwnedFd) -> Option<(OwnedFd, SocketAddr)> {
-    loop {
+    while comes(half) {
         match acceptfrom_with(half, SocketFlags::CLOEXEC) {
             Ok((connection, peer)) => {
                 if let Some(remote) = peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
@@ -101,4 +107,15 @@ fn accepted(half: &OwnedFd) -> Option<(OwnedFd, SocketAddr)> {
             Err(_) => return None,
         }
     }
+    None
+}
+
+/// Whether a connection waits to be accepted, which does not block then. Whether the file blocks is for all to
+/// say who have it, and whoever is left with the socket may: so it is said again for each, and nothing is
+/// accepted that does not wait. A program would have to take that and unsay this between two calls.
+fn comes(half: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(half, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // Where poll cannot say, accepting does.
+    poll(&mut fds, Some(&now)) != Ok(0) && ioctl_fionbio(half, true).is_ok()
 }

@@ -156,6 +156,7 @@ impl Desk {
             Ok(_) if !mailbox.gone => return Letter::Nothing,
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => return Letter::Nothing,
             Ok(_) | Err(_) => {
+                mailbox.half.iter().chain([&mailbox.end]).for_each(|file| self.unwatch(file));
                 let (port, last) = self.mailboxes.remove(id);
                 return Letter::End { port, last };
             }

@@ -87,8 +87,9 @@ impl Desk {
     pub(super) fn on_listener(&mut self, id: u64, flags: epoll::EventFlags, into: &mut Vec<Happened>) {
         use epoll::EventFlags as F;
         if flags.intersects(F::HUP | F::ERR | F::RDHUP) {
-            if let Some((listener, true)) = self.listeners.remove(id) {
-                into.push(Happened::Unlisten(listener.addr.port()));
+            if let Some((Listener { addr, end, half, .. }, last)) = self.listeners.remove(id) {
+                half.iter().chain([&end]).for_each(|file| self.unwatch(file));
+                into.extend(last.then_some(Happened::Unlisten(addr.port())));
             }
             return;
         }

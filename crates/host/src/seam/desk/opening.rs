@@ -4,7 +4,8 @@
 //! descriptor at once, as if its socket were the kernel's: not writable until
 //! the peer has answered. Who waits for that is told by a second answer;
 //! others learn by `poll`, and where it says that something went wrong, they
-//! ask what ([`Openings::stands`]).
+//! ask what ([`Openings::stands`]). That nobody waits any more is told when
+//! the handshake has taken a while ([`KEPT`]), and then ends it.
 //!
 //! A connection to an address of ours has two programs' ends and needs no
 //! TCP, as the kernel's loopback needs no wire.
@@ -12,6 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -48,17 +50,50 @@ pub(super) struct Openings {
     asked: u64,
     /// Those that the stack has not answered: no more than it polls at once.
     askers: BTreeMap<u64, Asker>,
-    /// Handshakes, and who waits for their outcome: as many as connections.
-    under_way: BTreeMap<u64, Option<OwnedFd>>,
+    /// Handshakes: as many as connections.
+    under_way: BTreeMap<u64, UnderWay>,
+    /// When each of them began, of those whose program's end is kept: as many as begin within [`KEPT`].
+    kept: VecDeque<(Instant, u64)>,
     failed: VecDeque<(u64, Errno)>,
+}
+
+/// A handshake that is under way.
+struct UnderWay {
+    /// Who waits for its outcome.
+    reply: Option<OwnedFd>,
+    /// The program's end once more, so that its buffer can be given its size. While it is kept here, the
+    /// kernel does not tell that the program has closed it.
+    theirs: Option<OwnedFd>,
 }
 
 /// Handshakes that failed and of which it is known why.
 const FAILED_MAX: usize = 4096;
+/// How long a program's end is kept for its handshake: a SYN, and what follows one or two that were lost (after a
+/// second and after three, RFC 6298). A connection that takes longer keeps the smallest buffer.
+pub(super) const KEPT: Duration = Duration::from_secs(5);
 /// Numbers of connections between programs begin here: above the stack's.
 pub(super) const BETWEEN: u64 = 0x3fff_ffff << 32;
 
 impl Openings {
+    /// A handshake begins at `now` as connection `id`.
+    fn begin(&mut self, now: Instant, id: u64, under_way: UnderWay) {
+        self.under_way.insert(id, under_way);
+        self.kept.push_back((now, id));
+    }
+
+    /// Lets go, at `now`, of programs' ends that were [kept](KEPT) long enough: from then on it is told where
+    /// nobody has one any more.
+    pub(super) fn let_go(&mut self, now: impl Fn() -> Instant) {
+        while let Some(&(since, id)) = self.kept.front() {
+            match self.under_way.get_mut(&id) {
+                Some(_) if now().duration_since(since) < KEPT => return,
+                Some(under_way) => under_way.theirs = None,
+                None => {}
+            }
+            self.kept.pop_front();
+        }
+    }
+
     /// How the handshake of connection `id` stands.
     pub(super) fn stands(&self, id: u64) -> Answer {
         if self.under_way.contains_key(&id) {
@@ -109,10 +144,11 @@ impl Desk {
         let asker = self.openings.askers.remove(&call)?;
         let name = Name { run: self.run, kind: Kind::Opened, six: asker.six, id, local, remote };
         match self.hand_over_opening(&name, &asker) {
-            Ok(pipe) => {
+            Ok((pipe, theirs)) => {
                 let set = asker.settings.iter().map(|&setting| Happened::Set { id, setting });
                 self.inherited.extend(set);
-                self.openings.under_way.insert(id, asker.waits.then_some(asker.reply));
+                let reply = asker.waits.then_some(asker.reply);
+                self.openings.begin(Instant::now(), id, UnderWay { reply, theirs: Some(theirs) });
                 Some(pipe)
             }
             Err(why) => {
@@ -122,18 +158,17 @@ impl Desk {
         }
     }
 
-    /// Makes the pair, and gives the program its end.
-    fn hand_over_opening(&self, name: &Name, asker: &Asker) -> Result<Pipe, Errno> {
+    /// Makes the pair, and gives the program its end; ours, and the program's once more.
+    fn hand_over_opening(&self, name: &Name, asker: &Asker) -> Result<(Pipe, OwnedFd), Errno> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         bind(&ours, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
         let watch = &self.watches[self.stack_of(name.id)];
         epoll::add(watch, &ours, epoll::EventData::new_u64(name.id), READABLE)?;
-        let copy = rustix::io::fcntl_dupfd_cloexec(&theirs, 0)?;
-        let pipe =
-            Pipe::new(ours, name.id, watch.clone(), self.shared.clone()).filled(copy, asker.send_buffer)?;
-        pass::send(&asker.reply, None, &Answer::Done.encode(), theirs.as_fd())
+        let pipe = Pipe::new(ours, name.id, watch.clone(), self.shared.clone());
+        let pipe = pipe.filled(&theirs, asker.send_buffer)?;
+        pass::hand(&asker.reply, &Answer::Done.encode(), theirs.as_fd())
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
-        Ok(pipe)
+        Ok((pipe, theirs))
     }
 
     /// There is no handshake for question `call`.
@@ -145,8 +180,9 @@ impl Desk {
 
     /// Connection `id` with this pipe is open.
     pub fn opened(&mut self, id: u64, pipe: &mut Pipe) {
-        pipe.open();
-        if let Some(Some(reply)) = self.openings.under_way.remove(&id) {
+        let under_way = self.openings.under_way.remove(&id);
+        pipe.open(under_way.as_ref().and_then(|under_way| under_way.theirs.as_ref()));
+        if let Some(UnderWay { reply: Some(reply), .. }) = under_way {
             say(&reply, Answer::Done);
         }
     }
@@ -154,7 +190,7 @@ impl Desk {
     /// Connection `id` will not be open: drop its pipe after this.
     pub fn failed(&mut self, id: u64, why: Errno) {
         let openings = &mut self.openings;
-        if let Some(Some(reply)) = openings.under_way.remove(&id) {
+        if let Some(UnderWay { reply: Some(reply), .. }) = openings.under_way.remove(&id) {
             no(&reply, why);
         }
         if openings.failed.len() >= FAILED_MAX {
@@ -181,7 +217,7 @@ impl Desk {
         let (name, listener) = (name.encode(), listener.id);
         bind(&theirs, &SocketAddrUnix::new_abstract_name(&name)?)?;
         self.hand_over(listener, name, accepted).map_err(|_| Errno::CONNREFUSED)?;
-        pass::send(&asker.reply, None, &Answer::Done.encode(), theirs.as_fd())
+        pass::hand(&asker.reply, &Answer::Done.encode(), theirs.as_fd())
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         if asker.waits {
             say(&asker.reply, Answer::Done);

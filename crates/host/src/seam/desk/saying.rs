@@ -1,4 +1,5 @@
-//! What programs are answered. One process awaits each answer, and has room for it.
+//! What programs are answered. One process awaits each answer, and has room for it: where it has filled
+//! its pair itself, the answer is dropped, and all that it hears is that our end closes.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -36,5 +37,5 @@ pub(super) fn tell(reply: &OwnedFd, what: &[u8]) {
 /// Yes, and the file that was asked for.
 pub(super) fn give(reply: &OwnedFd, what: &[u8], file: BorrowedFd<'_>) {
     say(reply, Answer::Done);
-    let _ = pass::send(reply, None, what, file);
+    let _ = pass::hand(reply, what, file);
 }

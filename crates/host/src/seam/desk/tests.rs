@@ -8,7 +8,8 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use rustix::net::{RecvFlags, recv, send, socketpair};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{RecvFlags, Shutdown, recv, send, shutdown, socketpair};
 
 use super::super::ports::EPHEMERAL;
 use super::super::{
@@ -91,6 +92,11 @@ impl World {
         let mut happened = Vec::new();
         self.desk.poll(&mut happened);
         happened
+    }
+
+    /// Whether the kernel tells of something, as it does again and again where nobody does anything about it.
+    fn is_told(&self) -> bool {
+        ready(&self.desk.watches[0], |_, _| ())
     }
 }
 
@@ -245,6 +251,43 @@ fn who_listens_no_longer_leaves_the_port() {
     soon(|| found(&mut pipe, &mut [0; 8]) == Read::End);
     let refused = world.desk.offer(2, end(HERE), end("10.0.0.9:2"));
     assert_eq!(refused.err(), Some(NoOffer::NoListener));
+}
+
+#[test]
+fn of_a_file_that_somebody_has_still_nothing_is_told_once_it_is_let_go_of() {
+    let mut world = World::new(60);
+    let flags = SocketFlags::CLOEXEC;
+    let (ours, _theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    let copy = ours.try_clone().unwrap();
+    let request = Request::Bind { addr: end(HERE), six: false, v6_only: false, reuse_port: false };
+    world.desk.serve(request, ours, &mut Vec::new());
+    shutdown(&copy, Shutdown::Both).unwrap();
+    assert_eq!(world.poll(), [Happened::Unlisten(80)]);
+    assert!(!world.is_told());
+}
+
+#[test]
+fn a_program_that_leaves_no_room_for_its_answer_is_not_waited_for() {
+    let mut world = World::new(61);
+    let patience = std::time::Duration::from_secs(20);
+    for request in [Request::Labels, Request::Interface] {
+        // Both ends block, as a program may have it.
+        let flags = SocketFlags::CLOEXEC;
+        let (reply, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        set_socket_timeout(&reply, Timeout::Send, Some(patience)).unwrap();
+        let mut before = 0;
+        while send(&reply, b"filler", QUIET).is_ok() {
+            before += 1;
+        }
+        let start = std::time::Instant::now();
+        world.desk.serve(request, reply, &mut Vec::new());
+        assert!(start.elapsed() < patience, "it was waited for");
+        let mut bytes = [0; 16];
+        let mut next = || pass::receive(&theirs, &mut bytes, true).unwrap();
+        (0..before).for_each(|_| assert_eq!(next().len, 6));
+        let last = next();
+        assert_eq!((last.len, last.fd.is_none()), (0, true), "it hears no answer, and then nobody");
+    }
 }
 
 #[test]

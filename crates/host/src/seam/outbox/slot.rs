@@ -5,7 +5,9 @@
 //! waits, so nobody who is killed is waited for. He copies his bytes behind the written
 //! ones and then moves their end by exchanging the whole word, which fails if the
 //! outbox was closed meanwhile or is another connection's now. The stack alone takes,
-//! and closes: what it takes after it has closed is all that was written before.
+//! and closes: what it takes after it has closed is all that was written before. Who copies is told of
+//! nothing until he exchanges the word, and one that was closed and opened meanwhile is the same: what must
+//! not happen under him, as memory that goes back, the stack does while it has the lock.
 //! [`Memory`] keeps the order apart from where the bytes lie, so that the same code runs in
 //! shared memory and under loom, which tries every order of accesses.
 
@@ -140,6 +142,18 @@ pub(super) fn take<M: Memory>(memory: &M, generation: u32, into: &mut [u8]) -> T
 pub(super) fn is_empty<M: Memory>(memory: &M, generation: u32) -> bool {
     let state = State::of::<M>(memory.word()).filter(|state| state.generation == kept(generation));
     state.is_some_and(|state| state.start == state.end)
+}
+
+/// Has `give` give its memory back, if it is `generation`'s, there is nothing to take and nobody writes: until
+/// that is done nobody does. The stack's side, which does not wait for the lock either.
+pub(super) fn give_back<M: Memory>(memory: &M, generation: u32, give: impl FnOnce()) {
+    if !memory.lock() {
+        return;
+    }
+    if is_empty(memory, generation) {
+        give();
+    }
+    memory.unlock();
 }
 
 /// Writes all `pieces` for `generation`, or nothing; whether it did. `is_alone` says

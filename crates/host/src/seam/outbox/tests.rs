@@ -1,5 +1,6 @@
 //! Both sides of the file agree where an outbox lies, whose it is, and who sleeps.
 
+use std::cell::Cell;
 use std::iter::once;
 
 use super::*;
@@ -96,6 +97,35 @@ fn memory_of_what_was_taken_is_given_back_where_there_is_much_of_it() {
     stack.relieve(conn);
     stack.relieve(id(0, 1));
     assert_eq!(taken(&stack, conn), most, "nor is it for who had it before");
+}
+
+#[test]
+fn no_memory_goes_back_under_who_writes() {
+    let (stack, program) = both(1);
+    let most = vec![7; BYTES];
+    let count = HELD_MAX / beyond(BYTES) + 2;
+    for slot in 0..count as u64 {
+        let conn = id(slot, 1);
+        stack.begin(conn);
+        stack.open(conn);
+        assert!(program.put(conn, once(&most[..]), || true));
+        assert_eq!(taken(&stack, conn), most);
+    }
+    let conn = id(0, 1);
+    let asked = Cell::new(0);
+    let pieces = most.chunks(BYTES / 2).inspect(|_| {
+        asked.set(asked.get() + 1);
+        // Both were asked for their length; the first has been copied.
+        if asked.get() == 4 {
+            stack.relieve(conn);
+        }
+    });
+    assert!(program.put(conn, pieces, || true));
+    assert_eq!(asked.get(), 4);
+    assert!(taken(&stack, conn) == most, "some of it is zero");
+    stack.relieve(conn);
+    assert!(program.put(conn, once(&most[..]), || true), "it is open as it was");
+    assert!(taken(&stack, conn) == most);
 }
 
 #[test]

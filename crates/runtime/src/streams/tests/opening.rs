@@ -91,7 +91,7 @@ fn a_program_that_cannot_have_its_connection_leaves_nothing() {
 }
 
 #[test]
-fn a_program_that_closes_early_gives_its_connection_up_when_it_is_open() {
+fn a_program_that_closes_early_gives_its_handshake_up() {
     let mut world = World::without(100);
     world.client.listen(90, ListenOptions::default()).unwrap();
     world.open();
@@ -100,5 +100,7 @@ fn a_program_that_closes_early_gives_its_connection_up_when_it_is_open() {
     world.tell(0);
     world.settle();
     assert!(world.end(0).borrow().dropped);
-    assert_eq!((world.streams.connections(), &world.closed[..]), (0, &[EventKind::PeerClosed][..]));
+    assert_eq!(world.streams.programs.unopened, [NotOpened::There(CloseReason::Aborted)]);
+    assert_eq!((world.streams.connections(), world.streams.counters.unopened), (0, 1));
+    assert_eq!(world.streams.stack.connections(), 0, "nobody asks the peer again");
 }

@@ -61,6 +61,27 @@ fn what_comes_to_the_kernels_addresses_is_accepted_in_the_same_line() {
 }
 
 #[test]
+fn a_half_that_is_made_to_block_stops_nobody() {
+    let mut world = World::new(62);
+    let (half, at) = socket();
+    let other = half.try_clone().unwrap();
+    let listener = bound(&mut world, at.port());
+    pass::send(&listener, None, &Half::Here.encode(), half.as_fd()).unwrap();
+    let id = Name::of(listener.as_fd()).unwrap().id;
+    listens(&mut world, &listener, 4);
+    soon(|| {
+        world.poll();
+        world.desk.listeners.get(id).is_some_and(|listener| listener.half.is_some())
+    });
+    rustix::io::ioctl_fionbio(&other, false).unwrap();
+    let _client = TcpStream::connect(at).unwrap();
+    soon(|| {
+        world.poll();
+        pass::receive_now(&listener, &mut [0; 128]).is_ok()
+    });
+}
+
+#[test]
 fn nobody_is_taken_from_the_kernel_before_the_program_listens_or_while_too_many_wait() {
     let mut world = World::new(32);
     let (half, at) = socket();
@@ -111,7 +132,11 @@ fn where_the_kernels_addresses_are_not_to_be_had_that_is_told() {
 /// A program's socket for datagrams at a port of all addresses, whose half is handed
 /// over; where that is reached in the kernel.
 fn mailbox(world: &mut World) -> (OwnedFd, u64, SocketAddr) {
-    let half = UdpSocket::bind("127.0.0.1:0").unwrap();
+    mailbox_with(world, UdpSocket::bind("127.0.0.1:0").unwrap())
+}
+
+/// The same, with this half.
+fn mailbox_with(world: &mut World, half: UdpSocket) -> (OwnedFd, u64, SocketAddr) {
     let at = half.local_addr().unwrap();
     let request = Request::Datagrams {
         addr: SocketAddr::from((Ipv4Addr::UNSPECIFIED, at.port())),
@@ -195,4 +220,102 @@ fn who_is_connected_beyond_the_device_hears_that_peer_alone() {
     assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::Elsewhere);
     peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     assert_eq!(peer.recv(&mut bytes).map(|len| bytes[..len].to_vec()).unwrap(), b"you");
+}
+
+#[test]
+fn what_became_of_datagrams_is_not_told_over_and_over() {
+    let mut world = World::new(63);
+    let half = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let other = half.try_clone().unwrap();
+    let wants_errors =
+        || crate::sockopt::set(&other, libc::IPPROTO_IP, libc::IP_RECVERR, &1_i32).expect("it is a socket");
+    wants_errors();
+    let (end, id, _) = mailbox_with(&mut world, half);
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut bytes = [0; 100];
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::Elsewhere, "the half");
+    let mut to_nobody = |world: &mut World| {
+        says(&end, Envelope::Peer(closed), b"anybody?");
+        (0..3).for_each(|_| drop(world.poll()));
+        assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::Elsewhere);
+    };
+    to_nobody(&mut world);
+    assert!(!world.is_told(), "what it wanted before it was ours does not hold");
+    // Somebody who has it still wants it again.
+    wants_errors();
+    to_nobody(&mut world);
+    soon(|| world.is_told());
+    world.poll();
+    assert!(!world.is_told());
+}
+
+#[test]
+fn a_half_that_somebody_has_still_goes_with_its_socket() {
+    let mut world = World::new(64);
+    let half = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let other = half.try_clone().unwrap();
+    let (end, id, at) = mailbox_with(&mut world, half);
+    let mut bytes = [0; 100];
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::Elsewhere);
+    drop(end);
+    soon(|| {
+        world.poll();
+        matches!(world.desk.letter(id, 7, &mut bytes), Letter::End { .. })
+    });
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.send_to(b"anybody?", at).unwrap();
+    soon(|| other.peek(&mut bytes).is_ok());
+    assert!(!world.is_told());
+}
+
+#[test]
+fn a_half_that_somebody_shuts_down_is_let_go_of() {
+    let mut world = World::new(65);
+    let half = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let other = half.try_clone().unwrap();
+    let (_end, id, at) = mailbox_with(&mut world, half);
+    assert_eq!(world.desk.letter(id, 7, &mut [0; 100]), Letter::Elsewhere);
+    // It says that there is no peer, and does so.
+    let _ = shutdown(&other, Shutdown::Both);
+    let refusal = Refusal::Half { port: at.port(), errno: Errno::SHUTDOWN.raw_os_error() };
+    soon(|| {
+        world.poll();
+        world.desk.refused().eq([(refusal, 1)])
+    });
+    assert!(!world.is_told());
+}
+
+#[test]
+fn a_socket_has_one_half_and_that_is_for_datagrams() {
+    let mut world = World::new(66);
+    let (end, id, at) = mailbox(&mut world);
+    let mut bytes = [0; 100];
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::Elsewhere);
+    let second = UdpSocket::bind("127.0.0.1:0").unwrap();
+    pass::send(&end, None, &Half::Here.encode(), second.as_fd()).unwrap();
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::Elsewhere);
+    assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(Refusal::Nonsense, 1)]);
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.send_to(b"question", at).unwrap();
+    assert_eq!(hears(&mut world, &end).1, b"question", "the first is heard");
+
+    let request = Request::Datagrams {
+        addr: SocketAddr::from((Ipv4Addr::UNSPECIFIED, second.local_addr().unwrap().port())),
+        six: false,
+        v6_only: false,
+        reuse: Reuse::default(),
+        options: DatagramOptions::default(),
+        to: None,
+        connects: false,
+    };
+    let (answer, end, _) = world.ask(request);
+    assert_eq!(answer, Answer::Done);
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.write_all(b"nobody takes this").unwrap();
+    pass::send(&end, None, &Half::Here.encode(), ours.as_fd()).unwrap();
+    let id = Name::of(end.as_fd()).unwrap().id;
+    world.poll();
+    assert_eq!(world.desk.letter(id, 7, &mut bytes), Letter::Elsewhere);
+    assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(Refusal::Nonsense, 2)]);
+    assert!(!world.is_told());
 }

@@ -2,6 +2,7 @@
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::super::opening::KEPT;
 use super::*;
 
 const PEER: &str = "10.0.0.9:80";
@@ -165,4 +166,29 @@ fn a_connection_in_its_handshake_has_no_outbox_to_write_to() {
     world.desk.opened(7, &mut pipe);
     assert!(put());
     assert_eq!(pipe.read(&mut [0; 8]), Read::Some(5));
+}
+
+#[test]
+fn a_program_that_is_gone_before_its_handshake_is_complete_is_noticed_after_a_while() {
+    let mut world = World::new(67);
+    let (_pipe, theirs, _asked) = world.opening(false);
+    let is_gone = |what: &Happened| matches!(what, Happened::Pipe { id: 7, gone: true, .. });
+    drop(theirs);
+    assert!(!world.poll().iter().any(is_gone), "its end is kept");
+    world.desk.openings.let_go(|| std::time::Instant::now() + KEPT);
+    soon(|| world.poll().iter().any(is_gone));
+}
+
+#[test]
+fn a_handshake_that_takes_a_while_ends_as_others_do() {
+    let mut world = World::new(68);
+    let (mut pipe, theirs, _asked) = world.opening(false);
+    world.desk.openings.let_go(|| std::time::Instant::now() + KEPT);
+    assert_eq!((ready(&theirs), world.stands()), (PollFlags::empty(), no(Errno::ALREADY)));
+    world.desk.opened(7, &mut pipe);
+    assert_eq!((ready(&theirs), world.stands()), (PollFlags::OUT, Answer::Done));
+    UnixStream::from(theirs).write_all(b"hello").unwrap();
+    let mut bytes = [0; 8];
+    assert_eq!(found(&mut pipe, &mut bytes), Read::Some(5));
+    assert_eq!(&bytes[..5], b"hello", "and nothing before it");
 }

@@ -139,6 +139,24 @@ fn in_doubt_a_message_takes_the_other_way() {
     assert!(write(&memory, MINE + 1, b"d", true), "who had it before cannot close it");
 }
 
+#[test]
+fn memory_goes_back_while_nobody_writes_and_there_is_nothing_to_take() {
+    let memory = opened();
+    let goes = |generation| {
+        let mut given = false;
+        give_back(&memory, generation, || given = true);
+        given
+    };
+    assert!(goes(MINE) && !goes(MINE + 1), "nor is it for who had it before");
+    assert!(write(&memory, MINE, b"a", true), "it is open as it was");
+    assert!(!goes(MINE), "there is something");
+    assert_eq!(taken(&memory, MINE, 8), b"a");
+    memory.lock();
+    assert!(!goes(MINE), "somebody writes");
+    memory.unlock();
+    assert!(goes(MINE));
+}
+
 /// An outbox and the pair beside it in loom's memory: every order of accesses that the
 /// memory model allows is tried.
 mod interleavings {
@@ -235,13 +253,16 @@ mod interleavings {
         }
 
         /// As the stack does, until it has `count` bytes; `anyway`: it looks into the pair whether it
-        /// was told of something there or not.
-        fn receive(&self, count: usize, anyway: bool) -> Vec<u8> {
+        /// was told of something there or not; `relieves`: an outbox that it has emptied gives its memory back.
+        fn receive(&self, count: usize, anyway: bool, relieves: bool) -> Vec<u8> {
             let mut got = Vec::new();
             while got.len() < count {
                 self.noted.swap(false, Ordering::AcqRel);
                 if !anyway && self.pair.lock().unwrap().is_empty() {
                     got.extend(taken(self, MINE, 8));
+                    if relieves {
+                        give_back(self, MINE, || self.bytes.iter().for_each(zero));
+                    }
                 } else {
                     close(self, MINE);
                     got.extend(taken(self, MINE, 8));
@@ -262,6 +283,12 @@ mod interleavings {
         }
     }
 
+    /// Memory that was given back is zero.
+    fn zero(place: &UnsafeCell<u8>) {
+        // SAFETY: it is the stack's while that has the lock; loom checks it.
+        place.with_mut(|place| unsafe { *place = 0 });
+    }
+
     fn model(bound: usize, check: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(bound);
@@ -275,10 +302,21 @@ mod interleavings {
                 let shared = Shared::new();
                 let writer = shared.clone();
                 let writes = loom::thread::spawn(move || (1..=3).for_each(|byte| writer.send(byte)));
-                assert_eq!(shared.receive(3, anyway), [1, 2, 3]);
+                assert_eq!(shared.receive(3, anyway, false), [1, 2, 3]);
                 writes.join().unwrap();
             });
         }
+    }
+
+    #[test]
+    fn memory_that_goes_back_takes_no_byte_along() {
+        model(3, || {
+            let shared = Shared::new();
+            let writer = shared.clone();
+            let writes = loom::thread::spawn(move || (1..=2).for_each(|byte| writer.send(byte)));
+            assert_eq!(shared.receive(2, false, true), [1, 2]);
+            writes.join().unwrap();
+        });
     }
 
     #[test]
@@ -288,7 +326,7 @@ mod interleavings {
             let (first, second) = (shared.clone(), shared.clone());
             let one = loom::thread::spawn(move || first.send(1));
             let two = loom::thread::spawn(move || second.send(2));
-            let mut got = shared.receive(2, false);
+            let mut got = shared.receive(2, false, false);
             got.sort_unstable();
             assert_eq!(got, [1, 2]);
             one.join().unwrap();

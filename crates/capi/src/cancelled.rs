@@ -1,0 +1,140 @@
+//! Threads that are cancelled while they wait (pthreads(7)): the C library unwinds what is on their stack.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::letters::piece;
+
+/// What a thread does, and whether it has left it.
+struct Task {
+    wait: fn(c_int),
+    fd: c_int,
+    is_left: AtomicBool,
+}
+
+/// Says so, also where the stack is unwound.
+struct Leaving<'a>(&'a AtomicBool);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+type Body = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+/// The same, as it is declared.
+type Declared = extern "C" fn(*mut c_void) -> *mut c_void;
+
+extern "C-unwind" fn body(task: *mut c_void) -> *mut c_void {
+    // SAFETY: it is a task, and stays.
+    let task = unsafe { &*task.cast::<Task>() };
+    let _leaving = Leaving(&task.is_left);
+    (task.wait)(task.fd);
+    std::ptr::null_mut()
+}
+
+/// A thread waits for `fd` by `wait`, which nothing ends, and is cancelled, at once and once it waits: that
+/// ends it, and leaves what is on its stack in order.
+#[track_caller]
+pub(crate) fn check(wait: fn(c_int), fd: c_int) {
+    for pause in [Duration::ZERO, Duration::from_millis(30)] {
+        let task: &Task = Box::leak(Box::new(Task { wait, fd, is_left: AtomicBool::new(false) }));
+        // SAFETY: the one ABI is the other, but that it may be unwound.
+        let body = unsafe { std::mem::transmute::<Body, Declared>(body) };
+        let (mut thread, mut said): (libc::pthread_t, *mut c_void) = (0, std::ptr::null_mut());
+        let argument = std::ptr::from_ref(task).cast_mut().cast();
+        // SAFETY: the task stays, and the body takes one.
+        let made = unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), body, argument) };
+        assert_eq!(made, 0);
+        std::thread::sleep(pause);
+        assert!(!task.is_left.load(Ordering::Relaxed), "it waits");
+        // SAFETY: it is not joined yet.
+        assert_eq!(unsafe { libc::pthread_cancel(thread) }, 0);
+        let start = Instant::now();
+        while !task.is_left.load(Ordering::Relaxed) {
+            assert!(start.elapsed() < Duration::from_secs(30), "it goes on, cancelled after {pause:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::pthread_join(thread, &raw mut said) }, 0);
+        assert_eq!(said.addr(), usize::MAX, "PTHREAD_CANCELED, after {pause:?}");
+    }
+}
+
+/// A stream that takes nothing more, and its other end.
+pub(crate) fn full() -> (UnixStream, UnixStream) {
+    let (full, other) = UnixStream::pair().unwrap();
+    full.set_nonblocking(true).unwrap();
+    while std::io::Write::write(&mut &full, &[0; 4096]).is_ok() {}
+    full.set_nonblocking(false).unwrap();
+    (full, other)
+}
+
+fn receives(fd: c_int) {
+    let mut bytes = [0_u8; 8];
+    // SAFETY: there is room for so many bytes.
+    let got = unsafe { crate::receiving::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    assert!(got < 0, "it never returns");
+}
+
+fn receives_pieces(fd: c_int) {
+    let mut bytes = [0_u8; 8];
+    let pieces = [piece(bytes.as_mut_ptr().cast(), bytes.len())];
+    // SAFETY: as above.
+    let got = unsafe { crate::receiving::readv(fd, pieces.as_ptr(), 1) };
+    assert!(got < 0, "it never returns");
+}
+
+/// Into so many pieces that there is something to free.
+fn receives_a_datagram(fd: c_int) {
+    let mut byte = 0_u8;
+    let pieces = [piece((&raw mut byte).cast(), 1); 20];
+    // SAFETY: as above.
+    let got = unsafe { crate::letters::receive(fd, &pieces, 0) };
+    assert!(got.is_none(), "it never returns");
+}
+
+fn sends(fd: c_int) {
+    let bytes = [0_u8; 8];
+    // SAFETY: so many bytes are there.
+    let sent = unsafe { crate::sending::send(fd, bytes.as_ptr().cast(), bytes.len(), 0) };
+    assert!(sent < 0, "it never returns");
+}
+
+fn waits_for_events(fd: c_int) {
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    // SAFETY: there is room for one.
+    let count = unsafe { crate::epoll::epoll_wait(fd, &raw mut event, 1, -1) };
+    assert!(count < 0, "it never returns");
+}
+
+fn waits_by_priority(fd: c_int) {
+    let mut event = crate::api::GreenwaveEvent::default();
+    // SAFETY: there is room for one.
+    let count = unsafe { crate::api::greenwave_wait(fd, &raw mut event, 1, -1, 0xff) };
+    assert!(count < 0, "it never returns");
+}
+
+#[test]
+fn a_thread_that_receives_can_be_cancelled() {
+    let (here, _there) = UnixStream::pair().unwrap();
+    check(receives, here.as_raw_fd());
+    check(receives_pieces, here.as_raw_fd());
+    check(receives_a_datagram, here.as_raw_fd());
+}
+
+#[test]
+fn a_thread_that_sends_can_be_cancelled() {
+    let (full, _other) = full();
+    check(sends, full.as_raw_fd());
+}
+
+#[test]
+fn a_thread_that_waits_for_events_can_be_cancelled() {
+    let set = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).unwrap();
+    check(waits_for_events, set.as_raw_fd());
+    check(waits_by_priority, set.as_raw_fd());
+}
