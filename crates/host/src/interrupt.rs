@@ -8,14 +8,32 @@ use std::time::{Duration, Instant};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static HUNG_UP: AtomicBool = AtomicBool::new(false);
+/// Whether the first has its handlers.
+static LISTENS: AtomicBool = AtomicBool::new(false);
+
+const SIGNALS: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
 
 /// A flag that becomes true at ctrl-C (SIGINT) or SIGTERM. A second ctrl-C
 /// ends the process at once, as without this.
 #[must_use]
 pub fn flag() -> &'static AtomicBool {
-    static LISTENS: Once = Once::new();
-    LISTENS.call_once(listen);
+    if !LISTENS.swap(true, Ordering::Relaxed) {
+        listen();
+    }
     &INTERRUPTED
+}
+
+/// From now on both signals end the process at once again, until somebody asks
+/// for the [`flag`]; whether one has come before.
+#[must_use]
+pub fn end_at_once() -> bool {
+    if LISTENS.swap(false, Ordering::Relaxed) {
+        for signal in SIGNALS {
+            // SAFETY: sets the default action of a signal that has a handler of ours or none.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    }
+    INTERRUPTED.load(Ordering::Relaxed)
 }
 
 /// A flag that becomes true at each SIGHUP, which from now on does not end the
@@ -39,7 +57,7 @@ fn listen() {
     extern "C" fn on_signal(_: libc::c_int) {
         INTERRUPTED.store(true, Ordering::Relaxed);
     }
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in SIGNALS {
         handle(signal, on_signal, libc::SA_RESETHAND);
     }
 }

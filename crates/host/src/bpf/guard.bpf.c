@@ -225,7 +225,7 @@ INLINE int guarded_syn(struct xdp_md *context, struct who *who)
 		counts->silent++;
 		return XDP_PASS;
 	}
-	__u64 opened = connections->opened, closed = connections->closed;
+	__u64 opened = connections->opened + settings->before, closed = connections->closed;
 	__u64 present = opened > closed ? opened - closed : 0;
 	__u32 reason = reason_of(limit, now, class, listener, present);
 	if (reason >= REASONS)

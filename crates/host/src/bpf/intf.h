@@ -49,7 +49,8 @@ struct settings {
 	__u32 resets;
 	/* Whether connections are followed until they are sent their first byte. */
 	__u32 answers;
-	__u32 unused;
+	/* Connections of the guarded ports that were there before. */
+	__u32 before;
 	/* A bit for each guarded port, so that a SYN for another is passed on at once. */
 	__u64 guarded[65536 / 64];
 	/* For whoever asks what is attached: text, and zeros. */

@@ -1,4 +1,4 @@
-//! The accept queues of guarded ports, asked of the kernel by netlink.
+//! The accept queues of guarded ports, and how many connections they have, asked of the kernel by netlink.
 //! Source: sock_diag(7), linux/inet_diag.h.
 
 use std::fs::File;
@@ -19,6 +19,8 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const TCP: u8 = 6;
 const LISTEN: u32 = 1 << 10;
+/// ESTABLISHED and CLOSE-WAIT: those that are served, or wait for that.
+const SERVED: u32 = 1 << 1 | 1 << 8;
 const FAMILIES: [u8; 2] = [libc::AF_INET as u8, libc::AF_INET6 as u8];
 
 /// One listener: where it is, how many connections wait to be accepted, how many may.
@@ -50,9 +52,21 @@ impl Listeners {
     }
 
     /// Calls `each` for every listener on `port`, or on any.
-    pub fn each(&mut self, port: Option<u16>, mut each: impl FnMut(Listener)) -> io::Result<()> {
+    pub fn each(&mut self, port: Option<u16>, each: impl FnMut(Listener)) -> io::Result<()> {
+        self.dump(port.unwrap_or(0), LISTEN, each)
+    }
+
+    /// How many connections of `port` are served, or wait for that.
+    pub fn connections(&mut self, port: u16) -> io::Result<u32> {
+        let mut there = 0;
+        self.dump(port, SERVED, |_| there += 1)?;
+        Ok(there)
+    }
+
+    /// Calls `each` for every socket on `port`, or on any if it is 0, that is in one of `states`.
+    fn dump(&mut self, port: u16, states: u32, mut each: impl FnMut(Listener)) -> io::Result<()> {
         for family in FAMILIES {
-            self.socket.write_all(&request(family, port.unwrap_or(0)))?;
+            self.socket.write_all(&request(family, port, states))?;
             loop {
                 let len = self.socket.read(&mut self.bytes)?;
                 match read(&self.bytes[..len], &mut each) {
@@ -66,14 +80,14 @@ impl Listeners {
     }
 }
 
-fn request(family: u8, port: u16) -> [u8; HEADER + REQUEST] {
+fn request(family: u8, port: u16, states: u32) -> [u8; HEADER + REQUEST] {
     let mut bytes = [0; HEADER + REQUEST];
     bytes[..4].copy_from_slice(&((HEADER + REQUEST) as u32).to_ne_bytes());
     bytes[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     bytes[6..8].copy_from_slice(&FLAGS.to_ne_bytes());
     bytes[HEADER] = family;
     bytes[HEADER + 1] = TCP;
-    bytes[HEADER + 4..HEADER + 8].copy_from_slice(&LISTEN.to_ne_bytes());
+    bytes[HEADER + 4..HEADER + 8].copy_from_slice(&states.to_ne_bytes());
     bytes[HEADER + 8..HEADER + 10].copy_from_slice(&port.to_be_bytes());
     bytes
 }
@@ -133,6 +147,11 @@ mod tests {
                 false => std::net::Ipv6Addr::LOCALHOST,
             };
             assert_eq!((listener.target, listener.is_v6), (target.octets(), addr.is_ipv6()));
+            assert_eq!(
+                Listeners::new().unwrap().connections(addr.port()).unwrap(),
+                3,
+                "though nobody took them"
+            );
             drop(waits);
         }
     }

@@ -146,6 +146,8 @@ pub struct Guard {
     last: Last,
     /// Connections that waited before the guard was there.
     before: u64,
+    /// All that there were then.
+    served_before: u64,
     look: Look,
 }
 
@@ -181,6 +183,8 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     }
     let loaded = load(options.until)?;
     let maps = &loaded.maps;
+    // Counted when those that come and go are: there may be one too many, and none is forgotten.
+    let served_before = queues.connections().map_err(refused("a look at connections"))?;
     let refused = refused("an entry in our maps");
     let settings = Settings {
         netns: netns().map_err(&refused)?,
@@ -190,6 +194,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         forwarding: forwards(),
         resets: (options.refusal == Refusal::Reset).then(|| way(interface.index, options.mode)),
         answers: options.until == Until::Answer,
+        before: served_before,
         ports: options.ports.clone(),
         notes: Notes::new(options).bytes(),
     };
@@ -209,7 +214,21 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     let program = xdp::attached(interface.index).unwrap_or_default();
     let machine = Machine::new(options.machine).map_err(crate::guard::maps::refused("a look at /proc"))?;
     let options = options.clone();
-    Ok(Guard { program, interface, link, loaded, queues, machine, tellers, options, last, before, look })
+    let served_before = served_before.into();
+    Ok(Guard {
+        program,
+        interface,
+        link,
+        loaded,
+        queues,
+        machine,
+        tellers,
+        options,
+        last,
+        before,
+        served_before,
+        look,
+    })
 }
 
 /// The number of this thread's network namespace.
@@ -256,7 +275,7 @@ impl Guard {
         let counts = maps.counts()?;
         let (offered, shed) = (counts.offered(), counts.shed());
         let busy = self.machine.look(now)?;
-        let present = (opened + self.before).saturating_sub(closed);
+        let present = (opened + self.served_before).saturating_sub(closed);
         let left = closed.saturating_sub(self.last.closed);
         let area = span.as_secs_f64() * (present + self.last.present) as f64 / 2.0;
         let latency = (left > 0).then(|| Span::from_secs_f64(area / left as f64));

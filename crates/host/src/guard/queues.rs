@@ -74,6 +74,11 @@ impl Queues {
         Ok((waiting, open))
     }
 
+    /// How many connections the guarded ports have.
+    pub fn connections(&mut self) -> io::Result<u32> {
+        self.ports.iter().map(|&port| self.listeners.connections(port)).sum()
+    }
+
     /// What `gw_look` sees; the order is no order.
     pub fn look(&mut self, program: &OwnedFd, now: Time) -> io::Result<&[Queue]> {
         if now < self.due && self.ask(program)? {

@@ -33,6 +33,8 @@ pub struct Settings {
     pub resets: Option<Way>,
     /// Whether connections are followed until they are answered.
     pub answers: bool,
+    /// Connections of the guarded ports that were there before.
+    pub before: u32,
     /// Guarded ports, in order.
     pub ports: Vec<u16>,
     /// Text about what is attached.
@@ -45,7 +47,8 @@ impl Settings {
     pub(super) fn bytes(&self) -> Vec<u8> {
         let flags = [self.watching, self.prefixes, self.forwarding].map(u32::from);
         let resets = self.resets.map_or(0, |way| way as u32);
-        let words = [&[self.netns, self.classes], &flags[..], &[resets, self.answers.into(), 0]].concat();
+        let words =
+            [&[self.netns, self.classes], &flags[..], &[resets, self.answers.into(), self.before]].concat();
         let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
         let mut guarded = vec![0_u64; 1024];
         self.ports.iter().for_each(|port| guarded[usize::from(port / 64)] |= 1 << (port % 64));
@@ -74,6 +77,7 @@ impl Settings {
                 _ => return None,
             },
             answers: word(6)? != 0,
+            before: word(7)?,
             ports,
             notes,
         })
@@ -92,6 +96,7 @@ mod tests {
             watching: true,
             resets: Some(Way::Redirect),
             answers: true,
+            before: 7,
             ports: vec![1, 80, 65_535],
             notes: b"x".to_vec(),
             ..Settings::default()

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 
 use libc::{
     SOL_PACKET, TP_STATUS_AVAILABLE, TP_STATUS_COPY, TP_STATUS_CSUMNOTREADY, TP_STATUS_KERNEL,
-    TP_STATUS_SEND_REQUEST, TP_STATUS_SENDING, TP_STATUS_USER, tpacket2_hdr,
+    TP_STATUS_SEND_REQUEST, TP_STATUS_USER, tpacket2_hdr,
 };
 use net::Device;
 use net::device::{Full, Offloads, Received, Waker};
@@ -99,8 +99,9 @@ pub fn open(name: &str, options: &Options) -> Result<(Interface, Vec<Packet>), I
     assert!((1..=256).contains(&options.sockets), "{} sockets are outside 1..=256", options.sockets);
     assert!((64..=65_536).contains(&options.frames), "{} frames are outside 64..=65536", options.frames);
     let interface = Interface::find(name)?;
-    let devices =
-        (0..options.sockets).map(|_| Packet::open(&interface, options, &[])).collect::<Result<_, _>>()?;
+    let mut group = None;
+    let devices = (0..options.sockets).map(|_| Packet::open(&interface, options, &[], &mut group));
+    let devices = devices.collect::<Result<_, _>>()?;
     Ok((interface, devices))
 }
 
@@ -112,7 +113,7 @@ pub fn open(name: &str, options: &Options) -> Result<(Interface, Vec<Packet>), I
 /// # Errors
 /// As [`open`].
 pub fn eavesdrop(interface: &Interface) -> Result<Packet, InterfaceError> {
-    Packet::open(interface, &Options { frames: 64, ..Options::default() }, &filter::CONCERNS_ALL)
+    Packet::open(interface, &Options { frames: 64, ..Options::default() }, &filter::CONCERNS_ALL, &mut None)
 }
 
 impl Packet {
@@ -121,11 +122,13 @@ impl Packet {
         self.bell.watch(fd);
     }
 
-    /// Receives what passes `filter`, or everything if it is empty.
+    /// Receives what passes `filter`, or everything if it is empty. Of several sockets the first makes the
+    /// fanout `group` that the others join.
     fn open(
         interface: &Interface,
         options: &Options,
         filter: &[libc::sock_filter],
+        group: &mut Option<i32>,
     ) -> Result<Self, InterfaceError> {
         let refused = |what| move |e: io::Error| refusal(&interface.name, what, e);
         let fd = socket(0).map_err(refused("a packet socket"))?;
@@ -155,10 +158,14 @@ impl Packet {
                 Fanout::Flow => libc::PACKET_FANOUT_HASH,
                 Fanout::Queue => libc::PACKET_FANOUT_QM,
             };
-            // One group for each process and interface.
-            let group = (std::process::id() ^ interface.index << 8) & 0xffff;
-            let fanout = group | kind << 16;
-            sockopt::set(&fd, SOL_PACKET, libc::PACKET_FANOUT, &fanout).map_err(refused("a fanout group"))?;
+            // The kernel names it: a number of our own may be that of a process in another container.
+            let asked = group.unwrap_or((kind as i32 | FANOUT_UNIQUE) << 16);
+            set(libc::PACKET_FANOUT, asked).map_err(refused("a fanout group"))?;
+            if group.is_none() {
+                // SAFETY: it is a number.
+                let named = unsafe { sockopt::get(&fd, SOL_PACKET, libc::PACKET_FANOUT) };
+                *group = Some(named.map_err(refused("a fanout group"))?);
+            }
         }
         let multicast = AllMulticast::on(interface.index).map_err(refused("all multicast"))?;
         Ok(Self {
@@ -193,15 +200,10 @@ impl Packet {
     /// Has the kernel send what is in the ring, as far as it can now.
     fn send(&mut self) {
         // SAFETY: no buffer; nothing is read.
-        let sent = unsafe { libc::send(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT) };
-        // The socket's buffer was full: the rest goes with the next call.
-        self.unsent = sent < 0 && self.is_sending();
-    }
-
-    /// Whether the slot filled last is still to be sent.
-    fn is_sending(&self) -> bool {
-        let status = self.sending.previous().load(Ordering::Acquire);
-        status & (TP_STATUS_SEND_REQUEST | TP_STATUS_SENDING) != 0
+        unsafe { libc::send(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT) };
+        // Slots are taken in order, until the socket's buffer is full, and a call that took some says
+        // that it did: the rest goes with the next.
+        self.unsent = self.sending.previous().load(Ordering::Acquire) & TP_STATUS_SEND_REQUEST != 0;
     }
 
     /// Copies the frame out of the slot at hand; `None` when it was cut short.
@@ -408,3 +410,5 @@ const BUFFER: i32 = 8 << 20;
 const SOON: Span = Span::from_millis(1);
 const TPACKET_V2: i32 = 1;
 const PACKET_VNET_HDR: i32 = 15;
+/// The kernel chooses the number of a fanout group.
+const FANOUT_UNIQUE: i32 = 0x2000;

@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicU32;
 use libc::{SOL_PACKET, tpacket_req, tpacket2_hdr};
 
 use crate::mapping::Mapping;
+use crate::pool::LARGE_LEN;
 use crate::{sockopt, vnet};
 
 /// One direction's slots, visited in order.
@@ -73,13 +74,14 @@ impl Ring {
     }
 
     /// The frame in the slot at hand, which is ours, and what precedes it;
-    /// `None` when the frame is longer than the slot.
+    /// `None` when the frame is longer than the slot, or than any buffer of ours.
     #[inline]
     pub(super) fn received(&self) -> Option<(&vnet::Header, &[u8])> {
         // SAFETY: the caller has acquired the slot, and any bytes are a valid header.
         let header = unsafe { self.header().read() };
         let (at, len) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
-        let fits = header.tp_snaplen == header.tp_len && at >= vnet::HEADER_LEN && at + len <= self.slot;
+        let whole = header.tp_snaplen == header.tp_len && len <= LARGE_LEN;
+        let fits = whole && at >= vnet::HEADER_LEN && at + len <= self.slot;
         if !fits {
             return None;
         }
