@@ -60,7 +60,9 @@ impl Error {
             Self::file(path, &e).advice("a file in a folder that is there and may be written")
         })?;
         if is_new {
-            std::fs::remove_file(path).map_err(|e| Self::file(path, &e))?;
+            // What a link names was made, not the link.
+            let made = path.canonicalize().and_then(std::fs::remove_file);
+            made.map_err(|e| Self::file(path, &e))?;
         }
         Ok(())
     }
@@ -169,6 +171,11 @@ mod tests {
         std::fs::write(&path, "kept").unwrap();
         assert_eq!(Error::unless_writable(&path), Ok(()));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "kept");
+        let link = path.with_extension("link");
         std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(Error::unless_writable(&link), Ok(()));
+        assert!(link.is_symlink() && !path.exists(), "a link that names nothing yet stays as it is");
+        std::fs::remove_file(&link).unwrap();
     }
 }

@@ -83,9 +83,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         Speaks::Http => Protocol::Http { path: args.path.clone() },
         Speaks::Synthetic => Protocol::Synthetic,
     };
-    let bar = progress::bar(plan.duration.unwrap_or_default().as_nanos() / 1_000_000);
     let requests = plan.arrivals.rate_per_s() * args.duration.as_secs_f64();
-    bar.set_length(requests as u64);
+    let bar = progress::bar(requests as u64);
     bar.set_message(format!("load {target}"));
     let mut on_progress = |p: ::load::Progress| bar.set_position(p.settled);
     let clock = host::Monotonic::new();

@@ -219,7 +219,7 @@ fn centred(text: &str, width: usize, fill: char) -> String {
 }
 
 /// Microseconds with as many digits as matter: `0.42`, `5.2`, `41`, `1234`;
-/// what would take six digits carries its unit: `507ms`.
+/// what would take six digits carries its unit: `507ms`, `12.3s`.
 #[must_use]
 pub fn micros(span: queueing::Span) -> String {
     match span.as_micros_f64() {
@@ -227,7 +227,8 @@ pub fn micros(span: queueing::Span) -> String {
         us if us < 1.0 => format!("{us:.2}"),
         us if us < 10.0 => format!("{us:.1}"),
         us if us < 99_999.5 => format!("{us:.0}"),
-        us => format!("{:.0}ms", us / 1e3),
+        us if us < 9_999_500.0 => format!("{:.0}ms", us / 1e3),
+        us => format!("{}s", number(us / 1e6)),
     }
 }
 
@@ -247,18 +248,21 @@ pub fn in_unit(unit: &str, value: f64) -> String {
 #[must_use]
 pub fn with_half(unit: &str, value: f64, half: f64) -> String {
     let value = in_unit(unit, value);
-    let half = match value.strip_suffix("ms") {
-        Some(_) if half.is_finite() => format!("{}ms", number(half / 1e3)),
+    let half = match value.trim_start_matches(|c: char| !c.is_ascii_alphabetic()) {
+        "ms" if half.is_finite() => format!("{}ms", number(half / 1e3)),
+        "s" if half.is_finite() => format!("{}s", number(half / 1e6)),
         _ => in_unit(unit, half),
     };
     format!("{value} ± {half}")
 }
 
-/// Three significant digits, plain notation.
+/// Three significant digits, of which at most four are behind the point; what would be
+/// zero then as a power of ten.
 #[must_use]
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,
+        v if v < 0.000_05 => return format!("{value:.0e}"),
         v if v < 0.1 => 4,
         v if v < 1.0 => 3,
         v if v < 10.0 => 2,
@@ -320,6 +324,7 @@ mod tests {
     #[test]
     fn half_an_interval_has_the_unit_of_its_figure() {
         assert_eq!(with_half("µs", 1_861_000.0, 85_920.0), "1861ms ± 85.9ms");
+        assert_eq!(with_half("µs", 10_645_000.0, 120_000.0), "10.6s ± 0.120s");
         assert_eq!(with_half("µs", 12.7, 0.25), "13 ± 0.25");
         assert_eq!(with_half("1/s", 50.0, 0.02), "50.0 ± 0.0200");
         assert_eq!(with_half("µs", 1_861_000.0, f64::NAN), "1861ms ± –");
@@ -344,16 +349,26 @@ mod tests {
     #[test]
     fn microseconds_keep_the_digits_that_matter() {
         let spans = [(0, "0"), (420, "0.42"), (5_230, "5.2"), (41_200, "41"), (1_234_000, "1234")];
-        for (ns, expected) in spans.into_iter().chain([(506_724_000, "507ms")]) {
+        for (ns, expected) in spans.into_iter().chain([
+            (506_724_000, "507ms"),
+            (9_999_400_000, "9999ms"),
+            (12_345_000_000, "12.3s"),
+        ]) {
             assert_eq!(micros(Span::from_nanos(ns)), expected);
         }
     }
 
     #[test]
     fn numbers_keep_three_digits() {
-        for (value, text) in
-            [(0.0, "0"), (0.01534, "0.0153"), (0.25, "0.250"), (24.51, "24.5"), (1234.5, "1234")]
-        {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.000_03, "3e-5"),
+            (-0.000_03, "-3e-5"),
+            (0.01534, "0.0153"),
+            (0.25, "0.250"),
+            (24.51, "24.5"),
+            (1234.5, "1234"),
+        ] {
             assert_eq!(number(value), text);
         }
         assert_eq!(number(f64::NAN), "none");

@@ -301,6 +301,18 @@ fn a_request_is_explained_rule_by_rule() {
 }
 
 #[test]
+fn a_request_that_fits_no_packet_is_refused() {
+    let policy = Scratch::new("explained-long.toml", "default = 5\n");
+    let long = format!("GET /{}", "a".repeat(70_000));
+    for asked in ["--http", "--resp", "--memcached"] {
+        let out = greenwave(&["explain", "request", policy.path(), asked, &long]);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains("bytes are no packet\n  try: 1 to 60000"), "{said}");
+    }
+}
+
+#[test]
 fn a_request_is_explained_to_programs_too() {
     let bytes = Scratch::new("requests.resp", "SET a b\r\nGET a\r\n");
     let text = explained("json", &["--payload", bytes.path(), "--port", "6379", "--json"]);

@@ -103,6 +103,14 @@ fn a_claim_that_fails_is_exit_1_and_a_file_that_is_wrong_exit_2() {
 }
 
 #[test]
+fn nothing_that_runs_is_no_success() {
+    let output = greenwave(&["exp", "run", "adps/e5", "--world", "sim"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("none of adps/e5 runs in world sim"), "{said}");
+}
+
+#[test]
 fn a_folder_of_results_is_one_table() {
     let folder = std::env::temp_dir().join(format!("greenwave-table-{}", std::process::id()));
     let out = folder.to_str().expect("a path of letters");

@@ -43,7 +43,7 @@ impl Report {
     }
 }
 
-/// One class's result. Serialises to one flat row; times are integers in ns.
+/// One class's result. Serialises to one flat row; times are integers in ns, or null where none was answered.
 #[derive(Clone, Debug)]
 pub struct ClassReport {
     /// The class's name.
@@ -121,7 +121,9 @@ impl ClassReport {
 
 impl Serialize for ClassReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ns = Span::as_nanos;
+        // Nobody's latency is not known.
+        let is_somebodys = self.latency.count() > 0;
+        let ns = |span: Span| is_somebodys.then(|| span.as_nanos());
         let mut row = serializer.serialize_struct("ClassReport", 11)?;
         row.serialize_field("class", &self.name)?;
         row.serialize_field("requests", &self.requests)?;
@@ -223,6 +225,13 @@ mod tests {
         let at = |key: &str| row.find(key).unwrap_or_else(|| panic!("{key} in {row}"));
         assert!(at("never_sent") < at("late") && at("late") < at("unanswered"), "{row}");
         assert!(at("unanswered") < at("p50_ns") && at("p999_ns") < at("at_p99"), "{row}");
+    }
+
+    #[test]
+    fn latency_of_nobody_is_not_known() {
+        let row = serde_json::to_value(report([])).unwrap();
+        assert!(["mean_ns", "p50_ns", "p999_ns", "max_ns"].iter().all(|key| row[key].is_null()), "{row}");
+        assert_eq!(serde_json::to_value(report([7])).unwrap()["max_ns"], 7);
     }
 
     #[test]

@@ -158,8 +158,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)]) -> Result<(), Error> {
+    print(args, settings, results);
     let html = page::page(settings, results, &table(results), &last_line(settings, results));
-    report::whole(&args.out, &html)?;
+    report::whole(&args.out, &html)
+}
+
+fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)]) {
     if args.json {
         let modes: Vec<_> =
             results.iter().map(|(mode, report)| json!({ "mode": mode.name(), "report": report })).collect();
@@ -186,7 +190,7 @@ fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)]) -> Result<
             "page": args.out,
         });
         println!("{:#}", Header::of_host("demo", Some(args.seed)).stamp(all));
-        return Ok(());
+        return;
     }
     println!("times in µs; LS = latency-sensitive; report in {}", args.out.display());
     if settings.machine.cores < CORES_WANTED {
@@ -204,7 +208,6 @@ fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)]) -> Result<
         println!("the tails; run again when it is quiet, or with a smaller --burst");
     }
     println!("\n{}\n{}", table(results), last_line(settings, results));
-    Ok(())
 }
 
 /// One row per mode and class: counts, latency, and where the p99 went.

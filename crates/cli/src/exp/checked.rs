@@ -45,7 +45,7 @@ impl Checked {
             return self.interval.is_some_and(ends);
         }
         let tolerance = self.interval.filter(|_| self.within_interval).unwrap_or(0.0);
-        [0.0, -tolerance, tolerance].into_iter().any(|off| self.bound.holds(self.ours + off))
+        self.bound.meets(self.ours - tolerance, self.ours + tolerance)
     }
 
     /// What the seeds gave that are numbers, in ascending order.

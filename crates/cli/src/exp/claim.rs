@@ -160,6 +160,17 @@ impl Bound {
         }
     }
 
+    /// Whether a value from `low` to `high` keeps the bound; NaN is none.
+    #[must_use]
+    pub fn meets(self, low: f64, high: f64) -> bool {
+        match self {
+            Self::AtMost(x) => low <= x,
+            Self::AtLeast(x) => high >= x,
+            Self::Within(least, most) => least <= high && low <= most,
+            Self::PaperWithinSeeds => false,
+        }
+    }
+
     /// By how much `value` misses the bound: negative inside it, larger is worse.
     fn badness(self, value: f64) -> f64 {
         match self {

@@ -15,22 +15,32 @@ struct Cell {
 /// All figures of an experiment.
 pub struct Figures {
     world: &'static World,
-    /// Per cell a row for each seed, in their order.
+    /// Per cell a row for each seed, in their order; without figures where a run had no such row.
     cells: BTreeMap<Cell, Vec<Vec<f64>>>,
+    /// Runs that were taken in, per point and mode.
+    runs: BTreeMap<(String, String), usize>,
 }
 
 impl Figures {
     /// No figures yet.
     #[must_use]
     pub fn new(world: &'static World) -> Self {
-        Self { world, cells: BTreeMap::new() }
+        Self { world, cells: BTreeMap::new(), runs: BTreeMap::new() }
     }
 
     /// Takes in one run; those of one cell come in the order of their seeds.
     pub fn add(&mut self, point: &str, mode: &str, rows: &[Row]) {
+        let runs = self.runs.entry((point.to_owned(), mode.to_owned())).or_default();
+        let nothing = vec![f64::NAN; self.world.stats.len()];
         for row in rows {
             let cell = Cell { point: point.to_owned(), mode: mode.to_owned(), class: row.class.clone() };
-            self.cells.entry(cell).or_default().push(row.figures.clone());
+            let seeds = self.cells.entry(cell).or_default();
+            seeds.resize(*runs, nothing.clone());
+            seeds.push(row.figures.clone());
+        }
+        *runs += 1;
+        for (_, seeds) in self.cells.iter_mut().filter(|(cell, _)| cell.point == point && cell.mode == mode) {
+            seeds.resize(*runs, nothing.clone());
         }
     }
 
@@ -77,5 +87,28 @@ impl Figures {
             format!("nothing was measured for mode {mode:?}, class {class:?}, point {point:?}")
         })?;
         Ok((runs, index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_that_nobody_came_of_in_a_run_leaves_the_others_in_their_places() {
+        let world = World::named("server").unwrap();
+        let row = |class: &str, p99: f64| {
+            let mut figures = vec![0.0; world.stats.len()];
+            figures[world.stat("p99").unwrap()] = p99;
+            Row { class: class.to_owned(), figures, cdf: Vec::new() }
+        };
+        let mut figures = Figures::new(world);
+        figures.add("", "none", &[row("a", 1.0)]);
+        figures.add("", "none", &[row("a", 2.0), row("b", 20.0)]);
+        figures.add("", "none", &[row("b", 30.0)]);
+        let of = |class| figures.by_seed("", "none", class, "p99").unwrap();
+        assert_eq!((&of("a")[..2], of("a")[2].is_nan()), (&[1.0, 2.0][..], true));
+        assert_eq!((&of("b")[1..], of("b")[0].is_nan()), (&[20.0, 30.0][..], true));
+        assert_eq!(figures.mean("", "none", "b", "p99"), Ok(25.0));
     }
 }

@@ -26,7 +26,7 @@ pub struct Journal {
     there: HashMap<u64, Entry>,
 }
 
-/// A run of a mode with its settings, of which the seed is one.
+/// A run of a mode with its settings, of which the seed is one, and the files that they name.
 pub struct Key(u64);
 
 impl Key {
@@ -35,6 +35,7 @@ impl Key {
     pub fn new(mode: &str, settings: &toml::Table) -> Self {
         let mut hasher = DefaultHasher::new();
         (mode, settings.to_string()).hash(&mut hasher);
+        settings.values().for_each(|value| program::hash_files(value, &mut hasher));
         Self(hasher.finish())
     }
 }
@@ -172,6 +173,20 @@ mod tests {
     fn a_line_that_was_cut_off_is_found_again() {
         let cut = |text: String| text[..text.len() - 9].to_owned();
         assert_eq!(known_after("cut", cut), [Some(1.0 / 3.0), None, None]);
+    }
+
+    #[test]
+    fn a_file_that_settings_name_is_one_of_them() {
+        let path = std::env::temp_dir().join(format!("greenwave-record-{}", std::process::id()));
+        let name = toml::Value::String(path.display().to_string());
+        let settings = toml::Table::from_iter([("record".to_owned(), name)]);
+        let key = |text: &str| {
+            fs::write(&path, text).unwrap();
+            Key::new("fish", &settings).0
+        };
+        assert_eq!(key("1,2"), key("1,2"));
+        assert_ne!(key("1,2"), key("1,3"));
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]

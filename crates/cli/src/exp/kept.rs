@@ -1,7 +1,8 @@
 //! Results that a folder has already: many experiments take hours, and `--resume` goes on with
 //! those that are not there.
 //!
-//! It deliberately takes over nothing that another program gave, or another file, scale or seed:
+//! It deliberately takes over nothing that another program gave, or another file, scale or seed, or,
+//! where it is the machine that decides, another machine:
 //! that would stand in one table with what it cannot be compared with.
 
 use std::io::ErrorKind;
@@ -26,9 +27,12 @@ pub fn result(folder: &Path, source: &Source, scale: &str, seed: u64) -> Result<
     };
     let found: Option<Value> = serde_json::from_str(&text).ok();
     let mark = program::mark_with(source)?;
+    let here = host::Machine::this().to_string();
     let same = |found: &Value| {
-        (found["program"].as_str(), found["scale"].as_str(), found["seed"].as_u64())
-            == (Some(mark.as_str()), Some(scale), Some(seed))
+        let machine = found["greenwave"]["machine"].as_str();
+        machine.is_none_or(|machine| machine == here)
+            && (found["program"].as_str(), found["scale"].as_str(), found["seed"].as_u64())
+                == (Some(mark.as_str()), Some(scale), Some(seed))
     };
     Ok(found.filter(same))
 }

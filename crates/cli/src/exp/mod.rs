@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use host::interrupt;
 
 use crate::error::Error;
 use catalogue::Source;
@@ -109,6 +110,13 @@ enum WorldName {
 }
 
 impl WorldName {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sim => "sim",
+            Self::Host => "host",
+        }
+    }
+
     fn takes(self, source: &Source) -> Result<bool, Error> {
         let world = source.parse()?.world().map_err(Error::new)?;
         Ok((self == Self::Sim) == (world.kind == world::Kind::Sim))
@@ -182,10 +190,15 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     let mut sources: Vec<Source> = Vec::new();
     for name in &args.names {
         for source in catalogue::find(name)? {
-            if args.world.map_or(Ok(true), |world| world.takes(&source))? {
+            let is_new = sources.iter().all(|other| other.name != source.name);
+            if is_new && args.world.map_or(Ok(true), |world| world.takes(&source))? {
                 sources.push(source);
             }
         }
+    }
+    if let (true, Some(world)) = (sources.is_empty(), args.world) {
+        let what = format!("none of {} runs in world {}", args.names.join(", "), world.name());
+        return Err(Error::new(what).advice("greenwave exp list says which world each runs in"));
     }
     if let Some(folder) = &args.out {
         std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, &e))?;
@@ -206,8 +219,8 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
         }
         let (result, journal) = match run_one(source, args) {
             Ok(done) => done,
-            // One that cannot run here does not keep the others from it.
-            Err(e) if sources.len() > 1 => {
+            // One that cannot run here does not keep the others from it; ctrl-C does.
+            Err(e) if sources.len() > 1 && !interrupt::is_set() => {
                 eprintln!("{e}");
                 overview.add_missing(&source.name, &e);
                 ran_not = true;
@@ -237,6 +250,10 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
 fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<Journal>), Error> {
     let experiment = source.parse()?;
     let world = experiment.world().map_err(Error::new)?;
+    // A simulation has its journal, and nothing to put back.
+    if world.kind == world::Kind::Sim && interrupt::end_at_once() {
+        return Err(Error::new("interrupted"));
+    }
     // Not after minutes of measuring.
     let printed = experiment.claim.iter().filter_map(|claim| claim.paper.as_deref());
     printed.map(|id| source.printed(id)).collect::<Result<Vec<_>, _>>()?;

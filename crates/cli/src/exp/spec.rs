@@ -163,8 +163,11 @@ impl Experiment {
     fn check(&self) -> Result<(), String> {
         let world = self.world()?;
         for scale in ["smoke", "paper"] {
-            if !self.scale.contains_key(scale) {
+            let Some(Scale { runs, points, .. }) = self.scale.get(scale) else {
                 return Err(format!("scale {scale} is missing; [scale.smoke] and [scale.paper] are needed"));
+            };
+            if *runs == 0 || points.as_ref().is_some_and(Vec::is_empty) || self.modes.is_empty() {
+                return Err(format!("scale {scale} runs nothing; 1 run, 1 point and 1 mode are the least"));
             }
         }
         if let Some(mode) = self.mode.keys().find(|m| !self.modes.contains(m)) {
@@ -328,6 +331,8 @@ mod tests {
         check("adps.LS.p99 /", "adps.LS.p98 /", "\"p98\" is none of");
         check("class = \"LS\"", "class = \"LS\"\nworld = \"flat\"", "\"flat\" is none of server");
         check("points = [\"a\"]", "points = [\"z\"]", "\"z\" is none of");
+        check("points = [\"a\"]", "points = []", "scale smoke runs nothing");
+        check("runs = 4", "runs = 0", "scale paper runs nothing");
         check("points = [\"a\"]", "modes = [\"fast\"]", "\"fast\" is none of");
         check("[mode.adps]", "[mode.lns]", "mode.lns");
         check("name = \"a\"", "name = \"a\"\nmodes = [\"fast\"]", "\"fast\" is none of");

@@ -79,18 +79,15 @@ impl Asked {
         } else if let Some(name) = &self.sni {
             (hello(name)?, 443)
         } else if let Some(path) = &self.payload {
-            let bytes = std::fs::read(path).map_err(|e| Error::file(path, &e))?;
-            if bytes.is_empty() || bytes.len() > PAYLOAD_BYTES_MAX {
-                let what = format!("{}: {} bytes are no packet", path.display(), bytes.len());
-                return Err(
-                    Error::new(what).advice(format!("1 to {PAYLOAD_BYTES_MAX} bytes of what a client sends"))
-                );
-            }
-            (bytes, 80)
+            (std::fs::read(path).map_err(|e| Error::file(path, &e))?, 80)
         } else {
             let advice = "--http 'GET /pay', or one of --resp, --memcached, --sni, --payload";
             return Err(Error::new("no request is given to explain").advice(advice));
         };
+        if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX {
+            let advice = format!("1 to {PAYLOAD_BYTES_MAX} bytes of what a client sends");
+            return Err(Error::new(format!("{} bytes are no packet", payload.len())).advice(advice));
+        }
         let port = self.port.unwrap_or(usual);
         let frame = frame(self.peer, port, self.dscp, &payload);
         let flow = FlowState {

@@ -22,7 +22,7 @@ use queueing::{Clock, Span, Time};
 use super::status;
 use crate::configuration::{Arguments, read_again};
 use crate::ui::{self, Head, Told, Ui};
-use crate::{Error, control, door, sandbox};
+use crate::{Error, control, door, options, sandbox};
 
 /// Shed connections to a server before the kernel sees them.
 ///
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, required = true, value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
     /// How long a connection may wait.
-    #[arg(long, value_name = "TIME", default_value = "20ms")]
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = options::target_delay)]
     target_delay: Span,
     /// queue-delay, syn-paper, gradient, memory, or none.
     #[arg(long, default_value = "queue-delay", hide_default_value = true)]

@@ -28,7 +28,7 @@ pub struct Args {
     /// Requests a second it could serve, receiving apart: µ2.
     #[arg(long, value_name = "RATE")]
     mu2: Count,
-    /// Offered load, a second; by default from mu2/10 to mu1.
+    /// Offered load, a second; by default from a tenth of the smaller rate to mu1.
     #[arg(long, value_name = "FROM..TO")]
     lambda: Option<Rates>,
     /// Requests that fit while received: l1.
@@ -60,6 +60,14 @@ struct Rates {
     to: u64,
 }
 
+impl Rates {
+    /// From where either rate is hardly used to what can be received at most.
+    fn usual(mu1: u64, mu2: u64) -> Self {
+        let from = (mu1.min(mu2) / 10).max(1);
+        Self { from, to: mu1.max(from + 1) }
+    }
+}
+
 impl FromStr for Rates {
     type Err = String;
 
@@ -72,11 +80,13 @@ impl FromStr for Rates {
     }
 }
 
-/// One load and what is served of it, per second.
+/// One load and what becomes of it.
 #[derive(serde::Serialize)]
 struct Point {
+    /// A second, as what is served and admitted.
     offered: f64,
     served: f64,
+    /// A share of what is offered, 0.0..=1.0.
     lost_receiving: f64,
     lost_serving: f64,
     admitted: f64,
@@ -97,7 +107,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         receive_room: args.room1,
         serve_room: args.room2,
     };
-    let rates = args.lambda.unwrap_or(Rates { from: (args.mu2.0 / 10).max(1), to: args.mu1.0.max(2) });
+    let rates = args.lambda.unwrap_or_else(|| Rates::usual(args.mu1.0, args.mu2.0));
     let points: Vec<Point> = offered(rates).map(|offered| point(&server, offered, args.shed)).collect();
     if args.json {
         println!("{}", serde_json::to_string_pretty(&points).expect("numbers are JSON"));
@@ -188,6 +198,15 @@ mod tests {
         assert_eq!("1k..40k".parse(), Ok(Rates { from: 1_000, to: 40_000 }));
         for text in ["1k", "5..5", "9..1", "0..4", "..", "a..b"] {
             assert!(text.parse::<Rates>().unwrap_err().contains("1k..40k"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn usual_loads_grow_whichever_rate_is_larger() {
+        for (mu1, mu2, from, to) in
+            [(40, 20, 2, 40), (1_000, 20_000, 100, 1_000), (1, 1, 1, 2), (7, 70, 1, 7)]
+        {
+            assert_eq!(Rates::usual(mu1, mu2), Rates { from, to }, "{mu1}, {mu2}");
         }
     }
 

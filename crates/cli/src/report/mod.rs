@@ -29,13 +29,13 @@ pub use html::{Section, escape, page};
 pub use plot::Plot;
 pub use plots::line_plot;
 pub use run::{Run, experiment_again};
-pub use save::whole;
+pub use save::{at_once, whole, whole_by};
 pub use show::of as page_of;
 
 /// Make a page of what a run left, or compare two runs.
 ///
-/// A result is what a command prints with --json, or what `exp run --out`
-/// writes. Exit 0: done, or B as good as A; 1: a claim that held in A fails
+/// A result is what `exp run`, `demo`, `load`, `serve`, `sim fabric`, `bench …` or
+/// `doctor` prints with --json, or what `exp run --out` writes. Exit 0: done, or B as good as A; 1: a claim that held in A fails
 /// in B.
 #[derive(Debug, clap::Args)]
 pub struct Args {

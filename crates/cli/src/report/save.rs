@@ -15,7 +15,15 @@ use crate::error::Error;
 /// # Errors
 /// One line: what the kernel says, and what helps.
 pub fn whole(path: &Path, text: &str) -> Result<(), Error> {
-    replace(path, text).map_err(|e| {
+    whole_by(path, |file| file.write_all(text.as_bytes()))
+}
+
+/// As [`whole`], where `write` says what.
+///
+/// # Errors
+/// As [`whole`]'s.
+pub fn whole_by(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
+    replace(path, true, write).map_err(|e| {
         Error::file(path, &e).advice(match e.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
                 "free some of the disk, or write to another; what was there before is as it was"
@@ -25,23 +33,38 @@ pub fn whole(path: &Path, text: &str) -> Result<(), Error> {
     })
 }
 
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+/// Writes `text` to `path` for whoever reads it at any time; it need not outlive the machine, and
+/// nobody waits for a disk.
+///
+/// # Errors
+/// What the kernel says.
+pub fn at_once(path: &Path, text: &str) -> Result<(), Error> {
+    replace(path, false, |file| file.write_all(text.as_bytes())).map_err(|e| Error::file(path, &e))
+}
+
+fn replace(path: &Path, lasts: bool, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let there = fs::metadata(path).ok();
     if there.as_ref().is_some_and(|there| !there.is_file()) {
         // A device or a pipe keeps what it gets; a folder refuses.
-        return OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes());
+        return write(&mut OpenOptions::new().write(true).open(path)?);
     }
     // What a link names is what is written, not the link.
-    let target = if there.is_some() { path.canonicalize()? } else { path.to_owned() };
+    let target = match fs::read_link(path) {
+        _ if there.is_some() => path.canonicalize()?,
+        Ok(names) => path.with_file_name("").join(names),
+        Err(_) => path.to_owned(),
+    };
     let new = beside(&target);
     let written = (|| {
         let mut file = File::create_new(&new)?;
-        file.write_all(text.as_bytes())?;
+        write(&mut file)?;
         if let Some(there) = there {
             file.set_permissions(there.permissions())?;
         }
-        // Some file systems find out only now that they are full.
-        file.sync_all()?;
+        if lasts {
+            // Some file systems find out only now that they are full.
+            file.sync_all()?;
+        }
         fs::rename(&new, &target)
     })();
     if written.is_err() {
@@ -89,6 +112,10 @@ mod tests {
             whole(&link, "two").unwrap();
             assert!(link.is_symlink());
             assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+            fs::remove_file(&file).unwrap();
+            whole(&link, "three").unwrap();
+            assert!(link.is_symlink(), "also one that named nothing yet");
+            assert_eq!(fs::read_to_string(&file).unwrap(), "three");
         });
     }
 

@@ -1,7 +1,5 @@
 //! What a scheduler says: at first, every so often, and at the end.
 
-use std::path::Path;
-
 use host::cores::{Figures, Manager};
 use queueing::{Histogram, Span, Time};
 use sched::cores::condition::Trouble;
@@ -9,6 +7,7 @@ use sched::cores::{Allocator, TaskId};
 use serde_json::{Value, json};
 
 use super::config::{Config, Task};
+use crate::report;
 use crate::table::{Table, micros};
 use crate::ui::{Figure, Labels, metrics};
 
@@ -170,8 +169,8 @@ impl Status {
         }
         if let Some(path) = &config.metrics {
             let text = metrics::text(&figures(config, &lines, self, slowdown, conditions), &[]);
-            if let Err(e) = replace(path, &text) {
-                eprintln!("metrics: {}: {e}", path.display());
+            if let Err(e) = report::at_once(path, &text) {
+                eprintln!("metrics: {}", e.parts().0);
             }
         }
     }
@@ -278,12 +277,4 @@ pub fn parts(trouble: Trouble, config: &Config) -> (&'static str, String) {
         Trouble::Queue(task) => ("queue", config.tasks[task.index()].name.clone()),
         Trouble::Bandwidth(socket) => ("bandwidth", format!("socket {socket}")),
     }
-}
-
-/// Replaces a file at once, for whoever reads it at any time.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    std::fs::write(&new, text)?;
-    std::fs::rename(&new, path)
 }

@@ -9,11 +9,11 @@ use std::process::ExitCode;
 use sim::fabric::{self, Outcome};
 
 use super::args::Args;
-use super::flows::Csv;
-use super::parquet::Parquet;
+use super::flows::Flows;
 use super::plan::{Plan, Point};
 use super::show::Shown;
 use super::workload::flows_expected;
+use super::{flows, parquet};
 use crate::error::Error;
 use crate::{parallel, progress};
 
@@ -33,30 +33,27 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         Error::unless_writable(path)?;
     }
     let outcomes = simulate(&plan, useful(args.threads.into(), parallel::cores()));
-    if let Some(path) = &args.csv {
-        let mut csv = Csv::create(path)?;
-        for (point, outcome) in plan.points.iter().zip(&outcomes) {
-            csv.run(&point.scheduler, point.seed, &outcome.flows)?;
-        }
-        csv.end()?;
-    }
-    if let Some(path) = &args.parquet {
-        let mut parquet = Parquet::create(path)?;
-        for (point, outcome) in plan.points.iter().zip(&outcomes) {
-            parquet.run(&point.scheduler, point.seed, &outcome.flows)?;
-        }
-        parquet.end()?;
-    }
     let shown = Shown::new(args, &plan, &outcomes);
-    if let Some(path) = &args.report {
-        crate::report::whole(path, &shown.page())?;
-    }
     if args.json {
         println!("{}", shown.json());
     } else {
         print!("{}", shown.text());
     }
-    Ok(ExitCode::SUCCESS)
+    let runs = || plan.points.iter().zip(&outcomes).map(flows_of);
+    let written = [
+        args.csv.as_ref().map(|path| flows::write(path, runs())),
+        args.parquet.as_ref().map(|path| parquet::write(path, runs())),
+        args.report.as_ref().map(|path| crate::report::whole(path, &shown.page())),
+    ];
+    // One that cannot be written does not keep the others from it.
+    let mut failed = written.into_iter().flatten().filter_map(Result::err);
+    let first = failed.next();
+    failed.for_each(|e| eprintln!("{e}"));
+    first.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+fn flows_of<'a>((point, outcome): (&'a Point, &'a Outcome)) -> Flows<'a> {
+    Flows { scheduler: &point.scheduler, seed: point.seed, flows: &outcome.flows }
 }
 
 /// As many of `threads` as can run at once: they meet every few microseconds,

@@ -1,60 +1,40 @@
 //! Every flow of every run, a line each.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufWriter, Write};
+use std::path::Path;
 
 use queueing::{Span, Time};
 use sim::fabric::Flow;
 
 use crate::error::Error;
+use crate::report;
 
 const HEADER: &str = "scheduler,seed,id,src,dst,bytes,start_s,fct_s,slowdown,retransmitted,timeouts";
 
-/// A CSV file in the making.
-pub struct Csv {
-    path: PathBuf,
-    file: BufWriter<File>,
+/// A run's flows, in the order of their beginnings.
+pub struct Flows<'a> {
+    /// The discipline at every port.
+    pub scheduler: &'a str,
+    /// Of the run.
+    pub seed: u64,
+    /// One that was not done has neither time nor slowdown.
+    pub flows: &'a [Flow],
 }
 
-impl Csv {
-    /// Makes the file, with its header.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn create(path: &Path) -> Result<Self, Error> {
-        let file = File::create(path).map_err(|e| Error::file(path, &e))?;
-        let mut csv = Self { path: path.to_owned(), file: BufWriter::new(file) };
-        let header = writeln!(csv.file, "{HEADER}");
-        csv.told(header)?;
-        Ok(csv)
-    }
-
-    /// Adds a run's flows, in the order of their beginnings; a flow that was
-    /// not done has neither time nor slowdown.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn run(&mut self, scheduler: &str, seed: u64, flows: &[Flow]) -> Result<(), Error> {
-        let written = flows.iter().enumerate().try_for_each(|(id, flow)| {
-            let line = line(flow);
-            writeln!(self.file, "{scheduler},{seed},{id},{line}")
-        });
-        self.told(written)
-    }
-
-    /// Sees to it that all is written.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn end(mut self) -> Result<(), Error> {
-        let flushed = self.file.flush();
-        self.told(flushed)
-    }
-
-    fn told(&self, result: io::Result<()>) -> Result<(), Error> {
-        result.map_err(|e| Error::file(&self.path, &e))
-    }
+/// Writes `runs` to `path` as CSV, whole or not at all.
+///
+/// # Errors
+/// What the kernel says.
+pub fn write<'a>(path: &Path, mut runs: impl Iterator<Item = Flows<'a>>) -> Result<(), Error> {
+    report::whole_by(path, |file| {
+        let mut file = BufWriter::new(file);
+        writeln!(file, "{HEADER}")?;
+        runs.try_for_each(|Flows { scheduler, seed, flows }| {
+            let mut flows = flows.iter().enumerate();
+            flows.try_for_each(|(id, flow)| writeln!(file, "{scheduler},{seed},{id},{}", line(flow)))
+        })?;
+        file.flush()
+    })
 }
 
 fn line(flow: &Flow) -> String {

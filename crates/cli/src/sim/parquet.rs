@@ -6,7 +6,8 @@
 //! Source: the Parquet format, `LogicalTypes.md`.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -16,7 +17,9 @@ use parquet::schema::parser::parse_message_type;
 use queueing::{Span, Time};
 use sim::fabric::Flow;
 
+use super::flows::Flows;
 use crate::error::Error;
+use crate::report;
 
 /// The columns of the CSV, with types.
 const SCHEMA: &str = "message flows {
@@ -33,63 +36,43 @@ const SCHEMA: &str = "message flows {
     required int64 timeouts;
 }";
 
-/// A Parquet file in the making.
-pub struct Parquet {
-    path: PathBuf,
-    file: SerializedFileWriter<File>,
+/// Writes `runs` to `path`, whole or not at all.
+///
+/// # Errors
+/// What the kernel says.
+pub fn write<'a>(path: &Path, runs: impl Iterator<Item = Flows<'a>>) -> Result<(), Error> {
+    report::whole_by(path, |file| groups(file, runs).map_err(told))
 }
 
-impl Parquet {
-    /// Makes the file.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn create(path: &Path) -> Result<Self, Error> {
-        let file = File::create(path).map_err(|e| Error::file(path, &e))?;
-        let schema = parse_message_type(SCHEMA).expect("a schema");
-        let file = SerializedFileWriter::new(file, Arc::new(schema), Arc::default());
-        Ok(Self { path: path.to_owned(), file: file.map_err(|e| told(path, &e))? })
-    }
+fn groups<'a>(file: &mut File, mut runs: impl Iterator<Item = Flows<'a>>) -> Result<(), ParquetError> {
+    let schema = parse_message_type(SCHEMA).expect("a schema");
+    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::default())?;
+    runs.try_for_each(|flows| group(&mut writer, &flows))?;
+    writer.close().map(drop)
+}
 
-    /// Adds a run's flows, in the order of their beginnings; a flow that was
-    /// not done has neither time nor slowdown.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn run(&mut self, scheduler: &str, seed: u64, flows: &[Flow]) -> Result<(), Error> {
-        self.group(scheduler, seed, flows).map_err(|e| told(&self.path, &e))
-    }
-
-    fn group(&mut self, scheduler: &str, seed: u64, flows: &[Flow]) -> Result<(), ParquetError> {
-        let mut group = self.file.next_row_group()?;
-        let seconds = |span: Span| span.as_secs_f64();
-        column::<ByteArrayType>(&mut group, flows.iter().map(|_| Some(ByteArray::from(scheduler))))?;
-        integers(&mut group, flows.iter().map(|_| seed))?;
-        integers(&mut group, 0..flows.len() as u64)?;
-        integers(&mut group, flows.iter().map(|flow| flow.from.into()))?;
-        integers(&mut group, flows.iter().map(|flow| flow.to.into()))?;
-        integers(&mut group, flows.iter().map(Flow::bytes))?;
-        let began = |flow: &Flow| Some(seconds(flow.began.since(Time::ZERO)));
-        column::<DoubleType>(&mut group, flows.iter().map(began))?;
-        column::<DoubleType>(&mut group, flows.iter().map(|flow| flow.took.map(seconds)))?;
-        column::<DoubleType>(&mut group, flows.iter().map(Flow::slowdown))?;
-        integers(&mut group, flows.iter().map(|flow| flow.retransmitted.into()))?;
-        integers(&mut group, flows.iter().map(|flow| flow.timeouts.into()))?;
-        group.close().map(drop)
-    }
-
-    /// Sees to it that all is written.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn end(self) -> Result<(), Error> {
-        self.file.close().map(drop).map_err(|e| told(&self.path, &e))
-    }
+fn group(writer: &mut SerializedFileWriter<&mut File>, flows: &Flows<'_>) -> Result<(), ParquetError> {
+    let Flows { scheduler, seed, flows } = *flows;
+    let mut group = writer.next_row_group()?;
+    let seconds = |span: Span| span.as_secs_f64();
+    column::<ByteArrayType>(&mut group, flows.iter().map(|_| Some(ByteArray::from(scheduler))))?;
+    integers(&mut group, flows.iter().map(|_| seed))?;
+    integers(&mut group, 0..flows.len() as u64)?;
+    integers(&mut group, flows.iter().map(|flow| flow.from.into()))?;
+    integers(&mut group, flows.iter().map(|flow| flow.to.into()))?;
+    integers(&mut group, flows.iter().map(Flow::bytes))?;
+    let began = |flow: &Flow| Some(seconds(flow.began.since(Time::ZERO)));
+    column::<DoubleType>(&mut group, flows.iter().map(began))?;
+    column::<DoubleType>(&mut group, flows.iter().map(|flow| flow.took.map(seconds)))?;
+    column::<DoubleType>(&mut group, flows.iter().map(Flow::slowdown))?;
+    integers(&mut group, flows.iter().map(|flow| flow.retransmitted.into()))?;
+    integers(&mut group, flows.iter().map(|flow| flow.timeouts.into()))?;
+    group.close().map(drop)
 }
 
 /// Writes the next column of the schema.
 fn column<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, File>,
+    group: &mut SerializedRowGroupWriter<'_, &mut File>,
     values: impl Iterator<Item = Option<T::T>>,
 ) -> Result<(), ParquetError> {
     let (mut present, mut levels) = (Vec::new(), Vec::new());
@@ -104,12 +87,18 @@ fn column<T: DataType>(
 
 /// As [`column()`]; a seed beyond 2⁶³ keeps its bits, which is what its type says.
 fn integers(
-    group: &mut SerializedRowGroupWriter<'_, File>,
+    group: &mut SerializedRowGroupWriter<'_, &mut File>,
     values: impl Iterator<Item = u64>,
 ) -> Result<(), ParquetError> {
     column::<Int64Type>(group, values.map(|value| Some(value as i64)))
 }
 
-fn told(path: &Path, error: &ParquetError) -> Error {
-    Error::new(format!("{}: {error}", path.display()))
+/// What the kernel said, where it was the kernel.
+fn told(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(said) => {
+            said.downcast::<io::Error>().map_or_else(io::Error::other, |said| *said)
+        }
+        other => io::Error::other(other),
+    }
 }

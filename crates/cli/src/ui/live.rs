@@ -112,11 +112,6 @@ impl Live {
         at.since(self.began).as_secs_f64()
     }
 
-    /// Whether it is time to tell something.
-    pub fn is_due(&self, now: Time) -> bool {
-        self.moments.back().is_none_or(|last| now.since(last.at) >= STEP)
-    }
-
     /// Keeps what is told at `now`.
     pub fn tell(&mut self, now: Time, told: Told<'_>) {
         let figures = told.figures.iter().map(|figure| figure.name.as_str());
@@ -168,14 +163,14 @@ impl Live {
         &mut self.sums[place]
     }
 
-    /// All that is known, in Prometheus' text format.
-    pub fn metrics(&self, now: Time) -> String {
+    /// All that is known, for [`metrics::text`].
+    pub fn exported(&self, now: Time) -> (Vec<Figure>, Vec<Buckets>) {
         let mut figures = self.moments.back().map_or(Vec::new(), |last| last.figures.clone());
         let program =
             Labels::none().with("command", self.head.command).with("version", env!("CARGO_PKG_VERSION"));
         figures.push(Figure::new("greenwave_build_info", program, 1.0));
         figures.push(Figure::new("greenwave_up_seconds", Labels::none(), self.seconds(now)));
-        metrics::text(&figures, &self.sums)
+        (figures, self.sums.clone())
     }
 
     /// What is live at `now`, over the last `window_s` seconds, 1 and more.

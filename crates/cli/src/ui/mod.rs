@@ -17,6 +17,7 @@ mod server;
 pub mod snapshot;
 pub mod view;
 
+use std::cell::Cell;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +32,7 @@ pub use snapshot::{Figure, Move, Owner};
 
 use crate::Error;
 use crate::error::plain;
-use live::{Live, WINDOW_S};
+use live::{Live, STEP, WINDOW_S};
 use server::{GiveUp, Server, Site};
 use snapshot::Snapshot;
 
@@ -61,7 +62,7 @@ impl Flags {
         let clock = Monotonic::new();
         let seen = Seen { live: Arc::new(Mutex::new(Live::new(head, clock.now()))), clock };
         let server = self.ui.map(|place| self.listen(place, &seen)).transpose()?;
-        Ok(Some(Ui { seen, server }))
+        Ok(Some(Ui { seen, server, told: Cell::new(None) }))
     }
 
     fn listen(&self, place: SocketAddr, seen: &Seen) -> Result<Server, Error> {
@@ -87,6 +88,8 @@ pub struct Ui {
     seen: Seen,
     /// Where people look, if anywhere.
     server: Option<Server>,
+    /// When something was told last: who asks that in every round waits for nobody who looks.
+    told: Cell<Option<Time>>,
 }
 
 /// What a view shows, for who is asked for it in another way.
@@ -123,11 +126,12 @@ impl Ui {
 
     /// Whether it is time to tell something.
     pub fn is_due(&self, now: Time) -> bool {
-        self.seen.live().is_due(now)
+        self.told.get().is_none_or(|last| now.since(last) >= STEP)
     }
 
     /// Shows what is told.
     pub fn tell(&self, now: Time, told: Told<'_>) {
+        self.told.set(Some(now));
         self.seen.live().tell(now, told);
     }
 

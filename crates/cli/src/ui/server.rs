@@ -29,7 +29,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::live::{Live, WINDOW_MAX_S, WINDOW_S};
-use super::page;
+use super::{metrics, page};
 
 /// Connections at a time.
 pub const CONNECTIONS_MAX: usize = 16;
@@ -172,14 +172,21 @@ impl Site {
             return plain(StatusCode::BAD_REQUEST, &why);
         };
         let now = self.clock.now();
+        // Nobody who tells waits while something is written down.
         match uri.path() {
-            "/" => page(page::html(&self.live().snapshot(now, window_s), window_s)),
+            "/" => {
+                let snapshot = self.live().snapshot(now, window_s);
+                page(page::html(&snapshot, window_s))
+            }
             "/snapshot.json" => {
                 let snapshot = self.live().snapshot(now, window_s);
                 let text = serde_json::to_string(&snapshot).expect("figures are JSON");
                 answer(StatusCode::OK, "application/json", text)
             }
-            "/metrics" => answer(StatusCode::OK, PROMETHEUS, self.live().metrics(now)),
+            "/metrics" => {
+                let (figures, sums) = self.live().exported(now);
+                answer(StatusCode::OK, PROMETHEUS, metrics::text(&figures, &sums))
+            }
             _ => plain(StatusCode::NOT_FOUND, "there are /, /snapshot.json and /metrics\n"),
         }
     }

@@ -41,11 +41,12 @@ impl Tiny {
 
     /// Interrupts it, with `from` changed to `to`, when it has made `traces`
     /// folders and control groups, of which none may be left; the processes
-    /// that it had then.
+    /// that it had then. A simulation that was to follow is not begun.
     pub fn interrupt(&self, from: &str, to: &str, traces: usize) -> Vec<u32> {
         let file = self.file(from, to);
         let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));
-        command.args(["exp", "run", file.path()]).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(["exp", "run", file.path(), "adps/scenario1"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().expect("greenwave starts");
         let id = child.id();
         let end = Instant::now() + Duration::from_secs(60);
@@ -59,6 +60,7 @@ impl Tiny {
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(begun.len() >= traces, "{begun:?}: {said}");
         assert!(said.contains("interrupted"), "{said}");
+        assert_eq!((out.status.code(), &out.stdout[..]), (Some(2), &[][..]), "{said}");
         assert_eq!(left_of(id), [] as [PathBuf; 0]);
         family
     }

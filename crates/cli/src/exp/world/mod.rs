@@ -26,7 +26,7 @@ mod web;
 
 use std::fmt::Display;
 
-use queueing::Span;
+use queueing::{Histogram, Span};
 use serde::de::DeserializeOwned;
 use toml::Table;
 
@@ -191,6 +191,11 @@ fn checked<C: DeserializeOwned, E: Display>(
     let config: C = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
     check(&config).map_err(|e| line(&e))?;
     Ok(config)
+}
+
+/// What `of` says of `latency`, in µs; no number where there is nobody whose it is.
+fn micros_of(latency: &Histogram, of: impl FnOnce(&Histogram) -> Span) -> f64 {
+    if latency.count() == 0 { f64::NAN } else { of(latency).as_micros_f64() }
 }
 
 /// The points of a distribution of latency, in µs.

@@ -2,11 +2,11 @@
 //!
 //! One row. `model` is what the closed form says of the same settings.
 
-use queueing::Span;
+use queueing::Histogram;
 use sim::world::overload::{self, Config, Guard, Outcome};
 use toml::Table;
 
-use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
+use super::{Found, Kind, Row, Run, World, checked, kept, micros_of, points, shown};
 
 pub const WORLD: World = World {
     name: "overload",
@@ -49,7 +49,6 @@ fn row(config: &Config, outcome: &Outcome) -> Row {
         }
     };
     let percent = |part: u64| part as f64 / config.requests as f64 * 100.0;
-    let us = Span::as_micros_f64;
     let figures = vec![
         offered,
         (outcome.in_time + outcome.in_vain) as f64 / seconds,
@@ -58,9 +57,9 @@ fn row(config: &Config, outcome: &Outcome) -> Row {
         percent(outcome.shed),
         percent(outcome.lost_receiving),
         percent(outcome.lost_serving),
-        us(outcome.sojourn.mean()),
-        us(outcome.sojourn.quantile(0.5)),
-        us(outcome.sojourn.quantile(0.99)),
+        micros_of(&outcome.sojourn, Histogram::mean),
+        micros_of(&outcome.sojourn, |sojourn| sojourn.quantile(0.5)),
+        micros_of(&outcome.sojourn, |sojourn| sojourn.quantile(0.99)),
     ];
     Row { class: "all".to_owned(), figures, cdf: points(outcome.sojourn.cdf()) }
 }

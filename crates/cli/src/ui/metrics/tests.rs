@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::fixture::{at, sched, serve};
+use super::super::live::Live;
 use super::*;
 
 /// A sample as a strict reader of the text format sees it.
@@ -82,13 +83,18 @@ fn read(text: &str) -> Vec<Sample> {
     samples
 }
 
+fn exported(live: &Live, seconds: f64) -> String {
+    let (figures, sums) = live.exported(at(seconds));
+    text(&figures, &sums)
+}
+
 #[test]
 fn a_strict_reader_reads_the_text() {
-    let serve = read(&serve(5).metrics(at(5.0)));
+    let serve = read(&exported(&serve(5), 5.0));
     let value = |name: &str| serve.iter().find(|sample| sample.name == name).map(|sample| sample.value);
     assert_eq!(value("greenwave_responses_total"), Some(5_000.0));
     assert_eq!(value("greenwave_up_seconds"), Some(5.0));
-    let sched = read(&sched().metrics(at(2.0)));
+    let sched = read(&exported(&sched(), 2.0));
     let batch = sched.iter().find(|sample| sample.labels.get("task").is_some_and(|task| task == "<batch>"));
     assert!(batch.is_some(), "{sched:?}");
     for sample in serve.iter().chain(&sched) {
@@ -102,7 +108,7 @@ fn a_strict_reader_reads_the_text() {
 
 #[test]
 fn buckets_grow_to_the_count_and_the_sum_is_the_sum() {
-    let samples = read(&serve(5).metrics(at(5.0)));
+    let samples = read(&exported(&serve(5), 5.0));
     let of = |name: &str| -> Vec<&Sample> {
         let class = |sample: &&Sample| sample.labels.get("class").is_some_and(|class| class == "0");
         samples.iter().filter(|sample| sample.name == name).filter(class).collect()

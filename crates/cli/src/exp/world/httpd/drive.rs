@@ -116,6 +116,8 @@ fn stack(mac: [u8; 6], n: u32, visits: &Visits) -> Config {
     (config.send_buffer, config.send_buffer_max) = (SEND_BUFFER, SEND_BUFFER);
     (config.recv_buffer, config.recv_buffer_max) = (RECEIVE_BUFFER, RECEIVE_BUFFER);
     config.rto_min = RTO_MIN;
-    (config.time_wait, config.fin_wait, config.user_timeout) = (LINGER, LINGER, Some(LINGER));
+    // As long as a visitor waits, at least: with less, a SYN that is lost would not be sent again.
+    let unheard = LINGER.max(visits.patience);
+    (config.time_wait, config.fin_wait, config.user_timeout) = (LINGER, LINGER, Some(unheard));
     config
 }
