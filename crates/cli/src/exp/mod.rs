@@ -119,7 +119,7 @@ impl WorldName {
 
     fn takes(self, source: &Source) -> Result<bool, Error> {
         let world = source.parse()?.world().map_err(Error::new)?;
-        Ok((self == Self::Sim) == (world.kind == world::Kind::Sim))
+        Ok(self.name() == world.kind.name())
     }
 }
 

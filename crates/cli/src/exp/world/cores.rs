@@ -7,7 +7,7 @@ use queueing::Span;
 use sim::cores::{self, Config, Outcome, TaskOutcome};
 use toml::{Table, Value};
 
-use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
+use super::{Found, Kind, Row, Run, World, checked, kept, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "cores",
@@ -53,7 +53,7 @@ fn rows(config: &Config, outcome: &Outcome) -> Vec<Row> {
 
 fn row(class: String, task: &TaskOutcome, counted: Span) -> Row {
     let answers = task.latency.count() > 0;
-    let us = |span: Span| if answers { span.as_micros_f64() } else { f64::NAN };
+    let us = micros_if(answers);
     let figures = vec![
         if answers { task.answered as f64 / counted.as_secs_f64() } else { f64::NAN },
         if answers { (task.unanswered + task.lost) as f64 } else { f64::NAN },

@@ -26,7 +26,7 @@ mod web;
 
 use std::fmt::Display;
 
-use queueing::{Histogram, Span};
+use queueing::Span;
 use serde::de::DeserializeOwned;
 use toml::Table;
 
@@ -193,9 +193,9 @@ fn checked<C: DeserializeOwned, E: Display>(
     Ok(config)
 }
 
-/// What `of` says of `latency`, in µs; no number where there is nobody whose it is.
-fn micros_of(latency: &Histogram, of: impl FnOnce(&Histogram) -> Span) -> f64 {
-    if latency.count() == 0 { f64::NAN } else { of(latency).as_micros_f64() }
+/// A time in µs; no number unless there `is_somebody` whose it is.
+fn micros_if(is_somebody: bool) -> impl Fn(Span) -> f64 {
+    move |span| if is_somebody { span.as_micros_f64() } else { f64::NAN }
 }
 
 /// The points of a distribution of latency, in µs.

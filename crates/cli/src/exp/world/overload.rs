@@ -2,11 +2,10 @@
 //!
 //! One row. `model` is what the closed form says of the same settings.
 
-use queueing::Histogram;
 use sim::world::overload::{self, Config, Guard, Outcome};
 use toml::Table;
 
-use super::{Found, Kind, Row, Run, World, checked, kept, micros_of, points, shown};
+use super::{Found, Kind, Row, Run, World, checked, kept, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "overload",
@@ -49,6 +48,7 @@ fn row(config: &Config, outcome: &Outcome) -> Row {
         }
     };
     let percent = |part: u64| part as f64 / config.requests as f64 * 100.0;
+    let us = micros_if(outcome.sojourn.count() > 0);
     let figures = vec![
         offered,
         (outcome.in_time + outcome.in_vain) as f64 / seconds,
@@ -57,9 +57,9 @@ fn row(config: &Config, outcome: &Outcome) -> Row {
         percent(outcome.shed),
         percent(outcome.lost_receiving),
         percent(outcome.lost_serving),
-        micros_of(&outcome.sojourn, Histogram::mean),
-        micros_of(&outcome.sojourn, |sojourn| sojourn.quantile(0.5)),
-        micros_of(&outcome.sojourn, |sojourn| sojourn.quantile(0.99)),
+        us(outcome.sojourn.mean()),
+        us(outcome.sojourn.quantile(0.5)),
+        us(outcome.sojourn.quantile(0.99)),
     ];
     Row { class: "all".to_owned(), figures, cdf: points(outcome.sojourn.cdf()) }
 }

@@ -7,7 +7,7 @@ use queueing::{Histogram, Span};
 use sim::world::platform::{self, ClassOutcome, Config, Outcome};
 use toml::Table;
 
-use super::{Found, Kind, Row, Run, World, checked, kept, micros_of, points, shown};
+use super::{Found, Kind, Row, Run, World, checked, kept, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "platform",
@@ -62,7 +62,7 @@ fn row(class: &ClassOutcome, counted: Span) -> Row {
     let seconds = counted.as_secs_f64();
     let percent = |part: u64| part as f64 / class.requests as f64 * 100.0;
     let us = Span::as_micros_f64;
-    let of = |histogram, q| micros_of(histogram, |histogram: &Histogram| histogram.quantile(q));
+    let of = |histogram: &Histogram, q| micros_if(histogram.count() > 0)(histogram.quantile(q));
     let spent = class.spent;
     let figures = vec![
         class.requests as f64,
@@ -76,7 +76,7 @@ fn row(class: &ClassOutcome, counted: Span) -> Row {
         of(&class.latency, 0.5),
         of(&class.latency, 0.99),
         of(&class.latency, 0.999),
-        micros_of(&class.latency, Histogram::max),
+        micros_if(class.latency.count() > 0)(class.latency.max()),
         of(&class.answered, 0.999),
         us(spent.fabric),
         us(spent.receive),

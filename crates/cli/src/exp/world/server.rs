@@ -1,11 +1,10 @@
 //! One server on our stack and its clients: ADPS's world.
 
 use load::report::ClassReport;
-use queueing::{Histogram, Span};
 use sim::world::server::{self, Config};
 use toml::{Table, Value};
 
-use super::{Found, Kind, Row, Run, World, checked, kept, micros_of, points, shown};
+use super::{Found, Kind, Row, Run, World, checked, kept, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "server",
@@ -50,22 +49,22 @@ fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
 
 /// One class's figures in the order of the table above.
 fn figures(class: &ClassReport) -> [f64; WORLD.stats.len()] {
-    let (latency, at) = (&class.latency, &class.at_p99);
-    let spent = |span: Span| micros_of(latency, |_| span);
+    let us = micros_if(class.latency.count() > 0);
+    let at = &class.at_p99;
     [
         class.requests as f64,
         class.never_sent as f64,
         class.unanswered as f64,
         class.late as f64,
-        micros_of(latency, Histogram::mean),
-        micros_of(latency, |latency| latency.quantile(0.5)),
-        micros_of(latency, |latency| latency.quantile(0.99)),
-        micros_of(latency, |latency| latency.quantile(0.999)),
-        micros_of(latency, Histogram::max),
-        spent(at.client_and_wire),
-        spent(at.nic),
-        spent(at.tcp),
-        spent(at.event),
-        spent(at.service),
+        us(class.latency.mean()),
+        us(class.p50()),
+        us(class.p99()),
+        us(class.p999()),
+        us(class.max()),
+        us(at.client_and_wire),
+        us(at.nic),
+        us(at.tcp),
+        us(at.event),
+        us(at.service),
     ]
 }

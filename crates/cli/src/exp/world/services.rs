@@ -8,7 +8,7 @@ use queueing::{Histogram, Span};
 use sim::world::services::{self, Class, Config, Outcome, StageReport};
 use toml::Table;
 
-use super::{Found, Kind, Row, Run, World, kept, line, micros_of, points, shown};
+use super::{Found, Kind, Row, Run, World, kept, line, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "services",
@@ -92,7 +92,7 @@ fn of_stage(stage: &StageReport) -> Row {
     let came = served + stage.dropped as f64;
     let counts = [came, f64::NAN, stage.dropped as f64 / came.max(1.0) * 100.0, f64::NAN];
     let all = of_all(&stage.elapsed, served / came);
-    let queue = micros_of(&stage.queue, Histogram::mean);
+    let queue = micros_if(stage.queue.count() > 0)(stage.queue.mean());
     row(&stage.name, counts, &stage.elapsed, [all, f64::NAN, queue, f64::NAN])
 }
 
@@ -104,9 +104,15 @@ fn of_all(latency: &Histogram, answered: f64) -> f64 {
 }
 
 fn row(class: &str, counts: [f64; 4], latency: &Histogram, rest: [f64; 4]) -> Row {
-    let at = |q: f64| micros_of(latency, |latency| latency.quantile(q));
-    let (mean, max) = (micros_of(latency, Histogram::mean), micros_of(latency, Histogram::max));
-    let times = [mean, at(0.5), at(0.9), at(0.95), at(0.99), max];
+    let us = micros_if(latency.count() > 0);
+    let times = [
+        us(latency.mean()),
+        us(latency.quantile(0.5)),
+        us(latency.quantile(0.9)),
+        us(latency.quantile(0.95)),
+        us(latency.quantile(0.99)),
+        us(latency.max()),
+    ];
     let figures = [&counts[..], &times, &rest].concat();
     Row { class: class.to_owned(), figures, cdf: points(latency.cdf()) }
 }

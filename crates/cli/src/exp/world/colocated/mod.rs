@@ -23,7 +23,7 @@ use self::drive::Driven;
 use self::programs::{BestEffort, Critical};
 use self::rig::Rig;
 use super::machine::Alone;
-use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
+use super::{Found, Kind, Row, Run, World, checked, kept, micros_if, points, shown};
 use crate::error::Error;
 use crate::settings::{text, text_or_none, within};
 
@@ -225,7 +225,7 @@ fn critical(config: &Config, driven: &Driven) -> Row {
     let requests = driven.report.requests() as f64;
     let answered = driven.report.answered() as f64;
     let late: u64 = driven.report.classes.iter().map(|class| class.late).sum();
-    let us = |span: Span| if answered > 0.0 { span.as_micros_f64() } else { f64::NAN };
+    let us = micros_if(answered > 0.0);
     let figures = vec![
         answered / config.duration.as_secs_f64(),
         (requests - answered) / requests * 100.0,

@@ -18,7 +18,7 @@ use toml::Table;
 
 use self::flows::Took;
 use self::network::Network;
-use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
+use super::{Found, Kind, Row, Run, World, kept, line, micros_if, points, shown};
 use crate::error::Error;
 
 pub const WORLD: World = World {
@@ -128,16 +128,13 @@ fn run(plan: &Plan) -> Result<Found, Error> {
 fn row(class: &str, took: &[&Took], link: [f64; 3]) -> Row {
     let mut histogram = Histogram::new();
     took.iter().for_each(|took| histogram.record(took.span));
-    let us = Span::as_micros_f64;
-    let times = match took.is_empty() {
-        true => [f64::NAN; 4],
-        false => [
-            us(histogram.mean()),
-            us(histogram.quantile(0.5)),
-            us(histogram.quantile(0.99)),
-            us(histogram.max()),
-        ],
-    };
+    let us = micros_if(!took.is_empty());
+    let times = [
+        us(histogram.mean()),
+        us(histogram.quantile(0.5)),
+        us(histogram.quantile(0.99)),
+        us(histogram.max()),
+    ];
     let figures = [&[took.len() as f64][..], &times, &link].concat();
     Row { class: class.to_owned(), figures, cdf: points(histogram.cdf()) }
 }

@@ -25,7 +25,7 @@ use self::drive::Driven;
 use self::rig::Rig;
 use self::server::Server;
 use super::machine::Alone;
-use super::{Found, Kind, Row, Run, World, checked, kept, points, shown};
+use super::{Found, Kind, Row, Run, World, checked, kept, micros_if, points, shown};
 use crate::error::Error;
 use crate::settings::{text, within};
 
@@ -286,7 +286,7 @@ fn row(config: &Config, driven: &Driven, class: &str, fates: &Fates, capacity: f
     let percent = |part: u64| part as f64 / total * 100.0;
     let of = |fate| percent(fates.count(fate));
     let good = fates.count(Fate::Good) as f64;
-    let us = |span: Span| if good > 0.0 { span.as_micros_f64() } else { f64::NAN };
+    let us = micros_if(good > 0.0);
     let is_all = class == "all";
     // What is known of all visits together only.
     let whole = |value: f64| if is_all { value } else { f64::NAN };

@@ -25,7 +25,7 @@ use toml::{Table, Value};
 use self::drive::{Driven, Told};
 use self::rig::Rig;
 use super::machine::Alone;
-use super::{Found, Kind, Row, Run, World, kept, line, points, shown};
+use super::{Found, Kind, Row, Run, World, kept, line, micros_if, points, shown};
 use crate::error::Error;
 use crate::settings::{text, text_or_none, within};
 
@@ -247,7 +247,7 @@ fn percent(part: u64, of: u64) -> f64 {
 fn of_class(class: &Class, unanswered: Span, seconds: f64) -> Row {
     let mut all = class.latency.clone();
     all.record_n(unanswered.max(class.latency.max()), class.dropped);
-    let us = |span: Span| if all.count() > 0 { span.as_micros_f64() } else { f64::NAN };
+    let us = micros_if(all.count() > 0);
     let known = [
         ("requests", class.requests as f64),
         ("answered", (class.on_time + class.late) as f64 / seconds),
