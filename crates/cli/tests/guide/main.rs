@@ -136,7 +136,7 @@ fn a_page_whose_command_fails_or_prints_something_else_is_found_out() {
         "has ended, or does not say that it is there",
     );
     let session = "```text,file=a b.txt\none\n```\n```console\n$ x=$(cat 'a b.txt')\n$ echo \"$x\"\none\n\
-                   $ tail -f /dev/null &\n$ kill $!; wait $! || true\n```\n```console,exit=any\n$ false\n```\n";
+                   $ tail -f 'a b.txt' &\none\n$ kill $!; wait $! || true\n```\n```console,exit=any\n$ false\n```\n";
     assert_eq!(run("made-up-session", session), Ok(()));
 }
 

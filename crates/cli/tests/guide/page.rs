@@ -86,6 +86,9 @@ impl Block {
             if let Some(command) = step.command.strip_suffix(" &") {
                 step.command = command.to_owned();
                 step.goes_on = true;
+                // A shell that was forked and has not become the program yet loses what it is sent by kill.
+                let says = step.prints.iter().any(|line| line.trim() != "…");
+                assert!(says, "line {}: what runs on shows by a line that it is there", step.line);
             }
         }
         steps

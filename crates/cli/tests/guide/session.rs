@@ -123,12 +123,12 @@ impl Place {
                 match step.goes_on {
                     true => {
                         // The first line that it prints says that it is there.
-                        let shown = step.prints.iter().find(|line| line.as_str() != "…");
-                        let there = shown.map(|line| format!("there {number} '{}'\n", pattern(line)));
-                        let there = there.unwrap_or_default();
+                        let there = step.prints.iter().find(|line| line.trim() != "…").expect("it shows one");
                         write!(
                             script,
-                            "{command} >\"$out/{number}\" 2>&1 </dev/null &\npids=\"$! $pids\"\n{there}"
+                            "{command} >\"$out/{number}\" 2>&1 </dev/null &\npids=\"$! $pids\"\n\
+                             there {number} '{}'\n",
+                            pattern(there)
                         )
                     }
                     false => {
