@@ -135,7 +135,8 @@ INLINE struct listener find_listener(struct xdp_md *context, struct who *who)
 	return found;
 }
 
-/* Whether a packet is for this host, where others' pass through it. */
+/* Whether a packet is for this host. Where the interface does not forward, the kernel says so
+ * before it looks for a way. */
 INLINE int is_ours(struct xdp_md *context, const struct who *who)
 {
 	struct fib fib = {
@@ -213,7 +214,7 @@ INLINE int guarded_syn(struct xdp_md *context, struct who *who)
 	struct counts *counts = map_lookup(&gw_counts, &first);
 	if (!by_port || !limit || !connections || !counts)
 		return XDP_PASS;
-	if (settings->forwarding && !is_ours(context, who))
+	if (!is_ours(context, who))
 		return XDP_PASS;
 	struct listener listener = find_listener(context, who);
 	if (!listener.is_there)

@@ -42,9 +42,8 @@ struct settings {
 	__u32 classes;
 	/* Sheds nobody, and counts whom it would have shed. */
 	__u32 watching;
-	/* Whether there are prefixes, and whether this host forwards what is not its own. */
+	/* Whether there are prefixes. */
 	__u32 prefixes;
-	__u32 forwarding;
 	/* Whether who is shed hears so, by a reset: enum way. */
 	__u32 resets;
 	/* Whether connections are followed until they are sent their first byte. */

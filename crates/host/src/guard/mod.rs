@@ -191,7 +191,6 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         classes: options.classes.len() as u32,
         watching: options.watching,
         prefixes: options.classes.of_prefixes().next().is_some(),
-        forwarding: forwards(),
         resets: (options.refusal == Refusal::Reset).then(|| way(interface.index, options.mode)),
         answers: options.until == Until::Answer,
         before: served_before,
@@ -235,12 +234,6 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
 fn netns() -> io::Result<u32> {
     use std::os::unix::fs::MetadataExt;
     fs::metadata("/proc/thread-self/ns/net").map(|namespace| namespace.ino() as u32)
-}
-
-/// Whether packets for other hosts pass through this one.
-fn forwards() -> bool {
-    let is_on = |path: &str| fs::read_to_string(path).is_ok_and(|text| text.trim() != "0");
-    is_on("/proc/sys/net/ipv4/ip_forward") || is_on("/proc/sys/net/ipv6/conf/all/forwarding")
 }
 
 /// By which way resets go back to interface `index`: see `bpf/reset.h`.

@@ -27,8 +27,6 @@ pub struct Settings {
     pub watching: bool,
     /// Whether there are prefixes.
     pub prefixes: bool,
-    /// Whether the host forwards what is not its own.
-    pub forwarding: bool,
     /// Whether who is shed hears so, and by which way.
     pub resets: Option<Way>,
     /// Whether connections are followed until they are answered.
@@ -45,11 +43,12 @@ impl Settings {
     pub(super) const LEN: usize = NOTES + NOTES_LEN;
 
     pub(super) fn bytes(&self) -> Vec<u8> {
-        let flags = [self.watching, self.prefixes, self.forwarding].map(u32::from);
+        let flags = [self.watching, self.prefixes].map(u32::from);
         let resets = self.resets.map_or(0, |way| way as u32);
         let words =
             [&[self.netns, self.classes], &flags[..], &[resets, self.answers.into(), self.before]].concat();
         let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
+        bytes.resize(GUARDED, 0);
         let mut guarded = vec![0_u64; 1024];
         self.ports.iter().for_each(|port| guarded[usize::from(port / 64)] |= 1 << (port % 64));
         bytes.extend(guarded.into_iter().flat_map(u64::to_ne_bytes));
@@ -69,15 +68,14 @@ impl Settings {
             classes: word(1)?,
             watching: word(2)? != 0,
             prefixes: word(3)? != 0,
-            forwarding: word(4)? != 0,
-            resets: match word(5)? {
+            resets: match word(4)? {
                 0 => None,
                 1 => Some(Way::Driver),
                 2 => Some(Way::Redirect),
                 _ => return None,
             },
-            answers: word(6)? != 0,
-            before: word(7)?,
+            answers: word(5)? != 0,
+            before: word(6)?,
             ports,
             notes,
         })

@@ -50,6 +50,7 @@ impl Rig {
             return None;
         }
         let namespace = Lab::new(test).unwrap().namespace("a").unwrap();
+        namespace.forwards_nothing().unwrap();
         let loaded = match load(Until::Answer) {
             Err(GuardError::NoAnswers) => load(Until::Accept),
             loaded => loaded,
@@ -357,11 +358,25 @@ fn who_has_asked_waits_until_it_is_sent_its_first_byte() {
 }
 
 #[test]
+fn who_was_there_before_the_guard_is_among_those_present() {
+    let Some(rig) = Rig::new("who_was_there_before_the_guard_is_among_those_present") else { return };
+    let (_, alive, held, spent, present) = states()[9];
+    let settings = rig.loaded.maps.settings().unwrap();
+    rig.namespace.enter(|| {
+        rig.state(alive, held, spent, present);
+        for (before, passes) in [(0, true), (14, true), (15, false)] {
+            rig.loaded.maps.set_settings(&Settings { before, ..settings.clone() }).unwrap();
+            // Of the most urgent class, which 100 may be of.
+            assert_eq!(rig.passes(&syn(81)), passes, "85 came since, {before} were there");
+        }
+    });
+}
+
+#[test]
 fn a_host_that_forwards_judges_what_is_its_own() {
     let Some(rig) = Rig::new("a_host_that_forwards_judges_what_is_its_own") else { return };
     let (_, alive, closed, ..) = states()[1];
-    let settings = rig.loaded.maps.settings().unwrap();
-    rig.loaded.maps.set_settings(&Settings { forwarding: true, ..settings }).unwrap();
+    // It begins to while it is guarded.
     rig.namespace.sysctl("net.ipv4.ip_forward", "1").unwrap();
     rig.namespace.run("ip", &["route", "add", "10.0.0.0/24", "dev", "lo"]).unwrap();
     rig.namespace.enter(|| {

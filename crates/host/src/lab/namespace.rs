@@ -192,6 +192,16 @@ impl Namespace {
         })
     }
 
+    /// Keeps what is here from sending on packets for others, as the host may do it: a new namespace
+    /// takes after it.
+    ///
+    /// # Errors
+    /// As [`Namespace::sysctl`].
+    pub fn forwards_nothing(&self) -> Result<(), LabError> {
+        self.sysctl("net.ipv4.ip_forward", "0")?;
+        self.sysctl("net.ipv6.conf.all.forwarding", "0")
+    }
+
     /// Keeps devices that come here from now on without IPv6: router
     /// solicitations and the like are nobody's business where is measured.
     ///

@@ -176,9 +176,8 @@ fn datagrams_that_were_sent_at_once_come_one_by_one() {
         return skipped("datagrams_that_were_sent_at_once_come_one_by_one", &why);
     }
     let cable = Cable::new("packet-datagrams", &Veth { offloads: true, ..Veth::default() });
-    let (_, devices) =
+    let (_, mut devices) =
         cable.ours.enter(|| packet::open("gw0", &Options::default())).expect("packet sockets work");
-    let mut device = devices.into_iter().next().expect("one socket");
     // Within a slot, beyond it, and each shorter than a frame may be.
     for (size, len) in [(100, 250), (1000, 2500), (1400, 60_000), (7, 21)] {
         let data: Vec<u8> = (0..len).map(|n: usize| n as u8).collect();
@@ -186,21 +185,52 @@ fn datagrams_that_were_sent_at_once_come_one_by_one() {
             let socket = cable.clients.enter(|| UdpSocket::bind((client, 0)).unwrap());
             send_in_segments(&socket, size);
             socket.send_to(&data, (host, 9)).unwrap();
-            let mut came = Vec::new();
-            for _ in 0..100 {
-                while let Some(received) = device.receive(Time::ZERO) {
-                    came.extend(datagram(received.frame.as_ref()));
-                    device.recycle(received.frame);
-                }
-                if came.len() >= len.div_ceil(size.into()) {
-                    break;
-                }
-                device.wait(Span::from_millis(20));
-            }
+            let came = datagrams(&mut devices, len.div_ceil(size.into()));
             assert!(came.iter().map(Vec::as_slice).eq(data.chunks(size.into())), "{size} of {len} to {host}");
         }
     }
-    assert_eq!(device.truncated(), 0);
+    assert_eq!(devices[0].truncated(), 0);
+}
+
+/// As in two containers, where both may have the same process number.
+#[test]
+fn two_stacks_on_an_interface_each_see_every_frame() {
+    if let Some(why) = Lab::unavailable() {
+        return skipped("two_stacks_on_an_interface_each_see_every_frame", &why);
+    }
+    let cable = Cable::new("packet-stacks", &Veth::default());
+    let options = Options { sockets: 2, ..Options::default() };
+    let stacks = [(); 2].map(|()| cable.ours.enter(|| packet::open("gw0", &options)));
+    // A flow each, so that every socket gets some.
+    let sent: Vec<_> = (0..64_u8).map(|n| vec![n]).collect();
+    for data in &sent {
+        let socket = cable.clients.enter(|| UdpSocket::bind((CLIENT, 0)).unwrap());
+        socket.send_to(data, (HOST, 9)).unwrap();
+    }
+    for stack in stacks {
+        let (_, mut devices) = stack.expect("packet sockets work");
+        let mut came = datagrams(&mut devices, sent.len());
+        came.sort();
+        assert_eq!(came, sent);
+    }
+}
+
+/// The next `count` datagrams for port 9 that come by any of `devices`, or what came of them.
+fn datagrams(devices: &mut [Packet], count: usize) -> Vec<Vec<u8>> {
+    let mut came = Vec::new();
+    for _ in 0..100 {
+        for device in &mut *devices {
+            while let Some(received) = device.receive(Time::ZERO) {
+                came.extend(datagram(received.frame.as_ref()));
+                device.recycle(received.frame);
+            }
+        }
+        if came.len() >= count {
+            break;
+        }
+        devices[0].wait(Span::from_millis(20));
+    }
+    came
 }
 
 /// What a frame carries, if it is a datagram for port 9.
