@@ -68,6 +68,7 @@ pub fn run(
         let (there, all) = (tasks.len() - left, tasks.len());
         eprintln!("note: {name}: {there} of {all} runs are known from before an interruption");
     }
+    let awake = world.kind.keep_awake()?;
     let bar = crate::progress::bar(left as u64);
     bar.set_message(name.to_owned());
     let all_found =
@@ -84,6 +85,7 @@ pub fn run(
             Ok(found)
         });
     bar.finish_and_clear();
+    drop(awake);
 
     let figures = Figures::new(world);
     let mut measured = Measured { figures, runs: Vec::new(), events: 0, noise: None, seeds: scale.runs };

@@ -92,9 +92,22 @@ impl Group {
     /// # Errors
     /// [`LabError::Group`] when the kernel refuses.
     pub fn prefer(&self) -> Result<(), LabError> {
+        self.weigh("262144", "10000")
+    }
+
+    /// Has what runs outside go before what runs inside, as far as weights do.
+    ///
+    /// # Errors
+    /// [`LabError::Group`] when the kernel refuses.
+    pub fn yields(&self) -> Result<(), LabError> {
+        self.weigh("2", "1")
+    }
+
+    /// Gives it a weight: of version 1, or of version 2.
+    fn weigh(&self, one: &str, two: &str) -> Result<(), LabError> {
         match self.version {
-            Version::One => self.write("cpu.shares", "262144"),
-            Version::Two => self.write("cpu.weight", "10000"),
+            Version::One => self.write("cpu.shares", one),
+            Version::Two => self.write("cpu.weight", two),
         }
     }
 

@@ -29,6 +29,7 @@
 use std::fmt;
 use std::process::{Command, Stdio};
 
+mod awake;
 mod child;
 pub mod client;
 mod error;
@@ -36,6 +37,7 @@ mod folder;
 mod group;
 mod namespace;
 
+pub use awake::Awake;
 pub use child::Child;
 pub use error::LabError;
 pub use folder::Folder;

@@ -3,16 +3,29 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use host::affinity;
 use host::lab::{Group, Lab};
+use host::{affinity, interrupt};
+use queueing::CoreId;
 
 use crate::error::Error;
 
-/// Refuses a run of `world` where it needs what is not here; `who` need a core each.
+/// Whether this process can keep `cores` from halting, where there are any; from now on ctrl-C
+/// ends it in order, if so.
+pub fn can_keep_awake(cores: &[CoreId]) -> bool {
+    let has = affinity::cores().unwrap_or_default();
+    let can = !cores.is_empty() && cores.iter().all(|core| has.contains(core));
+    can && Group::unavailable().is_none() && !interrupt::is_set()
+}
+
+/// Refuses a run of `world` where it needs what is not here; `who` need a core each. From now on
+/// ctrl-C is a flag, so that nothing that is made for the run is left behind.
 ///
 /// # Errors
-/// What is missing; to be tried with more rights is `experiment`.
+/// What is missing; to be tried with more rights is `experiment`. It was interrupted.
 pub fn unless_possible(world: &str, experiment: &str, who: &str) -> Result<(), Error> {
+    if interrupt::is_set() {
+        return Err(Error::new("interrupted"));
+    }
     if let Some(why) = Lab::unavailable().or_else(Group::unavailable) {
         let advice = format!("sudo greenwave exp run {experiment}");
         return Err(Error::new(format!("world {world}: {why}")).advice(advice));

@@ -26,7 +26,8 @@ mod web;
 
 use std::fmt::Display;
 
-use queueing::Span;
+use host::lab::{Awake, LabError};
+use queueing::{CoreId, Span};
 use serde::de::DeserializeOwned;
 use toml::Table;
 
@@ -83,6 +84,9 @@ pub enum Kind {
     Host {
         /// So many of them per core go side by side.
         per_core: usize,
+        /// Cores that would halt now and then, and are kept from it for as long as an experiment takes:
+        /// on a virtual machine the time of one that halts is worth less for seconds afterwards.
+        awake: &'static [CoreId],
     },
 }
 
@@ -96,12 +100,24 @@ impl Kind {
         }
     }
 
+    /// Keeps awake what is to be; nothing where its runs are not possible, which they say themselves.
+    ///
+    /// # Errors
+    /// As [`Awake::keep`].
+    pub fn keep_awake(self) -> Result<Vec<Awake>, LabError> {
+        let awake = match self {
+            Self::Host { awake, .. } if machine::can_keep_awake(awake) => awake,
+            _ => &[],
+        };
+        awake.iter().map(|&core| Awake::keep(core)).collect()
+    }
+
     /// How many runs go side by side on `cores`.
     #[must_use]
     pub fn at_once(self, cores: usize) -> usize {
         match self {
             Self::Sim => cores,
-            Self::Host { per_core } => cores * per_core,
+            Self::Host { per_core, .. } => cores * per_core,
         }
     }
 }

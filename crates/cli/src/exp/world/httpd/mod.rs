@@ -31,7 +31,7 @@ use crate::settings::{text, within};
 
 pub const WORLD: World = World {
     name: "httpd",
-    kind: Kind::Host { per_core: 1 },
+    kind: Kind::Host { per_core: 1, awake: &[rig::SERVER_CORE] },
     note: "goodput: answered within patience; phantom: connected and never answered; late and phantom \
            visitors have left; other: what else used a core; client: visits that began late",
     stats: &[

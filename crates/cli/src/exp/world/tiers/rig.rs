@@ -8,7 +8,7 @@ use std::thread;
 
 use host::fabric::{self, Status};
 use host::lab::{self, Child, Folder, Group, Lab, LabError, Namespace, Veth};
-use host::{affinity, interrupt};
+use host::affinity;
 use queueing::CoreId;
 use serde_json::json;
 
@@ -89,10 +89,6 @@ impl Rig {
     /// What is not there, or does not start.
     pub fn new(plan: &Plan) -> Result<Self, Error> {
         unless_possible("tiers", "platform/host", "users and services")?;
-        // From here on ctrl-C is a flag, and everything made here is taken away.
-        if interrupt::is_set() {
-            return Err(Error::new("interrupted"));
-        }
         if !lab::is_there("tc") {
             return Err(
                 Error::new("world tiers: the program tc is not there").advice("apt-get install iproute2")
