@@ -15,6 +15,7 @@ mod cores;
 mod devices;
 mod egress;
 mod files;
+mod halting;
 mod programs;
 mod receive;
 mod shed;
@@ -69,7 +70,7 @@ pub fn examine(areas: &[&str]) -> Vec<Finding> {
     let look = |area| match area {
         "serve" => devices().clone(),
         "run" => programs::examine(devices()),
-        "sched" => cores::examine(),
+        "sched" => cores::examine().into_iter().chain(halting::examine()).collect(),
         "fabric" => egress::examine(unavailable.as_deref()),
         "guard" => shed::examine(unavailable.as_deref()).into_iter().chain(receive::examine()).collect(),
         _ => files::examine(),

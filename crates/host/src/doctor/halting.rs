@@ -1,0 +1,96 @@
+//! What a core does when there is nothing to do, where a hypervisor is to wake it.
+//!
+//! A virtual core that halts is given away. What wakes it waits until the machine below has a core for
+//! it again, which may be another one and cold: some time on each wake, more when that machine is busy,
+//! and no account of this one shows it. To poll for a while before halting costs nobody here
+//! anything. Read from `/proc` and `/sys`, and judged by a pure function.
+//! Source: Linux, Documentation/virt/guest-halt-polling.rst; kernel-parameters.txt, `idle=`.
+
+use std::fs;
+
+use super::Finding;
+
+const AREA: &str = "sched";
+const WHAT: &str = "idle cores";
+
+/// What is known of how cores idle.
+#[derive(Clone, Debug, Default)]
+struct Idle {
+    /// There is a hypervisor; not known where the processor's flags do not say.
+    is_virtual: Option<bool>,
+    /// The kernel was told to never halt.
+    polls: bool,
+    /// Who chooses what an idle core does (`cpuidle`).
+    driver: String,
+    /// For how long it is polled before a core halts, in ns.
+    polled_ns: Option<u64>,
+}
+
+pub(super) fn examine() -> Option<Finding> {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags"));
+    let driver = read("/sys/devices/system/cpu/cpuidle/current_driver").trim().to_owned();
+    judge(&Idle {
+        is_virtual: flags.map(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
+        polls: read("/proc/cmdline").split_whitespace().any(|word| word == "idle=poll"),
+        polled_ns: read(POLLED).trim().parse().ok().filter(|_| driver == HALTPOLL),
+        driver,
+    })
+}
+
+fn judge(idle: &Idle) -> Option<Finding> {
+    let found = |seen: &str| Some(Finding::works(AREA, WHAT, seen));
+    if !idle.is_virtual? {
+        return found("the machine's own: they wake by themselves");
+    }
+    let remedy = match (idle.polls, idle.polled_ns) {
+        (true, _) => return found("virtual, and never halt (idle=poll)"),
+        (_, Some(ns)) if ns > 0 => {
+            return found(&format!("virtual, and polled for {} µs before they halt", ns / 1_000));
+        }
+        (_, Some(_)) => format!("echo 200000 > {POLLED}"),
+        (_, None) if !matches!(&*idle.driver, "" | "none") => {
+            return found(&format!("virtual, with states of their own ({})", idle.driver));
+        }
+        (_, None) => "modprobe cpuidle-haltpoll force=1".to_owned(),
+    };
+    let seen = "virtual, and halt at once: the hypervisor wakes them, later and cold when it is busy";
+    Some(Finding::limited(AREA, WHAT, seen, [remedy]))
+}
+
+/// A driver that polls before it halts.
+const HALTPOLL: &str = "haltpoll";
+const POLLED: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+
+#[cfg(test)]
+mod tests {
+    use super::super::Health;
+    use super::*;
+
+    #[track_caller]
+    fn check(idle: Idle, health: Health, expected: &str) {
+        let finding = judge(&idle).expect("it is known");
+        assert_eq!(finding.health, health, "{finding:?}");
+        let said = [&[finding.seen], &finding.remedies[..]].concat().join("; ");
+        assert!(said.contains(expected), "{said}");
+    }
+
+    #[test]
+    fn only_virtual_cores_that_halt_at_once_are_limited() {
+        let of = |is_virtual, polls, driver: &str, polled_ns| Idle {
+            is_virtual: Some(is_virtual),
+            polls,
+            driver: driver.to_owned(),
+            polled_ns,
+        };
+        check(of(false, false, "intel_idle", None), Health::Works, "wake by themselves");
+        check(of(true, true, "none", None), Health::Works, "idle=poll");
+        check(of(true, false, HALTPOLL, Some(200_000)), Health::Works, "polled for 200 µs");
+        check(of(true, false, "intel_idle", None), Health::Works, "intel_idle");
+        check(of(true, false, HALTPOLL, Some(0)), Health::Limited, "echo 200000 > /sys/module/haltpoll");
+        check(of(true, false, "none", None), Health::Limited, "modprobe cpuidle-haltpoll");
+        check(of(true, false, "", None), Health::Limited, "modprobe cpuidle-haltpoll");
+        assert!(judge(&Idle::default()).is_none(), "a processor that does not say has no line");
+    }
+}
