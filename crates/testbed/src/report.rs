@@ -31,13 +31,24 @@ impl Report {
     }
 }
 
+/// Writes what is said, [`Line::Late`] last of all: what is dropped with the run, after it, is not told of.
 fn write(said: &Receiver<Line>) {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     while let Ok(line) = said.recv() {
-        let mut batch = std::iter::once(line).chain(said.try_iter());
-        let written = batch.try_for_each(|line| writeln!(out, "{line}")).and_then(|()| out.flush());
-        if written.is_err() {
+        let mut is_over = false;
+        let mut written = Ok(());
+        for line in std::iter::once(line).chain(said.try_iter()) {
+            is_over = matches!(line, Line::Late(_));
+            written = written.and_then(|()| writeln!(out, "{line}"));
+            if is_over {
+                break;
+            }
+        }
+        if written.and_then(|()| out.flush()).is_err() {
             std::process::exit(1);
+        }
+        if is_over {
+            return;
         }
     }
 }

@@ -163,6 +163,15 @@ abstract class OnStorm {
         return Feed.HEARD.get(id);
     }
 
+    /** What {@code bolt} did with {@code id}, once it did {@code count} things: the spout may hear of it before. */
+    static String heard(String bolt, String id, int count) {
+        await(() -> {
+            String heard = Ears.heard(bolt, id);
+            return heard != null && heard.split(" ").length >= count;
+        });
+        return Ears.heard(bolt, id);
+    }
+
     /** What came out at the end for {@code id}, once it did. */
     static Tuple seen(Object id) {
         await(() -> SEEN.containsKey(id));

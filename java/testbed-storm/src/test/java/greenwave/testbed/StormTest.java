@@ -21,7 +21,7 @@ class StormTest {
             + "{\"name\":\"W\",\"threads\":2,\"parts\":3,\"reserve_ns\":500000000,\"partial\":true},"
             + "{\"name\":\"R\",\"threads\":1,\"parts\":1,\"reserve_ns\":0,\"partial\":false}],"
             + "\"slos\":[{\"name\":\"patient\",\"slo_ns\":60000000000},{\"name\":\"hopeless\",\"slo_ns\":1},"
-            + "{\"name\":\"urgent\",\"slo_ns\":1500000000}]}\n";
+            + "{\"name\":\"urgent\",\"slo_ns\":3000000000}]}\n";
 
     /** Of each ten requests the fourth is hopeless, and the last has a worker that is too slow for it. */
     @Test
@@ -30,7 +30,7 @@ class StormTest {
         for (int request = 0; request < REQUESTS; request++) {
             int slo = request % 10 == 3 ? 1 : request % 10 == 9 ? 2 : 0;
             plan.append(request * 1_000_000L).append(',').append(slo).append(",1000000,1000000,1000000,");
-            plan.append(slo == 2 ? 3_000_000_000L : 1_000_000L).append(",1000000,").append(100 + request).append('\n');
+            plan.append(slo == 2 ? 8_000_000_000L : 1_000_000L).append(",1000000,").append(100 + request).append('\n');
         }
         List<String> said;
         try (Neighbours neighbours = new Neighbours()) {
