@@ -258,7 +258,10 @@ fn wrk_sees_no_errors() {
     if !is_there("wrk") {
         return skipped("its part with wrk, which is not there");
     }
-    let out = output("wrk", &["--threads", "1", "--connections", "50", "--duration", "2s", URL]);
+    let out = output(
+        "wrk",
+        &["--threads", "1", "--connections", "50", "--duration", "2s", "--timeout", "30s", URL],
+    );
     let text = String::from_utf8_lossy(&out);
     assert!(text.contains("requests in"), "{text}");
     assert!(!text.contains("Socket errors") && !text.contains("Non-2xx"), "{text}");
@@ -405,7 +408,10 @@ fn without_permission_it_says_so() {
     }
     // Where anybody may run it: the build's folder may be root's alone.
     let copy = Scratch(std::env::temp_dir().join(format!("greenwave-{}", std::process::id())));
-    std::fs::copy(env!("CARGO_BIN_EXE_greenwave"), &copy.0).expect("the temporary folder is writable");
+    // By another process: what is open for writing cannot be run, and a child that is forked here would
+    // have it open for a moment if we wrote it.
+    let copied = Command::new("cp").args(["-p", env!("CARGO_BIN_EXE_greenwave"), copy.path()]).status();
+    assert!(copied.expect("cp is there").success(), "the temporary folder is writable");
     let out = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", copy.path()])
         .args(["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"])

@@ -46,6 +46,8 @@ mod ready;
 pub mod sandbox;
 pub mod seam;
 mod sockopt;
+#[cfg(test)]
+mod soon;
 pub mod tap;
 pub mod thread;
 mod today;

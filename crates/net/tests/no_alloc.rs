@@ -11,7 +11,6 @@ use ours::Pair;
 /// Bytes of a request and of a response.
 const MESSAGE: usize = 64;
 
-// One test: the counter belongs to the whole process.
 #[test]
 fn warm_stack_allocates_nothing_and_idle_connections_are_small() {
     const CONNECTIONS: usize = 3000;

@@ -97,7 +97,6 @@ fn tcp(host: u8) -> Tcp {
     Tcp::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16])
 }
 
-// One test: the counter belongs to the whole process.
 #[test]
 fn a_flood_of_syns_that_are_shed_allocates_nothing_and_is_copied_nowhere() {
     for (refusal, answers) in [(Refusal::Silence, false), (Refusal::Reset, true)] {

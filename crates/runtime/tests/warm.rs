@@ -118,7 +118,6 @@ fn tcp(host: u8) -> Tcp {
     Tcp::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16])
 }
 
-// One test: the counter belongs to the whole process.
 #[test]
 fn a_warm_shard_allocates_nothing_for_a_request_in_any_mode() {
     for (mode, name, _) in MODES {

@@ -50,10 +50,11 @@ impl Tiny {
         let child = command.spawn().expect("greenwave starts");
         let id = child.id();
         let end = Instant::now() + Duration::from_secs(60);
-        while left_of(id).len() < traces && Instant::now() < end {
+        let mut begun = left_of(id);
+        while begun.len() < traces && Instant::now() < end {
             std::thread::yield_now();
+            begun = left_of(id);
         }
-        let begun = left_of(id);
         let family = host::proc::family(id);
         kill_process(Pid::from_raw(id as i32).expect("a process"), Signal::INT).expect("it is there");
         let out = child.wait_with_output().expect("a child is waited for");

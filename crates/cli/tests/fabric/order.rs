@@ -101,15 +101,15 @@ impl<'a> Line<'a> {
         Ok(Packet { flow: payload[0], number: payload[1] })
     }
 
-    /// `count` flows that send so many packets, which arrive.
+    /// `count` flows that send so many packets, which arrive. Number by number: a socket has no room for all.
     fn begun(&self, count: u8, packets: u8) -> Vec<UdpSocket> {
         let flows: Vec<UdpSocket> = (0..count).map(|_| self.flow()).collect();
-        for (socket, flow) in flows.iter().zip(0..) {
-            (0..packets).for_each(|number| send(socket, Packet { flow, number }));
+        for number in 0..packets {
+            flows.iter().zip(0..).for_each(|(socket, flow)| send(socket, Packet { flow, number }));
+            flows.iter().for_each(|_| {
+                self.receive().unwrap();
+            });
         }
-        (0..u32::from(count) * u32::from(packets)).for_each(|_| {
-            self.receive().unwrap();
-        });
         flows
     }
 

@@ -7,7 +7,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use host::lab::client::{connect, ping, what_is_sent_comes_back};
 use host::lab::{Child, Lab, Namespace, Veth};
@@ -235,7 +235,10 @@ fn without_permission_the_capabilities_are_named() {
     }
     // Where anybody may run it: the build's folder may be root's alone.
     let copy = std::env::temp_dir().join(format!("greenwave-interface-{}", std::process::id()));
-    std::fs::copy(GREENWAVE, &copy).expect("the temporary folder is writable");
+    // By another process: what is open for writing cannot be run, and other tests' children would have
+    // it open for a moment if we wrote it.
+    let copied = Command::new("cp").args(["-p", GREENWAVE]).arg(&copy).status().expect("cp is there");
+    assert!(copied.success(), "the temporary folder is writable");
     for (device, capabilities) in
         [("xdp:gw0", "cap_net_raw,cap_net_admin,cap_bpf"), ("packet:gw0", "cap_net_raw+ep")]
     {

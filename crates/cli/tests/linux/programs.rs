@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::Stdio;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::time::{Duration, Instant};
 
 use host::lab::{Child, Namespace, is_there};
 use net::device::fault::Rates;
@@ -75,7 +77,7 @@ fn curl_gets_and_posts_and_wrk_sees_no_errors() {
     let body = noise(100_000, 3);
     let post = ["--data-binary", "@-", "--header", "Expect:", &url];
     same("what was posted", &curl(&post, &body), &body);
-    let wrk = ["--threads", "1", "--connections", "100", "--duration", "1s", &url];
+    let wrk = ["--threads", "1", "--connections", "100", "--duration", "1s", "--timeout", "30s", &url];
     let text = output(&place, "wrk", &wrk, b"");
     let text = String::from_utf8_lossy(&text);
     assert!(text.contains("requests in"), "{text}");
@@ -159,9 +161,10 @@ fn iperf3_runs_both_ways_through_a_relay() {
     let mut server = place.command("iperf3");
     server.args(["--server", "--forceflush", "--bind", &KERNEL.to_string()]).stdout(Stdio::piped());
     let mut server = place.spawn(&mut server).expect("it is there");
-    let mut said = BufReader::new(server.stdout.take().expect("stdout is a pipe")).lines();
-    let listens = said.any(|line| line.is_ok_and(|line| line.contains("listening")));
-    assert!(listens, "the server ended before it listened");
+    let stdout = BufReader::new(server.stdout.take().expect("stdout is a pipe"));
+    // Whoever waits for a line cannot turn the relay.
+    let (say, said) = mpsc::channel();
+    std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| say.send(line)));
     let mut relay = Relay {
         target: SocketAddr::new(KERNEL.into(), 5201),
         other: BTreeMap::new(),
@@ -171,11 +174,27 @@ fn iperf3_runs_both_ways_through_a_relay() {
         let (ours, port) = (OURS.to_string(), PORT.to_string());
         let args = ["--client", &ours, "--port", &port, "--time", "1", "--json"];
         let args = [&args, way].concat();
+        wait_until_it_listens(&mut host, &mut relay, &said);
         let report = run(&mut host, &mut relay, &place, &args);
         let end = &report["end"];
         // What the two ends say was carried; they stop counting a moment apart.
         let received = end["sum_received"]["bytes"].as_u64().unwrap_or_default();
         assert!(report["error"].is_null() && received > 1 << 16, "{way:?}: {report}");
+    }
+}
+
+/// Lets the relay work until `iperf3 --server` listens. It does so anew for each client, and only once
+/// what ends the one before has come through the relay; until then it turns others away.
+fn wait_until_it_listens(host: &mut Host, relay: &mut Relay, said: &Receiver<String>) {
+    let start = Instant::now();
+    loop {
+        match said.try_recv() {
+            Ok(line) if line.contains("listening") => return,
+            Ok(_) => {}
+            Err(TryRecvError::Empty) => host.turn(|stack, now, event| relay.on_event(stack, now, event)),
+            Err(TryRecvError::Disconnected) => panic!("the server ended before it listened"),
+        }
+        assert!(start.elapsed() < Duration::from_secs(40), "the server does not listen");
     }
 }
 

@@ -61,7 +61,7 @@ fn a_measurement_that_is_interrupted_leaves_nothing() {
         return skipped(test, "there are no control groups that it would make");
     }
     let mut command = Command::new(GREENWAVE);
-    command.args(["bench", "sched", "--count", "3000", "--limit", "50s"]).stdin(Stdio::null());
+    command.args(["bench", "sched", "--count", "3000", "--limit", "5s"]).stdin(Stdio::null());
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("greenwave starts");
     let mut bench = Program(child);
     let its = format!("greenwave-sched-{}-", bench.0.id());

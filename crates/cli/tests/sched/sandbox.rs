@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::net::TcpStream;
 
-use super::threads::{NONE, statuses};
+use super::threads::{NONE, status, statuses};
 use super::*;
 
 /// What `--ui` of the scheduler whose stderr is in `said` answers.
@@ -38,7 +38,7 @@ fn the_view_of_a_scheduler_gives_up_what_the_scheduler_needs() {
     };
     // Of a thread: its name, whether it can gain anything, its filters, its capabilities.
     let keys = ["Name", "NoNewPrivs", "Seccomp", "CapEff", "CapPrm"];
-    let [_, gains, filter, effective, permitted] = statuses(std::process::id(), keys).swap_remove(0);
+    let [_, gains, filter, effective, permitted] = status("/proc/self/status", keys);
     let ours = [gains, filter, effective, permitted];
 
     let (daemon, said) = start("sandbox-view", &[]);

@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let lab = beside::lab("bench cores")?;
     let (rounds, time, crowd) = match args.common.scale {
         Scale::Full => (args.common.rounds, args.time, CROWD),
-        Scale::Smoke => (1, Span::from_millis(100), 4),
+        Scale::Smoke => (1, Span::from_millis(400), 4),
     };
     let servers = if args.servers.is_empty() { Server::ALL.to_vec() } else { args.servers.clone() };
     let mut rows = Vec::new();

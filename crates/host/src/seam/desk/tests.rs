@@ -16,6 +16,7 @@ use super::super::{
     ANSWER_BYTES, Asked, DatagramOptions, Figures, Half, Pipe, Read, Reuse, Seam, Wrote, labels,
 };
 use super::*;
+use crate::soon::soon;
 
 const HERE: &str = "10.0.0.1:80";
 
@@ -97,17 +98,6 @@ impl World {
     /// Whether the kernel tells of something, as it does again and again where nobody does anything about it.
     fn is_told(&self) -> bool {
         ready(&self.desk.watches[0], |_, _| ())
-    }
-}
-
-/// Looks until `is` holds: the child of another test that has forked and not
-/// yet run its program has a copy of every descriptor for a moment.
-#[track_caller]
-fn soon(mut is: impl FnMut() -> bool) {
-    let start = std::time::Instant::now();
-    while !is() {
-        assert!(start.elapsed() < std::time::Duration::from_secs(30), "it does not happen");
-        std::thread::yield_now();
     }
 }
 
@@ -504,6 +494,8 @@ fn what_is_in_the_outbox_comes_before_what_is_in_the_pair() {
     assert!(put(b"five "), "and all was found");
     stream.write_all(b"six").unwrap();
     drop(stream);
+    let told = Happened::Pipe { id: 7, readable: true, writable: false, gone: true };
+    soon(|| world.poll().contains(&told));
     pipe.arrived(true);
     assert_eq!(read(&mut pipe), b"five six");
     assert_eq!(pipe.read(&mut [0; 8]), Read::End, "without being told once more");

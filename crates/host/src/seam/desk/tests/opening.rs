@@ -77,8 +77,7 @@ fn a_connection_that_could_not_be_opened_is_an_error_with_its_reason() {
     let (pipe, theirs, _) = world.opening(false);
     world.desk.failed(7, Errno::CONNREFUSED);
     drop(pipe);
-    let told = ready(&theirs);
-    assert!(told.contains(PollFlags::ERR | PollFlags::OUT | PollFlags::IN), "{told:?}");
+    soon(|| ready(&theirs).contains(PollFlags::ERR | PollFlags::OUT | PollFlags::IN));
     assert_eq!(world.stands(), no(Errno::CONNREFUSED));
     assert!(Name::of(theirs.as_fd()).is_some(), "it still says what it was");
 }
