@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 
+use host::affinity;
 use host::fabric::{self, Status};
 use host::lab::{self, Child, Folder, Group, Lab, LabError, Namespace, Veth};
-use host::affinity;
 use queueing::CoreId;
 use serde_json::json;
 
