@@ -25,6 +25,7 @@ fn four_modes_are_measured_in_both_classes_by_stage() {
     let json: serde_json::Value = serde_json::from_str(&stdout).expect("--json prints JSON");
     schema::conforms(&json);
     assert_eq!(json["world"], "host");
+    assert_eq!((&json["settings"]["rounds"], json["settings"]["seconds"].as_u64()), (&3.into(), Some(1)));
     let modes = json["modes"].as_array().expect("there are modes");
     let names: Vec<_> = modes.iter().filter_map(|mode| mode["mode"].as_str()).collect();
     assert_eq!(names, ["none", "lns", "darc", "adps"]);

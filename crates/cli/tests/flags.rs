@@ -55,7 +55,7 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-const DEMO: [&str; 7] = ["demo", "--seconds", "1", "--modes", "none", "--burst", "50/10ms"];
+const DEMO: [&str; 9] = ["demo", "--seconds", "1", "--rounds", "1", "--modes", "none", "--burst", "50/10ms"];
 
 #[test]
 fn a_demo_takes_the_seed_spacing_and_service_that_it_is_told() {

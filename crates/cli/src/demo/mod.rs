@@ -2,8 +2,9 @@
 //!
 //! Server and load generator are two instances of our own stack in one
 //! process, joined by a wire made of memory that carries real Ethernet
-//! frames: no root, no network. Modes run one after the other on the same
-//! requests; a report says where each one's tail went.
+//! frames: no root, no network. Modes take turns on the same requests, as one
+//! halt of the machine is all of a short run's tail; shown is each one's median
+//! run, and where its tail went.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,9 +29,12 @@ mod wire;
 /// others; all arrive in bursts. Each mode serves the same requests.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Seconds per mode.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
+    /// Seconds per mode and round.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
+    /// Rounds of all modes; each shows the one of them whose LS p99 is the median.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
     /// Replays the same requests.
     #[arg(long, default_value_t = 7)]
     seed: u64,
@@ -57,6 +61,7 @@ pub struct Args {
 /// What was run, and on what.
 struct Settings {
     seconds: u32,
+    rounds: u32,
     seed: u64,
     burst: Burst,
     spacing: Span,
@@ -115,6 +120,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let machine = host::Machine::this();
     let settings = Settings {
         seconds: args.seconds,
+        rounds: args.rounds,
         seed: args.seed,
         burst: args.burst,
         spacing: args.spacing,
@@ -127,16 +133,18 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     settings.check(&args.modes)?;
     Error::unless_writable(&args.out)?;
     let stop = host::interrupt::flag();
-    let bar = progress::bar(args.modes.len() as u64 * u64::from(args.seconds) * 1000);
-    let mut results: Vec<(Mode, Report)> = Vec::new();
-    for (index, &mode) in args.modes.iter().enumerate() {
+    let rounds = (1..=args.rounds).flat_map(|round| args.modes.iter().map(move |&mode| (round, mode)));
+    let runs = args.modes.len() * args.rounds as usize;
+    let bar = progress::bar(runs as u64 * u64::from(args.seconds) * 1000);
+    let mut measured: Vec<(Mode, Report)> = Vec::new();
+    for (index, (round, mode)) in rounds.enumerate() {
         let before = index as u64 * u64::from(args.seconds) * 1000;
-        bar.set_message(format!("{mode} ({} of {})", index + 1, args.modes.len()));
+        bar.set_message(format!("{mode} (round {round} of {})", args.rounds));
         let report = wire::run(mode, &settings, stop, |ms| bar.set_position(before + ms));
         // A run that was cut short is kept if it measured something.
         match report {
             Ok(report) if report.answered() > 0 || !stop.load(Ordering::Relaxed) => {
-                results.push((mode, report))
+                measured.push((mode, report))
             }
             Ok(_) => {}
             Err(e) if !stop.load(Ordering::Relaxed) => return Err(e),
@@ -147,6 +155,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         }
     }
     bar.finish_and_clear();
+    let results = medians(&args.modes, measured, tail);
     if results.is_empty() {
         return Err(Error::new("interrupted before anything was measured; nothing was written"));
     }
@@ -155,6 +164,24 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     show(args, &settings, &results)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// By which runs of a mode are ordered: where nobody was answered, that is the worst.
+fn tail(report: &Report) -> (bool, Option<Span>) {
+    let urgent = report.class(wire::LS).filter(|class| class.answered() > 0);
+    (urgent.is_none(), urgent.map(::load::ClassReport::p99))
+}
+
+/// Of each of `modes` that was measured the median of its runs by `order`; of two the lesser.
+fn medians<T, K: Ord>(modes: &[Mode], mut measured: Vec<(Mode, T)>, order: fn(&T) -> K) -> Vec<(Mode, T)> {
+    measured.sort_by_key(|(_, run)| order(run));
+    let mut median = |&mode: &Mode| {
+        let (own, others): (Vec<_>, Vec<_>) = measured.drain(..).partition(|(of, _)| *of == mode);
+        measured = others;
+        let middle = own.len().checked_sub(1)? / 2;
+        own.into_iter().nth(middle)
+    };
+    modes.iter().filter_map(|mode| median(mode)).collect()
 }
 
 fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)]) -> Result<(), Error> {
@@ -169,6 +196,7 @@ fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)]) {
             results.iter().map(|(mode, report)| json!({ "mode": mode.name(), "report": report })).collect();
         let settings = json!({
             "seconds": settings.seconds,
+            "rounds": settings.rounds,
             "seed": settings.seed,
             "burst_size": settings.burst.size,
             "burst_period_ns": settings.burst.period.as_nanos(),
@@ -193,6 +221,9 @@ fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)]) {
         return;
     }
     println!("times in µs; LS = latency-sensitive; report in {}", args.out.display());
+    if settings.rounds > 1 {
+        println!("of {} rounds of each mode the one whose LS p99 is the median", settings.rounds);
+    }
     if settings.machine.cores < CORES_WANTED {
         println!(
             "note: {} cores, fewer than {CORES_WANTED}: the stack's thread also serves,",
@@ -261,5 +292,20 @@ fn last_line(settings: &Settings, results: &[(Mode, Report)]) -> String {
             format!("LS p99 {adps}   {times:.1}× higher with adps than with none ({none})\n{place}")
         }
         None => format!("nothing to compare: it takes both none and adps\n{place}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mode_shows_the_median_of_its_runs() {
+        let shown = |runs: &[(Mode, u32)]| medians(&[Mode::None, Mode::Adps], runs.to_vec(), |&run| run);
+        let (none, adps) = (Mode::None, Mode::Adps);
+        let rounds = [(none, 3), (adps, 9), (none, 1), (adps, 7), (none, 2), (adps, 8)];
+        assert_eq!(shown(&rounds), [(none, 2), (adps, 8)]);
+        assert_eq!(shown(&rounds[..4]), [(none, 1), (adps, 7)], "of two the lesser");
+        assert_eq!(shown(&rounds[..1]), [(none, 3)], "it was interrupted before the other");
     }
 }

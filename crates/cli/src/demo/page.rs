@@ -69,7 +69,11 @@ fn set_up(settings: &Settings) -> Section {
         ("world", "host: real frames over a memory wire, real clock".to_owned()),
         ("machine", settings.machine.to_string()),
         ("seed", settings.seed.to_string()),
-        ("duration", format!("{} s per mode, the first tenth not counted", settings.seconds)),
+        ("duration", format!("{} s per mode and round, the first tenth not counted", settings.seconds)),
+        (
+            "rounds",
+            format!("{}, of which each mode shows the one whose LS p99 is the median", settings.rounds),
+        ),
         ("requests", format!("{}, {} apart", settings.burst, settings.spacing)),
         ("service", format!("{} each", settings.service)),
         ("latency-sensitive", format!("{} % of requests", settings.urgent * 100.0)),
