@@ -175,13 +175,13 @@ fn tail(report: &Report) -> (bool, Option<Span>) {
 /// Of each of `modes` that was measured the median of its runs by `order`; of two the lesser.
 fn medians<T, K: Ord>(modes: &[Mode], mut measured: Vec<(Mode, T)>, order: fn(&T) -> K) -> Vec<(Mode, T)> {
     measured.sort_by_key(|(_, run)| order(run));
-    let mut median = |&mode: &Mode| {
+    let median = |&mode: &Mode| {
         let (own, others): (Vec<_>, Vec<_>) = measured.drain(..).partition(|(of, _)| *of == mode);
         measured = others;
         let middle = own.len().checked_sub(1)? / 2;
         own.into_iter().nth(middle)
     };
-    modes.iter().filter_map(|mode| median(mode)).collect()
+    modes.iter().filter_map(median).collect()
 }
 
 fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)]) -> Result<(), Error> {
