@@ -168,18 +168,17 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 
 /// By which runs of a mode are ordered: where nobody was answered, that is the worst.
 fn tail(report: &Report) -> (bool, Option<Span>) {
-    let urgent = report.class(wire::LS).filter(|class| class.answered() > 0);
-    (urgent.is_none(), urgent.map(::load::ClassReport::p99))
+    let p99 = urgent_p99(report);
+    (p99.is_none(), p99)
 }
 
 /// Of each of `modes` that was measured the median of its runs by `order`; of two the lesser.
 fn medians<T, K: Ord>(modes: &[Mode], mut measured: Vec<(Mode, T)>, order: fn(&T) -> K) -> Vec<(Mode, T)> {
     measured.sort_by_key(|(_, run)| order(run));
     let median = |&mode: &Mode| {
-        let (own, others): (Vec<_>, Vec<_>) = measured.drain(..).partition(|(of, _)| *of == mode);
-        measured = others;
+        let mut own: Vec<_> = measured.extract_if(.., |(of, _)| *of == mode).collect();
         let middle = own.len().checked_sub(1)? / 2;
-        own.into_iter().nth(middle)
+        Some(own.swap_remove(middle))
     };
     modes.iter().filter_map(median).collect()
 }
@@ -271,11 +270,16 @@ fn late(results: &[(Mode, Report)]) -> Option<f64> {
     results.iter().map(|(_, report)| share(report)).max_by(f64::total_cmp)
 }
 
+/// The p99 of the latency-sensitive, where any was answered.
+fn urgent_p99(report: &Report) -> Option<Span> {
+    report.class(wire::LS).filter(|class| class.answered() > 0).map(::load::ClassReport::p99)
+}
+
 /// The p99 of the latency-sensitive under none and under adps.
 fn compared(results: &[(Mode, Report)]) -> Option<(Span, Span)> {
     let p99 = |wanted| {
         let (_, report) = results.iter().find(|(mode, _)| *mode == wanted)?;
-        report.class(wire::LS).filter(|class| class.answered() > 0).map(::load::ClassReport::p99)
+        urgent_p99(report)
     };
     Some((p99(Mode::None)?, p99(Mode::Adps)?))
 }

@@ -75,6 +75,7 @@ const NAME: &str = "awake";
 mod tests {
     use super::*;
     use crate::proc;
+    use crate::soon::soon;
 
     #[test]
     fn who_keeps_a_core_awake_yields_to_all_and_is_gone_with_its_handle() {
@@ -98,8 +99,6 @@ mod tests {
         assert!(proc::is_runnable(ours, thread), "it waits for nothing but the core");
         drop(awake);
         // A thread that was waited for may be seen for a moment more.
-        while found().is_some() {
-            std::thread::yield_now();
-        }
+        soon(|| found().is_none());
     }
 }

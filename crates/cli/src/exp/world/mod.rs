@@ -91,6 +91,12 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The machine's, whose cores are left as they are.
+    #[must_use]
+    pub const fn host(per_core: usize) -> Self {
+        Self::Host { per_core, awake: &[] }
+    }
+
     /// Its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {

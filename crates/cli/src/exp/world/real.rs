@@ -25,36 +25,20 @@ use crate::exp::shipped;
 use crate::sources;
 
 /// tonic services under the layers of `deadline::tower`.
-pub const TONIC: World = World {
-    name: "tonic",
-    kind: Kind::Host { per_core: 4, awake: &[] },
-    prepare: prepare_tonic,
-    ..services::WORLD
-};
+pub const TONIC: World =
+    World { name: "tonic", kind: Kind::host(4), prepare: prepare_tonic, ..services::WORLD };
 
 /// Dubbo services under the plug-in of `java/dubbo`.
-pub const DUBBO: World = World {
-    name: "dubbo",
-    kind: Kind::Host { per_core: 1, awake: &[] },
-    prepare: prepare_dubbo,
-    ..services::WORLD
-};
+pub const DUBBO: World =
+    World { name: "dubbo", kind: Kind::host(1), prepare: prepare_dubbo, ..services::WORLD };
 
 /// A search split over tonic workers under the same layers, and its aggregator.
-pub const FANOUT: World = World {
-    name: "fanout",
-    kind: Kind::Host { per_core: 1, awake: &[] },
-    prepare: prepare_fanout,
-    ..services::WORLD
-};
+pub const FANOUT: World =
+    World { name: "fanout", kind: Kind::host(1), prepare: prepare_fanout, ..services::WORLD };
 
 /// A topology on Storm under the wrappers of `java/storm`.
-pub const STORM: World = World {
-    name: "storm",
-    kind: Kind::Host { per_core: 1, awake: &[] },
-    prepare: prepare_storm,
-    ..services::WORLD
-};
+pub const STORM: World =
+    World { name: "storm", kind: Kind::host(1), prepare: prepare_storm, ..services::WORLD };
 
 /// How a runner is started, looked up when it is to be.
 type Runner = Box<dyn Fn(&Config) -> Result<Staged, Error> + Send + Sync>;

@@ -5,6 +5,7 @@ use std::process::{Child, Command};
 use rustix::thread::sched_setaffinity;
 
 use super::*;
+use crate::soon::soon;
 
 fn scratch(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("greenwave-journal-{name}-{}", std::process::id()))
@@ -137,9 +138,7 @@ fn a_journal_of_threads_that_come_and_go_stays_short_and_puts_everything_back() 
     let its = |task: usize| text.lines().filter_map(was).filter(move |was| was.task == task);
     assert_eq!(its(0).map(|was| was.process).collect::<Vec<_>>(), [early, late]);
     // A thread that was waited for may be seen for a moment more.
-    while its(1).any(|was| was.is_there()) {
-        std::thread::yield_now();
-    }
+    soon(|| !its(1).any(|was| was.is_there()));
     assert_eq!(its(1).next().as_ref(), journal.firsts.get(&1), "for who is found last");
 
     // One that was not finished when we were killed is not read.

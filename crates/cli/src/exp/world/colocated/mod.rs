@@ -29,7 +29,7 @@ use crate::settings::{text, text_or_none, within};
 
 pub const WORLD: World = World {
     name: "colocated",
-    kind: Kind::Host { per_core: 1, awake: &[] },
+    kind: Kind::host(1),
     note: "latencies in µs; lost: never sent or never answered; work: over what it does by itself; cpu: of the \
            shared core; other: what else used a core",
     stats: &[

@@ -23,7 +23,7 @@ use crate::error::Error;
 
 pub const WORLD: World = World {
     name: "egress",
-    kind: Kind::Host { per_core: 1, awake: &[] },
+    kind: Kind::host(1),
     note: "flow completion times in µs; utilisation is what left over what the rate allows",
     stats: &[
         shown("flows", "1", "flows"),

@@ -29,7 +29,7 @@ use crate::settings::{text, text_or_none, within};
 
 pub const WORLD: World = World {
     name: "pages",
-    kind: Kind::Host { per_core: 1, awake: &[] },
+    kind: Kind::host(1),
     note: "pages that came in the measured time; QoE is worked out from the response time alone",
     stats: &[
         shown("pages", "1/s", "pages/s"),

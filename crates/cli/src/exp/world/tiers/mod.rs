@@ -31,7 +31,7 @@ use crate::settings::{text, text_or_none, within};
 
 pub const WORLD: World = World {
     name: "tiers",
-    kind: Kind::Host { per_core: 1, awake: &[] },
+    kind: Kind::host(1),
     note: "latencies in µs from the planned birth; who got no answer counts as having waited for `unanswered`; \
            good: answered in time; a service's row is of its own queue; BE: its work; other: what else used a \
            core",
