@@ -33,6 +33,15 @@ pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Option<Socke
     }
 }
 
+/// Whether `addr` is an address of IPv6, as the program gives it.
+///
+/// # Safety
+/// [`read`] has read `addr`.
+pub(crate) unsafe fn is_v6(addr: *const sockaddr) -> bool {
+    // SAFETY: the caller has read as much.
+    c_int::from(unsafe { (&raw const (*addr).sa_family).read_unaligned() }) == libc::AF_INET6
+}
+
 /// Gives the program `from`, for a socket that speaks IPv6 or not; as much as
 /// it has room for.
 ///

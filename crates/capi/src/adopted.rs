@@ -6,7 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use host::seam::name::Kind;
 use host::seam::{Name, Request, Seam};
@@ -15,7 +15,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{DupFlags, Errno, FdFlags, dup3, fcntl_getfd, ioctl_fionbio};
 
 use crate::next::next;
-use crate::{borrow, label, mailbox, outbox, watched};
+use crate::{borrow, duplicates, kernel_socket, label, mailbox, outbox, watched};
 
 /// Options that a socket pair keeps, and that say nothing while they are as
 /// they begin: 0, for each of their words.
@@ -45,12 +45,47 @@ const TOLD: [(c_int, c_int, c_int); 7] = [
     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 0),
 ];
 
-/// Puts a copy of `end` in the place of the program's socket `fd`.
+/// Options with an effect that the stack does not have: level, name, whether zero is their default.
+const EFFECTS: [(c_int, c_int, bool); 28] = [
+    (SOL_SOCKET, libc::SO_DONTROUTE, true),
+    (SOL_SOCKET, libc::SO_TIMESTAMP, true),
+    (SOL_SOCKET, libc::SO_TIMESTAMPNS, true),
+    (SOL_SOCKET, libc::SO_TIMESTAMPING, true),
+    (SOL_SOCKET, libc::SO_ATTACH_FILTER, true),
+    (SOL_SOCKET, libc::SO_MARK, true),
+    (SOL_SOCKET, libc::SO_MAX_PACING_RATE, false),
+    (SOL_SOCKET, libc::SO_ZEROCOPY, true),
+    (IPPROTO_TCP, libc::TCP_MAXSEG, false),
+    (IPPROTO_TCP, libc::TCP_SYNCNT, false),
+    (IPPROTO_TCP, libc::TCP_LINGER2, false),
+    (IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, true),
+    (IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, true),
+    (IPPROTO_TCP, libc::TCP_CONGESTION, false),
+    (IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, true),
+    (IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, true),
+    (IPPROTO_TCP, libc::TCP_SAVE_SYN, true),
+    (IPPROTO_TCP, libc::TCP_ULP, true),
+    (IPPROTO_TCP, libc::TCP_REPAIR, true),
+    (IPPROTO_TCP, TCP_INQ, true),
+    (IPPROTO_TCP, TCP_TX_DELAY, true),
+    (libc::IPPROTO_IP, libc::IP_TTL, false),
+    (libc::IPPROTO_IP, libc::IP_OPTIONS, true),
+    (libc::IPPROTO_IP, libc::IP_RECVERR, true),
+    (libc::IPPROTO_IP, libc::IP_MINTTL, true),
+    (libc::IPPROTO_IP, libc::IP_TRANSPARENT, true),
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, false),
+    (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT, true),
+];
+/// As include/uapi/linux/tcp.h has them.
+const TCP_INQ: c_int = 36;
+const TCP_TX_DELAY: c_int = 37;
+
+/// Puts a copy of `end` in the place of the program's socket `fd`, and of other descriptors of it.
 pub(crate) fn become_ours(seam: &Seam, fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
-    let socket = borrow(fd).ok_or(Errno::BADF)?;
-    ioctl_fionbio(end, fcntl_getfl(socket)?.contains(OFlags::NONBLOCK))?;
-    inherit(fd, end.as_raw_fd());
     let name = Name::of(end.as_fd());
+    if let Some(name) = &name {
+        count_effects(seam, fd, name);
+    }
     match name {
         Some(Name { kind: Kind::Datagrams, id, .. }) => {
             // Before anybody can meet it.
@@ -60,6 +95,42 @@ pub(crate) fn become_ours(seam: &Seam, fd: c_int, end: &OwnedFd) -> Result<(), E
         Some(name) => tell(seam, fd, name.id),
         None => {}
     }
+    for other in duplicates::of(fd) {
+        // One that is closed meanwhile needs no other file.
+        let _ = replace(other, end);
+    }
+    replace(fd, end)
+}
+
+/// Has the desk count options that were set on the kernel's socket `fd` and have no effect on the stack.
+fn count_effects(seam: &Seam, fd: c_int, name: &Name) {
+    let Some(socket) = borrow(fd) else { return };
+    let mut fresh = None;
+    for (level, option, zero) in EFFECTS {
+        let Some(value) = kernel_socket::read(&socket, level, option) else { continue };
+        if zero && value.0.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let fresh = fresh.get_or_insert_with(|| kernel_socket::new(name).ok());
+        if fresh.as_ref().is_some_and(|fresh| kernel_socket::read(fresh, level, option) != Some(value)) {
+            drop(seam.ask(&Request::Option { id: name.id, level, name: option, value: [0; 2] }));
+        }
+    }
+}
+
+/// Whether `socket` is bound to an interface other than the stack's device (`SO_BINDTODEVICE`).
+pub(crate) fn is_elsewhere(seam: &Seam, socket: BorrowedFd<'_>) -> bool {
+    let bound = int(socket.as_raw_fd(), SOL_SOCKET, libc::SO_BINDTOIFINDEX).unwrap_or(0);
+    bound != 0 && seam.interface().is_ok_and(|device| device.number != bound.cast_unsigned())
+}
+
+/// Puts a copy of `end` in the place of the program's descriptor `fd`, with its flags, options and places in
+/// epoll sets.
+pub(crate) fn replace(fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
+    let socket = borrow(fd).ok_or(Errno::BADF)?;
+    ioctl_fionbio(end, fcntl_getfl(socket)?.contains(OFlags::NONBLOCK))?;
+    inherit(fd, end.as_raw_fd());
+    let name = Name::of(end.as_fd());
     let cloexec = fcntl_getfd(socket)?.contains(FdFlags::CLOEXEC);
     let flags = if cloexec { DupFlags::CLOEXEC } else { DupFlags::empty() };
     let watches = watched::of(fd);

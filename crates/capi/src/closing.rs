@@ -5,10 +5,12 @@
 
 use std::ffi::{c_int, c_uint};
 
+use host::seam::name::Kind;
+use host::seam::{Answer, Name, Seam};
 use rustix::io::Errno;
 
 use crate::next::next;
-use crate::{fail, is_loaded, outbox};
+use crate::{connecting, duplicates, errors, fail, is_loaded, ours, outbox, seam};
 
 /// close(2). No thread is cancelled here, though in the C library's it may be: the standard library
 /// closes by this what is ours, and may not be unwound there. Whoever is to be cancelled is at the next call.
@@ -82,6 +84,7 @@ fn close_from(first: c_int) {
 pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int) -> c_int;
     outbox::forget(to);
+    duplicates::note(from);
     next!(dup2(from, to) as Real)
 }
 
@@ -93,6 +96,7 @@ pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
 pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
     outbox::forget(to);
+    duplicates::note(from);
     next!(dup3(from, to, flags) as Real)
 }
 
@@ -118,5 +122,35 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if how != libc::SHUT_RD {
         outbox::forget(fd);
     }
+    let mut how = how;
+    if (libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how)
+        && let (Some(seam), Some(socket)) = (seam(), ours(fd))
+    {
+        if is_unconnected(&seam, fd, &socket) {
+            return fail(Errno::NOTCONN);
+        }
+        if socket.kind == Kind::Listener {
+            // One that listens has nothing to write, and ends where it takes no connections any more.
+            match how {
+                libc::SHUT_WR => return 0,
+                _ => how = libc::SHUT_RDWR,
+            }
+        }
+    }
     next!(shutdown(fd, how) as Real)
+}
+
+/// Whether `fd`, which is `socket`, has no peer, or not any more, so that TCP does not shut it down.
+fn is_unconnected(seam: &Seam, fd: c_int, socket: &Name) -> bool {
+    match socket.kind {
+        Kind::Listener => {
+            let listens = seam.option(socket.id, libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+            !listens.is_ok_and(|value| value == 1_i32.to_ne_bytes())
+        }
+        Kind::Connection | Kind::Opened => {
+            let stands = || connecting::stands(seam, socket);
+            errors::is_hung_up(fd) && !matches!(stands(), Answer::Done)
+        }
+        Kind::Datagrams => false,
+    }
 }

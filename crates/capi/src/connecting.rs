@@ -19,7 +19,7 @@ use rustix::net::getsockname;
 use rustix::net::sockopt::{Timeout, socket_error, socket_timeout};
 
 use crate::next::next;
-use crate::{adopted, borrow, datagrams, fail, mailbox, ours, seam, sort};
+use crate::{adopted, borrow, datagrams, errors, fail, kernel_socket, ours, seam, sort};
 
 /// connect(2).
 ///
@@ -32,21 +32,23 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
     let (Some(seam), Some(to)) = (seam(), unsafe { crate::address::read(addr, len) }) else {
         // SAFETY: as above.
         let is_nobody = unsafe { datagrams::is_nobody(addr, len) };
-        return match (seam(), mailbox::of(fd)) {
-            (Some(seam), Some(name)) if is_nobody => {
-                datagrams::aim(&seam, &name, None).map_or_else(fail, |()| 0)
-            }
+        return match (seam(), ours(fd)) {
+            (Some(seam), Some(name)) if is_nobody => disconnect(&seam, fd, &name).map_or_else(fail, |()| 0),
             _ => next!(connect(fd, addr, len) as Real),
         };
     };
     let name = ours(fd);
+    // SAFETY: as above.
+    let other_family = || name.is_some_and(|name| !name.six && unsafe { crate::address::is_v6(addr) });
     let opened = match (unopened(fd, to, name.as_ref()), name) {
+        (Some(_), _) if other_family() => Err(Errno::AFNOSUPPORT),
         (Some((six, from)), _) => open(&seam, fd, to, six, from),
         (None, Some(name)) if name.kind == Kind::Datagrams => {
             datagrams::aim(&seam, &name, Some(to)).map(|()| true)
         }
         (None, Some(name)) => match already(&seam, fd, &name) {
             Some(outcome) => outcome.map(|()| true),
+            None if other_family() => Err(Errno::AFNOSUPPORT),
             None => open(&seam, fd, to, name.six, 0).and_then(|ours| match ours {
                 true => Ok(true),
                 // It is the kernel's socket no more.
@@ -59,6 +61,22 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
         Ok(true) => 0,
         Ok(false) => next!(connect(fd, addr, len) as Real),
         Err(errno) => fail(errno),
+    }
+}
+
+/// Disconnects socket `name` (connect(2) with `AF_UNSPEC`): a connection is reset, and its descriptor is a
+/// socket of the kernel's again.
+fn disconnect(seam: &Seam, fd: c_int, name: &Name) -> Result<(), Errno> {
+    match name.kind {
+        Kind::Datagrams => datagrams::aim(seam, name, None),
+        // It keeps its address; one that listens goes on.
+        Kind::Listener => Ok(()),
+        Kind::Connection | Kind::Opened => {
+            let kernel = kernel_socket::new(name)?;
+            let (level, option) = (libc::SOL_SOCKET, libc::SO_LINGER);
+            seam.ask(&Request::Option { id: name.id, level, name: option, value: [1, 0] })?;
+            adopted::replace(fd, &kernel)
+        }
     }
 }
 
@@ -96,6 +114,9 @@ fn free(fd: c_int, to: SocketAddr) -> Option<bool> {
     }
     let socket = borrow(fd)?;
     let six = sort::tcp(socket)?;
+    if seam().is_some_and(|seam| adopted::is_elsewhere(&seam, socket)) {
+        return None;
+    }
     // Who has bound an address of the kernel's means the kernel.
     let bound = SocketAddr::try_from(getsockname(socket).ok()?).ok()?;
     bound.ip().to_canonical().is_unspecified().then_some(six)
@@ -144,7 +165,7 @@ fn receive(end: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<usize, Errno> {
 /// before) waits for the handshake that is under way.
 fn already(seam: &Seam, fd: c_int, name: &Name) -> Option<Result<(), Errno>> {
     let errno = match stands(seam, name) {
-        Answer::No(errno) => Errno::from_raw_os_error(errno),
+        Answer::No(errno) if errno != Errno::NOTCONN.raw_os_error() => Errno::from_raw_os_error(errno),
         _ => Errno::ISCONN,
     };
     if errno == Errno::ALREADY {
@@ -182,21 +203,23 @@ fn waited(fd: c_int) -> Result<(), Errno> {
     }
 }
 
-/// How the handshake of a connection stands.
+/// State of a connection: open, or `EALREADY` while its handshake is under way, or the reason why it is not.
 pub(crate) fn stands(seam: &Seam, name: &Name) -> Answer {
     match name.kind {
-        Kind::Opened => {
+        Kind::Opened | Kind::Connection => {
             let asked = seam.ask(&Request::Opening { id: name.id });
             asked.map_or_else(|errno| Answer::No(errno.raw_os_error()), |asked| asked.answer)
         }
-        Kind::Listener | Kind::Connection | Kind::Datagrams => Answer::Done,
+        Kind::Listener | Kind::Datagrams => Answer::Done,
     }
 }
 
 /// Whether `fd`, a connection, has a peer.
 pub(crate) fn has_peer(seam: &Seam, fd: c_int, name: &Name) -> bool {
-    if name.kind != Kind::Opened {
-        return name.kind == Kind::Connection;
+    match name.kind {
+        Kind::Listener | Kind::Datagrams => return false,
+        Kind::Connection => return !errors::is_hung_up(fd) || stands(seam, name) == Answer::Done,
+        Kind::Opened => {}
     }
     let Some(socket) = borrow(fd) else { return false };
     // Who can write need not ask.

@@ -31,6 +31,9 @@ fn request(
     connects: bool,
 ) -> Option<Request> {
     let six = sort::udp(socket)?;
+    if seam().is_some_and(|seam| adopted::is_elsewhere(&seam, socket)) {
+        return None;
+    }
     let v6_only = six && sockopt::ipv6_v6only(socket).unwrap_or(false);
     let reuse = Reuse {
         addr: sockopt::socket_reuseaddr(socket).unwrap_or(false),

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use crate::hints::{Hint, Hints};
 use crate::next::next;
-use crate::{fail, label, ours, seam, watched};
+use crate::{errors, fail, label, ours, seam, watched};
 
 /// As many connections as a process has descriptors here, three times.
 static HINTS: Hints<16_384> = Hints::new();
@@ -88,12 +88,15 @@ unsafe fn wait(
     max: c_int,
     call: impl FnOnce(c_int) -> c_int,
 ) -> c_int {
-    let Some(labels) = label::mapped().filter(|labels| labels.differ()) else { return call(max) };
-    give_way(labels);
-    let found = call(max.min(BATCH as c_int));
-    let Some(len) = usize::try_from(found).ok().filter(|len| *len > 1) else { return found };
+    let Some(labels) = label::mapped() else { return call(max) };
+    let labels = Some(labels).filter(|labels| labels.differ());
+    labels.inspect(|labels| give_way(labels));
+    let found = call(if labels.is_some() { max.min(BATCH as c_int) } else { max });
+    let Some(len) = usize::try_from(found).ok().filter(|len| *len > 0) else { return found };
     // SAFETY: the caller's `call` has written so many.
     let events = unsafe { std::slice::from_raw_parts_mut(events, len) };
+    errors::epolled(events, |event| HINTS.get(epoll, event.u64).map(|hint| hint.id));
+    let Some(labels) = labels.filter(|_| len > 1) else { return found };
     let in_a_row = &LEFT[epoll as usize % LEFT.len()];
     let rank = |event: &epoll_event| {
         let Hint { id, by_level } = HINTS.get(epoll, event.u64)?;

@@ -14,6 +14,7 @@ use host::seam::{Answer, Half, Name, Request};
 use libc::{msghdr, sockaddr, socklen_t, ssize_t};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
 use rustix::net::{SendFlags, send, sockopt};
+use rustix::thread::CapabilitySet;
 
 use crate::letters::piece;
 use crate::next::next;
@@ -29,6 +30,9 @@ unsafe fn wanted(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Req
     let addr = unsafe { address::read(addr, len) }?;
     let socket = borrow(fd)?;
     let Some(six) = sort::tcp(socket) else { return datagrams::wanted(socket, addr) };
+    if seam().is_some_and(|seam| adopted::is_elsewhere(&seam, socket)) {
+        return None;
+    }
     let v6_only = six && sockopt::ipv6_v6only(socket).unwrap_or(false);
     let reuse_port = sockopt::socket_reuseport(socket).unwrap_or(false);
     Some(Request::Bind { addr, six, v6_only, reuse_port })
@@ -45,6 +49,9 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
     if let Some(seam) = seam()
         && let Some(request) = unsafe { wanted(fd, addr, len) }
     {
+        if is_privileged(&request) {
+            return fail(Errno::ACCESS);
+        }
         match seam.ask(&request).map(|asked| (asked.answer, asked.end)) {
             Ok((Answer::Done, end)) => {
                 // SAFETY: the program's arguments.
@@ -61,6 +68,21 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
     }
     next!(bind(fd, addr, len) as Real)
 }
+
+/// Whether the port takes a privilege that this thread lacks, as the kernel's bind(2) says (ip(7)).
+fn is_privileged(request: &Request) -> bool {
+    let (Request::Bind { addr, .. } | Request::Datagrams { addr, .. }) = request else { return false };
+    if addr.port() == 0 || addr.port() >= PRIVILEGED {
+        return false;
+    }
+    let has = rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_BIND_SERVICE));
+    let first = || std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").ok();
+    !has && addr.port() < first().and_then(|first| first.trim().parse().ok()).unwrap_or(PRIVILEGED)
+}
+
+/// Ports below this take a privilege, unless `ip_unprivileged_port_start` says otherwise.
+const PRIVILEGED: u16 = 1024;
 
 /// Whether what was asked for is the kernel's, too: all addresses are.
 fn is_half(request: &Request) -> bool {

@@ -1,48 +1,109 @@
-//! getsockopt and setsockopt: what of a kernel's TCP we answer for.
+//! getsockopt(2) and setsockopt(2) on sockets of the stack.
+//!
+//! An option answers as the kernel's TCP or UDP would. The socket pair in the place of the
+//! connection is asked only for options that mean the same there ([`PAIR`]); options that the stack does
+//! not implement read as on a new kernel socket, and take that value and no other.
 
 use std::ffi::{c_int, c_void};
 
 use host::seam::name::Kind;
-use host::seam::options::{PRIVATE_BYTES, SOL_GREENWAVE};
-use host::seam::{Answer, Name, Request, Seam};
-use libc::{IPPROTO_IP, IPPROTO_TCP, SOL_SOCKET, socklen_t};
+use host::seam::options::{self, PRIVATE_BYTES, SOL_GREENWAVE};
+use host::seam::{Answer, ErrorUse, Name, Request, Seam};
+use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::io::Errno;
 
+use crate::kernel_socket::{self, Effect};
 use crate::next::next;
-use crate::{connecting, fail, label, letters, ours, seam};
+use crate::{connecting, errors, fail, label, letters, ours, seam};
 
-/// Who answers for an option.
+/// Where a socket option is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// The kernel's socket pair: buffers, timeouts, errors.
-    Kernel,
-    /// Our TCP does it always, or it is a hint.
-    Nobody,
-    /// The stack, which may refuse.
+    /// The socket pair, where the option means what it means on TCP or UDP.
+    Pair,
+    /// Nowhere: the option has no effect that a program could see, here as in the kernel, or is advice.
+    Hint,
+    /// The stack, which may refuse a value.
     Stack,
+    /// The kernel: the stack does not implement the option ([`kernel_socket`]).
+    Kernel,
 }
 
-/// Who answers for setting it on a socket of `kind`.
-fn owner(kind: Kind, level: c_int, name: c_int) -> Owner {
-    let datagrams = kind == Kind::Datagrams;
+/// Options at `SOL_SOCKET` that a socket pair keeps with the meaning that they have on TCP.
+const PAIR: [c_int; 17] = [
+    libc::SO_ERROR,
+    libc::SO_REUSEADDR,
+    libc::SO_RCVBUF,
+    libc::SO_SNDBUF,
+    libc::SO_RCVBUFFORCE,
+    libc::SO_SNDBUFFORCE,
+    libc::SO_RCVLOWAT,
+    libc::SO_SNDLOWAT,
+    libc::SO_PRIORITY,
+    // Urgent data is in line always; vsftpd does not serve where that is refused.
+    libc::SO_OOBINLINE,
+    libc::SO_RCVTIMEO,
+    libc::SO_SNDTIMEO,
+    SO_RCVTIMEO_NEW,
+    SO_SNDTIMEO_NEW,
+    libc::SO_COOKIE,
+    libc::SO_MEMINFO,
+    libc::SO_NETNS_COOKIE,
+];
+/// As `SO_RCVTIMEO` and `SO_SNDTIMEO`, with 64 bits of seconds on every machine (asm-generic/socket.h).
+const SO_RCVTIMEO_NEW: c_int = 66;
+const SO_SNDTIMEO_NEW: c_int = 67;
+/// Further numbers of asm-generic/socket.h.
+const SO_BUF_LOCK: c_int = 72;
+const SO_TXREHASH: c_int = 74;
+const SO_RCVMARK: c_int = 75;
+const SO_RCVPRIORITY: c_int = 82;
+
+/// Options at `SOL_SOCKET` that have no effect on a connection in the kernel either, or are advice.
+const HINTS: [c_int; 18] = [
+    libc::SO_DEBUG,
+    libc::SO_REUSEPORT,
+    libc::SO_BROADCAST,
+    libc::SO_NO_CHECK,
+    libc::SO_RXQ_OVFL,
+    libc::SO_WIFI_STATUS,
+    libc::SO_NOFCS,
+    libc::SO_LOCK_FILTER,
+    libc::SO_SELECT_ERR_QUEUE,
+    libc::SO_BUSY_POLL,
+    libc::SO_INCOMING_CPU,
+    libc::SO_CNX_ADVICE,
+    libc::SO_PREFER_BUSY_POLL,
+    libc::SO_BUSY_POLL_BUDGET,
+    SO_BUF_LOCK,
+    SO_TXREHASH,
+    SO_RCVMARK,
+    SO_RCVPRIORITY,
+];
+/// Those of [`HINTS`] that change what a socket for datagrams does or says.
+const DATAGRAM_EFFECTS: [c_int; 5] =
+    [libc::SO_BROADCAST, libc::SO_NO_CHECK, libc::SO_RXQ_OVFL, SO_RCVMARK, SO_RCVPRIORITY];
+
+/// Where option `name` of `level` of `socket` is kept.
+fn owner(socket: &Name, level: c_int, name: c_int) -> Owner {
+    let datagrams = socket.kind == Kind::Datagrams;
     match (level, name) {
-        // How much may wait for the program the other end decides.
+        // The other end decides how much may wait for the program.
         (SOL_SOCKET, libc::SO_RCVBUF) if datagrams => Owner::Stack,
         // Without effect on these in the kernel, too; Traffic Server asks names so.
-        (SOL_SOCKET, libc::SO_KEEPALIVE | libc::SO_LINGER) if datagrams => Owner::Kernel,
-        (IPPROTO_TCP, _) if datagrams => Owner::Stack,
-        (SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF | libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => {
-            Owner::Kernel
+        (SOL_SOCKET, libc::SO_KEEPALIVE | libc::SO_LINGER) if datagrams => Owner::Pair,
+        // An offset would count the envelope before each datagram.
+        (SOL_SOCKET, libc::SO_PEEK_OFF) if !datagrams => Owner::Pair,
+        (SOL_SOCKET, _) if PAIR.contains(&name) => Owner::Pair,
+        (SOL_SOCKET, _) if HINTS.contains(&name) && !(datagrams && DATAGRAM_EFFECTS.contains(&name)) => {
+            Owner::Hint
         }
-        (SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT | libc::SO_RCVLOWAT | libc::SO_PRIORITY) => {
-            Owner::Kernel
-        }
-        // Urgent data is in line always; vsftpd does not serve where that is refused.
-        (SOL_SOCKET, libc::SO_OOBINLINE) => Owner::Kernel,
-        // Small segments go at once, and what a program writes within a round
-        // is gathered.
-        (IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK | libc::TCP_QUICKACK) => Owner::Nobody,
-        _ => Owner::Stack,
+        // Small segments leave at once, and writes of one round are gathered.
+        (IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK | libc::TCP_QUICKACK) if !datagrams => Owner::Hint,
+        // A socket of IPv4 has none of these.
+        (IPPROTO_IPV6, _) if !socket.six => Owner::Kernel,
+        _ if options::is_stacks(datagrams, level, name) => Owner::Stack,
+        _ => Owner::Kernel,
     }
 }
 
@@ -85,11 +146,28 @@ pub unsafe extern "C" fn setsockopt(
         // SAFETY: the program's arguments.
         return unsafe { label::set_private(seam, &socket, value, len) }.map_or_else(fail, |()| 0);
     }
-    match owner(socket.kind, level, name) {
+    // SAFETY: the program's arguments.
+    let effect = || unsafe { kernel_socket::effect(&socket, level, name, value, len) };
+    match owner(&socket, level, name) {
         // While its handshake is under way the pair is kept full, which a larger buffer would end.
-        Owner::Kernel if is_kept_full(&seam, &socket, level, name) => return 0,
-        Owner::Kernel => return next!(setsockopt(fd, level, name, value, len) as Real),
-        Owner::Nobody => return 0,
+        Owner::Pair if is_kept_full(&seam, &socket, level, name) => return 0,
+        Owner::Pair => return next!(setsockopt(fd, level, name, value, len) as Real),
+        Owner::Hint => {
+            if let Effect::Refused(errno) = effect() {
+                return fail(errno);
+            }
+            // Where the pair keeps it, it can be read again.
+            if level == SOL_SOCKET {
+                next!(setsockopt(fd, level, name, value, len) as Real);
+            }
+            return 0;
+        }
+        Owner::Kernel => match effect() {
+            Effect::Refused(errno) => return fail(errno),
+            Effect::None => return 0,
+            // The desk refuses and counts it.
+            Effect::Changed => {}
+        },
         Owner::Stack => {}
     }
     let words = len as usize / size_of::<c_int>();
@@ -114,7 +192,11 @@ pub unsafe extern "C" fn setsockopt(
             next!(setsockopt(fd, level, name, value, len) as Real)
         }
         Ok(asked) => match asked.answer {
-            Answer::No(errno) => fail(Errno::from_raw_os_error(errno)),
+            Answer::No(errno) => match effect() {
+                // A value out of its range.
+                Effect::Refused(errno) => fail(errno),
+                _ => fail(Errno::from_raw_os_error(errno)),
+            },
             _ => 0,
         },
         Err(errno) => fail(errno),
@@ -148,21 +230,26 @@ pub unsafe extern "C" fn getsockopt(
             letters::failure(fd).map_or(0, Errno::raw_os_error).to_ne_bytes().to_vec()
         }
         (_, Some(constant)) => constant.to_ne_bytes().to_vec(),
-        (SOL_SOCKET, None) if name != libc::SO_ACCEPTCONN => {
+        (SOL_SOCKET, None) if is_pairs(&socket, name) => {
             let told = next!(getsockopt(fd, level, name, value, len) as Real);
             if told == 0 && name == libc::SO_ERROR {
                 // SAFETY: the kernel has written what the program has room for.
-                unsafe { explain(&seam, &socket, value, len) };
+                unsafe { explain(&seam, fd, &socket, value, len) };
             }
             return told;
         }
         (_, None) => {
-            let told = match level {
-                SOL_GREENWAVE => label::get(&socket, name),
+            let told = match owner(&socket, level, name) {
+                Owner::Kernel => Err(Errno::NOPROTOOPT),
+                _ if level == SOL_GREENWAVE => label::get(&socket, name),
                 _ => seam.option(socket.id, level, name),
             };
             match told {
                 Ok(bytes) => bytes,
+                // SAFETY: the program's arguments.
+                Err(Errno::NOPROTOOPT) => {
+                    return unsafe { kernel_socket::get(&socket, level, name, value, len) };
+                }
                 Err(errno) => return fail(errno),
             }
         }
@@ -180,21 +267,32 @@ pub unsafe extern "C" fn getsockopt(
     0
 }
 
-/// Why connecting failed: the kernel knows only that it did.
+/// Whether option `name` at `SOL_SOCKET` of `socket` is read from the socket pair.
+fn is_pairs(socket: &Name, name: c_int) -> bool {
+    match owner(socket, SOL_SOCKET, name) {
+        Owner::Pair | Owner::Hint => true,
+        // The pair keeps a copy of what was set at the stack.
+        Owner::Stack => [libc::SO_KEEPALIVE, libc::SO_LINGER, libc::SO_RCVBUF].contains(&name),
+        Owner::Kernel => false,
+    }
+}
+
+/// Puts the error with which the connection `socket` ended where getsockopt(2) has put the pair's: that knows
+/// of fewer ends, and no reasons.
 ///
 /// # Safety
 /// getsockopt(2) of SO_ERROR has filled `value` with `len` bytes.
-unsafe fn explain(seam: &Seam, socket: &Name, value: *mut c_void, len: *const socklen_t) {
+unsafe fn explain(seam: &Seam, fd: c_int, socket: &Name, value: *mut c_void, len: *const socklen_t) {
     // SAFETY: the kernel wrote the length.
     let whole = unsafe { len.read() } as usize == size_of::<c_int>();
     let value = value.cast::<c_int>();
     // SAFETY: so many bytes are there.
     if whole
-        && unsafe { value.read_unaligned() } != 0
-        && let Answer::No(why) = connecting::stands(seam, socket)
+        && (unsafe { value.read_unaligned() } != 0 || errors::is_hung_up(fd))
+        && let Some(error) = errors::of(seam, socket, ErrorUse::Take)
     {
         // SAFETY: as above.
-        unsafe { value.write_unaligned(why) };
+        unsafe { value.write_unaligned(error.raw_os_error()) };
     }
 }
 
@@ -221,24 +319,46 @@ mod tests {
         assert_eq!(of(IPPROTO_TCP, libc::TCP_NODELAY), None);
     }
 
+    /// Options that Unix sockets have and TCP has not.
+    const OF_UNIX: [c_int; 7] = [
+        libc::SO_PASSCRED,
+        libc::SO_PEERCRED,
+        libc::SO_PASSSEC,
+        libc::SO_PEERSEC,
+        libc::SO_PEERGROUPS,
+        76, // SO_PASSPIDFD
+        77, // SO_PEERPIDFD
+    ];
+
     #[test]
-    fn what_would_concern_the_socket_pair_only_is_not_the_kernels() {
+    fn only_options_of_tcp_are_asked_of_the_pair() {
+        let end = "10.0.0.1:80".parse().unwrap();
+        let of = |kind, level, name| {
+            owner(&Name { run: 1, kind, six: false, id: 2, local: end, remote: end }, level, name)
+        };
         let (stream, datagrams) = (Kind::Connection, Kind::Datagrams);
-        for kind in [stream, datagrams] {
-            assert_eq!(owner(kind, SOL_SOCKET, libc::SO_SNDTIMEO), Owner::Kernel);
+        for kind in [stream, datagrams, Kind::Listener, Kind::Opened] {
+            for name in OF_UNIX {
+                assert_eq!(of(kind, SOL_SOCKET, name), Owner::Kernel, "option {name}");
+            }
+            assert_eq!(of(kind, SOL_SOCKET, libc::SO_SNDTIMEO), Owner::Pair);
+            assert_eq!(of(kind, IPPROTO_IPV6, libc::IPV6_TCLASS), Owner::Kernel, "a socket of IPv4");
+            let pairs = (0..=255).filter(|&name| of(kind, SOL_SOCKET, name) == Owner::Pair);
+            assert!(pairs.count() <= PAIR.len() + 2);
         }
-        assert_eq!(owner(stream, IPPROTO_TCP, libc::TCP_NODELAY), Owner::Nobody);
-        assert_eq!(owner(datagrams, IPPROTO_TCP, libc::TCP_NODELAY), Owner::Stack);
-        assert_eq!(owner(datagrams, SOL_SOCKET, libc::SO_RCVBUF), Owner::Stack);
-        assert_eq!(owner(datagrams, SOL_SOCKET, libc::SO_KEEPALIVE), Owner::Kernel);
-        for (level, name) in [
-            (SOL_SOCKET, libc::SO_ATTACH_FILTER),
-            (SOL_SOCKET, libc::SO_BINDTODEVICE),
-            (SOL_SOCKET, libc::SO_LINGER),
-            (IPPROTO_TCP, libc::TCP_FASTOPEN),
-            (libc::IPPROTO_IP, libc::IP_TOS),
+        assert_eq!(of(stream, IPPROTO_TCP, libc::TCP_NODELAY), Owner::Hint);
+        assert_eq!(of(datagrams, IPPROTO_TCP, libc::TCP_NODELAY), Owner::Kernel);
+        assert_eq!(of(datagrams, SOL_SOCKET, libc::SO_RCVBUF), Owner::Stack);
+        assert_eq!(of(datagrams, SOL_SOCKET, libc::SO_KEEPALIVE), Owner::Pair);
+        for (level, name, expected) in [
+            (SOL_SOCKET, libc::SO_ATTACH_FILTER, Owner::Kernel),
+            (SOL_SOCKET, libc::SO_BINDTODEVICE, Owner::Kernel),
+            (SOL_SOCKET, libc::SO_ZEROCOPY, Owner::Kernel),
+            (SOL_SOCKET, libc::SO_LINGER, Owner::Stack),
+            (IPPROTO_TCP, libc::TCP_FASTOPEN, Owner::Stack),
+            (libc::IPPROTO_IP, libc::IP_TOS, Owner::Stack),
         ] {
-            assert_eq!(owner(stream, level, name), Owner::Stack, "level {level} option {name}");
+            assert_eq!(of(stream, level, name), expected, "level {level} option {name}");
         }
     }
 }

@@ -41,6 +41,11 @@ pub(crate) fn note(fd: c_int, name: &Name) {
     }
 }
 
+/// Whether `fd` is known to be a connection.
+pub(crate) fn is_noted(fd: c_int) -> bool {
+    place(fd).is_some_and(|place| place.load(Ordering::Relaxed) != 0)
+}
+
 /// `fd` is, or may soon be, another file.
 pub(crate) fn forget(fd: c_int) {
     if let Some(place) = place(fd)

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::letters::{Received, piece, receive};
 use crate::next::next;
-use crate::{address, control, fail, is_loaded, mailbox, ours};
+use crate::{address, control, errors, fail, is_loaded, mailbox, ours, stream};
 
 /// The program's pieces; none where it says that there are none.
 ///
@@ -47,7 +47,7 @@ pub unsafe extern "C-unwind" fn recv(fd: c_int, bytes: *mut c_void, n: size_t, f
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) => unsafe { one(fd, bytes, n, flags) },
-        None => next!(recv(fd, bytes, n, flags) as Real),
+        None => stream::receive(fd, flags, n, || next!(recv(fd, bytes, n, flags) as Real)),
     }
 }
 
@@ -67,7 +67,7 @@ pub unsafe extern "C-unwind" fn __recv_chk(
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) if n <= room => unsafe { one(fd, bytes, n, flags) },
-        _ => next!(__recv_chk(fd, bytes, n, room, flags) as Real),
+        _ => stream::receive(fd, flags, n, || next!(__recv_chk(fd, bytes, n, room, flags) as Real)),
     }
 }
 
@@ -100,9 +100,9 @@ pub unsafe extern "C-unwind" fn recvfrom(
         return got.map_or(-1, |got| unsafe { told(&got, name.six, addr, len) });
     }
     if addr.is_null() || ours(fd).is_none() {
-        return next!(recvfrom(fd, bytes, n, flags, addr, len) as Real);
+        return stream::receive(fd, flags, n, || next!(recvfrom(fd, bytes, n, flags, addr, len) as Real));
     }
-    let got = next!(recvfrom(fd, bytes, n, flags, null, none) as Real);
+    let got = stream::receive(fd, flags, n, || next!(recvfrom(fd, bytes, n, flags, null, none) as Real));
     if got >= 0 && !len.is_null() {
         // SAFETY: the program's `len` is there.
         unsafe { len.write(0) };
@@ -169,6 +169,10 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         // SAFETY: the program's arguments.
         return unsafe { into(fd, name.six, message, flags) };
     }
+    if stream::is_unlike(fd, flags) {
+        // SAFETY: the program's message.
+        return unsafe { discard(fd, message, flags) };
+    }
     // SAFETY: the program's message.
     let got = match unsafe { message.as_mut() } {
         Some(named) if !named.msg_name.is_null() && ours(fd).is_some() => {
@@ -182,9 +186,36 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         }
         _ => next!(recvmsg(fd, message, flags) as Real),
     };
+    // SAFETY: the kernel has filled it, where it says 0.
+    let got = errors::received(fd, got, || unsafe { room(message) } > 0);
     // SAFETY: the kernel has filled it.
     if got >= 0 && unsafe { brought(message) }.is_some() {
         mailbox::expect();
+    }
+    got
+}
+
+/// Bytes that the pieces of `message` hold.
+///
+/// # Safety
+/// `message` is one, or null.
+unsafe fn room(message: *const msghdr) -> usize {
+    // SAFETY: the caller's message; what is wrong with its pieces the kernel says.
+    let pieces =
+        unsafe { message.as_ref().map_or(&[][..], |m| slice(m.msg_iov, m.msg_iovlen).unwrap_or(&[])) };
+    pieces.iter().fold(0, |room, piece| room.saturating_add(piece.iov_len))
+}
+
+/// recvmsg(2) on a connection with flags that a socket pair has otherwise: no bytes are copied.
+///
+/// # Safety
+/// As recvmsg(2).
+unsafe fn discard(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's message.
+    let got = stream::receive_unlike(fd, flags, unsafe { room(message) });
+    // SAFETY: the caller's message.
+    if let (0.., Some(message)) = (got, unsafe { message.as_mut() }) {
+        (message.msg_namelen, message.msg_controllen, message.msg_flags) = (0, 0, 0);
     }
     got
 }
@@ -311,7 +342,7 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, bytes: *mut c_void, n: size_t) -
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) => unsafe { one(fd, bytes, n, 0) },
-        None if is_loaded() => next!(read(fd, bytes, n) as Real),
+        None if is_loaded() => errors::received(fd, next!(read(fd, bytes, n) as Real), || n > 0),
         // SAFETY: the program's arguments; it may be its allocator that reads,
         // without which nothing can be looked for.
         None => unsafe { libc::syscall(libc::SYS_read, fd, bytes, n) as ssize_t },
@@ -333,7 +364,7 @@ pub unsafe extern "C-unwind" fn __read_chk(
     match mailbox::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) if n <= room => unsafe { one(fd, bytes, n, 0) },
-        _ => next!(__read_chk(fd, bytes, n, room) as Real),
+        _ => errors::received(fd, next!(__read_chk(fd, bytes, n, room) as Real), || n > 0),
     }
 }
 
@@ -345,7 +376,10 @@ pub unsafe extern "C-unwind" fn __read_chk(
 pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> ssize_t;
     if mailbox::of(fd).is_none() {
-        return next!(readv(fd, pieces, count) as Real);
+        let got = next!(readv(fd, pieces, count) as Real);
+        // SAFETY: the kernel has looked at them, where it says 0.
+        let pieces = || unsafe { slice(pieces, usize::try_from(count).unwrap_or(0)) };
+        return errors::received(fd, got, || pieces().is_ok_and(|all| all.iter().any(|one| one.iov_len > 0)));
     }
     // SAFETY: the program's pieces.
     match unsafe { slice(pieces, usize::try_from(count).unwrap_or(usize::MAX)) } {

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::letters::{piece, send as send_pieces};
 use crate::next::next;
 use crate::receiving::slice;
-use crate::{address, connecting, control, datagrams, fail, is_loaded, mailbox, ours, outbox};
+use crate::{address, connecting, control, datagrams, fail, is_loaded, mailbox, ours, outbox, stream};
 
 /// Whom a datagram is for, as `sendto` and `sendmsg` say it.
 ///
@@ -85,7 +85,7 @@ pub unsafe extern "C-unwind" fn send(fd: c_int, bytes: *const c_void, n: size_t,
         // SAFETY: the program's arguments.
         Some(name) => unsafe { send_bytes(fd, &name, bytes, n, flags) },
         None => {
-            let call = || next!(send(fd, bytes, n, flags) as Real);
+            let call = || stream::send(fd, bytes, n, flags, || next!(send(fd, bytes, n, flags) as Real));
             // SAFETY: as above.
             unsafe { outbox::write(fd, &[piece(bytes, n)], flags, call) }
         }
@@ -121,7 +121,10 @@ pub unsafe extern "C-unwind" fn sendto(
         },
         // SAFETY: as above.
         Ok(None) => match unsafe { bare(fd, flags, addr, len) } {
-            Ok(Some(flags)) => next!(sendto(fd, bytes, n, flags, std::ptr::null(), 0) as Real),
+            Ok(Some(flags)) => {
+                let call = || next!(sendto(fd, bytes, n, flags, std::ptr::null(), 0) as Real);
+                stream::send(fd, bytes, n, flags, call)
+            }
             // SAFETY: as above.
             Ok(None) if addr.is_null() => unsafe { send(fd, bytes, n, flags) },
             Ok(None) => next!(sendto(fd, bytes, n, flags, addr, len) as Real),
@@ -150,7 +153,7 @@ unsafe fn bare(
     let opens = !is_open && flags & libc::MSG_FASTOPEN != 0;
     // SAFETY: the caller's address.
     let goes_here = is_open || opens && unsafe { connecting::opens(fd, addr, len) }?;
-    Ok(goes_here.then_some(flags & !libc::MSG_FASTOPEN))
+    Ok(goes_here.then_some(if is_open { flags } else { flags & !libc::MSG_FASTOPEN }))
 }
 
 /// sendmsg(2).
@@ -183,7 +186,11 @@ unsafe fn send_bare(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t 
     match unsafe { bare(fd, flags, named.msg_name.cast_const().cast(), named.msg_namelen) } {
         Ok(Some(flags)) => {
             let plain = msghdr { msg_name: std::ptr::null_mut(), msg_namelen: 0, ..*named };
-            next!(sendmsg(fd, &raw const plain, flags) as Real)
+            let plain = msghdr { msg_control: std::ptr::null_mut(), msg_controllen: 0, ..plain };
+            let call = || next!(sendmsg(fd, &raw const plain, flags) as Real);
+            // SAFETY: as above; what is wrong with them the kernel says.
+            let pieces = unsafe { slice(plain.msg_iov, plain.msg_iovlen) }.unwrap_or(&[]);
+            stream::send_pieces(fd, pieces, flags, call)
         }
         Ok(None) => {
             let bare = named.msg_controllen == 0 && named.msg_name.is_null();
@@ -191,6 +198,7 @@ unsafe fn send_bare(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t 
             let pieces =
                 unsafe { slice(named.msg_iov, if bare { named.msg_iovlen } else { 0 }) }.unwrap_or(&[]);
             let call = || next!(sendmsg(fd, message, flags) as Real);
+            let call = || stream::send_pieces(fd, pieces, flags, call);
             // SAFETY: as above.
             unsafe { outbox::write(fd, pieces, flags, call) }
         }
@@ -284,7 +292,7 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, bytes: *const c_void, n: size_t
         // SAFETY: the program's arguments.
         Some(name) => unsafe { send_bytes(fd, &name, bytes, n, 0) },
         None if is_loaded() => {
-            let call = || next!(write(fd, bytes, n) as Real);
+            let call = || stream::send(fd, bytes, n, 0, || next!(write(fd, bytes, n) as Real));
             // SAFETY: as above.
             unsafe { outbox::write(fd, &[piece(bytes, n)], 0, call) }
         }
@@ -303,7 +311,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c
     let Some(name) = mailbox::of(fd) else {
         // SAFETY: as above; what is wrong with them the kernel says.
         let known = unsafe { slice(pieces, usize::try_from(count).unwrap_or(usize::MAX)) }.unwrap_or(&[]);
-        let call = || next!(writev(fd, pieces, count) as Real);
+        let call = || stream::send_pieces(fd, known, 0, || next!(writev(fd, pieces, count) as Real));
         // SAFETY: as above.
         return unsafe { outbox::write(fd, known, 0, call) };
     };

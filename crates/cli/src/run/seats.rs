@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use host::seam::{self, Figures, NoOffer, Place, Refusal, Window};
+use host::seam::{self, End, Figures, NoOffer, Place, Refusal, Window};
 use net::classify::{FlowState, Private, TransportClassifier, private};
 use net::stack::{CloseReason, ConnId, ConnectError, Datagram, Info, KeepAlive};
 use net::steer::Steering;
@@ -68,9 +68,6 @@ impl Seats {
                 }
                 Refusal::Connect => {
                     "connect of a socket bound to our address, to where the device does not lead".to_owned()
-                }
-                Refusal::GetOption { level, name } => {
-                    format!("getsockopt level {level} option {name}")
                 }
                 Refusal::SetOption { level, name } => format!("setsockopt level {level} option {name}"),
                 Refusal::Nonsense => "requests that made no sense".to_owned(),
@@ -168,6 +165,14 @@ impl Programs for Seats {
         self.window.failed(conn, errno(why));
     }
 
+    fn ended(&mut self, conn: ConnId, why: CloseReason, whole: bool) {
+        self.window.ended(conn, End { error: end_errno(why, whole), whole, released: false });
+    }
+
+    fn released(&mut self, conn: ConnId) {
+        self.window.ended(conn, End { error: None, whole: true, released: true });
+    }
+
     fn answer(&mut self, call: u64, info: Option<&Info>, keep_alive: KeepAlive) {
         let figures = info.map_or(Figures::gone(), |info| Figures::of(info, keep_alive));
         self.window.answer(call, &figures);
@@ -221,6 +226,18 @@ fn errno(why: NotOpened) -> Errno {
         NotOpened::There(CloseReason::Unreachable) => Errno::HOSTUNREACH,
         NotOpened::There(CloseReason::Finished | CloseReason::Aborted) => Errno::CONNABORTED,
     }
+}
+
+/// Error of a connection that ended for the reason `why`; `whole`: after the peer had closed (Linux, `tcp_reset`).
+fn end_errno(why: CloseReason, whole: bool) -> Option<Errno> {
+    Some(match why {
+        CloseReason::Finished => return None,
+        CloseReason::Reset if whole => Errno::PIPE,
+        CloseReason::Reset => Errno::CONNRESET,
+        CloseReason::TimedOut => Errno::TIMEDOUT,
+        CloseReason::Unreachable => Errno::HOSTUNREACH,
+        CloseReason::Aborted => Errno::CONNABORTED,
+    })
 }
 
 fn translated(setting: seam::Setting) -> Setting {

@@ -37,6 +37,7 @@ use crate::affinity;
 
 mod asked;
 mod datagrams;
+mod ended;
 mod half;
 mod leavers;
 mod letters;
@@ -48,6 +49,8 @@ mod told;
 
 use asked::Questions;
 use datagrams::Wanted;
+pub use ended::End;
+use ended::Ended;
 use half::HALF;
 pub use letters::{Arrived, Delivered, Letter};
 use opening::{Asker, Openings};
@@ -68,6 +71,7 @@ pub struct Desk {
     listeners: Listeners,
     mailboxes: Mailboxes,
     openings: Openings,
+    ended: Ended,
     questions: Questions,
     /// Listeners so far.
     made: u64,
@@ -125,6 +129,7 @@ impl Desk {
             listeners: Listeners::default(),
             mailboxes: Mailboxes::default(),
             openings: Openings::default(),
+            ended: Ended::default(),
             questions: Questions::default(),
             made: 0,
             inherited: Vec::new(),
@@ -257,7 +262,8 @@ impl Desk {
                 let asker = Asker { reply, six, waits, send_buffer, settings: Vec::new() };
                 return self.connect(to, from, asker, into);
             }
-            Request::Opening { id } => self.openings.stands(id),
+            Request::Opening { id } => self.stands(id),
+            Request::Error { id, by } => self.error(id, by),
             Request::Option { id, level, name, value } if id & (LISTENER | MAILBOX) == MAILBOX => {
                 self.set_mailbox(id, (level, name), value[0])
             }

@@ -26,7 +26,7 @@ pub const LINES: usize = 1 << 16;
 /// Lines of sockets for datagrams; of two that fall together the newer has the line.
 const MAILBOX_LINES: u64 = 1 << 12;
 /// Where those begin in numbers, far above any connection's.
-const MAILBOX_FIRST: u64 = 1 << 29;
+pub(super) const MAILBOX_FIRST: u64 = 1 << 29;
 /// The level of what nobody has called urgent.
 pub const LEVEL_LAST: u8 = 7;
 
@@ -39,6 +39,8 @@ const LEN: usize = LINE * (LINES + MAILBOX_LINES as usize + 1);
 const CORE: usize = 1;
 /// A line's first word: whose it is (upper half), whether it is anybody's, and its level.
 const USED: u64 = 1 << 8;
+/// The connection has ended; programs may still have its socket.
+const ENDED: u64 = 1 << 9;
 /// Odd while the private bytes change.
 const TURN: usize = 7;
 /// Where [`Flow`] starts.
@@ -137,6 +139,20 @@ impl Board {
             self.lines.levels().fetch_or(bit, Ordering::Release);
         }
         self.write_private(line, private);
+    }
+
+    /// Connection `id` has ended.
+    pub fn end(&self, id: u64) {
+        if let Some(line) = Lines::of(id).filter(|_| self.is_open(id)) {
+            self.state(line).fetch_or(ENDED, Ordering::Release);
+        }
+    }
+
+    /// Whether connection `id` has begun and not ended; unknown of one without a line, which counts as open.
+    pub fn is_open(&self, id: u64) -> bool {
+        let Some(line) = Lines::of(id) else { return true };
+        let state = self.state(line).load(Ordering::Acquire);
+        state >> 32 == id & u64::from(u32::MAX) && state & (USED | ENDED) == USED
     }
 
     /// The stack runs on `core`.

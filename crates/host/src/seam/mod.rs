@@ -45,7 +45,7 @@ mod window;
 pub use asking::{Asked, Seam, Stranger};
 pub use build::{BUILD, OTHER_BUILD};
 pub use datagram_options::{DatagramOptions, class_of_v6};
-pub use desk::{Arrived, Delivered, Desk, Happened, Letter, NoOffer, Refusal};
+pub use desk::{Arrived, Delivered, Desk, End, Happened, Letter, NoOffer, Refusal};
 pub use envelope::{Envelope, Here, Said};
 pub use figures::Figures;
 pub use interface::Interface;
@@ -57,7 +57,7 @@ pub use outbox::Outboxes;
 pub use pipe::{Pipe, Read, Wrote};
 pub use place::Place;
 pub use request::{
-    ANSWER_BYTES, Answer, Half, Key, OPTION_BYTES_MAX, REQUEST_BYTES_MAX, RULES_BYTES_MAX, Request,
+    ANSWER_BYTES, Answer, ErrorUse, Half, Key, OPTION_BYTES_MAX, REQUEST_BYTES_MAX, RULES_BYTES_MAX, Request,
 };
 pub use window::Window;
 

@@ -2,7 +2,7 @@
 
 use queueing::{Priority, Span};
 
-use super::datagram_options::class_of_v6;
+use super::datagram_options::{DatagramOptions, class_of_v6};
 use super::labels::PRIVATE;
 
 /// What a program sets on a connection.
@@ -34,6 +34,26 @@ pub const SOL_GREENWAVE: i32 = 0x6777;
 pub const PRIORITY: i32 = 1;
 /// The 48 bytes of a connection's private area that are the program's (ADPS M5).
 pub const PRIVATE_BYTES: i32 = 2;
+
+/// Whether the stack implements setting option `name` of `level`, of a socket for datagrams or of a connection.
+#[must_use]
+pub fn is_stacks(datagrams: bool, level: i32, name: i32) -> bool {
+    match (level, name) {
+        (SOL_GREENWAVE, _) => true,
+        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_BROADCAST) if datagrams => true,
+        // Of one that is bound the desk knows whether it listens.
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => true,
+        _ if datagrams => DatagramOptions::NAMES.contains(&(level, name)) || (level, name) == V6_ONLY,
+        (
+            libc::IPPROTO_TCP,
+            libc::TCP_FASTOPEN | libc::TCP_INFO | libc::TCP_MAXSEG | libc::TCP_CONGESTION,
+        ) => true,
+        _ => (level, name) == V6_ONLY || Setting::of(level, name, [1, 0]).is_some(),
+    }
+}
+
+/// An option of listeners and sockets for datagrams, set before `bind`.
+const V6_ONLY: (i32, i32) = (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
 
 impl Setting {
     /// What setting option `name` of `level` to `value` means; `None` when

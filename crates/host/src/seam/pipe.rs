@@ -245,6 +245,7 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         // Nobody empties it any more: who writes is to hear of it, by the pair.
         self.outboxes.end(self.id);
+        self.board.end(self.id);
     }
 }
 

@@ -83,6 +83,13 @@ pub enum Request {
         /// Its number.
         id: u64,
     },
+    /// The error with which connection `id` ended (`SO_ERROR`), if no call has read it yet.
+    Error {
+        /// Its number.
+        id: u64,
+        /// The call that asks.
+        by: ErrorUse,
+    },
     /// The listener `id` takes connections, so many of which may wait.
     Listen {
         /// Its number.
@@ -133,6 +140,23 @@ pub enum Request {
     /// The stack's addresses: an [`Interface`](super::Interface) follows the answer as a
     /// message of its own.
     Interface,
+}
+
+/// A call that is told the error of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ErrorUse {
+    /// `poll`, which leaves it.
+    Poll,
+    /// A call that receives, and takes it. Where the peer had closed, it reads the end instead.
+    Read,
+    /// A call that sends, or `SO_ERROR`, and takes it.
+    Take,
+}
+
+impl ErrorUse {
+    /// All of them, by number.
+    pub(super) const ALL: [Self; 3] = [Self::Poll, Self::Read, Self::Take];
 }
 
 /// What a program's end of a listener on all addresses says of the kernel's

@@ -25,7 +25,7 @@ use net::wire::FourTuple;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 
-use super::desk::{Arrived, BELL, Delivered, Desk, Happened, Letter, NoOffer, Refusal, on_pipe, ready};
+use super::desk::{Arrived, BELL, Delivered, Desk, End, Happened, Letter, NoOffer, Refusal, on_pipe, ready};
 use super::figures::Figures;
 use super::outbox::Outboxes;
 use super::pipe::Pipe;
@@ -311,6 +311,11 @@ impl Window {
     /// [`Desk::failed`], of this stack's `conn`.
     pub fn failed(&self, conn: ConnId, why: Errno) {
         lock(&self.desk).failed(self.number(conn), why);
+    }
+
+    /// [`Desk::ended`], of this stack's `conn`.
+    pub fn ended(&self, conn: ConnId, end: End) {
+        lock(&self.desk).ended(self.number(conn), end);
     }
 
     /// [`Desk::answer`].

@@ -48,7 +48,7 @@ pub(super) struct Flow<P> {
     /// The program reads no more.
     deaf: bool,
     /// The peer sends no more; and the program was told.
-    peer_closed: bool,
+    pub(super) peer_closed: bool,
     finished: bool,
     /// The program writes no more.
     pub(super) shut: bool,
@@ -283,6 +283,9 @@ impl<D: Device, P: Programs> Streams<D, P> {
     fn let_go(&mut self, now: Time, conn: ConnId, reset: bool) {
         if let Some(flow) = of(&mut self.flows, conn) {
             self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);
+            if flow.gone {
+                self.programs.released(conn);
+            }
         }
         match reset {
             true => {

@@ -62,11 +62,14 @@ impl<D: Device, P: Programs> Streams<D, P> {
         self.forget(now, conn);
     }
 
-    /// `conn` is gone: its program is told why, where it was not open yet.
+    /// `conn` has ended for the reason `why`, which its program can read as an error.
     pub(super) fn on_closed(&mut self, conn: ConnId, why: CloseReason) {
-        if self.flow(conn).is_some_and(|flow| flow.opening) {
+        let Some(flow) = self.flow(conn) else { return };
+        if flow.opening {
             self.counters.unopened += 1;
-            self.programs.failed(conn, NotOpened::There(why));
+            return self.programs.failed(conn, NotOpened::There(why));
         }
+        let whole = flow.peer_closed;
+        self.programs.ended(conn, why, whole);
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use net::classify::private::APPLICATION;
 use net::classify::{FlowState, Private, TransportClassifier};
-use net::stack::{ConnId, Datagram, Info, KeepAlive};
+use net::stack::{CloseReason, ConnId, Datagram, Info, KeepAlive};
 use net::wire::ip::Marks;
 use queueing::{Priority, Span};
 
@@ -102,6 +102,11 @@ pub trait Programs {
     fn opened(&mut self, conn: ConnId, pipe: &mut Self::Pipe);
     /// The handshake of `conn` has failed; its pipe is dropped after this.
     fn failed(&mut self, conn: ConnId, why: NotOpened);
+    /// Connection `conn`, which was open, has ended for the reason `why`; its pipe is dropped after this.
+    /// `whole`: the peer had closed before, after all that it sent.
+    fn ended(&mut self, _conn: ConnId, _why: CloseReason, _whole: bool) {}
+    /// The program of `conn` has shut both sides down, or no process has its pipe, which is dropped after this.
+    fn released(&mut self, _conn: ConnId) {}
     /// Answers [`Happened::Asked`]: what the connection is like, if there still is
     /// one, and how its peer is asked whether it lives, where it is.
     fn answer(&mut self, _call: u64, _info: Option<&Info>, _keep_alive: KeepAlive) {}

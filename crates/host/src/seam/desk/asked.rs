@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::opening::BETWEEN;
 use super::saying::{no, tell};
-use super::{Desk, Happened, LISTENER, MAILBOX, Refusal};
+use super::{Desk, Happened, LISTENER, MAILBOX};
 use crate::seam::figures::Figures;
 
 /// A program that wants to know an option.
@@ -41,7 +41,7 @@ impl Desk {
         if id & (LISTENER | MAILBOX) == MAILBOX {
             return match self.mailbox_option(id, level, name) {
                 Some(value) => tell(&question.reply, &value.to_ne_bytes()),
-                None => self.refuse_question(&question),
+                None => no(&question.reply, Errno::NOPROTOOPT),
             };
         }
         if id & LISTENER != 0 {
@@ -58,10 +58,10 @@ impl Desk {
             let figures = self.listeners.get(id).map_or(Figures::gone(), |listener| {
                 Figures::of_listener(listener.backlog, listener.settings())
             });
-            return self.tell(&question, &figures);
+            return question.tell(&figures);
         }
         if id >= BETWEEN {
-            return self.tell(&question, &Figures::between());
+            return question.tell(&Figures::between());
         }
         self.questions.asked += 1;
         let call = self.questions.asked;
@@ -72,19 +72,16 @@ impl Desk {
     /// Answers [`Happened::Asked`].
     pub fn answer(&mut self, call: u64, figures: &Figures) {
         if let Some(question) = self.questions.open.remove(&call) {
-            self.tell(&question, figures);
+            question.tell(figures);
         }
     }
+}
 
-    fn tell(&mut self, question: &Question, figures: &Figures) {
-        match figures.value(question.level, question.name) {
-            Some(value) => tell(&question.reply, &value),
-            None => self.refuse_question(question),
+impl Question {
+    fn tell(&self, figures: &Figures) {
+        match figures.value(self.level, self.name) {
+            Some(value) => tell(&self.reply, &value),
+            None => no(&self.reply, Errno::NOPROTOOPT),
         }
-    }
-
-    fn refuse_question(&mut self, &Question { ref reply, level, name }: &Question) {
-        self.refuse(Refusal::GetOption { level, name });
-        no(reply, Errno::NOPROTOOPT);
     }
 }

@@ -26,6 +26,7 @@ use super::super::pass;
 use super::super::pipe::{Pipe, READABLE};
 use super::super::ports::EPHEMERAL;
 use super::super::request::Answer;
+use super::ended::End;
 use super::saying::{no, refused, say};
 use super::{Desk, Happened, Refusal};
 
@@ -197,6 +198,7 @@ impl Desk {
             openings.failed.pop_front();
         }
         openings.failed.push_back((id, why));
+        self.ended(id, End::error(why));
     }
 
     /// Connects the program that asks with the one that listens at `to`, an

@@ -104,13 +104,6 @@ pub enum Refusal {
     },
     /// `connect` of a socket that is bound to our address, to one that is not ours to reach.
     Connect,
-    /// `getsockopt` of an option that is not mapped.
-    GetOption {
-        /// As in `getsockopt`.
-        level: i32,
-        /// As in `getsockopt`.
-        name: i32,
-    },
     /// `setsockopt` of an option, or of a value.
     SetOption {
         /// As in `setsockopt`.

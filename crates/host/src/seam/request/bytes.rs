@@ -8,7 +8,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use super::super::datagram_options::DatagramOptions;
 use super::super::envelope::mapped;
 use super::super::mailboxes::Reuse;
-use super::{ANSWER_BYTES, Answer, Key, REQUEST_BYTES_MAX, Request};
+use super::{ANSWER_BYTES, Answer, ErrorUse, Key, REQUEST_BYTES_MAX, Request};
 
 impl Request {
     /// Its bytes, with the key before them.
@@ -48,6 +48,11 @@ impl Request {
             Self::Opening { id } => {
                 bytes.push(b'?');
                 bytes.extend_from_slice(&id.to_be_bytes());
+            }
+            Self::Error { id, by } => {
+                bytes.push(b'S');
+                bytes.extend_from_slice(&id.to_be_bytes());
+                bytes.push(by as u8);
             }
             Self::Listen { id, backlog } => {
                 bytes.push(b'L');
@@ -109,6 +114,10 @@ impl Request {
             b'A' => Self::Aim { id: rest.long()?, to: rest.addr_perhaps()? },
             b'E' => Self::Ends { id: rest.long()? },
             b'?' => Self::Opening { id: rest.long()? },
+            b'S' => {
+                let (id, [by]) = (rest.long()?, rest.take()?);
+                Self::Error { id, by: *ErrorUse::ALL.get(usize::from(by))? }
+            }
             b'L' => Self::Listen { id: rest.long()?, backlog: u32::from_be_bytes(rest.take()?) },
             b'R' => Self::Rules { id: rest.long()? },
             b'O' => {

@@ -136,10 +136,10 @@ impl<D: Device, P: Programs> Streams<D, P> {
         self.queue_out(conn);
     }
 
-    /// What the program wrote nobody will read; what came before that it may still.
+    /// The connection takes no more bytes. The event of its end follows once its program, if any process
+    /// still has it, was handed what came before that.
     fn nobody_reads(&mut self, now: Time, conn: ConnId) {
-        let is_gone = self.flow(conn).is_none_or(|flow| flow.gone || flow.deaf);
-        if is_gone || self.stack.received(conn).is_empty() {
+        if self.flow(conn).is_none_or(|flow| flow.gone || flow.deaf) {
             self.let_go(now, conn, true);
         }
     }

@@ -1,0 +1,98 @@
+//! Descriptors of one kernel socket: when the socket becomes ours, all of them in this process do.
+//!
+//! Only the calls that duplicate a descriptor are noted, so a process that never does pays nothing. What a
+//! forked child or another process has of the socket stays the kernel's: `greenwave run` says where one of
+//! those listens or connects. Source: dup(2), fcntl(2).
+
+use std::ffi::{c_int, c_long};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::next::next;
+use crate::{borrow, is_loaded, seam, sort};
+
+/// This process has duplicated the descriptor of a kernel's socket that may become ours.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// Takes note that the descriptor `fd` is duplicated.
+pub(crate) fn note(fd: c_int) {
+    if ANY.load(Ordering::Relaxed) || seam().is_none() {
+        return;
+    }
+    if borrow(fd).is_some_and(|socket| sort::tcp(socket).or_else(|| sort::udp(socket)).is_some()) {
+        ANY.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Other descriptors of this process for the socket `fd`.
+pub(crate) fn of(fd: c_int) -> Vec<c_int> {
+    let inode =
+        |fd| borrow(fd).and_then(|file| rustix::fs::fstat(file).ok()).map(|stat| (stat.st_dev, stat.st_ino));
+    let (true, Some(own)) = (ANY.load(Ordering::Relaxed), inode(fd)) else { return Vec::new() };
+    let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    let open = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<c_int>().ok());
+    open.filter(|&other| other != fd && inode(other) == Some(own)).collect()
+}
+
+/// dup(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    type Real = unsafe extern "C" fn(c_int) -> c_int;
+    note(fd);
+    next!(dup(fd) as Real)
+}
+
+/// fcntl(2).
+///
+/// # Safety
+/// As the C library's; where a command has no argument, `argument` is whatever stood there.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
+    type Real = unsafe extern "C-unwind" fn(c_int, c_int, c_long) -> c_int;
+    on_fcntl(fd, command);
+    if is_loaded() {
+        return next!(fcntl(fd, command, argument) as Real);
+    }
+    // SAFETY: the program's arguments; before the loader is done nothing can be looked for.
+    unsafe { libc::syscall(libc::SYS_fcntl, fd, command, argument) as c_int }
+}
+
+/// fcntl(2), as programs call it that know of large files.
+///
+/// # Safety
+/// As [`fcntl`].
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int {
+    // SAFETY: the program's arguments; with 64 bits the two are one.
+    unsafe { fcntl(fd, command, argument) }
+}
+
+fn on_fcntl(fd: c_int, command: c_int) {
+    if command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC {
+        note(fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn duplicates_of_a_socket_are_found() {
+        let socket = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let (one, two) =
+            (socket.try_clone().expect("a descriptor"), socket.try_clone().expect("a descriptor"));
+        let _other = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        ANY.store(true, Ordering::Relaxed);
+        let mut found = of(socket.as_raw_fd());
+        found.sort_unstable();
+        let mut expected = [one.as_raw_fd(), two.as_raw_fd()];
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,147 @@
+//! Receiving from and sending to a connection: flags that mean something else to a socket pair.
+//!
+//! `MSG_ERRQUEUE` and `MSG_OOB` have nothing to read on our TCP, and `MSG_TRUNC` discards bytes;
+//! a socket pair would hand out bytes of the stream. Ends: [`errors`].
+//! Source: tcp(7), recv(2), `tcp_recv_urg` of Linux.
+
+use std::ffi::{c_int, c_void};
+
+use host::seam::Name;
+use host::seam::name::Kind;
+use libc::{iovec, msghdr, size_t, ssize_t};
+use rustix::io::Errno;
+
+use crate::next::next;
+use crate::{errors, fail, ours};
+
+/// Flags of recv(2) that a socket pair does not have, or has otherwise.
+const UNLIKE: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB | libc::MSG_TRUNC;
+/// Bytes that are discarded by one system call.
+const DISCARDED: usize = 16 * 1024;
+
+/// Whether `socket` is a connection.
+fn is_connection(socket: &Name) -> bool {
+    matches!(socket.kind, Kind::Connection | Kind::Opened)
+}
+
+/// Receives from `fd`, no socket for datagrams, with `flags` up to `n` bytes by `call`.
+pub(crate) fn receive(fd: c_int, flags: c_int, n: usize, call: impl FnOnce() -> ssize_t) -> ssize_t {
+    if is_unlike(fd, flags) { receive_unlike(fd, flags, n) } else { errors::received(fd, call(), || n > 0) }
+}
+
+/// Whether a socket pair has one of `flags` otherwise, and `fd` is a connection.
+pub(crate) fn is_unlike(fd: c_int, flags: c_int) -> bool {
+    flags & UNLIKE != 0 && ours(fd).is_some_and(|socket| is_connection(&socket))
+}
+
+/// What TCP does with such flags on connection `fd`: no bytes are copied.
+pub(crate) fn receive_unlike(fd: c_int, flags: c_int, n: usize) -> ssize_t {
+    match flags {
+        _ if flags & libc::MSG_ERRQUEUE != 0 => fail(Errno::AGAIN) as ssize_t,
+        _ if flags & libc::MSG_OOB != 0 => fail(Errno::INVAL) as ssize_t,
+        _ => discard(fd, n, flags & !libc::MSG_TRUNC),
+    }
+}
+
+/// Takes up to `n` bytes, or with `MSG_PEEK` counts them, without copying them to the program.
+fn discard(fd: c_int, n: usize, flags: c_int) -> ssize_t {
+    type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
+    let mut scrap = [0_u8; DISCARDED];
+    let mut receive = |len: usize, flags: c_int| {
+        let got = next!(recv(fd, scrap.as_mut_ptr().cast(), len.min(DISCARDED), flags) as Real);
+        errors::received(fd, got, || len > 0)
+    };
+    let first = receive(n, flags);
+    let Ok(mut taken) = usize::try_from(first) else { return first };
+    if flags & libc::MSG_PEEK != 0 {
+        return peeked(fd, n).unwrap_or(first);
+    }
+    let wait = if flags & libc::MSG_WAITALL == 0 { libc::MSG_DONTWAIT } else { 0 };
+    while taken > 0
+        && taken < n
+        && let Ok(more @ 1..) = usize::try_from(receive(n - taken, flags | wait))
+    {
+        taken += more;
+    }
+    taken as ssize_t
+}
+
+/// Bytes that wait in `fd`, at most `n` (tcp(7), SIOCINQ).
+fn peeked(fd: c_int, n: usize) -> Option<ssize_t> {
+    let mut bytes: c_int = 0;
+    // SAFETY: the kernel writes one int to where `bytes` is.
+    let asked = unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut bytes) };
+    (asked == 0).then(|| n.min(usize::try_from(bytes).unwrap_or(0)) as ssize_t)
+}
+
+/// Sends `n` bytes at `bytes` by `fd` with `flags`, as a call of `call`.
+pub(crate) fn send(
+    fd: c_int,
+    bytes: *const c_void,
+    n: size_t,
+    flags: c_int,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    type Real = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
+    if let Some(errno) = refused(fd, flags) {
+        return fail(errno) as ssize_t;
+    }
+    let quietly = || next!(send(fd, bytes, n, flags | libc::MSG_NOSIGNAL) as Real);
+    errors::sent(fd, flags, quietly, call)
+}
+
+/// Sends `pieces`, as [`send`].
+pub(crate) fn send_pieces(
+    fd: c_int,
+    pieces: &[iovec],
+    flags: c_int,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    type Real = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
+    if let Some(errno) = refused(fd, flags) {
+        return fail(errno) as ssize_t;
+    }
+    if pieces.is_empty() {
+        return call();
+    }
+    let quietly = || {
+        // SAFETY: a header of zeros is a message of nothing.
+        let mut message: msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = pieces.as_ptr().cast_mut();
+        message.msg_iovlen = pieces.len();
+        next!(sendmsg(fd, &raw const message, flags | libc::MSG_NOSIGNAL) as Real)
+    };
+    errors::sent(fd, flags, quietly, call)
+}
+
+/// The error of sending with `flags` by a connection: urgent data does not leave, and it is open already.
+fn refused(fd: c_int, flags: c_int) -> Option<Errno> {
+    let errno = match flags {
+        _ if flags & libc::MSG_FASTOPEN != 0 => Errno::ISCONN,
+        _ if flags & libc::MSG_OOB != 0 => Errno::OPNOTSUPP,
+        _ => return None,
+    };
+    ours(fd).is_some_and(|socket| is_connection(&socket)).then_some(errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn discarded_bytes_are_counted_and_gone() {
+        let (mut here, mut there) = UnixStream::pair().expect("a pair");
+        here.write_all(&[7; 40_000]).expect("there is room");
+        let fd = there.as_raw_fd();
+        assert_eq!(discard(fd, 39_990, libc::MSG_PEEK), 39_990);
+        assert_eq!(discard(fd, 39_990, 0), 39_990);
+        assert_eq!(discard(fd, 100, 0), 10);
+        assert_eq!((discard(fd, 100, libc::MSG_DONTWAIT), crate::errno()), (-1, Errno::AGAIN));
+        here.write_all(b"x").expect("there is room");
+        assert_eq!(there.read(&mut [0; 8]).expect("it is open"), 1);
+    }
+}
