@@ -69,6 +69,7 @@ test-container: toolchain tools bpf
 test-programs: build tools programs
 	@tests/programs/sources $(TARGET)/programs
 	@$(GREENWAVE) bench matrix --sources $(TARGET)/programs --page docs/guide/programs-matrix.md
+	@GREENWAVE_DIFFERENTIAL=whole $(CARGO) test --locked -p cli --test run differential
 
 # The same flows through `sim fabric` and through ns-3, where that is installed.
 reference: build

@@ -19,6 +19,7 @@ mod bench;
 mod cancelled;
 mod clients;
 mod datagrams;
+mod differential;
 mod ends;
 mod guarded;
 mod guide;
