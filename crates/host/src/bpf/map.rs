@@ -28,14 +28,23 @@ pub(crate) struct Map {
 const INFO_LEN: usize = 40;
 const INFO_NAME: usize = 24;
 
-/// A map with a value per processor: `BPF_MAP_TYPE_PERCPU_ARRAY`.
-const PERCPU_ARRAY: u32 = 6;
+/// Maps with a value per processor: `BPF_MAP_TYPE_PERCPU_HASH`, `_PERCPU_ARRAY`, `_LRU_PERCPU_HASH` and
+/// `_PERCPU_CGROUP_STORAGE`. The kernel reads and writes as many values as there could be processors.
+const PER_PROCESSOR: [u32; 4] = [5, 6, 10, 21];
 
 /// Processors that there could be: the kernel's copies of a value.
 fn processors() -> io::Result<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
-    let last = text.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<usize>().ok());
-    last.map(|last| last + 1).ok_or_else(|| io::Error::other(format!("possible processors: {text:?}")))
+    possible(&text).ok_or_else(|| io::Error::other(format!("possible processors: {text:?}")))
+}
+
+/// How many processors a list as `0-3,8` names.
+fn possible(text: &str) -> Option<usize> {
+    text.trim().split(',').try_fold(0, |count, part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        Some(count + last.checked_sub(first)? + 1)
+    })
 }
 
 impl Map {
@@ -69,10 +78,10 @@ impl Map {
         let word = |at: usize| u32::from_ne_bytes(*info[at..].first_chunk().expect("it is within"));
         let name = info[INFO_NAME..].split(|&byte| byte == 0).next().unwrap_or_default();
         let name = String::from_utf8_lossy(name).into_owned();
-        let value = match word(0) {
+        let value = match PER_PROCESSOR.contains(&word(0)) {
             // Each processor's, padded, one after the other.
-            PERCPU_ARRAY => (word(12) as usize).next_multiple_of(8) * processors()?,
-            _ => word(12) as usize,
+            true => (word(12) as usize).next_multiple_of(8) * processors()?,
+            false => word(12) as usize,
         };
         Ok((Self { fd, key: word(8) as usize, value, entries: word(16) }, name))
     }
@@ -146,5 +155,55 @@ impl Map {
 impl AsFd for Map {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_counted_in_lists_with_gaps() {
+        for (text, count) in [("0\n", 1), ("0-3\n", 4), ("0-3,8-11\n", 8), ("0,2,4-5", 4)] {
+            assert_eq!(possible(text), Some(count), "{text:?}");
+        }
+        for text in ["", "\n", "a", "3-1", "0-", "0,,1"] {
+            assert_eq!(possible(text), None, "{text:?}");
+        }
+    }
+
+    /// What the kernel would write beyond shows in a value that is too small.
+    #[test]
+    fn a_value_has_room_for_every_processor_in_every_kind_of_map_that_has_one_for_each() {
+        for (kind, per_processor) in [(1, false), (2, false), (5, true), (6, true), (9, false), (10, true)] {
+            for value in [1_u32, 4, 8, 12] {
+                let attributes =
+                    Attributes::new().u32(0, kind).u32(4, 4).u32(8, value).u32(12, 4).with(28, named("test"));
+                // SAFETY: no pointers.
+                let fd = match unsafe { attributes.open(MAP_CREATE) } {
+                    Ok(fd) => fd,
+                    Err(why) => {
+                        eprintln!("skipped: maps of kind {kind}: {why}");
+                        break;
+                    }
+                };
+                let (map, _) = Map::with_fd(fd).unwrap();
+                let whole = if per_processor {
+                    value.next_multiple_of(8) as usize * processors().unwrap()
+                } else {
+                    value as usize
+                };
+                assert_eq!(map.value_len(), whole, "kind {kind}, values of {value}");
+                let (key, bytes) = (0_u32.to_ne_bytes(), vec![7; whole]);
+                map.set(&key, &bytes).unwrap();
+                let got = map.get(&key).unwrap().expect("it is there");
+                let first = |of: &[u8]| of[..value as usize].to_vec();
+                assert_eq!(
+                    (got.len(), first(&got)),
+                    (whole, first(&bytes)),
+                    "kind {kind}, values of {value}"
+                );
+            }
+        }
     }
 }
