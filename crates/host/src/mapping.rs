@@ -3,6 +3,14 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::process::{Resource, getrlimit};
+
+/// Bytes that are mapped by [`Mapping::modest`].
+static MODEST: AtomicUsize = AtomicUsize::new(0);
+/// Of the address space that a process may have, what those may have together: one part of so many.
+const PART: u64 = 8;
 
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
@@ -11,6 +19,7 @@ const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
+    is_modest: bool,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread; whoever reads or
@@ -34,6 +43,62 @@ impl Mapping {
         Self::map(len, protection, libc::MAP_SHARED, file.as_fd().as_raw_fd(), 0)
     }
 
+    /// `len` bytes of `file` from `offset` on, which others have mapped, too.
+    pub(crate) fn part(file: impl AsFd, offset: usize, len: usize) -> io::Result<Self> {
+        Self::map(len, READ_WRITE, libc::MAP_SHARED, file.as_fd().as_raw_fd(), offset as i64)
+    }
+
+    /// `len` bytes of `file` from `offset` on, in a process that is not ours: only to be read unless `writable`.
+    /// They are in no core dump, as they are other processes' too. They become resident where they are touched,
+    /// also in a process that locks its memory (mlockall(2)). Where the process may have only so much address
+    /// space (RLIMIT_AS), most of it stays the program's.
+    ///
+    /// # Errors
+    /// `ENOMEM` where that would be too much, and what the kernel says.
+    pub(crate) fn modest(file: impl AsFd, offset: usize, len: usize, writable: bool) -> io::Result<Self> {
+        let mapped = MODEST.fetch_add(len, Ordering::Relaxed) + len;
+        let is_much = getrlimit(Resource::As).current.is_some_and(|limit| mapped as u64 > limit / PART);
+        let of = || {
+            if is_much {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            let fd = file.as_fd().as_raw_fd();
+            // Without access nothing is populated, as it would be at once in a process that locks what it maps.
+            let mapping = Self::map(len, libc::PROT_NONE, libc::MAP_SHARED, fd, offset as i64)?;
+            let protection = if writable { READ_WRITE } else { libc::PROT_READ };
+            let start = mapping.start.as_ptr().cast();
+            // SAFETY: it is this mapping, to which nobody has a pointer yet.
+            let done = unsafe {
+                libc::madvise(start, len, libc::MADV_DONTDUMP) == 0
+                    && libc::munlock(start, len) == 0
+                    && libc::mprotect(start, len, protection) == 0
+            };
+            if done { Ok(mapping) } else { Err(io::Error::last_os_error()) }
+        };
+        let mapping = of();
+        if mapping.is_err() {
+            MODEST.fetch_sub(len, Ordering::Relaxed);
+        }
+        mapping.map(|mut mapping| {
+            mapping.is_modest = true;
+            mapping
+        })
+    }
+
+    /// A page of zeros that a child has as zeros again, however it is made (`MADV_WIPEONFORK`).
+    ///
+    /// # Errors
+    /// What the kernel says; it is older than Linux 4.14.
+    pub(crate) fn wiped_on_fork() -> io::Result<Self> {
+        const PAGE: usize = 4096;
+        let mapping = Self::map(PAGE, READ_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
+        // SAFETY: it is this mapping.
+        match unsafe { libc::madvise(mapping.start.as_ptr().cast(), PAGE, libc::MADV_WIPEONFORK) } {
+            0 => Ok(mapping),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// `len` zero bytes, populated; in huge pages of 2 MiB if asked, of which
     /// `len` must then be a multiple.
     pub(crate) fn anonymous(len: usize, hugepages: bool) -> io::Result<Self> {
@@ -49,7 +114,7 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, len })
+        Ok(Self { start, len, is_modest: false })
     }
 
     /// The first byte.
@@ -83,8 +148,17 @@ impl Mapping {
     }
 
     /// Keeps the memory mapped until the process ends.
-    pub(crate) fn leak(self) {
+    pub(crate) fn leak(self) -> NonNull<u8> {
+        let start = self.start;
         std::mem::forget(self);
+        start
+    }
+
+    /// Keeps the memory out of core dumps.
+    pub(crate) fn without_dumps(self) -> Self {
+        // SAFETY: it is this mapping. A kernel that does not take this dumps it, as before.
+        unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_DONTDUMP) };
+        self
     }
 }
 
@@ -93,5 +167,8 @@ impl Drop for Mapping {
         // SAFETY: mapped by us with this length; whoever holds pointers into
         // it has leaked it instead.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+        if self.is_modest {
+            MODEST.fetch_sub(self.len, Ordering::Relaxed);
+        }
     }
 }

@@ -102,7 +102,7 @@ impl SharedPage {
     }
 
     fn of(file: File) -> io::Result<Self> {
-        let memory = Mapping::of(&file, 0, size_of::<Page>())?;
+        let memory = Mapping::of(&file, 0, size_of::<Page>())?.without_dumps();
         Ok(Self { memory, file })
     }
 }

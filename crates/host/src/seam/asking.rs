@@ -233,6 +233,22 @@ impl Seam {
         self.map(&Request::Outboxes, Outboxes::map)
     }
 
+    /// Maps that of connection `id`.
+    ///
+    /// # Errors
+    /// As [`labels`](Self::labels).
+    pub fn reach(&self, outboxes: &Outboxes, id: u64) -> Result<(), Errno> {
+        self.map(&Request::Outboxes, |file| outboxes.reach(file, id))
+    }
+
+    /// Whether `fd` is connection `id` of this desk's, as the kernel knows it.
+    #[must_use]
+    pub fn is_connection(&self, fd: BorrowedFd<'_>, id: u64) -> bool {
+        let named = getpeername(fd).ok().flatten().and_then(|addr| SocketAddrUnix::try_from(addr).ok());
+        let number = named.and_then(|addr| Name::decode_number(addr.abstract_name()?));
+        number == Some((self.run, id))
+    }
+
     /// Maps the file that `request` asks for.
     fn map<T>(
         &self,

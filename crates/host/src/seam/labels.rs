@@ -107,7 +107,7 @@ impl Board {
     pub fn new() -> io::Result<Self> {
         let file = memfd_create("greenwave-labels", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, LEN as u64)?;
-        let lines = Lines(Mapping::shared(&file, LEN, true)?);
+        let lines = Lines(Mapping::shared(&file, LEN, true)?.without_dumps());
         // Nobody else can write, or make it shorter under those who read.
         let seals = SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         fcntl_add_seals(&file, seals)?;
@@ -211,7 +211,7 @@ impl Labels {
         if rustix::fs::fstat(file)?.st_size != LEN as i64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(Self(Lines(Mapping::shared(file, LEN, false)?)))
+        Ok(Self(Lines(Mapping::modest(file, 0, LEN, false)?)))
     }
 
     /// Whether connections have differed in urgency so far; until then there

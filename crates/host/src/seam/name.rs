@@ -89,6 +89,24 @@ impl Name {
     /// What `bytes` say; `None` when they are no name of ours.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (run, kind, six, id, mut rest) = Self::decode_head(bytes)?;
+        let mut end = || {
+            let addr = Ipv6Addr::from(take_hex::<16>(&mut rest)?);
+            let port = u16::from_be_bytes(take_hex(&mut rest)?);
+            Some(SocketAddr::new(addr.to_canonical(), port))
+        };
+        Some(Self { run, kind, six, id, local: end()?, remote: end()? })
+    }
+
+    /// Of what [`decode`](Self::decode) gives, `run` and `id` of a connection.
+    #[must_use]
+    pub fn decode_number(bytes: &[u8]) -> Option<(u32, u64)> {
+        let (run, kind, _, id, _) = Self::decode_head(bytes)?;
+        matches!(kind, Kind::Connection | Kind::Opened).then_some((run, id))
+    }
+
+    /// What stands before the addresses, and the rest.
+    fn decode_head(bytes: &[u8]) -> Option<(u32, Kind, bool, u64, &[u8])> {
         let mut rest = bytes.strip_prefix(MARK)?;
         if bytes.len() != LEN {
             return None;
@@ -103,12 +121,7 @@ impl Name {
             _ => return None,
         };
         let id = u64::from_be_bytes(take_hex(&mut rest)?);
-        let mut end = || {
-            let addr = Ipv6Addr::from(take_hex::<16>(&mut rest)?);
-            let port = u16::from_be_bytes(take_hex(&mut rest)?);
-            Some(SocketAddr::new(addr.to_canonical(), port))
-        };
-        Some(Self { run, kind, six, id, local: end()?, remote: end()? })
+        Some((run, kind, six, id, rest))
     }
 }
 
@@ -160,6 +173,8 @@ mod tests {
             let kind = Kind::ALL[kind].0;
             let name = Name { run, kind, six, id, local, remote };
             prop_assert_eq!(Name::decode(&name.encode()), Some(name));
+            let has_outbox = matches!(kind, Kind::Connection | Kind::Opened);
+            prop_assert_eq!(Name::decode_number(&name.encode()), has_outbox.then_some((run, id)));
             prop_assert!(name.encode().iter().all(u8::is_ascii_graphic));
         }
 

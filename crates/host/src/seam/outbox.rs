@@ -13,18 +13,24 @@
 //!
 //! What stands in the file is hostile: the stack looks at it as at a packet. A
 //! program can spoil what others of the same desk write, as it can by their descriptors.
-//! The first [`OUTBOXES`] connections have one. Memory is used where something was written: a page of each, and
+//! The first [`OUTBOXES`] connections have one. A program maps [`CHUNK`] bytes of the file when it has a
+//! connection whose outbox lies there. Memory is used where something was written: a page of each, and
 //! beyond the first pages some [`HELD_MAX`], for what empties while there is more than that gives it back.
+//! What programs have touched beyond what they said to have written the stack finds in the size of the file, at
+//! which it looks now and then, and takes away from outboxes that are empty or nobody's.
 //! Source: ADR 0025; the lock-free order in `slot`.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create, stat};
+use rustix::io::Errno;
+use rustix::process::{Pid, getpid, test_kill_process};
 
 use crate::mapping::Mapping;
-use slot::{Memory, Taken};
+use slot::{Memory, Taken, UNBROKEN};
 
 mod slot;
 
@@ -34,8 +40,17 @@ pub const BYTES: usize = SLOT - DATA;
 pub const OUTBOXES: usize = 1 << 14;
 /// Bytes that outboxes may hold on to while they are empty, besides their first pages.
 pub const HELD_MAX: usize = 64 << 20;
+/// Bytes that a program maps at once.
+pub const CHUNK: usize = 16 * SLOT;
 
-/// The file: how many stacks there are, then a page for each, then the outboxes.
+/// The file: the process namespace of the stack, then a page for each of its stacks (their count is in the
+/// file's length), then the outboxes.
+const PID_NAMESPACE: [usize; 2] = [0, 8];
+/// The size of the file is looked at once in so many times that the stack gives back, or might.
+const LOOK_EVERY: u32 = 1024;
+/// Outboxes that are looked into at once, where the file is too large.
+const SWEPT: usize = 64;
+
 const PAGE: usize = 4096;
 /// In a stack's page: whether it sleeps; which words of the next have bits; and a bit for
 /// each outbox that was written to.
@@ -53,12 +68,36 @@ const FIRST: usize = PAGE - DATA;
 /// All outboxes, from either side.
 #[derive(Debug)]
 pub struct Outboxes {
-    memory: Mapping,
+    /// What lies before the first of them.
+    head: Mapping,
     stacks: usize,
-    /// What the stack's side knows of them; a program's side has nothing of it.
+    /// Where each chunk of them is mapped, if it is.
+    chunks: Box<[AtomicPtr<u8>]>,
+    side: Side,
+}
+
+/// What one side has that the other has not.
+#[derive(Debug)]
+enum Side {
+    Stack(Kept),
+    /// A page in which a process notes its number, as the stack knows it, or that the stack does not
+    /// know it; zero in a process that has not.
+    Program(Option<Mapping>),
+}
+
+/// What the stack keeps.
+#[derive(Debug)]
+struct Kept {
+    /// All chunks.
+    all: Mapping,
+    file: OwnedFd,
+    /// What it knows of each.
     known: Box<[Known]>,
     /// Bytes beyond first pages that have memory.
     held: AtomicUsize,
+    /// How often it might have looked at the file's size, and where it looks into outboxes next.
+    looks: AtomicU32,
+    swept: AtomicUsize,
 }
 
 /// What the stack knows of an outbox, whatever stands in it.
@@ -66,14 +105,16 @@ pub struct Outboxes {
 struct Known {
     /// The connection's generation.
     owner: AtomicU32,
+    /// A connection has it, and it may be opened.
+    lives: AtomicBool,
     /// Where what was written reached at most since its memory was given back.
     reach: AtomicUsize,
 }
 
-/// One of them.
+/// One of them, which starts at `start`.
 struct Outbox<'a> {
     all: &'a Outboxes,
-    at: usize,
+    start: NonNull<u8>,
     nth: usize,
 }
 
@@ -88,41 +129,91 @@ impl Outboxes {
     /// When there is no descriptor or no memory left.
     pub fn new(stacks: u16) -> io::Result<(Self, OwnedFd)> {
         let file = memfd_create("greenwave-outboxes", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, len(stacks.into()) as u64)?;
+        ftruncate(&file, (head(stacks.into()) + OUTBOXES * SLOT) as u64)?;
         // Nobody can make it shorter under those who have it mapped.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let known = (0..OUTBOXES).map(|_| Known::default()).collect();
-        Ok((Self::of(file.as_fd(), stacks.into(), known)?, file))
+        let stacks = usize::from(stacks);
+        let head = Mapping::shared(&file, head(stacks), true)?.without_dumps();
+        let all = Mapping::part(&file, self::head(stacks), OUTBOXES * SLOT)?.without_dumps();
+        let kept = Kept {
+            file: file.try_clone()?,
+            known: (0..OUTBOXES).map(|_| Known::default()).collect(),
+            held: AtomicUsize::new(0),
+            looks: AtomicU32::new(0),
+            swept: AtomicUsize::new(0),
+            all,
+        };
+        let chunk = |at: usize| AtomicPtr::new(kept.all.at::<u8>(at * CHUNK).as_ptr());
+        let chunks = (0..OUTBOXES * SLOT / CHUNK).map(chunk).collect();
+        let outboxes = Self { head, stacks, chunks, side: Side::Stack(kept) };
+        for (at, word) in PID_NAMESPACE.into_iter().zip(pid_namespace().unwrap_or_default()) {
+            outboxes.word(at).store(word, Ordering::Relaxed);
+        }
+        Ok((outboxes, file))
     }
 
-    /// A program's side: what [`new`](Self::new) has made.
+    /// A program's side: what [`new`](Self::new) has made. None of them is [reached](Self::reach) yet.
     ///
     /// # Errors
     /// When it is no such file, or there is no memory left.
     pub fn map(file: BorrowedFd<'_>) -> io::Result<Self> {
-        let size = usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
-        let stacks = size.saturating_sub(len(0)) / PAGE;
-        if stacks == 0 || size != len(stacks) {
+        let size = usize::try_from(fstat(file)?.st_size).unwrap_or(0);
+        let stacks = size.saturating_sub(head(0) + OUTBOXES * SLOT) / PAGE;
+        if stacks == 0 || size != head(stacks) + OUTBOXES * SLOT {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Self::of(file, stacks, Box::default())
+        let head = Mapping::modest(file, 0, head(stacks), true)?;
+        let chunks = (0..OUTBOXES * SLOT / CHUNK).map(|_| AtomicPtr::default()).collect();
+        Ok(Self { head, stacks, chunks, side: Side::Program(Mapping::wiped_on_fork().ok()) })
     }
 
-    fn of(file: BorrowedFd<'_>, stacks: usize, known: Box<[Known]>) -> io::Result<Self> {
-        let memory = Mapping::shared(file, len(stacks), true)?;
-        Ok(Self { memory, stacks, known, held: AtomicUsize::new(0) })
+    /// Whether nothing is to be mapped for connection `id`: its outbox is, or it has none.
+    #[must_use]
+    pub fn is_reached(&self, id: u64) -> bool {
+        nth(id).is_none_or(|nth| !self.chunks[nth * SLOT / CHUNK].load(Ordering::Relaxed).is_null())
+    }
+
+    /// Maps the outbox of connection `id`, of the same file. Without that its bytes take the pair.
+    ///
+    /// # Errors
+    /// When there is no memory, or no address space, left.
+    pub fn reach(&self, file: BorrowedFd<'_>, id: u64) -> io::Result<()> {
+        let Some(nth) = nth(id) else { return Ok(()) };
+        let chunk = nth * SLOT / CHUNK;
+        let mapping = Mapping::modest(file, head(self.stacks) + chunk * CHUNK, CHUNK, true)?;
+        let (start, null) = (mapping.at::<u8>(0).as_ptr(), std::ptr::null_mut());
+        let set = Ordering::AcqRel;
+        // Where another thread was first, it goes again.
+        if self.chunks[chunk].compare_exchange(null, start, set, Ordering::Relaxed).is_ok() {
+            mapping.leak();
+        }
+        Ok(())
     }
 
     /// That of connection `id`, if it has one.
     fn get(&self, id: u64) -> Option<Outbox<'_>> {
-        let nth = usize::try_from(id >> 32).ok().filter(|&nth| nth < OUTBOXES)?;
-        Some(Outbox { all: self, at: (1 + self.stacks) * PAGE + nth * SLOT, nth })
+        self.nth(nth(id)?)
+    }
+
+    fn nth(&self, nth: usize) -> Option<Outbox<'_>> {
+        let chunk = NonNull::new(self.chunks[nth * SLOT / CHUNK].load(Ordering::Acquire))?;
+        // SAFETY: the chunk is mapped, and this is one of those in it.
+        let start = unsafe { chunk.add(nth * SLOT % CHUNK) };
+        Some(Outbox { all: self, start, nth })
+    }
+
+    /// The same, if it is still that connection's; and what the stack knows of it. The stack's side.
+    fn mine(&self, id: u64) -> Option<(Outbox<'_>, &Known)> {
+        let (outbox, Side::Stack(kept)) = (self.get(id)?, &self.side) else { return None };
+        let known = &kept.known[outbox.nth];
+        let is_its = known.lives.load(Ordering::Relaxed) && known.owner.load(Ordering::Relaxed) == id as u32;
+        is_its.then_some((outbox, known))
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
         // SAFETY: `at` checks that it lies inside and is aligned; the memory
         // is mapped as long as this is, and both sides use it atomically.
-        unsafe { self.memory.at::<AtomicU64>(at).as_ref() }
+        unsafe { self.head.at::<AtomicU64>(at).as_ref() }
     }
 
     /// A word of stack `stack`'s page.
@@ -134,23 +225,24 @@ impl Outboxes {
     /// Connection `id` begins: its outbox is empty, and closed. The stack's side, as all
     /// that follows but [`put`](Self::put).
     pub fn begin(&self, id: u64) {
-        if let Some(outbox) = self.get(id) {
-            self.known[outbox.nth].owner.store(id as u32, Ordering::Relaxed);
-            slot::begin(&outbox, id as u32);
+        if let (Some(outbox), Side::Stack(kept)) = (self.get(id), &self.side) {
+            let known = &kept.known[outbox.nth];
+            known.owner.store(id as u32, Ordering::Relaxed);
+            known.lives.store(slot::begin(&outbox, id as u32, is_gone), Ordering::Relaxed);
         }
     }
 
     /// What programs write to connection `id` may go there from now on.
     pub fn open(&self, id: u64) {
-        if let Some(outbox) = self.get(id) {
-            slot::open(&outbox, id as u32);
+        if let Some((outbox, _)) = self.mine(id) {
+            slot::open(&outbox);
         }
     }
 
     /// And no more.
     pub fn close(&self, id: u64) {
-        if let Some(outbox) = self.get(id) {
-            slot::close(&outbox, id as u32);
+        if let Some((outbox, _)) = self.mine(id) {
+            slot::close(&outbox);
         }
     }
 
@@ -158,13 +250,12 @@ impl Outboxes {
     /// many bytes that were.
     #[must_use]
     pub fn take(&self, id: u64, into: &mut [u8]) -> usize {
-        let Some(outbox) = self.get(id) else { return 0 };
-        let Taken { len, end } = slot::take(&outbox, id as u32, into);
-        let reach = &self.known[outbox.nth].reach;
-        let before = reach.load(Ordering::Relaxed);
+        let (Some((outbox, known)), Side::Stack(kept)) = (self.mine(id), &self.side) else { return 0 };
+        let Taken { len, end } = slot::take(&outbox, into);
+        let before = known.reach.load(Ordering::Relaxed);
         if end > before {
-            reach.store(end, Ordering::Relaxed);
-            self.held.fetch_add(beyond(end) - beyond(before), Ordering::Relaxed);
+            known.reach.store(end, Ordering::Relaxed);
+            kept.held.fetch_add(beyond(end) - beyond(before), Ordering::Relaxed);
         }
         len
     }
@@ -172,40 +263,54 @@ impl Outboxes {
     /// Gives the memory of an empty outbox back, but for its first page, where all hold too much and nobody
     /// writes just then; who wants to meanwhile finds its lock taken.
     pub fn relieve(&self, id: u64) {
-        if self.holds_much(id)
-            && let Some(outbox) = self.get(id)
-        {
-            slot::give_back(&outbox, id as u32, || self.give_back(&outbox));
+        let (Some((outbox, known)), Side::Stack(kept)) = (self.mine(id), &self.side) else { return };
+        if kept.holds_much(known) {
+            slot::give_back(&outbox, || kept.give_back(outbox.nth));
         }
+        self.look(kept);
     }
 
     /// Connection `id` ends: its outbox is closed, and its memory given back where all hold too much. What
     /// somebody still copies to it counts for nothing, as it is not opened again for this connection.
     pub fn end(&self, id: u64) {
         self.close(id);
-        let Some(outbox) = self.get(id).filter(|outbox| slot::is_empty(outbox, id as u32)) else { return };
-        if self.holds_much(id) {
-            self.give_back(&outbox);
+        let (Some((outbox, known)), Side::Stack(kept)) = (self.mine(id), &self.side) else { return };
+        known.lives.store(false, Ordering::Relaxed);
+        if slot::is_empty(&outbox) && kept.holds_much(known) {
+            kept.give_back(outbox.nth);
+        }
+        self.look(kept);
+    }
+
+    /// Looks now and then at the size of the file. Where that is more than it can be by what was said to be
+    /// written, some outboxes that are empty or nobody's give theirs back, each time until it is not.
+    fn look(&self, kept: &Kept) {
+        let look = kept.looks.fetch_add(1, Ordering::Relaxed);
+        if look.is_multiple_of(LOOK_EVERY) && kept.is_crowded() {
+            self.sweep(kept, SWEPT);
         }
     }
 
-    /// Gives the memory of `outbox` back, but for its first page.
-    fn give_back(&self, outbox: &Outbox<'_>) {
-        // Where the kernel refuses, it is held on to.
-        if self.memory.give_back(outbox.at + PAGE, SLOT - PAGE).is_ok() {
-            let reach = self.known[outbox.nth].reach.swap(0, Ordering::Relaxed);
-            self.held.fetch_sub(beyond(reach), Ordering::Relaxed);
+    /// Has the next `count` outboxes give back what they need not hold.
+    fn sweep(&self, kept: &Kept, count: usize) {
+        let first = kept.swept.fetch_add(count, Ordering::Relaxed);
+        for nth in (first..first + count).map(|nth| nth % OUTBOXES) {
+            let Some(outbox) = self.nth(nth) else { continue };
+            if kept.known[nth].lives.load(Ordering::Relaxed) {
+                slot::give_back(&outbox, || kept.give_back(nth));
+            } else {
+                kept.give_back(nth);
+            }
         }
-    }
-
-    /// Whether the outbox of `id` holds something of too much.
-    fn holds_much(&self, id: u64) -> bool {
-        let reach = |outbox: Outbox<'_>| self.known[outbox.nth].reach.load(Ordering::Relaxed);
-        self.held.load(Ordering::Relaxed) > HELD_MAX && beyond(self.get(id).map_or(0, reach)) > 0
+        // It goes on at the next chance.
+        if kept.is_crowded() {
+            kept.looks.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Tells of each connection of stack `stack` that was written to since; whether any was.
     pub fn written(&self, stack: u16, mut tell: impl FnMut(u64)) -> bool {
+        let Side::Stack(kept) = &self.side else { return false };
         let stack = usize::from(stack);
         let mut any = false;
         for above in 0..WORDS / 64 {
@@ -217,7 +322,7 @@ impl Outboxes {
                 let word = above * 64 + word;
                 for bit in bits(self.of_stack(stack, WRITTEN + word * 8).swap(0, Ordering::AcqRel)) {
                     let nth = (word * 64 + bit) * self.stacks + stack;
-                    if let Some(known) = self.known.get(nth) {
+                    if let Some(known) = kept.known.get(nth) {
                         any = true;
                         tell((nth as u64) << 32 | u64::from(known.owner.load(Ordering::Relaxed)));
                     }
@@ -257,7 +362,24 @@ impl Outboxes {
         pieces: impl Iterator<Item = &'a [u8]> + Clone,
         is_alone: impl FnOnce() -> bool,
     ) -> bool {
-        self.get(id).is_some_and(|outbox| slot::put(&outbox, id as u32, pieces, is_alone))
+        self.get(id).is_some_and(|outbox| slot::put(&outbox, id as u32, self.process(), pieces, is_alone))
+    }
+
+    /// The number of this process, as the stack knows it; [`UNBROKEN`] where it does not.
+    fn process(&self) -> u32 {
+        let Side::Program(Some(noted)) = &self.side else { return UNBROKEN };
+        // SAFETY: the page is mapped as long as this is, and its threads use it atomically.
+        let noted = unsafe { noted.at::<AtomicU32>(0).as_ref() };
+        match noted.load(Ordering::Relaxed) {
+            0 => {
+                let stacks = PID_NAMESPACE.map(|at| self.word(at).load(Ordering::Relaxed));
+                let is_same = pid_namespace() == Some(stacks);
+                let number = if is_same { getpid().as_raw_pid().cast_unsigned() } else { UNBROKEN };
+                noted.store(number, Ordering::Relaxed);
+                number
+            }
+            number => number,
+        }
     }
 
     /// Whether the stack of connection `id` sleeps. A program's side.
@@ -279,9 +401,47 @@ impl Outboxes {
     }
 }
 
-/// The file's length in bytes for so many stacks.
-const fn len(stacks: usize) -> usize {
-    (1 + stacks) * PAGE + OUTBOXES * SLOT
+impl Kept {
+    /// Gives the memory of an outbox back, but for its first page.
+    fn give_back(&self, nth: usize) {
+        // Where the kernel refuses, it is held on to.
+        if self.all.give_back(nth * SLOT + PAGE, SLOT - PAGE).is_ok() {
+            let reach = self.known[nth].reach.swap(0, Ordering::Relaxed);
+            self.held.fetch_sub(beyond(reach), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether an outbox holds something of too much.
+    fn holds_much(&self, known: &Known) -> bool {
+        self.held.load(Ordering::Relaxed) > HELD_MAX && beyond(known.reach.load(Ordering::Relaxed)) > 0
+    }
+
+    /// Whether the file has more memory than what was said to be written explains, and than may be held on to.
+    fn is_crowded(&self) -> bool {
+        let allowed = HELD_MAX.max(self.held.load(Ordering::Relaxed)) + OUTBOXES * PAGE + SWEPT * SLOT;
+        fstat(&self.file).is_ok_and(|file| file.st_blocks as usize * 512 > allowed)
+    }
+}
+
+/// Whether the process with this number has ended.
+fn is_gone(process: u32) -> bool {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
+}
+
+/// The device and the number of the file that stands for this process's namespace of process numbers.
+fn pid_namespace() -> Option<[u64; 2]> {
+    stat("/proc/self/ns/pid").ok().map(|file| [file.st_dev, file.st_ino])
+}
+
+/// The how many-th outbox connection `id` has, if it has one.
+fn nth(id: u64) -> Option<usize> {
+    usize::try_from(id >> 32).ok().filter(|&nth| nth < OUTBOXES)
+}
+
+/// Bytes of the file before the outboxes.
+const fn head(stacks: usize) -> usize {
+    (1 + stacks) * PAGE
 }
 
 /// Bytes beyond the first page of what reaches so far.
@@ -305,19 +465,21 @@ impl Outbox<'_> {
     }
 
     fn state(&self) -> &AtomicU64 {
-        self.all.word(self.at)
+        // SAFETY: an outbox starts with it, in memory that is mapped as long as `all` is, and both sides use
+        // it atomically.
+        unsafe { self.start.cast::<AtomicU64>().as_ref() }
     }
 
     fn latch(&self) -> &AtomicU32 {
-        // SAFETY: as for `Outboxes::word`.
-        unsafe { self.all.memory.at::<AtomicU32>(self.at + 8).as_ref() }
+        // SAFETY: as above; it follows.
+        unsafe { self.start.add(8).cast::<AtomicU32>().as_ref() }
     }
 
     /// Where `len` bytes from place `at` on lie.
     fn bytes(&self, at: usize, len: usize) -> *mut u8 {
         assert!(at + len <= BYTES, "{len} bytes at {at} are not in an outbox");
-        // SAFETY: they lie in this outbox, which lies in the mapping.
-        unsafe { self.all.memory.start().as_ptr().add(self.at + DATA + at) }
+        // SAFETY: they lie in this outbox.
+        unsafe { self.start.add(DATA + at).as_ptr() }
     }
 }
 
@@ -325,27 +487,32 @@ impl Memory for Outbox<'_> {
     const BYTES: usize = BYTES;
 
     fn word(&self) -> u64 {
-        self.state().load(Ordering::Acquire)
+        self.state().load(Ordering::SeqCst)
     }
 
     fn exchange(&self, from: u64, to: u64) -> Result<(), u64> {
-        self.state().compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
+        self.state().compare_exchange(from, to, Ordering::SeqCst, Ordering::Acquire).map(|_| ())
     }
 
-    fn set(&self, bits: u64) {
-        self.state().fetch_or(bits, Ordering::AcqRel);
+    fn set(&self, bits: u64) -> u64 {
+        self.state().fetch_or(bits, Ordering::AcqRel) | bits
     }
 
     fn clear(&self, bits: u64) {
         self.state().fetch_and(!bits, Ordering::AcqRel);
     }
 
-    fn lock(&self) -> bool {
-        self.latch().compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    // These two, and the word, in one order for all: see `Memory::lock`.
+    fn lock(&self, holder: u32) -> bool {
+        self.latch().compare_exchange(0, holder, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    fn unlock(&self) {
-        self.latch().store(0, Ordering::Release);
+    fn holder(&self) -> u32 {
+        self.latch().load(Ordering::SeqCst)
+    }
+
+    fn unlock(&self, holder: u32) -> bool {
+        self.latch().compare_exchange(holder, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
     fn write(&self, at: usize, bytes: &[u8]) {

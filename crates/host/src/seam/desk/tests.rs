@@ -469,13 +469,20 @@ fn rules_of_a_listeners_own_are_taken_before_it_listens() {
     });
 }
 
+/// The outboxes, that of connection `id` mapped.
+fn reached(seam: Seam, id: u64) -> Outboxes {
+    let outboxes = seam.outboxes().unwrap();
+    seam.reach(&outboxes, id).unwrap();
+    outboxes
+}
+
 #[test]
 fn what_is_in_the_outbox_comes_before_what_is_in_the_pair() {
     let mut world = World::new(30);
     let listener = world.listener(HERE);
     let mut pipe = world.desk.offer(7, end(HERE), end("10.0.0.9:1")).unwrap();
     let (name, mut stream) = accept(&listener);
-    let (outboxes, _) = world.while_polled(|seam| seam.outboxes().unwrap(), |_, _| ());
+    let (outboxes, _) = world.while_polled(|seam| reached(seam, name.id), |_, _| ());
     let put = |bytes: &'static [u8]| outboxes.put(name.id, std::iter::once(bytes), || true);
     let mut bytes = [0; 64];
     let mut read = |pipe: &mut Pipe| match pipe.read(&mut bytes) {

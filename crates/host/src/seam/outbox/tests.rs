@@ -2,12 +2,24 @@
 
 use std::cell::Cell;
 use std::iter::once;
+use std::os::fd::AsFd;
 
 use super::*;
+use crate::seam::Labels;
 
 fn both(stacks: u16) -> (Outboxes, Outboxes) {
     let (stack, file) = Outboxes::new(stacks).unwrap();
-    (stack, Outboxes::map(file.as_fd()).unwrap())
+    let program = program(&file);
+    (stack, program)
+}
+
+/// A program that has mapped all there is.
+fn program(file: &OwnedFd) -> Outboxes {
+    let program = Outboxes::map(file.as_fd()).unwrap();
+    for nth in (0..OUTBOXES as u64).step_by(CHUNK / SLOT) {
+        program.reach(file.as_fd(), id(nth, 0)).unwrap();
+    }
+    program
 }
 
 fn id(slot: u64, generation: u64) -> u64 {
@@ -73,7 +85,7 @@ fn a_message_has_room_or_takes_the_pair() {
 #[test]
 fn memory_of_what_was_taken_is_given_back_where_there_is_much_of_it() {
     let (stack, file) = Outboxes::new(1).unwrap();
-    let program = Outboxes::map(file.as_fd()).unwrap();
+    let program = program(&file);
     let held = || rustix::fs::fstat(&file).unwrap().st_blocks as usize * 512;
     let most = vec![7; BYTES];
     let count = 2 * HELD_MAX / BYTES;
@@ -154,4 +166,171 @@ fn only_such_a_file_is_mapped_and_nobody_cuts_it() {
     assert!(ftruncate(&file, 0).is_err());
     let other = memfd_create("other", MemfdFlags::CLOEXEC).unwrap();
     assert!(Outboxes::map(other.as_fd()).is_err());
+}
+
+#[test]
+fn a_program_maps_a_chunk_of_the_file_for_each_connection_beyond_the_last() {
+    let (stack, file) = Outboxes::new(1).unwrap();
+    let program = Outboxes::map(file.as_fd()).unwrap();
+    let per_chunk = (CHUNK / SLOT) as u64;
+    let (first, last, next) = (id(0, 1), id(per_chunk - 1, 1), id(per_chunk, 1));
+    for conn in [first, last, next] {
+        stack.begin(conn);
+        stack.open(conn);
+        assert!(!program.is_reached(conn) && !program.put(conn, once(&b"a"[..]), || true));
+    }
+    program.reach(file.as_fd(), last).unwrap();
+    program.reach(file.as_fd(), last).unwrap();
+    let put = [first, last, next].map(|conn| program.put(conn, once(&b"a"[..]), || true));
+    assert_eq!(put, [true, true, false]);
+    assert_eq!([first, last, next].map(|conn| taken(&stack, conn).len()), [1, 1, 0]);
+    assert!(program.is_reached(id(OUTBOXES as u64, 1)), "there is none to map");
+}
+
+/// What `/proc/self/smaps` says of the mappings of the file: their sizes in KiB, and flags.
+fn mappings(of: &str) -> Vec<(u64, String)> {
+    let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut all, mut is_one) = (Vec::new(), false);
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("Size:") if is_one => all.push((words.next().unwrap().parse().unwrap(), String::new())),
+            Some("VmFlags:") if is_one => {
+                all.last_mut().unwrap().1 = words.map(|word| format!(" {word}")).collect()
+            }
+            Some(word) if !word.ends_with(':') => is_one = line.contains(of),
+            _ => {}
+        }
+    }
+    all
+}
+
+#[test]
+fn what_is_shared_is_in_no_core_dump_and_not_locked() {
+    let (_stack, _program) = both(1);
+    let _board = crate::seam::labels::Board::new().unwrap();
+    let _labels = Labels::map(_board.file()).unwrap();
+    for name in ["greenwave-outboxes", "greenwave-labels"] {
+        let all = mappings(name);
+        assert!(all.len() >= 2, "{name}: {all:?}");
+        assert!(
+            all.iter().all(|(_, flags)| flags.contains(" dd") && !flags.contains(" lo")),
+            "{name}: {all:?}"
+        );
+    }
+}
+
+/// Runs `check` in a child, whose limits are its own; its status.
+fn in_a_child(check: impl FnOnce()) -> i32 {
+    // SAFETY: the child calls what allocates, which glibc allows after a fork of several threads.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+        // SAFETY: it ends the child.
+        unsafe { libc::_exit(i32::from(done.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is ours, and not waited for yet.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    status
+}
+
+#[test]
+fn a_lock_of_a_process_that_was_killed_is_broken_for_the_next_connection() {
+    let (stack, program) = both(1);
+    let conn = |generation| id(0, generation);
+    stack.begin(conn(1));
+    stack.open(conn(1));
+    let killed = in_a_child(|| {
+        program.put(conn(1), once(&b"lost"[..]), || {
+            // SAFETY: it ends the child, while that has the lock.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            true
+        });
+    });
+    assert_eq!(killed & 0x7f, libc::SIGKILL);
+    assert!(!program.put(conn(1), once(&b"a"[..]), || true), "the lock is the child's");
+    stack.end(conn(1));
+    stack.begin(conn(2));
+    stack.open(conn(2));
+    assert!(program.put(conn(2), once(&b"a"[..]), || true));
+    assert_eq!(taken(&stack, conn(2)), b"a");
+}
+
+#[test]
+fn a_connection_that_begins_while_somebody_copies_for_the_one_before_takes_the_pair() {
+    let (stack, program) = both(1);
+    let conn = |generation| id(0, generation);
+    stack.begin(conn(1));
+    stack.open(conn(1));
+    let late = program.put(conn(1), once(&b"late"[..]), || {
+        stack.end(conn(1));
+        stack.begin(conn(2));
+        stack.open(conn(2));
+        assert!(!program.put(conn(2), once(&b"a"[..]), || true));
+        true
+    });
+    assert!(!late && !program.put(conn(2), once(&b"a"[..]), || true), "nor afterwards");
+    assert_eq!(taken(&stack, conn(2)), b"");
+    stack.end(conn(2));
+    stack.begin(conn(3));
+    stack.open(conn(3));
+    assert!(program.put(conn(3), once(&b"a"[..]), || true), "the lock is free");
+}
+
+#[test]
+fn memory_that_programs_touch_and_say_nothing_of_is_taken_away() {
+    let (stack, file) = Outboxes::new(1).unwrap();
+    let program = program(&file);
+    let touched = 2 * (HELD_MAX + OUTBOXES * PAGE) / SLOT;
+    for nth in 0..touched {
+        let outbox = program.nth(nth).unwrap();
+        for page in (0..SLOT - DATA).step_by(PAGE) {
+            outbox.write(page, b"x");
+        }
+    }
+    let (Side::Stack(kept), conn) = (&stack.side, id(0, 1)) else { panic!("it is the stack's") };
+    stack.begin(conn);
+    stack.open(conn);
+    assert!(kept.is_crowded());
+    for _ in 0..=LOOK_EVERY as usize + OUTBOXES / SWEPT {
+        stack.relieve(conn);
+    }
+    assert!(!kept.is_crowded());
+    assert!(program.put(conn, once(&b"a"[..]), || true));
+    assert_eq!(taken(&stack, conn), b"a");
+}
+
+/// Such a process locks all that it maps, as memcached -k does.
+#[test]
+fn a_process_that_locks_its_memory_or_may_have_little_has_of_it_what_it_touches() {
+    let (stack, file) = Outboxes::new(1).unwrap();
+    let board = crate::seam::labels::Board::new().unwrap();
+    let (conn, blocks) = (id(0, 1), || fstat(&file).unwrap().st_blocks);
+    stack.begin(conn);
+    stack.open(conn);
+    let before = blocks();
+    let locked = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    };
+    let status = in_a_child(|| {
+        // SAFETY: no pointers. Where it may not, it locks nothing, and the rest holds.
+        unsafe { libc::mlockall(libc::MCL_FUTURE) };
+        let locks = locked();
+        let program = Outboxes::map(file.as_fd()).unwrap();
+        program.reach(file.as_fd(), conn).unwrap();
+        let _labels = Labels::map(board.file()).unwrap();
+        assert!(locked() < locks + 512, "{} KiB, and {locks} before", locked());
+        assert!(blocks() - before <= 4 * (PAGE as i64 / 512), "pages that nobody has touched");
+        assert!(program.put(conn, once(&b"a"[..]), || true));
+        let limit = libc::rlimit { rlim_cur: 64 << 20, rlim_max: 64 << 20 };
+        // SAFETY: the limit lives through the call.
+        unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+        let reached = (1..64).filter(|nth| program.reach(file.as_fd(), id(16 * nth, 1)).is_ok()).count();
+        assert!(reached <= 8, "{reached} chunks of 64 MiB are mapped");
+    });
+    assert_eq!(status, 0);
+    assert_eq!(taken(&stack, conn), b"a");
 }

@@ -159,7 +159,7 @@ fn programs_connect_to_each_other_without_a_wire() {
 fn a_connection_in_its_handshake_has_no_outbox_to_write_to() {
     let mut world = World::new(31);
     let (mut pipe, _theirs, _) = world.opening(false);
-    let (outboxes, _) = world.while_polled(|seam| seam.outboxes().unwrap(), |_, _| ());
+    let (outboxes, _) = world.while_polled(|seam| reached(seam, 7), |_, _| ());
     let put = || outboxes.put(7, std::iter::once(&b"hello"[..]), || true);
     assert!(!put());
     world.desk.opened(7, &mut pipe);

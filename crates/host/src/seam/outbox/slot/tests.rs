@@ -9,12 +9,14 @@ use proptest::prelude::*;
 use super::*;
 
 const MINE: u32 = 7;
+/// A process that writes.
+const PROCESS: u32 = 40;
 
 /// An outbox of four bytes in plain memory, for one thread.
 #[derive(Default)]
 struct Plain {
     word: Cell<u64>,
-    lock: Cell<bool>,
+    lock: Cell<u32>,
     bytes: RefCell<[u8; 4]>,
     noted: Cell<bool>,
     asleep: Cell<bool>,
@@ -35,17 +37,29 @@ impl Memory for Plain {
             Err(word)
         }
     }
-    fn set(&self, bits: u64) {
+    fn set(&self, bits: u64) -> u64 {
         self.word.set(self.word.get() | bits);
+        self.word.get()
     }
     fn clear(&self, bits: u64) {
         self.word.set(self.word.get() & !bits);
     }
-    fn lock(&self) -> bool {
-        !self.lock.replace(true)
+    fn lock(&self, holder: u32) -> bool {
+        let is_free = self.lock.get() == 0;
+        if is_free {
+            self.lock.set(holder);
+        }
+        is_free
     }
-    fn unlock(&self) {
-        self.lock.set(false);
+    fn holder(&self) -> u32 {
+        self.lock.get()
+    }
+    fn unlock(&self, holder: u32) -> bool {
+        let is_its = self.lock.get() == holder;
+        if is_its {
+            self.lock.set(0);
+        }
+        is_its
     }
     fn write(&self, at: usize, bytes: &[u8]) {
         self.bytes.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
@@ -63,21 +77,21 @@ impl Memory for Plain {
 
 /// Writes `bytes` as one piece for each.
 fn write(memory: &impl Memory, generation: u32, bytes: &[u8], is_alone: bool) -> bool {
-    put(memory, generation, bytes.chunks(1), || is_alone)
+    put(memory, generation, PROCESS, bytes.chunks(1), || is_alone)
 }
 
-fn taken(memory: &impl Memory, generation: u32, most: usize) -> Vec<u8> {
+fn taken(memory: &impl Memory, most: usize) -> Vec<u8> {
     let mut into = vec![0; most];
-    let len = take(memory, generation, &mut into).len;
+    let len = take(memory, &mut into).len;
     into.truncate(len);
     into
 }
 
 fn opened() -> Plain {
     let memory = Plain::default();
-    begin(&memory, MINE);
+    assert!(begin(&memory, MINE, |_| panic!("nobody has the lock")));
     assert!(!write(&memory, MINE, b"a", true), "it is closed at first");
-    open(&memory, MINE);
+    open(&memory);
     memory
 }
 
@@ -100,7 +114,7 @@ proptest! {
                 }
             } else {
                 let expected: Vec<u8> = queue.drain(..queue.len().min(len)).collect();
-                prop_assert_eq!(taken(&memory, MINE, len), expected);
+                prop_assert_eq!(taken(&memory, len), expected);
             }
         }
     }
@@ -109,10 +123,13 @@ proptest! {
     fn what_hostile_programs_write_into_it_is_nothing(word in any::<u64>(), generation in any::<u32>()) {
         let memory = Plain::default();
         memory.word.set(word);
-        let into = taken(&memory, generation, 8);
+        let into = taken(&memory, 8);
         prop_assert!(into.len() <= 4);
-        begin(&memory, generation);
-        prop_assert_eq!((super::generation(memory.word()), taken(&memory, generation, 8)), (kept(generation), vec![]));
+        prop_assert!(begin(&memory, generation, |_| false));
+        prop_assert_eq!(taken(&memory, 8), b"");
+        open(&memory);
+        prop_assert!(write(&memory, generation, b"ab", true));
+        prop_assert_eq!(taken(&memory, 8), b"ab");
     }
 }
 
@@ -121,54 +138,65 @@ fn in_doubt_a_message_takes_the_other_way() {
     let memory = opened();
     assert!(!write(&memory, MINE, b"a", false), "something is on the other way");
     assert!(!write(&memory, MINE + 1, b"a", true), "it is another's");
-    memory.lock();
+    assert!(memory.lock(PROCESS));
     assert!(!write(&memory, MINE, b"a", true), "somebody writes");
-    memory.unlock();
+    assert!(memory.unlock(PROCESS));
     memory.asleep.set(true);
     assert!(!write(&memory, MINE, b"a", true), "the stack sleeps");
     memory.asleep.set(false);
     assert!(write(&memory, MINE, b"ab", true) && memory.noted.get());
-    close(&memory, MINE);
+    close(&memory);
     assert!(!write(&memory, MINE, b"c", true), "it is closed");
-    assert_eq!(taken(&memory, MINE, 8), b"ab", "and what was written before is there");
-    begin(&memory, MINE + 1);
-    open(&memory, MINE + 1);
-    close(&memory, MINE);
+    assert_eq!(taken(&memory, 8), b"ab", "and what was written before is there");
+    assert!(begin(&memory, MINE + 1, |_| false));
+    open(&memory);
     assert!(!write(&memory, MINE, b"c", true), "it is another's by now");
-    assert_eq!(taken(&memory, MINE + 1, 8), b"");
-    assert!(write(&memory, MINE + 1, b"d", true), "who had it before cannot close it");
+    assert_eq!(taken(&memory, 8), b"");
+    assert!(write(&memory, MINE + 1, b"d", true));
+}
+
+#[test]
+fn a_lock_is_broken_for_the_next_connection_only_when_its_process_is_gone() {
+    let memory = opened();
+    assert!(memory.lock(PROCESS));
+    assert!(!begin(&memory, MINE + 1, |holder| holder != PROCESS), "it may copy yet");
+    assert_eq!(memory.holder(), PROCESS);
+    assert!(begin(&memory, MINE + 2, |holder| holder == PROCESS));
+    open(&memory);
+    assert!(write(&memory, MINE + 2, b"a", true), "the lock is free");
+    assert_eq!(memory.holder(), 0);
 }
 
 #[test]
 fn memory_goes_back_while_nobody_writes_and_there_is_nothing_to_take() {
     let memory = opened();
-    let goes = |generation| {
+    let goes = || {
         let mut given = false;
-        give_back(&memory, generation, || given = true);
+        give_back(&memory, || given = true);
         given
     };
-    assert!(goes(MINE) && !goes(MINE + 1), "nor is it for who had it before");
+    assert!(goes());
     assert!(write(&memory, MINE, b"a", true), "it is open as it was");
-    assert!(!goes(MINE), "there is something");
-    assert_eq!(taken(&memory, MINE, 8), b"a");
-    memory.lock();
-    assert!(!goes(MINE), "somebody writes");
-    memory.unlock();
-    assert!(goes(MINE));
+    assert!(!goes(), "there is something");
+    assert_eq!(taken(&memory, 8), b"a");
+    assert!(memory.lock(PROCESS));
+    assert!(!goes(), "somebody writes");
+    assert!(memory.unlock(PROCESS));
+    assert!(goes());
 }
 
 /// An outbox and the pair beside it in loom's memory: every order of accesses that the
 /// memory model allows is tried.
 mod interleavings {
     use loom::cell::UnsafeCell;
-    use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+    use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
     use loom::sync::{Arc, Mutex, Notify};
 
     use super::*;
 
     struct Shared {
         word: AtomicU64,
-        lock: AtomicBool,
+        lock: AtomicU32,
         bytes: [UnsafeCell<u8>; 2],
         noted: AtomicBool,
         asleep: AtomicU64,
@@ -189,17 +217,24 @@ mod interleavings {
         fn exchange(&self, from: u64, to: u64) -> Result<(), u64> {
             self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
         }
-        fn set(&self, bits: u64) {
-            self.word.fetch_or(bits, Ordering::AcqRel);
+        fn set(&self, bits: u64) -> u64 {
+            self.word.fetch_or(bits, Ordering::AcqRel) | bits
         }
         fn clear(&self, bits: u64) {
             self.word.fetch_and(!bits, Ordering::AcqRel);
         }
-        fn lock(&self) -> bool {
-            self.lock.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        fn lock(&self, holder: u32) -> bool {
+            let locked = self.lock.compare_exchange(0, holder, Ordering::Acquire, Ordering::Relaxed).is_ok();
+            // loom knows sequentially consistent accesses by their fences only.
+            fence(Ordering::SeqCst);
+            locked
         }
-        fn unlock(&self) {
-            self.lock.store(false, Ordering::Release);
+        fn holder(&self) -> u32 {
+            fence(Ordering::SeqCst);
+            self.lock.load(Ordering::Acquire)
+        }
+        fn unlock(&self, holder: u32) -> bool {
+            self.lock.compare_exchange(holder, 0, Ordering::Release, Ordering::Relaxed).is_ok()
         }
         fn write(&self, at: usize, bytes: &[u8]) {
             for (place, byte) in self.bytes[at..].iter().zip(bytes) {
@@ -226,15 +261,15 @@ mod interleavings {
         fn new() -> Arc<Self> {
             let shared = Self {
                 word: AtomicU64::new(0),
-                lock: AtomicBool::new(false),
+                lock: AtomicU32::new(0),
                 bytes: [UnsafeCell::new(0), UnsafeCell::new(0)],
                 noted: AtomicBool::new(false),
                 asleep: AtomicU64::new(0),
                 pair: Mutex::default(),
                 bell: Notify::new(),
             };
-            begin(&shared, MINE);
-            open(&shared, MINE);
+            assert!(begin(&shared, MINE, |_| false));
+            open(&shared);
             Arc::new(shared)
         }
 
@@ -242,7 +277,7 @@ mod interleavings {
         fn send(&self, byte: u8) {
             let is_empty = || self.pair.lock().unwrap().is_empty();
             let asleep = self.asleep.load(Ordering::Acquire);
-            if put(self, MINE, std::iter::once(&[byte][..]), is_empty) {
+            if put(self, MINE, PROCESS, std::iter::once(&[byte][..]), is_empty) {
                 return;
             }
             self.pair.lock().unwrap().push_back(byte);
@@ -259,15 +294,15 @@ mod interleavings {
             while got.len() < count {
                 self.noted.swap(false, Ordering::AcqRel);
                 if !anyway && self.pair.lock().unwrap().is_empty() {
-                    got.extend(taken(self, MINE, 8));
+                    got.extend(taken(self, 8));
                     if relieves {
-                        give_back(self, MINE, || self.bytes.iter().for_each(zero));
+                        give_back(self, || self.bytes.iter().for_each(zero));
                     }
                 } else {
-                    close(self, MINE);
-                    got.extend(taken(self, MINE, 8));
+                    close(self);
+                    got.extend(taken(self, 8));
                     got.extend(self.pair.lock().unwrap().drain(..));
-                    open(self, MINE);
+                    open(self);
                 }
                 if got.len() < count {
                     self.asleep.fetch_or(1, Ordering::AcqRel);
@@ -331,6 +366,53 @@ mod interleavings {
             assert_eq!(got, [1, 2]);
             one.join().unwrap();
             two.join().unwrap();
+        });
+    }
+
+    /// The stack falls asleep and wakes by itself, as it does where something was written before
+    /// it slept; a write is taken back meanwhile, and another of the same length follows.
+    #[test]
+    fn a_write_that_is_taken_back_is_never_taken_for_another() {
+        model(3, || {
+            let shared = Shared::new();
+            let write = |byte: u8| {
+                let shared = shared.clone();
+                loom::thread::spawn(move || {
+                    let pieces = std::iter::once(std::slice::from_ref(&byte));
+                    (byte, put(&*shared, MINE, PROCESS, pieces, || true))
+                })
+            };
+            let writers = [write(1), write(2)];
+            shared.asleep.fetch_or(1, Ordering::AcqRel);
+            fence(Ordering::SeqCst);
+            shared.asleep.fetch_add(1, Ordering::AcqRel);
+            let mut got = taken(&*shared, 8);
+            let put = writers.map(|writer| writer.join().unwrap());
+            got.extend(taken(&*shared, 8));
+            for (byte, is_put) in put {
+                let times = got.iter().filter(|&&taken| taken == byte).count();
+                assert_eq!(times, usize::from(is_put), "byte {byte} of {got:?}");
+            }
+        });
+    }
+
+    /// A process copies for a connection that ends, and the next one begins.
+    #[test]
+    fn a_connection_that_begins_has_no_byte_of_the_one_before() {
+        model(3, || {
+            let shared = Shared::new();
+            let late = shared.clone();
+            let writes = loom::thread::spawn(move || {
+                let pieces = std::iter::once(&[1][..]);
+                put(&*late, MINE, PROCESS, pieces, || true)
+            });
+            if begin(&*shared, MINE + 1, |_| false) {
+                open(&*shared);
+                // loom sees a process that still copies where this does.
+                let is_put = put(&*shared, MINE + 1, PROCESS + 1, std::iter::once(&[2][..]), || true);
+                assert_eq!(taken(&*shared, 8), if is_put { vec![2] } else { vec![] });
+            }
+            writes.join().unwrap();
         });
     }
 }
