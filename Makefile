@@ -11,7 +11,7 @@ export PROPTEST_RNG_SEED ?= 20261121
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-built test-dpdk clippy clippy-bpf test-search test-vm test-container test-static test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build build-static toolchain tools programs dpdk bpf java
+.PHONY: demo test test-built miri test-dpdk clippy clippy-bpf test-search test-vm test-container test-static test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build build-static toolchain tools programs dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -37,6 +37,23 @@ test-dpdk: toolchain tools bpf dpdk
 	bpf="$$($(HAVE_BPF) && echo "$(BPF)")"; \
 	$(CARGO) clippy --workspace --lib --bins --locked $(TOWER) $$bpf $(DPDK) -- -D warnings && \
 	$(CARGO) test --workspace --locked $(TOWER) $$bpf $(DPDK) --test drivers --test interface -- dpdk
+
+# What Miri can run of the code that shares memory or is handed pointers: the cells that are lock-free, and what
+# the library does to a program's structures. Not what makes system calls that Miri does not know (sockets, memfd and
+# mmap, epoll, futex), nor what loom runs. Needs a nightly toolchain with miri and rust-src; not among `test`.
+MIRI_TOOLCHAIN ?= nightly-2026-10-29
+miri:
+	@if ! cargo +$(MIRI_TOOLCHAIN) miri --version >/dev/null 2>&1; then \
+	  echo "error: there is no miri in toolchain $(MIRI_TOOLCHAIN)" >&2; \
+	  echo "  try: rustup toolchain install $(MIRI_TOOLCHAIN) --profile minimal --component miri,rust-src" >&2; \
+	  exit 2; \
+	fi
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +$(MIRI_TOOLCHAIN) miri test --locked -p host --lib -- \
+	  seam::outbox::slot seam::name seam::envelope seam::request seam::options seam::mailboxes \
+	  --skip interleavings
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +$(MIRI_TOOLCHAIN) miri test --locked -p capi -- \
+	  control address memory hints receiving::tests::each_of_several
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +$(MIRI_TOOLCHAIN) miri test --locked -p sched --lib -- pulse --skip loom
 
 # What clippy says of all that builds anywhere.
 clippy: toolchain
@@ -164,7 +181,7 @@ toolchain:
 # What the tests against the kernel's TCP run; they need root. Servers among
 # them are installed as if in runlevel 1, where the system starts none.
 TOOLS := curl wrk dnsmasq:dnsmasq-base unshare:util-linux ip:iproute2 ping:iputils-ping ethtool iperf3 nc:netcat-openbsd iptables \
-  nginx:nginx-light lighttpd apache2:apache2-bin
+  nginx:nginx-light lighttpd apache2:apache2-bin vsftpd
 tools:
 	@if [ "$$(id -u)" != 0 ]; then \
 	  echo "note: not root, so the tests against the kernel's TCP will be skipped"; exit 0; \

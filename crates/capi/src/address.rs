@@ -7,25 +7,33 @@ use host::seam::envelope::mapped;
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use rustix::io::Errno;
 
-/// The address that a program gives; `None` when it is not one of IP.
+use crate::memory;
+
+/// The family of the address that a program gives; `None` when there is none.
 ///
 /// # Safety
-/// `addr` points to `len` bytes, or is null.
+/// As [`read`].
+pub(crate) unsafe fn family(addr: *const sockaddr, len: socklen_t) -> Option<libc::sa_family_t> {
+    // SAFETY: the caller's `len` covers the family, which stands first.
+    (len as usize >= size_of::<libc::sa_family_t>()).then(|| unsafe { memory::read(addr.cast()) })?.ok()
+}
+
+/// The address that a program gives; `None` when it is not one of IP, or not there: what is wrong with it then
+/// the kernel says.
+///
+/// # Safety
+/// `addr` is the program's, and it says that `len` bytes are there.
 pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Option<SocketAddr> {
-    if addr.is_null() || (len as usize) < size_of::<libc::sa_family_t>() {
-        return None;
-    }
-    // SAFETY: the caller's `len` covers the family.
-    let family = unsafe { (&raw const (*addr).sa_family).read_unaligned() };
-    match c_int::from(family) {
+    // SAFETY: the caller's address.
+    match c_int::from(unsafe { family(addr, len) }?) {
         libc::AF_INET if len as usize >= size_of::<sockaddr_in>() => {
             // SAFETY: the caller's `len` covers the whole of it.
-            let addr = unsafe { addr.cast::<sockaddr_in>().read_unaligned() };
+            let addr = unsafe { memory::read(addr.cast::<sockaddr_in>()) }.ok()?;
             Some((addr.sin_addr.s_addr.to_ne_bytes(), u16::from_be(addr.sin_port)).into())
         }
         libc::AF_INET6 if len as usize >= size_of::<sockaddr_in6>() => {
             // SAFETY: as above.
-            let addr = unsafe { addr.cast::<sockaddr_in6>().read_unaligned() };
+            let addr = unsafe { memory::read(addr.cast::<sockaddr_in6>()) }.ok()?;
             let ip = IpAddr::from(addr.sin6_addr.s6_addr).to_canonical();
             Some(SocketAddr::new(ip, u16::from_be(addr.sin6_port)))
         }
@@ -33,32 +41,39 @@ pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Option<Socke
     }
 }
 
-/// Whether `addr` is an address of IPv6, as the program gives it.
-///
-/// # Safety
-/// [`read`] has read `addr`.
-pub(crate) unsafe fn is_v6(addr: *const sockaddr) -> bool {
-    // SAFETY: the caller has read as much.
-    c_int::from(unsafe { (&raw const (*addr).sa_family).read_unaligned() }) == libc::AF_INET6
-}
-
-/// Gives the program `from`, for a socket that speaks IPv6 or not; as much as
+/// Gives the program `from`, if it wants to know, for a socket that speaks IPv6 or not; as much as
 /// it has room for.
 ///
+/// # Errors
+/// As [`tell`].
+///
 /// # Safety
-/// `addr` and `len` are what the program gave to accept(2) and its kin: null,
-/// or `len` says how much room there is.
+/// As [`tell`]; or `addr` is null.
 pub(crate) unsafe fn write(
     from: SocketAddr,
     six: bool,
     addr: *mut sockaddr,
     len: *mut socklen_t,
 ) -> Result<(), Errno> {
-    if addr.is_null() || len.is_null() {
-        return Ok(());
-    }
-    // SAFETY: the program's `len` is there.
-    let room = unsafe { len.read() };
+    // SAFETY: the caller's.
+    if addr.is_null() { Ok(()) } else { unsafe { tell(from, six, addr, len) } }
+}
+
+/// The same to a program that wants to know it in any case.
+///
+/// # Errors
+/// `EFAULT`: there is no room; `EINVAL`: it is negative.
+///
+/// # Safety
+/// `addr` and `len` are what the program gave to accept(2) and its kin: `len` says how much room there is.
+pub(crate) unsafe fn tell(
+    from: SocketAddr,
+    six: bool,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> Result<(), Errno> {
+    // SAFETY: the program's.
+    let room = unsafe { memory::read(len) }?;
     if i32::try_from(room).is_err() {
         return Err(Errno::INVAL);
     }
@@ -79,12 +94,10 @@ pub(crate) unsafe fn write(
         }
     };
     let given = whole.min(room as usize);
-    // SAFETY: `given` is at most the room that the program says there is, and
-    // at most what `bytes` hold.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), addr.cast(), given) };
+    // SAFETY: `given` is at most the room that the program says there is.
+    unsafe { memory::write_bytes(addr.cast(), &bytes[..given]) }?;
     // SAFETY: as above.
-    unsafe { len.write(whole as socklen_t) };
-    Ok(())
+    unsafe { memory::write(len, whole as socklen_t) }
 }
 
 #[cfg(test)]

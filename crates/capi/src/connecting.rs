@@ -39,7 +39,11 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
     };
     let name = ours(fd);
     // SAFETY: as above.
-    let other_family = || name.is_some_and(|name| !name.six && unsafe { crate::address::is_v6(addr) });
+    let other_family = || {
+        name.is_some_and(|name| {
+            !name.six && unsafe { crate::address::family(addr, len) } == Some(libc::AF_INET6 as u16)
+        })
+    };
     let opened = match (unopened(fd, to, name.as_ref()), name) {
         (Some(_), _) if other_family() => Err(Errno::AFNOSUPPORT),
         (Some((six, from)), _) => open(&seam, fd, to, six, from),

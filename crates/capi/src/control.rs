@@ -16,73 +16,118 @@ use host::seam::{Here, Said, class_of_v6};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, cmsghdr, in_pktinfo, in6_pktinfo, msghdr};
 use rustix::io::Errno;
 
+use crate::memory;
+
+/// A control message of the program's, or the kernel's: of which level and type it is, and where what it holds is.
+pub(crate) struct Control {
+    pub(crate) of: (c_int, c_int),
+    start: *const u8,
+    len: usize,
+}
+
+impl Control {
+    /// What it holds, or the first of that.
+    ///
+    /// # Errors
+    /// `EINVAL`: it is too short.
+    ///
+    /// # Safety
+    /// Its buffer can be read, and any bytes are a `T`.
+    pub(crate) unsafe fn value<T: Copy>(&self) -> Result<T, Errno> {
+        if self.len < size_of::<T>() {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: so many bytes are in the buffer, which the caller says can be read.
+        Ok(unsafe { self.start.cast::<T>().read_unaligned() })
+    }
+}
+
+/// The control messages in `len` bytes at `start`, aligned or not; `EINVAL` instead of one that
+/// says to be longer than what is left (as `CMSG_OK` of the kernel's), and none after it.
+///
+/// # Safety
+/// So many bytes can be read, as long as the messages are looked at.
+pub(crate) unsafe fn all(start: *const u8, len: usize) -> impl Iterator<Item = Result<Control, Errno>> {
+    const HEADER: usize = size_of::<cmsghdr>();
+    // Headers are as long as a multiple of what they are aligned to.
+    const { assert!(HEADER.is_multiple_of(align_of::<usize>())) };
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let left = len.checked_sub(at).filter(|left| *left >= HEADER && !start.is_null())?;
+        let here = start.wrapping_add(at);
+        // SAFETY: a header is left.
+        let header = unsafe { here.cast::<cmsghdr>().read_unaligned() };
+        if !(HEADER..=left).contains(&header.cmsg_len) {
+            at = len;
+            return Some(Err(Errno::INVAL));
+        }
+        at += header.cmsg_len.next_multiple_of(align_of::<usize>());
+        let of = (header.cmsg_level, header.cmsg_type);
+        Some(Ok(Control { of, start: here.wrapping_add(HEADER), len: header.cmsg_len - HEADER }))
+    })
+}
+
 /// What `message` says.
 ///
 /// # Errors
-/// `EINVAL`: it is cut short, or says what cannot be; `EOPNOTSUPP`: it says something else, too.
+/// `EINVAL`: it is cut short, or says what cannot be; `EOPNOTSUPP`: it says something else, too; `ENOBUFS`: it is
+/// longer than the kernel takes; `EFAULT`.
 ///
 /// # Safety
 /// The program's message, for sendmsg(2).
 pub(crate) unsafe fn read(message: &msghdr) -> Result<Said, Errno> {
+    /// What the kernel has memory for (`net.core.optmem_max`) is of this order.
+    const MOST: usize = 1 << 17;
+    let (start, len) = (message.msg_control.cast_const(), message.msg_controllen);
+    if len > MOST {
+        return Err(Errno::NOBUFS);
+    }
+    if !memory::is_readable(start, len) {
+        return Err(Errno::FAULT);
+    }
     let mut said = Said::default();
-    // SAFETY: the program says how many bytes of control data there are.
-    let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
-    // SAFETY: not null, it is a header within those bytes.
-    while let Some(header) = unsafe { next.as_ref() } {
+    // SAFETY: so many bytes can be read.
+    for control in unsafe { all(start.cast(), len) } {
         // SAFETY: as above.
-        unsafe { one(header, &mut said) }?;
-        // SAFETY: as above.
-        next = unsafe { libc::CMSG_NXTHDR(message, header) };
+        unsafe { one(&control?, &mut said) }?;
     }
     Ok(said)
 }
 
 /// # Safety
-/// `header` is within the control data of a program's message, of which it says its length.
-unsafe fn one(header: &cmsghdr, said: &mut Said) -> Result<(), Errno> {
-    /// # Safety
-    /// As that of `one`.
-    unsafe fn value<T>(header: &cmsghdr) -> Result<T, Errno> {
-        // SAFETY: it takes a number and gives one.
-        let needed = unsafe { libc::CMSG_LEN(size_of::<T>() as u32) } as usize;
-        if header.cmsg_len < needed {
-            return Err(Errno::INVAL);
-        }
-        // SAFETY: so many bytes follow the header, as the program says.
-        Ok(unsafe { libc::CMSG_DATA(header).cast::<T>().read_unaligned() })
-    }
-    match (header.cmsg_level, header.cmsg_type) {
+/// `control` is in a buffer that can be read.
+unsafe fn one(control: &Control, said: &mut Said) -> Result<(), Errno> {
+    match control.of {
         (IPPROTO_IP, libc::IP_PKTINFO) => {
             // SAFETY: the caller's.
-            let info: in_pktinfo = unsafe { value(header) }?;
+            let info: in_pktinfo = unsafe { control.value() }?;
             let addr = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
             said.here = Some(Here { addr: addr.into(), interface: info.ipi_ifindex.cast_unsigned() });
         }
         (IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
             // SAFETY: the caller's.
-            let info: in6_pktinfo = unsafe { value(header) }?;
+            let info: in6_pktinfo = unsafe { control.value() }?;
             let addr = Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical();
             said.here = Some(Here { addr, interface: info.ipi6_ifindex });
         }
         // An int, or a byte, as the kernel takes it.
         (IPPROTO_IP, libc::IP_TOS) => {
-            // SAFETY: it takes a number and gives one.
-            let class: c_int = if header.cmsg_len == unsafe { libc::CMSG_LEN(1) } as usize {
+            let class: c_int = if control.len == 1 {
                 // SAFETY: the caller's.
-                unsafe { value::<u8>(header) }?.into()
+                unsafe { control.value::<u8>() }?.into()
             } else {
                 // SAFETY: the caller's.
-                unsafe { value(header) }?
+                unsafe { control.value() }?
             };
             said.class = Some(u8::try_from(class).map_err(|_| Errno::INVAL)?);
         }
         (IPPROTO_IPV6, libc::IPV6_TCLASS) => {
             // SAFETY: the caller's.
-            said.class = class_of_v6(unsafe { value(header) }?).ok_or(Errno::INVAL)?;
+            said.class = class_of_v6(unsafe { control.value() }?).ok_or(Errno::INVAL)?;
         }
         (libc::SOL_UDP, libc::UDP_SEGMENT) => {
             // SAFETY: the caller's.
-            said.segment = unsafe { value(header) }?;
+            said.segment = unsafe { control.value() }?;
         }
         _ => return Err(Errno::OPNOTSUPP),
     }
@@ -92,9 +137,17 @@ unsafe fn one(header: &cmsghdr, said: &mut Said) -> Result<(), Errno> {
 /// Writes what a program is told of a datagram from `from`, on a socket that speaks IPv6 if
 /// `six`, into the room for control data; MSG_CTRUNC where that has none.
 ///
+/// # Errors
+/// `EFAULT`: the room is not there.
+///
 /// # Safety
 /// The program's message, for recvmsg(2).
-pub(crate) unsafe fn write(message: &mut msghdr, six: bool, from: Option<SocketAddr>, said: Said) {
+pub(crate) unsafe fn write(
+    message: &mut msghdr,
+    six: bool,
+    from: Option<SocketAddr>,
+    said: Said,
+) -> Result<(), Errno> {
     let left = std::mem::take(&mut message.msg_controllen);
     let mut room = Room { message, left };
     let Said { here, class, segment } = said;
@@ -103,31 +156,32 @@ pub(crate) unsafe fn write(message: &mut msghdr, six: bool, from: Option<SocketA
             let ipi6_addr = libc::in6_addr { s6_addr: mapped(addr).octets() };
             let info = in6_pktinfo { ipi6_addr, ipi6_ifindex: interface };
             // SAFETY: the caller's.
-            unsafe { room.put((IPPROTO_IPV6, libc::IPV6_PKTINFO), info) };
+            unsafe { room.put((IPPROTO_IPV6, libc::IPV6_PKTINFO), info) }?;
         }
         Some(Here { addr: IpAddr::V4(addr), interface }) => {
             let addr = libc::in_addr { s_addr: addr.to_bits().to_be() };
             let info =
                 in_pktinfo { ipi_ifindex: interface.cast_signed(), ipi_spec_dst: addr, ipi_addr: addr };
             // SAFETY: the caller's.
-            unsafe { room.put((IPPROTO_IP, libc::IP_PKTINFO), info) };
+            unsafe { room.put((IPPROTO_IP, libc::IP_PKTINFO), info) }?;
         }
         // No socket of IPv4 has an address of IPv6.
         Some(_) | None => {}
     }
     match (class, from) {
         // SAFETY: the caller's.
-        (Some(class), Some(SocketAddr::V4(_))) => unsafe { room.put((IPPROTO_IP, libc::IP_TOS), class) },
+        (Some(class), Some(SocketAddr::V4(_))) => unsafe { room.put((IPPROTO_IP, libc::IP_TOS), class) }?,
         (Some(class), Some(SocketAddr::V6(_))) => {
             // SAFETY: the caller's.
-            unsafe { room.put((IPPROTO_IPV6, libc::IPV6_TCLASS), c_int::from(class)) };
+            unsafe { room.put((IPPROTO_IPV6, libc::IPV6_TCLASS), c_int::from(class)) }?;
         }
         _ => {}
     }
     if segment > 0 {
         // SAFETY: the caller's.
-        unsafe { room.put((libc::SOL_UDP, libc::UDP_GRO), c_int::from(segment)) };
+        unsafe { room.put((libc::SOL_UDP, libc::UDP_GRO), c_int::from(segment)) }?;
     }
+    Ok(())
 }
 
 /// A program's room for control data, of which `msg_controllen` bytes are taken.
@@ -138,8 +192,8 @@ struct Room<'a> {
 
 impl Room<'_> {
     /// # Safety
-    /// The message has `left` bytes of room behind `msg_controllen`.
-    unsafe fn put<T>(&mut self, (level, kind): (c_int, c_int), value: T) {
+    /// The program's message has `left` bytes of room behind `msg_controllen`.
+    unsafe fn put<T: Copy>(&mut self, (level, kind): (c_int, c_int), value: T) -> Result<(), Errno> {
         let len = size_of::<T>() as u32;
         // SAFETY: they take a number and give one.
         let (needed, space) = unsafe { (libc::CMSG_LEN(len) as usize, libc::CMSG_SPACE(len) as usize) };
@@ -147,18 +201,18 @@ impl Room<'_> {
         if message.msg_control.is_null() || *left < needed {
             message.msg_flags |= libc::MSG_CTRUNC;
             *left = 0;
-            return;
+            return Ok(());
         }
         let header = cmsghdr { cmsg_len: needed, cmsg_level: level, cmsg_type: kind };
-        // SAFETY: the caller's room.
-        let next = unsafe { message.msg_control.byte_add(message.msg_controllen) }.cast::<cmsghdr>();
-        // SAFETY: there is room for a header and the value behind it.
-        unsafe { next.write_unaligned(header) };
+        let next = message.msg_control.wrapping_byte_add(message.msg_controllen);
+        // SAFETY: the caller's room has a header, and the value behind it.
+        unsafe { memory::write(next.cast(), header) }?;
         // SAFETY: as above.
-        unsafe { libc::CMSG_DATA(next).cast::<T>().write_unaligned(value) };
+        unsafe { memory::write(next.wrapping_byte_add(size_of::<cmsghdr>()).cast(), value) }?;
         let taken = space.min(*left);
         message.msg_controllen += taken;
         *left -= taken;
+        Ok(())
     }
 }
 
@@ -189,7 +243,7 @@ mod tests {
                 let said = Said { here, class, segment: 0 };
                 let read = with(256, |message| {
                     // SAFETY: there is so much room.
-                    unsafe { write(message, six, Some(from.parse().unwrap()), said) };
+                    unsafe { write(message, six, Some(from.parse().unwrap()), said) }.unwrap();
                     // SAFETY: it was just filled.
                     unsafe { read(message) }
                 });
@@ -203,7 +257,7 @@ mod tests {
         let told = with(256, |message| {
             let said = Said { here: None, class: Some(1), segment: 1200 };
             // SAFETY: there is so much room.
-            unsafe { write(message, false, Some(PEER4.parse().unwrap()), said) };
+            unsafe { write(message, false, Some(PEER4.parse().unwrap()), said) }.unwrap();
             // SAFETY: it was just filled.
             let second = unsafe { libc::CMSG_NXTHDR(message, libc::CMSG_FIRSTHDR(message)) };
             // SAFETY: there are two.
@@ -229,7 +283,7 @@ mod tests {
         ] {
             let told = with(room, |message| {
                 // SAFETY: there is so much room.
-                unsafe { write(message, false, Some(PEER4.parse().unwrap()), said) };
+                unsafe { write(message, false, Some(PEER4.parse().unwrap()), said) }.unwrap();
                 (message.msg_controllen, message.msg_flags)
             });
             assert_eq!(told, expected, "{room}");
@@ -259,5 +313,42 @@ mod tests {
         assert_eq!(read(IPPROTO_IP, libc::IP_PKTINFO, 20), Err(Errno::INVAL));
         // SAFETY: a header of zeros is a message of nothing.
         assert_eq!(unsafe { super::read(&std::mem::zeroed()) }, Ok(Said::default()));
+    }
+
+    /// Lengths that a header may say, in as many bytes, where it stands aligned and where not: nothing is read
+    /// beyond them (Miri and a page that is not there see it).
+    #[test]
+    fn a_length_that_a_header_says_is_not_believed() {
+        let (level, kind) = (IPPROTO_IP, libc::IP_PKTINFO);
+        for shift in [0, 1, 4] {
+            for room in 0..=40_usize {
+                for cmsg_len in
+                    [0, 1, 15, 16, 17, 27, 28, 29, 32, 40, 41, 1 << 31, usize::MAX - 7, usize::MAX]
+                {
+                    // As many as the buffer has, not one more.
+                    let mut bytes = vec![0_u8; shift + room];
+                    let header = cmsghdr { cmsg_len, cmsg_level: level, cmsg_type: kind };
+                    // SAFETY: a header is bytes.
+                    let said: [u8; size_of::<cmsghdr>()] = unsafe { std::mem::transmute(header) };
+                    let len = said.len().min(room);
+                    bytes[shift..shift + len].copy_from_slice(&said[..len]);
+                    // SAFETY: a header of zeros is a message of nothing.
+                    let mut message: msghdr = unsafe { std::mem::zeroed() };
+                    message.msg_control = bytes[shift..].as_mut_ptr().cast();
+                    message.msg_controllen = room;
+                    // SAFETY: there is so much room.
+                    let read = unsafe { super::read(&message) };
+                    let expected = match room {
+                        0..16 => Ok(Said::default()),
+                        _ if cmsg_len < 28 || cmsg_len > room => Err(Errno::INVAL),
+                        _ => Ok(Said {
+                            here: Some(Here { addr: Ipv4Addr::UNSPECIFIED.into(), interface: 0 }),
+                            ..Said::default()
+                        }),
+                    };
+                    assert_eq!(read, expected, "{cmsg_len} in {room} bytes at {shift}");
+                }
+            }
+        }
     }
 }

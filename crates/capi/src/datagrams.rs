@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::{getsockname, sockopt};
 
 use crate::next::next;
-use crate::{adopted, borrow, seam, sort};
+use crate::{address, adopted, borrow, seam, sort};
 
 /// What `bind` asks the desk for, of a socket of UDP.
 pub(crate) fn wanted(socket: BorrowedFd<'_>, addr: SocketAddr) -> Option<Request> {
@@ -104,12 +104,8 @@ pub(crate) fn aim(seam: &Seam, name: &Name, to: Option<SocketAddr>) -> Result<()
 /// # Safety
 /// As `connect`'s arguments.
 pub(crate) unsafe fn is_nobody(addr: *const sockaddr, len: socklen_t) -> bool {
-    if addr.is_null() || (len as usize) < size_of::<libc::sa_family_t>() {
-        return false;
-    }
-    // SAFETY: the caller's `len` covers the family.
-    let family = unsafe { (&raw const (*addr).sa_family).read_unaligned() };
-    c_int::from(family) == libc::AF_UNSPEC
+    // SAFETY: the caller's address.
+    unsafe { address::family(addr, len) }.is_some_and(|family| c_int::from(family) == libc::AF_UNSPEC)
 }
 
 /// Our address of socket `name`.

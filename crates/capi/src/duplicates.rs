@@ -8,14 +8,14 @@ use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::next::next;
-use crate::{borrow, is_loaded, seam, sort};
+use crate::{borrow, is_loaded, outbox, seam, sort};
 
 /// This process has duplicated the descriptor of a kernel's socket that may become ours.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Takes note that the descriptor `fd` is duplicated.
 pub(crate) fn note(fd: c_int) {
-    if ANY.load(Ordering::Relaxed) || seam().is_none() {
+    if ANY.load(Ordering::Relaxed) || seam().is_none() || outbox::is_confined() {
         return;
     }
     if borrow(fd).is_some_and(|socket| sort::tcp(socket).or_else(|| sort::udp(socket)).is_some()) {
@@ -42,6 +42,28 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int) -> c_int;
     note(fd);
     next!(dup(fd) as Real)
+}
+
+/// dup2(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, c_int) -> c_int;
+    note(from);
+    next!(dup2(from, to) as Real)
+}
+
+/// dup3(2).
+///
+/// # Safety
+/// As the C library's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
+    note(from);
+    next!(dup3(from, to, flags) as Real)
 }
 
 /// fcntl(2).

@@ -25,7 +25,7 @@ pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut s
     };
     let local = if name.kind == Kind::Datagrams { datagrams::local(&seam, &name) } else { name.local };
     // SAFETY: the program's arguments.
-    done(unsafe { address::write(local, name.six, addr, len) })
+    done(unsafe { address::tell(local, name.six, addr, len) })
 }
 
 /// getpeername(2).
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut s
     };
     match peer {
         // SAFETY: the program's arguments.
-        Some(peer) => done(unsafe { address::write(peer, name.six, addr, len) }),
+        Some(peer) => done(unsafe { address::tell(peer, name.six, addr, len) }),
         None => fail(Errno::NOTCONN),
     }
 }

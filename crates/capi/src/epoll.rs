@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use crate::hints::{Hint, Hints};
 use crate::next::next;
-use crate::{errors, fail, label, ours, seam, watched};
+use crate::{errors, fail, label, memory, ours, seam, watched};
 
 /// As many connections as a process has descriptors here, three times.
 static HINTS: Hints<16_384> = Hints::new();
@@ -39,11 +39,12 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *m
     if op == libc::EPOLL_CTL_ADD {
         watched::put(fd);
     }
-    if event.is_null() || op == libc::EPOLL_CTL_DEL || seam().is_none() {
-        return next!(epoll_ctl(epoll, op, fd, event) as Real);
-    }
-    // SAFETY: the program's event is there.
-    let wanted = unsafe { event.read_unaligned() };
+    let wanted = match op {
+        libc::EPOLL_CTL_DEL => None,
+        // SAFETY: the program's event.
+        _ => seam().and_then(|_| unsafe { memory::read(event) }.ok()),
+    };
+    let Some(wanted) = wanted else { return next!(epoll_ctl(epoll, op, fd, event) as Real) };
     let (word, by_level) = (wanted.u64, is_by_level(wanted.events));
     let before = if op == libc::EPOLL_CTL_MOD { HINTS.get(epoll, word) } else { None };
     let id = before.map(|hint| hint.id).or_else(|| number(fd));
@@ -93,6 +94,9 @@ unsafe fn wait(
     labels.inspect(|labels| give_way(labels));
     let found = call(if labels.is_some() { max.min(BATCH as c_int) } else { max });
     let Some(len) = usize::try_from(found).ok().filter(|len| *len > 0) else { return found };
+    if !events.is_aligned() {
+        return found;
+    }
     // SAFETY: the caller's `call` has written so many.
     let events = unsafe { std::slice::from_raw_parts_mut(events, len) };
     errors::epolled(events, |event| HINTS.get(epoll, event.u64).map(|hint| hint.id));

@@ -14,7 +14,12 @@ use libc::ssize_t;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::{borrow, errno, fail, ours, outbox, seam};
+use crate::{borrow, errno, fail, ours, outbox};
+
+/// Where the stack is asked; not by a process that has confined itself, which makes no system call of ours.
+fn seam() -> Option<Seam> {
+    if outbox::is_confined() { None } else { crate::seam() }
+}
 
 /// The error of connection `id`, to a call that asks `by` its kind. A stack that is gone has reset all of them.
 fn error(seam: &Seam, id: u64, by: ErrorUse) -> Option<Errno> {
@@ -67,8 +72,13 @@ pub(crate) fn sent(
     quietly: impl FnOnce() -> ssize_t,
     plainly: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    let known = outbox::is_noted(fd);
-    let sent = if known { quietly() } else { plainly() };
+    let known = seam().is_some() && outbox::noted(fd).is_some();
+    let sent = match known.then(quietly) {
+        // The note is old: the number is no socket any more.
+        Some(-1) if errno() == Errno::NOTSOCK => return plainly(),
+        Some(sent) => sent,
+        None => plainly(),
+    };
     if sent >= 0 || seam().is_none() || errno() != Errno::PIPE {
         return sent;
     }

@@ -24,7 +24,7 @@ use libc::socklen_t;
 use rustix::io::Errno;
 
 use crate::mapped::Mapped;
-use crate::seam;
+use crate::{memory, seam};
 
 static LABELS: Mapped<Labels> = Mapped::new();
 
@@ -79,11 +79,11 @@ pub(crate) unsafe fn set_private(
     if !has(socket) {
         return Err(Errno::NOTCONN);
     }
-    if value.is_null() || len as usize != PRIVATE {
+    if len as usize != PRIVATE {
         return Err(Errno::INVAL);
     }
     // SAFETY: the caller's `value` has so many bytes.
-    let bytes = unsafe { value.cast::<[u8; PRIVATE]>().read_unaligned() };
+    let bytes = unsafe { memory::read(value.cast::<[u8; PRIVATE]>()) }?;
     match seam.ask(&Request::Private { id: socket.id, bytes })?.answer {
         Answer::No(errno) => Err(Errno::from_raw_os_error(errno)),
         _ => Ok(()),

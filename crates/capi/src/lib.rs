@@ -19,7 +19,7 @@
 //! [`host::seam::VARIABLE`] notices nothing.
 //!
 //! A thread may be cancelled in the calls in which the C library lets it be
-//! (pthreads(7)), `close` excepted: they wait in the C library's functions, hold no
+//! (pthreads(7)): they wait in the C library's functions, hold no
 //! lock then, and are of the ABI by which it unwinds. Whatever else is done here is done
 //! by system calls, in which no thread is cancelled.
 //!
@@ -52,6 +52,7 @@ mod letters;
 mod listening;
 mod mailbox;
 mod mapped;
+mod memory;
 mod next;
 mod numbered;
 mod options;
@@ -91,8 +92,7 @@ extern "C" fn on_load() {
     unsafe { receiving::read(-1, std::ptr::null_mut(), 0) };
     // SAFETY: as above.
     unsafe { sending::write(-1, std::ptr::null(), 0) };
-    // SAFETY: as above.
-    unsafe { closing::close(-1) };
+    memory::look();
     let name = format!("{VARIABLE}\0");
     let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else { return };
     // SAFETY: `name` ends with NUL; nobody else runs yet who could change the

@@ -25,7 +25,7 @@ pub unsafe extern "C-unwind" fn syscall(
     f: c_long,
 ) -> c_long {
     type Real = unsafe extern "C-unwind" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
-    heed(number, a, b);
+    heed(number, a);
     // The kernel, too, takes the lower half of a descriptor, a count and flags.
     match number {
         // SAFETY: the program's arguments.
@@ -41,14 +41,9 @@ pub unsafe extern "C-unwind" fn syscall(
     }
 }
 
-/// What `outbox` has to know of call `number`, whose first arguments are `a` and `b`.
-fn heed(number: c_long, a: c_long, b: c_long) {
+/// What `outbox` has to know of call `number`, whose first argument is `a`.
+fn heed(number: c_long, a: c_long) {
     match number {
-        libc::SYS_close => outbox::forget(a as c_int),
-        libc::SYS_dup3 => outbox::forget(b as c_int),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_dup2 => outbox::forget(b as c_int),
-        libc::SYS_close_range => outbox::forget_all(a as c_uint as usize, b as c_uint as usize),
         libc::SYS_shutdown => outbox::forget(a as c_int),
         libc::SYS_seccomp => outbox::confine(),
         libc::SYS_prctl if a as c_int == libc::PR_SET_SECCOMP => outbox::confine(),

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::kernel_socket::{self, Effect};
 use crate::next::next;
-use crate::{connecting, errors, fail, label, letters, ours, seam};
+use crate::{connecting, errors, fail, label, letters, memory, ours, seam};
 
 /// Where a socket option is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,18 +173,20 @@ pub unsafe extern "C" fn setsockopt(
     let words = len as usize / size_of::<c_int>();
     // A byte does for options of IPv4 (ip(7)).
     let is_byte = level == IPPROTO_IP && words == 0 && len > 0;
-    if value.is_null() || words == 0 && !is_byte {
+    if words == 0 && !is_byte {
         return fail(Errno::INVAL);
     }
+    // SAFETY: the program says that `value` has `len` bytes.
+    let read = |at: usize| match is_byte {
+        true => unsafe { memory::read(value.cast::<u8>()) }.map(c_int::from),
+        false => unsafe { memory::read(value.cast::<c_int>().wrapping_add(at)) },
+    };
     let mut values = [0; 2];
-    if is_byte {
-        // SAFETY: the program says that there is one.
-        values[0] = unsafe { value.cast::<u8>().read() }.into();
-    }
-    for (at, place) in values.iter_mut().enumerate().take(words) {
-        // SAFETY: the program says that `value` has `len` bytes, which hold so
-        // many words.
-        *place = unsafe { value.cast::<c_int>().add(at).read_unaligned() };
+    for (at, place) in values.iter_mut().enumerate().take(words.max(1)) {
+        match read(at) {
+            Ok(word) => *place = word,
+            Err(errno) => return fail(errno),
+        }
     }
     match seam.ask(&Request::Option { id: socket.id, level, name, value: values }) {
         // The kernel keeps what it can tell again.
@@ -254,17 +256,15 @@ pub unsafe extern "C" fn getsockopt(
             }
         }
     };
-    if value.is_null() || len.is_null() {
-        return fail(Errno::FAULT);
-    }
-    // SAFETY: the program's `len` is there.
-    let room = unsafe { len.read() } as usize;
-    let given = bytes.len().min(room);
-    // SAFETY: `given` is at most the room that the program says there is.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), given) };
-    // SAFETY: as above.
-    unsafe { len.write(given as socklen_t) };
-    0
+    // SAFETY: the program's `len`, and as much room as it says.
+    let told = unsafe { memory::read(len) }.and_then(|room| {
+        let given = bytes.len().min(room as usize);
+        // SAFETY: as above.
+        unsafe { memory::write_bytes(value.cast(), &bytes[..given]) }?;
+        // SAFETY: as above.
+        unsafe { memory::write(len, given as socklen_t) }
+    });
+    told.map_or_else(fail, |()| 0)
 }
 
 /// Whether option `name` at `SOL_SOCKET` of `socket` is read from the socket pair.

@@ -14,7 +14,7 @@ use crate::next::next;
 /// # Safety
 /// The program's arguments to poll(2), which has succeeded where `found` is not -1.
 unsafe fn told(fds: *mut pollfd, count: nfds_t, found: c_int) -> c_int {
-    if found <= 0 || fds.is_null() {
+    if found <= 0 || !fds.is_aligned() {
         return found;
     }
     // SAFETY: the kernel has written so many.

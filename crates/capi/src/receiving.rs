@@ -12,21 +12,7 @@ use rustix::io::Errno;
 
 use crate::letters::{Received, piece, receive};
 use crate::next::next;
-use crate::{address, control, errors, fail, is_loaded, mailbox, ours, stream};
-
-/// The program's pieces; none where it says that there are none.
-///
-/// # Safety
-/// `pieces` points to `count` of them, or is null.
-pub(crate) unsafe fn slice<'a>(pieces: *const iovec, count: usize) -> Result<&'a [iovec], Errno> {
-    match (pieces.is_null(), count) {
-        (_, 0) => Ok(&[]),
-        (_, 1025..) => Err(Errno::MSGSIZE),
-        (true, _) => Err(Errno::FAULT),
-        // SAFETY: the caller has so many.
-        (false, _) => Ok(unsafe { std::slice::from_raw_parts(pieces, count) }),
-    }
-}
+use crate::{address, control, errors, fail, is_loaded, mailbox, memory, ours, stream};
 
 /// A datagram into `n` bytes at `bytes`; its length, as the calls below return it.
 ///
@@ -103,11 +89,20 @@ pub unsafe extern "C-unwind" fn recvfrom(
         return stream::receive(fd, flags, n, || next!(recvfrom(fd, bytes, n, flags, addr, len) as Real));
     }
     let got = stream::receive(fd, flags, n, || next!(recvfrom(fd, bytes, n, flags, null, none) as Real));
-    if got >= 0 && !len.is_null() {
-        // SAFETY: the program's `len` is there.
-        unsafe { len.write(0) };
+    // SAFETY: the program's `len`; the kernel, too, says only then that there is none.
+    match got {
+        0.. => unsafe { no_name(len) }.map_or_else(|errno| fail(errno) as ssize_t, |()| got),
+        _ => got,
     }
-    got
+}
+
+/// Says that nobody is named as the sender.
+///
+/// # Safety
+/// `len` is the program's.
+unsafe fn no_name(len: *mut socklen_t) -> Result<(), Errno> {
+    // SAFETY: the caller's.
+    unsafe { memory::write(len, 0) }
 }
 
 /// recvfrom(2), as a compiler calls it that knows how much room there is.
@@ -145,17 +140,15 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
 /// # Safety
 /// As recvfrom(2).
 unsafe fn told(got: &Received, six: bool, addr: *mut sockaddr, len: *mut socklen_t) -> ssize_t {
-    match got.from {
-        // SAFETY: the program's arguments.
-        Some(from) => match unsafe { address::write(from, six, addr, len) } {
-            Ok(()) => {}
-            Err(errno) => return fail(errno) as ssize_t,
-        },
-        // SAFETY: the program's `len` is there.
-        None if !len.is_null() => unsafe { len.write(0) },
-        None => {}
-    }
-    got.len as ssize_t
+    // SAFETY: the program's arguments.
+    let named = unsafe {
+        match got.from {
+            Some(from) => address::write(from, six, addr, len),
+            None if len.is_null() => Ok(()),
+            None => no_name(len),
+        }
+    };
+    named.map_or_else(|errno| fail(errno) as ssize_t, |()| got.len as ssize_t)
 }
 
 /// recvmsg(2).
@@ -173,16 +166,19 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         // SAFETY: the program's message.
         return unsafe { discard(fd, message, flags) };
     }
-    // SAFETY: the program's message.
-    let got = match unsafe { message.as_mut() } {
-        Some(named) if !named.msg_name.is_null() && ours(fd).is_some() => {
+    // SAFETY: the program's message; if there is none, the kernel says so.
+    let named = unsafe { memory::read(message) }.ok().filter(|named| !named.msg_name.is_null());
+    let got = match named {
+        Some(named) if ours(fd).is_some() => {
             // As TCP does: of a connection's end of a pair the kernel would give the name.
-            let mut nameless = msghdr { msg_name: std::ptr::null_mut(), msg_namelen: 0, ..*named };
+            let mut nameless = msghdr { msg_name: std::ptr::null_mut(), msg_namelen: 0, ..named };
             let got = next!(recvmsg(fd, &raw mut nameless, flags) as Real);
-            if got >= 0 {
-                *named = msghdr { msg_name: named.msg_name, ..nameless };
+            let told = msghdr { msg_name: named.msg_name, ..nameless };
+            // SAFETY: as above.
+            match unsafe { if got >= 0 { memory::write(message, told) } else { Ok(()) } } {
+                Ok(()) => got,
+                Err(errno) => fail(errno) as ssize_t,
             }
-            got
         }
         _ => next!(recvmsg(fd, message, flags) as Real),
     };
@@ -200,10 +196,9 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
 /// # Safety
 /// `message` is one, or null.
 unsafe fn room(message: *const msghdr) -> usize {
-    // SAFETY: the caller's message; what is wrong with its pieces the kernel says.
-    let pieces =
-        unsafe { message.as_ref().map_or(&[][..], |m| slice(m.msg_iov, m.msg_iovlen).unwrap_or(&[])) };
-    pieces.iter().fold(0, |room, piece| room.saturating_add(piece.iov_len))
+    // SAFETY: the caller's message, and its pieces; what is wrong with them the kernel says.
+    let pieces = unsafe { memory::read(message).and_then(|m| memory::pieces(m.msg_iov, m.msg_iovlen)) };
+    pieces.map_or(0, |pieces| pieces.iter().fold(0, |room, piece| room.saturating_add(piece.iov_len)))
 }
 
 /// recvmsg(2) on a connection with flags that a socket pair has otherwise: no bytes are copied.
@@ -214,8 +209,10 @@ unsafe fn discard(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's message.
     let got = stream::receive_unlike(fd, flags, unsafe { room(message) });
     // SAFETY: the caller's message.
-    if let (0.., Some(message)) = (got, unsafe { message.as_mut() }) {
-        (message.msg_namelen, message.msg_controllen, message.msg_flags) = (0, 0, 0);
+    if let (0.., Ok(told)) = (got, unsafe { memory::read(message) }) {
+        let told = msghdr { msg_namelen: 0, msg_controllen: 0, msg_flags: 0, ..told };
+        // SAFETY: as above; it was just read.
+        let _ = unsafe { memory::write(message, told) };
     }
     got
 }
@@ -226,18 +223,15 @@ unsafe fn discard(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
 /// # Safety
 /// recvmsg(2) has filled `message`.
 pub(crate) unsafe fn brought(message: *const msghdr) -> Option<c_int> {
-    // SAFETY: the caller's message is there, and so is what it says of itself.
-    let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
-    // SAFETY: not null, it is a header inside of what the kernel has filled.
-    while let Some(header) = unsafe { next.as_ref() } {
-        if (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-            // SAFETY: the kernel writes none without a descriptor.
-            return Some(unsafe { libc::CMSG_DATA(header).cast::<c_int>().read_unaligned() });
-        }
-        // SAFETY: as above.
-        next = unsafe { libc::CMSG_NXTHDR(message, header) };
-    }
-    None
+    // SAFETY: the caller's message is there, aligned or not.
+    let message = unsafe { message.read_unaligned() };
+    // SAFETY: so is what it says of itself.
+    let mut all = unsafe { control::all(message.msg_control.cast_const().cast(), message.msg_controllen) };
+    let rights = |of: &control::Control| of.of == (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+    // The kernel writes none without a descriptor.
+    let first = all.find_map(|of| of.ok().filter(rights))?;
+    // SAFETY: as above.
+    unsafe { first.value() }.ok()
 }
 
 /// Whether another process has handed us descriptors with any of `count` messages.
@@ -246,10 +240,8 @@ pub(crate) unsafe fn brought(message: *const msghdr) -> Option<c_int> {
 /// recvmmsg(2) has filled so many.
 unsafe fn any_brings(messages: *const mmsghdr, count: usize) -> bool {
     (0..count).any(|at| {
-        // SAFETY: the caller has so many.
-        let message = unsafe { messages.add(at) };
-        // SAFETY: as above.
-        unsafe { brought(&raw const (*message).msg_hdr) }.is_some()
+        // SAFETY: the caller has so many, and each starts with its header.
+        unsafe { brought(messages.add(at).cast()) }.is_some()
     })
 }
 
@@ -259,21 +251,28 @@ unsafe fn any_brings(messages: *const mmsghdr, count: usize) -> bool {
 /// As recvmsg(2).
 unsafe fn into(fd: c_int, six: bool, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's message, if it is one.
-    let Some(message) = (unsafe { message.as_mut() }) else { return fail(Errno::FAULT) as ssize_t };
+    let mut copy = match unsafe { memory::read(message) } {
+        Ok(copy) => copy,
+        Err(errno) => return fail(errno) as ssize_t,
+    };
     // SAFETY: the program's pieces.
-    let pieces = match unsafe { slice(message.msg_iov, message.msg_iovlen) } {
+    let pieces = match unsafe { memory::pieces(copy.msg_iov, copy.msg_iovlen) } {
         Ok(pieces) => pieces,
         Err(errno) => return fail(errno) as ssize_t,
     };
     // SAFETY: as above.
-    let Some(got) = (unsafe { receive(fd, pieces, flags) }) else { return -1 };
-    let len = if message.msg_name.is_null() { std::ptr::null_mut() } else { &raw mut message.msg_namelen };
+    let Some(got) = (unsafe { receive(fd, &pieces, flags) }) else { return -1 };
+    let len = if copy.msg_name.is_null() { std::ptr::null_mut() } else { &raw mut copy.msg_namelen };
     // SAFETY: the program says how much room is at the name.
-    let told = unsafe { told(&got, six, message.msg_name.cast(), len) };
-    message.msg_flags = got.flags;
+    let told = unsafe { told(&got, six, copy.msg_name.cast(), len) };
+    copy.msg_flags = got.flags;
     // SAFETY: the program says how much room for control data there is.
-    unsafe { control::write(message, six, got.from, got.said) };
-    told
+    let done = unsafe { control::write(&mut copy, six, got.from, got.said) };
+    // SAFETY: as above.
+    match done.and_then(|()| unsafe { memory::write(message, copy) }) {
+        Ok(()) => told,
+        Err(errno) => fail(errno) as ssize_t,
+    }
 }
 
 /// recvmmsg(2).
@@ -298,20 +297,22 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         }
         return got;
     }
-    // SAFETY: the program's timeout, if there is one.
-    let end = unsafe { timeout.as_ref() }.and_then(|of| {
-        let (seconds, rest) = (u64::try_from(of.tv_sec).ok()?, u64::try_from(of.tv_nsec).ok()?);
-        Instant::now().checked_add(Duration::from_secs(seconds))?.checked_add(Duration::from_nanos(rest))
-    });
+    let end = match timeout.is_null() {
+        true => None,
+        // SAFETY: the program's timeout.
+        false => match unsafe { memory::read(timeout) }.and_then(|of| span(&of)) {
+            Ok(span) => Instant::now().checked_add(span),
+            Err(errno) => return fail(errno),
+        },
+    };
     let mut flags = flags;
     for at in 0..count.min(1024) {
-        // SAFETY: the program has `count` of them.
-        let message = unsafe { messages.add(at as usize) };
+        let message = messages.wrapping_add(at as usize);
         let wait = flags & !libc::MSG_WAITFORONE;
-        // SAFETY: as above.
-        let header = unsafe { &raw mut (*message).msg_hdr };
+        // Each starts with its header.
+        let header = message.cast::<msghdr>();
         let got = match &mail {
-            // SAFETY: as above.
+            // SAFETY: the program has `count` of them.
             Some(name) => unsafe { into(fd, name.six, header, wait) },
             // SAFETY: as above.
             None => unsafe { recvmsg(fd, header, wait) },
@@ -319,8 +320,11 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         if got < 0 {
             return if at == 0 { -1 } else { at as c_int };
         }
+        let len = message.wrapping_byte_add(std::mem::offset_of!(mmsghdr, msg_len)).cast::<c_uint>();
         // SAFETY: as above.
-        unsafe { (*message).msg_len = got as c_uint };
+        if let Err(errno) = unsafe { memory::write(len, got as c_uint) } {
+            return if at == 0 { fail(errno) } else { at as c_int };
+        }
         if flags & libc::MSG_WAITFORONE != 0 {
             flags |= libc::MSG_DONTWAIT;
         }
@@ -330,6 +334,14 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         }
     }
     count.min(1024) as c_int
+}
+
+/// How long a program waits.
+fn span(of: &timespec) -> Result<Duration, Errno> {
+    match (u64::try_from(of.tv_sec), u32::try_from(of.tv_nsec)) {
+        (Ok(seconds), Ok(rest @ ..1_000_000_000)) => Ok(Duration::new(seconds, rest)),
+        _ => Err(Errno::INVAL),
+    }
 }
 
 /// read(2).
@@ -378,13 +390,14 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_
     if mailbox::of(fd).is_none() {
         let got = next!(readv(fd, pieces, count) as Real);
         // SAFETY: the kernel has looked at them, where it says 0.
-        let pieces = || unsafe { slice(pieces, usize::try_from(count).unwrap_or(0)) };
+        let pieces = || unsafe { memory::pieces(pieces, usize::try_from(count).unwrap_or(0)) };
         return errors::received(fd, got, || pieces().is_ok_and(|all| all.iter().any(|one| one.iov_len > 0)));
     }
     // SAFETY: the program's pieces.
-    match unsafe { slice(pieces, usize::try_from(count).unwrap_or(usize::MAX)) } {
+    match unsafe { memory::pieces(pieces, usize::try_from(count).unwrap_or(usize::MAX)) } {
         // SAFETY: as above.
-        Ok(pieces) => unsafe { receive(fd, pieces, 0) }.map_or(-1, |got| got.len as ssize_t),
+        Ok(pieces) => unsafe { receive(fd, &pieces, 0) }.map_or(-1, |got| got.len as ssize_t),
+        Err(Errno::FAULT) => fail(Errno::FAULT) as ssize_t,
         Err(_) => fail(Errno::INVAL) as ssize_t,
     }
 }

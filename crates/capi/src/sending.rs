@@ -15,8 +15,9 @@ use rustix::io::Errno;
 
 use crate::letters::{piece, send as send_pieces};
 use crate::next::next;
-use crate::receiving::slice;
-use crate::{address, connecting, control, datagrams, fail, is_loaded, mailbox, ours, outbox, stream};
+use crate::{
+    address, connecting, control, datagrams, fail, is_loaded, mailbox, memory, ours, outbox, stream,
+};
 
 /// Whom a datagram is for, as `sendto` and `sendmsg` say it.
 ///
@@ -162,12 +163,17 @@ unsafe fn bare(
 /// As the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program's message.
-    match unsafe { sender_of(fd, message) } {
+    type Real = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
+    // SAFETY: the program's message; if there is none, the kernel says so.
+    let Ok(copy) = (unsafe { memory::read(message) }) else {
+        return next!(sendmsg(fd, message, flags) as Real);
+    };
+    // SAFETY: as above.
+    match unsafe { sender(fd, copy.msg_name.cast_const().cast(), copy.msg_namelen) } {
         // SAFETY: as above.
-        Ok(Some(name)) => unsafe { send_message(fd, &name, message, flags) },
+        Ok(Some(name)) => unsafe { send_message(fd, &name, &copy, flags) },
         // SAFETY: as above.
-        Ok(None) => unsafe { send_bare(fd, message, flags) },
+        Ok(None) => unsafe { send_bare(fd, &copy, flags) },
         Err(errno) => fail(errno) as ssize_t,
     }
 }
@@ -176,64 +182,47 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags
 ///
 /// # Safety
 /// As sendmsg(2).
-unsafe fn send_bare(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+unsafe fn send_bare(fd: c_int, message: &msghdr, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
     // SAFETY: the program's message.
-    let Some(named) = (unsafe { message.as_ref() }) else {
-        return next!(sendmsg(fd, message, flags) as Real);
-    };
-    // SAFETY: as above.
-    match unsafe { bare(fd, flags, named.msg_name.cast_const().cast(), named.msg_namelen) } {
+    match unsafe { bare(fd, flags, message.msg_name.cast_const().cast(), message.msg_namelen) } {
         Ok(Some(flags)) => {
-            let plain = msghdr { msg_name: std::ptr::null_mut(), msg_namelen: 0, ..*named };
+            let plain = msghdr { msg_name: std::ptr::null_mut(), msg_namelen: 0, ..*message };
             let plain = msghdr { msg_control: std::ptr::null_mut(), msg_controllen: 0, ..plain };
-            let call = || next!(sendmsg(fd, &raw const plain, flags) as Real);
-            // SAFETY: as above; what is wrong with them the kernel says.
-            let pieces = unsafe { slice(plain.msg_iov, plain.msg_iovlen) }.unwrap_or(&[]);
-            stream::send_pieces(fd, pieces, flags, call)
+            stream::send_message(fd, &plain, flags, || next!(sendmsg(fd, &raw const plain, flags) as Real))
         }
         Ok(None) => {
-            let bare = named.msg_controllen == 0 && named.msg_name.is_null();
+            let kernel = || next!(sendmsg(fd, std::ptr::from_ref(message), flags) as Real);
+            let call = || stream::send_message(fd, message, flags, kernel);
+            let bare = message.msg_controllen == 0 && message.msg_name.is_null();
+            if !bare || outbox::noted(fd).is_none() {
+                return call();
+            }
             // SAFETY: as above; what is wrong with them the kernel says.
-            let pieces =
-                unsafe { slice(named.msg_iov, if bare { named.msg_iovlen } else { 0 }) }.unwrap_or(&[]);
-            let call = || next!(sendmsg(fd, message, flags) as Real);
-            let call = || stream::send_pieces(fd, pieces, flags, call);
-            // SAFETY: as above.
-            unsafe { outbox::write(fd, pieces, flags, call) }
+            match unsafe { memory::pieces(message.msg_iov, message.msg_iovlen) } {
+                // SAFETY: as above.
+                Ok(pieces) => unsafe { outbox::write(fd, &pieces, flags, call) },
+                Err(_) => call(),
+            }
         }
         Err(errno) => fail(errno) as ssize_t,
     }
 }
 
-/// As [`sender`], of a message's address.
-///
-/// # Safety
-/// `message` is one, or null.
-unsafe fn sender_of(fd: c_int, message: *const msghdr) -> Result<Option<Name>, Errno> {
-    // SAFETY: the caller's message.
-    let (addr, len) = unsafe { message.as_ref() }
-        .map_or((std::ptr::null(), 0), |message| (message.msg_name.cast_const(), message.msg_namelen));
-    // SAFETY: as above.
-    unsafe { sender(fd, addr.cast(), len) }
-}
-
 /// # Safety
 /// As sendmsg(2).
-unsafe fn send_message(fd: c_int, name: &Name, message: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program's message, if it is one.
-    let Some(message) = (unsafe { message.as_ref() }) else { return fail(Errno::FAULT) as ssize_t };
-    // SAFETY: as above.
+unsafe fn send_message(fd: c_int, name: &Name, message: &msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the program's message.
     let said = match unsafe { control::read(message) } {
         Ok(said) => said,
         Err(errno) => return fail(errno) as ssize_t,
     };
     // SAFETY: the program's pieces.
-    match unsafe { slice(message.msg_iov, message.msg_iovlen) } {
+    match unsafe { memory::pieces(message.msg_iov, message.msg_iovlen) } {
         Ok(pieces) => {
             let to = (message.msg_name.cast_const().cast(), message.msg_namelen);
             // SAFETY: as above.
-            unsafe { send_one((fd, name), said, pieces, flags, to) }
+            unsafe { send_one((fd, name), said, &pieces, flags, to) }
         }
         Err(errno) => fail(errno) as ssize_t,
     }
@@ -251,32 +240,38 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     flags: c_int,
 ) -> c_int {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int;
-    // SAFETY: the program has `count` of them, so the first may be looked at.
-    let first = if count == 0 { std::ptr::null() } else { unsafe { &raw const (*messages).msg_hdr } };
+    // SAFETY: the program's messages, of which each starts with its header.
+    let first = if count == 0 { None } else { unsafe { memory::read(messages.cast::<msghdr>()) }.ok() };
+    let (addr, len) =
+        first.map_or((std::ptr::null(), 0), |first| (first.msg_name.cast_const(), first.msg_namelen));
     // SAFETY: as above.
-    let mail = match unsafe { sender_of(fd, first) } {
+    let mail = match unsafe { sender(fd, addr.cast(), len) } {
         Ok(mail) => mail,
         Err(errno) => return fail(errno),
     };
-    if mail.is_none() && ours(fd).is_none() {
+    if first.is_none() || mail.is_none() && ours(fd).is_none() {
         return next!(sendmmsg(fd, messages, count, flags) as Real);
     }
     for at in 0..count.min(1024) {
-        // SAFETY: the program has `count` of them.
-        let message = unsafe { messages.add(at as usize) };
+        let message = messages.wrapping_add(at as usize);
         // SAFETY: as above.
-        let header = unsafe { &raw const (*message).msg_hdr };
-        let sent = match &mail {
-            // SAFETY: as above.
-            Some(name) => unsafe { send_message(fd, name, header, flags) },
-            // SAFETY: as above.
-            None => unsafe { send_bare(fd, header, flags) },
-        };
+        let sent = unsafe { memory::read(message.cast::<msghdr>()) }.map_or_else(
+            |errno| fail(errno) as ssize_t,
+            |header| match &mail {
+                // SAFETY: as above.
+                Some(name) => unsafe { send_message(fd, name, &header, flags) },
+                // SAFETY: as above.
+                None => unsafe { send_bare(fd, &header, flags) },
+            },
+        );
         if sent < 0 {
             return if at == 0 { -1 } else { at as c_int };
         }
-        // SAFETY: as above.
-        unsafe { (*message).msg_len = sent as c_uint };
+        let len = message.wrapping_byte_add(std::mem::offset_of!(mmsghdr, msg_len)).cast::<c_uint>();
+        // SAFETY: as above. It is sent by then, and the kernel says no more than that either.
+        if let Err(errno) = unsafe { memory::write(len, sent as c_uint) } {
+            return if at == 0 { fail(errno) } else { at as c_int };
+        }
     }
     count.min(1024) as c_int
 }
@@ -308,17 +303,22 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, bytes: *const c_void, n: size_t
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> ssize_t;
-    let Some(name) = mailbox::of(fd) else {
-        // SAFETY: as above; what is wrong with them the kernel says.
-        let known = unsafe { slice(pieces, usize::try_from(count).unwrap_or(usize::MAX)) }.unwrap_or(&[]);
-        let call = || stream::send_pieces(fd, known, 0, || next!(writev(fd, pieces, count) as Real));
-        // SAFETY: as above.
-        return unsafe { outbox::write(fd, known, 0, call) };
-    };
+    let count_of = usize::try_from(count).unwrap_or(usize::MAX);
+    let kernel = || next!(writev(fd, pieces, count) as Real);
+    let call = || stream::send_pieces(fd, pieces, count_of, kernel);
+    let name = mailbox::of(fd);
+    if name.is_none() && outbox::noted(fd).is_none() {
+        return call();
+    }
     // SAFETY: the program's pieces.
-    match unsafe { slice(pieces, usize::try_from(count).unwrap_or(usize::MAX)) } {
+    match (unsafe { memory::pieces(pieces, count_of) }, name) {
         // SAFETY: as above.
-        Ok(pieces) => unsafe { send_pieces(fd, &name, None, Said::default(), pieces, 0) },
-        Err(_) => fail(Errno::INVAL) as ssize_t,
+        (Ok(pieces), Some(name)) => unsafe { send_pieces(fd, &name, None, Said::default(), &pieces, 0) },
+        // SAFETY: as above.
+        (Ok(pieces), None) => unsafe { outbox::write(fd, &pieces, 0, call) },
+        (Err(Errno::FAULT), Some(_)) => fail(Errno::FAULT) as ssize_t,
+        (Err(_), Some(_)) => fail(Errno::INVAL) as ssize_t,
+        // What is wrong with them the kernel says.
+        (Err(_), None) => call(),
     }
 }

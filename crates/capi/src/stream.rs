@@ -90,10 +90,27 @@ pub(crate) fn send(
     errors::sent(fd, flags, quietly, call)
 }
 
-/// Sends `pieces`, as [`send`].
+/// Sends the `count` pieces at `pieces`, as [`send`].
 pub(crate) fn send_pieces(
     fd: c_int,
-    pieces: &[iovec],
+    pieces: *const iovec,
+    count: usize,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    // The kernel says what is wrong with the pieces, and of too many sendmsg(2) says something else.
+    if count > libc::UIO_MAXIOV as usize {
+        return call();
+    }
+    // SAFETY: a header of zeros is a message of nothing.
+    let mut message: msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (pieces.cast_mut(), count);
+    send_message(fd, &message, 0, call)
+}
+
+/// Sends `message`, as [`send`].
+pub(crate) fn send_message(
+    fd: c_int,
+    message: &msghdr,
     flags: c_int,
     call: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
@@ -101,16 +118,7 @@ pub(crate) fn send_pieces(
     if let Some(errno) = refused(fd, flags) {
         return fail(errno) as ssize_t;
     }
-    if pieces.is_empty() {
-        return call();
-    }
-    let quietly = || {
-        // SAFETY: a header of zeros is a message of nothing.
-        let mut message: msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = pieces.as_ptr().cast_mut();
-        message.msg_iovlen = pieces.len();
-        next!(sendmsg(fd, &raw const message, flags | libc::MSG_NOSIGNAL) as Real)
-    };
+    let quietly = || next!(sendmsg(fd, std::ptr::from_ref(message), flags | libc::MSG_NOSIGNAL) as Real);
     errors::sent(fd, flags, quietly, call)
 }
 

@@ -56,10 +56,10 @@ impl Mapping {
     /// # Errors
     /// `ENOMEM` where that would be too much, and what the kernel says.
     pub(crate) fn modest(file: impl AsFd, offset: usize, len: usize, writable: bool) -> io::Result<Self> {
-        let mapped = MODEST.fetch_add(len, Ordering::Relaxed) + len;
-        let is_much = getrlimit(Resource::As).current.is_some_and(|limit| mapped as u64 > limit / PART);
+        let has_room = Self::has_room(len);
+        MODEST.fetch_add(len, Ordering::Relaxed);
         let of = || {
-            if is_much {
+            if !has_room {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
             let fd = file.as_fd().as_raw_fd();
@@ -83,6 +83,12 @@ impl Mapping {
             mapping.is_modest = true;
             mapping
         })
+    }
+
+    /// Whether `len` bytes more are not too much for [`modest`](Self::modest).
+    pub(crate) fn has_room(len: usize) -> bool {
+        let mapped = MODEST.load(Ordering::Relaxed) + len;
+        getrlimit(Resource::As).current.is_none_or(|limit| mapped as u64 <= limit / PART)
     }
 
     /// A page of zeros that a child has as zeros again, however it is made (`MADV_WIPEONFORK`).

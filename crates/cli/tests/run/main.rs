@@ -26,6 +26,7 @@ mod guide;
 mod levels;
 #[path = "../common/library.rs"]
 mod library;
+mod memory;
 mod order;
 mod refused;
 mod reload;

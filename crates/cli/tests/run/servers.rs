@@ -192,7 +192,7 @@ fn apache_serves_with_threads_that_wait_for_events() {
 }
 
 /// Whether any user may have a folder's files.
-fn may_be_entered(folder: &Path) -> bool {
+pub(super) fn may_be_entered(folder: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     folder.metadata().is_ok_and(|of| of.permissions().mode() & 1 == 1)
 }

@@ -173,6 +173,12 @@ impl Outboxes {
         nth(id).is_none_or(|nth| !self.chunks[nth * SLOT / CHUNK].load(Ordering::Relaxed).is_null())
     }
 
+    /// Whether the process has address space for one more to be [reached](Self::reach).
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        Mapping::has_room(CHUNK)
+    }
+
     /// Maps the outbox of connection `id`, of the same file. Without that its bytes take the pair.
     ///
     /// # Errors

@@ -28,6 +28,6 @@ fn left(end: &OwnedFd) -> Option<epoll::EventFlags> {
     let mut ends = [PollFd::new(end, PollFlags::RDHUP)];
     poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).ok()?;
     // Both have the same bits.
-    let flags = epoll::EventFlags::from_bits_truncate(ends[0].revents().bits().into());
+    let flags = epoll::EventFlags::from_bits_truncate(i64::from(ends[0].revents().bits()) as u32);
     (!flags.is_empty()).then_some(flags)
 }

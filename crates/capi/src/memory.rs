@@ -1,0 +1,279 @@
+//! The program's memory, at addresses that may be wrong.
+//!
+//! Where the kernel says `EFAULT`, a library that reads or writes there dies. So the kernel is
+//! asked first, by calls that read or write a few bytes and do nothing else: rt_sigprocmask(2) with an order
+//! that there is none reads eight bytes, and getrandom(2) writes as many as are about to be
+//! written anyway. Both are among the calls that filters (seccomp) let pass for everybody. Memory of the main
+//! thread's stack, and of the heap that brk(2) makes, is there and need not be asked for.
+//!
+//! Not here: memory that another thread, or who cuts a mapped file short, takes away between the question and
+//! the access. Rejected: process_vm_readv(2), which copies and cannot be overtaken so, but costs three times
+//! a question and is refused by many filters; a handler of SIGSEGV, of which a program has its own.
+
+use std::ffi::{c_int, c_long, c_void};
+use std::mem::MaybeUninit;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use libc::iovec;
+use rustix::io::Errno;
+
+use crate::outbox;
+
+/// Where the heap began when the library was loaded, and where the main thread's stack does.
+static HEAP: AtomicUsize = AtomicUsize::new(usize::MAX);
+static STACK: AtomicUsize = AtomicUsize::new(0);
+/// The kernel places nothing else so close below the main thread's stack (mmap_base, 128 MiB at least).
+const STACK_MAX: usize = 64 << 20;
+/// Every page is as large, or a multiple.
+const PAGE: usize = 4096;
+/// Pieces that need no memory of their own.
+const FEW: usize = 64;
+/// Bytes that getrandom(2) writes whole, or fails.
+const WRITTEN_MAX: usize = 256;
+
+/// Looks where the heap and the main thread's stack are. By that thread.
+pub(crate) fn look() {
+    // SAFETY: it moves nothing.
+    let heap = unsafe { libc::sbrk(0) };
+    HEAP.store(heap.addr(), Ordering::Relaxed);
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
+    }
+    // SAFETY: nobody changes it yet; what it points to is not looked at.
+    STACK.store(unsafe { environ }.addr(), Ordering::Relaxed);
+}
+
+/// Whether the bytes from `start` to `end` are of the heap, or of the stack that this thread uses and the main one has.
+fn is_known(start: usize, end: usize) -> bool {
+    let here = (&raw const start).addr();
+    let stack = STACK.load(Ordering::Relaxed);
+    if start >= here && end <= stack && stack - here < STACK_MAX {
+        return true;
+    }
+    let heap = HEAP.load(Ordering::Relaxed);
+    // SAFETY: it moves nothing.
+    start >= heap && end <= unsafe { libc::sbrk(0) }.addr()
+}
+
+/// Calls the kernel without a trace in `errno`.
+fn ask(number: c_long, arguments: [usize; 4]) -> Result<usize, Errno> {
+    // SAFETY: every thread has one.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { place.read() };
+    let [a, b, c, d] = arguments;
+    // SAFETY: the callers' calls write, if anything, what the program wants written.
+    let said = unsafe { libc::syscall(number, a, b, c, d) };
+    let asked = usize::try_from(said).map_err(|_| crate::errno());
+    // SAFETY: as above.
+    unsafe { place.write(before) };
+    asked
+}
+
+/// Whether `len` bytes at `start` can be read.
+pub(crate) fn is_readable(start: *const c_void, len: usize) -> bool {
+    const NO_ORDER: usize = c_int::MAX as usize;
+    let Some(end) = start.addr().checked_add(len).filter(|_| !start.is_null()) else { return len == 0 };
+    if len == 0 || cfg!(miri) || is_known(start.addr(), end) || outbox::is_confined() {
+        return true;
+    }
+    let first = start.addr() & !(PAGE - 1);
+    // Words that are aligned lie in one page.
+    (first..end).step_by(PAGE).all(|page| {
+        let word = page.max(start.addr()) & !7;
+        ask(libc::SYS_rt_sigprocmask, [NO_ORDER, word, 0, 8]) == Err(Errno::INVAL)
+    })
+}
+
+/// Whether `len` bytes at `start`, all of which are about to be written, can be.
+fn is_writable(start: *mut c_void, len: usize) -> bool {
+    let Some(end) = start.addr().checked_add(len).filter(|_| !start.is_null()) else { return len == 0 };
+    if len == 0 || cfg!(miri) || is_known(start.addr(), end) || outbox::is_confined() {
+        return true;
+    }
+    (start.addr()..end).step_by(WRITTEN_MAX).all(|at| {
+        let len = WRITTEN_MAX.min(end - at);
+        ask(libc::SYS_getrandom, [at, len, libc::GRND_NONBLOCK as usize, 0]) == Ok(len)
+    })
+}
+
+/// What stands at `place`, aligned or not.
+///
+/// # Errors
+/// `EFAULT`.
+///
+/// # Safety
+/// Nobody else writes there meanwhile, and any bytes are a `T`.
+pub(crate) unsafe fn read<T: Copy>(place: *const T) -> Result<T, Errno> {
+    if !is_readable(place.cast(), size_of::<T>()) {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: it can be read, and is what the caller says.
+    Ok(unsafe { place.read_unaligned() })
+}
+
+/// Writes `value` to `place`, aligned or not.
+///
+/// # Errors
+/// `EFAULT`.
+///
+/// # Safety
+/// The program wants it written there.
+pub(crate) unsafe fn write<T: Copy>(place: *mut T, value: T) -> Result<(), Errno> {
+    if !is_writable(place.cast(), size_of::<T>()) {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: it can be written to.
+    unsafe { place.write_unaligned(value) };
+    Ok(())
+}
+
+/// Writes `bytes` to `place`.
+///
+/// # Errors
+/// `EFAULT`.
+///
+/// # Safety
+/// As [`write`].
+pub(crate) unsafe fn write_bytes(place: *mut u8, bytes: &[u8]) -> Result<(), Errno> {
+    if !is_writable(place.cast(), bytes.len()) {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: they can be written to, and are none of ours.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+    Ok(())
+}
+
+/// A program's pieces, as they were when this looked.
+#[expect(clippy::large_enum_variant, reason = "on the stack: a write allocates nothing")]
+pub(crate) enum Pieces {
+    Few([MaybeUninit<iovec>; FEW], usize),
+    Many(Vec<iovec>),
+}
+
+impl Deref for Pieces {
+    type Target = [iovec];
+
+    fn deref(&self) -> &[iovec] {
+        match self {
+            // SAFETY: the first so many were read.
+            Self::Few(pieces, len) => unsafe { std::slice::from_raw_parts(pieces.as_ptr().cast(), *len) },
+            Self::Many(pieces) => pieces,
+        }
+    }
+}
+
+/// The program's pieces; none where it says that there are none.
+///
+/// # Errors
+/// `EMSGSIZE`: there are too many; `EFAULT`.
+///
+/// # Safety
+/// As [`read`].
+pub(crate) unsafe fn pieces(start: *const iovec, count: usize) -> Result<Pieces, Errno> {
+    if count > 1024 {
+        return Err(Errno::MSGSIZE);
+    }
+    if !is_readable(start.cast(), count * size_of::<iovec>()) {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: so many can be read.
+    let piece = |at| unsafe { start.add(at).read_unaligned() };
+    if count > FEW {
+        return Ok(Pieces::Many((0..count).map(piece).collect()));
+    }
+    let mut few = [const { MaybeUninit::uninit() }; FEW];
+    for (at, place) in few.iter_mut().take(count).enumerate() {
+        place.write(piece(at));
+    }
+    Ok(Pieces::Few(few, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two pages, of which the program may do this and that with the second.
+    fn pages(protection: c_int) -> *mut u8 {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let whole = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, placed by the kernel where nothing is.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), 2 * PAGE, whole, flags, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        // SAFETY: it is of that mapping.
+        assert_eq!(unsafe { libc::mprotect(start.byte_add(PAGE), PAGE, protection) }, 0);
+        start.cast()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no memory that is not there")]
+    fn memory_that_is_not_there_is_told_from_memory_that_is() {
+        look();
+        let (none, reads) = (pages(libc::PROT_NONE), pages(libc::PROT_READ));
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        let writes = pages(both);
+        for (start, second) in [(none, (false, false)), (reads, (true, false)), (writes, (true, true))] {
+            for (at, len) in [(0, PAGE), (PAGE - 8, 8), (7, 1)] {
+                let place = start.wrapping_add(at).cast();
+                assert!(is_readable(place, len) && is_writable(place, len), "{len} at {at}");
+            }
+            for (at, len) in [(PAGE, 1), (PAGE - 1, 2), (0, 2 * PAGE), (2 * PAGE - 1, 1), (PAGE - 300, 600)] {
+                let place = start.wrapping_add(at).cast();
+                assert_eq!((is_readable(place, len), is_writable(place, len)), second, "{len} at {at}");
+            }
+            for at in [0, 4, PAGE - 4] {
+                let place = start.wrapping_add(at).cast::<u32>();
+                // SAFETY: it is this test's.
+                assert_eq!(unsafe { (write(place, 7), read(place)) }, (Ok(()), Ok(7)));
+            }
+            // SAFETY: as above; the second half may not be there.
+            let torn = unsafe { read(start.wrapping_add(PAGE - 2).cast::<u32>()) };
+            assert_eq!(torn.is_ok(), second.0);
+        }
+        for wild in [0, 8, usize::MAX, usize::MAX - 7, 1 << 63, 0xdead_beef] {
+            let place = std::ptr::without_provenance_mut(wild);
+            assert!(!is_readable(place, 16) && !is_writable(place, 16), "{wild:#x}");
+            assert!(is_readable(place, 0) && is_writable(place, 0));
+        }
+        assert!(!is_readable(writes.cast(), usize::MAX) && !is_readable(writes.cast(), isize::MAX as usize));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no heap of brk's")]
+    fn what_is_known_is_there_and_errno_stays() {
+        let (mut local, boxed) = (7_u64, Box::new(8_u64));
+        look();
+        // SAFETY: they are ours.
+        unsafe {
+            *libc::__errno_location() = 77;
+            assert_eq!((read(&raw const local), read(&raw const *boxed)), (Ok(7), Ok(8)));
+            assert_eq!(write(&raw mut local, 9), Ok(()));
+            assert_eq!((local, *libc::__errno_location()), (9, 77));
+        }
+    }
+
+    #[test]
+    fn pieces_are_read_wherever_they_stand() {
+        let mut bytes = [0_u8; 200 * size_of::<iovec>() + 8];
+        for shift in [0, 1, 4] {
+            for count in [0, 1, FEW, FEW + 1, 200] {
+                let start = bytes[shift..].as_mut_ptr().cast::<iovec>();
+                for at in 0..count {
+                    let piece = iovec { iov_base: std::ptr::without_provenance_mut(at), iov_len: at };
+                    // SAFETY: there is room for 200.
+                    unsafe { start.add(at).write_unaligned(piece) };
+                }
+                // SAFETY: so many are there.
+                let read = unsafe { pieces(start, count) }.unwrap();
+                assert!(
+                    read.iter().enumerate().all(|(at, piece)| piece.iov_len == at) && read.len() == count
+                );
+            }
+        }
+        // SAFETY: there is none to read.
+        assert_eq!(unsafe { pieces(std::ptr::null(), 1025) }.err(), Some(Errno::MSGSIZE));
+        // SAFETY: as above.
+        assert_eq!(unsafe { pieces(std::ptr::null(), 1) }.err(), Some(Errno::FAULT));
+    }
+}
