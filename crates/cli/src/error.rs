@@ -123,13 +123,16 @@ impl From<host::cores::CoresError> for Error {
 
 impl From<host::seam::preload::PreloadError> for Error {
     fn from(e: host::seam::preload::PreloadError) -> Self {
-        Self::of_machine(&e, Some(e.advice()))
+        // Another file would do; that the loader takes none may be the machine's fault.
+        let is_machines = matches!(e, host::seam::preload::PreloadError::NotLoaded(..));
+        Self { is_machines, ..Self::of_machine(&e, Some(e.advice())) }
     }
 }
 
 impl From<host::seam::preload::fit::Unfit> for Error {
     fn from(e: host::seam::preload::fit::Unfit) -> Self {
-        Self::of_machine(&e, Some(e.advice()))
+        // Another program would do.
+        Self { is_machines: false, ..Self::of_machine(&e, Some(e.advice())) }
     }
 }
 

@@ -37,6 +37,7 @@ mod stacks;
 #[path = "../common/threads.rs"]
 mod threads;
 mod traces;
+mod unfit;
 mod ways;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");

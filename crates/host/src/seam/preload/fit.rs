@@ -2,9 +2,10 @@
 //!
 //! The loader preloads into programs that are linked dynamically, with the C
 //! library that we are linked with, and that gain no rights by being started.
-//! What Go has compiled is loaded and calls the kernel itself all the same.
+//! What Go has compiled is loaded and calls the kernel itself all the same, as
+//! does what needs no library at all.
 //! Whatever else would start and serve on the kernel's TCP without a word.
-//! Source: ld.so(8), elf(5).
+//! Source: ld.so(8), elf(5), execve(2).
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -14,7 +15,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
+
+use super::elf::{Elf, Machine};
 
 /// Why nothing can be preloaded into a program.
 #[derive(Debug)]
@@ -35,10 +38,12 @@ pub enum Unfit {
     Static(PathBuf),
     /// Another loader than ours, this one.
     Loader(PathBuf, String),
-    /// For another machine.
-    Foreign(PathBuf),
+    /// For another machine than ours: its, and ours.
+    Foreign(PathBuf, String, String),
     /// Compiled by Go, whose programs ask the kernel past the C library.
     Go(PathBuf),
+    /// Linked with no library, so that it asks the kernel itself.
+    NoLibrary(PathBuf),
 }
 
 impl Unfit {
@@ -54,8 +59,24 @@ impl Unfit {
             Self::Neither(_) => "neither programs nor scripts",
             Self::Static(_) => "static",
             Self::Loader(..) => "of another loader",
-            Self::Foreign(_) => "of another machine",
+            Self::Foreign(..) => "of another machine",
             Self::Go(_) => "Go's",
+            Self::NoLibrary(_) => "without the C library",
+        }
+    }
+
+    /// The same of a program that runs.
+    #[must_use]
+    pub fn clause(&self) -> String {
+        match self {
+            Self::NotThere(_) | Self::NotRunnable(_) | Self::Unread(..) => "it cannot be read".to_owned(),
+            Self::Gains(_, how) => format!("it is {how}"),
+            Self::Scripts(_) | Self::Neither(_) => "it is no program of a known kind".to_owned(),
+            Self::Static(_) => "it is linked statically".to_owned(),
+            Self::Loader(_, loader) => format!("it is loaded by {loader}"),
+            Self::Foreign(_, its, _) => format!("it is a program for {its}"),
+            Self::Go(_) => "it is a Go program".to_owned(),
+            Self::NoLibrary(_) => "it needs no C library".to_owned(),
         }
     }
 
@@ -70,10 +91,13 @@ impl Unfit {
             Self::Unread(..) => "a program that may be read".to_owned(),
             Self::Gains(..) => "a copy without those rights, started by who has them".to_owned(),
             Self::Scripts(_) | Self::Neither(_) => "the program itself".to_owned(),
-            Self::Static(_) | Self::Loader(..) | Self::Foreign(_) => {
+            Self::Static(_) | Self::Loader(..) => {
                 "a build that is linked dynamically, such as the distribution's package".to_owned()
             }
-            Self::Go(_) => "a proxy before it that calls the C library, such as nginx or haproxy".to_owned(),
+            Self::Foreign(..) => "a build for this machine, such as the distribution's package".to_owned(),
+            Self::Go(_) | Self::NoLibrary(_) => {
+                "a proxy before it that calls the C library, such as nginx or haproxy".to_owned()
+            }
         }
     }
 }
@@ -97,10 +121,17 @@ impl fmt::Display for Unfit {
             Self::Loader(file, loader) => {
                 write!(f, "{} is loaded by {loader}, for which libgreenwave.so is not built", file.display())
             }
-            Self::Foreign(file) => write!(f, "{} is not a program of this machine's kind", file.display()),
+            Self::Foreign(file, its, ours) => {
+                write!(f, "{} is a program for {its}, and libgreenwave.so is for {ours}", file.display())
+            }
             Self::Go(file) => write!(
                 f,
                 "{} is a Go program: it asks the kernel past the C library, and libgreenwave.so would not hear it",
+                file.display()
+            ),
+            Self::NoLibrary(file) => write!(
+                f,
+                "{} needs no library: it asks the kernel past the C library, and libgreenwave.so would not hear it",
                 file.display()
             ),
         }
@@ -111,8 +142,8 @@ impl std::error::Error for Unfit {}
 
 /// Interpreters of interpreters that are followed.
 const SCRIPTS_MAX: usize = 4;
-/// Enough of a file for what is looked at: headers, or a first line.
-const HEAD_BYTES: usize = 4096;
+/// Bytes of a script's first line that the kernel reads.
+const LINE_MAX: u64 = 256;
 
 /// The file that `name` means to a shell, into which a library can be preloaded.
 ///
@@ -122,8 +153,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Unfit> {
     let found = if name.as_bytes().contains(&b'/') {
         Some(PathBuf::from(name)).filter(|path| path.exists())
     } else {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))
+        in_path(name)
     };
     let found = found.ok_or_else(|| Unfit::NotThere(name.to_owned()))?;
     if !is_program(&found) {
@@ -140,10 +170,14 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Unfit> {
 pub fn fits(program: &Path) -> Result<(), Unfit> {
     let mut file = program.to_owned();
     for _ in 0..SCRIPTS_MAX {
-        gains_nothing(&file)?;
-        let head = head(&file)?;
-        let Some(interpreter) = script(&head) else { return loads(&file, &head) };
-        file = interpreter;
+        match interpreter(&head(&file)?) {
+            Some(interpreter) => file = interpreter,
+            None => {
+                // Of a script's own rights the kernel takes no notice.
+                gains_nothing(&file)?;
+                return loads(&file);
+            }
+        }
     }
     Err(Unfit::Scripts(program.as_os_str().to_owned()))
 }
@@ -154,32 +188,52 @@ pub fn is_program(file: &Path) -> bool {
     file.is_file() && access(file, Access::EXEC_OK).is_ok()
 }
 
+/// The program `name` of a folder in `PATH`.
+fn in_path(name: &OsStr) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))
+}
+
+fn open(file: &Path) -> Result<File, Unfit> {
+    File::open(file).map_err(|e| Unfit::Unread(file.to_owned(), e))
+}
+
 fn head(file: &Path) -> Result<Vec<u8>, Unfit> {
     let mut head = Vec::new();
-    let read = File::open(file).and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut head));
+    let read = open(file)?.take(LINE_MAX).read_to_end(&mut head);
     read.map_err(|e| Unfit::Unread(file.to_owned(), e))?;
     Ok(head)
 }
 
-/// The interpreter that a script names in its first line.
-fn script(head: &[u8]) -> Option<PathBuf> {
+/// The program that runs a script: the interpreter that its first line names,
+/// or the one that env(1) finds where that is the interpreter.
+fn interpreter(head: &[u8]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
-    let words = line.split(|b| b.is_ascii_whitespace()).find(|word| !word.is_empty())?;
-    Some(PathBuf::from(OsStr::from_bytes(words)))
+    let mut words = line.split(|b| b.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let first = Path::new(OsStr::from_bytes(words.next()?));
+    // Options and variables come before the program's name.
+    let name = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
+    let found = name.filter(|_| first.ends_with("env")).and_then(|name| in_path(OsStr::from_bytes(name)));
+    Some(found.unwrap_or_else(|| first.to_owned()))
 }
 
 /// Refuses a program that runs with more rights than ours.
 fn gains_nothing(file: &Path) -> Result<(), Unfit> {
     const SETUID: u32 = 0o4000;
-    const SETGID: u32 = 0o2000;
+    /// Without the group's right to run it the bit means something else.
+    const SETGID: u32 = 0o2010;
     let of = file.metadata().map_err(|e| Unfit::Unread(file.to_owned(), e))?;
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let gained = match of.mode() {
         mode if mode & SETUID != 0 && of.uid() != user => "setuid",
-        mode if mode & SETGID != 0 && of.gid() != group => "setgid",
+        mode if mode & SETGID == SETGID && of.gid() != group => "setgid",
         _ if user != 0 && has_capabilities(file) => "given capabilities",
         _ => return Ok(()),
     };
+    let is_denied = || statvfs(file).is_ok_and(|of| of.f_flag.contains(StatVfsMountFlags::NOSUID));
+    if rustix::thread::no_new_privs().unwrap_or(false) || is_denied() {
+        return Ok(());
+    }
     Err(Unfit::Gains(file.to_owned(), gained))
 }
 
@@ -187,15 +241,12 @@ fn has_capabilities(file: &Path) -> bool {
     rustix::fs::getxattr(file, "security.capability", &mut [0_u8; 64][..]).is_ok()
 }
 
-/// What an ELF file says of how it is loaded.
+/// How an ELF file is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Loading {
-    /// Class, byte order and machine.
-    machine: [u8; 4],
+    machine: Machine,
     /// The loader; none: linked statically.
     loader: Option<Vec<u8>>,
-    /// A note says that Go has compiled it.
-    is_go: bool,
 }
 
 impl Loading {
@@ -212,64 +263,33 @@ impl Loading {
     }
 }
 
-/// Reads the headers of an ELF file of 64 bits in our byte order.
-fn loading(head: &[u8]) -> Option<Loading> {
-    const PT_INTERP: u32 = 3;
-    const PT_NOTE: u32 = 4;
-    let half = |at: usize| Some(u16::from_ne_bytes(*head.get(at..)?.first_chunk()?));
-    let word = |at: usize| Some(u32::from_ne_bytes(*head.get(at..)?.first_chunk()?));
-    let long = |at: usize| usize::try_from(u64::from_ne_bytes(*head.get(at..)?.first_chunk()?)).ok();
-    head.strip_prefix(b"\x7fELF")?;
-    let machine = [*head.get(4)?, *head.get(5)?, *head.get(18)?, *head.get(19)?];
-    let (start, size, count) = (long(32)?, usize::from(half(54)?), usize::from(half(56)?));
-    let (mut loader, mut is_go) = (None, false);
-    for header in (0..count).map(|n| start.saturating_add(n.saturating_mul(size))) {
-        let kind = word(header)?;
-        if kind != PT_INTERP && kind != PT_NOTE {
-            continue;
-        }
-        let at = long(header + 8)?;
-        let part = at.checked_add(long(header + 32)?).and_then(|end| head.get(at..end));
-        match (kind, part) {
-            (PT_INTERP, part) => {
-                let name = part?;
-                loader = Some(name.strip_suffix(b"\0").unwrap_or(name).to_vec());
-            }
-            // Notes that lie further on are nobody's that we look for.
-            (_, part) => is_go |= part.is_some_and(has_note_of_go),
-        }
-    }
-    Some(Loading { machine, loader, is_go })
+fn elf(file: &Path) -> Result<Elf, Unfit> {
+    let elf = Elf::read(open(file)?).map_err(|e| Unfit::Unread(file.to_owned(), e))?;
+    elf.ok_or_else(|| Unfit::Neither(file.to_owned()))
 }
 
-/// Whether one of these notes is Go's.
-fn has_note_of_go(mut notes: &[u8]) -> bool {
-    const HEADER: usize = 12;
-    let word = |at: usize, notes: &[u8]| Some(u32::from_ne_bytes(*notes.get(at..)?.first_chunk()?) as usize);
-    // Each has 12 bytes at least.
-    while let (Some(name), Some(rest)) = (word(0, notes), word(4, notes)) {
-        if notes.get(HEADER..HEADER.saturating_add(name)).is_some_and(|name| name == b"Go\0") {
-            return true;
-        }
-        let len = [name, rest].iter().fold(HEADER, |sum, n| sum.saturating_add(n.next_multiple_of(4)));
-        notes = notes.get(len..).unwrap_or(&[]);
+/// Refuses a program whose loader is not ours, or that does not call the C library.
+fn loads(file: &Path) -> Result<(), Unfit> {
+    let program = elf(file)?;
+    let ours = elf(Path::new("/proc/self/exe"))?;
+    if program.machine != ours.machine {
+        return Err(Unfit::Foreign(file.to_owned(), program.machine.to_string(), ours.machine.to_string()));
     }
-    false
-}
-
-/// Refuses a program whose loader is not ours.
-fn loads(file: &Path, its: &[u8]) -> Result<(), Unfit> {
-    let ours = loading(&head(Path::new("/proc/self/exe"))?);
-    Err(match (loading(its), ours) {
-        (None, _) if !its.starts_with(b"\x7fELF") => Unfit::Neither(file.to_owned()),
-        (Some(Loading { loader: None, .. }), _) => Unfit::Static(file.to_owned()),
-        (Some(Loading { is_go: true, .. }), _) => Unfit::Go(file.to_owned()),
-        (Some(its), Some(ours)) if its.is_loaded_as(&ours) => return Ok(()),
-        (Some(Loading { loader: Some(loader), .. }), Some(_)) => {
-            Unfit::Loader(file.to_owned(), String::from_utf8_lossy(&loader).into_owned())
+    if !program.is_loadable() {
+        return Err(Unfit::Neither(file.to_owned()));
+    }
+    if program.is_go() {
+        return Err(Unfit::Go(file.to_owned()));
+    }
+    let [its, ours] = [&program, &ours].map(|elf| Loading { machine: elf.machine, loader: elf.loader() });
+    match &its.loader {
+        None => Err(Unfit::Static(file.to_owned())),
+        Some(loader) if !its.is_loaded_as(&ours) => {
+            Err(Unfit::Loader(file.to_owned(), String::from_utf8_lossy(loader).into_owned()))
         }
-        _ => Unfit::Foreign(file.to_owned()),
-    })
+        Some(_) if !program.needs_library() => Err(Unfit::NoLibrary(file.to_owned())),
+        Some(_) => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -296,62 +316,27 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_a_static_program_name_no_loader() {
-        let mut head = vec![0; 256];
-        head[..6].copy_from_slice(b"\x7fELF\x02\x01");
-        head[18] = 62;
-        head[32] = 64;
-        head[54] = 56;
-        head[56] = 1;
-        head[64] = 1;
-        let is = Loading { machine: [2, 1, 62, 0], loader: None, is_go: false };
-        assert_eq!(loading(&head), Some(is.clone()));
-        // One program header of the kind that names the loader.
-        head[64] = 3;
-        head[72] = 200;
-        head[96] = 4;
-        head[200..204].copy_from_slice(b"/ld\0");
-        assert_eq!(loading(&head), Some(Loading { loader: Some(b"/ld".to_vec()), ..is }));
-        for len in 0..head.len() {
-            let _ = loading(&head[..len]);
-        }
-    }
-
-    #[test]
     fn beside_a_static_greenwave_the_loader_is_glibc_s() {
+        let this = elf(Path::new("/proc/self/exe")).unwrap().machine;
         let of = |loader: Option<&str>| Loading {
-            machine: [2, 1, 62, 0],
+            machine: this,
             loader: loader.map(|loader| loader.as_bytes().to_vec()),
-            is_go: false,
         };
         let (glibc, musl) = (of(Some("/lib64/ld-linux-x86-64.so.2")), of(Some("/lib/ld-musl-x86_64.so.1")));
         assert!(glibc.is_loaded_as(&of(None)) && glibc.is_loaded_as(&glibc));
         assert!(!musl.is_loaded_as(&of(None)) && !musl.is_loaded_as(&glibc));
-        assert!(!glibc.is_loaded_as(&Loading { machine: [2, 1, 183, 0], ..of(None) }));
     }
 
     #[test]
-    fn a_note_says_that_go_has_compiled_it() {
-        let note = |name: &[u8], rest: usize| {
-            let mut bytes = [name.len() as u32, rest as u32, 4].map(u32::to_ne_bytes).concat();
-            bytes.extend(name);
-            bytes.resize(12 + name.len().next_multiple_of(4) + rest.next_multiple_of(4), 7);
-            bytes
-        };
-        let (other, go) = (note(b"GNU\0", 21), note(b"Go\0", 83));
-        assert!(!has_note_of_go(&[&other[..], &other].concat()));
-        assert!(has_note_of_go(&[&other[..], &go].concat()));
-        for len in 0..12 {
-            assert!(!has_note_of_go(&go[..len]), "it is cut");
+    fn a_script_names_its_interpreter_and_env_the_one_that_it_finds() {
+        assert_eq!(interpreter(b"#! /bin/sh -e\nx"), Some("/bin/sh".into()));
+        assert_eq!(interpreter(b"#!/bin/sh"), Some("/bin/sh".into()));
+        assert_eq!(interpreter(b"#!\n"), None);
+        assert_eq!(interpreter(b"\x7fELF"), None);
+        let sh = in_path(OsStr::new("sh"));
+        for line in ["#!/usr/bin/env sh", "#!/usr/bin/env -S A=1 sh -e\n"] {
+            assert!(sh.is_some() && interpreter(line.as_bytes()) == sh, "{line}");
         }
-        assert!(!has_note_of_go(&[0xff; 64]), "sizes beyond all bounds");
-    }
-
-    #[test]
-    fn a_script_names_its_interpreter() {
-        assert_eq!(script(b"#! /usr/bin/env python3\nx"), Some("/usr/bin/env".into()));
-        assert_eq!(script(b"#!/bin/sh"), Some("/bin/sh".into()));
-        assert_eq!(script(b"#!\n"), None);
-        assert_eq!(script(b"\x7fELF"), None);
+        assert_eq!(interpreter(b"#!/usr/bin/env no-such-program"), Some("/usr/bin/env".into()));
     }
 }

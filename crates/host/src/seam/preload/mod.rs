@@ -16,6 +16,7 @@ use super::build::OTHER_BUILD;
 use super::request::Key;
 use super::{VARIABLE, asking};
 
+mod elf;
 pub mod fit;
 
 /// `libgreenwave.so`, found.

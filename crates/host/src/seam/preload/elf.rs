@@ -1,0 +1,274 @@
+//! An ELF file as far as its program headers describe how it is loaded.
+//!
+//! Reads 64-bit files in our byte order. Of others only the machine is known.
+//! Sections are not read: a program may lack them.
+//! Source: elf(5); Go, `debug/buildinfo` and `cmd/link` (the build ID's note).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Elf {
+    file: File,
+    pub machine: Machine,
+    /// `e_type`; 0 where the machine is not ours.
+    kind: u16,
+    segments: Vec<Segment>,
+}
+
+/// Class (1: 32 bits, 2: 64), byte order (1: little-endian) and `e_machine`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Machine {
+    class: u8,
+    order: u8,
+    number: u16,
+}
+
+/// A program header.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    size: u64,
+    align: u64,
+}
+
+/// A note: the name of its owner, without NUL, its type, and its content.
+pub(super) struct Note<'a> {
+    pub name: &'a [u8],
+    pub kind: u32,
+    pub content: &'a [u8],
+}
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
+const PT_NOTE: u32 = 4;
+const PF_W: u32 = 2;
+const ET_EXEC: u16 = 2;
+const ET_DYN: u16 = 3;
+const DT_NULL: u64 = 0;
+const DT_NEEDED: u64 = 1;
+const HEADER: usize = 64;
+/// `struct Elf64_Phdr`.
+const SEGMENT: usize = 56;
+/// Bytes of a loader's name, of notes, or of a dynamic section that are read.
+const PART_MAX: u64 = 64 * 1024;
+/// Bytes of writable data that are searched for Go's build information.
+const DATA_MAX: u64 = 64 << 20;
+/// A multiple of [`GO_ALIGN`].
+const CHUNK: u64 = 1 << 20;
+const GO_ALIGN: usize = 16;
+
+impl Elf {
+    /// The ELF file `file`; none where it is not one.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read(file: File) -> io::Result<Option<Self>> {
+        let head = read(&file, 0, HEADER as u64)?;
+        if !head.starts_with(b"\x7fELF") || head.len() < 20 {
+            return Ok(None);
+        }
+        let order = head[5];
+        let number = [head[18], head[19]];
+        let number = if order == 1 { u16::from_le_bytes(number) } else { u16::from_be_bytes(number) };
+        let machine = Machine { class: head[4], order, number };
+        let ours = if cfg!(target_endian = "little") { 1 } else { 2 };
+        if head.len() < HEADER || (machine.class, machine.order) != (2, ours) {
+            return Ok(Some(Self { file, machine, kind: 0, segments: Vec::new() }));
+        }
+        let (start, size, count) = (long(&head, 32), half(&head, 54), half(&head, 56));
+        let (size, count) = (usize::from(size), usize::from(count));
+        let table = match size >= SEGMENT {
+            true => read(&file, start, (size * count) as u64)?,
+            false => Vec::new(),
+        };
+        let segments = table.chunks_exact(size.max(1)).map(|header| Segment {
+            kind: word(header, 0),
+            flags: word(header, 4),
+            offset: long(header, 8),
+            size: long(header, 32),
+            align: long(header, 48),
+        });
+        let segments = segments.collect();
+        Ok(Some(Self { kind: half(&head, 16), machine, segments, file }))
+    }
+
+    /// Whether it is a program or a shared library, and not an object file or a core.
+    pub fn is_loadable(&self) -> bool {
+        matches!(self.kind, ET_EXEC | ET_DYN)
+    }
+
+    /// The loader; none where it is linked statically, or a library.
+    pub fn loader(&self) -> Option<Vec<u8>> {
+        let mut name = self.parts(PT_INTERP).next()?;
+        while name.last() == Some(&0) {
+            name.pop();
+        }
+        Some(name)
+    }
+
+    /// Whether it needs any library: without one, its system calls are its own.
+    pub fn needs_library(&self) -> bool {
+        let tags = |part: Vec<u8>| {
+            let tags: Vec<_> = part.chunks_exact(16).map(|entry| long(entry, 0)).collect();
+            tags.into_iter().take_while(|tag| *tag != DT_NULL)
+        };
+        self.parts(PT_DYNAMIC).flat_map(tags).any(|tag| tag == DT_NEEDED)
+    }
+
+    /// Whether Go has compiled it: its build ID is in a note, and its build
+    /// information in writable data, either of which may have been left out.
+    pub fn is_go(&self) -> bool {
+        self.find_note(|note| (note.name == b"Go").then_some(())).is_some() || self.has_go_build_information()
+    }
+
+    /// The first result of `look` at a note.
+    pub fn find_note<T>(&self, mut look: impl FnMut(Note<'_>) -> Option<T>) -> Option<T> {
+        self.segments.iter().filter(|segment| segment.kind == PT_NOTE).find_map(|segment| {
+            let notes = self.part(segment);
+            // Others are laid out as with 4, whatever they say.
+            let align = if segment.align == 8 { 8 } else { 4 };
+            let mut rest = &notes[..];
+            while let Some((note, next)) = note(rest, align) {
+                if let Some(found) = look(note) {
+                    return Some(found);
+                }
+                rest = next;
+            }
+            None
+        })
+    }
+
+    fn parts(&self, kind: u32) -> impl Iterator<Item = Vec<u8>> {
+        self.segments.iter().filter(move |segment| segment.kind == kind).map(|segment| self.part(segment))
+    }
+
+    /// What is there of it.
+    fn part(&self, segment: &Segment) -> Vec<u8> {
+        read(&self.file, segment.offset, segment.size.min(PART_MAX)).unwrap_or_default()
+    }
+
+    fn has_go_build_information(&self) -> bool {
+        // In two parts, so that our own data does not hold it.
+        let magic = [&b"\xff Go build"[..], b"inf:"].concat();
+        let writable =
+            |segment: &&Segment| segment.kind == PT_LOAD && segment.flags & PF_W != 0 && segment.size > 0;
+        self.segments.iter().filter(writable).any(|segment| {
+            let end = segment.offset.saturating_add(segment.size.min(DATA_MAX));
+            let mut at = segment.offset.next_multiple_of(GO_ALIGN as u64);
+            while at < end {
+                let chunk = read(&self.file, at, CHUNK.min(end - at)).unwrap_or_default();
+                if chunk.chunks(GO_ALIGN).any(|block| block.starts_with(&magic)) {
+                    return true;
+                }
+                if chunk.is_empty() {
+                    return false;
+                }
+                at += CHUNK;
+            }
+            false
+        })
+    }
+}
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = match (self.number, self.class) {
+            (3, _) => "32-bit x86",
+            (62, 1) => "x86-64 with 32-bit pointers (x32)",
+            (62, _) => "64-bit x86",
+            (40, _) => "32-bit ARM",
+            (183, _) => "64-bit ARM",
+            (243, _) => "RISC-V",
+            (22, _) => "IBM S/390",
+            (20 | 21, _) => "PowerPC",
+            (8, _) => "MIPS",
+            (258, _) => "LoongArch",
+            (number, _) => return write!(f, "ELF machine {number}"),
+        };
+        f.write_str(name)
+    }
+}
+
+/// The first of these notes, and the rest of them.
+fn note(bytes: &[u8], align: usize) -> Option<(Note<'_>, &[u8])> {
+    const HEADER: usize = 12;
+    let header = bytes.get(..HEADER)?;
+    let [name, content] = [0, 4].map(|at| word(header, at) as usize);
+    let begin = HEADER.checked_add(name)?.checked_next_multiple_of(align)?;
+    let end = begin.checked_add(content)?;
+    let mut owner = bytes.get(HEADER..HEADER + name)?;
+    while let [rest @ .., 0] = owner {
+        owner = rest;
+    }
+    let note = Note { name: owner, kind: word(header, 8), content: bytes.get(begin..end)? };
+    let next = end.checked_next_multiple_of(align).and_then(|next| bytes.get(next..));
+    Some((note, next.unwrap_or_default()))
+}
+
+/// As many of `len` bytes at `at` as there are.
+fn read(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    let mut have = 0;
+    while have < bytes.len() {
+        match file.read_at(&mut bytes[have..], at.saturating_add(have as u64)) {
+            Ok(0) => break,
+            Ok(more) => have += more,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    bytes.truncate(have);
+    Ok(bytes)
+}
+
+fn half(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u16::from_ne_bytes(*bytes))
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_cut_anywhere_never_panics() {
+        let whole = std::fs::read("/proc/self/exe").unwrap();
+        let file = std::env::temp_dir().join(format!("greenwave-elf-{}", std::process::id()));
+        for len in (0..4096).chain([whole.len() / 2]) {
+            std::fs::write(&file, &whole[..len]).unwrap();
+            let Some(elf) = Elf::read(File::open(&file).unwrap()).unwrap() else { continue };
+            let _ = (elf.is_loadable(), elf.loader(), elf.needs_library(), elf.is_go());
+        }
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn this_program_has_a_loader_and_libraries_and_is_not_go_s() {
+        let elf = Elf::read(File::open("/proc/self/exe").unwrap()).unwrap().expect("it runs");
+        assert!(elf.is_loadable() && elf.needs_library() && !elf.is_go());
+        let loader = elf.loader().expect("tests are linked dynamically");
+        assert!(std::path::Path::new(std::str::from_utf8(&loader).unwrap()).exists());
+        // The C library says with which kernel it may run (GNU, type 1).
+        let abi = elf.find_note(|note| (note.name == b"GNU" && note.kind == 1).then(|| note.content.len()));
+        assert_eq!(abi, Some(16));
+    }
+
+    #[test]
+    fn a_note_whose_sizes_are_beyond_all_bounds_ends_the_notes() {
+        assert!(note(&[0xff; 64], 4).is_none());
+        (0..12).for_each(|len| assert!(note(&[0; 12][..len], 4).is_none()));
+    }
+}
