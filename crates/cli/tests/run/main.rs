@@ -24,6 +24,7 @@ mod ends;
 mod guarded;
 mod guide;
 mod levels;
+mod libraries;
 #[path = "../common/library.rs"]
 mod library;
 mod memory;

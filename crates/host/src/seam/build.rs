@@ -4,7 +4,8 @@
 //! passes between them has no version: it may change with any build. So each
 //! says which sources of the seam it was made from, by a sum over them. A
 //! library that meets another sum ends its program ([`OTHER_BUILD`]), which
-//! would otherwise serve on the kernel's TCP without a word.
+//! would otherwise serve on the kernel's TCP without a word. The sum is in a note
+//! of the library's file, too (elf(5)): a file without it is another library.
 
 /// The sum, in hexadecimal: the last part of [`VARIABLE`](super::VARIABLE).
 pub const BUILD: &str = match std::str::from_utf8(&DIGITS) {
@@ -14,6 +15,31 @@ pub const BUILD: &str = match std::str::from_utf8(&DIGITS) {
 
 /// What a library of another build says before it ends its program.
 pub const OTHER_BUILD: &str = "libgreenwave.so and greenwave run are not of the same build";
+
+/// Owner and type of the note that holds [`BUILD`].
+pub(super) const NOTE_OWNER: &[u8] = b"greenwave";
+pub(super) const NOTE_KIND: u32 = 1;
+
+/// `struct Elf64_Nhdr`, the owner with NULs up to a multiple of 4, the content.
+#[repr(C, align(4))]
+struct Note {
+    owner_len: u32,
+    content_len: u32,
+    kind: u32,
+    owner: [u8; 12],
+    content: [u8; 16],
+}
+
+// Sections of this name are notes to linkers, which keep them.
+#[used]
+#[unsafe(link_section = ".note.greenwave")]
+static NOTE: Note = Note {
+    owner_len: NOTE_OWNER.len() as u32 + 1,
+    content_len: DIGITS.len() as u32,
+    kind: NOTE_KIND,
+    owner: *b"greenwave\0\0\0",
+    content: DIGITS,
+};
 
 const DIGITS: [u8; 16] = {
     let mut digits = [0; 16];

@@ -1,23 +1,30 @@
-//! The library that is preloaded into programs: where it lies, whether the
-//! loader takes it, and into what ([`fit`]).
+//! The library that is preloaded into programs: where it lies, whether it is
+//! ours, whether the loader takes it, and into what ([`fit`]).
 //!
-//! The loader says of a library that it cannot load one line and starts the
+//! Any library could be preloaded, and the program would serve on the kernel's
+//! TCP; so ours shows of which build it is, in a note, and is read before it is
+//! loaded into anything. Run by root it would be root's: nobody else may write
+//! it. The loader says of a library that it cannot load one line and starts the
 //! program without it. So this is tried, on a program that does nothing else,
 //! before one that serves is started.
-//! Source: ld.so(8).
+//! Source: ld.so(8), elf(5).
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::build::OTHER_BUILD;
+use super::build::{BUILD, NOTE_KIND, NOTE_OWNER, OTHER_BUILD};
 use super::request::Key;
 use super::{VARIABLE, asking};
 
 mod elf;
 pub mod fit;
+mod trust;
+
+use elf::Elf;
 
 /// `libgreenwave.so`, found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +40,18 @@ const SHOWS: [&str; 2] = ["cat", "/proc/self/maps"];
 /// Why nothing can be preloaded.
 #[derive(Debug)]
 pub enum PreloadError {
-    /// The library is not there.
+    /// The library is not there, or may not be read.
     NotThere(PathBuf, io::Error),
+    /// The file is not a shared library; what it is.
+    NotLibrary(PathBuf, &'static str),
+    /// For another machine than this program: its, and ours.
+    Foreign(PathBuf, String, String),
+    /// Some other library.
+    Stranger(PathBuf),
+    /// Others than root could write it; how.
+    Exposed(PathBuf, String),
+    /// What `$GREENWAVE_LIB` names is wrong.
+    Variable(Box<PreloadError>),
     /// The loader would take the path for several.
     Separated(PathBuf),
     /// Of another build than this program.
@@ -48,7 +65,11 @@ impl PreloadError {
     #[must_use]
     pub fn advice(&self) -> String {
         match self {
-            Self::NotThere(..) => "make build, or --lib with the path of libgreenwave.so",
+            Self::Variable(e) => return e.advice(),
+            Self::NotThere(..) | Self::NotLibrary(..) | Self::Foreign(..) | Self::Stranger(_) => {
+                "make build, or --lib with the path of libgreenwave.so"
+            }
+            Self::Exposed(..) => "a copy that root owns and only root may write (chown root, chmod go-w)",
             Self::Separated(_) => "--lib with a copy elsewhere",
             Self::OtherBuild(_) => {
                 "make build, which makes both, or --lib with the path of its libgreenwave.so"
@@ -64,7 +85,20 @@ impl PreloadError {
 impl fmt::Display for PreloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Variable(e) => write!(f, "{PLACE}: {e}"),
             Self::NotThere(path, e) => write!(f, "{}: {e}", path.display()),
+            Self::NotLibrary(path, what) => {
+                write!(f, "{}: it is {what}, not libgreenwave.so", path.display())
+            }
+            Self::Foreign(path, its, ours) => {
+                write!(f, "{} is for {its}, and programs here are for {ours}", path.display())
+            }
+            Self::Stranger(path) => {
+                write!(f, "{}: it is another library than libgreenwave.so", path.display())
+            }
+            Self::Exposed(path, how) => {
+                write!(f, "{}: {how}, and it would run in root's programs", path.display())
+            }
             Self::Separated(path) => {
                 write!(f, "{}: the loader takes no path with a space or a colon", path.display())
             }
@@ -81,16 +115,61 @@ impl Library {
     /// program.
     ///
     /// # Errors
-    /// It is not there, or has a name that the loader would misread.
+    /// It is not there, is not our library of this build, could be written by
+    /// others than root where root runs it, or has a name that the loader would
+    /// misread.
     pub fn find(given: Option<&Path>) -> Result<Self, PreloadError> {
-        let beside = || Some(std::env::current_exe().ok()?.with_file_name("libgreenwave.so"));
-        let said = || std::env::var_os(PLACE).map(PathBuf::from);
-        let path = given.map(Path::to_owned).or_else(said).or_else(beside).unwrap_or_default();
-        let path = std::fs::canonicalize(&path).map_err(|e| PreloadError::NotThere(path, e))?;
+        if let Some(given) = given {
+            return Self::at(given);
+        }
+        match std::env::var_os(PLACE).filter(|path| !path.is_empty()) {
+            Some(path) => Self::at(Path::new(&path)).map_err(|e| PreloadError::Variable(Box::new(e))),
+            None => {
+                let this = std::env::current_exe().map_err(|e| PreloadError::NotThere(PathBuf::new(), e))?;
+                Self::at(&this.with_file_name("libgreenwave.so"))
+            }
+        }
+    }
+
+    fn at(path: &Path) -> Result<Self, PreloadError> {
+        let not_there = |e| PreloadError::NotThere(path.to_owned(), e);
+        let path = std::fs::canonicalize(path).map_err(not_there)?;
         // The loader takes both for what separates libraries (ld.so(8)).
-        match path.to_string_lossy().contains([' ', ':']) {
-            true => Err(PreloadError::Separated(path)),
-            false => Ok(Self(path)),
+        if path.to_string_lossy().contains([' ', ':']) {
+            return Err(PreloadError::Separated(path));
+        }
+        // Opening what is no file may wait for somebody at its other end.
+        match std::fs::metadata(&path).map_err(not_there)? {
+            of if of.is_dir() => return Err(PreloadError::NotLibrary(path, "a directory")),
+            of if !of.is_file() => return Err(PreloadError::NotLibrary(path, "not a file")),
+            _ => {}
+        }
+        let read = |path: &Path| Elf::read(File::open(path)?);
+        let Some(library) = read(&path).map_err(not_there)? else {
+            return Err(PreloadError::NotLibrary(path, "not an ELF file"));
+        };
+        let this = Path::new("/proc/self/exe");
+        let ours = read(this).map_err(|e| PreloadError::NotThere(this.to_owned(), e))?;
+        if let Some(ours) = ours.filter(|ours| ours.machine != library.machine) {
+            return Err(PreloadError::Foreign(path, library.machine.to_string(), ours.machine.to_string()));
+        }
+        if !library.is_loadable() {
+            return Err(PreloadError::NotLibrary(path, "an object file"));
+        }
+        match library.find_note(|note| {
+            (note.name == NOTE_OWNER && note.kind == NOTE_KIND).then(|| note.content == BUILD.as_bytes())
+        }) {
+            None => return Err(PreloadError::Stranger(path)),
+            // This program, and tests of it, have the note as well.
+            Some(_) if library.loader().is_some() => {
+                return Err(PreloadError::NotLibrary(path, "a program"));
+            }
+            Some(false) => return Err(PreloadError::OtherBuild(path)),
+            Some(true) => {}
+        }
+        match trust::exposure(&path) {
+            Some((of, how)) => Err(PreloadError::Exposed(of, how)),
+            None => Ok(Self(path)),
         }
     }
 
@@ -165,10 +244,22 @@ mod tests {
     fn what_the_loader_does_not_take_is_said_with_its_words() {
         let file = std::env::temp_dir().join(format!("greenwave-preload-{}.so", std::process::id()));
         std::fs::write(&file, "no library").unwrap();
-        let refused = Library::find(Some(&file)).expect("it is there").check();
+        let (found, refused) = (Library::find(Some(&file)), Library(file.clone()).check());
         std::fs::remove_file(&file).unwrap();
         let said = refused.expect_err("it is no library").to_string();
         assert!(said.contains("is not loaded: ERROR: ld.so") && said.contains("preload"), "{said}");
+        let said = found.expect_err("it is no library").to_string();
+        assert!(said.ends_with(": it is not an ELF file, not libgreenwave.so"), "{said}");
+    }
+
+    #[test]
+    fn a_library_of_others_and_a_program_of_ours_are_not_the_library() {
+        let said = |path: &Path| Library::find(Some(path)).expect_err("it is another").to_string();
+        assert!(said(&libc()).ends_with(": it is another library than libgreenwave.so"));
+        let this = std::env::current_exe().unwrap();
+        assert!(said(&this).ends_with(": it is a program, not libgreenwave.so"), "it has the note");
+        assert!(said(Path::new("/")).ends_with(": it is a directory, not libgreenwave.so"));
+        assert!(said(Path::new("/dev/null")).ends_with(": it is not a file, not libgreenwave.so"));
     }
 
     #[test]

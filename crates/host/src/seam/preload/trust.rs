@@ -1,0 +1,123 @@
+//! Whether others than root could change a library that root's programs load.
+//!
+//! What root may write, root answers for, and so does the owner of this program:
+//! what they could put into the library they could put here. The file belongs to
+//! one of the two and may be written by no other group and not by everybody, and
+//! nobody else can put another file in its place: the folders on its way belong to
+//! them as well, and where everybody may write, the sticky bit is set.
+//! Source: sudo's plugins (sudo.conf(5)), `StrictModes` of sshd_config(5).
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+/// Owner, group and mode of a file.
+#[derive(Clone, Copy, Debug)]
+struct Rights {
+    user: u32,
+    group: u32,
+    mode: u32,
+    is_folder: bool,
+}
+
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+const STICKY: u32 = 0o1000;
+
+/// The file or folder by which others than root could change `library`, and
+/// how; none where it is not root that runs this.
+pub(super) fn exposure(library: &Path) -> Option<(PathBuf, String)> {
+    if !geteuid().is_root() {
+        return None;
+    }
+    let this = Rights::of(&std::fs::metadata("/proc/self/exe").ok()?);
+    let unmapped = unmapped_user();
+    library.ancestors().find_map(|path| {
+        let rights = Rights::of(&path.metadata().ok()?);
+        let how = rights.exposed(this, unmapped)?;
+        Some((path.to_owned(), how))
+    })
+}
+
+impl Rights {
+    fn of(file: &Metadata) -> Self {
+        Self { user: file.uid(), group: file.gid(), mode: file.mode(), is_folder: file.is_dir() }
+    }
+
+    /// How others than root and the owner of `this` program may change it.
+    /// `unmapped` stands for users that have no number in this user namespace.
+    fn exposed(self, this: Self, unmapped: Option<u32>) -> Option<String> {
+        let mode = self.mode & 0o7777;
+        if self.user != 0 && self.user != this.user && Some(self.user) != unmapped {
+            return Some(format!("it belongs to user {}", self.user));
+        }
+        let is_sticky = self.is_folder && self.mode & STICKY != 0;
+        if self.mode & OTHERS_WRITE != 0 && !is_sticky {
+            return Some(format!("everybody may write it (mode {mode:04o})"));
+        }
+        let is_ours = self.group == 0 || this.mode & GROUP_WRITES != 0 && self.group == this.group;
+        // Who may make files beside it, such as the group staff in /usr/local, is meant to.
+        (self.mode & GROUP_WRITES != 0 && !self.is_folder && !is_ours)
+            .then(|| format!("group {} may write it (mode {mode:04o})", self.group))
+    }
+}
+
+/// The number that the kernel gives to users that have none in this user
+/// namespace; none where every user has one. Source: user_namespaces(7).
+fn unmapped_user() -> Option<u32> {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let every: [&str; 3] = ["0", "0", "4294967295"];
+    if map.split_whitespace().eq(every) {
+        return None;
+    }
+    std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOTS: Rights = Rights { user: 0, group: 0, mode: 0o100_755, is_folder: false };
+
+    #[track_caller]
+    fn check(file: Rights, this: Rights, expected: Option<&str>) {
+        assert_eq!(file.exposed(this, None).as_deref(), expected, "{file:?}");
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_is_exposed() {
+        check(ROOTS, ROOTS, None);
+        check(Rights { mode: 0o100_775, ..ROOTS }, ROOTS, None);
+        check(Rights { mode: 0o100_777, ..ROOTS }, ROOTS, Some("everybody may write it (mode 0777)"));
+        let shared = Rights { group: 7, mode: 0o100_664, ..ROOTS };
+        check(shared, ROOTS, Some("group 7 may write it (mode 0664)"));
+        check(Rights { mode: 0o100_644, ..shared }, ROOTS, None);
+        check(Rights { user: 7, ..ROOTS }, ROOTS, Some("it belongs to user 7"));
+    }
+
+    #[test]
+    fn the_owner_of_this_program_may_write_the_library_too() {
+        let theirs = Rights { user: 7, group: 7, mode: 0o100_775, is_folder: false };
+        check(theirs, theirs, None);
+        check(theirs, Rights { mode: 0o100_755, ..theirs }, Some("group 7 may write it (mode 0775)"));
+        check(theirs, Rights { user: 8, ..theirs }, Some("it belongs to user 7"));
+    }
+
+    #[test]
+    fn a_folder_in_which_others_may_replace_files_is_exposed() {
+        let folder = Rights { mode: 0o040_777, is_folder: true, ..ROOTS };
+        check(folder, ROOTS, Some("everybody may write it (mode 0777)"));
+        check(Rights { mode: 0o041_777, ..folder }, ROOTS, None);
+        check(Rights { group: 50, mode: 0o042_775, ..folder }, ROOTS, None);
+        check(Rights { user: 7, mode: 0o040_755, ..folder }, ROOTS, Some("it belongs to user 7"));
+    }
+
+    #[test]
+    fn in_a_namespace_of_users_those_without_a_number_are_not_others() {
+        let theirs = Rights { user: 65_534, ..ROOTS };
+        assert_eq!(theirs.exposed(ROOTS, Some(65_534)), None);
+        check(theirs, ROOTS, Some("it belongs to user 65534"));
+    }
+}
