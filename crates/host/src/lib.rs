@@ -45,6 +45,7 @@ pub mod pulse;
 mod ready;
 pub mod sandbox;
 pub mod seam;
+mod sock_diag;
 mod sockopt;
 #[cfg(test)]
 mod soon;
