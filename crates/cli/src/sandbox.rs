@@ -28,6 +28,11 @@ pub struct Kept {
 }
 
 impl Kept {
+    /// Whether anything is to be given up.
+    pub fn is_on(&self) -> bool {
+        !self.no_sandbox
+    }
+
     /// As [`Flags::plan`].
     pub fn plan(&self, duty: Duty, kept: Option<&'static str>) -> Sandbox {
         Sandbox { duty, user: None, kept: self.no_sandbox.then_some("--no-sandbox").or(kept) }

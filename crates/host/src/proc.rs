@@ -126,6 +126,32 @@ pub fn family(process: u32) -> Vec<u32> {
     family
 }
 
+/// What descends from `process`, as [`family`] says, at a cost that grows with
+/// them and not with all processes there are, where the kernel lists children
+/// (`CONFIG_PROC_CHILDREN`).
+#[must_use]
+pub fn descendants(process: u32) -> Vec<u32> {
+    let mut all = vec![process];
+    let mut place = 0;
+    while let Some(&member) = all.get(place) {
+        for thread in threads(member) {
+            match fs::read_to_string(format!("/proc/{member}/task/{thread}/children")) {
+                Ok(children) => {
+                    all.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()))
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotFound && member == process => {
+                    return family(process).into_iter().filter(|id| *id != process).collect();
+                }
+                // It has ended.
+                Err(_) => {}
+            }
+        }
+        place += 1;
+    }
+    all.remove(0);
+    all
+}
+
 /// The name of `process`.
 #[must_use]
 pub fn name(process: u32) -> String {
@@ -189,6 +215,7 @@ mod tests {
         assert!(threads(id).any(|thread| thread == id));
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         assert!(family(id).contains(&child.id()) && family(child.id()) == [child.id()]);
+        assert!(descendants(id).contains(&child.id()) && descendants(child.id()).is_empty());
         let ledger = Ledger::open(child.id(), child.id()).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();

@@ -26,10 +26,12 @@ use crate::serve::reload::Said;
 use crate::shards::FlowHash;
 use crate::{Error, control, door, sandbox, traces, ui};
 
+mod bypass;
 mod seats;
 mod stacks;
 mod watched;
 
+use bypass::Bypass;
 use seats::Seats;
 use stacks::Stacks;
 
@@ -100,7 +102,8 @@ pub struct Args {
     program: Vec<OsString>,
 }
 
-/// Runs the program to its end; with its exit status.
+/// Runs the program to its end; with its exit status, or 1 where that is 0 and
+/// sockets of its were the kernel's that should have been the stack's.
 ///
 /// # Errors
 /// Anything that keeps it from starting.
@@ -121,6 +124,8 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     args.traces.check()?;
     let sandbox = args.sandbox.plan(Duty::Run { joined: !args.joined.is_empty() }, kind.kept());
+    // While there is no other thread than this one.
+    let bypass = Bypass::watch(lib.path(), args.sandbox.is_on());
     let ui = args.ui.open(watched::head(&program, &args.link.device), args.control.is_on())?;
     let reads = arguments.file().into_iter().chain(args.link.policy.clone()).collect();
     let control = args.control.open(ui.as_ref(), reads)?;
@@ -142,6 +147,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         arguments,
         program,
         lib,
+        bypass,
         sandbox,
         kind,
         interface,

@@ -23,9 +23,10 @@ use runtime::mode::{Classifiers, Mode};
 use runtime::shard::Guard;
 use runtime::steer::Meter;
 use runtime::streams::{self, Counters, Hatches, Streams};
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sched::dispatch::{self, Params};
 
+use super::bypass::Bypass;
 use super::seats::Seats;
 use super::watched::Watched;
 use super::{Args, read};
@@ -46,6 +47,8 @@ pub(super) struct Stacks<'a> {
     pub(super) arguments: &'a Arguments,
     pub(super) program: PathBuf,
     pub(super) lib: Library,
+    /// Looks for sockets that are not theirs.
+    pub(super) bypass: Bypass,
     /// What is given up once the program runs.
     pub(super) sandbox: Sandbox,
     pub(super) kind: Kind,
@@ -110,7 +113,9 @@ impl Stacks<'_> {
         let args = self.args;
         let first = &mut servers[0].0;
         let lease = first.stack().lease().copied();
-        first.programs().set_place(self.addresses.place(&self.kind, found.every, lease.as_ref()));
+        let place = self.addresses.place(&self.kind, found.every, lease.as_ref());
+        self.bypass.set_place(&place);
+        first.programs().set_place(place);
         let several = if args.shards > 1 { format!(", {} stacks", args.shards) } else { String::new() };
         let (program, served, device) = (self.program.display(), list(&found.served), &args.link.device);
         eprintln!("{program} on {served}, {device}{}{several}; ctrl-C ends", self.how);
@@ -118,7 +123,7 @@ impl Stacks<'_> {
         let variable = first.programs().variable();
         self.lib.preload(&mut command).args(&args.program[1..]).env(VARIABLE, variable);
         let traces = args.traces.open("run")?;
-        let mut programs = start(&mut command)?;
+        let mut programs = start(&mut command, self.bypass.process())?;
         self.sandbox.enter(self.ui.as_ref())?;
         let traces = traces.map(traces::Writer::start).transpose()?;
         let is_watched = self.ui.is_some() || traces.is_some();
@@ -132,17 +137,22 @@ impl Stacks<'_> {
             control: self.control.as_mut(),
             reload: &mut reload,
             interface: &mut self.interface,
+            bypass: &mut self.bypass,
         };
         let status = serve(&mut servers, args, interrupted, watching, &mut programs)?;
-        summary(&mut servers, &self.meters, args.guard.is_on());
+        self.bypass.look();
+        let full = summary(&mut servers, &self.meters, args.guard.is_on());
+        self.bypass.summary(full);
         if !args.joined.is_empty() && self.heard.looks() == 0 {
             let files: Vec<_> = args.joined.iter().map(|file| file.display().to_string()).collect();
             eprintln!("the guard heard of no queue but its own: nobody told in {}", files.join(", "));
         }
-        watched.into_iter().for_each(|watched| watched.end(Monotonic::new().now(), &mut servers));
+        watched
+            .into_iter()
+            .for_each(|watched| watched.end(Monotonic::new().now(), &mut servers, &self.bypass));
         reload.say();
         self.interface.end(device, "run")?;
-        Ok(exit(status, interrupted.load(Ordering::Relaxed)))
+        Ok(exit(status, interrupted.load(Ordering::Relaxed), self.bypass.is_any()))
     }
 
     /// The stacks, none of which has been turned yet.
@@ -173,6 +183,7 @@ struct Watching<'a, 'b> {
     control: Option<&'a mut Control>,
     reload: &'a mut Reload<'b>,
     interface: &'a mut Watch,
+    bypass: &'a mut Bypass,
 }
 
 /// What is to become of a program.
@@ -185,8 +196,8 @@ enum Fate {
 }
 
 /// Starts the program. Whoever in it comes to us before there is a stack waits for it.
-fn start(command: &mut Command) -> Result<Programs, Error> {
-    let programs = Programs::start(command).map_err(|e| {
+fn start(command: &mut Command, other: Option<Pid>) -> Result<Programs, Error> {
+    let programs = Programs::start(command, other).map_err(|e| {
         Error::file(Path::new(command.get_program()), &e).advice("to start it without greenwave")
     })?;
     raise_limit();
@@ -198,7 +209,7 @@ fn serve<D: Device + Send>(
     servers: &mut [Server<D>],
     args: &Args,
     interrupted: &AtomicBool,
-    Watching { mut watched, mut control, reload, interface }: Watching<'_, '_>,
+    Watching { mut watched, mut control, reload, interface, bypass }: Watching<'_, '_>,
     programs: &mut Programs,
 ) -> Result<Option<ExitStatus>, Error>
 where
@@ -221,7 +232,8 @@ where
             }));
         }
         let status = wait(programs, &clock, || {
-            watched.iter_mut().for_each(|watched| watched.look(clock.now()));
+            bypass.look();
+            watched.iter_mut().for_each(|watched| watched.look(clock.now(), bypass));
             control.iter_mut().for_each(|control| control.look(clock.now()));
             if let Some(outcome) = reload.look(control.as_deref_mut()) {
                 control::tell(control.as_deref_mut(), clock.now(), &outcome);
@@ -276,17 +288,20 @@ fn wait(programs: &mut Programs, clock: &Monotonic, mut fate: impl FnMut() -> Fa
 }
 
 /// The program's exit status as a shell gives it; ctrl-C is how it is meant to end.
-fn exit(status: Option<ExitStatus>, interrupted: bool) -> ExitCode {
+/// What would be 0 is 1 where something of it was not on the stack.
+fn exit(status: Option<ExitStatus>, interrupted: bool, is_bypassed: bool) -> ExitCode {
     let code = match status {
         _ if interrupted => 0,
         Some(status) => status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2),
         None => 2,
     };
+    let code = if code == 0 { i32::from(is_bypassed) } else { code };
     ExitCode::from(u8::try_from(code).unwrap_or(2))
 }
 
-/// What happened, on all stacks together, and of several what each had of it.
-fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: bool) {
+/// Says what happened, on all stacks together, and of several what each had of it;
+/// how many connections were not taken as too many waited.
+fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: bool) -> u64 {
     let (mut c, mut untaken, mut udp_full, mut refused) =
         (Counters::default(), [0; 3], 0, [0; Malformed::ALL.len()]);
     for (streams, _) in servers.iter_mut() {
@@ -322,4 +337,5 @@ fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: b
     }
     // Programs ask at one desk.
     servers[0].0.programs().refused().for_each(|line| eprintln!("{line}"));
+    full
 }

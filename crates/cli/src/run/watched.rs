@@ -10,6 +10,7 @@ use runtime::hatch::Hatch;
 use runtime::shard::{Limits, Shed};
 use runtime::streams::Seen;
 
+use super::bypass::Bypass;
 use super::stacks::Server;
 use crate::asked::Asked;
 use crate::serve::watched::{of_guard, slowest};
@@ -54,14 +55,14 @@ impl Watched {
     }
 
     /// Asks if it is time to, and tells once all have answered.
-    pub(super) fn look(&mut self, now: Time) {
+    pub(super) fn look(&mut self, now: Time, bypass: &Bypass) {
         if self.stacks.look(now) {
-            self.tell(now);
+            self.tell(now, bypass);
         }
     }
 
     /// Tells what the stacks have answered, as far as they have.
-    fn tell(&mut self, now: Time) {
+    fn tell(&mut self, now: Time, bypass: &Bypass) {
         let (mut figures, mut shed, mut slow) = (Vec::new(), [Shed::default(); Priority::LEVELS], Vec::new());
         for (number, seen) in self.stacks.seen().enumerate() {
             let Some(seen) = seen else { continue };
@@ -72,6 +73,7 @@ impl Watched {
         }
         self.left_out += slowest(&mut slow, self.slow.most);
         of_guard(&self.device, &shed, &mut figures);
+        bypass.figures(&mut figures);
         if let Some(ui) = &self.ui {
             let slow = slow.iter().map(|(_, slow)| slow.clone()).collect();
             ui.tell(now, Told { figures, slow, ..Told::default() });
@@ -81,10 +83,10 @@ impl Watched {
 
     /// Tells what `servers` have left, and ends the traces, if there are any,
     /// with a line on stderr.
-    pub(super) fn end<D: Device>(mut self, now: Time, servers: &mut [Server<D>]) {
+    pub(super) fn end<D: Device>(mut self, now: Time, servers: &mut [Server<D>], bypass: &Bypass) {
         // Answered, and never told.
         if self.stacks.end() {
-            self.tell(now);
+            self.tell(now, bypass);
         }
         let mut together = 0;
         for (seen, (streams, _)) in self.stacks.seen().zip(servers) {
@@ -92,7 +94,7 @@ impl Watched {
             streams.show(seen);
             together += seen.together;
         }
-        self.tell(now);
+        self.tell(now, bypass);
         let Some(traces) = self.traces else { return };
         // As for `serve`: more than the slowest of a second are left out on
         // purpose, where nobody said how slow.

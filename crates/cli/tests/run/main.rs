@@ -16,6 +16,7 @@ use library::library;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 mod bench;
+mod bypass;
 mod cancelled;
 mod clients;
 mod datagrams;
@@ -128,8 +129,13 @@ impl World {
     fn start_as(&self, words: &[&str], device: &str, port: u16, program: &[&str]) -> Server {
         let mut command = self.ours.command(GREENWAVE);
         command.args(words).arg("--lib").arg(library()).arg("--").args(program);
+        self.spawn(&mut command, device, port)
+    }
+
+    /// Starts `command`, which runs a program on our stack.
+    fn spawn(&self, command: &mut Command, device: &str, port: u16) -> Server {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = self.ours.spawn(&mut command).unwrap();
+        let mut child = self.ours.spawn(command).unwrap();
         let mut stderr = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
         let mut said = String::new();
         stderr.read_line(&mut said).unwrap();
@@ -300,13 +306,12 @@ impl Server {
         (status.code(), said)
     }
 
-    /// The processes it has started, and those that they have.
+    /// The processes of the program, and those that they have.
     fn descendants(&self) -> Vec<Pid> {
         let mut all = vec![self.pid()];
         let mut at = 0;
         while let Some(parent) = all.get(at) {
-            let children = children(*parent);
-            all.extend(children);
+            all.extend(children(*parent).into_iter().filter(|child| !is_watcher(*child)));
             at += 1;
         }
         all.remove(0);
@@ -337,6 +342,11 @@ fn children(of: Pid) -> Vec<Pid> {
         (fields.split_whitespace().nth(1)? == of).then(|| Pid::from_raw(id)).flatten()
     })
     .collect()
+}
+
+/// Whether it is the one that looks for sockets of the program's in the kernel.
+fn is_watcher(pid: Pid) -> bool {
+    host::proc::name(pid.as_raw_nonzero().get().unsigned_abs()) == "greenwave-watch"
 }
 
 fn is_gone(pid: Pid) -> bool {

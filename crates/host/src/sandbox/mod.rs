@@ -38,6 +38,11 @@ pub enum Duty {
         /// Listens to them, as a guard does.
         joined: bool,
     },
+    /// Looks into processes that `run` has started, of any user, and takes no input from
+    /// the network: CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH. Without the first it keeps
+    /// all capabilities it has: the kernel shows a process to one that has at least its
+    /// capabilities.
+    Look,
     /// Reads and writes the maps of a program in the kernel, and runs it: CAP_BPF,
     /// which older kernels do not demand less than.
     Guard {
@@ -52,6 +57,13 @@ impl Duty {
             Self::Serve => CapabilitySet::empty(),
             Self::Run { joined: false } => CapabilitySet::KILL,
             Self::Run { joined: true } => CapabilitySet::KILL | CapabilitySet::DAC_READ_SEARCH,
+            Self::Look => {
+                let has = capabilities(None).map_or(CapabilitySet::empty(), |has| has.permitted);
+                match has.contains(CapabilitySet::SYS_PTRACE) {
+                    true => CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH,
+                    false => has,
+                }
+            }
             Self::Guard { joined: false } => CapabilitySet::BPF,
             Self::Guard { joined: true } => CapabilitySet::BPF | CapabilitySet::DAC_READ_SEARCH,
         }

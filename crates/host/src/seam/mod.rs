@@ -22,6 +22,7 @@
 mod asking;
 mod bound;
 mod build;
+pub mod bypass;
 mod datagram_options;
 mod desk;
 pub mod envelope;

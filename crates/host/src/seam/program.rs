@@ -20,6 +20,8 @@ use crate::proc;
 #[derive(Debug)]
 pub struct Programs {
     first: Pid,
+    /// A child of ours that is none of them, and that wait(2) does not tell of.
+    other: Option<Pid>,
     /// How it ended.
     status: Option<ExitStatus>,
     /// Somebody is there.
@@ -28,11 +30,12 @@ pub struct Programs {
 
 impl Programs {
     /// Starts `command`, from a thread that must live as long as the program:
-    /// the kernel takes the thread's end for ours.
+    /// the kernel takes the thread's end for ours. `other` is a child that is left
+    /// alone ([`Watcher`](super::bypass::Watcher)).
     ///
     /// # Errors
     /// What execve(2) says.
-    pub fn start(command: &mut Command) -> io::Result<Self> {
+    pub fn start(command: &mut Command, other: Option<Pid>) -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         let parent = getpid();
         let tied = move || {
@@ -47,7 +50,7 @@ impl Programs {
         // allocates nothing and takes no lock.
         unsafe { command.pre_exec(tied) };
         let child = command.spawn()?;
-        Ok(Self { first: Pid::from_child(&child), status: None, any: true })
+        Ok(Self { first: Pid::from_child(&child), other, status: None, any: true })
     }
 
     /// Whether anybody of them still runs.
@@ -75,7 +78,7 @@ impl Programs {
     /// Sends `signal` to all of them that are our children: the program, and
     /// those that it left behind.
     pub fn signal(&self, signal: Signal) {
-        for child in children() {
+        for child in children().filter(|child| Some(*child) != self.other) {
             // One that has ended meanwhile needs none.
             let _ = kill_process(child, signal);
         }

@@ -262,7 +262,7 @@ mod tests {
         let loader = elf.loader().expect("tests are linked dynamically");
         assert!(std::path::Path::new(std::str::from_utf8(&loader).unwrap()).exists());
         // The C library says with which kernel it may run (GNU, type 1).
-        let abi = elf.find_note(|note| (note.name == b"GNU" && note.kind == 1).then(|| note.content.len()));
+        let abi = elf.find_note(|note| (note.name == b"GNU" && note.kind == 1).then_some(note.content.len()));
         assert_eq!(abi, Some(16));
     }
 

@@ -3,8 +3,8 @@
 //!
 //! Any library could be preloaded, and the program would serve on the kernel's
 //! TCP; so ours shows of which build it is, in a note, and is read before it is
-//! loaded into anything. Run by root it would be root's: nobody else may write
-//! it. The loader says of a library that it cannot load one line and starts the
+//! loaded into anything. Where root runs it, only root may write it
+//! ([`trust`]). The loader says of a library that it cannot load one line and starts the
 //! program without it. So this is tried, on a program that does nothing else,
 //! before one that serves is started.
 //! Source: ld.so(8), elf(5).
@@ -138,7 +138,7 @@ impl Library {
         if path.to_string_lossy().contains([' ', ':']) {
             return Err(PreloadError::Separated(path));
         }
-        // Opening what is no file may wait for somebody at its other end.
+        // Opening a pipe would wait for its other end.
         match std::fs::metadata(&path).map_err(not_there)? {
             of if of.is_dir() => return Err(PreloadError::NotLibrary(path, "a directory")),
             of if !of.is_file() => return Err(PreloadError::NotLibrary(path, "not a file")),
@@ -157,7 +157,7 @@ impl Library {
             return Err(PreloadError::NotLibrary(path, "an object file"));
         }
         match library.find_note(|note| {
-            (note.name == NOTE_OWNER && note.kind == NOTE_KIND).then(|| note.content == BUILD.as_bytes())
+            (note.name == NOTE_OWNER && note.kind == NOTE_KIND).then_some(note.content == BUILD.as_bytes())
         }) {
             None => return Err(PreloadError::Stranger(path)),
             // This program, and tests of it, have the note as well.

@@ -1,10 +1,9 @@
 //! Whether others than root could change a library that root's programs load.
 //!
-//! What root may write, root answers for, and so does the owner of this program:
-//! what they could put into the library they could put here. The file belongs to
-//! one of the two and may be written by no other group and not by everybody, and
-//! nobody else can put another file in its place: the folders on its way belong to
-//! them as well, and where everybody may write, the sticky bit is set.
+//! Root and the owner of this program are trusted: they could change this program as
+//! well. The library belongs to one of them, no other group and not everybody may write
+//! it, and no other user can put another file in its place: the folders on its path
+//! belong to them as well, with the sticky bit where everybody may write.
 //! Source: sudo's plugins (sudo.conf(5)), `StrictModes` of sshd_config(5).
 
 use std::fs::Metadata;
@@ -58,7 +57,7 @@ impl Rights {
             return Some(format!("everybody may write it (mode {mode:04o})"));
         }
         let is_ours = self.group == 0 || this.mode & GROUP_WRITES != 0 && self.group == this.group;
-        // Who may make files beside it, such as the group staff in /usr/local, is meant to.
+        // A group that may write a folder, such as staff in /usr/local, is meant to.
         (self.mode & GROUP_WRITES != 0 && !self.is_folder && !is_ours)
             .then(|| format!("group {} may write it (mode {mode:04o})", self.group))
     }

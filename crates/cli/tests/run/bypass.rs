@@ -1,0 +1,296 @@
+//! Programs that silently fall to the kernel's TCP are found: by which way they
+//! lose the library, or go past it, and what is said of them.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+
+use super::unfit;
+use super::*;
+
+/// A program that loses the library, or goes past it: how it is built, what a shell is
+/// to do with it, `$OUT`, and what is said of it.
+struct Way {
+    name: &'static str,
+    compiler: &'static str,
+    build: &'static str,
+    start: &'static str,
+    why: &'static str,
+}
+
+const C: &str = "gcc bypass.c -o $OUT";
+const BY_CALLS: &str = "past libgreenwave.so (system calls of its own, MPTCP), or given to it";
+const BY_IO_URING: &str = "by io_uring, which libgreenwave.so does not see";
+const WITHOUT: &str = "it was started without LD_PRELOAD";
+
+#[rustfmt::skip]
+const LISTENING: &[Way] = &[
+    Way { name: "env", compiler: "gcc", build: C, start: "env -i $OUT libc listen 0.0.0.0 8080", why: WITHOUT },
+    Way { name: "unset", compiler: "gcc", build: C,
+        start: "unset LD_PRELOAD; $OUT libc listen 0.0.0.0 8080", why: WITHOUT },
+    Way { name: "static", compiler: "gcc", build: "gcc -static bypass.c -o $OUT",
+        start: "$OUT libc listen 0.0.0.0 8080", why: "it is linked statically" },
+    Way { name: "musl", compiler: "musl-gcc",
+        build: "musl-gcc -static -idirafter /usr/include -idirafter /usr/include/$(uname -m)-linux-gnu bypass.c -o $OUT",
+        start: "$OUT libc listen 0.0.0.0 8080", why: "it is linked statically" },
+    Way { name: "setuid", compiler: "gcc", build: C, start: "$OUT libc listen 0.0.0.0 8080", why: "it is setuid" },
+    Way { name: "go", compiler: "go", build: "CGO_ENABLED=0 go build -o $OUT listen.go",
+        start: "$OUT 0.0.0.0:8080", why: "it is a Go program" },
+    Way { name: "go-cgo", compiler: "go", build: "CGO_ENABLED=1 go build -o $OUT listen.go",
+        start: "$OUT 0.0.0.0:8080", why: BY_CALLS },
+    Way { name: "ring", compiler: "gcc", build: C, start: "$OUT ring listen 0.0.0.0 8080", why: BY_IO_URING },
+    Way { name: "mptcp", compiler: "python3", build: "true",
+        start: "python3 -c 'import socket, time; s = socket.socket(proto=262); s.bind((\"0.0.0.0\", 8080)); s.listen(); time.sleep(50)'",
+        why: BY_CALLS },
+    Way { name: "python", compiler: "python3", build: "true",
+        start: "env -i $(python3 -c 'import sys; print(sys.executable)') -m http.server 8080", why: WITHOUT },
+];
+
+/// The same, connected to the clients' end.
+#[rustfmt::skip]
+const CONNECTING: &[Way] = &[
+    Way { name: "static", compiler: "gcc", build: "gcc -static bypass.c -o $OUT",
+        start: "$OUT libc connect 10.7.0.9 8080", why: "it is linked statically" },
+    Way { name: "ring", compiler: "gcc", build: C, start: "$OUT ring connect 10.7.0.9 8080", why: BY_IO_URING },
+    Way { name: "mixed", compiler: "gcc", build: C,
+        start: "$OUT mixed connect 10.7.0.9 8080", why: BY_IO_URING },
+];
+
+const GO: &str = "package main
+
+import (
+\t\"net\"
+\t\"os\"
+)
+
+func main() {
+\tlistener, err := net.Listen(\"tcp4\", os.Args[1])
+\tif err != nil {
+\t\tpanic(err)
+\t}
+\tlistener.Accept()
+}
+";
+
+impl World {
+    /// What the one called `web` says of itself, once it does.
+    fn json(&self) -> serde_json::Value {
+        let out = self.ours.command(GREENWAVE).args(["control", "web", "status", "--json"]).output().unwrap();
+        serde_json::from_slice(&out.stdout).unwrap_or_default()
+    }
+
+    /// What a shell does with the program of `way`, or why it cannot be built here.
+    fn way(&self, way: &Way) -> Result<[String; 3], String> {
+        std::fs::write(self.folder.join("bypass.c"), include_str!("bypass.c")).unwrap();
+        std::fs::write(self.folder.join("listen.go"), GO).unwrap();
+        let out = unfit::build(&self.folder, &(way.name, way.compiler, way.build, ""))?;
+        if way.name == "setuid" {
+            chown(&out, Some(65_534), Some(65_534)).unwrap();
+            std::fs::set_permissions(&out, PermissionsExt::from_mode(0o4755)).unwrap();
+        }
+        // The shell waits, so that the program is not the first process.
+        let text = format!("OUT={}; {} & wait", out.display(), way.start);
+        Ok(["sh".to_owned(), "-c".to_owned(), text])
+    }
+}
+
+impl Server {
+    /// What it says until a line contains `words`.
+    #[track_caller]
+    fn says(&mut self, words: &str) -> String {
+        let mut said = String::new();
+        while !said.contains(words) {
+            let before = said.len();
+            self.stderr.read_line(&mut said).expect("it says text");
+            assert!(said.len() > before, "it has ended without a word of {words:?}: {said}");
+        }
+        said
+    }
+
+    /// Ctrl-C; its exit status, and what it said at the end.
+    fn interrupted(mut self) -> (Option<i32>, String) {
+        kill_process(self.pid(), Signal::INT).expect("it runs");
+        self.ended()
+    }
+}
+
+#[test]
+fn a_listener_in_the_kernel_is_said_when_it_is_found_and_at_the_end() {
+    let test = "a_listener_in_the_kernel_is_said_when_it_is_found_and_at_the_end";
+    for way in LISTENING {
+        let Some(world) = World::new(test, "sh") else { return };
+        let command = match world.way(way) {
+            Ok(command) => command,
+            Err(why) => {
+                skipped(test, &format!("{}: {why}", way.name));
+                continue;
+            }
+        };
+        let mut server = world.start("packet:gw0", 8080, &[], &command.each_ref().map(String::as_str));
+        let line = format!(") listens on 0.0.0.0:8080 by the kernel's TCP: {}\n", way.why);
+        let said = server.says(&line);
+        assert!(
+            said.lines().last().is_some_and(|last| last.starts_with("warning: ")),
+            "{}: {said}",
+            way.name
+        );
+        let (code, said) = server.interrupted();
+        assert_eq!(code, Some(1), "{}: {said}", way.name);
+        let head = "warning: 1 socket of the program was the kernel's and not on the stack:\n  ";
+        assert!(said.contains(head) && said.contains(&line), "{}: {said}", way.name);
+    }
+}
+
+#[test]
+fn a_connection_in_the_kernel_to_where_the_device_leads_is_found() {
+    let test = "a_connection_in_the_kernel_to_where_the_device_leads_is_found";
+    for way in CONNECTING {
+        let Some(world) = World::new(test, "sh") else { return };
+        let command = match world.way(way) {
+            Ok(command) => command,
+            Err(why) => {
+                skipped(test, &format!("{}: {why}", way.name));
+                continue;
+            }
+        };
+        let _listener = world.clients.enter(|| std::net::TcpListener::bind((PEER, 8080)).unwrap());
+        let mut server = world.start("packet:gw0", 8080, &[], &command.each_ref().map(String::as_str));
+        server.says(&format!(") is connected to {PEER}:8080 by the kernel's TCP: {}\n", way.why));
+        assert_eq!(server.interrupted().0, Some(1), "{}", way.name);
+    }
+}
+
+#[test]
+fn sockets_that_are_meant_to_be_the_kernels_are_none() {
+    let test = "sockets_that_are_meant_to_be_the_kernels_are_none";
+    let Some(world) = World::new(test, "python3") else { return };
+    world.ours.run("ip", &["link", "set", "lo", "up"]).unwrap();
+    let program = world.write(
+        "meant.py",
+        "import socket, subprocess, sys, time\n\
+         kept = [socket.create_server(('127.0.0.1', 8081)), socket.create_server(('10.7.0.1', 8082))]\n\
+         kept.append(socket.create_connection(('127.0.0.1', 8081)))\n\
+         ours = socket.create_server(('0.0.0.0', 8080))\n\
+         free = socket.socket(); free.listen(); kept.append(free)\n\
+         kept.append(socket.create_connection(('127.0.0.1', 8080)))\n\
+         theirs = ours.accept()[0]\n\
+         bound = socket.socket(); bound.bind(('10.7.0.1', 0)); bound.connect(('10.7.0.9', 9000)); kept.append(bound)\n\
+         way = socket.socket(type=socket.SOCK_DGRAM); way.sendto(b'x', ('127.0.0.1', 9)); kept.append(way)\n\
+         code = 'import socket; s = socket.create_server((\"127.0.0.1\", 0)); print(1); input()'\n\
+         child = subprocess.Popen([sys.executable, '-c', code], env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n\
+         child.stdout.readline()\n\
+         kept.append(child)\n\
+         done = socket.create_server(('ADDRESS', 9999))\n\
+         done.accept()[0].send(b'x')\n\
+         child.stdin.close(); child.wait()\n",
+    );
+    let _listener = world.clients.enter(|| std::net::TcpListener::bind((PEER, 9000)).unwrap());
+    let mut server = world.start("packet:gw0", 9999, &["--control", "web"], &["python3", &program]);
+    // Figures come after a second, in which it was looked at ten times.
+    world.until("it has figures", || world.json().to_string().contains("greenwave_kernel_sockets_watched"));
+    world.until("it takes connections", || world.clients.enter(|| TcpStream::connect(server.to).is_ok()));
+    let (code, said) = server.ended();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("warning") && !said.contains("the kernel's"), "{said}");
+}
+
+#[test]
+fn kernel_sockets_are_counted_for_prometheus_and_as_json() {
+    let test = "kernel_sockets_are_counted_for_prometheus_and_as_json";
+    let Some(world) = World::new(test, "gcc") else { return };
+    let command = world.way(&LISTENING[2]).unwrap();
+    let options = ["--control", "web"];
+    let mut server = world.start("packet:gw0", 8080, &options, &command.each_ref().map(String::as_str));
+    server.says("by the kernel's TCP");
+    world.until("it is counted", || {
+        let out =
+            world.ours.command(GREENWAVE).args(["control", "web", "status", "--json"]).output().unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+        let figures = answer["status"]["live"]["figures"].as_array().cloned().unwrap_or_default();
+        let has = |name: &str, value: f64| {
+            figures.iter().any(|figure| figure["name"] == name && figure["value"] == value)
+        };
+        has("greenwave_kernel_sockets_total", 1.0) && has("greenwave_kernel_sockets_watched", 1.0)
+    });
+    assert_eq!(server.interrupted().0, Some(1));
+}
+
+#[test]
+fn the_watching_process_is_confined_and_ends_with_the_run() {
+    let test = "the_watching_process_is_confined_and_ends_with_the_run";
+    let Some(world) = World::new(test, "sleep") else { return };
+    let mut server = world.start("packet:gw0", 8080, &[], &["sleep", "600"]);
+    let watcher = || children(server.pid()).into_iter().find(|pid| is_watcher(*pid));
+    world.until("it is there", || watcher().is_some());
+    let watcher = watcher().unwrap();
+    /// CAP_SYS_PTRACE, bit 19, and CAP_DAC_READ_SEARCH, bit 2.
+    const LOOKS: &str = "0000000000080004";
+    world.until("it is confined", || {
+        let keys = ["NoNewPrivs", "Seccomp", "CapEff", "CapPrm", "CapInh"];
+        let threads = threads::statuses(watcher.as_raw_nonzero().get() as u32, keys);
+        threads == [["1", "2", LOOKS, LOOKS, threads::NONE]]
+    });
+    kill_process(server.pid(), Signal::KILL).unwrap();
+    let _ = server.child.wait();
+    world.until("it ends", || is_gone(watcher));
+}
+
+#[test]
+fn a_process_that_may_not_be_looked_into_is_said() {
+    let test = "a_process_that_may_not_be_looked_into_is_said";
+    let Some(world) = World::new(test, "setpriv") else { return };
+    let mut command = world.ours.command("setpriv");
+    // As in a container: root, and not all of its capabilities.
+    command.args(["--bounding-set", "-sys_ptrace", GREENWAVE, "run", "--device", "packet:gw0", "--addr"]);
+    command.arg(format!("{OURS}/24")).arg("--lib").arg(library()).arg("--");
+    command.args(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sleep", "50"]);
+    let mut server = world.spawn(&mut command, "packet:gw0", 8080);
+    let said = server
+        .says("cannot be looked into (permission denied): sockets that it has in the kernel are not seen");
+    assert!(said.lines().last().is_some_and(|line| line.starts_with("note: sleep (process ")), "{said}");
+    let (code, said) = server.interrupted();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("note: 1 process could not be looked into\n"), "{said}");
+}
+
+#[test]
+fn io_uring_carries_the_bytes_of_connections_and_accepts_none() {
+    let test = "io_uring_carries_the_bytes_of_connections_and_accepts_none";
+    let Some(world) = World::new(test, "gcc") else { return };
+    std::fs::write(world.folder.join("bypass.c"), include_str!("bypass.c")).unwrap();
+    let program = unfit::build(&world.folder, &("bypass", "gcc", C, "")).unwrap();
+    let program = program.to_str().unwrap();
+    let mut server = world.start("packet:gw0", 8080, &[], &[program, "mixed", "echo", OURS, "8080"]);
+    let mut stream = None;
+    world.until("it takes connections", || {
+        stream = world.clients.enter(|| TcpStream::connect(server.to).ok());
+        stream.is_some()
+    });
+    let mut stream = stream.unwrap();
+    for _ in 0..2 {
+        stream.write_all(b"by a ring").unwrap();
+        let mut back = [0; 9];
+        stream.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"by a ring");
+    }
+    let (code, said) = server.ended();
+    assert_eq!(code, Some(0), "{said}");
+    // It is no socket that the kernel could accept from, and the program is told so.
+    let mut server = world.start("packet:gw0", 8080, &[], &[program, "mixed", "accept", OURS, "8080"]);
+    let (code, said) = server.ended();
+    assert_eq!(code, Some(3), "{said}");
+}
+
+#[test]
+fn connections_that_a_program_with_a_ring_leaves_waiting_are_told_with_the_ring() {
+    let test = "connections_that_a_program_with_a_ring_leaves_waiting_are_told_with_the_ring";
+    let Some(world) = World::new(test, "gcc") else { return };
+    std::fs::write(world.folder.join("bypass.c"), include_str!("bypass.c")).unwrap();
+    let program = unfit::build(&world.folder, &("bypass", "gcc", C, "")).unwrap();
+    let server = world.run("packet:gw0", 8080, &[program.to_str().unwrap(), "mixed", "hold", OURS, "8080"]);
+    // More than may wait: from then on they are reset.
+    let waiting: Vec<_> =
+        world.clients.enter(|| (0..2000).map_while(|_| TcpStream::connect(server.to).ok()).collect());
+    let (code, said) = server.interrupted();
+    assert!(waiting.len() < 2000 && code == Some(0), "{said}");
+    let note = ") uses io_uring, by which nothing is accepted from the stack\n";
+    assert!(said.contains("note: bypass (process ") && said.contains(note), "{said}");
+}
