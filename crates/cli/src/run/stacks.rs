@@ -275,12 +275,11 @@ fn wait(programs: &mut Programs, clock: &Monotonic, mut fate: impl FnMut() -> Fa
         match (fate(), kill_at) {
             (Fate::Runs, _) => {}
             (Fate::Dies, _) => programs.signal(Signal::KILL),
-            (Fate::Ends, None) => {
-                kill_at = Some(clock.now() + GRACE);
-                programs.signal(Signal::TERM);
-            }
             (Fate::Ends, Some(at)) if clock.now() >= at => programs.signal(Signal::KILL),
-            (Fate::Ends, Some(_)) => {}
+            (Fate::Ends, at) => {
+                kill_at = at.or_else(|| Some(clock.now() + GRACE));
+                programs.end();
+            }
         }
         std::thread::park_timeout(LOOK_EVERY);
     }

@@ -84,6 +84,25 @@ fn ctrl_c_ends_all_of_it() {
 }
 
 #[test]
+fn what_a_program_leaves_behind_as_it_ends_is_asked_to_end_too() {
+    let test = "what_a_program_leaves_behind_as_it_ends_is_asked_to_end_too";
+    let Some(world) = World::new(test, "python3") else { return };
+    let program = world.write(
+        "left.py",
+        "import signal, sys\n\
+         signal.signal(signal.SIGTERM, lambda *_: (open('FOLDER/asked', 'w').close(), sys.exit(0)))\n\
+         open('FOLDER/ready', 'w').close()\n\
+         signal.pause()\n",
+    );
+    // The shell ends at SIGTERM, and then the program is our child.
+    let words = format!("python3 {program} & wait");
+    let server = world.start("packet:gw0", 80, &[], &["sh", "-c", &words]);
+    world.until("it is there", || world.folder.join("ready").exists());
+    server.stop();
+    assert!(world.folder.join("asked").exists(), "it was not killed");
+}
+
+#[test]
 fn when_we_are_killed_the_program_ends_and_no_device_is_left() {
     let test = "when_we_are_killed_the_program_ends_and_no_device_is_left";
     let Some(mut world) = World::new(test, "nginx") else { return };

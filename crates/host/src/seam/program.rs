@@ -26,6 +26,8 @@ pub struct Programs {
     status: Option<ExitStatus>,
     /// Somebody is there.
     any: bool,
+    /// Those that were asked to end.
+    asked: Vec<Pid>,
 }
 
 impl Programs {
@@ -50,7 +52,7 @@ impl Programs {
         // allocates nothing and takes no lock.
         unsafe { command.pre_exec(tied) };
         let child = command.spawn()?;
-        Ok(Self { first: Pid::from_child(&child), other, status: None, any: true })
+        Ok(Self { first: Pid::from_child(&child), other, status: None, any: true, asked: Vec::new() })
     }
 
     /// Whether anybody of them still runs.
@@ -73,6 +75,19 @@ impl Programs {
     #[must_use]
     pub fn status(&self) -> Option<ExitStatus> {
         self.status
+    }
+
+    /// Asks all of them that are our children to end, each once (SIGTERM): those that
+    /// are left behind by one that ends become our children later.
+    pub fn end(&mut self) {
+        let other = self.other;
+        for child in children().filter(|child| Some(*child) != other) {
+            if !self.asked.contains(&child) {
+                self.asked.push(child);
+                // One that has ended meanwhile needs none.
+                let _ = kill_process(child, Signal::TERM);
+            }
+        }
     }
 
     /// Sends `signal` to all of them that are our children: the program, and
