@@ -104,19 +104,30 @@ mod tests {
 
     #[test]
     fn what_prove_says_is_understood() {
-        let here = said(
-            "t/a.t .. ok\nt/b.t .. Failed 1/3 subtests \nt/c-d.t ......... skipped: none\n\
-             t/e.t .. Dubious, test returned 1 (wstat 256, 0x100)\nNo subtests run \nt/f.t .. ok\n\n\
-             Test Summary Report\n-------------------\n\
-             t/b.t    (Wstat: 256 (exited 1) Tests: 3 Failed: 1)\n  Failed test:  2\n\
-             t/e.t    (Wstat: 256 (exited 1) Tests: 0 Failed: 0)\n  Non-zero exit status: 1\n  Parse errors: No plan\n\
-             t/f.t    (Wstat: 0 Tests: 3 Failed: 0)\n  TODO passed:   3\n\
-             Files=5, Tests=40, 12 wallclock secs\nResult: FAIL\n",
-        );
-        assert!(here.whole);
-        assert_eq!(here.failed(), ["t/b.t", "t/e.t"]);
+        let folder = std::env::temp_dir().join(format!("greenwave-prove-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("t")).unwrap();
+        for (name, text) in [
+            ("a", "1..1\\nok 1\\n"),
+            ("b", "1..3\\nok 1\\nnot ok 2\\nok 3\\n"),
+            ("c-d", "1..0 # SKIP none\\n"),
+            ("f", "1..3\\nok 1\\nok 2\\nok 3 # TODO passes\\n"),
+        ] {
+            std::fs::write(folder.join(format!("t/{name}.t")), format!("print \"{text}\";\n")).unwrap();
+        }
+        std::fs::write(folder.join("t/e.t"), "exit 1;\n").unwrap();
+        let out = std::process::Command::new("prove").arg("t").current_dir(&folder).output();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let Ok(out) = out else {
+            return eprintln!("skipped: what_prove_says_is_understood: the program prove is not there");
+        };
+        // On a terminal both are one text.
+        let text = String::from_utf8([out.stderr, out.stdout].concat()).unwrap();
+        let here = said(&text);
+        assert!(here.whole, "{text}");
+        assert_eq!(here.failed(), ["t/b.t", "t/e.t"], "{text}");
         assert_eq!(here.files["t/b.t"].failed, ["Failed test: 2"]);
-        assert_eq!(here.files["t/e.t"].failed, ["Non-zero exit status: 1", "Parse errors: No plan"]);
+        let failed = ["Non-zero exit status: 1", "Parse errors: No plan found in TAP output"];
+        assert_eq!(here.files["t/e.t"].failed, failed);
         assert_eq!(here.files["t/c-d.t"].skipped.as_deref(), Some("none"));
         assert_eq!(here.files.len(), 5);
         assert!(!said("t/a.t .. ok\n").whole);
