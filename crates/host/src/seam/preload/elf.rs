@@ -82,12 +82,13 @@ impl Elf {
             return Ok(Some(Self { file, machine, kind: 0, segments: Vec::new() }));
         }
         let (start, size, count) = (long(&head, 32), half(&head, 54), half(&head, 56));
-        let (size, count) = (usize::from(size), usize::from(count));
-        let table = match size >= SEGMENT {
-            true => read(&file, start, (size * count) as u64)?,
+        // The kernel runs no program whose headers are of another size, or more than that.
+        let len = (SEGMENT * usize::from(count)) as u64;
+        let table = match usize::from(size) == SEGMENT && len <= PART_MAX {
+            true => read(&file, start, len)?,
             false => Vec::new(),
         };
-        let segments = table.chunks_exact(size.max(1)).map(|header| Segment {
+        let segments = table.chunks_exact(SEGMENT).map(|header| Segment {
             kind: word(header, 0),
             flags: word(header, 4),
             offset: long(header, 8),
@@ -251,6 +252,14 @@ mod tests {
             std::fs::write(&file, &whole[..len]).unwrap();
             let Some(elf) = Elf::read(File::open(&file).unwrap()).unwrap() else { continue };
             let _ = (elf.is_loadable(), elf.loader(), elf.needs_library(), elf.is_go());
+        }
+        // Sizes beyond all bounds: of headers, and how many there are.
+        for at in [54..56, 56..58, 54..58] {
+            let mut odd = whole[..4096].to_vec();
+            odd[at].fill(0xff);
+            std::fs::write(&file, odd).unwrap();
+            let elf = Elf::read(File::open(&file).unwrap()).unwrap().expect("it begins as one");
+            assert!(elf.loader().is_none() && !elf.is_go());
         }
         std::fs::remove_file(&file).unwrap();
     }
