@@ -85,6 +85,7 @@ mod tests {
             stages: Stages { nic, tcp, event },
             private: &mut [0; 64],
             registration: &mut Registration::default(),
+            body: &mut None,
             clock: &clock,
         };
         let (mut response, service) = (Vec::new(), Span::from_micros(7));

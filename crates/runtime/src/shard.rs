@@ -19,8 +19,9 @@
 //! most urgent first. A waiting connection is as urgent as its most urgent
 //! segment; once a worker has looked in vain, the next segment speaks for
 //! itself: that a request's rest is as urgent as its beginning is for a
-//! classifier that knows the flow to say. No clock, no thread, no allocation per request once the
-//! pools are warm.
+//! classifier that knows the flow to say. A response that finds no room in the
+//! send buffer counts towards the stack's memory (`response`). No clock, no
+//! thread, no allocation per request once the pools are warm.
 //! Source: ADPS §2.3, M6 and M7.
 
 mod asked;
@@ -29,6 +30,7 @@ mod conns;
 mod datagrams;
 mod flow;
 mod job;
+mod response;
 mod seen;
 mod slow;
 mod stats;
@@ -51,6 +53,7 @@ pub use config::Config;
 use conns::Conns;
 use datagrams::Datagrams;
 pub use job::{Job, Origin};
+use response::SlowReaders;
 pub use seen::{Depths, Seen};
 use slow::Passed;
 pub use slow::{End, Limits, PASSAGE, Side, Slow, Slowest};
@@ -103,6 +106,7 @@ pub struct Shard<D: Device, A: App> {
     /// Requests given to workers in this round.
     assigned: usize,
     recv_buffer: usize,
+    slow_readers: SlowReaders,
     /// For requests and responses under way.
     buffers: Buffers,
     stats: Stats,
@@ -172,6 +176,7 @@ impl<D: Device, A: App> Shard<D, A> {
             },
             round: Round::Drive { left: config.budget.drive },
             assigned: 0,
+            slow_readers: SlowReaders::default(),
             buffers: Buffers::new(),
             stats: Stats { slow: Slowest::new(config.slow), ..Stats::default() },
             watched: false,

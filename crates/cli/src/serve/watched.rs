@@ -173,6 +173,7 @@ fn of_shard(number: usize, c: &Counters, depths: &Depths, figures: &mut Vec<Figu
         ("truncated", c.truncated),
         ("late", c.late),
         ("not sent", c.unsent),
+        ("memory", c.unread),
         ("panic", c.panics),
     ];
     let dropped = dropped.map(|(reason, count)| ("greenwave_dropped_total", "reason", reason, count));

@@ -5,7 +5,7 @@ use queueing::{Label, Priority, Span, Time};
 use super::{CloseReason, ConnId, Info, KeepAlive, NotOpen, Stack};
 use crate::buffers::Uses;
 use crate::classify::{AppMemory, FlowState, Private, TransportClassifier};
-use crate::tcp::{Connection, Context};
+use crate::tcp::{Connection, Context, Use};
 use crate::wire::FourTuple;
 use crate::wire::tcp::Options;
 
@@ -28,6 +28,29 @@ impl Stack {
     /// [`NotOpen`] when the connection is gone or our half is closed.
     pub fn send(&mut self, now: Time, conn: ConnId, bytes: &[u8]) -> Result<usize, NotOpen> {
         self.touch(now, conn, |connection, cx| connection.write(cx, bytes)).flatten().ok_or(NotOpen)
+    }
+
+    /// How many of `wanted` bytes [`Stack::send`] would take now. When fewer,
+    /// [`EventKind::Writable`](super::EventKind::Writable) follows.
+    ///
+    /// # Errors
+    /// As [`Stack::send`].
+    pub fn send_room(&mut self, now: Time, conn: ConnId, wanted: usize) -> Result<usize, NotOpen> {
+        let room = self.touch_for(now, conn, |connection, cx| connection.send_room(cx, wanted), |_| false);
+        room.flatten().ok_or(NotOpen)
+    }
+
+    /// Counts memory that the owner keeps for connections towards
+    /// [`Config::memory_max`](super::Config::memory_max): a buffer of `before`
+    /// bytes has `after` from now on. `false`, and nothing is counted, where
+    /// that is more than there is for a connection that holds much.
+    #[must_use]
+    pub fn hold(&mut self, before: usize, after: usize) -> bool {
+        let allowed = after <= before || self.pool.allows(Use::Much, after - before);
+        if allowed {
+            self.pool.account(before, after);
+        }
+        allowed
     }
 
     /// Closes our half after what is queued (FIN).
@@ -165,7 +188,8 @@ impl Stack {
         self.flows.len()
     }
 
-    /// Bytes that send and receive buffers and early segments take up.
+    /// Bytes that send and receive buffers and early segments take up, and what
+    /// the owner [holds](Stack::hold).
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         self.pool.held()

@@ -74,7 +74,8 @@ pub struct Config {
     /// less than `send_buffer`: not at all.
     pub send_buffer_max: usize,
     /// Most bytes that send and receive buffers and early segments of all
-    /// connections may take up together (up to 16 MiB more are kept for reuse).
+    /// connections, and what their owner [holds](super::Stack::hold) for them,
+    /// may take up together (up to 16 MiB more are kept for reuse).
     /// From half of it on, windows promise only 16 KiB and early segments are
     /// dropped; the last quarter is for connections that hold no more than that.
     /// Windows grow again, and peers hear of it, once less than half is in use.

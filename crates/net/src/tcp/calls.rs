@@ -13,27 +13,34 @@ impl<B: Store> Connection<B> {
     /// Queues bytes for sending; returns how many fit.
     #[inline]
     pub(crate) fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<usize> {
-        if !self.state.can_send() || self.flags.fin_queued {
-            return None;
-        }
-        let queued = self.send.len();
-        let little = queued + bytes.len() <= cx.config.send_buffer && !cx.pool.is_short();
-        // The limit is never less than that, unless memory is short.
-        let room =
-            if little { bytes.len() } else { self.send_limit(cx.config, cx.pool).saturating_sub(queued) };
-        let fitting = bytes.len().min(room);
-        let taken = self.send.affordable(fitting, cx.pool);
-        if taken < fitting {
-            self.starve(cx);
-        }
+        let taken = self.send_room(cx, bytes.len())?;
         if self.send.is_empty() && self.snd_una == self.snd_nxt {
             self.on_resume(cx);
         }
         self.send.push(&bytes[..taken], cx.pool);
-        self.flags.blocked |= taken < bytes.len();
         if self.kept.is_some() {
             self.tell_of_answer(cx);
         }
+        Some(taken)
+    }
+
+    /// How many of `wanted` bytes [`Connection::write`] would take; when fewer,
+    /// `Writable` is owed.
+    #[inline]
+    pub(crate) fn send_room(&mut self, cx: &mut Context<'_>, wanted: usize) -> Option<usize> {
+        if !self.state.can_send() || self.flags.fin_queued {
+            return None;
+        }
+        let queued = self.send.len();
+        let little = queued + wanted <= cx.config.send_buffer && !cx.pool.is_short();
+        // The limit is never less than that, unless memory is short.
+        let room = if little { wanted } else { self.send_limit(cx.config, cx.pool).saturating_sub(queued) };
+        let fitting = wanted.min(room);
+        let taken = self.send.affordable(fitting, cx.pool);
+        if taken < fitting {
+            self.starve(cx);
+        }
+        self.flags.blocked |= taken < wanted;
         Some(taken)
     }
 

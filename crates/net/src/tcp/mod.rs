@@ -46,7 +46,7 @@ mod store;
 mod together;
 mod transmit;
 
-pub(crate) use buffer::Pool;
+pub(crate) use buffer::{Pool, Use};
 pub(crate) use connection::Context;
 pub use info::{Info, Repair};
 pub(crate) use input::{Arrival, Verdicts};

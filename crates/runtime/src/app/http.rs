@@ -15,7 +15,7 @@ use queueing::Span;
 use sched::dispatch::Kind;
 
 use super::told::path;
-use super::{App, Context, Framing, Outcome, Told};
+use super::{App, Body, Context, Framing, Outcome, Told};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +28,8 @@ pub(super) const BODY_BYTES_MAX: usize = 128 * 1024;
 /// Bytes that `/bytes/N` gives at the most.
 pub(super) const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
 const HEADERS_MAX: usize = 64;
+/// A longer body is generated while it is sent.
+const WHOLE_BYTES_MAX: usize = 16 * 1024;
 
 impl App for Http {
     /// A request that will be refused is as long as what was received.
@@ -67,7 +69,7 @@ impl App for Http {
         Told::of_http(head.method.unwrap_or_default(), head.path.unwrap_or_default(), head.headers)
     }
 
-    fn serve(&self, request: &[u8], _cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
+    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
         let head = match parse(request) {
             Ok(Some(head)) => head,
             Ok(None) => return refuse(&Refusal::new(400, "the request is not complete"), response),
@@ -76,8 +78,10 @@ impl App for Http {
         let body = request.get(head.bytes..head.len()).unwrap_or_default();
         let (status, content) = answer(&head, body);
         write_head(response, status, content.len(), head.keep);
-        if head.method != Method::Head {
-            content.write(response);
+        match content {
+            _ if head.method == Method::Head => {}
+            Content::Filler(n) if n > WHOLE_BYTES_MAX => *cx.body = Some(Box::new(Filler(n))),
+            content => content.write(response),
         }
         if head.keep { Outcome::Keep } else { Outcome::Close }
     }
@@ -215,6 +219,19 @@ impl Content<'_> {
             Self::Bytes(bytes) => response.extend_from_slice(bytes),
             Self::Filler(n) => response.resize(response.len() + n, b'x'),
         }
+    }
+}
+
+/// So many `x`.
+struct Filler(usize);
+
+impl Body for Filler {
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn write(&mut self, len: usize, response: &mut Vec<u8>) {
+        response.resize(response.len() + len, b'x');
     }
 }
 

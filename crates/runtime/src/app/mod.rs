@@ -3,11 +3,13 @@
 use queueing::{Clock, Label, Span};
 pub use sched::dispatch::Kind;
 
+mod body;
 mod echo;
 mod http;
 mod registration;
 mod told;
 
+pub use body::{Body, Rest};
 pub use echo::Echo;
 pub use http::Http;
 pub use registration::Registration;
@@ -57,6 +59,8 @@ pub struct Context<'a> {
     pub private: &'a mut net::classify::Private,
     /// Its connection's classifier and memory, to change (M3, M5).
     pub registration: &'a mut Registration,
+    /// The rest of the response, where that is long.
+    pub body: &'a mut Option<Box<dyn Body>>,
     /// Time, and the means to use it up.
     pub clock: &'a dyn Clock,
 }
@@ -93,6 +97,10 @@ pub trait App: Send + Sync + 'static {
         Told::default()
     }
 
-    /// Serves `request` and appends the response.
+    /// Serves `request` and appends the response. What is appended and finds no
+    /// room in the send buffer waits in memory; when memory is full, the
+    /// connection that has taken nothing of its response for the longest time is
+    /// reset. A long response is better left to [`Context::body`], of which
+    /// only what there is room for is ever in memory.
     fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome;
 }

@@ -10,6 +10,7 @@ use net::stack::ConnId;
 use queueing::{Label, Priority, Span, Time};
 use sched::dispatch::Kind;
 
+use super::response::Response;
 use super::slow::Passed;
 use crate::app::Told;
 
@@ -65,15 +66,16 @@ pub(super) struct Conn {
     /// Stream position after the last received byte.
     pub end: u64,
     pub marks: VecDeque<Mark>,
-    /// A response that did not fit into the send buffer, and how much of it went.
-    pub unsent: Vec<u8>,
-    pub sent: usize,
+    /// What is not in the send buffer yet of the response under way.
+    pub response: Response,
     /// Whose response that is, where slow requests are kept.
     pub passed: Option<Box<(Passed, Told)>>,
 }
 
 /// Segments told apart per connection; more are merged into the last.
 const MARKS_MAX: usize = 64;
+/// Of these, so many have their memory while no connection has the slot.
+const MARKS_KEPT: usize = 4;
 
 impl Conn {
     fn new() -> Self {
@@ -86,8 +88,7 @@ impl Conn {
             read: 0,
             end: 0,
             marks: VecDeque::new(),
-            unsent: Vec::new(),
-            sent: 0,
+            response: Response::default(),
             passed: None,
         }
     }
@@ -123,14 +124,15 @@ impl Conn {
         None
     }
 
-    /// Ends the connection; tasks that still wait become stale.
-    pub fn free(&mut self) -> Vec<u8> {
+    /// Ends the connection; tasks that still wait become stale. What is left of
+    /// its response.
+    pub fn free(&mut self) -> Response {
         self.state = State::Free;
         self.seq = self.seq.wrapping_add(1);
         self.marks.clear();
-        self.sent = 0;
+        self.marks.shrink_to(MARKS_KEPT);
         self.passed = None;
-        std::mem::take(&mut self.unsent)
+        std::mem::take(&mut self.response)
     }
 }
 
@@ -173,11 +175,11 @@ impl Conns {
         (conn.read, conn.end) = (0, 0);
     }
 
-    /// Ends `id`; what was left of a response.
-    pub fn close(&mut self, id: ConnId) -> Option<Vec<u8>> {
-        let unsent = self.get(id)?.free();
+    /// Ends `id`; what is left of its response.
+    pub fn close(&mut self, id: ConnId) -> Option<Response> {
+        let response = self.get(id)?.free();
         self.live -= 1;
-        Some(unsent)
+        Some(response)
     }
 
     /// Connections that are open.

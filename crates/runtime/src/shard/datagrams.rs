@@ -24,6 +24,9 @@ use crate::app::{App, Outcome, Stages};
 /// Datagrams that wait in the event queue or are served, at the most.
 const DATAGRAMS_MAX: usize = 4096;
 
+/// Bytes of a body that are generated for a datagram: more than fit into one.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
 /// Marks the token of a datagram's task; slots of connections are below it.
 const DATAGRAM: u64 = 1 << 31;
 
@@ -176,6 +179,7 @@ impl<D: Device, A: App> Shard<D, A> {
             stages,
             request: payload,
             response: self.response(worker),
+            rest: None,
             private: [0; 64],
             registration: None,
             service: Span::ZERO,
@@ -187,7 +191,11 @@ impl<D: Device, A: App> Shard<D, A> {
     /// Sends the response to a datagram. Nothing is sent for an application
     /// that panicked, or that ended the exchange without a word.
     pub(super) fn answer_datagram(&mut self, slot: u32, job: Job) -> Option<End> {
-        let Job { response, outcome, panicked, label, .. } = job;
+        let Job { mut response, rest, outcome, mut panicked, label, .. } = job;
+        if let Some(mut rest) = rest.filter(|_| !panicked) {
+            // More than a datagram can be is refused as such.
+            panicked = !rest.write(rest.left().min(BODY_BYTES_MAX), &mut response);
+        }
         let counters = &mut self.stats.counters;
         counters.panics += u64::from(panicked);
         let silent = panicked || response.is_empty() && outcome == Outcome::Close;

@@ -13,9 +13,10 @@ use sched::dispatch::{Kind, Task, WorkerId};
 
 use super::conns::{Mark, State, aged, token};
 use super::job::Origin;
+use super::response::Response;
 use super::slow::{End, Passed};
 use super::{Job, Shard, Step};
-use crate::app::{App, Framing, Outcome, Stages, Told};
+use crate::app::{App, Framing, Outcome, Stages};
 
 impl<D: Device, A: App> Shard<D, A> {
     /// Takes what TCP and UDP have to tell.
@@ -92,7 +93,7 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Puts a task of `id` into the event queue; when that is full, the
     /// connection waits to enter, or its less urgent task stays.
-    fn enter(&mut self, now: Time, id: ConnId, label: Label, kind: Option<Kind>) {
+    pub(super) fn enter(&mut self, now: Time, id: ConnId, label: Label, kind: Option<Kind>) {
         let Some(conn) = self.conns.get(id) else { return };
         let seq = conn.seq.wrapping_add(1);
         match self.dispatch.push(now, Task { token: token(id, seq), label, kind }) {
@@ -212,6 +213,7 @@ impl<D: Device, A: App> Shard<D, A> {
             stages,
             request,
             response,
+            rest: None,
             private,
             registration: None,
             service: queueing::Span::ZERO,
@@ -239,8 +241,8 @@ impl<D: Device, A: App> Shard<D, A> {
         response
     }
 
-    /// Sends the response of a served job, unless its connection is gone. How
-    /// that ended; `None` while a part waits for room.
+    /// Sends the response of a served job, unless its connection is gone. Its
+    /// end; `None` while a part waits for room.
     pub(super) fn answer(&mut self, now: Time, mut job: Job) -> Option<End> {
         let id = match job.from {
             Origin::Connection(id) => id,
@@ -259,8 +261,7 @@ impl<D: Device, A: App> Shard<D, A> {
             return Some(End::Failed);
         }
         conn.close = job.outcome == Outcome::Close;
-        conn.unsent = std::mem::take(&mut job.response);
-        conn.sent = 0;
+        conn.response = Response::new(std::mem::take(&mut job.response), job.rest.take());
         conn.state = State::Flushing;
         job.settle(&mut self.stack, id, &given);
         self.stack.set_label(now, id, job.label);
@@ -292,54 +293,6 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    /// Goes on with a response that waited for room.
-    fn flush_rest(&mut self, now: Time, id: ConnId) {
-        let passed = self.conns.get(id).and_then(|conn| conn.passed.take());
-        let end = self.flush(now, id);
-        match (passed, end) {
-            (Some(passed), Some(end)) => self.on_end(now, *passed, end),
-            (passed, _) => {
-                if let Some(conn) = self.conns.get(id) {
-                    conn.passed = passed;
-                }
-            }
-        }
-    }
-
-    fn on_end(&mut self, now: Time, (passed, told): (Passed, Told), end: End) {
-        self.stats.slow.offer(passed.level(), passed.total(now), || passed.until(now, end, told));
-    }
-
-    /// Sends as much of the response as TCP takes; the rest when it is
-    /// writable. As [`Shard::answer`].
-    fn flush(&mut self, now: Time, id: ConnId) -> Option<End> {
-        let conn = self.conns.get(id)?;
-        while conn.sent < conn.unsent.len() {
-            match self.stack.send(now, id, &conn.unsent[conn.sent..]) {
-                Ok(0) => return None,
-                Ok(taken) => conn.sent += taken,
-                Err(_) => {
-                    self.stats.counters.late += 1;
-                    self.abort(now, id);
-                    return Some(End::Gone);
-                }
-            }
-        }
-        let response = std::mem::take(&mut conn.unsent);
-        conn.state = State::Quiet;
-        let (close, peer_closed) = (conn.close, conn.peer_closed);
-        let next = conn.most_urgent().copied();
-        self.buffers.give(response);
-        self.stats.counters.responses += 1;
-        match next {
-            _ if close => self.close(now, id),
-            Some(mark) => self.enter(now, id, aged(&mark, now), mark.kind),
-            None if peer_closed => self.close(now, id),
-            None => {}
-        }
-        Some(End::Answered)
-    }
-
     /// The peer sends no more and what it sent is answered; a torso of a
     /// request is given up.
     fn hang_up(&mut self, now: Time, id: ConnId) {
@@ -350,7 +303,7 @@ impl<D: Device, A: App> Shard<D, A> {
     }
 
     /// Closes our half; what still comes is discarded.
-    fn close(&mut self, now: Time, id: ConnId) {
+    pub(super) fn close(&mut self, now: Time, id: ConnId) {
         if let Some(conn) = self.conns.get(id) {
             conn.state = State::Closing;
             conn.marks.clear();
@@ -367,7 +320,7 @@ impl<D: Device, A: App> Shard<D, A> {
     }
 
     /// Resets the connection.
-    fn abort(&mut self, now: Time, id: ConnId) {
+    pub(super) fn abort(&mut self, now: Time, id: ConnId) {
         self.stats.counters.aborted += 1;
         self.stack.abort(now, id);
         self.forget(now, id);
@@ -378,9 +331,9 @@ impl<D: Device, A: App> Shard<D, A> {
         if let Some(passed) = self.conns.get(id).and_then(|conn| conn.passed.take()) {
             self.on_end(now, *passed, End::Gone);
         }
-        if let Some(unsent) = self.conns.close(id) {
+        if let Some(response) = self.conns.close(id) {
             self.stats.counters.closed += 1;
-            self.buffers.give(unsent);
+            self.drop_response(id, response);
         }
     }
 }

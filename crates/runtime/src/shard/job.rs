@@ -8,7 +8,7 @@ use net::stack::ConnId;
 use queueing::{Clock, Label, Span};
 use sched::dispatch::{Kind, WorkerId};
 
-use crate::app::{App, Context, Outcome, Registration, Stages};
+use crate::app::{App, Context, Outcome, Registration, Rest, Stages};
 
 /// Where a request came from, and its response goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct Job {
     pub request: Vec<u8>,
     /// The response's bytes, filled in by the worker.
     pub response: Vec<u8>,
+    /// What follows them, filled in by the worker.
+    pub rest: Option<Rest>,
     /// A copy of the 64 shared bytes; the bytes that the worker changed are
     /// written back on completion. A datagram's are zero and its own.
     pub private: Private,
@@ -58,8 +60,11 @@ impl Job {
         let mut registration = Registration::default();
         let served = catch_unwind(AssertUnwindSafe(|| {
             let (label, stages, private) = (self.label, self.stages, &mut self.private);
-            let mut cx = Context { label, stages, private, registration: &mut registration, clock };
-            app.serve(&self.request, &mut cx, &mut self.response)
+            let (registration, mut body) = (&mut registration, None);
+            let mut cx = Context { label, stages, private, registration, body: &mut body, clock };
+            let outcome = app.serve(&self.request, &mut cx, &mut self.response);
+            self.rest = body.map(Rest::new);
+            outcome
         }));
         self.registration = (!registration.is_empty()).then(|| Box::new(registration));
         self.panicked = served.is_err();

@@ -45,6 +45,9 @@ pub struct Counters {
     pub truncated: u64,
     /// Responses dropped because their connection was gone.
     pub late: u64,
+    /// Connections reset because they took nothing of their response for longer
+    /// than others, and memory was full.
+    pub unread: u64,
     /// Panics of the application; the connection was reset where one request caused it.
     pub panics: u64,
     /// Connections reset by us, whatever the reason.

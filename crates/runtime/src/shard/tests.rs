@@ -17,6 +17,7 @@ use crate::mode::{Classifiers, Mode};
 mod datagrams;
 mod endings;
 mod guarded;
+mod memory;
 mod modes;
 mod shown;
 mod slow;
@@ -24,7 +25,9 @@ mod urgency;
 
 /// Lines; `!` cannot be framed, `P` panics, `C` closes, `W` writes to the
 /// shared bytes and `R` reads them, `7` takes long, `D` can
-/// wait for 50 µs, `M` begins to be a member and `E` ends it. The kind is the digit.
+/// wait for 50 µs, `M` begins to be a member and `E` ends it, `B` gets a long
+/// response, `G` one that is generated; of that `p` panics, `s` is too short. The
+/// kind is the digit.
 struct Lines;
 
 impl App for Lines {
@@ -62,6 +65,7 @@ impl App for Lines {
                 cx.registration.set_classifier(None);
             }
             b'B' => response.resize(100_000, b'b'),
+            b'G' => *cx.body = Some(Box::new(memory::Letters(0, request[1]))),
             _ => {}
         }
         response.extend_from_slice(request);
@@ -94,6 +98,8 @@ struct World {
     jobs: Vec<Job>,
     got: Vec<(ConnId, Vec<u8>)>,
     closed: Vec<ConnId>,
+    /// What comes for them is left unread.
+    unread: Vec<ConnId>,
     partial: usize,
 }
 
@@ -123,6 +129,7 @@ fn world(workers: usize, change: impl FnOnce(&mut Config)) -> World {
         jobs: Vec::new(),
         got: Vec::new(),
         closed: Vec::new(),
+        unread: Vec::new(),
         partial: 0,
     }
 }
@@ -158,6 +165,7 @@ impl World {
         }
         while let Some(event) = self.client.poll_event() {
             match event.kind {
+                EventKind::Readable { .. } if self.unread.contains(&event.conn) => {}
                 EventKind::Readable { .. } => {
                     let bytes = self.client.received(event.conn).to_vec();
                     self.client.consume(now, event.conn, bytes.len());

@@ -54,9 +54,6 @@ pub(super) struct Flow<P> {
     pub(super) shut: bool,
     /// No process has the other end any more.
     pub(super) gone: bool,
-    /// What the program wrote and TCP had no room for; the first `sent` are out.
-    pending: Vec<u8>,
-    sent: usize,
     pub(super) keep_alive: Option<(bool, KeepAlive)>,
     pub(super) reset_on_close: bool,
     /// Its requests, where slow ones are kept.
@@ -79,8 +76,6 @@ impl<P> Flow<P> {
             finished: false,
             shut: false,
             gone: false,
-            pending: Vec::new(),
-            sent: 0,
             keep_alive: None,
             reset_on_close: false,
             followed: None,

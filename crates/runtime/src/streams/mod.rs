@@ -7,8 +7,8 @@
 //! keep their order. The pure half of `greenwave run`: [`Streams::turn`] does
 //! one bounded round of work at `now`; [`serve`] loops on it.
 //!
-//! Bounds: the program's side of a connection is the pipe's own bound and
-//! [`PENDING_MAX`] bytes that TCP had no room for; TCP's is its window, which
+//! Bounds: the program's side of a connection is the pipe's own bound, as
+//! nothing is taken from it that TCP has no room for; TCP's is its window, which
 //! closes while the pipe is full. A connection waits at most once on each
 //! level to hand over and once on each to collect. Starvation: both are strict
 //! by level, up to [`HANDED_MAX`] connections a round and [`COLLECTED_MAX`]
@@ -80,8 +80,8 @@ pub struct Streams<D: Device, P: Programs> {
     ledger: Ledger,
 }
 
-/// Bytes of a connection that were taken from its program and that TCP had no room for.
-pub const PENDING_MAX: usize = 64 * 1024;
+/// Bytes that are read from a pipe at once.
+const READ_MAX: usize = 64 * 1024;
 /// Connections that are handed over in a round, and as many that are collected.
 pub const HANDED_MAX: usize = 64;
 /// Frames taken from the device in a round, and run through TCP.
@@ -128,7 +128,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
             newcomers: Newcomers::default(),
             resets: Vec::new(),
             happened: Vec::new(),
-            scratch: vec![0; PENDING_MAX].into(),
+            scratch: vec![0; READ_MAX].into(),
             counters: Counters::default(),
             ledger: Ledger::default(),
         }

@@ -234,6 +234,27 @@ fn what_came_before_a_reset_is_read_before_the_end() {
 }
 
 #[test]
+fn what_a_peer_does_not_read_stays_with_the_program_that_wrote_it() {
+    let mut world = World::new(100);
+    world.deaf = true;
+    let (written, end) = (4_000_000, world.end(0));
+    end.borrow_mut().outbound.extend(vec![b'x'; written]);
+    world.tell(0);
+    world.settle();
+    let conn = end.borrow().conn.unwrap();
+    let info = world.streams.stack.info(world.now, conn).unwrap();
+    let in_tcp = info.acknowledged + info.unacknowledged + info.unsent;
+    assert_eq!(written - end.borrow().outbound.len(), in_tcp.get() as usize);
+    assert!(info.unsent.get() <= 256 * 1024, "{:?}", info.unsent);
+    // It goes on when the peer does.
+    world.deaf = false;
+    let unread = world.client.received(world.conns[0]).len();
+    world.client.consume(world.now, world.conns[0], unread);
+    world.settle();
+    assert_eq!(unread + world.received.len(), written);
+}
+
+#[test]
 fn the_most_urgent_is_handed_over_first() {
     let mut world = World::new(100);
     (0..3).for_each(|_| world.connect());

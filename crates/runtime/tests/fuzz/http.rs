@@ -38,14 +38,20 @@ fn answers(data: &[u8], piece: usize) -> Vec<u8> {
                 Framing::Complete { len } => {
                     assert!((1..=unread.len()).contains(&len), "a request of {len} bytes");
                     let request: Vec<u8> = unread.drain(..len).collect();
+                    let mut body = None;
                     let mut cx = Context {
                         label: Label::default(),
                         stages: Stages::default(),
                         private: &mut [0; 64],
                         registration: &mut Registration::default(),
+                        body: &mut body,
                         clock: &Still,
                     };
-                    if Http.serve(&request, &mut cx, &mut response) == Outcome::Close {
+                    let outcome = Http.serve(&request, &mut cx, &mut response);
+                    if let Some(mut body) = body {
+                        body.write(body.len(), &mut response);
+                    }
+                    if outcome == Outcome::Close {
                         return response;
                     }
                 }

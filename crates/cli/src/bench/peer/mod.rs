@@ -106,7 +106,8 @@ pub fn page() -> Vec<u8> {
     let clock = Monotonic::new();
     let nothing = Stages { nic: Span::ZERO, tcp: Span::ZERO, event: Span::ZERO };
     let (private, registration) = (&mut [0; 64], &mut Registration::default());
-    let mut cx = Context { label: Label::default(), stages: nothing, private, registration, clock: &clock };
+    let (label, stages, body) = (Label::default(), nothing, &mut None);
+    let mut cx = Context { label, stages, private, registration, body, clock: &clock };
     Http.serve(REQUEST, &mut cx, &mut response);
     response
 }

@@ -21,15 +21,19 @@ fn check(received: &str, expected: &[(u16, &str)], outcome: Outcome) {
     let mut last = Outcome::Keep;
     for (status, body) in expected {
         let Framing::Complete { len } = Http.frame(rest) else { panic!("not complete") };
-        let mut response = Vec::new();
+        let (mut response, mut generated) = (Vec::new(), None);
         let mut cx = Context {
             label: Label::default(),
             stages: Stages::default(),
             private: &mut [0; 64],
             registration: &mut Registration::default(),
+            body: &mut generated,
             clock: &Still,
         };
         last = Http.serve(&rest[..len], &mut cx, &mut response);
+        if let Some(mut body) = generated {
+            body.write(body.len(), &mut response);
+        }
         let response = String::from_utf8(response).unwrap();
         let (head, got) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");

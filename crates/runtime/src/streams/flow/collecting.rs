@@ -73,49 +73,36 @@ impl<D: Device, P: Programs> Streams<D, P> {
             // What there is to read is not the program's yet.
             return;
         }
-        while flow.sent < flow.pending.len() {
-            match self.stack.send(now, conn, &flow.pending[flow.sent..]) {
-                // It is told when there is room.
+        let mut collected = 0;
+        while collected < bytes_max {
+            // What TCP has no room for stays in the pipe. Where nothing can be sent
+            // any more, an end may be there to be read.
+            let room = match self.stack.send_room(now, conn, self.scratch.len()) {
                 Ok(0) => return,
-                Ok(taken) => flow.sent += taken,
-                Err(_) => {
-                    (flow.pending, flow.sent) = (Vec::new(), 0);
+                Ok(room) => room,
+                Err(_) => self.scratch.len(),
+            };
+            let read = flow.pipe.read(&mut self.scratch[..room]);
+            if let Read::Some(len) = read {
+                collected += len;
+                self.counters.bytes_out += len as u64;
+                self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);
+                if let Some(followed) = &mut flow.followed {
+                    followed.wrote(now, flow.level, &self.scratch[..len], &mut self.ledger);
+                }
+                if self.stack.send(now, conn, &self.scratch[..len]).is_err() {
                     return self.nobody_reads(now, conn);
                 }
             }
-        }
-        flow.pending = Vec::new();
-        flow.sent = 0;
-        if let Some(followed) = &mut flow.followed {
-            followed.sent(now, &mut self.ledger);
-        }
-        let mut collected = 0;
-        while collected < bytes_max {
-            match flow.pipe.read(&mut self.scratch) {
-                Read::Some(len) => {
-                    collected += len;
-                    self.counters.bytes_out += len as u64;
-                    self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);
-                    if let Some(followed) = &mut flow.followed {
-                        followed.wrote(now, flow.level, &self.scratch[..len], &mut self.ledger);
-                    }
-                    let sent = self.stack.send(now, conn, &self.scratch[..len]);
-                    if let (Some(followed), Ok(taken)) = (&mut flow.followed, &sent)
-                        && *taken == len
-                    {
-                        followed.sent(now, &mut self.ledger);
-                    }
-                    match sent {
-                        Ok(taken) if taken < len => {
-                            flow.pending.extend_from_slice(&self.scratch[taken..len]);
-                            return;
-                        }
-                        // To be told that there is nothing more takes a call, too.
-                        Ok(_) if len < self.scratch.len() && !flow.shut && !flow.gone => return,
-                        Ok(_) => {}
-                        Err(_) => return self.nobody_reads(now, conn),
-                    }
-                }
+            if read != Read::Some(room)
+                && let Some(followed) = &mut flow.followed
+            {
+                followed.sent(now, &mut self.ledger);
+            }
+            match read {
+                // To be told that there is nothing more takes a call, too.
+                Read::Some(len) if len < room && !flow.shut && !flow.gone => return,
+                Read::Some(_) => {}
                 Read::Nothing => return,
                 Read::End if flow.gone => {
                     let reset = flow.reset_on_close;

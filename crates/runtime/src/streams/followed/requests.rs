@@ -100,7 +100,7 @@ impl Requests {
     /// The program wrote `bytes` more.
     pub(super) fn answered(&mut self, now: Time, bytes: usize, ledger: &mut Ledger) {
         match self.waiting.take() {
-            Waiting::Nobody => {}
+            Waiting::Nobody => self.leaving.iter_mut().for_each(|(.., so_far)| *so_far += bytes),
             Waiting::One(asked) => self.leaving = Some((asked, now, bytes)),
             Waiting::Several(count) => ledger.together += count,
         }

@@ -252,6 +252,8 @@ pub(super) struct World {
     /// What the client received, and how its connections ended.
     pub(super) received: Vec<u8>,
     pub(super) closed: Vec<EventKind>,
+    /// It leaves what comes unread.
+    pub(super) deaf: bool,
 }
 
 impl World {
@@ -288,6 +290,7 @@ impl World {
             conns: Vec::new(),
             received: Vec::new(),
             closed: Vec::new(),
+            deaf: false,
         }
     }
 
@@ -305,6 +308,7 @@ impl World {
         }
         while let Some(event) = self.client.poll_event() {
             match event.kind {
+                EventKind::Readable { .. } if self.deaf => {}
                 EventKind::Readable { .. } => {
                     let bytes = self.client.received(event.conn);
                     self.received.extend_from_slice(bytes);
