@@ -1,7 +1,7 @@
 //! How a connection opens: its side of the handshake, active, passive or both
 //! at once. Source: RFC 9293 §3.5 and §3.10.7.3.
 
-use queueing::Time;
+use queueing::{Span, Time};
 
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Context, Recovery};
@@ -11,6 +11,9 @@ use super::state::{State, Step};
 use super::store::Store;
 use crate::stack::{CloseReason, Config, EventKind, ListenerId};
 use crate::wire::tcp::{Flags, Segment, Seq};
+
+/// How long after a reset of the peer's old connection a SYN goes again.
+const SYN_AGAIN: Span = Span::from_millis(2);
 
 impl<B: Store> Connection<B> {
     /// Makes a fresh connection the answer to a listener's SYN `s`.
@@ -71,6 +74,11 @@ impl<B: Store> Connection<B> {
         let has = |flag| s.flags.contains(flag);
         if has(Flags::ACK) && !acks_syn {
             cx.counters.bad_acks += 1;
+            if self.retries == 0 && self.snd_una != self.snd_nxt {
+                // The peer has a connection that we know nothing of. Our reset ends
+                // it, so the SYN goes again soon, once (Linux, TCP_TIMEOUT_MIN).
+                self.rto_at = self.rto_at.min(cx.now + SYN_AGAIN);
+            }
             return if has(Flags::RST) { Arrival::Done } else { Arrival::Refuse };
         }
         if has(Flags::RST) {

@@ -103,6 +103,50 @@ fn fin_in_syn_received_opens_and_half_closes() {
 }
 
 #[test]
+fn a_peer_that_has_an_old_connection_is_reset_and_asked_again_at_once() {
+    // What the peer acknowledges: before our SYN or beyond it, as an ACK or as
+    // a reset, which an answer to ours may have been.
+    for (off, flags, resets) in [
+        (-1000, Flags::ACK, 1),
+        (0, Flags::ACK, 1),
+        (1000, Flags::ACK, 1),
+        (1000, Flags::SYN | Flags::ACK, 1),
+        (1000, Flags::RST | Flags::ACK, 0),
+    ] {
+        let mut peer = Peer::new(config(1));
+        let remote = "10.0.0.2:5000".parse().unwrap();
+        peer.stack.connect(peer.now, remote, Some(6000)).unwrap();
+        let syn = peer.hear().remove(0);
+        peer.ack = syn.seq + off as u32;
+        for first in [true, false] {
+            let answers = peer.say(Seg { to: 6000, ..peer.seg(flags) });
+            assert_eq!(answers.len(), resets, "{off} {flags:?}");
+            assert!(answers.iter().all(|s| s.flags == Flags::RST && s.seq == peer.ack));
+            let start = peer.now;
+            let again = peer.wait();
+            assert_eq!((again[0].flags, again[0].seq), (syn.flags, syn.seq), "{off} {flags:?}");
+            let waited = peer.now.since(start);
+            let soon = waited <= Span::from_millis(3);
+            assert_eq!(soon, first, "once only: {off} {flags:?} after {waited}");
+        }
+    }
+}
+
+#[test]
+fn a_host_that_restarts_connects_again_while_its_peer_still_knows_the_old_connection() {
+    let mut world = World::perfect();
+    let remote = "10.0.0.1:80".parse().unwrap();
+    world.stacks[0].listen(80, ListenOptions::default()).unwrap();
+    world.stacks[1].connect(world.now, remote, Some(7000)).unwrap();
+    world.run_for(Span::from_millis(10));
+    world.stacks[1] = Stack::new(Config { secret: [9; 16], ..config(2) });
+    world.stacks[1].connect(world.now, remote, Some(7000)).unwrap();
+    let events = world.run_for(Span::from_millis(10));
+    assert!(events[1].iter().any(|e| e.kind == EventKind::Connected), "{events:?}");
+    assert!(events[0].iter().any(|e| e.kind == EventKind::Closed(CloseReason::Reset)), "{events:?}");
+}
+
+#[test]
 fn unknown_port_refuses() {
     let mut world = World::perfect();
     let conn = world.stacks[1].connect(world.now, "10.0.0.1:81".parse().unwrap(), None).unwrap();
