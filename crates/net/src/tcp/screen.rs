@@ -28,7 +28,7 @@ impl<B: Store> Connection<B> {
         let promised = self.rcv_adv.distance(self.rcv_nxt);
         let fresh = match s.options.timestamps {
             Some(stamps) => stamps.value.wrapping_sub(self.ts_recent) as i32 >= 0 || !self.flags.timestamps,
-            None => !self.flags.timestamps,
+            None => true,
         };
         self.state == State::Established
             && s.flags.without(Flags::PSH) == Flags::ACK
@@ -49,12 +49,7 @@ impl<B: Store> Connection<B> {
         let has = |flag| s.flags.contains(flag);
         if !self.is_fresh(cx.now, s) && !has(Flags::RST) {
             cx.counters.paws += 1;
-            // One without a timestamp is dropped silently (RFC 7323 §3.2), but
-            // a SYN begins anew: whatever it carries it is challenged, or a peer
-            // that restarted would be locked out (RFC 5961 §4.2).
-            if s.options.timestamps.is_some() || has(Flags::SYN) {
-                self.answer_stray(cx, s);
-            }
+            self.answer_stray(cx, s);
             return Some(Arrival::Done);
         }
         if !self.is_acceptable(s) || self.repeats_syn(s) {
@@ -109,15 +104,16 @@ impl<B: Store> Connection<B> {
     }
 
     /// Protection against wrapped sequence numbers, RFC 7323 §5.3. After 24
-    /// days of silence the timestamps themselves may have wrapped (§5.5).
+    /// days of silence the timestamps themselves may have wrapped (§5.5). A
+    /// segment without a timestamp is taken, as by Linux: §3.2 would have it
+    /// dropped, which ends connections through middleboxes that strip options.
     fn is_fresh(&self, now: Time, s: &Segment<'_>) -> bool {
         match s.options.timestamps {
             Some(stamps) if self.flags.timestamps => {
                 (stamps.value.wrapping_sub(self.ts_recent) as i32) >= 0
                     || now.since(self.heard_at) > Span::from_secs(24 * 24 * 3600)
             }
-            None => !self.flags.timestamps,
-            Some(_) => true,
+            _ => true,
         }
     }
 
