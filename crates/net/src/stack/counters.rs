@@ -67,7 +67,7 @@ pub struct Counters {
     pub replies_dropped: u64,
     /// SYNs for a port without listener.
     pub no_listener: u64,
-    /// Segments of no connection, other than SYNs.
+    /// Segments of no connection that cannot open one.
     pub no_connection: u64,
     /// SYNs dropped because as many handshakes as allowed were under way.
     pub backlog_drops: u64,

@@ -5,7 +5,8 @@
 //! with cookies and remembers nothing; while the second is reached, neither a
 //! SYN nor the segment that would complete a handshake is heard, so the peer
 //! tries again instead of believing itself connected. A segment of no
-//! connection and no listener is refused. Source: RFC 9293 §3.10.7.1 and
+//! connection and no listener is refused; a listener refuses only what
+//! acknowledges something. Source: RFC 9293 §3.10.7.1 and
 //! §3.10.7.2, RFC 4987.
 
 use std::net::IpAddr;
@@ -114,14 +115,20 @@ impl Stack {
                 Cookie::None => {}
             }
         }
-        if has(Flags::RST) || has(Flags::ACK) || !has(Flags::SYN) {
-            self.counters.no_connection += 1;
-            return self.refuse(&tuple, s, from);
-        }
+        let opens = has(Flags::SYN) && !has(Flags::ACK) && !has(Flags::RST);
         let Some(&index) = self.ports.get(&tuple.local_port) else {
-            self.counters.no_listener += 1;
+            *if opens { &mut self.counters.no_listener } else { &mut self.counters.no_connection } += 1;
             return self.refuse(&tuple, s, from);
         };
+        // A listener answers what acknowledges something, and ignores what is
+        // neither that nor a SYN (RFC 9293 §3.10.7.2). A SYN that also ends is
+        // ignored, too, as by Linux: no TCP sends it.
+        if !opens || has(Flags::FIN) {
+            self.counters.no_connection += 1;
+            return if has(Flags::ACK) {
+                self.refuse(&tuple, s, from)
+            };
+        }
         let listener = &mut self.listeners[usize::from(index)];
         if !listener.has_room() {
             self.counters.accept_drops += 1;

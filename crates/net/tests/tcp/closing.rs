@@ -9,7 +9,7 @@ use crate::peer::{Peer, Seg};
 use crate::world::{World, config};
 
 /// Every state that a peer can bring a connection to, by name.
-const STATES: [&str; 8] = [
+pub const STATES: [&str; 8] = [
     "SYN-RECEIVED",
     "ESTABLISHED",
     "FIN-WAIT-1",
