@@ -40,7 +40,7 @@ pub(super) struct News {
     oldest: Time,
     youngest: Time,
     /// It covers a segment that was sent again (Karn's rule).
-    again: bool,
+    pub(super) again: bool,
 }
 
 impl News {

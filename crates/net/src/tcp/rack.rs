@@ -62,6 +62,11 @@ impl Rack {
         !r.again && r.end.before(self.fack)
     }
 
+    /// The originals have arrived: nothing follows from when copies were sent.
+    pub(crate) fn on_undo(&mut self) {
+        self.known &= !self.again;
+    }
+
     /// Whether any segment was sent before the one that has arrived.
     pub(crate) fn is_known(&self) -> bool {
         self.known

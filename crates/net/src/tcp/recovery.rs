@@ -147,6 +147,7 @@ impl<B: Store> Connection<B> {
             advances: news.advanced > 0,
             ends: self.snd_una.at_or_after(until),
             original: news.original,
+            again: news.again,
             echo_ms: news.echo_ms,
             sack: self.flags.sack,
             can_send_new: self.fresh().is_some(),
@@ -182,6 +183,9 @@ impl<B: Store> Connection<B> {
         self.duplicate_acks = 0;
         self.flags.retransmit_now = false;
         self.flight.forgive();
+        if let Some(ledger) = self.flight.ledger_mut() {
+            ledger.rack.on_undo();
+        }
         if !self.flags.sack {
             self.flight.forget_duplicates();
         }

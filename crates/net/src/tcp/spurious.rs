@@ -1,5 +1,8 @@
 //! Whether a retransmission was a mistake: the original was only late.
 //!
+//! As long as nothing was sent again, an acknowledgement of new data can only
+//! answer an original (Linux, `tcp_packet_delayed`): so it is where segments that
+//! came together are judged one after the other before anything is sent.
 //! With timestamps the first acknowledgement of new data says which of the two
 //! it answers (Eifel, RFC 3522). Without, and after a timeout only, new data
 //! is sent instead of old for once: if what was never sent again is then
@@ -18,6 +21,8 @@ use crate::wire::tcp::Seq;
 pub(crate) struct Spurious {
     eifel: Eifel,
     frto: Frto,
+    /// Nothing was sent again yet, in this episode or in one that it follows.
+    unsent: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +107,9 @@ pub(crate) struct Evidence {
     pub(crate) ends: bool,
     /// It delivers a segment of that flight which was never sent again.
     pub(crate) original: bool,
+    /// It acknowledges a segment that was sent again, in an episode before or as
+    /// a tail loss probe.
+    pub(crate) again: bool,
     /// The timestamp it echoes, in our milliseconds.
     pub(crate) echo_ms: Option<u32>,
     /// Both sides understand SACK.
@@ -114,20 +122,21 @@ pub(crate) struct Evidence {
 impl Spurious {
     /// Fast recovery starts.
     pub(crate) fn on_loss(&mut self) {
-        *self = Self { eifel: Eifel::Armed, frto: Frto::Off };
+        *self = Self { eifel: Eifel::Armed, frto: Frto::Off, unsent: true };
     }
 
     /// The retransmission timer fired, for the first time or `repeatedly`.
     pub(crate) fn on_timeout(&mut self, timestamps: bool, repeatedly: bool) {
         *self = match (repeatedly, timestamps) {
             (true, _) => Self::default(),
-            (false, true) => Self { eifel: Eifel::Armed, frto: Frto::Off },
-            (false, false) => Self { eifel: Eifel::Off, frto: Frto::First },
+            (false, true) => Self { eifel: Eifel::Armed, frto: Frto::Off, unsent: true },
+            (false, false) => Self { eifel: Eifel::Off, frto: Frto::First, unsent: true },
         };
     }
 
     /// A segment is sent again.
     pub(crate) fn on_sent_again(&mut self, now: Time) {
+        self.unsent = false;
         if self.eifel == Eifel::Armed {
             self.eifel = Eifel::Sent(millis(now));
         }
@@ -140,6 +149,10 @@ impl Spurious {
 
     /// Judges an acknowledgement; `true` when the repair was a mistake.
     pub(crate) fn on_ack(&mut self, e: &Evidence) -> bool {
+        if self.unsent && e.advances && !e.again {
+            *self = Self::default();
+            return true;
+        }
         if let (Eifel::Sent(sent_ms), true) = (self.eifel, e.advances) {
             self.eifel = Eifel::Off;
             if e.echo_ms.is_some_and(|echo_ms| (echo_ms.wrapping_sub(sent_ms) as i32) < 0) {
@@ -169,6 +182,7 @@ mod tests {
         advances: true,
         ends: false,
         original: false,
+        again: false,
         echo_ms: None,
         sack: true,
         can_send_new: true,
@@ -229,9 +243,30 @@ mod tests {
         assert!(!spurious.on_ack(&Evidence { echo_ms: Some(10), ..ADVANCE }));
     }
 
+    #[test]
+    fn what_was_never_sent_again_was_only_late_if_it_is_acknowledged() {
+        let starts: [fn(&mut Spurious); 3] =
+            [Spurious::on_loss, |s| s.on_timeout(false, false), |s| s.on_timeout(true, false)];
+        for start in starts {
+            let judge = |sent_again: bool, e: Evidence| {
+                let mut spurious = Spurious::default();
+                start(&mut spurious);
+                if sent_again {
+                    spurious.on_sent_again(sent_at_ms(20));
+                }
+                spurious.on_ack(&e)
+            };
+            assert!(judge(false, ADVANCE) && judge(false, Evidence { ends: true, ..ADVANCE }));
+            assert!(!judge(false, Evidence { advances: false, ..ADVANCE }), "a duplicate");
+            assert!(!judge(false, Evidence { again: true, ..ADVANCE }), "a probe went again");
+            assert!(!judge(true, ADVANCE));
+        }
+    }
+
     fn frto(answers: [Evidence; 2]) -> [(bool, bool); 2] {
         let mut spurious = Spurious::default();
         spurious.on_timeout(false, false);
+        spurious.on_sent_again(sent_at_ms(20));
         answers.map(|e| (spurious.on_ack(&e), spurious.wants_new_data()))
     }
 

@@ -4,4 +4,5 @@
 
 mod grid;
 mod queue;
+mod reordering;
 mod world;

@@ -37,6 +37,9 @@ pub struct World {
     pub got: BTreeMap<usize, Vec<Span>>,
     closed: [usize; 2],
     events: Vec<Event>,
+    /// How long what arrives is gathered before the stacks send anything.
+    pub batch: Span,
+    sends_at: Time,
 }
 
 struct Client {
@@ -114,6 +117,8 @@ impl World {
             got: BTreeMap::new(),
             closed: [0, 0],
             events: Vec::new(),
+            batch: Span::ZERO,
+            sends_at: start,
         }
     }
 
@@ -139,16 +144,21 @@ impl World {
                 self.begun += 1;
             }
             self.serve(&pattern);
-            for (stack, end) in self.stacks.iter_mut().zip(&mut self.ends) {
-                if stack.wants_egress() {
-                    stack.egress(self.now, end);
+            if self.sends_at <= self.now {
+                for (stack, end) in self.stacks.iter_mut().zip(&mut self.ends) {
+                    if stack.wants_egress() {
+                        stack.egress(self.now, end);
+                    }
                 }
+                self.sends_at = self.now + self.batch;
             }
             look(self);
             let arrivals = self.ends.iter().filter_map(PathDevice::next_arrival);
             let timeouts = self.stacks.iter().filter_map(Stack::poll_timeout);
             let wishes = self.wishes.get(self.begun).map(|wish| self.start + wish.starts);
-            let Some(next) = arrivals.chain(timeouts).chain(wishes).min() else { return };
+            let waits = self.sends_at > self.now && self.stacks.iter().any(Stack::wants_egress);
+            let sends = waits.then_some(self.sends_at);
+            let Some(next) = arrivals.chain(timeouts).chain(wishes).chain(sends).min() else { return };
             self.now = self.now.max(next);
             self.arrive();
         }

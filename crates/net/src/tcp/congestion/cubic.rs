@@ -217,6 +217,8 @@ impl CongestionControl for Cubic {
         let History::Reduced(before) = self.history else { return };
         self.history = History::Fresh(HyStart::new());
         if self.cwnd >= f64::from(self.cwnd_prior) {
+            // It has grown beyond by itself; slow start goes on where it would have.
+            self.ssthresh = self.ssthresh.max(before.ssthresh);
             return;
         }
         self.cwnd = f64::from(before.cwnd);

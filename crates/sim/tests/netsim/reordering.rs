@@ -1,0 +1,47 @@
+//! Reordering without loss: late segments are no reason to send less.
+
+use net::congestion::{self, ALGORITHMS};
+use net::device::fault::Rates;
+use queueing::{Bytes, Rate, Span};
+use sim::path;
+
+use super::world::{Wish, World};
+
+const RTT: Span = Span::from_millis(10);
+const BYTES: u64 = 8 << 20;
+/// The share of the throughput without reordering that is kept at least.
+const SHARE_MIN: f64 = 0.6;
+
+/// Bytes per second of a bulk transfer by `algorithm` over 400 Mb/s, of which a
+/// share of the segments is `late`; what comes within `batch` is taken in before
+/// anything is sent.
+fn throughput(algorithm: &str, reorder: f64, late: Span, batch: Span) -> f64 {
+    let new = congestion::by_name(algorithm).expect("a known name").new;
+    let (rate, buffer) = (Rate::from_bits_per_sec(400_000_000), Bytes::new(1 << 20));
+    let up = path::Config { rate, delay: RTT / 2, buffer, mark: None, faults: Rates::NONE };
+    let down = path::Config { faults: Rates { reorder, late, ..Rates::NONE }, ..up };
+    let settings = |config: &mut net::stack::Config| {
+        config.congestion = Some(new);
+        (config.recv_buffer, config.send_buffer) = (4 << 20, 4 << 20);
+        config.time_wait = Span::from_secs(3600);
+    };
+    let wish = Wish { starts: Span::ZERO, bytes: BYTES, count: 1 };
+    let mut world = World::new(settings, [down, up], 7, &[wish]);
+    world.batch = batch;
+    world.run(Span::from_secs(600));
+    BYTES as f64 / world.got[&0][0].as_secs_f64()
+}
+
+#[test]
+fn late_segments_cost_little_throughput() {
+    for (algorithm, batch) in ALGORITHMS.iter().flat_map(|all| [(all.name, Span::ZERO), (all.name, RTT / 8)])
+    {
+        let ordered = throughput(algorithm, 0.0, Span::ZERO, batch);
+        for reorder in [0.01, 0.1, 0.3, 0.5] {
+            for late in [RTT / 8, RTT * 3 / 10, RTT * 2 / 5, RTT] {
+                let share = throughput(algorithm, reorder, late, batch) / ordered;
+                assert!(share > SHARE_MIN, "{algorithm}, {reorder} late by {late}, {batch}: {share}");
+            }
+        }
+    }
+}
