@@ -9,7 +9,8 @@
 //! Version 2 of the rings, not 3, whose blocks come a millisecond late. Frames
 //! are copied out of the ring at once: it is a ring, so one frame that waits
 //! would hold up all behind it. Frames that the kernel has merged (GRO) do not
-//! fit a slot and are fetched by a system call; datagrams that nobody has cut yet
+//! fit a slot and are fetched by a system call; the tag of a VLAN, which the kernel
+//! takes off, is put back, so that the stack knows it for another network's; datagrams that nobody has cut yet
 //! are cut here; what the kernel or the card is to cut (TSO) leaves by a system call,
 //! through a socket without a ring. That and the ring both go through the interface's
 //! queueing discipline, as everybody's: only so does the kernel cut, and what is sent
@@ -39,7 +40,7 @@ mod ring;
 
 pub use crate::pool::Frame;
 pub(crate) use long::Long;
-use ring::Ring;
+use ring::{Ring, TAG_LEN};
 
 /// Who gets which frame where several sockets share an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -208,10 +209,17 @@ impl Packet {
 
     /// Copies the frame out of the slot at hand; `None` when it was cut short.
     fn copy(&mut self, status: u32) -> Option<Received<Frame>> {
+        let tag = self.receiving.tag(status);
         if status & TP_STATUS_COPY != 0 {
-            return self.fetch();
+            return self.fetch(tag);
         }
         let (vnet, frame) = self.receiving.received()?;
+        if let Some(tag) = tag {
+            let mut buffer = self.pool.of_len(frame.len() + TAG_LEN);
+            buffer[..frame.len()].copy_from_slice(frame);
+            let len = frame.len();
+            return tagged(buffer, len, tag);
+        }
         // Slots are longer than ordinary frames, and so may be what was merged.
         let mut buffer = self.pool.of_len(frame.len());
         buffer[..frame.len()].copy_from_slice(frame);
@@ -248,7 +256,7 @@ impl Packet {
     }
 
     /// A frame that fits no slot.
-    fn fetch(&mut self) -> Option<Received<Frame>> {
+    fn fetch(&mut self, tag: Option<[u8; TAG_LEN]>) -> Option<Received<Frame>> {
         let mut vnet = [0; vnet::HEADER_LEN];
         let mut buffer = self.pool.large();
         let mut parts = [
@@ -264,6 +272,9 @@ impl Packet {
         let len = usize::try_from(got).ok().and_then(|got| got.checked_sub(vnet.len()));
         match len {
             Some(len) if message.msg_flags & libc::MSG_TRUNC == 0 => {
+                if let Some(tag) = tag {
+                    return tagged(buffer, len, tag);
+                }
                 self.take(&vnet, Pool::frame(buffer, len), false)
             }
             _ => {
@@ -358,6 +369,18 @@ impl Device for Packet {
         Some(self.bell.waker())
     }
 }
+
+/// The frame of `len` bytes in `buffer` with its tag, as it was on the wire: it is
+/// of a VLAN, and not to be taken for one without. One that has no room for it is cut.
+fn tagged(mut buffer: Box<[u8]>, len: usize, tag: [u8; TAG_LEN]) -> Option<Received<Frame>> {
+    let len = len.min(buffer.len() - TAG_LEN);
+    buffer.copy_within(TAG_AT..len, TAG_AT + TAG_LEN);
+    buffer[TAG_AT..TAG_AT + TAG_LEN].copy_from_slice(&tag);
+    Some(Received { frame: Pool::frame(buffer, len + TAG_LEN), arrived: None, checked: false })
+}
+
+/// Where a frame has its tag: behind both addresses.
+const TAG_AT: usize = 12;
 
 /// A packet socket that receives nothing before it is bound.
 fn socket(flags: i32) -> io::Result<OwnedFd> {

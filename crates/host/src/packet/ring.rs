@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use libc::{SOL_PACKET, tpacket_req, tpacket2_hdr};
+use libc::{SOL_PACKET, TP_STATUS_VLAN_TPID_VALID, TP_STATUS_VLAN_VALID, tpacket_req, tpacket2_hdr};
 
 use crate::mapping::Mapping;
 use crate::pool::LARGE_LEN;
@@ -94,6 +94,20 @@ impl Ring {
         bytes.split_first_chunk()
     }
 
+    /// The tag of a VLAN that the kernel, or the card, has taken off the frame in
+    /// the slot at hand, which is ours and has this status.
+    #[inline]
+    pub(super) fn tag(&self, status: u32) -> Option<[u8; TAG_LEN]> {
+        if status & TP_STATUS_VLAN_VALID == 0 {
+            return None;
+        }
+        // SAFETY: the caller has acquired the slot, and any bytes are a valid header.
+        let header = unsafe { self.header().read() };
+        let tpid = if status & TP_STATUS_VLAN_TPID_VALID == 0 { VLAN } else { header.tp_vlan_tpid };
+        let ([a, b], [c, d]) = (tpid.to_be_bytes(), header.tp_vlan_tci.to_be_bytes());
+        (header.tp_vlan_tci & VLAN_ID != 0).then_some([a, b, c, d])
+    }
+
     /// Writes a frame of `len` bytes with what precedes it into the slot at
     /// hand, which is ours.
     #[inline]
@@ -122,6 +136,12 @@ impl Ring {
     }
 }
 
+/// Bytes of a VLAN's tag.
+pub(super) const TAG_LEN: usize = 4;
+/// The type of a tag where the kernel does not say.
+const VLAN: u16 = 0x8100;
+/// The VLAN in a tag; 0 is none, but a priority.
+const VLAN_ID: u16 = 0xfff;
 /// Bytes that the kernel allocates in one piece.
 const BLOCK: usize = 1 << 16;
 /// Where a slot for sending has its frame.

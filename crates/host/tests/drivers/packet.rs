@@ -64,6 +64,39 @@ fn an_interface_that_is_down_has_no_packets() {
     }
 }
 
+#[test]
+fn frames_of_a_vlan_come_with_their_tag() {
+    if let Some(why) = Lab::unavailable() {
+        return skipped("frames_of_a_vlan_come_with_their_tag", &why);
+    }
+    for offloads in [false, true] {
+        let mut ends = Ends::new("packet-vlan", &Veth { offloads, ..Veth::default() });
+        let [near, far] = ends.macs;
+        // A priority alone is no VLAN. The longest there may be is in no slot of its own.
+        for (tci, len) in [(5, 64), (7 << 13 | 4095, 64), (1, 1500), (0, 64), (7 << 13, 1500)] {
+            let [high, low] = u16::to_be_bytes(tci);
+            let frame = [&near[..], &far, &[0x81, 0, high, low, 8, 0], &vec![0xa5; len - 4]].concat();
+            let sent = ends.far.transmit(Time::ZERO, frame.len(), &mut |slot| slot.copy_from_slice(&frame));
+            sent.expect("there is room");
+            ends.far.flush(Time::ZERO);
+            let mut found = None;
+            for _ in 0..200 {
+                while let Some(received) = ends.near.receive(Time::ZERO) {
+                    let parsed = ethernet::Frame::parse(received.frame.as_ref()).expect("a frame");
+                    if parsed.payload.starts_with(&[0xa5; 50]) {
+                        found = Some((parsed.vlan.unwrap_or(0), parsed.kind, parsed.payload.len()));
+                    }
+                }
+                if found.is_some() {
+                    break;
+                }
+                ends.near.wait(Span::from_millis(10));
+            }
+            assert_eq!(found, Some((tci & 0xfff, EtherType::Ipv4, len - 4)), "{tci:#x}, offloads {offloads}");
+        }
+    }
+}
+
 /// Two packet sockets at the ends of a cable, and TCP segments from one to the other.
 struct Ends {
     near: Packet,

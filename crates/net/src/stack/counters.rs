@@ -13,7 +13,7 @@ pub struct Counters {
     pub frames_sent: u64,
     /// Frames refused, by [`Malformed::index`].
     pub malformed: [u64; Malformed::ALL.len()],
-    /// Frames or packets for another host, or of a protocol that is not spoken.
+    /// Frames or packets for another host, of a VLAN, or of a protocol that is not spoken.
     pub not_for_us: u64,
     /// Pieces of larger packets.
     pub fragments: u64,

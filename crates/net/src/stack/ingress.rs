@@ -61,6 +61,10 @@ impl Stack {
         let frame = Frame::parse(frame)?;
         let ours = frame.target == self.config.mac;
         match frame.kind {
+            _ if frame.is_of_vlan() => {
+                self.counters.not_for_us += 1;
+                Ok(())
+            }
             EtherType::Ipv4 if ours || frame.target == BROADCAST => {
                 self.on_packet4(now, frame.payload, !ours, frame.source, meta)
             }

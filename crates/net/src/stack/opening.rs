@@ -284,7 +284,8 @@ impl Stack {
             }
             _ => return None,
         };
-        let ours = whole && frame.target == self.config.mac && protocol == Protocol::Tcp;
+        let ours =
+            whole && frame.target == self.config.mac && protocol == Protocol::Tcp && !frame.is_of_vlan();
         let sends = !source.is_multicast() && !source.is_unspecified() && !source.is_loopback();
         (ours && sends).then_some((source, target, bytes))
     }

@@ -75,6 +75,13 @@ impl<'a> Frame<'a> {
         let Some(&source) = rest.first_chunk() else { return Err(Malformed::Truncated) };
         Ok(Self { target, source, vlan, kind, payload: &frame[start..] })
     }
+
+    /// Whether it belongs to a VLAN: one that is not the stack's, which sends
+    /// without tags.
+    #[inline]
+    pub(crate) fn is_of_vlan(&self) -> bool {
+        matches!(self.vlan, Some(1..))
+    }
 }
 
 /// Type, VLAN and start of what `frame` carries.

@@ -6,7 +6,7 @@ use net::{EventKind, Stack};
 use queueing::{Span, Time};
 
 use crate::peer::{Peer, Seg};
-use crate::world::{World, config};
+use crate::world::{World, config, sent};
 
 #[test]
 fn handshake_tells_both_sides_once() {
@@ -144,6 +144,30 @@ fn a_host_that_restarts_connects_again_while_its_peer_still_knows_the_old_connec
     let events = world.run_for(Span::from_millis(10));
     assert!(events[1].iter().any(|e| e.kind == EventKind::Connected), "{events:?}");
     assert!(events[0].iter().any(|e| e.kind == EventKind::Closed(CloseReason::Reset)), "{events:?}");
+}
+
+#[test]
+fn frames_of_a_vlan_are_not_taken_and_a_tag_of_priority_alone_changes_nothing() {
+    let tagged = |frame: &[u8], tci: u16| {
+        let tag = [0x81, 0, (tci >> 8) as u8, tci as u8];
+        [&frame[..12], &tag, &frame[12..]].concat()
+    };
+    let none = Peer::new(config(1));
+    let syn = crate::peer::frame(&none.seg(Flags::SYN));
+    let question = crate::peer::introduction([2, 0, 0, 0, 0, 2], [10, 0, 0, 2].into());
+    for frame in [&syn, &question] {
+        for (tci, taken) in [(0, true), (7 << 13, true), (1, false), (5 | 7 << 13, false), (4095, false)] {
+            let mut peer = Peer::new(config(1));
+            peer.raw(&tagged(frame, tci));
+            assert_eq!(sent(&mut peer.stack, peer.now).len(), usize::from(taken), "{tci:#x}");
+            assert_eq!(peer.stack.counters().not_for_us, u64::from(!taken), "{tci:#x}");
+        }
+    }
+    // Nor is a SYN refused that a guard would not let in.
+    let mut peer = Peer::new(config(1));
+    let meta = crate::world::meta(peer.now, &syn);
+    peer.stack.refuse_syn(&tagged(&syn, 5), &meta);
+    assert!(sent(&mut peer.stack, peer.now).is_empty());
 }
 
 #[test]
