@@ -13,7 +13,7 @@ use runtime::streams::Seen;
 use super::bypass::Bypass;
 use super::stacks::Server;
 use crate::asked::Asked;
-use crate::serve::watched::{of_guard, slowest};
+use crate::serve::watched::{of_guard, of_resets, slowest};
 use crate::traces::Traces;
 use crate::ui::metrics::DEPTH;
 use crate::ui::{Figure, Head, Labels, Told, Ui};
@@ -117,7 +117,6 @@ fn of_stack(number: usize, seen: &Seen, figures: &mut Vec<Figure>) {
     let all = [
         ("greenwave_connections_total", of(&[]), c.offered),
         ("greenwave_datagrams_total", of(&[]), c.datagrams_in),
-        ("greenwave_resets_total", of(&[]), c.reset),
         ("greenwave_dropped_total", of(&[("reason", "verdict")]), c.driver.dropped_by_verdict),
         ("greenwave_dropped_total", of(&[("reason", "nic full")]), c.driver.dropped_full),
         ("greenwave_dropped_total", of(&[("reason", "untaken")]), c.untaken),
@@ -132,5 +131,6 @@ fn of_stack(number: usize, seen: &Seen, figures: &mut Vec<Figure>) {
         (DEPTH, of(&[("queue", "from program")]), seen.outbound as u64),
         ("greenwave_connections", of(&[]), seen.connections as u64),
     ];
+    of_resets(number, &seen.stack, figures);
     figures.extend(all.into_iter().map(|(name, labels, value)| Figure::new(name, labels, value as f64)));
 }

@@ -10,7 +10,7 @@ use runtime::shard::{Counters, Depths, Limits, Seen, Shed, Slow, Stats};
 
 use crate::asked::Asked;
 use crate::traces::Traces;
-use crate::ui::metrics::{CAME, DEPTH, LEFT, SHED, WAIT};
+use crate::ui::metrics::{CAME, DEPTH, LEFT, RESETS, SHED, WAIT};
 use crate::ui::{Figure, Labels, Spans, Told, Ui};
 
 /// See the module.
@@ -69,6 +69,7 @@ impl<'a> Watched<'a> {
             sum.merge_spans(&seen.stats);
             total.merge_spans(&seen.stats);
             of_shard(number, &seen.stats.counters, &seen.depths, &mut figures);
+            of_resets(number, &seen.stack, &mut figures);
             let guard = sum.counters.guard.iter_mut().zip(&seen.stats.counters.guard);
             guard.for_each(|(sum, shed)| sum.add(shed));
             self.left_out += whole(number, &mut seen.stats, &mut slow);
@@ -150,6 +151,14 @@ pub(crate) fn of_guard(device: &str, guard: &[Shed; Priority::LEVELS], figures: 
     }
 }
 
+/// What TCP of shard or stack `number` has reset, and was reset by peers.
+pub(crate) fn of_resets(number: usize, c: &net::stack::Counters, figures: &mut Vec<Figure>) {
+    let by = [("us", c.resets), ("peer", c.resets_received), ("refused", c.refusals)];
+    figures.extend(by.map(|(by, count)| {
+        Figure::new(RESETS, Labels::none().with("shard", number).with("by", by), count as f64)
+    }));
+}
+
 /// What shard `number` counts, and what waits there.
 fn of_shard(number: usize, c: &Counters, depths: &Depths, figures: &mut Vec<Figure>) {
     let shard = Labels::none().with("shard", number);
@@ -158,7 +167,6 @@ fn of_shard(number: usize, c: &Counters, depths: &Depths, figures: &mut Vec<Figu
         ("greenwave_datagrams_total", c.datagrams),
         ("greenwave_requests_total", c.requests),
         ("greenwave_responses_total", c.responses),
-        ("greenwave_resets_total", c.aborted),
         ("greenwave_frames_total", c.driver.frames),
     ];
     let gauges = [("greenwave_connections", depths.connections), ("greenwave_workers_busy", depths.busy)];

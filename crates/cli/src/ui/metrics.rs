@@ -70,6 +70,8 @@ pub const LEFT: &str = "greenwave_budget_left_seconds";
 pub const SHED: &str = "greenwave_guard_shed_total";
 /// Who came.
 pub const CAME: &str = "greenwave_guard_seen_total";
+/// What was reset.
+pub const RESETS: &str = "greenwave_resets_total";
 /// What waits.
 pub const DEPTH: &str = "greenwave_queue_depth";
 
@@ -90,7 +92,12 @@ pub const METRICS: &[Metric] = &[
     counter("greenwave_datagrams_total", "shard", STACK, "Datagrams that came."),
     counter("greenwave_requests_total", "shard", "serve", "Requests given to workers."),
     counter("greenwave_responses_total", "shard", "serve", "Responses handed to the transport in full."),
-    counter("greenwave_resets_total", "shard", STACK, "Connections reset by us."),
+    counter(
+        RESETS,
+        "shard, by",
+        STACK,
+        "Connections reset by us or by their peers, and segments refused by a reset.",
+    ),
     counter("greenwave_dropped_total", "shard, reason", STACK, "Frames, requests and responses given up."),
     counter("greenwave_frames_total", "shard", STACK, "Frames that came."),
     counter(

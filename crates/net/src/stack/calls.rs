@@ -66,6 +66,7 @@ impl Stack {
             // RFC 7323 §3.2.
             let timestamps = connection.flags.timestamps.then(|| connection.stamps(now));
             let options = Options { timestamps, ..Options::NONE };
+            self.counters.resets += 1;
             self.reset(now, tuple, seq, ack, options);
         }
         self.call(now, conn, |connection, cx| connection.end(cx, CloseReason::Aborted));

@@ -65,6 +65,13 @@ pub struct Counters {
     pub icmp_suppressed: u64,
     /// Replies (ARP, ICMP, RST) dropped because too many waited.
     pub replies_dropped: u64,
+    /// Connections reset by us.
+    pub resets: u64,
+    /// Connections reset, or refused, by their peers.
+    pub resets_received: u64,
+    /// Segments of no connection, or of a handshake that they do not fit, that
+    /// were answered by a reset.
+    pub refusals: u64,
     /// SYNs for a port without listener.
     pub no_listener: u64,
     /// Segments of no connection that cannot open one.

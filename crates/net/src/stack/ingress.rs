@@ -185,8 +185,13 @@ impl Stack {
             self.hear_opening(now, index, s, ecn, meta)
         };
         self.follow_up(now, index);
-        if arrival == Arrival::Refuse {
-            self.refuse(&tuple, s, from);
+        match arrival {
+            Arrival::Done => {}
+            Arrival::Refuse => self.refuse(&tuple, s, from),
+            Arrival::Reset => {
+                self.counters.resets += 1;
+                self.answer_by_reset(&tuple, s, from);
+            }
         }
     }
 

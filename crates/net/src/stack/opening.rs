@@ -292,9 +292,14 @@ impl Stack {
 
     /// Answers a segment with a reset, unless it is one (RFC 9293 §3.10.7.1).
     pub(super) fn refuse(&mut self, tuple: &FourTuple, s: &Segment<'_>, mac: Mac) {
-        if s.flags.contains(Flags::RST) {
-            return;
+        if !s.flags.contains(Flags::RST) {
+            self.counters.refusals += 1;
+            self.answer_by_reset(tuple, s, mac);
         }
+    }
+
+    /// Answers `s` with the reset that fits it.
+    pub(super) fn answer_by_reset(&mut self, tuple: &FourTuple, s: &Segment<'_>, mac: Mac) {
         let (seq, ack, flags) = if s.flags.contains(Flags::ACK) {
             (s.ack, Seq(0), Flags::RST)
         } else {

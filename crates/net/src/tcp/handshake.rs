@@ -83,6 +83,7 @@ impl<B: Store> Connection<B> {
         }
         if has(Flags::RST) {
             if has(Flags::ACK) {
+                cx.counters.resets_received += 1;
                 self.end(cx, CloseReason::Reset);
             }
             return Arrival::Done;

@@ -21,8 +21,10 @@ use crate::wire::tcp::{Flags, Segment, Seq};
 pub(crate) enum Arrival {
     /// Nothing.
     Done,
-    /// Answer it with a reset.
+    /// Answer it with a reset; the connection stays.
     Refuse,
+    /// Answer it with a reset, which ends the connection.
+    Reset,
 }
 
 /// Who is asked for a label when the connection has no classifier of its own.
@@ -115,7 +117,7 @@ impl<B: Store> Connection<B> {
         if len > 0 && self.flags.detached && self.state.can_receive() {
             // Nobody will ever read it (RFC 9293 §3.6.1).
             self.end(cx, CloseReason::Aborted);
-            return Arrival::Refuse;
+            return Arrival::Reset;
         }
         let fin = s.flags.contains(Flags::FIN);
         if fin {

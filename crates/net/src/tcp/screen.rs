@@ -61,6 +61,7 @@ impl<B: Store> Connection<B> {
             if matches!(self.state, State::TimeWait { .. }) {
                 cx.counters.time_wait_resets += 1;
             } else if s.seq == self.rcv_nxt {
+                cx.counters.resets_received += 1;
                 self.end(cx, CloseReason::Reset);
             } else {
                 self.challenge(cx);

@@ -76,6 +76,49 @@ pub fn in_state(n: usize) -> (Peer, Option<ConnId>) {
 }
 
 #[test]
+fn every_reset_is_counted_by_whose_it_is() {
+    let counted = |peer: &Peer| {
+        let c = peer.stack.counters();
+        (c.resets, c.resets_received, c.refusals)
+    };
+    let resets = |heard: &[Seg]| heard.iter().filter(|s| s.flags.contains(Flags::RST)).count() as u64;
+    for (n, name) in STATES.iter().enumerate() {
+        let (mut peer, _) = in_state(n);
+        peer.say(peer.seg(Flags::RST));
+        assert_eq!(counted(&peer), (0, u64::from(*name != "TIME-WAIT"), 0), "the peer's in {name}");
+        // As often as the peer hears of it.
+        let (mut peer, conn) = in_state(n);
+        let Some(conn) = conn else { continue };
+        peer.stack.abort(peer.now, conn);
+        let heard = resets(&peer.hear());
+        assert_eq!(counted(&peer), (heard, 0, 0), "the application's in {name}");
+        assert_eq!(
+            heard,
+            u64::from(["ESTABLISHED", "FIN-WAIT-1", "FIN-WAIT-2", "CLOSE-WAIT"].contains(name))
+        );
+    }
+    // What comes for an application that has let go.
+    let (mut peer, conn) = Peer::established();
+    peer.stack.release(peer.now, conn);
+    peer.hear();
+    let late = peer.say(peer.data(0, b"late"));
+    assert_eq!((resets(&late), counted(&peer)), (1, (1, 0, 0)));
+    // Nobody listens; nothing is known of it; it fits no handshake.
+    let (mut peer, _) = in_state(0);
+    let strange = Seg { ack: peer.ack + 5, ..peer.seg(Flags::ACK) };
+    let stray = Seg { from: 999, ..peer.seg(Flags::ACK) };
+    let refused = Seg { to: 81, ..peer.seg(Flags::SYN) };
+    let heard: u64 = [strange, stray, refused].map(|s| resets(&peer.say(s))).iter().sum();
+    assert_eq!((heard, counted(&peer)), (3, (0, 0, 3)));
+    // Whoever connects is refused.
+    let mut peer = Peer::new(config(1));
+    peer.stack.connect(peer.now, "10.0.0.2:5000".parse().unwrap(), Some(6000)).unwrap();
+    peer.ack = peer.hear()[0].seq + 1;
+    peer.say(Seg { to: 6000, ..peer.seg(Flags::RST | Flags::ACK) });
+    assert_eq!(counted(&peer), (0, 1, 0));
+}
+
+#[test]
 fn reset_ends_every_state() {
     for (n, name) in STATES.iter().enumerate() {
         let (mut peer, conn) = in_state(n);

@@ -17,6 +17,8 @@ pub struct Seen {
     pub stats: Stats,
     /// What waits now.
     pub depths: Depths,
+    /// What TCP/IP has counted since it began.
+    pub stack: net::stack::Counters,
 }
 
 /// What waits in a shard, and for whom.
@@ -36,7 +38,7 @@ impl Seen {
     /// Empty again, to be brought once more.
     pub fn clear(&mut self) {
         self.stats.clear();
-        self.depths = Depths::default();
+        (self.depths, self.stack) = (Depths::default(), net::stack::Counters::default());
     }
 }
 
@@ -49,6 +51,7 @@ impl<D: Device, A: App> Shard<D, A> {
         self.stats.slow.set_limits(into.stats.slow.limits());
         self.stats.counters = into.stats.counters;
         into.stats.buffers = self.buffers();
+        into.stack = *self.stack.counters();
         into.depths = Depths {
             frames: self.rx_waiting(),
             requests: self.waiting(),

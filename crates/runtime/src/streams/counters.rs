@@ -90,6 +90,8 @@ impl Counters {
 pub struct Seen {
     /// What happened so far.
     pub counters: Counters,
+    /// What TCP/IP has counted since it began.
+    pub stack: net::stack::Counters,
     /// Frames in the receive buffer.
     pub frames: usize,
     /// Places taken by connections that have something for their program, on

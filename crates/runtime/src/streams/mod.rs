@@ -199,6 +199,7 @@ impl<D: Device, P: Programs> Streams<D, P> {
         slow.set_limits(self.ledger.slowest.limits());
         *into = Seen {
             counters: self.counters,
+            stack: *self.stack.counters(),
             frames: self.front.waiting(),
             inbound: waiting(&self.inbound),
             outbound: waiting(&self.outbound),
