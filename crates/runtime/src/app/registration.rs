@@ -10,12 +10,16 @@ use net::Stack;
 use net::classify::{AppMemory, TransportClassifier};
 use net::stack::ConnId;
 
+use super::Rest;
+
 /// See the module. With a request that came as a datagram it has no effect, and
 /// with one whose handler panics neither.
 #[derive(Default)]
 pub struct Registration {
     classifier: Option<Option<TransportClassifier>>,
     memory: Option<Option<AppMemory>>,
+    /// What is left of the response's body.
+    pub(crate) rest: Option<Rest>,
 }
 
 impl Registration {
@@ -33,7 +37,7 @@ impl Registration {
     /// Whether anything was asked for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.classifier.is_none() && self.memory.is_none()
+        self.classifier.is_none() && self.memory.is_none() && self.rest.is_none()
     }
 
     /// Carries it out on `conn`.

@@ -179,7 +179,6 @@ impl<D: Device, A: App> Shard<D, A> {
             stages,
             request: payload,
             response: self.response(worker),
-            rest: None,
             private: [0; 64],
             registration: None,
             service: Span::ZERO,
@@ -190,8 +189,9 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Sends the response to a datagram. Nothing is sent for an application
     /// that panicked, or that ended the exchange without a word.
-    pub(super) fn answer_datagram(&mut self, slot: u32, job: Job) -> Option<End> {
-        let Job { mut response, rest, outcome, mut panicked, label, .. } = job;
+    pub(super) fn answer_datagram(&mut self, slot: u32, mut job: Job) -> Option<End> {
+        let rest = job.take_rest();
+        let Job { mut response, outcome, mut panicked, label, .. } = job;
         if let Some(mut rest) = rest.filter(|_| !panicked) {
             // More than a datagram can be is refused as such.
             panicked = !rest.write(rest.left().min(BODY_BYTES_MAX), &mut response);

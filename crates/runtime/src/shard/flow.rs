@@ -213,7 +213,6 @@ impl<D: Device, A: App> Shard<D, A> {
             stages,
             request,
             response,
-            rest: None,
             private,
             registration: None,
             service: queueing::Span::ZERO,
@@ -261,7 +260,7 @@ impl<D: Device, A: App> Shard<D, A> {
             return Some(End::Failed);
         }
         conn.close = job.outcome == Outcome::Close;
-        conn.response = Response::new(std::mem::take(&mut job.response), job.rest.take());
+        conn.response = Response::new(std::mem::take(&mut job.response), job.take_rest());
         conn.state = State::Flushing;
         job.settle(&mut self.stack, id, &given);
         self.stack.set_label(now, id, job.label);

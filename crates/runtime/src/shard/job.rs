@@ -36,12 +36,11 @@ pub struct Job {
     pub request: Vec<u8>,
     /// The response's bytes, filled in by the worker.
     pub response: Vec<u8>,
-    /// What follows them, filled in by the worker.
-    pub rest: Option<Rest>,
     /// A copy of the 64 shared bytes; the bytes that the worker changed are
     /// written back on completion. A datagram's are zero and its own.
     pub private: Private,
-    /// Filled in by the worker: what the application asked for its connection, if anything.
+    /// Filled in by the worker: what the application asked for its connection, if
+    /// anything, and what follows the response's bytes.
     pub registration: Option<Box<Registration>>,
     /// Filled in by the worker: how long it served.
     pub service: Span,
@@ -60,16 +59,28 @@ impl Job {
         let mut registration = Registration::default();
         let served = catch_unwind(AssertUnwindSafe(|| {
             let (label, stages, private) = (self.label, self.stages, &mut self.private);
-            let (registration, mut body) = (&mut registration, None);
-            let mut cx = Context { label, stages, private, registration, body: &mut body, clock };
+            let mut body = None;
+            let (registration, body) = (&mut registration, &mut body);
+            let mut cx = Context { label, stages, private, registration, body, clock };
             let outcome = app.serve(&self.request, &mut cx, &mut self.response);
-            self.rest = body.map(Rest::new);
+            registration.rest = body.take().map(Rest::new);
             outcome
         }));
         self.registration = (!registration.is_empty()).then(|| Box::new(registration));
         self.panicked = served.is_err();
         self.outcome = served.unwrap_or(Outcome::Close);
         self.service = clock.now().since(start);
+    }
+
+    /// Bytes of the whole response.
+    pub(super) fn response_len(&self) -> usize {
+        let rest = self.registration.as_ref().and_then(|asked| asked.rest.as_ref());
+        self.response.len() + rest.map_or(0, Rest::left)
+    }
+
+    /// Takes what follows the response's bytes.
+    pub(super) fn take_rest(&mut self) -> Option<Rest> {
+        self.registration.as_mut()?.rest.take()
     }
 
     /// Carries out on `conn` what the application changed: of the shared bytes

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use queueing::{Label, Priority, PrioritySet, Span, Time};
 
 use super::Job;
-use crate::app::{Rest, Stages, Told};
+use crate::app::{Stages, Told};
 
 /// Names of the stages of [`Slow::stages`], in order: [`STAGES`](super::STAGES)
 /// and the way out.
@@ -245,7 +245,7 @@ impl Passed {
             served: now,
             app: job.service,
             request: job.request.len(),
-            response: job.response.len() + job.rest.as_ref().map_or(0, Rest::left),
+            response: job.response_len(),
         }
     }
 
