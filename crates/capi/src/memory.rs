@@ -146,7 +146,10 @@ pub(crate) unsafe fn write_bytes(place: *mut u8, bytes: &[u8]) -> Result<(), Err
 }
 
 /// A program's pieces, as they were when this looked.
-#[expect(clippy::large_enum_variant, reason = "on the stack: a write allocates nothing")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few are on the stack: a signal's handler may write, and allocates nothing"
+)]
 pub(crate) enum Pieces {
     Few([MaybeUninit<iovec>; FEW], usize),
     Many(Vec<iovec>),
