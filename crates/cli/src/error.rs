@@ -1,6 +1,10 @@
 //! Why a command could not run: one line, and one that says what to try.
 
 use std::fmt;
+use std::process::ExitCode;
+
+/// The exit status of a measurement that was interrupted.
+pub const INTERRUPTED: u8 = 130;
 
 /// What went wrong, for the person at the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,17 +12,29 @@ pub struct Error {
     what: String,
     advice: Option<String>,
     is_machines: bool,
+    is_interrupt: bool,
 }
 
 impl Error {
     /// `what`: one line with the value that was given and what would be valid.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), advice: None, is_machines: false }
+        Self { what: what.into(), advice: None, is_machines: false, is_interrupt: false }
+    }
+
+    /// A measurement was interrupted by ctrl-C or SIGTERM; `what` says what is left of it.
+    pub fn interrupted(what: &str) -> Self {
+        Self { is_interrupt: true, ..Self::new(format!("interrupted{what}")) }
+    }
+
+    /// The exit status: 130 where it was interrupted, as of a program that SIGINT ends; else 2.
+    #[must_use]
+    pub fn code(&self) -> ExitCode {
+        ExitCode::from(if self.is_interrupt { INTERRUPTED } else { 2 })
     }
 
     /// What this machine refused, in its own words.
     fn of_machine(e: &impl fmt::Display, advice: Option<String>) -> Self {
-        Self { what: plain(&e.to_string()).to_owned(), advice, is_machines: true }
+        Self { advice, is_machines: true, ..Self::new(plain(&e.to_string())) }
     }
 
     /// Whether it is the machine that refused, rather than what was asked that made no sense.
@@ -31,6 +47,12 @@ impl Error {
     #[must_use]
     pub fn advice(self, advice: impl Into<String>) -> Self {
         Self { advice: Some(advice.into()), ..self }
+    }
+
+    /// Puts before what went wrong what it is about.
+    #[must_use]
+    pub fn begin(self, what: &str) -> Self {
+        Self { what: format!("{what}{}", self.what), ..self }
     }
 
     /// Adds to what went wrong, such as what stays as it was.
@@ -46,7 +68,11 @@ impl Error {
 
     /// An error about `path`.
     pub fn file(path: &std::path::Path, e: &std::io::Error) -> Self {
-        Self::new(format!("{}: {}", path.display(), plain(&e.to_string())))
+        let error = Self::new(format!("{}: {}", path.display(), plain(&e.to_string())));
+        match host::files::Untrusted::advice(e) {
+            Some(advice) => error.advice(advice),
+            None => error,
+        }
     }
 
     /// Unless `path` can be written, before a long measurement rather than
@@ -55,16 +81,16 @@ impl Error {
     /// # Errors
     /// What the kernel says.
     pub fn unless_writable(path: &std::path::Path) -> Result<(), Self> {
-        let is_new = !path.exists();
-        std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(|e| {
-            Self::file(path, &e).advice("a file in a folder that is there and may be written")
-        })?;
-        if is_new {
-            // What a link names was made, not the link.
-            let made = path.canonicalize().and_then(std::fs::remove_file);
-            made.map_err(|e| Self::file(path, &e))?;
+        host::files::check_writable(path).map_err(|e| Self::unwritable(path, &e))
+    }
+
+    /// An error about `path`, which was to be written.
+    pub fn unwritable(path: &std::path::Path, e: &std::io::Error) -> Self {
+        let error = Self::file(path, e);
+        match &error.advice {
+            Some(_) => error,
+            None => error.advice("a file in a folder that is there and may be written"),
         }
-        Ok(())
     }
 }
 

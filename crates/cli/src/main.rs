@@ -1,7 +1,7 @@
 //! `greenwave`: the one binary. One file per subcommand; results on stdout,
 //! progress on stderr.
 //!
-//! Exit 0: done; 1: a claim failed; 2: could not run.
+//! Exit 0: done; 1: a claim failed; 2: could not run, or a file is not whole; 130: a measurement was interrupted.
 #![forbid(unsafe_code)]
 
 use std::io::Write as _;
@@ -30,6 +30,7 @@ mod error;
 mod exp;
 mod explain;
 mod fabric;
+mod failure;
 mod guard;
 mod include;
 mod interval;
@@ -167,7 +168,7 @@ fn main() -> ExitCode {
         Command::Man(args) => manual::man(&args, Cli::command()),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
     };
-    done.unwrap_or_else(|e| {
+    done.map(failure::or).unwrap_or_else(|e| {
         let code = refused(&e);
         if let Some(area) = area.filter(|_| e.is_machines()) {
             eprint!("{}", doctor::of_refused(area));
@@ -178,7 +179,7 @@ fn main() -> ExitCode {
 
 fn refused(e: &Error) -> ExitCode {
     eprintln!("{e}");
-    ExitCode::from(2)
+    e.code()
 }
 
 /// All commands with their flags.

@@ -6,6 +6,8 @@ mod asking;
 #[path = "sched/runtime.rs"]
 mod by_workers;
 mod common;
+#[path = "sched/ends.rs"]
+mod ends;
 #[path = "sched/handoff.rs"]
 mod handoff;
 #[path = "sched/scx.rs"]

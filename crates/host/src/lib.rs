@@ -29,6 +29,7 @@ pub mod disk;
 pub mod doctor;
 pub mod dpdk;
 pub mod fabric;
+pub mod files;
 pub mod guard;
 pub mod interface;
 pub mod interrupt;

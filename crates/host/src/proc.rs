@@ -6,6 +6,10 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
 /// A thread's account, all since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,6 +79,13 @@ impl Stat {
         self.word(number)?.parse().ok()
     }
 
+    /// Whether it has ended, and waits for who started it to ask.
+    #[must_use]
+    pub fn is_zombie(&self) -> bool {
+        // A process whose first thread alone has ended has others.
+        matches!(self.word(3), Some("Z" | "X")) && self.field(20).is_none_or(|threads| threads <= 1)
+    }
+
     /// The second field is a name in parentheses and may hold anything.
     fn word(&self, number: usize) -> Option<&str> {
         let (_, rest) = self.0.rsplit_once(')')?;
@@ -87,6 +98,24 @@ impl Stat {
 #[must_use]
 pub fn began(process: u32, thread: u32) -> Option<u64> {
     Stat::of_thread(process, thread)?.field(22)
+}
+
+/// Whether `process` has ended, and waits for who started it to ask.
+#[must_use]
+pub fn is_zombie(process: u32) -> bool {
+    Stat::of(process).is_some_and(|stat| stat.is_zombie())
+}
+
+/// Has what `command` starts sent `signal` when the thread that starts it ends, however the process does.
+pub fn end_with_us(command: &mut Command, signal: Signal) {
+    let parent = getpid();
+    let tied = move || {
+        set_parent_process_death_signal(Some(signal))?;
+        // We may have been killed before that.
+        if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotConnected.into()) }
+    };
+    // SAFETY: between fork and exec it makes two system calls; it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(tied) };
 }
 
 /// Whether `thread` runs or waits for a core.

@@ -4,17 +4,22 @@
 //! read from then on.
 //! Source: [`guard::joined`], ADR 0042.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use guard::joined::Told;
 
+/// Opens a file that another program writes; what is none, such as a FIFO that nobody writes to, holds up nobody.
+pub fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
 /// What is told in a file; what is none, such as a pipe that nobody writes to,
 /// holds up nobody.
 pub fn read(path: &Path) -> io::Result<Told> {
-    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let mut file = open(path)?;
     let mut bytes = [0; Told::LEN];
     let len = file.read(&mut bytes)?;
     let told = std::str::from_utf8(&bytes[..len]).ok().and_then(Told::read);

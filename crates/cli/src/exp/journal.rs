@@ -71,7 +71,7 @@ impl Journal {
         // What was cut off in the middle is left out, so that lines stay whole.
         let lines = std::iter::once(json(&author)).chain(there.values().map(json)).collect::<String>();
         crate::report::whole(&path, &lines)?;
-        let file = File::options().append(true).open(&path).map_err(bad)?;
+        let file = host::files::append(&path).map_err(bad)?;
         Ok(Self { path, file: Mutex::new(file), there })
     }
 

@@ -4,9 +4,11 @@
 //! is on the disk; so a full disk, or an end in the middle, leaves what was
 //! there before. Devices and pipes are written to as they are.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use host::files::replace;
 
 use crate::error::Error;
 
@@ -23,13 +25,10 @@ pub fn whole(path: &Path, text: &str) -> Result<(), Error> {
 /// # Errors
 /// As [`whole`]'s.
 pub fn whole_by(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
-    replace(path, true, write).map_err(|e| {
-        Error::file(path, &e).advice(match e.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-                "free some of the disk, or write to another; what was there before is as it was"
-            }
-            _ => "a file in a folder that is there and may be written",
-        })
+    replace(path, true, write).map_err(|e| match e.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::file(path, &e)
+            .advice("free some of the disk, or write to another; what was there before is as it was"),
+        _ => Error::unwritable(path, &e),
     })
 }
 
@@ -42,46 +41,10 @@ pub fn at_once(path: &Path, text: &str) -> Result<(), Error> {
     replace(path, false, |file| file.write_all(text.as_bytes())).map_err(|e| Error::file(path, &e))
 }
 
-fn replace(path: &Path, lasts: bool, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let there = fs::metadata(path).ok();
-    if there.as_ref().is_some_and(|there| !there.is_file()) {
-        // A device or a pipe keeps what it gets; a folder refuses.
-        return write(&mut OpenOptions::new().write(true).open(path)?);
-    }
-    // What a link names is what is written, not the link.
-    let target = match fs::read_link(path) {
-        _ if there.is_some() => path.canonicalize()?,
-        Ok(names) => path.with_file_name("").join(names),
-        Err(_) => path.to_owned(),
-    };
-    let new = beside(&target);
-    let written = (|| {
-        let mut file = File::create_new(&new)?;
-        write(&mut file)?;
-        if let Some(there) = there {
-            file.set_permissions(there.permissions())?;
-        }
-        if lasts {
-            // Some file systems find out only now that they are full.
-            file.sync_all()?;
-        }
-        fs::rename(&new, &target)
-    })();
-    if written.is_err() {
-        // It may not even have been made.
-        let _ = fs::remove_file(&new);
-    }
-    written
-}
-
-/// A name in the same folder that nobody else takes.
-fn beside(target: &Path) -> PathBuf {
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    target.with_file_name(format!(".{name}.{}", std::process::id()))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// A folder that is gone afterwards.

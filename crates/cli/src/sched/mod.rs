@@ -8,9 +8,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use host::Monotonic;
 use host::cores::class::Class;
-use host::cores::{Journal, Layout, Mechanism, Setup, TaskSetup, Who, list};
-use host::{Monotonic, affinity};
+use host::cores::{Journal, Mechanism, Setup, TaskSetup, Who, journal, list};
 use queueing::{Clock, CoreId, Span};
 use sched::cores::Allocator;
 use sched::cores::condition::Watch;
@@ -24,6 +24,7 @@ use crate::{Error, sandbox, ui};
 mod config;
 mod greeting;
 mod mechanism;
+mod plan;
 mod programs;
 mod reload;
 mod restore;
@@ -34,10 +35,10 @@ mod status;
 
 use config::Config;
 use greeting::{Start, greet};
+use plan::Plan;
 use programs::Programs;
 use reload::Reload;
 use rounds::Rounds;
-use sensor::sensor;
 use shown::Shown;
 
 /// Share a machine between latency-critical and best-effort programs.
@@ -92,11 +93,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         (Some(Sub::Example), _) => print!("{}", config::EXAMPLE),
         (Some(Sub::Restore(args)), _) => return restore::run(args),
         (None, Some(path)) => {
-            if args.every < Span::from_millis(10) {
-                return Err(
-                    Error::new(format!("every {} is less than 10 ms", args.every)).advice("--every 1s")
-                );
-            }
+            args.check()?;
             let reads = arguments.file().into_iter().chain([path.clone()]).collect();
             let reload = Reload::new(arguments);
             share(&Config::load(path, args.mechanism.as_deref())?, args, reload, reads)?;
@@ -108,12 +105,27 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what the configuration in `path` says, if it is one.
+impl Args {
+    /// What a start refuses before it begins to act.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn check(&self) -> Result<(), Error> {
+        if self.every < Span::from_millis(10) {
+            return Err(Error::new(format!("every {} is less than 10 ms", self.every)).advice("--every 1s"));
+        }
+        let Some(path) = &self.config else { return Ok(()) };
+        Plan::new(&Config::load(path, self.mechanism.as_deref())?).map(drop)
+    }
+}
+
+/// Prints what the configuration in `path` says, if it is one that can start on this machine.
 ///
 /// # Errors
-/// A file that cannot be read, or what is wrong in it and what would be valid.
+/// A file that cannot be read, or what is wrong in it and what would be valid; as [`run`].
 pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
     let config = Config::load(path, None)?;
+    Plan::new(&config)?;
     let row = |task: &config::Task| {
         let what = match (&task.command, task.pid, &task.cgroup) {
             (Some(command), ..) => command.join(" "),
@@ -141,33 +153,27 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
 
 /// Takes the tasks over, manages them, and puts them back.
 fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) -> Result<(), Error> {
-    let ours = affinity::cores().map_err(|e| Error::new(format!("which cores are ours: {e}")))?;
-    let cores = config.managed(&ours)?;
-    let folder = args.journals.clone().unwrap_or_else(host::cores::journal::folder);
+    let folder = args.journals.clone().unwrap_or_else(journal::folder);
     restore::leftovers(&folder)?.iter().for_each(|line| eprintln!("{line}"));
+    let plan = Plan::new(config)?;
+    let Plan { ours, cores, layout, choice, settings, board, policy, period, calm, sensor, sensor_why } =
+        plan;
     restore::unless_managed(&folder, &cores)?;
-    let layout = Layout::new(&cores).map_err(|e| Error::new(e.to_string()))?;
-    let choice = mechanism::choose(config, &ours, &cores)?;
-    let (period, calm) = config.tempo(choice.mechanism);
-    let (board, policy) = config.arrange(layout.topology().clone(), choice.mechanism, period)?;
-    let settings = config.settings(period);
-    let period = policy.period().max(period);
-    // All that can be refused is, before anything is started or changed.
     for task in &config.tasks {
-        let checked = task.who().map_or(Ok(()), |who| who.check(task.is_critical()));
-        checked.map_err(|e| Error::from(e.of_task(&task.name)))?;
+        let free = task.who().map_or(Ok(()), |who| who.check_free());
+        free.map_err(|e| Error::from(e.of_task(&task.name)))?;
     }
-    let (sensor, why) = sensor(config, &cores)?;
     let ui = args.ui.open(shown::head(config, &cores), args.control.is_on())?;
     ui.as_ref().map_or(Ok(()), |ui| args.sandbox.confine_view(ui))?;
     let control = args.control.open(ui.as_ref(), reads)?;
     let interrupted = host::interrupt::flag();
-    let journal = Journal::begin(&folder, &cores).map_err(|e| Error::file(&folder, &e))?;
-    let mut guardian = restore::guardian(journal.path())?;
+    let mut journal = Journal::begin(&folder, &cores).map_err(|e| Error::file(&folder, &e))?;
+    let path = journal.path().to_owned();
+    let mut guardian = restore::guardian(&path)?;
     let mut programs = Programs::default();
     let clock = Monotonic::new();
     let watch = Watch::new(config.condition_after, &settings, &board);
-    let tasks = start(config, choice.mechanism, &mut programs);
+    let tasks = start(config, choice.mechanism, &mut programs, &mut journal);
     // After programs, which are to be where they like; before LC, which may go before us.
     let is_first = stand_back(&ours, &cores);
     let manager = tasks.and_then(|tasks| {
@@ -176,7 +182,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
         setup.take(choice.mechanism, clock.now()).map_err(Error::from)
     });
     let done = manager.map(|mut manager| {
-        let start = Start { cores: &cores, period, choice: &choice, sensor_why: &why, is_first };
+        let start = Start { cores: &cores, period, choice: &choice, sensor_why: &sensor_why, is_first };
         greet(config, args, &*manager, &start);
         let shown = ui.map(|ui| Shown::new(ui, &board, config));
         let allocator = Allocator::new(policy, board);
@@ -206,6 +212,8 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
         })
     });
     drop(programs);
+    // Its programs have ended, so nothing is left to do by it.
+    let _ = journal::end_programs(&path);
     drop(guardian.stdin.take());
     let _ = guardian.wait();
     done.and_then(|done| done)
@@ -216,11 +224,16 @@ fn start(
     config: &Config,
     mechanism: Mechanism,
     programs: &mut Programs,
+    journal: &mut Journal,
 ) -> Result<Vec<(String, TaskSetup)>, Error> {
-    let setup = |task: &config::Task| {
+    let setup = |(number, task): (usize, &config::Task)| {
         let who = match (task.who(), &task.command) {
             (Some(who), _) => who,
-            (None, command) => Who::Child(programs.start(task, command.as_deref().unwrap_or_default())?),
+            (None, command) => {
+                let id = programs.start(task, command.as_deref().unwrap_or_default())?;
+                journal.started(number, id).map_err(|e| Error::file(journal.path(), &e))?;
+                Who::Child(id)
+            }
         };
         Ok((
             task.name.clone(),
@@ -233,7 +246,7 @@ fn start(
             },
         ))
     };
-    config.tasks.iter().map(setup).collect()
+    config.tasks.iter().enumerate().map(setup).collect()
 }
 
 /// Off the managed cores, where others are, and before all whom we manage; whether that was allowed.

@@ -1,19 +1,17 @@
 //! The commands of a configuration: started, and ended with us.
 //!
-//! Killed, we leave them running: a scheduler's death takes no program with it.
+//! Killed, we leave that to the kernel, which has each program end, and to the guardian, which ends
+//! what the programs have started, too ([`host::cores::journal::end_programs`]).
 
-use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use host::cores::journal::GRACE;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::config::Task;
 use crate::Error;
-
-/// How long programs have to end when asked to, before they are killed.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// Programs that we started, each in a process group of its own.
 #[derive(Default)]
@@ -28,12 +26,12 @@ impl Programs {
         let of_task = |what: String| Error::new(format!("task {}: {what}", task.name));
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).process_group(0);
+        host::proc::end_with_us(&mut command, Signal::TERM);
         match &task.output {
             Some(path) => {
-                let file = File::create(path).and_then(|file| Ok((file.try_clone()?, file)));
-                let (out, err) = file.map_err(|e| {
-                    of_task(format!("{}: {e}", path.display())).advice("a file that may be written")
-                })?;
+                let file = host::files::create(path).and_then(|file| Ok((file.try_clone()?, file)));
+                let (out, err) =
+                    file.map_err(|e| Error::unwritable(path, &e).begin(&format!("task {}: ", task.name)))?;
                 command.stdout(out).stderr(err);
             }
             // Stdout is ours.

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use host::cores::journal::{self, Restored};
+use host::cores::journal::{self, Author, Restored};
 use host::cores::list;
 use queueing::CoreId;
 
@@ -50,11 +50,26 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let restored = journal::restore(path).map_err(|e| Error::file(path, &e))?;
+    let text = whole(path).map_err(|e| Error::file(path, &e))?;
     if !args.guard {
-        println!("{}", text(&restored));
+        println!("{text}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Puts back what the journal at `path` says, ends the programs that its daemon started, and says so.
+fn whole(path: &Path) -> std::io::Result<String> {
+    let restored = journal::restore(path)?;
+    // Everybody goes on before anybody is asked to end.
+    let ended = match journal::end_programs(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        ended => ended?,
+    };
+    let ended = match ended.len() {
+        0 => String::new(),
+        _ => format!("; ended what it had started: {}", ended.join(", ")),
+    };
+    Ok(format!("{}{ended}", text(&restored)))
 }
 
 /// Puts back what those left behind, with journals in `folder`, who are gone; a line for each.
@@ -63,14 +78,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 /// A journal that cannot be read.
 pub fn leftovers(folder: &Path) -> Result<Vec<String>, Error> {
     let mut lines = Vec::new();
-    for (path, author) in journal::all(folder) {
+    for (path, author) in journals(folder)? {
         if author.is_alive() {
             continue;
         }
-        match journal::restore(&path) {
-            Ok(restored) => {
-                lines.push(format!("of greenwave {}, which is gone: {}", author.process, text(&restored)));
-            }
+        match whole(&path) {
+            Ok(text) => lines.push(format!("of greenwave {}, which is gone: {text}", author.process)),
             // Its guardian was as quick.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(Error::file(&path, &e)),
@@ -84,7 +97,7 @@ pub fn leftovers(folder: &Path) -> Result<Vec<String>, Error> {
 /// # Errors
 /// Which, and whose they are.
 pub fn unless_managed(folder: &Path, cores: &[CoreId]) -> Result<(), Error> {
-    for (_, author) in journal::all(folder) {
+    for (_, author) in journals(folder)? {
         let both: Vec<CoreId> = cores.iter().copied().filter(|core| author.cores.contains(core)).collect();
         if author.is_alive() && !both.is_empty() {
             let what =
@@ -95,8 +108,16 @@ pub fn unless_managed(folder: &Path, cores: &[CoreId]) -> Result<(), Error> {
     Ok(())
 }
 
+/// The journals in `folder`, and who wrote each.
+fn journals(folder: &Path) -> Result<Vec<(PathBuf, Author)>, Error> {
+    journal::all(folder).map_err(|e| Error::file(folder, &e))
+}
+
 /// `2 threads and 1 cgroup put back`.
 pub fn text(restored: &Restored) -> String {
+    if restored.is_of_earlier_boot {
+        return "it is of before the machine started last, and all that it changed is gone".to_owned();
+    }
     let plural = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
     let pulses = if restored.pulses == 0 {
         String::new()

@@ -7,9 +7,9 @@ use sched::cores::{Allocator, TaskId};
 use serde_json::{Value, json};
 
 use super::config::{Config, Task};
-use crate::report;
 use crate::table::{Table, micros};
 use crate::ui::{Figure, Labels, metrics};
+use crate::{failure, report};
 
 /// What happened since the last line, and altogether.
 pub struct Status {
@@ -25,6 +25,8 @@ pub struct Status {
     pub raised: u64,
     /// Why the kernel took the mechanism off, if it has.
     pub lost: Option<String>,
+    /// Why the metrics could not be written the last time, if so.
+    metrics_failed: Option<String>,
 }
 
 /// Where an interval began.
@@ -56,7 +58,18 @@ impl Status {
         let mark =
             || Mark { at: now, before: vec![Figures::default(); tasks], longest: vec![Span::ZERO; tasks] };
         let (cost, rounds, actions, raised) = (Histogram::coarse(), 0, 0, 0);
-        Self { began: now, told: mark(), shown: mark(), cost, rounds, actions, raised, lost: None }
+        let metrics_failed = None;
+        Self {
+            began: now,
+            told: mark(),
+            shown: mark(),
+            cost,
+            rounds,
+            actions,
+            raised,
+            lost: None,
+            metrics_failed,
+        }
     }
 
     /// What happened since the last line, or since the view was told.
@@ -169,14 +182,19 @@ impl Status {
         }
         if let Some(path) = &config.metrics {
             let text = metrics::text(&figures(config, &lines, self, slowdown, conditions), &[]);
-            if let Err(e) = report::at_once(path, &text) {
-                eprintln!("metrics: {}", e.parts().0);
+            let failed = report::at_once(path, &text).err().map(|e| e.parts().0.to_owned());
+            if let Some(why) = failed.as_ref().filter(|_| failed != self.metrics_failed) {
+                eprintln!("metrics: {why}; they are written again with each status");
             }
+            self.metrics_failed = failed;
         }
     }
 
     /// The whole run: a row a task, and what it took.
     pub fn end(&self, now: Time, config: &Config, manager: &dyn Manager, restored: &str, as_json: bool) {
+        if let Some(why) = &self.metrics_failed {
+            failure::note(format!("the metrics are not those of the end: {why}"));
+        }
         let seconds = now.since(self.began).as_secs_f64().max(1e-9);
         for (number, task) in config.tasks.iter().enumerate() {
             for file in manager.taken().silent(TaskId(number as u16)) {

@@ -77,7 +77,7 @@ fn a_measurement_that_is_interrupted_leaves_nothing() {
     kill_process(bench.pid().expect("it runs"), Signal::INT).expect("it runs");
     let mut said = String::new();
     bench.0.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
-    assert_eq!((bench.0.wait().expect("it ends").code(), said.trim()), (Some(2), "error: interrupted"));
+    assert_eq!((bench.0.wait().expect("it ends").code(), said.trim()), (Some(130), "error: interrupted"));
     assert_eq!(groups(), 0);
     let folder = std::env::temp_dir().join(format!("greenwave-bench-sched-{}", bench.0.id()));
     assert!(!folder.exists(), "{}", folder.display());

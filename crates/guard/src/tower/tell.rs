@@ -1,8 +1,8 @@
 //! Tells of a service's requests, in the one file that this crate writes.
 
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use super::Queue;
@@ -17,7 +17,10 @@ pub(super) struct Teller {
 impl Teller {
     /// That nobody has come yet is told at once.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+        let file = match OpenOptions::new().write(true).create_new(true).open(path) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => own(path)?,
+            made => made?,
+        };
         let told = Told::default();
         file.write_all_at(told.line().as_bytes(), 0)?;
         Ok(Self { file, told })
@@ -50,5 +53,50 @@ impl Teller {
         self.told = told;
         // Of who cannot be heard, readers believe nothing after a while.
         let _ = self.file.write_all_at(told.line().as_bytes(), 0);
+    }
+}
+
+/// The file at `path`, empty, if it is a plain one that another user can neither have put there nor have linked to
+/// another: a service writes it where others may, such as `/tmp`.
+fn own(path: &Path) -> io::Result<File> {
+    let refused = |what: &str| Err(io::Error::new(ErrorKind::PermissionDenied, what.to_owned()));
+    // What is no plain file, such as a FIFO, could keep the service.
+    let named = path.symlink_metadata()?;
+    if !named.is_file() {
+        return refused("it is no plain file; remove it, or tell in a folder of the service's own");
+    }
+    let file = OpenOptions::new().write(true).open(path)?;
+    let is = file.metadata()?;
+    let user = std::fs::metadata("/proc/self")?.uid();
+    if (is.dev(), is.ino()) != (named.dev(), named.ino()) || is.uid() != user || is.nlink() > 1 {
+        return refused("it is another user's, or has several names; remove it, or tell in another folder");
+    }
+    file.set_len(0)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_its_own_is_written_over_and_a_link_is_not_followed() {
+        let folder = std::env::temp_dir().join(format!("greenwave-tell-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let [file, precious, link, second] =
+            ["file", "precious", "link", "second"].map(|name| folder.join(name));
+        for _ in 0..2 {
+            drop(Teller::create(&file).unwrap());
+            assert!(std::fs::read_to_string(&file).unwrap().starts_with("greenwave-queue "));
+        }
+        std::fs::write(&precious, "precious").unwrap();
+        std::os::unix::fs::symlink(&precious, &link).unwrap();
+        std::fs::hard_link(&precious, &second).unwrap();
+        for path in [&link, &second, &folder] {
+            let error = Teller::create(path).map(drop).unwrap_err().to_string();
+            assert!(error.contains("remove it, or tell in "), "{error}");
+        }
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

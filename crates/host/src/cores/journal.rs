@@ -12,22 +12,32 @@
 //!
 //! Who has ended needs no line. Once there are many of those, all that is needed is written to a file beside,
 //! which then takes the journal's name: at any moment that is one which puts everything back.
+//!
+//! A program that the daemon started has a line as well, and ends with it. The daemon holds a lock on
+//! its journal, which the kernel releases when it ends: neither a zombie nor another process of its
+//! number is taken for it. The journal names the boot that it is of, since after another nothing of
+//! it is there. It lies in a folder that no other user can change ([`crate::files`]).
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use queueing::CoreId;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::class::Class;
 use super::list;
+use crate::files::Folder;
 use crate::proc;
 
+mod programs;
 mod restoring;
 
+pub use programs::{GRACE, end_programs};
 pub use restoring::{Restored, restore};
 
 /// Lines that a journal has beyond twice those that were needed when it was shortened last.
@@ -37,10 +47,12 @@ const SPARE: usize = 1000;
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
+    folder: Folder,
+    /// Locked as long as this process runs.
     file: File,
-    /// Its first line, which says who writes it.
+    /// Its first lines, which say who writes it, and in which boot.
     head: String,
-    /// Lines of folders.
+    /// Lines of folders, and of programs that were started.
     folders: Vec<String>,
     /// Programs whose workers may have been asked, and when they began.
     pulses: BTreeMap<u32, u64>,
@@ -73,44 +85,88 @@ pub struct Author {
     began: u64,
     /// The cores that it manages.
     pub cores: Vec<CoreId>,
+    /// The boot that it ran in, if it says so.
+    boot: Option<String>,
+    /// Whether its lock is held.
+    is_locked: bool,
 }
 
 impl Author {
-    /// Whether it still runs.
+    /// Whether it still runs. Versions that held no lock named no boot: they are known by when they began.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        proc::began(self.process, self.process) == Some(self.began)
+        let is_there =
+            || proc::began(self.process, self.process) == Some(self.began) && !proc::is_zombie(self.process);
+        self.is_locked || (self.boot.is_none() && is_there())
     }
 }
 
 /// Where journals lie: of root for all to see, otherwise the user's.
 #[must_use]
 pub fn folder() -> PathBuf {
-    if rustix::process::geteuid().is_root() {
+    let user = rustix::process::geteuid();
+    if user.is_root() {
         return PathBuf::from("/run/greenwave");
     }
-    let own = || format!("greenwave-{}", rustix::process::geteuid().as_raw());
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("greenwave"));
-    runtime.unwrap_or_else(|| std::env::temp_dir().join(own()))
+    // Who has no session's environment, as under cron or sudo, may have its folder all the same.
+    let sessions = PathBuf::from(format!("/run/user/{}", user.as_raw()));
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    match runtime.or_else(|| sessions.is_dir().then_some(sessions)) {
+        Some(folder) => folder.join("greenwave"),
+        None => std::env::temp_dir().join(format!("greenwave-{}", user.as_raw())),
+    }
 }
 
-/// The journals in `folder`, and who wrote each.
-#[must_use]
-pub fn all(folder: &Path) -> Vec<(PathBuf, Author)> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let journals =
-        entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|is| is == "journal"));
-    journals
-        .filter_map(|path| Some((author(&fs::read_to_string(&path).ok()?)?, path)))
-        .map(|(a, p)| (p, a))
-        .collect()
+/// The journals in `folder`, and who wrote each; none where there is no such folder.
+///
+/// # Errors
+/// The folder or a file in it is not to be trusted ([`crate::files`]), or cannot be read.
+pub fn all(folder: &Path) -> io::Result<Vec<(PathBuf, Author)>> {
+    let opened = match Folder::open(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    let mut found = Vec::new();
+    for name in opened.names()?.into_iter().filter(|name| name.ends_with(".journal")) {
+        let of_file = |e: io::Error| crate::files::of_name(&name, e);
+        let read = opened.open_file(&name).and_then(|mut file| {
+            let mut text = String::new();
+            file.read_to_string(&mut text)?;
+            Ok((text, is_locked(&file)))
+        });
+        match read {
+            Ok((text, is_locked)) => {
+                found.extend(author(&text, is_locked).map(|author| (folder.join(&name), author)));
+            }
+            // It was put back meanwhile.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(of_file(e)),
+        }
+    }
+    Ok(found)
 }
 
-fn author(text: &str) -> Option<Author> {
+/// Whether a daemon holds the lock of its journal.
+fn is_locked(file: &File) -> bool {
+    flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+}
+
+fn author(text: &str, is_locked: bool) -> Option<Author> {
     let words: Vec<&str> = text.lines().next()?.split(' ').collect();
     let ["greenwave", "sched", "1", process, began, cores] = words[..] else { return None };
     let (process, began) = (process.parse().ok()?, began.parse().ok()?);
-    Some(Author { process, began, cores: list::parse(cores).ok()? })
+    Some(Author { process, began, cores: list::parse(cores).ok()?, boot: boot(text), is_locked })
+}
+
+/// The boot that a journal is of.
+fn boot(text: &str) -> Option<String> {
+    text.lines().nth(1)?.strip_prefix("boot ").map(str::to_owned)
+}
+
+/// The boot that this is; nothing where `/proc` does not tell.
+fn this_boot() -> Option<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned())
 }
 
 impl Journal {
@@ -119,15 +175,17 @@ impl Journal {
     /// # Errors
     /// What the kernel says of the file.
     pub fn begin(folder: &Path, cores: &[CoreId]) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
+        let opened = Folder::create(folder)?;
         let id = std::process::id();
-        let path = folder.join(format!("sched-{id}.journal"));
-        let mut file = File::create(&path)?;
+        let name = format!("sched-{id}.journal");
+        let file = opened.create_file(&name).map_err(|e| crate::files::of_name(&name, e))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let began = proc::began(id, id).unwrap_or_default();
-        let head = format!("greenwave sched 1 {id} {began} {}", list::text(cores));
-        file.write_all(format!("{head}\n").as_bytes())?;
-        Ok(Self {
-            path,
+        let boot = this_boot().unwrap_or_default();
+        let head = format!("greenwave sched 1 {id} {began} {}\nboot {boot}", list::text(cores));
+        let mut journal = Self {
+            path: folder.join(name),
+            folder: opened,
             file,
             head,
             folders: Vec::new(),
@@ -137,7 +195,10 @@ impl Journal {
             lines: 1,
             lines_max: SPARE,
             is_cut: false,
-        })
+        };
+        let head = journal.head.clone();
+        journal.write(&head)?;
+        Ok(journal)
     }
 
     /// Where it is.
@@ -202,6 +263,15 @@ impl Journal {
         self.folder(format!("freezes {}", group.display()))
     }
 
+    /// Notes that `process`, the first of a process group of its own, was started for `task` and ends with us.
+    ///
+    /// # Errors
+    /// It has ended already, or the file cannot be written.
+    pub fn started(&mut self, task: usize, process: u32) -> io::Result<()> {
+        let began = proc::began(process, process).ok_or(io::ErrorKind::NotFound)?;
+        self.folder(format!("started {task} {process} {began}"))
+    }
+
     fn folder(&mut self, line: String) -> io::Result<()> {
         self.write(&line)?;
         self.folders.push(line);
@@ -246,15 +316,22 @@ impl Journal {
         lines.extend(self.firsts.values().map(Was::line));
         let others = self.threads.values().filter(|was| self.firsts.get(&was.task) != Some(*was));
         lines.extend(others.map(Was::line));
-        let new = beside(&self.path);
-        let mut file = File::create(&new)?;
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (new, old) = (name(&beside(&self.path)), name(&self.path));
+        // One that was not finished.
+        let _ = self.folder.remove(&new);
+        let mut file = self.folder.create_file(&new)?;
         let text = lines.join("\n") + "\n";
-        let done = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&new, &self.path));
+        // It is locked before it has the name: at any moment who looks finds a lock.
+        let done = flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(io::Error::from)
+            .and_then(|()| file.write_all(text.as_bytes()))
+            .and_then(|()| self.folder.rename(&new, &old));
         if done.is_err() {
-            let _ = fs::remove_file(&new);
+            let _ = self.folder.remove(&new);
             return done;
         }
-        (self.file, self.lines, self.is_cut) = (file, lines.len(), false);
+        (self.file, self.lines, self.is_cut) = (file, text.lines().count(), false);
         Ok(())
     }
 

@@ -63,6 +63,8 @@ pub struct Managed {
     /// What those that are born have from us.
     legacy: Legacy,
     parked: bool,
+    /// Its control group was frozen before it was taken over: it stays as it is.
+    is_held: bool,
     ended: bool,
     /// A thread could not become real-time.
     stays_fair: bool,
@@ -129,6 +131,7 @@ impl Managed {
         journal: &mut Journal,
     ) -> Result<Self, CoresError> {
         who.check(critical)?;
+        who.check_free()?;
         let began = match who {
             Who::Process(id) | Who::Child(id) => proc::began(id, id),
             Who::Group(_) => None,
@@ -146,6 +149,7 @@ impl Managed {
             cores: None,
             legacy: Legacy::default(),
             parked: false,
+            is_held: false,
             ended: false,
             stays_fair: false,
             weighed: now,
@@ -232,12 +236,10 @@ impl Managed {
     /// Lets it run on `cores`, or parks it.
     pub fn place(&mut self, cores: Option<CpuSet>) {
         let park = cores.is_none();
-        if park != self.parked && self.can_park() {
-            let done = self.group.as_ref().map(|group| group.freeze(park));
-            if done.is_some_and(|done| done.is_ok()) {
-                self.parked = park;
-            } else {
-                self.figures.refused += 1;
+        if park != self.parked && (self.parked || self.can_park()) {
+            match self.group.as_ref().map(|group| group.freeze(park)) {
+                Some(Ok(())) => self.parked = park,
+                _ => self.figures.refused += 1,
             }
         }
         let Some(cores) = cores.filter(|cores| self.cores != Some(*cores)) else { return };
@@ -263,7 +265,7 @@ impl Managed {
     /// Whether it can be stopped when it has no core.
     #[must_use]
     pub fn can_park(&self) -> bool {
-        !self.critical && self.group.as_ref().is_some_and(Group::can_freeze)
+        !self.critical && !self.is_held && self.group.as_ref().is_some_and(Group::can_freeze)
     }
 
     /// Whether it was to be real-time and may not.

@@ -202,3 +202,51 @@ fn who_is_not_there_is_refused_and_told_what_would_be_valid() {
     assert!(Who::Group("/no/such/cgroup".into()).check(true).is_err());
     assert_eq!(Who::Process(std::process::id()).check(true), Ok(()));
 }
+
+#[test]
+fn a_group_that_an_operator_has_frozen_is_neither_thawed_nor_parked() {
+    let test = "a_group_that_an_operator_has_frozen_is_neither_thawed_nor_parked";
+    let home = Hierarchy::freezer().and_then(|tree| tree.folder_of(std::process::id()));
+    let name = format!("greenwave-frozen-{}", std::process::id());
+    let group = home.and_then(|home| Group::make(&home, &name).ok());
+    let (Some(group), true) = (group.filter(Group::can_freeze), proc::may_schedule()) else {
+        return println!("skipped: {test}: no freezer, or no CAP_SYS_NICE");
+    };
+    let (lc, be) = (Program::start(), Program::start());
+    group.take(be.id()).unwrap();
+    for frozen in [true, false] {
+        group.freeze(frozen).unwrap();
+        let cores = affinity::cores().unwrap();
+        let folder = Folder::new("cores-frozen").unwrap();
+        let task = |spec, who| TaskSetup { spec, who, tail: None, joined: Vec::new(), pulse: false };
+        let setup = Setup {
+            layout: Layout::new(&cores).unwrap(),
+            tasks: vec![
+                ("lc".to_owned(), task(TaskSpec::critical(1), Who::Child(lc.id()))),
+                ("be".to_owned(), task(TaskSpec::best_effort(), Who::Group(group.path().to_owned()))),
+            ],
+            real_time: false,
+            calm: Span::from_millis(20),
+            period: Span::from_millis(2),
+            sensor: Box::new(Unseen),
+            journal: Journal::begin(folder.path(), &cores).unwrap(),
+        };
+        let clock = Monotonic::new();
+        let mut manager = Affinity::new(setup, clock.now()).unwrap();
+        let idle: Vec<Action> =
+            (0..cores.len() as u16).map(|core| Action::Idle { core: CoreId(core) }).collect();
+        manager.act(clock.now(), &idle);
+        assert!(group.is_frozen(), "parked by us, or as it was");
+        assert_eq!(manager.can_park(TaskId(1)), !frozen);
+        let all: Vec<Action> = (0..cores.len() as u16)
+            .map(|core| Action::Run { core: CoreId(core), task: TaskId(1), keep: false })
+            .collect();
+        manager.act(clock.now(), &all);
+        assert_eq!(group.is_frozen(), frozen);
+        manager.act(clock.now(), &idle);
+        assert_eq!(manager.put_back().unwrap().failed, 0);
+        assert_eq!(group.is_frozen(), frozen, "as it was before");
+    }
+    drop(be);
+    std::fs::remove_dir(group.path()).unwrap();
+}

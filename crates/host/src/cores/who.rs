@@ -46,15 +46,6 @@ impl Who {
                         )
                     };
                 };
-                if let Some(manager) = Hierarchy::freezer().and_then(|tree| manager(&tree.folder_of(*id)?)) {
-                    return refused(
-                        format!(
-                            "process {id} ({}) is managed by greenwave {manager} already",
-                            proc::name(*id)
-                        ),
-                        "greenwave sched restore, if that is gone",
-                    );
-                }
                 let same = rustix::thread::sched_getaffinity(pid(*id))
                     .and_then(|cores| sched_setaffinity(pid(*id), &cores));
                 let is_there = proc::began(*id, *id) == Some(began);
@@ -69,6 +60,19 @@ impl Who {
                 Ok(())
             }
         }
+    }
+
+    /// Refuses a process that a scheduler of ours manages.
+    ///
+    /// # Errors
+    /// Which that is.
+    pub fn check_free(&self) -> Result<(), CoresError> {
+        let (Self::Process(id) | Self::Child(id)) = self else { return Ok(()) };
+        let Some(manager) = Hierarchy::freezer().and_then(|tree| manager(&tree.folder_of(*id)?)) else {
+            return Ok(());
+        };
+        let what = format!("process {id} ({}) is managed by greenwave {manager} already", proc::name(*id));
+        Err(CoresError { what, advice: Some("greenwave sched restore, if that is gone".to_owned()) })
     }
 }
 

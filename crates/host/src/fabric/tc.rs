@@ -5,13 +5,13 @@
 //! read as JSON.
 
 use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::error::FabricError;
+use crate::proc;
 
 /// Runs `tc`; what it printed.
 pub(super) fn run(args: &[&str]) -> Result<String, FabricError> {
@@ -55,10 +55,7 @@ pub(super) fn batch(lines: &[String]) -> Result<(), FabricError> {
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new("tc");
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let with_us = || set_parent_process_death_signal(Some(Signal::KILL)).map_err(Into::into);
-    // SAFETY: between fork and exec the closure makes one system call; it
-    // allocates nothing and takes no lock.
-    unsafe { command.pre_exec(with_us) };
+    proc::end_with_us(&mut command, Signal::KILL);
     command
 }
 

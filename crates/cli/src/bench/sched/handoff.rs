@@ -1,6 +1,7 @@
 //! A core from hand to hand: by hand, and by the mechanism.
 
 use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -94,7 +95,8 @@ struct Rig {
 impl Rig {
     fn new() -> Result<Self, Error> {
         let folder = std::env::temp_dir().join(format!("greenwave-bench-sched-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|e| Error::file(&folder, &e))?;
+        // One that is there is another user's, or was left behind.
+        std::fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|e| Error::file(&folder, &e))?;
         let path = folder.join("page");
         let page = Page::open(&path).map_err(|e| Error::file(&path, &e))?;
         let (lc, be) = (Part::start("lc", Some(&path))?, Part::start("be", Some(&path))?);
@@ -243,7 +245,7 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
 
 /// An error after ctrl-C.
 fn goes_on() -> Result<(), Error> {
-    if interrupt::is_set() { Err(Error::new("interrupted")) } else { Ok(()) }
+    if interrupt::is_set() { Err(Error::interrupted("")) } else { Ok(()) }
 }
 
 /// BE's last instruction after it was parked at `start`; none where it had not the core then.

@@ -1,9 +1,8 @@
 //! What a journal says, put back.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use queueing::CoreId;
 use rustix::thread::sched_setaffinity;
@@ -12,7 +11,9 @@ use sched::cores::pulse::Board;
 use super::super::class::Class;
 use super::super::groups::Group;
 use super::super::list;
-use super::{Was, beside, inherited, made, pid, pulse, was};
+use super::programs::started;
+use super::{Was, beside, boot, inherited, made, pid, pulse, this_boot, was};
+use crate::files::Folder;
 use crate::proc;
 use crate::pulse::SharedPage;
 
@@ -25,16 +26,24 @@ pub struct Restored {
     pub groups: usize,
     /// Programs whose workers are asked nothing any more.
     pub pulses: usize,
+    /// Whether all this was before the machine started last, and so is gone.
+    pub is_of_earlier_boot: bool,
     /// What could not be put back.
     pub failed: usize,
 }
 
-/// Puts back what the journal at `path` says, and removes it.
+/// Puts back what the journal at `path` says, and removes it, unless it names programs that the daemon
+/// started: those go on, and it is left to [`end_programs`](super::end_programs).
 ///
 /// # Errors
-/// It cannot be read.
+/// It cannot be read, or is not to be trusted ([`crate::files`]).
 pub fn restore(path: &Path) -> io::Result<Restored> {
-    let text = fs::read_to_string(path)?;
+    let (folder, name) = parts(path)?;
+    let text = folder.read(&name)?;
+    if boot(&text).is_some_and(|boot| Some(boot) != this_boot()) {
+        remove(path)?;
+        return Ok(Restored { is_of_earlier_boot: true, ..Restored::default() });
+    }
     // What a last line that was cut short was to tell of has not been changed.
     let text = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let mut restored = Restored::default();
@@ -98,12 +107,28 @@ pub fn restore(path: &Path) -> io::Result<Restored> {
             None => {}
         }
     }
-    // A shorter one that was not finished.
-    let _ = fs::remove_file(beside(path));
-    match fs::remove_file(path) {
+    if !text.lines().any(|line| started(line).is_some()) {
+        remove(path)?;
+    }
+    Ok(restored)
+}
+
+/// Folder and name of the journal at `path`.
+pub(super) fn parts(path: &Path) -> io::Result<(Folder, String)> {
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidFilename)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    Ok((Folder::open(&folder.map_or_else(|| PathBuf::from("."), Path::to_owned))?, name.to_owned()))
+}
+
+/// Removes the journal at `path`, and a shorter one that was not finished.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    let (folder, name) = parts(path)?;
+    let beside = beside(path);
+    let _ = folder.remove(&beside.file_name().unwrap_or_default().to_string_lossy());
+    match folder.remove(&name) {
         // Another one was as quick.
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(restored),
+        _ => Ok(()),
     }
 }
 

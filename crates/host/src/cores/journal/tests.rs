@@ -1,5 +1,6 @@
 //! Journals of programs that sleep, and of threads that come and go.
 
+use std::fs;
 use std::process::{Child, Command};
 
 use rustix::thread::sched_setaffinity;
@@ -34,7 +35,7 @@ fn what_was_noted_is_put_back_and_done_once() {
     let before = (Class::of(pid(id)).unwrap(), affinity(id));
     let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
     journal.thread(0, id, id, &Ours::default()).unwrap();
-    let [(path, author)] = &all(&folder)[..] else { panic!("one journal") };
+    let [(path, author)] = &all(&folder).unwrap()[..] else { panic!("one journal") };
     assert!(author.is_alive() && author.cores == [CoreId(0)] && path == journal.path());
     sched_setaffinity(pid(id), &list::set_of([before.1[0]])).unwrap();
     let mut expected = Restored { threads: 1, ..Restored::default() };
@@ -43,7 +44,7 @@ fn what_was_noted_is_put_back_and_done_once() {
     }
     // What is known of it is known: it has no second line.
     assert_eq!(journal.thread(0, id, id, &Ours::default()).unwrap(), before.0);
-    assert_eq!(journal.lines, 2);
+    assert_eq!(journal.lines, 3);
     assert_eq!(restore(path).unwrap(), expected);
     assert_eq!((Class::of(pid(id)).unwrap(), affinity(id)), before);
     assert!(!path.exists() && restore(path).is_err());
@@ -143,7 +144,7 @@ fn a_journal_of_threads_that_come_and_go_stays_short_and_puts_everything_back() 
 
     // One that was not finished when we were killed is not read.
     fs::write(beside(journal.path()), &journal.head[..journal.head.len() / 2]).unwrap();
-    let [(path, author)] = &all(&folder)[..] else { panic!("one journal") };
+    let [(path, author)] = &all(&folder).unwrap()[..] else { panic!("one journal") };
     assert!(author.is_alive() && path == journal.path());
     for id in [early, late] {
         sched_setaffinity(pid(id), &list::set_of([before[0][0]])).unwrap();
@@ -166,7 +167,127 @@ fn a_journal_that_cannot_be_shortened_goes_on() {
     journal.made(7, Path::new("/no/such/other")).unwrap();
     let text = fs::read_to_string(journal.path()).unwrap();
     assert!(text.ends_with("made 7 /no/such/other\n"));
-    assert_eq!(text.lines().count(), SPARE + 3);
+    assert_eq!(text.lines().count(), SPARE + 4);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A journal as `sched-7.journal` in `folder` that `process` wrote, with these lines.
+fn written(folder: &Path, process: u32, lines: &str) -> PathBuf {
+    let began = proc::began(process, process).unwrap();
+    let path = folder.join("sched-7.journal");
+    let text = format!("greenwave sched 1 {process} {began} 0\n{lines}");
+    Folder::create(folder)
+        .unwrap()
+        .create_file("sched-7.journal")
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
+    path
+}
+
+#[test]
+fn a_daemon_is_alive_while_it_holds_its_journal_whatever_has_its_number() {
+    let folder = scratch("alive");
+    let alive = || all(&folder).unwrap().iter().map(|(_, author)| author.is_alive()).collect::<Vec<_>>();
+    let this = std::process::id();
+    let boot = this_boot().unwrap();
+    let journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
+    assert_eq!(alive(), [true]);
+    drop(journal);
+    assert_eq!(alive(), [false], "the kernel has released the lock, and this process has its number");
+    restore(&folder.join(format!("sched-{this}.journal"))).unwrap();
+    // What versions wrote that held no lock.
+    let old = written(&folder, this, "");
+    assert_eq!(alive(), [true]);
+    fs::remove_file(old).unwrap();
+    let named = written(&folder, this, &format!("boot {boot}\n"));
+    assert_eq!(alive(), [false]);
+    fs::remove_file(named).unwrap();
+    let mut zombie = Command::new("true").spawn().unwrap();
+    soon(|| proc::is_zombie(zombie.id()));
+    let old = written(&folder, zombie.id(), "");
+    assert_eq!(alive(), [false], "a zombie has a number and a beginning, and has ended");
+    zombie.wait().unwrap();
+    assert_eq!(alive(), [false]);
+    fs::remove_file(old).unwrap();
+    fs::remove_dir(&folder).unwrap();
+}
+
+#[test]
+fn a_journal_of_an_earlier_boot_is_removed_and_changes_nothing() {
+    let folder = scratch("boot");
+    let child = sleep();
+    let (id, cores) = (child.id(), affinity(child.id()));
+    let began = proc::began(id, id).unwrap();
+    let line = format!("thread 0 {id} {id} {began} 0 0 {}", list::text(&cores));
+    let lines = format!("boot 0-0-0\n{line}\nstarted 0 {id} {began}\nfreezes /sys/fs/cgroup\n");
+    let path = written(&folder, std::process::id(), &lines);
+    sched_setaffinity(pid(id), &list::set_of([cores[0]])).unwrap();
+    assert_eq!(restore(&path).unwrap(), Restored { is_of_earlier_boot: true, ..Restored::default() });
+    assert_eq!(affinity(id), [cores[0]], "another process has its number");
+    assert!(!path.exists() && !proc::is_zombie(id));
+    end([child]);
+    fs::remove_dir(&folder).unwrap();
+}
+
+#[test]
+fn programs_that_were_started_end_with_all_that_they_have_started_and_no_other_does() {
+    use std::os::unix::process::CommandExt as _;
+    let folder = scratch("started");
+    let group = |script: &str| Command::new("sh").args(["-c", script]).process_group(0).spawn().unwrap();
+    // One with a child, one whose first process ends before its child, one that hears nothing, one that is stopped.
+    let mut ours =
+        [group("sleep 600 & wait"), group("sleep 600 & exit"), group("sleep 600 & kill -STOP $$; wait")];
+    let other = group("sleep 600 & wait");
+    let reused = group("sleep 600 & wait");
+    let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
+    let alive = |group: u32| programs::members(group).count();
+    soon(|| ours.iter().chain([&other, &reused]).all(|child| alive(child.id()) > 0));
+    for (task, child) in ours.iter().enumerate() {
+        journal.started(task, child.id()).unwrap();
+    }
+    // The number was another's.
+    journal.folder(format!("started 9 {} 1", reused.id())).unwrap();
+    let path = journal.path().to_owned();
+    let restored = restore(&path).unwrap();
+    assert_eq!(restored, Restored::default());
+    assert!(path.exists(), "what it started is not ended yet");
+    soon(|| alive(ours[1].id()) == 1);
+    let ended = end_programs(&path).unwrap();
+    assert_eq!(ended.iter().filter(|name| name.starts_with("sleep (")).count(), 3, "{ended:?}");
+    assert_eq!(ours.each_ref().map(|child| alive(child.id())), [0, 0, 0]);
+    assert!(alive(other.id()) == 2 && alive(reused.id()) == 2);
+    assert!(!path.exists() && end_programs(&path).is_err());
+    for child in &mut ours {
+        child.wait().unwrap();
+    }
+    for mut child in [other, reused] {
+        rustix::process::kill_process_group(pid(child.id()).unwrap(), rustix::process::Signal::KILL).unwrap();
+        child.wait().unwrap();
+    }
+    fs::remove_dir(&folder).unwrap();
+}
+
+#[test]
+fn a_journal_in_a_folder_of_others_is_neither_read_nor_written() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = scratch("shared");
+    let path = written(&folder, std::process::id(), "freezes /sys/fs/cgroup\n");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let says = "other users may write to it (mode 777)";
+    let errors = [
+        all(&folder).map(drop).unwrap_err(),
+        restore(&path).map(drop).unwrap_err(),
+        end_programs(&path).map(drop).unwrap_err(),
+        Journal::begin(&folder, &[CoreId(0)]).map(drop).unwrap_err(),
+    ];
+    for e in errors {
+        assert_eq!(e.to_string(), says);
+    }
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    // One in our own folder that others may write is as bad.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(all(&folder).unwrap_err().to_string().starts_with("sched-7.journal: it is no plain file"));
     fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -188,5 +309,5 @@ fn a_line_that_was_cut_short_is_no_line() {
     assert_eq!((pulse("pulse 70 4242"), pulse("pulse 70")), (Some((70, 4242)), None));
     assert_eq!(pulse(&pulse_line(70, 4242)), Some((70, 4242)));
     assert_eq!(made("made 3 /sys/fs/cgroup/a b"), Some((3, "/sys/fs/cgroup/a b".into())));
-    assert_eq!((author("greenwave sched 2 1 1 0"), author("")), (None, None));
+    assert_eq!((author("greenwave sched 2 1 1 0", true), author("", true)), (None, None));
 }

@@ -26,7 +26,11 @@ impl Managed {
             Who::Group(path) => {
                 let group =
                     Group::at(path).map_err(|e| CoresError::of_file(&path.display().to_string(), &e))?;
-                journal.freezes(path).map_err(written)?;
+                // What an operator has frozen is neither thawed nor parked by us.
+                self.is_held = group.is_frozen();
+                if !self.is_held {
+                    journal.freezes(path).map_err(written)?;
+                }
                 self.group = Some(group);
                 return Ok(());
             }

@@ -1,0 +1,19 @@
+//! Failures that a command goes on without, such as a file that cannot be written any more: said at once, and in
+//! the exit status at the end.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// Says `what` in a line on stderr; the exit status will be 2.
+pub fn note(what: impl Display) {
+    ANY.store(true, Ordering::Relaxed);
+    eprintln!("error: {what}");
+}
+
+/// `code`, or 2 if there was any.
+pub fn or(code: ExitCode) -> ExitCode {
+    if ANY.load(Ordering::Relaxed) { ExitCode::from(2) } else { code }
+}

@@ -1,0 +1,71 @@
+//! All that can be refused before anything is started or changed, for `sched` and `check` alike.
+
+use std::path::{Path, PathBuf};
+
+use host::cores::{Layout, Sensor};
+use host::{affinity, files};
+use queueing::{CoreId, Span};
+use sched::cores::{Board, Policy, Settings};
+
+use super::config::Config;
+use super::mechanism::{self, Choice};
+use super::sensor::sensor;
+use crate::Error;
+
+/// What a configuration becomes on this machine.
+pub struct Plan {
+    pub ours: Vec<CoreId>,
+    pub cores: Vec<CoreId>,
+    pub layout: Layout,
+    pub choice: Choice,
+    pub settings: Settings,
+    pub board: Board,
+    pub policy: Box<dyn Policy>,
+    pub period: Span,
+    pub calm: Span,
+    pub sensor: Box<dyn Sensor>,
+    pub sensor_why: String,
+}
+
+impl Plan {
+    /// Looks at this machine, and changes nothing.
+    ///
+    /// # Errors
+    /// What cannot be here, and what to try.
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        let ours = affinity::cores().map_err(|e| Error::new(format!("which cores are ours: {e}")))?;
+        let cores = config.managed(&ours)?;
+        let layout = Layout::new(&cores).map_err(|e| Error::new(e.to_string()))?;
+        let choice = mechanism::choose(config, &ours, &cores)?;
+        let (period, calm) = config.tempo(choice.mechanism);
+        let (board, policy) = config.arrange(layout.topology().clone(), choice.mechanism, period)?;
+        let settings = config.settings(period);
+        let period = policy.period().max(period);
+        for task in &config.tasks {
+            let of_task = |e: Error| e.begin(&format!("task {}: ", task.name));
+            let checked = task.who().map_or(Ok(()), |who| who.check(task.is_critical()));
+            checked.map_err(|e| Error::from(e.of_task(&task.name)))?;
+            task.command.iter().try_for_each(|words| program(&words[0])).map_err(of_task)?;
+            task.output.iter().try_for_each(|path| Error::unless_writable(path)).map_err(of_task)?;
+        }
+        config.hook.first().map_or(Ok(()), |hook| program(hook)).map_err(|e| e.begin("hook "))?;
+        config.metrics.iter().try_for_each(|path| Error::unless_writable(path))?;
+        let (sensor, sensor_why) = sensor(config, &cores)?;
+        Ok(Self { ours, cores, layout, choice, settings, board, policy, period, calm, sensor, sensor_why })
+    }
+}
+
+/// Whether there is such a program, where execvp(3) looks for it.
+fn program(name: &str) -> Result<(), Error> {
+    let places = std::env::var_os("PATH").unwrap_or_default();
+    let found = match name.contains('/') {
+        true => files::check_runnable(Path::new(name)),
+        false => std::env::split_paths(&places)
+            .map(|folder: PathBuf| files::check_runnable(&folder.join(name)))
+            .find(Result::is_ok)
+            .unwrap_or_else(|| Err(std::io::Error::from_raw_os_error(2))),
+    };
+    found.map_err(|e| {
+        Error::file(Path::new(name), &e).advice("a program that is there, by its whole path or in PATH")
+    })
+}

@@ -1,0 +1,241 @@
+//! Every way in which a daemon ends, and all that it has changed.
+
+use std::os::unix::process::CommandExt as _;
+
+use host::cores::Group;
+use rustix::process::kill_process_group;
+
+use super::*;
+
+/// Ways to end; whether the daemon itself puts back what it has changed, or its guardian.
+const WAYS: [(Signal, bool); 8] = [
+    (Signal::INT, true),
+    (Signal::TERM, true),
+    (Signal::KILL, false),
+    (Signal::ABORT, false),
+    (Signal::ILL, false),
+    (Signal::QUIT, false),
+    (Signal::PIPE, false),
+    (Signal::USR1, false),
+];
+
+/// What a daemon takes over: a process, and one in each of two control groups, of which one is frozen.
+struct Victims {
+    programs: [Program; 3],
+    groups: [Group; 2],
+}
+
+impl Victims {
+    fn new(name: &str) -> Option<Self> {
+        let home = Hierarchy::freezer()?.folder_of(std::process::id())?;
+        let group = |kind: &str| Group::make(&home, &format!("da-{name}-{kind}-{}", std::process::id())).ok();
+        let groups = [group("frozen")?, group("thawed")?];
+        let nice = || {
+            let mut command = Command::new("nice");
+            command.args(["-n", "5", "sh", "-c", SPINS]).stdin(Stdio::null());
+            Program(command.spawn().expect("nice starts"))
+        };
+        let programs = [nice(), nice(), nice()];
+        let one = list::set_of(affinity::cores().ok()?.into_iter().take(1));
+        for program in &programs {
+            until("it is nice", || nice_of(program.0.id()) > nice_of(std::process::id()));
+            rustix::thread::sched_setaffinity(program.pid(), &one).unwrap();
+        }
+        groups[0].take(programs[1].0.id()).unwrap();
+        groups[1].take(programs[2].0.id()).unwrap();
+        groups[0].freeze(true).unwrap();
+        Some(Self { programs, groups })
+    }
+
+    /// All that may be changed of them.
+    fn state(&self) -> Vec<String> {
+        let of = |program: &Program| format!("{:?} nice {:?}", program.scheduled(), nice_of(program.0.id()));
+        let frozen = |group: &Group| format!("frozen: {}", group.is_frozen());
+        self.programs.iter().map(of).chain(self.groups.iter().map(frozen)).collect()
+    }
+}
+
+impl Drop for Victims {
+    fn drop(&mut self) {
+        for (program, group) in self.programs.iter_mut().skip(1).zip(&self.groups) {
+            let _ = program.0.kill();
+            let _ = group.freeze(false);
+            let _ = program.0.wait();
+            let _ = std::fs::remove_dir(group.path());
+        }
+    }
+}
+
+fn nice_of(id: u32) -> Option<u64> {
+    proc::Stat::of(id)?.field(19)
+}
+
+/// How many processes run whose command line has `mark`.
+fn marked(mark: &str) -> usize {
+    let has = |id: &u32| {
+        let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        !proc::is_zombie(*id) && String::from_utf8_lossy(&line).contains(mark)
+    };
+    proc::processes().filter(has).count()
+}
+
+#[test]
+fn however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended() {
+    let test = "however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended";
+    if !proc::may_schedule() {
+        return skipped(test, "no CAP_SYS_NICE");
+    }
+    for (way, is_in_order) in WAYS {
+        let name = format!("ends-{}", way.as_raw());
+        let Some(victims) = Victims::new(&name) else { return skipped(test, "no freezer") };
+        let before = victims.state();
+        // A program with a child, both known by a number that nobody sleeps for.
+        let mark = format!("86400.{}{}", std::process::id(), way.as_raw());
+        let config = format!(
+            "sensor = \"none\"\nmechanism = \"affinity\"\n\
+             [[tasks]]\nname = \"own\"\nclass = \"BE\"\ncommand = [\"sh\", \"-c\", \"sleep {mark} & wait\"]\n\
+             [[tasks]]\nname = \"one\"\nclass = \"BE\"\npid = {}\n\
+             [[tasks]]\nname = \"frozen\"\nclass = \"BE\"\ncgroup = \"{}\"\n\
+             [[tasks]]\nname = \"thawed\"\nclass = \"BE\"\ncgroup = \"{}\"\n",
+            victims.programs[0].0.id(),
+            victims.groups[0].path().display(),
+            victims.groups[1].path().display(),
+        );
+        let file = Scratch::new(&format!("{name}.toml"), &config);
+        let journals = journals(&name);
+        let args = ["sched", "--config", file.path(), "--journals", &journals];
+        let daemon = Command::new(GREENWAVE).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut daemon = Program(daemon.expect("greenwave starts"));
+        let taken = |program: &Program| program.scheduled().0 == Class::IDLE;
+        until("all are taken over", || victims.programs.iter().all(taken) && marked(&mark) == 2);
+        kill_process(daemon.pid().unwrap(), way).unwrap();
+        let ended = daemon.0.wait().unwrap();
+        assert_eq!(ended.code(), is_in_order.then_some(0), "{way:?}");
+        until(&format!("all is put back after {way:?}"), || victims.state() == before);
+        until(&format!("its programs have ended after {way:?}"), || marked(&mark) == 0);
+        until("no journal is left", || std::fs::read_dir(&journals).is_ok_and(|folder| folder.count() == 0));
+    }
+}
+
+#[test]
+fn restore_says_and_ends_what_a_killed_daemon_had_started() {
+    let test = "restore_says_and_ends_what_a_killed_daemon_had_started";
+    if !proc::may_schedule() {
+        return skipped(test, "no CAP_SYS_NICE");
+    }
+    let mark = format!("86401.{}", std::process::id());
+    // One that hears no SIGTERM, neither from the kernel nor from us.
+    let config = format!(
+        "sensor = \"none\"\nmechanism = \"affinity\"\n[[tasks]]\nname = \"own\"\nclass = \"BE\"\n\
+         command = [\"sh\", \"-c\", \"trap '' TERM; sleep {mark} & wait; wait\"]\n"
+    );
+    let file = Scratch::new("restore-ends.toml", &config);
+    let journals = journals("restore-ends");
+    let args = ["sched", "--config", file.path(), "--journals", &journals];
+    // With its guardian in a group that is killed as a whole, as by a control group's end.
+    let mut command = Command::new(GREENWAVE);
+    command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    let mut daemon = Program(command.spawn().expect("greenwave starts"));
+    until("it runs", || marked(&mark) == 2);
+    let guardian = proc::family(daemon.0.id()).into_iter().find(|&id| {
+        std::fs::read(format!("/proc/{id}/cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains("--guard"))
+    });
+    kill_process(Pid::from_raw(guardian.expect("it has one") as i32).unwrap(), Signal::KILL).unwrap();
+    kill_process_group(daemon.pid().unwrap(), Signal::KILL).unwrap();
+    daemon.0.wait().unwrap();
+    assert_eq!(marked(&mark), 2, "it heard nothing");
+    let out = greenwave(&["sched", "restore", "--journals", &journals]);
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success() && said.contains("; ended what it had started: "), "{said}");
+    assert!(said.contains("sh (") && said.contains("sleep ("), "{said}");
+    assert_eq!(marked(&mark), 0);
+    let again = greenwave(&["sched", "restore", "--journals", &journals]);
+    assert_eq!(String::from_utf8_lossy(&again.stdout), "nothing was left behind\n");
+}
+
+#[test]
+fn a_zombie_daemon_has_ended() {
+    if !proc::may_schedule() {
+        return skipped("a_zombie_daemon_has_ended", "no CAP_SYS_NICE");
+    }
+    let program = Program::spins();
+    let before = program.scheduled();
+    let (mut daemon, config) = daemon("zombie", &program);
+    let family = proc::family(daemon.0.id());
+    for id in family.into_iter().rev() {
+        kill_process(Pid::from_raw(id as i32).unwrap(), Signal::KILL).unwrap();
+    }
+    // Nobody waits for it: it keeps its number.
+    until("it is a zombie", || proc::is_zombie(daemon.0.id()));
+    let out = greenwave(&["sched", "restore", "--journals", &journals("zombie")]);
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(said.contains("which is gone: "), "{said}");
+    assert_eq!(program.scheduled(), before);
+    drop(config);
+    daemon.0.wait().unwrap();
+}
+
+/// Runs greenwave as another user, without the folder of a session.
+fn as_other(args: &[&str], environment: &[(&str, &str)]) -> std::process::Output {
+    let mut command = Command::new(GREENWAVE);
+    command.args(args).uid(OTHER).gid(OTHER).env_remove("XDG_RUNTIME_DIR").envs(environment.iter().copied());
+    command.current_dir("/").output().expect("greenwave starts")
+}
+
+/// `nobody`.
+const OTHER: u32 = 65_534;
+
+#[test]
+fn a_folder_of_journals_that_another_user_prepared_is_refused() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let test = "a_folder_of_journals_that_another_user_prepared_is_refused";
+    if !rustix::process::geteuid().is_root() {
+        return skipped(test, "only root can act as two users");
+    }
+    let shared = host::lab::Folder::new("da-shared").unwrap();
+    let permit = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    permit(shared.path(), 0o1777);
+    let precious = host::lab::Folder::new("da-precious").unwrap();
+    std::fs::write(precious.path().join("file"), "precious").unwrap();
+    let (tmp, folder) = (shared.path().to_str().unwrap(), shared.path().join(format!("greenwave-{OTHER}")));
+    let config =
+        Scratch::new("shared.toml", "[[tasks]]\nname = \"a\"\nclass = \"LC\"\ncommand = [\"true\"]\n");
+    let public = shared.path().join("shared.toml");
+    std::fs::copy(config.path(), &public).unwrap();
+    permit(&public, 0o644);
+    let starts = ["sched", "--config", public.to_str().unwrap(), "--for", "100ms"];
+    if !as_other(&["--version"], &[]).status.success() {
+        return skipped(test, "another user cannot run the program under test");
+    }
+    // What root, here the attacker, cannot do to it: a folder of root's is to be trusted. So it is a third user's.
+    let third = |path: &std::path::Path| std::os::unix::fs::lchown(path, Some(1234), Some(1234)).unwrap();
+    let check = |says: &str| {
+        for args in [&starts[..], &["sched", "restore"]] {
+            let out = as_other(args, &[("TMPDIR", tmp)]);
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(2), "{said}");
+            assert!(said.contains(says) && said.contains("\n  try: ") && said.lines().count() == 2, "{said}");
+            assert_eq!(std::fs::read_to_string(precious.path().join("file")).unwrap(), "precious");
+            assert_eq!(std::fs::read_dir(precious.path()).unwrap().count(), 1);
+        }
+    };
+    std::fs::create_dir(&folder).unwrap();
+    third(&folder);
+    check("it belongs to user 1234");
+    permit(&folder, 0o777);
+    check("it belongs to user 1234");
+    std::fs::remove_dir(&folder).unwrap();
+    symlink(precious.path(), &folder).unwrap();
+    third(&folder);
+    check("is a link of user 1234");
+    std::fs::remove_file(&folder).unwrap();
+    let made = as_other(&starts, &[("TMPDIR", tmp)]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, 0o700);
+    // Its own, and open to others.
+    permit(&folder, 0o770);
+    check("other users may write to it (mode 770)");
+}

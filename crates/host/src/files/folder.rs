@@ -1,0 +1,145 @@
+//! A folder for run-time files that no other user can change.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat, fstat, mkdirat, openat, renameat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::{Place, Untrusted, is_regular, is_shared};
+
+/// A folder whose owner is this user or root, and to which no one else may write.
+#[derive(Debug)]
+pub struct Folder {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+impl Folder {
+    /// The folder at `path`, made with mode 0700 if it is not there.
+    ///
+    /// # Errors
+    /// [`Untrusted`]; the kernel's.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        match Self::open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            done => return done,
+        }
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            // Folders on the way are made as `mkdir -p` makes them; this one is checked.
+            std::fs::create_dir_all(parent)?;
+        }
+        let place = Place::of(path)?;
+        match mkdirat(&place.folder, &place.name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Self::open(path),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The folder at `path`.
+    ///
+    /// # Errors
+    /// [`Untrusted`]; the kernel's.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let place = Place::of(path)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = openat(&place.folder, &place.name, flags, Mode::empty())?;
+        let stat = fstat(&folder)?;
+        owned(&stat)?;
+        if is_shared(&stat) {
+            let what = format!("other users may write to it (mode {:o})", stat.st_mode & 0o7777);
+            let advice = format!("another folder, or chmod go-w {} if all in it is yours", path.display());
+            return Err(Untrusted::error(what, advice));
+        }
+        Ok(Self { folder, path: path.to_owned() })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A new file called `name`, with mode 0600.
+    ///
+    /// # Errors
+    /// It is there; the kernel's.
+    pub fn create_file(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)?.into())
+    }
+
+    /// The file called `name`, to be read.
+    ///
+    /// # Errors
+    /// [`Untrusted`], if it is no plain file of this user or root with one name; the kernel's.
+    pub fn open_file(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let advice = || format!("rm {}, if it is not needed", self.path.join(name).display());
+        let file = openat(&self.folder, name, flags, Mode::empty()).map_err(|e| match e {
+            Errno::LOOP => Untrusted::error("it is a link", advice()),
+            Errno::NXIO => Untrusted::error("it is no plain file", advice()),
+            e => e.into(),
+        })?;
+        let stat = fstat(&file)?;
+        owned(&stat)?;
+        if !is_regular(&stat) || stat.st_nlink > 1 || is_shared(&stat) {
+            let what = "it is no plain file with one name that its owner alone may write to";
+            return Err(Untrusted::error(what, advice()));
+        }
+        Ok(file.into())
+    }
+
+    /// The text of the file called `name`.
+    ///
+    /// # Errors
+    /// As [`open_file`](Self::open_file), and text that is no UTF-8.
+    pub fn read(&self, name: &str) -> io::Result<String> {
+        let mut text = String::new();
+        self.open_file(name)?.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    /// Gives the file called `old` the name `new`, in place of what has that.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn rename(&self, old: &str, new: &str) -> io::Result<()> {
+        Ok(renameat(&self.folder, old, &self.folder, new)?)
+    }
+
+    /// Removes the file called `name`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(&self.folder, name, AtFlags::empty())?)
+    }
+
+    /// The names in it, in order; those that are text.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.folder)? {
+            let entry = entry?;
+            names.extend(entry.file_name().to_str().map(str::to_owned));
+        }
+        names.retain(|name| name != "." && name != "..");
+        names.sort();
+        Ok(names)
+    }
+}
+
+/// Whether it is this user's or root's.
+fn owned(stat: &Stat) -> io::Result<()> {
+    if stat.st_uid == 0 || stat.st_uid == geteuid().as_raw() {
+        return Ok(());
+    }
+    let what = format!("it belongs to user {}, and is neither yours nor root's", stat.st_uid);
+    Err(Untrusted::error(what, "another place, or to remove it as its owner or root"))
+}

@@ -1,0 +1,232 @@
+//! What another user has put into a folder that all may write to, and what is ours.
+
+use std::fs::{self, Permissions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use super::*;
+
+/// Another user, `nobody`.
+const OTHER: u32 = 65_534;
+
+/// A folder of a test's own, gone afterwards.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, mode: u32) -> Self {
+        let path = std::env::temp_dir().join(format!("greenwave-files-{name}-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        Self(path)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Has the other user run `script` in `folder`; unless this user cannot become another.
+fn by_other(test: &str, folder: &Path, script: &str) -> bool {
+    if !geteuid().is_root() {
+        println!("skipped: {test}: only root can act as two users");
+        return false;
+    }
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).current_dir(folder).uid(OTHER).gid(OTHER);
+    assert!(command.status().unwrap().success(), "{script}");
+    true
+}
+
+/// Every way in which this crate's callers write or read here.
+type Way = (&'static str, fn(&Path) -> io::Result<()>);
+
+const WAYS: [Way; 6] = [
+    ("create", |path| create(path)?.write_all(b"ours")),
+    ("append", |path| append(path)?.write_all(b"ours")),
+    ("check_writable", check_writable),
+    ("replace", |path| replace(path, true, |file| file.write_all(b"ours"))),
+    ("a folder that is made", |path| Folder::create(path)?.create_file("file").map(drop)),
+    ("a folder that is opened", |path| Folder::open(path)?.read("file").map(drop)),
+];
+
+#[test]
+fn what_another_user_has_put_into_a_shared_folder_is_neither_followed_nor_written_nor_read() {
+    let test = "what_another_user_has_put_into_a_shared_folder_is_neither_followed_nor_written_nor_read";
+    let own = Scratch::new("victim", 0o700);
+    let (file, folder) = (own.at("precious"), own.at("folder"));
+    fs::write(&file, "precious").unwrap();
+    fs::create_dir(&folder).unwrap();
+    let (file, folder) = (file.display(), folder.display());
+    for (mode, shared) in [(0o1777, "sticky"), (0o777, "not-sticky")] {
+        let shared = Scratch::new(shared, mode);
+        let traps = [
+            ("a link to a file", format!("ln -s {file} t"), "t"),
+            ("a link to nothing yet", format!("ln -s {}/new t", own.0.display()), "t"),
+            ("a link to a folder", format!("ln -s {folder} t"), "t"),
+            ("a path through a link", format!("ln -s {} t", own.0.display()), "t/precious"),
+            ("a path through two links", format!("ln -s {} u; ln -s u t", own.0.display()), "t/folder"),
+            ("a file", "echo theirs >t; chmod 666 t".to_owned(), "t"),
+            ("a FIFO", "mkfifo t; chmod 666 t".to_owned(), "t"),
+            ("a folder", "mkdir t; echo theirs >t/file; chmod 777 t".to_owned(), "t"),
+        ];
+        for (what, script, name) in traps {
+            if !by_other(test, &shared.0, &script) {
+                return;
+            }
+            for (way, run) in WAYS {
+                let done = run(&shared.at(name));
+                let said = done.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
+                assert!(done.is_err(), "{way} through {what} of another user, mode {mode:o}");
+                assert!(!said.contains('\n'), "{said}");
+                assert_eq!(fs::read_to_string(own.at("precious")).unwrap(), "precious", "{way}, {what}");
+                assert!(!own.at("new").exists(), "{way}, {what}");
+                assert_eq!(fs::read_dir(own.at("folder")).unwrap().count(), 0, "{way}, {what}");
+            }
+            if what.contains("link") || what == "a file" || what == "a FIFO" {
+                let e = create(&shared.at(name)).unwrap_err();
+                assert!(
+                    Untrusted::advice(&e).is_some() && e.to_string().contains("user 65534"),
+                    "{what}: {e}"
+                );
+            }
+            assert!(by_other(test, &shared.0, "rm -rf t u"));
+        }
+    }
+}
+
+#[test]
+fn a_folder_for_run_time_files_is_ours_alone() {
+    let scratch = Scratch::new("folder", 0o755);
+    let path = scratch.at("run");
+    let refused = |path: &Path, says: &str| {
+        for done in [Folder::open(path), Folder::create(path)] {
+            let e = done.expect_err(says);
+            assert!(e.to_string().contains(says) && Untrusted::advice(&e).is_some(), "{says:?}: {e}");
+        }
+    };
+    let folder = Folder::create(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o700);
+    folder.create_file("a").unwrap().write_all(b"text").unwrap();
+    assert_eq!(fs::metadata(path.join("a")).unwrap().mode() & 0o7777, 0o600);
+    assert_eq!(folder.create_file("a").unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(folder.read("a").unwrap(), "text");
+    for mode in [0o770, 0o707, 0o1777, 0o775, 0o720] {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        refused(&path, &format!("other users may write to it (mode {mode:o})"));
+    }
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    let at = |name: &str| path.join(name);
+    symlink("a", at("link")).unwrap();
+    fs::hard_link(at("a"), at("second")).unwrap();
+    fs::create_dir(at("folder")).unwrap();
+    assert!(Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
+    fs::write(at("open"), "x").unwrap();
+    fs::set_permissions(at("open"), Permissions::from_mode(0o666)).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    let folder = Folder::open(&path).unwrap();
+    for name in ["link", "second", "a", "folder", "fifo", "open", "socket"] {
+        let e = folder.read(name).expect_err(name);
+        assert!(Untrusted::advice(&e).is_some_and(|advice| advice.contains(name)), "{name}: {e}");
+    }
+    assert_eq!(folder.read("none").unwrap_err().kind(), ErrorKind::NotFound);
+    folder.remove("second").unwrap();
+    folder.rename("a", "b").unwrap();
+    assert_eq!(folder.read("b").unwrap(), "text");
+    if geteuid().is_root() {
+        std::os::unix::fs::chown(&path, Some(OTHER), None).unwrap();
+        refused(&path, "it belongs to user 65534, and is neither yours nor root's");
+    }
+}
+
+#[test]
+fn hard_links_count_for_nothing_where_others_may_write() {
+    let (own, shared) = (Scratch::new("own", 0o700), Scratch::new("hard", 0o1777));
+    fs::write(own.at("precious"), "precious").unwrap();
+    fs::hard_link(own.at("precious"), shared.at("t")).unwrap();
+    for (way, run) in WAYS {
+        assert!(run(&shared.at("t")).is_err(), "{way}");
+        assert_eq!(fs::read_to_string(own.at("precious")).unwrap(), "precious", "{way}");
+    }
+    // Where this user alone may, it has meant it.
+    create(&own.at("precious")).unwrap();
+    assert_eq!(fs::read_to_string(shared.at("t")).unwrap(), "");
+}
+
+#[test]
+fn what_is_ours_is_written_by_any_path_to_it() {
+    for mode in [0o700, 0o755, 0o775, 0o1777] {
+        let scratch = Scratch::new(&format!("ours-{mode:o}"), mode);
+        let (file, link, dangling) = (scratch.at("file"), scratch.at("link"), scratch.at("dangling"));
+        fs::create_dir(scratch.at("folder")).unwrap();
+        symlink("folder", scratch.at("way")).unwrap();
+        symlink("file", &link).unwrap();
+        symlink(scratch.at("folder/new"), &dangling).unwrap();
+        for path in [&file, &link, &dangling, &scratch.at("way/../folder/other"), &scratch.at("way/third")] {
+            check_writable(path).unwrap();
+            let is_new = !path.exists();
+            create(path).unwrap().write_all(b"one").unwrap();
+            append(path).unwrap().write_all(b" two").unwrap();
+            assert_eq!(fs::read_to_string(path).unwrap(), "one two", "{}", path.display());
+            replace(path, false, |file| file.write_all(b"three")).unwrap();
+            check_writable(path).unwrap();
+            assert_eq!(fs::read_to_string(path).unwrap(), "three", "{} {is_new}", path.display());
+        }
+        assert!(link.is_symlink() && dangling.is_symlink(), "a link stays one");
+        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 5, "nothing lies beside");
+    }
+    for path in ["/dev/null", "/proc/self/fd/2", "/dev/stderr"] {
+        check_writable(path.as_ref()).unwrap_or_else(|e| panic!("{path}: {e}"));
+        create(path.as_ref()).unwrap_or_else(|e| panic!("{path}: {e}"));
+    }
+    let full = replace("/dev/full".as_ref(), true, |file| file.write_all(b"x"));
+    assert_eq!(full.unwrap_err().kind(), ErrorKind::StorageFull);
+}
+
+#[test]
+fn a_fifo_of_ours_is_written_to_as_it_is() {
+    let scratch = Scratch::new("fifo", 0o1777);
+    let path = scratch.at("fifo");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    check_writable(&path).unwrap();
+    let reader = std::thread::spawn({
+        let path = path.clone();
+        move || {
+            let mut text = String::new();
+            File::open(path).unwrap().read_to_string(&mut text).unwrap();
+            text
+        }
+    });
+    create(&path).unwrap().write_all(b"frames").unwrap();
+    assert_eq!(reader.join().unwrap(), "frames");
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_and_nothing_is_left() {
+    let scratch = Scratch::new("refused", 0o755);
+    for path in
+        [scratch.0.as_path(), Path::new("/no/such/folder/file"), Path::new("/proc/none"), Path::new("")]
+    {
+        for (way, run) in WAYS.into_iter().take(4) {
+            assert!(run(path).is_err(), "{way} {}", path.display());
+        }
+    }
+    let path = scratch.at("file");
+    fs::write(&path, "kept").unwrap();
+    let failed = replace(&path, true, |file| {
+        file.write_all(b"half")?;
+        Err(ErrorKind::StorageFull.into())
+    });
+    assert!(failed.is_err());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
+    symlink("loop", scratch.at("loop")).unwrap();
+    assert!(create(&scratch.at("loop")).is_err());
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 2);
+}
