@@ -252,7 +252,7 @@ fn measure(requests: u64, classifiers: Classifiers) -> Result<Measured, Error> {
         serve(&mut shard, &mut server_end, &*app, now, clock, into);
         now += TURN;
         if stop.load(Ordering::Relaxed) {
-            return Err(Error::new("interrupted; nothing was written"));
+            return Err(Error::interrupted("; nothing was written"));
         }
     }
     if let Some(e) = client.error() {

@@ -9,6 +9,7 @@ use net::Device;
 use net::classify::rules::Observed;
 use net::device::fault::Rates;
 use net::device::merged::Merged;
+use queueing::Bytes;
 use runtime::mode::Classifiers;
 
 use crate::address::{Addresses, KernelEnd, Scoped, Wanted};
@@ -48,9 +49,21 @@ pub struct Link {
     /// Write every frame to this file, for Wireshark.
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
+    /// Bytes of that file at the most, then no more frames are written.
+    #[arg(long, value_name = "SIZE", requires = "pcap", default_value = "1024MiB", value_parser = pcap_max)]
+    pub pcap_max: Bytes,
     /// Put a bad path before the device, such as loss=1%,delay=5ms.
     #[arg(long, value_name = "FAULTS")]
     pub fault: Option<Rates>,
+}
+
+/// A size that has room for the file's own header and a frame.
+fn pcap_max(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = text.parse().map_err(|e: queueing::BadBytes| e.to_string())?;
+    match size.get() {
+        0..=4095 => Err(format!("{text:?} is less than 4096B")),
+        _ => Ok(size),
+    }
 }
 
 impl Link {
@@ -62,6 +75,19 @@ impl Link {
         let kind: Kind = self.device.parse()?;
         let addresses = Addresses::plan(&kind, &self.addr, &self.host_addr, &self.gateway)?;
         Ok((kind, addresses))
+    }
+
+    /// What a start refuses of device and addresses before it opens anything, as far as they are
+    /// given: `has` says whether the flag of this name is. That an address or a name is in use is not looked at.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan); the device cannot be.
+    pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
+        if !has("device") {
+            return Ok(());
+        }
+        let kind = if has("addr") { self.plan()?.0 } else { self.device.parse()? };
+        kind.check()
     }
 
     /// What the policy file says, if one is named.
@@ -88,6 +114,7 @@ impl Link {
     /// # Errors
     /// The capture cannot be written.
     pub fn wrap<D: Device>(&self, devices: Vec<D>) -> Result<Wrapped<Merged<D>>, Error> {
-        device::wrap(Merged::new(devices), self.fault, self.pcap.as_deref())
+        let pcap = self.pcap.as_deref().map(|path| (path, self.pcap_max));
+        device::wrap(Merged::new(devices), self.fault, pcap)
     }
 }

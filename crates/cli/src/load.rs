@@ -5,12 +5,13 @@
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ::load::kernel::{KernelError, Protocol};
 use ::load::{Class, Plan, Report, Spread, kernel};
 use clap::ValueEnum;
-use queueing::{Arrivals, Law, Span};
+use queueing::{Arrivals, Clock as _, Law, Span};
 
 use crate::options::Burst;
 use crate::report::{Header, Plot};
@@ -89,13 +90,19 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut on_progress = |p: ::load::Progress| bar.set_position(p.settled);
     let clock = host::Monotonic::new();
     let stop = host::interrupt::flag();
+    let begun = clock.now();
     let report = kernel::run(&plan, target, &protocol, &clock, &mut on_progress, stop);
+    let took = clock.now().since(begun);
     bar.finish_and_clear();
-    let mut report = report.map_err(|e| refused(&e))?;
+    let is_partial = stop.load(Ordering::Relaxed);
+    let mut report = match report {
+        Err(_) if is_partial => return Err(Error::interrupted(" before any request was due")),
+        report => report.map_err(|e| refused(&e))?,
+    };
     report.machine = Some(host::Machine::this().to_string());
     if args.json {
-        println!("{:#}", as_json(&report, args.seed)?);
-        return Ok(ExitCode::SUCCESS);
+        println!("{:#}", as_json(&report, args.seed, is_partial)?);
+        return partial(is_partial, took, args);
     }
     print!("{}", result::latency_table(&report));
     let answered = report.answered() as f64 / report.requests().max(1) as f64;
@@ -107,19 +114,44 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         report.reconnects,
         args.seed,
     );
-    Ok(ExitCode::SUCCESS)
+    partial(is_partial, took, args)
+}
+
+/// The end of a run that was interrupted after it `took` so long, or not.
+fn partial(is_partial: bool, took: Span, args: &Args) -> Result<ExitCode, Error> {
+    if !is_partial {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let most = took.min(args.duration);
+    let what = format!(
+        " after {most} of {}: the figures are of that part, and a request under way counts as unanswered",
+        args.duration
+    );
+    Err(Error::interrupted(&what))
 }
 
 /// The report with a header, and the distributions that its figures are of.
-fn as_json(report: &Report, seed: u64) -> Result<serde_json::Value, Error> {
+fn as_json(report: &Report, seed: u64, is_partial: bool) -> Result<serde_json::Value, Error> {
     let curves = report.classes.iter().map(|class| (class.name.clone(), result::curve(class)));
     let plots = [Plot::cdf("Latency from when a request was due", curves)];
     let mut body = serde_json::to_value(report).map_err(|e| Error::new(e.to_string()))?;
     body["plots"] = serde_json::json!(plots);
+    if is_partial {
+        body["partial"] = true.into();
+    }
     Ok(Header::of_host("load", Some(seed)).stamp(body))
 }
 
 impl Args {
+    /// What a start refuses before it connects.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn check(&self) -> Result<(), Error> {
+        resolve(&self.target)?;
+        self.plan().map(drop)
+    }
+
     fn plan(&self) -> Result<Plan, Error> {
         let arrivals = match (self.rate, self.burst) {
             (_, Some(Burst { size, period })) => Arrivals::Burst { size, period, spacing: Span::ZERO },
@@ -157,6 +189,7 @@ impl Args {
         plan.warmup = self.warmup;
         plan.timeout = self.timeout;
         plan.seed = self.seed;
+        plan.validate().map_err(|e| refused(&KernelError::from(e)))?;
         Ok(plan)
     }
 }

@@ -134,6 +134,7 @@ impl Command {
 
 fn main() -> ExitCode {
     host::interrupt::end_on_closed_pipe();
+    host::interrupt::fail_on_full_file();
     host::sandbox::keep_files_from_others();
     panics::watch();
     end_on_full_output();

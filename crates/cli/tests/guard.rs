@@ -236,7 +236,7 @@ fn a_second_guard_is_refused_and_the_first_can_be_taken_off() {
         "a guard is attached already: queue-delay on port 80, by process",
     );
     assert!(rig.guard(&["detach", "eth0"]).status.success());
-    assert!(ended(controller).contains("somebody else took the guard off"));
+    assert!(ended(controller).contains(": detached by greenwave guard detach; "));
     rig.refused(&["detach", "eth0"], "no guard is attached");
 }
 

@@ -5,6 +5,8 @@
 
 #[path = "serving/control.rs"]
 mod control;
+#[path = "serving/files.rs"]
+mod files;
 #[path = "serving/sandbox.rs"]
 mod sandbox;
 #[path = "common/schema.rs"]

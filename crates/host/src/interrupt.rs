@@ -88,6 +88,13 @@ pub fn sleep_until(end: Instant) {
     }
 }
 
+/// From now on a write beyond the limit of a file's size (`ulimit -f`) fails as on a full disk, and does not end
+/// the process. Programs that it starts inherit this.
+pub fn fail_on_full_file() {
+    // SAFETY: ignores a signal that no handler of ours is installed for.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// From now on a write to a pipe that nobody reads ends the process without a
 /// word, as it ends other commands; Rust programs are started with an error
 /// instead, which `println!` turns into a panic. Sockets are not concerned.

@@ -112,26 +112,41 @@ impl Settings {
 /// and every mode is late.
 const BUSY_MAX: f64 = 0.8;
 
+impl Args {
+    /// What a start refuses before it measures.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.settings().map(drop)
+    }
+
+    fn settings(&self) -> Result<Settings, Error> {
+        let machine = host::Machine::this();
+        let settings = Settings {
+            seconds: self.seconds,
+            rounds: self.rounds,
+            seed: self.seed,
+            burst: self.burst,
+            spacing: self.spacing,
+            service: self.service,
+            connections: 1000,
+            urgent: 0.05,
+            workers: if machine.cores >= CORES_WANTED { 2 } else { 0 },
+            machine,
+        };
+        settings.check(&self.modes)?;
+        Error::unless_writable(&self.out)?;
+        Ok(settings)
+    }
+}
+
 /// Runs the modes, prints the table, writes the page.
 ///
 /// # Errors
 /// A run that cannot start, or a page that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let machine = host::Machine::this();
-    let settings = Settings {
-        seconds: args.seconds,
-        rounds: args.rounds,
-        seed: args.seed,
-        burst: args.burst,
-        spacing: args.spacing,
-        service: args.service,
-        connections: 1000,
-        urgent: 0.05,
-        workers: if machine.cores >= CORES_WANTED { 2 } else { 0 },
-        machine,
-    };
-    settings.check(&args.modes)?;
-    Error::unless_writable(&args.out)?;
+    let settings = args.settings()?;
     let stop = host::interrupt::flag();
     let rounds = (1..=args.rounds).flat_map(|round| args.modes.iter().map(move |&mode| (round, mode)));
     let runs = args.modes.len() * args.rounds as usize;
@@ -157,12 +172,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     bar.finish_and_clear();
     let results = medians(&args.modes, measured, tail);
     if results.is_empty() {
-        return Err(Error::new("interrupted before anything was measured; nothing was written"));
+        return Err(Error::interrupted(" before anything was measured; nothing was written"));
     }
-    if stop.load(Ordering::Relaxed) {
-        eprintln!("interrupted: this is what was measured so far");
+    let is_partial = stop.load(Ordering::Relaxed);
+    show(args, &settings, &results, is_partial)?;
+    if is_partial {
+        return Err(Error::interrupted(": this is what was measured until then"));
     }
-    show(args, &settings, &results)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -183,13 +199,13 @@ fn medians<T, K: Ord>(modes: &[Mode], mut measured: Vec<(Mode, T)>, order: fn(&T
     modes.iter().filter_map(median).collect()
 }
 
-fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)]) -> Result<(), Error> {
-    print(args, settings, results);
+fn show(args: &Args, settings: &Settings, results: &[(Mode, Report)], is_partial: bool) -> Result<(), Error> {
+    print(args, settings, results, is_partial);
     let html = page::page(settings, results, &table(results), &last_line(settings, results));
     report::whole(&args.out, &html)
 }
 
-fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)]) {
+fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)], is_partial: bool) {
     if args.json {
         let modes: Vec<_> =
             results.iter().map(|(mode, report)| json!({ "mode": mode.name(), "report": report })).collect();
@@ -208,7 +224,7 @@ fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)]) {
         });
         let compared = compared(results)
             .map(|(from, to)| json!({ "ls_p99_none_ns": from.as_nanos(), "ls_p99_adps_ns": to.as_nanos() }));
-        let all = json!({
+        let mut all = json!({
             "world": "host",
             "settings": settings,
             "modes": modes,
@@ -216,6 +232,9 @@ fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)]) {
             "plots": page::plots(results),
             "page": args.out,
         });
+        if is_partial {
+            all["partial"] = true.into();
+        }
         println!("{:#}", Header::of_host("demo", Some(args.seed)).stamp(all));
         return;
     }

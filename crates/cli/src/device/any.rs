@@ -1,7 +1,5 @@
 //! Devices of every kind as one type.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::os::fd::OwnedFd;
 
 use host::{Tap, dpdk, packet};
@@ -12,6 +10,7 @@ use net::device::{Full, Offloads, Received, Waker};
 use queueing::{Span, Time};
 
 use super::capture::Ending;
+use super::record::Recording;
 use super::xdp;
 
 /// A device of any kind.
@@ -144,9 +143,9 @@ pub enum Wrapped<D: Device> {
     /// Behind a bad path.
     Faulty(Box<Faulty<D>>),
     /// Written down.
-    Tee(Box<Tee<D, BufWriter<File>>>),
+    Tee(Box<Tee<D, Recording>>),
     /// Written down as it looks from behind the path.
-    Both(Box<Tee<Faulty<D>, BufWriter<File>>>),
+    Both(Box<Tee<Faulty<D>, Recording>>),
 }
 
 impl<D: Device> Device for Wrapped<D> {

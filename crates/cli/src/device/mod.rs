@@ -3,8 +3,7 @@
 //! [`Kind`] is the text, [`Kind::open`] makes the devices, one for each queue, [`Wrapped`] puts a bad path and a capture around one. All kinds come
 //! out as one type, [`AnyDevice`], so that a server is compiled once.
 
-use std::fs::File;
-use std::io::{BufWriter, ErrorKind};
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -17,7 +16,7 @@ use host::{Tap, address, dpdk, packet};
 use net::Device;
 use net::device::fault::{Faulty, Rates};
 use net::device::pcap::Tee;
-use queueing::Rng;
+use queueing::{Bytes, Rng};
 
 use crate::Error;
 use crate::address::Addresses;
@@ -26,6 +25,7 @@ use crate::error::plain;
 mod any;
 mod capture;
 pub mod kind;
+mod record;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -33,6 +33,7 @@ mod xdp;
 
 pub use any::{AnyDevice, Wrapped};
 pub use kind::Kind;
+pub use record::Recording;
 pub use watch::Watch;
 
 /// Devices that are open.
@@ -83,6 +84,18 @@ impl Kind {
             return Err(Error::new(what).advice(advice));
         }
         Ok(open)
+    }
+
+    /// Whether there is such a device on this machine, where [`open`](Self::open) makes none.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn check(&self) -> Result<(), Error> {
+        match self {
+            Self::Packet { name, .. } | Self::Xdp { name, .. } => Ok(Interface::find(name).map(drop)?),
+            Self::Pcap { path, pace } => capture::replay(path, *pace, Arc::default()).map(drop),
+            Self::Tap { .. } | Self::Dpdk { .. } => Ok(()),
+        }
     }
 
     /// Why whoever drives it keeps capabilities and all system calls, if so.
@@ -176,13 +189,17 @@ pub fn not_the_kernels(addr: IpAddr, advice: &str) -> Result<(), Error> {
 }
 
 /// Puts around `device` the path that `fault` describes and a capture of what
-/// passes between path and stack.
+/// passes between path and stack, of the size that is given with it at the most.
 ///
 /// # Errors
 /// When the capture cannot be written.
-pub fn wrap<D: Device>(device: D, fault: Option<Rates>, pcap: Option<&Path>) -> Result<Wrapped<D>, Error> {
-    let log = |path: &Path| File::create(path).map(BufWriter::new).map_err(|e| Error::file(path, &e));
-    let bad = |e: std::io::Error| Error::new(format!("pcap: {e}"));
+pub fn wrap<D: Device>(
+    device: D,
+    fault: Option<Rates>,
+    pcap: Option<(&Path, Bytes)>,
+) -> Result<Wrapped<D>, Error> {
+    let log = |path: (&Path, Bytes)| Recording::create(path.0, path.1);
+    let bad = |e: std::io::Error| Error::new(format!("pcap: {}", plain(&e.to_string())));
     let faulty = |device, rates| Faulty::new(device, rates, &Rng::seeded(FAULT_SEED));
     Ok(match (fault, pcap) {
         (None, None) => Wrapped::Plain(device),

@@ -1,6 +1,7 @@
-//! Whether a device's interface is still there, while somebody serves over it.
+//! Whether a device is still what it was when it was opened: its interface is there, and has our XDP program.
 
 use host::interface::Presence;
+use host::xdp::{Attached, Attachment};
 use queueing::{Span, Time};
 
 use super::Kind;
@@ -10,10 +11,16 @@ use crate::Error;
 #[derive(Default)]
 pub struct Watch {
     interface: Option<Presence>,
+    /// Our program on it, where frames come by one.
+    program: Option<Attachment>,
     /// When to ask the kernel next.
     due: Time,
-    gone: bool,
+    /// What is wrong.
+    gone: Option<&'static str>,
 }
+
+const REMOVED: &str = "the interface is gone: it was removed, renamed or moved";
+const TAKEN_OFF: &str = "another program took our XDP program off the interface, so no frame comes by it";
 
 /// How often the kernel is asked.
 const EVERY: Span = Span::from_millis(500);
@@ -21,16 +28,24 @@ const EVERY: Span = Span::from_millis(500);
 impl Watch {
     /// Of the interface of `kind`, where it has one.
     pub fn of(kind: &Kind) -> Self {
-        Self { interface: kind.name().map(Presence::of), ..Self::default() }
+        let interface = kind.name().map(Presence::of);
+        let index = interface.as_ref().and_then(Presence::index);
+        let program = index.filter(|_| matches!(kind, Kind::Xdp { .. })).and_then(Attachment::of);
+        Self { interface, program, ..Self::default() }
     }
 
-    /// Whether it was removed, renamed or moved, as far as is known at `now`.
+    /// Whether nothing comes by it any more, as far as is known at `now`.
     pub fn is_gone(&mut self, now: Time) -> bool {
-        if !self.gone && now >= self.due {
+        if self.gone.is_none() && now >= self.due {
             self.due = now + EVERY;
-            self.gone = self.interface.as_ref().is_some_and(|interface| !interface.is_there());
+            self.gone = match self.program.as_mut().map(Attachment::look) {
+                _ if self.interface.as_ref().is_some_and(|interface| !interface.is_there()) => Some(REMOVED),
+                Some(Attached::NoInterface) => Some(REMOVED),
+                Some(Attached::Off) => Some(TAKEN_OFF),
+                Some(Attached::Here) | None => None,
+            };
         }
-        self.gone
+        self.gone.is_some()
     }
 
     /// Whether `command` over `device` came to its own end.
@@ -38,8 +53,8 @@ impl Watch {
     /// # Errors
     /// It could not go on, as the interface was gone.
     pub fn end(&self, device: &str, command: &str) -> Result<(), Error> {
-        let what = || format!("{device}: the interface is gone: it was removed, renamed or moved");
-        let error = || Error::new(what()).advice(format!("greenwave {command} again, once it is there"));
-        if self.gone { Err(error()) } else { Ok(()) }
+        let Some(what) = self.gone else { return Ok(()) };
+        Err(Error::new(format!("{device}: {what}"))
+            .advice(format!("greenwave {command} again, once it is there and free")))
     }
 }

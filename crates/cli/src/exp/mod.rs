@@ -252,7 +252,7 @@ fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<
     let world = experiment.world().map_err(Error::new)?;
     // A simulation has its journal, and nothing to put back.
     if world.kind == world::Kind::Sim && interrupt::end_at_once() {
-        return Err(Error::new("interrupted"));
+        return Err(Error::interrupted(""));
     }
     // Not after minutes of measuring.
     let printed = experiment.claim.iter().filter_map(|claim| claim.paper.as_deref());

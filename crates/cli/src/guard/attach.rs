@@ -14,13 +14,14 @@ use std::time::Duration;
 use guard::{Limit, Params};
 use host::Monotonic;
 use host::clock::ThreadTime;
-use host::guard::{Classes, Guard, Options, Refusal, Rule};
+use host::guard::{Classes, End, Guard, Options, Refusal, Rule};
 use host::sandbox::Duty;
 use host::xdp::Mode;
 use queueing::{Clock, Span, Time};
 
 use super::status;
 use crate::configuration::{Arguments, read_again};
+use crate::sandbox::Sandbox;
 use crate::ui::{self, Head, Told, Ui};
 use crate::{Error, control, door, options, sandbox};
 
@@ -123,35 +124,51 @@ impl FromStr for Class {
     }
 }
 
+impl Args {
+    /// What a start refuses before it looks at the interface.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.ui.check()?;
+        Ok(self.valid()?.1.check()?)
+    }
+
+    /// What the flags say.
+    fn valid(&self) -> Result<(Controller, Options, Sandbox), Error> {
+        let bounds = Span::from_millis(1)..=Span::from_millis(200);
+        if !bounds.contains(&self.period) {
+            let (least, most) = (bounds.start(), bounds.end());
+            return Err(Error::new(format!("period {} is outside {least}..={most}", self.period))
+                .advice("--period 10ms"));
+        }
+        let params = Params { period: self.period, delay_target: self.target_delay, ..Params::default() };
+        let controller = Controller { policy: policy(self, &params)?, params };
+        let options = Options {
+            ports: self.port.clone(),
+            mode: self.mode.into(),
+            classes: Classes(self.class.iter().map(|class| class.0.clone()).collect()),
+            until: self.until.into(),
+            watching: self.dry_run,
+            refusal: self.refusal.into(),
+            machine: controller.policy.looks_at_machine(),
+            policy: self.policy.clone(),
+            target: self.target_delay,
+            joined: self.joined.clone(),
+        };
+        let duty = Duty::Guard { joined: !self.joined.is_empty() };
+        Ok((controller, options, self.sandbox.plan(duty, None)?))
+    }
+}
+
 /// Attaches, controls, and detaches.
 ///
 /// # Errors
 /// What keeps the guard from being attached, or from being told.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let _ = host::interrupt::hangup();
-    let bounds = Span::from_millis(1)..=Span::from_millis(200);
-    if !bounds.contains(&args.period) {
-        let (least, most) = (bounds.start(), bounds.end());
-        return Err(
-            Error::new(format!("period {} is outside {least}..={most}", args.period)).advice("--period 10ms")
-        );
-    }
-    let params = Params { period: args.period, delay_target: args.target_delay, ..Params::default() };
-    let mut controller = Controller { policy: policy(args, &params)?, params };
-    let options = Options {
-        ports: args.port.clone(),
-        mode: args.mode.into(),
-        classes: Classes(args.class.iter().map(|class| class.0.clone()).collect()),
-        until: args.until.into(),
-        watching: args.dry_run,
-        refusal: args.refusal.into(),
-        machine: controller.policy.looks_at_machine(),
-        policy: args.policy.clone(),
-        target: args.target_delay,
-        joined: args.joined.clone(),
-    };
+    let (mut controller, options, sandbox) = args.valid()?;
     let interrupted = host::interrupt::flag();
-    let sandbox = args.sandbox.plan(Duty::Guard { joined: !args.joined.is_empty() }, None)?;
     let ui = args.ui.open(head(args), args.control.is_on())?;
     let reads = arguments.file().into_iter().collect();
     let mut control = args.control.open(ui.as_ref(), reads)?;
@@ -162,13 +179,15 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let (start, used_before) = (clock.now(), used.now());
     let mut due = start;
     let mut looks = 0_u64;
-    let taken_off = loop {
+    let end = loop {
         due = wait(&clock, due + args.period);
         if interrupted.load(Ordering::Relaxed) {
-            break false;
+            break None;
         }
-        if looks.is_multiple_of(CHECK) && !guard.is_attached() {
-            break true;
+        if looks.is_multiple_of(CHECK)
+            && let Some(end) = guard.end()
+        {
+            break Some(end);
         }
         looks += 1;
         control.iter_mut().for_each(|control| control.look(clock.now()));
@@ -185,7 +204,11 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         used.now().since(used_before).as_secs_f64() / clock.now().since(start).as_secs_f64().max(1e-9);
     let counts = guard.counts().unwrap_or_default();
     drop(guard);
-    let why = if taken_off { "somebody else took the guard off" } else { "detached" };
+    let why = match end {
+        None => "detached",
+        Some(End::Detached) => "detached by greenwave guard detach",
+        Some(End::Removed | End::NoInterface) => "not guarded any more",
+    };
     let would = if args.dry_run { "would have been shed" } else { "shed" };
     println!(
         "{}: {why}; {} connections came, {} {would}; the controller took {:.2} % of a core",
@@ -194,7 +217,18 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         counts.shed(),
         share * 100.0
     );
-    Ok(ExitCode::SUCCESS)
+    removed(&args.device, end).map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+/// What is wrong with an end that nobody asked this program for.
+fn removed(device: &str, end: Option<End>) -> Option<Error> {
+    let again = format!("greenwave guard attach {device} … again, or Restart=on-failure in its unit");
+    let what = match end? {
+        End::Detached => return None,
+        End::Removed => "another program took the guard's XDP program off",
+        End::NoInterface => "the interface is gone: it was removed or moved",
+    };
+    Some(Error::new(format!("{device}: {what}; nothing is guarded")).advice(again))
 }
 
 /// A policy that has learned nothing yet.
@@ -300,4 +334,21 @@ fn greeting(args: &Args) -> String {
         "{}: port {ports} {what} by {}{target}{until}{joined}; ctrl-C detaches, greenwave guard status {} shows",
         args.device, args.policy, args.device
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_end_that_was_asked_for_is_a_success() {
+        for end in [None, Some(End::Detached)] {
+            assert_eq!(removed("eth0", end), None, "{end:?}");
+        }
+        for (end, says) in [(End::Removed, "took the guard's XDP program off"), (End::NoInterface, "gone")] {
+            let error = removed("eth0", Some(end)).expect("it is a failure").to_string();
+            assert!(error.starts_with("error: eth0: ") && error.contains(says), "{error}");
+            assert!(error.contains("\n  try: "), "{error}");
+        }
+    }
 }

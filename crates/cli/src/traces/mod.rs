@@ -20,7 +20,7 @@ use runtime::shard::{Limits, Slow};
 
 use crate::error::plain;
 use crate::ui::live::SLOW_SHOWN;
-use crate::{Error, options};
+use crate::{Error, failure, options};
 use otlp::Format;
 
 /// Which slow requests are written, and where.
@@ -90,7 +90,7 @@ impl Flags {
         let Some(path) = &self.traces else { return Ok(None) };
         let drawn = options::secret()?;
         let seed = u64::from_be_bytes(drawn[..8].try_into().expect("8 of 16 bytes"));
-        let file = File::create(path).map_err(|e| Error::file(path, &e))?;
+        let file = host::files::create(path).map_err(|e| Error::unwritable(path, &e))?;
         let format = Format::new(&format!("greenwave {command}"), std::process::id(), seed);
         Ok(Some(Writer { path: path.clone(), file, format, size_max: FILE_MAX, done: Done::default() }))
     }
@@ -206,7 +206,12 @@ impl Writer {
         }
         let line = self.format.line(shard, slow, epoch_ns);
         if self.done.bytes + line.len() as u64 > self.size_max {
-            return self.give_up(&format!("{} bytes are the most", self.size_max));
+            let why = format!("{} bytes are the most", self.size_max);
+            eprintln!(
+                "note: {}: {why}; no more traces are written, and the server goes on",
+                self.path.display()
+            );
+            return self.give_up(&why);
         }
         match self.file.write_all(line.as_bytes()) {
             Ok(()) => {
@@ -217,13 +222,17 @@ impl Writer {
                 // Half a line is no line; what is no file has no length.
                 let _ = self.file.set_len(self.done.bytes);
                 let _ = self.file.seek(std::io::SeekFrom::End(0));
-                self.give_up(plain(&e.to_string()));
+                let why = plain(&e.to_string()).to_owned();
+                failure::note(format!(
+                    "{}: {why}; no more traces are written, and the server goes on",
+                    self.path.display()
+                ));
+                self.give_up(&why);
             }
         }
     }
 
     fn give_up(&mut self, why: &str) {
-        eprintln!("note: {}: {why}; no more traces are written, and the server goes on", self.path.display());
         self.done.why = Some(why.to_owned());
         self.done.not_written += 1;
     }

@@ -95,6 +95,20 @@ pub struct Cost {
     pub each: Span,
 }
 
+/// Why a guard is not attached any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// [`detach`] took it off.
+    Detached,
+    /// Another program took it off, or put its own in its place.
+    Removed,
+    /// The interface was removed, or moved to another network namespace.
+    NoInterface,
+}
+
+/// The notes of a guard that [`detach`] is about to take off.
+const DETACHED: &[u8] = b"detached";
+
 /// What a client hears whose SYN is shed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refusal {
@@ -132,10 +146,24 @@ pub struct Options {
     pub joined: Vec<PathBuf>,
 }
 
+impl Options {
+    /// What [`attach`] refuses before it looks at the interface.
+    ///
+    /// # Errors
+    /// Rules that contradict each other, or a file in which no service tells.
+    pub fn check(&self) -> Result<(), GuardError> {
+        self.tellers().map(drop)
+    }
+
+    fn tellers(&self) -> Result<Tellers, GuardError> {
+        self.classes.check(&self.ports)?;
+        Tellers::new(&self.joined)
+    }
+}
+
 /// A guard; it is detached when this is dropped.
 pub struct Guard {
-    program: u32,
-    interface: Interface,
+    attachment: Option<xdp::Attachment>,
     link: OwnedFd,
     loaded: Loaded,
     queues: Queues,
@@ -168,8 +196,7 @@ struct Last {
 /// # Errors
 /// [`GuardError`]; nothing is left behind then.
 pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
-    options.classes.check(&options.ports)?;
-    let tellers = Tellers::new(&options.joined)?;
+    let tellers = options.tellers()?;
     let interface = Interface::find(device)?;
     if let Some(found) = attached(interface.index) {
         let what =
@@ -210,13 +237,12 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     let (link, _) = xdp::attach(&interface, &loaded.program, Some(options.mode), |what, source| {
         InterfaceError::Refused { name: device.to_owned(), what, source }
     })?;
-    let program = xdp::attached(interface.index).unwrap_or_default();
+    let attachment = xdp::Attachment::of(interface.index);
     let machine = Machine::new(options.machine).map_err(crate::guard::maps::refused("a look at /proc"))?;
     let options = options.clone();
     let served_before = served_before.into();
     Ok(Guard {
-        program,
-        interface,
+        attachment,
         link,
         loaded,
         queues,
@@ -336,10 +362,17 @@ impl Guard {
         Ok(())
     }
 
-    /// Whether it still is where it was attached; else somebody took it off.
-    #[must_use]
-    pub fn is_attached(&self) -> bool {
-        xdp::attached(self.interface.index) == Some(self.program)
+    /// Why it is not where it was attached any more, if so. It is, where the kernel does not say.
+    pub fn end(&mut self) -> Option<End> {
+        match self.attachment.as_mut()?.look() {
+            xdp::Attached::Here => None,
+            xdp::Attached::NoInterface => Some(End::NoInterface),
+            xdp::Attached::Off => {
+                let settings = self.loaded.maps.settings();
+                let is_ours = settings.is_ok_and(|settings| settings.notes == DETACHED);
+                Some(if is_ours { End::Detached } else { End::Removed })
+            }
+        }
     }
 
     /// Whether the last service that told of its requests had fallen silent at the last look.

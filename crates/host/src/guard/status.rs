@@ -8,7 +8,8 @@ use super::error::GuardError;
 use super::layout::{Counts, DEADMAN, Held, Seen};
 use super::maps::{Maps, refused};
 use super::notes::Notes;
-use super::{Guard, attached};
+use super::settings::Settings;
+use super::{DETACHED, Guard, attached};
 use crate::interface::{Interface, InterfaceError};
 use crate::{Monotonic, bpf};
 
@@ -77,6 +78,11 @@ pub fn detach(device: &str) -> Result<String, GuardError> {
     let id = find(device)?;
     let name =
         Notes::attached(id).map_or_else(|_| "a guard of another version".to_owned(), |notes| notes.name());
+    // Its controller tells this from a removal by others.
+    let _ = Maps::attached(id).map(|maps| {
+        let settings = maps.settings()?;
+        maps.set_settings(&Settings { notes: DETACHED.to_vec(), ..settings })
+    });
     let refused = refused("to give up the program's place");
     match bpf::link_of(id).map_err(&refused)? {
         Some(link) => bpf::detach(&link).map_err(&refused)?,

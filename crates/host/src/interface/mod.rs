@@ -51,9 +51,8 @@ impl Interface {
         let refused = |what: &'static str| {
             move |source| InterfaceError::Refused { name: name.to_owned(), what, source }
         };
-        let index = match asked.ask(libc::SIOCGIFINDEX) {
-            // SAFETY: this request fills in the index.
-            Ok(answer) => unsafe { answer.ifru_ifindex }.cast_unsigned(),
+        let index = match asked.index() {
+            Ok(index) => index,
             Err(e) if e.raw_os_error() == Some(libc::ENODEV) => return Err(missing()),
             Err(e) => return Err(refused("what it is")(e)),
         };
@@ -88,21 +87,38 @@ impl Interface {
 }
 
 /// Looks whether an interface is still there, without opening anything then.
+///
+/// Another interface of its name is not it.
 #[derive(Debug)]
-pub struct Presence(Option<Question>);
+pub struct Presence {
+    asked: Option<Question>,
+    /// Its number, as far as it was there at first.
+    index: Option<u32>,
+}
 
 impl Presence {
     /// Of the interface called `name` in this thread's network namespace.
     #[must_use]
     pub fn of(name: &str) -> Self {
-        Self(Question::new(name))
+        let asked = Question::new(name);
+        let index = asked.as_ref().and_then(|asked| asked.index().ok());
+        Self { asked, index }
+    }
+
+    /// Its number, if it was there at first.
+    #[must_use]
+    pub fn index(&self) -> Option<u32> {
+        self.index
     }
 
     /// Whether it is there now. Yes, where the kernel does not say.
     #[must_use]
     pub fn is_there(&self) -> bool {
-        let Some(asked) = &self.0 else { return true };
-        asked.ask(libc::SIOCGIFINDEX).map_or_else(|e| e.raw_os_error() != Some(libc::ENODEV), |_| true)
+        let Some(asked) = &self.asked else { return true };
+        match asked.index() {
+            Ok(index) => self.index.is_none_or(|first| first == index),
+            Err(e) => e.raw_os_error() != Some(libc::ENODEV),
+        }
     }
 }
 
@@ -123,6 +139,12 @@ impl Question {
         name.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from as c_char);
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
         Some(Self { socket, name })
+    }
+
+    fn index(&self) -> io::Result<u32> {
+        let answer = self.ask(libc::SIOCGIFINDEX)?;
+        // SAFETY: this request fills in the index.
+        Ok(unsafe { answer.ifru_ifindex }.cast_unsigned())
     }
 
     fn ask(&self, request: libc::Ioctl) -> io::Result<Argument> {
@@ -221,6 +243,8 @@ mod tests {
     fn an_interface_is_there_or_not() {
         assert!(Presence::of("lo").is_there());
         assert!(!Presence::of("no-such-device").is_there());
+        let other = Presence { index: Some(u32::MAX), ..Presence::of("lo") };
+        assert!(!other.is_there(), "it is another one of the same name");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::interface::{Interface, InterfaceError};
 
 mod attached;
 
+pub use attached::{Attached, Attachment};
 pub(crate) use attached::{is_veth, program as attached};
 
 /// Where the program runs.

@@ -24,7 +24,7 @@ pub fn can_keep_awake(cores: &[CoreId]) -> bool {
 /// What is missing; to be tried with more rights is `experiment`. It was interrupted.
 pub fn unless_possible(world: &str, experiment: &str, who: &str) -> Result<(), Error> {
     if interrupt::is_set() {
-        return Err(Error::new("interrupted"));
+        return Err(Error::interrupted(""));
     }
     if let Some(why) = Lab::unavailable().or_else(Group::unavailable) {
         let advice = format!("sudo greenwave exp run {experiment}");

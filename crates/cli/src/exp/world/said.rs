@@ -48,7 +48,7 @@ impl Said {
         while self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             // Before all: ctrl-C ends the program, too.
             if interrupt::is_set() {
-                return Err(Error::new("interrupted"));
+                return Err(Error::interrupted(""));
             }
             let gone = child.try_wait().is_ok_and(|status| status.is_some());
             if gone || Instant::now() > end {

@@ -116,7 +116,7 @@ impl Rig {
             let report = panics::join("the clients", work).map_err(Error::new)??;
             let (before, after) = read.ok_or_else(|| Error::new("the clients did not start"))?;
             if interrupt::is_set() {
-                return Err(Error::new("interrupted"));
+                return Err(Error::interrupted(""));
             }
             let seconds = (after.at - before.at).as_secs_f64();
             let cores =

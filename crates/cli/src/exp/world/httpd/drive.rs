@@ -63,7 +63,7 @@ impl Rig {
                 let _ = starts.send(Instant::now());
                 while !visitors.is_done() {
                     if stop.load(Ordering::Relaxed) {
-                        return Err(Error::new("interrupted"));
+                        return Err(Error::interrupted(""));
                     }
                     if !visitors.step(clock.now(), &mut device) {
                         std::hint::spin_loop();

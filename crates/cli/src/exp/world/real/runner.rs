@@ -106,7 +106,7 @@ impl Conversation {
             let left = ends.saturating_duration_since(Instant::now());
             let heard = said.recv_timeout(left.min(LOOK));
             if interrupt::is_set() {
-                return Err(Error::new("interrupted"));
+                return Err(Error::interrupted(""));
             }
             match heard {
                 Ok(line) if ready => hear(&line).map_err(failed)?,

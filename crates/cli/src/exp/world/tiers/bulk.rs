@@ -74,7 +74,7 @@ impl Bulk {
         let end = Instant::now() + PATIENCE;
         while self.came() < enough {
             if interrupt::is_set() {
-                return Err(Error::new("interrupted"));
+                return Err(Error::interrupted(""));
             }
             if Instant::now() > end {
                 let came = self.came();

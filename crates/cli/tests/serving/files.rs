@@ -1,0 +1,127 @@
+//! Files that a server, and one that loads it, leave behind when something is in their way.
+
+use super::*;
+
+/// A folder of a test's own.
+fn folder(name: &str) -> host::lab::Folder {
+    host::lab::Folder::new(name).expect("a folder can be made")
+}
+
+/// Whether it can be played back to its end: whether it ends with a whole frame.
+#[track_caller]
+fn is_whole(place: &Namespace, capture: &Path) {
+    let device = format!("pcap:{},fast", capture.display());
+    let out = place.command(GREENWAVE).args(["serve", "--device", &device, "--addr", ADDR]).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
+#[test]
+fn a_capture_that_cannot_be_written_on_is_whole_and_the_server_goes_on_and_says_so() {
+    let Some(place) = place("a_capture_that_cannot_be_written_on_is_whole_and_…") else { return };
+    let folder = folder("da-full");
+    let path = folder.path().join("full.pcap");
+    // A file of 64 blocks at the most, as on a disk that has no more.
+    let script = "ulimit -f 64; exec \"$0\" \"$@\"";
+    let mut command = place.command("sh");
+    command
+        .args(["-c", script, GREENWAVE, "serve", "--device", "tap:gw0", "--addr", ADDR, "--pcap"])
+        .arg(&path);
+    let mut server = Server::started(&place, &mut command, false);
+    assert_eq!(get(&place, 80, "/bytes/200000").len(), 200_000);
+    assert_eq!(get(&place, 80, "/"), GREETING, "the traffic goes on");
+    kill_process(Pid::from_child(&server.child), Signal::INT).expect("it runs");
+    let (code, printed, said) = server.ended();
+    assert!(printed.contains("2 connections"), "{printed}");
+    assert_eq!(code, Some(2), "{said}");
+    let line = said.lines().find(|line| line.starts_with("error: ")).unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains("full.pcap: File too large; it ends after "), "{line}");
+    is_whole(&place, &path);
+}
+
+#[test]
+fn a_capture_has_a_bound_that_is_said_when_it_is_reached() {
+    let Some(place) = place("a_capture_has_a_bound_that_is_said_when_it_is_reached") else { return };
+    let folder = folder("da-bound");
+    let path = folder.path().join("bound.pcap");
+    let flags = ["--pcap", path.to_str().unwrap(), "--pcap-max", "16KiB"];
+    let mut server = Server::start(&place, "tap:gw0", &flags);
+    assert_eq!(get(&place, 80, "/bytes/100000").len(), 100_000);
+    kill_process(Pid::from_child(&server.child), Signal::TERM).expect("it runs");
+    let (code, _, said) = server.ended();
+    assert_eq!(code, Some(0), "it was asked for: {said}");
+    assert!(said.contains("more than 16384 bytes (--pcap-max) are not written"), "{said}");
+    let size = std::fs::metadata(&path).unwrap().len();
+    assert!((8192..=16_384).contains(&size), "{size} bytes");
+    is_whole(&place, &path);
+}
+
+#[test]
+fn files_that_cannot_be_written_are_refused_before_a_device_is_made() {
+    let Some(place) = place("files_that_cannot_be_written_are_refused_before_a_device_is_made") else {
+        return;
+    };
+    let folder = folder("da-refused");
+    let (own, readable) = (folder.path().to_str().unwrap(), format!("{}/none/file", folder.path().display()));
+    for flag in ["--pcap", "--traces"] {
+        for (path, says) in [
+            (own, "Is a directory"),
+            (&*readable, "No such file or directory"),
+            ("/proc/version", "Permission denied"),
+            ("/proc/none", "No such file or directory"),
+            ("/dev/full", "No space left on device"),
+        ] {
+            // What a line of traces finds, it finds when there is one.
+            if (flag, path) == ("--traces", "/dev/full")
+                || (path == "/proc/version" && rustix::process::geteuid().is_root())
+            {
+                continue;
+            }
+            let args = ["serve", "--device", "tap:gw0", "--addr", ADDR, flag, path];
+            let out = place.command(GREENWAVE).args(args).stdin(Stdio::null()).output().unwrap();
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(2), "{flag} {path}: {said}");
+            assert!(said.contains(says) && said.starts_with("error: "), "{says:?} is not in {said:?}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_load_that_is_interrupted_says_that_its_figures_are_partial() {
+    let Some(place) = place("a_load_that_is_interrupted_says_that_its_figures_are_partial") else { return };
+    let server = Server::start(&place, "tap:gw0", &[]);
+    let sent = || {
+        let table = place.run("cat", &["/proc/net/dev"]).unwrap();
+        let row = table.lines().find_map(|line| line.trim().strip_prefix("gw0:")).expect("its row");
+        row.split_whitespace().nth(9).expect("packets sent").parse::<u64>().expect("a count")
+    };
+    for (signal, more) in [(Signal::INT, &[][..]), (Signal::TERM, &["--json"])] {
+        let mut command = place.command(GREENWAVE);
+        command.args(["load", "--target", "10.77.0.2:80", "--rate", "500", "--duration", "600s"]).args(more);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let before = sent();
+        let mut load = place.spawn(&mut command).unwrap();
+        let end = Instant::now() + LIMIT;
+        // Beyond the opening of its 50 connections.
+        while sent() < before + 1000 {
+            assert!(Instant::now() < end, "it does not load");
+        }
+        kill_process(Pid::from_child(&load), signal).expect("it runs");
+        let (mut printed, mut said) = (String::new(), String::new());
+        load.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+        load.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(load.wait().unwrap().code(), Some(130), "{said}");
+        assert!(
+            said.starts_with("error: interrupted after ") && said.contains(" of 600 s: the figures"),
+            "{said}"
+        );
+        if more.is_empty() {
+            assert!(printed.contains(" answered ("), "{printed}");
+        } else {
+            let result: Value = serde_json::from_str(&printed).expect("JSON");
+            schema::conforms(&result);
+            assert_eq!(result["partial"], true);
+        }
+    }
+    server.stop();
+}
