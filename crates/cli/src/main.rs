@@ -119,6 +119,35 @@ enum Command {
 }
 
 impl Command {
+    /// What a start refuses before its first action; `has` says whether the flag of this name is given.
+    ///
+    /// # Errors
+    /// As the command.
+    fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
+        match self {
+            Self::Serve(args) => args.check(has),
+            Self::Run(args) => args.check(has),
+            Self::Load(args) => args.check(),
+            Self::Sched(args) => args.check(),
+            Self::Fabric(args) => args.check(),
+            Self::Guard(args) => args.check(),
+            Self::Demo(args) => args.check(),
+            // The others have nothing that is refused other than by their flags, or run for a person who hears it.
+            Self::Exp(_)
+            | Self::Sim(_)
+            | Self::Top(_)
+            | Self::Control(_)
+            | Self::Calibrate(_)
+            | Self::Bench(_)
+            | Self::Doctor(_)
+            | Self::Report(_)
+            | Self::Check(_)
+            | Self::Explain(_)
+            | Self::Man(_)
+            | Self::Completions(_) => Ok(()),
+        }
+    }
+
     /// What the doctor looks at for it, where it needs something of the machine.
     fn area(&self) -> Option<&'static str> {
         match self {
@@ -181,6 +210,14 @@ fn main() -> ExitCode {
 fn refused(e: &Error) -> ExitCode {
     eprintln!("{e}");
     e.code()
+}
+
+/// What the command of `words` refuses before its first action; `has` as of [`Command::check`].
+///
+/// # Errors
+/// What clap finds wrong; what the command does.
+fn check_words(words: &[String], has: &dyn Fn(&str) -> bool) -> Result<Result<(), Error>, clap::Error> {
+    Cli::try_parse_from(words).map(|Cli { command, .. }| command.check(has))
 }
 
 /// All commands with their flags.

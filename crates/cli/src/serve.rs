@@ -7,9 +7,11 @@
 
 use std::net::IpAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use host::sandbox::Duty;
+use net::classify::rules::Observed;
 use net::stack::Config as StackConfig;
 use queueing::Span;
 use runtime::mode::{Classifiers, Mode, Policy};
@@ -20,6 +22,7 @@ use crate::device::{Open, Watch};
 use crate::link::Link;
 use crate::options::{self, Steer, made_up_mac, secret};
 use crate::report::Header;
+use crate::sandbox::Sandbox;
 use crate::shards::FlowHash;
 use crate::ui::{self, Head};
 use crate::{Error, control, door, sandbox, traces};
@@ -109,6 +112,43 @@ enum Serves {
     Synthetic,
 }
 
+/// What a server is made of that needs no device.
+struct Valid {
+    policies: Vec<Policy>,
+    observed: Arc<Observed>,
+    sandbox: Sandbox,
+}
+
+impl Args {
+    /// What a start refuses before it opens anything; `has` says whether the flag of this name is given.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
+        self.link.check(has)?;
+        self.valid(None).map(drop)
+    }
+
+    /// What the flags say beside device and addresses; `kept` as of [`sandbox::Flags::plan`].
+    fn valid(&self, kept: Option<&'static str>) -> Result<Valid, Error> {
+        if self.proto == Proto::Udp && matches!(self.app, Serves::Http) {
+            let what = "http is for connections, and --proto udp has none";
+            return Err(Error::new(what).advice("--proto udp --app echo"));
+        }
+        let guarded = self.guard.guard()?.is_some();
+        if self.proto == Proto::Udp && guarded {
+            let what = "--guard is for connections, and --proto udp has none";
+            return Err(Error::new(what).advice("--proto tcp"));
+        }
+        let (policies, observed) = policies(self, self.shards.into())?;
+        self.link.check_capture()?;
+        self.traces.check()?;
+        self.ui.check()?;
+        let sandbox = self.sandbox.plan(Duty::Serve, kept)?;
+        Ok(Valid { policies, observed, sandbox })
+    }
+}
+
 /// Serves until interrupted.
 ///
 /// # Errors
@@ -117,19 +157,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     // A signal that comes before there is a server to hear it is not lost.
     let _ = host::interrupt::hangup();
     let (kind, addresses) = args.link.plan()?;
-    if args.proto == Proto::Udp && matches!(args.app, Serves::Http) {
-        let what = "http is for connections, and --proto udp has none";
-        return Err(Error::new(what).advice("--proto udp --app echo"));
-    }
-    let guarded = args.guard.guard()?.is_some();
-    if args.proto == Proto::Udp && guarded {
-        let what = "--guard is for connections, and --proto udp has none";
-        return Err(Error::new(what).advice("--proto tcp"));
-    }
-    let (policies, observed) = policies(args, args.shards.into())?;
-    args.link.check_capture()?;
-    args.traces.check()?;
-    let sandbox = args.sandbox.plan(Duty::Serve, kind.kept())?;
+    let Valid { policies, observed, sandbox } = args.valid(kind.kept())?;
     let header = args.json.then(|| Header::of_host("serve", None).examined(&["serve"]));
     let ui = args.ui.open(head(args), args.control.is_on())?;
     let reads = arguments.file().into_iter().chain(args.link.policy.clone()).collect();

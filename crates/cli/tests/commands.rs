@@ -238,12 +238,12 @@ fn a_good_policy_is_shown_rule_by_rule() {
 fn one_check_is_for_every_file() {
     let tasks = "include = [\"check-more.toml\"]\n[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n";
     let more =
-        |class: &str| format!("[[tasks]]\nname = \"b\"\nclass = \"{class}\"\ncommand = [\"x\", \"y\"]\n");
+        |class: &str| format!("[[tasks]]\nname = \"b\"\nclass = \"{class}\"\ncommand = [\"true\", \"y\"]\n");
     let tasks = Scratch::new("check-tasks.toml", tasks);
     let included = Scratch::new("check-more.toml", &more("BE"));
     let said = |path: &str| String::from_utf8_lossy(&greenwave(&["check", path]).stdout).into_owned();
     let text = said(tasks.path());
-    for part in ["process 1", "BE", "x y", "shared by policy caladan"] {
+    for part in ["process 1", "BE", "true y", "shared by policy caladan"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     drop(included);

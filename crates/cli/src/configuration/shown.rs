@@ -8,7 +8,7 @@ use serde_json::json;
 use super::file::{File, Section, Setting, help};
 use super::flag_of;
 use crate::table::Table;
-use crate::{Error, commands, words};
+use crate::{Error, check_words, words};
 
 /// Prints what the file at `path` says, once every value is one that its flag takes.
 ///
@@ -38,15 +38,38 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses what the command would, but that something is missing: that may come
-/// from the command line.
+/// What stands for what a command needs and a file may leave to the command line: flags, and what is none.
+const REQUIRED: [(&str, &[&str], &[&str]); 6] = [
+    ("serve", &["--device=tap:gw0", "--addr=10.77.0.2/24"], &[]),
+    ("run", &["--device=tap:gw0", "--addr=10.77.0.2/24"], &["--", "true"]),
+    ("guard attach", &["--port=80"], &["eth0"]),
+    ("fabric attach", &["--rate=1gbit"], &["eth0"]),
+    ("load", &["--target=127.0.0.1:80", "--rate=1000"], &[]),
+    ("sched", &[], &[]),
+];
+
+/// Refuses what the command would before its first action, on this machine, but that something is missing: that
+/// may come from the command line.
 fn check(path: &Path, section: &Section) -> Result<(), Error> {
-    let given = section.settings.iter().flat_map(|setting| &setting.words);
-    let line = ["greenwave"].into_iter().chain(section.command.iter().chain(given).map(String::as_str));
-    let Err(e) = commands().try_get_matches_from(line) else { return Ok(()) };
-    if e.kind() == ErrorKind::MissingRequiredArgument {
-        return Ok(());
-    }
+    let has = |flag: &str| section.settings.iter().any(|setting| setting.key == flag);
+    let command = section.command.join(" ");
+    let required = REQUIRED.iter().find(|(name, ..)| *name == command);
+    let (flags, others) = required.map_or((&[][..], &[][..]), |&(_, flags, others)| (flags, others));
+    let is_missing = |word: &&&str| {
+        let flag = word.trim_start_matches("--").split('=').next().unwrap_or_default();
+        // A burst stands in a rate's place.
+        !has(flag) && !(flag == "rate" && has("burst"))
+    };
+    let given = section.settings.iter().flat_map(|setting| &setting.words).map(String::as_str);
+    let line = ["greenwave"].into_iter().chain(section.command.iter().map(String::as_str));
+    let line =
+        line.chain(given).chain(flags.iter().filter(is_missing).copied()).chain(others.iter().copied());
+    let line: Vec<String> = line.map(str::to_owned).collect();
+    let e = match check_words(&line, &has) {
+        Ok(checked) => return checked,
+        Err(e) if e.kind() == ErrorKind::MissingRequiredArgument => return Ok(()),
+        Err(e) => e,
+    };
     let setting = flag_of(&e).and_then(|key| section.settings.iter().find(|setting| setting.key == key));
     let place = setting.map_or_else(|| path.display().to_string(), |setting| setting.place.clone());
     Err(Error::new(format!("{place}: {}", words(&e))).advice(help(&section.command)))

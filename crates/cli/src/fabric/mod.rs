@@ -58,6 +58,18 @@ enum Command {
     },
 }
 
+impl Args {
+    /// What a start refuses before it begins to act.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn check(&self) -> Result<(), Error> {
+        let Command::Attach { rate, policy, .. } = &self.command else { return Ok(()) };
+        named(policy)?;
+        Policy::check_rate(*rate).map_err(|e| Error::from(fabric::FabricError::from(e)))
+    }
+}
+
 /// Does what was asked.
 ///
 /// # Errors

@@ -33,6 +33,19 @@ enum Command {
     Model(model::Args),
 }
 
+impl Args {
+    /// What a start refuses before it begins to act.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn check(&self) -> Result<(), Error> {
+        match &self.command {
+            Command::Attach(args) => args.check(),
+            Command::Status(_) | Command::Detach { .. } | Command::Model(_) => Ok(()),
+        }
+    }
+}
+
 /// Does what the subcommand says.
 ///
 /// # Errors

@@ -102,6 +102,31 @@ pub struct Args {
     program: Vec<OsString>,
 }
 
+impl Args {
+    /// What a start refuses before it opens anything; `has` says whether the flag of this name is given.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
+        self.lib.iter().try_for_each(|lib| Library::find(Some(lib)).map(drop))?;
+        self.guard.joined(&self.joined, &Heard::default())?;
+        self.link.check(has)?;
+        self.link.classifiers()?;
+        self.ui.check()?;
+        self.check_files()
+    }
+
+    /// Whether its files can be written.
+    fn check_files(&self) -> Result<(), Error> {
+        self.link.check_capture()?;
+        if let (Some(file), 2..) = (&self.link.pcap, self.shards) {
+            let what = format!("--pcap {}: one file takes the frames of one stack", file.display());
+            return Err(Error::new(format!("{what}, and --shards is {}", self.shards)).advice("--shards 1"));
+        }
+        self.traces.check()
+    }
+}
+
 /// Runs the program to its end; with its exit status, or 1 where that is 0 and
 /// sockets of its were the kernel's that should have been the stack's.
 ///
@@ -117,12 +142,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let guards = (0..args.shards).map(|_| guard()).collect::<Result<_, _>>()?;
     let (kind, addresses) = args.link.plan()?;
     let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
-    args.link.check_capture()?;
-    if let (Some(file), 2..) = (&args.link.pcap, args.shards) {
-        let what = format!("--pcap {}: one file takes the frames of one stack", file.display());
-        return Err(Error::new(format!("{what}, and --shards is {}", args.shards)).advice("--shards 1"));
-    }
-    args.traces.check()?;
+    args.check_files()?;
     let sandbox = args.sandbox.plan(Duty::Run { joined: !args.joined.is_empty() }, kind.kept());
     // While there is no other thread than this one.
     let bypass = Bypass::watch(lib.path(), args.sandbox.is_on());

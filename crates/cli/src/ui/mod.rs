@@ -65,12 +65,22 @@ impl Flags {
         Ok(Some(Ui { seen, server, told: Cell::new(None) }))
     }
 
-    fn listen(&self, place: SocketAddr, seen: &Seen) -> Result<Server, Error> {
+    /// What [`open`](Self::open) refuses before it listens.
+    ///
+    /// # Errors
+    /// An address for others without a word that they may look.
+    pub fn check(&self) -> Result<(), Error> {
+        let Some(place) = self.ui else { return Ok(()) };
         if !place.ip().is_loopback() && !self.ui_remote {
             let what = format!("--ui {place}: other machines could look; 127.0.0.1 and ::1 are for this one");
             let here = SocketAddr::new([127, 0, 0, 1].into(), place.port());
             return Err(Error::new(what).advice(format!("--ui {here}, or --ui-remote if they may")));
         }
+        Ok(())
+    }
+
+    fn listen(&self, place: SocketAddr, seen: &Seen) -> Result<Server, Error> {
+        self.check()?;
         let site = Site { live: seen.live.clone(), clock: seen.clock, any_name: self.ui_remote };
         let server = Server::start(place, site).map_err(|e| match e.kind() {
             ErrorKind::AddrInUse => Error::new(format!("--ui {place}: somebody listens there already"))

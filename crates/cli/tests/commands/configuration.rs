@@ -59,9 +59,14 @@ fn one_file_is_for_all_commands_and_the_command_line_goes_before_it() {
 
 #[test]
 fn check_says_what_each_command_gets() {
+    let tasks =
+        Scratch::new("all-tasks.toml", "[[tasks]]\nname = \"a\"\nclass = \"LC\"\ncommand = [\"true\"]\n");
+    let all = ALL
+        .replace("no/such/tasks.toml", tasks.path())
+        .replace("true\n\n[guard", "true\napp = \"echo\"\n\n[guard");
     let part = Scratch::new("all-part.toml", "[top]\nonce = true\n");
     let name = std::path::Path::new(part.path()).file_name().unwrap().to_string_lossy().into_owned();
-    let file = Scratch::new("all-check.toml", &format!("include = [\"{name}\"]\n{ALL}"));
+    let file = Scratch::new("all-check.toml", &format!("include = [\"{name}\"]\n{all}"));
     let out = greenwave(&["check", file.path()]);
     let shown = lines(&out);
     for line in [
@@ -113,4 +118,186 @@ fn what_is_wrong_is_refused_with_its_line_before_anything_runs() {
     }
     let out = greenwave(&["--config", "no/such.toml", "serve"]);
     assert!(says(&out).starts_with("error: no/such.toml: No such file"), "{}", says(&out));
+}
+
+/// A file, and how its command is started; both are refused with the same words.
+fn refused_alike(name: &str, section: &str, text: &str, start: &[&str], says: &str) {
+    let file = Scratch::new(&format!("alike-{name}.toml"), &format!("[{section}]\n{text}\n"));
+    let checked = greenwave(&["check", file.path()]);
+    let started = greenwave(&[&["--config", file.path()], start].concat());
+    let words = [says_of(&checked), says_of(&started)];
+    assert_eq!(
+        checked.status.code(),
+        Some(2),
+        "{section}: {text}: check passes it; the start says {words:?}"
+    );
+    assert!(words[1].contains(says), "{section}: {text}: {says:?} is not in {words:?}");
+    assert_eq!((started.status.code(), &words[0]), (Some(2), &words[1]), "{section}: {text}");
+}
+
+fn says_of(out: &Output) -> String {
+    says(out).lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn check_refuses_what_a_start_refuses_with_the_same_words() {
+    let wrong = Scratch::new("alike-wrong-policy.toml", "[[rule]]\nname = \"a\"\npriority = 9\n");
+    let wrong = wrong.path();
+    let serve = "device = \"tap:gw9\"\naddr = \"10.77.0.2/24\"";
+    let in_serve = [
+        ("policy = \"no/such/policy.toml\"", "no/such/policy.toml: No such file"),
+        (&*format!("policy = \"{wrong}\""), "priority 9 is outside 0..=7"),
+        ("policy = \"/\"", "Is a directory"),
+        ("user = \"no-such-user\"", "user \"no-such-user\" is neither"),
+        ("user = \"1:x\"", "user \"1:x\" is neither"),
+        ("guard = \"best\"", "--guard: "),
+        ("guard = \"queue-delay\"\nproto = \"udp\"\napp = \"echo\"", "--guard is for connections"),
+        ("proto = \"udp\"", "http is for connections"),
+        ("dispatch = \"best\"", "dispatch "),
+        ("steer = \"high=0\"", "--steer needs workers"),
+        ("workers = 1\nsteer = \"high=9\"", "9"),
+        ("pcap = \"/no/such/folder/file\"", "/no/such/folder/file: No such file"),
+        ("traces = \"/no/such/folder/file\"", "/no/such/folder/file: No such file"),
+        ("ui = \"0.0.0.0:9900\"", "other machines could look"),
+        ("port = 0", "invalid value '0'"),
+        ("workers = 300", "invalid value '300'"),
+        ("mode = \"best\"", "invalid value 'best'"),
+        ("pcap-max = \"much\"", ":"),
+        ("control = \"a b\"", "invalid value 'a b'"),
+        ("prot = 1", "unknown key `prot`"),
+    ];
+    for (number, (text, says)) in in_serve.into_iter().enumerate() {
+        refused_alike(&format!("serve-{number}"), "serve", &format!("{serve}\n{text}"), &["serve"], says);
+    }
+    let links = [
+        ("device = \"tup:gw9\"\naddr = \"10.77.0.2/24\"", "device \"tup:gw9\" is not "),
+        ("device = \"packet:da-none\"\naddr = \"10.77.0.2/24\"", "da-none"),
+        ("device = \"xdp:da-none\"\naddr = \"10.77.0.2/24\"", "da-none"),
+        ("device = \"pcap:/no/such.pcap\"\naddr = \"10.77.0.2/24\"", "/no/such.pcap: No such file"),
+        ("device = \"tap:gw9\"\naddr = \"10.77.0.2\"", "invalid value '10.77.0.2'"),
+        ("device = \"tap:gw9\"\naddr = \"10.77.0.2/24\"\nhost-addr = \"10.88.0.1\"", "10.88.0.1"),
+        ("device = \"tap:gw9\"\naddr = \"10.77.0.2/24\"\ngateway = \"10.88.0.1\"", "10.88.0.1"),
+    ];
+    for (number, (text, says)) in links.into_iter().enumerate() {
+        refused_alike(&format!("link-{number}"), "serve", text, &["serve"], says);
+    }
+    let guard = [
+        ("policy = \"best\"", "best"),
+        ("period = \"1s\"", "period 1.00 s is outside"),
+        ("user = \"no-such-user\"", "user \"no-such-user\" is neither"),
+        ("joined = \"/no/such/queue\"", "/no/such/queue"),
+        ("class = \"port:81\"", "81"),
+        ("ui = \"0.0.0.0:9900\"", "other machines could look"),
+        ("target-delay = \"soon\"", "invalid value 'soon'"),
+    ];
+    for (number, (text, says)) in guard.into_iter().enumerate() {
+        let text = format!("port = 80\n{text}");
+        refused_alike(
+            &format!("guard-{number}"),
+            "guard.attach",
+            &text,
+            &["guard", "attach", "da-none"],
+            says,
+        );
+    }
+    let fabric = [
+        ("policy = \"no/such/policy.toml\"", "no/such/policy.toml: No such file"),
+        ("policy = \"best\"", "best"),
+        ("rate = \"1bit\"", "rate"),
+    ];
+    for (number, (text, says)) in fabric.into_iter().enumerate() {
+        let text =
+            if text.starts_with("rate") { text.to_owned() } else { format!("rate = \"1gbit\"\n{text}") };
+        refused_alike(
+            &format!("fabric-{number}"),
+            "fabric.attach",
+            &text,
+            &["fabric", "attach", "da-none"],
+            says,
+        );
+    }
+    let load = [
+        ("target = \"nowhere\"\nrate = 10", "target \"nowhere\""),
+        ("target = \"127.0.0.1:1\"\nrate = -1", "-1"),
+        ("target = \"127.0.0.1:1\"\nrate = 10\nurgent = 2", "urgent 2 is outside"),
+        ("target = \"127.0.0.1:1\"\nrate = 10\nconnections = 0", "connections"),
+    ];
+    for (number, (text, says)) in load.into_iter().enumerate() {
+        refused_alike(&format!("load-{number}"), "load", text, &["load"], says);
+    }
+    let demo = [
+        ("out = \"/no/such/folder/page.html\"", "/no/such/folder/page.html: No such file"),
+        ("burst = \"1/1s\"\nseconds = 1", "no burst"),
+    ];
+    for (number, (text, says)) in demo.into_iter().enumerate() {
+        refused_alike(&format!("demo-{number}"), "demo", text, &["demo"], says);
+    }
+}
+
+/// What `sched` and `run` are given by files of their own, and by programs that are not there.
+#[test]
+fn check_of_tasks_refuses_what_sched_refuses_with_the_same_words() {
+    let task = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\n";
+    let here = "command = [\"true\"]\n";
+    let cases = [
+        (format!("cores = \"x\"\n{task}{here}"), "x"),
+        (format!("cores = \"0-\"\n{task}{here}"), "cores \"0-\" are not numbers"),
+        (format!("cores = \"9999\"\n{task}{here}"), "greenwave may use "),
+        (format!("policy = \"best\"\n{task}{here}"), "best"),
+        (format!("mechanism = \"best\"\n{task}{here}"), "mechanism \"best\" is none of"),
+        (format!("sensor = \"best\"\n{task}{here}"), "unknown variant"),
+        (format!("polcy = 1\n{task}{here}"), "unknown field `polcy`"),
+        (format!("period = \"9s\"\n{task}{here}"), "period 9.00 s is outside"),
+        (format!("hook = [\"no-such-hook\"]\n{task}{here}"), "hook no-such-hook: No such file"),
+        (
+            format!("metrics = \"/no/such/folder/a.prom\"\n{task}{here}"),
+            "/no/such/folder/a.prom: No such file",
+        ),
+        (format!("{task}command = [\"no-such-program\"]\n"), "task a: no-such-program: No such file"),
+        (format!("{task}command = [\"/etc/passwd\"]\n"), "task a: /etc/passwd: Permission denied"),
+        (
+            format!("{task}{here}output = \"/no/such/folder/log\"\n"),
+            "task a: /no/such/folder/log: No such file",
+        ),
+        (format!("{task}pid = 2147483647\n"), "there is no process 2147483647"),
+        (format!("{task}cgroup = \"/no/such\"\n"), "/no/such"),
+        (format!("{task}{here}guaranteed = 5000\n"), "5000 cores are guaranteed"),
+        ("policy = \"caladan\"\ntasks = []\n".to_owned(), "there is no task"),
+    ];
+    let journals = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("journals-alike");
+    for (number, (text, says)) in cases.iter().enumerate() {
+        let file = Scratch::new(&format!("alike-tasks-{number}.toml"), text);
+        let named = Scratch::new(
+            &format!("alike-sched-{number}.toml"),
+            &format!("[sched]\nconfig = \"{}\"\n", file.path()),
+        );
+        let start =
+            ["sched", "--config", file.path(), "--for", "10ms", "--journals", journals.to_str().unwrap()];
+        let outs =
+            [greenwave(&start), greenwave(&["check", file.path()]), greenwave(&["check", named.path()])];
+        let words = outs.each_ref().map(says_of);
+        assert!(words[0].contains(says), "{text}: {says:?} is not in {words:?}");
+        assert!(words.iter().all(|said| *said == words[0]), "{text}: {words:?}");
+        assert!(outs.iter().all(|out| out.status.code() == Some(2)), "{text}: {words:?}");
+    }
+}
+
+/// What the command line has to add, check does not miss; what is in use it does not look at.
+#[test]
+fn check_takes_what_a_start_takes_with_a_command_line() {
+    for (section, text) in [
+        ("serve", "pcap = \"/dev/null\""),
+        ("serve", "addr = \"10.77.0.2/24\""),
+        ("serve", "device = \"tap:gw9\""),
+        ("serve", "host-addr = \"10.88.0.1\""),
+        ("run", "spin = \"20us\""),
+        ("guard.attach", "target-delay = \"20ms\""),
+        ("fabric.attach", "policy = \"fish\""),
+        ("load", "burst = \"300/10ms\""),
+        ("sched", "every = \"1s\""),
+    ] {
+        let file = Scratch::new(&format!("takes-{}.toml", text.len()), &format!("[{section}]\n{text}\n"));
+        let out = greenwave(&["check", file.path()]);
+        assert_eq!(out.status.code(), Some(0), "{section}: {text}: {}", says(&out));
+    }
 }

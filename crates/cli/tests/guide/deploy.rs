@@ -65,7 +65,18 @@ fn the_flags_that_units_and_their_samples_use_exist() {
 /// Each unit that takes the one file finds a section of its own in the sample.
 #[test]
 fn the_sample_of_the_one_file_is_right_and_is_what_units_take() {
-    let sample = root().join("deploy/etc/greenwave.toml");
+    // The files that it names are there, and the interface is one that every machine can have.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("deploy-etc");
+    let text = read("deploy/etc/greenwave.toml")
+        .replace("/etc/greenwave", folder.to_str().expect("a path of ours is UTF-8"))
+        .replace("xdp:eth0", "tap:gw0");
+    std::fs::create_dir_all(&folder).expect("the folder for test files is writable");
+    let sample = folder.join("greenwave.toml");
+    let policy = "[[rule]]\nname = \"a\"\nlayer = \"driver\"\npriority = 0\nport = 80\n";
+    let tasks = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\ncommand = [\"true\"]\n";
+    for (name, text) in [("greenwave.toml", &*text), ("policy.toml", policy), ("sched.toml", tasks)] {
+        std::fs::write(folder.join(name), text).expect("the folder for test files is writable");
+    }
     let out = Command::new(env!("CARGO_BIN_EXE_greenwave")).args(["check", "--json"]).arg(&sample).output();
     let out = out.expect("greenwave starts");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
