@@ -1,40 +1,54 @@
 //! A stack under any list of calls, segments and times.
 //!
-//! The segments are made from what the stack itself said last, slightly off,
-//! so that they come close enough to matter. Promises: no panic; every frame
-//! reads back; the streams hold the bytes that were sent there; an end is told
-//! once and is one; time goes on.
+//! The segments are made from the stack's own latest segment between the same
+//! ports, slightly off, so that they come close enough to matter. Each
+//! connection is held to its own handshake: ports are used again while an
+//! earlier connection between them still has unread data.
+//!
+//! Promises: no panic; every frame reads back; both streams of every
+//! connection, opened by either side, hold the bytes that were sent there; an
+//! end is reported once and is one; counts of bytes agree; buffers stay within
+//! their bounds and are given back at the end; time goes on.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-use net::wire::tcp::{Flags, Segment, Seq};
-use net::wire::{arp, ethernet, ip, ipv4};
+use net::buffers::Buffers;
+use net::stack::{Config, Ecn, Ipv6, KeepAlive, ListenOptions, State, SynCookies};
+use net::wire::ip::{self, Protocol};
+use net::wire::tcp::{FastOpen, Flags, Segment, Seq};
+use net::wire::{arp, ethernet, icmpv6, ipv6, ndp};
 use net::{ConnId, EventKind, Stack};
-use queueing::{Span, Time};
+use queueing::{Label, Priority, Span, Time};
 
 use super::input::{Input, pattern};
-use super::{sent, stack};
+use super::{config, sent};
+use crate::host::{MAC, PAIRS, PEER4, PEER6, STACK_MAC, STACK4, STACK6, parse};
 use crate::world::meta;
 
-const STACK: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-const STACK_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// Ports of the peer and of the stack.
+type Ports = (u16, u16);
 
-/// What the peer knows of one pair of ports from what the stack said.
+/// The newest state of one pair of ports, as the stack's segments show it.
 #[derive(Clone, Copy, Default)]
 struct Heard {
     /// The stack's next number, and the peer's.
     seq: u32,
     ack: u32,
-    /// The number of the first byte of the stack's stream, and of the peer's.
+    /// The number of the first byte of the stack's stream, of the connection that was opened last.
     stack_start: Option<u32>,
+    /// A SYN with data opened it (Fast Open), so that its SYN, ACK is still to come.
+    early: bool,
+    /// The number of the first byte of the peer's stream, of the connection whose handshake a SYN of
+    /// the peer's began last.
     peer_start: Option<u32>,
 }
 
+/// One connection, from the application's side.
 #[derive(Default)]
 struct Known {
+    /// The number of the first byte of the peer's stream, once the peer's SYN was taken.
+    peer_start: Option<u32>,
     read: u32,
     written: u32,
     closed: bool,
@@ -43,72 +57,136 @@ struct Known {
 struct World {
     stack: Stack,
     now: Time,
-    heard: BTreeMap<(u16, u16), Heard>,
+    addrs: (IpAddr, IpAddr),
+    heard: BTreeMap<Ports, Heard>,
     known: BTreeMap<ConnId, Known>,
     open: Vec<ConnId>,
+    /// The stack's latest Fast Open cookie.
+    cookie: FastOpen,
 }
 
+const LISTENERS: [u16; 2] = [80, 81];
+const RECV_BUFFER_MAX: usize = 16 * 1024;
+/// As RFC 4861 §4.3 has it.
+const NEIGHBOR_SOLICITATION: u8 = 135;
+
 pub fn connection(data: &[u8]) {
+    // Settings stand at the end, so that what stands before them means the same with any.
+    let (decisions, settings) = data.split_at(data.len().saturating_sub(2));
+    let bits = settings.iter().fold(0, |bits, byte| bits << 8 | u16::from(*byte));
+    let six = bits & 1 == 1;
+    let mut stack = Stack::new(settings_of(bits));
+    for port in LISTENERS {
+        stack.listen(port, listen_options(bits)).expect("a free port");
+    }
     let mut world = World {
-        stack: stack(),
+        stack,
         now: Time::from_nanos(5_000_000_000),
+        addrs: PAIRS[usize::from(six)],
         heard: BTreeMap::new(),
         known: BTreeMap::new(),
         open: Vec::new(),
+        cookie: FastOpen::REQUEST,
     };
     world.introduce();
-    let mut input = Input(data);
+    let mut input = Input(decisions);
     for _ in 0..2000 {
-        if world.step(&mut input).is_none() {
+        if world.step(&mut input, bits).is_none() {
             break;
         }
     }
     world.let_time_pass();
+    world.end();
+}
+
+/// A host that speaks IPv4 and has every option off where `bits` is 0.
+fn settings_of(bits: u16) -> Config {
+    let on = |bit: u16| bits >> bit & 1 == 1;
+    let one_of = |bit: u16| usize::from(bits >> bit & 3);
+    let ipv6 = Ipv6 { addrs: vec![(STACK6, 64)], slaac: false, probes: 0, ..Ipv6::default() };
+    let plain = config(1);
+    Config {
+        mtu: if on(0) { 1280 } else { plain.mtu },
+        ipv6: on(0).then_some(ipv6),
+        pacing: on(1),
+        rack: !on(2),
+        reads_after_reset: on(3),
+        ecn: [Ecn::Off, Ecn::Classic, Ecn::Dctcp, Ecn::Off][one_of(4)],
+        memory_max: [1 << 30, 16 << 10, 48 << 10, 128 << 10][one_of(6)],
+        delayed_ack: on(8).then_some(Span::from_millis(40)),
+        keep_alive: on(9).then_some(Span::from_secs(2)),
+        syn_cookies: match one_of(10) {
+            // Else a cookie could not be told from the answer to a SYN with data.
+            _ if on(12) => SynCookies::Off,
+            1 => SynCookies::Always,
+            2 => SynCookies::Off,
+            _ => SynCookies::WhenFull,
+        },
+        fast_open_cookies: if on(12) { 2 } else { 0 },
+        user_timeout: on(13).then_some(Span::from_secs(3)),
+        recv_buffer_max: RECV_BUFFER_MAX,
+        send_buffer_max: if on(14) { 32 << 10 } else { 0 },
+        ..plain
+    }
+}
+
+fn listen_options(bits: u16) -> ListenOptions {
+    let fast_open = if bits >> 12 & 1 == 1 { 2 } else { 0 };
+    ListenOptions { backlog: 2, fast_open, ..ListenOptions::default() }
 }
 
 impl World {
     /// One decision of the input's; `None` when there is none left.
-    fn step(&mut self, input: &mut Input<'_>) -> Option<()> {
-        match input.below(16)? {
-            0..=7 => self.segment(input)?,
-            8 => {
+    fn step(&mut self, input: &mut Input<'_>, bits: u16) -> Option<()> {
+        let byte = input.byte()?;
+        match (byte % 16, byte >= 128) {
+            (0..=7, _) => self.segment(input)?,
+            (8, _) => {
                 let id = self.pick(input)?;
                 let len = input.one_of(&[1, 10, 536, 600, 3000, 9000])?;
                 self.write(id, len);
             }
-            9 => {
+            (9, _) => {
                 let id = self.pick(input)?;
                 let len = input.one_of(&[1, 100, 4096])?;
                 self.read(id, len);
             }
-            10 => {
+            (10, false) => {
                 let id = self.pick(input)?;
                 self.stack.close(self.now, id);
             }
-            11 => {
+            (10, true) => {
+                let id = self.pick(input)?;
+                // An id that nobody was given is not let go of.
+                if self.open.contains(&id) {
+                    self.release(id);
+                }
+            }
+            (11, false) => {
                 let id = self.pick(input)?;
                 self.stack.abort(self.now, id);
             }
-            12 => {
-                let (remote, local) = (input.one_of(&[5000, 5001])?, input.one_of(&[80, 90, 91])?);
-                let target = (PEER, remote).into();
-                if let Ok(id) = self.stack.connect(self.now, target, Some(local)) {
-                    self.heard.insert((remote, local), Heard::default());
-                    self.known.insert(id, Known::default());
-                    self.open.push(id);
+            (11, true) => self.set_option(input)?,
+            (12, false) => self.connect(input)?,
+            (12, true) => {
+                let port = input.one_of(&LISTENERS)?;
+                if self.stack.listens(port) {
+                    self.stack.unlisten(port);
+                } else {
+                    self.stack.listen(port, listen_options(bits)).expect("a free port");
                 }
             }
-            13 => {
+            (13, _) => {
                 let ms = input.one_of(&[0, 1, 5, 40, 300, 1100, 70_000])?;
                 self.pass(Span::from_millis(ms));
             }
-            14 => self.pass_to_timer(),
+            (14, _) => self.pass_to_timer(),
             _ => {
                 let len = 14 + input.below(80)?;
                 let mut frame = input.bytes(len);
                 frame.resize(len, 0);
                 frame[..6].copy_from_slice(&STACK_MAC);
-                self.frame(&frame);
+                self.frame(&frame, None);
             }
         }
         let room = input.one_of(&[usize::MAX, usize::MAX, usize::MAX, 0, 1])?;
@@ -125,6 +203,42 @@ impl World {
         })
     }
 
+    fn connect(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let (remote, local) = (input.one_of(&[5000, 5001])?, input.one_of(&[80, 90, 91])?);
+        let target = (self.addrs.1, remote).into();
+        let early: Vec<u8> = (0..200).map(pattern).collect();
+        let connected = match self.stack.config().fast_open_cookies {
+            0 => self.stack.connect(self.now, target, Some(local)).map(|id| (id, 0)),
+            _ => self.stack.connect_with(self.now, target, Some(local), &early),
+        };
+        if let Ok((id, written)) = connected {
+            self.heard.insert((remote, local), Heard::default());
+            self.known.insert(id, Known { written: written as u32, ..Known::default() });
+            self.open.push(id);
+        }
+        Some(())
+    }
+
+    fn set_option(&mut self, input: &mut Input<'_>) -> Option<()> {
+        let (id, value) = (self.pick(input)?, input.byte()?);
+        let span = Span::from_millis(u64::from(value) * 100 + 1);
+        match value % 6 {
+            0 => self.stack.set_nodelay(self.now, id, value < 128),
+            1 => {
+                let asked = KeepAlive { idle: span, interval: span, count: 1 + value / 64 };
+                self.stack.set_keep_alive(self.now, id, (value >= 16).then_some(asked));
+            }
+            2 => self.stack.set_user_timeout(self.now, id, (value >= 16).then_some(span)),
+            3 => self.stack.set_dscp(self.now, id, value),
+            4 => {
+                let level = Priority::new(value / 6 % Priority::LEVELS as u8).expect("a level");
+                self.stack.set_label(self.now, id, Label { priority: level, ..Label::default() });
+            }
+            _ => self.stack.set_fast_open(LISTENERS[usize::from(value) % 2], usize::from(value / 64)),
+        }
+        Some(())
+    }
+
     /// A segment of the peer's, near to what the stack expects.
     fn segment(&mut self, input: &mut Input<'_>) -> Option<()> {
         let ports = (input.one_of(&[5000, 5000, 5000, 5001])?, input.one_of(&[80, 80, 80, 81, 90, 99])?);
@@ -138,7 +252,7 @@ impl World {
         let len = input.one_of(&[0u32, 0, 0, 1, 100, 536, 580])?;
         let options = match input.below(6)? {
             0 | 1 => Vec::new(),
-            2 => vec![2, 4, 2, 0x18, 4, 2, 3, 3, 7, 1, 1, 1],
+            2 => [&[2, 4, 2, 0x18, 4, 2, 3, 3, 7, 1, 1, 1][..], &self.fast_open()].concat(),
             3 => {
                 let (start, end) = (input.u16()?, input.u16()?);
                 let base = heard.seq.wrapping_sub(4096);
@@ -153,8 +267,18 @@ impl World {
         };
         let syn = u32::from(flags & 2 != 0);
         let payload: Vec<u8> = (0..len).map(|i| pattern(seq.wrapping_add(syn + i))).collect();
-        self.frame(&frame(ports, [seq, ack], flags, window, &options, &payload));
+        let frame = frame(self.addrs, ports, [seq, ack], flags, window, &options, &payload);
+        self.frame(&frame, Some(Said { ports, seq, ack, flags: Flags::from_bits(flags) }));
         Some(())
+    }
+
+    /// The Fast Open option of the peer's SYN, where the stack speaks Fast Open.
+    fn fast_open(&self) -> Vec<u8> {
+        let cookie = self.cookie.as_slice();
+        match self.stack.config().fast_open_cookies {
+            0 => Vec::new(),
+            _ => [&[34, 2 + cookie.len() as u8][..], cookie].concat(),
+        }
     }
 
     fn write(&mut self, id: ConnId, len: u32) {
@@ -169,43 +293,98 @@ impl World {
     fn read(&mut self, id: ConnId, len: usize) {
         let bytes = self.stack.received(id);
         let taken = bytes.len().min(len);
-        if let (Some(known), Some(tuple)) = (self.known.get_mut(&id), self.stack.tuple(id)) {
-            let heard = self.heard.get(&(tuple.remote_port, tuple.local_port));
-            if let Some(start) = heard.and_then(|heard| heard.peer_start) {
-                let wanted = |i: usize| pattern(start.wrapping_add(known.read + i as u32));
-                assert!((0..taken).all(|i| bytes[i] == wanted(i)), "the peer's bytes, in order");
-            }
+        if let Some(known) = self.known.get_mut(&id).filter(|_| taken > 0) {
+            let start = known.peer_start.expect("who has data has had a SYN");
+            let wanted = |i: usize| pattern(start.wrapping_add(known.read + i as u32));
+            assert!((0..taken).all(|i| bytes[i] == wanted(i)), "the peer's bytes, in order");
             known.read += taken as u32;
         }
         self.stack.consume(self.now, id, taken);
     }
 
-    fn introduce(&mut self) {
-        let question = arp::Packet {
-            operation: arp::Operation::Request,
-            sender_mac: PEER_MAC,
-            sender: PEER,
-            target_mac: [0; 6],
-            target: STACK,
-        };
-        let mut frame = vec![0; 60];
-        ethernet::emit_header(&mut frame, ethernet::BROADCAST, PEER_MAC, ethernet::EtherType::Arp);
-        question.emit(&mut frame[ethernet::HEADER_LEN..]);
-        self.frame(&frame);
+    fn release(&mut self, id: ConnId) {
+        self.stack.release(self.now, id);
+        self.open.retain(|open| *open != id);
+        self.known.entry(id).or_default().closed = true;
+        assert!(self.stack.tuple(id).is_none(), "what was released has no name");
     }
 
-    fn frame(&mut self, frame: &[u8]) {
+    fn introduce(&mut self) {
+        let mut frame = vec![0; 60];
+        if self.addrs.0.is_ipv4() {
+            let (operation, target_mac) = (arp::Operation::Request, [0; 6]);
+            let question =
+                arp::Packet { operation, sender_mac: MAC, sender: PEER4, target_mac, target: STACK4 };
+            ethernet::emit_header(&mut frame, ethernet::BROADCAST, MAC, ethernet::EtherType::Arp);
+            question.emit(&mut frame[ethernet::HEADER_LEN..]);
+        } else {
+            let group = ipv6::solicited_node(STACK6);
+            let mut bytes = Vec::new();
+            ndp::Message::NeighborSolicitation { target: STACK6, source: Some(MAC) }.emit(&mut bytes);
+            icmpv6::finish_checksum(&mut bytes, PEER6, group);
+            frame = crate::host::frame(PEER6.into(), group.into(), Protocol::Icmpv6, &bytes);
+        }
+        self.frame(&frame, None);
+    }
+
+    /// Hands a frame to the stack, and takes note of the connection that it opens.
+    fn frame(&mut self, frame: &[u8], said: Option<Said>) {
+        let opening = said.and_then(|said| self.opening(said.ports));
+        let before = (self.stack.connections(), *self.stack.counters());
         let meta = meta(self.now, frame);
         self.stack.ingress(self.now, frame, &meta);
-        self.hear_events();
+        if let Some(said) = said {
+            let counters = self.stack.counters();
+            let heard = self.heard.entry(said.ports).or_default();
+            let has = |flag| said.flags.contains(flag);
+            if has(Flags::SYN)
+                && (self.stack.connections() > before.0
+                    || counters.time_wait_reused > before.1.time_wait_reused)
+            {
+                heard.peer_start = Some(said.seq.wrapping_add(1));
+            }
+            if counters.cookies_accepted > before.1.cookies_accepted {
+                heard.peer_start = Some(said.seq);
+            }
+            if let Some(id) = opening
+                && has(Flags::SYN)
+                && self.stack.info(self.now, id).is_some_and(|info| info.state != State::SynSent)
+            {
+                self.known.entry(id).or_default().peer_start = Some(said.seq.wrapping_add(1));
+            }
+        }
+        self.hear_events(said);
     }
 
-    fn hear_events(&mut self) {
+    /// The connection of ours that has sent its SYN between `ports`.
+    fn opening(&self, (remote, local): Ports) -> Option<ConnId> {
+        self.open.iter().copied().find(|id| {
+            let opens = self.stack.info(self.now, *id).is_some_and(|info| info.state == State::SynSent);
+            let tuple = self.stack.tuple(*id).filter(|_| opens);
+            tuple.is_some_and(|tuple| (tuple.remote_port, tuple.local_port) == (remote, local))
+        })
+    }
+
+    /// Takes in events; `said` is the segment that came, if one did.
+    fn hear_events(&mut self, said: Option<Said>) {
         while let Some(event) = self.stack.poll_event() {
             let known = self.known.entry(event.conn).or_default();
             assert!(!known.closed, "{event:?} after the end");
             match event.kind {
-                EventKind::Accepted(_) => self.open.push(event.conn),
+                EventKind::Accepted(_) => {
+                    let tuple = self.stack.tuple(event.conn).expect("what was accepted is there");
+                    let its = (tuple.remote_port, tuple.local_port);
+                    let said = said.filter(|said| said.ports == its).expect("a segment of its own opened it");
+                    let heard = self.heard.entry(its).or_default();
+                    known.peer_start = heard.peer_start;
+                    // That segment acknowledges the SYN and nothing else, unless it is one.
+                    heard.early = said.flags.contains(Flags::SYN);
+                    heard.stack_start = (!heard.early).then_some(said.ack);
+                    self.open.push(event.conn);
+                }
+                EventKind::Connected => {
+                    assert!(known.peer_start.is_some(), "{event:?} without a SYN of the peer's");
+                }
                 EventKind::Closed(_) => {
                     known.closed = true;
                     self.open.retain(|id| *id != event.conn);
@@ -213,28 +392,50 @@ impl World {
                 _ => {}
             }
         }
-        assert!(self.stack.connections() <= 8, "connections are bounded");
+        self.check();
+    }
+
+    /// What holds at any time.
+    fn check(&self) {
+        let config = self.stack.config();
+        assert!(self.stack.connections() <= config.connections_max, "connections are bounded");
+        let held = self.stack.buffer_bytes();
+        // What is reused may be larger than what was asked for.
+        let most = config.memory_max + Buffers::KEPT_LEN_MAX;
+        assert!(held <= most, "{held} bytes are held of {most}");
         for id in &self.open {
-            assert!(self.stack.received(*id).len() <= 4096, "the receive buffer is bounded");
+            let (unread, known) = (self.stack.received(*id).len(), &self.known[id]);
+            assert!(unread <= RECV_BUFFER_MAX, "the receive buffer is bounded");
+            let Some(info) = self.stack.info(self.now, *id) else { continue };
+            assert_eq!(info.received.get(), u64::from(known.read) + unread as u64, "{id:?} has received");
+            assert!(info.acknowledged.get() <= u64::from(known.written), "{id:?}: nothing more was written");
+            if !matches!(info.state, State::Closed | State::TimeWait { .. }) {
+                // A SYN and a FIN are in flight as bytes are.
+                let all = (info.acknowledged + info.unacknowledged + info.unsent).get();
+                let written = u64::from(known.written);
+                assert!((written..=written + 2).contains(&all), "{id:?}: {written} written, {all} known");
+            }
         }
     }
 
     /// Takes in what the stack says.
     fn listen_to(&mut self, room: usize) {
-        self.hear_events();
+        self.hear_events(None);
         for frame in sent(&mut self.stack, self.now, room) {
-            let read = ethernet::Frame::parse(&frame).expect("the stack's frames read back");
-            if read.kind == ethernet::EtherType::Arp {
+            let Some(packet) = parse(&frame) else {
                 self.introduce();
                 continue;
+            };
+            match packet.protocol {
+                Protocol::Tcp => {
+                    let segment = Segment::parse(&packet.payload, packet.source, packet.target, true);
+                    self.hear(&segment.expect("the stack's segments read back"));
+                }
+                Protocol::Icmpv6 if packet.payload.first() == Some(&NEIGHBOR_SOLICITATION) => {
+                    self.introduce()
+                }
+                _ => {}
             }
-            let packet = ipv4::Packet::parse(read.payload).expect("the stack's packets read back");
-            if packet.protocol != ip::Protocol::Tcp {
-                continue;
-            }
-            let s =
-                Segment::parse(packet.payload, packet.source, packet.target, true).expect("segments, too");
-            self.hear(&s);
         }
     }
 
@@ -245,20 +446,18 @@ impl World {
             return;
         }
         if has(Flags::SYN) {
-            let start = Some((s.seq + 1).0);
-            if heard.stack_start != start {
-                *heard = Heard { stack_start: start, ..Heard::default() };
+            // A SYN, ACK may be a cookie, which is no connection's yet.
+            if !has(Flags::ACK) || heard.early {
+                heard.stack_start = Some((s.seq + 1).0);
             }
+            self.cookie = s.options.fast_open.unwrap_or(self.cookie);
         }
         if has(Flags::ACK) {
             heard.ack = s.ack.0;
-            if has(Flags::SYN) {
-                heard.peer_start = Some(s.ack.0);
-            }
         }
         heard.seq = (s.seq + s.seq_len()).0;
-        if let Some(start) = heard.stack_start.filter(|_| !has(Flags::SYN)) {
-            let from = s.seq - Seq(start);
+        if let Some(start) = heard.stack_start {
+            let from = (s.seq + u32::from(has(Flags::SYN))) - Seq(start);
             let whole =
                 s.payload.iter().enumerate().all(|(i, byte)| *byte == pattern(from.wrapping_add(i as u32)));
             assert!(whole, "the stack sends what was written, where it was written");
@@ -291,17 +490,38 @@ impl World {
             assert!(same < 50, "time stands still");
         }
     }
+
+    /// The application reads what there is and lets go: nothing stays behind.
+    fn end(&mut self) {
+        for id in self.open.clone() {
+            self.read(id, usize::MAX);
+            self.release(id);
+        }
+        self.let_time_pass();
+        assert_eq!(self.stack.connections(), 0, "connections stay behind");
+        assert_eq!(self.stack.buffer_bytes(), 0, "buffers stay behind");
+    }
+}
+
+/// What the harness says in one segment.
+#[derive(Clone, Copy)]
+struct Said {
+    ports: Ports,
+    seq: u32,
+    ack: u32,
+    flags: Flags,
 }
 
 fn frame(
-    (source, target): (u16, u16),
+    (target, source): (IpAddr, IpAddr),
+    ports: Ports,
     [seq, ack]: [u32; 2],
     flags: u8,
     window: u16,
     options: &[u8],
     payload: &[u8],
 ) -> Vec<u8> {
-    let mut segment = [source.to_be_bytes(), target.to_be_bytes()].concat();
+    let mut segment = [ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat();
     segment.extend([seq.to_be_bytes(), ack.to_be_bytes()].concat());
     let options_len = options.len().next_multiple_of(4);
     segment.extend([((20 + options_len) as u8) << 2, flags]);
@@ -310,18 +530,13 @@ fn frame(
     segment.extend(options);
     segment.resize(20 + options_len, 0);
     segment.extend(payload);
-    net::wire::tcp::finish_checksum(&mut segment, PEER, STACK);
-    let header = ipv4::Header {
-        source: PEER,
-        target: STACK,
-        protocol: ip::Protocol::Tcp,
-        dscp: 0,
-        ecn: flags & 3,
-        payload_len: segment.len(),
-    };
-    let start = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+    net::wire::tcp::finish_checksum(&mut segment, source, target);
+    let (protocol, ecn, payload_len) = (Protocol::Tcp, flags & 3, segment.len());
+    let header = ip::Header { source, target, protocol, dscp: 0, ecn, payload_len };
+    let start = ethernet::HEADER_LEN + header.len();
     let mut frame = vec![0; start];
-    ethernet::emit_header(&mut frame, STACK_MAC, PEER_MAC, ethernet::EtherType::Ipv4);
+    let kind = if source.is_ipv4() { ethernet::EtherType::Ipv4 } else { ethernet::EtherType::Ipv6 };
+    ethernet::emit_header(&mut frame, STACK_MAC, MAC, kind);
     header.emit(&mut frame[ethernet::HEADER_LEN..]);
     frame.extend(segment);
     frame

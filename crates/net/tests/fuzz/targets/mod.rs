@@ -72,7 +72,7 @@ fn sent(stack: &mut Stack, now: Time, room: usize) -> Vec<Vec<u8>> {
     let mut outbox = Outbox { frames: Vec::new(), room };
     stack.egress(now, &mut outbox);
     for frame in &outbox.frames {
-        assert!(frame.len() <= usize::from(MTU) + 14, "a frame of {} bytes", frame.len());
+        assert!(frame.len() <= usize::from(stack.config().mtu) + 14, "a frame of {} bytes", frame.len());
     }
     outbox.frames
 }
